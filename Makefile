@@ -1,0 +1,108 @@
+# `make lab` serves the course, `make test` runs everything CI runs. Both set up `.venv` first, once.
+#
+#   make lab  test  test-fast  test-all  lint  demo  doctor  size  exercises  notebooks  clean
+#
+# Worth overriding:  PYTHON=python3.12   VENV=.venv-mine   TORCH=torch==2.12.0   LAB_ARGS="--no-browser --port=9000"
+
+VENV ?= .venv
+TORCH ?= torch==2.13.0
+LAB_ARGS ?=
+WORKERS ?= 2
+EXTRAS ?= course,dev
+
+# The conda environment made from environment.yml, when it is the active one, is used as it is.
+CONDA_NAME := $(shell sed -n 's/^name: *//p' environment.yml)
+ifeq ($(CONDA_DEFAULT_ENV)$(if $(CONDA_PREFIX),,-none),$(CONDA_NAME))
+ENV := $(CONDA_PREFIX)
+else
+ENV := $(VENV)
+endif
+BIN := $(ENV)/bin
+STAMP := $(ENV)/.course-installed
+
+# The first Python of 3.11 to 3.13 that runs and can make an environment (a pyenv shim may be there and not run).
+CAN_MAKE_VENV := import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
+find_python = $(shell for p in python3.11 python3.12 python3.13 python3 python \
+	"$$HOME"/.pyenv/versions/3.1[123].*/bin/python; do "$$p" -c '$(CAN_MAKE_VENV)' 2>/dev/null && echo "$$p" && break; done)
+PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -q
+NBVAL := --nbval --nbval-current-env --nbval-cell-timeout=120 --nbval-sanitize-with tests/nbval_sanitize.cfg \
+	-p course_lib.grading.nbval_versions
+NOTEBOOKS = $(wildcard notebooks/*.ipynb solutions/*/*.ipynb)
+START := notebooks/00_start_here.ipynb
+
+.DEFAULT_GOAL := help
+.PHONY: help setup lab test test-fast test-all test-notebooks lint demo doctor size exercises exercises-check notebooks test-lab clean
+
+help: ## what there is
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
+
+setup: $(STAMP) ## make the environment, without starting anything
+
+$(BIN)/python:
+	@p="$(if $(PYTHON),$(PYTHON),$(find_python))"; \
+	if [ -z "$$p" ]; then echo "No Python 3.11, 3.12 or 3.13 that can make an environment was found. Install one (on Debian and Ubuntu: python3 python3-venv), or name one: make lab PYTHON=path-to-python"; exit 1; fi; \
+	echo "Making $(ENV) with $$($$p --version)"; $$p -m venv $(ENV)
+
+# torch first and pinned: the newest torch with all of CUDA is several GB. A torch that is there already stays.
+$(STAMP): pyproject.toml $(wildcard course_lib/*/_*.c) | $(BIN)/python
+	@$(BIN)/python -c "import importlib.metadata as m; m.version('torch')" 2>/dev/null || { echo "Installing $(TORCH)"; $(PIP) "$(TORCH)"; }
+	@echo "Installing course_lib and what the course needs"; $(PIP) -e '.[$(EXTRAS)]'
+	@$(BIN)/python -m ipykernel install --sys-prefix --name course --display-name "Course (torch.compile)" >/dev/null
+	@$(BIN)/jupyter labextension disable --level=sys_prefix "@jupyterlab/apputils-extension:announcements" >/dev/null 2>&1 || true # no question about news
+	@touch $@
+
+lab: $(STAMP) ## serve the course in JupyterLab
+	$(BIN)/jupyter lab $(wildcard $(START)) --ServerApp.root_dir="$(CURDIR)" $(if $(filter 0,$(shell id -u)),--allow-root) $(LAB_ARGS)
+
+test: $(STAMP) lint size exercises-check ## all that CI runs: lint, size, exercises, tests, notebooks
+	$(BIN)/python -m pytest tests -q -n $(WORKERS) --dist loadscope
+	@$(MAKE) --no-print-directory test-notebooks
+
+test-notebooks: $(STAMP) ## run every notebook and compare its outputs with the stored ones
+	@if [ -z "$(NOTEBOOKS)" ]; then echo "There are no notebooks yet."; else \
+	$(BIN)/python -m pytest $(NBVAL) -q -n $(WORKERS) --dist loadscope $(NOTEBOOKS); fi
+
+test-fast: $(STAMP) ## unit tests only, without the slow ones
+	$(BIN)/python -m pytest tests -q -n $(WORKERS) --dist loadscope -m "not slow"
+
+# What depends on the interpreter's bytecode, on every Python we support: each gets its own environment.
+BYTECODE_TESTS = $(wildcard tests/02* tests/03* tests/04*)
+test-all: test ## the whole suite, then the bytecode tests on Python 3.11, 3.12 and 3.13
+	@for v in 3.11 3.12 3.13; do \
+	p=; for c in python$$v "$$HOME"/.pyenv/versions/$$v.*/bin/python; do "$$c" -c 'import venv, ensurepip' 2>/dev/null && p="$$c" && break; done; \
+	if [ -z "$$p" ]; then echo "Python $$v is not on this machine: its bytecode tests were not run."; exit 1; fi; \
+	echo "== Python $$v"; $(MAKE) --no-print-directory test-bytecode PYTHON="$$p" VENV=.venv-$$v CONDA_PREFIX= || exit 1; done
+
+.PHONY: test-bytecode
+test-bytecode: $(STAMP)
+	@if [ -z "$(BYTECODE_TESTS)" ]; then echo "There are no bytecode tests yet."; else $(BIN)/python -m pytest $(BYTECODE_TESTS) -q -n $(WORKERS) --dist loadscope; fi
+
+lint: $(STAMP) ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check course_lib tests
+	$(BIN)/mypy
+
+demo: $(STAMP) ## one function from bytecode to kernel, in the terminal
+	$(BIN)/python -m course_lib demo
+
+doctor: $(STAMP) ## what this machine has and which tier it gets
+	$(BIN)/python -m course_lib doctor
+
+size: ## lines by room; fails over 12,000 for the compiler or 700 for a file
+	@if [ -x $(BIN)/python ]; then $(BIN)/python tests/tools/house_size.py; else python3 tests/tools/house_size.py; fi
+
+exercises: $(STAMP) ## generate exercises/ from solutions/
+	$(BIN)/python -m course_lib exercises
+
+exercises-check: $(STAMP)
+	$(BIN)/python -m course_lib exercises --check
+
+notebooks: $(STAMP) ## run every notebook top to bottom and store its outputs (on Python 3.11)
+	$(BIN)/python -m course_lib.grading.store $(NOTEBOOKS)
+
+test-lab: $(STAMP) ## run the first lesson in a headless browser (needs playwright and chromium)
+	@$(BIN)/python -c "import playwright" 2>/dev/null || $(PIP) playwright
+	$(BIN)/python tests/tools/lab_in_browser.py $(START) $(ENV)/lab.png
+
+clean: ## remove what the build left; environments stay
+	rm -rf build *.egg-info course_lib/frames/*.so course_lib/runtime/*.so .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,57 @@
+"""A captured graph, traced once more: into core ATen operators, without mutation.
+
+In:  the FX graph of capture (`torch.nn.functional.layer_norm`, `operator.add`, `Tensor.add_`, ...).
+Out: an FX graph of ATen operators (`aten.var_mean.correction`, `aten.add.Tensor`, ...), each with its FakeTensor in `meta["val"]` and
+     the captured node it came from in `meta["origin"]`.
+
+Running the captured graph on fake tensors while recording what reaches torch's dispatcher does three things at once: composite
+functions fall apart into ATen operators, the decompositions we ask for split those further, and functionalization turns every in-place
+operation into a new value (with one `copy_` at the end for each *input* that was written to).
+In PyTorch: `torch/_functorch/_aot_autograd/graph_capture.py`, `aot_dispatch_base_graph`; the recording is the same `make_fx`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import fx
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
+
+
+class Tagging(fx.Interpreter):
+    """Runs the captured graph and marks every node that is recorded meanwhile with the node being run."""
+
+    def run_node(self, n: fx.Node) -> Any:
+        result = super().run_node(n)
+        mode = get_proxy_mode()
+        if mode is not None and n.op not in ("placeholder", "output"):
+            for new in reversed(mode.tracer.graph.nodes):
+                if new.op == "placeholder" or "origin" in new.meta:
+                    break
+                new.meta["origin"] = n
+        return result
+
+
+def trace(gm: fx.GraphModule, decompositions: Mapping[Any, Callable[..., Any]]) -> fx.GraphModule:
+    """The graph in ATen operators, for the shapes in its placeholders' `meta["val"]`. No gradient is recorded."""
+    fakes = [node.meta["val"] for node in gm.graph.nodes if node.op == "placeholder"]
+    mode = next((t.fake_mode for t in fakes if hasattr(t, "fake_mode")), None) or FakeTensorMode()
+    run = torch.func.functionalize(Tagging(gm).run, remove="mutations")
+    with torch.no_grad(), mode:
+        aten = make_fx(run, decomposition_table=dict(decompositions))(*fakes)
+    for new, old in zip(aten.graph.find_nodes(op="placeholder"), gm.graph.find_nodes(op="placeholder"), strict=True):
+        new._rename(old.name)  # `self_ln_weight` reads better in a kernel than `arg1_1`
+        new.target = new.name
+        new.meta["origin"] = old
+    aten.graph.eliminate_dead_code()
+    aten.recompile()
+    return aten
+
+
+def mutated_inputs(aten: fx.GraphModule) -> list[fx.Node]:
+    """The placeholders that the graph writes to."""
+    written = (n.args[0] for n in aten.graph.nodes if n.op == "call_function" and n.target is torch.ops.aten.copy_.default)
+    return [target for target in written if isinstance(target, fx.Node) and target.op == "placeholder"]

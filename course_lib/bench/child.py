@@ -1,0 +1,60 @@
+"""The child process of `first_call`: compile TinyBlock once and print the seconds as one line of JSON.
+
+Run as a file, not as a module of course_lib: for torch.compile nothing of ours may be imported.
+"""
+
+import importlib.util
+import json
+import sys
+import time
+from pathlib import Path
+
+import torch
+
+
+def load_models():
+    """`models.py` from beside this file, without the package around it."""
+    spec = importlib.util.spec_from_file_location("bench_models", Path(__file__).with_name("models.py"))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def main(who: str, options: dict) -> dict:
+    torch.manual_seed(0)
+    torch.set_float32_matmul_precision("high")
+    device, dtype = options["device"], getattr(torch, options["dtype"])
+    model = load_models().TinyBlock(options["hidden"], expansion=4).to(device=device, dtype=dtype).eval()
+    x = torch.randn(options["batch"], options["seq"], options["hidden"]).to(device, dtype)
+    wait = torch.cuda.synchronize if device.startswith("cuda") else lambda: None
+    how = {"mode": options["mode"], "dynamic": options["dynamic"] or None, "fullgraph": options["fullgraph"]}
+    with torch.inference_mode():
+        expected = model(x)
+        wait()
+
+        start = time.perf_counter()
+        if who == "course_lib":
+            import course_lib
+
+            compile = course_lib.compile
+        else:
+            compile = torch.compile
+        imported = time.perf_counter()
+        compiled = compile(model, **how)
+        result = compiled(x)
+        wait()
+        first = time.perf_counter()
+        compiled(x)
+        wait()
+        second = time.perf_counter()
+    torch.testing.assert_close(result, expected, rtol=1e-2, atol=1e-2)
+    return {
+        "imports": imported - start,
+        "compile_and_call": first - imported,
+        "second_call": second - first,
+        "max_abs_diff": (result.double() - expected.double()).abs().max().item(),
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(sys.argv[1], json.loads(sys.argv[2]))))

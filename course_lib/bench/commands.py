@@ -1,0 +1,228 @@
+"""The subcommands of `course bench`.
+
+In:  command-line arguments. Out: text (or JSON) and an exit status: 1 if a result is wrong or course_lib fails, 2 for
+arguments that make no sense. That torch.compile cannot run here is told and is no failure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import functools
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from course_lib.bench import compare, first_call, machine, models, report
+from course_lib.bench.compare import Contender, Outcome, Workload
+
+MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one subcommand."""
+    args = parser().parse_args(argv)
+    try:
+        if getattr(args, "plot", None):
+            report.need_matplotlib()
+        if args.device.startswith("cuda") and not torch.cuda.is_available():
+            raise report.MissingPackage(
+                f"torch {torch.__version__} can use no GPU here; leave --device out, or say --device cpu"
+            )
+    except report.MissingPackage as missing:
+        print(f"course bench: {missing}", file=sys.stderr)
+        return 2
+    args.dtype = (
+        DTYPES[args.dtype] if args.dtype else torch.float16 if args.device.startswith("cuda") else torch.float32
+    )
+    with float32_matmul_precision("high"):  # as the text's script sets it
+        return int(args.run(args))
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(prog="course bench", description="Eager, course_lib and torch.compile side by side.")
+    commands = top.add_subparsers(dest="command", required=True, metavar="command")
+    everywhere = argparse.ArgumentParser(add_help=False)
+    everywhere.add_argument(
+        "--device", default="cuda" if torch.cuda.is_available() else "cpu", help="default: %(default)s"
+    )
+    everywhere.add_argument("--dtype", choices=DTYPES, help="default: float16 on a GPU, else float32")
+    everywhere.add_argument(
+        "--json", metavar="PATH", help="write machine, versions and raw samples; - for standard output"
+    )
+    everywhere.add_argument("--no-torch-compile", action="store_true", help="leave torch.compile out")
+    compiling = argparse.ArgumentParser(add_help=False)
+    compiling.add_argument("--mode", default="default", choices=MODES)
+    compiling.add_argument("--dynamic", action="store_true")
+    compiling.add_argument("--fullgraph", action="store_true")
+    block = argparse.ArgumentParser(add_help=False)
+    block.add_argument("--batch", type=positive, default=32)
+    block.add_argument("--seq", type=positive, default=128)
+    block.add_argument("--hidden", type=positive, default=768)
+    timing = argparse.ArgumentParser(add_help=False)
+    timing.add_argument("--warmup", type=int, default=20, help="calls before the first sample (default: %(default)s)")
+    timing.add_argument("--min-time", type=float, default=0.002, help="a sample lasts at least so many seconds")
+
+    def command(
+        function: Any, parents: list[argparse.ArgumentParser], iters: int | None = None
+    ) -> argparse.ArgumentParser:
+        about = function.__doc__.splitlines()[0]
+        added = commands.add_parser(function.__name__, parents=[everywhere, *parents], help=about, description=about)
+        added.set_defaults(run=function)
+        if iters:
+            added.add_argument("--iters", type=positive, default=iters, help="samples of each (default: %(default)s)")
+        return added
+
+    it = command(tinyblock, [compiling, block, timing], iters=100)
+    it.add_argument("--train", action="store_true", help="forward and backward, no optimizer")
+    it.add_argument("--plot", metavar="PATH", help="draw the samples (SVG)")
+    command(overhead, [compiling, timing], iters=50)
+    it = command(compile, [compiling, block])
+    it.add_argument("--runs", type=positive, default=1, help="fresh processes for each (default: %(default)s)")
+    it = command(kernels, [compiling, timing], iters=30)
+    it.add_argument("--rows", type=positive, help="replaces the number of rows of every input")
+    it.add_argument(
+        "names", nargs="*", metavar="name", help=", ".join(f.__name__ for f in models.FUNCTIONS) + " (default: all)"
+    )
+    return top
+
+
+def positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, got {value}")
+    return value
+
+
+# ---- the subcommands ----------------------------------------------------------------------------------------------------
+
+
+def tinyblock(args: argparse.Namespace) -> int:
+    """The text's model: results, first call, steady state, what was compiled."""
+    out = report.text_stream(args.json)
+    torch.manual_seed(0)
+    shape = (args.batch, args.seq, args.hidden)
+    model = models.TinyBlock(args.hidden, expansion=4).to(device=args.device, dtype=args.dtype).train(args.train)
+
+    def inputs() -> tuple[torch.Tensor, ...]:
+        return (torch.randn(shape).to(args.device, args.dtype).requires_grad_(args.train),)
+
+    told = machine.describe()
+    print(
+        f"device={args.device} dtype={args.dtype} mode={args.mode} dynamic={args.dynamic} train={args.train}", file=out
+    )
+    print(f"shape={shape}\n{machine.summary(told)}\n", file=out, flush=True)
+    outcomes = run(args, Workload("tinyblock", model, inputs, args.train))
+    print(report.table(outcomes), file=out)
+    print(
+        "\nvs: how many times faster (median of the ratios of each round); first call: compiles; diff: to eager\n",
+        file=out,
+    )
+    print(report.programs(outcomes), file=out)
+    place = told["machine"]["gpu"] if args.device.startswith("cuda") else told["machine"]["cpu"]
+    environment = f"{place} / {str(args.dtype).removeprefix('torch.')}" + (" / training" if args.train else "")
+    print("\n" + report.markdown_rows(outcomes, environment, args.mode, shape), file=out)
+    if args.plot:
+        report.plot(args.plot, f"TinyBlock {' × '.join(map(str, shape))}, {environment}", outcomes)
+    save(args, told, {"shape": shape, "results": [report.as_json(outcome, outcomes) for outcome in outcomes]})
+    return status(outcomes)
+
+
+def overhead(args: argparse.Namespace) -> int:
+    """What one call costs when there is hardly any work: x * 2 + y on 4 elements."""
+    out = report.text_stream(args.json)
+    told = machine.describe()
+    inputs = functools.partial(models.random_inputs, ((4,), (4,)), args.device, args.dtype)
+    outcomes = run(args, Workload("overhead", models.scale_and_add, inputs))
+    print(f"x * 2 + y on 4 elements\n{machine.summary(told)}\n\n{report.table(outcomes)}", file=out)
+    print(f"\n{report.programs(outcomes)}", file=out)
+    save(args, told, {"results": [report.as_json(outcome, outcomes) for outcome in outcomes]})
+    return status(outcomes)
+
+
+def kernels(args: argparse.Namespace) -> int:
+    """Small functions, one kernel each, and the memory bandwidth they reach."""
+    out = report.text_stream(args.json)
+    known = {function.__name__: (function, shapes) for function, shapes in models.FUNCTIONS.items()}
+    for name in args.names:
+        if name not in known:
+            print(f"course bench: there is no function '{name}'; there are {', '.join(known)}", file=sys.stderr)
+            return 2
+    told = machine.describe()
+    print(machine.summary(told), file=out, flush=True)
+    results, worst = {}, 0
+    for name in args.names or known:
+        function, shapes = known[name]
+        inputs = functools.partial(models.random_inputs, shapes, args.device, args.dtype, args.rows)
+        outcomes = run(args, Workload(name, function, inputs))
+        given = inputs()
+        moved = sum(tensor.nbytes for tensor in (*given, function(*given)))
+        print(f"\n{name}{tuple(tuple(tensor.shape) for tensor in given)}\n{report.table(outcomes)}", file=out)
+        rates = [f"{each.name} {moved / each.samples.median / 1e9:.1f}" for each in outcomes if each.samples]
+        print(
+            f"GB/s if inputs and output moved once: {', '.join(rates)}\n{report.programs(outcomes)}",
+            file=out,
+            flush=True,
+        )
+        results[name] = {"bytes": moved, "results": [report.as_json(outcome, outcomes) for outcome in outcomes]}
+        worst = max(worst, status(outcomes))
+    save(args, told, {"functions": results})
+    return worst
+
+
+def compile(args: argparse.Namespace) -> int:
+    """The whole first call of TinyBlock, in fresh processes with empty caches."""
+    out = report.text_stream(args.json)
+    told = machine.describe()
+    print(f"TinyBlock ({args.batch}, {args.seq}, {args.hidden}), fresh processes, empty caches", file=out)
+    print(machine.summary(told) + "\n", file=out, flush=True)
+    names = ["course_lib"] if args.no_torch_compile else ["course_lib", "torch.compile"]
+    runs: dict[str, list[first_call.FirstCall]] = {name: [] for name in names}
+    for _ in range(args.runs):
+        for name in names:
+            runs[name].append(first_call.measure(name, args))
+    print(first_call.table(runs), file=out)
+    save(args, told, {"runs": {name: [vars(one) for one in several] for name, several in runs.items()}})
+    return int(any(one.problem for one in runs["course_lib"]))
+
+
+# ---- shared -----------------------------------------------------------------------------------------------------------
+
+
+def run(args: argparse.Namespace, workload: Workload) -> list[Outcome]:
+    """All contenders on one workload."""
+    return compare.compare(
+        workload, contenders(args), device=args.device, rounds=args.iters, warmup=args.warmup, min_time=args.min_time
+    )
+
+
+def contenders(args: argparse.Namespace) -> list[Contender]:
+    how = (args.mode, args.dynamic or None, args.fullgraph)
+    chosen = [compare.eager(), compare.ours(*how)]
+    return chosen if args.no_torch_compile else [*chosen, compare.theirs(*how)]
+
+
+def status(outcomes: Sequence[Outcome]) -> int:
+    """1 if any result is wrong or if ours did not run."""
+    return int(any(outcome.wrong or (outcome.problem and outcome.name != "torch.compile") for outcome in outcomes))
+
+
+def save(args: argparse.Namespace, told: dict[str, Any], results: dict[str, Any]) -> None:
+    """Write the JSON that `--json` asks for."""
+    if args.json:
+        arguments = {name: value for name, value in vars(args).items() if name != "run"}
+        arguments["dtype"] = str(args.dtype).removeprefix("torch.")
+        report.write_json(args.json, {"benchmark": args.command, **told, "arguments": arguments, **results})
+
+
+@contextlib.contextmanager
+def float32_matmul_precision(precision: str) -> Iterator[None]:
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(precision)
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)

@@ -1,0 +1,278 @@
+"""One workload, several ways to run it: eager, course_lib, torch.compile.
+
+In:  a `Workload` and `Contender`s.
+Out: an `Outcome` for each: is the result right, what did the first call cost, how fast are the others, what was compiled.
+
+Order matters. Results are checked before anything is timed, on fresh inputs: the speed of a wrong answer means nothing.
+The first call (which compiles) is told apart from the steady state. Whoever fails is told and left out; the others go on.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from course_lib import events
+from course_lib.bench.measure import Call, Samples, clock_for, interleaved
+from course_lib.lowering.ir import ExternKernel
+
+Inputs = tuple[torch.Tensor, ...]
+
+TOLERANCES = {
+    torch.float64: (1e-7, 1e-8),
+    torch.float32: (1e-4, 1e-5),
+    torch.float16: (1e-2, 2e-3),
+    torch.bfloat16: (2e-2, 1e-2),
+}
+"""dtype → difference from eager that rounding explains, relative to the element and to the largest element of the tensor
+(a sum of many terms is rounded relative to those, not to what is left of them). Integers must be equal."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """`function` on what `inputs()` gives. `train`: forward and backward (no optimizer), else under `inference_mode`."""
+
+    name: str
+    function: Callable[..., torch.Tensor]
+    inputs: Callable[[], Inputs]
+    train: bool = False
+
+    def mode(self) -> AbstractContextManager[Any]:
+        return torch.enable_grad() if self.train else torch.inference_mode()
+
+    def results(self, function: Callable[..., torch.Tensor], inputs: Inputs) -> Sequence[torch.Tensor]:
+        """All that one run computes: the output and, in training, every gradient."""
+        if not self.train:
+            return [function(*inputs)]
+        output = function(*inputs)
+        return [output.detach(), *self.backward(output, inputs, torch.ones_like(output).cos())]
+
+    def backward(self, output: torch.Tensor, inputs: Inputs, upstream: torch.Tensor) -> Sequence[torch.Tensor]:
+        parameters = self.function.parameters() if isinstance(self.function, torch.nn.Module) else ()
+        return torch.autograd.grad(output, [*inputs, *parameters], upstream)
+
+    def step(self, function: Callable[..., torch.Tensor], inputs: Inputs) -> Call:
+        """What is timed."""
+        if not self.train:
+            return functools.partial(function, *inputs)
+        upstream = torch.randn_like(self.function(*inputs))
+        return lambda: self.backward(function(*inputs), inputs, upstream)
+
+
+@dataclass
+class Program:
+    """What a compiler made of the workload. `fallbacks`: what runs in eager after all, and why."""
+
+    graphs: int
+    breaks: int
+    kernels: int
+    library_calls: int | None = None
+    recompiles: int | None = None
+    fallbacks: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        parts = [count(self.graphs, "graph"), count(self.breaks, "graph break")]
+        parts += [count(self.recompiles, "recompile")] if self.recompiles is not None else []
+        parts += [count(self.kernels, "kernel")]
+        parts += [count(self.library_calls, "library call")] if self.library_calls is not None else []
+        return ", ".join(parts) + "".join(f"; {text}" for text in self.fallbacks)
+
+
+@dataclass(frozen=True)
+class Contender:
+    """`compile(function)` gives what is called instead; `watch(run)` runs and tells what was compiled meanwhile."""
+
+    name: str
+    compile: Callable[[Callable[..., Any]], Callable[..., Any]]
+    watch: Callable[[Callable[[], None]], Program | None]
+    note: str = ""
+
+
+@dataclass
+class Outcome:
+    """How one contender did. `problem` says why there are no samples; `wrong` is set if the problem is a wrong result."""
+
+    name: str
+    first_call: float = 0.0
+    """Seconds of the first run, compilation included (kernels may come from a cache on disk)."""
+    max_abs_diff: float = 0.0
+    """Largest absolute difference from eager over all results and inputs."""
+    samples: Samples | None = None
+    program: Program | None = None
+    problem: str = ""
+    wrong: bool = False
+    notes: list[str] = field(default_factory=list)
+
+
+def compare(
+    workload: Workload,
+    contenders: Sequence[Contender],
+    *,
+    device: torch.device | str = "cpu",
+    rounds: int = 20,
+    warmup: int = 3,
+    min_time: float = 0.005,
+    checks: int = 3,
+) -> list[Outcome]:
+    """Check all contenders against `workload.function` as it is, on `checks` fresh inputs, then time them interleaved."""
+    device = torch.device(device)
+    inputs = [workload.inputs() for _ in range(checks)]
+    steps: dict[str, Call] = {}
+    with workload.mode():
+        expected = [workload.results(workload.function, given) for given in inputs]
+        outcomes = []
+        for contender in contenders:
+            outcome = Outcome(contender.name, notes=[contender.note] if contender.note else [])
+            outcomes.append(outcome)
+            try:
+                function = contender.compile(workload.function)
+                check = functools.partial(check_results, outcome, workload, function, inputs, expected, device)
+                outcome.program = contender.watch(check)
+                if not outcome.problem:
+                    steps[contender.name] = workload.step(function, inputs[0])
+                    if device.type == "cuda":
+                        outcome.notes.append(f"peak {peak_memory(steps[contender.name]) / 2**20:.0f} MiB")
+            except Exception as error:  # whatever a compiler may raise: the others go on
+                outcome.problem = reason_of(error)
+        samples = interleaved(steps, rounds, min_time, warmup, clock_for(device))
+    for outcome in outcomes:
+        outcome.samples = samples.get(outcome.name)
+    return outcomes
+
+
+def check_results(
+    outcome: Outcome,
+    workload: Workload,
+    function: Callable[..., torch.Tensor],
+    inputs: Sequence[Inputs],
+    expected: Sequence[Sequence[torch.Tensor]],
+    device: torch.device,
+) -> None:
+    """Run on all inputs, the first of them on the clock, and compare with what eager gave."""
+    for number, (given, right) in enumerate(zip(inputs, expected, strict=True)):
+        start = time.perf_counter()
+        results = workload.results(function, given)
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        if number == 0:
+            outcome.first_call = time.perf_counter() - start
+        for ours, theirs in zip(results, right, strict=True):
+            if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
+                outcome.problem = f"gives {ours.dtype} {tuple(ours.shape)}, eager {theirs.dtype} {tuple(theirs.shape)}"
+                outcome.wrong = True
+                return
+            difference = (ours.double() - theirs.double()).abs().max().item() if ours.numel() else 0.0
+            outcome.max_abs_diff = max(outcome.max_abs_diff, difference)
+            rtol, atol = tolerance(theirs)
+            if not torch.allclose(ours, theirs, rtol=rtol, atol=atol, equal_nan=True):
+                outcome.problem = f"wrong result: differs from eager by up to {difference:.1e}"
+                outcome.wrong = True
+                return
+
+
+def tolerance(tensor: torch.Tensor) -> tuple[float, float]:
+    """`rtol` and `atol` for this tensor."""
+    rtol, atol = TOLERANCES.get(tensor.dtype, (0.0, 0.0))
+    if (
+        tensor.device.type == "cuda"
+        and tensor.dtype == torch.float32
+        and torch.get_float32_matmul_precision() != "highest"
+    ):
+        rtol, atol = TOLERANCES[torch.float16]  # TF32 keeps as many digits as float16
+    largest = tensor.abs().max().item() if tensor.numel() else 0.0
+    return rtol, atol * max(1.0, largest)
+
+
+def peak_memory(step: Call) -> int:
+    """Bytes that a step needs at its height, on the GPU."""
+    torch.cuda.reset_peak_memory_stats()
+    step()
+    torch.cuda.synchronize()
+    return torch.cuda.max_memory_allocated()
+
+
+# ---- the contenders ---------------------------------------------------------------------------------------------------
+
+
+def eager() -> Contender:
+    """The workload as it is."""
+    return Contender("eager", lambda function: function, watch_nothing)
+
+
+def watch_nothing(run: Callable[[], None]) -> None:
+    run()
+
+
+def ours(mode: str = "default", dynamic: bool | None = None, fullgraph: bool = False) -> Contender:
+    """`course_lib.compile`."""
+    import course_lib
+
+    same = mode != "default" and course_lib.list_mode_options(mode) == course_lib.list_mode_options("default")
+    note = f"mode {mode} still does what default does" if same else ""
+    compile = functools.partial(course_lib.compile, mode=mode, dynamic=dynamic, fullgraph=fullgraph)
+    return Contender("course_lib", compile, watch_ours, note)
+
+
+def watch_ours(run: Callable[[], None]) -> Program:
+    """Read from the events what was compiled."""
+    recording = events.Recording()
+    with events.listener(recording.events.append):
+        run()
+    library = sum(isinstance(kernel, ExternKernel) for kernel in recording.kernels)
+    return Program(
+        len(recording.graphs),
+        len(recording.graph_breaks),
+        len(recording.kernels) - library,
+        library,
+        len(recording.recompiles),
+        list(dict.fromkeys(f"{event.what}: {event.why}" for event in recording.of(events.FellBack))),
+    )
+
+
+def theirs(mode: str = "default", dynamic: bool | None = None, fullgraph: bool = False) -> Contender:
+    """`torch.compile`."""
+    compile = functools.partial(torch.compile, mode=mode, dynamic=dynamic, fullgraph=fullgraph)
+    return Contender("torch.compile", compile, watch_theirs)
+
+
+def watch_theirs(run: Callable[[], None]) -> Program:
+    """Read torch's own counters, and count the calls in the code that Inductor writes (its kernel counter counts attempts)."""
+    from unittest.mock import patch
+
+    from torch._dynamo.utils import counters
+    from torch._inductor.graph import GraphLowering
+
+    counters.clear()
+    written: list[str] = []
+    with patch.object(GraphLowering, "save_output_code", written.append):
+        run()
+    code = "\n".join(written)
+    return Program(
+        counters["stats"]["unique_graphs"],
+        sum(counters["graph_break"].values()),
+        len(re.findall(r"^\s+(?:cpp_\w+\(|triton_\w+\.run\()", code, re.MULTILINE)),
+        len(re.findall(r"^\s+.*(?:extern_kernels\.\w+\(|torch\.ops\.\w+\.\w+)", code, re.MULTILINE)),
+    )
+
+
+# ---- helpers ----------------------------------------------------------------------------------------------------------
+
+
+def count(number: int, thing: str) -> str:
+    """'no graph breaks', '1 graph', '3 kernels'."""
+    return f"{number or 'no'} {thing}{'' if number == 1 else 's'}"
+
+
+def reason_of(error: BaseException) -> str:
+    """An exception in one line: the innermost cause says most."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    message = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    return f"{type(error).__name__}: {message}"[:200]

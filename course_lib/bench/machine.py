@@ -1,0 +1,91 @@
+"""Where a number was measured: without it, a number says nothing."""
+
+from __future__ import annotations
+
+import datetime
+import importlib.metadata
+import os
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from course_lib.config import find_cxx
+
+
+def describe() -> dict[str, Any]:
+    """Machine, versions and date, ready for JSON."""
+    return {
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "machine": {
+            "cpu": cpu_name(),
+            "cores": os.cpu_count(),
+            "threads": torch.get_num_threads(),
+            "simd": torch.backends.cpu.get_cpu_capability(),
+            "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+            "load": round(os.getloadavg()[0], 2),
+            "system": f"{platform.system()} {platform.release()}",
+        },
+        "versions": {
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "cuda": torch.version.cuda,
+            "triton": version_of("triton"),
+            "course_lib": course_version(),
+            "c++": cxx_version(),
+        },
+    }
+
+
+def summary(told: dict[str, Any]) -> str:
+    """`describe` in a line or two."""
+    machine, versions = told["machine"], told["versions"]
+    lines = [
+        f"{machine['cpu']}, {machine['cores']} cores ({machine['simd']})"
+        + (f", {machine['gpu']}" if machine["gpu"] else "")
+        + f" · Python {versions['python']}, torch {versions['torch']}, course_lib {versions['course_lib']}"
+    ]
+    if machine["load"] > 0.75 * (machine["cores"] or 1):
+        lines.append(f"The machine is busy (load {machine['load']}): trust the ratios, not the times.")
+    return "\n".join(lines)
+
+
+def cpu_name() -> str:
+    """The processor as its maker calls it."""
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    if platform.system() == "Darwin":
+        return first_line("sysctl", "-n", "machdep.cpu.brand_string") or platform.machine()
+    return platform.processor() or platform.machine()
+
+
+def cxx_version() -> str | None:
+    compiler = find_cxx()
+    return first_line(compiler, "--version") if compiler else None
+
+
+def course_version() -> str:
+    import course_lib
+
+    return course_lib.__version__
+
+
+def version_of(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def first_line(*command: str) -> str | None:
+    """What a program prints first; None where it does not run."""
+    try:
+        said = subprocess.run(command, capture_output=True, text=True, timeout=30).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return said.strip().splitlines()[0] if said.strip() else None

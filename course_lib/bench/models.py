@@ -1,0 +1,91 @@
+"""What is measured. This file stands for a user's code: plain PyTorch, and nothing of course_lib.
+
+`TinyBlock` is the model of the script `day13_compile_bench.py`, line for line.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import nn
+
+
+class TinyBlock(nn.Module):
+    def __init__(self, hidden, expansion):
+        super().__init__()
+        self.ln = nn.LayerNorm(hidden)
+        self.fc1 = nn.Linear(hidden, hidden * expansion)
+        self.fc2 = nn.Linear(hidden * expansion, hidden)
+
+    def forward(self, x):
+        residual = x
+        x = self.ln(x)
+        x = self.fc1(x)
+        x = torch.nn.functional.gelu(x)
+        x = x * 1.41421356 + 0.01
+        x = self.fc2(x)
+        return x + residual
+
+
+def gelu_layer(x, weight, bias):
+    """What `course demo` walks through: one GEMM and a loop behind it."""
+    y = x @ weight + bias
+    return torch.nn.functional.gelu(y) * 2
+
+
+def scale_and_add(x, y):
+    """Hardly any work: what is left is the cost of a call."""
+    return x * 2 + y
+
+
+def pointwise_chain(x):
+    """Six operations that read and write memory once each in eager, once together when fused."""
+    return torch.tanh(x * 1.5 + 0.5) * torch.sigmoid(x) - x.relu()
+
+
+def bias_gelu(x, bias):
+    """An epilogue: activation after a bias."""
+    return torch.nn.functional.gelu(x + bias)
+
+
+def softmax(x):
+    """Two reductions over the rows (maximum, sum) and what belongs to them."""
+    return torch.softmax(x, -1)
+
+
+def layer_norm(x, weight, bias):
+    """Mean and variance over the rows, then scale and shift."""
+    return torch.nn.functional.layer_norm(x, (x.shape[-1],), weight, bias)
+
+
+def rms_norm(x, weight):
+    """LayerNorm without the mean, written out as models do."""
+    return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * weight
+
+
+def row_sum(x):
+    """A reduction alone: it only reads."""
+    return x.sum(-1)
+
+
+FUNCTIONS = {
+    pointwise_chain: ((4096, 1024),),
+    bias_gelu: ((4096, 1024), (1024,)),
+    softmax: ((4096, 1024),),
+    layer_norm: ((8192, 768), (768,), (768,)),
+    rms_norm: ((8192, 768), (768,)),
+    row_sum: ((4096, 1024),),
+}
+"""Function → the shapes of its arguments, for `course bench kernels`."""
+
+
+def random_inputs(shapes, device="cpu", dtype=torch.float32, rows=None):
+    """Fresh standard-normal tensors; `rows` replaces the first size of those with two or more dimensions."""
+    shapes = [(rows, *shape[1:]) if rows and len(shape) > 1 else shape for shape in shapes]
+    return tuple(torch.randn(shape).to(device, dtype) for shape in shapes)
+
+
+def numel(shapes):
+    """Elements of all tensors together."""
+    return sum(math.prod(shape) for shape in shapes)

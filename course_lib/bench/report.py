@@ -1,0 +1,165 @@
+"""Outcomes as text for the terminal, as a row of the text's table, as JSON and as a picture."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+from course_lib.bench.compare import Outcome
+from course_lib.bench.measure import human_time, three_digits
+
+HEAD = ("", "median", "p10 – p90", "vs eager", "vs torch.compile", "first call", "max abs diff")
+
+
+class MissingPackage(Exception):
+    """Something optional is not installed; the message says what to do."""
+
+
+def table(outcomes: Sequence[Outcome]) -> str:
+    """One line for each contender. Ratios say how many times faster than eager and than torch.compile it is."""
+    return columns([HEAD, *(line_of(outcome, outcomes) for outcome in outcomes)])
+
+
+def line_of(outcome: Outcome, outcomes: Sequence[Outcome]) -> tuple[str, ...]:
+    compiled = outcome.name != "eager"
+    first = human_time(outcome.first_call) if compiled and outcome.first_call else "–"
+    if outcome.samples is None:
+        return (outcome.name, "–", "–", "–", "–", first, "not timed: see below")
+    return (
+        outcome.name,
+        human_time(outcome.samples.median),
+        f"{human_time(outcome.samples.p10)} – {human_time(outcome.samples.p90)}",
+        ratio(outcome, outcomes, "eager"),
+        ratio(outcome, outcomes, "torch.compile"),
+        first,
+        f"{outcome.max_abs_diff:.1e}" if compiled else "–",
+    )
+
+
+def speedup(outcome: Outcome, outcomes: Sequence[Outcome], base: str) -> float | None:
+    """How many times faster than `base`; None where one of the two was not timed."""
+    other = next((each for each in outcomes if each.name == base), None)
+    if other is None or other.samples is None or outcome.samples is None:
+        return None
+    return outcome.samples.times_faster_than(other.samples)
+
+
+def ratio(outcome: Outcome, outcomes: Sequence[Outcome], base: str) -> str:
+    value = speedup(outcome, outcomes, base)
+    return "–" if value is None else f"{value:.2f}×"
+
+
+def columns(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of cells, the first column flush left, the others right; the last cell of a row may be as long as it likes."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]) - 1)]
+    lines = []
+    for row in rows:
+        cells = [
+            row[0].ljust(widths[0]),
+            *(cell.rjust(width) for cell, width in zip(row[1:-1], widths[1:], strict=True)),
+        ]
+        lines.append("  ".join([*cells, row[-1]]).rstrip())
+    return "\n".join(lines)
+
+
+def programs(outcomes: Sequence[Outcome]) -> str:
+    """What each compiler made of the workload, and what must be known about its numbers."""
+    lines = [f"{outcome.name}: {notes_of(outcome)}" for outcome in outcomes if notes_of(outcome)]
+    return "\n".join(lines)
+
+
+def notes_of(outcome: Outcome) -> str:
+    parts = [str(outcome.program)] if outcome.program else []
+    parts += [outcome.problem] if outcome.problem else []
+    return "; ".join([*parts, *outcome.notes])
+
+
+def markdown_rows(outcomes: Sequence[Outcome], environment: str, mode: str, shape: Sequence[int]) -> str:
+    """The result table of the text, one row for each compiler."""
+    eager = next(outcome for outcome in outcomes if outcome.name == "eager")
+    base = human_time(eager.samples.median) if eager.samples else "–"
+    lines = ["| Environment | mode | shape | eager | compile | speedup | notes |", "|---|---|---|---|---|---|---|"]
+    for outcome in outcomes:
+        if outcome is eager:
+            continue
+        took = human_time(outcome.samples.median) if outcome.samples else "–"
+        first = f"; first call {human_time(outcome.first_call)}" if outcome.first_call else ""
+        cells = (environment, mode, " × ".join(map(str, shape)), base, took, ratio(outcome, outcomes, "eager"))
+        lines.append(f"| {' | '.join(cells)} | {outcome.name}: {notes_of(outcome)}{first} |")
+    return "\n".join(lines)
+
+
+def as_json(outcome: Outcome, outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """Everything about one contender, raw samples included. Times are in seconds."""
+    samples = outcome.samples
+    return {
+        "name": outcome.name,
+        "problem": outcome.problem or None,
+        "wrong": outcome.wrong,
+        "notes": outcome.notes,
+        "first_call": outcome.first_call,
+        "max_abs_diff": outcome.max_abs_diff,
+        "program": vars(outcome.program) if outcome.program else None,
+        "median": samples.median if samples else None,
+        "p10": samples.p10 if samples else None,
+        "p90": samples.p90 if samples else None,
+        "times_faster_than_eager": speedup(outcome, outcomes, "eager"),
+        "times_faster_than_torch_compile": speedup(outcome, outcomes, "torch.compile"),
+        "calls_per_sample": samples.calls if samples else None,
+        "samples": list(samples.seconds) if samples else [],
+    }
+
+
+def write_json(where: str, record: dict[str, Any]) -> None:
+    """To a file, or to standard output for `-`."""
+    text = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
+    if where == "-":
+        sys.stdout.write(text)
+    else:
+        Path(where).parent.mkdir(parents=True, exist_ok=True)
+        Path(where).write_text(text, encoding="utf-8")
+
+
+def text_stream(json_path: str | None) -> TextIO:
+    """Where the text goes: to standard error when standard output is for JSON."""
+    return sys.stderr if json_path == "-" else sys.stdout
+
+
+def need_matplotlib() -> None:
+    """Raise before anything is measured if the picture could not be drawn."""
+    try:
+        import matplotlib.figure  # noqa: F401
+    except ImportError:
+        raise MissingPackage("--plot needs matplotlib: pip install matplotlib, or leave --plot out") from None
+
+
+def plot(path: str, title: str, outcomes: Sequence[Outcome]) -> None:
+    """A bar at each median with every sample as a dot: the spread is part of the answer."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    timed = [(outcome, outcome.samples) for outcome in outcomes if outcome.samples]
+    with rc_context(
+        {"svg.fonttype": "none", "svg.hashsalt": "course_lib"}
+    ):  # text stays text; the same data, the same file
+        figure = Figure(figsize=(7, 1.2 + 0.55 * len(timed)), layout="constrained")
+        axes = figure.subplots()
+        for y, (outcome, samples) in enumerate(timed):
+            milliseconds = [1e3 * second for second in samples.seconds]
+            axes.barh(
+                y, 1e3 * samples.median, height=0.55, color="#4c78a8" if outcome.name == "course_lib" else "#c7c7c7"
+            )
+            axes.plot(milliseconds, [y] * len(milliseconds), "|", color="#222222", markersize=9, alpha=0.5)
+        labels = [f"{outcome.name}\n{three_digits(1e3 * samples.median)} ms" for outcome, samples in timed]
+        axes.set_yticks(range(len(timed)), labels)
+        axes.invert_yaxis()
+        axes.set_xlim(left=0)
+        axes.set_xlabel("ms per call: bar = median, each tick one sample")
+        axes.set_title(title, fontsize=10)
+        for side in ("top", "right"):
+            axes.spines[side].set_visible(False)
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, metadata={"Date": None} if path.endswith(".svg") else None)

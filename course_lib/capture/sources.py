@@ -1,0 +1,174 @@
+"""Where a value came from, and what was assumed about it.
+
+A `Source` is a path from the frame to an object: `self._modules['ln']._parameters['weight']`. It prints as the Python expression
+that finds the object again on the next call; guards test it there, and the head fetches graph inputs through it.
+A `Guard` is one assumption about the object at a source, as Python tests, with the user's line that made it necessary.
+
+In PyTorch: `torch/_dynamo/source.py` (`Source`, `LocalSource`, `AttrSource`, ...) and `torch/_guards.py` (`Guard`).
+"""
+
+from __future__ import annotations
+
+import linecache
+from dataclasses import dataclass, field
+from typing import Any
+
+FUNCTION = "__func"
+"""The name by which checks and heads know the frame's function object."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A path to an object. `base` is the path it hangs on, None for a root."""
+
+    base: Source | None = field(default=None, kw_only=True)
+
+    def from_base(self, base: str) -> str:
+        """The Python expression, given the expression of `base`."""
+        raise NotImplementedError
+
+    @property
+    def expr(self) -> str:
+        """The whole Python expression."""
+        return self.from_base(self.base.expr if self.base else "")
+
+    def attr(self, name: str) -> Source:
+        return Attr(name, base=self)
+
+    def item(self, key: Any) -> Source:
+        return Item(key, base=self)
+
+    def __str__(self) -> str:
+        return self.expr
+
+
+@dataclass(frozen=True)
+class Local(Source):
+    """An argument of the frame."""
+
+    name: str
+
+    def from_base(self, base: str) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Function(Source):
+    """The frame's own function object."""
+
+    def from_base(self, base: str) -> str:
+        return FUNCTION
+
+
+@dataclass(frozen=True)
+class Attr(Source):
+    """`base.name`"""
+
+    name: str
+
+    def from_base(self, base: str) -> str:
+        return f"{base}.{self.name}"
+
+
+@dataclass(frozen=True)
+class Item(Source):
+    """`base[key]`"""
+
+    key: Any
+
+    def from_base(self, base: str) -> str:
+        return f"{base}[{self.key!r}]"
+
+
+def global_source(function: Source, name: str) -> Source:
+    """A global variable of the module where `function` was defined."""
+    return function.attr("__globals__").item(name)
+
+
+def cell_source(function: Source, index: int) -> Source:
+    """The contents of a closure cell of `function`."""
+    return function.attr("__closure__").item(index).attr("cell_contents")
+
+
+@dataclass(frozen=True)
+class Location:
+    """A place in the user's source. `column` and `end_column` count from 0 and are -1 where Python does not know them."""
+
+    filename: str
+    line: int
+    function: str
+    column: int = -1
+    end_column: int = -1
+
+    @property
+    def text(self) -> str:
+        """The source line, stripped."""
+        return linecache.getline(self.filename, self.line).strip()
+
+    @property
+    def caret(self) -> str:
+        """The source line with `^^^` under the expression."""
+        raw = linecache.getline(self.filename, self.line).rstrip("\n")
+        if not raw.strip() or self.column < 0:
+            return raw.strip()
+        indent = len(raw) - len(raw.lstrip())
+        start = self.column - indent
+        width = max(1, min(self.end_column, len(raw)) - self.column)
+        return f"{raw.strip()}\n{' ' * start}{'^' * width}"
+
+    def __str__(self) -> str:
+        return f"{self.filename}:{self.line}"
+
+
+@dataclass(frozen=True)
+class Test:
+    """`left op right`: the smallest thing that can fail. `left` has `{}` where the source's expression goes; `right` is an
+    object, written literally where it has a literal form."""
+
+    left: str
+    op: str
+    right: Any
+
+    def text(self, expr: str) -> str:
+        """As a Python expression about `expr`."""
+        return f"{self.left.format(expr)} {self.op} {literal(self.right)}"
+
+
+LITERALS = (int, str, bytes, type(None), type(...))
+
+
+def has_literal(value: Any) -> bool:
+    """Can `value` be written as a Python literal that makes an equal object of the same type?"""
+    if type(value) in (bool, *LITERALS):
+        return True
+    if type(value) is float:
+        return value - value == 0.0  # not inf, not nan
+    return type(value) is tuple and all(map(has_literal, value))
+
+
+def literal(value: Any) -> str:
+    """How a test's right-hand side is shown: a literal, else the object's name."""
+    if has_literal(value):
+        return repr(value)
+    return getattr(value, "__name__", None) or repr(value)
+
+
+@dataclass(frozen=True)
+class Guard:
+    """What capture assumed about the object at `source`, and the user's line that caused it.
+
+    `kind` is one of: tensor, value, type, identity, length, keys, absent, hooks, state."""
+
+    source: Source
+    kind: str
+    tests: tuple[Test, ...]
+    cause: Location | None = field(default=None, compare=False)
+
+    @property
+    def expr(self) -> str:
+        """The whole assumption as one Python expression."""
+        return " and ".join(test.text(self.source.expr) for test in self.tests)
+
+    def __str__(self) -> str:
+        because = f"    # {self.cause}: {self.cause.text}" if self.cause else ""
+        return self.expr + because

@@ -1,0 +1,119 @@
+"""The `course` command.
+
+In:  a subcommand and its arguments. Out: text on the terminal and an exit status.
+Each subcommand imports what it needs when it runs: `course doctor` must work where half of the packages are missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+
+def doctor(args: argparse.Namespace) -> int:
+    from . import doctor
+
+    return doctor.main()
+
+
+def demo(args: argparse.Namespace) -> int:
+    from . import demo  # type: ignore[attr-defined, unused-ignore]
+
+    return int(demo.main() or 0)
+
+
+def bench(args: argparse.Namespace) -> int:
+    from .bench import main  # type: ignore[attr-defined, unused-ignore]
+
+    return int(main(args.arguments) or 0)
+
+
+def exercises(args: argparse.Namespace) -> int:
+    """Write every exercise from its solution, or with `--check` say which are stale, malformed or leak."""
+    from .grading.gate import static_complaints
+    from .grading.generate import generate
+    from .grading.notebooks import find_lesson, find_root, lessons
+
+    root = find_root()
+    chosen = [find_lesson(root, wanted) for wanted in args.lessons] or lessons(root)
+    if args.check:
+        complaints = [complaint for lesson in chosen for complaint in static_complaints(lesson)]
+        print("\n".join(complaints) or f"exercises are up to date: {len(chosen)} checked")
+        return bool(complaints)
+    for lesson in chosen:
+        print(f"{lesson}: {'written' if generate(lesson) else 'unchanged'}")
+    return 0
+
+
+def check(args: argparse.Namespace) -> int:
+    """Mark the learner's own notebook; 0 only with full marks."""
+    from .grading.marks import mark_exercise
+    from .grading.notebooks import find_lesson, find_root
+    from .grading.runner import Limits
+
+    lesson = find_lesson(find_root(), args.lesson)
+    limits = Limits(cell_seconds=args.seconds, memory_bytes=int(args.memory * 2**30))
+    report = mark_exercise(lesson, args.notebook, limits)
+    print(report)
+    return 0 if report.points == report.out_of else 1
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(
+        prog="course", description="A readable torch.compile, and a course that walks through it."
+    )
+    commands = top.add_subparsers(dest="command", required=True, metavar="command")
+
+    def command(function: Callable[[argparse.Namespace], int], about: str) -> argparse.ArgumentParser:
+        added = commands.add_parser(function.__name__, help=about, description=about)
+        added.set_defaults(run=function)
+        return added
+
+    command(doctor, "what this machine has, which tier it gets, what is missing and how to get it")
+    command(demo, "one function from Python bytecode to a fused kernel, step by step")
+
+    it = commands.add_parser(
+        "bench", help="eager, course_lib and torch.compile side by side (`course bench --help`)", add_help=False
+    )
+    it.add_argument("arguments", nargs=argparse.REMAINDER)
+    it.set_defaults(run=bench)
+
+    it = command(check, "mark your own exercise notebook")
+    it.add_argument("lesson", help="its number or name: 2, 02 or 02_bytecode_capture")
+    it.add_argument("--notebook", type=Path, help="another file than the lesson's own under exercises/")
+    it.add_argument("--seconds", type=float, default=120, help="time limit of one cell (default: %(default)s)")
+    it.add_argument("--memory", type=float, default=6, help="memory limit in GiB (default: %(default)s)")
+
+    it = command(exercises, "make exercises/ from solutions/")
+    it.add_argument("lessons", nargs="*", help="numbers or names (default: all)")
+    it.add_argument(
+        "--check", action="store_true", help="write nothing; fail if an exercise is stale, malformed or leaks"
+    )
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; a mistake in the course's files or arguments is one sentence, not a traceback."""
+    argv = list(sys.argv[1:] if argv is None else argv)
+    if argv[:1] == ["bench"]:  # its options are its own
+        return bench(argparse.Namespace(arguments=argv[1:]))
+    args = parser().parse_args(argv)
+    try:
+        return int(args.run(args))
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # `course doctor | head` has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        if error.__class__.__name__ != "CourseError":
+            raise
+        print(f"course: {error}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

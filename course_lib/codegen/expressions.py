@@ -1,0 +1,138 @@
+"""The body of a loop as a small tree, which both printers walk.
+
+In:  a `Step` of a kernel. Its body is a closure over `ops`; `Recorder` is one more handler for it.
+Out: an `Expr`: which operation, on which operands, with which dtype. Equal expressions are one object, so counting how often
+     an object is used says what deserves a name of its own in the printed source.
+
+A load of a buffer that an earlier step of the same kernel wrote does not reach memory: it becomes `value_of(step)`, and this
+is all there is to fusion at this level.
+
+In PyTorch: `torch/_inductor/codegen/common.py`, `CSEProxy` and `CSE` (there every operation gets a name, `tmp0`, `tmp1`, ...).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import sympy
+import torch
+
+from course_lib.lowering.ir import Buffer
+from course_lib.lowering.ops import BINARY, UNARY
+from course_lib.scheduling.kernel import FusedKernel, Step
+
+BOOLEAN = frozenset("eq ne lt le gt ge logical_and logical_or logical_not isnan isinf".split())
+"""Operations that give torch.bool whatever they are given. All others give the dtype of their first operand."""
+
+COSTLY = frozenset(
+    "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh "
+    "erf erfc sigmoid truediv pow atan2 fmod mod floordiv indirect".split()
+)
+"""Dearer to compute again than to keep in cache for the next loop over the same row."""
+
+
+@dataclass(frozen=True, eq=False)
+class Expr:
+    """One operation. `detail` is what is not an operand: a load's (buffer, index), a constant's number, ..."""
+
+    op: str
+    args: tuple[Expr, ...]
+    dtype: torch.dtype
+    detail: Any = None
+
+    def walk(self) -> Iterator[Expr]:
+        """This node and all below it, each once, in the order they are written."""
+        seen: set[Expr] = set()
+        stack = [self]
+        while stack:
+            node = stack.pop()
+            if node not in seen:
+                seen.add(node)
+                yield node
+                stack.extend(reversed(node.args))
+
+    def __str__(self) -> str:
+        inside = [*map(str, self.args), *([str(self.detail)] if self.detail is not None else [])]
+        return f"{self.op}({', '.join(inside)})"
+
+
+class Recorder:
+    """The handler that builds trees. One recorder serves one kernel, so what two steps share is one object."""
+
+    def __init__(self, buffers: Mapping[str, Buffer], produced: Mapping[str, Step]) -> None:
+        self.buffers = buffers
+        self.produced = produced
+        self.indirect_values: dict[sympy.Symbol, Expr] = {}
+        self.nodes: dict[tuple[Any, ...], Expr] = {}
+
+    def make(self, op: str, args: tuple[Expr, ...], dtype: torch.dtype, detail: Any = None) -> Expr:
+        key = (op, args, dtype, repr(detail) if isinstance(detail, float) else detail, type(detail))
+        return self.nodes.setdefault(key, Expr(op, args, dtype, detail))
+
+    def __getattr__(self, op: str) -> Callable[..., Expr]:
+        if op not in UNARY and op not in BINARY:
+            raise AttributeError(f"a loop body asked for ops.{op}, which is in neither UNARY nor BINARY (lowering/ops.py)")
+        return lambda *args: self.make(op, args, torch.bool if op in BOOLEAN else args[0].dtype)
+
+    def load(self, buffer: str, index: sympy.Expr) -> Expr:
+        dtype = self.buffers[buffer].dtype
+        if buffer in self.produced:
+            return self.make("value_of", (), dtype, self.produced[buffer])
+        index = sympy.sympify(index)
+        looked_up = tuple(self.indirect_values[s] for s in self.indirect_values if s in index.free_symbols)
+        return self.make("load", looked_up, dtype, (buffer, index))
+
+    def constant(self, value: bool | int | float, dtype: torch.dtype) -> Expr:
+        return self.make("constant", (), dtype, value)
+
+    def index_expr(self, expr: sympy.Expr, dtype: torch.dtype) -> Expr:
+        expr = sympy.sympify(expr)
+        looked_up = tuple(self.indirect_values[s] for s in self.indirect_values if s in expr.free_symbols)
+        return self.make("index_expr", looked_up, dtype, expr)
+
+    def to_dtype(self, value: Expr, dtype: torch.dtype) -> Expr:
+        return value if value.dtype == dtype else self.make("to_dtype", (value,), dtype)
+
+    def where(self, condition: Expr, yes: Expr, no: Expr) -> Expr:
+        return self.make("where", (condition, yes, no), yes.dtype)
+
+    def masked(self, condition: Expr, body: Callable[[], Expr], other: bool | int | float) -> Expr:
+        value = body()
+        return self.make("masked", (condition, value), value.dtype, other)
+
+    def indirect(self, value: Expr, size: int | sympy.Expr) -> sympy.Symbol:
+        node = self.make("indirect", (value,), torch.int64, size)
+        for symbol, known in self.indirect_values.items():
+            if known is node:
+                return symbol
+        symbol = sympy.Symbol(f"at{len(self.indirect_values)}", integer=True, nonnegative=True)
+        self.indirect_values[symbol] = node
+        return symbol
+
+
+def record(kernel: FusedKernel, buffers: Mapping[str, Buffer]) -> tuple[dict[Step, Expr], Recorder]:
+    """Every step of the kernel as a tree."""
+    produced: dict[str, Step] = {}
+    recorder = Recorder({**buffers, **{step.buffer.name: step.buffer for step in kernel.steps}}, produced)
+    trees: dict[Step, Expr] = {}
+    for step in kernel.steps:
+        trees[step] = step.value(recorder)
+        produced[step.buffer.name] = step
+    return trees, recorder
+
+
+def steps_used(tree: Expr) -> list[Step]:
+    """The earlier steps whose values `tree` needs."""
+    return [node.detail for node in tree.walk() if node.op == "value_of"]
+
+
+def loads(tree: Expr) -> list[tuple[str, sympy.Expr]]:
+    """What `tree` reads from memory: (buffer, flat index)."""
+    return [node.detail for node in tree.walk() if node.op == "load"]
+
+
+def is_costly(tree: Expr) -> bool:
+    """True if computing `tree` twice costs more than keeping its value for the second time."""
+    return any(node.op in COSTLY for node in tree.walk())

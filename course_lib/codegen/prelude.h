@@ -1,0 +1,240 @@
+// What a generated kernel may call. Included as text before the kernels; no header but <stdint.h>, so a build takes a
+// fraction of a second. Every function is plain scalar code without branches: inlined into a loop under `#pragma omp simd`
+// the compiler computes 4, 8 or 16 of them at once.
+//
+// In PyTorch: torch/include/ATen/cpu/vec/, and torch/csrc/inductor/cpp_prefix.h.
+
+#include <stdint.h>
+
+#define INLINE inline __attribute__((always_inline))
+#define INFINITY __builtin_inff()
+#define NAN __builtin_nanf("")
+
+// --- bits ---------------------------------------------------------------------------------------------------------
+
+static INLINE uint32_t bits_of(float x) { uint32_t b; __builtin_memcpy(&b, &x, 4); return b; }
+static INLINE float float_of(uint32_t b) { float x; __builtin_memcpy(&x, &b, 4); return x; }
+
+// a * b + c, rounded once where the machine can do it in one instruction.
+static INLINE float fma(float a, float b, float c) {
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+  return __builtin_fmaf(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+
+// --- 16-bit floats: stored in two bytes, computed as float ----------------------------------------------------------
+// Plain structs with an `operator=` and no constructor: a temporary object would keep the compiler from vectorising.
+
+// The upper half of a float; rounds to nearest, ties to even.
+struct bfloat16 {
+  uint16_t bits;
+  INLINE operator float() const { return float_of((uint32_t)bits << 16); }
+  INLINE void operator=(float x) { bits = bits_from(x); }
+  static INLINE uint32_t bits_from(float x) {
+    uint32_t b = bits_of(x), nearest = (b + 0x7fff + ((b >> 16) & 1)) >> 16;
+    return x != x ? 0x7fc0 : nearest;
+  }
+  static INLINE float rounded(float x) { return float_of(bits_from(x) << 16); }
+};
+
+// 1 sign, 5 exponent, 10 fraction bits.
+struct float16 {
+  uint16_t bits;
+  INLINE operator float() const { return widen(bits); }
+  INLINE void operator=(float x) { bits = bits_from(x); }
+#if defined(__F16C__) && !defined(__clang__) && __GNUC__ < 13 || !defined(__F16C__) && !defined(__aarch64__)
+  static INLINE uint32_t bits_from(float x) {
+    uint32_t b = bits_of(x), sign = (b >> 16) & 0x8000, a = b & 0x7fffffff;
+    uint32_t normal = (a - 0x38000000 + 0xfff + ((a >> 13) & 1)) >> 13;  // exponent 127 -> 15, ties to even
+    uint32_t small = bits_of(float_of(a) + 0.5f) - 0x3f000000;           // below 2^-14: the adder rounds
+    uint32_t large = a > 0x7f800000 ? 0x7e00 : 0x7c00;                   // NaN, or infinity
+    uint32_t finite = a < 0x38800000 ? small : normal;
+    return sign | (a >= 0x47800000 ? large : finite);
+  }
+  static INLINE float widen(uint32_t h) {
+    uint32_t a = (h & 0x7fff) << 13, sign = (h & 0x8000) << 16;
+    uint32_t scaled = bits_of(float_of(a) * 0x1p112f);                   // exponent 15 -> 127, denormals too
+    return float_of(sign | (a >= 0x0f800000 ? a | 0x7f800000 : scaled));
+  }
+#else  // the machine has instructions for it
+  static INLINE uint32_t bits_from(float x) {
+    _Float16 h = (_Float16)x;
+    uint16_t b;
+    __builtin_memcpy(&b, &h, 2);
+    return b;
+  }
+  static INLINE float widen(uint16_t b) {
+    _Float16 h;
+    __builtin_memcpy(&h, &b, 2);
+    return (float)h;
+  }
+#endif
+  static INLINE float rounded(float x) { return widen(bits_from(x)); }
+};
+
+template <class T> static INLINE float rounded(float x) { return T::rounded(x); }  // as if it had been stored as T
+
+// --- the C library's functions, by one name for float and double ------------------------------------------------------
+
+#ifdef VECTOR_MATH  // glibc's libmvec has them for whole SIMD registers
+#define SIMD_VERSIONS __attribute__((simd("notinbranch")))
+#else
+#define SIMD_VERSIONS
+#endif
+#define LIBRARY1(name, versions)                                    \
+  extern "C" versions double name(double) noexcept;                 \
+  extern "C" versions float name##f(float) noexcept;
+#define LIBRARY2(name, versions)                                    \
+  extern "C" versions double name(double, double) noexcept;         \
+  extern "C" versions float name##f(float, float) noexcept;         \
+  static INLINE float name(float x, float y) { return name##f(x, y); }
+#define BOTH(name) static INLINE float name(float x) { return name##f(x); }
+LIBRARY1(exp, SIMD_VERSIONS) LIBRARY1(log, SIMD_VERSIONS)
+LIBRARY1(sin, SIMD_VERSIONS) BOTH(sin) LIBRARY1(cos, SIMD_VERSIONS) BOTH(cos)
+LIBRARY2(pow, SIMD_VERSIONS) LIBRARY2(atan2, ) LIBRARY2(fmod, )
+LIBRARY1(erf, ) LIBRARY1(erfc, ) BOTH(erfc) LIBRARY1(tanh, ) LIBRARY1(exp2, ) BOTH(exp2) LIBRARY1(expm1, ) BOTH(expm1)
+LIBRARY1(log2, ) BOTH(log2) LIBRARY1(log10, ) BOTH(log10) LIBRARY1(log1p, ) BOTH(log1p) LIBRARY1(tan, ) BOTH(tan)
+LIBRARY1(asin, ) BOTH(asin) LIBRARY1(acos, ) BOTH(acos) LIBRARY1(atan, ) BOTH(atan) LIBRARY1(sinh, ) BOTH(sinh)
+LIBRARY1(cosh, ) BOTH(cosh) LIBRARY1(asinh, ) BOTH(asinh) LIBRARY1(acosh, ) BOTH(acosh) LIBRARY1(atanh, ) BOTH(atanh)
+
+#define BUILTIN(name, builtin)                                         \
+  static INLINE float name(float x) { return __builtin_##builtin##f(x); } \
+  static INLINE double name(double x) { return __builtin_##builtin(x); }
+BUILTIN(sqrt, sqrt) BUILTIN(floor, floor) BUILTIN(ceil, ceil) BUILTIN(trunc, trunc) BUILTIN(round, rint)
+
+// --- own vector mathematics: exp, log, erf, tanh, sigmoid for float -----------------------------------------------------
+
+// exp(x) = 2^k * exp(r) with k = round(x / ln 2), |r| <= ln 2 / 2, and a polynomial for exp(r). 2^k is made of bits, in two
+// factors, so that results near overflow and denormal ones come out right.
+static INLINE float exp(float x) {
+  float t = fma(x, 1.44269504f, 12582912.0f);  // adding 1.5 * 2^23 rounds to an integer, which is then in the low bits
+  float k = t - 12582912.0f;
+  float r = fma(k, -1.42860677e-6f, fma(k, -0.693145752f, x));
+  float p = fma(r, 1.98527617e-4f, 1.39304355e-3f);
+  p = fma(p, r, 8.33337486e-3f);
+  p = fma(p, r, 4.16664891e-2f);
+  p = fma(p, r, 1.66666660e-1f);
+  p = fma(p, r, 0.5f);
+  p = fma(p * r, r, r) + 1.0f;
+  int32_t n = (int32_t)bits_of(t) - 0x4b400000, half = n >> 1;
+  float y = p * float_of((uint32_t)(half + 127) << 23) * float_of((uint32_t)(n - half + 127) << 23);
+  y = x > 88.8f ? INFINITY : y;
+  return x < -104.0f ? 0.0f : y;
+}
+
+// log(x) = k ln 2 + log(m) with m in [sqrt(1/2), sqrt(2)) and a polynomial for log(1 + r), r = m - 1 (Cephes' logf).
+static INLINE float log(float x) {
+  float big = x < 1.17549435e-38f ? x * 8388608.0f : x;  // denormals: times 2^23 first
+  uint32_t b = bits_of(big) - 0x3f3504f3;
+  float k = (float)((int32_t)b >> 23) - (x < 1.17549435e-38f ? 23.0f : 0.0f);
+  float r = float_of((b & 0x7fffff) + 0x3f3504f3) - 1.0f, r2 = r * r;
+  float p = fma(r, 7.0376836292e-2f, -1.1514610310e-1f);
+  p = fma(p, r, 1.1676998740e-1f);
+  p = fma(p, r, -1.2420140846e-1f);
+  p = fma(p, r, 1.4249322787e-1f);
+  p = fma(p, r, -1.6668057665e-1f);
+  p = fma(p, r, 2.0000714765e-1f);
+  p = fma(p, r, -2.4999993993e-1f);
+  p = fma(p, r, 3.3333331174e-1f);
+  float y = fma(k, 0.693359375f, r + fma(-0.5f, r2, fma(p * r, r2, k * -2.12194440e-4f)));
+  y = x == INFINITY ? x : y;
+  y = x == 0.0f ? -INFINITY : y;
+  return x >= 0.0f ? y : NAN;
+}
+
+// erf(x) = x P(x^2) / Q(x^2): a rational minimax fit; beyond 4 it is 1 in float.
+static INLINE float erf(float x) {
+  float c = x > 4.0f ? 4.0f : x;
+  c = c < -4.0f ? -4.0f : c;
+  float s = c * c;
+  float p = fma(s, -2.72614225801306e-10f, 2.77068142495902e-08f);
+  p = fma(p, s, -2.10102402082508e-06f);
+  p = fma(p, s, -5.69250639462346e-05f);
+  p = fma(p, s, -7.34990630326855e-04f);
+  p = fma(p, s, -2.95459980854025e-03f);
+  p = fma(p, s, -1.60960333262415e-02f);
+  float q = fma(s, -1.45660718464996e-05f, -2.13374055278905e-04f);
+  q = fma(q, s, -1.68282697438203e-03f);
+  q = fma(q, s, -7.37332916720468e-03f);
+  q = fma(q, s, -1.42647390514189e-02f);
+  return c * p / q;
+}
+
+// tanh(x) = 1 - 2 / (exp(2x) + 1) away from zero; near zero, where that cancels, x + x^3 P(x^2) (Cephes' tanhf).
+static INLINE float tanh(float x) {
+  float a = __builtin_fabsf(x), s = x * x;
+  float far = 1.0f - 2.0f / (exp(a + a) + 1.0f);
+  float p = fma(s, -5.70498872745e-3f, 2.06390887954e-2f);
+  p = fma(p, s, -5.37397155531e-2f);
+  p = fma(p, s, 1.33314422036e-1f);
+  p = fma(p, s, -3.33332819422e-1f);
+  float near = fma(p * s, x, x);
+  return a < 0.625f ? near : __builtin_copysignf(far, x);
+}
+
+template <class T> static INLINE T sigmoid(T x) { return 1 / (1 + exp(-x)); }
+template <class T> static INLINE T rsqrt(T x) { return 1 / sqrt(x); }
+
+// --- as torch defines them ----------------------------------------------------------------------------------------------
+
+template <class T> static INLINE T maximum(T a, T b) { return (a > b || a != a) ? a : b; }  // NaN wins
+template <class T> static INLINE T minimum(T a, T b) { return (a < b || a != a) ? a : b; }
+template <class T> static INLINE T sign(T x) { return (T)((x > 0) - (x < 0)); }
+template <class T> static INLINE T abs(T x) { return x < 0 ? (T)-x : x; }
+static INLINE uint8_t abs(uint8_t x) { return x; }
+static INLINE float abs(float x) { return __builtin_fabsf(x); }
+static INLINE double abs(double x) { return __builtin_fabs(x); }
+template <class T> static INLINE bool isnan(T x) { return x != x; }
+template <class T> static INLINE bool isinf(T x) { return abs(x) == (T)INFINITY; }
+
+// Integers: rounds towards minus infinity. Division by zero sets `problem` and is raised after the kernel.
+template <class T> static INLINE T floordiv(T a, T b, int& problem) {
+  problem |= b == 0 ? 2 : 0;
+  if (b == 0) return 0;
+  if (b == (T)-1) return (T)(0 - (uint64_t)a);  // the smallest integer has no negative: wraps instead of trapping
+  T q = a / b;
+  return q - (a % b != 0 && (a < 0) != (b < 0));
+}
+template <class T> static INLINE T fmod(T a, T b, int& problem) {
+  problem |= b == 0 ? 2 : 0;
+  return b == 0 || b == (T)-1 ? (T)0 : (T)(a % b);
+}
+template <class T> static INLINE T mod(T a, T b, int& problem) {  // the sign of the divisor
+  T r = fmod(a, b, problem);
+  return r != 0 && (r < 0) != (b < 0) ? (T)(r + b) : r;
+}
+template <class T> static INLINE T mod(T a, T b) {
+  T r = fmod(a, b);
+  return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+template <class T> static INLINE T floordiv(T a, T b) {  // floats: c10::div_floor_floating
+  T r = fmod(a, b), q = (a - r) / b;
+  q = r != 0 && (r < 0) != (b < 0) ? q - 1 : q;
+  T f = floor(q);
+  f = q - f > (T)0.5 ? f + 1 : f;
+  T zero = a / b < 0 ? -(T)0 : (T)0;
+  return b == 0 ? a / b : q != 0 ? f : zero;
+}
+template <class T> static INLINE T integer_pow(T a, T b) {
+  if (b < 0) return a == 1 ? 1 : a == (T)-1 ? (b % 2 ? (T)-1 : (T)1) : (T)0;
+  T result = 1;
+  for (; b > 0; b /= 2, a = (T)(a * a)) result = b % 2 ? (T)(result * a) : result;
+  return result;
+}
+template <class T> static INLINE T left_shift(T a, T b) {
+  return b < 0 || b >= (T)(8 * sizeof(T)) ? (T)0 : (T)((uint64_t)a << b);
+}
+template <class T> static INLINE T right_shift(T a, T b) {
+  const T most = (T)(8 * sizeof(T) - 1);
+  return (T)(a >> (b < 0 || b > most ? most : b));
+}
+
+// An element of an index tensor, wrapped if negative. Out of range: sets `problem`, reads element 0 instead.
+static INLINE int64_t checked(int64_t i, int64_t size, int& problem) {
+  i = i < 0 ? i + size : i;
+  bool inside = i >= 0 && i < size;
+  problem |= inside ? 0 : 1;
+  return inside ? i : 0;
+}

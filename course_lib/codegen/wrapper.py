@@ -1,0 +1,288 @@
+"""The program around the kernels, as readable Python.
+
+In:  the schedule (kernels in order), the memory plan, the loop graph (what comes in, what goes out).
+Out: the source of one function `call(x, weight, ...)` that allocates, calls kernels and library operators, and returns a tuple;
+     and the names that it takes for granted.
+
+    def call(x, weight, bias):
+        buf0 = empty_strided((4096, 768), (768, 1), dtype=float32)
+        layer_norm_0(x, weight, bias, buf0)                       # layer_norm over [4096], columns [768]
+        return (buf0,)
+
+In PyTorch: `torch/_inductor/codegen/wrapper.py`, `PythonWrapperCodegen`.
+"""
+
+from __future__ import annotations
+
+import keyword
+import math
+import operator
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import sympy
+import torch
+
+from course_lib.codegen.printer import KernelSource, describe
+from course_lib.lowering.ir import Buffer, ExternKernel, LoopGraph, View
+from course_lib.scheduling.kernel import FusedKernel
+
+aten = torch.ops.aten
+
+QUICK = {
+    aten.mm.out: torch.mm, aten.addmm.out: torch.addmm, aten.bmm.out: torch.bmm, aten.baddbmm.out: torch.baddbmm,
+}  # fmt: skip
+"""The same operators by an entry that costs 3 µs less a call."""
+
+COMMENT_COLUMN = 76
+
+DTYPES = {
+    getattr(torch, name): name
+    for name in "float32 float64 float16 bfloat16 int8 int16 int32 int64 uint8 bool complex64 complex128".split()
+    if name != "bool"
+} | {torch.bool: "torch.bool"}
+
+
+@dataclass(frozen=True)
+class WrapperSource:
+    """The source of `call`, and what must be in its namespace beside the kernels."""
+
+    source: str
+    names: dict[str, Any] = field(repr=False)
+
+
+def wrapper_source(
+    schedule: Any, plan: Any, graph: LoopGraph, kernels: Mapping[FusedKernel, KernelSource]
+) -> WrapperSource:
+    """Print the program. `schedule.kernels` is the order; `plan` may be None: then nothing is reused or freed early."""
+    return Wrapper(schedule.kernels, plan, graph, kernels).print()
+
+
+class Wrapper:
+    """The state of one printing: which Python name holds which buffer."""
+
+    def __init__(
+        self, order: Sequence[Any], plan: Any, graph: LoopGraph, kernels: Mapping[FusedKernel, KernelSource]
+    ) -> None:
+        self.order, self.graph, self.kernels = order, graph, kernels
+        self.place: Mapping[str, str] = plan.place if plan else {}
+        self.free_after: Sequence[Sequence[str]] = plan.free_after if plan else [()] * len(order)
+        self.lines: list[str] = []
+        self.names: dict[str, Any] = {
+            "torch": torch, "aten": aten, "empty_strided": torch.empty_strided, "as_strided": torch.as_strided,
+            "check": raise_problem, "zeros": torch.zeros, **{text: dtype for dtype, text in DTYPES.items() if "." not in text},
+        }  # fmt: skip
+        self.names |= {source.name: None for source in kernels.values()}
+        self.buffers = graph.buffers
+        self.variable: dict[str, str] = {}
+        """Buffer → the variable that holds it as a tensor of its own shape and strides."""
+        self.storage: dict[str, Buffer] = {}
+        """Storage → the buffer that it was allocated for."""
+        self.views: dict[tuple[Any, ...], str] = {}
+
+    def print(self) -> WrapperSource:
+        arguments = [self.argument(n, buffer) for n, buffer in enumerate(self.graph.inputs)]
+        for name, tensor in self.graph.constants.items():
+            self.variable[name] = self.unique(name)
+            self.names[self.variable[name]] = tensor
+        self.lines.append(f"def call({', '.join(arguments)}):")
+        for kernel, dead in zip(self.order, self.free_after, strict=True):
+            if isinstance(kernel, ExternKernel):
+                self.print_extern(kernel)
+            else:
+                self.print_fused(kernel)
+            self.free(dead)
+        results = [self.result(output) for output in self.graph.outputs]
+        self.lines.append(f"    return ({', '.join(results)}{',' if len(results) == 1 else ''})")
+        return WrapperSource("\n".join(self.lines) + "\n", self.names)
+
+    # --- names -------------------------------------------------------------------------------------------------------
+
+    def argument(self, number: int, buffer: Buffer | None) -> str:
+        name = self.unique(buffer.name if buffer else f"unused_{number}")
+        if buffer:
+            self.variable[buffer.name] = name
+        return name
+
+    def unique(self, wanted: str) -> str:
+        base = re.sub(r"\W+", "_", wanted)
+        taken = {*self.names, *self.variable.values(), *self.views.values()}
+        while base in taken or keyword.iskeyword(base) or not base.isidentifier():
+            base = f"{base}_" if base[:1].isalpha() else f"b{base}"
+        return base
+
+    def line(self, code: str, comment: str = "") -> None:
+        row = f"    {code}"
+        self.lines.append(f"{row:<{COMMENT_COLUMN}}  # {comment}" if comment else row)
+
+    # --- memory ------------------------------------------------------------------------------------------------------
+
+    def allocate(self, name: str) -> str:
+        """The variable of a buffer, allocating or reusing memory if it has none yet."""
+        if name in self.variable:
+            return self.variable[name]
+        buffer, storage = self.buffers[name], self.place.get(name, name)
+        variable = self.unique(name)
+        if storage in self.storage or storage in self.variable:
+            old = self.storage.get(storage) or self.buffers[storage]
+            self.line(f"{variable} = {self.reuse(self.variable[old.name], old, buffer)}", f"the memory of {old.name}")
+        else:
+            self.storage[storage] = buffer
+            self.line(f"{variable} = {self.empty(buffer)}")
+        self.variable[name] = variable
+        return variable
+
+    def empty(self, buffer: Buffer) -> str:
+        device = "" if buffer.device.type == "cpu" else f", device={str(buffer.device)!r}"
+        return f"empty_strided({tuple_text(buffer.shape)}, {tuple_text(buffer.stride)}, dtype={DTYPES[buffer.dtype]}{device})"
+
+    def reuse(self, variable: str, old: Buffer, new: Buffer) -> str:
+        """`old`'s memory as a tensor like `new`."""
+        if (old.dtype, old.shape, old.stride) == (new.dtype, new.shape, new.stride):
+            return variable
+        if old.dtype != new.dtype:
+            flat = f"as_strided({variable}, ({extent(old)},), (1,), 0).view({DTYPES[new.dtype]})"
+            return f"as_strided({flat}, {tuple_text(new.shape)}, {tuple_text(new.stride)}, 0)"
+        return f"as_strided({variable}, {tuple_text(new.shape)}, {tuple_text(new.stride)}, 0)"
+
+    def free(self, storages: Sequence[str]) -> None:
+        """Drop every variable whose memory is in one of these storages."""
+        dead = [
+            name for name in self.variable
+            if self.place.get(name, name) in storages and name in self.buffers and name not in self.graph.constants
+        ]  # fmt: skip
+        variables = [self.variable.pop(name) for name in dead]
+        for key in [key for key in self.views if key[0] in dead]:
+            variables.append(self.views.pop(key))
+        if variables:
+            self.line(f"del {', '.join(dict.fromkeys(variables))}")
+        for storage in storages:
+            self.storage.pop(storage, None)
+
+    def view(self, view: View) -> str:
+        """A tensor for a view: the buffer itself if it is the whole of it, else made once and kept."""
+        variable = self.allocate(view.buffer.name)
+        if view.is_whole:
+            return variable
+        key = (view.buffer.name, view.shape, view.stride, view.offset)
+        if key not in self.views:
+            name = self.unique(f"{variable}_view")
+            offset = self.offset(view)
+            where = f", {offset}" if offset else ""
+            self.line(f"{name} = as_strided({variable}, {tuple_text(view.shape)}, {tuple_text(view.stride)}{where})")
+            self.views[key] = name
+        return self.views[key]
+
+    def offset(self, view: View) -> str:
+        """as_strided counts from the start of the storage; an input may itself begin further in (it starts there if not told)."""
+        if view.offset == 0:
+            return ""
+        own = any(buffer is not None and buffer.name == view.buffer.name for buffer in self.graph.inputs)
+        own = own or view.buffer.name in self.graph.constants
+        return f"{self.variable[view.buffer.name]}.storage_offset() + {view.offset}" if own else str(view.offset)
+
+    # --- calls -------------------------------------------------------------------------------------------------------
+
+    def print_fused(self, kernel: FusedKernel) -> None:
+        """Memory for what the kernel stores, and its call. A kernel with nothing to do is not called."""
+        source = self.kernels[kernel]
+        for name, old in kernel.in_place.items():
+            if name in kernel.stores and name not in self.variable:
+                variable = self.unique(name)
+                self.line(f"{variable} = {self.reuse(self.variable[old], self.buffers[old], self.buffers[name])}", "in place")
+                self.variable[name] = variable
+        passed = [self.allocate(name) for name in source.buffers]
+        for name in kernel.stores:
+            self.allocate(name)
+        if any(loop.size == 0 for loop in kernel.rows):
+            self.line("pass", f"{kernel}: no elements")
+            return
+        if source.checked:
+            self.line("problem = zeros(1, dtype=int64)")
+            passed.append("problem")
+        self.line(f"{source.name}({', '.join([*passed, *map(str, source.sizes)])})", str(kernel))
+        if source.checked:
+            places = "; ".join(dict.fromkeys(describe(step) for step in kernel.steps))
+            self.line(f"check(problem, {places!r})")
+
+    def print_extern(self, kernel: ExternKernel) -> None:
+        """A call of one of torch's own operators."""
+        keywords = dict(kernel.kwargs)
+        if kernel.out_variant is not None and len(kernel.buffers) == 1:
+            call = self.callee(kernel.out_variant)
+            arguments = self.arguments(kernel.args, keywords)
+            out = self.allocate(kernel.buffers[0].name)
+            self.line(f"{call}({', '.join([*arguments, f'out={out}'])})", kernel.why)
+            return
+        call = f"{self.callee(kernel.op)}({', '.join(self.arguments(kernel.args, keywords))})"
+        targets = []
+        for buffer in kernel.outputs:
+            targets.append(self.unique(buffer.name) if buffer else "_")
+            if buffer:
+                self.variable[buffer.name] = targets[-1]
+        returns = getattr(getattr(kernel.op, "_schema", None), "returns", (None,) * len(targets))
+        left = f"{', '.join(targets)} = " if targets else ""
+        if len(targets) == 1 and len(returns) == 1 and "List" in str(getattr(returns[0], "type", "")):
+            left = f"({targets[0]},) = "
+        self.line(left + call, kernel.why)
+
+    def callee(self, op: Any) -> str:
+        """How an operator is called in the source; its object goes into the namespace if it has no path from `torch`."""
+        if op in QUICK:
+            return f"torch.{QUICK[op].__name__}"
+        if isinstance(op, torch._ops.OpOverload):
+            namespace, name = op.name().split("::")[0], op.overloadpacket.__name__
+            path = f"{namespace}.{name}.{op._overloadname}"
+            return path if namespace == "aten" else f"torch.ops.{path}"
+        if getattr(operator, getattr(op, "__name__", ""), None) is op:
+            self.names["operator"] = operator
+            return f"operator.{op.__name__}"
+        name = self.unique(getattr(op, "__name__", "function"))
+        self.names[name] = op
+        return name
+
+    def arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
+        return [*map(self.value, args), *(f"{key}={self.value(value)}" for key, value in kwargs.items())]
+
+    def value(self, value: Any) -> str:
+        """An argument or a result as source."""
+        if isinstance(value, View):
+            return self.view(value)
+        if isinstance(value, list):
+            return f"[{', '.join(map(self.value, value))}]"
+        if isinstance(value, tuple):
+            return f"({', '.join(map(self.value, value))}{',' if len(value) == 1 else ''})"
+        if isinstance(value, float) and not math.isfinite(value):
+            return f"float({str(value)!r})"
+        if isinstance(value, sympy.Expr):
+            return str(value)
+        if value is None or isinstance(value, (bool, int, float, str, complex)) or repr(value).startswith("torch."):
+            return repr(value)
+        if isinstance(value, torch.device):
+            return f"torch.device({str(value)!r})"
+        name = self.unique(f"constant_{len(self.names)}")
+        self.names[name] = value
+        return name
+
+    def result(self, output: Any) -> str:
+        return self.value(output)
+
+
+def tuple_text(sizes: Sequence[Any]) -> str:
+    return f"({', '.join(map(str, sizes))}{',' if len(sizes) == 1 else ''})"
+
+
+def extent(buffer: Buffer) -> Any:
+    """How many elements lie between the first and the last of a buffer, both counted."""
+    return 1 + sum((size - 1) * stride for size, stride in zip(buffer.shape, buffer.stride, strict=True))
+
+
+def raise_problem(problem: torch.Tensor, where: str) -> None:
+    """What eager would have raised, if a kernel said so. 1: an index out of range, 2: an integer divided by zero."""
+    code = problem.item()
+    if code & 1:
+        raise IndexError(f"index out of range in {where}")
+    if code & 2:
+        raise RuntimeError(f"ZeroDivisionError in {where}")

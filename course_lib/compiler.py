@@ -1,0 +1,250 @@
+"""`cl.compile` and what a user meets around it.
+
+In:  a function or module, and a backend.
+Out: a callable that watches the frames that run below it, captures them, and runs compiled code where the guards hold.
+
+In PyTorch: `torch/__init__.py` (`torch.compile`), `torch/_dynamo/eval_frame.py` (`OptimizeContext`, `OptimizedModule`) and
+`torch/_dynamo/convert_frame.py` (`ConvertFrameAssert`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import os
+import sysconfig
+import types
+import warnings
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import torch
+
+from course_lib import backends, events
+from course_lib.capture import Unsupported, global_state
+from course_lib.config import config
+from course_lib.frames import SKIP, Answer, Frame, Watcher, observe, unobserved
+from course_lib.guards import Check, CodeCache, GuardedCode
+from course_lib.pipeline import Pipeline
+
+F = TypeVar("F", bound=Callable[..., Any])
+_live: weakref.WeakSet[Compiler] = weakref.WeakSet()
+"""Every compiler that holds compiled code, for `reset`."""
+_disabled_codes: set[types.CodeType] = set()
+"""Functions marked with `disable(recursive=False)`."""
+
+
+class Compiler:
+    """Answers the frame hook for one `compile`: which code runs in a frame's place."""
+
+    def __init__(self, backend: backends.Backend, pipeline: Pipeline, fullgraph: bool = False) -> None:
+        self.backend = backend
+        self.pipeline = pipeline
+        self.fullgraph = fullgraph
+        self.cache = CodeCache()
+        self.watcher = Watcher(self.convert)
+        _live.add(self)
+
+    def convert(self, frame: Frame) -> Answer:
+        """The hook's question: `frame` is about to run and no entry fits."""
+        code = frame.code
+        if is_skipped(code) or code in _disabled_codes:
+            return SKIP
+        if not global_state.is_ordinary():
+            return None
+        entries = self.cache.of(code)
+        args = tuple(frame.locals.values())
+        events.emit(events.FrameSeen(code.co_qualname, frame.where, code))
+        if entries:
+            self.tell_failures(frame, entries, args)
+            if len(entries) >= config.recompile_limit:
+                return self.at_limit(frame)
+        try:
+            result = self.pipeline.run_capture(frame)
+        except Unsupported as problem:
+            events.emit(events.GraphBroke(problem))
+            if self.fullgraph:
+                raise
+            return SKIP
+        if result.operations == 0:
+            return SKIP
+        events.emit(events.GraphCaptured(result))
+        compiled = self.backend(result.graph, result.example_inputs)
+        with events.stage("guards"):
+            check = Check(result.guards, list(frame.locals), code.co_qualname)
+        if failure := check.first_failure(frame.func, *args):
+            warnings.warn(f"{code.co_qualname} runs in eager: a guard does not hold for the call it was made from: {failure}", stacklevel=2)
+            return SKIP
+        entries.append(GuardedCode(check, result.head.function(unobserved(compiled)), result))
+        if len(entries) > 1:
+            events.emit(events.Recompiled(code.co_qualname, len(entries)))
+        return check.function, entries[-1].head
+
+    def tell_failures(self, frame: Frame, entries: list[GuardedCode], args: tuple[Any, ...]) -> None:
+        """Say, for each entry, which guard kept it from being used."""
+        if events.listening():
+            for entry in entries:
+                if failure := entry.check.first_failure(frame.func, *args):
+                    events.emit(events.GuardFailed(frame.code.co_qualname, failure.guard, str(failure)))
+
+    def at_limit(self, frame: Frame) -> Answer:
+        """No more entries for this code: calls that fit none run in eager. The old entries stay."""
+        last = self.cache.of(frame.code)[-1].check.first_failure(frame.func, *frame.locals.values())
+        why = f"{frame.code.co_qualname} ({frame.where}) reached the recompile limit ({config.recompile_limit}); last failure: {last}"
+        if self.fullgraph:
+            raise Unsupported(why, "make the changing value a tensor, or raise cl.config.recompile_limit")
+        events.emit(events.FellBack(frame.code.co_qualname, why))
+        warnings.warn(f"{why}. Calls that fit no entry run in eager from now on.", stacklevel=2)
+        return None
+
+    def reset(self) -> None:
+        """Forget all compiled code."""
+        self.cache.entries.clear()
+        self.watcher.forget_all()
+
+
+@functools.cache
+def _library_folders() -> tuple[str, ...]:
+    here = os.path.dirname(os.path.abspath(__file__))
+    numpy = os.path.dirname(__import__("numpy").__file__)
+    return tuple(folder + os.sep for folder in (os.path.dirname(torch.__file__), numpy, here))
+
+
+@functools.cache
+def is_skipped(code: types.CodeType) -> bool:
+    """Is this code part of Python, torch or this library, and so none of the user's? (`torch/_dynamo/trace_rules.py`)"""
+    filename = code.co_filename
+    if filename.startswith(("<frozen ", "<course_lib ")) or not all(name.isidentifier() for name in code.co_varnames):
+        return True
+    stdlib = sysconfig.get_path("stdlib") + os.sep
+    if filename.startswith(stdlib) and "site-packages" not in filename:
+        return True
+    followed = os.path.join("torch", "nn", "modules") + os.sep, os.path.join("course_lib", "bench") + os.sep
+    if any(folder in filename for folder in followed) and not filename.endswith(os.path.join("modules", "module.py")):
+        return False  # layers, and the models we measure
+    return filename.startswith(_library_folders())
+
+
+# ---- compile -----------------------------------------------------------------------------------------------------------------------
+
+
+def compile(
+    model: Any = None,
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    backend: str | backends.Backend = "inductor",
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
+    disable: bool = False,
+    pipeline: Pipeline | None = None,
+) -> Any:
+    """Compile a function, method or `nn.Module`; without a model, a decorator. Arguments as in `torch.compile`:
+
+    fullgraph: raise `Unsupported` where capture stops, instead of running that frame in eager.
+    dynamic: None, True or False. Sizes are constants in every case until lesson 05 is built: a new size compiles anew.
+    backend: "eager", "aot_eager", "inductor", "torch_inductor", or a callable (graph, example_inputs) → callable.
+    mode: one of `list_mode_options()`; options: see `list_options()`. Not both.
+    disable: give the model back as it is.
+    pipeline: stages exchanged for your own (backend "inductor").
+
+    Raises ValueError for an unknown backend, mode or option. Nothing is compiled before the first call.
+    In PyTorch: `torch/__init__.py`, `compile`.
+    """
+    if model is None:
+        return functools.partial(
+            compile, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options, disable=disable, pipeline=pipeline
+        )  # fmt: skip
+    if not callable(model):
+        raise TypeError(f"compile expects a function or an nn.Module, got {type(model).__name__}")
+    if dynamic not in (None, True, False):
+        raise ValueError(f"dynamic must be None, True or False, got {dynamic!r}")
+    pipeline = pipeline or Pipeline()
+    chosen = backends.find(backend, mode, options, pipeline)
+    if disable:
+        return model
+    compiler = Compiler(chosen, pipeline, fullgraph)
+    if isinstance(model, torch.nn.Module):
+        return compiled_module(model, compiler)
+    return compiled_function(model, compiler)
+
+
+def compiled_function(function: F, compiler: Compiler) -> F:
+    """`function`, with the frames below it watched by `compiler`."""
+    function = getattr(function, "_course_original", function)
+    call = observe(function, compiler.watcher)
+
+    @functools.wraps(function)
+    def compiled(*args: Any, **kwargs: Any) -> Any:
+        return call(*args, **kwargs)
+
+    compiled._course_original = function  # type: ignore[attr-defined]
+    compiled._course_compiler = compiler  # type: ignore[attr-defined]
+    return compiled  # type: ignore[return-value]
+
+
+class CompiledModule:
+    """The methods that a compiled module has on top of its own class (see `compiled_module`)."""
+
+    _course_model: torch.nn.Module
+    _course_compiler: Compiler
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        compiler = self._course_compiler
+        return compiled_module(copy.deepcopy(self._course_model, memo), Compiler(compiler.backend, compiler.pipeline, compiler.fullgraph))
+
+
+def compiled_module(model: torch.nn.Module, compiler: Compiler) -> torch.nn.Module:
+    """A twin of `model`: an instance of a subclass of its class that shares its `__dict__`, so that parameters, buffers, attributes and
+    `train()`/`eval()` are one and the same, and `state_dict` keeps its keys. Only the call differs."""
+    model = getattr(type(model), "_course_model", model)
+    call = observe(model, compiler.watcher)
+
+    def run(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+        return call(*args, **kwargs)
+
+    members = {"__call__": run, "_course_model": model, "_course_compiler": compiler, "__module__": type(model).__module__}
+    cls = type(f"Compiled{type(model).__name__}", (CompiledModule, type(model)), members)
+    twin = cls.__new__(cls)
+    object.__setattr__(twin, "__dict__", model.__dict__)
+    return twin
+
+
+# ---- around compile ------------------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def capturing(backend: str | backends.Backend = "eager", *, fullgraph: bool = False, pipeline: Pipeline | None = None) -> Iterator[Compiler]:
+    """Capture every frame that starts within the block on this thread. This is the frame hook itself, without `compile` around it."""
+    pipeline = pipeline or Pipeline()
+    compiler = Compiler(backends.find(backend, None, None, pipeline), pipeline, fullgraph)
+    with compiler.watcher:
+        yield compiler
+
+
+def disable(function: Any = None, *, recursive: bool = True) -> Any:
+    """Never capture `function`; with `recursive`, nor anything that it calls. A call of it ends the capture of the caller.
+
+    In PyTorch: `torch.compiler.disable`."""
+    if function is None:
+        return functools.partial(disable, recursive=recursive)
+
+    @functools.wraps(function)
+    def disabled(*args: Any, **kwargs: Any) -> Any:
+        if not recursive:
+            return function(*args, **kwargs)
+        with Watcher.off():
+            return function(*args, **kwargs)
+
+    disabled._course_disable = True  # type: ignore[attr-defined]
+    if not recursive and isinstance(function, types.FunctionType):
+        _disabled_codes.add(function.__code__)
+    return disabled
+
+
+def reset() -> None:
+    """Forget everything compiled so far. (The kernels on disk stay.)"""
+    for compiler in list(_live):
+        compiler.reset()

@@ -1,0 +1,62 @@
+"""Settings of the compiler, and what it looks up about the machine.
+
+In PyTorch: `torch/_dynamo/config.py` and `torch/_inductor/config.py`.
+This file imports no torch, so that the frame hook can be built and tested on its own.
+"""
+
+from __future__ import annotations
+
+import functools
+import getpass
+import os
+import shutil
+import tempfile
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass
+class Config:
+    """What a user may change at run time: `cl.config.recompile_limit = 4`."""
+
+    recompile_limit: int = 8
+    """Entries a code object may hold; beyond it new inputs run in eager. (`torch._dynamo.config.recompile_limit`)"""
+
+    inline_depth_limit: int = 64
+    """Calls followed into calls before capture gives up (a recursive function would never end)."""
+
+
+config = Config()
+
+
+@functools.cache
+def cache_dir() -> Path:
+    """The folder for built kernels: `$COURSE_CACHE`, else `~/.cache/course_lib`, else a folder under the system's
+    temporary one (with a warning), so that an unwritable home never stops a compile."""
+    wanted = Path(os.environ.get("COURSE_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "course_lib")
+    try:
+        wanted = wanted.expanduser()
+        wanted.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=wanted):
+            return wanted
+    except (OSError, RuntimeError) as error:
+        instead = Path(tempfile.gettempdir()) / f"course_lib-{getpass.getuser() if os.name == 'posix' else 'user'}"
+        instead.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if instead.stat().st_uid != os.getuid():  # somebody else's folder: never load code from it
+            instead = Path(tempfile.mkdtemp(prefix="course_lib-"))
+        warnings.warn(
+            f"cannot write to the cache folder {wanted} ({error.__class__.__name__}); using {instead} instead. "
+            "Set COURSE_CACHE to a folder you own to keep compiled kernels between runs.",
+            stacklevel=2,
+        )
+        return instead
+
+
+@functools.cache
+def find_cxx() -> str | None:
+    """The C++ compiler's path: `$CXX`, else `g++`, else `clang++`; None where there is none."""
+    for name in (os.environ.get("CXX"), "g++", "clang++", "c++"):
+        if name and (path := shutil.which(name)):
+            return path
+    return None

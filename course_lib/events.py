@@ -1,0 +1,213 @@
+"""What the compiler tells about itself: one small record for each thing that happens.
+
+The compiler never draws and never prints. It calls `emit(SomeEvent(...))`; whoever listens (a `Recording`, a log) decides what
+to do with it. With no listener a stage pays one truth test: `if events.listening(): ...`.
+
+In PyTorch: `torch._logging` (artifacts and `trace_structured`), read by `tlparse`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+
+@dataclass(frozen=True)
+class Event:
+    """Base of all records. They hold plain data or the compiler's own objects, never pictures."""
+
+
+@dataclass(frozen=True)
+class FrameSeen(Event):
+    """The hook met a frame for which it has no compiled code that fits."""
+
+    name: str
+    where: str
+    code: Any = field(repr=False, default=None)
+
+
+@dataclass(frozen=True)
+class InstructionRun(Event):
+    """The symbolic interpreter ran one instruction. `depth` counts inlined calls; stacks are lists of short texts."""
+
+    offset: int
+    op: str
+    arg: str
+    function: str
+    filename: str
+    line: int
+    depth: int
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+    node: str = ""
+    """Name of the FX node that this instruction added, if any."""
+
+
+@dataclass(frozen=True)
+class GraphBroke(Event):
+    """Capture stopped: `problem` is the `Unsupported` with reason, place and hint."""
+
+    problem: Any
+
+
+@dataclass(frozen=True)
+class GraphCaptured(Event):
+    """Capture finished: `result` is the `CaptureResult` (graph, guards, head)."""
+
+    result: Any
+
+
+@dataclass(frozen=True)
+class GuardFailed(Event):
+    """A call did not fit an entry: `guard` is the first that failed, `got` says what was found instead."""
+
+    name: str
+    guard: Any
+    got: str
+
+
+@dataclass(frozen=True)
+class Recompiled(Event):
+    """A code object that had entries got one more."""
+
+    name: str
+    entries: int
+
+
+@dataclass(frozen=True)
+class FellBack(Event):
+    """Something runs in eager after all, and why."""
+
+    what: str
+    why: str
+
+
+@dataclass(frozen=True)
+class AtenTraced(Event):
+    """The captured graph in core ATen operators."""
+
+    graph: Any
+
+
+@dataclass(frozen=True)
+class Lowered(Event):
+    """The ATen graph as loops."""
+
+    graph: Any
+
+
+@dataclass(frozen=True)
+class Scheduled(Event):
+    """Loops grouped into kernels (`schedule.kernels`), with every fusion decision (`schedule.decisions`)."""
+
+    schedule: Any
+
+
+@dataclass(frozen=True)
+class MemoryPlanned(Event):
+    """Which buffer lives where and when."""
+
+    plan: Any
+
+
+@dataclass(frozen=True)
+class KernelsBuilt(Event):
+    """Source became machine code: `compiled` is the `CompiledGraph`."""
+
+    compiled: Any
+
+
+@dataclass(frozen=True)
+class StageTimed(Event):
+    """A stage took `seconds`."""
+
+    stage: str
+    seconds: float
+
+
+E = TypeVar("E", bound=Event)
+_listeners: list[Callable[[Event], None]] = []
+
+
+def listening() -> bool:
+    """Is anybody interested? Ask before building an expensive record."""
+    return bool(_listeners)
+
+
+def emit(event: Event) -> None:
+    """Tell every listener."""
+    for listener in _listeners:
+        listener(event)
+
+
+@contextlib.contextmanager
+def listener(function: Callable[[Event], None]) -> Iterator[None]:
+    """Call `function` with every event within the block."""
+    _listeners.append(function)
+    try:
+        yield
+    finally:
+        _listeners.remove(function)
+
+
+@contextlib.contextmanager
+def stage(name: str) -> Iterator[None]:
+    """Time a stage of the pipeline and tell."""
+    start = time.perf_counter()
+    try:
+        yield
+    finally:
+        if _listeners:
+            emit(StageTimed(name, time.perf_counter() - start))
+
+
+class Recording:
+    """The events of a `with cl.record()` block, in order."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def of(self, kind: type[E]) -> list[E]:
+        """The events of one kind."""
+        return [event for event in self.events if isinstance(event, kind)]
+
+    @property
+    def captures(self) -> list[Any]:
+        """One `CaptureResult` for each graph captured."""
+        return [event.result for event in self.of(GraphCaptured)]
+
+    @property
+    def graphs(self) -> list[Any]:
+        """The FX graphs captured."""
+        return [result.graph for result in self.captures]
+
+    @property
+    def guards(self) -> list[Any]:
+        """Every guard made."""
+        return [guard for result in self.captures for guard in result.guards]
+
+    @property
+    def graph_breaks(self) -> list[Any]:
+        """The `Unsupported`s that stopped a capture."""
+        return [event.problem for event in self.of(GraphBroke)]
+
+    @property
+    def recompiles(self) -> list[Recompiled]:
+        """Compiles of code that was compiled before."""
+        return self.of(Recompiled)
+
+    @property
+    def kernels(self) -> list[Any]:
+        """What the programs run, in order: `FusedKernel`s and `ExternKernel`s."""
+        return [kernel for event in self.of(Scheduled) for kernel in event.schedule.kernels]
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Seconds by stage, summed."""
+        total: dict[str, float] = {}
+        for event in self.of(StageTimed):
+            total[event.stage] = total.get(event.stage, 0.0) + event.seconds
+        return total

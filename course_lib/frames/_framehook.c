@@ -1,0 +1,293 @@
+/* The frame hook: run something else in the place of a Python frame.
+ *
+ * CPython evaluates every Python frame through one function pointer that a C extension may replace (PEP 523). Ours asks this thread's
+ * watcher what to do with the frame. A watcher is a dict that is asked when it has no answer:
+ *
+ *     watcher[number(code)] = None                      run frames of this code as they are
+ *     watcher[number(code)] = [(guard, head), ...]      the first pair whose guard(func, *args) is true: head(func, *args) gives the
+ *                                                       frame's result, and the frame itself never runs
+ *     otherwise: watcher(func, code, args)              returns the head to use this time, or None to run the frame as it is
+ *
+ * `func` is the function being called and `args` are its parameters, flat: positional, keyword-only, then the *args tuple and the **kwargs
+ * dict. Guards and the watcher run unobserved; heads, and all they call, are observed like any other code.
+ *
+ * In PyTorch: torch/csrc/dynamo/eval_frame.c, eval_frame_cpp.cpp, cpython_defs.c and extra_state.cpp.
+ */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#if PY_VERSION_HEX < 0x030B0000 || PY_VERSION_HEX >= 0x030E0000
+#  error "the frame hook knows the frames of CPython 3.11, 3.12 and 3.13 only"
+#endif
+#ifdef Py_GIL_DISABLED
+#  error "the frame hook does not support free-threaded Python"
+#endif
+#define Py_BUILD_CORE                    /* the frame struct is not a public API */
+#include <internal/pycore_frame.h>
+#undef Py_BUILD_CORE
+#include <opcode.h>
+
+typedef struct _PyInterpreterFrame Frame;
+
+/* ---- what differs from version to version -------------------------------------------------------------------------------------------- */
+
+#if PY_VERSION_HEX >= 0x030D0000
+#  define FRAME_CODE(f) ((PyCodeObject *)(f)->f_executable)
+#  define FRAME_FUNC(f) ((f)->f_funcobj)
+#elif PY_VERSION_HEX >= 0x030C0000
+#  define FRAME_CODE(f) ((f)->f_code)
+#  define FRAME_FUNC(f) ((f)->f_funcobj)
+#else
+#  define FRAME_CODE(f) ((f)->f_code)
+#  define FRAME_FUNC(f) ((PyObject *)(f)->f_func)
+#  define PyUnstable_Code_GetExtra _PyCode_GetExtra
+#  define PyUnstable_Code_SetExtra _PyCode_SetExtra
+#  define PyUnstable_Eval_RequestCodeExtraIndex _PyEval_RequestCodeExtraIndex
+#endif
+
+static PyObject *return_stub;            /* a code object whose whole body is RETURN_VALUE */
+
+/* Get rid of a frame that never ran, and pass on `result` (NULL: an exception is set). Steals `result`. */
+static PyObject *
+discard_frame(PyThreadState *ts, Frame *f, PyObject *result)
+{
+#if PY_VERSION_HEX < 0x030C0000
+    return result;                       /* 3.11: the caller clears the frame */
+#else
+    /* Since 3.12 the evaluator itself must clear and unlink the frame, with helpers that CPython does not export. So CPython does it:
+       the result goes on the frame's value stack, and the frame "runs" a lone RETURN_VALUE. */
+    PyObject *error = PyErr_GetRaisedException();
+#  if PY_VERSION_HEX >= 0x030D0000
+    Py_SETREF(f->f_executable, Py_NewRef(return_stub));
+    f->instr_ptr = _PyCode_CODE((PyCodeObject *)return_stub);
+#  else
+    Py_SETREF(f->f_code, (PyCodeObject *)Py_NewRef(return_stub));
+    f->prev_instr = _PyCode_CODE((PyCodeObject *)return_stub) - 1;
+#  endif
+    f->localsplus[f->stacktop++] = error ? Py_NewRef(Py_None) : result;
+    result = _PyEval_EvalFrameDefault(ts, f, 0);
+    if (error) {
+        Py_CLEAR(result);
+        PyErr_SetRaisedException(error);
+    }
+    return result;
+#endif
+}
+
+static _PyFrameEvalFunction next_evaluator;  /* what was installed before us: CPython's own, or torch.compile's */
+
+static PyObject *
+run_frame(PyThreadState *ts, Frame *f, int throwflag)
+{
+#if PY_VERSION_HEX >= 0x030C0000 && PY_VERSION_HEX < 0x030D0000
+    /* With a hook each Python call nests C calls, and 3.12 counts those: without this, 3.12.1 raises RecursionError near a depth of 750.
+       Python's own recursion limit still holds. */
+    ts->c_recursion_remaining += 2;
+    PyObject *result = next_evaluator(ts, f, throwflag);
+    ts->c_recursion_remaining -= 2;
+    return result;
+#else
+    return next_evaluator(ts, f, throwflag);
+#endif
+}
+
+/* ---- numbers: a code object's name in a watcher -------------------------------------------------------------------------------------- */
+
+/* Code objects compare and hash by value, so equal ones would share entries, and slowly. A number, kept in a scratch slot of the code
+   object and never used twice, does neither; and unlike the entries themselves it owns nothing that the garbage collector must see. */
+static Py_ssize_t slot;
+
+static PyObject *
+number_of(PyCodeObject *code)            /* borrowed; NULL with an exception */
+{
+    static long long last;
+    void *number = NULL;
+    PyUnstable_Code_GetExtra((PyObject *)code, slot, &number);
+    if (number == NULL) {
+        number = PyLong_FromLongLong(++last);
+        if (number && PyUnstable_Code_SetExtra((PyObject *)code, slot, number) < 0)
+            Py_CLEAR(number);
+    }
+    return number;
+}
+
+static void
+free_number(void *number)
+{
+    Py_XDECREF((PyObject *)number);
+}
+
+/* ---- the hook ------------------------------------------------------------------------------------------------------------------------ */
+
+static _Thread_local PyObject *watcher;  /* this thread's; NULL: none */
+static int watched_threads;              /* changed under the GIL */
+
+static int
+n_params(PyCodeObject *code)
+{
+    return code->co_argcount + code->co_kwonlyargcount + !!(code->co_flags & CO_VARARGS) + !!(code->co_flags & CO_VARKEYWORDS);
+}
+
+static int
+is_replaceable(PyCodeObject *code)
+{
+    return code->co_flags & CO_OPTIMIZED                                            /* no module or class body */
+        && !(code->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR))   /* these are entered many times */
+        && code->co_stacksize > 0;                       /* room for `discard_frame`; a body without it does nothing (3.12) */
+}
+
+/* The head for this call (a new reference); NULL without an exception: run the frame as it is. */
+static PyObject *
+find_head(PyObject *asked, PyObject *entries, PyCodeObject *code, PyObject **call, int n)
+{
+    for (Py_ssize_t i = 0; entries && i < PyList_GET_SIZE(entries); i++) {
+        PyObject *guard, *head, *answer;
+        if (!PyArg_ParseTuple(PyList_GET_ITEM(entries, i), "OO", &guard, &head))
+            return NULL;
+        Py_INCREF(guard); Py_INCREF(head);               /* a guard may change the list */
+        answer = PyObject_Vectorcall(guard, call, n + 1, NULL);
+        int holds = answer == Py_True ? 1 : answer == Py_False ? 0 : answer ? PyObject_IsTrue(answer) : -1;
+        Py_XDECREF(answer); Py_DECREF(guard);
+        if (holds > 0)
+            return head;
+        Py_DECREF(head);
+        if (holds < 0)
+            return NULL;
+    }
+    PyObject *args = PyTuple_New(n), *head;
+    if (args == NULL)
+        return NULL;
+    for (int i = 0; i < n; i++)
+        PyTuple_SET_ITEM(args, i, Py_NewRef(call[i + 1]));
+    head = PyObject_CallFunctionObjArgs(asked, call[0], code, args, NULL);
+    Py_DECREF(args);
+    if (head == Py_None)
+        Py_CLEAR(head);
+    return head;
+}
+
+/* Find the head and call it, or run the frame. Apart from `eval_frame` so that frames nobody replaces pay no C stack for `call`. */
+static __attribute__((noinline)) PyObject *
+ask(PyThreadState *ts, Frame *f, PyCodeObject *code, PyObject *entries)
+{
+    int n = n_params(code);
+    PyObject *call[n + 1], *asked = watcher;             /* func, *args */
+    call[0] = FRAME_FUNC(f);
+    for (int i = 0; i < n; i++)
+        call[i + 1] = f->localsplus[i];
+
+    watcher = NULL;                                      /* guards and the watcher itself run unobserved */
+    Py_INCREF(asked); Py_XINCREF(entries);
+    PyObject *head = find_head(asked, entries, code, call, n);
+    Py_XDECREF(entries);
+    Py_XSETREF(watcher, asked);
+
+    if (head == NULL)
+        return PyErr_Occurred() ? discard_frame(ts, f, NULL) : run_frame(ts, f, 0);
+    PyObject *result = PyObject_Vectorcall(head, call, n + 1, NULL);
+    Py_DECREF(head);
+    return discard_frame(ts, f, result);
+}
+
+static PyObject *
+eval_frame(PyThreadState *ts, Frame *f, int throwflag)
+{
+    if (watcher == NULL || throwflag)                    /* throwflag: a generator is continued with an exception */
+        return run_frame(ts, f, throwflag);
+    PyCodeObject *code = FRAME_CODE(f);
+    PyObject *number = number_of(code);
+    PyObject *entries = number ? PyDict_GetItemWithError(watcher, number) : NULL;
+    if (entries == Py_None)
+        return run_frame(ts, f, 0);
+    if (entries == NULL && number && !is_replaceable(code)) {
+        if (PyDict_SetItem(watcher, number, Py_None) == 0)
+            return run_frame(ts, f, 0);
+    }
+    if (PyErr_Occurred())
+        return discard_frame(ts, f, NULL);
+    return ask(ts, f, code, entries);
+}
+
+/* ---- the module ---------------------------------------------------------------------------------------------------------------------- */
+
+/* Make `next` (stolen; NULL: nobody) this thread's watcher; returns the one before. The evaluator is replaced only while somebody watches,
+   so that other programs pay nothing. */
+static PyObject *
+exchange(PyObject *next)
+{
+    PyInterpreterState *interp = PyInterpreterState_Get();
+    PyObject *before = watcher;
+    watcher = next;
+    watched_threads += (next != NULL) - (before != NULL);
+    _PyFrameEvalFunction now = _PyInterpreterState_GetEvalFrameFunc(interp);
+    if (watched_threads > 0 && now != eval_frame && (!next_evaluator || now == _PyEval_EvalFrameDefault)) {
+        next_evaluator = now;
+        _PyInterpreterState_SetEvalFrameFunc(interp, eval_frame);
+    }
+    else if (watched_threads == 0 && now == eval_frame) {
+        _PyInterpreterState_SetEvalFrameFunc(interp, next_evaluator);
+        next_evaluator = NULL;
+    }
+    return before;
+}
+
+static int
+check_watcher(PyObject *object)
+{
+    if (object == Py_None || (PyDict_Check(object) && PyCallable_Check(object)))
+        return 0;
+    PyErr_Format(PyExc_TypeError, "expected a Watcher or None, got %.100s", Py_TYPE(object)->tp_name);
+    return -1;
+}
+
+static PyObject *
+enter(PyObject *self, PyObject *next)
+{
+    if (check_watcher(next) < 0)
+        return NULL;
+    PyObject *before = exchange(next == Py_None ? NULL : Py_NewRef(next));
+    return before ? before : Py_NewRef(Py_None);
+}
+
+static PyObject *
+call(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
+{
+    if (n < 2)
+        return PyErr_Format(PyExc_TypeError, "call(watcher, function, *args, **kwargs) takes at least 2 arguments, got %zd", n);
+    if (check_watcher(args[0]) < 0)
+        return NULL;
+    PyObject *before = exchange(args[0] == Py_None ? NULL : Py_NewRef(args[0]));
+    PyObject *result = PyObject_Vectorcall(args[1], args + 2, n - 2, kwnames);
+    Py_XDECREF(exchange(before));
+    return result;
+}
+
+static PyObject *
+number(PyObject *self, PyObject *code)
+{
+    if (!PyCode_Check(code))
+        return PyErr_Format(PyExc_TypeError, "expected a code object, got %.100s", Py_TYPE(code)->tp_name);
+    return Py_XNewRef(number_of((PyCodeObject *)code));
+}
+
+static PyMethodDef methods[] = {
+    {"enter", enter, METH_O, "enter(watcher | None) -> the watcher of this thread until now"},
+    {"call", (PyCFunction)(void (*)(void))call, METH_FASTCALL | METH_KEYWORDS,
+     "call(watcher | None, function, *args, **kwargs): call the function, with the frames below it watched"},
+    {"number", number, METH_O, "number(code) -> int: the code object's key in a watcher"},
+    {NULL}};
+
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_framehook", "See _framehook.c.", -1, methods};
+
+PyMODINIT_FUNC
+PyInit__framehook(void)
+{
+    const char body[] = {(char)RETURN_VALUE, 0};
+    PyObject *empty = (PyObject *)PyCode_NewEmpty("<course_lib frame hook>", "discarded_frame", 1);
+    PyObject *replace = empty ? PyObject_GetAttrString(empty, "replace") : NULL;
+    PyObject *none = PyTuple_New(0), *changes = Py_BuildValue("{s:y#}", "co_code", body, (Py_ssize_t)sizeof body);
+    if (replace && none && changes)
+        return_stub = PyObject_Call(replace, none, changes);     /* kept for ever */
+    Py_XDECREF(empty); Py_XDECREF(replace); Py_XDECREF(none); Py_XDECREF(changes);
+    slot = PyUnstable_Eval_RequestCodeExtraIndex(free_number);
+    return return_stub && slot >= 0 ? PyModule_Create(&module) : NULL;
+}

@@ -1,0 +1,154 @@
+"""Checks that teach: what an exercise asserts, and what it says when the answer is not right yet.
+
+In:  a learner's result beside what was expected. Out: nothing, or `CheckFailed`, which says What, Why, Expected, Got.
+
+A check never trusts the learner's object to compare itself. An object whose `__eq__` always says True would pass any
+`assert got == expected`; so `check_close` looks at the type first and compares plain tensors with torch.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+# Looked up once, so that a cell which reassigns `torch.testing.assert_close` changes no verdict.
+_assert_close = torch.testing.assert_close
+_PLAIN = (bool, int, float, complex, str, bytes, type(None))
+_TENSORS = (torch.Tensor, torch.nn.Parameter)
+_NOT_GIVEN = object()
+
+
+class CheckFailed(AssertionError):
+    """An exercise's check did not hold; the text says what to look at next."""
+
+    def __init__(self, what: str, why: str = "", expected: Any = _NOT_GIVEN, got: Any = _NOT_GIVEN) -> None:
+        lines = [("What", what), ("Why", why)]
+        lines += [
+            (name, _short(value)) for name, value in (("Expected", expected), ("Got", got)) if value is not _NOT_GIVEN
+        ]
+        super().__init__("\n" + "\n".join(f"{name + ':':<10}{text}" for name, text in lines if text))
+        self.what, self.why = what, why
+
+
+def check(condition: Any, what: str, why: str = "", expected: Any = _NOT_GIVEN, got: Any = _NOT_GIVEN) -> None:
+    """Raise `CheckFailed` unless `condition` is exactly True.
+
+    `what` says which property was looked at, `why` why it matters. A condition of another type than bool (a tensor, an
+    object that overloads `==`) fails: compare with `check_equal` or `check_close` instead.
+    """
+    if type(condition) not in (bool, np.bool_):
+        raise CheckFailed(
+            what, "the comparison gave no bool: the answer's type is not the one asked for", "a bool", type(condition)
+        )
+    if not condition:
+        raise CheckFailed(what, why, expected, got)
+
+
+def check_equal(got: Any, expected: Any, what: str, why: str = "") -> None:
+    """Raise `CheckFailed` unless `got` equals `expected` in type and value.
+
+    For numbers, strings, None, and lists, tuples, sets and dicts of them, to any depth.
+    """
+    if not _same(got, expected):
+        raise CheckFailed(what, why, expected, got)
+
+
+def check_close(
+    got: Any,
+    expected: Any,
+    what: str = "the result",
+    why: str = "",
+    rtol: float | None = None,
+    atol: float | None = None,
+) -> None:
+    """Raise `CheckFailed` unless `got` is `expected` to within tolerance: same type, shape, dtype and values.
+
+    `expected` is a tensor, a NumPy array or scalar, a number, or a tuple, list or dict of those. Tolerances default to
+    torch's for the dtype; NaN equals NaN. A subclass of `torch.Tensor` is refused: it can answer comparisons as it likes.
+    """
+    kind = type(expected)
+    if kind in (tuple, list):
+        check(
+            type(got) is kind and len(got) == len(expected),
+            what,
+            "the structure differs",
+            _structure(expected),
+            _structure(got),
+        )
+        for i, (g, e) in enumerate(zip(got, expected, strict=True)):
+            check_close(g, e, f"{what}[{i}]", why, rtol, atol)
+        return
+    if kind is dict:
+        check(
+            type(got) is dict and _same(list(got), list(expected)),
+            what,
+            "the keys differ",
+            _structure(expected),
+            _structure(got),
+        )
+        for key in expected:
+            check_close(got[key], expected[key], f"{what}[{key!r}]", why, rtol, atol)
+        return
+    if kind in _TENSORS:
+        check(type(got) in _TENSORS, what, "a plain tensor was asked for", "torch.Tensor", type(got))
+    else:
+        check(type(got) is kind, what, f"the type {kind.__name__} was asked for", kind, type(got))
+    _check_values(got, expected, what, why, rtol, atol)
+
+
+def _check_values(got: Any, expected: Any, what: str, why: str, rtol: float | None, atol: float | None) -> None:
+    """Compare two values of the same type: numbers, tensors, arrays; anything else must be equal."""
+    if isinstance(expected, (*_TENSORS, np.ndarray, np.generic)):
+        check(
+            tuple(got.shape) == tuple(expected.shape),
+            f"{what}: the shape",
+            why,
+            tuple(expected.shape),
+            tuple(got.shape),
+        )
+        check(got.dtype == expected.dtype, f"{what}: the dtype", why, expected.dtype, got.dtype)
+    elif type(expected) not in (int, float, complex):
+        return check_equal(got, expected, what, why)
+    try:
+        _assert_close(got, expected, rtol=rtol, atol=atol, equal_nan=True)
+    except AssertionError as error:
+        detail = next((line.strip() for line in str(error).splitlines() if "difference" in line), "")
+        raise CheckFailed(
+            f"{what}: the values", ". ".join(part for part in (why, detail) if part), expected, got
+        ) from None
+
+
+def _same(got: Any, expected: Any) -> bool:
+    """Equality that only plain values decide; an unknown type is never the same as anything."""
+    kind = type(expected)
+    if type(got) is not kind:
+        return False
+    if kind in _PLAIN or kind in (torch.dtype, torch.Size, torch.device, range, slice, frozenset, set):
+        return bool(got == expected)
+    if kind in (list, tuple):
+        return len(got) == len(expected) and all(_same(g, e) for g, e in zip(got, expected, strict=True))
+    if kind is dict:
+        return _same(list(got), list(expected)) and all(_same(got[key], expected[key]) for key in expected)
+    return bool(got is expected)
+
+
+def _structure(value: Any) -> str:
+    if type(value) in (tuple, list):
+        return f"{type(value).__name__} of {len(value)}"
+    if type(value) is dict:
+        return f"dict with keys {_short(list(value))}"
+    return type(value).__name__
+
+
+def _short(value: Any, limit: int = 300) -> str:
+    """`value` in a few lines at most: the message is read in a notebook cell."""
+    if isinstance(value, type):
+        return value.__name__
+    try:
+        text = value if type(value) is str else repr(value)
+    except Exception as error:  # a learner's __repr__ may fail; the check's message must not
+        text = f"a {type(value).__name__} (its repr raised {type(error).__name__})"
+    text = text.replace("\n", "\n" + " " * 10)
+    return text if len(text) <= limit else text[:limit] + " …"

@@ -1,0 +1,150 @@
+"""Where the notebooks are and what their cells say.
+
+In:  the repository's folders. Out: `Lesson`s (a number, a name, the files of its exercise) and a notebook's `GradedCell`s.
+
+One number goes through the whole course: `solutions/03_graph_breaks/03_graph_breaks.ipynb` is the source,
+`exercises/03_graph_breaks/03_graph_breaks.ipynb` is made from it. The layout is nbgrader's.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import nbformat
+
+BEGIN_SOLUTION, END_SOLUTION = "BEGIN SOLUTION", "END SOLUTION"
+BEGIN_HIDDEN, END_HIDDEN = "BEGIN HIDDEN TESTS", "END HIDDEN TESTS"
+_KEPT = ("deletable", "editable", "jupyter", "nbgrader", "slideshow", "tags")  # of a cell's metadata
+KERNELSPEC = {"display_name": "Course (torch.compile)", "language": "python", "name": "course"}
+
+Notebook = Any  # nbformat.NotebookNode: a dict with attributes
+Cell = Any
+
+
+class CourseError(Exception):
+    """Something about the course's files is not as it should be; the text says what to do."""
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """One lesson's pair of notebooks: the solution, and the exercise made from it."""
+
+    root: Path
+    name: str
+
+    @property
+    def number(self) -> str:
+        return self.name.split("_", 1)[0]
+
+    @property
+    def solution(self) -> Path:
+        return self.root / "solutions" / self.name / f"{self.name}.ipynb"
+
+    @property
+    def exercise(self) -> Path:
+        return self.root / "exercises" / self.name / f"{self.name}.ipynb"
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class GradedCell:
+    """A checks cell: what it is called, the heading it stands under, and what it is worth."""
+
+    index: int
+    grade_id: str
+    title: str
+    points: float
+    source: str
+
+    def __str__(self) -> str:
+        return f"{self.title} ({self.points:g} points)"
+
+
+def find_root(start: Path | None = None) -> Path:
+    """The repository: the nearest folder at or above `start` with `solutions/`, else the one this package is in."""
+    start = (start or Path.cwd()).resolve()
+    for folder in (start, *start.parents):
+        if (folder / "solutions").is_dir():
+            return folder
+    home = Path(__file__).resolve().parents[2]
+    if (home / "pyproject.toml").is_file():
+        return home
+    raise CourseError("The course's notebooks are not here. Run this from inside the cloned repository.")
+
+
+def lessons(root: Path) -> list[Lesson]:
+    """Every lesson that has a solution notebook, in order."""
+    found = sorted((root / "solutions").glob("*/*.ipynb"))
+    return [Lesson(root, path.stem) for path in found if path.stem == path.parent.name]
+
+
+def find_lesson(root: Path, wanted: str) -> Lesson:
+    """The lesson called `wanted`: a number (`2`, `02`) or a name (`02_bytecode_capture`)."""
+    there = lessons(root)
+    for lesson in there:
+        if wanted == lesson.name or (
+            wanted.isdigit() and lesson.number.isdigit() and int(wanted) == int(lesson.number)
+        ):
+            return lesson
+    known = ", ".join(lesson.name for lesson in there) or "none yet"
+    raise CourseError(f"There is no lesson {wanted!r} with exercises. Lessons with exercises: {known}.")
+
+
+def read(path: Path) -> Notebook:
+    """Read a notebook as nbformat 4."""
+    try:
+        return nbformat.read(path, as_version=4)
+    except FileNotFoundError:
+        raise CourseError(f"{path} does not exist.") from None
+    except Exception as error:  # nbformat raises several kinds for a file that is no notebook
+        raise CourseError(f"{path} is not a readable notebook ({error.__class__.__name__}).") from error
+
+
+def to_text(nb: Notebook) -> str:
+    """The notebook as the bytes we store: the same notebook gives the same text."""
+    return nbformat.writes(nb, version=4).rstrip("\n") + "\n"
+
+
+def grading_metadata(cell: Cell) -> dict[str, Any]:
+    return dict(cell.metadata.get("nbgrader", {}))
+
+
+def is_solution(cell: Cell) -> bool:
+    return bool(grading_metadata(cell).get("solution"))
+
+
+def is_checks(cell: Cell) -> bool:
+    """A cell of checks that a machine marks (a graded solution cell is marked by a person)."""
+    return bool(grading_metadata(cell).get("grade")) and not is_solution(cell)
+
+
+def graded_cells(nb: Notebook) -> list[GradedCell]:
+    """The checks cells of a notebook in order, each with the heading it stands under."""
+    found, title = [], "Exercise"
+    for index, cell in enumerate(nb.cells):
+        if cell.cell_type == "markdown":
+            headings = re.findall(r"^#{1,6} +(.+?) *$", cell.source, flags=re.MULTILINE)
+            title = headings[-1] if headings else title
+        elif is_checks(cell):
+            about = grading_metadata(cell)
+            found.append(
+                GradedCell(index, str(about.get("grade_id", "")), title, float(about.get("points", 0)), cell.source)
+            )
+    return found
+
+
+def tidy(nb: Notebook) -> Notebook:
+    """Make a notebook's file depend on its content alone: ids by position, the course's kernel, no leftover metadata."""
+    nb = nbformat.from_dict(nb)
+    nb.metadata = nbformat.from_dict({"kernelspec": KERNELSPEC, "language_info": {"name": "python"}})
+    nb.nbformat, nb.nbformat_minor = 4, 5
+    for index, cell in enumerate(nb.cells):
+        cell.id = f"cell-{index:02d}"
+        kept = {key: cell.metadata[key] for key in _KEPT if key in cell.metadata}
+        cell.metadata = nbformat.from_dict(kept)
+    return nb

@@ -1,0 +1,205 @@
+"""Run a notebook in a process of its own, within limits, and say how each cell ended.
+
+In:  a notebook, the folder it runs in, `Limits`. Out: one `CellRun` for each code cell.
+
+A learner's cell may loop for ever, fill the memory, fork, or crash its process. None of that may cost the marks of the
+other exercises: a cell that goes too far is stopped, and the rest is run again in a fresh kernel without it.
+This protects from accidents. Submissions of strangers are graded in a sandbox besides.
+"""
+
+from __future__ import annotations
+
+import queue
+import re
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from .notebooks import Notebook
+
+Outcome = Literal["ok", "error", "time", "memory", "processes", "died", "not reached"]
+_LOOK_EVERY = 0.2  # seconds between two looks at the kernel's memory and clock
+
+_MAX_RESTARTS = 4
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one cell, and the whole notebook, may use."""
+
+    cell_seconds: float = 120
+    grace_seconds: float = 5  # that an interrupted cell gets to stop by itself
+    total_seconds: float = 900
+    memory_bytes: int = 6 << 30
+    processes: int = 64
+
+
+@dataclass(frozen=True)
+class CellRun:
+    """How one code cell ended. `ename` and `evalue` are the exception's, where it raised one."""
+
+    index: int
+    outcome: Outcome
+    ename: str = ""
+    evalue: str = ""
+    traceback: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return self.outcome == "ok"
+
+    def __str__(self) -> str:
+        return f"cell {self.index}: {self.outcome} {self.ename}".rstrip()
+
+
+def run_notebook(nb: Notebook, folder: Path, limits: Limits | None = None) -> list[CellRun]:
+    """Run every code cell in order, going on after an error, as a learner would who runs them one by one."""
+    limits = limits or Limits()
+    cells = [(index, cell.source) for index, cell in enumerate(nb.cells) if cell.cell_type == "code"]
+    deadline = time.monotonic() + limits.total_seconds
+    done: dict[int, CellRun] = {}
+    for _ in range(_MAX_RESTARTS):
+        with _Kernel(folder, limits) as kernel:
+            if not _run_until_death(kernel, cells, done, deadline):
+                break
+    return [done.get(index, CellRun(index, "not reached")) for index, _ in cells]
+
+
+def _run_until_death(kernel: _Kernel, cells: list[tuple[int, str]], done: dict[int, CellRun], deadline: float) -> bool:
+    """Run `cells`, adding to `done`; True if the kernel died on the way, so that the rest needs a fresh one.
+
+    A cell that was run by an earlier kernel is run again for what it defines, unless it was its death.
+    """
+    for index, source in cells:
+        fatal = index in done and done[index].outcome in ("memory", "processes", "died", "time")
+        if fatal:
+            continue
+        if time.monotonic() > deadline:
+            return False
+        run = kernel.run(index, source, deadline)
+        done.setdefault(index, run)
+        if not kernel.alive:
+            done[index] = run
+            return True
+    return False
+
+
+class _Kernel:
+    """An IPython kernel of this very Python, watched from outside while a cell runs."""
+
+    def __init__(self, folder: Path, limits: Limits) -> None:
+        from jupyter_client.manager import KernelManager
+
+        self.limits = limits
+        self.manager = KernelManager(kernel_spec_manager=this_python(), kernel_name="python3")
+        self.manager.start_kernel(cwd=str(folder), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.client = self.manager.client()
+        self.client.start_channels()
+
+    def __enter__(self) -> _Kernel:
+        try:
+            self.client.wait_for_ready(timeout=60)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self._kill_children()
+        self.client.stop_channels()
+        self.manager.shutdown_kernel(now=True)
+
+    @property
+    def alive(self) -> bool:
+        return bool(self.manager.is_alive())
+
+    def run(self, index: int, source: str, deadline: float) -> CellRun:
+        """Run one cell to its end, or stop it when it passes a limit."""
+        request = self.client.execute(source, allow_stdin=False, stop_on_error=False)
+        stop_at = min(time.monotonic() + self.limits.cell_seconds, deadline)
+        interrupted, error, next_look = False, {}, 0.0
+        while True:
+            now = time.monotonic()
+            if now >= next_look:
+                next_look = now + _LOOK_EVERY
+                if outcome := self._trouble():
+                    self._kill()
+                    return CellRun(index, outcome)
+                if now > stop_at + self.limits.grace_seconds:
+                    self._kill()
+                    return CellRun(index, "time")
+                if now > stop_at and not interrupted:
+                    interrupted = True
+                    self.manager.interrupt_kernel()
+            try:
+                message = self.client.get_iopub_msg(timeout=_LOOK_EVERY)
+            except queue.Empty:
+                continue
+            if message["parent_header"].get("msg_id") != request:
+                continue
+            if message["msg_type"] == "error":
+                error = message["content"]
+            elif message["msg_type"] == "status" and message["content"]["execution_state"] == "idle":
+                break
+        if interrupted:
+            return CellRun(index, "time")
+        if error:
+            return CellRun(index, "error", error["ename"], error["evalue"], _plain("\n".join(error["traceback"])))
+        return CellRun(index, "ok")
+
+    def _trouble(self) -> Outcome | None:
+        """Which limit the kernel and its children pass now, if any."""
+        if not self.alive:
+            return "died"
+        family = self._family()
+        if len(family) > self.limits.processes:
+            return "processes"
+        if sum(_resident(process) for process in family) > self.limits.memory_bytes:
+            return "memory"
+        return None
+
+    def _family(self) -> list[Any]:
+        import psutil
+
+        provisioner: Any = self.manager.provisioner
+        try:
+            kernel = psutil.Process(provisioner.pid)
+            return [kernel, *kernel.children(recursive=True)]
+        except psutil.Error:
+            return []
+
+    def _kill_children(self) -> None:
+        for process in self._family()[1:]:
+            try:
+                process.kill()
+            except Exception:  # it ended by itself
+                pass
+
+    def _kill(self) -> None:
+        self._kill_children()
+        self.manager.shutdown_kernel(now=True)
+
+
+def _resident(process: Any) -> int:
+    try:
+        return int(process.memory_info().rss)
+    except Exception:  # it ended between the two looks
+        return 0
+
+
+def this_python() -> Any:
+    """A list of kernels with one entry: the Python that is running now, whatever is registered on the machine."""
+    from ipykernel.kernelspec import RESOURCES, get_kernel_dict
+    from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
+
+    class ThisPython(KernelSpecManager):
+        def get_kernel_spec(self, kernel_name: str) -> KernelSpec:
+            return KernelSpec(resource_dir=RESOURCES, **get_kernel_dict())
+
+    return ThisPython()
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"\x1b\[[0-9;]*m", "", text)

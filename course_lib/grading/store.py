@@ -1,0 +1,86 @@
+"""Run notebooks top to bottom in a fresh kernel and store their outputs: `make notebooks`.
+
+In:  paths of notebooks. Out: the same files, executed. `make test` then compares every run with what is stored here.
+An output that belongs to one machine or one moment is no part of a lesson: mark its cell, or do not print it.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from .nbval_versions import STORED_ON
+from .notebooks import Notebook, read, tidy, to_text
+from .runner import this_python
+
+
+def store(path: Path, timeout: float = 300) -> None:
+    """Execute the notebook at `path` and write it back; a cell that raises without being tagged so stops it."""
+    nb = execute(read(path), path.parent, timeout)
+    path.write_text(to_text(nb), encoding="utf-8", newline="\n")
+
+
+def execute(nb: Notebook, folder: Path, timeout: float = 300) -> Notebook:
+    """`nb` with the outputs of a fresh run in `folder`."""
+    from jupyter_client.manager import AsyncKernelManager
+    from nbclient import NotebookClient
+
+    for cell in nb.cells:
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+    manager = AsyncKernelManager(kernel_spec_manager=this_python(), kernel_name="python3")
+    client = NotebookClient(
+        nb,
+        km=manager,
+        timeout=timeout,
+        record_timing=False,
+        coalesce_streams=True,
+        resources={"metadata": {"path": str(folder)}},
+    )
+    client.execute(cleanup_kc=True)
+    for cell in nb.cells:
+        if cell.cell_type == "code":
+            cell.outputs = [_without_machine_paths(output) for output in cell.outputs]
+    return tidy(nb)
+
+
+_MACHINE_PATHS = (
+    (re.compile(r"[^\s'\"<>:,(]*/(?=(?:site|dist)-packages/)"), ""),
+    (re.compile(r"(?<![\w.])/[^\s'\"<>:,()]*/(?=(?:course_lib|notebooks|solutions)/)"), ""),
+)
+
+
+def _without_machine_paths(value: Any) -> Any:
+    """`/Users/ada/course/course_lib/x.py` → `course_lib/x.py`, in every text of an output (tests/nbval_sanitize.cfg)."""
+    if isinstance(value, str):
+        for pattern, instead in _MACHINE_PATHS:
+            value = pattern.sub(instead, value)
+        return value
+    if isinstance(value, list):
+        return [_without_machine_paths(item) for item in value]
+    if isinstance(value, dict):
+        return type(value)({key: _without_machine_paths(item) for key, item in value.items()})
+    return value
+
+
+def main(paths: list[str]) -> int:
+    from nbclient.exceptions import CellExecutionError
+
+    if sys.version_info[:2] != STORED_ON:
+        wanted = ".".join(map(str, STORED_ON))
+        print(f"Stored outputs are made on Python {wanted}, because bytecode differs by version. Use that one.")
+        return 1
+    for path in paths:
+        print(f"running {path}", flush=True)
+        try:
+            store(Path(path))
+        except CellExecutionError as error:
+            print(f"{path} is left as it was: a cell raised an error.\n{error}")
+            return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

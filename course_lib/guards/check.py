@@ -1,0 +1,137 @@
+"""Guards as one generated Python function.
+
+    def check(__func, self, x):
+        try:
+            if type(x) is not Tensor or x.dtype is not float32 or x.shape != (32, 128, 768): return False
+            v1 = self._modules
+            v2 = v1['ln']
+            ...
+            return True
+        except (AttributeError, KeyError, ...):
+            return False
+
+Each source is looked up once, in a variable that the paths below it share.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import linecache
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any
+
+import torch
+
+from course_lib.capture import FUNCTION, Guard, Local, SameAs, Source, Test, global_state
+from course_lib.capture.attributes import base_class
+from course_lib.capture.calls import has_hooks
+from course_lib.capture.sources import Function as FunctionSource
+from course_lib.capture.sources import has_literal
+
+OPPOSITE = {"is": "is not", "==": "!="}
+MOVED = (AttributeError, KeyError, IndexError, TypeError, ValueError, RuntimeError)
+"""What looking up a path may raise when the objects on it have changed: then the guard does not hold."""
+HELPERS = {
+    "torch": torch,
+    "getattr_static": inspect.getattr_static,
+    "has_hooks": has_hooks,
+    "base_class": base_class,
+    global_state.CHECK: global_state.read,
+    "MOVED": MOVED,
+}
+_serial = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The first test that did not hold: `part` was expected to be `expected` and is `got`."""
+
+    guard: Guard
+    part: str
+    expected: str
+    got: str
+
+    def __str__(self) -> str:
+        because = f" (assumed because of {self.guard.cause}: {self.guard.cause.text})" if self.guard.cause else ""
+        return f"{self.part}: expected {self.expected}, got {self.got}{because}"
+
+
+class Check:
+    """The compiled form of `guards` for a frame with these parameters. `function(func, *args)` answers True or False."""
+
+    def __init__(self, guards: Sequence[Guard], parameters: Sequence[str], name: str = "frame") -> None:
+        self.guards = tuple(guards)
+        self.parameters = tuple(parameters)
+        self.names: dict[str, Any] = dict(HELPERS)
+        self.source = self._write()
+        filename = f"<course_lib guards of {name} #{next(_serial)}>"
+        linecache.cache[filename] = (len(self.source), None, self.source.splitlines(keepends=True), filename)
+        exec(compile(self.source, filename, "exec"), self.names)
+        self.function: Callable[..., bool] = self.names["check"]
+
+    def __call__(self, func: FunctionType, *args: Any) -> bool:
+        return self.function(func, *args)
+
+    def _write(self) -> str:
+        lines: list[str] = []
+        variables: dict[Source, str] = {}
+        for guard in self.guards:
+            expr = self._variable(guard.source, variables, lines)
+            tests = [f"{test.left.format(expr)} {OPPOSITE[test.op]} {self._right(test)}" for test in guard.tests]
+            lines.append(f"if {' or '.join(tests)}: return False")
+        body = "\n        ".join([*lines, "return True"])
+        return f"def check({', '.join((FUNCTION, *self.parameters))}):\n    try:\n        {body}\n    except MOVED:\n        return False\n"
+
+    def _variable(self, source: Source, variables: dict[Source, str], lines: list[str]) -> str:
+        """The variable that holds the object at `source`, looked up on first use."""
+        if isinstance(source, (Local, FunctionSource)):
+            return source.expr
+        if source not in variables:
+            base = self._variable(source.base, variables, lines) if source.base else ""
+            variables[source] = name = f"v{len(variables)}"
+            while name in self.parameters:
+                variables[source] = name = "_" + name
+            lines.append(f"{name} = {source.from_base(base)}")
+        return variables[source]
+
+    def _right(self, test: Test) -> str:
+        if isinstance(test.right, SameAs):
+            return test.right.source.expr
+        if has_literal(test.right):
+            return repr(test.right)
+        base = getattr(test.right, "__name__", None) or type(test.right).__name__
+        name = f"{''.join(c if c.isalnum() else '_' for c in base)}_{len(self.names)}"
+        self.names[name] = test.right
+        return name
+
+    def first_failure(self, func: FunctionType, *args: Any) -> Failure | None:
+        """Which test fails for this call, and on what; None if all hold."""
+        namespace = {**self.names, FUNCTION: func, **dict(zip(self.parameters, args, strict=True))}
+        for guard in self.guards:
+            for test in guard.tests:
+                part = test.left.format(guard.source.expr)
+                try:
+                    got = eval(part, namespace)
+                    expected = eval(test.right.source.expr, namespace) if isinstance(test.right, SameAs) else test.right
+                except MOVED as error:
+                    return Failure(guard, part, short(test.right), f"{type(error).__name__}: {error}")
+                if (got is not expected) if test.op == "is" else (got != expected):
+                    return difference(guard, part, expected, got)
+        return None
+
+
+def difference(guard: Guard, part: str, expected: Any, got: Any) -> Failure:
+    """A failure told as narrowly as possible: one dimension of a shape rather than the whole."""
+    if isinstance(expected, tuple) and isinstance(got, tuple) and len(expected) == len(got) and guard.kind == "tensor":
+        for i, (want, have) in enumerate(zip(expected, got, strict=True)):
+            if want != have:
+                return Failure(guard, f"{part}[{i}]", short(want), short(have))
+    return Failure(guard, part, short(expected), short(got))
+
+
+def short(value: Any) -> str:
+    text = value.__name__ if isinstance(value, (type, FunctionType, SameAs)) else repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -1,0 +1,11 @@
+"""Lowering: from an ATen graph to loops (`ir`), whose bodies are written in virtual operations (`ops`)."""
+
+from course_lib.lowering import reductions as _reductions
+from course_lib.lowering import rules as _rules
+from course_lib.lowering.decompositions import DECOMPOSITIONS
+from course_lib.lowering.ir import Buffer, ExternKernel, LoopGraph, Pointwise, Reduction, View
+from course_lib.lowering.lower import LOWERINGS, lower
+
+del _reductions, _rules  # imported for the rules that they register
+
+__all__ = ["DECOMPOSITIONS", "LOWERINGS", "Buffer", "ExternKernel", "LoopGraph", "Pointwise", "Reduction", "View", "lower"]

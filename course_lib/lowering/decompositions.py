@@ -1,0 +1,141 @@
+"""Which composite operators fall apart before lowering, and into what.
+
+In:  calls of composite ATen operators while a graph is traced (`autograd.trace`).
+Out: smaller ATen operators. The fewer operators are left, the smaller `lowering` is; what stays whole (GEMM, convolution, attention)
+     is better done by a library.
+
+Most come from torch. Our own are those where torch's text is longer or slower than needed here.
+In PyTorch: `torch/_decomp/decompositions.py`, `torch/_inductor/decomposition.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._decomp import get_decompositions
+
+aten = torch.ops.aten
+
+TORCHS_OWN = """
+    _adaptive_avg_pool2d_backward addr affine_grid_generator aminmax avg_pool2d_backward binary_cross_entropy
+    binary_cross_entropy_backward binary_cross_entropy_with_logits celu col2im count_nonzero deg2rad diag_embed dist
+    elu_backward embedding_backward eye fill frac gelu_backward glu glu_backward hardshrink hardsigmoid_backward hardswish_backward
+    hardtanh_backward heaviside huber_loss huber_loss_backward im2col index_add index_copy index_fill isclose isfinite isin
+    isneginf isposinf kl_div l1_loss leaky_relu_backward linalg_cross linspace log_sigmoid_backward log_sigmoid_forward
+    logaddexp logaddexp2 logit logit_backward logspace margin_ranking_loss meshgrid mish_backward mse_loss mse_loss_backward
+    nan_to_num nansum native_batch_norm_backward native_dropout_backward native_group_norm_backward native_layer_norm_backward
+    new_empty norm pixel_shuffle pixel_unshuffle prelu _prelu_kernel rad2deg reflection_pad1d reflection_pad2d repeat roll
+    replication_pad1d replication_pad2d select_backward sgn sigmoid_backward silu_backward sinc slice_backward smooth_l1_loss
+    smooth_l1_loss_backward soft_margin_loss softplus_backward softshrink special_entr special_log_ndtr special_xlog1py
+    split_with_sizes_copy stack std_mean trace tanh_backward unfold_copy upsample_nearest1d upsample_nearest2d vdot xlogy
+    xlog1py zero _log_softmax_backward_data _softmax_backward_data _fused_rms_norm _fused_rms_norm_backward
+""".split()
+
+
+def half_in_float(x: Tensor) -> Tensor:
+    """Statistics of float16 and bfloat16 are computed in float32."""
+    return x.to(torch.float32) if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+def softmax(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
+    wide = half_in_float(x)
+    if wide.numel():
+        wide = wide - wide.amax(dim, keepdim=True)  # exp never overflows, and the largest term is 1
+    e = wide.exp()
+    result = e / e.sum(dim, keepdim=True)
+    return result if half_to_float else result.to(x.dtype)
+
+
+def log_softmax(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
+    wide = half_in_float(x)
+    if wide.numel():
+        wide = wide - wide.amax(dim, keepdim=True)
+    result = wide - wide.exp().sum(dim, keepdim=True).log()
+    return result if half_to_float else result.to(x.dtype)
+
+
+def logsumexp(x: Tensor, dim: Sequence[int], keepdim: bool = False) -> Tensor:
+    if not x.numel() or not x.dtype.is_floating_point:
+        return x.to(torch.get_default_dtype() if not x.dtype.is_floating_point else x.dtype).exp().sum(dim, keepdim).log()
+    largest = x.amax(dim, keepdim=True)
+    largest = torch.where(largest.abs() == math.inf, 0, largest)  # inf - inf would be nan
+    total = (x - largest).exp().sum(dim, keepdim)
+    return total.log() + (largest if keepdim else largest.squeeze(dim))
+
+
+def layer_norm(
+    x: Tensor, shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """(x - mean) / sqrt(var + eps) over the last dimensions, then scaled and shifted."""
+    dims = list(range(x.ndim - len(shape), x.ndim))
+    wide = half_in_float(x)
+    var, mean = torch.var_mean(wide, dims, correction=0, keepdim=True)
+    rstd = (var + eps).rsqrt()
+    result = (wide - mean) * rstd
+    if weight is not None:
+        result = result * weight
+    if bias is not None:
+        result = result + bias
+    if x.device.type == "cpu" and weight is not None:  # the CPU kernel keeps its statistics in the weight's dtype
+        mean, rstd = mean.to(weight.dtype), rstd.to(weight.dtype)
+    return result.to(x.dtype), mean, rstd
+
+
+def group_norm(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, n: int, channels: int, space: int, groups: int, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    wide = half_in_float(x).reshape(n, groups, channels // groups * space)
+    var, mean = torch.var_mean(wide, [2], correction=0, keepdim=True)
+    rstd = (var + eps).rsqrt()
+    result = ((wide - mean) * rstd).reshape(x.shape)
+    per_channel = [1, channels] + [1] * (x.ndim - 2)
+    if weight is not None:
+        result = result * weight.reshape(per_channel)
+    if bias is not None:
+        result = result + bias.reshape(per_channel)
+    return result.to(x.dtype), mean.reshape(n, groups).to(x.dtype), rstd.reshape(n, groups).to(x.dtype)
+
+
+def batch_norm_inference(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, var: Tensor, momentum: float, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    per_channel = [1, -1] + [1] * (x.ndim - 2)
+    scale = (half_in_float(var) + eps).rsqrt()
+    result = (half_in_float(x) - mean.reshape(per_channel)) * scale.reshape(per_channel)
+    if weight is not None:
+        result = result * weight.reshape(per_channel)
+    if bias is not None:
+        result = result + bias.reshape(per_channel)
+    empty = x.new_empty(0)
+    return result.to(x.dtype), empty, empty
+
+
+def vector_norm(x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """The usual norm; others stay with torch."""
+    if ord != 2 or x.is_complex() or not x.numel():
+        return NotImplemented
+    wide = half_in_float(x if dtype is None else x.to(dtype))
+    dims = list(range(x.ndim)) if dim is None else dim
+    return (wide * wide).sum(dims, keepdim).sqrt().to(dtype or x.dtype)
+
+
+def _get_torchs_own() -> dict[Any, Callable[..., Any]]:
+    packets = [getattr(aten, name) for name in TORCHS_OWN if hasattr(aten, name)]
+    return {op: f for op, f in get_decompositions(packets).items() if not op._schema.is_mutable}
+
+
+DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
+    **_get_torchs_own(),
+    aten._softmax.default: softmax,
+    aten._log_softmax.default: log_softmax,
+    aten._safe_softmax.default: get_decompositions([aten._safe_softmax.default])[aten._safe_softmax.default],
+    aten.logsumexp.default: logsumexp,
+    aten.native_layer_norm.default: layer_norm,
+    aten.native_group_norm.default: group_norm,
+    aten._native_batch_norm_legit_no_training.default: batch_norm_inference,
+    aten.linalg_vector_norm.default: vector_norm,
+}

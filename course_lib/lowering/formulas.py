@@ -1,0 +1,282 @@
+"""Pointwise operators as formulas: one line each.
+
+In:  `Term`s, one element of each operand, already in the dtype to compute with; Python numbers as they stand in the graph.
+Out: a `Term`. `POINTWISE` is the table: ATen operator → `Formula`.
+
+`Term` puts Python's operators over `ops`, so a formula here reads like the one in the documentation. `silu` is `x * x.sigmoid()`.
+
+In PyTorch: the `register_pointwise` calls of `torch/_inductor/lowering.py`, and `torch/_decomp/decompositions.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import sympy
+import torch
+
+from course_lib.lowering.ops import UNARY, Handler, Value
+
+aten = torch.ops.aten
+Number = bool | int | float
+
+BOOL_ARITHMETIC = {
+    "add": "logical_or",
+    "maximum": "logical_or",
+    "bitwise_or": "logical_or",
+    "mul": "logical_and",
+    "minimum": "logical_and",
+    "bitwise_and": "logical_and",
+    "bitwise_xor": "ne",
+}
+"""On torch.bool arithmetic is logic: True + True is True."""
+
+
+class NoLoopForm(Exception):
+    """Raised by a rule for a case that it leaves to torch's own operator; the text says why."""
+
+
+@dataclass(frozen=True, eq=False)
+class Term:
+    """One element of a tensor under whatever handler runs the loop."""
+
+    ops: Handler
+    value: Value
+    dtype: torch.dtype
+
+    def lift(self, other: Term | Number | sympy.Expr) -> Value:
+        """`other` as a value of this term's dtype."""
+        if isinstance(other, Term):
+            return other.to(self.dtype).value
+        if isinstance(other, sympy.Expr):
+            return self.ops.index_expr(other, self.dtype)
+        return self.ops.constant(other, self.dtype)
+
+    def binary(self, op: str, other: Any, swap: bool = False, dtype: torch.dtype | None = None) -> Term:
+        if self.dtype is torch.bool:
+            op = BOOL_ARITHMETIC.get(op, op)
+        a, b = self.value, self.lift(other)
+        return Term(self.ops, getattr(self.ops, op)(*((b, a) if swap else (a, b))), dtype or self.dtype)
+
+    def to(self, dtype: torch.dtype) -> Term:
+        return self if dtype == self.dtype else Term(self.ops, self.ops.to_dtype(self.value, dtype), dtype)
+
+    def like(self, value: Number | sympy.Expr) -> Term:
+        """A number in this term's dtype."""
+        return Term(self.ops, self.lift(value), self.dtype)
+
+    def where(self, yes: Any, no: Any) -> Term:
+        """`yes` where this (a bool) is true, else `no`; one of them is a term."""
+        dtype = (yes if isinstance(yes, Term) else no).dtype
+        a, b = (x if isinstance(x, Term) else Term(self.ops, self.ops.constant(x, dtype), dtype) for x in (yes, no))
+        return Term(self.ops, self.ops.where(self.value, a.value, b.value), dtype)
+
+    def __getattr__(self, op: str) -> Callable[[], Term]:
+        """x.erf(), x.sqrt(), ...: every operation of `UNARY`."""
+        if op not in UNARY:
+            raise AttributeError(op)
+        dtype = torch.bool if op in ("isnan", "isinf", "logical_not") else self.dtype
+        return lambda: Term(self.ops, getattr(self.ops, op)(self.value), dtype)
+
+    def maximum(self, other: Any) -> Term:
+        return self.binary("maximum", other)
+
+    def minimum(self, other: Any) -> Term:
+        return self.binary("minimum", other)
+
+    def fmod(self, other: Any) -> Term:
+        return self.binary("fmod", other)
+
+    def atan2(self, other: Any) -> Term:
+        return self.binary("atan2", other)
+
+    __add__ = lambda a, b: a.binary("add", b)
+    __radd__ = lambda a, b: a.binary("add", b, swap=True)
+    __sub__ = lambda a, b: a.binary("sub", b)
+    __rsub__ = lambda a, b: a.binary("sub", b, swap=True)
+    __mul__ = lambda a, b: a.binary("mul", b)
+    __rmul__ = lambda a, b: a.binary("mul", b, swap=True)
+    __truediv__ = lambda a, b: a.binary("truediv", b)
+    __rtruediv__ = lambda a, b: a.binary("truediv", b, swap=True)
+    __floordiv__ = lambda a, b: a.binary("floordiv", b)
+    __mod__ = lambda a, b: a.binary("mod", b)
+    __rmod__ = lambda a, b: a.binary("mod", b, swap=True)
+    __pow__ = lambda a, b: a.binary("pow", b)
+    __rpow__ = lambda a, b: a.binary("pow", b, swap=True)
+    __and__ = lambda a, b: a.binary("bitwise_and", b)
+    __or__ = lambda a, b: a.binary("bitwise_or", b)
+    __xor__ = lambda a, b: a.binary("bitwise_xor", b)
+    __lshift__ = lambda a, b: a.binary("left_shift", b)
+    __rshift__ = lambda a, b: a.binary("right_shift", b)
+    __lt__ = lambda a, b: a.binary("lt", b, dtype=torch.bool)
+    __le__ = lambda a, b: a.binary("le", b, dtype=torch.bool)
+    __gt__ = lambda a, b: a.binary("gt", b, dtype=torch.bool)
+    __ge__ = lambda a, b: a.binary("ge", b, dtype=torch.bool)
+    __neg__ = lambda a: a.neg()
+    __invert__ = lambda a: a.logical_not() if a.dtype is torch.bool else a.bitwise_not()
+
+    def eq(self, other: Any) -> Term:
+        return self.binary("eq", other, dtype=torch.bool)
+
+    def ne(self, other: Any) -> Term:
+        return self.binary("ne", other, dtype=torch.bool)
+
+
+@dataclass(frozen=True)
+class Formula:
+    """How one element is computed, and in which dtype.
+
+    `compute`: "result" converts the operands to the result's dtype (float16 and bfloat16: to float32), "operands" to the dtype
+    that the operands promote to (comparisons), "own" leaves each in its own."""
+
+    function: Callable[..., Term]
+    compute: Literal["result", "operands", "own"] = "result"
+
+
+def as_term(x: Any, like: Term) -> Term:
+    """A number as a term; a term as it is."""
+    return x if isinstance(x, Term) else like.like(x)
+
+
+def gelu(x: Term, approximate: str = "none") -> Term:
+    if approximate == "tanh":
+        return 0.5 * x * (1 + (math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)).tanh())
+    return 0.5 * x * (1 + (x * math.sqrt(0.5)).erf())
+
+
+def power(x: Any, exponent: Any) -> Term:
+    """The exponents that torch treats specially are cheaper without `pow`, and round alike."""
+    if isinstance(exponent, Term) or (not x.dtype.is_floating_point and exponent not in (2, 3)):
+        return x**exponent
+    special: dict[Number, Callable[[], Term]] = {
+        0.5: lambda: x.sqrt(),
+        -0.5: lambda: x.rsqrt(),
+        -1: lambda: x.reciprocal(),
+        2: lambda: x * x,
+        3: lambda: x * x * x,
+        -2: lambda: 1 / (x * x),
+    }
+    return special[exponent]() if exponent in special else x**exponent
+
+
+def integer_division(x: Term, y: Any) -> None:
+    if not x.dtype.is_floating_point and (isinstance(y, Term) or y == 0):
+        raise NoLoopForm("dividing integers by a tensor must raise where the divisor is 0: it runs as torch's own operator")
+
+
+def divide(x: Term, y: Any, rounding_mode: str | None = None) -> Term:
+    if rounding_mode is None:
+        return x / y
+    integer_division(x, y)
+    if rounding_mode == "floor":
+        return x // y
+    if x.dtype.is_floating_point:
+        return (x / y).trunc()
+    y = as_term(y, x)
+    quotient = x // y  # of integers: floor division is one too low where it is not even and the signs differ
+    return ((x % y).ne(0) & ((x < 0) ^ (y < 0))).where(quotient + 1, quotient)
+
+
+def remainder(x: Any, y: Any) -> Term:
+    integer_division(x if isinstance(x, Term) else y, y)
+    return x % y
+
+
+def fmod(x: Term, y: Any) -> Term:
+    integer_division(x, y)
+    return x.fmod(y)
+
+
+def clamp(x: Term, min: Any = None, max: Any = None) -> Term:
+    if min is not None:
+        x = x.maximum(min)
+    return x if max is None else x.minimum(max)
+
+
+def softplus(x: Term, beta: Number = 1, threshold: Number = 20) -> Term:
+    return (x * beta > threshold).where(x, (x * beta).exp().log1p() / beta)
+
+
+def elu(x: Term, alpha: Number = 1, scale: Number = 1, input_scale: Number = 1) -> Term:
+    return (x > 0).where(x * scale, (x * input_scale).expm1() * (alpha * scale))
+
+
+def lerp(start: Term, end: Term, weight: Any) -> Term:
+    """From whichever end is nearer, as torch does it."""
+    far = end - (end - start) * (1 - weight)
+    near = start + weight * (end - start)
+    if isinstance(weight, Term):
+        return (weight.abs() < 0.5).where(near, far)
+    return near if abs(weight) < 0.5 else far
+
+
+def whole(op: str) -> Formula:
+    """floor, ceil, ...: nothing to do for integers."""
+    return Formula(lambda x: getattr(x, op)() if x.dtype.is_floating_point else x)
+
+
+def comparison(op: str) -> Formula:
+    return Formula(lambda x, y: x.binary(op, y, dtype=torch.bool), "operands")
+
+
+def logical(op: str) -> Formula:
+    return Formula(lambda x, y: x.to(torch.bool).binary(op, y.to(torch.bool)), "own")
+
+
+F = Formula
+POINTWISE: dict[str, Formula] = {
+    **{op: F(lambda x, op=op: getattr(x, op)()) for op in UNARY if hasattr(aten, op)},
+    **{op: whole(op) for op in ("floor", "ceil", "round", "trunc")},
+    **{op: comparison(op) for op in ("eq", "ne", "lt", "le", "gt", "ge")},
+    # arithmetic
+    "add": F(lambda x, y, alpha=1: x + y if alpha == 1 else x + alpha * as_term(y, x)),
+    "sub": F(lambda x, y, alpha=1: x - y if alpha == 1 else x - alpha * as_term(y, x)),
+    "rsub": F(lambda x, y, alpha=1: y - (x if alpha == 1 else alpha * x)),
+    "mul": F(lambda x, y: x * y),
+    "div": F(divide),
+    "floor_divide": F(lambda x, y: divide(x, y, "floor")),
+    "remainder": F(remainder),
+    "fmod": F(fmod),
+    "pow": F(power),
+    "square": F(lambda x: x * x),
+    "atan2": F(lambda x, y: x.atan2(y)),
+    "maximum": F(lambda x, y: x.maximum(y)),
+    "minimum": F(lambda x, y: x.minimum(y)),
+    "clamp": F(clamp),
+    "clamp_min": F(lambda x, low: x.maximum(low)),
+    "clamp_max": F(lambda x, high: x.minimum(high)),
+    "addcmul": F(lambda x, a, b, value=1: x + (a * b if value == 1 else value * a * b)),
+    "addcdiv": F(lambda x, a, b, value=1: x + (a / b if value == 1 else value * a / b)),
+    "lerp": F(lerp),
+    # logic and bits
+    "logical_not": F(lambda x: x.to(torch.bool).logical_not(), "own"),
+    "logical_and": logical("logical_and"),
+    "logical_or": logical("logical_or"),
+    "logical_xor": logical("ne"),
+    "bitwise_not": F(lambda x: ~x),
+    "bitwise_and": F(lambda x, y: x.binary("bitwise_and", y)),
+    "bitwise_or": F(lambda x, y: x.binary("bitwise_or", y)),
+    "bitwise_xor": F(lambda x, y: x.binary("bitwise_xor", y)),
+    "isnan": F(lambda x: x.isnan() if x.dtype.is_floating_point else x.ne(x), "operands"),
+    "isinf": F(lambda x: x.isinf() if x.dtype.is_floating_point else x.ne(x), "operands"),
+    # activations
+    "relu": F(lambda x: x.maximum(0)),
+    "gelu": F(gelu),
+    "silu": F(lambda x: x * x.sigmoid()),
+    "softplus": F(softplus),
+    "mish": F(lambda x: x * softplus(x).tanh()),
+    "elu": F(elu),
+    "leaky_relu": F(lambda x, slope=0.01: (x > 0).where(x, x * slope)),
+    "hardtanh": F(lambda x, low=-1, high=1: clamp(x, low, high)),
+    "hardsigmoid": F(lambda x: clamp(x + 3, 0, 6) / 6),
+    "hardswish": F(lambda x: x * clamp(x + 3, 0, 6) / 6),
+    "threshold": F(lambda x, limit, value: (x <= limit).where(value, x)),
+    # their derivatives
+    "threshold_backward": F(lambda grad, x, limit: (x <= limit).where(0, grad)),
+    "sigmoid_backward": F(lambda grad, y: grad * ((1 - y) * y)),
+    "tanh_backward": F(lambda grad, y: grad * (1 - y * y)),
+}
+"""By the name of the operator; all its overloads (Tensor, Scalar, ...) are alike, since a number lifts to a term."""

@@ -1,0 +1,172 @@
+"""Index arithmetic: where in memory an element lies, and which element lies there.
+
+A flat index is nearly always a sum of loop symbols times strides: `768*i0 + i1`. `Linear` holds such a sum as plain numbers,
+so that the scheduler can ask "does this loop walk that memory like that one?" many times without asking sympy.
+
+In PyTorch: `torch/_inductor/sizevars.py` (`SizeVarAllocator.stride_vars`, `simplify_with_ranges`), `torch/_inductor/dependencies.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import sympy
+from torch.utils._sympy.functions import FloorDiv, Mod
+
+from course_lib.lowering.ir import Size
+
+ZERO = sympy.Integer(0)
+
+
+@cache
+def loop_symbols(letter: str, count: int) -> tuple[sympy.Symbol, ...]:
+    """i0, i1, ...: the loop variables of a node (letter "i") and what a reduction runs over (letter "j")."""
+    return tuple(sympy.Symbol(f"{letter}{n}", integer=True, nonnegative=True) for n in range(count))
+
+
+def as_size(value: Any) -> Size:
+    """A size as torch gives it (an int, or a SymInt when shapes are dynamic) as one that we compute with."""
+    node = getattr(value, "node", None)
+    return int(value) if node is None else node.expr
+
+
+def sizes(values: Iterable[Any]) -> tuple[Size, ...]:
+    """A shape or strides, entry by entry."""
+    return tuple(as_size(value) for value in values)
+
+
+@dataclass(frozen=True)
+class Linear:
+    """`constant` + Σ coefficient·atom. An atom is a loop symbol, or any other expression that we do not look into."""
+
+    terms: tuple[tuple[sympy.Expr, Size], ...] = ()
+    constant: Size = 0
+
+    @staticmethod
+    def of(expr: sympy.Expr | int, loops: Collection[sympy.Symbol]) -> Linear:
+        """The formula `expr`, sorted by what each symbol of `loops` contributes."""
+        if isinstance(expr, int):
+            return Linear((), expr)
+        terms: dict[sympy.Expr, Size] = {}
+        constant: Size = 0
+        for term in sympy.Add.make_args(expr):
+            number, rest = term.as_coeff_Mul()
+            if rest is sympy.S.One:
+                constant += number_of(number)
+            elif rest in loops:
+                terms[rest] = terms.get(rest, 0) + number_of(number)
+            elif not rest.free_symbols.intersection(loops):
+                constant += term  # a dynamic size, or a value looked up in memory
+            else:
+                coefficient, atom = sympy.expand(term).as_independent(*loops, as_Add=False)
+                if isinstance(atom, sympy.Add):
+                    return Linear.of(sympy.expand(expr), loops)
+                terms[atom] = terms.get(atom, 0) + number_of(coefficient)
+        return Linear.make(terms, constant)
+
+    @staticmethod
+    def make(terms: Mapping[sympy.Expr, Size], constant: Size = 0) -> Linear:
+        """The sum with its terms in one order, so that equal sums are equal objects."""
+        kept = [(atom, c) for atom, c in terms.items() if c != 0]
+        return Linear(tuple(sorted(kept, key=lambda term: _name(term[0]))), constant)
+
+    def coefficient(self, symbol: sympy.Symbol) -> Size:
+        """How far the index moves when `symbol` counts one up."""
+        return next((c for atom, c in self.terms if atom == symbol), 0)
+
+    def is_affine_in(self, symbol: sympy.Symbol) -> bool:
+        """True if `symbol` appears, if at all, only times a number."""
+        return all(atom == symbol or symbol not in atom.free_symbols for atom, _ in self.terms)
+
+    def substitute(self, become: Mapping[sympy.Symbol, Linear]) -> Linear:
+        """The same formula after each symbol has become another formula."""
+        terms: dict[sympy.Expr, Size] = {}
+        constant = self.constant
+        for atom, coefficient in self.terms:
+            new = become.get(atom)
+            if new is None:
+                if not isinstance(atom, sympy.Symbol):
+                    atom = atom.xreplace({s: new.expr for s, new in become.items()})
+                new = Linear(((atom, 1),))
+            for a, c in new.terms:
+                terms[a] = terms.get(a, 0) + coefficient * c
+            constant += coefficient * new.constant
+        return Linear.make(terms, constant)
+
+    @property
+    def expr(self) -> sympy.Expr:
+        """As sympy writes it."""
+        return sympy.Add(*(a * c for a, c in self.terms), sympy.sympify(self.constant))
+
+    def __str__(self) -> str:
+        return str(self.expr)
+
+
+def _name(atom: sympy.Expr) -> str:
+    return atom.name if isinstance(atom, sympy.Symbol) else str(atom)
+
+
+def number_of(value: sympy.Expr) -> Size:
+    """A Python int where sympy holds a number."""
+    return int(value) if value.is_Integer else value
+
+
+def unflatten(
+    flat: sympy.Expr, extent: Mapping[sympy.Symbol, Size], shape: Sequence[Size], stride: Sequence[Size]
+) -> tuple[sympy.Expr, ...]:
+    """The index into a tensor of this shape and stride whose element lies at `flat`: the inverse of `linear_index`.
+
+    `extent` says how far each symbol of `flat` counts. Each term goes, like a digit, to the dimension whose stride it is a
+    multiple of: 768*i0 + i1 is [i0, i1] in a tensor with strides [768, 1], if i1 < 768. Where digits do not come out even, the
+    answer uses // and %."""
+    result = [ZERO] * len(shape)
+    dims = sorted((d for d in range(len(shape)) if shape[d] != 1), key=lambda d: -_order(stride[d]))
+    linear = Linear.of(flat, extent.keys())
+    digits = _digits(linear, extent, [(shape[d], stride[d]) for d in dims])
+    for n, d in enumerate(dims):
+        if digits is not None:
+            result[d] = digits[n]
+        else:
+            index = FloorDiv(flat, stride[d]) if stride[d] != 1 else flat
+            result[d] = index if n == 0 else Mod(index, shape[d])
+    return tuple(result)
+
+
+def _order(stride: Size) -> float:
+    """Something to sort strides by; a symbolic one counts as its value for large symbols."""
+    return stride if isinstance(stride, int) else float(stride.xreplace({s: sympy.Integer(4096) for s in stride.free_symbols}))
+
+
+def _digits(
+    linear: Linear, extent: Mapping[sympy.Symbol, Size], dims: Sequence[tuple[Size, Size]]
+) -> list[sympy.Expr] | None:
+    """The index for each (size, stride) of `dims` in falling order of stride, or None if some term straddles two."""
+    index: list[Any] = [0] * len(dims)
+    largest: list[Any] = [0] * len(dims)
+    constant = linear.constant
+    for symbol, step in linear.terms:
+        if symbol not in extent or not isinstance(step, int) and not step.is_nonnegative:
+            return None
+        last = extent[symbol] - 1
+        if isinstance(step, int) and step < 0:  # a flipped dimension: count it from the other end
+            constant, step, symbol = constant + step * last, -step, last - symbol
+        for n, (_, stride) in enumerate(dims):
+            if step == stride or isinstance(step, int) and isinstance(stride, int) and stride <= step and step % stride == 0:
+                index[n] += symbol * (step // stride if step != stride else 1)
+                largest[n] += last * (step // stride if step != stride else 1)
+                break
+        else:
+            return None
+    for n, (size, stride) in enumerate(dims):
+        if constant != 0:
+            if not isinstance(constant, int) or not isinstance(stride, int) or constant < 0:
+                return None
+            digit, constant = divmod(constant, stride)
+            index[n] += digit
+            largest[n] += digit
+        if largest[n] != size - 1 and not (isinstance(largest[n], int) and isinstance(size, int) and largest[n] < size):
+            return None
+    return [sympy.sympify(i) for i in index] if constant == 0 else None

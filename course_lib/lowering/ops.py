@@ -1,0 +1,62 @@
+"""The virtual operations a loop's body is made of, and the handlers that give them a meaning.
+
+The body of a loop node is one Python function `inner(ops, index)`. It never says what `ops.add` *is*. Whoever runs it does:
+the dependency recorder notes the loads, the C++ and Triton printers return source text, the text printer returns a formula,
+and the numpy evaluator computes. One closure, many handlers.
+
+In PyTorch: `torch/_inductor/virtualized.py` (`ops`) and `torch/_inductor/ops_handler.py`. There the handler is a global
+that is swapped (`V.set_ops_handler`); here it is an argument.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import sympy
+import torch
+
+Value = Any
+"""What a handler computes with: source text, a numpy array, a formula."""
+
+UNARY = (
+    "neg abs exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal sin cos tan asin acos atan sinh cosh tanh "
+    "asinh acosh atanh erf erfc sigmoid floor ceil round trunc sign isnan isinf logical_not bitwise_not"
+).split()
+BINARY = (
+    "add sub mul truediv floordiv mod fmod pow atan2 maximum minimum eq ne lt le gt ge logical_and logical_or "
+    "bitwise_and bitwise_or bitwise_xor left_shift right_shift"
+).split()
+"""`floordiv`, `mod` and `round` follow Python and torch (floor division; the sign of the divisor; half to even); `fmod`
+follows C. `maximum` and `minimum` propagate NaN. Comparisons and `isnan` give torch.bool. Both arguments have one dtype."""
+
+
+class Handler(Protocol):
+    """The operations beside `UNARY` and `BINARY`, which every handler has too (often through `__getattr__`)."""
+
+    def load(self, buffer: str, index: sympy.Expr) -> Value:
+        """The element of `buffer` at the flat `index` (in elements, from the start of the buffer)."""
+
+    def constant(self, value: bool | int | float, dtype: torch.dtype) -> Value:
+        """A number."""
+
+    def index_expr(self, expr: sympy.Expr, dtype: torch.dtype) -> Value:
+        """An index as a value (`arange`, masks)."""
+
+    def to_dtype(self, value: Value, dtype: torch.dtype) -> Value:
+        """`value` converted as `tensor.to(dtype)` does."""
+
+    def where(self, condition: Value, yes: Value, no: Value) -> Value:
+        """`yes` where `condition`, else `no`; both are evaluated."""
+
+    def masked(self, condition: Value, body: Any, other: bool | int | float) -> Value:
+        """`body()` where `condition`, else `other`; loads in `body` happen only where `condition` holds."""
+
+    def indirect(self, value: Value, size: int | sympy.Expr) -> sympy.Symbol:
+        """A symbol standing for an integer `value` (an element of an index tensor), wrapped into 0..size-1 if negative,
+        for use in later load indices (`embedding`, `gather`). Out of range raises, as eager does."""
+
+
+def linear_index(index: Sequence[sympy.Expr], stride: Sequence[Any], offset: Any = 0) -> sympy.Expr:
+    """The flat position of an element: offset + Σ index·stride. Every view is this formula with other strides."""
+    return sympy.sympify(offset) + sum((i * s for i, s in zip(index, stride, strict=True)), sympy.Integer(0))

@@ -1,0 +1,350 @@
+"""How ATen operators become loops: pointwise operators, views, creation and indexing.
+
+Each rule takes the `Lowering`, the FX node, and the node's arguments; it returns the node's value. Pointwise operators need no rule of
+their own: their formulas are in `lowering.formulas`, and one loop (`add_pointwise`) turns the table into rules.
+
+In PyTorch: `torch/_inductor/lowering.py`, below `register_lowering`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import sympy
+import torch
+from torch import fx
+
+from course_lib.lowering.formulas import POINTWISE, Formula, NoLoopForm, Term
+from course_lib.lowering.indexing import as_size, sizes
+from course_lib.lowering.ir import Index, View
+from course_lib.lowering.lower import (
+    DTYPES,
+    LOWERINGS,
+    Lazy,
+    Lowering,
+    TensorValue,
+    compute_dtype,
+    element,
+    lowers,
+)
+from course_lib.lowering.ops import Handler
+
+aten = torch.ops.aten
+prims = torch.ops.prims
+
+
+# -- pointwise -------------------------------------------------------------------------------------------------------------
+
+
+class Probe:
+    """A handler that only lets a body run, so that a `NoLoopForm` shows itself while there is time."""
+
+    def __getattr__(self, op: str) -> Callable[..., None]:
+        return lambda *args: None
+
+
+def add_pointwise(formula: Formula) -> Callable[..., View]:
+    """The rule for an operator with this formula."""
+
+    def rule(low: Lowering, node: fx.Node, *args: Any, **kwargs: Any) -> View:
+        dtype = compute_dtype(node.meta["val"].dtype)
+        if formula.compute == "operands":
+            fakes = [a.meta["val"] if isinstance(a, fx.Node) else a for a in node.args]
+            dtype = compute_dtype(torch.result_type(*fakes) if len(fakes) == 2 else fakes[0].dtype)
+
+        def body(ops: Handler, index: Index) -> Term:
+            def operand(a: Any) -> Any:
+                if not isinstance(a, (View, Lazy)):
+                    return a
+                term = element(a, ops, index)
+                return term if formula.compute == "own" else term.to(dtype)
+
+            return formula.function(*map(operand, args), **{k: operand(a) for k, a in kwargs.items()})
+
+        body(Probe(), [sympy.Integer(0)] * node.meta["val"].ndim)
+        return low.pointwise(node, body)
+
+    return rule
+
+
+def single_tensor(overload: Any) -> bool:
+    """True if the operator is functional and returns one tensor."""
+    returns = overload._schema.returns
+    return not overload._schema.is_mutable and len(returns) == 1 and str(returns[0].type) == "Tensor"
+
+
+for _name, _formula in POINTWISE.items():
+    _packet = getattr(aten, _name)
+    for _overload in (getattr(_packet, o) for o in _packet.overloads()):
+        if single_tensor(_overload):
+            LOWERINGS[_overload] = add_pointwise(_formula)
+
+
+@lowers(aten.where.self)
+def where(low: Lowering, node: fx.Node, condition: TensorValue, yes: TensorValue, no: TensorValue) -> View:
+    dtype = node.meta["val"].dtype
+
+    def body(ops: Handler, index: Index) -> Term:
+        chosen = element(condition, ops, index).to(torch.bool)
+        return chosen.where(element(yes, ops, index).to(dtype), element(no, ops, index).to(dtype))
+
+    return low.pointwise(node, body)
+
+
+@lowers(aten.masked_fill.Scalar, aten.masked_fill.Tensor)
+def masked_fill(low: Lowering, node: fx.Node, x: TensorValue, mask: TensorValue, value: Any) -> View:
+    def body(ops: Handler, index: Index) -> Term:
+        old = element(x, ops, index)
+        new = element(value, ops, index).to(x.dtype) if isinstance(value, (View, Lazy)) else old.like(value)
+        return element(mask, ops, index).where(new, old)
+
+    return low.pointwise(node, body)
+
+
+@lowers(aten._to_copy.default, aten.clone.default, prims.convert_element_type.default, aten.lift_fresh_copy.default)
+def copy(low: Lowering, node: fx.Node, x: TensorValue, *_: Any, **options: Any) -> View:
+    """Another dtype, another layout, or both: the buffer's layout is that of the node's value."""
+    return low.pointwise(node, lambda ops, index: element(x, ops, index), label="to" if "dtype" in options else "copy")
+
+
+@lowers(aten.native_dropout.default)
+def dropout(low: Lowering, node: fx.Node, x: TensorValue, p: float, train: bool | None) -> Any:
+    if train is not False:
+        raise NoLoopForm("random numbers come from torch, so that they are eager's")
+    like, mask = node.meta["val"]
+    copied = low.pointwise(node, lambda ops, index: element(x, ops, index), like=like, label="copy")
+    return copied, low.full(True, torch.bool, mask.shape, mask.device)
+
+
+# -- views -----------------------------------------------------------------------------------------------------------------
+
+VIEWS = (
+    "view _unsafe_view reshape permute t transpose expand squeeze unsqueeze slice select alias detach split split_with_sizes chunk "
+    "unbind as_strided diagonal unfold lift_fresh _reshape_alias movedim swapaxes"
+).split()
+
+
+def view(low: Lowering, node: fx.Node, x: TensorValue, *args: Any, **kwargs: Any) -> Any:
+    """Whatever torch computed on fake tensors: shape, stride, and how far the first element moved."""
+    fake = node.meta["val"]
+    base = node.all_input_nodes[0].meta["val"]
+    if isinstance(fake, (list, tuple)):
+        return tuple(low.view(x, f.shape, f.stride(), f.storage_offset() - base.storage_offset()) for f in fake)
+    if fake.dtype != base.dtype:
+        raise NoLoopForm("the same bytes read as another dtype are no view of elements: a copy is made")
+    return low.view(x, fake.shape, fake.stride(), fake.storage_offset() - base.storage_offset())
+
+
+for _name in VIEWS:
+    _packet = getattr(aten, _name)
+    for _overload in (getattr(_packet, o) for o in _packet.overloads()):
+        if not _overload._schema.is_mutable and _name not in ("reshape",):
+            LOWERINGS[_overload] = view
+
+
+# -- tensors made from nothing ---------------------------------------------------------------------------------------------
+
+
+def _made(low: Lowering, node: fx.Node, value: Any) -> Lazy:
+    fake = node.meta["val"]
+    if fake.dtype not in DTYPES:
+        raise NoLoopForm(f"{fake.dtype} has no loop form here")
+    return low.full(value, fake.dtype, fake.shape, fake.device)
+
+
+@lowers(aten.full.default, aten.full_like.default, aten.new_full.default)
+def full(low: Lowering, node: fx.Node, _: Any, value: Any, *args: Any, **kwargs: Any) -> Lazy:
+    return _made(low, node, args[0] if node.target is aten.new_full.default else value)
+
+
+@lowers(aten.scalar_tensor.default)
+def scalar_tensor(low: Lowering, node: fx.Node, value: Any, **kwargs: Any) -> Lazy:
+    return _made(low, node, value)
+
+
+@lowers(aten.zeros.default, aten.zeros_like.default, aten.new_zeros.default)
+@lowers(aten.empty.memory_format, aten.empty_like.default, aten.new_empty.default, aten.empty_strided.default)
+def zeros(low: Lowering, node: fx.Node, *args: Any, **kwargs: Any) -> Lazy:
+    """Memory that nobody set may as well be zero."""
+    return _made(low, node, 0)
+
+
+@lowers(aten.ones.default, aten.ones_like.default, aten.new_ones.default)
+def ones(low: Lowering, node: fx.Node, *args: Any, **kwargs: Any) -> Lazy:
+    return _made(low, node, 1)
+
+
+@lowers(aten.arange.start_step, prims.iota.default)
+def arange(low: Lowering, node: fx.Node, start: Any, end: Any = None, step: Any = 1, **kwargs: Any) -> Lazy:
+    fake = node.meta["val"]
+    if node.target is prims.iota.default:
+        start, step = kwargs["start"], kwargs["step"]
+    start, step = as_size(start) if not isinstance(start, float) else start, step
+
+    def inner(ops: Handler, index: Index) -> Any:
+        if not isinstance(start, float) and not isinstance(step, float):
+            return ops.index_expr(index[0] * step + start, fake.dtype)
+        place = Term(ops, ops.index_expr(index[0], torch.int64), torch.int64).to(compute_dtype(fake.dtype))
+        return (place * step + start).to(fake.dtype).value
+
+    return Lazy(fake.dtype, sizes(fake.shape), fake.device, inner)
+
+
+# -- parts put together, parts taken out -----------------------------------------------------------------------------------
+
+
+def place(ops: Handler, index: sympy.Expr) -> Term:
+    """An index as a number to compare with."""
+    return Term(ops, ops.index_expr(index, torch.int64), torch.int64)
+
+
+def replaced(index: Index, dim: int, by: Any) -> list[Any]:
+    return [by if d == dim else i for d, i in enumerate(index)]
+
+
+@lowers(aten.cat.default)
+def cat(low: Lowering, node: fx.Node, tensors: Sequence[TensorValue], dim: int = 0) -> View:
+    """Which part an element comes from is a question about its index along `dim`."""
+    fake = node.meta["val"]
+    dim %= max(fake.ndim, 1)
+    parts = [t for t in tensors if t.shape != (0,) or fake.ndim == 1]
+    if len(parts) > 8:
+        raise NoLoopForm("a loop would ask each element which of so many parts it is in: it runs as torch's own operator")
+
+    def body(ops: Handler, index: Index) -> Term:
+        def from_part(n: int, start: Any) -> Term:
+            end = start + parts[n].shape[dim]
+            load = lambda: element(parts[n], ops, replaced(index, dim, index[dim] - start)).to(fake.dtype).value
+            here = place(ops, index[dim]) < end
+            if n == len(parts) - 1:
+                inside = (place(ops, index[dim]) >= start).value
+                return Term(ops, load() if n == 0 else ops.masked(inside, load, 0), fake.dtype)
+            if n > 0:
+                here = here & (place(ops, index[dim]) >= start)
+            mine = Term(ops, ops.masked(here.value, load, 0), fake.dtype)
+            return here.where(mine, from_part(n + 1, end))
+
+        return from_part(0, 0)
+
+    return low.pointwise(node, body)
+
+
+@lowers(aten.constant_pad_nd.default)
+def constant_pad_nd(low: Lowering, node: fx.Node, x: TensorValue, pad: Sequence[int], value: Any = 0) -> View:
+    """`pad` counts dimensions from the last: (left, right) of the last, (left, right) of the one before, ..."""
+    rank = len(x.shape)
+    left = {rank - 1 - n // 2: pad[n] for n in range(0, len(pad), 2)}
+    right = {rank - 1 - n // 2: pad[n + 1] for n in range(0, len(pad), 2)}
+
+    def body(ops: Handler, index: Index) -> Term:
+        there = [i - left.get(d, 0) for d, i in enumerate(index)]
+        inside = None
+        for d in range(rank):
+            for needed, test in (
+                (left.get(d, 0) > 0, lambda d=d: place(ops, there[d]) >= 0),
+                (right.get(d, 0) > 0, lambda d=d: place(ops, there[d]) < x.shape[d]),
+            ):
+                if needed:
+                    inside = test() if inside is None else inside & test()
+        load = lambda: element(x, ops, there).value
+        return Term(ops, load() if inside is None else ops.masked(inside.value, load, value), x.dtype)
+
+    return low.pointwise(node, body)
+
+
+@lowers(aten.triu.default, aten.tril.default)
+def triangle(low: Lowering, node: fx.Node, x: TensorValue, diagonal: int = 0) -> View:
+    def body(ops: Handler, index: Index) -> Term:
+        above = Term(ops, ops.index_expr(index[-1] - index[-2], torch.int64), torch.int64)
+        keep = above >= diagonal if node.target is aten.triu.default else above <= diagonal
+        return keep.where(element(x, ops, index), 0)
+
+    return low.pointwise(node, body)
+
+
+@lowers(aten.flip.default)
+def flip(low: Lowering, node: fx.Node, x: TensorValue, dims: Sequence[int]) -> View:
+    dims = [d % len(x.shape) for d in dims]
+    turn = lambda index: [x.shape[d] - 1 - i if d in dims else i for d, i in enumerate(index)]
+    return low.pointwise(node, lambda ops, index: element(x, ops, turn(index)))
+
+
+@lowers(aten.slice_scatter.default, aten.select_scatter.default)
+def scatter_slice(
+    low: Lowering, node: fx.Node, x: TensorValue, part: TensorValue, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+) -> View:
+    """`x` with a slice (or one index) of dimension `dim` taken from `part`: what `x[1:3] = part` becomes."""
+    if step != 1:
+        raise NoLoopForm("a slice with a step written into a tensor runs as torch's own operator")
+    dim %= len(x.shape)
+    size = x.shape[dim]
+    one = node.target is aten.select_scatter.default
+    first = start if start is not None else 0
+    first = first + size if first < 0 else first
+    first = max(0, min(first, size))
+    last = first + 1 if one else first + part.shape[dim]
+
+    def body(ops: Handler, index: Index) -> Term:
+        inside = (place(ops, index[dim]) >= first) & (place(ops, index[dim]) < last)
+        there = [i for d, i in enumerate(index) if d != dim] if one else replaced(index, dim, index[dim] - first)
+        new = ops.masked(inside.value, lambda: element(part, ops, there).to(x.dtype).value, 0)
+        return inside.where(Term(ops, new, x.dtype), element(x, ops, index))
+
+    return low.pointwise(node, body)
+
+
+@lowers(aten.embedding.default)
+def embedding(low: Lowering, node: fx.Node, weight: TensorValue, indices: TensorValue, *_: Any) -> View:
+    def body(ops: Handler, index: Index) -> Term:
+        row = ops.indirect(indices.load(ops, index[:-1]), weight.shape[0])
+        return element(weight, ops, [row, index[-1]])
+
+    return low.pointwise(node, body)
+
+
+@lowers(aten.gather.default)
+def gather(low: Lowering, node: fx.Node, x: TensorValue, dim: int, indices: TensorValue, **_: Any) -> View:
+    if not x.shape:
+        raise NoLoopForm("gather from a single number runs as torch's own operator")
+    dim %= len(x.shape)
+
+    def body(ops: Handler, index: Index) -> Term:
+        return element(x, ops, replaced(index, dim, ops.indirect(indices.load(ops, index), x.shape[dim])))
+
+    return low.pointwise(node, body)
+
+
+@lowers(aten.index_select.default)
+def index_select(low: Lowering, node: fx.Node, x: TensorValue, dim: int, indices: TensorValue) -> View:
+    if not x.shape:
+        raise NoLoopForm("index_select from a single number runs as torch's own operator")
+    dim %= len(x.shape)
+
+    def body(ops: Handler, index: Index) -> Term:
+        at = [index[dim]] if indices.shape else []
+        return element(x, ops, replaced(index, dim, ops.indirect(indices.load(ops, at), x.shape[dim])))
+
+    return low.pointwise(node, body)
+
+
+@lowers(aten.index.Tensor, aten._unsafe_index.Tensor)
+def index_tensor(low: Lowering, node: fx.Node, x: TensorValue, indices: Sequence[TensorValue | None]) -> View:
+    """`x[i, :, j]`: the index tensors broadcast to one block of dimensions. It stands where the first of them stood,
+    or in front if others lie between them (as in NumPy)."""
+    given = [d for d, i in enumerate(indices) if i is not None]
+    if any(i is not None and i.dtype not in (torch.int64, torch.int32) for i in indices):
+        raise NoLoopForm("indexing with a mask gives a shape that only the data knows: it runs as torch's own operator")
+    block = len(torch.broadcast_shapes(*(tuple(indices[d].shape) for d in given)))  # type: ignore[union-attr]
+    first = given[0] if given == list(range(given[0], given[-1] + 1)) else 0
+
+    def body(ops: Handler, index: Index) -> Term:
+        inner, rest = index[first : first + block], [*index[:first], *index[first + block :]]
+        rest_of = iter(rest)
+        there = []
+        for d, size in enumerate(x.shape):
+            at = indices[d] if d < len(indices) else None
+            there.append(next(rest_of) if at is None else ops.indirect(at.load(ops, inner), size))
+        return element(x, ops, there)
+
+    return low.pointwise(node, body)

@@ -1,0 +1,171 @@
+"""All together: a scheduled program to something that can be called.
+
+In:  the loop graph, its schedule and memory plan, and which language to print.
+Out: a `CompiledGraph`: call it with the graph's inputs, get the tuple of its outputs.
+
+In PyTorch: `torch/_inductor/compile_fx.py`, `CompiledFxGraph` in `output_code.py`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import linecache
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+from course_lib import native
+from course_lib.codegen.cpp import cpp_source
+from course_lib.codegen.printer import KernelSource
+from course_lib.codegen.wrapper import wrapper_source
+from course_lib.lowering.ir import Buffer, LoopGraph
+from course_lib.runtime.compiler import load_kernels
+from course_lib.scheduling.kernel import FusedKernel
+
+_numbers = itertools.count()
+
+
+@dataclass(frozen=True)
+class BuiltKernel:
+    """One kernel, ready to run."""
+
+    name: str
+    source: str
+    language: str
+    build_seconds: float
+    """Of the whole file it was built in (all kernels of a graph share one)."""
+    cached: bool
+    """True if it was found on disk."""
+    kernel: FusedKernel = field(repr=False)
+    printed: KernelSource = field(repr=False)
+    """With the step that each line comes from."""
+
+    def __str__(self) -> str:
+        how = "from the cache" if self.cached else f"built in {self.build_seconds:.2f} s"
+        return f"{self.name} ({self.language}, {how}): {self.kernel}"
+
+
+class CompiledGraph:
+    """A program: `compiled(*tensors) -> tuple`. It expects inputs with the sizes and strides it was compiled for (that is
+    what guards are for) and returns tensors that do not require grad."""
+
+    def __init__(
+        self, run: Callable[..., tuple[Any, ...]], wrapper: str, kernels: list[BuiltKernel], schedule: Any, memory: Any
+    ) -> None:
+        self.run = run
+        self.wrapper_source = wrapper
+        self.kernels = kernels
+        self.schedule = schedule
+        self.memory = memory
+
+    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
+        return self.run(*inputs)
+
+    @property
+    def source(self) -> str:
+        """Everything that was generated: kernels, then the program that calls them."""
+        return "\n".join([*(kernel.source for kernel in self.kernels), self.wrapper_source])
+
+    def __str__(self) -> str:
+        return "\n".join(["CompiledGraph", *(f"  {kernel}" for kernel in self.kernels)])
+
+
+def build(graph: LoopGraph, schedule: Any, plan: Any = None, codegen: str = "auto") -> CompiledGraph:
+    """Print, compile and load every kernel of a program, and the program around them.
+
+    `codegen`: "cpp", "triton", or "auto" (C++ for kernels on the CPU, Triton on a GPU). Raises `BackendMissing` if this
+    machine lacks what that takes."""
+    if codegen not in ("auto", "cpp", "triton"):
+        raise ValueError(f'codegen must be "auto", "cpp" or "triton", not {codegen!r}')
+    buffers = all_buffers(graph)
+    fused = [kernel for kernel in schedule.kernels if isinstance(kernel, FusedKernel)]
+    names = unique_names(fused)
+    languages = {kernel: language_of(kernel, buffers, codegen) for kernel in fused}
+    built = {
+        **build_cpp({k: names[k] for k in fused if languages[k] == "cpp"}, buffers),
+        **build_triton({k: names[k] for k in fused if languages[k] == "triton"}, buffers),
+    }
+    wrapper = wrapper_source(schedule, plan, graph, {k: b.printed for k, (b, _) in built.items()})
+    functions = {kernel.name: function for kernel, function in built.values()}
+    run = load_python(wrapper.source, {**wrapper.names, **functions})
+    return CompiledGraph(run, wrapper.source, [built[k][0] for k in fused], schedule, plan)
+
+
+Built = dict[FusedKernel, tuple[BuiltKernel, Callable[..., None]]]
+
+
+def build_cpp(names: Mapping[FusedKernel, str], buffers: Mapping[str, Buffer]) -> Built:
+    """All C++ kernels of a program, as one file."""
+    if not names:
+        return {}
+    sources = {kernel: cpp_source(kernel, buffers, name) for kernel, name in names.items()}
+    library = load_kernels(list(sources.values()))
+    result: Built = {}
+    for kernel, printed in sources.items():
+        launch = launcher(library.addresses[printed.name], len(printed.buffers) + printed.checked)
+        facts = BuiltKernel(
+            printed.name, printed.source, "cpp", library.build_seconds, library.cached, kernel, printed
+        )
+        result[kernel] = facts, launch
+    return result
+
+
+def build_triton(names: Mapping[FusedKernel, str], buffers: Mapping[str, Buffer]) -> Built:
+    """Triton kernels; each is compiled by Triton when it is first called."""
+    if not names:
+        return {}
+    raise NotImplementedError
+
+
+def language_of(kernel: FusedKernel, buffers: Mapping[str, Buffer], codegen: str) -> str:
+    if codegen != "auto":
+        return codegen
+    return "triton" if any(step.buffer.device.type == "cuda" for step in kernel.steps) else "cpp"
+
+
+def all_buffers(graph: LoopGraph) -> dict[str, Buffer]:
+    """Every buffer that a kernel may read."""
+    constants = {
+        name: Buffer(name, tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()), tensor.device)
+        for name, tensor in graph.constants.items()
+    }
+    return {**constants, **graph.buffers}
+
+
+def unique_names(kernels: Sequence[FusedKernel]) -> dict[FusedKernel, str]:
+    """Kernel names become function names, so no two may be alike."""
+    result: dict[FusedKernel, str] = {}
+    for number, kernel in enumerate(kernels):
+        taken = set(result.values())
+        result[kernel] = kernel.name if kernel.name.isidentifier() and kernel.name not in taken else f"fused_{number}"
+    return result
+
+
+def launcher(address: int, n_buffers: int) -> Callable[..., None]:
+    """A callable for the C function at `address`: tensors first, then sizes."""
+    module = native.load("course_lib.runtime._launcher")
+    return module.Launcher(address, n_buffers) if module else CtypesLauncher(address, n_buffers)
+
+
+class CtypesLauncher:
+    """The same through ctypes, a microsecond slower, where the C module could not be built."""
+
+    def __init__(self, address: int, n_buffers: int) -> None:
+        self.function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(address)
+        self.n_buffers = n_buffers
+
+    def __call__(self, *arguments: Any) -> None:
+        pointers = [tensor.data_ptr() for tensor in arguments[: self.n_buffers]]
+        sizes = arguments[self.n_buffers :]
+        self.function((ctypes.c_void_p * len(pointers))(*pointers), (ctypes.c_int64 * len(sizes))(*sizes))
+
+
+def load_python(source: str, names: dict[str, Any]) -> Callable[..., tuple[Any, ...]]:
+    """`call`, with its source known to tracebacks and debuggers."""
+    filename = f"<course_lib program {next(_numbers)}>"
+    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    exec(compile(source, filename, "exec"), names)
+    return names["call"]

@@ -1,0 +1,106 @@
+"""`FusedKernel`: loops that run together, ready to be printed.
+
+In:  loop nodes that the scheduler put together, in program order.
+Out: one iteration space (`loops`: rows, then columns) and one `Step` per node that says how the node's index is made from it.
+
+A kernel without a reduction has only row loops. A kernel with one has the kept dimensions as rows and the reduced ones as
+columns; a step that does not depend on the columns (`mean`, `rsqrt`) runs once a row.
+
+In PyTorch: `torch/_inductor/scheduler.py`, `FusedSchedulerNode`, and `codegen/simd.py`, `SIMDKernel` (numel, rnumel).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import sympy
+
+from course_lib.lowering.ir import Buffer, ExternKernel, LoopNode, Pointwise, Reduction, Size
+from course_lib.lowering.ops import Handler, Value, linear_index
+
+
+@dataclass(frozen=True)
+class Loop:
+    """One loop of the kernel: `symbol` runs from 0 to `size`."""
+
+    symbol: sympy.Symbol
+    size: Size
+    kind: Literal["row", "column"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One node inside a kernel: its `index` (and a reduction's `rindex`) in terms of the kernel's loop symbols."""
+
+    node: LoopNode
+    index: tuple[sympy.Expr, ...]
+    rindex: tuple[sympy.Expr, ...] = ()
+    level: Literal["row", "column"] = "row"
+    """'column' if its value differs from column to column (or it reduces over them), 'row' if once a row is enough."""
+
+    @property
+    def buffer(self) -> Buffer:
+        return self.node.buffer
+
+    @property
+    def is_reduction(self) -> bool:
+        return isinstance(self.node, Reduction)
+
+    @property
+    def store_index(self) -> sympy.Expr:
+        """Where in its buffer the step writes (flat, in elements)."""
+        if isinstance(self.node, Pointwise):
+            return linear_index(self.index, self.buffer.stride)
+        return linear_index(self.index, [self.buffer.stride[d] for d in self.node.kept])
+
+    def value(self, ops: Handler) -> Value:
+        """Run the node's body under a handler: the value at this index (for a reduction: what is to be combined)."""
+        if isinstance(self.node, Reduction):
+            return self.node.inner(ops, self.index, self.rindex)
+        return self.node.inner(ops, self.index)
+
+
+@dataclass(eq=False)
+class FusedKernel:
+    """Loops that run as one kernel.
+
+    `stores` are the names of the buffers that must reach memory: others read them or the graph returns them. A buffer that is
+    written by a step and not in `stores` lives only in registers. A load of a buffer that an earlier step wrote is served by
+    that step's value; the scheduler only groups steps where both use the same index (or the step is a row-level one)."""
+
+    name: str
+    loops: tuple[Loop, ...]
+    steps: tuple[Step, ...]
+    stores: frozenset[str]
+    reads: frozenset[str]
+    """Buffers loaded from memory, i.e. not written by a step of this kernel."""
+    bytes_saved: Size = 0
+    decisions: tuple[object, ...] = field(default=(), repr=False)
+    """The `Fuse` answers that made this kernel."""
+    in_place: dict[str, str] = field(default_factory=dict)
+    """Stored buffer → the dead buffer whose memory it takes (memory planning)."""
+
+    @property
+    def rows(self) -> tuple[Loop, ...]:
+        return tuple(loop for loop in self.loops if loop.kind == "row")
+
+    @property
+    def columns(self) -> tuple[Loop, ...]:
+        return tuple(loop for loop in self.loops if loop.kind == "column")
+
+    @property
+    def nodes(self) -> tuple[LoopNode, ...]:
+        return tuple(step.node for step in self.steps)
+
+    @property
+    def writes(self) -> frozenset[str]:
+        return frozenset(step.buffer.name for step in self.steps)
+
+    def __str__(self) -> str:
+        labels = "·".join(dict.fromkeys(step.node.label or step.buffer.name for step in self.steps))
+        rows, columns = [loop.size for loop in self.rows], [loop.size for loop in self.columns]
+        return f"{labels} over {rows}" + (f", columns {columns}" if columns else "")
+
+
+Kernel = FusedKernel | ExternKernel

@@ -1,0 +1,283 @@
+"""What the symbolic interpreter did, one row an instruction.
+
+In:  a `Recording` of a capture (or just a function, for plain bytecode).
+Out: a table: the user's source line, once; under it the instructions it became, the stack after each (its top at the right; what was taken
+     off is dashed, what was put on is filled), and the FX node that the instruction added. A call that was followed is indented under
+     the instruction that made it.
+"""
+
+from __future__ import annotations
+
+import linecache
+import types
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from course_lib import events
+from course_lib.viz.style import Picture, escape, ink, place, plural, short_types, tint
+from course_lib.viz.tables import columns
+
+OPEN_UP_TO = 40
+"""A frame with more instructions than this shows followed calls closed."""
+
+
+@dataclass
+class Step:
+    """One instruction, and the steps of the call that it followed, if any."""
+
+    run: events.InstructionRun
+    inside: list[Step] = field(default_factory=list)
+
+    @property
+    def count(self) -> int:
+        """This instruction and all within."""
+        return 1 + sum(step.count for step in self.inside)
+
+    @property
+    def change(self) -> tuple[list[str], list[str], list[str]]:
+        """The stack as (what stayed, what was taken off, what was put on)."""
+        before, after = list(map(short_types, self.run.before)), list(map(short_types, self.run.after))
+        same = 0
+        while same < min(len(before), len(after)) and before[same] == after[same]:
+            same += 1
+        return before[:same], before[same:], after[same:]
+
+
+@dataclass
+class FrameRun:
+    """One attempt to capture a frame: its steps, and how it ended (a `CaptureResult`, an `Unsupported`, or None)."""
+
+    name: str
+    steps: list[Step]
+    outcome: Any = None
+    code: types.CodeType | None = None
+
+    @property
+    def count(self) -> int:
+        return sum(step.count for step in self.steps)
+
+    @property
+    def problem(self) -> Any:
+        """The `Unsupported` that ended it, if one did."""
+        return self.outcome if isinstance(self.outcome, Exception) else None
+
+    @property
+    def graph(self) -> Any:
+        """The captured graph, if there is one."""
+        return getattr(self.outcome, "graph", None)
+
+
+def frame_runs(recording: events.Recording) -> list[FrameRun]:
+    """The frames of a recording with their instructions as trees."""
+    runs: list[FrameRun] = []
+    flat: list[events.InstructionRun] = []
+    name, code = "", None
+
+    def close(outcome: Any = None) -> None:
+        if flat:
+            runs.append(FrameRun(name or flat[-1].function, nest(flat), outcome, code))
+            flat.clear()
+
+    for event in recording.events:
+        if isinstance(event, events.FrameSeen):
+            close()
+            name, code = event.name, event.code
+        elif isinstance(event, events.InstructionRun):
+            flat.append(event)
+        elif isinstance(event, events.GraphCaptured):
+            close(event.result)
+        elif isinstance(event, events.GraphBroke):
+            close(event.problem)
+    close()
+    return runs
+
+
+def nest(flat: list[events.InstructionRun]) -> list[Step]:
+    """Instructions in the order in which they finished, as a tree: a call is reported after what it called."""
+    levels: dict[int, list[Step]] = {}
+    for run in flat:
+        levels.setdefault(run.depth, []).append(Step(run, levels.pop(run.depth + 1, [])))
+    left = [levels[depth] for depth in sorted(levels)]
+    for outer, inner in zip(left, left[1:], strict=False):  # a call that did not come back
+        outer.append(Step(unfinished(outer[-1].run, inner[0].run), inner))
+    return left[0] if left else []
+
+
+def unfinished(last: events.InstructionRun, inner: events.InstructionRun) -> events.InstructionRun:
+    """Stands for a call instruction that was never reported, because capture stopped inside of it."""
+    return events.InstructionRun(-1, "CALL", inner.function, last.function, last.filename, last.line, last.depth, last.after, last.after)
+
+
+def find_run(recording: events.Recording, function: str | int | Callable[..., Any] | None = None) -> FrameRun:
+    """The frame to show: by name, by number, by the function itself; None for the first.
+
+    Raises LookupError with the names there are."""
+    runs = frame_runs(recording)
+    names = [run.name for run in runs]
+    if not runs:
+        raise LookupError("nothing was captured while recording. Was the function compiled before? cl.reset() forgets it.")
+    if isinstance(function, int):
+        if not -len(runs) <= function < len(runs):
+            raise LookupError(f"there are {plural(len(runs), 'frame')}, numbered from 0")
+        return runs[function]
+    if function is None:
+        return runs[0]
+    wanted = function if isinstance(function, str) else getattr(getattr(function, "forward", function), "__qualname__", str(function))
+    for run in runs:
+        if run.name == wanted or run.name.split(".")[-1] == wanted:
+            return run
+    raise LookupError(f"no frame called '{wanted}' was captured; there are {', '.join(names)}")
+
+
+# ---- the table ---------------------------------------------------------------------------------------------------------------------
+
+CHIP = "border-radius: 4px; padding: 0 5px; margin: 0 3px 2px 0; display: inline-block; white-space: nowrap; font-family: inherit; font-size: 12px;"
+CSS = f"""
+.cl-fig .cl-bc {{ font-size: 12px; line-height: 1.55; min-width: 760px; }}
+.cl-fig .cl-bc .cl-row {{ display: grid; grid-template-columns: 3.8em 17em minmax(220px, 1fr) 9em; column-gap: 10px; padding: 2px 0;
+  border-bottom: 1px solid color-mix(in srgb, currentColor 10%, transparent); }}
+.cl-fig .cl-bc .cl-src {{ padding: 7px 0 3px; font-weight: 600; white-space: pre; }}
+.cl-fig .cl-bc .cl-src .cl-dim {{ font-weight: 400; }}
+.cl-fig .cl-bc .cl-no {{ text-align: right; opacity: .75; }}
+.cl-fig .cl-bc .cl-op {{ overflow-wrap: anywhere; }}
+.cl-fig .cl-bc .cl-in {{ margin: 0 0 4px 3.2em; padding-left: 10px; border-left: 3px solid {tint("capture", 0.5)}; }}
+.cl-fig .cl-bc .cl-in .cl-row {{ grid-template-columns: 3.8em 15em minmax(200px, 1fr) 9em; }}
+.cl-fig .cl-chip {{ {CHIP} border: 1px solid color-mix(in srgb, currentColor 30%, transparent); }}
+.cl-fig .cl-off {{ border-style: dashed; border-color: currentColor; opacity: .75; }}
+.cl-fig .cl-on {{ border-color: {ink("capture", 80)}; background: {tint("capture", 0.2)}; }}
+.cl-fig .cl-new {{ {CHIP} border: 2px solid {ink("capture", 80)}; border-radius: 9px; background: {tint("capture", 0.3)}; font-weight: 600; }}
+.cl-fig .cl-torn {{ margin: 6px 0; padding: 8px 12px; border-left: 4px dashed {ink("break", 80)}; background: {tint("break", 0.14)}; white-space: pre-wrap; }}
+"""
+
+
+def bytecode_table(recording: events.Recording, function: str | int | Callable[..., Any] | None = None) -> Picture:
+    """Every instruction that the symbolic interpreter ran for one frame (`function`: its name, its number or the function; the first)."""
+    run = find_run(recording, function)
+    wide = run.count > OPEN_UP_TO
+    head = '<div class="cl-row"><b>offset</b><b>instruction</b><b>stack, top at the right</b><b>new FX node</b></div>'
+    body = f'<div class="cl-scroll"><div class="cl-bc cl-m">{head}{html_steps(run.steps, wide)}{torn(run.problem)}</div></div>'
+    nodes = sum(bool(step.run.node) for step in walk(run.steps))
+    caption = (
+        f"{run.name}, one instruction a row: what it takes off the stack is dashed, what it puts on is filled; the right column is the FX node it added."
+    )
+    ended = f" It stops: {run.problem.reason}." if run.problem else ""
+    alt = f"Symbolic interpretation of {run.name}: {plural(run.count, 'instruction')}, {plural(nodes, 'FX node')} added.{ended}"
+    text = "\n".join(text_steps(run.steps, wide))
+    if run.problem:
+        text += f"\n✂ {plain_problem(run.problem)}"
+    return Picture(body, caption, alt, text, CSS)
+
+
+def walk(steps: list[Step]) -> Iterator[Step]:
+    """Steps in the order in which a reader meets them: the call, then what it called."""
+    for step in steps:
+        yield step
+        yield from walk(step.inside)
+
+
+def html_steps(steps: list[Step], closed: bool) -> str:
+    """Rows for one function's instructions, grouped by source line."""
+    parts, line = [], None
+    for step in steps:
+        run = step.run
+        if run.line != line:
+            line = run.line
+            parts.append(f'<div class="cl-src"><span class="cl-dim">{escape(place(run.filename, run.line))}</span>  {escape(source_line(run))}</div>')
+        parts.append(html_row(step))
+        if step.inside:
+            inner = step.inside[0].run.function
+            label = f"{inner}: {plural(sum(s.count for s in step.inside), 'instruction')}, followed"
+            opened = "" if closed else " open"
+            parts.append(f'<details class="cl-in"{opened}><summary>{escape(label)}</summary>{html_steps(step.inside, closed)}</details>')
+    return "".join(parts)
+
+
+def html_row(step: Step) -> str:
+    """One instruction."""
+    run = step.run
+    stays, off, on = step.change
+    chips = "".join(chip(text) for text in stays) + "".join(chip(text, " cl-off") for text in off)
+    chips += ("→ " if off and on else "") + "".join(chip(text, " cl-on") for text in on)
+    node = f'<span class="cl-new" title="{escape(run.node)}">{escape(run.node)}</span>' if run.node else ""
+    offset = str(run.offset) if run.offset >= 0 else ""
+    name = f"{escape(run.op)} <b>{escape(short_arg(run.arg))}</b>"
+    return (
+        f'<div class="cl-row"><span class="cl-no">{offset}</span><span class="cl-op" title="{escape(run.arg)}">{name}</span>'
+        f"<span>{chips}</span><span>{node}</span></div>"
+    )
+
+
+def chip(text: str, kind: str = "") -> str:
+    """One value on the stack."""
+    return f'<span class="cl-chip{kind}" title="{escape(text)}">{escape(text if len(text) <= 44 else text[:41] + "…")}</span>'
+
+
+def torn(problem: Any) -> str:
+    """Where the graph broke."""
+    return f'<div class="cl-torn"><b>✂ capture stops here</b>\n{escape(plain_problem(problem))}</div>' if problem else ""
+
+
+def plain_problem(problem: Any) -> str:
+    """A break in words, with the file as a reader knows it."""
+    lines = [problem.reason]
+    if problem.location:
+        lines.append(f"  at {place(problem.location.filename, problem.location.line)} in {problem.location.function}")
+        lines += ["    " + row for row in problem.location.caret.splitlines()]
+    if problem.hint:
+        lines.append(f"  what to do: {problem.hint}")
+    return "\n".join(lines)
+
+
+def source_line(run: events.InstructionRun) -> str:
+    return linecache.getline(run.filename, run.line).strip()
+
+
+def short_arg(arg: str) -> str:
+    return arg if len(arg) <= 32 else arg[:29] + "…"
+
+
+def text_steps(steps: list[Step], closed: bool, indent: str = "") -> list[str]:
+    """The table as text; a closed call is one line."""
+    lines: list[str] = []
+    line = None
+    for step in steps:
+        run = step.run
+        if run.line != line:
+            line = run.line
+            lines.append(f"{indent}{place(run.filename, run.line)}  {source_line(run)}".rstrip())
+        node = f"   ← new node {run.node}" if run.node else ""
+        offset = str(run.offset) if run.offset >= 0 else ""
+        stack = " │ ".join(map(short_types, run.after))
+        lines.append(f"{indent}{offset:>6} {run.op + ' ' + short_arg(run.arg):<28} [{stack}]{node}")
+        if step.inside and closed:
+            lines.append(f"{indent}         … {step.inside[0].run.function}: {plural(step.count - 1, 'instruction')}, followed")
+        elif step.inside:
+            lines += text_steps(step.inside, closed, indent + "    ┆ ")
+    return lines
+
+
+# ---- plain bytecode ------------------------------------------------------------------------------------------------------------------
+
+
+def disassembly(fn: Callable[..., Any]) -> Picture:
+    """The bytecode of a function, under the source lines it came from."""
+    from course_lib import frames
+
+    rows = list(frames.disassembly(fn))
+    name = getattr(fn, "__qualname__", str(fn))
+    parts, text, line = [], [], None
+    for row in rows:
+        if row.line != line and row.line is not None:
+            line = row.line
+            parts.append(f'<div class="cl-src"><span class="cl-dim">{row.line}</span>  {escape(row.source.strip())}</div>')
+            text.append((str(row.line), row.source.strip()))
+        arg = "" if row.arg is None else str(row.arg)
+        parts.append(
+            f'<div class="cl-row"><span class="cl-no">{row.offset}</span><span class="cl-op">{escape(row.op)}</span><b title="{escape(arg)}">{escape(short_arg(arg))}</b></div>'
+        )
+        text.append(("", f"{row.offset:>6} {row.op:<26} {short_arg(arg)}".rstrip()))
+    body = f'<div class="cl-scroll"><div class="cl-bc cl-m">{"".join(parts)}</div></div>'
+    alt = f"Bytecode of {name}: {plural(len(rows), 'instruction')}."
+    caption = f"{name} as bytecode: each source line, and the instructions CPython runs for it (offset, name, argument)."
+    return Picture(body, caption, alt, columns(text), CSS)

@@ -1,0 +1,121 @@
+"""The map of the whole pipeline, with one stage lit: the first picture of every lesson.
+
+In:  the stage the lesson is about, and optionally a `Recording`, whose counts and times are written into the boxes.
+Out: a `Picture` of eight rooms in two rows: the front half, from a Python frame to a graph, and the back half, from the graph to kernels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from course_lib import events
+from course_lib.viz.style import LARGE, SMALL, Picture, human_seconds, plural
+from course_lib.viz.svg import Svg
+
+
+@dataclass(frozen=True)
+class Room:
+    """One stage: what it is called here and in PyTorch, its lessons, what it hands on, and which timers belong to it."""
+
+    name: str
+    title: str
+    lesson: str
+    what: str
+    torch: str
+    gives: tuple[str, ...]
+    timers: tuple[str, ...] = ()
+
+
+ROOMS = (
+    Room("frames", "frame hook", "02", "catches the call", "_C/_dynamo/eval_frame", ("bytecode,", "arguments")),
+    Room("capture", "capture", "02, 03", "interprets symbols", "_dynamo/symbolic_convert", ("FX graph,", "guards"), ("capture",)),
+    Room("guards", "guards", "04, 05", "may it be reused?", "_dynamo/guards", ("FX graph",), ("guards",)),
+    Room("autograd", "autograd", "06", "core operators", "_functorch/aot_autograd", ("ATen", "graph"), ("trace",)),
+    Room("lowering", "lowering", "07", "operators to loops", "_inductor/lowering, ir", ("loop IR",), ("lower",)),
+    Room("scheduling", "scheduling", "08", "fuses loops", "_inductor/scheduler", ("fused", "kernels"), ("schedule", "memory")),
+    Room("codegen", "codegen", "09, 10", "writes the code", "_inductor/codegen", ("C++ or", "Triton"), ()),
+    Room("runtime", "runtime", "11", "builds and calls", "_inductor/codecache", (), ("build",)),
+)
+NAMES = tuple(room.name for room in ROOMS)
+ALIASES = {"frame hook": "frames", "frame": "frames", "trace": "autograd", "fusion": "scheduling", "kernels": "codegen", "eager": "frames"}
+
+BOX, TALL, GAP, LEFT = 150, 78, 84, 12
+ROW = 182
+
+
+def pipeline_map(lit: str | None = None, recording: events.Recording | None = None) -> Picture:
+    """The pipeline, `lit` at one stage (see `NAMES`). With a recording, each box says what it did in that run, and for how long.
+
+    Raises ValueError for a stage that is not in the pipeline."""
+    lit = ALIASES.get(lit, lit) if lit else None
+    if lit is not None and lit not in NAMES:
+        raise ValueError(f"no stage is called '{lit}'; the stages are {', '.join(NAMES)}")
+    facts = counts(recording) if recording else {}
+    seconds = recording.seconds if recording else {}
+    width = 2 * LEFT + 4 * BOX + 3 * GAP
+    svg = Svg(width, 2 * ROW - 50)
+    for row, heading in enumerate(("FRONT HALF: from a running Python frame to a graph", "BACK HALF: from the graph to kernels")):
+        svg.text(LEFT + 32 * row, row * ROW + 16, heading, SMALL, dim=True)
+    for i, room in enumerate(ROOMS):
+        x, y = LEFT + (i % 4) * (BOX + GAP), (i // 4) * ROW + 28
+        took = sum(seconds.get(timer, 0.0) for timer in room.timers)
+        draw_room(svg, room, x, y, room.name == lit, facts.get(room.name, ""), took)
+        if i == 3:
+            right, below = x + BOX / 2, y + TALL + 30
+            svg.arrow([(right, y + TALL + 22), (right, below + 8), (LEFT + 18, below + 8), (LEFT + 18, ROW + 26)])
+            svg.text(right - 10, below + 2, " ".join(room.gives), SMALL, anchor="end")
+        elif room.gives:
+            svg.arrow([(x + BOX + 3, y + TALL / 2), (x + BOX + GAP - 3, y + TALL / 2)])
+            for j, line in enumerate(room.gives):
+                svg.text(x + BOX + GAP / 2 - 3, y + TALL / 2 - 8 - 14 * (len(room.gives) - 1 - j), line, SMALL, anchor="middle")
+    here = next((room for room in ROOMS if room.name == lit), None)
+    caption = f"The pipeline; this lesson is about {here.title} (outlined)." if here else "The pipeline, from a Python frame to kernels."
+    if recording:
+        caption = "What this run did at each stage of the pipeline, and how long it took."
+    chain = ", ".join(f"{room.title} ({facts[room.name]})" if facts.get(room.name) else room.title for room in ROOMS)
+    alt = f"The pipeline in order: {chain}." + (f" {here.title} is lit." if here else "")
+    return Picture(svg.render(alt), caption, alt, as_text(lit, facts, seconds))
+
+
+def draw_room(svg: Svg, room: Room, x: float, y: float, lit: bool, fact: str, took: float) -> None:
+    """One box: title and lesson, what it does (or did), and below it the name of its counterpart in PyTorch."""
+    svg.box(x, y, BOX, TALL, room.name, strength=0.34 if lit else 0.1, line=3.5 if lit else 1.5)
+    svg.text(x + 12, y + 24, ("▸ " if lit else "") + room.title, LARGE, bold=True)
+    svg.text(x + 12, y + 44, fact or room.what, SMALL)
+    svg.text(x + 12, y + 64, f"lesson {room.lesson}", SMALL, dim=True)
+    if took:
+        svg.text(x + BOX - 10, y + 64, human_seconds(took), SMALL, anchor="end")
+    svg.text(x + BOX / 2, y + TALL + 16, room.torch, 11, mono=True, anchor="middle", dim=True, tip=f"in PyTorch: torch/{room.torch}")
+
+
+def counts(recording: events.Recording) -> dict[str, str]:
+    """What happened at each stage, in a few words."""
+    frames = recording.of(events.FrameSeen)
+    aten = [sum(node.op == "call_function" for node in event.graph.graph.nodes) for event in recording.of(events.AtenTraced)]
+    loops = [len(event.graph.nodes) for event in recording.of(events.Lowered)]
+    operations = sum(result.operations for result in recording.captures)
+    built = [kernel for event in recording.of(events.KernelsBuilt) for kernel in getattr(event.compiled, "kernels", ())]
+    breaks = len(recording.graph_breaks)
+    facts = {
+        "frames": plural(len(frames), "frame") if frames else "",
+        "capture": plural(operations, "operation") if recording.captures else "",
+        "guards": plural(len(recording.guards), "guard") if recording.captures else "",
+        "autograd": f"{sum(aten):,} ATen operators" if aten else "",
+        "lowering": plural(sum(loops), "loop node") if loops else "",
+        "scheduling": plural(len(recording.kernels), "kernel") if recording.of(events.Scheduled) else "",
+        "codegen": plural(len({kernel.name for kernel in built}), "source") if built else "",
+        "runtime": plural(len(recording.of(events.KernelsBuilt)), "program") if recording.of(events.KernelsBuilt) else "",
+    }
+    if breaks:
+        facts["capture"] = ", ".join(filter(None, (facts["capture"], plural(breaks, "break"))))
+    return {name: fact for name, fact in facts.items() if fact}
+
+
+def as_text(lit: str | None, facts: dict[str, str], seconds: dict[str, Any]) -> str:
+    """One line a stage; the lit one is marked. Times are left out: they differ from run to run."""
+    rows = []
+    for room in ROOMS:
+        mark = "▸" if room.name == lit else " "
+        rows.append(f"{mark} {room.title:<11} lesson {room.lesson:<7} {facts.get(room.name, room.what):<22} torch: {room.torch}")
+    return "\n".join(rows)

@@ -1,0 +1,164 @@
+"""Drawing by hand: a list of SVG elements, with the few shapes that the visual language knows.
+
+Presentation attributes rather than CSS classes, so that a drawing keeps its looks where style sheets are removed; arrow heads as
+paths, because markers are found by id and ids clash between the cells of a notebook.
+"""
+
+from __future__ import annotations
+
+import math
+import textwrap
+
+from course_lib.viz.style import COLOURS, DIM, FILLS, MONO, NORMAL, SANS, SMALL, escape, ink
+
+NARROW, WIDE = set("iljtf.,:;'|!()[]{} I1r/"), set("mwMWGOQ@%—→×")
+
+
+def text_width(text: str, size: float = NORMAL, mono: bool = False, bold: bool = False) -> float:
+    """About how wide `text` is, in px; rather too wide than too narrow."""
+    if mono:
+        return len(text) * size * 0.61
+    units = sum(0.36 if c in NARROW else 0.88 if c in WIDE else 0.68 if c.isupper() else 0.58 for c in text)
+    return units * size * (1.06 if bold else 1.0)
+
+
+def shorten(text: str, width: float, size: float = NORMAL, mono: bool = False) -> str:
+    """`text`, cut at the end with an ellipsis so that it is at most `width` px wide."""
+    if text_width(text, size, mono) <= width:
+        return text
+    while text and text_width(text + "…", size, mono) > width:
+        text = text[:-1]
+    return text.rstrip(" ,·") + "…"
+
+
+def wrap(text: str, columns: int, lines: int = 9) -> list[str]:
+    """`text` in lines of at most `columns` characters, at most `lines` of them."""
+    return textwrap.wrap(text, columns, max_lines=lines, placeholder=" …") or [""]
+
+
+class Svg:
+    """A drawing of `width` × `height` px; shapes are added in the order they are painted."""
+
+    def __init__(self, width: float, height: float) -> None:
+        self.width, self.height = width, height
+        self.parts: list[str] = []
+
+    def text(
+        self,
+        x: float,
+        y: float,
+        text: str,
+        size: float = NORMAL,
+        *,
+        anchor: str = "start",
+        bold: bool = False,
+        mono: bool = False,
+        dim: bool = False,
+        stage: str | None = None,
+        tip: str = "",
+        strike: bool = False,
+    ) -> None:
+        """A line of text with its baseline at `y`. `stage` colours it; `tip` is the whole of what was shortened."""
+        style = f' style="fill: {ink(stage)}"' if stage else ""
+        look = (' font-weight="600"' if bold else "") + (f' opacity="{DIM}"' if dim else "")
+        look += ' text-decoration="line-through"' if strike else ""
+        title = f"<title>{escape(tip)}</title>" if tip else ""
+        family = f' font-family="{MONO}"' if mono else ""
+        self.parts.append(
+            f'<text x="{n(x)}" y="{n(y)}" font-size="{size:g}" text-anchor="{anchor}" fill="currentColor"'
+            f"{family}{look}{style}>{title}{escape(text)}</text>"
+        )
+
+    def box(
+        self,
+        x: float,
+        y: float,
+        width: float,
+        height: float,
+        stage: str | None,
+        *,
+        radius: float = 8,
+        strength: float = 0.14,
+        line: float = 1.5,
+        dashed: bool = False,
+        tip: str = "",
+    ) -> None:
+        """A frame in a stage's colour over a tint of it; without a stage, in the colour of the text."""
+        fill = f'fill="{FILLS[stage]}" fill-opacity="{strength:g}"' if stage and strength else 'fill="none"'
+        dash = ' stroke-dasharray="6 4"' if dashed else ""
+        title = f"<title>{escape(tip)}</title>" if tip else ""
+        self.parts.append(
+            f'<rect x="{n(x)}" y="{n(y)}" width="{n(width)}" height="{n(height)}" rx="{radius:g}" {fill} {stroke(stage)} '
+            f'stroke-width="{line:g}"{dash}>{title}</rect>'
+        )
+
+    def path(self, d: str, *, stage: str | None = None, line: float = 1.6, opacity: float = 0.8, dashed: bool = False, tip: str = "") -> None:
+        """A line without a fill."""
+        dash = ' stroke-dasharray="5 4"' if dashed else ""
+        title = f"<title>{escape(tip)}</title>" if tip else ""
+        self.parts.append(
+            f'<path d="{d}" fill="none" {stroke(stage)} stroke-width="{line:g}" stroke-opacity="{opacity:g}" stroke-linejoin="round"{dash}>{title}</path>'
+        )
+
+    def arrow(self, points: list[tuple[float, float]], *, stage: str | None = None, line: float = 1.6, opacity: float = 0.8, tip: str = "") -> None:
+        """A line through `points` (its corners rounded) with a head at the last."""
+        (x0, y0), (x1, y1) = points[-2], points[-1]
+        length = math.hypot(x1 - x0, y1 - y0) or 1.0
+        dx, dy = (x1 - x0) / length, (y1 - y0) / length
+        head = 5 + 1.6 * line
+        back = (x1 - dx * head * 0.8, y1 - dy * head * 0.8)
+        self.path(rounded([*points[:-1], back]), stage=stage, line=line, opacity=opacity, tip=tip)
+        wing = head * 0.52
+        bx, by = x1 - dx * head, y1 - dy * head
+        colour = f'fill="{COLOURS[stage]}" style="fill: {ink(stage, 80)}"' if stage else 'fill="currentColor"'
+        self.parts.append(
+            f'<path d="M{n(x1)} {n(y1)} L{n(bx - dy * wing)} {n(by + dx * wing)} L{n(bx + dy * wing)} {n(by - dx * wing)} Z" '
+            f'{colour} fill-opacity="{opacity:g}"/>'
+        )
+
+    def cylinder(self, x: float, y: float, width: float, height: float, stage: str, *, strength: float = 0.2, tip: str = "") -> None:
+        """Memory: a buffer. Its height stands for its bytes."""
+        ry = min(5.0, height / 3)
+        title = f"<title>{escape(tip)}</title>" if tip else ""
+        sides = f"M{n(x)} {n(y + ry)} v{n(height - 2 * ry)} a{n(width / 2)} {n(ry)} 0 0 0 {n(width)} 0 v{n(2 * ry - height)}"
+        self.parts.append(
+            f'<path d="{sides} a{n(width / 2)} {n(ry)} 0 0 0 {n(-width)} 0 Z" fill="{FILLS[stage]}" fill-opacity="{strength:g}" '
+            f'{stroke(stage)} stroke-width="1.3">{title}</path>'
+        )
+        self.path(f"M{n(x)} {n(y + ry)} a{n(width / 2)} {n(ry)} 0 0 0 {n(width)} 0", stage=stage, line=1.3, opacity=1)
+
+    def render(self, alt: str) -> str:
+        """The `<svg>` element. It is never scaled down by itself: text keeps its size, narrow windows scroll."""
+        width, height = n(math.ceil(self.width)), n(math.ceil(self.height))
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img" '
+            f'aria-label="{escape(alt)}" font-family="{SANS}">' + "\n".join(self.parts) + "</svg>"
+        )
+
+
+def stroke(stage: str | None) -> str:
+    """The line colour of a stage: its own, drawn a little towards the text's so that it shows on either theme."""
+    return f'stroke="{COLOURS[stage]}" style="stroke: {ink(stage, 80)}"' if stage else 'stroke="currentColor"'
+
+
+def n(value: float) -> str:
+    """A coordinate, short."""
+    return f"{value:.1f}".removesuffix(".0")
+
+
+def rounded(points: list[tuple[float, float]], radius: float = 8) -> str:
+    """Path data through `points`, with round corners."""
+    d = f"M{n(points[0][0])} {n(points[0][1])}"
+    for (x0, y0), (x1, y1), (x2, y2) in zip(points, points[1:], points[2:], strict=False):
+        before, after = math.hypot(x1 - x0, y1 - y0), math.hypot(x2 - x1, y2 - y1)
+        r = min(radius, before / 2, after / 2)
+        if r < 0.5:
+            d += f" L{n(x1)} {n(y1)}"
+            continue
+        ax, ay = x1 + (x0 - x1) * r / before, y1 + (y0 - y1) * r / before
+        bx, by = x1 + (x2 - x1) * r / after, y1 + (y2 - y1) * r / after
+        d += f" L{n(ax)} {n(ay)} Q{n(x1)} {n(y1)} {n(bx)} {n(by)}"
+    return d + f" L{n(points[-1][0])} {n(points[-1][1])}"
+
+
+__all__ = ["SMALL", "Svg", "shorten", "text_width", "wrap"]

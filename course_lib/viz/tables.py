@@ -1,0 +1,187 @@
+"""Tables, bars and the roofline: numbers as pictures.
+
+In:  plain numbers. Out: `Picture`s. Who is who is always told the same way: eager is grey, ours has the stage's colour, the real
+torch.compile is dark slate with a dashed edge.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from course_lib.viz.style import SMALL, Picture, escape, human_bytes, human_seconds
+from course_lib.viz.svg import Svg, text_width
+
+
+def columns(rows: Iterable[Sequence[object]], header: Sequence[str] = (), indent: str = "") -> str:
+    """Rows as text in aligned columns."""
+    cells = [[str(cell) for cell in row] for row in ([header, *rows] if header else rows)]
+    if not cells:
+        return ""
+    widths = [max(len(row[i]) for row in cells if i < len(row)) for i in range(max(map(len, cells)))]
+    lines = [indent + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip() for row in cells]
+    if header:
+        lines.insert(1, indent + "  ".join("─" * width for width in widths))
+    return "\n".join(lines)
+
+
+def html_table(rows: Iterable[Sequence[str]], header: Sequence[str], numbers: Iterable[int] = ()) -> str:
+    """A table of cells that are HTML already; the columns in `numbers` are set flush right."""
+    right = set(numbers)
+    mark = lambda i: ' class="cl-n"' if i in right else ""
+    head = "".join(f'<th scope="col"{mark(i)}>{escape(name)}</th>' for i, name in enumerate(header))
+    body = "\n".join("<tr>" + "".join(f"<td{mark(i)}>{cell}</td>" for i, cell in enumerate(row)) + "</tr>" for row in rows)
+    return f'<table class="cl-t"><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table>'
+
+
+def table(rows: Iterable[Sequence[object]], header: Sequence[str], caption: str = "", alt: str = "") -> Picture:
+    """Plain data as a table. Columns of numbers are set flush right."""
+    data = [tuple(row) for row in rows]
+    numeric = [i for i in range(len(header)) if data and all(isinstance(row[i], (int, float)) for row in data)]
+    body = html_table([[escape(show(cell)) for cell in row] for row in data], header, numeric)
+    text = columns([[show(cell) for cell in row] for row in data], header)
+    return Picture(f'<div class="cl-scroll">{body}</div>', caption, alt or caption or "A table: " + ", ".join(header), text)
+
+
+def show(cell: object) -> str:
+    """A number with as many digits as a reader needs."""
+    if isinstance(cell, bool) or not isinstance(cell, (int, float)):
+        return str(cell)
+    return f"{cell:,}" if isinstance(cell, int) else f"{cell:,.3g}"
+
+
+# ---- bars --------------------------------------------------------------------------------------------------------------------------
+
+LONGEST, THICK, STEP = 520, 20, 32
+
+
+def who(name: str, ours: str) -> tuple[str, bool]:
+    """The colour of a name, and whether it is the real torch.compile's (dashed)."""
+    lower = name.lower()
+    if "torch.compile" in lower or "inductor" in lower.split("course")[0] and "torch" in lower:
+        return "torch.compile", True
+    return ("eager", False) if "eager" in lower else (ours, False)
+
+
+def bars(values: Mapping[str, float], unit: str = "", title: str = "", caption: str = "", *, stage: str = "scheduling") -> Picture:
+    """Horizontal bars, one for each name, from zero. `unit` is written behind each number; "s" and "B" are scaled to what reads
+    well (µs, MB). `stage` gives our colour. Values that are not finite and positive are drawn as 'none'."""
+    if not values:
+        raise ValueError("bars need at least one value")
+    most = max((v for v in values.values() if math.isfinite(v)), default=0.0) or 1.0
+    label = max(text_width(name) for name in values) + 16
+    top = 30 if title else 8
+    svg = Svg(label + LONGEST + 110, top + STEP * len(values) + 2)
+    if title:
+        svg.text(0, 16, title, bold=True)
+    for i, (name, value) in enumerate(values.items()):
+        y = top + i * STEP
+        colour, dashed = who(name, stage)
+        length = max(2.0, LONGEST * value / most) if math.isfinite(value) and value > 0 else 0.0
+        svg.text(label - 10, y + 15, name, anchor="end")
+        if length:
+            svg.box(label, y, length, THICK, colour, radius=3, strength=0.45, line=1.6, dashed=dashed)
+        svg.text(label + length + 8, y + 15, amount(value, unit))
+    svg.path(f"M{label:.0f} {top - 4} V{top + STEP * len(values) - 6}", line=1, opacity=0.5)
+    said = "; ".join(f"{name} {amount(value, unit)}" for name, value in values.items())
+    alt = f"{title or 'Bars'}: {said}."
+    text = columns([(name, amount(value, unit)) for name, value in values.items()])
+    return Picture(svg.render(alt), caption, alt, f"{title}\n{text}" if title else text)
+
+
+def amount(value: float, unit: str) -> str:
+    """A value with its unit, scaled where the unit is seconds or bytes."""
+    if not math.isfinite(value):
+        return "none"
+    if unit in ("s", "seconds"):
+        return human_seconds(value)
+    if unit in ("B", "bytes"):
+        return human_bytes(value)
+    return f"{show(value)} {unit}".rstrip()
+
+
+# ---- the roofline --------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Point:
+    """One measured kernel: how much it computes, how much it moves, how long it took."""
+
+    name: str
+    flops: float
+    bytes: float
+    seconds: float
+
+    @property
+    def intensity(self) -> float:
+        """Floating-point operations for each byte that is moved."""
+        return self.flops / self.bytes
+
+    @property
+    def rate(self) -> float:
+        """FLOP/s."""
+        return self.flops / self.seconds
+
+
+PLOT = (88.0, 24.0, 600.0, 300.0)
+"""x, y, width and height of the plotting area, px."""
+
+
+def roofline(points: Sequence[Point | tuple[Any, ...]], bandwidth: float, peak: float, caption: str = "", *, stage: str = "codegen") -> Picture:
+    """Where kernels stand under the two limits of a machine: `bandwidth` in bytes/s and `peak` in FLOP/s, on logarithmic axes.
+
+    A kernel under the slope waits for memory; one under the flat roof, for arithmetic; the distance to the roof is what it leaves."""
+    data = [point if isinstance(point, Point) else Point(*point) for point in points]
+    x0, y0, width, height = PLOT
+    ridge = peak / bandwidth
+    low = math.floor(math.log10(min([ridge, *(p.intensity for p in data)]))) - 0.3
+    high = math.ceil(math.log10(max([ridge, *(p.intensity for p in data)]))) + 0.3
+    top = math.log10(peak) + 0.4
+    bottom = min(math.log10(min([peak, *(p.rate for p in data)])) - 0.5, math.log10(bandwidth) + low)
+    at_x = lambda intensity: x0 + width * (math.log10(intensity) - low) / (high - low)
+    at_y = lambda rate: y0 + height * (top - math.log10(rate)) / (top - bottom)
+
+    svg = Svg(x0 + width + 12, y0 + height + 48)
+    for power in range(math.ceil(low), math.floor(high) + 1):
+        svg.path(f"M{at_x(10**power):.1f} {y0} V{y0 + height}", line=1, opacity=0.14)
+        svg.text(at_x(10**power), y0 + height + 18, f"{10.0**power:g}", SMALL, anchor="middle")
+    for power in range(math.ceil(bottom), math.floor(top) + 1):
+        svg.path(f"M{x0} {at_y(10**power):.1f} H{x0 + width}", line=1, opacity=0.14)
+        svg.text(x0 - 8, at_y(10**power) + 4, rate_text(10.0**power), SMALL, anchor="end")
+    svg.path(f"M{x0} {y0} V{y0 + height} H{x0 + width}", line=1.2, opacity=0.7)
+    left = max(10**low, 10**bottom / bandwidth)
+    svg.path(
+        f"M{at_x(left):.1f} {at_y(left * bandwidth):.1f} L{at_x(ridge):.1f} {at_y(peak):.1f} H{x0 + width}", stage=stage, line=3, opacity=1
+    )
+    svg.text(x0 + width - 4, at_y(peak) - 8, f"peak {rate_text(peak)}", SMALL, anchor="end")
+    svg.text(x0 + width / 2, y0 + height + 40, "operations for each byte moved (FLOP/B)", SMALL, anchor="middle", dim=True)
+    svg.text(x0 + 8, y0 + 12, f"memory {human_bytes(bandwidth)}/s", SMALL)
+    taken: list[tuple[float, float]] = []
+    for point in data:
+        colour, dashed = who(point.name, stage)
+        x, y = at_x(point.intensity), at_y(point.rate)
+        svg.box(x - 6, y - 6, 12, 12, colour, radius=6, strength=0.6, line=2, dashed=dashed)
+        label = y + 4
+        while any(abs(label - other) < 14 and abs(x - other_x) < 130 for other_x, other in taken):
+            label = max(other for other_x, other in taken if abs(x - other_x) < 130) + 15
+        taken.append((x, label))
+        left = x + 12 + text_width(point.name, SMALL) > x0 + width  # no room on the right
+        svg.text(x - 12 if left else x + 12, label, point.name, SMALL, anchor="end" if left else "start")
+    rows = [(p.name, f"{p.intensity:.3g} FLOP/B", rate_text(p.rate), limit(p, ridge)) for p in data]
+    alt = "Roofline: " + "; ".join(f"{name} at {where}, {limited}" for name, where, _, limited in rows) + "."
+    return Picture(svg.render(alt), caption or "Below the slope a kernel waits for memory, below the flat roof for arithmetic.", alt, columns(rows))
+
+
+def limit(point: Point, ridge: float) -> str:
+    """What holds this kernel back."""
+    return "limited by memory" if point.intensity < ridge else "limited by arithmetic"
+
+
+def rate_text(rate: float) -> str:
+    """FLOP/s in a readable unit."""
+    for scale, unit in ((1e12, "TFLOP/s"), (1e9, "GFLOP/s"), (1e6, "MFLOP/s")):
+        if rate >= scale:
+            return f"{rate / scale:.3g} {unit}"
+    return f"{rate / 1e6:.2g} MFLOP/s"

@@ -1,0 +1,130 @@
+"""What an exercise's checks accept, refuse, and say."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from course_lib.grading import CheckFailed, check, check_close, check_equal
+
+
+class SaysYes:
+    """An answer that claims to equal everything, to be as long and as shaped as anything, and to be true."""
+
+    shape, dtype = (2,), torch.float32
+
+    def __eq__(self, other):
+        return True
+
+    def __bool__(self):
+        return True
+
+    def __len__(self):
+        return 2
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class SaysYesTensor(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        return torch.tensor(True)
+
+
+class SaysYesInt(int):
+    def __eq__(self, other):
+        return True
+
+    __hash__ = int.__hash__
+
+
+X = torch.tensor([1.0, 2.0])
+
+
+@pytest.mark.parametrize("expected", [X, np.array([1.0, 2.0]), 3.5, 7, [1, 2], (X, X), {"a": X}, "text", None, True])
+@pytest.mark.parametrize("got", [SaysYes(), torch.zeros(2).as_subclass(SaysYesTensor), SaysYesInt(7)])
+def test_an_answer_that_claims_to_equal_everything_passes_nothing(got, expected):
+    for compare in (check_close, check_equal):
+        with pytest.raises(CheckFailed):
+            compare(got, expected, "the answer")
+
+
+@pytest.mark.parametrize("claim", [SaysYes(), 1, "yes", torch.tensor(True), None])
+def test_a_condition_that_is_no_bool_fails(claim):
+    with pytest.raises(CheckFailed, match="What:     the claim"):
+        check(claim, "the claim")
+
+
+def test_true_passes_and_numpys_true_too():
+    check(True, "")
+    check(np.bool_(True), "")
+
+
+@pytest.mark.parametrize(
+    "got, expected",
+    [
+        (X.clone(), X),
+        (torch.nn.Parameter(X), X),
+        (X + 1e-7, X),
+        (torch.tensor([float("nan")]), torch.tensor([float("nan")])),
+        (np.float32(2.0), np.float32(2.0)),
+        (np.arange(3.0), np.arange(3.0)),
+        (2**70, 2**70),
+        (0.1 + 0.2, 0.3),
+        ([X, (1, "a")], [X, (1, "a")]),
+        ({"a": X}, {"a": X}),
+    ],
+)
+def test_what_is_close_passes(got, expected):
+    check_close(got, expected)
+
+
+@pytest.mark.parametrize(
+    "got, expected, what",
+    [
+        (X[:1], X, "the result: the shape"),
+        (X.double(), X, "the result: the dtype"),
+        (X + 1, X, "the result: the values"),
+        (X.tolist(), X, "a plain tensor was asked for"),
+        (1, 1.0, "the type float was asked for"),
+        (True, 1, "the type int was asked for"),
+        ([X], (X,), "the structure differs"),
+        ([X, X], [X], "the structure differs"),
+        ({"b": X}, {"a": X}, "the keys differ"),
+        ([X, X + 1], [X, X], r"the result\[1\]: the values"),
+    ],
+)
+def test_what_is_not_close_says_where(got, expected, what):
+    with pytest.raises(CheckFailed, match=what):
+        check_close(got, expected)
+
+
+@pytest.mark.parametrize("got, expected", [(1, True), (1.0, 1), ([1, True], [1, 1]), ({1: 2}, {True: 2}), ((1,), [1])])
+def test_equal_values_of_another_type_are_not_equal(got, expected):
+    with pytest.raises(CheckFailed):
+        check_equal(got, expected, "it")
+
+
+def test_the_message_teaches():
+    with pytest.raises(CheckFailed) as caught:
+        check_equal([3], [2], "number of kernels", "each kernel is one trip through memory")
+    assert str(caught.value).splitlines() == [
+        "",
+        "What:     number of kernels",
+        "Why:      each kernel is one trip through memory",
+        "Expected: [2]",
+        "Got:      [3]",
+    ]
+
+
+def test_an_answer_whose_repr_fails_or_is_long_still_gives_a_message():
+    class Broken:
+        def __repr__(self):
+            raise RuntimeError
+
+    with pytest.raises(CheckFailed, match=r"a Broken \(its repr raised RuntimeError\)"):
+        check_equal(Broken(), 1, "it")
+    with pytest.raises(CheckFailed) as caught:
+        check_equal("x" * 10_000, "y", "it")
+    assert len(str(caught.value)) < 500

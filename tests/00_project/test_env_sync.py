@@ -1,0 +1,82 @@
+"""One list of packages: what pyproject.toml says, environment.yml and the Makefile do not say again."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
+ASKED_FOR = {"torch", "triton", "jupyterlab", "matplotlib", "graphviz", "ipywidgets", "nbval"}
+CONDA_ONLY = {"python", "pip", "make", "c-compiler", "cxx-compiler", "graphviz", "llvm-openmp"}  # programs
+
+
+@pytest.fixture
+def project(root: Path) -> dict:
+    return tomllib.loads((root / "pyproject.toml").read_text())
+
+
+@pytest.fixture
+def environment(root: Path) -> list:
+    return yaml.safe_load((root / "environment.yml").read_text())["dependencies"]
+
+
+def names(requirements: list[str]) -> set[str]:
+    return {Requirement(each).name.lower() for each in requirements}
+
+
+def test_pip_installs_only_the_project_itself(environment, project):
+    pip = next(entry["pip"] for entry in environment if isinstance(entry, dict))
+    assert pip == ["-e .[course]"]
+    assert "course" in project["project"]["optional-dependencies"]
+
+
+def test_conda_lists_only_programs_that_pip_cannot_install(environment):
+    conda = {entry.split("=")[0] for entry in environment if isinstance(entry, str)}
+    assert conda <= CONDA_ONLY
+    assert {"python", "pip", "cxx-compiler", "graphviz"} <= conda
+
+
+def test_condas_python_is_one_that_the_project_supports(environment, project):
+    version = next(e.split("=")[1] for e in environment if isinstance(e, str) and e.startswith("python="))
+    assert f"{version}.0" in SpecifierSet(project["project"]["requires-python"])
+
+
+def test_the_packages_that_were_asked_for_are_installed_for_the_course(project):
+    about = project["project"]
+    assert names(about["dependencies"] + about["optional-dependencies"]["course"]) >= ASKED_FOR
+    assert set(about["optional-dependencies"]) == {"course", "dev", "gpu"}
+
+
+def test_triton_is_bounded_wherever_it_is_listed(project):
+    extras = project["project"]["optional-dependencies"]
+    triton = [Requirement(each) for extra in extras.values() for each in extra if each.startswith("triton")]
+    assert triton and len({str(each) for each in triton}) == 1
+    assert "3.7.1" in triton[0].specifier and "3.9.0" not in triton[0].specifier
+
+
+def test_the_makefile_installs_a_torch_that_the_project_allows(root, project):
+    pinned = next(line for line in (root / "Makefile").read_text().splitlines() if line.startswith("TORCH ?="))
+    torch = next(Requirement(each) for each in project["project"]["dependencies"] if each.startswith("torch"))
+    assert pinned.split("==")[1] in torch.specifier
+
+
+def test_doctor_agrees_about_versions(project):
+    from course_lib import doctor
+
+    python, torch = (
+        SpecifierSet(text)
+        for text in (project["project"]["requires-python"], project["project"]["dependencies"][0].removeprefix("torch"))
+    )
+    for (low, high), allowed in ((doctor.PYTHONS, python), (doctor.TORCHES, torch)):
+        assert f"{low[0]}.{low[1]}.0" in allowed and f"{high[0]}.{high[1]}.0" in allowed
+        assert f"{low[0]}.{low[1] - 1}.9" not in allowed and f"{high[0]}.{high[1] + 1}.0" not in allowed
+
+
+def test_the_extensions_are_optional(project):
+    extensions = project["tool"]["setuptools"]["ext-modules"]
+    assert {each["name"] for each in extensions} == {"course_lib.frames._framehook", "course_lib.runtime._launcher"}
+    assert all(each["optional"] for each in extensions)

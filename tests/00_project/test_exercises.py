@@ -1,0 +1,253 @@
+"""Exercises are what their solutions give, and fit to hand out; the gate that says so is itself tested by breaking things."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell
+from tiny_course import BIGGEST, DOUBLE, STUB, edit, solution, tiny_course, with_answers
+
+from course_lib import cli
+from course_lib.grading import gate
+from course_lib.grading.generate import CONFIG, exercise_from, generate
+from course_lib.grading.marks import mark_exercise
+from course_lib.grading.notebooks import Lesson, find_lesson, lessons, read, to_text
+from course_lib.grading.runner import Limits, run_notebook
+
+LESSONS = lessons(Path(__file__).parents[2])
+
+
+# ---- the course's own exercises -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lesson", LESSONS, ids=str)
+def test_the_exercise_is_fresh_well_formed_and_tight(lesson):
+    assert gate.static_complaints(lesson) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lesson", LESSONS, ids=str)
+def test_the_reference_earns_every_point_and_the_untouched_exercise_none(lesson):
+    assert gate.running_complaints(lesson) == []
+
+
+def test_no_exercise_is_without_its_solution(root):
+    made = {path.relative_to(root / "exercises") for path in (root / "exercises").rglob("*.ipynb")}
+    assert made <= {lesson.exercise.relative_to(root / "exercises") for lesson in LESSONS}
+
+
+# ---- a tiny course: the generator -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tiny(tmp_path) -> Lesson:
+    lesson = tiny_course(tmp_path)
+    generate(lesson)
+    return lesson
+
+
+def test_solutions_become_stubs_and_hidden_tests_disappear(tiny):
+    sources = [cell.source for cell in read(tiny.exercise).cells]
+    assert f"def double(numbers):\n    {STUB}" in sources
+    assert "check_equal(double([1, 2]), [2, 4], 'double([1, 2])', 'each number doubles')" in sources
+    assert not any("a fresh input" in source for source in sources)
+
+
+def test_the_same_solution_gives_the_same_bytes_and_a_second_run_changes_nothing(tiny):
+    before = tiny.exercise.read_bytes()
+    assert generate(tiny) is False
+    assert tiny.exercise.read_bytes() == before
+
+
+def test_ids_outputs_and_an_editors_metadata_in_the_solution_do_not_matter(tiny):
+    nb = read(tiny.solution)
+    for cell in nb.cells:
+        cell.id = f"random-{hash(cell.source) % 1000}-{nb.cells.index(cell)}"
+        cell.metadata["collapsed"] = True
+    nb.cells[1].outputs, nb.cells[1].execution_count = [nbformat.v4.new_output("stream", text="loaded")], 4
+    nb.metadata["widgets"] = {"state": {}}
+    assert to_text(exercise_from(nb)) == tiny.exercise.read_text()
+
+
+@pytest.mark.slow
+def test_nbgraders_own_command_makes_the_same_cells(tiny, tmp_path):
+    shutil.rmtree(tmp_path / "exercises")
+    command = [sys.executable, "-m", "nbgrader", "generate_assignment", "01_tiny", "--no-db"]
+    environment = os.environ | {"JUPYTER_CONFIG_PATH": str(CONFIG.parent)}
+    subprocess.run(command, check=True, capture_output=True, cwd=tmp_path, env=environment)
+    theirs, ours = read(tiny.exercise), exercise_from(read(tiny.solution))
+    assert [c.source for c in theirs.cells] == [c.source for c in ours.cells]
+    assert [c.metadata.get("nbgrader") for c in theirs.cells] == [c.metadata.get("nbgrader") for c in ours.cells]
+
+
+# ---- a tiny course: the gate ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_good_exercise_passes_the_gate(tiny):
+    assert gate.static_complaints(tiny) == []
+    assert gate.running_complaints(tiny) == []
+
+
+def test_a_stale_exercise_is_told(tiny):
+    edit(tiny.solution, "Return twice each number.", "Return each number doubled.")
+    assert ["stale" in complaint for complaint in gate.static_complaints(tiny)] == [True]
+
+
+def test_a_missing_exercise_is_told(tiny):
+    tiny.exercise.unlink()
+    assert "there is no exercise notebook" in gate.static_complaints(tiny)[0]
+
+
+@pytest.mark.slow
+def test_a_wrong_reference_is_told(tiny):
+    edit(tiny.solution, "key=abs", "")
+    assert "the reference fails test_biggest" in gate.running_complaints(tiny)[0]
+
+
+def test_a_line_of_the_solution_in_a_hint_is_told(tiny):
+    edit(tiny.solution, "Return twice each number.", "Hint: `doubled = [2 * number for number in numbers]`.")
+    assert any("shows a line of the solution" in complaint for complaint in gate.static_complaints(tiny))
+
+
+def test_a_hidden_test_in_the_text_is_told(tiny):
+    edit(
+        tiny.solution,
+        "Return twice each number.",
+        "We also try check_equal(double([-7, 3]), [-14, 6], 'a fresh input')",
+    )
+    assert any("shows a line of the solution or of a hidden test" in c for c in gate.static_complaints(tiny))
+
+
+@pytest.mark.slow
+def test_a_check_that_passes_with_nothing_written_is_told(tiny):
+    edit(
+        tiny.solution,
+        "check_equal(double([1, 2]), [2, 4], 'double([1, 2])', 'each number doubles')",
+        "check(callable(double), 'it')",
+    )
+    assert gate.running_complaints(tiny) == ["01_tiny: test_double passes with nothing written"]
+
+
+@pytest.mark.slow
+def test_an_untouched_exercise_that_ends_otherwise_than_by_its_stub_is_told(tiny):
+    edit(tiny.solution, "check_equal(double([1, 2])", "check_equal(doubel([1, 2])")
+    assert any("untouched, test_double ends with NameError" in complaint for complaint in gate.running_complaints(tiny))
+
+
+@pytest.mark.parametrize(
+    "old, new, told",
+    [
+        ("### BEGIN SOLUTION\n", "", "double has no BEGIN SOLUTION"),
+        ("### BEGIN HIDDEN TESTS\n", "", "has no hidden tests"),
+    ],
+)
+def test_a_malformed_solution_is_told(old, new, told):
+    nb = solution()
+    for cell in nb.cells:
+        cell.source = cell.source.replace(old, new)
+    assert any(told in complaint for complaint in gate.malformed(nb))
+
+
+def test_points_locks_and_names_are_looked_at():
+    nb = solution()
+    nb.cells[4].metadata.nbgrader.update(points=0, locked=False)
+    nb.cells[7].metadata.nbgrader.grade_id = "test_double"
+    del nb.cells[6]
+    said = gate.malformed(nb)
+    wanted = ["test_double is worth no points", "test_double is not locked", "test_double follows no answer cell"]
+    assert said == [*wanted, "two cells are called test_double"]
+
+
+# ---- a tiny course: `course check` ----------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_right_answers_earn_every_point(tiny, monkeypatch, capsys):
+    with_answers(tiny, double=DOUBLE, biggest=BIGGEST)
+    monkeypatch.chdir(tiny.root)
+    assert cli.main(["check", "1"]) == 0
+    said = capsys.readouterr().out
+    assert "5 of 5 points" in said and "✓ Exercise 1.1: double" in said
+
+
+@pytest.mark.slow
+def test_the_visible_check_says_what_why_expected_and_got(tiny, monkeypatch, capsys):
+    with_answers(tiny, double="    return numbers + numbers")
+    monkeypatch.chdir(tiny.root)
+    assert cli.main(["check", "01_tiny"]) == 1
+    said = capsys.readouterr().out
+    assert "0 of 5 points" in said and "Not written yet." in said
+    for line in (
+        "What:     double([1, 2])",
+        "Why:      each number doubles",
+        "Expected: [2, 4]",
+        "Got:      [1, 2, 1, 2]",
+    ):
+        assert line in said
+
+
+@pytest.mark.slow
+def test_editing_the_checks_earns_nothing(tiny):
+    path = with_answers(tiny, double="    return None")
+    edit(path, "check_equal(double([1, 2]), [2, 4], 'double([1, 2])', 'each number doubles')", "print('passed')")
+    assert mark_exercise(tiny).points == 0
+
+
+@pytest.mark.slow
+def test_deleted_checks_come_back(tiny):
+    path = with_answers(tiny, double=DOUBLE, biggest=BIGGEST)
+    nb = read(path)
+    nb.cells = [cell for cell in nb.cells if cell.metadata.get("nbgrader", {}).get("grade_id") != "test_biggest"]
+    path.write_text(to_text(nb))
+    report = mark_exercise(tiny)
+    assert (report.points, report.out_of) == (5, 5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "body, reason",
+    [
+        ("    while True: pass", "It ran longer than 6 seconds"),
+        ("    import os; os.abort()", "The Python process crashed"),
+        (
+            "    block = []\n    while True: block.append(bytearray(b'x') * (1 << 26))",
+            "It used more than 1 GiB of memory",
+        ),
+        ("    raise ValueError('no numbers')", "ValueError: no numbers"),
+    ],
+)
+def test_an_answer_that_goes_wrong_costs_its_own_points_only(tiny, body, reason):
+    with_answers(tiny, double=body, biggest=BIGGEST)
+    report = mark_exercise(tiny, limits=Limits(cell_seconds=6, memory_bytes=1 << 30))
+    assert [mark.points for mark in report.marks] == [0, 3]
+    assert reason in report.marks[0].reason
+
+
+@pytest.mark.slow
+def test_a_loop_that_refuses_to_be_interrupted_is_killed(tmp_path):
+    stubborn = "while True:\n    try:\n        while True: pass\n    except KeyboardInterrupt: pass"
+    nb = nbformat.v4.new_notebook(
+        cells=[new_code_cell("x = 1"), new_code_cell(stubborn), new_code_cell("assert x == 1")]
+    )
+    runs = run_notebook(nb, tmp_path, Limits(cell_seconds=0.5, grace_seconds=1))
+    assert [run.outcome for run in runs] == ["ok", "time", "ok"]
+
+
+def test_an_unknown_lesson_and_a_broken_notebook_are_one_sentence(tiny, monkeypatch, capsys):
+    monkeypatch.chdir(tiny.root)
+    assert cli.main(["check", "7"]) == 2
+    assert "There is no lesson '7' with exercises. Lessons with exercises: 01_tiny." in capsys.readouterr().err
+    tiny.exercise.write_text("{ this is no notebook")
+    assert cli.main(["check", "1"]) == 2
+    assert "is not a readable notebook" in capsys.readouterr().err
+
+
+def test_lessons_are_found_by_number_and_by_name(tiny):
+    assert find_lesson(tiny.root, "1") == find_lesson(tiny.root, "01") == find_lesson(tiny.root, "01_tiny") == tiny

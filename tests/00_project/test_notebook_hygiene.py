@@ -1,0 +1,137 @@
+"""What `pytest --nbval` lets through: stripped outputs, stale runs, marks that waive too much (no kernel, milliseconds)."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_notebook, new_output
+
+ROOT = Path(__file__).parents[2]
+STORED = sorted(ROOT.glob("notebooks/**/*.ipynb")) + sorted(ROOT.glob("solutions/*/*.ipynb"))
+MAX_CODE_LINES = 14
+MACHINE_PATH = re.compile(r"(?<![\w.:/])/(?:tmp|root|home|work|Users|mnt|opt)/[\w.-]+")
+INTERACTIVE = re.compile(r"\binteract(?:ive|_manual)?\(|widgets\.Output\(")
+
+
+def tags(cell) -> set[str]:
+    return set(cell.metadata.get("tags", []))
+
+
+def complaints(nb) -> list[str]:
+    """What is wrong with a stored notebook, a sentence each."""
+    code = [cell for cell in nb.cells if cell.cell_type == "code" and cell.source.strip()]
+    live = [cell for cell in code if "nbval-skip" not in tags(cell)]
+    said = [f"{_head(cell)}: {what}" for cell in code for what in _about_cell(cell)]
+    counts = [cell.execution_count for cell in live if cell.execution_count]
+    if counts != list(range(1, len(counts) + 1)):
+        said.append(f"not run top to bottom in a fresh kernel: {counts}. Run `make notebooks`")
+    waived = [cell for cell in live if "nbval-ignore-output" in tags(cell)]
+    if len(waived) > max(2, len(live) // 8):
+        said.append(f"{len(waived)} of {len(live)} cells waive the comparison of their outputs")
+    if nb.metadata.get("kernelspec", {}).get("name") != "course":
+        said.append("the kernel is not the course's (`course`)")
+    return said
+
+
+def _about_cell(cell) -> list[str]:
+    skipped = "nbval-skip" in tags(cell)
+    raised = any(output.output_type == "error" for output in cell.outputs)
+    lines = [line for line in cell.source.splitlines() if line.strip() and not line.strip().startswith("#")]
+    graded = "nbgrader" in cell.metadata
+    everything = cell.source + "".join(str(output) for output in cell.outputs)
+    wrong = {
+        "stored without having run: nbval would compare nothing": not skipped and not cell.execution_count,
+        "an error is stored and the cell is not tagged raises-exception": raised
+        and "raises-exception" not in tags(cell),
+        "tagged raises-exception and stored without one": not raised
+        and not skipped
+        and "raises-exception" in tags(cell),
+        "nbval-skip needs skip-execution beside it": skipped and "skip-execution" not in tags(cell),
+        "a final ';' does not hide the output from nbval: write _ =": cell.source.rstrip().endswith(";"),
+        "marks are metadata tags, not comments": "NBVAL_" in cell.source,
+        "interact() and Output widgets hang when nobody watches": bool(INTERACTIVE.search(cell.source)),
+        f"{len(lines)} lines of code: a cell is one thought ({MAX_CODE_LINES} at most)": not graded
+        and len(lines) > MAX_CODE_LINES,
+        f"a path of one machine: {_first(MACHINE_PATH, everything)}": bool(MACHINE_PATH.search(everything)),
+    }
+    return [what for what, is_wrong in wrong.items() if is_wrong]
+
+
+def _head(cell) -> str:
+    return repr(cell.source.strip().splitlines()[0][:60])
+
+
+def _first(pattern: re.Pattern, text: str) -> str:
+    found = pattern.search(text)
+    return found.group() if found else ""
+
+
+@pytest.mark.parametrize("path", STORED, ids=lambda path: path.name)
+def test_a_stored_notebook_is_whole(path):
+    nb = nbformat.read(path, 4)
+    nbformat.validate(nb)
+    assert complaints(nb) == []
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("exercises/*/*.ipynb")), ids=lambda path: path.name)
+def test_an_exercise_holds_no_outputs_and_no_machine_path(path):
+    nb = nbformat.read(path, 4)
+    nbformat.validate(nb)
+    assert not any(cell.get("outputs") for cell in nb.cells)
+    assert not any(MACHINE_PATH.search(cell.source) for cell in nb.cells)
+
+
+# ---- the test is tested: each hole, opened on purpose -----------------------------------------------------------------
+
+
+def notebook(*cells):
+    nb = new_notebook(cells=list(cells))
+    nb.metadata.kernelspec = {"name": "course", "display_name": "Course (torch.compile)", "language": "python"}
+    return nb
+
+
+def cell(source="1 + 1", count=1, outputs=(), *, tags=()):
+    return new_code_cell(source, execution_count=count, outputs=list(outputs), metadata={"tags": list(tags)})
+
+
+ERROR = new_output("error", ename="ValueError", evalue="", traceback=[])
+PRINTED_PATH = new_output("stream", name="stdout", text='File "/Users/ada/course/model.py"')
+
+
+def test_a_good_notebook_has_nothing_wrong():
+    good = notebook(cell(), cell("raise ValueError", 2, [ERROR], tags=["raises-exception"]))
+    assert complaints(good) == []
+
+
+@pytest.mark.parametrize(
+    "bad, told",
+    [
+        (cell(count=None), "stored without having run"),
+        (cell(count=3), "not run top to bottom"),
+        (cell("raise ValueError", 1, [ERROR]), "not tagged raises-exception"),
+        (cell("print()", tags=["raises-exception"]), "stored without one"),
+        (cell(count=None, tags=["nbval-skip"]), "needs skip-execution"),
+        (cell("f();"), "does not hide the output"),
+        (cell("# NBVAL_IGNORE_OUTPUT\nf()"), "metadata tags, not comments"),
+        (cell("interact(f, x=3)"), "hang when nobody watches"),
+        (cell("x = 1\n" * 15), "15 lines of code"),
+        (cell("open('/mnt/model.pt')"), "a path of one machine: /mnt/model.pt"),
+        (cell("f()", 1, [PRINTED_PATH]), "a path of one machine: /Users/ada"),
+    ],
+)
+def test_each_hole_is_seen(bad, told):
+    assert any(told in complaint for complaint in complaints(notebook(bad)))
+
+
+def test_waiving_the_comparison_of_many_cells_is_seen():
+    many = notebook(*(cell(count=i, tags=["nbval-ignore-output"]) for i in range(1, 5)))
+    assert any("4 of 4 cells waive" in complaint for complaint in complaints(many))
+
+
+def test_another_kernel_is_seen():
+    nb = notebook(cell())
+    nb.metadata.kernelspec["name"] = "python3"
+    assert complaints(nb) == ["the kernel is not the course's (`course`)"]

@@ -1,0 +1,156 @@
+"""`course bench` from its arguments to its exit status, on small sizes."""
+
+from __future__ import annotations
+
+import json
+import types
+
+import pytest
+import torch
+
+from course_lib.bench import commands, compare, first_call, main
+from course_lib.bench.first_call import FirstCall
+
+SMALL = ["--batch", "2", "--seq", "8", "--hidden", "32", "--iters", "3", "--warmup", "1", "--min-time", "0"]
+OURS = [*SMALL, "--device", "cpu", "--no-torch-compile"]
+
+
+def say(change):
+    """A contender named course_lib that is `change(function)`."""
+
+    def watch(run):
+        run()
+        return compare.Program(1, 0, 3, 2, 0)
+
+    return lambda *args: compare.Contender("course_lib", change, watch)
+
+
+def test_tinyblock_is_one_graph_with_three_kernels_and_two_library_calls(capsys):
+    assert main(["tinyblock", *OURS, "--json", "-"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    program = told["results"][1]["program"]
+    assert program["fallbacks"] == []
+    assert (program["graphs"], program["breaks"], program["recompiles"]) == (1, 0, 0)
+    assert program["library_calls"] == 2 and program["kernels"] <= 3
+    assert told["results"][1]["max_abs_diff"] < 1e-4
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_tinyblock_is_right_in_each_dtype(dtype):
+    assert main(["tinyblock", *OURS, "--dtype", dtype]) == 0
+
+
+def test_training_says_that_it_runs_op_by_op(capsys, monkeypatch):
+    assert main(["tinyblock", *OURS, "--train"]) == 0
+    assert "training" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_torch_compile_stands_beside_ours(capsys):
+    assert main(["tinyblock", *SMALL, "--device", "cpu", "--mode", "default", "--fullgraph"]) == 0
+    out = capsys.readouterr().out
+    assert "torch.compile: 1 graph, no graph breaks, 3 kernels, 2 library calls" in out
+
+
+def test_the_output_names_the_machine_the_shape_and_the_row(capsys, monkeypatch):
+    monkeypatch.setattr(compare, "ours", say(lambda function: function))
+    assert main(["tinyblock", *OURS]) == 0
+    out = capsys.readouterr().out
+    assert "shape=(2, 8, 32)" in out and "dtype=torch.float32 mode=default" in out
+    assert f"torch {torch.__version__}" in out
+    assert "| Environment | mode | shape | eager | compile | speedup | notes |" in out
+    assert "/ float32 | default | 2 × 8 × 32 |" in out
+
+
+def test_json_on_standard_output_is_nothing_but_json(capsys, monkeypatch):
+    monkeypatch.setattr(compare, "ours", say(lambda function: function))
+    assert main(["tinyblock", *OURS, "--json", "-"]) == 0
+    captured = capsys.readouterr()
+    told = json.loads(captured.out)
+    assert {"benchmark", "date", "machine", "versions", "arguments", "shape", "results"} <= set(told)
+    assert {"cpu", "cores", "gpu"} <= set(told["machine"]) and {"python", "torch", "course_lib"} <= set(
+        told["versions"]
+    )
+    assert told["arguments"]["iters"] == 3 and [len(result["samples"]) for result in told["results"]] == [3, 3]
+    assert "vs eager" in captured.err
+
+
+def test_a_wrong_result_is_exit_status_1(capsys, monkeypatch):
+    monkeypatch.setattr(compare, "ours", say(lambda function: lambda x: function(x) + 0.01))
+    assert main(["tinyblock", *OURS]) == 1
+    assert "wrong result: differs from eager by up to 1.0e-02" in capsys.readouterr().out
+
+
+def test_a_failure_of_ours_is_exit_status_1_and_of_torch_compile_0(capsys, monkeypatch):
+    def broken(function):
+        raise RuntimeError("no compiler here")
+
+    monkeypatch.setattr(compare, "ours", say(broken))
+    assert main(["tinyblock", *OURS]) == 1
+    fine = say(lambda function: function)
+    monkeypatch.setattr(compare, "ours", fine)
+    theirs = compare.Contender("torch.compile", broken, compare.watch_nothing)
+    monkeypatch.setattr(compare, "theirs", lambda *args: theirs)
+    assert main(["tinyblock", *SMALL, "--device", "cpu"]) == 0
+    assert "torch.compile: RuntimeError: no compiler here" in capsys.readouterr().out
+
+
+def test_overhead_and_kernels_print_a_table_each(capsys, monkeypatch):
+    monkeypatch.setattr(compare, "ours", say(lambda function: function))
+    quick = ["--iters", "2", "--warmup", "1", "--min-time", "0", "--device", "cpu", "--no-torch-compile"]
+    assert main(["overhead", *quick]) == 0
+    assert "x * 2 + y on 4 elements" in capsys.readouterr().out
+    assert main(["kernels", "softmax", *quick, "--rows", "4"]) == 0
+    assert "softmax((4, 1024),)" in capsys.readouterr().out
+    assert main(["kernels", "sofmax", *quick]) == 2
+    assert "there is no function 'sofmax'; there are pointwise_chain" in capsys.readouterr().err
+
+
+def test_a_missing_gpu_is_one_sentence(capsys, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert main(["tinyblock", "--device", "cuda"]) == 2
+    assert "can use no GPU here" in capsys.readouterr().err
+
+
+def test_the_matmul_precision_is_the_texts_and_is_put_back(monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        compare, "ours", say(lambda function: seen.append(torch.get_float32_matmul_precision()) or function)
+    )
+    before = torch.get_float32_matmul_precision()
+    main(["tinyblock", *OURS])
+    assert seen == ["high"] and torch.get_float32_matmul_precision() == before
+
+
+def arguments(**changes):
+    told = {"batch": 2, "seq": 8, "hidden": 32, "mode": "default", "dynamic": False, "fullgraph": False}
+    return types.SimpleNamespace(**{**told, "device": "cpu", "dtype": torch.float32, **changes})
+
+
+def test_the_first_call_is_measured_in_a_process_of_its_own():
+    found = first_call.measure("course_lib", arguments())
+    assert found.problem == "" and found.max_abs_diff < 1e-4
+    assert found.compile_and_call > found.second_call > 0
+
+
+def test_a_child_that_fails_is_told_with_its_last_line():
+    found = first_call.measure("course_lib", arguments(mode="fastest"))
+    assert "there is no mode 'fastest'" in found.problem
+
+
+def test_the_ratio_of_first_calls_is_that_of_the_medians():
+    runs = {
+        "course_lib": [FirstCall(0.5, 0.5, 1e-3), FirstCall(0.5, 9.0, 1e-3), FirstCall(0.5, 0.4, 1e-3)],
+        "torch.compile": [FirstCall(0.0, 10.0, 1e-3)] * 3,
+    }
+    text = first_call.table(runs)
+    assert "torch.compile takes 20.0 times as long (with imports: 10.0 times)." in text
+    runs["torch.compile"] = [FirstCall(problem="ImportError: triton")]
+    assert "times as long" not in first_call.table(runs) and "ImportError: triton" in first_call.table(runs)
+
+
+def test_unknown_arguments_are_refused():
+    with pytest.raises(SystemExit):
+        main(["tinyblock", "--iters", "0"])
+    with pytest.raises(SystemExit):
+        commands.main(["tinyblok"])
