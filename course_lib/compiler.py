@@ -25,7 +25,7 @@ import torch
 from course_lib import backends, events
 from course_lib.capture import Unsupported, global_state
 from course_lib.config import config
-from course_lib.frames import SKIP, Answer, Frame, Watcher, observe, unobserved
+from course_lib.frames import SKIP, Answer, Frame, Watcher, call, observe
 from course_lib.guards import Check, CodeCache, GuardedCode
 from course_lib.pipeline import Pipeline
 
@@ -77,7 +77,7 @@ class Compiler:
         if failure := check.first_failure(frame.func, *args):
             warnings.warn(f"{code.co_qualname} runs in eager: a guard does not hold for the call it was made from: {failure}", stacklevel=2)
             return SKIP
-        entries.append(GuardedCode(check, result.head.function(unobserved(compiled)), result))
+        entries.append(GuardedCode(check, result.head.function(functools.partial(call, None, compiled)), result))
         if len(entries) > 1:
             events.emit(events.Recompiled(code.co_qualname, len(entries)))
         return check.function, entries[-1].head
@@ -174,11 +174,11 @@ def compile(
 def compiled_function(function: F, compiler: Compiler) -> F:
     """`function`, with the frames below it watched by `compiler`."""
     function = getattr(function, "_course_original", function)
-    call = observe(function, compiler.watcher)
+    watched = observe(function, compiler.watcher)
 
     @functools.wraps(function)
     def compiled(*args: Any, **kwargs: Any) -> Any:
-        return call(*args, **kwargs)
+        return watched(*args, **kwargs)
 
     compiled._course_original = function  # type: ignore[attr-defined]
     compiled._course_compiler = compiler  # type: ignore[attr-defined]
@@ -200,10 +200,10 @@ def compiled_module(model: torch.nn.Module, compiler: Compiler) -> torch.nn.Modu
     """A twin of `model`: an instance of a subclass of its class that shares its `__dict__`, so that parameters, buffers, attributes and
     `train()`/`eval()` are one and the same, and `state_dict` keeps its keys. Only the call differs."""
     model = getattr(type(model), "_course_model", model)
-    call = observe(model, compiler.watcher)
+    watched = observe(model, compiler.watcher)
 
     def run(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
-        return call(*args, **kwargs)
+        return watched(*args, **kwargs)
 
     members = {"__call__": run, "_course_model": model, "_course_compiler": compiler, "__module__": type(model).__module__}
     cls = type(f"Compiled{type(model).__name__}", (CompiledModule, type(model)), members)

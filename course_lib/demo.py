@@ -91,7 +91,8 @@ def loops(trace: events.Recording) -> Iterator[str]:
 def fusion(trace: events.Recording) -> Iterator[str]:
     """Which loops run together, and why"""
     for event in trace.of(events.Scheduled):
-        yield from map(str, event.schedule.decisions)
+        for decision in event.schedule.decisions:
+            yield from textwrap.wrap(str(decision), WIDTH, subsequent_indent="    ")
 
 
 def kernels(trace: events.Recording) -> Iterator[str]:
@@ -125,11 +126,15 @@ STAGES = (source, bytecode, captured_graph, guards, aten_graph, loops, fusion, k
 
 
 def graph_lines(graph: Any) -> Iterator[str]:
-    """An FX graph, one node a line, with the shapes it computes and the user's line it came from."""
+    """An FX graph, one node a line, with what each computes."""
     for node in graph.graph.nodes:
         value = node.meta.get("val")
-        shape = str(tuple(value.shape)) if isinstance(value, torch.Tensor) else ""
-        yield f"{node.format_node()}".replace("[num_users=", "[users=").ljust(90) + f" {shape}"
+        if isinstance(value, torch.Tensor):
+            kind = f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
+            target = "input" if node.op == "placeholder" else node._pretty_print_target(node.target)
+            yield f"{node.name}: {kind} = {target}" + (f"({', '.join(map(str, node.args))})" if node.args else "")
+        else:
+            yield node.format_node()
 
 
 def short_path(path: str) -> str:

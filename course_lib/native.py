@@ -3,10 +3,11 @@
 In:  a module's name, its `.c` file beside it.
 Out: the imported module, or None.
 
-Two C files cannot be written in Python: the frame hook (`frames/_framehook.c`) and the kernel launcher (`runtime/_launcher.c`). `pip install`
-builds both where it can. Where it could not, or where the source changed since, the interpreter's own compiler builds them at first
-import, in about 0.3 s, into the cache folder; neither needs more than Python's headers.
-In PyTorch: the same work is done ahead of time in `libtorch_python`; the build on demand is `torch/utils/cpp_extension.py`.
+Two C files cannot be written in Python: the frame hook (`frames/_framehook.c`) and the kernel launcher
+(`runtime/_launcher.c`). `pip install` builds both where it can. Where it could not, or where the source changed since,
+the interpreter's own compiler builds them at first import, in about 0.3 s, into the cache folder; neither needs more
+than Python's headers.
+In PyTorch: both live in `libtorch_python`, built ahead of time; building on demand is `torch/utils/cpp_extension.py`.
 """
 
 from __future__ import annotations
@@ -27,8 +28,10 @@ from types import ModuleType
 HERE = Path(__file__).parent
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX") or ".so"
 WITHOUT = {
-    "course_lib.frames._framehook": "capture falls back to swapping code objects, which does not see frames entered from C",
-    "course_lib.runtime._launcher": "kernels are called through ctypes, which costs about half a microsecond more a call",
+    "course_lib.frames._framehook": "capture falls back to swapping code objects, "
+    "which does not see frames entered from C",
+    "course_lib.runtime._launcher": "kernels are called through ctypes, "
+    "which costs about half a microsecond more a call",
 }
 """What the library does without each module."""
 
@@ -38,7 +41,8 @@ class CannotBuild(Exception):
 
 
 def load(name: str) -> ModuleType | None:
-    """The C module `name`, or None after one warning. With `COURSE_NO_HOOK=1` there is no frame hook, and no warning."""
+    """The C module `name`, or None after one warning. With `COURSE_NO_HOOK=1` there is no frame hook, and no
+    warning."""
     if name.endswith("._framehook") and os.environ.get("COURSE_NO_HOOK", "0") not in ("", "0"):
         return None
     return _load(name)
@@ -58,15 +62,16 @@ def _load(name: str) -> ModuleType | None:
 
 
 def is_current(binary: Path, source: Path) -> bool:
-    """Was `binary` built from this `source`? By time, with a minute's grace: an installer writes the two files in any order."""
+    """Was `binary` built from this `source`? By time, with a minute's grace: an installer writes the two files in any
+    order."""
     if not binary.exists():
         return False
     return not source.exists() or binary.stat().st_mtime > source.stat().st_mtime - 60
 
 
 def build(name: str, source: Path) -> ModuleType:
-    """The module from the cache, else compiled into it. The file's name holds a hash of what it was built from and one of its own
-    bytes: a damaged file is not loaded but replaced, and two processes that build at once do not meet."""
+    """The module from the cache, else compiled into it. The file's name holds a hash of what it was built from and one
+    of its own bytes: a damaged file is not loaded but replaced, and two processes that build at once do not meet."""
     from course_lib.config import cache_dir
 
     folder = cache_dir() / "native"
@@ -91,7 +96,8 @@ def compile_c(source: Path, target: Path) -> None:
     """Run the C compiler that this Python was built with, or another that is there."""
     link = ["-bundle", "-undefined", "dynamic_lookup"] if sys.platform == "darwin" else ["-shared"]
     options = ["-O2", "-fPIC", *link, "-I" + sysconfig.get_path("include"), str(source), "-o", str(target)]
-    tried = list(dict.fromkeys(filter(None, (os.environ.get("CC"), sysconfig.get_config_var("CC"), "cc", "gcc", "clang"))))
+    names = (os.environ.get("CC"), sysconfig.get_config_var("CC"), "cc", "gcc", "clang")
+    tried = list(dict.fromkeys(name for name in names if name))
     for compiler in tried:
         try:
             done = subprocess.run([*shlex.split(compiler), *options], capture_output=True, text=True, errors="replace")
@@ -100,11 +106,11 @@ def compile_c(source: Path, target: Path) -> None:
         if done.returncode == 0:
             return
         if "Python.h" in done.stderr:
-            raise CannotBuild("Python's C headers are missing (no Python.h): `apt install python3-dev` or `conda install python`")
+            raise CannotBuild("Python's C headers are missing (no Python.h): `apt install python3-dev`")
         why = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr.strip()[:200])
         raise CannotBuild(f"the C compiler '{compiler}' could not build {source.name} ({why.strip()})")
-    names = ", ".join(f"'{name}'" for name in tried)
-    raise CannotBuild(f"no C compiler found (tried {names}): `apt install gcc` or `conda install compilers`")
+    listed = ", ".join(f"'{name}'" for name in tried)
+    raise CannotBuild(f"no C compiler found (tried {listed}): `apt install gcc` or `conda install compilers`")
 
 
 def digest(data: bytes) -> str:

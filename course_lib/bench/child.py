@@ -15,6 +15,7 @@ import torch
 def load_models():
     """`models.py` from beside this file, without the package around it."""
     spec = importlib.util.spec_from_file_location("bench_models", Path(__file__).with_name("models.py"))
+    assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

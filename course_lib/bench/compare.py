@@ -131,14 +131,14 @@ def compare(
         for contender in contenders:
             outcome = Outcome(contender.name, notes=[contender.note] if contender.note else [])
             outcomes.append(outcome)
+            before = reserved_memory(device)
             try:
                 function = contender.compile(workload.function)
                 check = functools.partial(check_results, outcome, workload, function, inputs, expected, device)
                 outcome.program = contender.watch(check)
                 if not outcome.problem:
                     steps[contender.name] = workload.step(function, inputs[0])
-                    if device.type == "cuda":
-                        outcome.notes.append(f"peak {peak_memory(steps[contender.name]) / 2**20:.0f} MiB")
+                    outcome.notes += memory_note(device, steps[contender.name], before)
             except Exception as error:  # whatever a compiler may raise: the others go on
                 outcome.problem = reason_of(error)
         samples = interleaved(steps, rounds, min_time, warmup, clock_for(device))
@@ -190,12 +190,24 @@ def tolerance(tensor: torch.Tensor) -> tuple[float, float]:
     return rtol, atol * max(1.0, largest)
 
 
-def peak_memory(step: Call) -> int:
-    """Bytes that a step needs at its height, on the GPU."""
+def reserved_memory(device: torch.device) -> int:
+    """Bytes on the GPU that are in use or held for CUDA graphs."""
+    if device.type != "cuda":
+        return 0
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+    return torch.cuda.memory_reserved()
+
+
+def memory_note(device: torch.device, step: Call, before: int) -> list[str]:
+    """What the GPU's memory holds at the height of a step, more than `before`; CUDA graphs keep theirs between steps."""
+    if device.type != "cuda":
+        return []
+    reserved_memory(device)
     torch.cuda.reset_peak_memory_stats()
     step()
     torch.cuda.synchronize()
-    return torch.cuda.max_memory_allocated()
+    return [f"takes {(torch.cuda.max_memory_reserved() - before) / 2**20:.0f} MiB"]
 
 
 # ---- the contenders ---------------------------------------------------------------------------------------------------
@@ -258,7 +270,7 @@ def watch_theirs(run: Callable[[], None]) -> Program:
         counters["stats"]["unique_graphs"],
         sum(counters["graph_break"].values()),
         len(re.findall(r"^\s+(?:cpp_\w+\(|triton_\w+\.run\()", code, re.MULTILINE)),
-        len(re.findall(r"^\s+.*(?:extern_kernels\.\w+\(|torch\.ops\.\w+\.\w+)", code, re.MULTILINE)),
+        len(re.findall(r"^\s+(?:\w+ = )?(?:extern_kernels\.\w+|torch\.ops(?:\.\w+){2,3})\(", code, re.MULTILINE)),
     )
 
 

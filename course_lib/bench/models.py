@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
 
 import torch
 from torch import nn
@@ -69,7 +69,7 @@ def row_sum(x):
     return x.sum(-1)
 
 
-FUNCTIONS = {
+FUNCTIONS: dict[Callable[..., torch.Tensor], tuple[tuple[int, ...], ...]] = {
     pointwise_chain: ((4096, 1024),),
     bias_gelu: ((4096, 1024), (1024,)),
     softmax: ((4096, 1024),),
@@ -84,8 +84,3 @@ def random_inputs(shapes, device="cpu", dtype=torch.float32, rows=None):
     """Fresh standard-normal tensors; `rows` replaces the first size of those with two or more dimensions."""
     shapes = [(rows, *shape[1:]) if rows and len(shape) > 1 else shape for shape in shapes]
     return tuple(torch.randn(shape).to(device, dtype) for shape in shapes)
-
-
-def numel(shapes):
-    """Elements of all tensors together."""
-    return sum(math.prod(shape) for shape in shapes)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from course_lib.capture import calls
-from course_lib.capture.sources import Source
+from course_lib.capture.sources import Member, Source
 from course_lib.capture.unsupported import Unsupported
 from course_lib.capture.values import (
     Constant,
@@ -94,7 +94,7 @@ def module_attribute(it: Interpreter, module: Module, name: str) -> Value:
             if name in obj.__dict__.get(registry, ()):
                 if source is None:
                     raise Unsupported(f"reads '{name}' of a module that has no known place")
-                return it.context.wrap(obj.__dict__[registry][name], source.attr(registry).item(name))
+                return it.context.wrap(obj.__dict__[registry][name], Member(registry, name, base=source))
         if type(obj).__getattr__ is not torch.nn.Module.__getattr__:
             raise Unsupported(f"{type(obj).__name__} computes its attributes with __getattr__")
         raise Unsupported(f"{type(obj).__name__} has no attribute '{name}'")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 
 from course_lib.capture.graph import is_plain
+from course_lib.capture.sources import Member
 from course_lib.capture.unsupported import Unsupported
 from course_lib.capture.values import Constant, Dict, Iterator, Module, Object, Sequence, Tensor, Value
 
@@ -192,9 +193,8 @@ def submodules(it: Interpreter, container: Module) -> list[Value]:
     children = container.value._modules
     if container.source is None:
         return [it.context.wrap_static(child) for child in children.values()]
-    source = container.source.attr("_modules")
-    it.context.assume_keys(children, source)
-    return [it.context.wrap(child, source.item(name)) for name, child in children.items()]
+    it.context.assume_keys(children, container.source.attr("_modules"))
+    return [it.context.wrap(child, Member("_modules", name, base=container.source)) for name, child in children.items()]
 
 
 def get_item(it: Interpreter, container: Value, index: Value) -> Value:
@@ -221,7 +221,7 @@ def get_item(it: Interpreter, container: Value, index: Value) -> Value:
                 return submodules(it, container)[place]
         case Module() if isinstance(container.value, torch.nn.ModuleDict) and container.source is not None:
             if (name := key(index)) in container.value:
-                return it.context.wrap(container.value[name], container.source.attr("_modules").item(name))
+                return it.context.wrap(container.value[name], Member("_modules", name, base=container.source))
     raise Unsupported(f"an item of {container} is read")
 
 

@@ -8,6 +8,7 @@ In PyTorch: `torch/_dynamo/variables/builder.py` (`VariableBuilder`).
 
 from __future__ import annotations
 
+import os
 import types
 from typing import Any
 
@@ -16,10 +17,11 @@ import torch
 from course_lib.capture import global_state
 from course_lib.capture.graph import PLAIN, GraphBuilder
 from course_lib.capture.sources import Function as FunctionSource
-from course_lib.capture.sources import Guard, Location, Source, Test, cell_source
+from course_lib.capture.sources import Closure, Guard, Location, Source, Test
 from course_lib.capture.unsupported import Unsupported
 from course_lib.capture.values import Cell, Constant, Dict, Function, Module, Object, Sequence, Tensor, Value
 
+TORCH_FOLDER = os.path.dirname(torch.__file__)
 TENSOR_TYPES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 TRUSTED_MODULES = {"torch", "math", "operator", "builtins", "functools", "itertools", "typing", "numpy"}
 """Top-level packages whose attributes nobody rebinds: reading `torch.nn.functional` needs no guard."""
@@ -40,7 +42,12 @@ class Context:
 
     def assume(self, source: Source, kind: str, *tests: Test) -> None:
         """Write down a guard, once, with the line that is being interpreted as its cause."""
-        self.guards.setdefault(Guard(source, kind, tests, self.stack[-1] if self.stack else None))
+        self.guards.setdefault(Guard(source, kind, tests, self.user_location()))
+
+    def user_location(self) -> Location | None:
+        """The innermost line that is the user's own, not torch's."""
+        own = [place for place in self.stack if not place.filename.startswith(TORCH_FOLDER)]
+        return own[-1] if own else None
 
     def assume_type(self, obj: Any, source: Source) -> None:
         self.assume(source, "type", Test("type({})", "is", type(obj)))
@@ -132,7 +139,7 @@ class Context:
             except ValueError:
                 cells.append(Cell())
                 continue
-            cells.append(Cell(self.wrap(content, cell_source(source, i)) if source else Object(content)))
+            cells.append(Cell(self.wrap(content, Closure(function.__code__.co_freevars[i], i, base=source)) if source else Object(content)))
         return Function(function.__code__, function.__globals__, tuple(cells), real=function, source=source)
 
     def wrap_static(self, obj: Any) -> Value:
@@ -154,7 +161,7 @@ class SameAs:
 
     def __init__(self, source: Source) -> None:
         self.source = source
-        self.__name__ = source.expr
+        self.__name__ = source.shown
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SameAs) and other.source == self.source

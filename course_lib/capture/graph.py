@@ -53,7 +53,7 @@ class GraphBuilder:
             last = self.inputs[-1].node if self.inputs else None
             first = next(iter(self.graph.nodes), self.graph._root)
             with self.graph.inserting_after(last) if last else self.graph.inserting_before(first):
-                tensor.node = self.graph.placeholder(placeholder_name(tensor.source.expr))
+                tensor.node = self.graph.placeholder(placeholder_name(tensor.source.shown))
             tensor.node.meta.update(val=tensor.fake, location=self.location, source=tensor.source)
             self.inputs.append(tensor)
         return tensor.node
@@ -170,11 +170,9 @@ def is_plain(value: Any) -> bool:
     return type(value) in PLAIN
 
 
-def placeholder_name(expr: str) -> str:
-    """A readable FX name: `self._modules['ln']._parameters['weight']` → `self_ln_weight`."""
-    for noise in ("._modules", "._parameters", "._buffers", "__func.__globals__", "__func.__closure__", ".cell_contents"):
-        expr = expr.replace(noise, "")
-    words = "".join(c if c.isalnum() else " " for c in expr).split()
+def placeholder_name(name: str) -> str:
+    """A source's name as a node's name: `self.ln.weight` → `self_ln_weight`."""
+    words = "".join(c if c.isalnum() else " " for c in name).split()
     return "_".join(words) or "input"
 
 

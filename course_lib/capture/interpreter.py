@@ -18,7 +18,7 @@ from typing import Any
 from course_lib import events
 from course_lib.capture import attributes, calls, containers
 from course_lib.capture.context import Context
-from course_lib.capture.sources import Location, Source, global_source
+from course_lib.capture.sources import Global, Location, Source
 from course_lib.capture.unsupported import Unsupported
 from course_lib.capture.values import (
     NULL,
@@ -197,7 +197,7 @@ class Interpreter:
     def LOAD_GLOBAL(self, i: Instruction) -> None:
         if i.arg in self.globals:
             obj = self.globals[i.arg]
-            source = self.source and global_source(self.source, i.arg)
+            source = self.source and Global(i.arg, base=self.source)
             self.push(self.context.wrap(obj, source) if source else self.context.wrap_static(obj))
         elif hasattr(builtins, i.arg):
             self.push(self.context.wrap_static(getattr(builtins, i.arg)))

@@ -32,6 +32,11 @@ class Source:
         """The whole Python expression."""
         return self.from_base(self.base.expr if self.base else "")
 
+    @property
+    def shown(self) -> str:
+        """The expression as the user would write it: `self.ln.weight`, not `self._modules['ln']._parameters['weight']`."""
+        return self.from_base(self.base.shown if self.base else "")
+
     def attr(self, name: str) -> Source:
         return Attr(name, base=self)
 
@@ -39,7 +44,7 @@ class Source:
         return Item(key, base=self)
 
     def __str__(self) -> str:
-        return self.expr
+        return self.shown
 
 
 @dataclass(frozen=True)
@@ -80,14 +85,49 @@ class Item(Source):
         return f"{base}[{self.key!r}]"
 
 
-def global_source(function: Source, name: str) -> Source:
-    """A global variable of the module where `function` was defined."""
-    return function.attr("__globals__").item(name)
+@dataclass(frozen=True)
+class Global(Source):
+    """A global variable of the module where the function `base` was defined."""
+
+    variable: str
+
+    def from_base(self, base: str) -> str:
+        return f"{base}.__globals__[{self.variable!r}]"
+
+    @property
+    def shown(self) -> str:
+        return self.variable
 
 
-def cell_source(function: Source, index: int) -> Source:
-    """The contents of a closure cell of `function`."""
-    return function.attr("__closure__").item(index).attr("cell_contents")
+@dataclass(frozen=True)
+class Closure(Source):
+    """A variable of an enclosing function: the contents of cell `index` of the function `base`."""
+
+    variable: str
+    index: int
+
+    def from_base(self, base: str) -> str:
+        return f"{base}.__closure__[{self.index}].cell_contents"
+
+    @property
+    def shown(self) -> str:
+        return self.variable
+
+
+@dataclass(frozen=True)
+class Member(Source):
+    """A parameter, buffer or submodule of the module `base`, read from where `nn.Module` keeps it."""
+
+    registry: str
+    key: str
+
+    def from_base(self, base: str) -> str:
+        return f"{base}.{self.registry}[{self.key!r}]"
+
+    @property
+    def shown(self) -> str:
+        base = self.base.shown if self.base else ""
+        return f"{base}[{self.key}]" if self.key.isdigit() else f"{base}.{self.key}"
 
 
 @dataclass(frozen=True)
@@ -167,7 +207,7 @@ class Guard:
     @property
     def expr(self) -> str:
         """The whole assumption as one Python expression."""
-        return " and ".join(test.text(self.source.expr) for test in self.tests)
+        return " and ".join(test.text(self.source.shown) for test in self.tests)
 
     def __str__(self) -> str:
         because = f"    # {self.cause}: {self.cause.text}" if self.cause else ""

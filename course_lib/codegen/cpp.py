@@ -76,7 +76,7 @@ class CppKernel(CppOps):
         self.trees, recorder = record(kernel, buffers)
         self.symbols, self.buffers = recorder.indirect_values, recorder.buffers
         self.shape = shape_of(kernel, self.trees)
-        self.phases = phases(kernel, self.trees, scratch=self.shape != "lanes")
+        self.phases = phases(kernel, self.trees, frozenset({"memory"} if self.shape == "lanes" else {"memory", "scratch"}))
         self.parallel = work(kernel) >= PARALLEL_FROM
         self.pointers: dict[str, str] = {}
         self.scratch: dict[Step, str] = {}
@@ -213,7 +213,7 @@ class CppKernel(CppOps):
                 places = [self.scratch_element(step)] if step in phase.kept else []
                 places += [self.element(step)] if step in phase.stored else []
                 if self.kernel.in_place:
-                    self.bind(step, self.text(self.trees[step]), label(step))
+                    self.bind(step, self.value_text(self.trees[step]), label(step))
                     late.append((step, places))
                 else:
                     self.print_step(step, places, named=step in needed)
@@ -227,9 +227,9 @@ class CppKernel(CppOps):
             to_memory = places[0].startswith(f"{self.pointers.get(step.buffer.name)}[")
             if to_memory and tree.op == "to_dtype" and tree.dtype in HALVES and tree.args[0].dtype == torch.float32:
                 tree = tree.args[0]  # the store itself rounds
-            self.line(f"{places[0]} = {self.text(tree)};")
+            self.line(f"{places[0]} = {self.value_text(tree)};")
             return
-        name = self.bind(step, self.text(tree), label(step))
+        name = self.bind(step, self.value_text(tree), label(step))
         self.scope.values.setdefault(tree, name)
         for place in places:
             self.line(f"{place} = {name};")
@@ -259,7 +259,7 @@ class CppKernel(CppOps):
 
     def take(self, step: Step, part: Accumulator) -> None:
         tree = self.trees[step]
-        value = self.truth(tree, 0) if part.kind in ("any", "all") else self.text(tree)
+        value = self.truth(tree, 0) if part.kind in ("any", "all") else self.value_text(tree)
         if (part.compares or part.in_order) and not value.isidentifier():
             value = self.bind(tree, value, "value")
         self.lines_for(step, part.take(value, self.lane))

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 import torch
 
 from course_lib.codegen.expressions import Expr
-from course_lib.codegen.printer import ATOM, Printer
+from course_lib.codegen.printer import ATOM, Printer, shortest
 from course_lib.lowering.ir import Buffer
 
 STORED = {
@@ -199,13 +199,10 @@ def number(value: bool | int | float, dtype: torch.dtype) -> str:
     if not dtype.is_floating_point:
         value = int(value)
         return "INT64_MIN" if value == -(2**63) else f"{value}LL" if abs(value) >= 2**31 else str(value)
-    if dtype != torch.float64:
-        value = torch.tensor(value, dtype=torch.float32).item()
     if math.isnan(value):
         return "NAN"
+    if dtype != torch.float64 and abs(value) > 3.4028235677973366e38:
+        value = math.copysign(math.inf, value)
     if math.isinf(value):
         return "INFINITY" if value > 0 else "-INFINITY"
-    if dtype == torch.float64:
-        return repr(float(value))
-    text = next(t for d in range(1, 18) if torch.tensor(float(t := f"{value:.{d}g}"), dtype=torch.float32).item() == value)
-    return f"{text}f" if any(c in text for c in ".e") else f"{text}.0f"
+    return shortest(value, dtype) + ("" if dtype == torch.float64 else "f")

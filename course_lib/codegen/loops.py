@@ -121,8 +121,12 @@ class Phase:
         return [step for step in self.columns if step.is_reduction]
 
 
-def phases(kernel: FusedKernel, trees: Mapping[Step, Expr], scratch: bool = True) -> list[Phase]:
-    """The passes of a kernel in order. The first holds no columns, only what once a row comes before them."""
+def phases(
+    kernel: FusedKernel, trees: Mapping[Step, Expr], keep: frozenset[Source] = frozenset({"scratch", "memory"})
+) -> list[Phase]:
+    """The passes of a kernel in order. The first holds no columns, only what once a row comes before them.
+
+    `keep` says how costly values may travel from one pass to the next."""
     rank: dict[Step, int] = {}
     for step, tree in trees.items():
         if is_row_level(step, kernel):
@@ -133,7 +137,8 @@ def phases(kernel: FusedKernel, trees: Mapping[Step, Expr], scratch: bool = True
 
     result = [Phase() for _ in range(1 + max(rank.values(), default=0))]
     last = len(result) - 1
-    keeps = scratch and math.prod(loop.size for loop in kernel.columns) * 4 <= SCRATCH_BYTES
+    if math.prod(loop.size for loop in kernel.columns) * 4 > SCRATCH_BYTES:
+        keep -= {"scratch"}
     for step, n in rank.items():
         if is_row_level(step, kernel):
             result[n].rows.append(step)
@@ -150,7 +155,7 @@ def phases(kernel: FusedKernel, trees: Mapping[Step, Expr], scratch: bool = True
             if step in source:
                 continue
             earlier = next((phase for phase in result[:n] if phase.columns.get(step) == "compute"), None)
-            source[step] = where_from(step, earlier, trees[step], keeps)
+            source[step] = where_from(step, earlier, trees[step], keep)
             if earlier and source[step] == "scratch":
                 earlier.kept.add(step)
             if source[step] == "compute":
@@ -164,13 +169,14 @@ def is_row_level(step: Step, kernel: FusedKernel) -> bool:
     return not step.is_reduction and (step.level == "row" or not kernel.columns)
 
 
-def where_from(step: Step, earlier: Phase | None, tree: Expr, keeps: bool) -> Source:
+def where_from(step: Step, earlier: Phase | None, tree: Expr, keep: frozenset[Source]) -> Source:
     """How a pass gets the value of a column-level step that the pass `earlier` has computed before (None: no pass has)."""
     if earlier is None or not is_costly(tree):
         return "compute"
-    if step in earlier.stored and step.buffer.dtype in (torch.float32, torch.float64):
+    exact = step.buffer.dtype in (torch.float32, torch.float64)
+    if "memory" in keep and step in earlier.stored and exact:
         return "memory"
-    return "scratch" if keeps else "compute"
+    return "scratch" if "scratch" in keep else "compute"
 
 
 def work(kernel: FusedKernel) -> int | sympy.Expr:

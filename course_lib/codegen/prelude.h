@@ -44,7 +44,7 @@ struct float16 {
   uint16_t bits;
   INLINE operator float() const { return widen(bits); }
   INLINE void operator=(float x) { bits = bits_from(x); }
-#if defined(__F16C__) && !defined(__clang__) && __GNUC__ < 13 || !defined(__F16C__) && !defined(__aarch64__)
+#if !defined(__aarch64__) && !defined(__AVX512FP16__) && !(defined(__clang__) && defined(__F16C__))
   static INLINE uint32_t bits_from(float x) {
     uint32_t b = bits_of(x), sign = (b >> 16) & 0x8000, a = b & 0x7fffffff;
     uint32_t normal = (a - 0x38000000 + 0xfff + ((a >> 13) & 1)) >> 13;  // exponent 127 -> 15, ties to even
@@ -58,7 +58,7 @@ struct float16 {
     uint32_t scaled = bits_of(float_of(a) * 0x1p112f);                   // exponent 15 -> 127, denormals too
     return float_of(sign | (a >= 0x0f800000 ? a | 0x7f800000 : scaled));
   }
-#else  // the machine has instructions for it
+#else  // the machine converts whole registers, and the compiler knows how
   static INLINE uint32_t bits_from(float x) {
     _Float16 h = (_Float16)x;
     uint16_t b;

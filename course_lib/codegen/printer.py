@@ -57,9 +57,9 @@ class Line:
 class Scope:
     """The names that one block of source can see."""
 
-    def __init__(self, parent: Scope | None = None, taken: Iterable[str] = ()) -> None:
+    def __init__(self, parent: Scope | None = None, taken: Iterable[str] = (), own_names: bool = True) -> None:
         self.parent = parent
-        self.taken = set(taken)
+        self.taken = parent.taken if parent and not own_names else set(taken)
         self.values: dict[Expr | Step, str] = {}
 
     def find(self, what: Expr | Step) -> str | None:
@@ -89,6 +89,8 @@ class Printer:
     calls: ClassVar[dict[str, str]] = {}
     """op → name of a function, where it is not the op's own name."""
     comment: ClassVar[str]
+    scopes: ClassVar[bool] = True
+    """True if a name ends with its block (C++), False if it lasts to the end of the function (Python)."""
 
     def __init__(self, reserved: Iterable[str]) -> None:
         self.lines: list[Line] = []
@@ -108,9 +110,9 @@ class Printer:
     def block(self, opening: str, closing: str = ""):
         """Lines inside are indented, and their names end with the block."""
         self.line(opening)
-        self.scope, self.depth = Scope(self.scope), self.depth + 1
+        self.scope, self.depth = Scope(self.scope, own_names=self.scopes), self.depth + 1
         yield
-        self.scope, self.depth = self.scope.parent, self.depth - 1
+        self.scope, self.depth = self.scope.parent or self.scope, self.depth - 1
         if closing:
             self.line(closing)
 
@@ -163,6 +165,10 @@ class Printer:
             return self.bind(expr, text, self.name_for(expr))
         return f"({text})" if precedence < binding else text
 
+    def value_text(self, tree: Expr) -> str:
+        """The text of a whole step, which will get the step's name: no name of its own, however long it is."""
+        return self.scope.find(tree) or (self.text(tree) if tree.op == "value_of" else self.spell(tree)[0])
+
     def spell(self, expr: Expr) -> tuple[str, int]:
         """The text of one operation and how tightly it binds."""
         if special := getattr(self, f"print_{expr.op}", None):
@@ -200,6 +206,15 @@ class Printer:
 
     def floor_division(self, a: str, b: str) -> str:
         raise NotImplementedError
+
+
+def shortest(value: float, dtype: torch.dtype) -> str:
+    """A finite float with as few digits as make it the same number in `dtype`."""
+    if dtype == torch.float64:
+        return repr(float(value))
+    exact = torch.tensor(value, dtype=torch.float32)
+    text = next(t for d in range(1, 18) if torch.tensor(float(t := f"{exact.item():.{d}g}"), dtype=torch.float32) == exact)
+    return text if any(c in text for c in ".e") else f"{text}.0"
 
 
 def describe(step: Step) -> str:

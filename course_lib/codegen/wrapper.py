@@ -80,6 +80,8 @@ class Wrapper:
         """Buffer → the variable that holds it as a tensor of its own shape and strides."""
         self.storage: dict[str, Buffer] = {}
         """Storage → the buffer that it was allocated for."""
+        self.last_free = {storage: n for n, dead in enumerate(self.free_after) for storage in dead}
+        """What is freed more than once is used again in between: only the last time it goes back to torch."""
         self.views: dict[tuple[Any, ...], str] = {}
 
     def print(self) -> WrapperSource:
@@ -88,12 +90,12 @@ class Wrapper:
             self.variable[name] = self.unique(name)
             self.names[self.variable[name]] = tensor
         self.lines.append(f"def call({', '.join(arguments)}):")
-        for kernel, dead in zip(self.order, self.free_after, strict=True):
+        for n, (kernel, dead) in enumerate(zip(self.order, self.free_after, strict=True)):
             if isinstance(kernel, ExternKernel):
                 self.print_extern(kernel)
             else:
                 self.print_fused(kernel)
-            self.free(dead)
+            self.free([storage for storage in dead if self.last_free[storage] == n])
         results = [self.result(output) for output in self.graph.outputs]
         self.lines.append(f"    return ({', '.join(results)}{',' if len(results) == 1 else ''})")
         return WrapperSource("\n".join(self.lines) + "\n", self.names)

@@ -1,17 +1,65 @@
-"""Frames: where the compiler meets the running program.
+"""The frame hook, and bytecode as one instruction set.
 
-In:  a thread that runs Python.
-Out: each new frame as a `Frame`, before it runs, and its bytecode as `Instruction`s.
-
-`_framehook.c` is the hook, `hook.py` its Python side, `trampoline.py` the way without it, `instructions.py` the bytecode of three Python
-versions as one.
-In PyTorch: `torch/csrc/dynamo/eval_frame.c`, `torch/_dynamo/eval_frame.py`, `torch/_dynamo/bytecode_transformation.py`.
+`hook.py`: see each Python frame before it runs, and run something else in its place (`_framehook.c` does it).
+`trampoline.py`: the same for single functions, without the hook.
+`instructions.py`: the bytecode of CPython 3.11, 3.12 and 3.13 as one list of `Instruction`s.
 """
 
-from course_lib.frames.hook import SKIP, Answer, Frame, Watcher, available, observe, parameter_names, unobserved
-from course_lib.frames.instructions import ExceptionEntry, Instruction, Row, disassembly, exception_table, instructions
+from course_lib.frames.hook import (
+    SKIP,
+    Answer,
+    Frame,
+    Guard,
+    Head,
+    Watcher,
+    call,
+    enter,
+    hook_kind,
+    installed,
+    n_params,
+    number,
+    parameters,
+    watching,
+)
+from course_lib.frames.instructions import (
+    CANONICAL,
+    JUMPS,
+    ExceptionEntry,
+    Instruction,
+    Row,
+    disassembly,
+    exception_table,
+    instructions,
+    line_of,
+)
+from course_lib.frames.trampoline import flatten, observe, swap, unswap
 
 __all__ = [
-    "SKIP", "Answer", "ExceptionEntry", "Frame", "Instruction", "Row", "Watcher", "available", "disassembly", "exception_table",
-    "instructions", "observe", "parameter_names", "unobserved",
-]  # fmt: skip
+    "CANONICAL",
+    "JUMPS",
+    "SKIP",
+    "Answer",
+    "ExceptionEntry",
+    "Frame",
+    "Guard",
+    "Head",
+    "Instruction",
+    "Row",
+    "Watcher",
+    "call",
+    "disassembly",
+    "enter",
+    "exception_table",
+    "flatten",
+    "hook_kind",
+    "installed",
+    "instructions",
+    "line_of",
+    "n_params",
+    "number",
+    "observe",
+    "parameters",
+    "swap",
+    "unswap",
+    "watching",
+]

@@ -1,15 +1,16 @@
 /* The frame hook: run something else in the place of a Python frame.
  *
- * CPython evaluates every Python frame through one function pointer that a C extension may replace (PEP 523). Ours asks this thread's
- * watcher what to do with the frame. A watcher is a dict that is asked when it has no answer:
+ * CPython evaluates every Python frame through one function pointer that a C extension may replace (PEP 523). Ours asks
+ * this thread's watcher what to do with the frame. A watcher is a dict that is asked when it has no answer:
  *
- *     watcher[number(code)] = None                      run frames of this code as they are
- *     watcher[number(code)] = [(guard, head), ...]      the first pair whose guard(func, *args) is true: head(func, *args) gives the
- *                                                       frame's result, and the frame itself never runs
- *     otherwise: watcher(func, code, args)              returns the head to use this time, or None to run the frame as it is
+ *     watcher[number(code)] = None                   run frames of this code as they are
+ *     watcher[number(code)] = [(guard, head), ...]   the first pair whose guard(func, *args) is true: the frame never
+ *                                                    runs; its result is what head(func, *args) returns
+ *     otherwise: watcher(func, code, args)           answers with the head to use this time, or None: run the frame
  *
- * `func` is the function being called and `args` are its parameters, flat: positional, keyword-only, then the *args tuple and the **kwargs
- * dict. Guards and the watcher run unobserved; heads, and all they call, are observed like any other code.
+ * `func` is the function being called and `args` are its parameters, flat: positional, keyword-only, then the *args
+ * tuple and the **kwargs dict. Guards and the watcher run unobserved; heads, and all they call, are observed like any
+ * other code.
  *
  * In PyTorch: torch/csrc/dynamo/eval_frame.c, eval_frame_cpp.cpp, cpython_defs.c and extra_state.cpp.
  */
@@ -28,7 +29,7 @@
 
 typedef struct _PyInterpreterFrame Frame;
 
-/* ---- what differs from version to version -------------------------------------------------------------------------------------------- */
+/* ---- what differs from version to version ------------------------------------------------------------------------ */
 
 #if PY_VERSION_HEX >= 0x030D0000
 #  define FRAME_CODE(f) ((PyCodeObject *)(f)->f_executable)
@@ -53,7 +54,8 @@ discard_frame(PyThreadState *ts, Frame *f, PyObject *result)
 #if PY_VERSION_HEX < 0x030C0000
     return result;                       /* 3.11: the caller clears the frame */
 #else
-    /* Since 3.12 the evaluator itself must clear and unlink the frame, with helpers that CPython does not export. So CPython does it:
+    /* Since 3.12 the evaluator itself must clear and unlink the frame, with helpers that CPython does not export. So
+    CPython does it:
        the result goes on the frame's value stack, and the frame "runs" a lone RETURN_VALUE. */
     PyObject *error = PyErr_GetRaisedException();
 #  if PY_VERSION_HEX >= 0x030D0000
@@ -79,7 +81,8 @@ static PyObject *
 run_frame(PyThreadState *ts, Frame *f, int throwflag)
 {
 #if PY_VERSION_HEX >= 0x030C0000 && PY_VERSION_HEX < 0x030D0000
-    /* With a hook each Python call nests C calls, and 3.12 counts those: without this, 3.12.1 raises RecursionError near a depth of 750.
+    /* With a hook each Python call nests C calls, and 3.12 counts those: without this, 3.12.1 raises RecursionError
+    near a depth of 750.
        Python's own recursion limit still holds. */
     ts->c_recursion_remaining += 2;
     PyObject *result = next_evaluator(ts, f, throwflag);
@@ -90,10 +93,12 @@ run_frame(PyThreadState *ts, Frame *f, int throwflag)
 #endif
 }
 
-/* ---- numbers: a code object's name in a watcher -------------------------------------------------------------------------------------- */
+/* ---- numbers: a code object's name in a watcher ------------------------------------------------------------------ */
 
-/* Code objects compare and hash by value, so equal ones would share entries, and slowly. A number, kept in a scratch slot of the code
-   object and never used twice, does neither; and unlike the entries themselves it owns nothing that the garbage collector must see. */
+/* Code objects compare and hash by value, so equal ones would share entries, and slowly. A number, kept in a scratch
+slot of the code
+   object and never used twice, does neither; and unlike the entries themselves it owns nothing that the garbage
+   collector must see. */
 static Py_ssize_t slot;
 
 static PyObject *
@@ -116,7 +121,7 @@ free_number(void *number)
     Py_XDECREF((PyObject *)number);
 }
 
-/* ---- the hook ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- the hook ---------------------------------------------------------------------------------------------------- */
 
 static _Thread_local PyObject *watcher;  /* this thread's; NULL: none */
 static int watched_threads;              /* changed under the GIL */
@@ -124,7 +129,8 @@ static int watched_threads;              /* changed under the GIL */
 static int
 n_params(PyCodeObject *code)
 {
-    return code->co_argcount + code->co_kwonlyargcount + !!(code->co_flags & CO_VARARGS) + !!(code->co_flags & CO_VARKEYWORDS);
+    return code->co_argcount + code->co_kwonlyargcount
+        + !!(code->co_flags & CO_VARARGS) + !!(code->co_flags & CO_VARKEYWORDS);
 }
 
 static int
@@ -132,7 +138,8 @@ is_replaceable(PyCodeObject *code)
 {
     return code->co_flags & CO_OPTIMIZED                                            /* no module or class body */
         && !(code->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR))   /* these are entered many times */
-        && code->co_stacksize > 0;                       /* room for `discard_frame`; a body without it does nothing (3.12) */
+        && code->co_stacksize > 0;                       /* room for `discard_frame`; a body without it does nothing
+        (3.12) */
 }
 
 /* The head for this call (a new reference); NULL without an exception: run the frame as it is. */
@@ -140,34 +147,34 @@ static PyObject *
 find_head(PyObject *asked, PyObject *entries, PyCodeObject *code, PyObject **call, int n)
 {
     for (Py_ssize_t i = 0; entries && i < PyList_GET_SIZE(entries); i++) {
-        PyObject *guard, *head, *answer;
-        if (!PyArg_ParseTuple(PyList_GET_ITEM(entries, i), "OO", &guard, &head))
-            return NULL;
-        Py_INCREF(guard); Py_INCREF(head);               /* a guard may change the list */
-        answer = PyObject_Vectorcall(guard, call, n + 1, NULL);
-        int holds = answer == Py_True ? 1 : answer == Py_False ? 0 : answer ? PyObject_IsTrue(answer) : -1;
-        Py_XDECREF(answer); Py_DECREF(guard);
-        if (holds > 0)
+        PyObject *entry = PyList_GET_ITEM(entries, i);
+        if (!PyTuple_Check(entry) || PyTuple_GET_SIZE(entry) != 2)
+            return PyErr_Format(PyExc_TypeError, "a watcher's entries are pairs (guard, head), got %R", entry);
+        Py_INCREF(entry);                                /* a guard may change the list */
+        PyObject *answer = PyObject_Vectorcall(PyTuple_GET_ITEM(entry, 0), call, n + 1, NULL);
+        int holds = answer ? PyObject_IsTrue(answer) : -1;
+        PyObject *head = holds > 0 ? Py_NewRef(PyTuple_GET_ITEM(entry, 1)) : NULL;
+        Py_XDECREF(answer);
+        Py_DECREF(entry);
+        if (holds)
             return head;
-        Py_DECREF(head);
-        if (holds < 0)
-            return NULL;
     }
-    PyObject *args = PyTuple_New(n), *head;
+    PyObject *args = PyTuple_New(n);
     if (args == NULL)
         return NULL;
     for (int i = 0; i < n; i++)
         PyTuple_SET_ITEM(args, i, Py_NewRef(call[i + 1]));
-    head = PyObject_CallFunctionObjArgs(asked, call[0], code, args, NULL);
+    PyObject *head = PyObject_CallFunctionObjArgs(asked, call[0], code, args, NULL);
     Py_DECREF(args);
     if (head == Py_None)
         Py_CLEAR(head);
     return head;
 }
 
-/* Find the head and call it, or run the frame. Apart from `eval_frame` so that frames nobody replaces pay no C stack for `call`. */
+/* Call the head in the frame's place, or run the frame. Not part of `eval_frame`, so that frames that are left alone
+pay no C stack. */
 static __attribute__((noinline)) PyObject *
-ask(PyThreadState *ts, Frame *f, PyCodeObject *code, PyObject *entries)
+replace_frame(PyThreadState *ts, Frame *f, PyCodeObject *code, PyObject *entries)
 {
     int n = n_params(code);
     PyObject *call[n + 1], *asked = watcher;             /* func, *args */
@@ -175,8 +182,8 @@ ask(PyThreadState *ts, Frame *f, PyCodeObject *code, PyObject *entries)
     for (int i = 0; i < n; i++)
         call[i + 1] = f->localsplus[i];
 
-    watcher = NULL;                                      /* guards and the watcher itself run unobserved */
-    Py_INCREF(asked); Py_XINCREF(entries);
+    watcher = NULL;                                      /* guards, and the watcher itself, run unobserved */
+    Py_XINCREF(entries);
     PyObject *head = find_head(asked, entries, code, call, n);
     Py_XDECREF(entries);
     Py_XSETREF(watcher, asked);
@@ -198,18 +205,23 @@ eval_frame(PyThreadState *ts, Frame *f, int throwflag)
     PyObject *entries = number ? PyDict_GetItemWithError(watcher, number) : NULL;
     if (entries == Py_None)
         return run_frame(ts, f, 0);
-    if (entries == NULL && number && !is_replaceable(code)) {
-        if (PyDict_SetItem(watcher, number, Py_None) == 0)
-            return run_frame(ts, f, 0);
-    }
-    if (PyErr_Occurred())
+    if (entries == NULL && PyErr_Occurred())
         return discard_frame(ts, f, NULL);
-    return ask(ts, f, code, entries);
+    if (!is_replaceable(code)) {
+        int failed = PyDict_SetItem(watcher, number, Py_None);
+        return failed ? discard_frame(ts, f, NULL) : run_frame(ts, f, 0);
+    }
+    if (entries && !PyList_Check(entries)) {
+        PyErr_Format(PyExc_TypeError, "a watcher holds lists of (guard, head) and None, got %R", entries);
+        return discard_frame(ts, f, NULL);
+    }
+    return replace_frame(ts, f, code, entries);
 }
 
-/* ---- the module ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- the module -------------------------------------------------------------------------------------------------- */
 
-/* Make `next` (stolen; NULL: nobody) this thread's watcher; returns the one before. The evaluator is replaced only while somebody watches,
+/* Make `next` (stolen; NULL: nobody) this thread's watcher; returns the one before. The evaluator is replaced only
+while somebody watches,
    so that other programs pay nothing. */
 static PyObject *
 exchange(PyObject *next)
@@ -252,7 +264,7 @@ static PyObject *
 call(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
 {
     if (n < 2)
-        return PyErr_Format(PyExc_TypeError, "call(watcher, function, *args, **kwargs) takes at least 2 arguments, got %zd", n);
+        return PyErr_Format(PyExc_TypeError, "call takes a watcher, a function and its arguments; got %zd", n);
     if (check_watcher(args[0]) < 0)
         return NULL;
     PyObject *before = exchange(args[0] == Py_None ? NULL : Py_NewRef(args[0]));

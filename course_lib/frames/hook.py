@@ -1,39 +1,57 @@
-"""Watching frames from Python.
+"""See every Python frame before it runs, and run something else in its place.
 
-In:  a callback that looks at a `Frame` and answers.
-Out: while a `Watcher` is on, every new Python frame of this thread is shown to its callback before it runs.
+In:  a callback that is shown each new `Frame` of this thread.
+Out: nothing; but where the callback answers `(guard, head)`, frames of that code whose arguments satisfy `guard` never
+run: `head` is called
+     instead, at C speed, and the callback is not asked again.
 
-In PyTorch: `torch/_dynamo/eval_frame.py`, `set_eval_frame`; PEP 523 is CPython's side of it.
+    def callback(frame: Frame) -> Answer:
+        print(frame.code.co_name, frame.locals)
+        return None                                  # run it as it is
+
+    with watching(callback):
+        f(1, 2)
+
+The evaluator that makes this possible is `_framehook.c` (PEP 523). Where it cannot be built, the same names work for
+the functions that `trampoline.swap` was told about.
+In PyTorch: `torch/_dynamo/eval_frame.py` (`set_eval_frame`) and `torch/_dynamo/types.py` (`GuardedCode`,
+`DynamoFrameType`).
 """
 
 from __future__ import annotations
 
 import contextlib
 import inspect
+import threading
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import CellType, CodeType, FunctionType
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from course_lib import native
 
+Guard: TypeAlias = Callable[..., bool]
+"""`guard(func, *args)`: may the head stand in for a frame of `func` with these arguments?"""
+Head: TypeAlias = Callable[..., Any]
+"""`head(func, *args)`: what the frame would have returned. `args` is flat, in the order of `parameters(code)`."""
+Answer: TypeAlias = tuple[Guard, Head] | Literal[False] | None
+"""What to do with a frame: replace it and those like it; `SKIP`; or None: run it as it is, and ask again next time."""
 SKIP: Literal[False] = False
-"""The answer: never ask about this code again."""
+"""Run frames of this code as they are, and never ask about it again."""
 
-Guard = Callable[..., bool]
-Head = Callable[..., Any]
-Answer = None | Literal[False] | tuple[Guard, Head]
-"""None: run the frame as it is. SKIP: and never ask again. (guard, head): return `head(func, *args)` whenever `guard(func, *args)`."""
+_framehook = native.load("course_lib.frames._framehook")
 
 
 @dataclass(frozen=True)
 class Frame:
-    """A call that is about to run: the function, its code, and its parameters by name (the *args tuple and **kwargs dict last)."""
+    """A call about to run: `func`'s code with its parameters bound, not one instruction executed yet."""
 
     func: FunctionType
     code: CodeType
     locals: dict[str, Any]
+    """Parameter → value, in the order of `parameters(code)`. One that is also a cell variable is still a plain value
+    here."""
 
     @property
     def globals(self) -> dict[str, Any]:
@@ -41,7 +59,7 @@ class Frame:
 
     @property
     def cells(self) -> dict[str, CellType]:
-        """The cells of the enclosing functions' variables, by name."""
+        """The variables of enclosing functions."""
         return dict(zip(self.code.co_freevars, self.func.__closure__ or (), strict=True))
 
     @property
@@ -49,77 +67,146 @@ class Frame:
         return f"{self.code.co_filename}:{self.code.co_firstlineno}"
 
     def __str__(self) -> str:
-        return f"{self.code.co_qualname}({', '.join(self.locals)})"
+        args = ", ".join(f"{name}={value!r}" for name, value in self.locals.items())
+        return f"{self.code.co_qualname}({args}) at {self.where}"
 
 
-def parameter_names(code: CodeType) -> tuple[str, ...]:
-    """The names of all parameters, in the order in which the hook passes their values."""
-    flags = code.co_flags
-    extra = bool(flags & inspect.CO_VARARGS) + bool(flags & inspect.CO_VARKEYWORDS)
-    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + extra]
+class Watcher(dict[int, "list[tuple[Guard, Head]] | None"]):
+    """A callback together with its answers so far: what the evaluator holds. `with watcher:` watches the block on this
+    thread; nested or entered again, it keeps its answers, and no other watcher shares them.
 
-
-def available() -> bool:
-    """Is the compiled hook there? (Otherwise `observe` swaps code objects: see `trampoline.py`.)"""
-    return native.load("course_lib.frames._framehook") is not None
-
-
-def set_callback(callback: Any) -> Any:
-    """Install this thread's callback (None: remove it); gives the previous one. The raw C function."""
-    hook = native.load("course_lib.frames._framehook")
-    return hook.enter(callback) if hook else None
-
-
-class Watcher(dict):  # type: ignore[type-arg]
-    """Shows frames to `callback` and remembers its answers, by the number of the code object (see `_framehook.c`)."""
-
-    __hash__ = object.__hash__
+    It is a dict because the evaluator looks answers up in C: `number(code)` → `(guard, head)` pairs, or None for
+    `SKIP`.
+    """
 
     def __init__(self, callback: Callable[[Frame], Answer]) -> None:
         super().__init__()
         self.callback = callback
-        self._previous: list[Any] = []
+        self._alive: dict[int, weakref.ref[CodeType]] = {}
+
+    __hash__ = object.__hash__  # type: ignore[assignment]
+    __eq__ = object.__eq__
+    __repr__ = object.__repr__
 
     def __call__(self, func: FunctionType, code: CodeType, args: tuple[Any, ...]) -> Head | None:
-        """The C hook's question: which head runs this time?"""
-        answer = self.callback(Frame(func, code, dict(zip(parameter_names(code), args, strict=True))))
+        """The evaluator's question when no pair fits: the head to call this time, or None."""
+        own = code.co_filename == __file__  # `__exit__` runs while this still watches
+        answer = SKIP if own else self.callback(Frame(func, code, dict(zip(parameters(code), args, strict=True))))
         if answer is None:
             return None
-        number = native.load("course_lib.frames._framehook").number
-        if answer is False:
-            self[number(code)] = None
+        if answer is SKIP:
+            self._remember(code, None)
             return None
-        self.setdefault(number(code), []).append(answer)
-        self[number(answer[1].__code__)] = None
-        return answer[1]
+        if not (isinstance(answer, tuple) and len(answer) == 2 and all(map(callable, answer))):
+            raise TypeError(f"the callback must answer None, SKIP or (guard, head), two callables; got {answer!r}")
+        self._remember(code, [*(self.entries(code) or ()), answer])
+        if isinstance(head := answer[1], FunctionType):
+            self._remember(head.__code__, None)
+        return head
 
-    def __enter__(self) -> Watcher:
-        self._previous.append(set_callback(self))
-        return self
+    def _remember(self, code: CodeType, entries: list[tuple[Guard, Head]] | None) -> None:
+        key = number(code)
+        self[key] = entries
+        self._alive[key] = weakref.ref(code, lambda _: (self.pop(key, None), self._alive.pop(key, None)))
 
-    def __exit__(self, *_: object) -> None:
-        set_callback(self._previous.pop())
+    def entries(self, code: CodeType) -> tuple[tuple[Guard, Head], ...] | Literal[False]:
+        """The `(guard, head)` pairs of a code object in the order they are tried; `SKIP` if it was skipped."""
+        found = self.get(number(code), [])
+        return SKIP if found is None else tuple(found)
+
+    def find_head(self, func: FunctionType, code: CodeType, args: tuple[Any, ...]) -> Head | None:
+        """The head for this call, or None to run the frame: what the evaluator does in C (its `find_head`)."""
+        entries = self.entries(code)
+        if entries is SKIP:
+            return None
+        for guard, head in entries:
+            if call(None, guard, func, *args):
+                return head
+        return call(None, self, func, code, args)
+
+    def forget(self, code: CodeType) -> None:
+        """Ask about this code again."""
+        self.pop(number(code), None)
 
     def forget_all(self) -> None:
+        """Ask about everything again."""
         self.clear()
+        self._alive.clear()
+
+    def __enter__(self) -> Watcher:
+        _thread.entered.append(enter(self))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        enter(_thread.entered.pop())
 
     @staticmethod
     @contextlib.contextmanager
     def off() -> Iterator[None]:
-        """No frame of this thread is watched within the block."""
-        previous = set_callback(None)
+        """Nobody watches this thread within the block."""
+        previous = enter(None)
         try:
             yield
         finally:
-            set_callback(previous)
+            enter(previous)
 
 
-def observe(function: Callable[..., Any], watcher: Watcher) -> Callable[..., Any]:
-    """A callable that does what `function` does, with `watcher` on meanwhile."""
-    from functools import partial
-    return partial(native.load("course_lib.frames._framehook").call, watcher, function)
+def watching(callback: Callable[[Frame], Answer]) -> Watcher:
+    """`with watching(callback):` shows `callback` every frame that starts within the block on this thread."""
+    return Watcher(callback)
 
 
-def unobserved(function: Callable[..., Any]) -> Callable[..., Any]:
-    from functools import partial
-    return partial(native.load("course_lib.frames._framehook").call, None, function)
+def n_params(code: CodeType) -> int:
+    """How many parameters: positional, keyword-only, `*args` and `**kwargs`."""
+    variadic = bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
+    return code.co_argcount + code.co_kwonlyargcount + variadic
+
+
+def parameters(code: CodeType) -> tuple[str, ...]:
+    """Their names in flat order: positional, keyword-only, then the `*args` tuple and the `**kwargs` dict."""
+    return code.co_varnames[: n_params(code)]
+
+
+def installed() -> bool:
+    """Is the compiled evaluator here, which sees every frame?"""
+    return _framehook is not None
+
+
+def hook_kind() -> Literal["native", "trampoline"]:
+    """The way frames are seen on this machine."""
+    return "native" if installed() else "trampoline"
+
+
+class _Thread(threading.local):
+    def __init__(self) -> None:
+        self.entered: list[Watcher | None] = []
+        self.watcher: Watcher | None = None
+        """Whom trampolines ask, where there is no evaluator to hold it."""
+
+
+_thread = _Thread()
+
+
+def enter(watcher: Watcher | None) -> Watcher | None:
+    """Make `watcher` the one of this thread; returns the one before, to be entered again when done."""
+    previous, _thread.watcher = _thread.watcher, watcher
+    return previous
+
+
+def call(watcher: Watcher | None, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """`function(*args, **kwargs)` with the frames below it shown to `watcher` (None: to nobody)."""
+    previous = enter(watcher)
+    try:
+        return function(*args, **kwargs)
+    finally:
+        enter(previous)
+
+
+def number(code: CodeType) -> int:
+    """The code object's key in a watcher. (Code objects themselves compare by value: two equal ones must not share
+    answers.)"""
+    return id(code)
+
+
+if _framehook is not None:
+    enter, call, number = _framehook.enter, _framehook.call, _framehook.number

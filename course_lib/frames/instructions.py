@@ -1,207 +1,295 @@
-"""One instruction set for CPython 3.11, 3.12 and 3.13.
+"""Bytecode as one instruction set, whichever CPython compiled it.
 
-In:  a code object.
-Out: a list of `Instruction`s in which every version's bytecode reads the same. No other file asks which Python runs.
+In:  a code object of CPython 3.11, 3.12 or 3.13.
+Out: a tuple of `Instruction`s whose `op` is one of `CANONICAL`; names, constants and jump targets are resolved.
 
-What is made the same:
-- jumps carry the offset they go to; direction is no part of the name (`JUMP`, `POP_JUMP_IF_FALSE`);
-- names, constants and operators stand in `arg` themselves: `LOAD_FAST 'x'`, `BINARY_OP '+'`, `COMPARE_OP '<'`;
-- instructions that do two things are split: `RETURN_CONST`, `LOAD_FAST_LOAD_FAST`, the NULL of `LOAD_GLOBAL`, `LOAD_METHOD`, the formatting
-  flags of f-strings. The parts share one offset, and the stack after the last is the one CPython has there;
-- a call with keywords is `LOAD_CONST names; CALL_KW n`, as 3.13 writes it;
-- `FOR_ITER` goes, when the iterator is exhausted and popped, to the instruction after the loop's own clean-up.
+Three versions of CPython write the same program in three ways. Here, and nowhere else in the library, the differences
+end: an op that does two things is split in two (both keep its offset), one that was renamed gets its newer name, and
+one without meaning to an interpreter is dropped. The rules are a table, op → function; an op without a rule is kept
+with `dis`'s own argument.
 
-In PyTorch: `torch/_dynamo/bytecode_transformation.py` (`Instruction`, `cleaned_instructions`) and the version checks in `symbolic_convert.py`.
+The stack is always one that this CPython accepts at this place, so that the real bytecode can be entered where the
+interpreter left it:
+
+    CALL n             pops n arguments, then two slots: NULL and a callable in either order, or a callable and its
+                       first argument
+    CALL_KW n          the same, with the tuple of the last arguments' names on top of them
+    CALL_FUNCTION_EX   pops a dict if its argument is True, the tuple of arguments, and two slots as above
+    LOAD_ATTR, PUSH_NULL   also for a method about to be called: a bound method, never a pair (with SWAP 2 where the
+                       version wants the NULL below)
+    FOR_ITER t         at the end pops the iterator and goes to t, behind what the version keeps there for itself
+    MAKE_FUNCTION      pops only the code; then a SET_FUNCTION_ATTRIBUTE for each of closure, annotations, kwdefaults and
+                       defaults pops the function and the value below, and pushes the function
+
+Slots and cells: names are told apart by op (`LOAD_FAST` reads the slot, `LOAD_DEREF` the content of the cell in it).
+`MAKE_CELL x` and `LOAD_FAST_AND_CLEAR x` on a cell variable appear only around an inlined comprehension (3.12, 3.13):
+the old cell is put aside on the stack, a new one made, and `STORE_FAST x` puts the old one back.
+
+In PyTorch: `torch/_dynamo/bytecode_transformation.py` (`Instruction`, `cleaned_instructions`) and the version checks
+throughout `symbolic_convert.py`.
 """
 
 from __future__ import annotations
 
+import bisect
 import dis
+import functools
 import linecache
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
-from types import CodeType
-from typing import Any
+from types import CodeType, FunctionType, MethodType
+from typing import Any, TypeAlias
 
-NULL_FIRST = sys.version_info < (3, 13)
-"""Does NULL stand below the callable it goes with (3.11, 3.12) or above (3.13)?"""
-CONVERSIONS = {0: None, 1: "str", 2: "repr", 3: "ascii"}
-FUNCTION_ATTRIBUTES = {1: "defaults", 2: "kwdefaults", 4: "annotations", 8: "closure"}
-INTRINSICS_1 = ("", "PRINT", "IMPORT_STAR", "STOPITERATION_ERROR", "ASYNC_GEN_WRAP", "UNARY_POSITIVE", "LIST_TO_TUPLE",
-                "TYPEVAR", "PARAMSPEC", "TYPEVARTUPLE", "SUBSCRIPT_GENERIC", "TYPEALIAS")  # fmt: skip
-INTRINSICS_2 = ("", "PREP_RERAISE_STAR", "TYPEVAR_WITH_BOUND", "TYPEVAR_WITH_CONSTRAINTS", "SET_FUNCTION_TYPE_PARAMS",
-                "SET_TYPEPARAM_DEFAULT")  # fmt: skip
-OWN_OPCODE_ON_3_11 = ("LIST_TO_TUPLE", "IMPORT_STAR", "ASYNC_GEN_WRAP", "STOPITERATION_ERROR", "PRINT_EXPR")
-DROPPED = {"CACHE", "EXTENDED_ARG", "PRECALL", "RESUME", "COPY_FREE_VARS", "MAKE_CELL", "NOP", "KW_NAMES"}
-"""Nothing for an interpreter to do. (Where a jump lands on one, a NOP stays.)"""
-PLAIN_NUMBER = {"COPY", "SWAP", "BUILD_TUPLE", "BUILD_LIST", "BUILD_SET", "BUILD_MAP", "BUILD_SLICE", "BUILD_STRING", "LIST_APPEND",
-                "SET_ADD", "MAP_ADD", "LIST_EXTEND", "SET_UPDATE", "DICT_MERGE", "DICT_UPDATE", "UNPACK_SEQUENCE", "RAISE_VARARGS",
-                "BUILD_CONST_KEY_MAP", "CALL_KW", "RERAISE", "MATCH_CLASS", "GET_AWAITABLE", "YIELD_VALUE"}  # fmt: skip
+NULL_IS_BELOW = sys.version_info < (3, 13)
+"""Where the NULL of a call stands: below the callable (3.11, 3.12) or above it (3.13)."""
+
+CANONICAL = frozenset(
+    """
+    POP_TOP PUSH_NULL COPY SWAP
+    LOAD_CONST LOAD_FAST STORE_FAST DELETE_FAST LOAD_FAST_AND_CLEAR LOAD_CLOSURE LOAD_DEREF STORE_DEREF DELETE_DEREF
+    MAKE_CELL LOAD_GLOBAL STORE_GLOBAL DELETE_GLOBAL LOAD_NAME STORE_NAME DELETE_NAME LOAD_LOCALS
+    LOAD_FROM_DICT_OR_DEREF LOAD_FROM_DICT_OR_GLOBALS LOAD_ATTR LOAD_SUPER_ATTR STORE_ATTR DELETE_ATTR BINARY_SUBSCR
+    STORE_SUBSCR DELETE_SUBSCR BINARY_SLICE STORE_SLICE BINARY_OP COMPARE_OP IS_OP CONTAINS_OP UNARY_NEGATIVE
+    UNARY_POSITIVE UNARY_INVERT UNARY_NOT TO_BOOL JUMP POP_JUMP_IF_TRUE POP_JUMP_IF_FALSE POP_JUMP_IF_NONE
+    POP_JUMP_IF_NOT_NONE JUMP_IF_TRUE_OR_POP JUMP_IF_FALSE_OR_POP GET_ITER FOR_ITER RETURN_VALUE
+    CALL CALL_KW CALL_FUNCTION_EX CALL_INTRINSIC_1 CALL_INTRINSIC_2 MAKE_FUNCTION SET_FUNCTION_ATTRIBUTE
+    BUILD_TUPLE BUILD_LIST BUILD_SET BUILD_MAP BUILD_CONST_KEY_MAP BUILD_SLICE BUILD_STRING UNPACK_SEQUENCE UNPACK_EX
+    LIST_APPEND LIST_EXTEND SET_ADD SET_UPDATE MAP_ADD DICT_UPDATE DICT_MERGE CONVERT_VALUE FORMAT_SIMPLE
+    FORMAT_WITH_SPEC IMPORT_NAME IMPORT_FROM LOAD_BUILD_CLASS LOAD_ASSERTION_ERROR SETUP_ANNOTATIONS
+    BEFORE_WITH WITH_EXCEPT_START PUSH_EXC_INFO POP_EXCEPT CHECK_EXC_MATCH CHECK_EG_MATCH RERAISE RAISE_VARARGS
+    GET_LEN MATCH_SEQUENCE MATCH_MAPPING MATCH_KEYS MATCH_CLASS
+    RETURN_GENERATOR YIELD_VALUE SEND END_SEND CLEANUP_THROW GET_YIELD_FROM_ITER GET_AWAITABLE GET_AITER GET_ANEXT
+    END_ASYNC_FOR BEFORE_ASYNC_WITH
+    """.split()
+)
+"""Every op that `instructions` can give."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Instruction:
-    """One canonical instruction. `offset` is where CPython's instruction starts, in bytes; `line` the user's line."""
+    """One step of the interpreter. Instructions split from one of CPython's share its `offset`; `next_offset` is where
+    the next begins, and where to go on after this one was run in another way."""
 
     op: str
     arg: Any
+    """Name, constant, count, jump target (an offset), or None: see `argument`."""
     offset: int
+    next_offset: int
     line: int | None
     positions: dis.Positions | None
 
+    @property
+    def argument(self) -> str:
+        """`arg` as a reader would write it."""
+        if self.arg is None and self.op != "LOAD_CONST":
+            return ""
+        if self.op in JUMPS:
+            return f"to {self.arg}"
+        if isinstance(self.arg, CodeType):
+            return f"<code of {self.arg.co_qualname}>"
+        return repr(self.arg) if self.op == "LOAD_CONST" else str(self.arg)
+
     def __str__(self) -> str:
-        return f"{self.offset:4d} {self.op}" + ("" if self.arg is None else f" {short(self.arg)}")
+        return f"{self.op} {self.argument}".rstrip()
 
 
-def short(arg: Any) -> str:
-    """An argument as text: names bare, constants as Python writes them."""
-    if isinstance(arg, CodeType):
-        return f"<code {arg.co_name}>"
-    text = arg if isinstance(arg, str) and arg.isidentifier() else repr(arg)
-    return text if len(text) <= 60 else text[:57] + "..."
+Part: TypeAlias = tuple[str, Any]
+"""A canonical op and its argument, not yet placed."""
+JUMPS = frozenset("""JUMP POP_JUMP_IF_TRUE POP_JUMP_IF_FALSE POP_JUMP_IF_NONE POP_JUMP_IF_NOT_NONE JUMP_IF_TRUE_OR_POP
+JUMP_IF_FALSE_OR_POP
+    FOR_ITER SEND""".split())  # fmt: skip
+DROPPED = frozenset("CACHE RESUME NOP PRECALL COPY_FREE_VARS END_FOR EXTENDED_ARG".split())
+ATTRIBUTES = ((8, "closure"), (4, "annotations"), (2, "kwdefaults"), (1, "defaults"))
+CONVERSIONS = (None, "str", "repr", "ascii")
 
 
-@lru_cache(maxsize=4096)
+# ---- the rules: one of CPython's instructions → canonical parts ------------------------------------------------------
+
+
+def keep(i: dis.Instruction) -> list[Part]:
+    return [(i.opname, i.argval)]
+
+
+def renamed(op: str) -> Callable[[dis.Instruction], list[Part]]:
+    return lambda i: [(op, i.argval)]
+
+
+def fixed(*parts: Part) -> Callable[[dis.Instruction], list[Part]]:
+    return lambda i: list(parts)
+
+
+def number(i: dis.Instruction) -> list[Part]:
+    """The argument as it stands in the bytecode, where `dis` would look it up in a table."""
+    return [(i.opname, i.arg)]
+
+
+def flag(i: dis.Instruction) -> list[Part]:
+    return [(i.opname, bool(i.arg))]
+
+
+def symbol(i: dis.Instruction) -> list[Part]:
+    return [(i.opname, i.argrepr)]
+
+
+def beside_null(load: Part) -> list[Part]:
+    """The callable and a NULL, in the order that this version's CALL expects."""
+    return [load, ("PUSH_NULL", None), ("SWAP", 2)] if NULL_IS_BELOW else [load, ("PUSH_NULL", None)]
+
+
+def load_global(i: dis.Instruction) -> list[Part]:
+    return beside_null((i.opname, i.argval)) if (i.arg or 0) & 1 else keep(i)
+
+
+def load_attr(i: dis.Instruction) -> list[Part]:
+    method = i.opname == "LOAD_METHOD" or (sys.version_info >= (3, 12) and (i.arg or 0) & 1)
+    return beside_null(("LOAD_ATTR", i.argval)) if method else keep(i)
+
+
+def load_super_attr(i: dis.Instruction) -> list[Part]:
+    arg = i.arg or 0
+    load = (i.opname, (i.argval, bool(arg & 2)))
+    return beside_null(load) if arg & 1 else [load]
+
+
+def two_names(first: str, second: str) -> Callable[[dis.Instruction], list[Part]]:
+    return lambda i: [(first, i.argval[0]), (second, i.argval[1])]
+
+
+def compare(i: dis.Instruction) -> list[Part]:
+    as_bool = sys.version_info >= (3, 13) and (i.arg or 0) & 16
+    return [("COMPARE_OP", i.argval), ("TO_BOOL", None)] if as_bool else [("COMPARE_OP", i.argval)]
+
+
+def make_function(i: dis.Instruction) -> list[Part]:
+    attributes = [("SET_FUNCTION_ATTRIBUTE", name) for bit, name in ATTRIBUTES if (i.arg or 0) & bit]
+    return [("MAKE_FUNCTION", None), *attributes]
+
+
+def set_function_attribute(i: dis.Instruction) -> list[Part]:
+    return [(i.opname, name) for bit, name in ATTRIBUTES if i.arg == bit]
+
+
+def format_value(i: dis.Instruction) -> list[Part]:
+    conversion, has_spec = CONVERSIONS[(i.arg or 0) & 3], bool((i.arg or 0) & 4)
+    parts: list[Part] = [("CONVERT_VALUE", conversion)] if conversion else []
+    if has_spec and parts:
+        parts = [("SWAP", 2), *parts, ("SWAP", 2)]
+    return [*parts, ("FORMAT_WITH_SPEC" if has_spec else "FORMAT_SIMPLE", None)]
+
+
+def intrinsic(i: dis.Instruction) -> list[Part]:
+    name = i.argrepr.removeprefix("INTRINSIC_")
+    return [("UNARY_POSITIVE", None)] if name == "UNARY_POSITIVE" else [(i.opname, name)]
+
+
+RULES: dict[str, Callable[[dis.Instruction], list[Part]]] = {
+    **{f"POP_JUMP_{way}_IF_{what}": renamed(f"POP_JUMP_IF_{what}")
+       for way in ("FORWARD", "BACKWARD") for what in ("TRUE", "FALSE", "NONE", "NOT_NONE")},
+    **dict.fromkeys(("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"), renamed("JUMP")),
+    "LOAD_FAST_CHECK": renamed("LOAD_FAST"),
+    "LOAD_FAST_LOAD_FAST": two_names("LOAD_FAST", "LOAD_FAST"),
+    "STORE_FAST_LOAD_FAST": two_names("STORE_FAST", "LOAD_FAST"),
+    "STORE_FAST_STORE_FAST": two_names("STORE_FAST", "STORE_FAST"),
+    "LOAD_CLASSDEREF": lambda i: [("LOAD_LOCALS", None), ("LOAD_FROM_DICT_OR_DEREF", i.argval)],
+    "LOAD_GLOBAL": load_global,
+    "LOAD_ATTR": load_attr,
+    "LOAD_METHOD": load_attr,
+    "LOAD_SUPER_ATTR": load_super_attr,
+    "RETURN_CONST": lambda i: [("LOAD_CONST", i.argval), ("RETURN_VALUE", None)],
+    "KW_NAMES": renamed("LOAD_CONST"),  # the CALL after it becomes CALL_KW
+    "MAKE_FUNCTION": make_function,
+    "SET_FUNCTION_ATTRIBUTE": set_function_attribute,
+    "BINARY_OP": symbol,
+    "COMPARE_OP": compare,
+    "IS_OP": flag,
+    "CONTAINS_OP": flag,
+    "CALL_FUNCTION_EX": flag,
+    "CALL_INTRINSIC_1": intrinsic,
+    "CALL_INTRINSIC_2": intrinsic,
+    "UNPACK_EX": lambda i: [("UNPACK_EX", ((i.arg or 0) & 255, (i.arg or 0) >> 8))],
+    "FORMAT_VALUE": format_value,
+    "CONVERT_VALUE": lambda i: [("CONVERT_VALUE", CONVERSIONS[i.arg or 0])],
+    # Ops of 3.11 that became intrinsics.
+    "LIST_TO_TUPLE": fixed(("CALL_INTRINSIC_1", "LIST_TO_TUPLE")),
+    "ASYNC_GEN_WRAP": fixed(("CALL_INTRINSIC_1", "ASYNC_GEN_WRAP")),
+    "PREP_RERAISE_STAR": fixed(("CALL_INTRINSIC_2", "PREP_RERAISE_STAR")),
+    "IMPORT_STAR": fixed(("CALL_INTRINSIC_1", "IMPORT_STAR"), ("POP_TOP", None)),
+    "PRINT_EXPR": fixed(("CALL_INTRINSIC_1", "PRINT"), ("POP_TOP", None)),
+}  # fmt: skip
+
+
+# ---- the whole -------------------------------------------------------------------------------------------------------
+
+
 def instructions(code: CodeType) -> tuple[Instruction, ...]:
     """The canonical instructions of `code`, in order."""
-    raw = list(dis.get_instructions(code))
-    landing = {entry.target for entry in exception_table(code)} | {ins.offset for ins in raw if ins.is_jump_target}
-    out: list[Instruction] = []
-    names: Any = None
-    started = False
-    for at, ins in enumerate(raw):
-        line = ins.positions.lineno if ins.positions else None
-        if ins.opname == "KW_NAMES":
-            names = code.co_consts[ins.arg or 0]
-        if ins.opname == "CALL" and names is not None:
-            parts: list[tuple[str, Any]] = [("LOAD_CONST", names), ("CALL_KW", ins.arg)]
-            names = None
-        elif ins.opname == "MAKE_CELL" and started:  # inside an inlined comprehension it is real work
-            parts = [("MAKE_CELL", ins.argval)]
-        elif ins.opname == "FOR_ITER":
-            parts = [("FOR_ITER", after_loop(raw, at))]
-        elif ins.opname in DROPPED:
-            parts = [("NOP", None)] if ins.offset in landing else []
-        else:
-            parts = list(canonical(ins, code))
-        started = started or ins.opname == "RESUME"
-        out += [Instruction(op, arg, ins.offset, line, ins.positions) for op, arg in parts]
-    return tuple(out)
+    return _instructions(code, code.co_filename)  # code objects are equal even if their files differ
 
 
-def after_loop(raw: list[dis.Instruction], at: int) -> int:
-    """Where an exhausted loop goes on: behind `END_FOR` (3.12) and the `POP_TOP` that goes with it (3.13)."""
-    target = raw[at].argval
-    where = next(i for i in range(at, len(raw)) if raw[i].offset == target)
-    if raw[where].opname == "END_FOR":
-        where += 1 if NULL_FIRST else 2
-    return int(raw[where].offset)
+@functools.lru_cache(maxsize=4096)
+def _instructions(code: CodeType, filename: str) -> tuple[Instruction, ...]:
+    placed = [(part, offset, i.positions) for i, offset in _meaningful(code) for part in RULES.get(i.opname, keep)(i)]
+    starts = sorted({offset for _, offset, _ in placed})
+    end = len(code.co_code)
+
+    def kept(offset: int) -> int:
+        """Where an offset leads now that some instructions are gone."""
+        at = bisect.bisect_left(starts, offset)
+        return starts[at] if at < len(starts) else end
+
+    result = [
+        Instruction(op, kept(arg) if op in JUMPS else arg, offset, kept(offset + 1), at.lineno if at else None, at)
+        for (op, arg), offset, at in placed
+    ]
+    return tuple(_with_closures(result, code))
 
 
-def canonical(ins: dis.Instruction, code: CodeType) -> Iterator[tuple[str, Any]]:
-    """The canonical instructions that one of CPython's stands for, as (op, arg)."""
-    op, number, value = ins.opname, ins.arg or 0, ins.argval
-    if op in SPLIT:
-        yield from SPLIT[op](number, value)
-    elif op.startswith(("POP_JUMP_", "JUMP_")) and "_OR_POP" not in op:
-        yield op.replace("_FORWARD", "").replace("_BACKWARD", "").replace("_NO_INTERRUPT", ""), value
-    elif op in ("LOAD_FAST_LOAD_FAST", "STORE_FAST_LOAD_FAST", "STORE_FAST_STORE_FAST"):
-        first, _, second = op.partition("_FAST_")
-        both = code.co_varnames + code.co_cellvars + code.co_freevars
-        yield from fast(f"{first}_FAST", both[number >> 4], code)
-        yield from fast(second, both[number & 15], code)
-    elif op in ("LOAD_FAST", "LOAD_FAST_CHECK", "STORE_FAST", "DELETE_FAST"):
-        yield from fast(op.removesuffix("_CHECK"), value, code)
-    elif op in OWN_OPCODE_ON_3_11:
-        yield "CALL_INTRINSIC_1", op.removesuffix("_EXPR")
-    elif op == "BINARY_OP":
-        yield op, ins.argrepr
-    else:
-        yield op, number if op in PLAIN_NUMBER else value if ins.arg is not None else None
+def _meaningful(code: CodeType) -> Iterator[tuple[dis.Instruction, int]]:
+    """CPython's instructions without those that mean nothing to an interpreter, each with the offset where its
+    EXTENDED_ARGs begin."""
+    start: int | None = None
+    before = ""
+    resumed = named = False
+    for i in dis.get_instructions(code):
+        offset = i.offset if start is None else start
+        start = offset if i.opname == "EXTENDED_ARG" else None
+        if i.opname == "EXTENDED_ARG":
+            continue
+        resumed |= i.opname == "RESUME"
+        in_prologue = i.opname == "MAKE_CELL" and not resumed
+        end_of_loop = i.opname == "POP_TOP" and before == "END_FOR"  # 3.13: FOR_ITER skips both
+        if i.opname not in DROPPED and not in_prologue and not end_of_loop:
+            if i.opname == "CALL" and named:
+                i = i._replace(opname="CALL_KW")
+            yield i, offset
+        named = i.opname == "KW_NAMES" or (named and i.opname == "PRECALL")
+        before = i.opname
 
 
-def fast(op: str, name: str, code: CodeType) -> Iterator[tuple[str, Any]]:
-    """On 3.13 a cell is loaded like a local variable."""
-    if op == "LOAD_FAST" and (name in code.co_cellvars or name in code.co_freevars):
-        op = "LOAD_CLOSURE"
-    yield op, name
+def _with_closures(program: list[Instruction], code: CodeType) -> Iterator[Instruction]:
+    """3.13 writes LOAD_FAST also where the cell itself, not its content, goes into a closure or a class body: call that
+    LOAD_CLOSURE, as before. (The name alone does not tell: an inlined comprehension may keep a plain value in the slot
+    of a cell variable.)"""
+    cells: set[int] = set()
+    for at, i in enumerate(program):
+        if i.op == "SET_FUNCTION_ATTRIBUTE" and i.arg == "closure":
+            # before it: LOAD_FAST × n, BUILD_TUPLE n, LOAD_CONST code, MAKE_FUNCTION
+            cells.update(range(at - 3 - program[at - 3].arg, at - 3))
+    for at, i in enumerate(program):
+        of_class = i.arg in ("__class__", "__classdict__") and i.arg in code.co_cellvars
+        if i.op == "LOAD_FAST" and (at in cells or of_class):
+            i = Instruction("LOAD_CLOSURE", i.arg, i.offset, i.next_offset, i.line, i.positions)
+        yield i
 
 
-def with_null(op: str, arg: Any, below: bool) -> Iterator[tuple[str, Any]]:
-    """`op` with the NULL of the call it prepares. `below`: what `op` replaces lies on the stack already."""
-    if not NULL_FIRST:
-        yield from ((op, arg), ("PUSH_NULL", None))
-    elif below:
-        yield from ((op, arg), ("PUSH_NULL", None), ("SWAP", 2))
-    else:
-        yield from (("PUSH_NULL", None), (op, arg))
-
-
-def load_attr(number: int, name: Any) -> Iterator[tuple[str, Any]]:
-    method = number & 1 and sys.version_info >= (3, 12)
-    yield from with_null("LOAD_ATTR", name, below=True) if method else iter([("LOAD_ATTR", name)])
-
-
-def load_super_attr(number: int, name: Any) -> Iterator[tuple[str, Any]]:
-    arg = (name, bool(number & 2))
-    yield from with_null("LOAD_SUPER_ATTR", arg, below=True) if number & 1 else iter([("LOAD_SUPER_ATTR", arg)])
-
-
-def load_global(number: int, name: Any) -> Iterator[tuple[str, Any]]:
-    yield from with_null("LOAD_GLOBAL", name, below=False) if number & 1 else iter([("LOAD_GLOBAL", name)])
-
-
-def compare(number: int, symbol: Any) -> Iterator[tuple[str, Any]]:
-    yield "COMPARE_OP", symbol
-    if sys.version_info >= (3, 13) and number & 16:
-        yield "TO_BOOL", None
-
-
-def format_value(number: int, _: Any) -> Iterator[tuple[str, Any]]:
-    conversion, has_spec = CONVERSIONS[number & 3], bool(number & 4)
-    if conversion:
-        turn = [("SWAP", 2)] if has_spec else []
-        yield from [*turn, ("CONVERT_VALUE", conversion), *turn]
-    yield "FORMAT_WITH_SPEC" if has_spec else "FORMAT_SIMPLE", None
-
-
-def intrinsic(number: int, _: Any) -> Iterator[tuple[str, Any]]:
-    name = INTRINSICS_1[number]
-    yield (name, None) if name == "UNARY_POSITIVE" else ("CALL_INTRINSIC_1", name)
-
-
-SPLIT: dict[str, Callable[[int, Any], Iterator[tuple[str, Any]]]] = {
-    "LOAD_ATTR": load_attr,
-    "LOAD_METHOD": lambda number, name: with_null("LOAD_ATTR", name, below=True),
-    "LOAD_SUPER_ATTR": load_super_attr,
-    "LOAD_GLOBAL": load_global,
-    "COMPARE_OP": compare,
-    "FORMAT_VALUE": format_value,
-    "CALL_INTRINSIC_1": intrinsic,
-    "CALL_INTRINSIC_2": lambda number, _: iter([("CALL_INTRINSIC_2", INTRINSICS_2[number])]),
-    "CONVERT_VALUE": lambda number, _: iter([("CONVERT_VALUE", CONVERSIONS[number])]),
-    "RETURN_CONST": lambda number, value: iter([("LOAD_CONST", value), ("RETURN_VALUE", None)]),
-    "IS_OP": lambda number, _: iter([("IS_OP", bool(number))]),
-    "CONTAINS_OP": lambda number, _: iter([("CONTAINS_OP", bool(number))]),
-    "CALL": lambda number, _: iter([("CALL", number)]),
-    "CALL_FUNCTION_EX": lambda number, _: iter([("CALL_FUNCTION_EX", bool(number & 1))]),
-    "UNPACK_EX": lambda number, _: iter([("UNPACK_EX", (number & 255, number >> 8))]),
-    "MAKE_FUNCTION": lambda number, _: iter(
-        [("MAKE_FUNCTION", tuple(name for bit, name in FUNCTION_ATTRIBUTES.items() if number & bit))]
-    ),
-    "SET_FUNCTION_ATTRIBUTE": lambda number, _: iter([("SET_FUNCTION_ATTRIBUTE", FUNCTION_ATTRIBUTES[number])]),
-}
-"""CPython instruction → its canonical parts, from its number and its decoded argument."""
-
-
-# ---- what lies around the instructions ---------------------------------------------------------------------------------------
+# ---- beside the instructions -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class ExceptionEntry:
-    """In `start <= offset < end` an exception goes to `target`, with the stack cut to `depth` (and the offset pushed if `lasti`)."""
+    """An exception between `start` and `end` (exclusive) cuts the stack to `depth`, pushes the offset if `lasti`, then
+    the exception, and goes to `target`. All in offsets."""
 
     start: int
     end: int
@@ -211,30 +299,19 @@ class ExceptionEntry:
 
 
 def exception_table(code: CodeType) -> list[ExceptionEntry]:
-    """The code's exception table, decoded. (CPython: `Objects/exception_handling_notes.txt`.)"""
-    data = iter(code.co_exceptiontable)
+    """Where exceptions go, innermost block first among entries that overlap."""
+    entries: Any = dis.Bytecode(code).exception_entries  # type: ignore[attr-defined]
+    return [ExceptionEntry(e.start, e.end, e.target, e.depth, bool(e.lasti)) for e in entries]
 
-    def number() -> int:
-        byte = next(data)
-        found = byte & 63
-        while byte & 64:
-            byte = next(data)
-            found = found << 6 | byte & 63
-        return found
 
-    entries = []
-    while True:
-        try:
-            start = number() * 2
-        except StopIteration:
-            return entries
-        length, target, depth = number() * 2, number() * 2, number()
-        entries.append(ExceptionEntry(start, start + length, target, depth >> 1, bool(depth & 1)))
+def line_of(code: CodeType, offset: int) -> int | None:
+    """The source line of the instruction at `offset`."""
+    return next((line for start, end, line in code.co_lines() if start <= offset < end), None)
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a disassembly, for pictures. `source` is the user's line where a new one starts, else ''."""
+    """A line of a disassembly: `source` is the source line where it first appears, else empty."""
 
     offset: int
     op: str
@@ -242,14 +319,17 @@ class Row:
     line: int | None
     source: str
 
+    def __str__(self) -> str:
+        return f"{self.offset:>4}  {self.op:<24}{self.arg:<24}{self.source}".rstrip()
 
-def disassembly(function: Any) -> list[Row]:
-    """The canonical instructions of a function or code object as rows of text."""
+
+def disassembly(function: FunctionType | MethodType | CodeType) -> list[Row]:
+    """The canonical instructions as data for a table; the same on every version but for offsets and the place of
+    NULL."""
     code = function if isinstance(function, CodeType) else function.__code__
-    rows, last = [], None
-    for ins in instructions(code):
-        new = ins.line is not None and ins.line != last
-        source = linecache.getline(code.co_filename, ins.line).strip() if new and ins.line else ""
-        rows.append(Row(ins.offset, ins.op, "" if ins.arg is None else short(ins.arg), ins.line, source))
-        last = ins.line
+    rows: list[Row] = []
+    for i in instructions(code):
+        new_line = i.line is not None and (not rows or rows[-1].line != i.line)
+        source = linecache.getline(code.co_filename, i.line).strip() if new_line and i.line else ""
+        rows.append(Row(i.offset, i.op, i.argument, i.line, source))
     return rows

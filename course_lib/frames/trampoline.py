@@ -1,109 +1,113 @@
-"""Watching one function without a hook: swap its `__code__`.
+"""Seeing calls without a frame hook: swap a function's code for a trampoline.
 
-Where no C compiler is at hand, the function to compile gets another body, a *trampoline*: `return dispatch(a, b, ...)`. It speaks the same
-protocol as the hook (`Watcher`, `Frame`, guard, head) but sees only calls of that one function: not those it makes in turn, and not those
-that C code enters (`map`, a sort key, a module hook).
+In:  a function, and the watcher to ask.
+Out: the same function object, whose code now asks first and then runs the head, or the original.
+
+It does not see frames that other code enters from C (`map`, sort keys, module hooks, `__getitem__`) nor any function it
+was not told about. This is the lesson before the hook (what do we miss?), and what the library does where no C compiler
+is. In PyTorch: nothing; TorchDynamo always has its hook. `torch.jit.script` rewrites a function at a time like this.
 """
 
 from __future__ import annotations
 
+import functools
 import inspect
+import types
 import warnings
+import weakref
 from collections.abc import Callable
-from types import CodeType, FunctionType, MethodType
+from types import CodeType, FunctionType
 from typing import Any
 
-from course_lib.frames.hook import Watcher, parameter_names
+from course_lib.frames.hook import Watcher, _thread, call, installed, parameters
+
+ENTERED_MANY_TIMES = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+_original: weakref.WeakKeyDictionary[FunctionType, CodeType] = weakref.WeakKeyDictionary()
+
+
+def observe(function: Callable[..., Any], watcher: Watcher) -> Callable[..., Any]:
+    """A callable like `function` whose frames are shown to `watcher`, by whichever way there is. Without the hook that
+    is the function itself (of a module: its `forward`) and what was swapped before."""
+    if not installed() and (entry := _entry(function)):
+        swap(entry)
+    return functools.partial(call, watcher, function)
+
+
+def _entry(function: Any) -> FunctionType | None:
+    """The Python function behind a callable object."""
+    if isinstance(function, functools.partial):
+        return _entry(function.func)
+    if not isinstance(function, (FunctionType, types.MethodType)):
+        function = getattr(function, "forward", None) or getattr(type(function), "__call__", None)  # noqa: B004
+    function = getattr(function, "__func__", function)
+    return function if isinstance(function, FunctionType) else None
+
+
+def swap(function: FunctionType, watcher: Watcher | None = None) -> FunctionType:
+    """From now on calls of `function` are shown to `watcher`; without one, to this thread's watcher of the time.
+    Returns `function`."""
+    unswap(function)
+    code = function.__code__
+    if not code.co_flags & ENTERED_MANY_TIMES:
+        _original[function] = code
+        function.__code__ = trampoline(code, _dispatcher(function, watcher))
+    return function
+
+
+def unswap(function: FunctionType) -> FunctionType:
+    """Give `function` its own code back. Returns it."""
+    if code := _original.pop(function, None):
+        function.__code__ = code
+    return function
+
+
+def _dispatcher(function: FunctionType, watcher: Watcher | None) -> Callable[..., Any]:
+    """What the trampoline lands on. Holds `function` weakly: a code object is opaque to the garbage collector."""
+    code, behind = function.__code__, weakref.ref(function)
+    original = flatten(code)
+
+    def dispatch(*args: Any) -> Any:
+        func = behind()
+        assert func is not None  # it is being called
+        asked = watcher if watcher is not None else _thread.watcher
+        if asked is not None and (head := asked.find_head(func, code, args)):
+            return head(func, *args)
+        return FunctionType(original, func.__globals__, func.__name__, None, func.__closure__)(*args)
+
+    return dispatch
 
 
 def trampoline(code: CodeType, target: Callable[..., Any]) -> CodeType:
-    """Code with the signature and free variables of `code`, whose body is `return target(...)` on flat arguments."""
-    names = [f"a{i}" for i in range(len(parameter_names(code)))]
-    positional, keyword_only = code.co_argcount, code.co_kwonlyargcount
-    signature, rest = names[:positional], names[positional + keyword_only :]
+    """Code with the signature and the free variables of `code`, whose body is `return target(every parameter)`."""
+    names = list(parameters(code))
+    positional, rest = names[: code.co_argcount], names[code.co_argcount :]
+    keyword_only, rest = rest[: code.co_kwonlyargcount], rest[code.co_kwonlyargcount :]
     if code.co_posonlyargcount:
-        signature.insert(code.co_posonlyargcount, "/")
-    if code.co_flags & inspect.CO_VARARGS:
-        signature.append("*" + rest.pop(0))
-    elif keyword_only:
-        signature.append("*")
-    signature += names[positional : positional + keyword_only]
-    signature += ["**" + name for name in rest]
+        positional.insert(code.co_posonlyargcount, "/")
+    star = ["*" + rest.pop(0)] if code.co_flags & inspect.CO_VARARGS else ["*"] if keyword_only else []
+    signature = ", ".join([*positional, *star, *keyword_only, *("**" + name for name in rest)])
     free = ", ".join(code.co_freevars)
-    text = f"def outer({free}):\n def f({', '.join(signature)}):\n  return 'T'({', '.join(names)})\n  {free}"
-    namespace: dict[str, Any] = {}
-    with warnings.catch_warnings():  # a string is not callable: the constant is replaced below
-        warnings.simplefilter("ignore")
-        exec(text, namespace)
-    body = next(c for c in namespace["outer"].__code__.co_consts if isinstance(c, CodeType))
-    return body.replace(
-        co_varnames=code.co_varnames[: len(names)],
-        co_name=code.co_name,
-        co_qualname=code.co_qualname,
-        co_filename=code.co_filename,
+    # `...` keeps the place of the target among the constants; naming the free variables after it makes them free here
+    # too.
+    source = f"def outer({free}):\n  def inner({signature}):\n    return ...({', '.join(names)})\n    {free}\n"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SyntaxWarning)  # "'ellipsis' object is not callable": it will be
+        module = compile(source, "<trampoline>", "exec")
+    inner = _code_within(_code_within(module))
+    return inner.replace(
+        co_consts=tuple(target if const is ... else const for const in inner.co_consts),
+        co_name=code.co_name, co_qualname=code.co_qualname, co_filename=code.co_filename,
         co_firstlineno=code.co_firstlineno,
-        co_consts=tuple(target if constant == "T" else constant for constant in body.co_consts),
-    )
+    )  # fmt: skip
 
 
-def flat(code: CodeType) -> CodeType:
-    """The same bytecode with every parameter positional: *args is one tuple, **kwargs one dict."""
-    flags = code.co_flags & ~(inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
-    count = len(parameter_names(code))
-    return code.replace(co_argcount=count, co_posonlyargcount=0, co_kwonlyargcount=0, co_flags=flags)
+def _code_within(code: CodeType) -> CodeType:
+    return next(const for const in code.co_consts if isinstance(const, CodeType))
 
 
-def swap(function: FunctionType, watcher: Watcher) -> Callable[[], None]:
-    """Put a trampoline to `watcher` into `function`. Gives the function that takes it out again."""
-    code = function.__code__
-    plain = FunctionType(flat(code), function.__globals__, function.__name__, None, function.__closure__)
-    original = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
-    original.__kwdefaults__ = function.__kwdefaults__
-
-    def dispatch(*args: Any) -> Any:
-        entries = watcher.remembered.setdefault(code, [])
-        for guard, head in entries or ():
-            if guard(original, *args):
-                return head(original, *args)
-        answer = watcher(original, code, args) if entries is not None else None
-        if answer:
-            entries.append(answer)
-            return answer[1](original, *args)
-        if answer is False:
-            watcher.remembered[code] = None
-        return plain(*args)
-
-    def undo() -> None:
-        function.__code__ = code
-
-    function.__code__ = trampoline(code, dispatch)
-    return undo
-
-
-def through_trampoline(function: Callable[..., Any], watcher: Watcher) -> Callable[..., Any]:
-    """`function` with its own frame shown to `watcher`; of a module, the frame of its `forward`. The original is left as it is."""
-    if isinstance(function, FunctionType):
-        return swapped(function, watcher)
-    if isinstance(function, MethodType) and isinstance(function.__func__, FunctionType):
-        return MethodType(swapped(function.__func__, watcher), function.__self__)
-    forward = getattr(type(function), "forward", None)
-    if not isinstance(forward, FunctionType):
-        return function
-    bound = MethodType(swapped(forward, watcher), function)
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        vars(function)["forward"] = bound  # found before the class's own, also by what `__call__` does around it
-        try:
-            return function(*args, **kwargs)
-        finally:
-            vars(function).pop("forward", None)
-
-    return call
-
-
-def swapped(function: FunctionType, watcher: Watcher) -> FunctionType:
-    """A copy of `function` with a trampoline in it."""
-    copy = FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
-    copy.__kwdefaults__ = function.__kwdefaults__
-    swap(copy, watcher)
-    return copy
+def flatten(code: CodeType) -> CodeType:
+    """The same bytecode with every parameter positional (`*args` is one tuple, `**kwargs` one dict)."""
+    return code.replace(
+        co_argcount=len(parameters(code)), co_posonlyargcount=0, co_kwonlyargcount=0,
+        co_flags=code.co_flags & ~(inspect.CO_VARARGS | inspect.CO_VARKEYWORDS),
+    )  # fmt: skip

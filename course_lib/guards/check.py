@@ -112,9 +112,9 @@ class Check:
         namespace = {**self.names, FUNCTION: func, **dict(zip(self.parameters, args, strict=True))}
         for guard in self.guards:
             for test in guard.tests:
-                part = test.left.format(guard.source.expr)
+                part = test.left.format(guard.source.shown)
                 try:
-                    got = eval(part, namespace)
+                    got = eval(test.left.format(guard.source.expr), namespace)
                     expected = eval(test.right.source.expr, namespace) if isinstance(test.right, SameAs) else test.right
                 except MOVED as error:
                     return Failure(guard, part, short(test.right), f"{type(error).__name__}: {error}")

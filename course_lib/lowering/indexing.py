@@ -38,6 +38,16 @@ def sizes(values: Iterable[Any]) -> tuple[Size, ...]:
     return tuple(as_size(value) for value in values)
 
 
+def contiguous(shape: Sequence[Size]) -> tuple[Size, ...]:
+    """The strides of a row-major tensor of this shape."""
+    stride: list[Size] = []
+    step: Size = 1
+    for size in reversed(shape):
+        stride.append(step)
+        step = step * (size if not isinstance(size, int) else max(size, 1))
+    return tuple(reversed(stride))
+
+
 @dataclass(frozen=True)
 class Linear:
     """`constant` + Σ coefficient·atom. An atom is a loop symbol, or any other expression that we do not look into."""
@@ -123,7 +133,7 @@ def unflatten(
     multiple of: 768*i0 + i1 is [i0, i1] in a tensor with strides [768, 1], if i1 < 768. Where digits do not come out even, the
     answer uses // and %."""
     result = [ZERO] * len(shape)
-    dims = sorted((d for d in range(len(shape)) if shape[d] != 1), key=lambda d: -_order(stride[d]))
+    dims = sorted((d for d in range(len(shape)) if shape[d] != 1), key=lambda d: -order(stride[d]))
     linear = Linear.of(flat, extent.keys())
     digits = _digits(linear, extent, [(shape[d], stride[d]) for d in dims])
     for n, d in enumerate(dims):
@@ -135,7 +145,7 @@ def unflatten(
     return tuple(result)
 
 
-def _order(stride: Size) -> float:
+def order(stride: Size) -> float:
     """Something to sort strides by; a symbolic one counts as its value for large symbols."""
     return stride if isinstance(stride, int) else float(stride.xreplace({s: sympy.Integer(4096) for s in stride.free_symbols}))
 

@@ -173,6 +173,7 @@ class LoopGraph:
 
     @property
     def buffers(self) -> dict[str, Buffer]:
-        """Every buffer by name."""
+        """Every buffer by name: inputs, constants, and what the nodes write."""
+        known = [Buffer(name, c.dtype, tuple(c.shape), tuple(c.stride()), c.device) for name, c in self.constants.items()]
         written = [b for node in self.nodes for b in node.buffers]
-        return {b.name: b for b in [*(i for i in self.inputs if i is not None), *written]}
+        return {b.name: b for b in [*(i for i in self.inputs if i is not None), *known, *written]}

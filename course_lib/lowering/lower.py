@@ -23,7 +23,7 @@ import torch
 from torch import fx
 
 from course_lib.lowering.formulas import NoLoopForm, Term
-from course_lib.lowering.indexing import as_size, loop_symbols, sizes, unflatten
+from course_lib.lowering.indexing import as_size, contiguous, loop_symbols, sizes, unflatten
 from course_lib.lowering.ir import (
     Buffer,
     ExternKernel,
@@ -327,16 +327,6 @@ class Lowering:
 
 
 # -- helpers ---------------------------------------------------------------------------------------------------------------
-
-
-def contiguous(shape: Sequence[Size]) -> tuple[Size, ...]:
-    """The strides of a row-major tensor of this shape."""
-    stride: list[Size] = []
-    step: Size = 1
-    for size in reversed(shape):
-        stride.append(step)
-        step = step * (size if not isinstance(size, int) else max(size, 1))
-    return tuple(reversed(stride))
 
 
 def strides_of(tensor: torch.Tensor) -> tuple[Size, ...]:

@@ -12,7 +12,7 @@ import ctypes
 import itertools
 import linecache
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -20,6 +20,7 @@ import torch
 from course_lib import native
 from course_lib.codegen.cpp import cpp_source
 from course_lib.codegen.printer import KernelSource
+from course_lib.codegen.triton import triton_source
 from course_lib.codegen.wrapper import wrapper_source
 from course_lib.lowering.ir import Buffer, LoopGraph
 from course_lib.runtime.compiler import load_kernels
@@ -117,7 +118,14 @@ def build_triton(names: Mapping[FusedKernel, str], buffers: Mapping[str, Buffer]
     """Triton kernels; each is compiled by Triton when it is first called."""
     if not names:
         return {}
-    raise NotImplementedError
+    from course_lib.runtime.triton_runner import timed_load
+
+    result: Built = {}
+    for kernel, name in names.items():
+        printed = triton_source(kernel, buffers, name)
+        launch, seconds = timed_load(printed, kernel.steps[0].buffer.device)
+        result[kernel] = BuiltKernel(name, printed.source, "triton", seconds, False, kernel, printed), launch
+    return result
 
 
 def language_of(kernel: FusedKernel, buffers: Mapping[str, Buffer], codegen: str) -> str:

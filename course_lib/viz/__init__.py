@@ -1,0 +1,25 @@
+"""Pictures of what the compiler did.
+
+In:  events (`course_lib.events`), or graphs, schedules and sources. Out: `Picture`s: HTML and SVG that stay in a saved notebook, need no
+network and no `dot` program, follow the light or dark theme, and have a plain-text form.
+
+`style.py` is the one visual language; `trace.py` (`with cl.record() as trace:`) leads to all pictures of one run.
+In PyTorch: `tlparse`, `torch/fx/passes/graph_drawer.py`, and `depyf`.
+"""
+
+from course_lib.viz.bytecode import bytecode_table, disassembly
+from course_lib.viz.code import code
+from course_lib.viz.fusion import fusion
+from course_lib.viz.graphs import fx_graph
+from course_lib.viz.guards import guard_table
+from course_lib.viz.loops import loops
+from course_lib.viz.pipeline_map import pipeline_map
+from course_lib.viz.stepper import Stepper
+from course_lib.viz.style import Picture
+from course_lib.viz.tables import Point, bars, roofline, table
+from course_lib.viz.trace import Trace, record
+
+__all__ = [
+    "Picture", "Point", "Stepper", "Trace", "bars", "bytecode_table", "code", "disassembly", "fusion", "fx_graph", "guard_table", "loops",
+    "pipeline_map", "record", "roofline", "table",
+]  # fmt: skip

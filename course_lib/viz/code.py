@@ -19,7 +19,7 @@ TOKENS = {"k": "capture", "b": "autograd", "f": "scheduling", "s": "codegen", "n
 """Token class → stage whose colour it takes: keyword, builtin or type, function name, string, number, comment."""
 
 CSS = """
-.cl-fig .cl-code { overflow: auto; max-height: 560px; border: 1px solid color-mix(in srgb, currentColor 18%, transparent); border-radius: 6px; padding: 6px 0; }
+.cl-fig .cl-code { overflow: auto; max-height: 720px; border: 1px solid color-mix(in srgb, currentColor 18%, transparent); border-radius: 6px; padding: 6px 0; }
 .cl-fig .cl-code-title { font-weight: 600; margin-bottom: 4px; }
 .cl-fig.cl-fig .cl-code pre { margin: 0; padding: 0; line-height: 1.5; white-space: pre; display: inline-block; min-width: 100%; border: 0; overflow: visible; font-size: 12.5px; }
 .cl-fig .cl-code .cl-l { display: block; padding: 0 12px 0 0; min-height: 1.5em; }

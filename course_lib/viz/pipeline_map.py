@@ -104,7 +104,7 @@ def counts(recording: events.Recording) -> dict[str, str]:
         "autograd": f"{sum(aten):,} ATen operators" if aten else "",
         "lowering": plural(sum(loops), "loop node") if loops else "",
         "scheduling": plural(len(recording.kernels), "kernel") if recording.of(events.Scheduled) else "",
-        "codegen": plural(len({kernel.name for kernel in built}), "source") if built else "",
+        "codegen": plural(len(built), "generated kernel") if built else "",
         "runtime": plural(len(recording.of(events.KernelsBuilt)), "program") if recording.of(events.KernelsBuilt) else "",
     }
     if breaks:

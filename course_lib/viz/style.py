@@ -44,7 +44,7 @@ CSS = """
 .cl-fig figcaption { font-size: 13px; margin-top: .5em; max-width: 860px; opacity: .85; }
 .cl-fig code, .cl-fig pre, .cl-fig .cl-m { font-family: var(--jp-code-font-family, MONO); font-size: 12px; background: transparent; color: inherit; }
 .cl-fig summary { cursor: pointer; }
-.cl-fig .cl-scroll { overflow: auto; max-height: 640px; }
+.cl-fig .cl-scroll { overflow: auto; max-height: 880px; }
 .cl-fig.cl-fig table.cl-t { border-collapse: collapse; table-layout: auto; margin: 0; border: 0; font-size: 13px; color: inherit; }
 .cl-fig.cl-fig table.cl-t tr { background: transparent; }
 .cl-fig.cl-fig table.cl-t th, .cl-fig.cl-fig table.cl-t td { text-align: left; vertical-align: top; padding: 3px 12px 3px 6px; white-space: normal; color: inherit;

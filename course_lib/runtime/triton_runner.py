@@ -1,0 +1,131 @@
+"""Triton source to a callable: on a GPU, or on CPU tensors in Triton's interpreter.
+
+In:  a `TritonSource`.
+Out: a callable that takes tensors and starts the right number of programs.
+
+Triton decides when it is first imported whether `@triton.jit` means "compile" or "interpret". So this file, not the user, imports it:
+with `TRITON_INTERPRET=1` on a machine without a GPU, without it on one with a GPU.
+
+In PyTorch: `torch/_inductor/runtime/triton_heuristics.py`, `CachingAutotuner`; `runtime/async_compile.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import linecache
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from course_lib import config
+from course_lib.codegen.triton import TritonSource
+from course_lib.codegen.triton_ops import LIBDEVICE
+from course_lib.runtime import cache
+from course_lib.runtime.errors import BackendMissing
+
+TESTED = {"2.11": "3.6.0", "2.13": "3.7.1"}
+"""torch → the triton that goes with it."""
+
+
+@functools.cache
+def import_triton() -> Any:
+    """The module, in the mode that this machine needs. Raises `BackendMissing` with one sentence."""
+    if "triton" not in sys.modules and not torch.cuda.is_available():
+        os.environ.setdefault("TRITON_INTERPRET", "1")
+    try:
+        return importlib.import_module("triton")
+    except ImportError as error:
+        wanted = TESTED.get(".".join(torch.__version__.split(".")[:2]), "that goes with your torch")
+        raise BackendMissing(
+            f"triton cannot be imported ({error}): get it with `pip install triton=={wanted}` (Linux only); until then use "
+            'options={"codegen": "cpp"}'
+        ) from None
+
+
+def is_interpreting() -> bool:
+    """True if `@triton.jit` gives functions that run on CPU tensors."""
+    jit = import_triton().jit(_empty)
+    return type(jit).__name__ == "InterpretedFunction"
+
+
+def _empty() -> None: ...
+
+
+def load_triton(source: TritonSource, device: torch.device) -> Callable[..., None]:
+    """The kernel as a callable on tensors of this device."""
+    triton = import_triton()
+    interpreting = is_interpreting()
+    if device.type == "cpu" and not interpreting:
+        raise BackendMissing(
+            "Triton was imported before course_lib in the mode that compiles for a GPU, so it cannot run on CPU tensors: set "
+            "TRITON_INTERPRET=1 in the environment before Python starts"
+        )
+    if device.type == "cuda" and interpreting:
+        raise BackendMissing(
+            "Triton was imported with TRITON_INTERPRET=1, so it cannot use the GPU: unset it before Python starts"
+        )
+    names = run_source(source)
+    if interpreting and "libdevice" in names:
+        names["libdevice"] = NumpyLibdevice(triton.language)
+    meta = source.tiling.meta(interpreting)
+    start = names[source.name][(source.tiling.programs(meta),)]
+    options = meta if interpreting else {**meta, "num_warps": source.tiling.warps(meta)}
+
+    def launch(*tensors: torch.Tensor) -> None:
+        start(*tensors, **options)
+
+    return launch
+
+
+def run_source(source: TritonSource) -> dict[str, Any]:
+    """Execute the source as a file in the cache folder (Triton reads the text of its functions back from there)."""
+    path = config.cache_dir() / f"{source.name}-{cache.key_of(source.source)[:16]}.py"
+    linecache.cache[str(path)] = (len(source.source), None, source.source.splitlines(keepends=True), str(path))
+    names: dict[str, Any] = {"__name__": f"course_lib_kernel_{source.name}", "__file__": str(path)}
+    exec(compile(source.source, str(path), "exec"), names)
+    return names
+
+
+class NumpyLibdevice:
+    """`libdevice` for the interpreter, which computes with numpy and has no GPU library to call."""
+
+    NUMPY = {
+        "asin": "arcsin", "acos": "arccos", "atan": "arctan", "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh",
+        "pow": "float_power", "atan2": "arctan2",
+    }  # fmt: skip
+
+    def __init__(self, tl: Any) -> None:
+        self.tl = tl
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name not in LIBDEVICE.values():
+            raise AttributeError(f"libdevice.{name} has no counterpart in the interpreter")
+        return lambda *args: self.compute(name, args)
+
+    def compute(self, name: str, args: tuple[Any, ...]) -> Any:
+        import numpy as np
+
+        like = next(arg for arg in args if isinstance(arg, self.tl.tensor))
+        arrays = [arg.handle.data if isinstance(arg, self.tl.tensor) else arg for arg in args]
+        with np.errstate(all="ignore"):
+            if name == "erfc":
+                data = torch.special.erfc(torch.from_numpy(np.atleast_1d(arrays[0]))).numpy().reshape(arrays[0].shape)
+            else:
+                data = getattr(np, self.NUMPY.get(name, name))(*arrays)
+        handle = type(like.handle)(np.asarray(data, dtype=like.handle.data.dtype), like.handle.dtype)
+        return self.tl.tensor(handle, like.type if data.shape == arrays[0].shape else self.block_type(like, data.shape))
+
+    def block_type(self, like: Any, shape: tuple[int, ...]) -> Any:
+        return self.tl.block_type(like.type.scalar, list(shape)) if shape else like.type.scalar
+
+
+def timed_load(source: TritonSource, device: torch.device) -> tuple[Callable[..., None], float]:
+    """The callable and how long it took. (On a GPU, machine code is made at the first call.)"""
+    began = time.perf_counter()
+    launch = load_triton(source, device)
+    return launch, time.perf_counter() - began

@@ -1,0 +1,167 @@
+"""Which loops run together.
+
+In:  two groups of loop nodes, the producer before the consumer, each with what it reads and writes (`scheduling.dependencies`).
+Out: `Fuse(saved)` or `No(reason, lost)`.
+In PyTorch: `torch/_inductor/scheduler.py`, `Scheduler.can_fuse` and `InductorChoices.can_fuse`.
+
+Fusing saves memory traffic: a buffer that is written by one loop and read by the next never leaves registers when both are one
+kernel, and a buffer that two loops read is read once. Everything below is the answer to two questions: is it *legal* (the same
+elements, in an order that respects the dependencies), and is it *worth it* (bytes saved)?
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import sympy
+
+from course_lib.lowering.ir import Buffer, Size
+from course_lib.scheduling.groups import Group, fit, join, space
+
+Rule = Callable[[Group, Group, frozenset[Buffer]], str | None]
+"""(producer, consumer, the buffers between them) → why not, or None."""
+
+ONE_ROW = 16 * 1024
+"""Columns from which on a single row should not be left to one thread."""
+
+MANY_STEPS = 96
+"""Nodes from which on a kernel is too long for registers and compilers."""
+
+
+@dataclass(frozen=True)
+class Fuse:
+    """Yes: `saved` bytes of traffic disappear."""
+
+    saved: Size
+
+    def __str__(self) -> str:
+        return f"fuse, saves {human_bytes(self.saved)}"
+
+
+@dataclass(frozen=True)
+class No:
+    """No, and what it costs: `lost` bytes still travel through memory because of `reason`."""
+
+    reason: str
+    lost: Size = 0
+
+    def __str__(self) -> str:
+        return f"keep apart: {self.reason} ({human_bytes(self.lost)} through memory)"
+
+
+def can_fuse(producer: Group, consumer: Group) -> Fuse | No:
+    """Decide about one pair; the same answer feeds the scheduler, `explain` and the pictures."""
+    shared = producer.writes & consumer.reads or producer.reads & consumer.reads
+    for rule in RULES:
+        if reason := rule(producer, consumer, shared):
+            return No(reason, lost=sum(b.nbytes for b in shared))
+    return Fuse(saved(producer, consumer))
+
+
+def is_legal(producer: Group, consumer: Group) -> str | None:
+    """Why these two can never be one kernel, or None. The scheduler asks this whatever `can_fuse` says."""
+    shared = producer.writes & consumer.reads or producer.reads & consumer.reads
+    return next((reason for rule in LEGAL if (reason := rule(producer, consumer, shared))), None)
+
+
+def saved(producer: Group, consumer: Group) -> Size:
+    """Bytes of traffic that disappear."""
+    both = join(producer, consumer)
+    return 0 if both is None else producer.traffic + consumer.traffic - both.traffic
+
+
+def extern_kernels_stay_alone(producer: Group, consumer: Group, shared: frozenset[Buffer]) -> str | None:
+    if producer.is_extern or consumer.is_extern:
+        return "a library call (GEMM, convolution) cannot take loops in"
+    return None
+
+
+def same_device(producer: Group, consumer: Group, shared: frozenset[Buffer]) -> str | None:
+    devices = sorted({str(buffer.device) for buffer in producer.writes | consumer.writes})
+    return f"they run on different devices: {' and '.join(devices)}" if len(devices) > 1 else None
+
+
+def same_iteration_space(producer: Group, consumer: Group, shared: frozenset[Buffer]) -> str | None:
+    if fit(producer, consumer) is None:
+        return f"loops differ: {space(producer.loops)} and {space(consumer.loops)}"
+    return None
+
+
+def same_elements(producer: Group, consumer: Group, shared: frozenset[Buffer]) -> str | None:
+    found = fit(producer, consumer)
+    if found and found.mismatched:
+        return f"the consumer needs other elements of {', '.join(found.mismatched)} than the one that was just computed"
+    return None
+
+
+def something_to_save(producer: Group, consumer: Group, shared: frozenset[Buffer]) -> str | None:
+    return "no traffic would be saved" if saved(producer, consumer) == 0 else None
+
+
+def siblings_share_enough(producer: Group, consumer: Group, shared: frozenset[Buffer]) -> str | None:
+    """Siblings only read the same: worth it if that is a good part of what they move."""
+    if producer.writes & consumer.reads:
+        return None
+    gain, least = saved(producer, consumer), min(producer.traffic, consumer.traffic, key=lambda t: int_or(t))
+    if int_or(gain) * 8 < int_or(least):
+        return f"they only share {human_bytes(gain)} of what they read"
+    return None
+
+
+def one_row_needs_all_threads(producer: Group, consumer: Group, shared: frozenset[Buffer]) -> str | None:
+    """A reduction of everything must be complete before anything after it: as one kernel, one thread would do it all."""
+    both = join(producer, consumer)
+    if both is None or not producer.columns or both.rows or consumer.loops == () or consumer.columns:
+        return None
+    columns = math.prod(loop.size for loop in both.columns)
+    if int_or(columns) >= ONE_ROW and consumer.writes and producer.writes & consumer.reads:
+        return f"a single row of {columns} columns would leave all but one thread idle"
+    return None
+
+
+def same_innermost_loop(producer: Group, consumer: Group, shared: frozenset[Buffer]) -> str | None:
+    """Where one walks memory row by row and the other column by column, one of them would jump at every step."""
+    found = fit(producer, consumer)
+    if found is None or producer.columns or consumer.columns:
+        return None
+    steps = []
+    for group, become in ((producer, found.first), (consumer, found.second)):
+        stores = {m.body.write.index.substitute(become) for m in group.members}
+        steps.append({loop.symbol for loop in found.loops for f in stores if f.coefficient(loop.symbol) == 1})
+    if steps[0] and steps[1] and not steps[0] & steps[1]:
+        return "one walks through memory row by row, the other column by column"
+    return None
+
+
+def not_too_long(producer: Group, consumer: Group, shared: frozenset[Buffer]) -> str | None:
+    steps = len(producer.nodes) + len(consumer.nodes)
+    return f"{steps} steps are too many for one kernel" if steps > MANY_STEPS else None
+
+
+LEGAL: tuple[Rule, ...] = (extern_kernels_stay_alone, same_device, same_iteration_space, same_elements)
+WORTH: tuple[Rule, ...] = (
+    something_to_save,
+    siblings_share_enough,
+    one_row_needs_all_threads,
+    same_innermost_loop,
+    not_too_long,
+)
+RULES: tuple[Rule, ...] = LEGAL + WORTH
+
+
+def int_or(size: Size, unknown: int = 1 << 20) -> int:
+    """A size as a number; a dynamic one counts as large."""
+    return int(size) if isinstance(size, (int, sympy.Integer)) else unknown
+
+
+def human_bytes(count: Size) -> str:
+    """'3.1 MB'."""
+    if not isinstance(count, (int, float)):
+        return f"{count} bytes"
+    for unit in ("bytes", "KB", "MB", "GB"):
+        if count < 1000 or unit == "GB":
+            return f"{count} bytes" if unit == "bytes" else f"{count:.1f} {unit}"
+        count = count / 1000
+    raise AssertionError

@@ -1,0 +1,372 @@
+"""Loops that may run together, and how the loops of two groups fit.
+
+In:  two groups, each with its loops and the memory that it touches.
+Out: one group with loops that serve both (`join`), or None where no such loops exist.
+
+Two loops need not look alike to be alike. [32, 128, 768] and [4096, 768] count through the same memory; so both are cut into common
+pieces, and pieces that no formula tells apart are merged again (`collapse`). A group with a reduction has rows (what is kept) and
+columns (what is reduced); a loop over rows only joins it as something to do once a row.
+
+In PyTorch: `torch/_inductor/scheduler.py`, `SchedulerNode` and `FusedSchedulerNode`; `codegen/simd.py`, `SIMDKernel.split_and_set_ranges`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Literal
+
+import sympy
+
+from course_lib.lowering.indexing import Linear, loop_symbols, order
+from course_lib.lowering.ir import Buffer, ExternKernel, LoopNode, Node, Reduction, Size
+from course_lib.scheduling.dependencies import Access, Body, tensor_arguments
+from course_lib.scheduling.kernel import FusedKernel, Loop, Step
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Who needs which buffer: facts about the whole program that every group shares."""
+
+    buffers: Mapping[str, Buffer]
+    readers: Mapping[str, frozenset[Node]]
+    outputs: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Member:
+    """A node of a group: its index, and what it touches, in terms of the group's loops."""
+
+    node: LoopNode
+    index: tuple[Linear, ...]
+    rindex: tuple[Linear, ...]
+    body: Body
+
+    def substitute(self, become: Mapping[sympy.Symbol, Linear]) -> Member:
+        return replace(
+            self,
+            index=tuple(i.substitute(become) for i in self.index),
+            rindex=tuple(i.substitute(become) for i in self.rindex),
+            body=self.body.substitute(become),
+        )
+
+
+@dataclass(eq=False)
+class Group:
+    """Nodes that run as one kernel; at first there is one group for each node. `positions` are their places in the program."""
+
+    usage: Usage
+    positions: tuple[int, ...]
+    nodes: tuple[Node, ...]
+    loops: tuple[Loop, ...] = ()
+    members: tuple[Member, ...] = ()
+    fits: dict[Group, Fit | None] = field(default_factory=dict, repr=False)
+    joined: dict[Group, Group] = field(default_factory=dict, repr=False)
+    """What `fit` and `join` found out about this group and another."""
+
+    @property
+    def is_extern(self) -> bool:
+        return isinstance(self.nodes[0], ExternKernel)
+
+    @property
+    def rows(self) -> tuple[Loop, ...]:
+        return tuple(loop for loop in self.loops if loop.kind == "row")
+
+    @property
+    def columns(self) -> tuple[Loop, ...]:
+        return tuple(loop for loop in self.loops if loop.kind == "column")
+
+    @cached_property
+    def writes(self) -> frozenset[Buffer]:
+        """The buffers computed here."""
+        return frozenset(buffer for node in self.nodes for buffer in node.buffers)
+
+    @cached_property
+    def reads(self) -> frozenset[Buffer]:
+        """The buffers that come from elsewhere."""
+        if isinstance(self.nodes[0], ExternKernel):
+            names = {view.buffer.name for view in tensor_arguments(self.nodes[0])}
+        else:
+            names = {access.buffer for member in self.members for access in member.body.reads}
+        return frozenset(self.usage.buffers[name] for name in names) - self.writes
+
+    @cached_property
+    def stores(self) -> frozenset[Buffer]:
+        """The buffers computed here that others need: they must reach memory."""
+        mine = set(self.nodes)
+        return frozenset(
+            b for b in self.writes if self.is_extern or b.name in self.usage.outputs or self.usage.readers[b.name] - mine
+        )
+
+    @cached_property
+    def traffic(self) -> Size:
+        """Bytes that this kernel moves: each element that it reads or stores, once."""
+        return sum((self.touched(b) for b in self.reads), 0) + sum((b.nbytes for b in self.stores), 0)
+
+    def touched(self, buffer: Buffer) -> Size:
+        """Bytes of `buffer` that are read: not more than it has, nor than there are loop iterations."""
+        if self.is_extern:
+            return buffer.nbytes
+        elements: Size = 0
+        for index in {a.index for m in self.members for a in m.body.reads if a.buffer == buffer.name}:
+            used = [loop.size for loop in self.loops if not index.is_affine_in(loop.symbol) or index.coefficient(loop.symbol) != 0]
+            lookup = not isinstance(index.constant, int)
+            elements += math.prod(loop.size for loop in self.loops) if lookup else math.prod(used)
+        return at_most(elements, buffer.numel) * buffer.dtype.itemsize
+
+    def __str__(self) -> str:
+        if isinstance(self.nodes[0], ExternKernel):
+            return str(self.nodes[0])
+        labels = "·".join(dict.fromkeys(node.label or node.buffer.name for node in self.nodes))  # type: ignore[union-attr]
+        return f"{labels} over {space(self.loops)}"
+
+
+def space(loops: Sequence[Loop]) -> str:
+    """The loops in words: '[4096], columns [768]'."""
+    rows = [loop.size for loop in loops if loop.kind == "row"]
+    columns = [loop.size for loop in loops if loop.kind == "column"]
+    return f"{rows}" + (f", columns {columns}" if columns else "")
+
+
+def at_most(a: Size, b: Size) -> Size:
+    return min(a, b) if isinstance(a, int) and isinstance(b, int) else b
+
+
+def start(node: Node, position: int, usage: Usage, body: Body | None) -> Group:
+    """The group of one node: its loops in the order in which they walk through memory, merged where possible."""
+    if isinstance(node, ExternKernel) or body is None:
+        return Group(usage, (position,), (node,))
+    reduced = node.reduced if isinstance(node, Reduction) else ()
+    rows, columns = loop_symbols("i", len(node.ranges)), loop_symbols("j", len(reduced))
+    loops = [Loop(symbol, size, "row") for symbol, size in zip(rows, node.ranges, strict=True)]
+    loops.sort(key=lambda loop: -order(body.write.index.coefficient(loop.symbol)))
+    inner = [Loop(symbol, size, "column") for symbol, size in zip(columns, reduced, strict=True)]
+    if body.reads and not (isinstance(node, Reduction) and node.kind.startswith("arg")):
+        inner.sort(key=lambda loop: -order(body.reads[0].index.coefficient(loop.symbol)))
+    member = Member(node, tuple(Linear.of(s, rows) for s in rows), tuple(Linear.of(s, columns) for s in columns), body)
+    return collapse(Group(usage, (position,), (node,), (*loops, *inner), (member,)))
+
+
+def collapse(group: Group) -> Group:
+    """Drop loops of one iteration, and merge neighbours that no formula tells apart. (Changes `group`.)
+
+    Loops a (outer) and b (inner, n iterations) are one loop of a·n if every formula moves n times as far for a step of a as for a
+    step of b. Then a becomes 0, and b counts on beyond n: all formulas give the same."""
+    zero = Linear()
+    become: dict[sympy.Symbol, Linear] = {}
+    formulas = [f for member in group.members for f in member.body.formulas]
+    loops: list[Loop] = []
+    for loop in reversed(group.loops):
+        inner = loops[-1] if loops else None
+        if loop.size == 1:
+            become[loop.symbol] = zero
+        elif inner is not None and inner.kind == loop.kind and all(walks_on(f, loop, inner) for f in formulas):
+            become[loop.symbol] = zero
+            loops[-1] = replace(inner, size=loop.size * inner.size)
+        else:
+            loops.append(loop)
+    group.loops = tuple(reversed(loops))
+    return rename(group, become)
+
+
+def walks_on(formula: Linear, outer: Loop, inner: Loop) -> bool:
+    """True if a step of `outer` moves the formula as far as all steps of `inner` together."""
+    both_affine = formula.is_affine_in(outer.symbol) and formula.is_affine_in(inner.symbol)
+    return both_affine and formula.coefficient(outer.symbol) == formula.coefficient(inner.symbol) * inner.size
+
+
+def rename(group: Group, become: dict[sympy.Symbol, Linear]) -> Group:
+    """Call rows i0, i1, ... and columns j0, j1, ..."""
+    loops: list[Loop] = []
+    kinds: tuple[tuple[Literal["row", "column"], str], ...] = (("row", "i"), ("column", "j"))
+    for kind, letter in kinds:
+        same = [loop for loop in group.loops if loop.kind == kind]
+        for loop, symbol in zip(same, loop_symbols(letter, len(same)), strict=True):
+            become[loop.symbol] = Linear(((symbol, 1),))
+            loops.append(Loop(symbol, loop.size, kind))
+    group.loops = tuple(loops)
+    if not all(new.terms == ((old, 1),) for old, new in become.items()):
+        group.members = tuple(member.substitute(become) for member in group.members)
+    return group
+
+
+# -- two groups ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Loops for two groups, what the old loops of each become, and buffers of which they need different elements at once."""
+
+    loops: tuple[Loop, ...]
+    first: Mapping[sympy.Symbol, Linear]
+    second: Mapping[sympy.Symbol, Linear]
+    mismatched: tuple[str, ...] = ()
+
+
+def fit(a: Group, b: Group) -> Fit | None:
+    """Loops that serve both, or None. A fit without mismatched buffers is preferred."""
+    if b not in a.fits:
+        best: Fit | None = None
+        for one, other in ways_to_fit(a, b):
+            found = combine(a, b, one, other)
+            if found is not None:
+                found = replace(found, mismatched=mismatched(a, b, found))
+                best = best if best is not None and best.mismatched else found
+                if not found.mismatched:
+                    best = found
+                    break
+        a.fits[b] = best
+    return a.fits[b]
+
+
+def ways_to_fit(a: Group, b: Group) -> Iterator[tuple[Linear | None, Linear | None]]:
+    """Formulas for the same memory in both, best first: what `a` writes and `b` reads, what both read; then just the order."""
+    written = {m.body.write.buffer: m.body.write.index for m in a.members}
+    reads_b = [access for m in b.members for access in m.body.reads]
+    yield from ((written[r.buffer], r.index) for r in reads_b if r.buffer in written)
+    read = {access.buffer: access.index for m in a.members for access in m.body.reads}
+    yield from ((read[r.buffer], r.index) for r in reads_b if r.buffer in read)
+    yield None, None
+
+
+Walk = list[tuple[Loop, Size]]
+"""Loops with the step that each takes through some memory, shortest step first."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A loop of `size` iterations that is part of loop `a` of one group and of loop `b` of the other. An iteration of it counts
+    `weight_a` and `weight_b` of theirs."""
+
+    size: Size
+    a: Loop | None
+    weight_a: Size
+    b: Loop | None
+    weight_b: Size
+
+
+def combine(a: Group, b: Group, one: Linear | None, other: Linear | None) -> Fit | None:
+    """Cut the loops of both where they walk memory alike (by formula `one` in `a` and `other` in `b`)."""
+    moving_a, still_a = walk(a, one)
+    moving_b, still_b = walk(b, other)
+    pieces = cut_alike(moving_a, moving_b)
+    if pieces is None:
+        return None
+    if still_a and still_b:  # loops in which that memory stands still: match them in their order
+        rest = cut_alike(in_order(still_a), in_order(still_b))
+        if rest is None:
+            return None
+        pieces += rest
+    elif still_a:  # b runs once a row of a
+        if b.columns or tuple(still_a) != a.columns:
+            return None
+        pieces += [Piece(loop.size, loop, 1, None, 1) for loop in still_a]
+    elif still_b:
+        if a.columns or tuple(still_b) != b.columns:
+            return None
+        pieces += [Piece(loop.size, None, 1, loop, 1) for loop in still_b]
+    if a.columns and b.columns and any(p.a and p.b and p.a.kind != p.b.kind for p in pieces):
+        return None
+    return Fit(*assemble(pieces, a if a.columns or not b.columns else b, a, b))
+
+
+def walk(group: Group, formula: Linear | None) -> tuple[Walk, list[Loop]]:
+    """The loops that move through the memory of `formula`, and those that do not. Without a formula: all, in their order."""
+    if formula is None:
+        return in_order(group.loops), []
+    steps = [(loop, formula.coefficient(loop.symbol)) for loop in group.loops]
+    moving = sorted([s for s in steps if s[1] != 0], key=lambda s: order(s[1]))
+    return moving, [loop for loop, step in steps if step == 0]
+
+
+def in_order(loops: Sequence[Loop]) -> Walk:
+    """As if the loops counted through memory of their own."""
+    return [(loop, math.prod(later.size for later in loops[n + 1 :])) for n, loop in enumerate(loops)][::-1]
+
+
+def cut_alike(one: Walk, other: Walk) -> list[Piece] | None:
+    """Cut loops into pieces common to both, from the shortest step on; None if there is no such cut."""
+    pieces: list[Piece] = []
+    left = [(loop, loop.size, step, 1) for loop, step in reversed(one)]
+    right = [(loop, loop.size, step, 1) for loop, step in reversed(other)]
+    while left and right:
+        loop_a, size_a, step_a, weight_a = left.pop()
+        loop_b, size_b, step_b, weight_b = right.pop()
+        size = common(size_a, size_b)
+        if step_a != step_b or size is None:
+            return None
+        pieces.append(Piece(size, loop_a, weight_a, loop_b, weight_b))
+        if size != size_a:
+            left.append((loop_a, size_a // size, step_a * size, weight_a * size))
+        if size != size_b:
+            right.append((loop_b, size_b // size, step_b * size, weight_b * size))
+    return None if left or right else pieces
+
+
+def common(a: Size, b: Size) -> Size | None:
+    """The smaller of two sizes, if it divides the larger."""
+    if a == b:
+        return a
+    if not isinstance(a, int) or not isinstance(b, int) or min(a, b) == 0 or max(a, b) % min(a, b):
+        return None
+    return min(a, b)
+
+
+def assemble(
+    pieces: list[Piece], leader: Group, a: Group, b: Group
+) -> tuple[tuple[Loop, ...], Mapping[sympy.Symbol, Linear], Mapping[sympy.Symbol, Linear]]:
+    """The pieces as loops, in the order of the group `leader`, which also says what is a row and what a column."""
+    place = {loop: n for n, loop in enumerate(leader.loops)}
+    mine = [(p.a if leader is a else p.b, p.weight_a if leader is a else p.weight_b, p) for p in pieces]
+    mine.sort(key=lambda m: (place.get(m[0], -1), -order(m[1])))  # type: ignore[arg-type]
+    loops: list[Loop] = []
+    first: dict[sympy.Symbol, dict[sympy.Symbol, Size]] = {loop.symbol: {} for loop in a.loops}
+    second: dict[sympy.Symbol, dict[sympy.Symbol, Size]] = {loop.symbol: {} for loop in b.loops}
+    for (loop, _, piece), symbol in zip(mine, loop_symbols("p", len(mine)), strict=True):
+        loops.append(Loop(symbol, piece.size, loop.kind if loop else "row"))
+        if piece.a:
+            first[piece.a.symbol][symbol] = piece.weight_a
+        if piece.b:
+            second[piece.b.symbol][symbol] = piece.weight_b
+    loops.sort(key=lambda loop: loop.kind == "column")
+    make = lambda parts: {old: Linear.make(terms) for old, terms in parts.items()}
+    return tuple(loops), make(first), make(second)
+
+
+def mismatched(a: Group, b: Group, found: Fit) -> tuple[str, ...]:
+    """The buffers of which `b` would need another element than the one `a` has just computed."""
+    written = {m.body.write.buffer: m.body.write.index.substitute(found.first) for m in a.members}
+    reads: list[Access] = [access for m in b.members for access in m.body.reads if access.buffer in written]
+    return tuple(dict.fromkeys(r.buffer for r in reads if r.index.substitute(found.second) != written[r.buffer]))
+
+
+def join(a: Group, b: Group) -> Group | None:
+    """Both groups as one, or None if they do not fit."""
+    found = fit(a, b)
+    if found is None or found.mismatched:
+        return None
+    if b not in a.joined:
+        a.joined[b] = united(a, b, found)
+    return a.joined[b]
+
+
+def united(a: Group, b: Group, found: Fit) -> Group:
+    members = [*(m.substitute(found.first) for m in a.members), *(m.substitute(found.second) for m in b.members)]
+    together = sorted(zip([*a.positions, *b.positions], members, strict=True), key=lambda pair: pair[0])
+    positions, ordered = tuple(p for p, _ in together), tuple(m for _, m in together)
+    return collapse(Group(a.usage, positions, tuple(m.node for m in ordered), found.loops, ordered))
+
+
+def to_kernel(group: Group, name: str, saved: Size, decisions: tuple[object, ...]) -> FusedKernel:
+    """The group as code generation wants it."""
+    columns = {loop.symbol for loop in group.columns}
+    steps = []
+    for member in group.members:
+        uses_columns = any(atom.free_symbols & columns for i in (*member.index, *member.rindex) for atom, _ in i.terms)
+        level: Literal["row", "column"] = "column" if uses_columns or isinstance(member.node, Reduction) else "row"
+        index, rindex = (tuple(i.expr for i in part) for part in (member.index, member.rindex))
+        steps.append(Step(member.node, index, rindex, level))
+    names = lambda buffers: frozenset(b.name for b in buffers)
+    return FusedKernel(name, group.loops, tuple(steps), names(group.stores), names(group.reads), saved, decisions)

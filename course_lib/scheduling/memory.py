@@ -1,0 +1,189 @@
+"""Which buffer lives where, and how long.
+
+In:  a `Schedule`: kernels in order, each with the buffers it reads and stores.
+Out: a `MemoryPlan`: for each stored buffer the storage it lives in, and after each kernel the storages that are free again.
+
+Fresh memory is dear (the system clears each page when it is first touched), memory in cache is cheap. So a kernel may write its
+result over an operand that nobody needs any more, element by element (`in place`), and what was freed is used again.
+
+In PyTorch: `torch/_inductor/codegen/wrapper.py` (`MemoryPlanningState`, `AllocateLine`, `ReuseLine`), `torch/_inductor/memory.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from course_lib.lowering.indexing import Linear
+from course_lib.lowering.ir import Buffer, ExternKernel, LoopGraph, Size, View
+from course_lib.scheduling.dependencies import Recorder, tensor_arguments
+from course_lib.scheduling.fusion import human_bytes, int_or
+from course_lib.scheduling.kernel import FusedKernel, Kernel
+from course_lib.scheduling.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """Where a buffer lives. `how`: 'new' memory, 'reuse' of what was freed, or 'in place' of an operand of its kernel."""
+
+    buffer: Buffer
+    storage: str
+    how: str
+    kernel: int
+    """The position of the kernel that writes it."""
+
+    def __str__(self) -> str:
+        return f"{self.buffer.name} {'in ' + self.storage if self.how == 'new' else self.how + ' of ' + self.storage}"
+
+
+@dataclass
+class MemoryPlan:
+    """`place` names the storage of each stored buffer; `free_after[n]` are the storages that kernel n is the last to need."""
+
+    place: dict[str, str] = field(default_factory=dict)
+    free_after: list[tuple[str, ...]] = field(default_factory=list)
+    allocations: list[Allocation] = field(default_factory=list)
+    live_bytes: list[Size] = field(default_factory=list)
+    """Bytes held while each kernel runs (inputs not counted)."""
+    kernels: list[Kernel] = field(default_factory=list, repr=False)
+    unplanned_peak: Size = 0
+    """The peak if each node ran alone, as in eager: every result in memory of its own, freed after its last use."""
+
+    @property
+    def peak_bytes(self) -> Size:
+        """The most bytes held at once, inputs not counted."""
+        return max(self.live_bytes, key=int_or, default=0)
+
+    def __str__(self) -> str:
+        lines = []
+        for n, kernel in enumerate(self.kernels):
+            made = "; ".join(str(a) for a in self.allocations if a.kernel == n)
+            freed = f"   frees {', '.join(self.free_after[n])}" if self.free_after[n] else ""
+            lines.append(f"{human_bytes(self.live_bytes[n]):>10}  {kernel}: {made}{freed}")
+        return "\n".join([*lines, f"peak {human_bytes(self.peak_bytes)}, unfused {human_bytes(self.unplanned_peak)}"])
+
+
+def plan(schedule: Schedule, graph: LoopGraph) -> MemoryPlan:
+    """Decide where each stored buffer lives. Fills in `in_place` of the kernels."""
+    planner = Planner(schedule, graph)
+    for n, kernel in enumerate(schedule.kernels):
+        planner.place_results_of(n, kernel)
+    return planner.finish()
+
+
+class Planner:
+    """The state of one `plan` call."""
+
+    def __init__(self, schedule: Schedule, graph: LoopGraph) -> None:
+        self.schedule = schedule
+        self.buffers = graph.buffers
+        self.outputs = {view.buffer.name for view in graph.outputs if isinstance(view, View)}
+        self.ours = {name for kernel in schedule.kernels for name in written(kernel)}
+        """Buffers to plan: inputs and constants belong to somebody else."""
+        self.last_use: dict[str, int] = {}
+        for n, kernel in enumerate(schedule.kernels):
+            self.last_use |= dict.fromkeys([*read(kernel), *written(kernel)], n)
+        self.free: list[Allocation] = []
+        self.result = MemoryPlan(kernels=schedule.kernels)
+
+    def place_results_of(self, n: int, kernel: Kernel) -> None:
+        """A place for each buffer that kernel `n` stores; what it was the last to read becomes free."""
+        self.result.free_after.append(())
+        dying = [b for b in sorted(read(kernel)) if b in self.ours and self.last_use[b] == n and b not in self.outputs]
+        for name in written(kernel):
+            buffer = self.buffers[name]
+            old = self.operand_to_overwrite(kernel, buffer, dying)
+            if old is not None:
+                dying.remove(old)
+                assert isinstance(kernel, FusedKernel)
+                kernel.in_place[name] = old
+                self.put(Allocation(buffer, self.result.place[old], "in place", n))
+            elif (free := self.free_like(kernel, buffer)) is not None:
+                self.free.remove(free)
+                self.put(Allocation(buffer, free.storage, "reuse", n))
+            else:
+                self.put(Allocation(buffer, name, "new", n))
+        unread = [b for b in written(kernel) if self.last_use[b] == n and b not in self.outputs]
+        self.free += [a for a in self.result.allocations if a.buffer.name in (*dying, *unread)]
+
+    def put(self, allocation: Allocation) -> None:
+        self.result.place[allocation.buffer.name] = allocation.storage
+        self.result.allocations.append(allocation)
+
+    def operand_to_overwrite(self, kernel: Kernel, new: Buffer, dying: list[str]) -> str | None:
+        """An operand that dies here and is only read at the very element that is then written."""
+        if isinstance(kernel, ExternKernel):
+            return None
+        for old in dying:
+            if alike(self.buffers[old], new) and only_read_where_written(kernel, old, new.name):
+                return old
+        return None
+
+    def free_like(self, kernel: Kernel, new: Buffer) -> Allocation | None:
+        """Free memory of the same size. (An operator without `out` allocates by itself.)"""
+        if isinstance(kernel, ExternKernel) and kernel.out_variant is None:
+            return None
+        return next((a for a in reversed(self.free) if alike(a.buffer, new)), None)
+
+    def finish(self) -> MemoryPlan:
+        """When each storage is needed for the last time, and how much is held meanwhile."""
+        plan, count = self.result, len(self.schedule.kernels)
+        first: dict[str, int] = {}
+        last: dict[str, int] = {}
+        for a in plan.allocations:
+            first.setdefault(a.storage, a.kernel)
+            end = count if a.buffer.name in self.outputs else self.last_use[a.buffer.name]
+            last[a.storage] = max(last.get(a.storage, 0), end)
+        for n in range(count):
+            plan.free_after[n] = tuple(storage for storage in first if last[storage] == n)
+            held = [storage for storage in first if first[storage] <= n <= last[storage]]
+            plan.live_bytes.append(sum((self.buffers[storage].nbytes for storage in held), 0))
+        plan.unplanned_peak = unplanned_peak(self.schedule, self.outputs)
+        return plan
+
+
+def read(kernel: Kernel) -> set[str]:
+    if isinstance(kernel, FusedKernel):
+        return set(kernel.reads)
+    return {view.buffer.name for view in tensor_arguments(kernel)}
+
+
+def written(kernel: Kernel) -> list[str]:
+    """The buffers that a kernel puts into memory, in the order of its steps."""
+    if isinstance(kernel, FusedKernel):
+        return [step.buffer.name for step in kernel.steps if step.buffer.name in kernel.stores]
+    return [buffer.name for buffer in kernel.buffers]
+
+
+def alike(old: Buffer, new: Buffer) -> bool:
+    """True if the memory of one serves the other."""
+    return (old.dtype, old.device, extent(old)) == (new.dtype, new.device, extent(new))
+
+
+def extent(buffer: Buffer) -> Size:
+    """Elements from the first to the last of the buffer."""
+    if any(size == 0 for size in buffer.shape):
+        return 0
+    return 1 + sum(((size - 1) * stride for size, stride in zip(buffer.shape, buffer.stride, strict=True)), 0)
+
+
+def only_read_where_written(kernel: FusedKernel, old: str, new: str) -> bool:
+    """True if the kernel reads `old` only at the element of `new` that it writes in the same iteration."""
+    loops = frozenset(loop.symbol for loop in kernel.loops)
+    recorder = Recorder(loops)
+    for step in kernel.steps:
+        step.value(recorder)
+    store = next(step for step in kernel.steps if step.buffer.name == new)
+    walks_all = all(Linear.of(store.store_index, loops).coefficient(s) != 0 for s in loops)
+    return walks_all and all(a.index == Linear.of(store.store_index, loops) for a in recorder.reads if a.buffer == old)
+
+
+def unplanned_peak(schedule: Schedule, outputs: set[str]) -> Size:
+    """The peak if each node ran alone: its result in memory of its own, freed after its last use."""
+    last = {buffer.name: n for n, group in enumerate(schedule.alone) for buffer in (*group.reads, *group.writes)}
+    held: dict[str, Size] = {}
+    peak: Size = 0
+    for n, group in enumerate(schedule.alone):
+        held |= {buffer.name: buffer.nbytes for buffer in group.writes}
+        peak = max(peak, sum(held.values(), 0), key=int_or)
+        held = {name: size for name, size in held.items() if last[name] > n or name in outputs}
+    return peak

@@ -1,0 +1,304 @@
+"""From loop nodes to kernels, in an order that respects who needs what.
+
+In:  a `LoopGraph`, and `can_fuse`, the answer to "should these two be one kernel?" (`scheduling.fusion`, or a learner's own).
+Out: a `Schedule`: `FusedKernel`s and `ExternKernel`s in order, with every decision and its reason.
+
+What happens here: nodes that nobody needs are removed; each node becomes a group; pairs of groups are fused, the pair that saves most
+first; cheap loops that could not be fused are computed inside the loops that read them (`inline`), and it all starts once more.
+`can_fuse` decides only what is worth it: that a pair is legal, and that no kernel ends up before one that it needs, is always checked.
+
+In PyTorch: `torch/_inductor/scheduler.py`, `Scheduler.__init__`, `fuse_nodes`, `will_fusion_create_cycle`, `topological_sort_schedule`.
+"""
+
+from __future__ import annotations
+
+import heapq
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from course_lib.lowering.ir import ExternKernel, LoopGraph, Node, Pointwise, Size, View
+from course_lib.scheduling.dependencies import Body, read_names, record_all
+from course_lib.scheduling.fusion import Fuse, No, can_fuse, human_bytes, int_or, is_legal
+from course_lib.scheduling.groups import Group, Usage, join, start, to_kernel
+from course_lib.scheduling.inline import inlined_into
+from course_lib.scheduling.kernel import FusedKernel, Kernel
+
+CanFuse = Callable[[Group, Group], Fuse | No]
+
+SIBLINGS = 8
+"""How many of the readers of one buffer are compared with each other."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What was decided about two groups, `producer` first in the program."""
+
+    producer: str
+    consumer: str
+    answer: Fuse | No
+    buffers: tuple[str, ...] = ()
+    """What flows from one to the other, or what both read."""
+
+    def __str__(self) -> str:
+        return f"{self.producer} → {self.consumer}: {self.answer}"
+
+
+@dataclass
+class Schedule:
+    """Kernels in the order in which they run."""
+
+    kernels: list[Kernel]
+    decisions: list[Decision]
+    inlined: list[str] = field(default_factory=list)
+    """Loops that were computed again inside those that read them, with the reason."""
+    removed: list[str] = field(default_factory=list)
+    """Nodes that nobody needed, or that computed what was there already."""
+    bytes_before: Size = 0
+    """Traffic if each loop node ran alone."""
+    bytes_after: Size = 0
+    traffic: dict[int, Size] = field(default_factory=dict, repr=False)
+    alone: list[Group] = field(default_factory=list, repr=False)
+    """What there was before: one group for each live node."""
+
+    @property
+    def fused(self) -> list[FusedKernel]:
+        return [kernel for kernel in self.kernels if isinstance(kernel, FusedKernel)]
+
+    @property
+    def graph_nodes(self) -> list[Node]:
+        """The loop nodes that run, in order."""
+        return [n for k in self.kernels for n in (k.nodes if isinstance(k, FusedKernel) else (k,))]
+
+    def bytes_moved(self, kernel: Kernel) -> Size:
+        """Bytes that a kernel reads and writes."""
+        return self.traffic[id(kernel)]
+
+    def __str__(self) -> str:
+        lines = [f"{human_bytes(self.traffic[id(k)]):>10}  {k}" for k in self.kernels]
+        return "\n".join([*lines, f"{human_bytes(self.bytes_after):>10}  in all, instead of {human_bytes(self.bytes_before)}"])
+
+
+def schedule(graph: LoopGraph, can_fuse: CanFuse = can_fuse) -> Schedule:
+    """Group the nodes of `graph` into kernels."""
+    nodes, removed = live_nodes(graph, record_all(graph.nodes))
+    inlined: list[str] = []
+    alone: list[Group] = []
+    while True:
+        fusion = Fusion(nodes, graph, can_fuse)
+        alone = alone or fusion.alone
+        fusion.run()
+        if not (cheap := fusion.to_inline()):
+            break
+        inlined += [f"{node}: cheap to compute again where it is read" for node in cheap]
+        nodes = [inlined_into(node, cheap) for node in nodes if node not in cheap]
+
+    result = Schedule([], fusion.decisions(), inlined, removed + [f"{a} (same as {b})" for a, b in graph.duplicates])
+    names: Counter[str] = Counter()
+    for group in fusion.in_order():
+        kernel = fusion.kernel(group, names)
+        result.kernels.append(kernel)
+        result.traffic[id(kernel)] = group.traffic
+    result.alone = alone
+    for group in (*alone, *fusion.groups):
+        group.fits.clear()
+        group.joined.clear()
+    result.bytes_before = sum((g.traffic for g in alone), 0)
+    result.bytes_after = sum((g.traffic for g in fusion.groups), 0)
+    return result
+
+
+def live_nodes(graph: LoopGraph, bodies: Mapping[Node, Body]) -> tuple[list[Node], list[str]]:
+    """The nodes that an output or a side effect needs, and the names of the others."""
+    needed = {view.buffer.name for view in graph.outputs if isinstance(view, View)}
+    live: list[Node] = []
+    removed: list[str] = []
+    for position in range(len(graph.nodes) - 1, -1, -1):
+        node = graph.nodes[position]
+        acts = isinstance(node, ExternKernel) and (bool(node.mutates) or not node.buffers)
+        if acts or needed & {b.name for b in node.buffers}:
+            live.append(node)
+            needed |= read_names(node, bodies)
+        else:
+            removed.append(f"{node} (nobody needs it)")
+    return live[::-1], removed[::-1]
+
+
+class Fusion:
+    """Groups of nodes, and the work of making them fewer."""
+
+    def __init__(self, nodes: list[Node], graph: LoopGraph, can_fuse: CanFuse) -> None:
+        self.nodes = nodes
+        self.can_fuse = can_fuse
+        bodies = record_all(nodes)
+        self.usage = usage_of(nodes, graph, bodies)
+        self.alone = [start(node, n, self.usage, bodies.get(node)) for n, node in enumerate(nodes)]
+        self.groups = list(self.alone)
+        self.needs = dependencies(self.alone)
+        self.answers: dict[tuple[Group, Group], Fuse | No] = {}
+        self.done: list[Decision] = []
+        self.made_by: dict[Group, tuple[Decision, ...]] = {}
+
+    def run(self) -> None:
+        """Fuse the pair that saves most, again and again."""
+        while True:
+            wanted = [(a, b, answer) for a, b in self.pairs() if isinstance(answer := self.ask(a, b), Fuse)]
+            wanted.sort(key=lambda pair: (-int_or(pair[2].saved), pair[0].positions, pair[1].positions))
+            gone: set[Group] = set()
+            for a, b, answer in wanted:
+                if a not in gone and b not in gone and not self.path(a, b):
+                    self.fuse(a, b, answer)
+                    gone |= {a, b}
+            if not gone:
+                return
+
+    def fuse(self, a: Group, b: Group, answer: Fuse) -> None:
+        both = join(a, b)
+        assert both is not None
+        decision = Decision(str(a), str(b), answer, between(a, b))
+        self.done.append(decision)
+        self.made_by[both] = (*self.made_by.get(a, ()), *self.made_by.get(b, ()), decision)
+        self.groups = [both if g is a else g for g in self.groups if g is not b]
+        self.needs[both] = (self.needs.pop(a) | self.needs.pop(b)) - {a, b}
+        for group, needed in self.needs.items():
+            if a in needed or b in needed:
+                self.needs[group] = (needed - {a, b}) | {both}
+
+    def pairs(self) -> Iterator[tuple[Group, Group]]:
+        """Pairs with something between them: one reads what the other writes, or both read the same."""
+        home = {b.name: g for g in self.groups for b in g.writes}
+        readers: dict[str, list[Group]] = {}
+        for group in self.groups:
+            for buffer in group.reads:
+                readers.setdefault(buffer.name, []).append(group)
+        found: dict[tuple[Group, Group], None] = {}
+        for name, group_list in readers.items():
+            if name in home:
+                found.update(dict.fromkeys((home[name], reader) for reader in group_list))
+            loops = sorted((g for g in group_list if not g.is_extern), key=lambda g: g.positions)
+            for n, first in enumerate(loops):
+                for second in loops[n + 1 : n + SIBLINGS]:
+                    if (second, first) not in found and first not in self.needs[second]:
+                        found[(second, first) if second in self.needs[first] else (first, second)] = None
+        return iter(found)
+
+    def ask(self, a: Group, b: Group) -> Fuse | No:
+        """The answer about a pair: what `can_fuse` says, if it is legal at all."""
+        if (a, b) not in self.answers:
+            answer = self.can_fuse(a, b)
+            if isinstance(answer, Fuse) and (reason := is_legal(a, b)):
+                answer = No(reason, sum(x.nbytes for x in a.writes & b.reads))
+            self.answers[a, b] = answer
+        answer = self.answers[a, b]
+        if isinstance(answer, Fuse) and (via := self.path(a, b)):
+            return No(f"between them runs {via}, which needs the first and is needed by the second", answer.saved)
+        return answer
+
+    def path(self, a: Group, b: Group) -> Group | None:
+        """A third group on a way from one to the other: fused, they would have to run both before and after it."""
+        for first, last in ((a, b), (b, a)):
+            waiting = [g for g in self.needs[last] if g is not first]
+            seen: set[Group] = set()
+            while waiting:
+                group = waiting.pop()
+                if group in seen or max(group.positions) < min(first.positions):
+                    continue
+                seen.add(group)
+                if first in self.needs[group]:
+                    return group
+                waiting += self.needs[group]
+        return None
+
+    def to_inline(self) -> list[Node]:
+        """Cheap loops that no reader could be fused with, and that only loops read."""
+        home = {node: group for group in self.groups for node in group.nodes}
+        cheap: list[Node] = []
+        for group in self.groups:
+            if group.is_extern or group.columns or not all(m.body.is_cheap for m in group.members):
+                continue
+            readers = {n for b in group.stores for n in self.usage.readers[b.name]} - set(group.nodes)
+            only_loops = all(not isinstance(n, ExternKernel) for n in readers)
+            if only_loops and readers and not any(b.name in self.usage.outputs for b in group.stores):
+                if all(is_legal(group, home[n]) for n in readers):
+                    cheap += group.nodes
+        return cheap
+
+    def decisions(self) -> list[Decision]:
+        """Each pair once: those that were fused, then those that stayed apart."""
+        apart = [(a, b, self.ask(a, b)) for a, b in self.pairs()]
+        return self.done + [Decision(str(a), str(b), answer, between(a, b)) for a, b, answer in apart]
+
+    def in_order(self) -> list[Group]:
+        """Each group after those that it needs; where there is a choice, in program order."""
+        missing = {group: len(self.needs[group]) for group in self.groups}
+        needed_by: dict[Group, list[Group]] = {group: [] for group in self.groups}
+        for group in self.groups:
+            for other in self.needs[group]:
+                needed_by[other].append(group)
+        ready = [(max(g.positions), n, g) for n, g in enumerate(self.groups) if not missing[g]]
+        heapq.heapify(ready)
+        place = {group: n for n, group in enumerate(self.groups)}
+        ordered: list[Group] = []
+        while ready:
+            group = heapq.heappop(ready)[2]
+            ordered.append(group)
+            for other in needed_by[group]:
+                missing[other] -= 1
+                if not missing[other]:
+                    heapq.heappush(ready, (max(other.positions), place[other], other))
+        assert len(ordered) == len(self.groups), "kernels wait for each other"
+        return ordered
+
+    def kernel(self, group: Group, names: Counter[str]) -> Kernel:
+        if isinstance(group.nodes[0], ExternKernel):
+            return group.nodes[0]
+        labels = dict.fromkeys(re.sub(r"\W+", "_", n.label or n.buffer.name) for n in group.nodes)  # type: ignore[union-attr]
+        name = "_".join(["fused", *list(labels)[:5]])
+        names[name] += 1
+        gain = sum((self.alone[n].traffic for n in group.positions), 0) - group.traffic
+        decisions = self.made_by.get(group, ())
+        return to_kernel(group, name if names[name] == 1 else f"{name}_{names[name]}", gain, decisions)
+
+
+def between(a: Group, b: Group) -> tuple[str, ...]:
+    return tuple(sorted(buffer.name for buffer in (a.writes & b.reads or a.reads & b.reads)))
+
+
+def usage_of(nodes: Sequence[Node], graph: LoopGraph, bodies: Mapping[Node, Body]) -> Usage:
+    """Who reads what."""
+    readers: dict[str, set[Node]] = {name: set() for name in graph.buffers}
+    for node in nodes:
+        for name in read_names(node, bodies):
+            readers[name].add(node)
+    outputs = frozenset(view.buffer.name for view in graph.outputs if isinstance(view, View))
+    return Usage(graph.buffers, {name: frozenset(who) for name, who in readers.items()}, outputs)
+
+
+def dependencies(groups: Sequence[Group]) -> dict[Group, set[Group]]:
+    """For each group those that must run before it: who wrote what it reads; before a write to an input, all who read the old value;
+    and random numbers come in the order of the program."""
+    needs: dict[Group, set[Group]] = {group: set() for group in groups}
+    writer: dict[str, Group] = {}
+    readers: dict[str, list[Group]] = {}
+    random: Group | None = None
+    for group in groups:
+        for buffer in group.reads:
+            if buffer.name in writer:
+                needs[group].add(writer[buffer.name])
+        node = group.nodes[0]
+        if isinstance(node, ExternKernel):
+            for name in node.mutates:
+                needs[group].update(g for g in readers.get(name, []) if g is not group)
+                writer[name] = group
+            if torch.Tag.nondeterministic_seeded in getattr(node.op, "tags", ()) or not node.buffers:
+                if random is not None:
+                    needs[group].add(random)
+                random = group
+        for buffer in group.reads:
+            readers.setdefault(buffer.name, []).append(group)
+        for buffer in group.writes:
+            writer[buffer.name] = group
+    return needs

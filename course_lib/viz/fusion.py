@@ -1,0 +1,297 @@
+"""What fusion did: the loops before and after, and the bytes that travel through memory between them.
+
+In:  a `Recording` (its `Lowered` and `Scheduled` events), or a `Schedule`.
+Out: a `Picture` of two columns. Left, each loop alone: it reads its inputs from memory and writes its result there. Right, the kernels: a
+     thick frame round the loops that run as one; what stays inside the frame stays in registers. A cylinder is a buffer, its height and
+     the thickness of its lines its bytes. Below, the pairs that were kept apart, with the reason.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from course_lib import events
+from course_lib.viz.loops import is_extern, label_of, reads
+from course_lib.viz.style import SMALL, Picture, escape, human_bytes, plural
+from course_lib.viz.svg import Svg, shorten
+from course_lib.viz.tables import html_table
+
+BOX, CYLINDER, LABEL, BETWEEN = 196, 30, 104, 34
+SLOT, TAP, LANE, ROW, GAP = 38, 10, 9, 46, 14
+LOOP, HEAD = 38, 26
+SCROLL_FROM = 1500
+"""Drawings taller than this scroll."""
+REASONS = 6
+"""Pairs kept apart that are listed at once; the others unfold."""
+
+
+@dataclass
+class Item:
+    """Something that runs as one: a loop, a kernel, or a library call."""
+
+    name: str
+    loops: list[tuple[str, str]]
+    reads: list[str]
+    writes: list[str]
+    extern: bool = False
+    top: float = 0.0
+    height: float = 0.0
+    arrive: dict[str, float] = field(default_factory=dict)
+    """Buffer read through a lane → where its line meets the box."""
+    beside: dict[str, float] = field(default_factory=dict)
+    """Buffer drawn beside the box → the middle of its cylinder."""
+
+
+def fusion(recording: Any, index: int = 0) -> Picture:
+    """Loops before and after fusion. `recording` is a `Recording` (`index` chooses the graph) or a `Schedule`."""
+    schedule, graph = find(recording, index)
+    sizes = buffer_sizes(schedule, graph)
+    after = [item_of_kernel(number, kernel) for number, kernel in enumerate(schedule.kernels)]
+    nodes = [node for kernel in schedule.kernels for node in (getattr(kernel, "nodes", None) or (kernel,))]
+    before = [Item(label_of(node), [loop_lines(node)], reads(node), [b.name for b in node.buffers], is_extern(node)) for node in nodes]
+    kept = {name for item in after for name in item.writes}
+    bytes_before = int(getattr(schedule, "bytes_before", 0)) or moved(before, sizes)
+    bytes_after = int(getattr(schedule, "bytes_after", 0)) or moved(after, sizes)
+
+    heading = (f"Before: {plural(len(before), 'loop')}, each alone", f"After: {plural(len(after), 'kernel')}")
+    totals = (f"{human_bytes(bytes_before)} through memory", f"{human_bytes(bytes_after)} through memory{saving(bytes_before, bytes_after)}")
+    results = {view.buffer.name for view in getattr(graph, "outputs", ()) if hasattr(view, "buffer")}
+    left, right = Panel(before, sizes, "eager", kept, results), Panel(after, sizes, "scheduling", kept, results)
+    svg = Svg(left.width + BETWEEN + right.width, 48 + max(left.height, right.height))
+    for panel, x, title, total in ((left, 2.0, heading[0], totals[0]), (right, left.width + BETWEEN, heading[1], totals[1])):
+        svg.text(x, 15, title, bold=True)
+        svg.text(x, 33, total, SMALL)
+        panel.draw(svg, x, 48)
+    alt = f"Fusion: {heading[0]}, {totals[0]}. {heading[1]}, {totals[1]}: " + "; ".join(item.name for item in after) + "."
+    caption = "Loops that became one kernel stand in one frame; ✕ marks a buffer that no longer reaches memory. Line thickness and cylinder height are bytes."
+    apart = kept_apart(schedule)
+    notes = [*(f"computed where it is read: {line}" for line in getattr(schedule, "inlined", ())), *(f"removed: {line}" for line in getattr(schedule, "removed", ()))]
+    drawing = svg.render(alt)
+    if svg.height > SCROLL_FROM:
+        drawing = f'<div class="cl-scroll">{drawing}</div>'
+    body = f"{drawing}{html_apart(apart)}{html_notes(notes)}"
+    return Picture(body, caption, alt, as_text(heading, totals, before, after, apart, notes, sizes))
+
+
+def find(recording: Any, index: int) -> tuple[Any, Any]:
+    """The schedule and the lowered graph (None if it is not known)."""
+    if not isinstance(recording, events.Recording):
+        return recording, None
+    schedules, graphs = recording.of(events.Scheduled), recording.of(events.Lowered)
+    if not schedules:
+        raise LookupError("no graph was scheduled while recording (the 'eager' and 'aot_eager' backends stop before that)")
+    return schedules[index].schedule, graphs[index].graph if len(graphs) == len(schedules) else None
+
+
+def buffer_sizes(schedule: Any, graph: Any) -> dict[str, float]:
+    """Buffer → bytes."""
+    found: dict[str, Any] = dict(graph.buffers) if graph is not None else {}
+    sizes = {name: tensor.nbytes for name, tensor in getattr(graph, "constants", {}).items()}
+    for kernel in schedule.kernels:
+        for node in getattr(kernel, "nodes", None) or (kernel,):
+            found.update({b.name: b for b in node.buffers})
+    for name, buffer in found.items():
+        try:
+            sizes[name] = float(buffer.nbytes)
+        except TypeError:  # a size that is not known yet
+            sizes[name] = 0.0
+    return sizes
+
+
+def item_of_kernel(number: int, kernel: Any) -> Item:
+    """A kernel of the schedule."""
+    if is_extern(kernel):
+        return Item(label_of(kernel), [loop_lines(kernel)], reads(kernel), [b.name for b in kernel.buffers], True)
+    inside = [loop_lines(node) for node in kernel.nodes]
+    order = [name for node in kernel.nodes for name in reads(node) if name in kernel.reads]
+    writes = [b.name for node in kernel.nodes for b in node.buffers if b.name in kernel.stores]
+    return Item(kernel.name, inside, list(dict.fromkeys(order)), writes)
+
+
+def loop_lines(node: Any) -> tuple[str, str]:
+    """A loop's ranges and what it does."""
+    if is_extern(node):
+        return "library call", label_of(node)
+    ranges = "×".join(map(str, node.ranges)) or "1"
+    reduced = "×".join(map(str, getattr(node, "reduced", ())))
+    return f"{ranges}, reducing {reduced}" if reduced else ranges, label_of(node)
+
+
+def moved(items: list[Item], sizes: dict[str, float]) -> int:
+    """Bytes that cross memory when each item runs alone."""
+    return int(sum(sizes.get(name, 0) for item in items for name in [*item.reads, *item.writes]))
+
+
+def saving(before: int, after: int) -> str:
+    return f" ({human_bytes(before - after)} less)" if after < before else ""
+
+
+# ---- drawing -----------------------------------------------------------------------------------------------------------------------
+
+
+class Panel:
+    """One column: boxes from top to bottom, the buffers to their right, lines between them in lanes."""
+
+    def __init__(self, items: list[Item], sizes: dict[str, float], stage: str, kept: set[str], results: set[str]) -> None:
+        self.items, self.sizes, self.stage, self.kept, self.results = items, sizes, stage, kept, results
+        self.made = {name for item in items for name in item.writes}
+        self.home: dict[str, Item] = {}
+        y = 0.0
+        for item in items:
+            y = self.place(item, y) + GAP
+        self.height = y
+        self.lanes = self.assign_lanes()
+        self.lane_count = 1 + max(self.lanes.values(), default=0)
+        self.cylinder_x = BOX + 26 + LANE * self.lane_count
+        self.width = self.cylinder_x + CYLINDER + LABEL
+
+    def place(self, item: Item, y: float) -> float:
+        """Give the item its height, and each of its buffers a place; the bottom comes back."""
+        item.top = y
+        through = [name for name in item.reads if name in self.home]
+        beside = [name for name in item.reads if name not in self.home and name not in self.made] + item.writes
+        for i, name in enumerate(through):
+            item.arrive[name] = y + 9 + TAP * i
+        for i, name in enumerate(beside):
+            item.beside[name] = y + TAP * len(through) + SLOT * (i + 0.5) + 2
+            self.home.setdefault(name, item)
+        least = ROW if item.extern or self.stage == "eager" else HEAD + LOOP * len(item.loops) + 4
+        item.height = max(least, TAP * len(through) + SLOT * len(beside) + 6)
+        return y + item.height
+
+    def assign_lanes(self) -> dict[str, int]:
+        """A lane for each buffer that is read further down: the first that is free over that stretch."""
+        stretches = []
+        for name, item in self.home.items():
+            last = max((reader.arrive[name] for reader in self.items if name in reader.arrive), default=0.0)
+            if last:
+                stretches.append((item.beside[name], last, name))
+        free: list[float] = []
+        lanes: dict[str, int] = {}
+        for start, end, name in sorted(stretches):
+            lane = next((i for i, taken in enumerate(free) if taken < start - 2), len(free))
+            free[lane : lane + 1] = [end]
+            lanes[name] = lane
+        return lanes
+
+    def weight(self, name: str) -> float:
+        """0 for the smallest buffer of the picture, 1 for the largest, by the logarithm of their bytes."""
+        known = [size for size in self.sizes.values() if size > 0]
+        size = self.sizes.get(name, 0)
+        if not size or max(known) == min(known):
+            return 0.5 if size else 0.0
+        return math.log(size / min(known)) / math.log(max(known) / min(known))
+
+    def draw(self, svg: Svg, x: float, y: float) -> None:
+        for item in self.items:
+            for name in [*item.beside]:
+                self.draw_lines(svg, x, y, item, name)
+        for item in self.items:
+            self.draw_item(svg, item, x, y + item.top)
+            for name, middle in item.beside.items():
+                self.draw_buffer(svg, x + self.cylinder_x, y + middle, name)
+
+    def draw_lines(self, svg: Svg, x: float, y: float, item: Item, name: str) -> None:
+        """From the writer to the buffer (or from an input to its first reader), and from the buffer to who reads it further down."""
+        stage = "scheduling" if self.stage == "scheduling" and name in self.made else None
+        line, opacity = 1.2 + 4 * self.weight(name), 0.75 if stage else 0.5
+        tip = f"{name}: {human_bytes(self.sizes.get(name, 0))}"
+        middle, cylinder, box = y + item.beside[name], x + self.cylinder_x - 2, x + BOX + 2
+        way = [(box, middle), (cylinder, middle)] if name in item.writes else [(cylinder, middle), (box, middle)]
+        svg.arrow(way, stage=stage, line=line, opacity=opacity, tip=tip)
+        further = sorted(reader.arrive[name] for reader in self.items if name in reader.arrive and reader is not item)
+        if further:
+            lane, start, end = x + self.cylinder_x - 12 - LANE * self.lanes[name], middle + 7, y + further[-1]
+            svg.arrow([(cylinder, start), (lane, start), (lane, end), (box, end)], stage=stage, line=line, opacity=opacity, tip=tip)
+            for arrive in further[:-1]:
+                svg.arrow([(lane - line / 2, y + arrive), (box, y + arrive)], stage=stage, line=line, opacity=opacity, tip=tip)
+
+    def draw_buffer(self, svg: Svg, x: float, middle: float, name: str) -> None:
+        height = 14 + 16 * self.weight(name)
+        stage = self.stage if name in self.made else "eager"
+        size = human_bytes(self.sizes.get(name, 0))
+        gone = self.stage == "eager" and name in self.made and name not in self.kept
+        svg.cylinder(x, middle - height / 2, CYLINDER, height, stage, strength=0.3 if name in self.made else 0.08, tip=f"{name}: {size}")
+        svg.text(x + CYLINDER + 7, middle - 2, shorten(name, LABEL - 10, SMALL), SMALL, tip=name)
+        svg.text(x + CYLINDER + 7, middle + 12, size + ("  ✕" if gone else "  result" if name in self.results else ""), SMALL, dim=True)
+
+    def draw_item(self, svg: Svg, item: Item, x: float, y: float) -> None:
+        if item.extern:
+            svg.box(x, y, BOX, item.height, "runtime", radius=0, strength=0.12, line=1.2)
+            svg.box(x + 4, y + 4, BOX - 8, item.height - 8, "runtime", radius=0, strength=0, line=1.2)
+            self.draw_loop(svg, item.loops[0], x + 8, y + 8, BOX - 16, frame=False)
+            return
+        if self.stage == "eager":
+            svg.box(x, y, BOX, item.height, "lowering", radius=4, strength=0.14, line=1.4)
+            self.draw_loop(svg, item.loops[0], x + 4, y + 6, BOX - 8, frame=False)
+            return
+        svg.box(x, y, BOX, item.height, "scheduling", radius=8, strength=0.08, line=3.5)
+        svg.text(x + 10, y + 18, shorten(item.name, BOX - 20, SMALL, mono=True), SMALL, mono=True, tip=item.name)
+        for i, loop in enumerate(item.loops):
+            self.draw_loop(svg, loop, x + 8, y + HEAD + LOOP * i, BOX - 16)
+
+    def draw_loop(self, svg: Svg, loop: tuple[str, str], x: float, y: float, width: float, frame: bool = True) -> None:
+        """A loop node: its ranges on top, what it does below."""
+        ranges, label = loop
+        if frame:
+            svg.box(x, y, width, LOOP - 4, "lowering", radius=4, strength=0.14, line=1.2)
+        svg.text(x + 8, y + 13, shorten(ranges, width - 14, 11, mono=True), 11, mono=True, dim=True, tip=ranges)
+        svg.text(x + 8, y + 29, shorten(label, width - 14), bold=True, tip=label)
+
+
+# ---- in words ----------------------------------------------------------------------------------------------------------------------
+
+
+def kept_apart(schedule: Any) -> list[tuple[str, str, str, float]]:
+    """(producer, consumer, reason, bytes lost) of every pair that was not fused, the dearest first."""
+    found: dict[tuple[str, str, str], float] = {}
+    for decision in getattr(schedule, "decisions", ()):
+        answer = decision.answer
+        if hasattr(answer, "reason"):
+            try:
+                lost = float(answer.lost)
+            except TypeError:
+                lost = 0.0
+            found[named(decision.producer), named(decision.consumer), answer.reason] = lost
+    return sorted(((*key, lost) for key, lost in found.items()), key=lambda row: -row[3])
+
+
+def named(who: Any) -> str:
+    return str(who).removeprefix("aten.").replace(".default (extern)", " (library)").replace(" (extern)", " (library)")
+
+
+def html_apart(apart: list[tuple[str, str, str, float]]) -> str:
+    """The list of pairs kept apart."""
+    if not apart:
+        return ""
+    rows = [(escape(a), escape(b), escape(reason), human_bytes(lost)) for a, b, reason, lost in apart]
+    header = ("first", "second", "kept apart because", "bytes")
+    more = f"<details><summary>{len(rows) - REASONS} more</summary>{html_table(rows[REASONS:], header, [3])}</details>" if len(rows) > REASONS else ""
+    return f"<p><b>Kept apart</b></p>{html_table(rows[:REASONS], header, [3])}{more}"
+
+
+def html_notes(notes: list[str]) -> str:
+    if not notes:
+        return ""
+    return f"<details><summary>also: {plural(len(notes), 'loop')} computed elsewhere or not at all</summary><ul>{''.join(f'<li>{escape(note)}</li>' for note in notes)}</ul></details>"
+
+
+def as_text(
+    heading: tuple[str, str], totals: tuple[str, str], before: list[Item], after: list[Item],
+    apart: list[tuple[str, str, str, float]], notes: list[str], sizes: dict[str, float],
+) -> str:  # fmt: skip
+    """The same in words."""
+    amounts = lambda names: ", ".join(f"{name} ({human_bytes(sizes.get(name, 0))})" for name in names) or "nothing"
+    lines = [f"{heading[0]}; {totals[0]}"]
+    lines += [f"  {item.loops[0][1]:<14} over {item.loops[0][0]}: reads {amounts(item.reads)}, writes {amounts(item.writes)}" for item in before]
+    lines.append(f"{heading[1]}; {totals[1]}")
+    for item in after:
+        lines.append(f"  {item.name}{' (library call)' if item.extern else ''}: reads {amounts(item.reads)}, writes {amounts(item.writes)}")
+        if not item.extern:
+            lines += [f"    │ {label} over {ranges}" for ranges, label in item.loops]
+    if apart:
+        lines.append("Kept apart")
+        lines += [f"  {a} | {b}: {reason} ({human_bytes(lost)})" for a, b, reason, lost in apart]
+    return "\n".join([*lines, *notes])

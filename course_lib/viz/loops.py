@@ -1,0 +1,195 @@
+"""The loop IR in words: what each loop reads, and its body as a formula.
+
+In:  a `LoopGraph` (lowering). Out: a `Picture`: one box for each loop node, its ranges on top, its body below, and where it came from.
+
+The formula is made by running the body under one more handler (`Formula`), as the printers and the numpy evaluator do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import sympy
+
+from course_lib.viz.graphs import op_name
+from course_lib.viz.style import Picture, escape, human_bytes, ink, plural, tint
+
+INFIX = {
+    "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "eq": "==", "ne": "!=", "lt": "<",
+    "le": "<=", "gt": ">", "ge": ">=", "logical_and": "and", "logical_or": "or", "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^",
+}  # fmt: skip
+LETTERS = "ijklmnop"
+
+
+class Formula:
+    """A handler whose values are text."""
+
+    def __init__(self, buffers: Mapping[str, Any] | None = None) -> None:
+        self.buffers = buffers or {}
+
+    def __getattr__(self, op: str) -> Callable[..., str]:
+        if op.startswith("__"):
+            raise AttributeError(op)
+        if op in INFIX:
+            return lambda a, b: f"{inner(a)} {INFIX[op]} {inner(b)}"
+        return lambda *args: f"{op}({', '.join(map(str, args))})"
+
+    def load(self, buffer: str, index: sympy.Expr) -> str:
+        return f"{buffer}[{index_text(index, self.buffers.get(buffer))}]"
+
+    def constant(self, value: Any, dtype: Any) -> str:
+        return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+    def index_expr(self, expr: Any, dtype: Any) -> str:
+        return str(expr)
+
+    def to_dtype(self, value: str, dtype: Any) -> str:
+        return f"{str(dtype).removeprefix('torch.')}({value})"
+
+    def where(self, condition: str, yes: str, no: str) -> str:
+        return f"where({condition}, {yes}, {no})"
+
+    def masked(self, condition: str, body: Any, other: Any) -> str:
+        return f"where({condition}, {body()}, {other})"
+
+    def indirect(self, value: str, size: Any) -> sympy.Symbol:
+        return sympy.Symbol(str(value))
+
+
+class Loads(Formula):
+    """A handler that remembers which buffers were loaded."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: dict[str, None] = {}
+
+    def load(self, buffer: str, index: sympy.Expr) -> str:
+        self.names[buffer] = None
+        return buffer
+
+
+def inner(text: str) -> str:
+    """An operand, in parentheses where it is an operation itself."""
+    depth = 0
+    for i, c in enumerate(text):
+        depth += (c in "([") - (c in ")]")
+        if c == " " and depth == 0 and i:
+            return f"({text})"
+    return text
+
+
+def index_text(index: Any, buffer: Any = None) -> str:
+    """A flat index as the buffer's own dimensions where it is a plain walk through them, else as the formula it is."""
+    index = sympy.sympify(index)
+    if buffer is None or not index.is_polynomial(*index.free_symbols):
+        return str(index)
+    by_stride = {int(s): d for d, (s, size) in enumerate(zip(buffer.stride, buffer.shape, strict=True)) if is_int(s) and size != 1}
+    if len(by_stride) != sum(size != 1 for size in buffer.shape):
+        return str(index)
+    parts = ["0"] * len(buffer.shape)
+    for symbol, factor in index.as_coefficients_dict().items():
+        dimension = by_stride.get(int(factor)) if symbol.is_Symbol and is_int(factor) else None
+        if dimension is None or parts[dimension] != "0":
+            return str(index)
+        parts[dimension] = str(symbol)
+    return ", ".join(parts)
+
+
+def is_int(value: Any) -> bool:
+    return isinstance(value, int) or bool(getattr(value, "is_Integer", False))
+
+
+def symbols(count: int, first: int = 0) -> list[sympy.Symbol]:
+    """i, j, k, ..."""
+    return [sympy.Symbol(LETTERS[first + d] if first + d < len(LETTERS) else f"i{first + d}", integer=True) for d in range(count)]
+
+
+def run_body(node: Any, handler: Any) -> str:
+    """The value that a loop node's body has under a handler."""
+    index = symbols(len(node.ranges))
+    if hasattr(node, "reduced"):
+        return node.inner(handler, index, symbols(len(node.reduced), len(index)))
+    return node.inner(handler, index)
+
+
+def reads(node: Any) -> list[str]:
+    """The buffers that a node reads, in the order of first use."""
+    if is_extern(node):
+        return list(dict.fromkeys(view.buffer.name for view in views([*node.args, *node.kwargs.values()])))
+    loads = Loads()
+    run_body(node, loads)
+    return list(loads.names)
+
+
+def views(values: Sequence[Any]) -> list[Any]:
+    """The `View`s within the arguments of a library call."""
+    found: list[Any] = []
+    for value in values:
+        if isinstance(value, (list, tuple)):
+            found += views(value)
+        elif hasattr(value, "buffer"):
+            found.append(value)
+    return found
+
+
+def is_extern(node: Any) -> bool:
+    """Is this a library call?"""
+    return hasattr(node, "op") and hasattr(node, "outputs")
+
+
+def label_of(node: Any) -> str:
+    """What a node does, in a word: 'mean', 'addmm'."""
+    if is_extern(node):
+        return str(node.op).removeprefix("aten.").split(".")[0]
+    return node.label or getattr(node, "kind", "") or node.buffer.name
+
+
+def formula(node: Any, buffers: Mapping[str, Any]) -> str:
+    """'mul[i, j] = x[i, j] * w[j]'."""
+    if is_extern(node):
+        return f"{', '.join(b.name for b in node.buffers)} = {node.op}({', '.join(reads(node))})"
+    index = symbols(len(node.ranges))
+    if hasattr(node, "reduced"):
+        over = ", ".join(map(str, symbols(len(node.reduced), len(index))))
+        return f"{node.buffer.name}[{', '.join(map(str, index))}] = {node.kind} over {over} of {run_body(node, Formula(buffers))}"
+    return f"{node.buffer.name}[{', '.join(map(str, index))}] = {run_body(node, Formula(buffers))}"
+
+
+def ranges_of(node: Any) -> str:
+    """'i < 32, j < 768', the reduced ones in square brackets."""
+    if is_extern(node):
+        return "library call"
+    index = symbols(len(node.ranges))
+    shown = [f"{i} < {size}" for i, size in zip(index, node.ranges, strict=True)]
+    reduced = getattr(node, "reduced", ())
+    shown += [f"[{i} < {size}]" for i, size in zip(symbols(len(reduced), len(index)), reduced, strict=True)]
+    return ", ".join(shown) or "once"
+
+
+CSS = f"""
+.cl-fig .cl-loop {{ border: 1.5px solid {ink("lowering", 80)}; border-radius: 6px; margin: 0 0 8px; max-width: 900px; overflow: hidden; }}
+.cl-fig .cl-loop.cl-x {{ border-color: {ink("runtime", 80)}; border-style: double; border-width: 4px; }}
+.cl-fig .cl-loop .cl-top {{ background: {tint("lowering", 0.22)}; padding: 2px 10px; display: flex; justify-content: space-between; gap: 16px; }}
+.cl-fig .cl-loop.cl-x .cl-top {{ background: {tint("runtime", 0.16)}; }}
+.cl-fig .cl-loop .cl-body {{ padding: 5px 10px; overflow-wrap: anywhere; }}
+"""
+
+
+def loops(graph: Any, title: str = "") -> Picture:
+    """Every loop of a lowered program, in order."""
+    buffers = graph.buffers
+    boxes, text = [], []
+    for node in graph.nodes:
+        origins = ", ".join(dict.fromkeys(op_name(origin).removeprefix("aten.").split(".")[0] for origin in node.origins))
+        size = " + ".join(human_bytes(b.nbytes) for b in node.buffers)
+        kind = " cl-x" if is_extern(node) else ""
+        boxes.append(
+            f'<div class="cl-loop{kind} cl-m"><div class="cl-top"><span>{escape(ranges_of(node))}</span>'
+            f'<span>{f"from {escape(origins)} · " if origins else ""}writes {escape(size)}</span></div>'
+            f'<div class="cl-body">{escape(formula(node, buffers))}</div></div>'
+        )  # fmt: skip
+        text.append(f"{ranges_of(node)}:\n    {formula(node, buffers)}")
+    alt = f"Loop IR{f' of {title}' if title else ''}: {plural(len(graph.nodes), 'loop node')}: " + ", ".join(map(label_of, graph.nodes)) + "."
+    caption = "Each box is one loop: its ranges on top (those that are reduced in brackets), below what it computes for each index."
+    return Picture(f'<div class="cl-scroll">{"".join(boxes)}</div>', caption, alt, "\n".join(text), CSS)

@@ -1,0 +1,137 @@
+"""`with cl.record() as trace:` and then one method for each picture.
+
+In:  the events of everything that is compiled within the block. Out: `Trace`, a `Recording` that can draw itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from course_lib import events
+from course_lib.viz.bytecode import CSS as BYTECODE_CSS
+from course_lib.viz.bytecode import bytecode_table, plain_problem
+from course_lib.viz.code import CSS as CODE_CSS
+from course_lib.viz.code import block, code
+from course_lib.viz.fusion import fusion
+from course_lib.viz.graphs import fx_graph
+from course_lib.viz.guards import guard_table
+from course_lib.viz.loops import loops
+from course_lib.viz.pipeline_map import pipeline_map
+from course_lib.viz.stepper import Stepper
+from course_lib.viz.style import Picture, escape, plural
+
+Which = str | int | Callable[..., Any] | None
+"""A frame: by its name, its number, or the function itself; None for the first."""
+
+
+class Trace(events.Recording):
+    """A recording with pictures. Beside the methods here, `graphs`, `guards`, `kernels`, `graph_breaks`, `recompiles` and `seconds`
+    are the data themselves."""
+
+    def show(self) -> Picture:
+        """The pipeline, with what each stage did and how long it took."""
+        return pipeline_map(recording=self)
+
+    def bytecode(self, function: Which = None) -> Picture:
+        """Each instruction that the symbolic interpreter ran, with the stack."""
+        return bytecode_table(self, function)
+
+    def stepper(self, function: Which = None) -> Stepper:
+        """The same, one instruction at a time, with a slider."""
+        return Stepper(self, function)
+
+    def graph(self, index: int = 0) -> Picture:
+        """The captured graph."""
+        result = pick(self.captures, index, "graph was captured")
+        return fx_graph(result.graph, result.name, "capture")
+
+    def aten(self, index: int = 0) -> Picture:
+        """The graph in ATen operators."""
+        event = pick(self.of(events.AtenTraced), index, "graph was traced to ATen operators (backend='eager' does not)")
+        return fx_graph(event.graph, stage="autograd")
+
+    def guards_table(self, index: int | None = None) -> Picture:
+        """Every guard once, or those of one captured graph; the last one that failed is marked."""
+        failures = self.of(events.GuardFailed)
+        if index is None:
+            return guard_table(dict.fromkeys(self.guards), failures[-1] if failures else None)
+        result = pick(self.captures, index, "graph was captured")
+        return guard_table(result.guards, failures[-1] if failures else None, result.name)
+
+    def loops(self, index: int = 0) -> Picture:
+        """The loop nodes of one graph."""
+        return loops(pick(self.of(events.Lowered), index, "graph was lowered to loops (this backend stops before that)").graph)
+
+    def fusion(self, index: int = 0) -> Picture:
+        """Loops before and after fusion, and why some stayed apart."""
+        pick(self.of(events.Scheduled), index, "graph was scheduled (this backend stops before that)")
+        return fusion(self, index)
+
+    def code(self, index: int = 0, kernel: int | str | None = None) -> Picture:
+        """What was generated for one graph: the wrapper and every kernel; or one kernel, by number or name."""
+        compiled = pick(self.of(events.KernelsBuilt), index, "kernel was built (this backend stops before that)").compiled
+        if kernel is None:
+            return all_code(compiled)
+        built = compiled.kernels
+        names = [one.name for one in built]
+        if kernel in names:
+            chosen = built[names.index(kernel)]
+        elif isinstance(kernel, int) and -len(built) <= kernel < len(built):
+            chosen = built[kernel]
+        else:
+            raise LookupError(f"there is no kernel {kernel!r}; there are {', '.join(names) or 'none'}")
+        return code(chosen.source, chosen.language, chosen.name, caption=f"The generated source of {chosen.name}.")
+
+    def breaks(self) -> Picture:
+        """Every graph break: the reason, the line, and what to do about it."""
+        problems = self.graph_breaks
+        if not problems:
+            return Picture("<p>No graph break.</p>", "", "No graph break.", "no graph break")
+        text = "\n\n".join(f"{number}. {plain_problem(problem)}" for number, problem in enumerate(problems, 1))
+        body = "".join(f'<div class="cl-torn cl-m">{escape(f"✂ {n}. {plain_problem(problem)}")}</div>' for n, problem in enumerate(problems, 1))
+        alt = f"{plural(len(problems), 'graph break')}: " + "; ".join(problem.reason for problem in problems) + "."
+        return Picture(body, "Where capture stopped, why, and what can be done about it.", alt, text, BYTECODE_CSS)
+
+
+def pick(items: Sequence[Any], index: int, what: str) -> Any:
+    """One of `items`; LookupError with a sentence if there is none."""
+    if not items:
+        raise LookupError(f"no {what} while recording. If it was compiled before, cl.reset() forgets it.")
+    if not -len(items) <= index < len(items):
+        raise LookupError(f"index {index} is out of range: there are {len(items)}, numbered from 0")
+    return items[index]
+
+
+def all_code(compiled: Any) -> Picture:
+    """The wrapper open, each kernel folded under its name."""
+    parts = [section("the wrapper: allocates, calls kernels and library", compiled.wrapper_source, "python", True)]
+    text = ["# ---- wrapper", compiled.wrapper_source.rstrip()]
+    for kernel in compiled.kernels:
+        name = f"{kernel.name} ({'C++' if kernel.language == 'cpp' else kernel.language.capitalize()})"
+        parts.append(section(name, kernel.source, kernel.language, len(compiled.kernels) <= 2))
+        text += [f"// ---- {name}", kernel.source.rstrip()]
+    alt = f"Generated code: a wrapper and {plural(len(compiled.kernels), 'kernel')}: " + ", ".join(kernel.name for kernel in compiled.kernels) + "."
+    return Picture("".join(parts), "All that was generated for this graph; open a kernel to read it.", alt, "\n".join(text), CODE_CSS)
+
+
+def section(name: str, source: str, language: str, opened: bool) -> str:
+    """One source, foldable."""
+    return (
+        f'<details{" open" if opened else ""} style="margin-bottom: 6px"><summary><b>{escape(name)}</b></summary>'
+        f'<div class="cl-code" tabindex="0">{block(source.rstrip(), language)}</div></details>'
+    )  # fmt: skip
+
+
+@contextlib.contextmanager
+def record() -> Iterator[Trace]:
+    """Collect what the compiler tells within the block:
+
+        with cl.record() as trace:
+            cl.compile(f)(x)
+        trace.show()
+    """
+    trace = Trace()
+    with events.listener(trace.events.append):
+        yield trace

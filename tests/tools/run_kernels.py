@@ -1,0 +1,38 @@
+"""Build and run one hand-made kernel; compare with torch."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import torch
+from torch_handler import evaluate
+
+from course_lib import runtime
+from course_lib.lowering.ir import LoopGraph
+
+
+def program(kernel, buffers, codegen="cpp"):
+    """A `CompiledGraph` of just this kernel; its inputs are `buffers` in order, its outputs the stored buffers."""
+    outputs = [step.buffer.view() for step in kernel.steps if step.buffer.name in kernel.stores]
+    graph = LoopGraph([*buffers.values()], list(kernel.nodes), outputs)
+    return runtime.build(graph, SimpleNamespace(kernels=[kernel]), codegen=codegen)
+
+
+def run(kernel, buffers, tensors, codegen="cpp"):
+    """Stored buffer → tensor."""
+    compiled = program(kernel, buffers, codegen)
+    names = [step.buffer.name for step in kernel.steps if step.buffer.name in kernel.stores]
+    return dict(zip(names, compiled(*(tensors[name] for name in buffers)))), compiled
+
+
+def check(kernel, buffers, tensors, codegen="cpp", rtol=None, atol=None):
+    """Run and compare everything that is stored with what torch computes."""
+    got, compiled = run(kernel, buffers, tensors, codegen)
+    want = evaluate(kernel, buffers, tensors)
+    for name, value in got.items():
+        assert value.dtype == want[name].dtype and value.shape == want[name].shape
+        tolerance = {} if rtol is None or not value.dtype.is_floating_point else {"rtol": rtol, "atol": atol or 0.0}
+        torch.testing.assert_close(
+            value, want[name], equal_nan=True, msg=lambda m: f"{name}: {m}\n{compiled.source}", **tolerance
+        )
+    return compiled
