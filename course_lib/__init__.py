@@ -1,31 +1,37 @@
 """course_lib: a small `torch.compile` that can be read. `import course_lib as cl`.
 
-The rooms, in the order a program passes through them: `frames`, `capture`, `guards`, `autograd`, `lowering`, `scheduling`, `codegen`,
-`runtime`. `pipeline.py` puts them in a row; `events.py` is what they tell; `viz` draws it.
+The rooms, in the order a program passes through them: `frames`, `capture`, `guards`, `autograd`, `lowering`,
+`scheduling`, `codegen`, `runtime`. `pipeline.py` puts them in a row; `events.py` is what they tell; `viz` draws it.
 """
 
 from typing import TYPE_CHECKING, Any
 
+from course_lib import config
 from course_lib.backends import list_backends, list_mode_options, list_options
 from course_lib.capture import Interpreter, Unsupported
 from course_lib.compiler import capturing, compile, disable, reset
-from course_lib.config import config
 from course_lib.explain import explain, graph_break, is_compiling
 from course_lib.pipeline import Pipeline
 
 if TYPE_CHECKING:
     from course_lib.viz import record
+    from course_lib.viz.mirror import mirror
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "Interpreter", "Pipeline", "Unsupported", "capturing", "compile", "config", "disable", "explain", "graph_break", "is_compiling",
-    "list_backends", "list_mode_options", "list_options", "record", "reset",
+    "Interpreter", "Pipeline", "Unsupported", "capturing", "compile", "config", "disable", "explain",
+    "graph_break", "is_compiling",
+    "list_backends", "list_mode_options", "list_options", "mirror", "record", "reset",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    """`record` draws, so it lives with the pictures, which are loaded only when they are wanted."""
+    """`mirror` and `record` draw, so they live with the pictures, which are loaded only when they are wanted."""
+    if name == "mirror":
+        from course_lib.viz.mirror import mirror
+
+        return mirror
     if name == "record":
         from course_lib.viz import record
 

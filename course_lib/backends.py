@@ -1,7 +1,7 @@
 """Who runs a captured graph: the backends by name, and the modes and options of ours.
 
-A backend is any callable `(graph: fx.GraphModule, example_inputs: list[Tensor]) -> callable`; the result takes the graph's inputs and
-gives a tuple of its outputs.
+A backend is any callable `(graph: fx.GraphModule, example_inputs: list[Tensor]) -> callable`; the result takes the
+graph's inputs and gives a tuple of its outputs.
 In PyTorch: `torch/_dynamo/backends/registry.py`, `torch/_inductor/__init__.py` (`list_mode_options`, `list_options`).
 """
 
@@ -20,7 +20,11 @@ from course_lib.pipeline import Pipeline, fall_back, needs_grad
 Backend = Callable[[fx.GraphModule, list[torch.Tensor]], Callable[..., Any]]
 
 OPTIONS: dict[str, tuple[Any, tuple[Any, ...] | None, str]] = {
-    "codegen": ("auto", ("auto", "cpp", "triton"), "which language kernels are written in; auto: C++ for CPU, Triton for GPU tensors"),
+    "codegen": (
+        "auto",
+        ("auto", "cpp", "triton"),
+        "which language kernels are written in; auto: C++ for CPU, Triton for GPU tensors",
+    ),
 }
 """Option → (default, allowed values or None, meaning)."""
 MODES: dict[str, dict[str, Any]] = {
@@ -55,7 +59,9 @@ def no_grad(function: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def inductor(gm: fx.GraphModule, example_inputs: list[torch.Tensor], pipeline: Pipeline, options: dict[str, Any]) -> Callable[..., Any]:
+def inductor(
+    gm: fx.GraphModule, example_inputs: list[torch.Tensor], pipeline: Pipeline, options: dict[str, Any]
+) -> Callable[..., Any]:
     """All of it: trace, lower, fuse, generate and build kernels."""
     if needs_grad(example_inputs):
         return fall_back(gm, "the inputs need gradients; compiled training comes with lesson 06")
@@ -128,7 +134,9 @@ def list_options() -> list[str]:
 
 def course(gm: fx.GraphModule, example_inputs: list[torch.Tensor]) -> Callable[..., Any]:
     """Our back half under torch's capture: `torch.compile(f, backend="course")` (registered as an entry point)."""
-    if needs_grad([t for t in example_inputs if isinstance(t, torch.Tensor)]) or not all(isinstance(t, torch.Tensor) for t in example_inputs):
+    if needs_grad([t for t in example_inputs if isinstance(t, torch.Tensor)]) or not all(
+        isinstance(t, torch.Tensor) for t in example_inputs
+    ):
         return gm.forward
     for node in gm.graph.nodes:
         if "example_value" in node.meta:

@@ -3,8 +3,8 @@
 In:  a function or module, and a backend.
 Out: a callable that watches the frames that run below it, captures them, and runs compiled code where the guards hold.
 
-In PyTorch: `torch/__init__.py` (`torch.compile`), `torch/_dynamo/eval_frame.py` (`OptimizeContext`, `OptimizedModule`) and
-`torch/_dynamo/convert_frame.py` (`ConvertFrameAssert`).
+In PyTorch: `torch/__init__.py` (`torch.compile`), `torch/_dynamo/eval_frame.py` (`OptimizeContext`,
+`OptimizedModule`) and `torch/_dynamo/convert_frame.py` (`ConvertFrameAssert`).
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ from typing import Any, TypeVar
 
 import torch
 
-from course_lib import backends, events
+from course_lib import backends, config, events
 from course_lib.capture import Unsupported, global_state
-from course_lib.config import config
 from course_lib.frames import SKIP, Answer, Frame, Watcher, call, observe
 from course_lib.guards import Check, CodeCache, GuardedCode
 from course_lib.pipeline import Pipeline
@@ -75,7 +74,10 @@ class Compiler:
         with events.stage("guards"):
             check = Check(result.guards, list(frame.locals), code.co_qualname)
         if failure := check.first_failure(frame.func, *args):
-            warnings.warn(f"{code.co_qualname} runs in eager: a guard does not hold for the call it was made from: {failure}", stacklevel=2)
+            warnings.warn(
+                f"{code.co_qualname} runs in eager: a guard does not hold for the call it was made from: {failure}",
+                stacklevel=2,
+            )
             return SKIP
         entries.append(GuardedCode(check, result.head.function(functools.partial(call, None, compiled)), result))
         if len(entries) > 1:
@@ -92,7 +94,8 @@ class Compiler:
     def at_limit(self, frame: Frame) -> Answer:
         """No more entries for this code: calls that fit none run in eager. The old entries stay."""
         last = self.cache.of(frame.code)[-1].check.first_failure(frame.func, *frame.locals.values())
-        why = f"{frame.code.co_qualname} ({frame.where}) reached the recompile limit ({config.recompile_limit}); last failure: {last}"
+        limit = f"{frame.code.co_qualname} ({frame.where}) reached the recompile limit ({config.recompile_limit})"
+        why = f"{limit}; last failure: {last}"
         if self.fullgraph:
             raise Unsupported(why, "make the changing value a tensor, or raise cl.config.recompile_limit")
         events.emit(events.FellBack(frame.code.co_qualname, why))
@@ -108,13 +111,14 @@ class Compiler:
 @functools.cache
 def _library_folders() -> tuple[str, ...]:
     here = os.path.dirname(os.path.abspath(__file__))
-    numpy = os.path.dirname(__import__("numpy").__file__)
-    return tuple(folder + os.sep for folder in (os.path.dirname(torch.__file__), numpy, here))
+    numpy = os.path.dirname(str(__import__("numpy").__file__))
+    return tuple(folder + os.sep for folder in (os.path.dirname(str(torch.__file__)), numpy, here))
 
 
 @functools.cache
 def is_skipped(code: types.CodeType) -> bool:
-    """Is this code part of Python, torch or this library, and so none of the user's? (`torch/_dynamo/trace_rules.py`)"""
+    """Is this code part of Python, torch or this library, and so none of the user's?
+    (`torch/_dynamo/trace_rules.py`)"""
     filename = code.co_filename
     if filename.startswith(("<frozen ", "<course_lib ")) or not all(name.isidentifier() for name in code.co_varnames):
         return True
@@ -127,7 +131,7 @@ def is_skipped(code: types.CodeType) -> bool:
     return filename.startswith(_library_folders())
 
 
-# ---- compile -----------------------------------------------------------------------------------------------------------------------
+# ---- compile --------------------------------------------------------------------------------------------------------
 
 
 def compile(
@@ -154,9 +158,8 @@ def compile(
     In PyTorch: `torch/__init__.py`, `compile`.
     """
     if model is None:
-        return functools.partial(
-            compile, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options, disable=disable, pipeline=pipeline
-        )  # fmt: skip
+        later = functools.partial(compile, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode)
+        return functools.partial(later, options=options, disable=disable, pipeline=pipeline)
     if not callable(model):
         raise TypeError(f"compile expects a function or an nn.Module, got {type(model).__name__}")
     if dynamic not in (None, True, False):
@@ -193,31 +196,37 @@ class CompiledModule:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         compiler = self._course_compiler
-        return compiled_module(copy.deepcopy(self._course_model, memo), Compiler(compiler.backend, compiler.pipeline, compiler.fullgraph))
+        return compiled_module(
+            copy.deepcopy(self._course_model, memo), Compiler(compiler.backend, compiler.pipeline, compiler.fullgraph)
+        )
 
 
 def compiled_module(model: torch.nn.Module, compiler: Compiler) -> torch.nn.Module:
-    """A twin of `model`: an instance of a subclass of its class that shares its `__dict__`, so that parameters, buffers, attributes and
-    `train()`/`eval()` are one and the same, and `state_dict` keeps its keys. Only the call differs."""
+    """A twin of `model`: an instance of a subclass of its class that shares its `__dict__`, so that parameters,
+    buffers, attributes and `train()`/`eval()` are one and the same, and `state_dict` keeps its keys. Only the call
+    differs."""
     model = getattr(type(model), "_course_model", model)
     watched = observe(model, compiler.watcher)
 
     def run(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
         return watched(*args, **kwargs)
 
-    members = {"__call__": run, "_course_model": model, "_course_compiler": compiler, "__module__": type(model).__module__}
+    members = {"__call__": run, "_course_model": model, "_course_compiler": compiler}
     cls = type(f"Compiled{type(model).__name__}", (CompiledModule, type(model)), members)
-    twin = cls.__new__(cls)
+    twin: torch.nn.Module = object.__new__(cls)
     object.__setattr__(twin, "__dict__", model.__dict__)
     return twin
 
 
-# ---- around compile ------------------------------------------------------------------------------------------------------------------
+# ---- around compile -------------------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
-def capturing(backend: str | backends.Backend = "eager", *, fullgraph: bool = False, pipeline: Pipeline | None = None) -> Iterator[Compiler]:
-    """Capture every frame that starts within the block on this thread. This is the frame hook itself, without `compile` around it."""
+def capturing(
+    backend: str | backends.Backend = "eager", *, fullgraph: bool = False, pipeline: Pipeline | None = None
+) -> Iterator[Compiler]:
+    """Capture every frame that starts within the block on this thread. This is the frame hook itself, without
+    `compile` around it."""
     pipeline = pipeline or Pipeline()
     compiler = Compiler(backends.find(backend, None, None, pipeline), pipeline, fullgraph)
     with compiler.watcher:
@@ -225,7 +234,8 @@ def capturing(backend: str | backends.Backend = "eager", *, fullgraph: bool = Fa
 
 
 def disable(function: Any = None, *, recursive: bool = True) -> Any:
-    """Never capture `function`; with `recursive`, nor anything that it calls. A call of it ends the capture of the caller.
+    """Never capture `function`; with `recursive`, nor anything that it calls. A call of it ends the capture of the
+    caller.
 
     In PyTorch: `torch.compiler.disable`."""
     if function is None:

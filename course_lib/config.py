@@ -1,4 +1,4 @@
-"""Settings of the compiler, and what it looks up about the machine.
+"""Settings of the compiler, and what it looks up about the machine. Change one with `cl.config.recompile_limit = 4`.
 
 In PyTorch: `torch/_dynamo/config.py` and `torch/_inductor/config.py`.
 This file imports no torch, so that the frame hook can be built and tested on its own.
@@ -12,22 +12,14 @@ import os
 import shutil
 import tempfile
 import warnings
-from dataclasses import dataclass
 from pathlib import Path
 
 
-@dataclass
-class Config:
-    """What a user may change at run time: `cl.config.recompile_limit = 4`."""
+recompile_limit = 8
+"""Entries a code object may hold; beyond it, inputs that fit none run in eager. (`torch._dynamo.config.recompile_limit`)"""
 
-    recompile_limit: int = 8
-    """Entries a code object may hold; beyond it new inputs run in eager. (`torch._dynamo.config.recompile_limit`)"""
-
-    inline_depth_limit: int = 64
-    """Calls followed into calls before capture gives up (a recursive function would never end)."""
-
-
-config = Config()
+inline_depth_limit = 64
+"""Calls followed into calls before capture gives up: a function that calls itself for ever would never end."""
 
 
 @functools.cache

@@ -106,7 +106,8 @@ def generated(trace: events.Recording) -> Iterator[str]:
     """Generated C++"""
     for event in trace.of(events.KernelsBuilt):
         yield from (line for kernel in event.compiled.kernels for line in kernel.source.splitlines())
-    yield from (f"{event.what}: {event.why}" for event in trace.of(events.FellBack))
+    for fallback in trace.of(events.FellBack):
+        yield from textwrap.wrap(f"{fallback.what}: {fallback.why}", WIDTH)
 
 
 def program(trace: events.Recording) -> Iterator[str]:

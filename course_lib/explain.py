@@ -44,14 +44,18 @@ class Explanation:
         return [guard for result in self.captures for guard in result.guards]
 
     def __str__(self) -> str:
-        lines = [f"{self.graph_count} graphs, {self.graph_break_count} graph breaks, {self.op_count} operations, {len(self.guards)} guards"]
+        lines = [
+            f"{self.graph_count} graphs, {self.graph_break_count} graph breaks, {self.op_count} operations, "
+            f"{len(self.guards)} guards"
+        ]
         for number, problem in enumerate(self.breaks, 1):
             lines += [f"break {number}: " + str(problem).replace("\n", "\n  ")]
         return "\n".join(lines)
 
 
 def explain(function: Callable[..., Any]) -> Callable[..., Explanation]:
-    """Run `function` once with capture alone and tell what happened. Takes the arguments of the call in a second pair of parentheses."""
+    """Run `function` once with capture alone and tell what happened. Takes the arguments of the call in a second pair
+    of parentheses."""
 
     def run(*args: Any, **kwargs: Any) -> Explanation:
         recording = events.Recording()
@@ -69,5 +73,3 @@ def is_compiling() -> bool:
 
 def graph_break() -> None:
     """End the graph here. Does nothing in eager."""
-
-

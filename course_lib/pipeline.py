@@ -1,9 +1,10 @@
 """The stages of the compiler as one dataclass of callables, so that any of them can be the learner's own.
 
-    cl.compile(f, pipeline=cl.Pipeline().replace(fuse=my_fuse))
+cl.compile(f, pipeline=cl.Pipeline().replace(fuse=my_fuse))
 
-    frame ─ capture ─▶ FX graph, guards, head ─ trace ─▶ ATen graph ─ lower ─▶ loops ─ schedule(fuse) ─▶ kernels ─ plan ─▶ memory
-          ─ build ─▶ CompiledGraph
+frame ─ capture ─▶ FX graph, guards, head ─ trace ─▶ ATen graph ─ lower ─▶ loops ─ schedule(fuse) ─▶ kernels ─ plan ─▶
+memory
+      ─ build ─▶ CompiledGraph
 """
 
 from __future__ import annotations
@@ -56,12 +57,15 @@ class Pipeline:
             return self.capture(frame, self.interpreter)
 
     def run_compile(self, gm: fx.GraphModule, codegen: str = "auto") -> Callable[..., tuple[Any, ...]]:
-        """The back half: from a captured graph to machine code. What it cannot compile yet runs as it is, and is told."""
+        """The back half: from a captured graph to machine code. What it cannot compile yet runs as it is, and is
+        told."""
         with events.stage("trace"):
             aten = self.trace(gm, self.decompositions)
         events.emit(events.AtenTraced(aten))
         if written := autograd.mutated_inputs(aten):
-            return fall_back(gm, f"the graph writes to its input {written[0].name}; compiled mutation comes with lesson 06")
+            return fall_back(
+                gm, f"the graph writes to its input {written[0].name}; compiled mutation comes with lesson 06"
+            )
         with events.stage("lower"):
             loops = self.lower(aten)
         events.emit(events.Lowered(loops))
@@ -91,5 +95,3 @@ def fall_back(gm: fx.GraphModule, why: str, warn: bool = False) -> Callable[...,
 def needs_grad(inputs: Sequence[torch.Tensor]) -> bool:
     """Will eager record a backward for these inputs?"""
     return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
-
-

@@ -1,13 +1,16 @@
 """A captured graph, traced once more: into core ATen operators, without mutation.
 
 In:  the FX graph of capture (`torch.nn.functional.layer_norm`, `operator.add`, `Tensor.add_`, ...).
-Out: an FX graph of ATen operators (`aten.var_mean.correction`, `aten.add.Tensor`, ...), each with its FakeTensor in `meta["val"]` and
+Out: an FX graph of ATen operators (`aten.var_mean.correction`, `aten.add.Tensor`, ...), each with its FakeTensor in
+     `meta["val"]` and
      the captured node it came from in `meta["origin"]`.
 
-Running the captured graph on fake tensors while recording what reaches torch's dispatcher does three things at once: composite
-functions fall apart into ATen operators, the decompositions we ask for split those further, and functionalization turns every in-place
-operation into a new value (with one `copy_` at the end for each *input* that was written to).
-In PyTorch: `torch/_functorch/_aot_autograd/graph_capture.py`, `aot_dispatch_base_graph`; the recording is the same `make_fx`.
+Running the captured graph on fake tensors while recording what reaches torch's dispatcher does three things at once:
+composite functions fall apart into ATen operators, the decompositions we ask for split those further, and
+functionalization turns every in-place operation into a new value (with one `copy_` at the end for each *input* that
+was written to).
+In PyTorch: `torch/_functorch/_aot_autograd/graph_capture.py`, `aot_dispatch_base_graph`; the recording is the same
+`make_fx`.
 """
 
 from __future__ import annotations
@@ -53,5 +56,7 @@ def trace(gm: fx.GraphModule, decompositions: Mapping[Any, Callable[..., Any]]) 
 
 def mutated_inputs(aten: fx.GraphModule) -> list[fx.Node]:
     """The placeholders that the graph writes to."""
-    written = (n.args[0] for n in aten.graph.nodes if n.op == "call_function" and n.target is torch.ops.aten.copy_.default)
+    written = (
+        n.args[0] for n in aten.graph.nodes if n.op == "call_function" and n.target is torch.ops.aten.copy_.default
+    )
     return [target for target in written if isinstance(target, fx.Node) and target.op == "placeholder"]

@@ -237,11 +237,12 @@ def watch_ours(run: Callable[[], None]) -> Program:
     recording = events.Recording()
     with events.listener(recording.events.append):
         run()
-    library = sum(isinstance(kernel, ExternKernel) for kernel in recording.kernels)
+    built = [kernel for event in recording.of(events.KernelsBuilt) for kernel in event.compiled.schedule.kernels]
+    library = sum(isinstance(kernel, ExternKernel) for kernel in built)
     return Program(
         len(recording.graphs),
         len(recording.graph_breaks),
-        len(recording.kernels) - library,
+        len(built) - library,
         library,
         len(recording.recompiles),
         list(dict.fromkeys(f"{event.what}: {event.why}" for event in recording.of(events.FellBack))),

@@ -1,11 +1,12 @@
 """From a frame to a graph: the symbolic interpreter.
 
 In:  a `Frame` that is about to run.
-Out: `CaptureResult`: an FX graph of torch operations, the guards under which it may be used again, and the head, the Python function
+Out: `CaptureResult`: an FX graph of torch operations, the guards under which it may be used again, and the head, the
+     Python function
      that runs in the frame's place. What cannot be expressed raises `Unsupported`.
 
-Read in this order: `values.py` (what is on the stack), `interpreter.py` (the loop), `calls.py`, `containers.py`, `attributes.py`,
-`graph.py` (recording), `context.py` (from real objects to values), `head.py`.
+Read in this order: `values.py` (what is on the stack), `interpreter.py` (the loop), `calls.py`, `containers.py`,
+`attributes.py`, `graph.py` (recording), `context.py` (from real objects to values), `head.py`.
 In PyTorch: `torch/_dynamo/convert_frame.py` (`_compile`), `symbolic_convert.py`, `variables/`.
 """
 
@@ -72,11 +73,15 @@ def capture(frame: Frame, interpreter: type[Interpreter] = Interpreter) -> Captu
 def recording_mode() -> Iterator[None]:
     """The user's grad mode, without inference mode: fake tensors must be ordinary ones."""
     grad, inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
-    with torch.inference_mode(False) if inference else contextlib.nullcontext(), torch.set_grad_enabled(grad and not inference):
+    with (
+        torch.inference_mode(False) if inference else contextlib.nullcontext(),
+        torch.set_grad_enabled(grad and not inference),
+    ):
         yield
 
 
 __all__ = [
-    "FUNCTION", "CaptureResult", "Context", "Function", "FunctionSource", "Guard", "Head", "Interpreter", "Local", "Location", "SameAs",
+    "FUNCTION", "CaptureResult", "Context", "Function", "FunctionSource", "Guard", "Head", "Interpreter", "Local",
+    "Location", "SameAs",
     "Source", "Tensor", "Test", "Unsupported", "capture", "global_state", "literal",
 ]  # fmt: skip

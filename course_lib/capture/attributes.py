@@ -1,6 +1,7 @@
 """`value.name` on symbolic values.
 
-In PyTorch: the `var_getattr` methods in `torch/_dynamo/variables/` (`TensorVariable`, `NNModuleVariable`, `UserDefinedObjectVariable`).
+In PyTorch: the `var_getattr` methods in `torch/_dynamo/variables/` (`TensorVariable`, `NNModuleVariable`,
+`UserDefinedObjectVariable`).
 """
 
 from __future__ import annotations
@@ -36,7 +37,19 @@ TENSOR_FACTS = {"shape", "dtype", "device", "ndim", "requires_grad", "layout", "
                 "is_sparse", "is_quantized", "is_meta", "is_complex", "is_mps", "is_xpu", "is_mkldnn", "is_nested"}  # fmt: skip
 """Attributes that the guard on the tensor settles."""
 TENSOR_VIEWS = {"T", "mT", "H", "mH", "real", "imag"}
-HIDDEN = {"data", "grad", "grad_fn", "_version", "_base", "_grad", "_backward_hooks", "is_leaf", "output_nr", "names", "retains_grad"}
+HIDDEN = {
+    "data",
+    "grad",
+    "grad_fn",
+    "_version",
+    "_base",
+    "_grad",
+    "_backward_hooks",
+    "is_leaf",
+    "output_nr",
+    "names",
+    "retains_grad",
+}
 """Attributes of a tensor that reach around the graph."""
 
 
@@ -59,8 +72,8 @@ def get(it: Interpreter, value: Value, name: str) -> Value:
             return object_attribute(it, value, name)
         case Super():
             return get_super(it, value.cls, value.self, name)
-        case Sequence() if name in getattr(value.cls, "__match_args__", ()) and value.cls not in (list, tuple):
-            return value.items[value.cls.__match_args__.index(name)]
+        case Sequence() if name in (fields := getattr(value.cls, "__match_args__", ())):
+            return value.items[fields.index(name)]
         case Sequence() | Dict() if hasattr(list if isinstance(value, Sequence) else dict, name):
             return PythonMethod(value, name)
         case Constant():
@@ -78,7 +91,9 @@ def tensor_attribute(it: Interpreter, tensor: Tensor, name: str) -> Value:
     if name in TENSOR_VIEWS:
         return it.context.builder.call(getattr, [tensor, Constant(name)], {})
     if name in HIDDEN:
-        raise Unsupported(f"reads tensor.{name}, which reaches around the graph", "move it out of the compiled function")
+        raise Unsupported(
+            f"reads tensor.{name}, which reaches around the graph", "move it out of the compiled function"
+        )
     if tensor.real is not None and name in getattr(tensor.real, "__dict__", {}):
         raise Unsupported(f"reads '{name}', an attribute that was put on a tensor")
     if callable(getattr(torch.Tensor, name, None)):
@@ -87,7 +102,8 @@ def tensor_attribute(it: Interpreter, tensor: Tensor, name: str) -> Value:
 
 
 def module_attribute(it: Interpreter, module: Module, name: str) -> Value:
-    """In the order of `nn.Module.__getattr__`: the instance's own dict, the class, then parameters, buffers, submodules."""
+    """In the order of `nn.Module.__getattr__`: the instance's own dict, the class, then parameters, buffers,
+    submodules."""
     obj, source = module.value, module.source
     if name not in obj.__dict__ and not hasattr(type(obj), name):
         for registry in ("_parameters", "_buffers", "_modules"):
@@ -144,7 +160,9 @@ def bind_to(it: Interpreter, found: Any, value: Object, name: str) -> Value:
     raise Unsupported(f"reads the attribute '{name}' of {value}")
 
 
-def class_function(it: Interpreter, function: types.FunctionType, source: Source | None, name: str, inside: str = "") -> Function:
+def class_function(
+    it: Interpreter, function: types.FunctionType, source: Source | None, name: str, inside: str = ""
+) -> Function:
     """A function found on a class. torch's own classes are trusted; a user's function is guarded where it was found."""
     if source is None or function.__module__.startswith("torch."):
         return it.context.wrap_function(function, None)

@@ -6,7 +6,8 @@
     nn.Module                  its `forward` is followed
     anything else              `Unsupported`
 
-In PyTorch: the `call_function` methods in `torch/_dynamo/variables/`, and `torch/_dynamo/trace_rules.py` for what is followed.
+In PyTorch: the `call_function` methods in `torch/_dynamo/variables/`, and `torch/_dynamo/trace_rules.py` for what is
+followed.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from course_lib import config
 from course_lib.capture import attributes, containers
 from course_lib.capture.graph import name_of
 from course_lib.capture.sources import Test
@@ -40,23 +42,28 @@ from course_lib.capture.values import (
     TensorMethod,
     Value,
 )
-from course_lib.config import config
 
 if TYPE_CHECKING:
     from course_lib.capture.interpreter import Interpreter
 
-OPERATION_MODULES = {"torch", "torch.functional", "torch.nn.functional", "torch._C._nn", "torch._C._fft", "torch._C._special", "torch._C._linalg"}  # fmt: skip
+OPERATION_MODULES = set(
+    "torch torch.functional torch.nn.functional torch._C._nn torch._C._fft torch._C._special torch._C._linalg".split()
+)
 NOT_OPERATIONS = {"from_numpy", "from_file", "from_dlpack", "frombuffer", "asarray", "as_tensor", "set_printoptions"}
-TO_PYTHON = {"item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__index__", "__array__", "__len__", "data_ptr"}
-REACH_AROUND = {"backward", "requires_grad_", "register_hook", "retain_grad", "set_", "resize_", "resize_as_", "share_memory_",
-                "storage", "untyped_storage", "pin_memory", "__setstate__", "__reduce_ex__", "swap_tensors", "as_subclass", "type",
-                "t_", "transpose_", "squeeze_", "unsqueeze_", "swapaxes_", "swapdims_", "detach_", "apply_", "map_", "__dlpack__"}  # fmt: skip
+TO_PYTHON = set("item tolist numpy __bool__ __int__ __float__ __index__ __array__ __len__ data_ptr".split())
+REACH_AROUND = set(
+    """backward requires_grad_ register_hook retain_grad set_ resize_ resize_as_ share_memory_ storage untyped_storage
+    pin_memory __setstate__ __reduce_ex__ swap_tensors as_subclass type t_ transpose_ squeeze_ unsqueeze_ swapaxes_
+    swapdims_ detach_ apply_ map_ __dlpack__""".split()
+)
 """Tensor methods whose effect a graph of operations cannot hold."""
 
-PURE = {len, abs, min, max, sum, round, divmod, pow, int, float, bool, str, repr, complex, slice, range, hash, ord, chr, format, ascii,
-        all, any, sorted, hex, bin, isinstance, issubclass, callable, torch.finfo, torch.iinfo, torch.Size, torch.device,
-        torch.promote_types, torch.get_default_dtype, torch.is_grad_enabled, torch.is_autocast_enabled,
-        torch.jit.is_scripting, torch.jit.is_tracing}  # fmt: skip
+PURE = {
+    *(len, abs, min, max, sum, round, divmod, pow, int, float, bool, str, repr, complex, slice, range, hash, ord, chr),
+    *(format, ascii, all, any, sorted, hex, bin, isinstance, issubclass, callable),
+    *(torch.finfo, torch.iinfo, torch.Size, torch.device, torch.promote_types, torch.get_default_dtype),
+    *(torch.is_grad_enabled, torch.is_autocast_enabled, torch.jit.is_scripting, torch.jit.is_tracing),
+}
 """Functions without side effects whose result follows from constants and from the global state that is guarded."""
 PURE_MODULES = {"math", "_operator"}
 PURE_METHODS: dict[type, set[str]] = {
@@ -107,7 +114,9 @@ def check_followed(it: Interpreter, function: Function) -> None:
     if function.real is not None and getattr(function.real, "_course_disable", None):
         raise Unsupported(f"calls {name}, which is marked with disable")
     if (module == "torch" or module.startswith("torch.")) and not module.startswith("torch.nn.modules."):
-        raise Unsupported(f"calls {name}, a part of torch that is not an operation", "call it outside the compiled function")
+        raise Unsupported(
+            f"calls {name}, a part of torch that is not an operation", "call it outside the compiled function"
+        )
     if function.code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
         raise Unsupported(f"calls the generator {name}", "build a list instead")
     if it.depth >= config.inline_depth_limit:
@@ -159,7 +168,11 @@ def call_object(it: Interpreter, function: Object, args: list[Value], kwargs: di
         return it.context.builder.call(target, args, kwargs)
     if isinstance(target, types.MethodDescriptorType) and target.__objclass__ is torch._C.TensorBase and args:
         return call(it, attributes.get(it, args[0], target.__name__), args[1:], kwargs)
-    if isinstance(target, types.BuiltinFunctionType) and target.__module__ == "_operator" and any(map(containers.has_tensor, args)):
+    if (
+        isinstance(target, types.BuiltinFunctionType)
+        and target.__module__ == "_operator"
+        and any(map(containers.has_tensor, args))
+    ):
         return it.context.builder.call(target, args, kwargs)
     try:
         rule = BUILTINS.get(target)
@@ -190,7 +203,9 @@ def call_python_method(it: Interpreter, method: PythonMethod, args: list[Value],
         case Dict():
             if name in ("keys", "values", "items") and not args:
                 pairs = [Sequence(tuple, [Constant(k), v]) for k, v in self.items.items()]
-                return Iterator([pair.items[0] if name == "keys" else pair.items[1] if name == "values" else pair for pair in pairs])
+                return Iterator(
+                    [pair.items[0] if name == "keys" else pair.items[1] if name == "values" else pair for pair in pairs]
+                )
             if name == "get" and args:
                 return self.items.get(containers.key(args[0]), args[1] if len(args) > 1 else Constant(None))
             if name == "update" and len(args) <= 1 and all(isinstance(arg, Dict) for arg in args):
@@ -220,7 +235,9 @@ def call_python_method(it: Interpreter, method: PythonMethod, args: list[Value],
     raise Unsupported(f"calls .{name}() of {self}")
 
 
-def bind(it: Interpreter, function: Function, args: list[Value], kwargs: dict[str, Value]) -> tuple[dict[str, Value], dict[str, Cell]]:
+def bind(
+    it: Interpreter, function: Function, args: list[Value], kwargs: dict[str, Value]
+) -> tuple[dict[str, Value], dict[str, Cell]]:
     """Arguments to local variables, as CPython binds them. Gives (locals, cells)."""
     code = function.code
     names = code.co_varnames
@@ -253,13 +270,14 @@ def bind(it: Interpreter, function: Function, args: list[Value], kwargs: dict[st
 
 
 def make_cells(code: types.CodeType, locals_: dict[str, Value], closure: tuple[Cell, ...]) -> dict[str, Cell]:
-    """The frame's cells: new ones for its own cell variables (arguments move into theirs), given ones for free variables."""
+    """The frame's cells: new ones for its own cell variables (arguments move into theirs), given ones for free
+    variables."""
     own = {name: Cell(locals_.pop(name, None)) for name in code.co_cellvars}
     return own | dict(zip(code.co_freevars, closure, strict=True))
 
 
 def defaults_of(it: Interpreter, function: Function) -> tuple[list[Value], dict[str, Value]]:
-    real = function.real
+    real: Any = function.real
     if real is None:
         return list(function.defaults), function.kwdefaults
     source = function.source
@@ -271,7 +289,7 @@ def defaults_of(it: Interpreter, function: Function) -> tuple[list[Value], dict[
     return defaults, {name: value(obj, "__kwdefaults__", name) for name, obj in (real.__kwdefaults__ or {}).items()}
 
 
-# ---- builtins that know about symbolic values: a rule gives None where it does not apply ------------------------------------------
+# ---- builtins that know about symbolic values: a rule gives None where it does not apply ----------------------------
 
 Rule = Callable[["Interpreter", list[Value], dict[str, Value]], Value | None]
 BUILTINS: dict[Any, Rule] = {}
@@ -427,6 +445,7 @@ def _super(it: Interpreter, args: list[Value], kwargs: dict[str, Value]) -> Valu
     if args:
         return Super(args[0], args[1]) if len(args) == 2 else None
     first, cell = it.code.co_varnames[:1], it.cells.get("__class__")
-    if not first or first[0] not in it.locals or cell is None or cell.content is None:
+    cls = it.context.content(cell) if cell else None
+    if not first or first[0] not in it.locals or cls is None:
         raise Unsupported("super() is used where it has no class or no first argument")
-    return Super(cell.content, it.locals[first[0]])
+    return Super(cls, it.locals[first[0]])

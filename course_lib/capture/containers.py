@@ -1,6 +1,8 @@
-"""Operators, truth, iteration and items of symbolic values: what Python does through `__add__`, `__bool__`, `__iter__`, `__getitem__`.
+"""Operators, truth, iteration and items of symbolic values: what Python does through `__add__`, `__bool__`,
+`__iter__`, `__getitem__`.
 
-The rule throughout: known constants are computed now, tensors go into the graph, and whatever is neither stops the capture.
+The rule throughout: known constants are computed now, tensors go into the graph, and whatever is neither stops the
+capture.
 In PyTorch: `torch/_dynamo/variables/builtin.py` and `lists.py`, `dicts.py`.
 """
 
@@ -126,7 +128,7 @@ def truth(value: Value) -> bool:
         case Tensor():
             raise Unsupported(
                 "a branch depends on the data in a tensor",
-                "use torch.where to compute both sides, torch.cond for a real branch, or move the `if` out of the compiled function",
+                "use torch.where to compute both sides, torch.cond for a real branch, or move the `if` out of the function",
             )
         case Module() if isinstance(value.value, MODULE_CONTAINERS):
             return len(value.value) > 0

@@ -1,7 +1,7 @@
 """What one capture knows: the graph, the guards, and how to look at a real Python object.
 
-`wrap(obj, source)` is the door from the real world into the symbolic one: it decides which kind of `Value` an object becomes, and
-writes down as guards whatever that decision used.
+`wrap(obj, source)` is the door from the real world into the symbolic one: it decides which kind of `Value` an object
+becomes, and writes down as guards whatever that decision used.
 
 In PyTorch: `torch/_dynamo/variables/builder.py` (`VariableBuilder`).
 """
@@ -16,8 +16,8 @@ import torch
 
 from course_lib.capture import global_state
 from course_lib.capture.graph import PLAIN, GraphBuilder
-from course_lib.capture.sources import Function as FunctionSource
 from course_lib.capture.sources import Closure, Guard, Location, Source, Test
+from course_lib.capture.sources import Function as FunctionSource
 from course_lib.capture.unsupported import Unsupported
 from course_lib.capture.values import Cell, Constant, Dict, Function, Module, Object, Sequence, Tensor, Value
 
@@ -38,7 +38,7 @@ class Context:
         self._tensors: dict[int, Tensor] = {}
         self.assume(FunctionSource(), "state", Test(f"{global_state.CHECK}()", "==", global_state.read()))
 
-    # ---- guards ------------------------------------------------------------------------------------------------------------
+    # ---- guards -----------------------------------------------------------------------------------------------------
 
     def assume(self, source: Source, kind: str, *tests: Test) -> None:
         """Write down a guard, once, with the line that is being interpreted as its cause."""
@@ -56,8 +56,8 @@ class Context:
         self.assume(source, "identity", Test("{}", "is", obj))
 
     def assume_tensor(self, tensor: torch.Tensor, source: Source) -> None:
-        """Everything about a tensor that the graph and the kernels depend on. Sparse tensors fail at `stride()`, wrapped ones
-        (vmap) are kept out by the global state."""
+        """Everything about a tensor that the graph and the kernels depend on. Sparse tensors fail at `stride()`,
+        wrapped ones (vmap) are kept out by the global state."""
         tests = [
             Test("type({})", "is", type(tensor)),
             Test("{}.dtype", "is", tensor.dtype),
@@ -72,8 +72,8 @@ class Context:
         self.assume(source, "tensor", *tests)
 
     def assume_constant(self, value: Any, source: Source) -> None:
-        """`value` is this very number, string, ...: 2, 2.0 and True are equal but not the same; nor are 0.0 and -0.0, and NaN is not
-        even equal to itself."""
+        """`value` is this very number, string, ...: 2, 2.0 and True are equal but not the same; nor are 0.0 and -0.0,
+        and NaN is not even equal to itself."""
         tests = [Test("type({})", "is", type(value))]
         if isinstance(value, complex) or (isinstance(value, float) and (value == 0 or value != value)):
             tests.append(Test("repr({})", "==", repr(value)))
@@ -85,10 +85,11 @@ class Context:
         """`mapping` has these keys in this order."""
         self.assume(source, "keys", Test("tuple({})", "==", tuple(mapping)))
 
-    # ---- from real to symbolic ----------------------------------------------------------------------------------------------
+    # ---- from real to symbolic --------------------------------------------------------------------------------------
 
     def wrap(self, obj: Any, source: Source) -> Value:
-        """The symbolic value of a real object found at `source`; the same object at the same place is the same value."""
+        """The symbolic value of a real object found at `source`; the same object at the same place is the same
+        value."""
         key = (source.expr, id(obj))
         if key not in self._wrapped:
             self._wrapped[key] = self._wrap(obj, source)
@@ -112,7 +113,10 @@ class Context:
         if type(obj) is types.FunctionType:
             self.assume(source, "identity", Test("{}.__code__", "is", obj.__code__))
             return self.wrap_function(obj, source)
-        if isinstance(obj, (types.ModuleType, type, types.BuiltinFunctionType, types.MethodType)) or type(obj).__module__ == "builtins":
+        if (
+            isinstance(obj, (types.ModuleType, type, types.BuiltinFunctionType, types.MethodType))
+            or type(obj).__module__ == "builtins"
+        ):
             self.assume_identity(obj, source)
         else:
             self.assume_type(obj, source)
@@ -132,15 +136,23 @@ class Context:
 
     def wrap_function(self, function: types.FunctionType, source: Source | None) -> Function:
         """A Python function; what it closes over and its defaults are read (and guarded) when it is called."""
-        cells = []
-        for i, cell in enumerate(function.__closure__ or ()):
+        cells = tuple(
+            Cell(real=cell, source=Closure(name, i, base=source) if source else None)
+            for i, (name, cell) in enumerate(
+                zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+            )
+        )
+        return Function(function.__code__, function.__globals__, cells, real=function, source=source)
+
+    def content(self, cell: Cell) -> Value | None:
+        """What is in the cell; None if nothing is yet."""
+        if cell.content is None and cell.real is not None:
             try:
-                content = cell.cell_contents
+                obj = cell.real.cell_contents
             except ValueError:
-                cells.append(Cell())
-                continue
-            cells.append(Cell(self.wrap(content, Closure(function.__code__.co_freevars[i], i, base=source)) if source else Object(content)))
-        return Function(function.__code__, function.__globals__, tuple(cells), real=function, source=source)
+                return None
+            cell.content = self.wrap(obj, cell.source) if cell.source else self.wrap_static(obj)
+        return cell.content
 
     def wrap_static(self, obj: Any) -> Value:
         """A real object that needs no guard: a constant of the code, a builtin, an attribute of torch."""

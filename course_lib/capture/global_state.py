@@ -14,7 +14,8 @@ CHECK = "global_state"
 
 
 def read() -> tuple[Any, ...]:
-    """Grad mode, inference mode, default dtype, autocast, active modes and transforms (vmap, grad), deterministic algorithms."""
+    """Grad mode, inference mode, default dtype, autocast, active modes and transforms (vmap, grad), deterministic
+    algorithms."""
     autocast = torch._C._is_any_autocast_enabled()
     return (
         torch.is_grad_enabled(),

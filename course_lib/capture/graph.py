@@ -1,10 +1,11 @@
 """The FX graph under construction.
 
 In:  operations, with symbolic arguments.
-Out: an `fx.GraphModule` whose nodes know their shape (`meta["val"]`, a FakeTensor) and the user's line (`meta["location"]`).
+Out: an `fx.GraphModule` whose nodes know their shape (`meta["val"]`, a FakeTensor) and the user's line
+     (`meta["location"]`).
 
-An operation is *run* on fake tensors (shape, stride, dtype, device, no data) as it is recorded: what torch itself says about the
-result is what the rest of capture works with.
+An operation is *run* on fake tensors (shape, stride, dtype, device, no data) as it is recorded: what torch itself
+says about the result is what the rest of capture works with.
 In PyTorch: `torch/_dynamo/output_graph.py` (`OutputGraph`) and `torch/_subclasses/fake_tensor.py`.
 """
 
@@ -159,7 +160,21 @@ class GraphBuilder:
         return sum(node.op.startswith("call_") for node in self.graph.nodes)
 
 
-PLAIN = (bool, int, float, complex, str, bytes, type(None), type(...), torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size)
+PLAIN = (
+    bool,
+    int,
+    float,
+    complex,
+    str,
+    bytes,
+    type(None),
+    type(...),
+    torch.dtype,
+    torch.device,
+    torch.layout,
+    torch.memory_format,
+    torch.Size,
+)
 
 
 def is_plain(value: Any) -> bool:
@@ -179,5 +194,5 @@ def placeholder_name(name: str) -> str:
 def name_of(function: Any) -> str:
     """How a user would write the function."""
     module = getattr(function, "__module__", None) or ""
-    name = getattr(function, "__qualname__", None) or getattr(function, "__name__", repr(function))
+    name: str = getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or repr(function)
     return name if not module or module in ("builtins", "_operator") else f"{module}.{name}"

@@ -4,8 +4,9 @@
         out = __graph(x, self._modules['ln']._parameters['weight'], ...)
         return out[0]
 
-It takes the frame's function object and its arguments, fetches the graph's inputs through their sources, and rebuilds what the frame
-returns. It is compiled with `compile()` and registered with `linecache`, so that tracebacks and notebooks show it.
+It takes the frame's function object and its arguments, fetches the graph's inputs through their sources, and rebuilds
+what the frame returns. It is compiled with `compile()` and registered with `linecache`, so that tracebacks and
+notebooks show it.
 In PyTorch the same is written as bytecode: `torch/_dynamo/codegen.py` (`PyCodegen`) and `bytecode_transformation.py`.
 """
 
@@ -40,7 +41,9 @@ class Head:
 
     @property
     def source(self) -> str:
-        return "\n".join([f"def head({', '.join((FUNCTION, *self.parameters))}):", *("    " + line for line in self.body), ""])
+        return "\n".join(
+            [f"def head({', '.join((FUNCTION, *self.parameters))}):", *("    " + line for line in self.body), ""]
+        )
 
     def function(self, graph: Callable[..., Any]) -> Callable[..., Any]:
         """The head as a function that calls `graph` on the graph's inputs."""

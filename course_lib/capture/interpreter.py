@@ -3,8 +3,8 @@
 In:  the code of a frame (or of a call that is followed into) and its arguments as values.
 Out: the value it returns; on the way, operations are recorded in `context.builder` and assumptions in `context.guards`.
 
-One method per canonical instruction (`frames.instructions`), named after it, so that the class reads like CPython's `bytecodes.c`.
-To change how one instruction is understood, subclass and override its method.
+One method per canonical instruction (`frames.instructions`), named after it, so that the class reads like CPython's
+`bytecodes.c`. To change how one instruction is understood, subclass and override its method.
 In PyTorch: `torch/_dynamo/symbolic_convert.py`, `InstructionTranslatorBase`.
 """
 
@@ -46,7 +46,8 @@ COMPARISONS = {
 
 
 class Interpreter:
-    """Runs one code object. `source` is where a function with these globals is found (None: trusted, needs no guards)."""
+    """Runs one code object. `source` is where a function with these globals is found (None: trusted, needs no
+    guards)."""
 
     def __init__(
         self,
@@ -85,7 +86,8 @@ class Interpreter:
 
     def step(self, instruction: Instruction) -> None:
         """Run one instruction; whatever cannot be followed is told with its place."""
-        self.context.stack[-1] = self.context.builder.location = self.location(instruction)
+        self.context.stack[-1] = self.location(instruction)
+        self.context.builder.location = self.context.user_location()
         before = tuple(map(str, self.stack)) if events.listening() else ()
         self.context.builder.last_node = None
         method = getattr(self, instruction.op, None)
@@ -120,7 +122,7 @@ class Interpreter:
             end = 10**6
         return Location(self.code.co_filename, line, self.code.co_qualname, column, end)
 
-    # ---- the stack -----------------------------------------------------------------------------------------------------------
+    # ---- the stack --------------------------------------------------------------------------------------------------
 
     def push(self, value: Value) -> None:
         self.stack.append(value)
@@ -154,7 +156,7 @@ class Interpreter:
     def SWAP(self, i: Instruction) -> None:
         self.stack[-i.arg], self.stack[-1] = self.stack[-1], self.stack[-i.arg]
 
-    # ---- names ---------------------------------------------------------------------------------------------------------------
+    # ---- names ------------------------------------------------------------------------------------------------------
 
     def LOAD_CONST(self, i: Instruction) -> None:
         self.push(Constant(i.arg))
@@ -182,7 +184,7 @@ class Interpreter:
         self.push(self.cells[i.arg])
 
     def LOAD_DEREF(self, i: Instruction) -> None:
-        content = self.cells[i.arg].content
+        content = self.context.content(self.cells[i.arg])
         if content is None:
             raise Unsupported(f"variable '{i.arg}' of an enclosing function has no value yet")
         self.push(content)
@@ -220,7 +222,7 @@ class Interpreter:
     def LOAD_ASSERTION_ERROR(self, i: Instruction) -> None:
         self.push(self.context.wrap_static(AssertionError))
 
-    # ---- operators -------------------------------------------------------------------------------------------------------------
+    # ---- operators --------------------------------------------------------------------------------------------------
 
     def BINARY_OP(self, i: Instruction) -> None:
         left, right = self.popn(2)
@@ -253,7 +255,7 @@ class Interpreter:
         item, container = self.popn(2)
         self.push(Constant(containers.contains(container, item) != i.arg))
 
-    # ---- jumps: decided now, because capture follows one path -------------------------------------------------------------------
+    # ---- jumps: decided now, because capture follows one path -------------------------------------------------------
 
     def JUMP(self, i: Instruction) -> None:
         self.jump(i.arg)
@@ -292,7 +294,7 @@ class Interpreter:
     def RAISE_VARARGS(self, i: Instruction) -> None:
         raise Unsupported("an exception is raised", "the frame runs in eager, so that the exception is the real one")
 
-    # ---- loops -------------------------------------------------------------------------------------------------------------------
+    # ---- loops ------------------------------------------------------------------------------------------------------
 
     def GET_ITER(self, i: Instruction) -> None:
         self.push(containers.iterate(self, self.pop()))
@@ -308,7 +310,7 @@ class Interpreter:
             self.pop()
             self.jump(i.arg)
 
-    # ---- containers ----------------------------------------------------------------------------------------------------------------
+    # ---- containers -------------------------------------------------------------------------------------------------
 
     def BUILD_TUPLE(self, i: Instruction) -> None:
         self.push(Sequence(tuple, self.popn(i.arg)))
@@ -398,7 +400,7 @@ class Interpreter:
         index = calls.call(self, self.context.wrap_static(slice), [start, stop], {})
         containers.set_item(self, container, index, value)
 
-    # ---- functions -------------------------------------------------------------------------------------------------------------------
+    # ---- functions --------------------------------------------------------------------------------------------------
 
     def MAKE_FUNCTION(self, i: Instruction) -> None:
         code = containers.constant(self.pop())
@@ -434,7 +436,8 @@ class Interpreter:
         self.call_popped(args[:split], dict(zip(names, args[split:], strict=True)))
 
     def call_popped(self, args: list[Value], kwargs: dict[str, Value]) -> None:
-        """The two slots under the arguments are NULL and a callable in either order, or a callable and its first argument."""
+        """The two slots under the arguments are NULL and a callable in either order, or a callable and its first
+        argument."""
         first, second = self.popn(2)
         if first is NULL:
             first, second = second, first

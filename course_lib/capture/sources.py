@@ -1,8 +1,9 @@
 """Where a value came from, and what was assumed about it.
 
-A `Source` is a path from the frame to an object: `self._modules['ln']._parameters['weight']`. It prints as the Python expression
-that finds the object again on the next call; guards test it there, and the head fetches graph inputs through it.
-A `Guard` is one assumption about the object at a source, as Python tests, with the user's line that made it necessary.
+A `Source` is a path from the frame to an object: `self._modules['ln']._parameters['weight']`. It prints as the Python
+expression that finds the object again on the next call; guards test it there, and the head fetches graph inputs
+through it. A `Guard` is one assumption about the object at a source, as Python tests, with the user's line that made
+it necessary.
 
 In PyTorch: `torch/_dynamo/source.py` (`Source`, `LocalSource`, `AttrSource`, ...) and `torch/_guards.py` (`Guard`).
 """
@@ -34,7 +35,8 @@ class Source:
 
     @property
     def shown(self) -> str:
-        """The expression as the user would write it: `self.ln.weight`, not `self._modules['ln']._parameters['weight']`."""
+        """The expression as the user would write it: `self.ln.weight`, not
+        `self._modules['ln']._parameters['weight']`."""
         return self.from_base(self.base.shown if self.base else "")
 
     def attr(self, name: str) -> Source:
@@ -132,7 +134,8 @@ class Member(Source):
 
 @dataclass(frozen=True)
 class Location:
-    """A place in the user's source. `column` and `end_column` count from 0 and are -1 where Python does not know them."""
+    """A place in the user's source. `column` and `end_column` count from 0 and are -1 where Python does not know
+    them."""
 
     filename: str
     line: int
@@ -162,8 +165,8 @@ class Location:
 
 @dataclass(frozen=True)
 class Test:
-    """`left op right`: the smallest thing that can fail. `left` has `{}` where the source's expression goes; `right` is an
-    object, written literally where it has a literal form."""
+    """`left op right`: the smallest thing that can fail. `left` has `{}` where the source's expression goes; `right`
+    is an object, written literally where it has a literal form."""
 
     left: str
     op: str

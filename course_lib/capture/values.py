@@ -1,8 +1,8 @@
 """What stands on the symbolic stack.
 
-Where CPython's interpreter holds an object, ours holds a `Value`: either a known Python object (`Constant`, `Object`), or a stand-in for
-one that will exist only when the graph runs (`Tensor`), or a container whose items are values. A value that was read from outside the
-frame has a `source`, so that it can be guarded and found again.
+Where CPython's interpreter holds an object, ours holds a `Value`: either a known Python object (`Constant`,
+`Object`), or a stand-in for one that will exist only when the graph runs (`Tensor`), or a container whose items are
+values. A value that was read from outside the frame has a `source`, so that it can be guarded and found again.
 
 In PyTorch: `torch/_dynamo/variables/` (`ConstantVariable`, `TensorVariable`, `ListVariable`, ...: about 150 classes).
 """
@@ -48,8 +48,8 @@ class Constant(Value):
 
 @dataclass(eq=False)
 class Tensor(Value):
-    """A tensor of the graph. `fake` carries shape, stride, dtype and device; `node` computes it (None for an input that no
-    operation has used yet: it becomes a placeholder on first use)."""
+    """A tensor of the graph. `fake` carries shape, stride, dtype and device; `node` computes it (None for an input
+    that no operation has used yet: it becomes a placeholder on first use)."""
 
     fake: torch.Tensor
     node: fx.Node | None = None
@@ -82,12 +82,14 @@ class Module(Object):
 
 @dataclass(eq=False)
 class Cell(Value):
-    """A closure cell; `content` is None while it is empty."""
+    """A closure cell; `content` is None while it is empty. A cell that existed before the frame is looked into when
+    it is read: `real` is the cell then, `source` where its contents are found."""
 
     content: Value | None = None
+    real: types.CellType | None = None
 
     def __str__(self) -> str:
-        return f"cell({self.content})"
+        return f"cell({self.content or self.source or 'empty'})"
 
 
 @dataclass(eq=False)
@@ -116,7 +118,7 @@ class Method(Value):
     self: Value
 
     def __str__(self) -> str:
-        return f"{self.self}.{str(self.function)}"
+        return f"{self.self}.{self.function!s}"
 
 
 @dataclass(eq=False)
@@ -176,8 +178,8 @@ class Dict(Value):
 
 @dataclass(eq=False)
 class Iterator(Value):
-    """An iterator over values that are all known: the loop over it is unrolled. `items` is the list itself, as in CPython, so that
-    a list that grows while it is looped over behaves as it should."""
+    """An iterator over values that are all known: the loop over it is unrolled. `items` is the list itself, as in
+    CPython, so that a list that grows while it is looped over behaves as it should."""
 
     items: list[Value]
     position: int = 0

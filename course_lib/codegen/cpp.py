@@ -239,7 +239,8 @@ class CppKernel(CppOps):
     def accumulator(self, step: Step) -> Accumulator:
         assert isinstance(step.node, Reduction)
         at = self.index(column_number(step)) if step.node.kind.startswith("arg") else ""
-        return Accumulator.of(step.node, self.trees[step].dtype, self.scope.unique(label(step)), at)
+        name = label(step) if step.node.kind in label(step) else f"{label(step)}_{step.node.kind}"
+        return Accumulator.of(step.node, self.trees[step].dtype, self.scope.unique(name), at)
 
     def is_long(self, totals: Iterable[Accumulator]) -> bool:
         """True if the pass goes in blocks: for accuracy, or to share it among the threads."""

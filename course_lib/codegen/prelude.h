@@ -189,17 +189,18 @@ static INLINE double abs(double x) { return __builtin_fabs(x); }
 template <class T> static INLINE bool isnan(T x) { return x != x; }
 template <class T> static INLINE bool isinf(T x) { return abs(x) == (T)INFINITY; }
 
-// Integers: rounds towards minus infinity. Division by zero sets `problem` and is raised after the kernel.
+// Integers: rounds towards minus infinity. Division by zero sets `problem` and is raised after the kernel. The smallest
+// integer has no negative: divided by -1 it wraps around instead of trapping.
+template <class T> static INLINE bool is_minus_one(T b) { return (T)-1 < 0 && b == (T)-1; }
 template <class T> static INLINE T floordiv(T a, T b, int& problem) {
   problem |= b == 0 ? 2 : 0;
   if (b == 0) return 0;
-  if (b == (T)-1) return (T)(0 - (uint64_t)a);  // the smallest integer has no negative: wraps instead of trapping
-  T q = a / b;
-  return q - (a % b != 0 && (a < 0) != (b < 0));
+  if (is_minus_one(b)) return (T)(0 - (uint64_t)a);
+  return (T)(a / b - (a % b != 0 && (a < 0) != (b < 0)));
 }
 template <class T> static INLINE T fmod(T a, T b, int& problem) {
   problem |= b == 0 ? 2 : 0;
-  return b == 0 || b == (T)-1 ? (T)0 : (T)(a % b);
+  return b == 0 || is_minus_one(b) ? (T)0 : (T)(a % b);
 }
 template <class T> static INLINE T mod(T a, T b, int& problem) {  // the sign of the divisor
   T r = fmod(a, b, problem);

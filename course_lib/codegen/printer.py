@@ -8,7 +8,9 @@ An operation is written where it is used. It gets a name of its own if it is use
 
 from __future__ import annotations
 
+import itertools
 import keyword
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -75,7 +77,7 @@ class Scope:
         """`wanted` as an identifier, with a number behind it if the name is in use."""
         base = re.sub(r"\W+", "_", wanted).strip("_") or "t"
         base = base if base[0].isalpha() and not keyword.iskeyword(base) else f"_{base}"
-        name = next(n for n in (base, *(f"{base}{k}" for k in range(1, 10_000))) if not self.is_taken(n))
+        name = next(n for k in itertools.count() if not self.is_taken(n := f"{base}{k or ''}"))
         self.taken.add(name)
         return name
 
@@ -219,9 +221,12 @@ def shortest(value: float, dtype: torch.dtype) -> str:
 
 def describe(step: Step) -> str:
     """What a step is and where in the user's code it comes from: 'gelu (model.py:12)'."""
-    places = [str(node.meta["location"]) for node in step.node.origins if node.meta.get("location")]
     label = step.node.label or step.buffer.name
-    return f"{label} ({places[0]})" if places else label
+    for node in step.node.origins:
+        captured = node.meta.get("origin", node)
+        if location := captured.meta.get("location"):
+            return f"{label} ({os.path.basename(location.filename)}:{location.line})"
+    return label
 
 
 def index_text(expr: sympy.Expr, divide: Callable[[str, str], str], names: Mapping[sympy.Symbol, str]) -> str:

@@ -31,9 +31,7 @@ from course_lib.scheduling.kernel import FusedKernel
 
 aten = torch.ops.aten
 
-QUICK = {
-    aten.mm.out: torch.mm, aten.addmm.out: torch.addmm, aten.bmm.out: torch.bmm, aten.baddbmm.out: torch.baddbmm,
-}  # fmt: skip
+QUICK = {f"aten::{name}.out": f"torch.{name}" for name in ("mm", "addmm", "bmm", "baddbmm")}
 """The same operators by an entry that costs 3 µs less a call."""
 
 COMMENT_COLUMN = 76
@@ -232,9 +230,9 @@ class Wrapper:
 
     def callee(self, op: Any) -> str:
         """How an operator is called in the source; its object goes into the namespace if it has no path from `torch`."""
-        if op in QUICK:
-            return f"torch.{QUICK[op].__name__}"
         if isinstance(op, torch._ops.OpOverload):
+            if op.name() in QUICK:
+                return QUICK[op.name()]
             namespace, name = op.name().split("::")[0], op.overloadpacket.__name__
             path = f"{namespace}.{name}.{op._overloadname}"
             return path if namespace == "aten" else f"torch.ops.{path}"

@@ -55,8 +55,8 @@ discard_frame(PyThreadState *ts, Frame *f, PyObject *result)
     return result;                       /* 3.11: the caller clears the frame */
 #else
     /* Since 3.12 the evaluator itself must clear and unlink the frame, with helpers that CPython does not export. So
-    CPython does it:
-       the result goes on the frame's value stack, and the frame "runs" a lone RETURN_VALUE. */
+       CPython does it: the result goes on the frame's value stack, and the frame "runs" a lone RETURN_VALUE. (There is
+       room even where co_stacksize is 0: CPython keeps a slot free behind the newest frame.) */
     PyObject *error = PyErr_GetRaisedException();
 #  if PY_VERSION_HEX >= 0x030D0000
     Py_SETREF(f->f_executable, Py_NewRef(return_stub));
@@ -77,21 +77,23 @@ discard_frame(PyThreadState *ts, Frame *f, PyObject *result)
 
 static _PyFrameEvalFunction next_evaluator;  /* what was installed before us: CPython's own, or torch.compile's */
 
+#if PY_VERSION_HEX >= 0x030C0000 && PY_VERSION_HEX < 0x030D0000
+/* With a hook each Python call nests C calls. 3.12 allows only 1500 of those, and would raise RecursionError near a depth
+   of 750: give back what the hook costs, as far down as the C stack surely reaches. */
 static PyObject *
 run_frame(PyThreadState *ts, Frame *f, int throwflag)
 {
-#if PY_VERSION_HEX >= 0x030C0000 && PY_VERSION_HEX < 0x030D0000
-    /* With a hook each Python call nests C calls, and 3.12 counts those: without this, 3.12.1 raises RecursionError
-    near a depth of 750.
-       Python's own recursion limit still holds. */
-    ts->c_recursion_remaining += 2;
+    static _Thread_local int depth;
+    int spared = depth++ < 5000 ? 2 : 0;
+    ts->c_recursion_remaining += spared;
     PyObject *result = next_evaluator(ts, f, throwflag);
-    ts->c_recursion_remaining -= 2;
+    ts->c_recursion_remaining -= spared;
+    depth--;
     return result;
-#else
-    return next_evaluator(ts, f, throwflag);
-#endif
 }
+#else
+#  define run_frame next_evaluator
+#endif
 
 /* ---- numbers: a code object's name in a watcher ------------------------------------------------------------------ */
 
@@ -137,9 +139,7 @@ static int
 is_replaceable(PyCodeObject *code)
 {
     return code->co_flags & CO_OPTIMIZED                                            /* no module or class body */
-        && !(code->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR))   /* these are entered many times */
-        && code->co_stacksize > 0;                       /* room for `discard_frame`; a body without it does nothing
-        (3.12) */
+        && !(code->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR));  /* these are entered many times */
 }
 
 /* The head for this call (a new reference); NULL without an exception: run the frame as it is. */

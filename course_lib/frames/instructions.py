@@ -262,6 +262,8 @@ def _meaningful(code: CodeType) -> Iterator[tuple[dis.Instruction, int]]:
         if i.opname not in DROPPED and not in_prologue and not end_of_loop:
             if i.opname == "CALL" and named:
                 i = i._replace(opname="CALL_KW")
+            if i.opname == "KW_NAMES":  # `dis` leaves it to the reader to look the names up
+                i = i._replace(argval=code.co_consts[i.arg or 0])
             yield i, offset
         named = i.opname == "KW_NAMES" or (named and i.opname == "PRECALL")
         before = i.opname

@@ -60,7 +60,8 @@ class Failure:
 
 
 class Check:
-    """The compiled form of `guards` for a frame with these parameters. `function(func, *args)` answers True or False."""
+    """The compiled form of `guards` for a frame with these parameters. `function(func, *args)` answers True or
+    False."""
 
     def __init__(self, guards: Sequence[Guard], parameters: Sequence[str], name: str = "frame") -> None:
         self.guards = tuple(guards)
@@ -83,7 +84,8 @@ class Check:
             tests = [f"{test.left.format(expr)} {OPPOSITE[test.op]} {self._right(test)}" for test in guard.tests]
             lines.append(f"if {' or '.join(tests)}: return False")
         body = "\n        ".join([*lines, "return True"])
-        return f"def check({', '.join((FUNCTION, *self.parameters))}):\n    try:\n        {body}\n    except MOVED:\n        return False\n"
+        signature = f"def check({', '.join((FUNCTION, *self.parameters))}):"
+        return f"{signature}\n    try:\n        {body}\n    except MOVED:\n        return False\n"
 
     def _variable(self, source: Source, variables: dict[Source, str], lines: list[str]) -> str:
         """The variable that holds the object at `source`, looked up on first use."""

@@ -31,7 +31,7 @@ Memory = dict[str, torch.Tensor]
 
 def with_torch(function: Callable[..., torch.Tensor]) -> Callable[..., Array]:
     """A torch function on arrays."""
-    return lambda *arrays: function(*(torch.from_numpy(np.ascontiguousarray(a)) for a in np.broadcast_arrays(*arrays))).numpy()
+    return lambda *arrays: function(*(torch.from_numpy(a.copy()) for a in np.broadcast_arrays(*arrays))).numpy()
 
 
 NUMPY: dict[str, Callable[..., Array]] = {
@@ -94,7 +94,7 @@ def to_numpy(tensor: torch.Tensor) -> Array:
 def convert(value: Array, dtype: torch.dtype) -> Array:
     """As `tensor.to(dtype)`."""
     if dtype is torch.bfloat16:
-        return torch.from_numpy(np.ascontiguousarray(value)).reshape(value.shape).to(dtype).float().numpy()
+        return torch.from_numpy(value.copy()).to(dtype).float().numpy()
     return value.astype(numpy_dtype(dtype))
 
 
@@ -194,7 +194,7 @@ def grid(sizes: Sequence[int]) -> list[Array]:
 
 def reduce_last(value: Array, node: Reduction, kept: int) -> Array:
     """Combine over all but the first `kept` dimensions."""
-    flat = value.reshape(*value.shape[:kept], math.prod(value.shape[kept:]))
+    flat = value.reshape((*value.shape[:kept], math.prod(value.shape[kept:])))
     with np.errstate(all="ignore"):
         result = COMBINE[node.kind](flat, numpy_dtype(node.accumulate))
     return convert(np.asarray(result), node.buffer.dtype)

@@ -215,7 +215,13 @@ def lerp(start: Term, end: Term, weight: Any) -> Term:
 
 def whole(op: str) -> Formula:
     """floor, ceil, ...: nothing to do for integers."""
-    return Formula(lambda x: getattr(x, op)() if x.dtype.is_floating_point else x)
+
+    def function(x: Term, *, decimals: int = 0) -> Term:
+        if decimals:
+            raise NoLoopForm("rounding to decimals runs as torch's own operator")
+        return getattr(x, op)() if x.dtype.is_floating_point else x
+
+    return Formula(function)
 
 
 def comparison(op: str) -> Formula:

@@ -133,6 +133,8 @@ def unflatten(
     multiple of: 768*i0 + i1 is [i0, i1] in a tensor with strides [768, 1], if i1 < 768. Where digits do not come out even, the
     answer uses // and %."""
     result = [ZERO] * len(shape)
+    if any(size == 0 for size in shape):
+        return tuple(result)
     dims = sorted((d for d in range(len(shape)) if shape[d] != 1), key=lambda d: -order(stride[d]))
     linear = Linear.of(flat, extent.keys())
     digits = _digits(linear, extent, [(shape[d], stride[d]) for d in dims])
@@ -158,13 +160,13 @@ def _digits(
     largest: list[Any] = [0] * len(dims)
     constant = linear.constant
     for symbol, step in linear.terms:
-        if symbol not in extent or not isinstance(step, int) and not step.is_nonnegative:
+        if symbol not in extent or (not isinstance(step, int) and not step.is_nonnegative):
             return None
         last = extent[symbol] - 1
         if isinstance(step, int) and step < 0:  # a flipped dimension: count it from the other end
             constant, step, symbol = constant + step * last, -step, last - symbol
         for n, (_, stride) in enumerate(dims):
-            if step == stride or isinstance(step, int) and isinstance(stride, int) and stride <= step and step % stride == 0:
+            if step == stride or (isinstance(step, int) and isinstance(stride, int) and 0 < stride <= step and step % stride == 0):
                 index[n] += symbol * (step // stride if step != stride else 1)
                 largest[n] += last * (step // stride if step != stride else 1)
                 break

@@ -85,7 +85,7 @@ def lowers(*operators: Any) -> Callable[[Rule], Rule]:
 
 
 def lower(gm: fx.GraphModule) -> LoopGraph:
-    """The graph as loop nodes. Raises `NotImplementedError` for a graph that asks for the number in a tensor (`item`)."""
+    """The graph as loop nodes. Raises `NotImplementedError` for what only the data knows (`item`, `nonzero`) and for sparse tensors."""
     return Lowering(gm).run()
 
 
@@ -106,6 +106,7 @@ class Lowering:
         self.canonical: dict[fx.Node, fx.Node] = {}
         self.seen: dict[Any, fx.Node] = {}
         self.escaping = escaping(gm.graph)
+        self.mutates = any(writes_to_intermediate(node) for node in gm.graph.nodes)
 
     def run(self) -> LoopGraph:
         for node in self.gm.graph.nodes:
@@ -129,6 +130,7 @@ class Lowering:
         if not isinstance(fake, torch.Tensor):
             self.graph.inputs.append(None)
             return as_size(fake) if isinstance(fake, (int, torch.SymInt)) and not isinstance(fake, bool) else fake
+        has_strides(fake, "an input")
         buffer = Buffer(node.name, fake.dtype, sizes(fake.shape), strides_of(fake), fake.device)
         self.graph.inputs.append(buffer)
         return buffer.view()
@@ -158,8 +160,10 @@ class Lowering:
             return self.extern(node, f"{node.target} has no loop form here: it runs as torch's own operator")
         made = len(self.graph.nodes), self.count
         try:
-            check_tensors(node)
-            return rule(self, node, *args, **kwargs)
+            if not is_view(node.target):
+                check_tensors(node)
+            value = rule(self, node, *args, **kwargs)
+            return self.in_memory(value) if self.mutates and isinstance(value, Lazy) else value
         except NoLoopForm as reason:
             del self.graph.nodes[made[0] :]
             self.count = made[1]
@@ -174,6 +178,8 @@ class Lowering:
 
     def twin(self, node: fx.Node) -> fx.Node | None:
         """An earlier node that computes the same (common subexpression), or None."""
+        if self.mutates:
+            return None
         schema = getattr(node.target, "_schema", None)
         if node.target is not operator.getitem and (schema is None or is_impure(node.target)):
             if schema is not None and schema.is_mutable:
@@ -248,6 +254,8 @@ class Lowering:
         """Reduce dimensions `dims` of what `body` computes over `shape`.
 
         With `like`, the result has that tensor's layout; without, it keeps the reduced dimensions with size 1."""
+        if all(shape[d] == 1 for d in dims):
+            return self.single(node, body, shape, dims, dtype, like, label or name_of(node))
         keepdim = like is None or like.ndim == len(shape)
         kept = [d for d in range(len(shape)) if d not in dims]
         if like is not None:
@@ -267,12 +275,32 @@ class Lowering:
         self.add(Reduction(buffer, ranges, reduced, kind, inner, accumulate, where, (node,), label or name_of(node)))
         return buffer.view()
 
+    def single(
+        self, node: fx.Node, body: Body, shape: Sequence[Size], dims: Sequence[int], dtype: torch.dtype, like: Any, label: str
+    ) -> View:
+        """A reduction of one element: that element."""
+        out_shape = tuple(shape) if like is None else sizes(like.shape)
+        stride = contiguous(out_shape) if like is None else strides_of(like)
+        dropped = set(dims) if len(out_shape) != len(shape) else set()
+
+        def whole(ops: Handler, index: Index) -> Term:
+            rest = iter(index)
+            return body(ops, [sympy.Integer(0) if d in dropped else next(rest) for d in range(len(shape))])
+
+        return self.loop(whole, dtype, out_shape, stride, node_device(node), (node,), label)
+
     def extern(self, node: fx.Node, why: str) -> Any:
         """A call of torch's own operator, in whatever form it returns its tensors."""
+        if torch.Tag.dynamic_output_shape in getattr(node.target, "tags", ()):
+            raise NotImplementedError(f"{node.target} gives a tensor whose shape only the data knows")
         op = copying(node.target)
         args, kwargs = (self.to_memory(a) for a in self.arguments(node))
         fake = node.meta.get("val")
         results = list(fake) if isinstance(fake, (list, tuple)) else [fake]
+        if any(isinstance(r, (list, tuple)) for r in results):
+            raise NotImplementedError(f"{node.target} returns a list within a tuple")
+        for result in results:
+            has_strides(result, f"the result of {node.target}")
         mutated, aliases = mutations(op, args, kwargs)
         if aliases is not None:  # an in-place operator returns the tensor that it wrote to
             outputs: list[Buffer | None] = []
@@ -330,7 +358,7 @@ class Lowering:
 
 
 def strides_of(tensor: torch.Tensor) -> tuple[Size, ...]:
-    return sizes(tensor.stride()) if tensor.layout is torch.strided else contiguous(sizes(tensor.shape))
+    return sizes(tensor.stride())
 
 
 def dtype_value(value: Any, dtype: torch.dtype) -> Any:
@@ -375,12 +403,26 @@ def escaping(graph: fx.Graph) -> set[fx.Node]:
 def is_view(op: Any) -> bool:
     """True if the operator returns memory of its first argument."""
     schema = getattr(op, "_schema", None)
-    return schema is not None and not schema.is_mutable and any(r.alias_info is not None for r in schema.returns)
+    if schema is None or not any(r.alias_info is not None for r in schema.returns):
+        return False
+    return not schema.is_mutable or torch.Tag.inplace_view in op.tags
 
 
 def is_impure(op: Any) -> bool:
     """True if two calls may differ: random numbers, or writing to an argument."""
     return op._schema.is_mutable or torch.Tag.nondeterministic_seeded in op.tags
+
+
+def has_strides(tensor: Any, what: str) -> None:
+    if isinstance(tensor, torch.Tensor) and tensor.layout is not torch.strided:
+        raise NotImplementedError(f"{what} is a {tensor.layout} tensor, which no buffer can hold")
+
+
+def writes_to_intermediate(node: fx.Node) -> bool:
+    """True for an in-place operator on something that the graph computed. (A functional graph writes only to its inputs, but a
+    decomposition may have left one.) Then values must have memory of their own from the start."""
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and schema.is_mutable and any(n.op != "placeholder" for n in node.args[:1] if isinstance(n, fx.Node))
 
 
 def check_tensors(node: fx.Node) -> None:
@@ -391,8 +433,6 @@ def check_tensors(node: fx.Node) -> None:
     for tensor in tensors:
         if tensor.dtype not in DTYPES:
             raise NoLoopForm(f"{tensor.dtype} has no loop form here: {node.target} runs as torch's own operator")
-        if tensor.layout is not torch.strided:
-            raise NoLoopForm(f"a {tensor.layout} tensor has no strides: {node.target} runs as torch's own operator")
     if len({tensor.device for tensor in tensors}) > 1:
         raise NoLoopForm(f"a loop cannot read tensors of two devices: {node.target} runs as torch's own operator")
 
@@ -412,7 +452,7 @@ def copying(op: Any) -> Any:
     """For a view operator that has no rule, the form that copies: a buffer never shares memory with another."""
     if not is_view(op):
         return op
-    packet = getattr(torch.ops.aten, f"{op.overloadpacket.__name__}_copy", None)
+    packet = getattr(torch.ops.aten, f"{op.overloadpacket.__name__.rstrip('_')}_copy", None)
     return getattr(packet, op._overloadname, op) if packet is not None else op
 
 

@@ -120,8 +120,8 @@ def dropout(low: Lowering, node: fx.Node, x: TensorValue, p: float, train: bool 
 # -- views -----------------------------------------------------------------------------------------------------------------
 
 VIEWS = (
-    "view _unsafe_view reshape permute t transpose expand squeeze unsqueeze slice select alias detach split split_with_sizes chunk "
-    "unbind as_strided diagonal unfold lift_fresh _reshape_alias movedim swapaxes"
+    "view _unsafe_view permute t transpose expand squeeze unsqueeze slice select alias detach split split_with_sizes chunk "
+    "unbind as_strided diagonal unfold lift_fresh _reshape_alias movedim swapaxes t_ transpose_ squeeze_ unsqueeze_ as_strided_"
 ).split()
 
 
@@ -139,8 +139,7 @@ def view(low: Lowering, node: fx.Node, x: TensorValue, *args: Any, **kwargs: Any
 for _name in VIEWS:
     _packet = getattr(aten, _name)
     for _overload in (getattr(_packet, o) for o in _packet.overloads()):
-        if not _overload._schema.is_mutable and _name not in ("reshape",):
-            LOWERINGS[_overload] = view
+        LOWERINGS[_overload] = view
 
 
 # -- tensors made from nothing ---------------------------------------------------------------------------------------------
@@ -175,12 +174,13 @@ def ones(low: Lowering, node: fx.Node, *args: Any, **kwargs: Any) -> Lazy:
     return _made(low, node, 1)
 
 
-@lowers(aten.arange.start_step, prims.iota.default)
-def arange(low: Lowering, node: fx.Node, start: Any, end: Any = None, step: Any = 1, **kwargs: Any) -> Lazy:
+@lowers(aten.arange.default, aten.arange.start, aten.arange.start_step, prims.iota.default)
+def arange(low: Lowering, node: fx.Node, *args: Any, **kwargs: Any) -> Lazy:
     fake = node.meta["val"]
     if node.target is prims.iota.default:
         start, step = kwargs["start"], kwargs["step"]
-    start, step = as_size(start) if not isinstance(start, float) else start, step
+    else:
+        start, step = args[0] if len(args) > 1 else 0, args[2] if len(args) > 2 else 1
 
     def inner(ops: Handler, index: Index) -> Any:
         if not isinstance(start, float) and not isinstance(step, float):

@@ -1,6 +1,16 @@
 """Sources to something that runs: build cache, compiler, launcher, the compiled program."""
 
-from course_lib.runtime.compiled import BuiltKernel, CompiledGraph, build
-from course_lib.runtime.errors import BackendMissing, CompileFailed, warn_once
+import os
+import sys
+
+import torch
+
+# Triton decides when it is first imported whether kernels are compiled for a GPU or run in its interpreter, and torch
+# imports it on the way (with its fake tensors). So the choice is made here, before that.
+if "triton" not in sys.modules and not torch.cuda.is_available():
+    os.environ.setdefault("TRITON_INTERPRET", "1")
+
+from course_lib.runtime.compiled import BuiltKernel, CompiledGraph, build  # noqa: E402
+from course_lib.runtime.errors import BackendMissing, CompileFailed, warn_once  # noqa: E402
 
 __all__ = ["BackendMissing", "BuiltKernel", "CompileFailed", "CompiledGraph", "build", "warn_once"]

@@ -115,8 +115,8 @@ static PyMemberDef members[] = {
 static PyTypeObject LauncherType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "course_lib.runtime._launcher.Launcher",
-    .tp_doc = "Launcher(address, n_buffers, n_sizes=-1): a callable that runs the kernel at `address`. See
-    _launcher.c.", .tp_basicsize = sizeof(Launcher),
+    .tp_doc = "Launcher(address, n_buffers, n_sizes=-1): a callable that runs the kernel at `address`.",
+    .tp_basicsize = sizeof(Launcher),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
     .tp_vectorcall_offset = offsetof(Launcher, vectorcall),
     .tp_call = PyVectorcall_Call,

@@ -74,12 +74,17 @@ def load_triton(source: TritonSource, device: torch.device) -> Callable[..., Non
         names["libdevice"] = NumpyLibdevice(triton.language)
     meta = source.tiling.meta(interpreting)
     start = names[source.name][(source.tiling.programs(meta),)]
-    options = meta if interpreting else {**meta, "num_warps": source.tiling.warps(meta)}
+    if interpreting:
+        return functools.partial(interpret, start, meta)
+    return functools.partial(start, **meta, num_warps=source.tiling.warps(meta))
 
-    def launch(*tensors: torch.Tensor) -> None:
-        start(*tensors, **options)
 
-    return launch
+def interpret(start: Callable[..., None], meta: dict[str, int], *tensors: torch.Tensor) -> None:
+    """Run every program of a kernel, one after the other."""
+    import numpy as np
+
+    with np.errstate(all="ignore"):  # infinities and NaN are results here, not warnings
+        start(*tensors, **meta)
 
 
 def run_source(source: TritonSource) -> dict[str, Any]:

@@ -73,7 +73,7 @@ def run_fused(kernel: FusedKernel, memory: Memory, buffers: dict[str, Buffer], p
                 assert isinstance(step.node, Reduction)
                 rows = len(kernel.rows)
                 value = reduce_last(np.broadcast_to(value, spans), step.node, rows)
-                value = value.reshape(*spans[:rows], *[1] * len(kernel.columns))
+                value = value.reshape([*spans[:rows], *[1] * len(kernel.columns)])
             elif step.level == "row":
                 value = np.broadcast_to(value, [*spans[: len(kernel.rows)], *[1] * len(kernel.columns)])
             assert value.dtype == numpy_dtype(step.buffer.dtype), f"{step.node} gives {value.dtype}, not {step.buffer.dtype}"

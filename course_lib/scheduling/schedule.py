@@ -94,7 +94,7 @@ def schedule(graph: LoopGraph, can_fuse: CanFuse = can_fuse) -> Schedule:
         if not (cheap := fusion.to_inline()):
             break
         inlined += [f"{node}: cheap to compute again where it is read" for node in cheap]
-        nodes = [inlined_into(node, cheap) for node in nodes if node not in cheap]
+        nodes = [n if isinstance(n, ExternKernel) else inlined_into(n, cheap) for n in nodes if n not in cheap]
 
     result = Schedule([], fusion.decisions(), inlined, removed + [f"{a} (same as {b})" for a, b in graph.duplicates])
     names: Counter[str] = Counter()
@@ -212,13 +212,16 @@ class Fusion:
                 waiting += self.needs[group]
         return None
 
-    def to_inline(self) -> list[Node]:
+    def to_inline(self) -> list[Pointwise]:
         """Cheap loops that no reader could be fused with, and that only loops read."""
         home = {node: group for group in self.groups for node in group.nodes}
-        cheap: list[Node] = []
+        written_to = {name for n in self.nodes if isinstance(n, ExternKernel) for name in n.mutates}
+        cheap: list[Pointwise] = []
         for group in self.groups:
             if group.is_extern or group.columns or not all(m.body.is_cheap for m in group.members):
                 continue
+            if any(b.name in written_to for b in group.reads):
+                continue  # later the operands may no longer be what they were
             readers = {n for b in group.stores for n in self.usage.readers[b.name]} - set(group.nodes)
             only_loops = all(not isinstance(n, ExternKernel) for n in readers)
             if only_loops and readers and not any(b.name in self.usage.outputs for b in group.stores):

@@ -1,7 +1,8 @@
 """Pictures of what the compiler did.
 
-In:  events (`course_lib.events`), or graphs, schedules and sources. Out: `Picture`s: HTML and SVG that stay in a saved notebook, need no
-network and no `dot` program, follow the light or dark theme, and have a plain-text form.
+In:  events (`course_lib.events`), or graphs, schedules and sources.
+Out: `Picture`s: HTML and SVG that stay in a saved notebook, need no network and no `dot` program, follow the light or dark theme,
+     and have a plain-text form.
 
 `style.py` is the one visual language; `trace.py` (`with cl.record() as trace:`) leads to all pictures of one run.
 In PyTorch: `tlparse`, `torch/fx/passes/graph_drawer.py`, and `depyf`.
@@ -20,6 +21,6 @@ from course_lib.viz.tables import Point, bars, roofline, table
 from course_lib.viz.trace import Trace, record
 
 __all__ = [
-    "Picture", "Point", "Stepper", "Trace", "bars", "bytecode_table", "code", "disassembly", "fusion", "fx_graph", "guard_table", "loops",
-    "pipeline_map", "record", "roofline", "table",
+    "Picture", "Point", "Stepper", "Trace", "bars", "bytecode_table", "code", "disassembly", "fusion", "fx_graph", "guard_table",
+    "loops", "pipeline_map", "record", "roofline", "table",
 ]  # fmt: skip

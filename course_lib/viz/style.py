@@ -1,12 +1,14 @@
 """The one visual language: colours, fonts, and `Picture`, what every drawing function gives back.
 
 A colour a stage (Okabe–Ito, safe for colour-blind readers), always with a label or a shape beside it. No picture sets its own.
-Text is `currentColor` throughout, so it is whatever the notebook's theme says; fills are translucent tints of a stage's colour, and
-coloured text is that colour mixed with `currentColor`. So one picture reads well in a light and in a dark theme, without asking which.
+Text is `currentColor` throughout, so it is whatever the notebook's theme says; fills are translucent tints of a stage's colour;
+coloured text and lines are that colour mixed with `currentColor`. So one picture reads well in a light and in a dark theme,
+without asking which it is.
 """
 
 from __future__ import annotations
 
+import functools
 import html
 import os
 import re
@@ -38,31 +40,23 @@ SMALL, NORMAL, LARGE = 11.5, 13, 15
 DIM = 0.75
 """Opacity of text that stands back; still 4.5:1 on either theme."""
 
-CSS = """
-.cl-fig { margin: .4em 0 1em; color: var(--jp-content-font-color1, var(--vscode-foreground, inherit)); font: 13px/1.45 SANS; overflow-x: auto; }
-.cl-fig svg { display: block; background: transparent; max-width: none; height: auto; flex: none; }
-.cl-fig figcaption { font-size: 13px; margin-top: .5em; max-width: 860px; opacity: .85; }
-.cl-fig code, .cl-fig pre, .cl-fig .cl-m { font-family: var(--jp-code-font-family, MONO); font-size: 12px; background: transparent; color: inherit; }
-.cl-fig summary { cursor: pointer; }
-.cl-fig .cl-scroll { overflow: auto; max-height: 880px; }
-.cl-fig.cl-fig table.cl-t { border-collapse: collapse; table-layout: auto; margin: 0; border: 0; font-size: 13px; color: inherit; }
-.cl-fig.cl-fig table.cl-t tr { background: transparent; }
-.cl-fig.cl-fig table.cl-t th, .cl-fig.cl-fig table.cl-t td { text-align: left; vertical-align: top; padding: 3px 12px 3px 6px; white-space: normal; color: inherit;
-  border: 0; border-bottom: 1px solid color-mix(in srgb, currentColor 16%, transparent); max-width: 560px; overflow-wrap: anywhere; }
-.cl-fig.cl-fig table.cl-t th { font-weight: 600; border-bottom-width: 2px; overflow-wrap: normal; }
-.cl-fig.cl-fig table.cl-t .cl-n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-.cl-fig .cl-dim { opacity: .75; }
-""".replace("SANS", SANS).replace("MONO", MONO).strip()  # fmt: skip
+SHEETS = Path(__file__).with_name("css")
+
+
+@functools.cache
+def sheet(*names: str) -> str:
+    """The CSS of a figure: the colours and fonts as custom properties, `css/figure.css`, and the sheets named."""
+    properties = [f"--cl-{stage}: {colour};" for stage, colour in COLOURS.items() if stage.isidentifier()]
+    properties += [f"--cl-codegen-fill: {FILLS['codegen']};", f"--cl-sans: {SANS};", f"--cl-mono: {MONO};"]
+    rules = [(SHEETS / f"{name}.css").read_text(encoding="utf-8") for name in ("figure", *names)]
+    text = re.sub(r"/\*.*?\*/", "", "\n".join(rules), flags=re.S)
+    text = re.sub(r"\s*([{};,])\s*", r"\1", text)  # saved notebooks carry a copy with every figure
+    return f".cl-fig{{{''.join(properties)}}}{text.strip()}"
 
 
 def escape(text: object) -> str:
     """Text for HTML and SVG, in content and in attributes."""
     return html.escape(str(text), quote=True)
-
-
-def tint(stage: str, strength: float = 0.18) -> str:
-    """A translucent fill of a stage's colour, for CSS."""
-    return f"{FILLS[stage]}{round(strength * 255):02x}"
 
 
 def ink(stage: str, share: int = 55) -> str:
@@ -74,21 +68,22 @@ def ink(stage: str, share: int = 55) -> str:
 class Picture:
     """A figure that survives in a saved notebook.
 
-    body: one `<svg>` or HTML; caption: one line that says what to see; alt: the same for someone who cannot; text: the content as plain
-    text, the same on every machine (terminals show it, nbval compares it); css: rules that only this kind of picture needs.
+    body: one `<svg>`, or HTML; caption: one line that says what to see; alt: the same for someone who cannot.
+    text: the content as plain text, the same on every machine: terminals show it, nbval compares it.
+    sheets: the style sheets of `css/` that this kind of picture needs.
     """
 
     body: str
     caption: str
     alt: str
     text: str
-    css: str = ""
+    sheets: tuple[str, ...] = ()
 
     @property
     def html(self) -> str:
         """The figure as a piece of HTML that stands alone."""
         caption = f"<figcaption>{escape(self.caption)}</figcaption>" if self.caption else ""
-        style = f"<style>{CSS}\n{self.css}</style>" if self.css else f"<style>{CSS}</style>"
+        style = f"<style>{sheet(*self.sheets)}</style>"
         return f'<figure class="cl-fig" aria-label="{escape(self.alt)}">{style}\n{self.body}\n{caption}</figure>'
 
     def __str__(self) -> str:
@@ -120,8 +115,9 @@ class Picture:
 
 def page(body: str, title: str) -> str:
     """A whole HTML page that follows the reader's own light or dark setting."""
-    look = "body { color-scheme: light dark; background: Canvas; color: CanvasText; margin: 24px; }"
-    return f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(title)}</title><style>{look}</style>\n{body}</html>\n'
+    look = "<style>body { color-scheme: light dark; background: Canvas; color: CanvasText; margin: 24px; }</style>"
+    head = f'<meta charset="utf-8"><title>{escape(title)}</title>{look}'
+    return f'<!doctype html><html lang="en">{head}\n{body}</html>\n'
 
 
 def standalone_svg(svg: str) -> str:
@@ -172,4 +168,5 @@ def plural(count: int, noun: str) -> str:
 
 def short_types(text: str) -> str:
     """'x: float32[2, 3]' → 'x: f32[2, 3]', as PyTorch's own graph printouts write it."""
-    return re.sub(r"\b(b?float|u?int|complex)(\d+)\b", lambda m: {"float": "f", "bfloat": "bf", "complex": "c"}.get(m[1], m[1][0]) + m[2], text)
+    letters = {"float": "f", "bfloat": "bf", "complex": "c", "int": "i", "uint": "u"}
+    return re.sub(r"\b(b?float|u?int|complex)(\d+)\b", lambda m: letters[m[1]] + m[2], text)

@@ -92,21 +92,39 @@ class Svg:
             f'stroke-width="{line:g}"{dash}>{title}</rect>'
         )
 
-    def path(self, d: str, *, stage: str | None = None, line: float = 1.6, opacity: float = 0.8, dashed: bool = False, tip: str = "") -> None:
+    def path(
+        self,
+        d: str,
+        *,
+        stage: str | None = None,
+        line: float = 1.6,
+        opacity: float = 0.8,
+        dashed: bool = False,
+        tip: str = "",
+    ) -> None:
         """A line without a fill."""
         dash = ' stroke-dasharray="5 4"' if dashed else ""
         title = f"<title>{escape(tip)}</title>" if tip else ""
         self.parts.append(
-            f'<path d="{d}" fill="none" {stroke(stage)} stroke-width="{line:g}" stroke-opacity="{opacity:g}" stroke-linejoin="round"{dash}>{title}</path>'
+            f'<path d="{d}" fill="none" {stroke(stage)} stroke-width="{line:g}" stroke-opacity="{opacity:g}" '
+            f'stroke-linejoin="round"{dash}>{title}</path>'
         )
 
-    def arrow(self, points: list[tuple[float, float]], *, stage: str | None = None, line: float = 1.6, opacity: float = 0.8, tip: str = "") -> None:
+    def arrow(
+        self,
+        points: list[tuple[float, float]],
+        *,
+        stage: str | None = None,
+        line: float = 1.6,
+        opacity: float = 0.8,
+        tip: str = "",
+    ) -> None:
         """A line through `points` (its corners rounded) with a head at the last."""
         (x0, y0), (x1, y1) = points[-2], points[-1]
         length = math.hypot(x1 - x0, y1 - y0) or 1.0
         dx, dy = (x1 - x0) / length, (y1 - y0) / length
         head = 5 + 1.6 * line
-        back = (x1 - dx * head * 0.8, y1 - dy * head * 0.8)
+        back = (x1 - dx * head * 0.97, y1 - dy * head * 0.97)
         self.path(rounded([*points[:-1], back]), stage=stage, line=line, opacity=opacity, tip=tip)
         wing = head * 0.52
         bx, by = x1 - dx * head, y1 - dy * head
@@ -116,7 +134,9 @@ class Svg:
             f'{colour} fill-opacity="{opacity:g}"/>'
         )
 
-    def cylinder(self, x: float, y: float, width: float, height: float, stage: str, *, strength: float = 0.2, tip: str = "") -> None:
+    def cylinder(
+        self, x: float, y: float, width: float, height: float, stage: str, *, strength: float = 0.2, tip: str = ""
+    ) -> None:
         """Memory: a buffer. Its height stands for its bytes."""
         ry = min(5.0, height / 3)
         title = f"<title>{escape(tip)}</title>" if tip else ""
@@ -130,10 +150,9 @@ class Svg:
     def render(self, alt: str) -> str:
         """The `<svg>` element. It is never scaled down by itself: text keeps its size, narrow windows scroll."""
         width, height = n(math.ceil(self.width)), n(math.ceil(self.height))
-        return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img" '
-            f'aria-label="{escape(alt)}" font-family="{SANS}">' + "\n".join(self.parts) + "</svg>"
-        )
+        size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
+        head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="{escape(alt)}" font-family="{SANS}">'
+        return head + "\n".join(self.parts) + "</svg>"
 
 
 def stroke(stage: str | None) -> str:

@@ -21,7 +21,10 @@ def columns(rows: Iterable[Sequence[object]], header: Sequence[str] = (), indent
     if not cells:
         return ""
     widths = [max(len(row[i]) for row in cells if i < len(row)) for i in range(max(map(len, cells)))]
-    lines = [indent + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip() for row in cells]
+    lines = [
+        indent + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip()
+        for row in cells
+    ]
     if header:
         lines.insert(1, indent + "  ".join("─" * width for width in widths))
     return "\n".join(lines)
@@ -32,7 +35,9 @@ def html_table(rows: Iterable[Sequence[str]], header: Sequence[str], numbers: It
     right = set(numbers)
     mark = lambda i: ' class="cl-n"' if i in right else ""
     head = "".join(f'<th scope="col"{mark(i)}>{escape(name)}</th>' for i, name in enumerate(header))
-    body = "\n".join("<tr>" + "".join(f"<td{mark(i)}>{cell}</td>" for i, cell in enumerate(row)) + "</tr>" for row in rows)
+    body = "\n".join(
+        "<tr>" + "".join(f"<td{mark(i)}>{cell}</td>" for i, cell in enumerate(row)) + "</tr>" for row in rows
+    )
     return f'<table class="cl-t"><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table>'
 
 
@@ -42,7 +47,12 @@ def table(rows: Iterable[Sequence[object]], header: Sequence[str], caption: str 
     numeric = [i for i in range(len(header)) if data and all(isinstance(row[i], (int, float)) for row in data)]
     body = html_table([[escape(show(cell)) for cell in row] for row in data], header, numeric)
     text = columns([[show(cell) for cell in row] for row in data], header)
-    return Picture(f'<div class="cl-scroll">{body}</div>', caption, alt or caption or "A table: " + ", ".join(header), text)
+    return Picture(
+        f'<div class="cl-scroll">{body}</div>',
+        caption,
+        alt or f"A table of {', '.join(header)}. {caption}".strip(),
+        text,
+    )
 
 
 def show(cell: object) -> str:
@@ -52,7 +62,7 @@ def show(cell: object) -> str:
     return f"{cell:,}" if isinstance(cell, int) else f"{cell:,.3g}"
 
 
-# ---- bars --------------------------------------------------------------------------------------------------------------------------
+# ---- bars -----------------------------------------------------------------------------------------------------------
 
 LONGEST, THICK, STEP = 520, 20, 32
 
@@ -60,12 +70,14 @@ LONGEST, THICK, STEP = 520, 20, 32
 def who(name: str, ours: str) -> tuple[str, bool]:
     """The colour of a name, and whether it is the real torch.compile's (dashed)."""
     lower = name.lower()
-    if "torch.compile" in lower or "inductor" in lower.split("course")[0] and "torch" in lower:
+    if "torch.compile" in lower or "torchinductor" in lower:
         return "torch.compile", True
     return ("eager", False) if "eager" in lower else (ours, False)
 
 
-def bars(values: Mapping[str, float], unit: str = "", title: str = "", caption: str = "", *, stage: str = "scheduling") -> Picture:
+def bars(
+    values: Mapping[str, float], unit: str = "", title: str = "", caption: str = "", *, stage: str = "scheduling"
+) -> Picture:
     """Horizontal bars, one for each name, from zero. `unit` is written behind each number; "s" and "B" are scaled to what reads
     well (µs, MB). `stage` gives our colour. Values that are not finite and positive are drawn as 'none'."""
     if not values:
@@ -102,7 +114,7 @@ def amount(value: float, unit: str) -> str:
     return f"{show(value)} {unit}".rstrip()
 
 
-# ---- the roofline --------------------------------------------------------------------------------------------------------------------
+# ---- the roofline ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -129,10 +141,18 @@ PLOT = (88.0, 24.0, 600.0, 300.0)
 """x, y, width and height of the plotting area, px."""
 
 
-def roofline(points: Sequence[Point | tuple[Any, ...]], bandwidth: float, peak: float, caption: str = "", *, stage: str = "codegen") -> Picture:
+def roofline(
+    points: Sequence[Point | tuple[Any, ...]],
+    bandwidth: float,
+    peak: float,
+    caption: str = "",
+    *,
+    stage: str = "codegen",
+) -> Picture:
     """Where kernels stand under the two limits of a machine: `bandwidth` in bytes/s and `peak` in FLOP/s, on logarithmic axes.
 
-    A kernel under the slope waits for memory; one under the flat roof, for arithmetic; the distance to the roof is what it leaves."""
+    A kernel under the slope waits for memory; one under the flat roof, for arithmetic; the distance to the roof is what it
+    leaves unused."""
     data = [point if isinstance(point, Point) else Point(*point) for point in points]
     x0, y0, width, height = PLOT
     ridge = peak / bandwidth
@@ -152,11 +172,12 @@ def roofline(points: Sequence[Point | tuple[Any, ...]], bandwidth: float, peak: 
         svg.text(x0 - 8, at_y(10**power) + 4, rate_text(10.0**power), SMALL, anchor="end")
     svg.path(f"M{x0} {y0} V{y0 + height} H{x0 + width}", line=1.2, opacity=0.7)
     left = max(10**low, 10**bottom / bandwidth)
-    svg.path(
-        f"M{at_x(left):.1f} {at_y(left * bandwidth):.1f} L{at_x(ridge):.1f} {at_y(peak):.1f} H{x0 + width}", stage=stage, line=3, opacity=1
-    )
+    roof = f"M{at_x(left):.1f} {at_y(left * bandwidth):.1f} L{at_x(ridge):.1f} {at_y(peak):.1f} H{x0 + width}"
+    svg.path(roof, stage=stage, line=3, opacity=1)
     svg.text(x0 + width - 4, at_y(peak) - 8, f"peak {rate_text(peak)}", SMALL, anchor="end")
-    svg.text(x0 + width / 2, y0 + height + 40, "operations for each byte moved (FLOP/B)", SMALL, anchor="middle", dim=True)
+    svg.text(
+        x0 + width / 2, y0 + height + 40, "operations for each byte moved (FLOP/B)", SMALL, anchor="middle", dim=True
+    )
     svg.text(x0 + 8, y0 + 12, f"memory {human_bytes(bandwidth)}/s", SMALL)
     taken: list[tuple[float, float]] = []
     for point in data:
@@ -171,7 +192,8 @@ def roofline(points: Sequence[Point | tuple[Any, ...]], bandwidth: float, peak: 
         svg.text(x - 12 if left else x + 12, label, point.name, SMALL, anchor="end" if left else "start")
     rows = [(p.name, f"{p.intensity:.3g} FLOP/B", rate_text(p.rate), limit(p, ridge)) for p in data]
     alt = "Roofline: " + "; ".join(f"{name} at {where}, {limited}" for name, where, _, limited in rows) + "."
-    return Picture(svg.render(alt), caption or "Below the slope a kernel waits for memory, below the flat roof for arithmetic.", alt, columns(rows))
+    caption = caption or "Below the slope a kernel waits for memory, below the flat roof for arithmetic."
+    return Picture(svg.render(alt), caption, alt, columns(rows))
 
 
 def limit(point: Point, ridge: float) -> str:

@@ -10,9 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from course_lib import events
-from course_lib.viz.bytecode import CSS as BYTECODE_CSS
 from course_lib.viz.bytecode import bytecode_table, plain_problem
-from course_lib.viz.code import CSS as CODE_CSS
 from course_lib.viz.code import block, code
 from course_lib.viz.fusion import fusion
 from course_lib.viz.graphs import fx_graph
@@ -27,8 +25,8 @@ Which = str | int | Callable[..., Any] | None
 
 
 class Trace(events.Recording):
-    """A recording with pictures. Beside the methods here, `graphs`, `guards`, `kernels`, `graph_breaks`, `recompiles` and `seconds`
-    are the data themselves."""
+    """A recording with pictures. Beside the methods here, `graphs`, `guards`, `kernels`, `graph_breaks`, `recompiles` and
+    `seconds` are the data themselves."""
 
     def show(self) -> Picture:
         """The pipeline, with what each stage did and how long it took."""
@@ -62,7 +60,9 @@ class Trace(events.Recording):
 
     def loops(self, index: int = 0) -> Picture:
         """The loop nodes of one graph."""
-        return loops(pick(self.of(events.Lowered), index, "graph was lowered to loops (this backend stops before that)").graph)
+        return loops(
+            pick(self.of(events.Lowered), index, "graph was lowered to loops (this backend stops before that)").graph
+        )
 
     def fusion(self, index: int = 0) -> Picture:
         """Loops before and after fusion, and why some stayed apart."""
@@ -71,7 +71,9 @@ class Trace(events.Recording):
 
     def code(self, index: int = 0, kernel: int | str | None = None) -> Picture:
         """What was generated for one graph: the wrapper and every kernel; or one kernel, by number or name."""
-        compiled = pick(self.of(events.KernelsBuilt), index, "kernel was built (this backend stops before that)").compiled
+        compiled = pick(
+            self.of(events.KernelsBuilt), index, "kernel was built (this backend stops before that)"
+        ).compiled
         if kernel is None:
             return all_code(compiled)
         built = compiled.kernels
@@ -89,10 +91,11 @@ class Trace(events.Recording):
         problems = self.graph_breaks
         if not problems:
             return Picture("<p>No graph break.</p>", "", "No graph break.", "no graph break")
-        text = "\n\n".join(f"{number}. {plain_problem(problem)}" for number, problem in enumerate(problems, 1))
-        body = "".join(f'<div class="cl-torn cl-m">{escape(f"✂ {n}. {plain_problem(problem)}")}</div>' for n, problem in enumerate(problems, 1))
+        told = [f"{number}. {plain_problem(problem)}" for number, problem in enumerate(problems, 1)]
+        text = "\n\n".join(told)
+        body = "".join(f'<div class="cl-torn cl-m">✂ {escape(one)}</div>' for one in told)
         alt = f"{plural(len(problems), 'graph break')}: " + "; ".join(problem.reason for problem in problems) + "."
-        return Picture(body, "Where capture stopped, why, and what can be done about it.", alt, text, BYTECODE_CSS)
+        return Picture(body, "Where capture stopped, why, and what can be done about it.", alt, text, ("break",))
 
 
 def pick(items: Sequence[Any], index: int, what: str) -> Any:
@@ -112,8 +115,10 @@ def all_code(compiled: Any) -> Picture:
         name = f"{kernel.name} ({'C++' if kernel.language == 'cpp' else kernel.language.capitalize()})"
         parts.append(section(name, kernel.source, kernel.language, len(compiled.kernels) <= 2))
         text += [f"// ---- {name}", kernel.source.rstrip()]
-    alt = f"Generated code: a wrapper and {plural(len(compiled.kernels), 'kernel')}: " + ", ".join(kernel.name for kernel in compiled.kernels) + "."
-    return Picture("".join(parts), "All that was generated for this graph; open a kernel to read it.", alt, "\n".join(text), CODE_CSS)
+    names = ", ".join(kernel.name for kernel in compiled.kernels)
+    alt = f"Generated code: a wrapper and {plural(len(compiled.kernels), 'kernel')}: {names}."
+    caption = "All that was generated for this graph; open a kernel to read it."
+    return Picture("".join(parts), caption, alt, "\n".join(text), ("code",))
 
 
 def section(name: str, source: str, language: str, opened: bool) -> str:
@@ -128,9 +133,9 @@ def section(name: str, source: str, language: str, opened: bool) -> str:
 def record() -> Iterator[Trace]:
     """Collect what the compiler tells within the block:
 
-        with cl.record() as trace:
-            cl.compile(f)(x)
-        trace.show()
+    with cl.record() as trace:
+        cl.compile(f)(x)
+    trace.show()
     """
     trace = Trace()
     with events.listener(trace.events.append):

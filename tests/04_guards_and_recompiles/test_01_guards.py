@@ -54,10 +54,18 @@ def test_what_the_graph_depends_on_is_guarded(other):
     assert compiles(lambda x: x * 2, (torch.randn(4, 4),), (other,), (torch.randn(4, 4),), (other,)) == [1, 1, 0, 0]
 
 
-@pytest.mark.parametrize("a, b", [(1, 2), (1, True), (1, 1.0), (0.0, -0.0), ("sum", "mean"), (None, 1), ((1, 2), (1, 3)), ([1], [1, 2])])
+@pytest.mark.parametrize(
+    "a, b", [(1, 2), (1, True), (1, 1.0), (0.0, -0.0), ("sum", "mean"), (None, 1), ((1, 2), (1, 3)), ([1], [1, 2])]
+)
 def test_python_arguments_are_constants_with_a_guard(a, b):
     def f(x, k):
-        return x.sum() if k in ("sum", None) else torch.copysign(x, torch.tensor(float(k))) if isinstance(k, float) else x * len(str(k))
+        return (
+            x.sum()
+            if k in ("sum", None)
+            else torch.copysign(x, torch.tensor(float(k)))
+            if isinstance(k, float)
+            else x * len(str(k))
+        )
 
     x = torch.randn(3)
     assert compiles(f, (x, a), (x, b), (x, a), (x, b)) == [1, 1, 0, 0]

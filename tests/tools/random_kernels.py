@@ -1,15 +1,18 @@
-"""Random kernels and random inputs for them, as hypothesis strategies."""
+"""Random kernels and random inputs for them.
+
+The makers take a `random.Random`, so that a test can draw one from hypothesis and a long hunt can count seeds.
+"""
 
 from __future__ import annotations
 
 import math
+from random import Random
 
 import torch
 from hand_kernels import Hand, contiguous
-from hypothesis import strategies as st
 
-SIZES = st.sampled_from([0, 1, 2, 3, 7, 8, 17, 33, 64, 65])
-LONG = st.sampled_from([1, 3, 17, 64, 127, 1023, 4097])
+SIZES = ([0, 1, 2, 3, 7, 8, 17, 33, 64, 65])
+LONG = ([1, 3, 17, 64, 127, 1023, 4097])
 FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 INTEGERS = [torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8]
 SPECIAL = [float("nan"), float("inf"), float("-inf"), -0.0, 0.0, 1e-40, -1e-45, 3e38, -3e38, 0.5, -0.5, 1.0, 65504.0]
@@ -19,36 +22,36 @@ BINARY = "add sub mul truediv maximum minimum".split()
 COMPARE = "eq ne lt le gt ge".split()
 
 
-def fill(draw, shape, dtype, special=True):
+def fill(rng: Random, shape, dtype, special=True):
     """A tensor of random values; floats hold a few special ones."""
-    seed = draw(st.integers(0, 2**31))
+    seed = rng.randrange(2**31)
     generator = torch.Generator().manual_seed(seed)
     if dtype == torch.bool:
         return torch.randint(0, 2, shape, generator=generator).bool()
     if not dtype.is_floating_point:
         info = torch.iinfo(dtype)
         return torch.randint(max(info.min, -100), min(info.max, 100) + 1, shape, generator=generator).to(dtype)
-    t = torch.randn(shape, generator=generator, dtype=torch.float64) * draw(st.sampled_from([0.01, 1.0, 20.0]))
+    t = torch.randn(shape, generator=generator, dtype=torch.float64) * rng.choice([0.01, 1.0, 20.0])
     if special and t.numel():
-        for _ in range(draw(st.integers(0, 3))):
-            t.view(-1)[draw(st.integers(0, t.numel() - 1))] = draw(st.sampled_from(SPECIAL))
+        for _ in range(rng.randrange(4)):
+            t.view(-1)[rng.randrange(t.numel())] = rng.choice(SPECIAL)
     return t.to(dtype)
 
 
-def read(draw, k, name, shape, dtype, tensors, special):
+def read(rng: Random, k, name, shape, dtype, tensors, special):
     """An operand: laid out as is, transposed, broadcast along some dimension, or with gaps."""
-    layout = draw(st.sampled_from(["plain", "plain", "transposed", "broadcast", "gaps"]))
+    layout = rng.choice(["plain", "plain", "transposed", "broadcast", "gaps"])
     if layout == "broadcast" and shape:
-        keep = [draw(st.booleans()) for _ in shape]
+        keep = [rng.random() < 0.5 for _ in shape]
         small = [n if yes else 1 for n, yes in zip(shape, keep)]
-        tensors[name] = fill(draw, small, dtype, special)
+        tensors[name] = fill(rng, small, dtype, special)
         return k.read(name, small, dtype)
     if layout == "transposed" and len(shape) > 1:
-        tensors[name] = fill(draw, shape[::-1], dtype, special).permute(*reversed(range(len(shape))))
+        tensors[name] = fill(rng, shape[::-1], dtype, special).permute(*reversed(range(len(shape))))
     elif layout == "gaps" and shape:
-        tensors[name] = fill(draw, [*shape[:-1], 2 * shape[-1]], dtype, special)[..., ::2]
+        tensors[name] = fill(rng, [*shape[:-1], 2 * shape[-1]], dtype, special)[..., ::2]
     else:
-        tensors[name] = fill(draw, shape, dtype, special)
+        tensors[name] = fill(rng, shape, dtype, special)
     return k.read(name, shape, dtype, stride=tensors[name].stride() if 0 not in shape else contiguous(shape))
 
 
@@ -58,62 +61,60 @@ def unary(op, value):
     return lambda ops, x: getattr(ops, op)(x)
 
 
-@st.composite
-def pointwise_kernels(draw, dtypes=FLOATS, special=True, unary_ops=SAFE_UNARY, sizes=SIZES, max_rank=3):
+def pointwise_kernels(rng: Random, dtypes=FLOATS, special=True, unary_ops=SAFE_UNARY, sizes=SIZES, max_rank=3):
     """(kernel, buffers, tensors): a chain of one to five operations over one to three operands."""
-    shape = draw(st.lists(sizes, min_size=0, max_size=max_rank))
+    shape = [rng.choice(sizes) for _ in range(rng.randint(0, max_rank))]
     if math.prod(shape) > 40_000:
         shape = shape[:1]
-    dtype = draw(st.sampled_from(dtypes))
+    dtype = rng.choice(dtypes)
     compute = torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
     k, tensors = Hand(shape), {}
     values = []
-    for n in range(draw(st.integers(1, 3))):
-        view = read(draw, k, f"x{n}", shape, dtype, tensors, special)
+    for n in range(rng.randint(1, 3)):
+        view = read(rng, k, f"x{n}", shape, dtype, tensors, special)
         values.append(lambda ops, i, view=view: ops.to_dtype(view.load(ops, i), compute))
-    for n in range(draw(st.integers(1, 5))):
-        kind = draw(st.sampled_from(["unary", "binary", "binary", "where", "constant"]))
-        a, b, c = (draw(st.sampled_from(values)) for _ in range(3))
+    for n in range(rng.randint(1, 5)):
+        kind = rng.choice(["unary", "binary", "binary", "where", "constant"])
+        a, b, c = (rng.choice(values) for _ in range(3))
         if kind == "unary":
-            op = unary(draw(st.sampled_from(unary_ops)), compute)
+            op = unary(rng.choice(unary_ops), compute)
             inner = lambda ops, i, op=op, a=a: op(ops, a(ops, i))
         elif kind == "binary":
-            op = draw(st.sampled_from(BINARY))
+            op = rng.choice(BINARY)
             inner = lambda ops, i, op=op, a=a, b=b: getattr(ops, op)(a(ops, i), b(ops, i))
         elif kind == "where":
-            op = draw(st.sampled_from(COMPARE))
+            op = rng.choice(COMPARE)
             inner = lambda ops, i, op=op, a=a, b=b, c=c: ops.where(
                 getattr(ops, op)(a(ops, i), b(ops, i)), c(ops, i), b(ops, i)
             )
         else:
-            value = draw(st.sampled_from([0.5, 2.0, -1.25, 3.0]))
+            value = rng.choice([0.5, 2.0, -1.25, 3.0])
             inner = lambda ops, i, a=a, value=value: ops.mul(a(ops, i), ops.constant(value, compute))
-        step = k.point(f"t{n}", inner, dtype=compute, store=draw(st.booleans()))
+        step = k.point(f"t{n}", inner, dtype=compute, store=rng.random() < 0.5)
         values.append(lambda ops, i, step=step: step.load(ops, i))
     last = values[-1]
     k.point("out", lambda ops, i: ops.to_dtype(last(ops, i), dtype), store=True, dtype=dtype)
     return *k.build(), tensors
 
 
-@st.composite
-def reduction_kernels(draw, special=False, dtype=torch.float32, long=LONG):
+def reduction_kernels(rng: Random, special=False, dtype=torch.float32, long=LONG):
     """(kernel, buffers, tensors): reductions over columns, row-level values of them, and what depends on both."""
-    rows = draw(st.lists(st.sampled_from([1, 2, 5, 17, 70]), min_size=0, max_size=2))
-    columns = [draw(long)] if draw(st.booleans()) else [draw(st.sampled_from([1, 3, 8, 33])), draw(st.sampled_from([1, 5, 64]))]
+    rows = [rng.choice([1, 2, 5, 17, 70]) for _ in range(rng.randint(0, 2))]
+    columns = [rng.choice(long)] if rng.random() < 0.5 else [rng.choice([1, 3, 8, 33]), rng.choice([1, 5, 64])]
     k, tensors = Hand(rows, columns), {}
     f32 = torch.float32
-    view = read(draw, k, "x", [*rows, *columns], dtype, tensors, special)
+    view = read(rng, k, "x", [*rows, *columns], dtype, tensors, special)
     column, row = [lambda ops, i: ops.to_dtype(view.load(ops, i), f32)], []
-    if draw(st.booleans()):
-        w = read(draw, k, "w", columns, f32, tensors, False)
+    if rng.random() < 0.5:
+        w = read(rng, k, "w", columns, f32, tensors, False)
         column.append(lambda ops, i: w.load(ops, i[len(rows) :]))
     n_reductions = 0
-    for n in range(draw(st.integers(1, 7))):
-        kind = draw(st.sampled_from(["reduce", "reduce", "point", "row"]))
-        store = draw(st.booleans())
+    for n in range(rng.randint(1, 7)):
+        kind = rng.choice(["reduce", "reduce", "point", "row"])
+        store = rng.random() < 0.5
         if kind == "reduce":
-            op = draw(st.sampled_from(["sum", "max", "min", "argmax", "argmin", "any", "all"]))
-            a = draw(st.sampled_from(column))
+            op = rng.choice(["sum", "max", "min", "argmax", "argmin", "any", "all"])
+            a = rng.choice(column)
             # Divided by the number of columns, so that sums stay as large as what is summed.
             body = lambda ops, i, j, a=a, op=op: (
                 ops.mul(a(ops, [*i, *j]), ops.constant(1 / math.prod(columns), f32)) if op == "sum"
@@ -126,14 +127,14 @@ def reduction_kernels(draw, special=False, dtype=torch.float32, long=LONG):
             if op in ("sum", "max", "min"):
                 row.append(lambda ops, i, step=step: step.load(ops, i))
         elif kind == "row" and row:
-            a, b = draw(st.sampled_from(row)), draw(st.sampled_from(row))
-            op = draw(st.sampled_from(["add", "mul", "maximum"]))
+            a, b = rng.choice(row), rng.choice(row)
+            op = rng.choice(["add", "mul", "maximum"])
             step = k.row(f"s{n}", lambda ops, i, a=a, b=b, op=op: ops.tanh(getattr(ops, op)(a(ops, i), b(ops, i))), store=store)
             row.append(lambda ops, i, step=step: step.load(ops, i))
         else:
-            a, b = draw(st.sampled_from(column)), draw(st.sampled_from(column))
-            r = draw(st.sampled_from(row)) if row else None
-            op = draw(st.sampled_from(["sigmoid", "tanh", "neg", "abs"]))
+            a, b = rng.choice(column), rng.choice(column)
+            r = rng.choice(row) if row else None
+            op = rng.choice(["sigmoid", "tanh", "neg", "abs"])
 
             def inner(ops, i, a=a, b=b, r=r, op=op):
                 value = ops.add(a(ops, i), b(ops, i))

@@ -1,0 +1,208 @@
+"""`cl.mirror(f, *args)`: one call through both compilers, side by side.
+
+In:  a function or module, and the arguments of one call.
+Out: a `Mirror`: the graphs that course_lib and the real `torch.compile` captured, their guards, breaks and results, and
+     in words what differs.
+
+Only capture is compared: each side's backend keeps the graph and runs it as it is. The call is made three times (eager,
+ours, theirs) on copies of the arguments, from one random seed. In PyTorch: `torch._dynamo.explain` tells one side.
+"""
+
+from __future__ import annotations
+
+import copy
+import difflib
+import itertools
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx
+from torch.utils import _pytree as pytree
+
+from course_lib import events
+from course_lib.compiler import compile
+from course_lib.viz.graphs import op_name, readable_path, source_of
+from course_lib.viz.style import Picture, escape, plural
+from course_lib.viz.tables import columns, html_table
+
+SAME = "as eager"
+
+
+@dataclass(frozen=True)
+class Listing:
+    """One captured graph: where its inputs come from, and its other nodes as (operation, text)."""
+
+    inputs: list[str] = field(default_factory=list)
+    nodes: list[tuple[str, str]] = field(default_factory=list)
+
+
+@dataclass
+class Side:
+    """What one compiler made of the call. `answer` says how its result compares with eager's."""
+
+    name: str
+    graphs: list[Listing] = field(default_factory=list)
+    guards: int = 0
+    breaks: list[str] = field(default_factory=list)
+    answer: str = SAME
+
+    @property
+    def operations(self) -> list[str]:
+        return [name for graph in self.graphs for name, _ in graph.nodes if name != "output"]
+
+
+@dataclass
+class Mirror:
+    """Both sides. Shows itself as a picture; `str()` is the same as text."""
+
+    ours: Side
+    theirs: Side
+
+    @property
+    def agree(self) -> bool:
+        """Did both compilers give what eager gives?"""
+        return self.ours.answer == self.theirs.answer == SAME
+
+    @property
+    def differences(self) -> list[str]:
+        """What a reader should notice, a sentence each."""
+        ours, theirs = self.ours, self.theirs
+        said = [f"The result of {side.name}: {side.answer}." for side in (ours, theirs) if side.answer != SAME]
+        said += [f"{side.name} stops: {reason.rstrip('.')}." for side in (ours, theirs) for reason in side.breaks]
+        if ours.breaks:
+            then = "goes on behind the break" if theirs.breaks else "follows what stops course_lib"
+            said.append(f"torch.compile {then}; course_lib runs that whole frame in eager.")
+        for number, (one, two) in enumerate(zip(ours.graphs, theirs.graphs), 1):
+            if one.inputs != two.inputs and sorted(one.inputs) == sorted(two.inputs):
+                said.append(f"Graph {number} takes the same inputs in another order.")
+        for side, other in ((ours, theirs), (theirs, ours)):
+            mine, yours = side.operations, other.operations
+            more = [name for name in dict.fromkeys(mine) if mine.count(name) > yours.count(name)]
+            said += [f"More of these in {side.name}: {', '.join(more)}."] if more and yours else []
+        if ours.guards and ours.guards != theirs.guards:
+            said.append("Guards are cut differently: one of ours holds all that is assumed about one object.")
+        return said or ["No difference."]
+
+    @property
+    def picture(self) -> Picture:
+        """Counts, the node lists side by side, and the differences."""
+        sides, said = (self.ours, self.theirs), self.differences
+        names = [side.name for side in sides]
+        values = [(len(s.graphs), len(s.operations), s.guards, len(s.breaks), s.answer) for s in sides]
+        counts = list(zip(("graphs", "operations", "guards", "graph breaks", "result"), *(map(str, v) for v in values)))
+        body, text = [html_table(counts, ("", *names))], [columns(counts, ("", *names))]
+        both = itertools.zip_longest(self.ours.graphs, self.theirs.graphs, fillvalue=Listing())
+        for number, (one, two) in enumerate(both, 1):
+            titles, rows = [f"graph {number} of {name}" for name in names], pair_up(one, two)
+            cells = [f"<b>{escape(title)}</b>" for title in titles]
+            cells += [chip(*how) for a, b in rows for how in ((a, "cl-us", b), (b, "cl-them", a))]
+            body.append(f'<div class="cl-mi cl-m">{"".join(cells)}</div>')
+            text.append(columns([(a or "–", b or "–") for a, b in rows], titles))
+        body.append(f'<ul class="cl-mi-said">{"".join(f"<li>{escape(line)}</li>" for line in said)}</ul>')
+        text.append("\n".join(f"• {line}" for line in said))
+        caption = "The same call in both compilers; %name is what a node computes. An orange edge: no match on the other side."
+        alt = "; ".join(f"{side.name}: {plural(len(side.graphs), 'graph')}" for side in sides) + f". {' '.join(said)}"
+        return Picture(f'<div class="cl-scroll">{"".join(body)}</div>', caption, alt, "\n\n".join(text), ("mirror",))
+
+    def __repr__(self) -> str:
+        return self.picture.text
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        return self.picture._repr_mimebundle_()
+
+
+def chip(text: str, who: str, partner: str) -> str:
+    """A node; a dash where there is none."""
+    kind = who if partner else f"{who} cl-alone"
+    return f'<span class="{kind}">{escape(text)}</span>' if text else '<span class="cl-none">–</span>'
+
+
+def pair_up(ours: Listing, theirs: Listing) -> list[tuple[str, str]]:
+    """Inputs by where they come from; operations by name, each side in its own order."""
+    one, two = ({name: f"placeholder    {name}" for name in graph.inputs} for graph in (ours, theirs))
+    rows = [(one.get(name, ""), two.get(name, "")) for name in one | two]
+    names = [[name for name, _ in graph.nodes] for graph in (ours, theirs)]
+    for tag, i, i_end, j, j_end in difflib.SequenceMatcher(None, names[0], names[1], autojunk=False).get_opcodes():
+        left, right = ([text for _, text in part] for part in (ours.nodes[i:i_end], theirs.nodes[j:j_end]))
+        rows += zip(left, right) if tag == "equal" else [*((a, "") for a in left), *(("", b) for b in right)]
+    return rows
+
+
+def mirror(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Mirror:
+    """`function(*args, **kwargs)` in eager, through course_lib and through `torch.compile`; the graphs side by side.
+
+    What eager raises is raised; what only one compiler raises is told. Resets `torch._dynamo` before and after."""
+    import torch._dynamo as dynamo
+    from torch._dynamo.utils import counters
+
+    ours, theirs, recording = Side("course_lib"), Side("torch.compile"), events.Recording()
+
+    def run(wrap: Callable[[Any], Any]) -> Any:
+        fresh = lambda tensor: tensor.detach().clone().requires_grad_(tensor.requires_grad)
+        copies, named = pytree.tree_map_only(torch.Tensor, fresh, (args, kwargs))
+        own = copy.deepcopy(function) if isinstance(function, torch.nn.Module) else function
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            return wrap(own)(*copies, **named)
+
+    def keep(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+        theirs.graphs.append(listing(gm, dynamo_source))
+        return gm.forward
+
+    def count(guards: Any) -> list[bool]:
+        theirs.guards += len(guards)
+        return [True] * len(guards)
+
+    def compare(side: Side, wrap: Callable[[Any], Any]) -> None:
+        try:
+            side.answer = verdict(run(wrap), expected)
+        except Exception as error:
+            side.answer = f"raised {type(error).__name__}"
+
+    expected = run(lambda f: f)
+    with events.listener(recording.events.append):
+        compare(ours, lambda f: compile(f, backend="eager"))
+    ours.graphs = [listing(gm, source_of) for gm in recording.graphs]
+    ours.guards, ours.breaks = len(recording.guards), [problem.reason for problem in recording.graph_breaks]
+    dynamo.reset()
+    counters.clear()
+    compare(theirs, lambda f: torch.compile(f, backend=keep, options={"guard_filter_fn": count}))
+    theirs.breaks = [text.splitlines()[0] for kind in ("graph_break", "unimplemented") for text in counters[kind]]
+    dynamo.reset()
+    return Mirror(ours, theirs)
+
+
+def listing(gm: fx.GraphModule, source: Callable[[fx.Node], str]) -> Listing:
+    """A graph in words; inputs are called by their `source`."""
+    inputs = {node.name: source(node) for node in gm.graph.nodes if node.op == "placeholder"}
+    called = {node.name: inputs.get(node.name, f"%{node.name}") for node in gm.graph.nodes}
+    said = lambda argument: re.sub(r"\w+", lambda word: called.get(word[0], word[0]), str(argument))
+    nodes = []
+    for node in gm.graph.nodes:
+        arguments = ", ".join([said(a) for a in node.args] + [f"{key}={said(a)}" for key, a in node.kwargs.items()])
+        if node.op == "output":
+            nodes.append(("output", f"output         {arguments}"))
+        elif node.op != "placeholder":
+            nodes.append((op_name(node), f"{node.op:<13}  %{node.name} = {op_name(node)}({arguments})"))
+    return Listing(list(inputs.values()), nodes)
+
+
+def dynamo_source(node: fx.Node) -> str:
+    """Where a placeholder of torch's graph comes from, as the user would write it: `self.ln.weight`."""
+    name = getattr(getattr(node.meta.get("grapharg"), "source", None), "name", None) or node.name
+    return re.sub(r"^[LG]\['(\w+)'\]", r"\1", readable_path(str(name() if callable(name) else name)))
+
+
+def verdict(got: Any, wanted: Any) -> str:
+    """`SAME`, or how a result differs from eager's."""
+    for one, two in itertools.zip_longest(pytree.tree_leaves(got), pytree.tree_leaves(wanted)):
+        try:
+            torch.testing.assert_close(one, two, equal_nan=True, check_dtype=False)
+        except (AssertionError, TypeError):
+            return "other values than eager"
+        if isinstance(two, torch.Tensor) and one.dtype != two.dtype:
+            return f"{one.dtype} where eager gives {two.dtype}".replace("torch.", "")
+    return SAME

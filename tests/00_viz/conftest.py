@@ -1,0 +1,75 @@
+"""Recordings that the picture tests share: one made by hand, one by compiling a small function for real."""
+
+from __future__ import annotations
+
+import linecache
+
+import pytest
+import torch
+
+import course_lib as cl
+from course_lib import events
+
+SOURCE = """def helper(a, b):
+    return a * b
+
+def f(x, w):
+    y = helper(x, w)
+    return y.relu()
+"""
+CELL = "/tmp/ipykernel_99/123.py"
+X, W, MUL, RELU = "x: float32[2, 3]", "w: float32[3]", "mul: float32[2, 3]", "relu: float32[2, 3]"
+
+
+def run(offset, op, arg, function, line, depth, before, after, node=""):
+    return events.InstructionRun(offset, op, arg, function, CELL, line, depth, tuple(before), tuple(after), node)
+
+
+@pytest.fixture
+def by_hand() -> events.Recording:
+    """`f` as the interpreter reports it: a call is told after what it called."""
+    linecache.cache[CELL] = (len(SOURCE), None, SOURCE.splitlines(keepends=True), CELL)
+    recording = events.Recording()
+    recording.events += [
+        events.FrameSeen("f", f"{CELL}:4"),
+        run(2, "LOAD_GLOBAL", "helper", "f", 5, 0, [], ["helper()"]),
+        run(14, "LOAD_FAST", "x", "f", 5, 0, ["helper()"], ["helper()", X]),
+        run(16, "LOAD_FAST", "w", "f", 5, 0, ["helper()", X], ["helper()", X, W]),
+        run(2, "LOAD_FAST", "a", "helper", 2, 1, [], [X]),
+        run(4, "LOAD_FAST", "b", "helper", 2, 1, [X], [X, W]),
+        run(6, "BINARY_OP", "*", "helper", 2, 1, [X, W], [MUL], "mul"),
+        run(10, "RETURN_VALUE", "", "helper", 2, 1, [MUL], [MUL]),
+        run(18, "CALL", "2", "f", 5, 0, ["helper()", X, W], [MUL]),
+        run(32, "STORE_FAST", "y", "f", 5, 0, [MUL], []),
+        run(34, "LOAD_FAST", "y", "f", 6, 0, [], [MUL]),
+        run(58, "CALL", "0", "f", 6, 0, [MUL], [RELU], "relu"),
+        run(72, "RETURN_VALUE", "", "f", 6, 0, [RELU], [RELU]),
+    ]
+    return recording
+
+
+def scaled_softmax(x, w, linear):
+    y = torch.softmax(x * w, -1)
+    return linear(y).relu() + x
+
+
+def compile_small():
+    torch.manual_seed(0)
+    linear = torch.nn.Linear(64, 64)
+    compiled = cl.compile(scaled_softmax)
+    with torch.no_grad(), cl.record() as trace:
+        compiled(torch.randn(32, 64), torch.randn(64), linear)
+        compiled(torch.randn(16, 64), torch.randn(64), linear)
+    return trace
+
+
+@pytest.fixture(scope="session")
+def trace():
+    """A function compiled for two shapes: two graphs, a guard that failed, fused kernels and a library call."""
+    return compile_small()
+
+
+@pytest.fixture(scope="session")
+def trace_again():
+    """The same once more."""
+    return compile_small()

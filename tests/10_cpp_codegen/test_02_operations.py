@@ -1,0 +1,59 @@
+"""Every operation of the loop IR, in every dtype, means in C++ what it means in torch."""
+
+from __future__ import annotations
+
+import operations
+import pytest
+import torch
+from run_kernels import run
+
+INTEGERS = [torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8]
+EXACT = {"floor", "ceil", "round", "trunc", "sign", "abs", "neg", "reciprocal", "maximum", "minimum"}
+EXACT |= {"add", "sub", "mul", "truediv", "eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "mod", "fmod", "floordiv"}
+"""IEEE 754 says what these are to the last bit. (It does so for sqrt too, but eager's, from MKL, is off by one at times.)"""
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_floats(dtype):
+    x, y = operations.samples(dtype)
+    names = operations.operations(dtype)
+    got, _ = run(*operations.kernel_of_all(dtype, len(x), names), {"x": x, "y": y})
+    for name in names:
+        want = operations.expected(name, x, y)
+        odd = operations.eager_is_odd(name, x, y)
+        got[f"{name}_"][odd] = want[odd]
+        exact = {"rtol": 0.0, "atol": 0.0} if name in EXACT else {"rtol": 2e-6, "atol": 1e-37}
+        torch.testing.assert_close(got[f"{name}_"], want, equal_nan=True, msg=lambda m: f"{name}: {m}", **exact)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
+def test_integers_wrap_around_and_divide_downwards(dtype):
+    x, y = operations.samples(dtype)
+    divides = {"floordiv", "mod", "fmod"}
+    names = [n for n in operations.operations(dtype) if n not in divides | {"pow", "left_shift", "right_shift"}]
+    got, _ = run(*operations.kernel_of_all(dtype, len(x), names), {"x": x, "y": y})
+    for name in names:
+        torch.testing.assert_close(got[f"{name}_"], operations.expected(name, x, y), msg=lambda m: f"{name}: {m}")
+
+    safe = (y != 0) & ~((x == torch.iinfo(dtype).min) & (y == -1))  # eager itself dies of the smallest integer by -1
+    x, y = x[safe], y[safe]
+    got, _ = run(*operations.kernel_of_all(dtype, len(x), sorted(divides)), {"x": x, "y": y})
+    for name in divides:
+        torch.testing.assert_close(got[f"{name}_"], operations.expected(name, x, y), msg=lambda m: f"{name}: {m}")
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
+def test_integer_powers_and_shifts(dtype):
+    x = torch.arange(-5 if dtype.is_signed else 0, 6).to(dtype).repeat_interleave(9)
+    y = torch.arange(9).to(dtype).repeat(len(x) // 9)
+    names = ["pow", "left_shift", "right_shift"]
+    got, _ = run(*operations.kernel_of_all(dtype, len(x), names), {"x": x, "y": y})
+    for name in names:
+        torch.testing.assert_close(got[f"{name}_"], operations.expected(name, x, y), msg=lambda m: f"{name}: {m}")
+
+
+def test_logic():
+    x, y = operations.samples(torch.bool)
+    got, _ = run(*operations.kernel_of_all(torch.bool, len(x)), {"x": x, "y": y})
+    for name in operations.operations(torch.bool):
+        torch.testing.assert_close(got[f"{name}_"], operations.expected(name, x, y), msg=lambda m: f"{name}: {m}")
