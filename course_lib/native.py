@@ -30,8 +30,7 @@ SUFFIX = sysconfig.get_config_var("EXT_SUFFIX") or ".so"
 WITHOUT = {
     "course_lib.frames._framehook": "capture falls back to swapping code objects, "
     "which does not see frames entered from C",
-    "course_lib.runtime._launcher": "kernels are called through ctypes, "
-    "which costs about half a microsecond more a call",
+    "course_lib.runtime._launcher": "kernels are called through ctypes, about half a microsecond slower a call",
 }
 """What the library does without each module."""
 
@@ -41,8 +40,7 @@ class CannotBuild(Exception):
 
 
 def load(name: str) -> ModuleType | None:
-    """The C module `name`, or None after one warning. With `COURSE_NO_HOOK=1` there is no frame hook, and no
-    warning."""
+    """The C module `name`, or None after one warning. `COURSE_NO_HOOK=1`: no frame hook, and no warning."""
     if name.endswith("._framehook") and os.environ.get("COURSE_NO_HOOK", "0") not in ("", "0"):
         return None
     return _load(name)
@@ -57,16 +55,17 @@ def _load(name: str) -> ModuleType | None:
     try:
         return build(name, source)
     except CannotBuild as problem:
-        warnings.warn(f"{problem}; {WITHOUT[name]}", RuntimeWarning, stacklevel=3)
-        return None
+        older = _import(name, installed) if installed.exists() else None
+        without = f"using {installed}, which is older than its source" if older else WITHOUT[name]
+        warnings.warn(f"{problem}; {without}", RuntimeWarning, stacklevel=3)
+        return older
 
 
 def is_current(binary: Path, source: Path) -> bool:
-    """Was `binary` built from this `source`? By time, with a minute's grace: an installer writes the two files in any
-    order."""
+    """Was `binary` built from this `source`? By time; with a grace, for an installer writes the two in any order."""
     if not binary.exists():
         return False
-    return not source.exists() or binary.stat().st_mtime > source.stat().st_mtime - 60
+    return not source.exists() or binary.stat().st_mtime > source.stat().st_mtime - 5
 
 
 def build(name: str, source: Path) -> ModuleType:

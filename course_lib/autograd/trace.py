@@ -38,13 +38,28 @@ class Tagging(fx.Interpreter):
         return result
 
 
+def restride(value: Any, node: Any) -> Any:
+    """An output, laid out as the captured operation itself would: a decomposition may choose other strides."""
+    like = node.meta.get("val") if isinstance(node, fx.Node) else None
+    if not isinstance(value, torch.Tensor) or like is None:
+        return value
+    if all(n == 1 or have == want for n, have, want in zip(value.shape, value.stride(), like.stride(), strict=True)):
+        return value
+    return torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device).copy_(value)
+
+
 def trace(gm: fx.GraphModule, decompositions: Mapping[Any, Callable[..., Any]]) -> fx.GraphModule:
     """The graph in ATen operators, for the shapes in its placeholders' `meta["val"]`. No gradient is recorded."""
     fakes = [node.meta["val"] for node in gm.graph.nodes if node.op == "placeholder"]
     mode = next((t.fake_mode for t in fakes if hasattr(t, "fake_mode")), None) or FakeTensorMode()
-    run = torch.func.functionalize(Tagging(gm).run, remove="mutations")
+    wanted = gm.graph.output_node().args[0]
+
+    def run(*args: torch.Tensor) -> tuple[Any, ...]:
+        outputs = Tagging(gm).run(*args)
+        return tuple(restride(value, node) for value, node in zip(outputs, wanted, strict=True))
+
     with torch.no_grad(), mode:
-        aten = make_fx(run, decomposition_table=dict(decompositions))(*fakes)
+        aten = make_fx(torch.func.functionalize(run, remove="mutations"), decomposition_table=dict(decompositions))(*fakes)
     for new, old in zip(aten.graph.find_nodes(op="placeholder"), gm.graph.find_nodes(op="placeholder"), strict=True):
         new._rename(old.name)  # `self_ln_weight` reads better in a kernel than `arg1_1`
         new.target = new.name

@@ -159,7 +159,7 @@ static INLINE float erf(float x) {
   q = fma(q, s, -1.68282697438203e-03f);
   q = fma(q, s, -7.37332916720468e-03f);
   q = fma(q, s, -1.42647390514189e-02f);
-  return c * p / q;
+  return c * (p / q);
 }
 
 // tanh(x) = 1 - 2 / (exp(2x) + 1) away from zero; near zero, where that cancels, x + x^3 P(x^2) (Cephes' tanhf).
@@ -170,8 +170,8 @@ static INLINE float tanh(float x) {
   p = fma(p, s, -5.37397155531e-2f);
   p = fma(p, s, 1.33314422036e-1f);
   p = fma(p, s, -3.33332819422e-1f);
-  float near = fma(p * s, x, x);
-  return a < 0.625f ? near : __builtin_copysignf(far, x);
+  float near = fma(p * s, a, a);
+  return __builtin_copysignf(a < 0.625f ? near : far, x);
 }
 
 template <class T> static INLINE T sigmoid(T x) { return 1 / (1 + exp(-x)); }
@@ -206,18 +206,27 @@ template <class T> static INLINE T mod(T a, T b, int& problem) {  // the sign of
   T r = fmod(a, b, problem);
   return r != 0 && (r < 0) != (b < 0) ? (T)(r + b) : r;
 }
-template <class T> static INLINE T mod(T a, T b) {
-  T r = fmod(a, b);
-  return r != 0 && (r < 0) != (b < 0) ? r + b : r;
-}
-template <class T> static INLINE T floordiv(T a, T b) {  // floats: c10::div_floor_floating
-  T r = fmod(a, b), q = (a - r) / b;
-  q = r != 0 && (r < 0) != (b < 0) ? q - 1 : q;
-  T f = floor(q);
-  f = q - f > (T)0.5 ? f + 1 : f;
-  T zero = a / b < 0 ? -(T)0 : (T)0;
-  return b == 0 ? a / b : q != 0 ? f : zero;
-}
+// By a constant other than 0: nothing to report.
+template <class T> static INLINE T fmod(T a, T b) { int none = 0; return fmod(a, b, none); }
+template <class T> static INLINE T mod(T a, T b) { int none = 0; return mod(a, b, none); }
+template <class T> static INLINE T floordiv(T a, T b) { int none = 0; return floordiv(a, b, none); }
+
+// Floats: as torch.remainder and c10::div_floor_floating.
+#define FLOAT_DIVISION(T)                                            \
+  static INLINE T mod(T a, T b) {                                    \
+    T r = fmod(a, b);                                                \
+    return r != 0 && (r < 0) != (b < 0) ? r + b : r;                 \
+  }                                                                  \
+  static INLINE T floordiv(T a, T b) {                               \
+    T r = fmod(a, b), q = (a - r) / b;                               \
+    q = r != 0 && (r < 0) != (b < 0) ? q - 1 : q;                    \
+    T f = floor(q);                                                  \
+    f = q - f > (T)0.5 ? f + 1 : f;                                  \
+    T zero = a / b < 0 ? -(T)0 : (T)0;                               \
+    return b == 0 ? a / b : q != 0 ? f : zero;                       \
+  }
+FLOAT_DIVISION(float) FLOAT_DIVISION(double)
+
 template <class T> static INLINE T integer_pow(T a, T b) {
   if (b < 0) return a == 1 ? 1 : a == (T)-1 ? (b % 2 ? (T)-1 : (T)1) : (T)0;
   T result = 1;

@@ -204,6 +204,7 @@ class Printer:
 
     def index(self, expr: sympy.Expr) -> str:
         """An index formula as source; both languages write + - * // % alike, but for the division."""
+        expr = sympy.sympify(expr)
         return index_text(expr, self.floor_division, {s: self.text(e) for s, e in self.symbols.items() if expr.has(s)})
 
     def floor_division(self, a: str, b: str) -> str:

@@ -24,7 +24,7 @@ import sympy
 from course_lib.codegen.expressions import loads, record, steps_used
 from course_lib.codegen.loops import Phase, column_number, is_row_level, phases, simplify, work
 from course_lib.codegen.printer import LONGEST, KernelSource
-from course_lib.codegen.triton_ops import HELPERS, RESERVED, TritonOps, type_name
+from course_lib.codegen.triton_ops import HELPERS, POINTERS, RESERVED, TritonOps, type_name
 from course_lib.lowering.ir import Buffer, Reduction
 from course_lib.scheduling.kernel import FusedKernel, Loop, Step
 
@@ -63,7 +63,11 @@ class Tiling:
 
 @dataclass(frozen=True)
 class TritonSource(KernelSource):
+    """A kernel's source, with what is needed to start it and to compile it without tensors."""
+
     tiling: Tiling = Tiling(1, 0)
+    types: tuple[str, ...] = ()
+    """Triton's name of each pointer argument's type: '*fp32', ..."""
 
 
 def triton_source(kernel: FusedKernel, buffers: Mapping[str, Buffer], name: str | None = None) -> TritonSource:
@@ -121,7 +125,8 @@ class TritonKernel(TritonOps):
         shift = header.count("\n")
         tiling = Tiling(self.rows, max(1, self.columns) if self.reduces else 0, self.persistent)
         line_of = {line + shift: step for line, step in line_of.items()}
-        return TritonSource(self.name, "triton", header + source, order, (), line_of, checked, tiling)
+        types = tuple(POINTERS[self.buffers[name].dtype] for name in order) + ("*i64",) * checked
+        return TritonSource(self.name, "triton", header + source, order, (), line_of, checked, tiling, types)
 
     # --- the tile ----------------------------------------------------------------------------------------------------
 

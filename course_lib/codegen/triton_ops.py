@@ -29,6 +29,11 @@ TYPES = {
     torch.uint8: "tl.uint8", torch.bool: "tl.int1",
 }  # fmt: skip
 
+POINTERS = {
+    torch.float32: "*fp32", torch.float64: "*fp64", torch.float16: "*fp16", torch.bfloat16: "*bf16", torch.int8: "*i8",
+    torch.int16: "*i16", torch.int32: "*i32", torch.int64: "*i64", torch.uint8: "*u8", torch.bool: "*i1",
+}  # fmt: skip
+
 RESERVED = (
     "triton tl libdevice problem mask rows columns row column better BLOCK ROWS COLUMNS print range min max sum abs float int"
 ).split()
@@ -143,13 +148,14 @@ class TritonOps(Printer):
 
     def print_indirect(self, expr: Expr) -> tuple[str, int]:
         at, size = self.text(expr.args[0]), self.index(expr.detail)
-        name = self.scope.unique("index")
-        self.line(f"{name} = {at}")
-        self.line(f"{name} = tl.where({name} < 0, {name} + {size}, {name})")
+        if not at.isidentifier():
+            at = self.bind(expr.args[0], at, "index")
+        name = self.scope.unique("wrapped")
+        self.line(f"{name} = tl.where({at} < 0, {at} + {size}, {at})")
         symbols = {s for node in expr.walk() if node.op == "load" for s in node.detail[1].free_symbols}
         mask = " & ".join([*filter(None, [self.mask_for(sum(symbols, sympy.Integer(0)))]), *self.conditions])
         outside = self.scope.unique("outside")
-        self.line(f"{outside} = ({name} < 0) | ({name} >= {size})" + (f" & {mask}" if mask else ""))
+        self.line(f"{outside} = {mask + ' & ' if mask else ''}(({name} < 0) | ({name} >= {size}))")
         self.line(f"tl.store(problem + 0 * {name}, 1, {outside})")
         return f"tl.where({outside}, 0, {name})", ATOM
 
@@ -276,7 +282,11 @@ class TritonOps(Printer):
         return f"{self.text(expr.args[0], COMPARE + 1)} == 0", COMPARE
 
     def print_bitwise_not(self, expr: Expr) -> tuple[str, int]:
-        return self.print_logical_not(expr) if expr.dtype == torch.bool else (f"~{self.text(expr.args[0], UNARY + 1)}", UNARY)
+        if expr.dtype == torch.bool:
+            return self.print_logical_not(expr)
+        if expr.dtype == torch.uint8:  # the interpreter writes ~x as x ^ -1
+            return f"{self.text(expr.args[0], 8)} ^ 255", 8
+        return f"~{self.text(expr.args[0], UNARY + 1)}", UNARY
 
 
 def number(value: bool | int | float, dtype: torch.dtype) -> str:

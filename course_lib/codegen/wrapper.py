@@ -78,22 +78,29 @@ class Wrapper:
         """Buffer → the variable that holds it as a tensor of its own shape and strides."""
         self.storage: dict[str, Buffer] = {}
         """Storage → the buffer that it was allocated for."""
-        self.last_free = {storage: n for n, dead in enumerate(self.free_after) for storage in dead}
-        """What is freed more than once is used again in between: only the last time it goes back to torch."""
+        self.last_written = {
+            self.place.get(buffer.name, buffer.name): n
+            for n, kernel in enumerate(order)
+            for buffer in (kernel.buffers if isinstance(kernel, ExternKernel) else (s.buffer for s in kernel.steps))
+        }
+        """What is freed and written again later is kept in between; only the last time does it go back to torch."""
         self.views: dict[tuple[Any, ...], str] = {}
+        self.given: set[str] = set()
+        """Tensors that the caller has, or gets, already."""
 
     def print(self) -> WrapperSource:
         arguments = [self.argument(n, buffer) for n, buffer in enumerate(self.graph.inputs)]
         for name, tensor in self.graph.constants.items():
             self.variable[name] = self.unique(name)
             self.names[self.variable[name]] = tensor
+        self.given = set(self.variable.values())
         self.lines.append(f"def call({', '.join(arguments)}):")
         for n, (kernel, dead) in enumerate(zip(self.order, self.free_after, strict=True)):
             if isinstance(kernel, ExternKernel):
                 self.print_extern(kernel)
             else:
                 self.print_fused(kernel)
-            self.free([storage for storage in dead if self.last_free[storage] == n])
+            self.free([storage for storage in dead if self.last_written.get(storage, n) <= n])
         results = [self.result(output) for output in self.graph.outputs]
         self.lines.append(f"    return ({', '.join(results)}{',' if len(results) == 1 else ''})")
         return WrapperSource("\n".join(self.lines) + "\n", self.names)
@@ -267,7 +274,14 @@ class Wrapper:
         return name
 
     def result(self, output: Any) -> str:
-        return self.value(output)
+        """Every result is a tensor object of its own, as it is in eager: not the argument that it may share memory with, and
+        not one object for two results."""
+        text = self.value(output)
+        if isinstance(output, View):
+            if text in self.given:
+                return f"{text}.detach()"
+            self.given.add(text)
+        return text
 
 
 def tuple_text(sizes: Sequence[Any]) -> str:

@@ -146,6 +146,8 @@ is_replaceable(PyCodeObject *code)
 static PyObject *
 find_head(PyObject *asked, PyObject *entries, PyCodeObject *code, PyObject **call, int n)
 {
+    if (entries && !PyList_Check(entries))
+        return PyErr_Format(PyExc_TypeError, "a watcher holds lists of (guard, head) and None, got %R", entries);
     for (Py_ssize_t i = 0; entries && i < PyList_GET_SIZE(entries); i++) {
         PyObject *entry = PyList_GET_ITEM(entries, i);
         if (!PyTuple_Check(entry) || PyTuple_GET_SIZE(entry) != 2)
@@ -171,8 +173,7 @@ find_head(PyObject *asked, PyObject *entries, PyCodeObject *code, PyObject **cal
     return head;
 }
 
-/* Call the head in the frame's place, or run the frame. Not part of `eval_frame`, so that frames that are left alone
-pay no C stack. */
+/* Call the head in the frame's place, or run the frame. Apart, so that frames left alone pay no C stack for `call`. */
 static __attribute__((noinline)) PyObject *
 replace_frame(PyThreadState *ts, Frame *f, PyCodeObject *code, PyObject *entries)
 {
@@ -207,22 +208,15 @@ eval_frame(PyThreadState *ts, Frame *f, int throwflag)
         return run_frame(ts, f, 0);
     if (entries == NULL && PyErr_Occurred())
         return discard_frame(ts, f, NULL);
-    if (!is_replaceable(code)) {
-        int failed = PyDict_SetItem(watcher, number, Py_None);
-        return failed ? discard_frame(ts, f, NULL) : run_frame(ts, f, 0);
-    }
-    if (entries && !PyList_Check(entries)) {
-        PyErr_Format(PyExc_TypeError, "a watcher holds lists of (guard, head) and None, got %R", entries);
-        return discard_frame(ts, f, NULL);
-    }
+    if (!is_replaceable(code))
+        return PyDict_SetItem(watcher, number, Py_None) ? discard_frame(ts, f, NULL) : run_frame(ts, f, 0);
     return replace_frame(ts, f, code, entries);
 }
 
 /* ---- the module -------------------------------------------------------------------------------------------------- */
 
-/* Make `next` (stolen; NULL: nobody) this thread's watcher; returns the one before. The evaluator is replaced only
-while somebody watches,
-   so that other programs pay nothing. */
+/* Make `next` (stolen; NULL: nobody) this thread's watcher; returns the one before. The evaluator is replaced only while
+   somebody watches, so that the rest of a program pays nothing. */
 static PyObject *
 exchange(PyObject *next)
 {

@@ -1,9 +1,8 @@
 """See every Python frame before it runs, and run something else in its place.
 
 In:  a callback that is shown each new `Frame` of this thread.
-Out: nothing; but where the callback answers `(guard, head)`, frames of that code whose arguments satisfy `guard` never
-run: `head` is called
-     instead, at C speed, and the callback is not asked again.
+Out: what the callback answers. `(guard, head)`: frames of that code whose arguments satisfy `guard` never run; `head`
+     is called instead, and the callback is not asked again.
 
     def callback(frame: Frame) -> Answer:
         print(frame.code.co_name, frame.locals)
@@ -50,8 +49,7 @@ class Frame:
     func: FunctionType
     code: CodeType
     locals: dict[str, Any]
-    """Parameter → value, in the order of `parameters(code)`. One that is also a cell variable is still a plain value
-    here."""
+    """Parameter → value, in the order of `parameters(code)`. A cell variable among them is still a plain value here."""
 
     @property
     def globals(self) -> dict[str, Any]:
@@ -75,8 +73,7 @@ class Watcher(dict[int, "list[tuple[Guard, Head]] | None"]):
     """A callback together with its answers so far: what the evaluator holds. `with watcher:` watches the block on this
     thread; nested or entered again, it keeps its answers, and no other watcher shares them.
 
-    It is a dict because the evaluator looks answers up in C: `number(code)` → `(guard, head)` pairs, or None for
-    `SKIP`.
+    It is a dict because the evaluator looks answers up in C: `number(code)` → pairs, or None for `SKIP`.
     """
 
     def __init__(self, callback: Callable[[Frame], Answer]) -> None:

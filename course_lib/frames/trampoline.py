@@ -3,9 +3,10 @@
 In:  a function, and the watcher to ask.
 Out: the same function object, whose code now asks first and then runs the head, or the original.
 
-It does not see frames that other code enters from C (`map`, sort keys, module hooks, `__getitem__`) nor any function it
-was not told about. This is the lesson before the hook (what do we miss?), and what the library does where no C compiler
-is. In PyTorch: nothing; TorchDynamo always has its hook. `torch.jit.script` rewrites a function at a time like this.
+It sees only the functions it was told about: none of those that these call, and no frame that C code enters (`map`,
+sort keys, `__getitem__`). That is the lesson before the hook: what do we miss? And it is what the library does where no
+C compiler is.
+In PyTorch: nothing; TorchDynamo always has its hook.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _original: weakref.WeakKeyDictionary[FunctionType, CodeType] = weakref.WeakKeyDi
 def observe(function: Callable[..., Any], watcher: Watcher) -> Callable[..., Any]:
     """A callable like `function` whose frames are shown to `watcher`, by whichever way there is. Without the hook that
     is the function itself (of a module: its `forward`) and what was swapped before."""
-    if not installed() and (entry := _entry(function)):
+    if not installed() and (entry := _entry(function)) and entry not in _original:
         swap(entry)
     return functools.partial(call, watcher, function)
 
@@ -70,7 +71,8 @@ def _dispatcher(function: FunctionType, watcher: Watcher | None) -> Callable[...
         func = behind()
         assert func is not None  # it is being called
         asked = watcher if watcher is not None else _thread.watcher
-        if asked is not None and (head := asked.find_head(func, code, args)):
+        head = asked.find_head(func, code, args) if asked is not None else None
+        if head is not None:
             return head(func, *args)
         return FunctionType(original, func.__globals__, func.__name__, None, func.__closure__)(*args)
 

@@ -57,8 +57,12 @@ class Lazy:
 
     dtype: torch.dtype
     shape: tuple[Size, ...]
+    stride: tuple[Size, ...]
+    """How it would lie in memory."""
     device: torch.device
     inner: Callable[[Handler, Index], Value]
+    seen_from: tuple[Lazy, Size] | None = None
+    """For a view: what it is a view of, and how far into it it begins."""
     stored: View | None = None
     """Where it was written after all, for somebody who needs memory."""
 
@@ -141,7 +145,7 @@ class Lowering:
             tensor = getattr(tensor, part)
         assert isinstance(tensor, torch.Tensor), f"{node.target} is not a tensor"
         if tensor.ndim == 0 and tensor.device.type == "cpu" and tensor.dtype in DTYPES:
-            return self.full(tensor.item(), tensor.dtype, (), tensor.device)
+            return self.full(tensor.item(), tensor)
         self.graph.constants[node.name] = tensor
         return Buffer(node.name, tensor.dtype, tuple(tensor.shape), strides_of(tensor), tensor.device).view()
 
@@ -212,12 +216,16 @@ class Lowering:
     def add(self, node: Node) -> None:
         self.graph.nodes.append(node)
 
-    def full(self, value: Any, dtype: torch.dtype, shape: Sequence[Any], device: torch.device) -> Lazy:
-        """A constant."""
+    def full(self, value: Any, like: torch.Tensor) -> Lazy:
+        """A constant with the shape, dtype and layout of `like`."""
+        dtype = like.dtype
         value = dtype_value(value, dtype)
         if isinstance(value, sympy.Expr):
-            return Lazy(dtype, sizes(shape), device, lambda ops, index: ops.index_expr(value, dtype))
-        return Lazy(dtype, sizes(shape), device, lambda ops, index: ops.constant(value, dtype))
+            return self.lazy(like, lambda ops, index: ops.index_expr(value, dtype))
+        return self.lazy(like, lambda ops, index: ops.constant(value, dtype))
+
+    def lazy(self, like: torch.Tensor, inner: Callable[[Handler, Index], Value]) -> Lazy:
+        return Lazy(like.dtype, sizes(like.shape), strides_of(like), like.device, inner)
 
     def pointwise(self, node: fx.Node, body: Body, *, like: torch.Tensor | None = None, label: str = "") -> View:
         """A `Pointwise` with the layout of `like` (the node's own value)."""
@@ -322,10 +330,13 @@ class Lowering:
         """A `Lazy` written to memory (once), for a library call or as an output."""
         if isinstance(value, View):
             return value
+        if value.stored is None and value.seen_from is not None:
+            base, moved = value.seen_from
+            stored = self.in_memory(base)
+            value.stored = View(stored.buffer, value.shape, value.stride, stored.offset + moved)
         if value.stored is None:
-            stride = contiguous(value.shape)
             body = lambda ops, index: element(value, ops, index)
-            value.stored = self.loop(body, value.dtype, value.shape, stride, value.device, (), "fill")
+            value.stored = self.loop(body, value.dtype, value.shape, value.stride, value.device, (), "fill")
         return value.stored
 
     def to_memory(self, argument: Any) -> Any:
@@ -345,13 +356,13 @@ class Lowering:
             return View(base.buffer, shape, stride, base.offset + moved)
         symbols = loop_symbols("v", len(shape))
         extent = dict(zip(symbols, shape, strict=True))
-        there = unflatten(linear_index(symbols, stride, moved), extent, base.shape, contiguous(base.shape))
+        there = unflatten(linear_index(symbols, stride, moved), extent, base.shape, base.stride)
 
         def inner(ops: Handler, index: Index) -> Value:
             become = dict(zip(symbols, index, strict=True))
             return base.inner(ops, [i.xreplace(become) for i in there])
 
-        return Lazy(base.dtype, shape, base.device, inner)
+        return Lazy(base.dtype, shape, stride, base.device, inner, (base, moved))
 
 
 # -- helpers ---------------------------------------------------------------------------------------------------------------
@@ -467,7 +478,7 @@ def find_out_variant(op: Any) -> Any:
     if schema is None or schema.is_mutable or torch.Tag.dynamic_output_shape in op.tags:
         return None
     wanted = [(a.name, str(a.type)) for a in schema.arguments]
-    for overload in map(op.overloadpacket.__getattr__, op.overloadpacket.overloads()):
+    for overload in (getattr(op.overloadpacket, name) for name in op.overloadpacket.overloads()):
         arguments = overload._schema.arguments
         outs = [a for a in arguments if a.is_out]
         if len(outs) == 1 and [(a.name, str(a.type)) for a in arguments if not a.is_out] == wanted:

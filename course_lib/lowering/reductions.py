@@ -54,7 +54,7 @@ def reduce(low: Lowering, node: fx.Node, x: TensorValue, dims: Sequence[int], ki
         return value.to(torch.bool) if kind in ("any", "all") else value if kind.startswith("arg") else value.to(like.dtype)
 
     if kind.startswith("arg") and all(x.shape[d] == 1 for d in dims):
-        return low.in_memory(low.full(0, torch.int64, like.shape, like.device))
+        return low.in_memory(low.full(0, like))
     if not dims:  # a tensor without dimensions is its own sum
         return low.pointwise(node, body, like=like)
     accumulate = torch.bool if kind in ("any", "all") else x.dtype if kind.startswith("arg") else accumulator(like.dtype, kind)

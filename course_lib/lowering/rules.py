@@ -103,9 +103,18 @@ def masked_fill(low: Lowering, node: fx.Node, x: TensorValue, mask: TensorValue,
 
 
 @lowers(aten._to_copy.default, aten.clone.default, prims.convert_element_type.default, aten.lift_fresh_copy.default)
-def copy(low: Lowering, node: fx.Node, x: TensorValue, *_: Any, **options: Any) -> View:
+def copy(low: Lowering, node: fx.Node, x: TensorValue, *_: Any, **options: Any) -> TensorValue:
     """Another dtype, another layout, or both: the buffer's layout is that of the node's value."""
-    return low.pointwise(node, lambda ops, index: element(x, ops, index), label="to" if "dtype" in options else "copy")
+    fake = node.meta["val"]
+    if isinstance(x, Lazy):
+        return low.lazy(fake, lambda ops, index: element(x, ops, index).to(fake.dtype).value)
+    return low.pointwise(node, lambda ops, index: element(x, ops, index), label="copy" if x.dtype == fake.dtype else "to")
+
+
+@lowers(aten.copy.default)
+def copy_into(low: Lowering, node: fx.Node, x: TensorValue, source: TensorValue, non_blocking: bool = False) -> TensorValue:
+    """What `x.copy_(source)` leaves: `source`, broadcast to `x`."""
+    return copy(low, node, source)
 
 
 @lowers(aten.native_dropout.default)
@@ -114,7 +123,7 @@ def dropout(low: Lowering, node: fx.Node, x: TensorValue, p: float, train: bool 
         raise NoLoopForm("random numbers come from torch, so that they are eager's")
     like, mask = node.meta["val"]
     copied = low.pointwise(node, lambda ops, index: element(x, ops, index), like=like, label="copy")
-    return copied, low.full(True, torch.bool, mask.shape, mask.device)
+    return copied, low.full(True, mask)
 
 
 # -- views -----------------------------------------------------------------------------------------------------------------
@@ -149,7 +158,7 @@ def _made(low: Lowering, node: fx.Node, value: Any) -> Lazy:
     fake = node.meta["val"]
     if fake.dtype not in DTYPES:
         raise NoLoopForm(f"{fake.dtype} has no loop form here")
-    return low.full(value, fake.dtype, fake.shape, fake.device)
+    return low.full(value, fake)
 
 
 @lowers(aten.full.default, aten.full_like.default, aten.new_full.default)
@@ -188,7 +197,7 @@ def arange(low: Lowering, node: fx.Node, *args: Any, **kwargs: Any) -> Lazy:
         place = Term(ops, ops.index_expr(index[0], torch.int64), torch.int64).to(compute_dtype(fake.dtype))
         return (place * step + start).to(fake.dtype).value
 
-    return Lazy(fake.dtype, sizes(fake.shape), fake.device, inner)
+    return low.lazy(fake, inner)
 
 
 # -- parts put together, parts taken out -----------------------------------------------------------------------------------

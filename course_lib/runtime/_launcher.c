@@ -19,7 +19,6 @@
 #include <Python.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <structmember.h>
 
 typedef void (*Kernel)(void **buffers, const int64_t *sizes);
 
@@ -107,11 +106,6 @@ new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     return (PyObject *)self;
 }
 
-static PyMemberDef members[] = {
-    {"n_buffers", T_PYSSIZET, offsetof(Launcher, n_buffers), READONLY, "How many of the arguments are tensors."},
-    {"n_sizes", T_PYSSIZET, offsetof(Launcher, n_sizes), READONLY, "How many sizes follow; -1: not checked."},
-    {NULL}};
-
 static PyTypeObject LauncherType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "course_lib.runtime._launcher.Launcher",
@@ -121,7 +115,6 @@ static PyTypeObject LauncherType = {
     .tp_vectorcall_offset = offsetof(Launcher, vectorcall),
     .tp_call = PyVectorcall_Call,
     .tp_new = new,
-    .tp_members = members,
 };
 
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_launcher", "See _launcher.c.", -1, NULL};

@@ -110,7 +110,8 @@ def run_compiler(compiler: str, flags: Sequence[str], text: str, output: Path, k
     if done.returncode != 0 or not output.exists():
         kept = config.cache_dir() / f"failed-{cache.key_of(text)[:12]}.cpp" if keep else source
         shutil.move(source, kept)
-        raise CompileFailed([word.replace(str(source), str(kept)) for word in command], done.stderr, kept)
+        command = [word.replace(str(source), str(kept)) for word in command]
+        raise CompileFailed("the C++ compiler", command, done.stderr.splitlines()[:8], kept)
 
 
 def identity(compiler: str) -> str:

@@ -15,12 +15,12 @@ class BackendMissing(RuntimeError):
 
 
 class CompileFailed(RuntimeError):
-    """The machine's compiler rejected generated source. `source` is the file, kept for a look."""
+    """A compiler rejected generated source. `source` is the file, kept for a look."""
 
-    def __init__(self, command: Sequence[str], stderr: str, source: Path) -> None:
-        self.command, self.stderr, self.source = tuple(command), stderr, source
-        first = "\n".join(f"    {line}" for line in stderr.splitlines()[:8]) or "    (it printed nothing)"
-        super().__init__(f"the C++ compiler failed on {source}\n  command: {' '.join(command)}\n  it said:\n{first}")
+    def __init__(self, who: str, command: Sequence[str], said: Sequence[str], source: Path) -> None:
+        self.command, self.said, self.source = tuple(command), tuple(said), source
+        lines = "\n".join(f"    {line}" for line in said) or "    (it printed nothing)"
+        super().__init__(f"{who} failed on {source}\n  command: {' '.join(command)}\n  it said:\n{lines}")
 
 
 _said: set[str] = set()

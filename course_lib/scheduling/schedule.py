@@ -138,6 +138,10 @@ class Fusion:
         self.alone = [start(node, n, self.usage, bodies.get(node)) for n, node in enumerate(nodes)]
         self.groups = list(self.alone)
         self.needs = dependencies(self.alone)
+        self.before: dict[Group, set[Group]] = {}
+        """For each group all that must run before it, directly or not."""
+        for group in self.alone:
+            self.before[group] = self.needs[group].union(*(self.before[needed] for needed in self.needs[group]))
         self.answers: dict[tuple[Group, Group], Fuse | No] = {}
         self.done: list[Decision] = []
         self.made_by: dict[Group, tuple[Decision, ...]] = {}
@@ -163,9 +167,13 @@ class Fusion:
         self.made_by[both] = (*self.made_by.get(a, ()), *self.made_by.get(b, ()), decision)
         self.groups = [both if g is a else g for g in self.groups if g is not b]
         self.needs[both] = (self.needs.pop(a) | self.needs.pop(b)) - {a, b}
-        for group, needed in self.needs.items():
-            if a in needed or b in needed:
-                self.needs[group] = (needed - {a, b}) | {both}
+        earlier = (self.before.pop(a) | self.before.pop(b)) - {a, b}
+        self.before[both] = earlier
+        for group in self.groups:
+            if not self.needs[group].isdisjoint((a, b)):
+                self.needs[group] = (self.needs[group] - {a, b}) | {both}
+            if not self.before[group].isdisjoint((a, b)):
+                self.before[group] = (self.before[group] - {a, b}) | earlier | {both}
 
     def pairs(self) -> Iterator[tuple[Group, Group]]:
         """Pairs with something between them: one reads what the other writes, or both read the same."""
@@ -200,16 +208,9 @@ class Fusion:
     def path(self, a: Group, b: Group) -> Group | None:
         """A third group on a way from one to the other: fused, they would have to run both before and after it."""
         for first, last in ((a, b), (b, a)):
-            waiting = [g for g in self.needs[last] if g is not first]
-            seen: set[Group] = set()
-            while waiting:
-                group = waiting.pop()
-                if group in seen or max(group.positions) < min(first.positions):
-                    continue
-                seen.add(group)
-                if first in self.needs[group]:
+            for group in self.needs[last]:
+                if group is not first and first in self.before[group]:
                     return group
-                waiting += self.needs[group]
         return None
 
     def to_inline(self) -> list[Pointwise]:

@@ -15,12 +15,13 @@ from course_lib.viz.graphs import fx_graph
 from course_lib.viz.guards import guard_table
 from course_lib.viz.loops import loops
 from course_lib.viz.pipeline_map import pipeline_map
+from course_lib.viz.predict import Predict
 from course_lib.viz.stepper import Stepper
 from course_lib.viz.style import Picture
 from course_lib.viz.tables import Point, bars, roofline, table
 from course_lib.viz.trace import Trace, record
 
 __all__ = [
-    "Picture", "Point", "Stepper", "Trace", "bars", "bytecode_table", "code", "disassembly", "fusion", "fx_graph", "guard_table",
-    "loops", "pipeline_map", "record", "roofline", "table",
+    "Picture", "Point", "Predict", "Stepper", "Trace", "bars", "bytecode_table", "code", "disassembly", "fusion", "fx_graph",
+    "guard_table", "loops", "pipeline_map", "record", "roofline", "table",
 ]  # fmt: skip

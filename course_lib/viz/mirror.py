@@ -1,12 +1,10 @@
 """`cl.mirror(f, *args)`: one call through both compilers, side by side.
 
 In:  a function or module, and the arguments of one call.
-Out: a `Mirror`: the graphs that course_lib and the real `torch.compile` captured, their guards, breaks and results, and
-     in words what differs.
+Out: a `Mirror`: the graphs that course_lib and the real `torch.compile` captured, and in words what differs.
 
-Only capture is compared: each side's backend keeps the graph and runs it as it is. The call is made three times (eager,
-ours, theirs) on copies of the arguments, from one random seed. In PyTorch: `torch._dynamo.explain` tells one side.
-"""
+Only capture is compared: each backend keeps the graph and runs it as it is. The call is made three times (eager, ours,
+theirs) on copies of the arguments, from one random seed. In PyTorch: `torch._dynamo.explain` tells one side."""
 
 from __future__ import annotations
 
@@ -62,11 +60,6 @@ class Mirror:
     theirs: Side
 
     @property
-    def agree(self) -> bool:
-        """Did both compilers give what eager gives?"""
-        return self.ours.answer == self.theirs.answer == SAME
-
-    @property
     def differences(self) -> list[str]:
         """What a reader should notice, a sentence each."""
         ours, theirs = self.ours, self.theirs
@@ -94,9 +87,9 @@ class Mirror:
         values = [(len(s.graphs), len(s.operations), s.guards, len(s.breaks), s.answer) for s in sides]
         counts = list(zip(("graphs", "operations", "guards", "graph breaks", "result"), *(map(str, v) for v in values)))
         body, text = [html_table(counts, ("", *names))], [columns(counts, ("", *names))]
-        both = itertools.zip_longest(self.ours.graphs, self.theirs.graphs, fillvalue=Listing())
-        for number, (one, two) in enumerate(both, 1):
-            titles, rows = [f"graph {number} of {name}" for name in names], pair_up(one, two)
+        for number, pair in enumerate(itertools.zip_longest(*(s.graphs for s in sides), fillvalue=Listing()), 1):
+            titles = [f"{'no ' * (not graph.nodes)}graph {number} of {name}" for graph, name in zip(pair, names)]
+            rows = pair_up(*pair)
             cells = [f"<b>{escape(title)}</b>" for title in titles]
             cells += [chip(*how) for a, b in rows for how in ((a, "cl-us", b), (b, "cl-them", a))]
             body.append(f'<div class="cl-mi cl-m">{"".join(cells)}</div>')
@@ -133,7 +126,6 @@ def pair_up(ours: Listing, theirs: Listing) -> list[tuple[str, str]]:
 
 def mirror(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Mirror:
     """`function(*args, **kwargs)` in eager, through course_lib and through `torch.compile`; the graphs side by side.
-
     What eager raises is raised; what only one compiler raises is told. Resets `torch._dynamo` before and after."""
     import torch._dynamo as dynamo
     from torch._dynamo.utils import counters
@@ -178,7 +170,7 @@ def mirror(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Mirror:
 def listing(gm: fx.GraphModule, source: Callable[[fx.Node], str]) -> Listing:
     """A graph in words; inputs are called by their `source`."""
     inputs = {node.name: source(node) for node in gm.graph.nodes if node.op == "placeholder"}
-    called = {node.name: inputs.get(node.name, f"%{node.name}") for node in gm.graph.nodes}
+    called = {node.name: f"%{node.name}" for node in gm.graph.nodes} | inputs
     said = lambda argument: re.sub(r"\w+", lambda word: called.get(word[0], word[0]), str(argument))
     nodes = []
     for node in gm.graph.nodes:

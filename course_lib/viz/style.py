@@ -46,7 +46,7 @@ SHEETS = Path(__file__).with_name("css")
 @functools.cache
 def sheet(*names: str) -> str:
     """The CSS of a figure: the colours and fonts as custom properties, `css/figure.css`, and the sheets named."""
-    properties = [f"--cl-{stage}: {colour};" for stage, colour in COLOURS.items() if stage.isidentifier()]
+    properties = [f"--cl-{stage.replace('.', '-')}: {colour};" for stage, colour in COLOURS.items()]
     properties += [f"--cl-codegen-fill: {FILLS['codegen']};", f"--cl-sans: {SANS};", f"--cl-mono: {MONO};"]
     rules = [(SHEETS / f"{name}.css").read_text(encoding="utf-8") for name in ("figure", *names)]
     text = re.sub(r"/\*.*?\*/", "", "\n".join(rules), flags=re.S)
@@ -81,10 +81,15 @@ class Picture:
 
     @property
     def html(self) -> str:
-        """The figure as a piece of HTML that stands alone."""
+        """The figure as a piece of HTML that stands alone.
+
+        Code hosts, and JupyterLab until a notebook is trusted, take style sheets and drawings out. Then the plain form is
+        what is seen: only the figure's own style sheet hides it and shows the rest."""
         caption = f"<figcaption>{escape(self.caption)}</figcaption>" if self.caption else ""
         style = f"<style>{sheet(*self.sheets)}</style>"
-        return f'<figure class="cl-fig" aria-label="{escape(self.alt)}">{style}\n{self.body}\n{caption}</figure>'
+        plain = f'<pre class="cl-plain">{escape(self.text)}</pre>'
+        body = f'{plain}<div class="cl-rich" hidden style="display: none">\n{self.body}\n</div>'
+        return f'<figure class="cl-fig" aria-label="{escape(self.alt)}">{style}{body}{caption}</figure>'
 
     def __str__(self) -> str:
         return self.text

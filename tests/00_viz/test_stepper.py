@@ -80,7 +80,7 @@ def test_it_steps_by_keyboard_in_a_browser_without_a_kernel(by_hand):
         assert slider.get_attribute("data-lm-suppress-shortcuts") == "true", "JupyterLab would eat the arrow keys"
         for _ in range(6):
             page.keyboard.press("ArrowRight")
-        assert page.locator(".cl-ins").inner_text() == "6  BINARY_OP *"
+        assert page.locator(".cl-ins").inner_text() == "6 BINARY_OP *"
         assert page.locator(".cl-now").inner_text().split() == ["2", "return", "a", "*", "b"]
         assert page.locator(".cl-fresh").inner_text().startswith("mul = ")
         page.keyboard.press("End")

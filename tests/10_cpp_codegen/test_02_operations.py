@@ -5,6 +5,7 @@ from __future__ import annotations
 import operations
 import pytest
 import torch
+from hand_kernels import Hand
 from run_kernels import run
 
 INTEGERS = [torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8]
@@ -57,3 +58,21 @@ def test_logic():
     got, _ = run(*operations.kernel_of_all(torch.bool, len(x)), {"x": x, "y": y})
     for name in operations.operations(torch.bool):
         torch.testing.assert_close(got[f"{name}_"], operations.expected(name, x, y), msg=lambda m: f"{name}: {m}")
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
+@pytest.mark.parametrize("divisor", [1, 3, 7])
+def test_integers_divided_by_a_constant(dtype, divisor):
+    x, _ = operations.samples(dtype)
+    for name in ("floordiv", "mod", "fmod"):
+        k = Hand([len(x)])
+        view = k.read("x", [len(x)], dtype)
+        k.point(
+            "out",
+            lambda ops, i, name=name: getattr(ops, name)(view.load(ops, i), ops.constant(divisor, dtype)),
+            store=True,
+            dtype=dtype,
+        )
+        got, compiled = run(*k.build(), {"x": x})
+        assert "problem" not in compiled.source
+        torch.testing.assert_close(got["out"], operations.expected(name, x, torch.tensor(divisor, dtype=dtype)))

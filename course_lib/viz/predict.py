@@ -1,0 +1,110 @@
+"""A question to answer before running: `guess = viz.Predict("…?", ["…", "…"], answer=1, because="…")`, later `guess.score()`.
+
+In:  a question, its options, the number of the right one (from 0), and one sentence that says why.
+Out: `Predict`, shown as radio buttons where widgets live and as a list everywhere else; `score` gives a `Picture`.
+
+Choosing happens in the browser: the page sends the choice to the kernel and asks nothing of it, so a notebook that runs with
+nobody watching goes on and says "not answered yet". Text between `backticks` is shown as code.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from course_lib.viz.style import Picture, escape, sheet
+
+SCRIPT = Path(__file__).with_name("predict.js")
+
+
+class Predict:
+    """A multiple-choice question. `choice` is the number of the option chosen, None before; without widgets, set it."""
+
+    def __init__(self, question: str, options: Sequence[str], answer: int, because: str) -> None:
+        if not 2 <= len(options) <= 6:
+            raise ValueError(f"a question has 2 to 6 options, not {len(options)}")
+        if not 0 <= answer < len(options):
+            raise ValueError(f"answer is the number of the right option, 0 to {len(options) - 1}, not {answer}")
+        self.question, self.options, self.answer, self.because = question, tuple(options), answer, because
+        self._choice: int | None = None
+
+    @property
+    def choice(self) -> int | None:
+        return self._choice
+
+    @choice.setter
+    def choice(self, number: int) -> None:
+        if not 0 <= number < len(self.options):
+            raise ValueError(f"choice is the number of an option, 0 to {len(self.options) - 1}, not {number}")
+        self._choice = number
+        if "widget" in self.__dict__:
+            self.widget.choice = number
+
+    def score(self) -> Picture:
+        """The choice beside the answer, and why. Where nothing was chosen, the answer is folded away."""
+        right = self.option(self.answer)
+        said, kind = "Not answered yet.", "open"
+        if self.choice is not None:
+            kind = "right" if self.choice == self.answer else "wrong"
+            said = f"You said {self.option(self.choice)}: " + ("✓ right." if kind == "right" else "✕ not so.")
+        told = f"The answer is {right}. {self.because}"
+        if kind == "open":
+            hint = "Choose an option above and run this cell again, or look:"
+            body = f"<p>{said} {hint}</p><details><summary>the answer</summary><p>{marked(told)}</p></details>"
+        else:
+            body = f"<p><b>{marked(said)}</b></p><p>{marked(self.because if kind == 'right' else told)}</p>"
+        return Picture(f'<div class="cl-score cl-{kind}">{body}</div>', "", said, f"{said} {told}", ("predict",))
+
+    def option(self, number: int) -> str:
+        """'b) the third kernel'"""
+        return f"{'abcdef'[number]}) {self.options[number]}"
+
+    @property
+    def picture(self) -> Picture:
+        """What a reader of the saved file sees."""
+        items = "".join(f"<li>{marked(option)}</li>" for option in self.options)
+        body = f'<div class="cl-ask"><p><b>{marked(self.question)}</b></p><ol type="a">{items}</ol></div>'
+        caption = "Choose before you read on. (Run the cell for buttons.)"
+        text = "\n".join([self.question, *(f"  {self.option(i)}" for i in range(len(self.options)))])
+        return Picture(body, caption, f"A question: {self.question}", text, ("predict",))
+
+    @cached_property
+    def widget(self) -> Any:
+        """The live form. Raises ImportError without `anywidget`."""
+        import anywidget
+        import traitlets
+
+        class PredictWidget(anywidget.AnyWidget):
+            """Everything happens in predict.js."""
+
+            _esm = SCRIPT.read_text(encoding="utf-8")
+            _css = sheet("predict")
+            question = traitlets.Unicode().tag(sync=True)
+            options: Any = traitlets.List().tag(sync=True)
+            choice = traitlets.Int(-1).tag(sync=True)
+
+        options, start = [marked(option) for option in self.options], -1 if self.choice is None else self.choice
+        made = PredictWidget(question=marked(self.question), options=options, choice=start)
+        made.observe(lambda change: setattr(self, "_choice", change["new"]), "choice")
+        return made
+
+    def __repr__(self) -> str:
+        return self.picture.text
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        """The widget where there are widgets; the list in any case."""
+        static = self.picture._repr_mimebundle_()
+        try:
+            live = self.widget._repr_mimebundle_(include=include, exclude=exclude)
+        except ImportError:
+            return static
+        data, metadata = live if isinstance(live, tuple) else (live, {})
+        return {**(data or {}), **static}, metadata or {}
+
+
+def marked(text: str) -> str:
+    """Text as HTML, with what stands between backticks as code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))

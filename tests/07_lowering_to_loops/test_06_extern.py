@@ -1,0 +1,81 @@
+"""What has no loop form runs as torch's own operator, and says why."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from aten_graphs import agree, lowered
+from torch import nn
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.nn import functional as F
+
+from course_lib.lowering import ExternKernel, lower
+from course_lib.lowering.evaluator import evaluate
+from course_lib.lowering.lower import find_out_variant
+
+aten = torch.ops.aten
+
+
+def test_matrix_products_are_library_calls_that_write_where_they_are_told():
+    graph = agree(nn.Linear(8, 4), torch.randn(3, 8))
+    (node,) = graph.nodes
+    assert isinstance(node, ExternKernel) and node.out_variant == aten.addmm.out
+
+
+def test_the_reason_is_a_sentence():
+    graph = agree(lambda x: x.sort().values, torch.randn(9))
+    assert graph.nodes[0].why == "aten.sort.default has no loop form here: it runs as torch's own operator"
+
+
+def test_several_results():
+    x = torch.randn(4, 6)
+    agree(lambda x: (*torch.topk(x, 2), *torch.sort(x, 0), x.cumsum(1)), x)
+    agree(lambda x: torch.linalg.svd(x, full_matrices=False)[1], x)
+
+
+def test_what_attention_returns_beside_tensors():
+    q = torch.randn(1, 2, 8, 16)
+    agree(lambda q: F.scaled_dot_product_attention(q, q, q, is_causal=True), q)
+
+
+def test_convolutions_and_pooling():
+    x, w = torch.randn(2, 3, 8, 8), torch.randn(4, 3, 3, 3)
+    agree(lambda x, w: F.relu(F.conv2d(x, w, padding=1) + 1), x, w)
+    agree(lambda x: (F.max_pool2d(x, 2), F.avg_pool2d(x, 2), F.adaptive_avg_pool2d(x, 1), F.interpolate(x, scale_factor=2.0)), x)
+
+
+def test_an_out_variant_that_computes_first_and_copies_then_is_no_gain():
+    graph = lowered(lambda x: x.roll(1).cumsum(0).renorm(2, 0, 1.0).narrow_copy(0, 0, 2), torch.randn(4, 4))
+    variants = {str(node.op): node.out_variant for node in graph.nodes if isinstance(node, ExternKernel)}
+    assert variants["aten.cumsum.default"] == aten.cumsum.out and variants["aten.narrow_copy.default"] == aten.narrow_copy.out
+    assert find_out_variant(aten.convolution.default) is None
+
+
+def test_a_view_of_torchs_own_that_we_have_no_strides_for_is_copied():
+    x = torch.randn(4, 2)
+    graph = agree(lambda x: torch.view_as_complex(x) * 1j, x)
+    assert graph.nodes[0].op == aten.view_as_complex_copy.default
+
+
+def test_writing_to_an_input_stays_a_write():
+    def bump(x):
+        x.add_(1)
+        return x * 2
+
+    x = torch.zeros(3)
+    graph = lowered(bump, x)
+    assert graph.nodes[-1].mutates == (graph.inputs[0].name,) or graph.nodes[1].mutates
+    (result,) = evaluate(graph, x)
+    assert x.tolist() == [1, 1, 1] and result.tolist() == [2, 2, 2]
+
+
+@pytest.mark.parametrize("function", [lambda x: x.nonzero(), lambda x: x[x > 0], lambda x: x.sum().item() * x])
+def test_what_only_the_data_knows_cannot_be_lowered(function):
+    gm = make_fx(function, tracing_mode="fake")(torch.randn(4))
+    with pytest.raises(NotImplementedError, match="only the data knows|no kernel can return"):
+        lower(gm)
+
+
+def test_sparse_tensors_cannot_be_lowered():
+    with pytest.raises(NotImplementedError, match="which no buffer can hold"):
+        lowered(lambda x: x.to_sparse(), torch.randn(4, 4))

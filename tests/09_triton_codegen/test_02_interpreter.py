@@ -1,0 +1,82 @@
+"""Generated Triton, run by Triton's interpreter on CPU tensors, gives what torch gives."""
+
+from __future__ import annotations
+
+import operations
+import pytest
+import random_kernels
+import torch
+from hand_kernels import gelu_chain, layer_norm, softmax
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from run_kernels import check, run
+
+pytest.importorskip("triton")
+
+few = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+anything = st.randoms(use_true_random=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_every_operation_on_floats(dtype):
+    x, y = operations.samples(dtype)
+    names = operations.operations(dtype)
+    got, _ = run(*operations.kernel_of_all(dtype, len(x), names), {"x": x, "y": y}, "triton")
+    for name in names:
+        want = operations.expected(name, x, y)
+        odd = operations.eager_is_odd(name, x, y)
+        got[f"{name}_"][odd] = want[odd]
+        torch.testing.assert_close(
+            got[f"{name}_"], want, equal_nan=True, rtol=2e-6, atol=1e-37, msg=lambda m: f"{name}: {m}"
+        )
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8], ids=str)
+def test_every_operation_on_integers(dtype):
+    x, y = operations.samples(dtype)
+    safe = (y != 0) & ~((x == torch.iinfo(dtype).min) & (y == -1))
+    x, y = x[safe], y[safe]
+    names = [n for n in operations.operations(dtype) if n not in {"pow", "left_shift", "right_shift"}]
+    got, _ = run(*operations.kernel_of_all(dtype, len(x), names), {"x": x, "y": y}, "triton")
+    for name in names:
+        torch.testing.assert_close(got[f"{name}_"], operations.expected(name, x, y), msg=lambda m: f"{name}: {m}")
+
+
+def test_logic():
+    x, y = operations.samples(torch.bool)
+    got, _ = run(*operations.kernel_of_all(torch.bool, len(x)), {"x": x, "y": y}, "triton")
+    for name in operations.operations(torch.bool):
+        torch.testing.assert_close(got[f"{name}_"], operations.expected(name, x, y), msg=lambda m: f"{name}: {m}")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+def test_known_kernels(dtype):
+    torch.manual_seed(0)
+    tensors = {"x": torch.randn(5, 33).to(dtype), "scale": torch.randn(33).to(dtype), "bias": torch.randn(33).to(dtype)}
+    check(*gelu_chain(5, 33, dtype=dtype), tensors, "triton")
+    check(*softmax(7, 100, dtype), {"x": torch.randn(7, 100).to(dtype)}, "triton")
+
+
+def test_layer_norm():
+    torch.manual_seed(0)
+    tensors = {"x": torch.randn(9, 768), "weight": torch.randn(768), "bias": torch.randn(768)}
+    check(*layer_norm(9, 768), tensors, "triton")
+
+
+def test_a_row_longer_than_a_tile():
+    x = torch.randn(3, 70_000)
+    x[1, 69_999] = float("nan")
+    check(*softmax(3, 70_000), {"x": x}, "triton", rtol=1e-5, atol=1e-9)
+
+
+@few
+@given(anything)
+def test_random_pointwise_kernels(rng):
+    """(Without the denormal numbers of bfloat16, which the interpreter loses.)"""
+    check(*random_kernels.pointwise_kernels(rng, dtypes=[torch.float32, torch.float64]), "triton", rtol=2e-5, atol=1e-5)
+
+
+@few
+@given(anything)
+def test_random_reductions(rng):
+    check(*random_kernels.reduction_kernels(rng, special=True), "triton", rtol=1e-4, atol=1e-5)

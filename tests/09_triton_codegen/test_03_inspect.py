@@ -1,0 +1,68 @@
+"""From Triton source to PTX without a GPU, and from C++ to assembly for a stated instruction set."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import replace
+
+import pytest
+import torch
+from hand_kernels import Hand, gelu_chain, layer_norm
+
+from course_lib import runtime
+from course_lib.codegen.cpp import cpp_source
+from course_lib.codegen.triton import triton_source
+from course_lib.runtime.inspect import inspect_kernel
+
+
+@pytest.fixture(scope="module")
+def shown():
+    pytest.importorskip("triton")
+    return inspect_kernel(triton_source(*gelu_chain(64, 768)), target="sm_90")
+
+
+def test_every_step_down_to_ptx(shown):
+    assert list(shown)[:4] == ["ttir", "ttgir", "llir", "ptx"]
+    assert "tt.load" in shown["ttir"]
+    assert "#blocked" in shown["ttgir"]
+    assert ".target sm_90" in shown["ptx"]
+
+
+def test_loads_are_vectorised(shown):
+    """Four floats at once: the pointers are known to be multiples of 16 bytes."""
+    assert "ld.global.v4.b32" in shown["ptx"]
+
+
+def test_the_text_does_not_depend_on_where_it_was_made(shown):
+    assert "/tmp" not in shown["ttir"] + shown["ttgir"]
+    assert inspect_kernel(triton_source(*gelu_chain(64, 768)), target="sm_90") == shown
+
+
+def test_a_reduction_and_a_checked_index():
+    pytest.importorskip("triton")
+    assert "ptx" in inspect_kernel(triton_source(*layer_norm(64, 768)), target="sm_80")
+    k = Hand([8])
+    index, x = k.read("index", [8], torch.int64), k.read("x", [5], torch.bfloat16)
+    k.point("out", lambda ops, i: x.load(ops, [ops.indirect(index.load(ops, i), 5)]), store=True, dtype=torch.bfloat16)
+    assert "ptx" in inspect_kernel(triton_source(*k.build()), target="sm_90")
+
+
+def test_a_target_that_is_none():
+    with pytest.raises(ValueError, match='a GPU target is written "sm_90"'):
+        inspect_kernel(triton_source(*layer_norm(64, 768)), target="H200")
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the instruction sets named here are x86's")
+def test_cpp_to_assembly():
+    wide = inspect_kernel(cpp_source(*gelu_chain(64, 768)), target="x86-64-v4")["asm"]
+    narrow = inspect_kernel(cpp_source(*gelu_chain(64, 768)), target="x86-64-v3")["asm"]
+    assert "%zmm" not in narrow and "%ymm" in narrow and "vfmadd" in narrow
+    assert "%zmm" in wide or "%ymm16" in wide
+
+
+def test_a_kernel_that_does_not_compile_says_so():
+    pytest.importorskip("triton")
+    printed = triton_source(*layer_norm(64, 768))
+    broken = replace(printed, source=printed.source.replace("tl.rsqrt", "tl.no_such_function"))
+    with pytest.raises(runtime.CompileFailed, match="no_such_function"):
+        inspect_kernel(broken)

@@ -1,0 +1,92 @@
+"""Elements found through an index tensor: wrapped, checked, never read outside."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hand_kernels import Hand
+from run_kernels import check, program
+
+CODEGENS = ["cpp", "triton"]
+
+
+def embedding(n_index, rows, columns):
+    k = Hand([n_index, columns], name="embedding")
+    index, weight = k.read("index", [n_index], torch.int64), k.read("weight", [rows, columns])
+
+    def inner(ops, i):
+        at = ops.indirect(index.load(ops, i[:1]), rows)
+        return weight.load(ops, [at, i[1]])
+
+    k.point("embedding", inner, store=True)
+    return k.build()
+
+
+@pytest.mark.parametrize("codegen", CODEGENS)
+def test_negative_indices_count_from_the_end(codegen):
+    tensors = {"index": torch.tensor([0, 4, -1, -5, 2]), "weight": torch.randn(5, 3)}
+    check(*embedding(5, 5, 3), tensors, codegen)
+
+
+@pytest.mark.parametrize("codegen", CODEGENS)
+@pytest.mark.parametrize("wrong", [5, -6, 2**40, -(2**62)])
+def test_an_index_out_of_range_raises_as_in_eager(codegen, wrong):
+    compiled = program(*embedding(4, 5, 3), codegen)
+    with pytest.raises(IndexError, match="index out of range in embedding"):
+        compiled(torch.tensor([0, 1, wrong, 2]), torch.randn(5, 3))
+    good = torch.tensor([0, 1, 4, 2])  # the next call knows nothing of it
+    weight = torch.randn(5, 3)
+    assert torch.equal(compiled(good, weight)[0], weight[good])
+
+
+def test_an_index_into_nothing_raises():
+    compiled = program(*embedding(4, 0, 3))
+    with pytest.raises(IndexError):
+        compiled(torch.zeros(4, dtype=torch.int64), torch.randn(0, 3))
+
+
+def test_no_index_into_nothing_is_nothing():
+    compiled = program(*embedding(0, 0, 3))
+    assert compiled(torch.zeros(0, dtype=torch.int64), torch.randn(0, 3))[0].shape == (0, 3)
+
+
+@pytest.mark.parametrize("codegen", CODEGENS)
+def test_masked_loads_read_only_where_they_may(codegen):
+    """cat([x, y]): each half reads its own operand, and the address for the other half would be outside."""
+    k = Hand([8])
+    x, y = k.read("x", [3]), k.read("y", [5])
+
+    def inner(ops, i):
+        first = ops.lt(ops.index_expr(i[0], torch.int64), ops.constant(3, torch.int64))
+        a = ops.masked(first, lambda: x.load(ops, i), 0.0)
+        b = ops.masked(ops.logical_not(first), lambda: y.load(ops, [i[0] - 3]), 0.0)
+        return ops.where(first, a, b)
+
+    k.point("cat", inner, store=True)
+    check(*k.build(), {"x": torch.randn(3), "y": torch.randn(5)}, codegen)
+
+
+@pytest.mark.parametrize("codegen", CODEGENS)
+def test_an_index_under_a_mask_is_checked_only_there(codegen):
+    k = Hand([6])
+    index, x = k.read("index", [6], torch.int64), k.read("x", [4])
+
+    def inner(ops, i):
+        valid = ops.ge(index.load(ops, i), ops.constant(0, torch.int64))
+        return ops.masked(valid, lambda: x.load(ops, [ops.indirect(index.load(ops, i), 4)]), -1.0)
+
+    k.point("out", inner, store=True)
+    at, values = torch.tensor([0, -100, 3, -7, 1, 2]), torch.randn(4)
+    got = program(*k.build(), codegen)(at, values)[0]
+    assert torch.equal(got, torch.where(at >= 0, values[at.clamp(min=0)], -1.0))
+
+
+def test_integer_division_by_a_zero_in_the_data_raises_as_in_eager():
+    k = Hand([4])
+    x, y = k.read("x", [4], torch.int64), k.read("y", [4], torch.int64)
+    k.point("div", lambda ops, i: ops.floordiv(x.load(ops, i), y.load(ops, i)), store=True, dtype=torch.int64)
+    compiled = program(*k.build())
+    one = torch.tensor([7, -7, 7, -7])
+    assert compiled(one, torch.tensor([2, 2, -2, -2]))[0].tolist() == [3, -4, -4, 3]
+    with pytest.raises(RuntimeError, match="ZeroDivisionError in div"):
+        compiled(one, torch.tensor([2, 0, 1, 1]))
