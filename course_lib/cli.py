@@ -20,13 +20,13 @@ def doctor(args: argparse.Namespace) -> int:
 
 
 def demo(args: argparse.Namespace) -> int:
-    from . import demo  # type: ignore[attr-defined, unused-ignore]
+    from .bench import demo
 
     return int(demo.main() or 0)
 
 
 def bench(args: argparse.Namespace) -> int:
-    from .bench import main  # type: ignore[attr-defined, unused-ignore]
+    from .bench import main
 
     return int(main(args.arguments) or 0)
 

@@ -24,15 +24,15 @@ import torch
 
 from course_lib import backends, config, events
 from course_lib.capture import Unsupported, global_state
-from course_lib.frames import SKIP, Answer, Frame, Watcher, call, observe
+from course_lib.frames import SKIP, Answer, Frame, Watcher, call, number, observe
 from course_lib.guards import Check, CodeCache, GuardedCode
 from course_lib.pipeline import Pipeline
 
 F = TypeVar("F", bound=Callable[..., Any])
 _live: weakref.WeakSet[Compiler] = weakref.WeakSet()
 """Every compiler that holds compiled code, for `reset`."""
-_disabled_codes: set[types.CodeType] = set()
-"""Functions marked with `disable(recursive=False)`."""
+_disabled: set[int] = set()
+"""Numbers of the code of functions marked with `disable(recursive=False)`."""
 
 
 class Compiler:
@@ -49,7 +49,7 @@ class Compiler:
     def convert(self, frame: Frame) -> Answer:
         """The hook's question: `frame` is about to run and no entry fits."""
         code = frame.code
-        if is_skipped(code) or code in _disabled_codes:
+        if is_skipped(code) or number(code) in _disabled:
             return SKIP
         if not global_state.is_ordinary():
             return None
@@ -115,12 +115,15 @@ def _library_folders() -> tuple[str, ...]:
     return tuple(folder + os.sep for folder in (os.path.dirname(str(torch.__file__)), numpy, here))
 
 
-@functools.cache
 def is_skipped(code: types.CodeType) -> bool:
-    """Is this code part of Python, torch or this library, and so none of the user's?
-    (`torch/_dynamo/trace_rules.py`)"""
-    filename = code.co_filename
-    if filename.startswith(("<frozen ", "<course_lib ")) or not all(name.isidentifier() for name in code.co_varnames):
+    """Is this code none of the user's, or a comprehension's (whose argument has no name)?"""
+    return is_library(code.co_filename) or not all(name.isidentifier() for name in code.co_varnames)
+
+
+@functools.cache
+def is_library(filename: str) -> bool:
+    """Is this a file of Python, torch or this library? (`torch/_dynamo/trace_rules.py`)"""
+    if filename.startswith(("<frozen ", "<course_lib ")):
         return True
     stdlib = sysconfig.get_path("stdlib") + os.sep
     if filename.startswith(stdlib) and "site-packages" not in filename:
@@ -250,7 +253,7 @@ def disable(function: Any = None, *, recursive: bool = True) -> Any:
 
     disabled._course_disable = True  # type: ignore[attr-defined]
     if not recursive and isinstance(function, types.FunctionType):
-        _disabled_codes.add(function.__code__)
+        _disabled.add(number(function.__code__))
     return disabled
 
 

@@ -36,7 +36,7 @@ class Context:
         self.stack: list[Location] = []
         self._wrapped: dict[tuple[str, int], Value] = {}
         self._tensors: dict[int, Tensor] = {}
-        self.assume(FunctionSource(), "state", Test(f"{global_state.CHECK}()", "==", global_state.read()))
+        self.assume(FunctionSource(), "state", *global_state.tests())
 
     # ---- guards -----------------------------------------------------------------------------------------------------
 

@@ -1,31 +1,34 @@
-"""The interpreter-wide switches that change what an operation does. One tuple, compared on every call.
+"""The interpreter-wide switches that change what an operation does.
 
 In PyTorch: `torch/csrc/dynamo/guards.cpp`, `GlobalStateGuard`.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
-CHECK = "global_state"
-"""The name by which checks call `read`."""
+from course_lib.capture.sources import Test
+
+SWITCHES = (
+    "torch.is_grad_enabled()",
+    "torch.is_inference_mode_enabled()",
+    "torch.get_default_dtype()",
+    "torch.are_deterministic_algorithms_enabled()",
+    "torch._C._len_torch_function_stack()",
+    "torch._C._functorch.peek_interpreter_stack()",
+    "torch._C._is_any_autocast_enabled()",
+)
+"""Grad and inference mode, the dtype of new tensors, deterministic algorithms, active modes, vmap and grad, autocast."""
+AUTOCAST = ("torch.is_autocast_enabled({0!r})", "torch.get_autocast_dtype({0!r})")
 
 
-def read() -> tuple[Any, ...]:
-    """Grad mode, inference mode, default dtype, autocast, active modes and transforms (vmap, grad), deterministic
-    algorithms."""
-    autocast = torch._C._is_any_autocast_enabled()
-    return (
-        torch.is_grad_enabled(),
-        torch.is_inference_mode_enabled(),
-        torch.get_default_dtype(),
-        autocast and tuple((d, torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in ("cpu", "cuda")),
-        torch._C._len_torch_function_stack(),
-        torch._C._functorch.peek_interpreter_stack() is None,
-        torch._C._get_deterministic_algorithms(),
-    )
+def tests() -> tuple[Test, ...]:
+    """Each switch as it stands now."""
+    switches = list(SWITCHES)
+    if torch._C._is_any_autocast_enabled():
+        switches += [switch.format(device) for device in ("cpu", "cuda") for switch in AUTOCAST]
+    found = [(switch, eval(switch, {"torch": torch})) for switch in switches]
+    return tuple(Test(switch, "==" if type(value) is int else "is", value) for switch, value in found)
 
 
 def is_ordinary() -> bool:

@@ -167,12 +167,19 @@ class Interpreter:
         self.push(self.locals[i.arg])
 
     def LOAD_FAST_AND_CLEAR(self, i: Instruction) -> None:
-        self.push(self.locals.pop(i.arg, NULL))
+        """Around an inlined comprehension: put the name's value (or its cell) aside. `STORE_FAST` puts it back."""
+        self.push(self.cells.pop(i.arg) if i.arg in self.cells else self.locals.pop(i.arg, NULL))
+
+    def MAKE_CELL(self, i: Instruction) -> None:
+        self.cells[i.arg] = Cell(self.locals.pop(i.arg, None))
 
     def STORE_FAST(self, i: Instruction) -> None:
         value = self.pop()
-        if value is NULL:  # an inlined comprehension puts back a name that had no value
+        if value is NULL:  # the name had no value before the comprehension
             self.locals.pop(i.arg, None)
+            self.cells.pop(i.arg, None)
+        elif isinstance(value, Cell):
+            self.cells[i.arg] = value
         else:
             self.locals[i.arg] = value
 

@@ -284,10 +284,10 @@ class TritonKernel(TritonOps):
             return
         found = self.scope.unique("best")
         self.line(f"{found} = {best}")
-        same = f"({name} == {found})" + (f" | (({name} != {name}) & ({found} != {found}))" if floats else "")
-        mask = "" if not self.persistent else " & mask"
-        far = f"{2**31 - 1}" if not self.wide else f"{2**63 - 1}"
-        place = f"tl.where(({same}){mask}, {at}, {far})"
+        # Where one is NaN the best is NaN, and nothing equals it.
+        same = f"(({name} == {found}) | ({name} != {name}))" if floats else f"({name} == {found})"
+        inside = " & mask" if self.persistent else ""
+        place = f"tl.where({same}{inside}, {at}, {2**63 - 1 if self.wide else 2**31 - 1})"
         self.scope.values[step] = self.name_result(step, f"{self.reduce('min', place)}.to(tl.int64)")
 
     def reduce(self, kind: str, value: str) -> str:

@@ -8,6 +8,7 @@ from types import CodeType
 from typing import Any
 
 from course_lib.capture import CaptureResult
+from course_lib.frames import number
 from course_lib.guards.check import Check
 
 
@@ -24,7 +25,8 @@ class GuardedCode:
 class CodeCache:
     """The entries of every code object that one `compile` has seen. (The hook holds the same checks and heads in C.)"""
 
-    entries: dict[CodeType, list[GuardedCode]] = field(default_factory=dict)
+    entries: dict[int, list[GuardedCode]] = field(default_factory=dict)
+    """By the code's number: code objects themselves are equal when they read the same, wherever they come from."""
 
     def of(self, code: CodeType) -> list[GuardedCode]:
-        return self.entries.setdefault(code, [])
+        return self.entries.setdefault(number(code), [])

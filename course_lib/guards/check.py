@@ -25,7 +25,7 @@ from typing import Any
 
 import torch
 
-from course_lib.capture import FUNCTION, Guard, Local, SameAs, Source, Test, global_state
+from course_lib.capture import FUNCTION, Guard, Local, SameAs, Source, Test
 from course_lib.capture.attributes import base_class
 from course_lib.capture.calls import has_hooks
 from course_lib.capture.sources import Function as FunctionSource
@@ -39,7 +39,6 @@ HELPERS = {
     "getattr_static": inspect.getattr_static,
     "has_hooks": has_hooks,
     "base_class": base_class,
-    global_state.CHECK: global_state.read,
     "MOVED": MOVED,
 }
 _serial = itertools.count(1)

@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import sympy
 import torch
@@ -27,7 +27,7 @@ from torch import fx
 
 from course_lib.lowering.ops import Handler, Value, linear_index
 
-Size = int | sympy.Expr
+Size: TypeAlias = "int | sympy.Expr"
 Index = Sequence[sympy.Expr]
 
 

@@ -110,7 +110,9 @@ class Lowering:
         self.canonical: dict[fx.Node, fx.Node] = {}
         self.seen: dict[Any, fx.Node] = {}
         self.escaping = escaping(gm.graph)
-        self.mutates = any(writes_to_intermediate(node) for node in gm.graph.nodes)
+        in_place = [node for node in gm.graph.nodes if writes_to_intermediate(node)]
+        self.functional = {node: op for node in in_place if (op := functional_form(node)) is not None}
+        self.mutates = len(self.functional) < len(in_place)
 
     def run(self) -> LoopGraph:
         for node in self.gm.graph.nodes:
@@ -159,7 +161,7 @@ class Lowering:
             if any(isinstance(a, (View, Lazy)) for a in args) and not str(node.target).startswith("aten.sym_"):
                 raise NotImplementedError(f"{node.target} asks for the number in a tensor, which no kernel can return")
             return as_size(fake) if isinstance(fake, (int, torch.SymInt)) else fake
-        rule = LOWERINGS.get(node.target)
+        rule = LOWERINGS.get(self.functional.get(node, node.target))
         if rule is None:
             return self.extern(node, f"{node.target} has no loop form here: it runs as torch's own operator")
         made = len(self.graph.nodes), self.count
@@ -184,12 +186,13 @@ class Lowering:
         """An earlier node that computes the same (common subexpression), or None."""
         if self.mutates:
             return None
-        schema = getattr(node.target, "_schema", None)
-        if node.target is not operator.getitem and (schema is None or is_impure(node.target)):
+        op = self.functional.get(node, node.target)
+        schema = getattr(op, "_schema", None)
+        if op is not operator.getitem and (schema is None or is_impure(op)):
             if schema is not None and schema.is_mutable:
                 self.seen.clear()  # what was read before the write is no longer the same
             return None
-        key = (node.target, self.key(node.args), self.key(node.kwargs))
+        key = (op, self.key(node.args), self.key(node.kwargs))
         twin = self.seen.setdefault(key, node)
         self.canonical[node] = twin
         # Two outputs must be two tensors, so what leaves the graph is computed on its own.
@@ -301,7 +304,7 @@ class Lowering:
         """A call of torch's own operator, in whatever form it returns its tensors."""
         if torch.Tag.dynamic_output_shape in getattr(node.target, "tags", ()):
             raise NotImplementedError(f"{node.target} gives a tensor whose shape only the data knows")
-        op = copying(node.target)
+        op = copying(self.functional.get(node, node.target))
         args, kwargs = (self.to_memory(a) for a in self.arguments(node))
         fake = node.meta.get("val")
         results = list(fake) if isinstance(fake, (list, tuple)) else [fake]
@@ -434,6 +437,19 @@ def writes_to_intermediate(node: fx.Node) -> bool:
     decomposition may have left one.) Then values must have memory of their own from the start."""
     schema = getattr(node.target, "_schema", None)
     return schema is not None and schema.is_mutable and any(n.op != "placeholder" for n in node.args[:1] if isinstance(n, fx.Node))
+
+
+def functional_form(node: fx.Node) -> Any:
+    """For an in-place operator whose target nobody else sees any more: the operator that makes a new tensor (`add` for `add_`)."""
+    target, order = node.args[0], {n: place for place, n in enumerate(node.graph.nodes)}
+    assert isinstance(target, fx.Node)
+    shared = is_view(target.target) or (target.target is operator.getitem and is_view(target.args[0].target))  # type: ignore[union-attr]
+    if target.op != "call_function" or shared or is_view(node.target):
+        return None
+    if any(is_view(user.target) or order[user] > order[node] for user in target.users if user is not node):
+        return None
+    packet = getattr(torch.ops.aten, node.target.overloadpacket.__name__.removesuffix("_"), None)  # type: ignore[union-attr]
+    return getattr(packet, node.target._overloadname, None)  # type: ignore[union-attr]
 
 
 def check_tensors(node: fx.Node) -> None:

@@ -16,7 +16,6 @@ import torch
 from torch import fx
 
 from course_lib.lowering.formulas import POINTWISE, Formula, NoLoopForm, Term
-from course_lib.lowering.indexing import as_size, sizes
 from course_lib.lowering.ir import Index, View
 from course_lib.lowering.lower import (
     DTYPES,
@@ -164,6 +163,11 @@ def _made(low: Lowering, node: fx.Node, value: Any) -> Lazy:
 @lowers(aten.full.default, aten.full_like.default, aten.new_full.default)
 def full(low: Lowering, node: fx.Node, _: Any, value: Any, *args: Any, **kwargs: Any) -> Lazy:
     return _made(low, node, args[0] if node.target is aten.new_full.default else value)
+
+
+@lowers(aten.fill.Scalar, aten.fill.Tensor)
+def fill(low: Lowering, node: fx.Node, x: TensorValue, value: Any) -> TensorValue:
+    return copy(low, node, value) if isinstance(value, (View, Lazy)) else _made(low, node, value)
 
 
 @lowers(aten.scalar_tensor.default)

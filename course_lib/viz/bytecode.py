@@ -273,8 +273,8 @@ def disassembly(fn: Any) -> Picture:
             parts.append(html_source(str(row.line), row.source.strip()))
             text.append((str(row.line), row.source.strip()))
         arg = "" if row.arg is None else str(row.arg)
-        name = f'<span class="cl-no">{row.offset}</span><span class="cl-op">{escape(row.op)}</span>'
-        parts.append(f'<div class="cl-row">{name}<b title="{escape(arg)}">{escape(short_arg(arg))}</b></div>')
+        numbered = f'<span class="cl-no">{row.offset}</span><span class="cl-op">{escape(row.op)}</span>'
+        parts.append(f'<div class="cl-row">{numbered}<b title="{escape(arg)}">{escape(short_arg(arg))}</b></div>')
         text.append(("", f"{row.offset:>6} {row.op:<26} {short_arg(arg)}".rstrip()))
     body = f'<div class="cl-scroll"><div class="cl-bc cl-m">{"".join(parts)}</div></div>'
     alt = f"Bytecode of {name}: {plural(len(rows), 'instruction')}."

@@ -65,8 +65,8 @@ class Predict:
     @property
     def picture(self) -> Picture:
         """What a reader of the saved file sees."""
-        items = "".join(f"<li>{marked(option)}</li>" for option in self.options)
-        body = f'<div class="cl-ask"><p><b>{marked(self.question)}</b></p><ol type="a">{items}</ol></div>'
+        rows = "".join(f"<li>{marked(self.option(number))}</li>" for number in range(len(self.options)))
+        body = f'<div class="cl-ask"><p><b>{marked(self.question)}</b></p><ul>{rows}</ul></div>'
         caption = "Choose before you read on. (Run the cell for buttons.)"
         text = "\n".join([self.question, *(f"  {self.option(i)}" for i in range(len(self.options)))])
         return Picture(body, caption, f"A question: {self.question}", text, ("predict",))

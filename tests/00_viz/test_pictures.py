@@ -126,6 +126,7 @@ def test_where_capture_stops_is_the_last_row(by_hand):
 def test_plain_bytecode_is_shown_under_its_source():
     picture = viz.disassembly(frame_runs)
     assert "runs: list[FrameRun] = []" in picture.text and "RETURN_VALUE" in picture.text
+    assert picture.caption.startswith("frame_runs as bytecode") and "Bytecode of frame_runs" in picture.alt
 
 
 # ---- graphs ---------------------------------------------------------------------------------------------------------

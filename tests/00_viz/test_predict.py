@@ -39,7 +39,7 @@ def test_the_saved_file_lists_the_options_and_does_not_tell_the_answer():
     data = question()._repr_mimebundle_()
     data = data[0] if isinstance(data, tuple) else data
     assert data["text/plain"] == "How many kernels for `(x + 1).relu()`?\n  a) none\n  b) one\n  c) two"
-    assert "<code>(x + 1).relu()</code>" in data["text/html"] and "<li>two</li>" in data["text/html"]
+    assert "<code>(x + 1).relu()</code>" in data["text/html"] and "<li>c) two</li>" in data["text/html"]
     assert "goes into" not in data["text/html"]
 
 

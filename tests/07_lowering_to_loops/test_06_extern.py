@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from aten_graphs import agree, lowered
+from aten_graphs import agree, always, lowered
 from torch import nn
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional as F
@@ -12,6 +12,8 @@ from torch.nn import functional as F
 from course_lib.lowering import ExternKernel, lower
 from course_lib.lowering.evaluator import evaluate
 from course_lib.lowering.lower import find_out_variant
+from course_lib.scheduling import No, plan, schedule
+from course_lib.scheduling.reference import evaluate_schedule
 
 aten = torch.ops.aten
 
@@ -79,3 +81,25 @@ def test_what_only_the_data_knows_cannot_be_lowered(function):
 def test_sparse_tensors_cannot_be_lowered():
     with pytest.raises(NotImplementedError, match="which no buffer can hold"):
         lowered(lambda x: x.to_sparse(), torch.randn(4, 4))
+
+
+def test_what_is_written_in_place_and_seen_by_nobody_else_is_just_a_new_value():
+    gm = make_fx(lambda x: (x * 2).add_(1).relu_(), tracing_mode="fake")(torch.randn(4))
+    assert [node.label for node in lower(gm).nodes] == ["mul", "add", "relu"]
+
+
+def test_what_is_written_in_place_and_seen_through_a_view_is_really_written():
+    def f(x):
+        y = torch.zeros(3, 4)
+        y[1].add_(x)
+        y.mul_(2)
+        return y + 1, y[1]
+
+    x = torch.randn(4)
+    gm = make_fx(f, tracing_mode="fake")(x)
+    graph = lower(gm)
+    assert [node.mutates for node in graph.nodes if isinstance(node, ExternKernel)] == [("buf0",), ("buf0",)]
+    for can_fuse in (always, lambda a, b: No("no")):
+        result = schedule(graph, can_fuse)
+        for got, eager in zip(evaluate_schedule(result, plan(result, graph), graph, x), f(x), strict=True):
+            torch.testing.assert_close(got, eager)

@@ -1,0 +1,131 @@
+"""The order of kernels, and what is left out or computed again."""
+
+from __future__ import annotations
+
+import torch
+from aten_graphs import agree, always, lowered, names, scheduled
+from torch import nn
+
+from course_lib.lowering import ExternKernel
+from course_lib.scheduling import FusedKernel, No, plan, schedule
+from course_lib.scheduling.reference import evaluate_schedule
+
+
+def test_what_nobody_needs_is_removed():
+    def f(x):
+        x.sum()
+        x.exp().sin()
+        return x + 1
+
+    gm_keeps_dead_code = lowered(f, torch.empty(4))
+    result = schedule(gm_keeps_dead_code)
+    assert names(result) == ["add over [4]"]
+    assert all("nobody needs it" in line for line in result.removed)
+
+
+def test_what_was_computed_twice_is_told():
+    result = scheduled(lambda x: x.exp() + x.exp() * 2, torch.empty(4))
+    assert result.removed == ["exp_1 (same as exp)"]
+
+
+def test_each_kernel_comes_after_those_it_needs():
+    def f(x, w):
+        a = (x @ w).relu()
+        b = (x.exp() @ w) + a
+        return (a @ b).sum(0) + x.sum(1)
+
+    graph = lowered(f, torch.randn(6, 6), torch.randn(6, 6))
+    agree(f, torch.randn(6, 6), torch.randn(6, 6))
+    known = {b.name for b in graph.inputs}
+    for kernel in schedule(graph).kernels:
+        if isinstance(kernel, FusedKernel):
+            assert kernel.reads <= known
+            known |= kernel.stores
+        else:
+            known |= {b.name for b in kernel.buffers}
+
+
+def test_a_cheap_mask_is_computed_where_it_is_read():
+    def f(scores):
+        keep = torch.arange(16).unsqueeze(0) <= torch.arange(16).unsqueeze(1)
+        return scores.masked_fill(~keep, float("-inf")).softmax(-1)
+
+    result = scheduled(f, torch.empty(4, 2, 16, 16))
+    assert len(result.kernels) == 1 and len(result.inlined) == 2
+    assert result.inlined[0] == "le over [16, 16]: cheap to compute again where it is read"
+    agree(f, torch.randn(4, 2, 16, 16))
+
+
+def test_a_dear_loop_is_stored_instead():
+    def f(x, y):
+        return y * x.exp().erf()
+
+    result = scheduled(f, torch.empty(16), torch.empty(100, 16))
+    assert names(result) == ["exp·erf over [16]", "mul over [100, 16]"] and not result.inlined
+
+
+def test_shifted_reads_of_a_cheap_loop_need_no_buffer():
+    def f(x):
+        y = x * 2
+        return y[1:] - y[:-1]
+
+    result = scheduled(f, torch.empty(100))
+    assert len(result.kernels) == 1
+    agree(f, torch.randn(100))
+
+
+def test_a_loop_that_reads_an_input_which_is_written_later_is_not_moved():
+    def f(x, y):
+        doubled = x * 2
+        x.add_(1)
+        return y + doubled
+
+    x = torch.arange(4.0)
+    graph = lowered(f, x, torch.zeros(3, 4))
+    for can_fuse in (always, lambda a, b: No("no")):
+        result = schedule(graph, can_fuse)
+        mine = x.clone()
+        (out,) = evaluate_schedule(result, plan(result, graph), graph, mine, torch.zeros(3, 4))
+        assert out[0].tolist() == [0, 2, 4, 6] and mine.tolist() == [1, 2, 3, 4]
+
+
+def test_random_numbers_come_in_the_order_of_the_program():
+    def f(x):
+        b = torch.rand(4) * x
+        a = torch.randn(4) + x
+        return a, b
+
+    result = scheduled(f, torch.empty(4))
+    order = [str(k.op) for k in result.kernels if isinstance(k, ExternKernel)]
+    assert order == ["aten.rand.default", "aten.randn.default"]
+
+
+def test_the_same_program_gives_the_same_schedule():
+    x = torch.randn(8, 8)
+    model = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
+    once, again = scheduled(model, x[None]), scheduled(model, x[None])
+    assert str(once) == str(again) and [str(d) for d in once.decisions] == [str(d) for d in again.decisions]
+
+
+def test_a_transformer_layer():
+    layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True, norm_first=True).eval()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        agree(layer, torch.randn(2, 5, 16))
+    finally:
+        torch.backends.mha.set_fastpath_enabled(True)
+
+
+def test_the_schedule_prints_as_a_table():
+    lines = str(scheduled(lambda x: (x @ x).relu() + 1, torch.empty(10, 10))).splitlines()
+    assert lines == [
+        " 800 bytes  aten.mm.default (extern)",
+        " 800 bytes  relu·add over [100]",
+        "    1.6 KB  in all, instead of 2.4 KB",
+    ]
+
+
+def test_one_element_and_none():
+    agree(lambda x: (x + 1).sum() * 2, torch.randn(1))
+    agree(lambda x: ((x + 1).sum(1) * 2, x.exp()), torch.zeros(0, 3))
+    agree(lambda x: (x + 1).relu(), torch.tensor(3.0))
