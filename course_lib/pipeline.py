@@ -63,9 +63,7 @@ class Pipeline:
             aten = self.trace(gm, self.decompositions)
         events.emit(events.AtenTraced(aten))
         if written := autograd.mutated_inputs(aten):
-            return fall_back(
-                gm, f"the graph writes to its input {written[0].name}; compiled mutation comes with lesson 06"
-            )
+            return fall_back(gm, f"the graph writes to its input {written[0].name}; lesson 06 will compile that")
         with events.stage("lower"):
             loops = self.lower(aten)
         events.emit(events.Lowered(loops))
@@ -78,8 +76,8 @@ class Pipeline:
         try:
             with events.stage("build"):
                 compiled = self.build(loops, schedule, plan, codegen=codegen)
-        except runtime.BackendMissing as missing:
-            return fall_back(gm, str(missing), warn=True)
+        except (runtime.BackendMissing, runtime.CompileFailed) as problem:
+            return fall_back(gm, str(problem), warn=True)
         events.emit(events.KernelsBuilt(compiled))
         return compiled
 

@@ -213,7 +213,7 @@ def status(outcomes: Sequence[Outcome]) -> int:
 def save(args: argparse.Namespace, told: dict[str, Any], results: dict[str, Any]) -> None:
     """Write the JSON that `--json` asks for."""
     if args.json:
-        arguments = {name: value for name, value in vars(args).items() if name != "run"}
+        arguments = {name: value for name, value in vars(args).items() if name not in ("run", "json", "plot")}
         arguments["dtype"] = str(args.dtype).removeprefix("torch.")
         report.write_json(args.json, {"benchmark": args.command, **told, "arguments": arguments, **results})
 

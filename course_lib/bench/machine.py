@@ -26,7 +26,7 @@ def describe() -> dict[str, Any]:
             "simd": torch.backends.cpu.get_cpu_capability(),
             "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
             "load": round(os.getloadavg()[0], 2),
-            "system": f"{platform.system()} {platform.release()}",
+            "system": platform.system(),
         },
         "versions": {
             "python": platform.python_version(),

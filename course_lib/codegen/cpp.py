@@ -19,6 +19,7 @@ import contextlib
 import functools
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -76,7 +77,9 @@ class CppKernel(CppOps):
         self.trees, recorder = record(kernel, buffers)
         self.symbols, self.buffers = recorder.indirect_values, recorder.buffers
         self.shape = shape_of(kernel, self.trees)
-        self.phases = phases(kernel, self.trees, frozenset({"memory"} if self.shape == "lanes" else {"memory", "scratch"}))
+        self.phases = phases(
+            kernel, self.trees, frozenset({"memory"} if self.shape == "lanes" else {"memory", "scratch"})
+        )
         self.parallel = work(kernel) >= PARALLEL_FROM
         self.pointers: dict[str, str] = {}
         self.scratch: dict[Step, str] = {}
@@ -170,7 +173,7 @@ class CppKernel(CppOps):
             bounds = blocks.enter_context(self.block_of_columns(columns[-1])) if blocked else ("0", "")
             parts = totals
             if blocked:
-                parts = {s: Accumulator.of(s.node, t.dtype, f"{t.name}_part", t.at) for s, t in totals.items()}
+                parts = {step: replace(total, name=f"{total.name}_part") for step, total in totals.items()}
                 for step, part in parts.items():
                     self.declare_accumulator(step, part)
             self.print_innermost(phase, parts, bounds, threads, simd=not in_order)
@@ -358,7 +361,9 @@ class CppKernel(CppOps):
         """The shape 'lanes': a loop over blocks of neighbouring rows."""
         with self.block(f"for (int64_t first = 0; first < {loop.size}; first += {self.lanes}) {{", "}"):
             if self.ragged:
-                self.line(f"const int64_t lanes = {loop.size} - first < {self.lanes} ? {loop.size} - first : {self.lanes};")
+                self.line(
+                    f"const int64_t lanes = {loop.size} - first < {self.lanes} ? {loop.size} - first : {self.lanes};"
+                )
             yield
 
     @contextlib.contextmanager

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import ClassVar
 
 import torch
 
@@ -34,7 +35,8 @@ RESERVED = (
     "auto bool break case char const continue default do double else enum extern false float for goto if inline int long "
     "register return short signed sizeof static struct switch this true typedef union unsigned void volatile while new delete "
     "and or not xor class template typename namespace operator private public try catch throw using "
-    "int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t float16 bfloat16 buffers sizes problem lane lanes first each block end "
+    "int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t float16 bfloat16 buffers sizes problem "
+    "lane lanes first each block end "
     "bits_of float_of fma rounded exp log sin cos pow atan2 fmod erf erfc tanh exp2 expm1 log2 log10 log1p tan asin acos atan "
     "sinh cosh asinh acosh atanh sqrt floor ceil trunc round sigmoid rsqrt maximum minimum sign abs isnan isinf floordiv mod "
     "integer_pow left_shift right_shift checked INFINITY NAN INLINE expf logf sinf cosf powf atan2f fmodf erff erfcf tanhf "
@@ -56,7 +58,7 @@ class CppOps(Printer):
     """The table of operators, and one method for each operation that is neither infix nor a plain call."""
 
     comment = "//"
-    infix = {
+    infix: ClassVar = {
         "mul": ("*", 13), "truediv": ("/", 13), "add": ("+", 12), "sub": ("-", 12),
         "lt": ("<", 10), "gt": (">", 10), "le": ("<=", 10), "ge": (">=", 10), "eq": ("==", 9), "ne": ("!=", 9),
         "bitwise_and": ("&", 8), "bitwise_xor": ("^", 7), "bitwise_or": ("|", 6),

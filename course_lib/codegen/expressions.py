@@ -73,7 +73,9 @@ class Recorder:
 
     def __getattr__(self, op: str) -> Callable[..., Expr]:
         if op not in UNARY and op not in BINARY:
-            raise AttributeError(f"a loop body asked for ops.{op}, which is in neither UNARY nor BINARY (lowering/ops.py)")
+            raise AttributeError(
+                f"a loop body asked for ops.{op}, which is in neither UNARY nor BINARY (lowering/ops.py)"
+            )
         return lambda *args: self.make(op, args, torch.bool if op in BOOLEAN else args[0].dtype)
 
     def load(self, buffer: str, index: sympy.Expr) -> Expr:

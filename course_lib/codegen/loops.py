@@ -132,7 +132,9 @@ def phases(
         if is_row_level(step, kernel):
             rank[step] = max((rank[used] for used in steps_used(tree)), default=0)
         else:
-            rank[step] = max((rank[u] + (u.is_reduction or is_row_level(u, kernel)) for u in steps_used(tree)), default=1)
+            rank[step] = max(
+                (rank[u] + (u.is_reduction or is_row_level(u, kernel)) for u in steps_used(tree)), default=1
+            )
             rank[step] = max(rank[step], 1)
 
     result = [Phase() for _ in range(1 + max(rank.values(), default=0))]

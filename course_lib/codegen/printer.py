@@ -61,7 +61,7 @@ class Scope:
 
     def __init__(self, parent: Scope | None = None, taken: Iterable[str] = (), own_names: bool = True) -> None:
         self.parent = parent
-        self.taken = parent.taken if parent and not own_names else set(taken)
+        self.taken: set[str] = parent.taken if parent and not own_names else set(taken)
         self.values: dict[Expr | Step, str] = {}
 
     def find(self, what: Expr | Step) -> str | None:
@@ -216,7 +216,9 @@ def shortest(value: float, dtype: torch.dtype) -> str:
     if dtype == torch.float64:
         return repr(float(value))
     exact = torch.tensor(value, dtype=torch.float32)
-    text = next(t for d in range(1, 18) if torch.tensor(float(t := f"{exact.item():.{d}g}"), dtype=torch.float32) == exact)
+    text = next(
+        t for d in range(1, 18) if torch.tensor(float(t := f"{exact.item():.{d}g}"), dtype=torch.float32) == exact
+    )
     return text if any(c in text for c in ".e") else f"{text}.0"
 
 

@@ -138,7 +138,9 @@ class TritonKernel(TritonOps):
         program = "tl.program_id(0).to(tl.int64)" if self.wide else "tl.program_id(0)"
         rows = f"{program} * {size} + tl.arange(0, {size})"
         self.print_indices(self.kernel.rows, f"({rows})[:, None]" if self.reduces else rows)
-        self.row_mask = self.mask_name("rows" if self.reduces else "mask", f"{self.flat(self.kernel.rows)} < {self.rows}")
+        self.row_mask = self.mask_name(
+            "rows" if self.reduces else "mask", f"{self.flat(self.kernel.rows)} < {self.rows}"
+        )
 
     def print_indices(self, loops: tuple[Loop, ...], text: str) -> None:
         """The symbols of several loops from one running number."""
@@ -162,7 +164,9 @@ class TritonKernel(TritonOps):
 
     def mask_for(self, index: sympy.Expr) -> str:
         """The mask for a pointer of this index: it must have the pointer's shape."""
-        symbols = index.free_symbols | {s for at in self.symbols if at in index.free_symbols for s in self.symbols_of(at)}
+        symbols = index.free_symbols | {
+            s for at in self.symbols if at in index.free_symbols for s in self.symbols_of(at)
+        }
         on_rows, on_columns = bool(symbols & self.row_symbols), bool(symbols & self.column_symbols)
         if on_rows and on_columns:
             return "mask"

@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 import sympy
 import torch
@@ -73,7 +74,7 @@ class TritonOps(Printer):
 
     comment = "#"
     scopes = False
-    infix = {
+    infix: ClassVar = {
         "mul": ("*", 13), "truediv": ("/", 13), "add": ("+", 12), "sub": ("-", 12),
         "bitwise_and": ("&", 9), "bitwise_xor": ("^", 8), "bitwise_or": ("|", 7),
     }  # fmt: skip
@@ -167,7 +168,11 @@ class TritonOps(Printer):
 
     def print_index_expr(self, expr: Expr) -> tuple[str, int]:
         text = self.index(expr.detail)
-        return (f"tl.full([1], {text}, {TYPES[expr.dtype]})" if expr.detail.is_number else f"({text}).to({TYPES[expr.dtype]})"), ATOM
+        return (
+            f"tl.full([1], {text}, {TYPES[expr.dtype]})"
+            if expr.detail.is_number
+            else f"({text}).to({TYPES[expr.dtype]})"
+        ), ATOM
 
     def extreme(self, dtype: torch.dtype, lowest: bool) -> str:
         if dtype.is_floating_point:

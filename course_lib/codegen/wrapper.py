@@ -198,7 +198,9 @@ class Wrapper:
         for name, old in kernel.in_place.items():
             if name in kernel.stores and name not in self.variable:
                 variable = self.unique(name)
-                self.line(f"{variable} = {self.reuse(self.variable[old], self.buffers[old], self.buffers[name])}", "in place")
+                self.line(
+                    f"{variable} = {self.reuse(self.variable[old], self.buffers[old], self.buffers[name])}", "in place"
+                )
                 self.variable[name] = variable
         passed = [self.allocate(name) for name in source.buffers]
         for name in kernel.stores:
@@ -207,7 +209,7 @@ class Wrapper:
             self.line("pass", f"{kernel}: no elements")
             return
         if source.checked:
-            self.line("problem = zeros(1, dtype=int64)")
+            self.line(f"problem = zeros(1, dtype=int64, device={str(kernel.steps[0].buffer.device)!r})")
             passed.append("problem")
         self.line(f"{source.name}({', '.join([*passed, *map(str, source.sizes)])})", str(kernel))
         if source.checked:
@@ -243,10 +245,11 @@ class Wrapper:
             namespace, name = op.name().split("::")[0], op.overloadpacket.__name__
             path = f"{namespace}.{name}.{op._overloadname}"
             return path if namespace == "aten" else f"torch.ops.{path}"
-        if getattr(operator, getattr(op, "__name__", ""), None) is op:
+        own_name = getattr(op, "__name__", "function")
+        if getattr(operator, own_name, None) is op:
             self.names["operator"] = operator
-            return f"operator.{op.__name__}"
-        name = self.unique(getattr(op, "__name__", "function"))
+            return f"operator.{own_name}"
+        name = self.unique(own_name)
         self.names[name] = op
         return name
 

@@ -15,8 +15,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
-
 from course_lib import native
 from course_lib.codegen.cpp import cpp_source
 from course_lib.codegen.printer import KernelSource
@@ -107,9 +105,7 @@ def build_cpp(names: Mapping[FusedKernel, str], buffers: Mapping[str, Buffer]) -
     result: Built = {}
     for kernel, printed in sources.items():
         launch = launcher(library.addresses[printed.name], len(printed.buffers) + printed.checked)
-        facts = BuiltKernel(
-            printed.name, printed.source, "cpp", library.build_seconds, library.cached, kernel, printed
-        )
+        facts = BuiltKernel(printed.name, printed.source, "cpp", library.build_seconds, library.cached, kernel, printed)
         result[kernel] = facts, launch
     return result
 

@@ -50,12 +50,15 @@ OPTIONAL = (
 )
 """Tried one by one; `-fopenmp-simd` and `-mcpu` only where the one before them fails."""
 
-PROBE = prelude() + """
+PROBE = (
+    prelude()
+    + """
 extern "C" void probe(float* x, double* y) {
   #pragma omp parallel for simd
   for (int64_t i = 0; i < 4096; i++) { x[i] = sin(pow(x[i], 2.5f)) + (float)cos(exp(y[i])); y[i] = log(y[i]); }
 }
 """
+)
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,11 @@ def find_compiler() -> str:
     """The path of the C++ compiler, or one sentence on how to get one."""
     if compiler := config.find_cxx():
         return compiler
-    how = "run `xcode-select --install`" if sys.platform == "darwin" else "`apt install g++` or `conda install cxx-compiler`"
+    how = (
+        "run `xcode-select --install`"
+        if sys.platform == "darwin"
+        else "`apt install g++` or `conda install cxx-compiler`"
+    )
     raise BackendMissing(
         f"no C++ compiler found (tried $CXX, g++, clang++, c++): get one with {how}; until then the graph runs op by op"
     )
@@ -106,7 +113,9 @@ def run_compiler(compiler: str, flags: Sequence[str], text: str, output: Path, k
     try:
         done = subprocess.run(command, capture_output=True, text=True)
     except OSError as error:
-        raise BackendMissing(f"the C++ compiler {compiler} cannot be run ({error.strerror}); set CXX to one that can") from None
+        raise BackendMissing(
+            f"the C++ compiler {compiler} cannot be run ({error.strerror}); set CXX to one that can"
+        ) from None
     if done.returncode != 0 or not output.exists():
         kept = config.cache_dir() / f"failed-{cache.key_of(text)[:12]}.cpp" if keep else source
         shutil.move(source, kept)

@@ -68,7 +68,8 @@ def inspect_triton(source: TritonSource, target: str) -> dict[str, str]:
     with tempfile.TemporaryDirectory(prefix="course_lib-") as folder:
         cubin = Path(folder) / "kernel.cubin"
         job = {
-            "source": source.source, "cubin": str(cubin), "name": source.name, "meta": meta, "target": gpu(target), "pointers": len(source.types),
+            "source": source.source, "cubin": str(cubin), "name": source.name, "meta": meta,
+            "target": gpu(target), "pointers": len(source.types),
             "signature": dict(zip(function_parameters(source), [*source.types, *["constexpr"] * len(meta)], strict=True)),
             "warps": source.tiling.warps(meta),
         }  # fmt: skip
@@ -81,7 +82,9 @@ def inspect_triton(source: TritonSource, target: str) -> dict[str, str]:
             raise CompileFailed("Triton", ["triton.compile", source.name, target], done.stderr.splitlines()[-8:], kept)
         texts: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
         if "missing" in texts:
-            raise BackendMissing(f"triton cannot be imported ({texts['missing']}): get it with `pip install triton` (Linux only)")
+            raise BackendMissing(
+                f"triton cannot be imported ({texts['missing']}): get it with `pip install triton` (Linux only)"
+            )
         tool = shutil.which("nvdisasm") or shutil.which("cuobjdump")
         if cubin.exists() and tool:
             flags = ["-sass"] if tool.endswith("cuobjdump") else ["-c"]

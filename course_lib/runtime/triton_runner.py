@@ -3,8 +3,8 @@
 In:  a `TritonSource`.
 Out: a callable that takes tensors and starts the right number of programs.
 
-Triton decides when it is first imported whether `@triton.jit` means "compile" or "interpret". So this file, not the user, imports it:
-with `TRITON_INTERPRET=1` on a machine without a GPU, without it on one with a GPU.
+Triton decides when it is first imported whether `@triton.jit` means "compile" or "interpret". So this
+file, not the user, imports it: with `TRITON_INTERPRET=1` on a machine without a GPU, without it on one with a GPU.
 
 In PyTorch: `torch/_inductor/runtime/triton_heuristics.py`, `CachingAutotuner`; `runtime/async_compile.py`.
 """
@@ -18,7 +18,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -99,7 +99,7 @@ def run_source(source: TritonSource) -> dict[str, Any]:
 class NumpyLibdevice:
     """`libdevice` for the interpreter, which computes with numpy and has no GPU library to call."""
 
-    NUMPY = {
+    NUMPY: ClassVar = {
         "asin": "arcsin", "acos": "arccos", "atan": "arctan", "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh",
         "pow": "float_power", "atan2": "arctan2",
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""The checks of lesson 01 tell right from wrong: two right answers pass; the stub and plausible wrong ones fail, each in its own words."""
+"""The checks of lesson 01 tell right from wrong: right answers pass, the stub and wrong answers fail, each in its own words."""
 
 from __future__ import annotations
 
@@ -69,13 +69,19 @@ WRONG: dict[str, dict[str, tuple[str, ...]]] = {
     "median_time": {
         "counts the warm-up among the rounds": ("range(rounds)", "range(rounds - warmup)"),
         "looks at its own clock": ("clock()", "time.perf_counter()"),
-        "times the warm-up": ("for _ in range(warmup):\n        function()\n    samples = []\n    for _ in range(rounds)", "samples = []\n    for _ in range(warmup + rounds)"),
+        "times the warm-up": (
+            "for _ in range(warmup):\n        function()\n    samples = []\n    for _ in range(rounds)",
+            "samples = []\n    for _ in range(warmup + rounds)",
+        ),
         "mean": ("statistics.median", "statistics.mean"),
         "fastest": ("statistics.median", "min"),
         "the upper middle": ("statistics.median", "statistics.median_high"),
     },
     "counting_mode": {
-        "reads what is given twice twice": ("for tensor in given.values()) if", "for tensor in args if isinstance(tensor, torch.Tensor)) if"),
+        "reads what is given twice twice": (
+            "for tensor in given.values()) if",
+            "for tensor in args if isinstance(tensor, torch.Tensor)) if",
+        ),
         "misses tensors in lists": ("tree_leaves((args, kwargs))", "args"),
         "counts one result": ("for tensor in fresh))", "for tensor in fresh[:1]))"),
         "counts views": ("if tensor.untyped_storage().data_ptr() not in places or id(tensor) in given", ""),

@@ -82,8 +82,8 @@ ALTERNATIVES = {
         "capture_function",
         "        return function(*args, **kwargs)\n\n    def take",
         "        return function(*args) if not kwargs else function(*args, **kwargs)\n\n    def take",
-        'stack.append(apply(operator.neg, take(1), {}))',
-        'stack.append(apply(lambda v: v * -1 if not symbolic(v) else v, [], {}) if False else apply(operator.neg, [stack.pop()], {}))',
+        "stack.append(apply(operator.neg, take(1), {}))",
+        "stack.append(apply(lambda v: v * -1 if not symbolic(v) else v, [], {}) if False else apply(operator.neg, [stack.pop()], {}))",
     ),
 }
 
@@ -111,11 +111,11 @@ WRONG = {
             """        if is_library(frame.code):
             return frames.SKIP
         self.names.append(frame.code.co_qualname)
-        from types import FunctionType
         def head(func, *args):
             with frames.Watcher.off():
                 return func(*args)
-        return (lambda func, *args: False), head""",
+        if frame.code.co_name == "twice":
+            return (lambda func, *args: False), head""",
         ),
         "the last part of the name": LESSON.edited("spy", "co_qualname", "co_name"),
         "libraries are noted": LESSON.edited("spy", "if is_library(frame.code):", "if False:"),

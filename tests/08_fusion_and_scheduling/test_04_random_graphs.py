@@ -1,8 +1,9 @@
-"""Random programs: eager, the loops, the kernels, and kernels fused without mercy agree."""
+"""Random programs: eager, the loops, the kernels, and kernels fused without mercy agree. (`TIMES=50 pytest ...` tries 50 times as many.)"""
 
 from __future__ import annotations
 
 import math
+import os
 
 import torch
 from aten_graphs import agree
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from course_lib.lowering import ExternKernel
 
+TIMES = int(os.environ.get("TIMES", "1"))
 SHAPES = [(4, 6), (6,), (4, 1), (1, 6), (2, 4, 6), (1, 1), ()]
 DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.bool]
 
@@ -107,14 +109,14 @@ def run(program, *tensors):
     return [values[n] for n in {*outputs, len(values) - 1}]
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120 * TIMES, deadline=None)
 @given(programs(), st.integers(0, 1000))
 def test_all_ways_of_running_a_program_agree(program, seed):
     tensors = [value(shape, dtype, seed + n) for n, (shape, dtype) in enumerate(program[0])]
     agree(lambda *inputs: run(program, *inputs), *tensors)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40 * TIMES, deadline=None)
 @given(programs(), st.integers(0, 1000))
 def test_also_on_inputs_that_do_not_lie_in_order(program, seed):
     tensors = []
@@ -124,7 +126,7 @@ def test_also_on_inputs_that_do_not_lie_in_order(program, seed):
     agree(lambda *inputs: run(program, *inputs), *tensors)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40 * TIMES, deadline=None)
 @given(st.lists(st.sampled_from(["scale", "gelu", "softmax", "layer norm", "sum", "amax", "transpose", "fold"]), min_size=2, max_size=8))
 def test_chains_of_norms_and_reductions(chain):
     def f(x, y):

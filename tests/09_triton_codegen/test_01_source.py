@@ -26,7 +26,7 @@ def test_a_pointwise_kernel_is_a_tile_of_consecutive_elements():
         "def fused(x, y, out, BLOCK: tl.constexpr):\n"
         "    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\n"
         "    mask = i < 120\n"
-        "    out1 = tl.load(x + i, mask) + tl.load(y + i, mask)" + " " * 20 + "  # out\n"
+        "    out1 = tl.load(x + i, mask) + tl.load(y + i, mask)" + " " * 18 + "  # out\n"
         "    tl.store(out + i, out1, mask)\n"
     )
 
@@ -43,7 +43,7 @@ def test_a_row_that_fits_is_loaded_once():
 def test_a_longer_row_is_walked_in_steps():
     text = source(softmax(16, 20_000))
     assert text.count("for start") == 3
-    assert "tl.full([ROWS, COLUMNS], float(\"-inf\"), tl.float32)" in text
+    assert 'tl.full([ROWS, COLUMNS], float("-inf"), tl.float32)' in text
 
 
 def test_a_mask_has_the_shape_of_what_it_guards():

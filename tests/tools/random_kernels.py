@@ -11,8 +11,8 @@ from random import Random
 import torch
 from hand_kernels import Hand, contiguous
 
-SIZES = ([0, 1, 2, 3, 7, 8, 17, 33, 64, 65])
-LONG = ([1, 3, 17, 64, 127, 1023, 4097])
+SIZES = [0, 1, 2, 3, 7, 8, 17, 33, 64, 65]
+LONG = [1, 3, 17, 64, 127, 1023, 4097]
 FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 INTEGERS = [torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8]
 SPECIAL = [float("nan"), float("inf"), float("-inf"), -0.0, 0.0, 1e-40, -1e-45, 3e38, -3e38, 0.5, -0.5, 1.0, 65504.0]
@@ -129,7 +129,9 @@ def reduction_kernels(rng: Random, special=False, dtype=torch.float32, long=LONG
         elif kind == "row" and row:
             a, b = rng.choice(row), rng.choice(row)
             op = rng.choice(["add", "mul", "maximum"])
-            step = k.row(f"s{n}", lambda ops, i, a=a, b=b, op=op: ops.tanh(getattr(ops, op)(a(ops, i), b(ops, i))), store=store)
+            step = k.row(
+                f"s{n}", lambda ops, i, a=a, b=b, op=op: ops.tanh(getattr(ops, op)(a(ops, i), b(ops, i))), store=store
+            )
             row.append(lambda ops, i, step=step: step.load(ops, i))
         else:
             a, b = rng.choice(column), rng.choice(column)
