@@ -159,9 +159,10 @@ def _native_part(item: str, module: str, instead: str) -> list[Finding]:
     from course_lib import native
 
     with warnings.catch_warnings(action="ignore"):  # what it warns of is what is found
-        how = native.how(module)
-    if how != "missing":
-        return [Finding(item, f"native, {how}", "ok")]
+        loaded = native.load(module)
+    if loaded is not None:
+        built = Path(str(loaded.__file__)).parent.name == "native"  # the folder in the cache
+        return [Finding(item, f"native, {'built at first use' if built else 'installed'}", "ok")]
     return [
         Finding(item, instead, "note", "Works, a little slower. For the native one: a C compiler and Python's headers.")
     ]

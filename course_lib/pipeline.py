@@ -18,6 +18,7 @@ import torch
 from torch import fx
 
 from course_lib import autograd, capture, events, lowering, runtime, scheduling
+from course_lib.capture import CaptureResult
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Pipeline:
 
     interpreter: type[capture.Interpreter] = capture.Interpreter
     """The symbolic interpreter's class: one method per instruction. (lesson 02)"""
-    capture: Callable[..., capture.CaptureResult] = capture.capture
+    capture: Callable[..., CaptureResult] = capture.capture
     """(frame, interpreter) → CaptureResult (lesson 02)"""
     decompositions: dict[Any, Callable[..., Any]] = dataclasses.field(default_factory=lambda: lowering.DECOMPOSITIONS)
     """ATen operator → how it is written in simpler ones (lesson 06)"""
@@ -51,7 +52,7 @@ class Pipeline:
                 raise TypeError(f"the pipeline has no stage '{name}'; its stages are {', '.join(known)}")
         return dataclasses.replace(self, **stages)
 
-    def run_capture(self, frame: Any) -> capture.CaptureResult:
+    def run_capture(self, frame: Any) -> CaptureResult:
         """The front half: from a frame to a graph."""
         with events.stage("capture"):
             return self.capture(frame, self.interpreter)

@@ -39,7 +39,8 @@ RESERVED = (
     "lane lanes first each block end "
     "bits_of float_of fma rounded exp log sin cos pow atan2 fmod erf erfc tanh exp2 expm1 log2 log10 log1p tan asin acos atan "
     "sinh cosh asinh acosh atanh sqrt floor ceil trunc round sigmoid rsqrt maximum minimum sign abs isnan isinf floordiv mod "
-    "integer_pow left_shift right_shift checked INFINITY NAN INLINE expf logf sinf cosf powf atan2f fmodf erff erfcf tanhf "
+    "nothing from_integer integer_pow left_shift right_shift checked INFINITY NAN INLINE "
+    "expf logf sinf cosf powf atan2f fmodf erff erfcf tanhf "
     "exp2f expm1f log2f log10f log1pf tanf asinf acosf atanf sinhf coshf asinhf acoshf atanhf"
 ).split()
 
@@ -122,10 +123,15 @@ class CppOps(Printer):
         if target == torch.bool:
             return f"{self.text(value, 10)} != 0", 9
         if target in HALVES:
-            narrow = self.text(value) if computed_as(value.dtype) == "float" else f"(float){self.text(value, CAST)}"
-            return f"rounded<{STORED[target]}>({narrow})", ATOM
+            float32 = (
+                self.text(value) if computed_as(value.dtype) == "float" else f"from_integer<float>({self.text(value)})"
+            )
+            float32 = f"(float)({self.text(value)})" if value.dtype == torch.float64 else float32
+            return f"rounded<{STORED[target]}>({float32})", ATOM
         if computed_as(value.dtype) == STORED[target]:
             return self.text(value, CAST), CAST
+        if target.is_floating_point and not value.dtype.is_floating_point and value.op not in ("load", "constant"):
+            return f"from_integer<{STORED[target]}>({self.text(value)})", ATOM
         text = self.text(value, CAST)
         if value.dtype.is_floating_point and target in NARROW:
             text = f"({'int64_t' if target == torch.uint8 else 'int32_t'}){text}"

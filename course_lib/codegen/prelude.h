@@ -179,6 +179,11 @@ template <class T> static INLINE T rsqrt(T x) { return 1 / sqrt(x); }
 
 // --- as torch defines them ----------------------------------------------------------------------------------------------
 
+// An integer as a floating number. Of float -> int -> float GCC would make one truncation, which knows a -0 and does not
+// wrap; adding a 0 of which it knows nothing (it could be changed from outside) prevents that.
+int nothing = 0;
+template <class F, class I> static INLINE F from_integer(I k) { return (F)(I)(k + (I)nothing); }
+
 template <class T> static INLINE T maximum(T a, T b) { return (a > b || a != a) ? a : b; }  // NaN wins
 template <class T> static INLINE T minimum(T a, T b) { return (a < b || a != a) ? a : b; }
 template <class T> static INLINE T sign(T x) { return (T)((x > 0) - (x < 0)); }

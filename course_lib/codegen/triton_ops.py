@@ -145,6 +145,8 @@ class TritonOps(Printer):
         buffer, index = expr.detail
         place = self.place(buffer, index)  # may print lines: an index tensor is read first
         mask = " & ".join([*filter(None, [self.mask_for(index)]), *self.conditions])
+        if self.conditions and self.mask_for(index) != "mask":
+            place += f" + 0 * {self.conditions[-1]}.to(tl.int32)"  # a pointer for each element of the condition
         return f"tl.load({place}{', ' + mask if mask else ''})", ATOM
 
     def print_indirect(self, expr: Expr) -> tuple[str, int]:

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._decomp import get_decompositions
+from torch._prims_common import suggest_memory_format
 
 aten = torch.ops.aten
 
@@ -41,8 +42,13 @@ def half_in_float(x: Tensor) -> Tensor:
     return x.to(torch.float32) if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
+def as_eager_lays_out(result: Tensor, x: Tensor) -> Tensor:
+    """`result` in the dtype of `x`, channels last if `x` is, else contiguous."""
+    return result.to(x.dtype).contiguous(memory_format=suggest_memory_format(x))
+
+
 def softmax(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
-    wide = half_in_float(x)
+    wide = half_in_float(x.contiguous())  # eager's result is contiguous
     if wide.numel():
         wide = wide - wide.amax(dim, keepdim=True)  # exp never overflows, and the largest term is 1
     e = wide.exp()
@@ -51,7 +57,7 @@ def softmax(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
 
 
 def log_softmax(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
-    wide = half_in_float(x)
+    wide = half_in_float(x.contiguous())
     if wide.numel():
         wide = wide - wide.amax(dim, keepdim=True)
     result = wide - wide.exp().sum(dim, keepdim=True).log()
@@ -72,7 +78,7 @@ def layer_norm(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """(x - mean) / sqrt(var + eps) over the last dimensions, then scaled and shifted."""
     dims = list(range(x.ndim - len(shape), x.ndim))
-    wide = half_in_float(x)
+    wide = half_in_float(x.contiguous())
     var, mean = torch.var_mean(wide, dims, correction=0, keepdim=True)
     rstd = (var + eps).rsqrt()
     result = (wide - mean) * rstd
@@ -97,7 +103,7 @@ def group_norm(
         result = result * weight.reshape(per_channel)
     if bias is not None:
         result = result + bias.reshape(per_channel)
-    return result.to(x.dtype), mean.reshape(n, groups).to(x.dtype), rstd.reshape(n, groups).to(x.dtype)
+    return as_eager_lays_out(result, x), mean.reshape(n, groups).to(x.dtype), rstd.reshape(n, groups).to(x.dtype)
 
 
 def batch_norm_inference(
@@ -111,7 +117,12 @@ def batch_norm_inference(
     if bias is not None:
         result = result + bias.reshape(per_channel)
     empty = x.new_empty(0)
-    return result.to(x.dtype), empty, empty
+    return as_eager_lays_out(result, x), empty, empty
+
+
+def batch_norm(x: Tensor, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float) -> Any:
+    """In inference; training, which also updates the running statistics, stays with torch."""
+    return NotImplemented if training else batch_norm_inference(x, weight, bias, mean, var, momentum, eps)
 
 
 def vector_norm(x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
@@ -137,5 +148,6 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten.native_layer_norm.default: layer_norm,
     aten.native_group_norm.default: group_norm,
     aten._native_batch_norm_legit_no_training.default: batch_norm_inference,
+    aten.native_batch_norm.default: batch_norm,
     aten.linalg_vector_norm.default: vector_norm,
 }

@@ -497,6 +497,6 @@ def find_out_variant(op: Any) -> Any:
     for overload in (getattr(op.overloadpacket, name) for name in op.overloadpacket.overloads()):
         arguments = overload._schema.arguments
         outs = [a for a in arguments if a.is_out]
-        if len(outs) == 1 and [(a.name, str(a.type)) for a in arguments if not a.is_out] == wanted:
+        if [a.name for a in outs] == ["out"] and [(a.name, str(a.type)) for a in arguments if not a.is_out] == wanted:
             return None if torch.Tag.generated in overload.tags else overload
     return None

@@ -18,14 +18,13 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 
 from course_lib import config
 from course_lib.codegen.triton import TritonSource
-from course_lib.codegen.triton_ops import LIBDEVICE
-from course_lib.runtime import cache
+from course_lib.runtime import cache, interpreter
 from course_lib.runtime.errors import BackendMissing
 
 TESTED = {"2.11": "3.6.0", "2.13": "3.7.1"}
@@ -38,13 +37,15 @@ def import_triton() -> Any:
     if "triton" not in sys.modules and not torch.cuda.is_available():
         os.environ.setdefault("TRITON_INTERPRET", "1")
     try:
-        return importlib.import_module("triton")
+        triton = importlib.import_module("triton")
     except ImportError as error:
         wanted = TESTED.get(".".join(torch.__version__.split(".")[:2]), "that goes with your torch")
         raise BackendMissing(
             f"triton cannot be imported ({error}): get it with `pip install triton=={wanted}` (Linux only); until then use "
             'options={"codegen": "cpp"}'
         ) from None
+    interpreter.round_bfloat16(triton)
+    return triton
 
 
 def is_interpreting() -> bool:
@@ -71,7 +72,7 @@ def load_triton(source: TritonSource, device: torch.device) -> Callable[..., Non
         )
     names = run_source(source)
     if interpreting and "libdevice" in names:
-        names["libdevice"] = NumpyLibdevice(triton.language)
+        names["libdevice"] = interpreter.NumpyLibdevice(triton.language)
     meta = source.tiling.meta(interpreting)
     start = names[source.name][(source.tiling.programs(meta),)]
     if interpreting:
@@ -94,39 +95,6 @@ def run_source(source: TritonSource) -> dict[str, Any]:
     names: dict[str, Any] = {"__name__": f"course_lib_kernel_{source.name}", "__file__": str(path)}
     exec(compile(source.source, str(path), "exec"), names)
     return names
-
-
-class NumpyLibdevice:
-    """`libdevice` for the interpreter, which computes with numpy and has no GPU library to call."""
-
-    NUMPY: ClassVar = {
-        "asin": "arcsin", "acos": "arccos", "atan": "arctan", "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh",
-        "pow": "float_power", "atan2": "arctan2",
-    }  # fmt: skip
-
-    def __init__(self, tl: Any) -> None:
-        self.tl = tl
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        if name not in LIBDEVICE.values():
-            raise AttributeError(f"libdevice.{name} has no counterpart in the interpreter")
-        return lambda *args: self.compute(name, args)
-
-    def compute(self, name: str, args: tuple[Any, ...]) -> Any:
-        import numpy as np
-
-        like = next(arg for arg in args if isinstance(arg, self.tl.tensor))
-        arrays = [arg.handle.data if isinstance(arg, self.tl.tensor) else arg for arg in args]
-        with np.errstate(all="ignore"):
-            if name == "erfc":
-                data = torch.special.erfc(torch.from_numpy(np.atleast_1d(arrays[0]))).numpy().reshape(arrays[0].shape)
-            else:
-                data = getattr(np, self.NUMPY.get(name, name))(*arrays)
-        handle = type(like.handle)(np.asarray(data, dtype=like.handle.data.dtype), like.handle.dtype)
-        return self.tl.tensor(handle, like.type if data.shape == arrays[0].shape else self.block_type(like, data.shape))
-
-    def block_type(self, like: Any, shape: tuple[int, ...]) -> Any:
-        return self.tl.block_type(like.type.scalar, list(shape)) if shape else like.type.scalar
 
 
 def timed_load(source: TritonSource, device: torch.device) -> tuple[Callable[..., None], float]:

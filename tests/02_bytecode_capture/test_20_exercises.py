@@ -14,22 +14,29 @@ pytestmark = [
     pytest.mark.skipif(not installed(), reason="the exercises need the frame hook"),
 ]
 
-COUNTER = """    from collections import Counter
-    ops = [i for i in frames.instructions(fn.__code__)]
-    reads = lambda *wanted: {i.arg for i in ops if i.op in wanted}
-    return reads("LOAD_GLOBAL"), reads("LOAD_FAST") | reads("LOAD_DEREF")"""
+
+def edit(*changes):
+    """The reference with `old, new, …` exchanged."""
+    return lambda exercise: LESSON.edited(exercise, *changes)
+
+
+def body(*bodies):
+    """The answer cell with other bodies."""
+    return lambda exercise: LESSON.written(exercise, *bodies)
+
 
 ALTERNATIVES = {
-    "names_read": LESSON.written("names_read", COUNTER),
-    "spy": LESSON.written(
-        "spy",
+    "names_read": body(
+        """    reads = lambda *ops: {i.arg for i in frames.instructions(fn.__code__) if i.op in ops}
+    return reads("LOAD_GLOBAL"), reads("LOAD_FAST", "LOAD_DEREF")"""
+    ),
+    "spy": body(
         """        if not is_library(frame.code):
             self.names += [frame.func.__code__.co_qualname]
         else:
             return False""",
     ),
-    "my_interpreter": LESSON.written(
-        "my_interpreter",
+    "my_interpreter": body(
         """        right, left = self.pop(), self.pop()
         both = left, right
         if any(type(value) is Tensor for value in both):
@@ -55,14 +62,12 @@ ALTERNATIVES = {
             raise cl.Unsupported("a wrong number of items")
         self.stack += found[::-1]""",
     ),
-    "count_ops": LESSON.written(
-        "count_ops",
+    "count_ops": body(
         """    from collections import Counter
     counted.append(Counter(node.op for node in gm.graph.nodes))
     return gm""",
     ),
-    "drop_mul_by_one": LESSON.written(
-        "drop_mul_by_one",
+    "drop_mul_by_one": body(
         """    def neutral(node):
         if node.op not in ("call_function", "call_method") or getattr(node.target, "__name__", node.target) != "mul":
             return None
@@ -78,36 +83,38 @@ ALTERNATIVES = {
     fresh = fx.GraphModule(gm, gm.graph)
     return lambda *inputs: fresh(*inputs)""",
     ),
-    "capture_function": LESSON.edited(
-        "capture_function",
-        "        return function(*args, **kwargs)\n\n    def take",
-        "        return function(*args) if not kwargs else function(*args, **kwargs)\n\n    def take",
-        "stack.append(apply(operator.neg, take(1), {}))",
-        "stack.append(apply(lambda v: v * -1 if not symbolic(v) else v, [], {}) if False else apply(operator.neg, [stack.pop()], {}))",
+    "capture_function": edit(
+        "        if any(map(symbolic, args)) or any(map(symbolic, kwargs.values())):\n",
+        "        if [value for value in (*args, *kwargs.values()) if symbolic(value)]:\n",
+        'case "LOAD_CONST":\n                stack.append(i.arg)',
+        'case "LOAD_CONST":\n                stack += [i.arg]',
+        'case "LOAD_ATTR" if not symbolic(stack[-1]):\n                stack.append(getattr(stack.pop(), i.arg))',
+        'case "LOAD_ATTR":\n                if symbolic(owner := stack.pop()):\n'
+        '                    raise cl.Unsupported("a method")\n                stack.append(getattr(owner, i.arg))',
     ),
 }
 
 WRONG = {
     "names_read": {
-        "a list instead of sets": LESSON.written("names_read", "    return list(fn.__code__.co_names), list(fn.__code__.co_varnames)"),
-        "names of attributes": LESSON.written("names_read", "    return set(fn.__code__.co_names), set(fn.__code__.co_varnames)"),
-        "every local variable": LESSON.edited(
-            "names_read", "return global_names, local_names", "return global_names, set(fn.__code__.co_varnames)"
+        "a list instead of sets": body("    return list(fn.__code__.co_names), list(fn.__code__.co_varnames)"),
+        "names of attributes": body("    return set(fn.__code__.co_names), set(fn.__code__.co_varnames)"),
+        "every local variable": edit(
+            "return global_names, local_names", "return global_names, set(fn.__code__.co_varnames)"
         ),
-        "no builtins": LESSON.edited(
-            "names_read", 'if instruction.op == "LOAD_GLOBAL":', 'if instruction.op == "LOAD_GLOBAL" and instruction.arg in fn.__globals__:'
+        "no builtins": edit(
+            'if instruction.op == "LOAD_GLOBAL":',
+            'if instruction.op == "LOAD_GLOBAL" and instruction.arg in fn.__globals__:',
         ),
-        "the first way only": LESSON.edited(
-            "names_read", '    return global_names, local_names', "    return global_names, local_names",
-            '        elif instruction.op in', '        elif instruction.op == "RETURN_VALUE":\n            break\n        elif instruction.op in',
+        "the first way only": edit(
+            "        elif instruction.op in",
+            '        elif instruction.op == "RETURN_VALUE":\n            break\n        elif instruction.op in',
         ),
-        "no cells": LESSON.edited("names_read", '("LOAD_FAST", "LOAD_DEREF")', '("LOAD_FAST",)'),
+        "no cells": edit('("LOAD_FAST", "LOAD_DEREF")', '("LOAD_FAST",)'),
     },
     "spy": {
-        "nothing is noted": LESSON.edited("spy", "self.names.append(frame.code.co_qualname)", "pass"),
-        "asked once": LESSON.edited("spy", "return None", "return frames.SKIP"),
-        "a head that calls": LESSON.written(
-            "spy",
+        "nothing is noted": edit("self.names.append(frame.code.co_qualname)", "pass"),
+        "asked once": edit("return None", "return frames.SKIP"),
+        "a head that calls": body(
             """        if is_library(frame.code):
             return frames.SKIP
         self.names.append(frame.code.co_qualname)
@@ -117,35 +124,34 @@ WRONG = {
         if frame.code.co_name == "twice":
             return (lambda func, *args: False), head""",
         ),
-        "the last part of the name": LESSON.edited("spy", "co_qualname", "co_name"),
-        "libraries are noted": LESSON.edited("spy", "if is_library(frame.code):", "if False:"),
-        "libraries are asked again": LESSON.edited("spy", "return frames.SKIP", "return None"),
-        "the answer is changed": LESSON.edited(
-            "spy", "return None", "return (lambda func, *args: True), (lambda func, *args: None)"
-        ),
+        "the last part of the name": edit("co_qualname", "co_name"),
+        "libraries are noted": edit("if is_library(frame.code):", "if False:"),
+        "libraries are asked again": edit("return frames.SKIP", "return None"),
+        "the answer is changed": edit("return None", "return (lambda func, *args: True), (lambda func, *args: None)"),
     },
     "my_interpreter": {
-        "right before left": LESSON.edited("my_interpreter", "left, right = self.popn(2)", "right, left = self.popn(2)"),
-        "the last on top": LESSON.edited("my_interpreter", "reversed(parts)", "parts"),
-        "the inherited method": LESSON.written(
-            "my_interpreter", "        return super().BINARY_OP(i)", "        return super().UNPACK_SEQUENCE(i)"
+        "right before left": edit("left, right = self.popn(2)", "right, left = self.popn(2)"),
+        "the last on top": edit("reversed(parts)", "parts"),
+        "the inherited method": body(
+            "        return super().BINARY_OP(i)", "        return super().UNPACK_SEQUENCE(i)"
         ),
-        "the inherited method by another name": LESSON.reference("my_interpreter") + "\n    BINARY_OP = cl.Interpreter.BINARY_OP\n",
-        "constants in the graph": LESSON.edited(
-            "my_interpreter", "if isinstance(left, Tensor) or isinstance(right, Tensor):", "if True:"
+        "the inherited method by another name": edit(
+            "    def UNPACK", "    BINARY_OP = cl.Interpreter.BINARY_OP\n\n    def UNPACK"
         ),
-        "no lists": LESSON.edited("my_interpreter", "left.cls is right.cls and i.arg", "left.cls is tuple is right.cls and i.arg"),
-        "any number of items": LESSON.edited("my_interpreter", "if len(parts) != i.arg:", "if False:"),
-        "exceptions come through": LESSON.edited("my_interpreter", "except Exception as error:", "except KeyboardInterrupt as error:"),
-        "lists and tuples mixed": LESSON.edited("my_interpreter", "left.cls is right.cls and i.arg", "i.arg"),
+        "constants in the graph": edit("if isinstance(left, Tensor) or isinstance(right, Tensor):", "if True:"),
+        "no lists": edit("left.cls is right.cls and i.arg", "left.cls is tuple is right.cls and i.arg"),
+        "any number of items": edit("if len(parts) != i.arg:", "if False:"),
+        "exceptions come through": edit("except Exception as error:", "except KeyboardInterrupt as error:"),
+        "lists and tuples mixed": edit("left.cls is right.cls and i.arg", "i.arg"),
     },
     "count_ops": {
-        "names instead of kinds": LESSON.edited("count_ops", "kinds.get(node.op, 0)", "kinds.get(node.name, 0)", "kinds[node.op]", "kinds[node.name]"),
-        "the result instead of a callable": LESSON.edited("count_ops", "return gm.forward", "return gm(*example_inputs)"),
-        "always the example": LESSON.edited("count_ops", "return gm.forward", "return lambda *inputs: gm(*example_inputs)"),
-        "nothing is kept": LESSON.edited("count_ops", "counted.append(kinds)", "pass"),
-        "counted when it runs": LESSON.written(
-            "count_ops",
+        "names instead of kinds": edit(
+            "kinds.get(node.op, 0)", "kinds.get(node.name, 0)", "kinds[node.op]", "kinds[node.name]"
+        ),
+        "the result instead of a callable": edit("return gm.forward", "return gm(*example_inputs)"),
+        "always the example": edit("return gm.forward", "return lambda *inputs: gm(*example_inputs)"),
+        "nothing is kept": edit("counted.append(kinds)", "pass"),
+        "counted when it runs": body(
             """    kinds = {}
     for node in gm.graph.nodes:
         kinds[node.op] = kinds.get(node.op, 0) + 1
@@ -155,21 +161,25 @@ WRONG = {
         return gm(*inputs)
     return run""",
         ),
-        "the graph is changed": LESSON.edited("count_ops", "return gm.forward", "gm.graph.call_function(torch.sin, (next(iter(gm.graph.nodes)),))\n    return gm.forward"),
+        "the graph is changed": edit(
+            "return gm.forward",
+            "gm.graph.call_function(torch.sin, (next(iter(gm.graph.nodes)),))\n    return gm.forward",
+        ),
     },
     "drop_mul_by_one": {
-        "only x * 1": LESSON.edited("drop_mul_by_one", "if isinstance(factor, fx.Node) or factor != 1:", "if factor is not node.args[1] or factor != 1:"),
-        "only the operator": LESSON.edited("drop_mul_by_one", '(operator.mul, torch.mul, "mul")', "(operator.mul,)"),
-        "code is not written anew": LESSON.edited("drop_mul_by_one", "    gm.recompile()\n", ""),
-        "every dtype": LESSON.edited("drop_mul_by_one", 'other.meta["val"].dtype != node.meta["val"].dtype', "False"),
-        "returned ones too": LESSON.edited("drop_mul_by_one", 'any(user.op == "output" for user in node.users)', "False"),
-        "the result instead of a callable": LESSON.edited("drop_mul_by_one", "return gm.forward", "return gm(*example_inputs)"),
+        "only x * 1": edit(
+            "if isinstance(factor, fx.Node) or factor != 1:", "if factor is not node.args[1] or factor != 1:"
+        ),
+        "only the operator": edit('(operator.mul, torch.mul, "mul")', "(operator.mul,)"),
+        "code is not written anew": edit("    gm.recompile()\n", ""),
+        "every dtype": edit('other.meta["val"].dtype != node.meta["val"].dtype', "False"),
+        "returned ones too": edit('any(user.op == "output" for user in node.users)', "False"),
+        "the result instead of a callable": edit("return gm.forward", "return gm(*example_inputs)"),
     },
     "capture_function": {
-        "no graph module": LESSON.edited("capture_function", "return fx.GraphModule(torch.nn.Module(), graph)", "return graph"),
-        "fx.symbolic_trace": LESSON.written("capture_function", "    return fx.symbolic_trace(fn)"),
-        "proxies": LESSON.written(
-            "capture_function",
+        "no graph module": edit("return fx.GraphModule(torch.nn.Module(), graph)", "return graph"),
+        "fx.symbolic_trace": body("    return fx.symbolic_trace(fn)"),
+        "proxies": body(
             """    graph = fx.Graph()
     tracer = fx.proxy.GraphAppendingTracer(graph)
     names = frames.parameters(fn.__code__)
@@ -177,18 +187,57 @@ WRONG = {
     graph.output(result.node)
     return fx.GraphModule(torch.nn.Module(), graph)""",
         ),
-        "constants in the graph": LESSON.edited("capture_function", "if any(map(symbolic, args)) or", "if function is not range or"),
-        "a loop turns once": LESSON.edited("capture_function", 'case "JUMP":\n                at = index_of[i.arg]', 'case "JUMP":\n                pass'),
-        "keywords are lost": LESSON.edited("capture_function", "graph.call_function(function, tuple(args), kwargs)", "graph.call_function(function, tuple(args))"),
-        "a node is true": LESSON.edited(
-            "capture_function",
-            "            case _:\n",
-            '            case "COMPARE_OP":\n                stack.append(apply(operator.gt, take(2), {}))\n'
-            '            case "POP_JUMP_IF_FALSE":\n                at = at if stack.pop() else index_of[i.arg]\n            case _:\n',
+        "constants in the graph": edit("if any(map(symbolic, args)) or", "if function is not range or"),
+        "a loop turns once": edit(
+            'case "JUMP":\n                at = index_of[i.arg]', 'case "JUMP":\n                pass'
         ),
-        "right before left": LESSON.edited("capture_function", "BINARY_OPERATORS[i.arg], take(2), {}", "BINARY_OPERATORS[i.arg], take(2)[::-1], {}"),
+        "keywords are lost": edit(
+            "graph.call_function(function, tuple(args), kwargs)", "graph.call_function(function, tuple(args))"
+        ),
+        "a node is true": edit(
+            "            case _:\n",
+            '            case "TO_BOOL":\n                pass\n'
+            '            case "COMPARE_OP":\n                stack.append(apply(operator.gt, take(2), {}))\n'
+            '            case "POP_JUMP_IF_FALSE":\n                at = at if stack.pop() else index_of[i.arg]\n'
+            "            case _:\n",
+        ),
+        "right before left": edit("BINARY_OPERATORS[i.arg], take(2), {}", "BINARY_OPERATORS[i.arg], take(2)[::-1], {}"),
     },
-}  # fmt: skip
+}
+
+CHEATS = {
+    "the library's operator": (
+        "my_interpreter",
+        edit(
+            "        left, right = self.popn(2)\n",
+            "        from course_lib.capture.containers import operate as mine\n        left, right = self.popn(2)\n"
+            "        return self.push(mine(self, BINARY_OPERATORS[i.arg], [left, right], i.arg))\n",
+        ),
+    ),
+    "the library's items": (
+        "my_interpreter",
+        edit(
+            "        value = self.pop()\n",
+            "        from course_lib.capture import containers\n"
+            "        self.stack.extend(reversed(containers.items(self, self.pop())))\n        return\n",
+        ),
+    ),
+    "the compiler itself": (
+        "capture_function",
+        body(
+            """    graphs = []
+    def keep(gm, example_inputs):
+        graphs.append(gm)
+        return gm.forward
+    cl.compile(fn, backend=keep)(*[torch.randn(4) for _ in frames.parameters(fn.__code__)])
+    *_, output = graphs[0].graph.nodes
+    output.args = output.args[0]
+    graphs[0].recompile()
+    return graphs[0]"""
+        ),
+    ),
+}
+"""Handing the work to the library."""
 
 
 def test_every_exercise_is_tested():
@@ -197,7 +246,7 @@ def test_every_exercise_is_tested():
 
 @pytest.mark.parametrize("exercise", LESSON.exercises)
 def test_the_reference_and_another_right_answer_pass(exercise):
-    for answer in (None, ALTERNATIVES[exercise]):
+    for answer in (None, ALTERNATIVES[exercise](exercise)):
         verdict = LESSON.verdict(exercise, answer)
         assert verdict.passed, verdict
 
@@ -210,4 +259,12 @@ def test_an_untouched_stub_fails_with_its_own_sentence(exercise):
 
 @pytest.mark.parametrize("exercise", LESSON.exercises)
 def test_wrong_answers_fail_each_for_its_own_reason(exercise):
-    own_reasons(LESSON.verdicts(exercise, WRONG[exercise]))
+    answers = {name: answer(exercise) for name, answer in WRONG[exercise].items()}
+    own_reasons(LESSON.verdicts(exercise, answers))
+
+
+@pytest.mark.parametrize("name", CHEATS)
+def test_handing_the_work_to_the_library_does_not_pass(name):
+    exercise, answer = CHEATS[name]
+    verdict = LESSON.verdict(exercise, answer(exercise))
+    assert not verdict.passed and verdict.part == "hidden checks" and verdict.what, verdict

@@ -70,7 +70,7 @@ BINARY = {
     "maximum": torch.maximum,
     "where": lambda x, y: torch.where(x > 0, x, y),
     "lt": lambda x, y: x < y,
-    "cat": lambda x, y: torch.cat([x, y], -1) if x.dim() and x.shape[:-1] == y.shape[:-1] else x,
+    "cat": lambda x, y: torch.cat([x, y], -1) if x.dim() and y.dim() == x.dim() and x.shape[:-1] == y.shape[:-1] else x,
     "matmul": lambda x, y: x @ y.transpose(0, 1) if x.dim() == y.dim() == 2 and x.shape[1] == y.shape[1] and x.dtype == y.dtype == torch.float32 else x,  # noqa: E501
 }
 
@@ -109,14 +109,14 @@ def run(program, *tensors):
     return [values[n] for n in {*outputs, len(values) - 1}]
 
 
-@settings(max_examples=120 * TIMES, deadline=None)
+@settings(max_examples=120 * TIMES, deadline=None, derandomize=TIMES == 1)
 @given(programs(), st.integers(0, 1000))
 def test_all_ways_of_running_a_program_agree(program, seed):
     tensors = [value(shape, dtype, seed + n) for n, (shape, dtype) in enumerate(program[0])]
     agree(lambda *inputs: run(program, *inputs), *tensors)
 
 
-@settings(max_examples=40 * TIMES, deadline=None)
+@settings(max_examples=40 * TIMES, deadline=None, derandomize=TIMES == 1)
 @given(programs(), st.integers(0, 1000))
 def test_also_on_inputs_that_do_not_lie_in_order(program, seed):
     tensors = []
@@ -126,7 +126,7 @@ def test_also_on_inputs_that_do_not_lie_in_order(program, seed):
     agree(lambda *inputs: run(program, *inputs), *tensors)
 
 
-@settings(max_examples=40 * TIMES, deadline=None)
+@settings(max_examples=40 * TIMES, deadline=None, derandomize=TIMES == 1)
 @given(st.lists(st.sampled_from(["scale", "gelu", "softmax", "layer norm", "sum", "amax", "transpose", "fold"]), min_size=2, max_size=8))
 def test_chains_of_norms_and_reductions(chain):
     def f(x, y):

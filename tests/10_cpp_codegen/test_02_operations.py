@@ -76,6 +76,19 @@ def test_logic():
         torch.testing.assert_close(got[f"{name}_"], operations.expected(name, x, y), msg=lambda m: f"{name}: {m}")
 
 
+@pytest.mark.parametrize("integer", INTEGERS, ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16], ids=str)
+def test_to_an_integer_and_back_knows_no_negative_zero(dtype, integer):
+    x = torch.linspace(-3, 3, 64).abs() if integer == torch.uint8 else torch.linspace(-3, 3, 64)
+    x = x.to(dtype)
+    k = Hand([64])
+    view = k.read("x", [64], dtype)
+    k.point("out", lambda ops, i: ops.to_dtype(ops.to_dtype(view.load(ops, i), integer), dtype), store=True, dtype=dtype)
+    got = run(*k.build(), {"x": x})[0]["out"]
+    assert torch.equal(got, x.to(integer).to(dtype))
+    assert not got[got == 0].signbit().any()
+
+
 @pytest.mark.parametrize("dtype", INTEGERS, ids=str)
 @pytest.mark.parametrize("divisor", [1, 3, 7])
 def test_integers_divided_by_a_constant(dtype, divisor):

@@ -23,6 +23,9 @@ def contiguous(shape):
 
 
 class Hand:
+    device = torch.device("cpu")
+    """Where the buffers of kernels made from now on are; a test for the GPU changes it."""
+
     def __init__(self, rows, columns=(), name="fused"):
         self.name = name
         symbols = [sympy.Symbol(f"r{n}", integer=True, nonnegative=True) for n in range(len(rows))]
@@ -35,7 +38,7 @@ class Hand:
         self.buffers, self.steps, self.stores = {}, [], set()
 
     def read(self, name, shape, dtype=torch.float32, stride=None):
-        self.buffers[name] = Buffer(name, dtype, tuple(shape), tuple(stride or contiguous(shape)))
+        self.buffers[name] = Buffer(name, dtype, tuple(shape), tuple(stride or contiguous(shape)), self.device)
         return self.buffers[name].view()
 
     def _add(self, step, store):
@@ -47,18 +50,18 @@ class Hand:
     def point(self, name, inner, store=False, dtype=torch.float32, stride=None):
         """Runs for every row and column: inner(ops, index over rows + columns)."""
         shape = self.rows + self.columns
-        buffer = Buffer(name, dtype, shape, tuple(stride or contiguous(shape)))
+        buffer = Buffer(name, dtype, shape, tuple(stride or contiguous(shape)), self.device)
         node = Pointwise(buffer, shape, inner, label=name)
         return self._add(Step(node, self.i + self.j, level="column" if self.columns else "row"), store)
 
     def row(self, name, inner, store=False, dtype=torch.float32):
         """Runs once a row: inner(ops, index over rows)."""
-        buffer = Buffer(name, dtype, self.rows, contiguous(self.rows))
+        buffer = Buffer(name, dtype, self.rows, contiguous(self.rows), self.device)
         return self._add(Step(Pointwise(buffer, self.rows, inner, label=name), self.i, level="row"), store)
 
     def reduce(self, name, kind, inner, store=False, dtype=torch.float32, accumulate=None):
         """inner(ops, row index, column index)."""
-        buffer = Buffer(name, dtype, self.rows, contiguous(self.rows))
+        buffer = Buffer(name, dtype, self.rows, contiguous(self.rows), self.device)
         node = Reduction(
             buffer, self.rows, self.columns, kind, inner, accumulate or dtype, tuple(range(len(self.rows))), label=name
         )

@@ -11,7 +11,7 @@ UNARY = [
     torch.relu, torch.sigmoid, torch.tanh, torch.exp, torch.abs, torch.neg, F.gelu, F.silu, torch.sin,
     lambda x: x.abs().sqrt(), lambda x: x * 1.5 + 0.25, lambda x: (x * x).log1p(), lambda x: x.clamp(-1, 1), torch.round,
 ]  # fmt: skip
-BINARY = [torch.add, torch.sub, torch.mul, torch.maximum, torch.minimum, lambda a, b: a / (b.abs() + 1), torch.atan2]
+BINARY = [torch.add, torch.sub, torch.mul, torch.maximum, torch.minimum, lambda a, b: a / (b.abs() + 1)]
 REDUCE = [torch.sum, torch.mean, torch.amax, torch.amin]
 
 

@@ -22,7 +22,9 @@ def run(kernel, buffers, tensors, codegen="cpp"):
     """Stored buffer → tensor."""
     compiled = program(kernel, buffers, codegen)
     names = [step.buffer.name for step in kernel.steps if step.buffer.name in kernel.stores]
-    return dict(zip(names, compiled(*(tensors[name] for name in buffers)))), compiled
+    device = kernel.steps[0].buffer.device
+    results = compiled(*(tensors[name].to(device) for name in buffers))
+    return dict(zip(names, (r.to("cpu") for r in results))), compiled
 
 
 def check(kernel, buffers, tensors, codegen="cpp", rtol=None, atol=None):
