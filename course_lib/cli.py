@@ -14,7 +14,7 @@ from pathlib import Path
 
 
 def doctor(args: argparse.Namespace) -> int:
-    from . import doctor
+    from .bench import doctor
 
     return doctor.main()
 

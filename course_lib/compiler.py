@@ -108,6 +108,10 @@ class Compiler:
         self.watcher.forget_all()
 
 
+TOOLS = frozenset("IPython ipykernel ipywidgets traitlets zmq tornado jupyter_client matplotlib _pytest pluggy".split())
+"""Packages whose frames run below a user's call (a `print` in a notebook) and never hold tensor code."""
+
+
 @functools.cache
 def _library_folders() -> tuple[str, ...]:
     here = os.path.dirname(os.path.abspath(__file__))
@@ -125,8 +129,10 @@ def is_library(filename: str) -> bool:
     """Is this a file of Python, torch or this library? (`torch/_dynamo/trace_rules.py`)"""
     if filename.startswith(("<frozen ", "<course_lib ")):
         return True
-    stdlib = sysconfig.get_path("stdlib") + os.sep
-    if filename.startswith(stdlib) and "site-packages" not in filename:
+    _, installed, package = filename.partition(os.sep + "site-packages" + os.sep)
+    if installed and package.split(os.sep)[0] in TOOLS:
+        return True
+    if filename.startswith(sysconfig.get_path("stdlib") + os.sep) and not installed:
         return True
     followed = os.path.join("torch", "nn", "modules") + os.sep, os.path.join("course_lib", "bench") + os.sep
     if any(folder in filename for folder in followed) and not filename.endswith(os.path.join("modules", "module.py")):

@@ -14,7 +14,6 @@ import tempfile
 import warnings
 from pathlib import Path
 
-
 recompile_limit = 8
 """Entries a code object may hold; beyond it, inputs that fit none run in eager. (`torch._dynamo.config.recompile_limit`)"""
 

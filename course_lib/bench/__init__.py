@@ -5,10 +5,16 @@
     course bench compile      the whole first call, in fresh processes with empty caches
     course bench kernels      small functions, one kernel each, and the memory bandwidth they reach
 
+Beside them: `doctor.py` (`course doctor`, what this machine has) and `demo.py` (`course demo`).
 Read `measure.py` first (how to time), then `compare.py` (what to compare), `commands.py` (the commands).
 For a notebook: `from course_lib.bench.measure import interleaved`.
 """
 
-from course_lib.bench.commands import main
+from collections.abc import Sequence
 
-__all__ = ["main"]
+
+def main(argv: Sequence[str]) -> int:
+    """Run `course bench ARGV`; gives the exit status."""
+    from course_lib.bench import commands
+
+    return commands.main(list(argv))

@@ -31,12 +31,12 @@ class Rung:
 
 
 RUNGS = (
-    Rung("nothing(x, y)", "Python", "the interpreter looks up the name, makes a frame, returns"),
-    Rung("x.is_floating_point()", "binding", "into C++ and back: unpacks arguments, wraps the answer"),
-    Rung("x.detach()", "dispatcher", "the tensors' keys choose a kernel; a new tensor object"),
-    Rung("torch.add(x, y, out=z)", "kernel", "shapes, dtypes, strides; then the loop over 4 numbers"),
-    Rung("torch.add(x, y)", "+ allocation", "the kernel also asks for memory for its result"),
-    Rung("torch.add(w, y)", "+ autograd", "w needs a gradient: before the kernel, a node for backward"),
+    Rung("nothing(x, y)", "Python", "looks up the name, makes a frame"),
+    Rung("x.is_floating_point()", "binding", "into C++ and back: unpack, wrap"),
+    Rung("x.detach()", "dispatcher", "keys choose a kernel; a new tensor"),
+    Rung("torch.add(x, y, out=z)", "kernel", "shapes, dtypes, strides; then 4 sums"),
+    Rung("torch.add(x, y)", "+ allocation", "memory for the result"),
+    Rung("torch.add(w, y)", "+ autograd", "first, a node for backward"),
 )
 """Each costs what the one before costs and more. `z` is a buffer that is there already."""
 WAY = 4
@@ -84,7 +84,7 @@ def matmul_peak(size: int = 1024, rounds: int = 7) -> float:
 
 # ---- the way down, as a picture --------------------------------------------------------------------------------------
 
-LAYER, WHAT, CODE, BAR, STEP = 118, 400, 172, 176, 46
+LAYER, WHAT, CODE, BAR, STEP = 112, 290, 172, 146, 46
 
 
 def call_stack(samples: Mapping[str, Samples]) -> Picture:
@@ -132,7 +132,7 @@ class Step:
     writes: str
 
 
-OP, BETWEEN, LANE, DEEP = 92, 116, 62, 176
+OP, BETWEEN, DEEP = 80, 96, 176
 
 
 def round_trips(chain: Sequence[Step], nbytes: Mapping[str, int]) -> Picture:
@@ -156,7 +156,9 @@ def round_trips(chain: Sequence[Step], nbytes: Mapping[str, int]) -> Picture:
         headings.append(heading)
         svg.text(2, 16 + row * (DEEP + 24), heading, bold=True)
         draw_lane(svg, chain, nbytes, 28 + row * (DEEP + 24), fused=name == "fused")
-    caption = "Memory above, the processor below, time to the right. Each arrow is a trip; eager sends every t out and back."
+    caption = (
+        "Memory above, the processor below, time to the right. Each arrow is a trip; eager sends every t out and back."
+    )
     return Picture(svg.render(". ".join(headings) + "."), caption, ". ".join(headings) + ".", "\n".join(headings))
 
 
@@ -227,7 +229,7 @@ SECONDS = (1e-10, 1e-4)
 """The vertical axis, the same on every machine, so that pictures compare."""
 
 
-def time_per_element(sizes: Sequence[int], seconds: Mapping[str, Sequence[float]], caption: str = "") -> Picture:
+def time_per_element(sizes: Sequence[int], seconds: Mapping[str, Sequence[float]]) -> Picture:
     """A line for each name: seconds per element against the number of elements, both logarithmic. Eager is grey."""
     x0, y0, width, height = PLOT
     left, right = math.log10(sizes[0]), math.log10(sizes[-1])
@@ -273,6 +275,7 @@ def time_per_element(sizes: Sequence[int], seconds: Mapping[str, Sequence[float]
         for size, t in zip(sizes, line, strict=True)
     ]
     alt = f"Time for each element of {' and '.join(seconds)}, from {sizes[0]} to {sizes[-1]:,} elements: steep, then flat."
+    caption = "On the slope a call costs the same whatever it does; on the flat part each element has its price."
     return Picture(svg.render(alt), caption, alt, "\n".join(rows))
 
 
@@ -294,4 +297,4 @@ def short_count(count: int) -> str:
 
 def text_fits() -> bool:
     """Every explanation fits its box (held by a test)."""
-    return all(text_width(rung.adds) <= WHAT - 10 for rung in RUNGS)
+    return all(text_width(rung.adds, bold=True) <= WHAT - 16 for rung in RUNGS)

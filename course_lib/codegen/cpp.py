@@ -65,7 +65,8 @@ def shape_of(kernel: FusedKernel, trees: Mapping[Step, Expr]) -> Shape:
     along_columns = any(has_stride_one(tree, columns[-1].symbol) for tree in inside)
     if rows and not along_columns and any(has_stride_one(tree, rows[-1].symbol) for tree in inside):
         return "lanes"
-    return "columns" if math.prod(loop.size for loop in rows) < FEW_ROWS else "rows"
+    few = math.prod(loop.size for loop in rows) < FEW_ROWS
+    return "columns" if few and math.prod(loop.size for loop in columns) >= 2 * PARALLEL_FROM else "rows"
 
 
 class CppKernel(CppOps):
@@ -136,8 +137,8 @@ class CppKernel(CppOps):
                 self.pragma(threads=depth == shared, simd=simd, collapse=collapse)
                 blocks.enter_context(self.block_of_lanes(loop) if last and self.lane else self.loop(loop))
             for phase in self.phases:
-                if phase.columns:
-                    self.print_pass(phase)
+                for part in phase.split(self.trees) if phase.columns else ():
+                    self.print_pass(part)
                 self.print_row_steps(phase)
 
     def shared_row_loop(self, pointwise: bool) -> int | None:
@@ -279,7 +280,11 @@ class CppKernel(CppOps):
             result = f"rounded<{STORED[dtype]}>({result})"
         elif wide and total.sums_floats:
             result = f"(float){result}"
-        self.scope.values[step] = result
+        if self.lane or result.isidentifier():
+            self.scope.values[step] = result
+        else:
+            with self.on_behalf_of(step):
+                self.bind(step, result, label(step))
 
     # --- what runs once a row ----------------------------------------------------------------------------------------
 

@@ -120,6 +120,21 @@ class Phase:
     def reductions(self) -> list[Step]:
         return [step for step in self.columns if step.is_reduction]
 
+    def split(self, trees: Mapping[Step, Expr]) -> list[Phase]:
+        """The pass as two, if it holds both kinds of reduction: those that take columns in any order (so lanes and threads can
+        share them) and those where the first of equals wins (argmax, argmin)."""
+        in_order = [step for step in self.reductions if step.node.kind.startswith("arg")]  # type: ignore[union-attr]
+        if not in_order or len(in_order) == len(self.reductions):
+            return [self]
+        needed, waiting = set(in_order), list(in_order)
+        while waiting:
+            more = [s for s in steps_used(trees[waiting.pop()]) if s in self.columns and s not in needed]
+            needed.update(more)
+            waiting += more
+        rest = {step: source for step, source in self.columns.items() if step not in in_order}
+        again = {step: source for step, source in self.columns.items() if step in needed}
+        return [Phase(rest, self.kept, self.stored), Phase(again)]
+
 
 def phases(
     kernel: FusedKernel, trees: Mapping[Step, Expr], keep: frozenset[Source] = frozenset({"scratch", "memory"})

@@ -44,7 +44,7 @@ LIBDEVICE = {
     for name in "expm1 log10 log1p tan asin acos atan sinh cosh tanh asinh acosh atanh erfc pow atan2 fmod trunc".split()
 } | {"round": "rint"}
 
-TL = {name: f"tl.{name}" for name in "exp exp2 log log2 sqrt rsqrt sin cos erf sigmoid floor ceil abs".split()}
+TL = {name: f"tl.{name}" for name in "exp exp2 log log2 rsqrt sin cos erf sigmoid floor ceil abs".split()}
 
 HELPERS = {
     "multiply": "a, b:\n    return a * b",
@@ -237,6 +237,10 @@ class TritonOps(Printer):
         return f"tl.{expr.op}({', '.join(map(self.text, expr.args))}{nan})", ATOM
 
     print_minimum = print_maximum
+
+    def print_sqrt(self, expr: Expr) -> tuple[str, int]:
+        """On float32 `tl.sqrt` is an approximation that takes denormal numbers for 0."""
+        return self.call(expr, "tl.sqrt_rn" if expr.dtype == torch.float32 else "tl.sqrt")
 
     def print_sign(self, expr: Expr) -> tuple[str, int]:
         value, kind = self.text(expr.args[0], COMPARE + 1), TYPES[expr.dtype]

@@ -1,8 +1,8 @@
 """Which composite operators fall apart before lowering, and into what.
 
 In:  calls of composite ATen operators while a graph is traced (`autograd.trace`).
-Out: smaller ATen operators. The fewer operators are left, the smaller `lowering` is; what stays whole (GEMM, convolution, attention)
-     is better done by a library.
+Out: smaller ATen operators. The fewer are left, the smaller `lowering` is; what stays whole (GEMM, convolution, attention) is
+     better done by a library.
 
 Most come from torch. Our own are those where torch's text is longer or slower than needed here.
 In PyTorch: `torch/_decomp/decompositions.py`, `torch/_inductor/decomposition.py`.
@@ -24,16 +24,18 @@ aten = torch.ops.aten
 TORCHS_OWN = """
     _adaptive_avg_pool2d_backward addr affine_grid_generator aminmax avg_pool2d_backward binary_cross_entropy
     binary_cross_entropy_backward binary_cross_entropy_with_logits celu col2im count_nonzero deg2rad diag_embed dist
-    elu_backward embedding_backward eye fill frac gelu_backward glu glu_backward hardshrink hardsigmoid_backward hardswish_backward
-    hardtanh_backward heaviside huber_loss huber_loss_backward im2col index_add index_copy index_fill isclose isfinite isin
-    isneginf isposinf kl_div l1_loss leaky_relu_backward linalg_cross linspace log_sigmoid_backward log_sigmoid_forward
-    logaddexp logaddexp2 logit logit_backward logspace margin_ranking_loss meshgrid mish_backward mse_loss mse_loss_backward
-    nan_to_num nansum native_batch_norm_backward native_dropout_backward native_group_norm_backward native_layer_norm_backward
-    new_empty norm pixel_shuffle pixel_unshuffle prelu _prelu_kernel rad2deg reflection_pad1d reflection_pad2d repeat roll
-    replication_pad1d replication_pad2d select_backward sgn sigmoid_backward silu_backward sinc slice_backward smooth_l1_loss
-    smooth_l1_loss_backward soft_margin_loss softplus_backward softshrink special_entr special_log_ndtr special_xlog1py
-    split_with_sizes_copy stack std_mean trace tanh_backward unfold_copy upsample_nearest1d upsample_nearest2d vdot xlogy
-    xlog1py zero _log_softmax_backward_data _softmax_backward_data _fused_rms_norm _fused_rms_norm_backward
+    elu_backward embedding_backward eye fill frac gelu_backward glu glu_backward hardshrink hardsigmoid_backward
+    hardswish_backward hardtanh_backward heaviside huber_loss huber_loss_backward im2col index_add index_copy
+    index_fill isclose isfinite isin isneginf isposinf kl_div l1_loss leaky_relu_backward linalg_cross linspace
+    log_sigmoid_backward log_sigmoid_forward logaddexp logaddexp2 logit logit_backward logspace margin_ranking_loss
+    meshgrid mish_backward mse_loss mse_loss_backward nan_to_num nansum native_batch_norm_backward
+    native_dropout_backward native_group_norm_backward native_layer_norm_backward new_empty norm pixel_shuffle
+    pixel_unshuffle prelu _prelu_kernel rad2deg reflection_pad1d reflection_pad2d repeat roll replication_pad1d
+    replication_pad2d select_backward sgn sigmoid_backward silu_backward sinc slice_backward smooth_l1_loss
+    smooth_l1_loss_backward soft_margin_loss softplus_backward softshrink special_entr special_log_ndtr
+    special_xlog1py split_with_sizes_copy stack std_mean trace tanh_backward unfold_copy upsample_nearest1d
+    upsample_nearest2d vdot xlogy xlog1py zero _log_softmax_backward_data _softmax_backward_data _fused_rms_norm
+    _fused_rms_norm_backward
 """.split()
 
 
@@ -66,7 +68,9 @@ def log_softmax(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
 
 def logsumexp(x: Tensor, dim: Sequence[int], keepdim: bool = False) -> Tensor:
     if not x.numel() or not x.dtype.is_floating_point:
-        return x.to(torch.get_default_dtype() if not x.dtype.is_floating_point else x.dtype).exp().sum(dim, keepdim).log()
+        return (
+            x.to(torch.get_default_dtype() if not x.dtype.is_floating_point else x.dtype).exp().sum(dim, keepdim).log()
+        )
     largest = x.amax(dim, keepdim=True)
     largest = torch.where(largest.abs() == math.inf, 0, largest)  # inf - inf would be nan
     total = (x - largest).exp().sum(dim, keepdim)
@@ -120,7 +124,9 @@ def batch_norm_inference(
     return as_eager_lays_out(result, x), empty, empty
 
 
-def batch_norm(x: Tensor, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float) -> Any:
+def batch_norm(
+    x: Tensor, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float
+) -> Any:
     """In inference; training, which also updates the running statistics, stays with torch."""
     return NotImplemented if training else batch_norm_inference(x, weight, bias, mean, var, momentum, eps)
 

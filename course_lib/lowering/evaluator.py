@@ -3,8 +3,8 @@
 In:  a `LoopGraph` and tensors.
 Out: what the graph returns. Generated kernels are compared with this; lessons step through it one element at a time.
 
-`NumpyHandler` gives the virtual operations their plain meaning, for all indices of a loop at once: a loop symbol stands for the array
-of all its values. Library calls run on the CPU as they are.
+`NumpyHandler` gives the virtual operations their plain meaning, for all indices of a loop at once: a loop symbol stands for the
+array of all its values. Library calls run on the CPU as they are.
 
 In PyTorch: the nearest relative is `LoopBody.debug_str`, or running a kernel in Triton's interpreter.
 """
@@ -65,7 +65,10 @@ NUMPY: dict[str, Callable[..., Array]] = {
     "le": np.less_equal,
     "gt": np.greater,
     "ge": np.greater_equal,
-    **{op: getattr(np, op) for op in "maximum minimum logical_and logical_or bitwise_and bitwise_or bitwise_xor".split()},
+    **{
+        op: getattr(np, op)
+        for op in "maximum minimum logical_and logical_or bitwise_and bitwise_or bitwise_xor".split()
+    },
     "left_shift": np.left_shift,
     "right_shift": np.right_shift,
 }
@@ -121,7 +124,7 @@ def compute(expr: Any, values: Mapping[sympy.Symbol, Any]) -> Any:
 
 @dataclass
 class NumpyHandler:
-    """The virtual operations on arrays. `values` says what the loop symbols stand for; `served` holds values that need no load."""
+    """The virtual operations on arrays. `values`: what the loop symbols stand for; `served`: values that need no load."""
 
     memory: Memory
     values: dict[sympy.Symbol, Any]
@@ -189,7 +192,9 @@ def flattened(tensor: torch.Tensor) -> tuple[torch.Tensor, int]:
 def grid(sizes: Sequence[int]) -> list[Array]:
     """For each dimension all its indices, shaped so that together they span the whole loop."""
     rank = len(sizes)
-    return [np.arange(n, dtype=np.int64).reshape([-1 if d == k else 1 for k in range(rank)]) for d, n in enumerate(sizes)]
+    return [
+        np.arange(n, dtype=np.int64).reshape([-1 if d == k else 1 for k in range(rank)]) for d, n in enumerate(sizes)
+    ]
 
 
 def reduce_last(value: Array, node: Reduction, kept: int) -> Array:
@@ -208,8 +213,8 @@ def value_of(node: LoopNode, memory: Memory) -> Array:
     handler = NumpyHandler(memory, dict(zip(symbols, grid(sizes), strict=True)))
     rank = len(node.ranges)
     if isinstance(node, Pointwise):
-        return np.broadcast_to(node.inner(handler, symbols), sizes)  # type: ignore[arg-type]
-    value = np.broadcast_to(node.inner(handler, symbols[:rank], symbols[rank:]), sizes)  # type: ignore[arg-type]
+        return np.broadcast_to(node.inner(handler, symbols), sizes)
+    value = np.broadcast_to(node.inner(handler, symbols[:rank], symbols[rank:]), sizes)
     return reduce_last(value, node, rank)
 
 
@@ -244,7 +249,9 @@ def run_extern(kernel: ExternKernel, memory: Memory) -> None:
     """Call torch's own operator, and put what it returns into buffers of the promised layout."""
     args, kwargs = with_tensors(kernel.args, memory), with_tensors(kernel.kwargs, memory)
     result = kernel.op(*args, **kwargs)
-    for buffer, tensor in zip(kernel.outputs, [result] if not isinstance(result, (list, tuple)) else result, strict=False):
+    for buffer, tensor in zip(
+        kernel.outputs, [result] if not isinstance(result, (list, tuple)) else result, strict=False
+    ):
         if buffer is not None:
             memory[buffer.name] = tensor
             if tuple(tensor.stride()) != buffer.stride:
@@ -314,7 +321,9 @@ class Watching:
         return value
 
     def masked(self, condition: Array, body: Callable[[], Array], other: Any) -> Array:
-        value = self.handler.masked(condition, body, other) if condition else self.handler.constant(other, torch.float64)
+        value = (
+            self.handler.masked(condition, body, other) if condition else self.handler.constant(other, torch.float64)
+        )
         self.happened.append(Happened("masked", (shown(condition),), value))
         return value
 

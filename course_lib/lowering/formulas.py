@@ -18,7 +18,7 @@ from typing import Any, Literal
 import sympy
 import torch
 
-from course_lib.lowering.ops import UNARY, Handler, Value
+from course_lib.lowering.ops import BINARY, UNARY, Handler, Value
 
 aten = torch.ops.aten
 Number = bool | int | float
@@ -33,6 +33,8 @@ BOOL_ARITHMETIC = {
     "bitwise_xor": "ne",
 }
 """On torch.bool arithmetic is logic: True + True is True."""
+
+COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 
 
 class NoLoopForm(Exception):
@@ -55,11 +57,12 @@ class Term:
             return self.ops.index_expr(other, self.dtype)
         return self.ops.constant(other, self.dtype)
 
-    def binary(self, op: str, other: Any, swap: bool = False, dtype: torch.dtype | None = None) -> Term:
+    def binary(self, op: str, other: Any, swap: bool = False) -> Term:
         if self.dtype is torch.bool:
             op = BOOL_ARITHMETIC.get(op, op)
         a, b = self.value, self.lift(other)
-        return Term(self.ops, getattr(self.ops, op)(*((b, a) if swap else (a, b))), dtype or self.dtype)
+        value = getattr(self.ops, op)(*((b, a) if swap else (a, b)))
+        return Term(self.ops, value, torch.bool if op in COMPARISONS else self.dtype)
 
     def to(self, dtype: torch.dtype) -> Term:
         return self if dtype == self.dtype else Term(self.ops, self.ops.to_dtype(self.value, dtype), dtype)
@@ -74,24 +77,14 @@ class Term:
         a, b = (x if isinstance(x, Term) else Term(self.ops, self.ops.constant(x, dtype), dtype) for x in (yes, no))
         return Term(self.ops, self.ops.where(self.value, a.value, b.value), dtype)
 
-    def __getattr__(self, op: str) -> Callable[[], Term]:
-        """x.erf(), x.sqrt(), ...: every operation of `UNARY`."""
+    def __getattr__(self, op: str) -> Callable[..., Term]:
+        """x.erf(), x.maximum(y), ...: every operation of `UNARY` and `BINARY`."""
+        if op in BINARY:
+            return lambda other: self.binary(op, other)
         if op not in UNARY:
             raise AttributeError(op)
         dtype = torch.bool if op in ("isnan", "isinf", "logical_not") else self.dtype
         return lambda: Term(self.ops, getattr(self.ops, op)(self.value), dtype)
-
-    def maximum(self, other: Any) -> Term:
-        return self.binary("maximum", other)
-
-    def minimum(self, other: Any) -> Term:
-        return self.binary("minimum", other)
-
-    def fmod(self, other: Any) -> Term:
-        return self.binary("fmod", other)
-
-    def atan2(self, other: Any) -> Term:
-        return self.binary("atan2", other)
 
     __add__ = lambda a, b: a.binary("add", b)
     __radd__ = lambda a, b: a.binary("add", b, swap=True)
@@ -109,20 +102,11 @@ class Term:
     __and__ = lambda a, b: a.binary("bitwise_and", b)
     __or__ = lambda a, b: a.binary("bitwise_or", b)
     __xor__ = lambda a, b: a.binary("bitwise_xor", b)
-    __lshift__ = lambda a, b: a.binary("left_shift", b)
-    __rshift__ = lambda a, b: a.binary("right_shift", b)
-    __lt__ = lambda a, b: a.binary("lt", b, dtype=torch.bool)
-    __le__ = lambda a, b: a.binary("le", b, dtype=torch.bool)
-    __gt__ = lambda a, b: a.binary("gt", b, dtype=torch.bool)
-    __ge__ = lambda a, b: a.binary("ge", b, dtype=torch.bool)
-    __neg__ = lambda a: a.neg()
+    __lt__ = lambda a, b: a.binary("lt", b)
+    __le__ = lambda a, b: a.binary("le", b)
+    __gt__ = lambda a, b: a.binary("gt", b)
+    __ge__ = lambda a, b: a.binary("ge", b)
     __invert__ = lambda a: a.logical_not() if a.dtype is torch.bool else a.bitwise_not()
-
-    def eq(self, other: Any) -> Term:
-        return self.binary("eq", other, dtype=torch.bool)
-
-    def ne(self, other: Any) -> Term:
-        return self.binary("ne", other, dtype=torch.bool)
 
 
 @dataclass(frozen=True)
@@ -164,7 +148,9 @@ def power(x: Any, exponent: Any) -> Term:
 
 def integer_division(x: Term, y: Any) -> None:
     if not x.dtype.is_floating_point and (isinstance(y, Term) or y == 0):
-        raise NoLoopForm("dividing integers by a tensor must raise where the divisor is 0: it runs as torch's own operator")
+        raise NoLoopForm(
+            "dividing integers by a tensor must raise where the divisor is 0: it runs as torch's own operator"
+        )
 
 
 def divide(x: Term, y: Any, rounding_mode: str | None = None) -> Term:
@@ -224,10 +210,6 @@ def whole(op: str) -> Formula:
     return Formula(function)
 
 
-def comparison(op: str) -> Formula:
-    return Formula(lambda x, y: x.binary(op, y, dtype=torch.bool), "operands")
-
-
 def logical(op: str) -> Formula:
     return Formula(lambda x, y: x.to(torch.bool).binary(op, y.to(torch.bool)), "own")
 
@@ -236,21 +218,19 @@ F = Formula
 POINTWISE: dict[str, Formula] = {
     **{op: F(lambda x, op=op: getattr(x, op)()) for op in UNARY if hasattr(aten, op)},
     **{op: whole(op) for op in ("floor", "ceil", "round", "trunc")},
-    **{op: comparison(op) for op in ("eq", "ne", "lt", "le", "gt", "ge")},
+    **{op: F(lambda x, y, op=op: x.binary(op, y), "operands") for op in COMPARISONS},
+    **{op: F(lambda x, y, op=op: x.binary(op, y)) for op in BINARY if op.startswith("bitwise_")},
+    **{op: F(lambda x, y, op=op: x.binary(op, y)) for op in ("mul", "maximum", "minimum", "atan2")},
     # arithmetic
     "add": F(lambda x, y, alpha=1: x + y if alpha == 1 else x + alpha * as_term(y, x)),
     "sub": F(lambda x, y, alpha=1: x - y if alpha == 1 else x - alpha * as_term(y, x)),
     "rsub": F(lambda x, y, alpha=1: y - (x if alpha == 1 else alpha * x)),
-    "mul": F(lambda x, y: x * y),
     "div": F(divide),
     "floor_divide": F(lambda x, y: divide(x, y, "floor")),
     "remainder": F(remainder),
     "fmod": F(fmod),
     "pow": F(power),
     "square": F(lambda x: x * x),
-    "atan2": F(lambda x, y: x.atan2(y)),
-    "maximum": F(lambda x, y: x.maximum(y)),
-    "minimum": F(lambda x, y: x.minimum(y)),
     "clamp": F(clamp),
     "clamp_min": F(lambda x, low: x.maximum(low)),
     "clamp_max": F(lambda x, high: x.minimum(high)),
@@ -263,9 +243,6 @@ POINTWISE: dict[str, Formula] = {
     "logical_or": logical("logical_or"),
     "logical_xor": logical("ne"),
     "bitwise_not": F(lambda x: ~x),
-    "bitwise_and": F(lambda x, y: x.binary("bitwise_and", y)),
-    "bitwise_or": F(lambda x, y: x.binary("bitwise_or", y)),
-    "bitwise_xor": F(lambda x, y: x.binary("bitwise_xor", y)),
     "isnan": F(lambda x: x.isnan() if x.dtype.is_floating_point else x.ne(x), "operands"),
     "isinf": F(lambda x: x.isinf() if x.dtype.is_floating_point else x.ne(x), "operands"),
     # activations

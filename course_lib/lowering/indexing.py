@@ -1,9 +1,12 @@
 """Index arithmetic: where in memory an element lies, and which element lies there.
 
+In:  shapes, strides, formulas over loop symbols.
+Out: flat indices taken apart (`Linear`), and put back into positions (`unflatten`).
+
 A flat index is nearly always a sum of loop symbols times strides: `768*i0 + i1`. `Linear` holds such a sum as plain numbers,
 so that the scheduler can ask "does this loop walk that memory like that one?" many times without asking sympy.
 
-In PyTorch: `torch/_inductor/sizevars.py` (`SizeVarAllocator.stride_vars`, `simplify_with_ranges`), `torch/_inductor/dependencies.py`.
+In PyTorch: `torch/_inductor/sizevars.py` (`stride_vars`, `simplify_with_ranges`), `torch/_inductor/dependencies.py`.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ def loop_symbols(letter: str, count: int) -> tuple[sympy.Symbol, ...]:
 def as_size(value: Any) -> Size:
     """A size as torch gives it (an int, or a SymInt when shapes are dynamic) as one that we compute with."""
     node = getattr(value, "node", None)
-    return int(value) if node is None else node.expr
+    return int(value) if node is None else number_of(node.expr)
 
 
 def sizes(values: Iterable[Any]) -> tuple[Size, ...]:
@@ -149,7 +152,11 @@ def unflatten(
 
 def order(stride: Size) -> float:
     """Something to sort strides by; a symbolic one counts as its value for large symbols."""
-    return stride if isinstance(stride, int) else float(stride.xreplace({s: sympy.Integer(4096) for s in stride.free_symbols}))
+    return (
+        stride
+        if isinstance(stride, int)
+        else float(stride.xreplace({s: sympy.Integer(4096) for s in stride.free_symbols}))
+    )
 
 
 def _digits(
@@ -166,7 +173,9 @@ def _digits(
         if isinstance(step, int) and step < 0:  # a flipped dimension: count it from the other end
             constant, step, symbol = constant + step * last, -step, last - symbol
         for n, (_, stride) in enumerate(dims):
-            if step == stride or (isinstance(step, int) and isinstance(stride, int) and 0 < stride <= step and step % stride == 0):
+            if step == stride or (
+                isinstance(step, int) and isinstance(stride, int) and 0 < stride <= step and step % stride == 0
+            ):
                 index[n] += symbol * (step // stride if step != stride else 1)
                 largest[n] += last * (step // stride if step != stride else 1)
                 break

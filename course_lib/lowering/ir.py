@@ -107,7 +107,9 @@ class Reduction:
 
     `ranges` are the kept dimensions, `reduced` those that vanish; `buffer` may have size-1 dimensions where they were
     (keepdim), so it is written at `store_index(index)`. `kind` is one of sum, prod, max, min, any, all, argmax, argmin.
-    `accumulate` is the dtype of the accumulator (float32 for float16 and bfloat16 input, int64 for integer sums)."""
+    `accumulate` is the dtype of the accumulator (float32 for float16 and bfloat16 input, int64 for integer sums); what it ends
+    with is converted to the buffer's dtype. max and min pass nan on; argmax and argmin take nan for the largest and the
+    smallest, and of equals the first. At least one of `reduced` is not 1."""
 
     buffer: Buffer
     ranges: tuple[Size, ...]
@@ -152,6 +154,10 @@ class ExternKernel:
     def buffers(self) -> tuple[Buffer, ...]:
         return tuple(b for b in self.outputs if b is not None)
 
+    @property
+    def label(self) -> str:
+        return str(self.op)
+
     def __str__(self) -> str:
         return f"{self.op} (extern)"
 
@@ -174,6 +180,8 @@ class LoopGraph:
     @property
     def buffers(self) -> dict[str, Buffer]:
         """Every buffer by name: inputs, constants, and what the nodes write."""
-        known = [Buffer(name, c.dtype, tuple(c.shape), tuple(c.stride()), c.device) for name, c in self.constants.items()]
+        known = [
+            Buffer(name, c.dtype, tuple(c.shape), tuple(c.stride()), c.device) for name, c in self.constants.items()
+        ]
         written = [b for node in self.nodes for b in node.buffers]
         return {b.name: b for b in [*(i for i in self.inputs if i is not None), *known, *written]}

@@ -1,7 +1,10 @@
 """How reductions become loops.
 
-A reduction keeps some dimensions and combines over the others. What has two parts (`mean` divides, `var` needs the mean first) becomes
-several nodes, and the scheduler puts them into one kernel again: rows that are kept, columns that are reduced.
+In:  calls of `sum`, `mean`, `var_mean`, `argmax`, ...
+Out: `Reduction` nodes, each of which keeps some dimensions and combines over the others.
+
+What has two parts (`mean` divides, `var` needs the mean first) becomes several nodes, and the scheduler puts them into one kernel
+again: rows that are kept, columns that are reduced.
 
 In PyTorch: `torch/_inductor/lowering.py`, `make_reduction` and `var_mean_helper_` (there with Welford's one-pass update).
 """
@@ -16,9 +19,9 @@ import torch
 from torch import fx
 
 from course_lib.lowering.formulas import NoLoopForm, Term
-from course_lib.lowering.indexing import sizes
 from course_lib.lowering.ir import Index, Size, View
-from course_lib.lowering.lower import Lowering, TensorValue, compute_dtype, element, lowers, strides_of
+from course_lib.lowering.lower import Layout, Lowering, TensorValue, element, lowers
+from course_lib.lowering.operators import compute_dtype
 from course_lib.lowering.ops import Handler
 
 aten = torch.ops.aten
@@ -46,32 +49,33 @@ def accumulator(dtype: torch.dtype, kind: str) -> torch.dtype:
     return compute_dtype(dtype)
 
 
-def reduce(low: Lowering, node: fx.Node, x: TensorValue, dims: Sequence[int], kind: str, like: Any, label: str = "") -> View:
-    """`kind` over `dims` of `x`, converted to the dtype of `like` first (as torch does)."""
-
-    def body(ops: Handler, index: Index) -> Term:
-        value = element(x, ops, index)
-        return value.to(torch.bool) if kind in ("any", "all") else value if kind.startswith("arg") else value.to(like.dtype)
-
+def reduce(
+    low: Lowering, node: fx.Node, x: TensorValue, dims: Sequence[int], kind: str, like: Any, label: str = ""
+) -> View:
+    """`kind` over `dims` of `x`. Sums convert to the result's dtype before they add, as torch does."""
+    if kind in ("any", "all"):
+        first = accumulate = torch.bool
+    elif kind.startswith("arg"):
+        first = accumulate = compute_dtype(x.dtype)
+    else:
+        first, accumulate = like.dtype, accumulator(like.dtype, kind)
     if kind.startswith("arg") and all(x.shape[d] == 1 for d in dims):
         return low.in_memory(low.full(0, like))
-    if not dims:  # a tensor without dimensions is its own sum
-        return low.pointwise(node, body, like=like)
-    accumulate = torch.bool if kind in ("any", "all") else x.dtype if kind.startswith("arg") else accumulator(like.dtype, kind)
-    if kind.startswith("arg"):
-        accumulate = compute_dtype(x.dtype)
-    return low.reduction(
-        node, kind, body, x.shape, dims, dtype=like.dtype, accumulate=accumulate, like=like, label=label
-    )
+    body = lambda ops, index: element(x, ops, index).to(first)
+    return low.reduction(node, kind, body, x.shape, dims, accumulate, Layout.of(like), label)
 
 
 @lowers(aten.sum.default, aten.sum.dim_IntList)
-def sum_(low: Lowering, node: fx.Node, x: TensorValue, dims: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> View:
+def sum_(
+    low: Lowering, node: fx.Node, x: TensorValue, dims: Dims = None, keepdim: bool = False, *, dtype: Any = None
+) -> View:
     return reduce(low, node, x, dimensions(x, dims), "sum", node.meta["val"])
 
 
 @lowers(aten.prod.default, aten.prod.dim_int)
-def prod(low: Lowering, node: fx.Node, x: TensorValue, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> View:
+def prod(
+    low: Lowering, node: fx.Node, x: TensorValue, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None
+) -> View:
     return reduce(low, node, x, dimensions(x, dim), "prod", node.meta["val"])
 
 
@@ -82,7 +86,9 @@ def extreme(low: Lowering, node: fx.Node, x: TensorValue, dims: Dims = None, kee
 
 
 @lowers(aten.max.dim, aten.min.dim)
-def extreme_and_where(low: Lowering, node: fx.Node, x: TensorValue, dim: int, keepdim: bool = False) -> tuple[View, View]:
+def extreme_and_where(
+    low: Lowering, node: fx.Node, x: TensorValue, dim: int, keepdim: bool = False
+) -> tuple[View, View]:
     kind = "max" if node.target is aten.max.dim else "min"
     values, indices = node.meta["val"]
     dims = dimensions(x, dim)
@@ -107,24 +113,33 @@ def any_all(low: Lowering, node: fx.Node, x: TensorValue, dims: Dims = None, kee
 
 
 @lowers(aten.mean.default, aten.mean.dim)
-def mean(low: Lowering, node: fx.Node, x: TensorValue, dims: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> View:
+def mean(
+    low: Lowering, node: fx.Node, x: TensorValue, dims: Dims = None, keepdim: bool = False, *, dtype: Any = None
+) -> View:
     fake = node.meta["val"]
     average = row_mean(low, node, x, dimensions(x, dims), compute_dtype(fake.dtype))
     return finish(low, node, average, fake, "mean")
 
 
+def rows_of(x: TensorValue, dims: Sequence[int], dtype: torch.dtype) -> Layout:
+    """For one value a row: the reduced dimensions keep size 1."""
+    device = x.buffer.device if isinstance(x, View) else x.layout.device
+    return Layout.rows(dtype, [1 if d in dims else size for d, size in enumerate(x.shape)], device)
+
+
 def row_mean(low: Lowering, node: fx.Node, x: TensorValue, dims: Sequence[int], dtype: torch.dtype) -> View:
     """The mean over `dims`, which keep size 1."""
-    body = lambda ops, index: element(x, ops, index).to(dtype)
-    total = low.reduction(node, "sum", body, x.shape, dims, dtype=dtype, accumulate=dtype, label="mean")
-    n = count(x, dims)
-    device, shape, stride = total.buffer.device, total.shape, total.stride
-    return low.loop(lambda ops, index: element(total, ops, index) / n, dtype, shape, stride, device, (node,), "mean")
+    layout, n = rows_of(x, dims, dtype), count(x, dims)
+    total = low.reduction(
+        node, "sum", lambda ops, index: element(x, ops, index).to(dtype), x.shape, dims, dtype, layout, "mean"
+    )
+    return low.loop(lambda ops, index: element(total, ops, index) / n, layout, (node,), "mean")
 
 
 def finish(low: Lowering, node: fx.Node, row: View, like: Any, label: str, function: Any = None) -> View:
     """A row value in the shape and dtype of the result, perhaps through `function`."""
-    if function is None and (row.shape, row.stride, row.dtype) == (sizes(like.shape), strides_of(like), like.dtype):
+    layout = Layout.of(like)
+    if function is None and Layout(row.dtype, row.shape, row.stride, layout.device) == layout:
         return row
     if like.ndim != len(row.shape):  # without keepdim
         dims = dimensions_dropped(node, len(row.shape))
@@ -136,13 +151,19 @@ def finish(low: Lowering, node: fx.Node, row: View, like: Any, label: str, funct
 
 def dimensions_dropped(node: fx.Node, rank: int) -> list[int]:
     dims = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim")
-    dims = [dims] if isinstance(dims, int) else list(dims or range(rank))  # type: ignore[call-overload]
+    dims = [dims] if isinstance(dims, int) else list(dims or range(rank))
     return [d % rank for d in dims]
 
 
 @lowers(aten.var.correction, aten.std.correction, aten.var_mean.correction, aten.std_mean.correction)
 def var_mean(
-    low: Lowering, node: fx.Node, x: TensorValue, dims: Dims = None, *, correction: float | None = None, keepdim: bool = False
+    low: Lowering,
+    node: fx.Node,
+    x: TensorValue,
+    dims: Dims = None,
+    *,
+    correction: float | None = None,
+    keepdim: bool = False,
 ) -> Any:
     """Two passes: the mean, then the squared distances from it. (One pass, E[x²] - E[x]², cancels where the mean is large.)"""
     both = isinstance(node.meta["val"], (tuple, list))
@@ -155,7 +176,7 @@ def var_mean(
         distance = element(x, ops, index).to(dtype) - element(average, ops, index)
         return distance * distance
 
-    total = low.reduction(node, "sum", squared_distance, x.shape, reduced, dtype=dtype, accumulate=dtype, label="var")
+    total = low.reduction(node, "sum", squared_distance, x.shape, reduced, dtype, rows_of(x, reduced, dtype), "var")
     n = count(x, reduced) - (1 if correction is None else correction)
     n = max(n, 0) if not hasattr(n, "free_symbols") else n
     is_std = "std" in str(node.target)

@@ -1,7 +1,9 @@
 """How ATen operators become loops: pointwise operators, views, creation and indexing.
 
-Each rule takes the `Lowering`, the FX node, and the node's arguments; it returns the node's value. Pointwise operators need no rule of
-their own: their formulas are in `lowering.formulas`, and one loop (`add_pointwise`) turns the table into rules.
+In:  the `Lowering`, the FX node, and the node's arguments.
+Out: the node's value: a `View` of a new buffer, of an old one, or a `Lazy`.
+
+Pointwise operators need no rule of their own: their formulas are in `lowering.formulas`, and `add_pointwise` makes rules of them.
 
 In PyTorch: `torch/_inductor/lowering.py`, below `register_lowering`.
 """
@@ -17,16 +19,8 @@ from torch import fx
 
 from course_lib.lowering.formulas import POINTWISE, Formula, NoLoopForm, Term
 from course_lib.lowering.ir import Index, View
-from course_lib.lowering.lower import (
-    DTYPES,
-    LOWERINGS,
-    Lazy,
-    Lowering,
-    TensorValue,
-    compute_dtype,
-    element,
-    lowers,
-)
+from course_lib.lowering.lower import LOWERINGS, Lazy, Lowering, TensorValue, element, lowers
+from course_lib.lowering.operators import DTYPES, compute_dtype
 from course_lib.lowering.ops import Handler
 
 aten = torch.ops.aten
@@ -107,11 +101,15 @@ def copy(low: Lowering, node: fx.Node, x: TensorValue, *_: Any, **options: Any) 
     fake = node.meta["val"]
     if isinstance(x, Lazy):
         return low.lazy(fake, lambda ops, index: element(x, ops, index).to(fake.dtype).value)
-    return low.pointwise(node, lambda ops, index: element(x, ops, index), label="copy" if x.dtype == fake.dtype else "to")
+    return low.pointwise(
+        node, lambda ops, index: element(x, ops, index), label="copy" if x.dtype == fake.dtype else "to"
+    )
 
 
 @lowers(aten.copy.default)
-def copy_into(low: Lowering, node: fx.Node, x: TensorValue, source: TensorValue, non_blocking: bool = False) -> TensorValue:
+def copy_into(
+    low: Lowering, node: fx.Node, x: TensorValue, source: TensorValue, non_blocking: bool = False
+) -> TensorValue:
     """What `x.copy_(source)` leaves: `source`, broadcast to `x`."""
     return copy(low, node, source)
 
@@ -223,7 +221,9 @@ def cat(low: Lowering, node: fx.Node, tensors: Sequence[TensorValue], dim: int =
     dim %= max(fake.ndim, 1)
     parts = [t for t in tensors if t.shape != (0,) or fake.ndim == 1]
     if len(parts) > 8:
-        raise NoLoopForm("a loop would ask each element which of so many parts it is in: it runs as torch's own operator")
+        raise NoLoopForm(
+            "a loop would ask each element which of so many parts it is in: it runs as torch's own operator"
+        )
 
     def body(ops: Handler, index: Index) -> Term:
         def from_part(n: int, start: Any) -> Term:
@@ -285,7 +285,14 @@ def flip(low: Lowering, node: fx.Node, x: TensorValue, dims: Sequence[int]) -> V
 
 @lowers(aten.slice_scatter.default, aten.select_scatter.default)
 def scatter_slice(
-    low: Lowering, node: fx.Node, x: TensorValue, part: TensorValue, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+    low: Lowering,
+    node: fx.Node,
+    x: TensorValue,
+    part: TensorValue,
+    dim: int = 0,
+    start: Any = None,
+    end: Any = None,
+    step: int = 1,
 ) -> View:
     """`x` with a slice (or one index) of dimension `dim` taken from `part`: what `x[1:3] = part` becomes."""
     if step != 1:
@@ -307,15 +314,6 @@ def scatter_slice(
     return low.pointwise(node, body)
 
 
-@lowers(aten.embedding.default)
-def embedding(low: Lowering, node: fx.Node, weight: TensorValue, indices: TensorValue, *_: Any) -> View:
-    def body(ops: Handler, index: Index) -> Term:
-        row = ops.indirect(indices.load(ops, index[:-1]), weight.shape[0])
-        return element(weight, ops, [row, index[-1]])
-
-    return low.pointwise(node, body)
-
-
 @lowers(aten.gather.default)
 def gather(low: Lowering, node: fx.Node, x: TensorValue, dim: int, indices: TensorValue, **_: Any) -> View:
     if not x.shape:
@@ -328,36 +326,33 @@ def gather(low: Lowering, node: fx.Node, x: TensorValue, dim: int, indices: Tens
     return low.pointwise(node, body)
 
 
-@lowers(aten.index_select.default)
-def index_select(low: Lowering, node: fx.Node, x: TensorValue, dim: int, indices: TensorValue) -> View:
-    if not x.shape:
-        raise NoLoopForm("index_select from a single number runs as torch's own operator")
-    dim %= len(x.shape)
-
-    def body(ops: Handler, index: Index) -> Term:
-        at = [index[dim]] if indices.shape else []
-        return element(x, ops, replaced(index, dim, ops.indirect(indices.load(ops, at), x.shape[dim])))
-
-    return low.pointwise(node, body)
-
-
 @lowers(aten.index.Tensor, aten._unsafe_index.Tensor)
 def index_tensor(low: Lowering, node: fx.Node, x: TensorValue, indices: Sequence[TensorValue | None]) -> View:
     """`x[i, :, j]`: the index tensors broadcast to one block of dimensions. It stands where the first of them stood,
     or in front if others lie between them (as in NumPy)."""
-    given = [d for d, i in enumerate(indices) if i is not None]
-    if any(i is not None and i.dtype not in (torch.int64, torch.int32) for i in indices):
+    given = {d: i for d, i in enumerate(indices) if i is not None}
+    if any(i.dtype not in (torch.int64, torch.int32) for i in given.values()):
         raise NoLoopForm("indexing with a mask gives a shape that only the data knows: it runs as torch's own operator")
-    block = len(torch.broadcast_shapes(*(tuple(indices[d].shape) for d in given)))  # type: ignore[union-attr]
-    first = given[0] if given == list(range(given[0], given[-1] + 1)) else 0
+    block = max(len(i.shape) for i in given.values())
+    first = min(given) if len(given) == max(given) - min(given) + 1 else 0
 
     def body(ops: Handler, index: Index) -> Term:
-        inner, rest = index[first : first + block], [*index[:first], *index[first + block :]]
-        rest_of = iter(rest)
+        inner, rest_of = index[first : first + block], iter([*index[:first], *index[first + block :]])
         there = []
         for d, size in enumerate(x.shape):
-            at = indices[d] if d < len(indices) else None
-            there.append(next(rest_of) if at is None else ops.indirect(at.load(ops, inner), size))
+            there.append(ops.indirect(given[d].load(ops, inner), size) if d in given else next(rest_of))
         return element(x, ops, there)
 
     return low.pointwise(node, body)
+
+
+@lowers(aten.embedding.default)
+def embedding(low: Lowering, node: fx.Node, weight: TensorValue, indices: TensorValue, *_: Any) -> View:
+    return index_tensor(low, node, weight, [indices])
+
+
+@lowers(aten.index_select.default)
+def index_select(low: Lowering, node: fx.Node, x: TensorValue, dim: int, indices: TensorValue) -> View:
+    if not x.shape or not indices.shape:
+        raise NoLoopForm("index_select with a single number runs as torch's own operator")
+    return index_tensor(low, node, x, [None] * (dim % len(x.shape)) + [indices])

@@ -58,7 +58,11 @@ class Body:
     @property
     def is_cheap(self) -> bool:
         """True if computing this again costs about as much as a load."""
-        return len(self.operations) <= 8 and len({a.buffer for a in self.reads}) <= 2 and not COSTLY.intersection(self.operations)
+        return (
+            len(self.operations) <= 8
+            and len({a.buffer for a in self.reads}) <= 2
+            and not COSTLY.intersection(self.operations)
+        )
 
     def substitute(self, become: Mapping[sympy.Symbol, Linear]) -> Body:
         """The same body in terms of other loops."""
@@ -148,4 +152,3 @@ def tensor_arguments(node: ExternKernel) -> Iterator[View]:
             waiting += argument.values()
         elif isinstance(argument, (list, tuple)):
             waiting += argument
-

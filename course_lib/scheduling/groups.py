@@ -3,11 +3,12 @@
 In:  two groups, each with its loops and the memory that it touches.
 Out: one group with loops that serve both (`join`), or None where no such loops exist.
 
-Two loops need not look alike to be alike. [32, 128, 768] and [4096, 768] count through the same memory; so both are cut into common
-pieces, and pieces that no formula tells apart are merged again (`collapse`). A group with a reduction has rows (what is kept) and
-columns (what is reduced); a loop over rows only joins it as something to do once a row.
+Two loops need not look alike to be alike. First, loops that no formula tells apart become one (`collapse`). Then, if
+[3145728] and [4096, 768] count through the same memory, the longer loop is cut into the pieces of the other (`fit`). A group
+with a reduction has rows (what is kept) and columns (what is reduced); a loop over rows only joins it as something to do once
+a row.
 
-In PyTorch: `torch/_inductor/scheduler.py`, `SchedulerNode` and `FusedSchedulerNode`; `codegen/simd.py`, `SIMDKernel.split_and_set_ranges`.
+In PyTorch: `torch/_inductor/scheduler.py`, `SchedulerNode`, `FusedSchedulerNode`; `codegen/simd.py`, `split_and_set_ranges`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Literal
 
 import sympy
 
-from course_lib.lowering.indexing import Linear, loop_symbols, order
+from course_lib.lowering.indexing import Linear, loop_symbols, number_of, order
 from course_lib.lowering.ir import Buffer, ExternKernel, LoopNode, Node, Reduction, Size
 from course_lib.scheduling.dependencies import Access, Body, tensor_arguments
 from course_lib.scheduling.kernel import FusedKernel, Loop, Step
@@ -97,7 +98,9 @@ class Group:
         """The buffers computed here that others need: they must reach memory."""
         mine = set(self.nodes)
         return frozenset(
-            b for b in self.writes if self.is_extern or b.name in self.usage.outputs or self.usage.readers[b.name] - mine
+            b
+            for b in self.writes
+            if self.is_extern or b.name in self.usage.outputs or self.usage.readers[b.name] - mine
         )
 
     @cached_property
@@ -111,7 +114,11 @@ class Group:
             return buffer.nbytes
         elements: Size = 0
         for index in {a.index for m in self.members for a in m.body.reads if a.buffer == buffer.name}:
-            used = [loop.size for loop in self.loops if not index.is_affine_in(loop.symbol) or index.coefficient(loop.symbol) != 0]
+            used = [
+                loop.size
+                for loop in self.loops
+                if not index.is_affine_in(loop.symbol) or index.coefficient(loop.symbol) != 0
+            ]
             lookup = not isinstance(index.constant, int)
             elements += math.prod(loop.size for loop in self.loops) if lookup else math.prod(used)
         return at_most(elements, buffer.numel) * buffer.dtype.itemsize
@@ -119,7 +126,7 @@ class Group:
     def __str__(self) -> str:
         if isinstance(self.nodes[0], ExternKernel):
             return str(self.nodes[0])
-        labels = "·".join(dict.fromkeys(node.label or node.buffer.name for node in self.nodes))  # type: ignore[union-attr]
+        labels = "·".join(dict.fromkeys(node.label for node in self.nodes))
         return f"{labels} over {space(self.loops)}"
 
 
@@ -150,7 +157,7 @@ def start(node: Node, position: int, usage: Usage, body: Body | None) -> Group:
 
 
 def collapse(group: Group) -> Group:
-    """Drop loops of one iteration, and merge neighbours that no formula tells apart. (Changes `group`.)
+    """Drop loops of one iteration, and merge neighbours that no formula tells apart. Rows become i0, i1, ..., columns j0, ...
 
     Loops a (outer) and b (inner, n iterations) are one loop of a·n if every formula moves n times as far for a step of a as for a
     step of b. Then a becomes 0, and b counts on beyond n: all formulas give the same."""
@@ -167,29 +174,20 @@ def collapse(group: Group) -> Group:
             loops[-1] = replace(inner, size=loop.size * inner.size)
         else:
             loops.append(loop)
-    group.loops = tuple(reversed(loops))
-    return rename(group, become)
+    renamed: list[Loop] = []
+    kinds: tuple[tuple[Literal["row", "column"], str], ...] = (("row", "i"), ("column", "j"))
+    for kind, letter in kinds:
+        same = [loop for loop in reversed(loops) if loop.kind == kind]
+        for loop, symbol in zip(same, loop_symbols(letter, len(same)), strict=True):
+            become[loop.symbol] = Linear(((symbol, 1),))
+            renamed.append(Loop(symbol, loop.size, kind))
+    return replace(group, loops=tuple(renamed), members=rewritten(group.members, become))
 
 
 def walks_on(formula: Linear, outer: Loop, inner: Loop) -> bool:
     """True if a step of `outer` moves the formula as far as all steps of `inner` together."""
     both_affine = formula.is_affine_in(outer.symbol) and formula.is_affine_in(inner.symbol)
     return both_affine and formula.coefficient(outer.symbol) == formula.coefficient(inner.symbol) * inner.size
-
-
-def rename(group: Group, become: dict[sympy.Symbol, Linear]) -> Group:
-    """Call rows i0, i1, ... and columns j0, j1, ..."""
-    loops: list[Loop] = []
-    kinds: tuple[tuple[Literal["row", "column"], str], ...] = (("row", "i"), ("column", "j"))
-    for kind, letter in kinds:
-        same = [loop for loop in group.loops if loop.kind == kind]
-        for loop, symbol in zip(same, loop_symbols(letter, len(same)), strict=True):
-            become[loop.symbol] = Linear(((symbol, 1),))
-            loops.append(Loop(symbol, loop.size, kind))
-    group.loops = tuple(loops)
-    if not all(new.terms == ((old, 1),) for old, new in become.items()):
-        group.members = tuple(member.substitute(become) for member in group.members)
-    return group
 
 
 # -- two groups ------------------------------------------------------------------------------------------------------------
@@ -299,19 +297,25 @@ def cut_alike(one: Walk, other: Walk) -> list[Piece] | None:
             return None
         pieces.append(Piece(size, loop_a, weight_a, loop_b, weight_b))
         if size != size_a:
-            left.append((loop_a, size_a // size, step_a * size, weight_a * size))
+            left.append((loop_a, divided(size_a, size), step_a * size, weight_a * size))
         if size != size_b:
-            right.append((loop_b, size_b // size, step_b * size, weight_b * size))
+            right.append((loop_b, divided(size_b, size), step_b * size, weight_b * size))
     return None if left or right else pieces
 
 
 def common(a: Size, b: Size) -> Size | None:
     """The smaller of two sizes, if it divides the larger."""
+    return a if divided(b, a) is not None else b if divided(a, b) is not None else None
+
+
+def divided(a: Size, b: Size) -> Size | None:
+    """a / b, if that is a whole number."""
     if a == b:
-        return a
-    if not isinstance(a, int) or not isinstance(b, int) or min(a, b) == 0 or max(a, b) % min(a, b):
-        return None
-    return min(a, b)
+        return 1
+    if isinstance(a, int) and isinstance(b, int):
+        return a // b if a and b and a % b == 0 else None
+    quotient = number_of(sympy.sympify(a) / b)
+    return quotient if isinstance(quotient, int) or quotient.is_integer else None
 
 
 def assemble(
@@ -320,12 +324,15 @@ def assemble(
     """The pieces as loops, in the order of the group `leader`, which also says what is a row and what a column."""
     place = {loop: n for n, loop in enumerate(leader.loops)}
     mine = [(p.a if leader is a else p.b, p.weight_a if leader is a else p.weight_b, p) for p in pieces]
-    mine.sort(key=lambda m: (place.get(m[0], -1), -order(m[1])))  # type: ignore[arg-type]
+    mine.sort(key=lambda m: (place[m[0]] if m[0] else -1, -order(m[1])))
+    kinds = [loop.kind if loop else "row" for loop, _, _ in mine]
+    rows, columns = iter(loop_symbols("i", kinds.count("row"))), iter(loop_symbols("j", kinds.count("column")))
     loops: list[Loop] = []
     first: dict[sympy.Symbol, dict[sympy.Symbol, Size]] = {loop.symbol: {} for loop in a.loops}
     second: dict[sympy.Symbol, dict[sympy.Symbol, Size]] = {loop.symbol: {} for loop in b.loops}
-    for (loop, _, piece), symbol in zip(mine, loop_symbols("p", len(mine)), strict=True):
-        loops.append(Loop(symbol, piece.size, loop.kind if loop else "row"))
+    for (_, _, piece), kind in zip(mine, kinds, strict=True):
+        symbol = next(rows if kind == "row" else columns)
+        loops.append(Loop(symbol, piece.size, kind))
         if piece.a:
             first[piece.a.symbol][symbol] = piece.weight_a
         if piece.b:
@@ -353,10 +360,17 @@ def join(a: Group, b: Group) -> Group | None:
 
 
 def united(a: Group, b: Group, found: Fit) -> Group:
-    members = [*(m.substitute(found.first) for m in a.members), *(m.substitute(found.second) for m in b.members)]
+    members = [*rewritten(a.members, found.first), *rewritten(b.members, found.second)]
     together = sorted(zip([*a.positions, *b.positions], members, strict=True), key=lambda pair: pair[0])
     positions, ordered = tuple(p for p, _ in together), tuple(m for _, m in together)
-    return collapse(Group(a.usage, positions, tuple(m.node for m in ordered), found.loops, ordered))
+    return Group(a.usage, positions, tuple(m.node for m in ordered), found.loops, ordered)
+
+
+def rewritten(members: tuple[Member, ...], become: Mapping[sympy.Symbol, Linear]) -> tuple[Member, ...]:
+    """The members in terms of other loops."""
+    if all(new.terms == ((old, 1),) for old, new in become.items()):
+        return members
+    return tuple(member.substitute(become) for member in members)
 
 
 def to_kernel(group: Group, name: str, saved: Size, decisions: tuple[object, ...]) -> FusedKernel:

@@ -22,11 +22,16 @@ from course_lib.lowering.ops import Handler, Value
 
 
 class Inline:
-    """Passes everything on to `ops`, but for loads of `producers`. Indices are in symbols of known extent; `become` is what stands
-    for each symbol outside."""
+    """Passes everything on to `ops`, but for loads of `producers`.
+
+    Indices are in symbols of known extent; `become` is what stands for each symbol outside."""
 
     def __init__(
-        self, ops: Handler, producers: Mapping[str, Pointwise], extent: Mapping[Any, Size], become: Mapping[Any, sympy.Expr]
+        self,
+        ops: Handler,
+        producers: Mapping[str, Pointwise],
+        extent: Mapping[Any, Size],
+        become: Mapping[Any, sympy.Expr],
     ) -> None:
         self.ops, self.producers, self.extent, self.become = ops, producers, extent, become
 
@@ -35,7 +40,7 @@ class Inline:
         if producer is None:
             return self.ops.load(buffer, sympy.sympify(index).xreplace(self.become))
         there = unflatten(sympy.sympify(index), self.extent, producer.buffer.shape, producer.buffer.stride)
-        return producer.inner(self, there)  # type: ignore[arg-type]
+        return producer.inner(self, there)
 
     def index_expr(self, expr: sympy.Expr, dtype: torch.dtype) -> Value:
         return self.ops.index_expr(sympy.sympify(expr).xreplace(self.become), dtype)
@@ -54,7 +59,7 @@ def inlined_into(node: LoopNode, producers: Sequence[Pointwise]) -> LoopNode:
 
         def pointwise(ops: Handler, index: Index) -> Value:
             become = dict(zip(rows, map(sympy.sympify, index), strict=True))
-            return node.inner(Inline(ops, by_name, extent, become), rows)  # type: ignore[arg-type]
+            return node.inner(Inline(ops, by_name, extent, become), rows)
 
         return replace(node, inner=pointwise, origins=origins)
     columns = loop_symbols("j", len(node.reduced))
@@ -63,6 +68,6 @@ def inlined_into(node: LoopNode, producers: Sequence[Pointwise]) -> LoopNode:
 
     def reduction(ops: Handler, index: Index, rindex: Index) -> Value:
         become = dict(zip([*rows, *columns], map(sympy.sympify, [*index, *rindex]), strict=True))
-        return node.inner(Inline(ops, by_name, extent, become), rows, columns)  # type: ignore[arg-type, call-arg]
+        return node.inner(Inline(ops, by_name, extent, become), rows, columns)
 
     return replace(node, inner=reduction, origins=origins)

@@ -3,10 +3,10 @@
 In:  a `Schedule`: kernels in order, each with the buffers it reads and stores.
 Out: a `MemoryPlan`: for each stored buffer the storage it lives in, and after each kernel the storages that are free again.
 
-Fresh memory is dear (the system clears each page when it is first touched), memory in cache is cheap. So a kernel may write its
-result over an operand that nobody needs any more, element by element (`in place`), and what was freed is used again.
+Fresh memory is dear (the system clears each page when it is first touched), memory in cache is cheap. So a kernel may write
+its result over an operand that nobody needs any more, element by element (`in place`), and what was freed is used again.
 
-In PyTorch: `torch/_inductor/codegen/wrapper.py` (`MemoryPlanningState`, `AllocateLine`, `ReuseLine`), `torch/_inductor/memory.py`.
+In PyTorch: `torch/_inductor/codegen/wrapper.py` (`MemoryPlanningState`, `AllocateLine`, `ReuseLine`), `memory.py`.
 """
 
 from __future__ import annotations

@@ -3,11 +3,12 @@
 In:  a `LoopGraph`, and `can_fuse`, the answer to "should these two be one kernel?" (`scheduling.fusion`, or a learner's own).
 Out: a `Schedule`: `FusedKernel`s and `ExternKernel`s in order, with every decision and its reason.
 
-What happens here: nodes that nobody needs are removed; each node becomes a group; pairs of groups are fused, the pair that saves most
-first; cheap loops that could not be fused are computed inside the loops that read them (`inline`), and it all starts once more.
-`can_fuse` decides only what is worth it: that a pair is legal, and that no kernel ends up before one that it needs, is always checked.
+What happens here: nodes that nobody needs are removed; each node becomes a group; pairs of groups are fused, the pair that
+saves most first; cheap loops that could not be fused are computed inside the loops that read them (`inline`), and it all
+starts once more. `can_fuse` decides only what is worth it: that a pair is legal, and that no kernel ends up before one that
+it needs, is always checked.
 
-In PyTorch: `torch/_inductor/scheduler.py`, `Scheduler.__init__`, `fuse_nodes`, `will_fusion_create_cycle`, `topological_sort_schedule`.
+In PyTorch: `torch/_inductor/scheduler.py`: `Scheduler.fuse_nodes`, `will_fusion_create_cycle`, `topological_sort_schedule`.
 """
 
 from __future__ import annotations
@@ -79,7 +80,9 @@ class Schedule:
 
     def __str__(self) -> str:
         lines = [f"{human_bytes(self.traffic[id(k)]):>10}  {k}" for k in self.kernels]
-        return "\n".join([*lines, f"{human_bytes(self.bytes_after):>10}  in all, instead of {human_bytes(self.bytes_before)}"])
+        return "\n".join(
+            [*lines, f"{human_bytes(self.bytes_after):>10}  in all, instead of {human_bytes(self.bytes_before)}"]
+        )
 
 
 def schedule(graph: LoopGraph, can_fuse: CanFuse = can_fuse) -> Schedule:
@@ -214,20 +217,21 @@ class Fusion:
         return None
 
     def to_inline(self) -> list[Pointwise]:
-        """Cheap loops that no reader could be fused with, and that only loops read."""
+        """Cheap loops that only loops read, none of which they could be fused with."""
         home = {node: group for group in self.groups for node in group.nodes}
         written_to = {name for n in self.nodes if isinstance(n, ExternKernel) for name in n.mutates}
         cheap: list[Pointwise] = []
         for group in self.groups:
-            if group.is_extern or group.columns or not all(m.body.is_cheap for m in group.members):
-                continue
-            if any(b.name in written_to for b in group.reads):
-                continue  # later the operands may no longer be what they were
-            readers = {n for b in group.stores for n in self.usage.readers[b.name]} - set(group.nodes)
-            only_loops = all(not isinstance(n, ExternKernel) for n in readers)
-            if only_loops and readers and not any(b.name in self.usage.outputs for b in group.stores):
-                if all(is_legal(group, home[n]) for n in readers):
-                    cheap += group.nodes
+            readers = {home[n] for b in group.stores for n in self.usage.readers[b.name]} - {group}
+            if (
+                all(isinstance(node, Pointwise) for node in group.nodes)
+                and all(member.body.is_cheap for member in group.members)
+                and not any(b.name in self.usage.outputs for b in group.stores)
+                and not any(b.name in written_to for b in group.reads)  # later they may no longer be what they were
+                and readers
+                and all(not reader.is_extern and is_legal(group, reader) for reader in readers)
+            ):
+                cheap += [node for node in group.nodes if isinstance(node, Pointwise)]
         return cheap
 
     def decisions(self) -> list[Decision]:
@@ -259,7 +263,7 @@ class Fusion:
     def kernel(self, group: Group, names: Counter[str]) -> Kernel:
         if isinstance(group.nodes[0], ExternKernel):
             return group.nodes[0]
-        labels = dict.fromkeys(re.sub(r"\W+", "_", n.label or n.buffer.name) for n in group.nodes)  # type: ignore[union-attr]
+        labels = dict.fromkeys(re.sub(r"\W+", "_", n.label) for n in group.nodes)
         name = "_".join(["fused", *list(labels)[:5]])
         names[name] += 1
         gain = sum((self.alone[n].traffic for n in group.positions), 0) - group.traffic
@@ -282,8 +286,8 @@ def usage_of(nodes: Sequence[Node], graph: LoopGraph, bodies: Mapping[Node, Body
 
 
 def dependencies(groups: Sequence[Group]) -> dict[Group, set[Group]]:
-    """For each group those that must run before it: who wrote what it reads; before a write to an input, all who read the old value;
-    and random numbers come in the order of the program."""
+    """For each group those that must run before it: who wrote what it reads; before a write to an input, all who read the old
+    value; and random numbers come in the order of the program."""
     needs: dict[Group, set[Group]] = {group: set() for group in groups}
     writer: dict[str, Group] = {}
     readers: dict[str, list[Group]] = {}

@@ -84,19 +84,20 @@ class Mirror:
         """Counts, the node lists side by side, and the differences."""
         sides, said = (self.ours, self.theirs), self.differences
         names = [side.name for side in sides]
-        values = [(len(s.graphs), len(s.operations), s.guards, len(s.breaks), s.answer) for s in sides]
-        counts = list(zip(("graphs", "operations", "guards", "graph breaks", "result"), *(map(str, v) for v in values)))
+        values = [map(str, (len(s.graphs), len(s.operations), s.guards, len(s.breaks), s.answer)) for s in sides]
+        counts = list(zip(("graphs", "operations", "guards", "graph breaks", "result"), *values))
         body, text = [html_table(counts, ("", *names))], [columns(counts, ("", *names))]
         for number, pair in enumerate(itertools.zip_longest(*(s.graphs for s in sides), fillvalue=Listing()), 1):
             titles = [f"{'no ' * (not graph.nodes)}graph {number} of {name}" for graph, name in zip(pair, names)]
             rows = pair_up(*pair)
             cells = [f"<b>{escape(title)}</b>" for title in titles]
-            cells += [chip(*how) for a, b in rows for how in ((a, "cl-us", b), (b, "cl-them", a))]
+            paired = all(graph.nodes for graph in pair)  # else the whole graph is alone
+            cells += [chip(*way, paired) for a, b in rows for way in ((a, "cl-us", b), (b, "cl-them", a))]
             body.append(f'<div class="cl-mi cl-m">{"".join(cells)}</div>')
             text.append(columns([(a or "–", b or "–") for a, b in rows], titles))
         body.append(f'<ul class="cl-mi-said">{"".join(f"<li>{escape(line)}</li>" for line in said)}</ul>')
         text.append("\n".join(f"• {line}" for line in said))
-        caption = "The same call in both compilers; %name is what a node computes. An orange edge: no match on the other side."
+        caption = "One call in both compilers; %name is what a node computes. An orange edge: the other graph lacks it."
         alt = "; ".join(f"{side.name}: {plural(len(side.graphs), 'graph')}" for side in sides) + f". {' '.join(said)}"
         return Picture(f'<div class="cl-scroll">{"".join(body)}</div>', caption, alt, "\n\n".join(text), ("mirror",))
 
@@ -107,10 +108,10 @@ class Mirror:
         return self.picture._repr_mimebundle_()
 
 
-def chip(text: str, who: str, partner: str) -> str:
-    """A node; a dash where there is none."""
-    kind = who if partner else f"{who} cl-alone"
-    return f'<span class="{kind}">{escape(text)}</span>' if text else '<span class="cl-none">–</span>'
+def chip(text: str, who: str, partner: str, paired: bool) -> str:
+    """A node, marked if the other graph lacks it; a dash where this graph lacks one."""
+    kind = who if partner or not paired else f"{who} cl-alone"
+    return f'<span class="{kind}">{escape(text)}</span>' if text else f'<span class="cl-none">{"–" * paired}</span>'
 
 
 def pair_up(ours: Listing, theirs: Listing) -> list[tuple[str, str]]:
@@ -135,10 +136,9 @@ def mirror(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Mirror:
     def run(wrap: Callable[[Any], Any]) -> Any:
         fresh = lambda tensor: tensor.detach().clone().requires_grad_(tensor.requires_grad)
         copies, named = pytree.tree_map_only(torch.Tensor, fresh, (args, kwargs))
-        own = copy.deepcopy(function) if isinstance(function, torch.nn.Module) else function
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
-            return wrap(own)(*copies, **named)
+            return wrap(copy.deepcopy(function))(*copies, **named)
 
     def keep(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
         theirs.graphs.append(listing(gm, dynamo_source))
@@ -157,8 +157,8 @@ def mirror(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Mirror:
     expected = run(lambda f: f)
     with events.listener(recording.events.append):
         compare(ours, lambda f: compile(f, backend="eager"))
-    ours.graphs = [listing(gm, source_of) for gm in recording.graphs]
-    ours.guards, ours.breaks = len(recording.guards), [problem.reason for problem in recording.graph_breaks]
+    ours.graphs, ours.guards = [listing(gm, source_of) for gm in recording.graphs], len(recording.guards)
+    ours.breaks = [problem.reason for problem in recording.graph_breaks]
     dynamo.reset()
     counters.clear()
     compare(theirs, lambda f: torch.compile(f, backend=keep, options={"guard_filter_fn": count}))

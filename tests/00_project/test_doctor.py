@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from course_lib import cli, config, doctor, native
-from course_lib.doctor import Finding
+from course_lib import cli, config, native
+from course_lib.bench import doctor
+from course_lib.bench.doctor import Finding
 
 
 @pytest.fixture(autouse=True)
@@ -89,11 +91,16 @@ def test_a_compiler_that_builds_nothing(monkeypatch, tmp_path):
     assert it.blocks and "cc1plus: not found" in it.advice
 
 
+HERE = SimpleNamespace(__file__="course_lib/frames/_framehook.so")
+CACHED = SimpleNamespace(__file__="cache/native/_framehook.so")
+
+
 @pytest.mark.parametrize(
-    "how, said, status", [("installed", "native, installed", "ok"), ("missing", "trampoline", "note")]
+    "module, said, status",
+    [(HERE, "native, installed", "ok"), (CACHED, "native, built at first use", "ok"), (None, "trampoline", "note")],
 )
-def test_the_frame_hook_says_which_of_its_ways_is_at_work(monkeypatch, how, said, status):
-    monkeypatch.setattr(native, "how", lambda module: how)
+def test_the_frame_hook_says_which_of_its_ways_is_at_work(monkeypatch, module, said, status):
+    monkeypatch.setattr(native, "load", lambda name: module)
     assert (found("frame hook").found, found("frame hook").status) == (said, status)
 
 

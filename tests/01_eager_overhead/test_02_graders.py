@@ -80,7 +80,7 @@ WRONG: dict[str, dict[str, tuple[str, ...]]] = {
     "counting_mode": {
         "reads what is given twice twice": (
             "for tensor in given.values()) if",
-            "for tensor in args if isinstance(tensor, torch.Tensor)) if",
+            "for tensor in arguments) if",
         ),
         "misses tensors in lists": ("tree_leaves((args, kwargs))", "args"),
         "counts one result": ("for tensor in fresh))", "for tensor in fresh[:1]))"),

@@ -8,7 +8,7 @@ from torch import nn
 
 from course_lib.lowering import ExternKernel, Pointwise, Reduction, lower
 from course_lib.lowering.evaluator import indices, starting_memory, trace_element
-from course_lib.lowering.printer import formula, listing
+from course_lib.viz.formula import formula, listing
 
 
 def test_each_pointwise_operator_is_one_loop_over_its_result():
@@ -107,7 +107,11 @@ def test_tiny_block():
     class TinyBlock(nn.Module):
         def __init__(self, hidden: int) -> None:
             super().__init__()
-            self.ln, self.up, self.down = nn.LayerNorm(hidden), nn.Linear(hidden, 4 * hidden), nn.Linear(4 * hidden, hidden)
+            self.ln, self.up, self.down = (
+                nn.LayerNorm(hidden),
+                nn.Linear(hidden, 4 * hidden),
+                nn.Linear(4 * hidden, hidden),
+            )
 
         def forward(self, x):
             return x + self.down(nn.functional.gelu(self.up(self.ln(x))) * 1.41421356 + 0.01)

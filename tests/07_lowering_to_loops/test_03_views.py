@@ -79,7 +79,10 @@ STEPS = {
 
 
 @settings(max_examples=60, deadline=None)
-@given(steps=st.lists(st.sampled_from(sorted(STEPS)), min_size=1, max_size=6), shape=st.sampled_from([(2, 6), (4, 3, 2), (1, 5), (8,)]))
+@given(
+    steps=st.lists(st.sampled_from(sorted(STEPS)), min_size=1, max_size=6),
+    shape=st.sampled_from([(2, 6), (4, 3, 2), (1, 5), (8,)]),
+)
 def test_any_chain_of_views(steps, shape):
     def chain(x):
         for step in steps:

@@ -17,7 +17,12 @@ i0, i1, i2 = loop_symbols("i", 3)
 
 def test_a_formula_is_a_coefficient_for_each_loop():
     formula = Linear.of(768 * i0 + i1 + 5, (i0, i1))
-    assert (formula.coefficient(i0), formula.coefficient(i1), formula.coefficient(i2), formula.constant) == (768, 1, 0, 5)
+    assert (formula.coefficient(i0), formula.coefficient(i1), formula.coefficient(i2), formula.constant) == (
+        768,
+        1,
+        0,
+        5,
+    )
     assert str(formula) == "768*i0 + i1 + 5"
 
 

@@ -6,7 +6,7 @@ import torch
 from aten_graphs import agree, lowered
 from torch import nn
 
-from course_lib.scheduling import FusedKernel, plan, schedule
+from course_lib.scheduling import plan, schedule
 
 
 def planned(function, *inputs):
@@ -59,7 +59,7 @@ def test_tiny_block_works_in_two_buffers():
 
     x = torch.randn(4, 8, 16)
     result, memory, _ = planned(TinyBlock(), x)
-    norm, up, gelu, down, residual = result.kernels
+    _, up, gelu, down, residual = result.kernels
     assert list(gelu.in_place.values()) == [up.buffers[0].name]
     assert list(residual.in_place.values()) == [down.buffers[0].name]
     assert len(set(memory.place.values())) == 2
@@ -80,7 +80,7 @@ def test_freed_memory_of_the_same_size_is_used_again():
 
 
 def test_memory_is_freed_after_the_last_kernel_that_needs_it():
-    result, memory, graph = planned(lambda x: (x @ x).sum(1), torch.empty(8, 8))
+    _, memory, graph = planned(lambda x: (x @ x).sum(1), torch.empty(8, 8))
     assert memory.free_after == [(), ("buf0",)]
     assert memory.live_bytes == [256, 288]
     assert graph.outputs[0].buffer.name == "buf1"

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from run_kernels import check, run
 
 pytest.importorskip("triton")
+pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="with a GPU, Triton compiles: see test_04_gpu.py")
 
 few = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 anything = st.randoms(use_true_random=True)
@@ -72,8 +73,7 @@ def test_a_row_longer_than_a_tile():
 @few
 @given(anything)
 def test_random_pointwise_kernels(rng):
-    """(Without the denormal numbers of bfloat16, which the interpreter loses.)"""
-    check(*random_kernels.pointwise_kernels(rng, dtypes=[torch.float32, torch.float64]), "triton", rtol=2e-5, atol=1e-5)
+    check(*random_kernels.pointwise_kernels(rng, dtypes=random_kernels.FLOATS), "triton", rtol=2e-5, atol=1e-5)
 
 
 @few

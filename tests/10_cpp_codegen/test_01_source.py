@@ -92,6 +92,18 @@ def test_a_full_sum_is_shared_by_the_threads_in_blocks():
     assert "double" in text
 
 
+def test_argmax_has_a_pass_of_its_own():
+    """The first of equals wins, so its columns come one after the other; the sum beside it stays vectorised."""
+    k = Hand([], [100_003])
+    x = k.read("x", [100_003])
+    k.reduce("total", "sum", lambda ops, i, j: x.load(ops, j), store=True)
+    k.reduce("where", "argmax", lambda ops, i, j: x.load(ops, j), store=True, dtype=torch.int64)
+    text = cpp_source(*k.build()).source
+    assert "#pragma omp simd reduction(+: total_sum_part)" in text
+    assert "for (int64_t j = 0; j < 100003; j++) {" in text
+    check(*k.build(), {"x": torch.randn(100_003)})
+
+
 def test_half_precision_is_computed_in_float():
     text = source(gelu_chain(8, 8, dtype=torch.bfloat16))
     assert "const bfloat16* __restrict x" in text

@@ -83,7 +83,9 @@ def test_to_an_integer_and_back_knows_no_negative_zero(dtype, integer):
     x = x.to(dtype)
     k = Hand([64])
     view = k.read("x", [64], dtype)
-    k.point("out", lambda ops, i: ops.to_dtype(ops.to_dtype(view.load(ops, i), integer), dtype), store=True, dtype=dtype)
+    k.point(
+        "out", lambda ops, i: ops.to_dtype(ops.to_dtype(view.load(ops, i), integer), dtype), store=True, dtype=dtype
+    )
     got = run(*k.build(), {"x": x})[0]["out"]
     assert torch.equal(got, x.to(integer).to(dtype))
     assert not got[got == 0].signbit().any()

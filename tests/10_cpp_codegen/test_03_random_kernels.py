@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from run_kernels import check
 
 settings.register_profile(
-    "kernels", max_examples=100, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True
+    "kernels", max_examples=50, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True
 )
 settings.load_profile("kernels")
 

@@ -7,7 +7,8 @@ import torch
 from hand_kernels import Hand
 from run_kernels import check, program
 
-CODEGENS = ["cpp", "triton"]
+CODEGENS = ["cpp"] if torch.cuda.is_available() else ["cpp", "triton"]
+"""(With a GPU, Triton does not interpret.)"""
 
 
 def embedding(n_index, rows, columns):

@@ -1,4 +1,4 @@
-"""From a Python function to loops, for the tests of lowering and scheduling; and the check that every way of running them agrees."""
+"""For the tests of lowering and scheduling: from a function to loops, and the check that all ways of running them agree."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from run_schedules import evaluate_schedule
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -14,7 +15,6 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from course_lib.lowering import DECOMPOSITIONS, LoopGraph, lower
 from course_lib.lowering.evaluator import evaluate
 from course_lib.scheduling import Fuse, Schedule, plan, schedule
-from course_lib.scheduling.reference import evaluate_schedule
 
 TOLERANCE = {
     torch.float32: 2e-5,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import torch
-from torch_handler import evaluate
+from torch_handler import as_memory, evaluate
 
 from course_lib import runtime
 from course_lib.lowering.ir import LoopGraph
@@ -23,8 +23,15 @@ def run(kernel, buffers, tensors, codegen="cpp"):
     compiled = program(kernel, buffers, codegen)
     names = [step.buffer.name for step in kernel.steps if step.buffer.name in kernel.stores]
     device = kernel.steps[0].buffer.device
-    results = compiled(*(tensors[name].to(device) for name in buffers))
+    results = compiled(*(moved(tensors[name], device) for name in buffers))
     return dict(zip(names, (r.to("cpu") for r in results))), compiled
+
+
+def moved(tensor, device):
+    """The tensor on another device, with the strides that it has (`to` would close gaps)."""
+    if tensor.device == device:
+        return tensor
+    return torch.as_strided(as_memory(tensor).to(device), tensor.shape, tensor.stride())
 
 
 def check(kernel, buffers, tensors, codegen="cpp", rtol=None, atol=None):

@@ -3,10 +3,9 @@
 In:  a `Schedule`, its `MemoryPlan` and graph, and tensors.
 Out: what the graph returns.
 
-Steps of a kernel hand their values on without memory; only what a kernel `stores` is written, into the storage that the plan gives it, and a
-storage that is free is overwritten with nonsense. So a mistake in scheduling or in the plan shows itself as a wrong result, before any
-code is generated. In PyTorch: nothing; there one runs the generated code.
-"""
+Steps of a kernel hand their values on without memory; only what a kernel `stores` is written, into the storage that the plan
+gives it, and a storage that is free is overwritten with nonsense. So a mistake in scheduling or in the plan shows itself as a
+wrong result before any code is generated. In PyTorch: nothing; there one runs the generated code."""
 
 from __future__ import annotations
 
@@ -19,7 +18,6 @@ from course_lib.lowering.evaluator import (
     Memory,
     NumpyHandler,
     compute,
-    convert,
     empty,
     flattened,
     grid,
@@ -39,25 +37,26 @@ from course_lib.scheduling.schedule import Schedule
 def evaluate_schedule(schedule: Schedule, plan: MemoryPlan | None, graph: LoopGraph, *tensors: Any) -> list[Any]:
     """Run the kernels in order. With a plan, memory is shared and freed as it says."""
     memory = starting_memory(graph, tensors)
-    ours: dict[str, Buffer] = graph.buffers
+    buffers = graph.buffers
+    place = plan.place if plan else {}
     for n, kernel in enumerate(schedule.kernels):
         if isinstance(kernel, FusedKernel):
-            run_fused(kernel, memory, ours, plan)
+            run_fused(kernel, memory, buffers, place)
         else:
             run_extern(kernel, memory)
             if plan and kernel.out_variant is not None:  # it writes to where the plan says
                 for buffer in kernel.buffers:
                     result = memory.pop(buffer.name)
-                    memory[buffer.name] = placed(buffer, memory, plan).copy_(result)
+                    memory[buffer.name] = placed(buffer, memory, place).copy_(result)
         for storage in plan.free_after[n] if plan else ():
-            for name in [name for name, home in plan.place.items() if home == storage and name in memory]:
+            for name in [name for name, home in place.items() if home == storage and name in memory]:
                 overwrite(memory.pop(name))
     return [seen(out, memory) if isinstance(out, View) else out for out in graph.outputs]
 
 
-def run_fused(kernel: FusedKernel, memory: Memory, buffers: dict[str, Buffer], plan: MemoryPlan | None) -> None:
-    """Row loops first, then columns; then the stores, in two halves of the rows, so that a store which comes too early is noticed."""
-    targets = {name: placed(buffers[name], memory, plan) for name in sorted(kernel.stores)}
+def run_fused(kernel: FusedKernel, memory: Memory, buffers: dict[str, Buffer], place: dict[str, str]) -> None:
+    """All steps, then the stores; first for one half of the rows, then for the other, so that early stores are noticed."""
+    targets = {name: placed(buffers[name], memory, place) for name in sorted(kernel.stores)}
     sizes = [int(loop.size) for loop in kernel.loops]
     halves = [(0, sizes[0] // 2), (sizes[0] // 2, sizes[0])] if kernel.rows else [(0, None)]
     for begin, end in halves:
@@ -76,7 +75,9 @@ def run_fused(kernel: FusedKernel, memory: Memory, buffers: dict[str, Buffer], p
                 value = value.reshape([*spans[:rows], *[1] * len(kernel.columns)])
             elif step.level == "row":
                 value = np.broadcast_to(value, [*spans[: len(kernel.rows)], *[1] * len(kernel.columns)])
-            assert value.dtype == numpy_dtype(step.buffer.dtype), f"{step.node} gives {value.dtype}, not {step.buffer.dtype}"
+            assert value.dtype == numpy_dtype(step.buffer.dtype), (
+                f"{step.node} gives {value.dtype}, not {step.buffer.dtype}"
+            )
             served[step.buffer.name] = value
         for step in kernel.steps:
             if step.buffer.name in targets:
@@ -85,10 +86,10 @@ def run_fused(kernel: FusedKernel, memory: Memory, buffers: dict[str, Buffer], p
     memory.update(targets)
 
 
-def placed(buffer: Buffer, memory: Memory, plan: MemoryPlan | None) -> torch.Tensor:
+def placed(buffer: Buffer, memory: Memory, place: dict[str, str]) -> torch.Tensor:
     """The memory that the plan gives a buffer."""
-    home = plan.place[buffer.name] if plan else buffer.name
-    others = [name for name, place in (plan.place if plan else {}).items() if place == home and name in memory]
+    home = place.get(buffer.name)
+    others = [name for name in memory if home is not None and place.get(name) == home]
     if not others:
         return empty(buffer)
     flat, start = flattened(memory[others[0]])
@@ -99,6 +100,3 @@ def overwrite(tensor: torch.Tensor) -> None:
     """Nonsense for whoever still reads this."""
     flat, _ = flattened(tensor)
     flat.fill_(True if tensor.dtype is torch.bool else 99)
-
-
-__all__ = ["convert", "evaluate_schedule"]

@@ -109,7 +109,8 @@ def formula(node: Node) -> str:
     """What a node computes, in one line."""
     if isinstance(node, ExternKernel):
         outputs = ", ".join(buffer.name for buffer in node.buffers) or "()"
-        return f"{outputs} = {node.op}({', '.join([shown(a) for a in node.args] + [f'{k}={shown(v)}' for k, v in node.kwargs.items()])})"
+        arguments = [*map(shown, node.args), *(f"{name}={shown(value)}" for name, value in node.kwargs.items())]
+        return f"{outputs} = {node.op}({', '.join(arguments)})"
     symbols = loop_symbols("i", len(node.ranges))
     index = [sympy.Integer(0) if size == 1 else i for i, size in zip(symbols, node.ranges, strict=True)]
     if not isinstance(node, Reduction):

@@ -1,0 +1,146 @@
+"""What torch says about its operators: which are views, which write, which have an `out` form.
+
+In:  ATen operators and the FX nodes that call them.
+Out: the facts that `lowering.lower` decides by. All of them come from the operators' schemas and tags.
+
+In PyTorch: `torch/_ops.py` (`OpOverload`), `torch/_C` (`FunctionSchema`), `torch/_prims_common`, `Tag`s in `native/tags.yaml`.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from typing import Any
+
+import torch
+from torch import fx
+from torch.utils._pytree import tree_leaves
+
+from course_lib.lowering.formulas import NoLoopForm
+from course_lib.lowering.ir import View
+
+DTYPES = frozenset(
+    {torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.bool}
+    | {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
+)
+"""What loops compute with. Complex, quantized and 8-bit floating numbers stay with torch's own operators."""
+
+
+def compute_dtype(dtype: torch.dtype) -> torch.dtype:
+    """float16 and bfloat16 are for storage: loops compute in float32, as eager does."""
+    return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
+
+
+def name_of(node: fx.Node) -> str:
+    """The operator's plain name: 'add', 'var_mean'."""
+    packet = getattr(node.target, "overloadpacket", None)
+    return packet.__name__.strip("_") if packet is not None else str(node.target)
+
+
+def flat_outputs(node: fx.Node) -> list[Any]:
+    """What the graph returns, as a flat list."""
+    return tree_leaves(node.args[0], is_leaf=lambda x: x is None)
+
+
+def escaping(graph: fx.Graph) -> set[fx.Node]:
+    """Nodes whose memory the caller may get to see: outputs, and what they are views of."""
+    found: set[fx.Node] = set()
+    waiting = [n for n in flat_outputs(graph.output_node()) if isinstance(n, fx.Node)]
+    while waiting:
+        node = waiting.pop()
+        if node not in found:
+            found.add(node)
+            waiting += node.all_input_nodes if is_view(node.target) or node.target is operator.getitem else []
+    return found
+
+
+def is_view(op: Any) -> bool:
+    """True if the operator returns memory of its first argument."""
+    schema = getattr(op, "_schema", None)
+    if schema is None or not any(r.alias_info is not None for r in schema.returns):
+        return False
+    return not schema.is_mutable or torch.Tag.inplace_view in op.tags
+
+
+def is_impure(op: Any) -> bool:
+    """True if two calls may differ: random numbers, or writing to an argument."""
+    return op._schema.is_mutable or torch.Tag.nondeterministic_seeded in op.tags
+
+
+def has_strides(tensor: Any, what: str) -> None:
+    if isinstance(tensor, torch.Tensor) and tensor.layout is not torch.strided:
+        raise NotImplementedError(f"{what} is a {tensor.layout} tensor, which no buffer can hold")
+
+
+def writes_to_intermediate(node: fx.Node) -> bool:
+    """True for an in-place operator on something that the graph computed. (A functional graph writes only to its inputs, but a
+    decomposition may have left one.) Then values must have memory of their own from the start."""
+    schema = getattr(node.target, "_schema", None)
+    return (
+        schema is not None
+        and schema.is_mutable
+        and any(n.op != "placeholder" for n in node.args[:1] if isinstance(n, fx.Node))
+    )
+
+
+def functional_form(node: fx.Node) -> Any:
+    """For an in-place operator whose target nobody else sees any more: the one that makes a new tensor (`add` for `add_`)."""
+    target, order = node.args[0], {n: place for place, n in enumerate(node.graph.nodes)}
+    assert isinstance(target, fx.Node)
+    shared = is_view(target.target) or (target.target is operator.getitem and is_view(target.args[0].target))
+    if target.op != "call_function" or shared or is_view(node.target):
+        return None
+    if any(is_view(user.target) or order[user] > order[node] for user in target.users if user is not node):
+        return None
+    packet = getattr(torch.ops.aten, node.target.overloadpacket.__name__.removesuffix("_"), None)
+    return getattr(packet, node.target._overloadname, None)
+
+
+def check_tensors(node: fx.Node) -> None:
+    """Raise `NoLoopForm` for tensors that a loop cannot read or write."""
+    results = node.meta.get("val")
+    results = list(results) if isinstance(results, (list, tuple)) else [results]
+    tensors = [t for t in [*results, *(a.meta.get("val") for a in node.all_input_nodes)] if isinstance(t, torch.Tensor)]
+    for tensor in tensors:
+        if tensor.dtype not in DTYPES:
+            raise NoLoopForm(f"{tensor.dtype} has no loop form here: {node.target} runs as torch's own operator")
+    if len({tensor.device for tensor in tensors}) > 1:
+        raise NoLoopForm(f"a loop cannot read tensors of two devices: {node.target} runs as torch's own operator")
+
+
+def mutations(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[View], View | None]:
+    """The arguments that `op` writes to, and the one that it returns, if it returns one of them."""
+    schema = getattr(op, "_schema", None)
+    if schema is None or not schema.is_mutable:
+        return [], None
+    given = dict(zip([a.name for a in schema.arguments], args, strict=False)) | kwargs
+    written = {a.name: given[a.name] for a in schema.arguments if a.is_write and isinstance(given.get(a.name), View)}
+    returns_it = any(r.alias_info is not None for r in schema.returns)
+    return list(written.values()), next(iter(written.values()), None) if returns_it else None
+
+
+def copying(op: Any) -> Any:
+    """For a view operator that has no rule, the form that copies: a buffer never shares memory with another."""
+    if not is_view(op):
+        return op
+    packet = getattr(torch.ops.aten, f"{op.overloadpacket.__name__.rstrip('_')}_copy", None)
+    return getattr(packet, op._overloadname, op) if packet is not None else op
+
+
+def out_variant(op: Any, fake: Any) -> Any:
+    """The overload that writes into memory we give it, where torch has a real one (not one that computes, then copies)."""
+    return find_out_variant(op) if isinstance(fake, torch.Tensor) else None
+
+
+@functools.cache
+def find_out_variant(op: Any) -> Any:
+    schema = getattr(op, "_schema", None)
+    if schema is None or schema.is_mutable or torch.Tag.dynamic_output_shape in op.tags:
+        return None
+    wanted = [(a.name, str(a.type)) for a in schema.arguments]
+    for overload in (getattr(op.overloadpacket, name) for name in op.overloadpacket.overloads()):
+        arguments = overload._schema.arguments
+        outs = [a for a in arguments if a.is_out]
+        if [a.name for a in outs] == ["out"] and [(a.name, str(a.type)) for a in arguments if not a.is_out] == wanted:
+            return None if torch.Tag.generated in overload.tags else overload
+    return None

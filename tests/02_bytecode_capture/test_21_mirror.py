@@ -1,0 +1,84 @@
+"""`cl.mirror`: the same call through both compilers, and what differs said in words."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import course_lib as cl
+from course_lib.bench.models import TinyBlock
+
+pytestmark = pytest.mark.slow
+
+
+def two_operations(x, y):
+    a = torch.sin(x)
+    return a + y
+
+
+def data_dependent(a, b):
+    x = a / (torch.abs(a) + 1)
+    if b.sum() < 0:
+        b = b * -1
+    return x * b
+
+
+def through_numpy(x):
+    return torch.from_numpy(np.fft.rfft((x * 2).numpy()).real) * 2
+
+
+def test_the_same_function_gives_the_same_graph_in_both_compilers():
+    both = cl.mirror(two_operations, torch.randn(3), torch.randn(3))
+    for side in (both.ours, both.theirs):
+        assert (len(side.graphs), side.operations, side.breaks, side.answer) == (1, ["sin", "add"], [], "as eager")
+        assert side.graphs[0].inputs == ["x", "y"] and side.guards > 0
+
+
+def test_parameters_are_called_by_their_path_on_both_sides():
+    with torch.no_grad():
+        both = cl.mirror(TinyBlock(8, 2), torch.randn(2, 8))
+    assert sorted(both.ours.graphs[0].inputs) == sorted(both.theirs.graphs[0].inputs)
+    assert "self.fc1.weight" in both.ours.graphs[0].inputs and both.ours.operations == both.theirs.operations
+    assert "Graph 1 takes the same inputs in another order." in both.differences
+
+
+def test_where_we_stop_and_they_go_on_is_told():
+    both = cl.mirror(data_dependent, torch.randn(3), torch.randn(3))
+    assert (len(both.ours.graphs), len(both.theirs.graphs)) == (0, 2)
+    assert both.ours.answer == both.theirs.answer == "as eager"
+    assert any(said.startswith("torch.compile goes on behind the break") for said in both.differences)
+    assert "no graph 1 of course_lib" in str(both)
+
+
+@pytest.mark.skipif(np.lib.NumpyVersion(np.__version__) < "2.0.0", reason="NumPy 1 computes FFTs in double precision")
+def test_a_result_of_another_dtype_is_told():
+    both = cl.mirror(through_numpy, torch.arange(4.0))
+    assert both.theirs.answer == "float64 where eager gives float32" and both.ours.answer == "as eager"
+
+
+def test_arguments_state_and_random_numbers_are_left_as_they_were():
+    model, x = nn.Sequential(nn.BatchNorm1d(3), nn.Dropout()), torch.randn(4, 3)
+    kept, mean = x.clone(), model[0].running_mean.clone()
+    torch.manual_seed(1)
+    both = cl.mirror(model, x)
+    after = torch.rand(1)
+    torch.manual_seed(1)
+    assert torch.equal(after, torch.rand(1))
+    assert torch.equal(x, kept) and torch.equal(model[0].running_mean, mean)
+    assert both.ours.answer == both.theirs.answer == "as eager", "all three draw the same dropout mask"
+
+
+def test_what_eager_raises_is_raised_and_what_one_compiler_raises_is_told(monkeypatch):
+    with pytest.raises(RuntimeError):
+        cl.mirror(two_operations, torch.randn(2), torch.randn(3))
+    monkeypatch.setattr(torch, "compile", lambda *args, **kwargs: lambda *inputs: 1 / 0)
+    both = cl.mirror(two_operations, torch.randn(3), torch.randn(3))
+    assert both.theirs.answer == "raised ZeroDivisionError" and both.ours.answer == "as eager"
+
+
+def test_text_and_picture_are_the_same_each_time():
+    one, two = (cl.mirror(two_operations, torch.ones(3), torch.ones(3)).picture for _ in range(2))
+    assert (one.text, one.html) == (two.text, two.html)
+    assert one.text in str(one) and 'class="cl-them"' in one.html
