@@ -1,6 +1,7 @@
 """Small programs that a compiler could get wrong, each with a maker of fresh arguments.
 
-Compared with eager by `tests/02_bytecode_capture/test_12_programs.py`: values, dtypes, strides, mutation of arguments, identity and sharing of memory."""
+`tests/02_bytecode_capture/test_12_programs.py` compares them with eager: values, dtypes, strides, mutation of arguments,
+identity and sharing of memory."""
 
 import collections
 import math
