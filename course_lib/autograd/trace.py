@@ -59,7 +59,9 @@ def trace(gm: fx.GraphModule, decompositions: Mapping[Any, Callable[..., Any]]) 
         return tuple(restride(value, node) for value, node in zip(outputs, wanted, strict=True))
 
     with torch.no_grad(), mode:
-        aten = make_fx(torch.func.functionalize(run, remove="mutations"), decomposition_table=dict(decompositions))(*fakes)
+        aten = make_fx(torch.func.functionalize(run, remove="mutations"), decomposition_table=dict(decompositions))(
+            *fakes
+        )
     for new, old in zip(aten.graph.find_nodes(op="placeholder"), gm.graph.find_nodes(op="placeholder"), strict=True):
         new._rename(old.name)  # `self_ln_weight` reads better in a kernel than `arg1_1`
         new.target = new.name

@@ -410,6 +410,8 @@ def in_a_fresh_python(program, folder=None, **environment):
 
 
 LOAD = "from course_lib import native; print(native.load('course_lib.frames._framehook'))"
+
+
 def test_the_module_is_built_once_into_the_cache_and_again_when_damaged(tmp_path):
     assert str(tmp_path) in in_a_fresh_python(LOAD, tmp_path, COURSE_CACHE=str(tmp_path)).stdout
     (built,) = tmp_path.glob("native/*")
