@@ -65,8 +65,10 @@ class HeadBuilder:
     def build(self, result: Value, builder: GraphBuilder) -> Head:
         answer = self.rebuild(result)
         if builder.operations:
-            args = ", ".join(tensor.source.expr for tensor in builder.inputs if tensor.source)
-            self.head.body.insert(0, f"__out = {GRAPH}({args})")
+            args = [tensor.source.expr for tensor in builder.inputs if tensor.source]
+            long = len(", ".join(args)) > 80
+            listed = "".join(f"\n        {arg}," for arg in args) + "\n    " if long else ", ".join(args)
+            self.head.body.insert(0, f"__out = {GRAPH}({listed})")
         self.head.body.append(f"return {answer}")
         return self.head
 

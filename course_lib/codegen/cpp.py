@@ -89,7 +89,7 @@ class CppKernel(CppOps):
         # In the shape 'lanes', what lives longer than one loop over the lanes is an array.
         inner = kernel.rows[-1] if kernel.rows else None
         self.lane = "[lane]" if self.shape == "lanes" else ""
-        self.lanes = min(LANES, inner.size) if self.lane and inner else 1
+        self.lanes = max(1, min(LANES, inner.size)) if self.lane and inner else 1
         self.ragged = bool(self.lane and inner and inner.size % self.lanes)
 
     # --- the function ------------------------------------------------------------------------------------------------

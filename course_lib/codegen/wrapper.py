@@ -70,7 +70,7 @@ class Wrapper:
         self.lines: list[str] = []
         self.names: dict[str, Any] = {
             "torch": torch, "aten": aten, "empty_strided": torch.empty_strided, "as_strided": torch.as_strided,
-            "check": raise_problem, "zeros": torch.zeros, **{text: dtype for dtype, text in DTYPES.items() if "." not in text},
+            "check": raise_problem, "laid_out": laid_out, "zeros": torch.zeros, **{text: dtype for dtype, text in DTYPES.items() if "." not in text},
         }  # fmt: skip
         self.names |= {source.name: None for source in kernels.values()}
         self.buffers = graph.buffers
@@ -236,6 +236,9 @@ class Wrapper:
         if len(targets) == 1 and len(returns) == 1 and "List" in str(getattr(returns[0], "type", "")):
             left = f"({targets[0]},) = "
         self.line(left + call, kernel.why)
+        for buffer, target in zip(kernel.outputs, targets, strict=True):
+            if buffer and not kernel.mutates:
+                self.line(f"{target} = laid_out({target}, {tuple_text(buffer.stride)})")
 
     def callee(self, op: Any) -> str:
         """How an operator is called in the source; its object goes into the namespace if it has no path from `torch`."""
@@ -289,6 +292,14 @@ class Wrapper:
 
 def tuple_text(sizes: Sequence[Any]) -> str:
     return f"({', '.join(map(str, sizes))}{',' if len(sizes) == 1 else ''})"
+
+
+def laid_out(tensor: torch.Tensor, stride: tuple[int, ...]) -> torch.Tensor:
+    """`tensor` with the strides that it was compiled for: an operator may lay its result out otherwise than it says of
+    fake tensors, and kernels read by position."""
+    if tensor.stride() == stride:
+        return tensor
+    return torch.empty_strided(tensor.shape, stride, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
 
 
 def extent(buffer: Buffer) -> Any:

@@ -44,6 +44,11 @@ from course_lib.lowering.ops import Handler, Value, linear_index
 ZERO = sympy.Integer(0)
 Body = Callable[[Handler, Index], Term]
 
+LIBRARY = dict.fromkeys(("mm", "addmm", "bmm", "baddbmm"), "matrix product: left to the library") | {
+    "convolution": "convolution: left to the library"
+}
+"""Operators whose loops a library writes better than we could, and what is said of them."""
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -186,7 +191,9 @@ class Lowering:
             return as_size(fake) if isinstance(fake, (int, torch.SymInt)) else fake
         rule = LOWERINGS.get(self.functional.get(node, node.target))
         if rule is None:
-            return self.extern(node, f"{node.target} has no loop form here: it runs as torch's own operator")
+            name = getattr(getattr(node.target, "overloadpacket", None), "__name__", "")
+            why = LIBRARY.get(name, f"{node.target} has no loop form here: it runs as torch's own operator")
+            return self.extern(node, why)
         made = len(self.graph.nodes), self.count
         try:
             if not is_view(node.target):
