@@ -404,7 +404,8 @@ def in_a_fresh_python(program, folder=None, **environment):
         shutil.copytree(package, folder / "copy" / package.name, ignore=bare, dirs_exist_ok=True)
         path.insert(0, str(folder / "copy"))
     env = {**os.environ, **environment, "PYTHONPATH": os.pathsep.join(path)}
-    done = subprocess.run([sys.executable, "-W", "always", "-c", program], env=env, capture_output=True, text=True)
+    command = [sys.executable, "-W", "always", "-c", program]
+    done = subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done
 
