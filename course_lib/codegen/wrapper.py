@@ -70,7 +70,8 @@ class Wrapper:
         self.lines: list[str] = []
         self.names: dict[str, Any] = {
             "torch": torch, "aten": aten, "empty_strided": torch.empty_strided, "as_strided": torch.as_strided,
-            "check": raise_problem, "laid_out": laid_out, "zeros": torch.zeros, **{text: dtype for dtype, text in DTYPES.items() if "." not in text},
+            "check": raise_problem, "laid_out": laid_out, "zeros": torch.zeros,
+            **{text: dtype for dtype, text in DTYPES.items() if "." not in text},
         }  # fmt: skip
         self.names |= {source.name: None for source in kernels.values()}
         self.buffers = graph.buffers
