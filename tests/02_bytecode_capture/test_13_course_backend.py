@@ -1,0 +1,27 @@
+"""Our back half under torch's capture."""
+
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+from course_lib import events
+from course_lib.backends import course
+
+
+def test_torch_compile_with_the_course_backend_runs_our_kernels():
+    model = nn.Sequential(nn.LayerNorm(16), nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 16)).eval()
+    recording = events.Recording()
+    with torch.no_grad(), events.listener(recording.events.append):
+        compiled = torch.compile(model, backend=course, fullgraph=True)
+        for x in torch.randn(2, 4, 16):
+            assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-5)
+    torch._dynamo.reset()
+    assert [str(kernel) for kernel in recording.kernels][2].startswith("gelu over")
+
+
+def test_training_runs_the_graph_as_it_is():
+    compiled = torch.compile(lambda x: (x * 2).sin(), backend=course)
+    x = torch.randn(4, requires_grad=True)
+    compiled(x).sum().backward()
+    torch._dynamo.reset()
+    assert_close(x.grad, 2 * (x * 2).cos().detach())
