@@ -61,6 +61,8 @@ class GraphBuilder:
 
     def call(self, target: Callable[..., Any] | str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         """Record `target(*args, **kwargs)`, or a method of the first argument if `target` is a string."""
+        if getattr(target, "__module__", "") == "_operator" and args and not isinstance(args[0], Tensor):
+            target = NOT_IN_PLACE.get(target, target)  # `2 *= x` makes a new tensor, and no Python source says it
         seen: list[Tensor] = []
         fake_args = [self.fake_argument(arg, seen) for arg in args]
         fake_kwargs = {name: self.fake_argument(arg, seen) for name, arg in kwargs.items()}
@@ -159,6 +161,9 @@ class GraphBuilder:
         """Nodes that compute something."""
         return sum(node.op.startswith("call_") for node in self.graph.nodes)
 
+
+NOT_IN_PLACE = {getattr(operator, "i" + name): getattr(operator, name) for name in
+                "add sub mul truediv floordiv mod pow matmul lshift rshift xor".split()} | {operator.iand: operator.and_, operator.ior: operator.or_}  # fmt: skip
 
 PLAIN = (
     bool,

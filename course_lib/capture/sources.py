@@ -170,7 +170,7 @@ class Test:
 
     left: str
     op: str
-    right: Any
+    right: Any = field(hash=False)
 
     def text(self, expr: str) -> str:
         """As a Python expression about `expr`."""

@@ -99,7 +99,7 @@ class CppKernel(CppOps):
             order = self.print_pointers()
             if self.checks:
                 self.line("int problem = 0;")
-            if any(node.op == "indirect" and node.detail == 0 for node in self.checks):
+            if any(node.op == "indirect" and node.detail[0] == 0 for node in self.checks):
                 self.line("problem = 1;  // an index into nothing is always out of range")
             else:
                 self.print_loops()

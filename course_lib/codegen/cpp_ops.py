@@ -101,7 +101,8 @@ class CppOps(Printer):
         return f"({computed_as(expr.dtype)})({self.index(expr.detail)})", CAST
 
     def print_indirect(self, expr: Expr) -> tuple[str, int]:
-        return f"checked({self.text(expr.args[0])}, {self.index(expr.detail)}, problem)", ATOM
+        size, wrap = expr.detail
+        return f"{'wrapped' if wrap else 'checked'}({self.text(expr.args[0])}, {self.index(size)}, problem)", ATOM
 
     # --- choices -----------------------------------------------------------------------------------------------------
 

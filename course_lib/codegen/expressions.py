@@ -104,8 +104,8 @@ class Recorder:
         value = body()
         return self.make("masked", (condition, value), value.dtype, other)
 
-    def indirect(self, value: Expr, size: int | sympy.Expr) -> sympy.Symbol:
-        node = self.make("indirect", (value,), torch.int64, size)
+    def indirect(self, value: Expr, size: int | sympy.Expr, wrap: bool = True) -> sympy.Symbol:
+        node = self.make("indirect", (value,), torch.int64, (size, wrap))
         for symbol, known in self.indirect_values.items():
             if known is node:
                 return symbol

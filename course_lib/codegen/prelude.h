@@ -246,10 +246,14 @@ template <class T> static INLINE T right_shift(T a, T b) {
   return (T)(a >> (b < 0 || b > most ? most : b));
 }
 
-// An element of an index tensor, wrapped if negative. Out of range: sets `problem`, reads element 0 instead.
+// An element of an index tensor. Out of range: sets `problem`, reads element 0 instead.
 static INLINE int64_t checked(int64_t i, int64_t size, int& problem) {
-  i = i < 0 ? i + size : i;
   bool inside = i >= 0 && i < size;
   problem |= inside ? 0 : 1;
   return inside ? i : 0;
+}
+
+// The same, where a negative index counts from the end.
+static INLINE int64_t wrapped(int64_t i, int64_t size, int& problem) {
+  return checked(i < 0 ? i + size : i, size, problem);
 }

@@ -150,11 +150,13 @@ class TritonOps(Printer):
         return f"tl.load({place}{', ' + mask if mask else ''})", ATOM
 
     def print_indirect(self, expr: Expr) -> tuple[str, int]:
-        at, size = self.text(expr.args[0]), self.index(expr.detail)
+        at, size = self.text(expr.args[0]), self.index(expr.detail[0])
         if not at.isidentifier():
             at = self.bind(expr.args[0], at, "index")
-        name = self.scope.unique("wrapped")
-        self.line(f"{name} = tl.where({at} < 0, {at} + {size}, {at})")
+        name = at
+        if expr.detail[1]:
+            name = self.scope.unique("wrapped")
+            self.line(f"{name} = tl.where({at} < 0, {at} + {size}, {at})")
         symbols = {s for node in expr.walk() if node.op == "load" for s in node.detail[1].free_symbols}
         mask = " & ".join([*filter(None, [self.mask_for(sum(symbols, sympy.Integer(0)))]), *self.conditions])
         outside = self.scope.unique("outside")

@@ -160,9 +160,9 @@ class NumpyHandler:
         self.masks.pop()
         return np.where(condition, value, np.asarray(other).astype(value.dtype))
 
-    def indirect(self, value: Array, size: Any) -> sympy.Symbol:
+    def indirect(self, value: Array, size: Any, wrap: bool = True) -> sympy.Symbol:
         size = compute(size, self.values)
-        place = np.where(np.asarray(value) < 0, value + size, value)
+        place = np.where(np.asarray(value) < 0, value + size, value) if wrap else np.asarray(value)
         valid = (place >= 0) & (place < size)
         for mask in self.masks:
             place, valid = np.where(mask, place, 0), valid | ~np.asarray(mask)

@@ -55,9 +55,10 @@ class Handler(Protocol):
     def masked(self, condition: Value, body: Any, other: bool | int | float) -> Value:
         """`body()` where `condition`, else `other`; loads in `body` happen only where `condition` holds."""
 
-    def indirect(self, value: Value, size: int | sympy.Expr) -> sympy.Symbol:
-        """A symbol standing for an integer `value` (an element of an index tensor), wrapped into 0..size-1 if negative,
-        for use in later load indices (`embedding`, `gather`). Out of range raises, as eager does."""
+    def indirect(self, value: Value, size: int | sympy.Expr, wrap: bool = True) -> sympy.Symbol:
+        """A symbol standing for an integer `value` (an element of an index tensor), for use in later load indices. With
+        `wrap` a negative one counts from the end (`x[i]`); else (`embedding`, `gather`) it is out of range too. Out of range
+        raises, as eager does."""
 
 
 def linear_index(index: Sequence[sympy.Expr], stride: Sequence[Any], offset: Any = 0) -> sympy.Expr:

@@ -321,13 +321,15 @@ def gather(low: Lowering, node: fx.Node, x: TensorValue, dim: int, indices: Tens
     dim %= len(x.shape)
 
     def body(ops: Handler, index: Index) -> Term:
-        return element(x, ops, replaced(index, dim, ops.indirect(indices.load(ops, index), x.shape[dim])))
+        return element(x, ops, replaced(index, dim, ops.indirect(indices.load(ops, index), x.shape[dim], wrap=False)))
 
     return low.pointwise(node, body)
 
 
 @lowers(aten.index.Tensor, aten._unsafe_index.Tensor)
-def index_tensor(low: Lowering, node: fx.Node, x: TensorValue, indices: Sequence[TensorValue | None]) -> View:
+def index_tensor(
+    low: Lowering, node: fx.Node, x: TensorValue, indices: Sequence[TensorValue | None], wrap: bool = True
+) -> View:
     """`x[i, :, j]`: the index tensors broadcast to one block of dimensions. It stands where the first of them stood,
     or in front if others lie between them (as in NumPy)."""
     given = {d: i for d, i in enumerate(indices) if i is not None}
@@ -340,7 +342,7 @@ def index_tensor(low: Lowering, node: fx.Node, x: TensorValue, indices: Sequence
         inner, rest_of = index[first : first + block], iter([*index[:first], *index[first + block :]])
         there = []
         for d, size in enumerate(x.shape):
-            there.append(ops.indirect(given[d].load(ops, inner), size) if d in given else next(rest_of))
+            there.append(ops.indirect(given[d].load(ops, inner), size, wrap) if d in given else next(rest_of))
         return element(x, ops, there)
 
     return low.pointwise(node, body)
@@ -348,11 +350,11 @@ def index_tensor(low: Lowering, node: fx.Node, x: TensorValue, indices: Sequence
 
 @lowers(aten.embedding.default)
 def embedding(low: Lowering, node: fx.Node, weight: TensorValue, indices: TensorValue, *_: Any) -> View:
-    return index_tensor(low, node, weight, [indices])
+    return index_tensor(low, node, weight, [indices], wrap=False)
 
 
 @lowers(aten.index_select.default)
 def index_select(low: Lowering, node: fx.Node, x: TensorValue, dim: int, indices: TensorValue) -> View:
     if not x.shape or not indices.shape:
         raise NoLoopForm("index_select with a single number runs as torch's own operator")
-    return index_tensor(low, node, x, [None] * (dim % len(x.shape)) + [indices])
+    return index_tensor(low, node, x, [None] * (dim % len(x.shape)) + [indices], wrap=False)

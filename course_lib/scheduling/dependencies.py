@@ -99,7 +99,7 @@ class Recorder:
     def masked(self, condition: Any, body: Callable[[], Any], other: Any) -> None:
         body()
 
-    def indirect(self, value: Any, size: Any) -> sympy.Symbol:
+    def indirect(self, value: Any, size: Any, wrap: bool = True) -> sympy.Symbol:
         self.operations.append("indirect")
         self.looked_up += 1
         return sympy.Symbol(f"at{self.looked_up - 1}", integer=True, nonnegative=True)

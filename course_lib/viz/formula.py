@@ -86,7 +86,7 @@ class TextHandler:
     def masked(self, condition: Text, body: Callable[[], Text], other: Any) -> Text:
         return Text(f"({body()} if {condition} else {other})")
 
-    def indirect(self, value: Text, size: Any) -> sympy.Symbol:
+    def indirect(self, value: Text, size: Any, wrap: bool = True) -> sympy.Symbol:
         name = f"at{len(self.looked_up)}"
         self.looked_up[name] = str(value)
         return sympy.Symbol(name, integer=True, nonnegative=True)

@@ -55,7 +55,7 @@ class Formula:
     def masked(self, condition: str, body: Any, other: Any) -> str:
         return f"where({condition}, {body()}, {other})"
 
-    def indirect(self, value: str, size: Any) -> sympy.Symbol:
+    def indirect(self, value: str, size: Any, wrap: bool = True) -> sympy.Symbol:
         return sympy.Symbol(str(value))
 
 

@@ -73,6 +73,19 @@ def test_an_index_out_of_range_raises_as_in_eager():
         evaluate(graph, torch.randn(3, 2), torch.tensor([7]))
 
 
+@pytest.mark.parametrize(
+    "look_up",
+    [F.embedding, lambda i, t: t.index_select(0, i), lambda i, t: torch.gather(t, 0, i[:, None])],
+    ids=["embedding", "index_select", "gather"],
+)
+def test_a_negative_index_raises_where_eager_raises(look_up):
+    table, rows = torch.randn(3, 2), torch.tensor([1, -1])
+    with pytest.raises((IndexError, RuntimeError)):
+        look_up(rows, table)
+    with pytest.raises(IndexError, match="out of range: -1 in a dimension of size 3"):
+        evaluate(lowered(look_up, rows, table), rows, table)
+
+
 def test_writing_into_a_slice_is_choosing_between_two():
     def put(x, part):
         y = x.clone()

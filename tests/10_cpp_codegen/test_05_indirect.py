@@ -11,12 +11,12 @@ CODEGENS = ["cpp"] if torch.cuda.is_available() else ["cpp", "triton"]
 """(With a GPU, Triton does not interpret.)"""
 
 
-def embedding(n_index, rows, columns):
+def embedding(n_index, rows, columns, wrap=True):
     k = Hand([n_index, columns], name="embedding")
     index, weight = k.read("index", [n_index], torch.int64), k.read("weight", [rows, columns])
 
     def inner(ops, i):
-        at = ops.indirect(index.load(ops, i[:1]), rows)
+        at = ops.indirect(index.load(ops, i[:1]), rows, wrap)
         return weight.load(ops, [at, i[1]])
 
     k.point("embedding", inner, store=True)
@@ -38,6 +38,13 @@ def test_an_index_out_of_range_raises_as_in_eager(codegen, wrong):
     good = torch.tensor([0, 1, 4, 2])  # the next call knows nothing of it
     weight = torch.randn(5, 3)
     assert torch.equal(compiled(good, weight)[0], weight[good])
+
+
+@pytest.mark.parametrize("codegen", CODEGENS)
+def test_where_eager_does_not_wrap_a_negative_index_raises(codegen):
+    compiled = program(*embedding(4, 5, 3, wrap=False), codegen)
+    with pytest.raises(IndexError, match="index out of range in embedding"):
+        compiled(torch.tensor([0, 1, -1, 2]), torch.randn(5, 3))
 
 
 def test_an_index_into_nothing_raises():

@@ -52,8 +52,8 @@ class TorchHandler:
         value = body()
         return torch.where(condition, value, torch.tensor(other, dtype=value.dtype))
 
-    def indirect(self, value, size):
-        value = torch.where(value < 0, value + size, value)
+    def indirect(self, value, size, wrap=True):
+        value = torch.where(value < 0, value + size, value) if wrap else value
         if ((value < 0) | (value >= size)).any():
             raise IndexError
         symbol = sympy.Symbol(f"indirect{len(self.grid)}", integer=True)
