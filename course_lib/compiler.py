@@ -23,8 +23,9 @@ from typing import Any, TypeVar
 import torch
 
 from course_lib import backends, config, events
-from course_lib.capture import Unsupported, global_state
+from course_lib.capture import History, Unsupported, global_state
 from course_lib.frames import SKIP, Answer, Frame, Watcher, call, number, observe
+from course_lib.frames.resume import is_plain
 from course_lib.guards import Check, CodeCache, GuardedCode
 from course_lib.pipeline import Pipeline
 
@@ -38,10 +39,14 @@ _disabled: set[int] = set()
 class Compiler:
     """Answers the frame hook for one `compile`: which code runs in a frame's place."""
 
-    def __init__(self, backend: backends.Backend, pipeline: Pipeline, fullgraph: bool = False) -> None:
+    def __init__(
+        self, backend: backends.Backend, pipeline: Pipeline, fullgraph: bool = False, dynamic: bool | None = None
+    ) -> None:
         self.backend = backend
         self.pipeline = pipeline
         self.fullgraph = fullgraph
+        self.dynamic = dynamic
+        self.histories: dict[int, History] = {}
         self.cache = CodeCache()
         self.watcher = Watcher(self.convert)
         _live.add(self)
@@ -49,7 +54,7 @@ class Compiler:
     def convert(self, frame: Frame) -> Answer:
         """The hook's question: `frame` is about to run and no entry fits."""
         code = frame.code
-        if is_skipped(code) or number(code) in _disabled:
+        if is_skipped(code) or number(code) in _disabled or is_plain(code):
             return SKIP
         if not global_state.is_ordinary():
             return None
@@ -60,17 +65,22 @@ class Compiler:
             self.tell_failures(frame, entries, args)
             if len(entries) >= config.recompile_limit:
                 return self.at_limit(frame)
+        history = self.histories.setdefault(number(code), History(self.dynamic))
         try:
-            result = self.pipeline.run_capture(frame)
+            result = self.pipeline.run_capture(frame, history, self.fullgraph)
         except Unsupported as problem:
             events.emit(events.GraphBroke(problem))
             if self.fullgraph:
                 raise
             return SKIP
-        if result.operations == 0:
+        if result.problem is not None:
+            events.emit(events.GraphBroke(result.problem))
+        elif result.operations == 0:
             return SKIP
-        events.emit(events.GraphCaptured(result))
-        compiled = self.backend(result.graph, result.example_inputs)
+        compiled: Callable[..., Any] = nothing
+        if result.operations:
+            events.emit(events.GraphCaptured(result))
+            compiled = self.backend(result.graph, result.example_inputs)
         with events.stage("guards"):
             check = Check(result.guards, list(frame.locals), code.co_qualname)
         if failure := check.first_failure(frame.func, *args):
@@ -105,7 +115,13 @@ class Compiler:
     def reset(self) -> None:
         """Forget all compiled code."""
         self.cache.entries.clear()
+        self.histories.clear()
         self.watcher.forget_all()
+
+
+def nothing() -> tuple[()]:
+    """The program of an empty graph."""
+    return ()
 
 
 TOOLS = frozenset("IPython ipykernel ipywidgets traitlets zmq tornado jupyter_client matplotlib _pytest pluggy".split())
@@ -177,7 +193,7 @@ def compile(
     chosen = backends.find(backend, mode, options, pipeline)
     if disable:
         return model
-    compiler = Compiler(chosen, pipeline, fullgraph)
+    compiler = Compiler(chosen, pipeline, fullgraph, dynamic)
     if isinstance(model, torch.nn.Module):
         return compiled_module(model, compiler)
     return compiled_function(model, compiler)
@@ -206,7 +222,7 @@ class CompiledModule:
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         compiler = self._course_compiler
         return compiled_module(
-            copy.deepcopy(self._course_model, memo), Compiler(compiler.backend, compiler.pipeline, compiler.fullgraph)
+            copy.deepcopy(self._course_model, memo), Compiler(compiler.backend, compiler.pipeline, compiler.fullgraph, compiler.dynamic)
         )
 
 

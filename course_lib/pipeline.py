@@ -9,6 +9,7 @@ memory
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,8 +17,10 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
-from course_lib import autograd, capture, events, lowering, runtime, scheduling
+from course_lib import autograd, capture, config, events, lowering, runtime, scheduling
 from course_lib.capture import CaptureResult
 
 
@@ -52,14 +55,16 @@ class Pipeline:
                 raise TypeError(f"the pipeline has no stage '{name}'; its stages are {', '.join(known)}")
         return dataclasses.replace(self, **stages)
 
-    def run_capture(self, frame: Any) -> CaptureResult:
+    def run_capture(self, frame: Any, history: capture.History, fullgraph: bool) -> CaptureResult:
         """The front half: from a frame to a graph."""
         with events.stage("capture"):
-            return self.capture(frame, self.interpreter)
+            return self.capture(frame, self.interpreter, history, fullgraph)
 
     def run_compile(self, gm: fx.GraphModule, codegen: str = "auto") -> Callable[..., tuple[Any, ...]]:
         """The back half: from a captured graph to machine code. What it cannot compile yet runs as it is, and is
         told."""
+        if is_symbolic(gm):
+            return self.specialize(gm, codegen)
         with events.stage("trace"):
             aten = self.trace(gm, self.decompositions)
         events.emit(events.AtenTraced(aten))
@@ -88,6 +93,41 @@ class Pipeline:
         return compiled
 
 
+    def specialize(self, gm: fx.GraphModule, codegen: str) -> Callable[..., tuple[Any, ...]]:
+        """A graph with symbolic sizes: kernels are built for each set of sizes when it is first met; after
+        `config.recompile_limit` of them the graph runs operation by operation."""
+        built: dict[Any, Callable[..., tuple[Any, ...]]] = {}
+
+        def run(*args: Any) -> tuple[Any, ...]:
+            key = tuple((*arg.shape, *arg.stride()) if isinstance(arg, torch.Tensor) else arg for arg in args)
+            if key not in built:
+                full = len(built) >= config.recompile_limit
+                built[key] = gm.forward if full else self.run_compile(with_sizes(gm, args), codegen)
+            return built[key](*args)
+
+        return run
+
+
+def is_symbolic(gm: fx.GraphModule) -> bool:
+    """Has the graph an input whose size (or value) is a symbol?"""
+    values = [node.meta["val"] for node in gm.graph.find_nodes(op="placeholder")]
+    sizes = [size for v in values for size in ((*v.shape, *v.stride()) if isinstance(v, torch.Tensor) else (v,))]
+    return any(isinstance(size, torch.SymInt) for size in sizes)
+
+
+def with_sizes(gm: fx.GraphModule, args: Sequence[Any]) -> fx.GraphModule:
+    """The graph for inputs of just these sizes; numbers among the inputs become constants."""
+    static, mode = copy.deepcopy(gm), FakeTensorMode()
+    FakeTensorProp(static, mode).propagate(*args)
+    for node, arg in zip(static.graph.find_nodes(op="placeholder"), args, strict=True):
+        if not isinstance(arg, torch.Tensor):
+            node.replace_all_uses_with(arg)  # type: ignore[arg-type]
+    for node in static.graph.find_nodes(op="call_function", target=torch.ops.aten.sym_size.int):
+        node.replace_all_uses_with(node.meta["val"])
+    static.recompile()
+    return static
+
+
 def fall_back(gm: fx.GraphModule, why: str, warn: bool = False) -> Callable[..., tuple[Any, ...]]:
     """Run the captured graph operation by operation, and say why."""
     events.emit(events.FellBack("the graph runs operation by operation", why))
@@ -98,4 +138,4 @@ def fall_back(gm: fx.GraphModule, why: str, warn: bool = False) -> Callable[...,
 
 def needs_grad(inputs: Sequence[torch.Tensor]) -> bool:
     """Will eager record a backward for these inputs?"""
-    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
+    return torch.is_grad_enabled() and any(isinstance(value, torch.Tensor) and value.requires_grad for value in inputs)

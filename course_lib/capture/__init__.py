@@ -2,86 +2,203 @@
 
 In:  a `Frame` that is about to run.
 Out: `CaptureResult`: an FX graph of torch operations, the guards under which it may be used again, and the head, the
-     Python function
-     that runs in the frame's place. What cannot be expressed raises `Unsupported`.
+     Python function that runs in the frame's place. Where something has no form in a graph, the graph ends (a *graph
+     break*): the head does that one thing in Python and goes on in a resume function, which is captured in turn.
 
-Read in this order: `values.py` (what is on the stack), `interpreter.py` (the loop), `calls.py`, `containers.py`,
-`attributes.py`, `graph.py` (recording), `context.py` (from real objects to values), `head.py`.
+Read in this order: `world.py` (what the program works on), `interpreter.py` (the loop), `calls.py`, `attributes.py`,
+`graph.py` (recording), `shapes.py` (symbolic sizes), `head.py` and `breaks.py` (what runs in the frame's place).
 In PyTorch: `torch/_dynamo/convert_frame.py` (`_compile`), `symbolic_convert.py`, `variables/`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import fx
 
+from course_lib import events
 from course_lib.capture import calls, global_state
-from course_lib.capture.context import Context, SameAs
+from course_lib.capture.breaks import BreakBuilder
+from course_lib.capture.graph import Recorder
 from course_lib.capture.head import Head, HeadBuilder
-from course_lib.capture.interpreter import Interpreter
-from course_lib.capture.sources import FUNCTION, Guard, Local, Location, Source, Test, literal
+from course_lib.capture.interpreter import Interpreter, make_cells
+from course_lib.capture.shapes import History
+from course_lib.capture.sources import FUNCTION, Guard, Local, Location, SameAs, Source, Stacked, Test, literal
 from course_lib.capture.sources import Function as FunctionSource
 from course_lib.capture.unsupported import Unsupported
-from course_lib.capture.values import Function, Tensor
+from course_lib.capture.world import World
 from course_lib.frames import Frame
+from course_lib.frames.resume import resumed
 
 
 @dataclass
 class CaptureResult:
-    """What one capture gave. `example_inputs` are the real tensors of this call, in placeholder order."""
+    """What one capture gave. `example_inputs` are the tensors (and symbolic numbers) of this call, in placeholder order;
+    `problem` is what ended the graph, None if the frame was captured to its end."""
 
     name: str
     where: str
     graph: fx.GraphModule
     guards: list[Guard]
     head: Head
-    example_inputs: list[torch.Tensor]
+    example_inputs: list[Any]
     operations: int
+    problem: Unsupported | None = None
 
     def __str__(self) -> str:
         return f"{self.name} ({self.where}): {self.operations} operations, {len(self.guards)} guards"
 
 
-def capture(frame: Frame, interpreter: type[Interpreter] = Interpreter) -> CaptureResult:
-    """Interpret `frame` symbolically. Raises `Unsupported` with the place where it cannot go on."""
-    context = Context()
-    source = FunctionSource()
-    function = context.wrap_function(frame.func, source)
-    locals_ = {name: context.wrap(value, Local(name)) for name, value in frame.locals.items()}
-    cells = calls.make_cells(frame.code, locals_, function.cells)
-    with recording_mode():
-        result = interpreter(context, frame.code, frame.func.__globals__, locals_, cells, source).run()
-    builder = context.builder
-    heads = HeadBuilder(frame.code.co_qualname, tuple(frame.locals))
-    head = heads.build(result, builder)
-    return CaptureResult(
-        frame.code.co_qualname,
-        f"{frame.code.co_filename}:{frame.code.co_firstlineno}",
-        builder.finish(heads.outputs),
-        list(context.guards),
-        head,
-        [tensor.real for tensor in builder.inputs if tensor.real is not None],
-        builder.operations,
-    )
+def capture(
+    frame: Frame, interpreter: type[Interpreter] = Interpreter, history: History | None = None, fullgraph: bool = False
+) -> CaptureResult:
+    """Interpret `frame` symbolically. Where it meets something unsupported, it starts again and ends the graph before
+    that instruction. Raises `Unsupported` if the frame cannot be split there; with `fullgraph`, at once."""
+    breaks: dict[int, tuple[int, Unsupported, bool]] = {}
+    while True:
+        attempt = Attempt(frame, interpreter, history or History(), breaks)
+        try:
+            result = attempt.run()
+        except Unsupported as problem:
+            if fullgraph or not attempt.note(problem, plain=False):
+                attempt.tell()
+                raise
+        except Exception as error:
+            raised = Unsupported(f"raises {type(error).__name__}: {error}", "it raises in eager too")
+            raised.location, raised.stack = attempt.root.location(attempt.root.program[attempt.root.next - 1]), ()
+            raised.offset = attempt.root.program[attempt.root.next - 1].offset
+            if fullgraph or not attempt.note(raised, plain=True):
+                attempt.tell()
+                raise raised from error
+        else:
+            attempt.tell()
+            return result
+
+
+class Attempt:
+    """One interpretation of a frame. `breaks`: where to end the graph; index of the first instruction that the head does →
+    (index of the breaking one, the problem, whether the rest of the frame runs as it is)."""
+
+    def __init__(
+        self,
+        frame: Frame,
+        interpreter: type[Interpreter],
+        history: History,
+        breaks: dict[int, tuple[int, Unsupported, bool]],
+    ) -> None:
+        self.frame, self.breaks = frame, breaks
+        self.world = world = World(history)
+        code, source = frame.code, FunctionSource()
+        world.globals[id(frame.globals)] = frame.globals, source.attr("__globals__")
+        world._know(frame.func, frame.func, source)
+        locals_ = {name: world.wrap(value, Local(name)) for name, value in frame.locals.items()}
+        cells = make_cells(code, locals_, self.closure())
+        stop_at = dict.fromkeys(breaks)
+
+        class Root(interpreter):  # type: ignore[misc, valid-type]
+            """The frame itself: it stops where the graph is to end."""
+
+            def step(self, instruction: Any) -> None:
+                if self.depth == 0 and self.next in stop_at:
+                    raise Stop
+                super().step(instruction)
+
+        self.root = Root(world, frame.func, locals_, cells)
+        world.interpreter = interpreter
+
+    def closure(self) -> dict[str, Any]:
+        """The frame's cells; at a resume, the stack's too."""
+        made = resumed(self.frame.code)
+        if made is None:
+            return self.world.closure(self.frame.func)
+        cells = self.world.closure(self.frame.func)
+        return cells
+
+    def run(self) -> CaptureResult:
+        frame, world = self.frame, self.world
+        problem = None
+        with recording_mode(), Recorder(world.builder):
+            try:
+                result = self.root.run()
+            except Stop:
+                result = None
+                broken, problem, plain = self.breaks[self.root.next]
+            builder: HeadBuilder
+            if problem is None:
+                builder = HeadBuilder(world, frame.code.co_qualname, tuple(frame.locals))
+                answer = builder.rebuild(result)
+                builder.effects()
+                builder.body.append(f"return {answer}")
+            else:
+                builder = BreakBuilder(world, frame.code.co_qualname, tuple(frame.locals))
+                builder.stop(self.root, self.root.next, broken, plain)
+            graph = world.builder.finish(builder.outputs)
+            head = builder.finish()
+        if sizes := world.shapes.tests():
+            world.assume(FunctionSource(), "sizes", *sizes)
+        return CaptureResult(
+            frame.code.co_qualname,
+            f"{frame.code.co_filename}:{frame.code.co_firstlineno}",
+            graph,
+            list(world.guards),
+            head,
+            [one.example for one in world.builder.inputs],
+            world.builder.operations,
+            problem,
+        )
+
+    def note(self, problem: Unsupported, plain: bool) -> bool:
+        """Remember to end the graph before the instruction that the frame is at. False if that was tried already."""
+        broken = first = self.root.next - 1
+        program = self.root.program
+        if self.root.next == 0 or problem.location is None:  # before the first instruction, or while the head is written
+            return False
+        while first > 0 and program[first - 1].offset == program[broken].offset:
+            first -= 1
+        if program[broken].op == "CALL_KW" and sys.version_info < (3, 13):
+            first -= 1  # KW_NAMES belongs to the call
+        if first in self.breaks:
+            known = self.breaks[first]
+            if known[2]:
+                return False
+            plain = True
+        self.breaks[first] = broken, problem, plain
+        return True
+
+    def tell(self) -> None:
+        """What was interpreted, to whoever listens."""
+        for event in self.world.told:
+            events.emit(event)
+
+
+class Stop(BaseException):
+    """The graph is to end here."""
 
 
 @contextlib.contextmanager
 def recording_mode() -> Iterator[None]:
-    """The user's grad mode, without inference mode: fake tensors must be ordinary ones."""
+    """The user's grad mode, without inference mode: fake tensors must be ordinary ones. Switches that the program turns
+    while it is interpreted are turned back."""
     grad, inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
-    with (
-        torch.inference_mode(False) if inference else contextlib.nullcontext(),
-        torch.set_grad_enabled(grad and not inference),
-    ):
-        yield
+    autocast = [(d, torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in ("cpu", "cuda")]
+    try:
+        with (
+            torch.inference_mode(False) if inference else contextlib.nullcontext(),
+            torch.set_grad_enabled(grad and not inference),
+        ):
+            yield
+    finally:
+        for device, enabled, dtype in autocast:
+            torch.set_autocast_enabled(device, enabled)
+            torch.set_autocast_dtype(device, dtype)
 
 
 __all__ = [
-    "FUNCTION", "CaptureResult", "Context", "Function", "FunctionSource", "Guard", "Head", "Interpreter", "Local",
-    "Location", "SameAs",
-    "Source", "Tensor", "Test", "Unsupported", "capture", "global_state", "literal",
+    "FUNCTION", "CaptureResult", "FunctionSource", "Guard", "Head", "History", "Interpreter", "Local", "Location", "SameAs",
+    "Source", "Stacked", "Test", "Unsupported", "World", "calls", "capture", "global_state", "literal",
 ]  # fmt: skip

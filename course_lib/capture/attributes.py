@@ -1,4 +1,8 @@
-"""`value.name` on symbolic values.
+"""`value.name`, `value.name = x` and `del value.name` in the interpreted world.
+
+An instance from outside has a copy whose attributes are filled in when they are first read; then Python itself does the
+rest (properties, `__getattr__`, methods, slots), and the frame hook hands whatever Python code that runs to the
+interpreter.
 
 In PyTorch: the `var_getattr` methods in `torch/_dynamo/variables/` (`TensorVariable`, `NNModuleVariable`,
 `UserDefinedObjectVariable`).
@@ -6,29 +10,17 @@ In PyTorch: the `var_getattr` methods in `torch/_dynamo/variables/` (`TensorVari
 
 from __future__ import annotations
 
+import inspect
 import types
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from course_lib.capture import calls
-from course_lib.capture.sources import Member, Source
+from course_lib.capture.graph import PLAIN
+from course_lib.capture.sources import Imported, TypeOf
 from course_lib.capture.unsupported import Unsupported
-from course_lib.capture.values import (
-    Constant,
-    Dict,
-    Function,
-    Method,
-    Module,
-    Object,
-    PythonMethod,
-    Sequence,
-    Super,
-    Tensor,
-    TensorMethod,
-    Value,
-)
+from course_lib.capture.world import MISSING, REGISTRIES, TRUSTED
 
 if TYPE_CHECKING:
     from course_lib.capture.interpreter import Interpreter
@@ -37,200 +29,184 @@ TENSOR_FACTS = {"shape", "dtype", "device", "ndim", "requires_grad", "layout", "
                 "is_sparse", "is_quantized", "is_meta", "is_complex", "is_mps", "is_xpu", "is_mkldnn", "is_nested"}  # fmt: skip
 """Attributes that the guard on the tensor settles."""
 TENSOR_VIEWS = {"T", "mT", "H", "mH", "real", "imag"}
-HIDDEN = {
-    "data",
-    "grad",
-    "grad_fn",
-    "_version",
-    "_base",
-    "_grad",
-    "_backward_hooks",
-    "is_leaf",
-    "output_nr",
-    "names",
-    "retains_grad",
-}
+HIDDEN = set("data grad grad_fn _version _base _grad _backward_hooks is_leaf output_nr names retains_grad __dict__".split())
 """Attributes of a tensor that reach around the graph."""
 
 
 @dataclass(frozen=True)
-class TypeOf(Source):
-    """`type(base)`"""
+class TensorMethod:
+    """`tensor.name`, about to be called."""
 
-    def from_base(self, base: str) -> str:
-        return f"type({base})"
-
-
-def get(it: Interpreter, value: Value, name: str) -> Value:
-    """The value of `value.name`."""
-    match value:
-        case Tensor():
-            return tensor_attribute(it, value, name)
-        case Module():
-            return module_attribute(it, value, name)
-        case Object():
-            return object_attribute(it, value, name)
-        case Super():
-            return get_super(it, value.cls, value.self, name)
-        case Sequence() if name in (fields := getattr(value.cls, "__match_args__", ())):
-            return value.items[fields.index(name)]
-        case Sequence() | Dict() if hasattr(list if isinstance(value, Sequence) else dict, name):
-            return PythonMethod(value, name)
-        case Constant():
-            found = getattr(value.value, name, None)
-            if isinstance(found, (types.BuiltinMethodType, types.MethodType)) and not isinstance(value.value, type):
-                return PythonMethod(value, name)
-            if type(found) in (int, float, bool, str, type(None)) and hasattr(value.value, name):
-                return Constant(found)
-    raise Unsupported(f"reads the attribute '{name}' of {value}")
+    tensor: torch.Tensor
+    name: str
 
 
-def tensor_attribute(it: Interpreter, tensor: Tensor, name: str) -> Value:
-    if name in TENSOR_FACTS and not callable(fact := getattr(tensor.fake, name)):
-        return Constant(fact)
+def get(it: Interpreter, value: Any, name: str, default: bool = False) -> Any:
+    """The value of `value.name`. Raises what Python raises. With `default` as `object.__getattribute__` finds it."""
+    world = it.world
+    if not default and isinstance(inspect.getattr_static(type(value), "__getattribute__"), types.FunctionType):
+        return it.native(getattr, value, name)  # the class's own code decides
+    if isinstance(value, torch.Tensor) and not world.is_opaque(value):
+        return tensor_attribute(it, value, name)
+    known = world.of(value)
+    if known is not None and known.opaque:
+        raise Unsupported(f"reads the attribute '{name}' of a {type(value).__name__}")
+    if isinstance(value, types.ModuleType):
+        return module_attribute(it, value, name)
+    if isinstance(value, type):
+        return class_attribute(it, value, name)
+    if known is not None and known.attributes is not None:
+        if name == "__class__":
+            return type(value)
+        found = inspect.getattr_static(type(value), name, MISSING)
+        if name in ("__dict__", "__reduce_ex__", "__reduce__", "__getstate__", "__dir__"):
+            world.fill_all(known)
+        elif isinstance(found, types.MemberDescriptorType):
+            world.fill(known, name)
+        elif not is_data_descriptor(found) and not world.fill(known, name):
+            if isinstance(value, torch.nn.Module) and found is MISSING:
+                if (member := world.member(known, name)) is not MISSING:
+                    return member
+        if name not in own_dict(value) or is_data_descriptor(found):
+            world.class_attribute(known, name, found)
+            if is_value(found):
+                return world.wrap(found, TypeOf(base=known.source).attr(name))
+    elif isinstance(value, types.FunctionType):
+        return function_attribute(it, value, name)
+    elif name not in own_dict(value):
+        found = inspect.getattr_static(type(value), name, MISSING)
+        if is_value(found) and type(value).__flags__ & (1 << 9):
+            return class_attribute(it, type(value), name)
+    return it.native(object.__getattribute__ if default else getattr, value, name)
+
+
+def own_dict(value: Any) -> dict[str, Any]:
+    """The instance's own attributes."""
+    try:
+        own = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return {}
+    return own if isinstance(own, dict) else {}
+
+
+def is_data_descriptor(found: Any) -> bool:
+    return hasattr(type(found), "__set__")
+
+
+def is_value(found: Any) -> bool:
+    """Is this class attribute a plain value, which reading it gives as it is?"""
+    return found is not MISSING and not hasattr(type(found), "__get__")
+
+
+def tensor_attribute(it: Interpreter, tensor: torch.Tensor, name: str) -> Any:
+    if name == "__class__":
+        return type_of(it, tensor)
+    if name in TENSOR_FACTS and not callable(fact := getattr(tensor, name)):
+        return fact
     if name in TENSOR_VIEWS:
-        return it.context.builder.call(getattr, [tensor, Constant(name)], {})
+        return it.world.builder.call(getattr, [tensor, name])
     if name in HIDDEN:
-        raise Unsupported(
-            f"reads tensor.{name}, which reaches around the graph", "move it out of the compiled function"
-        )
-    if tensor.real is not None and name in getattr(tensor.real, "__dict__", {}):
-        raise Unsupported(f"reads '{name}', an attribute that was put on a tensor")
-    if callable(getattr(torch.Tensor, name, None)):
+        raise Unsupported(f"reads tensor.{name}, which reaches around the graph", "move it out of the compiled function")
+    known = it.world.of(tensor)
+    if known is not None and name in getattr(known.real, "__dict__", {}):
+        return it.world.wrap(known.real.__dict__[name], known.source.attr(name))
+    found = getattr(torch.Tensor, name, MISSING)
+    if callable(found):
         return TensorMethod(tensor, name)
+    if found is MISSING:
+        raise AttributeError(f"'Tensor' object has no attribute '{name}'")
     raise Unsupported(f"reads the attribute '{name}' of a tensor")
 
 
-def module_attribute(it: Interpreter, module: Module, name: str) -> Value:
-    """In the order of `nn.Module.__getattr__`: the instance's own dict, the class, then parameters, buffers,
-    submodules."""
-    obj, source = module.value, module.source
-    if name not in obj.__dict__ and not hasattr(type(obj), name):
-        for registry in ("_parameters", "_buffers", "_modules"):
-            if name in obj.__dict__.get(registry, ()):
-                if source is None:
-                    raise Unsupported(f"reads '{name}' of a module that has no known place")
-                return it.context.wrap(obj.__dict__[registry][name], Member(registry, name, base=source))
-        if type(obj).__getattr__ is not torch.nn.Module.__getattr__:
-            raise Unsupported(f"{type(obj).__name__} computes its attributes with __getattr__")
-        raise Unsupported(f"{type(obj).__name__} has no attribute '{name}'")
-    return object_attribute(it, module, name)
+def type_of(it: Interpreter, value: Any) -> type:
+    """`type(value)`: of a tensor, what eager would say."""
+    if isinstance(value, torch.Tensor):
+        known = it.world.of(value)
+        return type(known.real) if known else torch.Tensor
+    return int if isinstance(value, torch.SymInt) else type(value)
 
 
-def object_attribute(it: Interpreter, value: Object, name: str) -> Value:
-    obj, source = value.value, value.source
-    if isinstance(obj, types.ModuleType):
-        if not hasattr(obj, name):
-            raise Unsupported(f"module {obj.__name__} has no attribute '{name}'")
-        found = getattr(obj, name)
-        if source is None or it.context.is_trusted(obj):
-            return it.context.wrap_static(found)
-        return it.context.wrap(found, source.attr(name))
-    if isinstance(obj, type):
-        return class_attribute(it, value, name)
-    if type(obj).__getattribute__ is not object.__getattribute__:
-        raise Unsupported(f"{type(obj).__name__} computes its attributes with __getattribute__")
-    own = getattr(obj, "__dict__", {})
-    found = lookup(type(obj), name)
-    if isinstance(found, property):
-        if not isinstance(found.fget, types.FunctionType):
-            raise Unsupported(f"the property '{name}' of {value} is not a Python function")
-        return calls.call(it, class_function(it, found.fget, source, name, ".fget"), [value], {})
-    if name in own:
-        if source is None:
-            raise Unsupported(f"reads '{name}' of an object that has no known place")
-        return it.context.wrap(own[name], source.attr(name))
-    return bind_to(it, found, value, name)
+def module_attribute(it: Interpreter, module: types.ModuleType, name: str) -> Any:
+    if name == "__dict__":
+        raise Unsupported(f"reads the dict of the module {module.__name__}")
+    found = it.native(getattr, module, name)
+    source = it.world.source_of(module)
+    if module.__name__.split(".")[0] in TRUSTED:
+        source = Imported(module.__name__)
+    return it.world.wrap(found, source and source.attr(name))
 
 
-def bind_to(it: Interpreter, found: Any, value: Object, name: str) -> Value:
-    """What an attribute found on the class becomes when it is read through the instance."""
-    source = value.source
-    if isinstance(found, types.FunctionType):
-        return Method(class_function(it, found, source, name), value)
-    if isinstance(found, staticmethod) and isinstance(found.__func__, types.FunctionType):
-        return class_function(it, found.__func__, source, name)
-    if isinstance(found, classmethod) and isinstance(found.__func__, types.FunctionType) and source is not None:
-        cls = Object(type(value.value), source=TypeOf(base=source))
-        return Method(class_function(it, found.__func__, source, name, ".__func__"), cls)
-    if found is not None and type(found) in (int, float, bool, str, torch.dtype) and source is not None:
-        return it.context.wrap(found, TypeOf(base=source).attr(name))
-    if found is None and lookup(type(value.value), name, default=Ellipsis) is None:
-        return Constant(None)
-    raise Unsupported(f"reads the attribute '{name}' of {value}")
+def class_attribute(it: Interpreter, cls: type, name: str) -> Any:
+    """An attribute of a class: a value is guarded where it was found, and copied if it can change."""
+    found = it.native(getattr, cls, name)
+    static = inspect.getattr_static(cls, name, MISSING)
+    if found is not static and not isinstance(static, staticmethod):
+        return found  # a bound classmethod, or what a descriptor or the metaclass makes of it
+    if name.startswith("__") and not isinstance(found, (types.FunctionType, dict, list)):
+        return found
+    if type(found) in PLAIN and cls.__module__.split(".")[0] in TRUSTED:
+        return found
+    source = it.world.source_of(cls)
+    if source is None and not it.world.is_static(found) and type(found) not in PLAIN:
+        if is_value(static) and not isinstance(found, (types.MappingProxyType, types.MemberDescriptorType)):
+            raise Unsupported(f"reads the attribute '{name}' of the class {cls.__name__}, which has no known place")
+        return found
+    if isinstance(found, types.MappingProxyType) or not (is_value(static) or isinstance(found, types.FunctionType)):
+        return found
+    return it.world.wrap(found, source and source.attr(name))
 
 
-def class_function(
-    it: Interpreter, function: types.FunctionType, source: Source | None, name: str, inside: str = ""
-) -> Function:
-    """A function found on a class. torch's own classes are trusted; a user's function is guarded where it was found."""
-    if source is None or function.__module__.startswith("torch."):
-        return it.context.wrap_function(function, None)
-    if inside:
-        return it.context.wrap_function(function, InClass(name, inside, base=source))
-    wrapped = it.context.wrap(function, TypeOf(base=source).attr(name))
-    assert isinstance(wrapped, Function)
-    return wrapped
+def function_attribute(it: Interpreter, function: types.FunctionType, name: str) -> Any:
+    found = it.native(getattr, function, name)
+    if name in ("__name__", "__qualname__", "__module__", "__doc__", "__code__") or not (source := it.world.source_of(function)):
+        return found
+    if isinstance(found, (types.MethodType, types.BuiltinMethodType, types.MethodWrapperType)):
+        return found
+    return it.world.wrap(found, source.attr(name))
 
 
-@dataclass(frozen=True)
-class InClass(Source):
-    """The function inside a property or classmethod: `inspect.getattr_static(type(base), name).fget`."""
-
-    name: str
-    inside: str
-
-    def from_base(self, base: str) -> str:
-        return f"getattr_static(type({base}), {self.name!r}){self.inside}"
-
-
-def class_attribute(it: Interpreter, value: Object, name: str) -> Value:
-    cls, source = value.value, value.source
-    found = lookup(cls, name, default=Ellipsis)
-    if source is None or it.context.is_trusted(cls):
-        if found is not Ellipsis:
-            return it.context.wrap_static(getattr(cls, name))
-    elif isinstance(found, (types.FunctionType, int, float, str)):
-        return it.context.wrap(found, source.attr(name))
-    elif isinstance(found, staticmethod):
-        return it.context.wrap(found.__func__, source.attr(name))
-    raise Unsupported(f"reads the attribute '{name}' of the class {cls.__name__}")
+def set_(it: Interpreter, value: Any, name: str, new: Any, default: bool = False) -> None:
+    """`value.name = new`; with `default` as `object.__setattr__` does it."""
+    check_own(it, value, name)
+    known = it.world.of(value)
+    if known is not None:
+        if name == "__dict__" or name == "__class__":
+            raise Unsupported(f"replaces {name} of a {type(value).__name__}")
+        if isinstance(value, torch.nn.Module) and not default:
+            return set_module_attribute(it, value, name, new)
+        it.world.fill(known, name)
+    it.native(object.__setattr__ if default else setattr, value, name, new)
 
 
-def get_super(it: Interpreter, cls: Value, value: Value, name: str) -> Value:
-    """`super(cls, value).name`"""
-    if not isinstance(cls, Object) or not isinstance(value, Object) or value.source is None:
-        raise Unsupported(f"super() of {value}")
-    order = type(value.value).__mro__
-    for base in order[order.index(cls.value) + 1 :]:
-        if name in base.__dict__:
-            found = base.__dict__[name]
-            if isinstance(found, types.FunctionType):
-                it.context.assume_type(value.value, value.source)
-                return Method(it.context.wrap_function(found, InSuper(base.__name__, name, base=value.source)), value)
-            break
-    raise Unsupported(f"super().{name}")
+def set_module_attribute(it: Interpreter, module: torch.nn.Module, name: str, new: Any) -> None:
+    """`nn.Module.__setattr__` on a module from outside: plain values, and buffers."""
+    known = it.world.of(module)
+    assert known is not None
+    registry = next((r for r in REGISTRIES if name in known.real.__dict__.get(r, ())), None)
+    if isinstance(new, (torch.nn.Module, torch.nn.Parameter)) or registry in ("_parameters", "_modules"):
+        raise Unsupported(f"replaces the parameter or submodule '{name}' of a module")
+    if registry == "_buffers":
+        get(it, module, registry)[name] = new
+        return
+    if type(module).__setattr__ is not torch.nn.Module.__setattr__:
+        raise Unsupported(f"{type(module).__name__} has its own __setattr__")
+    it.world.fill(known, name)
+    it.native(object.__setattr__, module, name, new)
 
 
-@dataclass(frozen=True)
-class InSuper(Source):
-    """A function found on a base class: `base_class(type(base), 'Base').name`."""
-
-    cls: str
-    name: str
-
-    def from_base(self, base: str) -> str:
-        return f"base_class(type({base}), {self.cls!r}).{self.name}"
-
-
-def base_class(cls: type, name: str) -> type:
-    """The class called `name` among the bases of `cls`."""
-    return next(base for base in cls.__mro__ if base.__name__ == name)
+def delete(it: Interpreter, value: Any, name: str) -> None:
+    """`del value.name`"""
+    check_own(it, value, name)
+    if (known := it.world.of(value)) is not None:
+        if isinstance(value, torch.nn.Module):
+            raise Unsupported(f"deletes the attribute '{name}' of a module")
+        it.world.fill(known, name)
+    it.native(delattr, value, name)
 
 
-def lookup(cls: type, name: str, default: Any = None) -> Any:
-    """The class's attribute as it stands in the class body (descriptors unbound)."""
-    for base in cls.__mro__:
-        if name in base.__dict__:
-            return base.__dict__[name]
-    return default
+def check_own(it: Interpreter, value: Any, name: str) -> None:
+    """Refuse to change what has no copy."""
+    if isinstance(value, torch.Tensor):
+        raise Unsupported(f"changes the attribute '{name}' of a tensor")
+    if it.world.is_static(value) and (it.world.of(value) or it.world.static_source(value)) or it.world.is_opaque(value):
+        raise Unsupported(f"changes the attribute '{name}' of {getattr(value, '__name__', type(value).__name__)}")

@@ -1,19 +1,22 @@
 """The FX graph under construction.
 
-In:  operations, with symbolic arguments.
+In:  operations on tensors, as the interpreted program asks for them.
 Out: an `fx.GraphModule` whose nodes know their shape (`meta["val"]`, a FakeTensor) and the user's line
      (`meta["location"]`).
 
-An operation is *run* on fake tensors (shape, stride, dtype, device, no data) as it is recorded: what torch itself
-says about the result is what the rest of capture works with.
+A tensor of the interpreted program is a *fake* one: shape, stride, dtype, device, no data. An operation is run on fakes
+as it is recorded, and what torch itself says about the result is what capture works with. `Recorder` hears of every torch
+operation, whoever calls it: an instruction, a builtin such as `sum`, or torch's own Python code.
 In PyTorch: `torch/_dynamo/output_graph.py` (`OutputGraph`) and `torch/_subclasses/fake_tensor.py`.
 """
 
 from __future__ import annotations
 
 import operator
+import types
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -22,64 +25,159 @@ from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
     FakeTensor,
-    FakeTensorMode,
     UnsupportedFakeTensorException,
 )
+from torch.overrides import TorchFunctionMode
 
-from course_lib.capture.sources import Location
+from course_lib import frames
+from course_lib.capture.shapes import Shapes
+from course_lib.capture.sources import Location, Source
 from course_lib.capture.unsupported import Unsupported
-from course_lib.capture.values import Constant, Dict, Function, Object, Sequence, Tensor, Value
+
+IN_PYTHON = "keep the value a tensor, or call it outside the compiled function"
+TO_PYTHON = set(
+    "item tolist numpy __bool__ __int__ __float__ __index__ __complex__ __array__ data_ptr __repr__ __format__ __reduce_ex__ "
+    "__deepcopy__ __contains__ __hash__".split()
+)
+"""Tensor methods whose result is not a tensor but depends on its data."""
+REACH_AROUND = set(
+    """backward requires_grad_ register_hook register_post_accumulate_grad_hook retain_grad set_ resize_ resize_as_ share_memory_
+    storage untyped_storage pin_memory __setstate__ swap_tensors as_subclass t_ transpose_ squeeze_ unsqueeze_ swapaxes_ swapdims_
+    detach_ apply_ map_ map2_ __dlpack__ __set__ from_numpy from_file from_dlpack frombuffer asarray as_tensor""".split()
+)
+"""Functions whose effect a graph of operations cannot hold, or that may share memory with what is no tensor."""
+NOT_IN_PLACE = {
+    getattr(operator, "i" + name): getattr(operator, name)
+    for name in "add sub mul truediv floordiv mod pow matmul lshift rshift xor concat".split()
+} | {operator.iand: operator.and_, operator.ior: operator.or_}
+"""`2 *= x` makes a new tensor, and no Python source says it."""
+SIGNS = {
+    "__getitem__": operator.getitem, "__setitem__": operator.setitem, "__rsub__": None, "__rpow__": None,
+    "__rtruediv__": None, "__rdiv__": None, "__rfloordiv__": None, "__rmod__": None, "__rmatmul__": None,
+    "__rlshift__": None, "__rrshift__": None,
+}  # fmt: skip
+"""Special methods: the operator that a graph says instead; None: the operator without the r, with the operands swapped."""
+PLAIN = (
+    bool, int, float, complex, str, bytes, type(None), type(...), type(NotImplemented), torch.dtype, torch.device,
+    torch.layout, torch.memory_format, torch.Size,
+)  # fmt: skip
+STATE = {
+    getattr(torch._C, "_set_grad_enabled"), torch.set_autocast_enabled, torch.set_autocast_dtype,
+    torch.set_autocast_cache_enabled, torch.clear_autocast_cache, torch.autocast_increment_nesting,
+    torch.autocast_decrement_nesting,
+}  # fmt: skip
+"""Switches that a program may turn while it runs: the graph turns them too, in their place among the operations."""
+
+
+@dataclass
+class Input:
+    """A placeholder: what it holds is found at `source`; `example` is what was there at this call."""
+
+    source: Source
+    value: Any
+    example: Any
+    node: fx.Node | None = None
 
 
 class GraphBuilder:
-    """Records operations. `inputs` are the tensors from outside that some operation uses, in placeholder order."""
+    """Records operations. `inputs` are the tensors and numbers from outside that some operation uses, in order."""
 
-    def __init__(self) -> None:
+    def __init__(self, shapes: Shapes) -> None:
         self.graph = fx.Graph()
-        self.fake_mode = FakeTensorMode()
-        self.inputs: list[Tensor] = []
+        self.shapes = shapes
+        self.inputs: list[Input] = []
         self.location: Location | None = None
         self.last_node: fx.Node | None = None
+        self._nodes: dict[int, tuple[Any, fx.Node]] = {}
+        self._outside: dict[int, Input] = {}
+        self._sizes: dict[Any, fx.Node] = {}
 
-    def fake(self, tensor: torch.Tensor) -> torch.Tensor:
-        """A FakeTensor like `tensor`; the same tensor gives the same fake."""
-        with warnings.catch_warnings():  # `.grad` of a non-leaf is looked at
-            warnings.simplefilter("ignore")
-            return self.fake_mode.from_tensor(tensor, static_shapes=True)
+    # ---- tensors from outside ---------------------------------------------------------------------------------------
 
-    def node_of(self, tensor: Tensor) -> fx.Node:
+    def add_input(self, source: Source, value: Any, example: Any) -> None:
+        """`value` stands for the tensor or number `example` found at `source`: a placeholder, once something uses it."""
+        self._outside[id(value)] = Input(source, value, example)
+
+    def is_input(self, value: Any) -> bool:
+        return id(value) in self._outside
+
+    def node_of(self, tensor: Any) -> fx.Node:
         """The node that computes `tensor`; an input becomes a placeholder on first use."""
-        if tensor.node is None:
-            assert tensor.source is not None
-            last = self.inputs[-1].node if self.inputs else None
-            first = next(iter(self.graph.nodes), self.graph._root)
-            with self.graph.inserting_after(last) if last else self.graph.inserting_before(first):
-                tensor.node = self.graph.placeholder(placeholder_name(tensor.source.shown))
-            tensor.node.meta.update(val=tensor.fake, location=self.location, source=tensor.source)
-            self.inputs.append(tensor)
-        return tensor.node
+        if id(tensor) not in self._nodes:
+            if id(tensor) not in self._outside:
+                raise Unsupported("uses a tensor that was not made by an operation of the graph")
+            self._nodes[id(tensor)] = tensor, self._placeholder(self._outside[id(tensor)])
+        return self._nodes[id(tensor)][1]
 
-    def call(self, target: Callable[..., Any] | str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        """Record `target(*args, **kwargs)`, or a method of the first argument if `target` is a string."""
-        if getattr(target, "__module__", "") == "_operator" and args and not isinstance(args[0], Tensor):
-            target = NOT_IN_PLACE.get(target, target)  # `2 *= x` makes a new tensor, and no Python source says it
-        seen: list[Tensor] = []
-        fake_args = [self.fake_argument(arg, seen) for arg in args]
-        fake_kwargs = {name: self.fake_argument(arg, seen) for name, arg in kwargs.items()}
-        function = getattr(torch.Tensor, target) if isinstance(target, str) else target
-        result = self.run_fake(function, fake_args, fake_kwargs)
-        for tensor in seen:  # an in-place operation gives back what it was given
-            if result is tensor.fake:
-                self.add_node(target, args, kwargs, result)
-                return tensor
-        if result is not None and is_plain(result):
-            return Constant(result)  # a fact about shapes or dtypes: nothing to compute when the graph runs
-        return self.wrap(result, self.add_node(target, args, kwargs, result))
+    def name_of(self, tensor: Any) -> str:
+        """The name of a tensor in pictures: its node's, or where it comes from."""
+        if id(tensor) in self._nodes:
+            return self._nodes[id(tensor)][1].name
+        return self._outside[id(tensor)].source.shown if id(tensor) in self._outside else "tensor"
 
-    def run_fake(self, function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+    def _placeholder(self, new: Input) -> fx.Node:
+        last = self.inputs[-1].node if self.inputs else None
+        first = next(iter(self.graph.nodes), self.graph._root)
+        with self.graph.inserting_after(last) if last else self.graph.inserting_before(first):
+            new.node = self.graph.placeholder(placeholder_name(new.source.shown))
+        new.node.meta.update(val=new.value, location=self.location, source=new.source)
+        self.inputs.append(new)
+        return new.node
+
+    def size_node(self, size: Any) -> fx.Node | int:
+        """A symbolic size as a node: sizes of inputs, and arithmetic on them."""
+        expr = size.node.expr
+        if expr.is_number:
+            return int(expr)
+        if expr not in self._sizes:
+            for symbol in expr.free_symbols:
+                if symbol not in self._sizes:
+                    tensor, dim = self.shapes.found[symbol]
+                    args = self.node_of(tensor), dim
+                    made = args[0] if dim is None else self.graph.call_function(torch.ops.aten.sym_size.int, args)
+                    made.meta.setdefault("val", self.shapes.symint(symbol))
+                    self._sizes[symbol] = made
+            self._sizes[expr] = self.shapes.compute(expr, self._sizes, self.graph)
+            self._sizes[expr].meta.setdefault("val", size)
+        return self._sizes[expr]
+
+    # ---- operations -------------------------------------------------------------------------------------------------
+
+    def call(self, target: Callable[..., Any] | str, args: Any, kwargs: dict[str, Any] | None = None) -> Any:
+        """Record `target(*args, **kwargs)`, or a method of the first argument if `target` is a string. Gives the fake
+        result; a result that is no tensor (a shape, a dtype) is computed now and leaves no node."""
+        kwargs = kwargs or {}
+        name = target if isinstance(target, str) else getattr(target, "__name__", "")
+        if name in TO_PYTHON:
+            raise Unsupported(
+                f"tensor.{name}() takes the tensor's data into Python, which waits for the result and ends the graph",
+                IN_PYTHON,
+            )
+        if name in REACH_AROUND:
+            raise Unsupported(f"{name}() reaches around the graph", "call it outside the compiled function")
+        if getattr(target, "__module__", "") == "_operator" and not isinstance(args[0], torch.Tensor):
+            target = NOT_IN_PLACE.get(target, target)
+        before = [arg for arg in args if isinstance(arg, torch.Tensor)]
+        result = self.run_fake(getattr(torch.Tensor, target) if isinstance(target, str) else target, args, kwargs)
+        if result is NotImplemented or (result is not None and not has_tensor(result) and target not in STATE):
+            return result
+        op = "call_method" if isinstance(target, str) else "call_function"
+        node = self.graph.create_node(
+            op, target, tuple(self.argument(arg) for arg in args), {k: self.argument(v) for k, v in kwargs.items()}
+        )
+        node.meta.update(val=result, location=self.location)
+        self.last_node = node
+        if not any(result is tensor for tensor in before):  # an in-place operation gives back what it was given
+            self.remember(result, node)
+        return result
+
+    def run_fake(self, function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
         try:
-            with self.fake_mode:
+            with warnings.catch_warnings(), torch._C.DisableTorchFunction(), self.shapes.mode:
+                warnings.simplefilter("ignore")
                 return function(*args, **kwargs)
+        except Unsupported:
+            raise
         except (DataDependentOutputException, DynamicOutputShapeException) as error:
             raise Unsupported(
                 f"the result of {name_of(function)} depends on the data in the tensor ({error.func}), which is not known yet",
@@ -94,100 +192,102 @@ class GraphBuilder:
                 "the call fails in eager too, or needs the tensor's data",
             ) from None
 
-    def add_node(self, target: Any, args: list[Value], kwargs: dict[str, Value], result: Any) -> fx.Node:
-        op = "call_method" if isinstance(target, str) else "call_function"
-        node = self.graph.create_node(
-            op, target, tuple(map(self.argument, args)), {k: self.argument(v) for k, v in kwargs.items()}
-        )
-        node.meta.update(val=result, location=self.location)
-        self.last_node = node
-        return node
-
-    def wrap(self, result: Any, node: fx.Node) -> Value:
-        """A symbolic value for what an operation gave."""
-        if isinstance(result, FakeTensor):
-            return Tensor(result, node)
-        if is_plain(result):
-            return Constant(result)
-        if isinstance(result, (tuple, list)):
-            items = []
+    def remember(self, result: Any, node: fx.Node) -> None:
+        """`node` computes `result`: a tensor, or a nest of them whose parts become nodes."""
+        if isinstance(result, torch.Tensor):
+            self._nodes.setdefault(id(result), (result, node))
+        elif isinstance(result, (tuple, list)):
             for i, item in enumerate(result):
-                child = self.graph.call_function(operator.getitem, (node, i))
-                child.meta.update(val=item, location=self.location)
-                items.append(self.wrap(item, child))
-                if not isinstance(item, (torch.Tensor, tuple, list)):
-                    self.graph.erase_node(child)
-            return Sequence(type(result), items)
-        raise Unsupported(f"an operation gave a {type(result).__name__}, which capture has no symbolic form for")
+                if has_tensor(item):
+                    child = self.graph.call_function(operator.getitem, (node, i))
+                    child.meta.update(val=item, location=self.location)
+                    self.remember(item, child)
+        elif isinstance(result, dict):
+            raise Unsupported("an operation gave a dict, which the graph has no form for")
 
-    def argument(self, value: Value) -> Any:
+    def argument(self, value: Any) -> Any:
         """A value as an argument of an FX node."""
-        match value:
-            case Tensor():
-                return self.node_of(value)
-            case Sequence():
-                items = [self.argument(item) for item in value.items]
-                return items if value.cls is list else tuple(items)
-            case Dict():
-                return {key: self.argument(item) for key, item in value.items.items()}
-            case Constant() | Object(value=type()):
-                return value.value
-            case Function(real=real) if real is not None:
-                return real
-        raise Unsupported(f"{value} cannot be an argument of an operation in the graph")
+        if isinstance(value, torch.Tensor):
+            return self.node_of(value)
+        if isinstance(value, torch.SymInt):
+            return self.size_node(value)
+        if isinstance(value, (torch.SymBool, torch.SymFloat)):
+            raise Unsupported("a symbolic truth or fraction is an argument of an operation")
+        if type(value) in (list, tuple, torch.Size):
+            items = [self.argument(item) for item in value]
+            return items if type(value) is list else tuple(items)
+        if type(value) is dict:
+            return {key: self.argument(item) for key, item in value.items()}
+        if type(value) is slice:
+            return slice(self.argument(value.start), self.argument(value.stop), self.argument(value.step))
+        if type(value) in PLAIN or isinstance(value, (type, types.BuiltinFunctionType, torch._ops.OpOverload)):
+            return value
+        if isinstance(value, types.FunctionType) and not value.__closure__:
+            return value
+        if type(value) is range:
+            return list(value)
+        raise Unsupported(f"a {type(value).__name__} cannot be an argument of an operation in the graph")
 
-    def fake_argument(self, value: Value, seen: list[Tensor]) -> Any:
-        """A value as the argument of a run on fake tensors; tensors met are added to `seen`."""
-        match value:
-            case Tensor():
-                seen.append(value)
-                return value.fake
-            case Sequence():
-                items = [self.fake_argument(item, seen) for item in value.items]
-                return items if value.cls is list else tuple(items)
-            case Dict():
-                return {key: self.fake_argument(item, seen) for key, item in value.items.items()}
-        return self.argument(value)
-
-    def finish(self, outputs: list[Tensor]) -> fx.GraphModule:
+    def finish(self, outputs: list[Any]) -> fx.GraphModule:
         """Close the graph: it returns a tuple of `outputs`."""
         out = self.graph.output(tuple(map(self.node_of, outputs)))
-        out.meta["val"] = tuple(t.fake for t in outputs)
+        out.meta["val"] = tuple(outputs)
+        for node in reversed(self.graph.nodes):  # parts of results that nobody took, sizes that nobody used
+            if node.target in (operator.getitem, torch.ops.aten.sym_size.int) and not node.users:
+                self.graph.erase_node(node)
         self.graph.lint()
         return fx.GraphModule(torch.nn.Module(), self.graph, class_name="Captured")
 
     @property
     def operations(self) -> int:
         """Nodes that compute something."""
-        return sum(node.op.startswith("call_") for node in self.graph.nodes)
+        return sum(node.op.startswith("call_") and node.target not in STATE for node in self.graph.nodes)
 
 
-NOT_IN_PLACE = {getattr(operator, "i" + name): getattr(operator, name) for name in
-                "add sub mul truediv floordiv mod pow matmul lshift rshift xor".split()} | {operator.iand: operator.and_, operator.ior: operator.or_}  # fmt: skip
+class Recorder(TorchFunctionMode):
+    """While it is active, every torch operation goes into the graph of `builder`."""
 
-PLAIN = (
-    bool,
-    int,
-    float,
-    complex,
-    str,
-    bytes,
-    type(None),
-    type(...),
-    torch.dtype,
-    torch.device,
-    torch.layout,
-    torch.memory_format,
-    torch.Size,
-)
+    def __init__(self, builder: GraphBuilder) -> None:
+        super().__init__()
+        self.builder = builder
+
+    def __torch_function__(self, function: Any, types_: Any, args: Any = (), kwargs: Any = None) -> Any:
+        previous = frames.enter(None)
+        try:
+            return self.record(function, args, kwargs or {})
+        finally:
+            frames.enter(previous)
+
+    def record(self, function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        name = getattr(function, "__name__", "")
+        if name == "__hash__":
+            return id(args[0])
+        if name in ("__iter__", "__reversed__"):
+            rows = list(self.builder.call("unbind", args[:1]))
+            return iter(rows) if name == "__iter__" else reversed(rows)
+        if isinstance(function, types.MethodWrapperType):  # an attribute: `tensor.shape` is `shape.__get__(tensor)`
+            attribute = getattr(function.__self__, "__name__", "")
+            if name != "__get__":
+                raise Unsupported(f"changes the attribute '{attribute}' of a tensor")
+            return self.builder.call(getattr, [args[0], attribute])
+        if name in SIGNS:
+            sign = SIGNS[name]
+            return self.builder.call(sign or getattr(operator, "__" + name[3:]), args if sign else args[::-1])
+        of_tensor = getattr(function, "__objclass__", None) is torch._C.TensorBase
+        if of_tensor or getattr(function, "__qualname__", "").startswith("Tensor."):
+            return self.builder.call(name, args, kwargs)
+        return self.builder.call(function, args, kwargs)
 
 
-def is_plain(value: Any) -> bool:
-    """Is this an immutable object without tensors inside (and not a symbolic number)?"""
-    if type(value) in (tuple, slice, range, frozenset):
-        parts = (value.start, value.stop, value.step) if isinstance(value, slice) else value
-        return all(map(is_plain, parts))
-    return type(value) in PLAIN
+def has_tensor(value: Any) -> bool:
+    """Is there a tensor in this nest of containers?"""
+    if isinstance(value, (tuple, list)):
+        return any(map(has_tensor, value))
+    if isinstance(value, dict):
+        return any(map(has_tensor, value.values()))
+    if type(value) is slice:
+        return has_tensor((value.start, value.stop, value.step))
+    return isinstance(value, FakeTensor)
 
 
 def placeholder_name(name: str) -> str:

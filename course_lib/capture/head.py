@@ -1,33 +1,50 @@
 """The head: what runs in place of a captured frame, as ordinary Python source.
 
     def head(__func, self, x):
-        out = __graph(x, self._modules['ln']._parameters['weight'], ...)
-        return out[0]
+        __out = __graph(x, self._modules['ln']._parameters['weight'], ...)
+        self.steps = 3                                   # a side effect
+        return __out[0]
 
-It takes the frame's function object and its arguments, fetches the graph's inputs through their sources, and rebuilds
-what the frame returns. It is compiled with `compile()` and registered with `linecache`, so that tracebacks and
-notebooks show it.
-In PyTorch the same is written as bytecode: `torch/_dynamo/codegen.py` (`PyCodegen`) and `bytecode_transformation.py`.
+It takes the frame's function object and its arguments, fetches the graph's inputs through their sources, performs the
+side effects (whatever differs between the interpreted world and the real one), and rebuilds what the frame returns. At
+a graph break it does the breaking operation itself (`breaks.py`) and calls the resume function for the rest.
+
+It is compiled with `compile()` and registered with `linecache`, so that tracebacks and notebooks show it.
+In PyTorch the same is written as bytecode: `torch/_dynamo/codegen.py` (`PyCodegen`), `side_effects.py`
+(`codegen_update_mutated`) and `bytecode_transformation.py`.
 """
 
 from __future__ import annotations
 
+import collections
+import functools
 import itertools
 import linecache
+import sys
+import types
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from course_lib.capture import attributes
-from course_lib.capture.graph import GraphBuilder, name_of
-from course_lib.capture.sources import FUNCTION, has_literal
+import torch
+
+from course_lib.capture.attributes import TensorMethod
+from course_lib.capture.calls import SAFE_TYPES
+from course_lib.capture.graph import PLAIN, name_of
+from course_lib.capture.sources import FUNCTION, Local, SameAs, Test, has_literal
+from course_lib.capture.sources import Function as FunctionSource
 from course_lib.capture.unsupported import Unsupported
-from course_lib.capture.values import Constant, Dict, Module, Object, Sequence, Tensor, Value
+from course_lib.capture.world import MAPPINGS, MISSING, SEQUENCES, Known, World, is_full
 
 GRAPH = "__graph"
+HELPERS = {
+    "modules": sys.modules, "torch": torch, "CellType": types.CellType, "FunctionType": types.FunctionType,
+    "MethodType": types.MethodType,
+}  # fmt: skip
+"""What source expressions and rebuilt objects are made with."""
+BOUND_FROM = (types.MethodDescriptorType, types.WrapperDescriptorType)
 _serial = itertools.count(1)
-HELPERS = {"base_class": attributes.base_class}
-"""Functions that source expressions may call."""
 
 
 @dataclass
@@ -51,66 +68,316 @@ class Head:
         linecache.cache[filename] = (len(self.source), None, self.source.splitlines(keepends=True), filename)
         namespace = {**HELPERS, **self.names, GRAPH: graph}
         exec(compile(self.source, filename, "exec"), namespace)
-        return namespace["head"]
+        function: Callable[..., Any] = namespace["head"]
+        return function
 
 
 class HeadBuilder:
-    """Writes the head for a frame that returns `result`."""
+    """Writes a head: statements that make the real world what the interpreted one became."""
 
-    def __init__(self, name: str, parameters: tuple[str, ...]) -> None:
+    def __init__(self, world: World, name: str, parameters: tuple[str, ...]) -> None:
+        self.world = world
         self.head = Head(name, parameters, [])
-        self.outputs: list[Tensor] = []
-        self._expr: dict[Value, str] = {}
+        self.outputs: list[torch.Tensor] = []
+        self.fetched: list[str] = []
+        """Objects from outside, fetched before the side effects may move them."""
+        self.body: list[str] = []
+        self._expr: dict[int, tuple[Any, str]] = {}
+        self._making: set[int] = set()
+        self._count = itertools.count()
 
-    def build(self, result: Value, builder: GraphBuilder) -> Head:
-        answer = self.rebuild(result)
-        if builder.operations:
-            args = [tensor.source.expr for tensor in builder.inputs if tensor.source]
+    def finish(self) -> Head:
+        """The whole: fetch, run the graph, then the rest."""
+        inputs = self.world.builder.inputs
+        lines = list(self.fetched)
+        if self.world.builder.operations:
+            args = [one.source.expr for one in inputs]
             long = len(", ".join(args)) > 80
             listed = "".join(f"\n        {arg}," for arg in args) + "\n    " if long else ", ".join(args)
-            self.head.body.insert(0, f"__out = {GRAPH}({listed})")
-        self.head.body.append(f"return {answer}")
+            lines.append(f"__out = {GRAPH}({listed})")
+        self.head.body = lines + self.body
         return self.head
 
-    def rebuild(self, value: Value) -> str:
-        """The expression that gives `value` again. A value asked for twice is one object both times."""
-        if value not in self._expr:
-            self._expr[value] = self.write(value)
-        return self._expr[value]
+    # ---- side effects -----------------------------------------------------------------------------------------------
 
-    def write(self, value: Value) -> str:
-        if value.source is not None:
-            return value.source.expr
-        match value:
-            case Tensor():
-                self.outputs.append(value)
-                return f"__out[{len(self.outputs) - 1}]"
-            case Constant():
-                return repr(value.value) if has_literal(value.value) else self.name_for(value.value)
-            case Sequence():
-                items = [self.rebuild(item) for item in value.items]
-                if value.cls is tuple:
-                    text = f"({', '.join(items)}{',' if len(items) == 1 else ''})"
-                elif value.cls is list:
-                    text = f"[{', '.join(items)}]"
+    def effects(self) -> None:
+        """Everything that the interpreted program changed outside."""
+        for known in list(self.world.known.values()):
+            before = len(self.body)
+            self.effect(known, known.stand_in, known.before)
+            if len(self.body) > before:
+                self.assume_apart(known)
+        for key, stored in self.world.stored.items():
+            source = self.world.globals[key][1]
+            for name, value in stored.items():
+                text = self.rebuild(value)
+                self.body.append(f"{source.expr if source else ''}[{name!r}] = {text}")
+        for switch, now in self.world.switched():
+            self.body.append(f"{switch}({now})")
+
+    def effect(self, known: Known, now: Any, before: Any) -> None:
+        if known.opaque or (before is None and not known.attributes) or (type(now) is types.CellType and before is MISSING):
+            return
+        place = self.fetch(known)
+        if known.attributes is not None:
+            self.attribute_effect(place, now, known.attributes)
+            now = list(list.__iter__(now)) if isinstance(now, list) else dict(dict.items(now)) if isinstance(now, dict) else None
+        if type(now) is types.CellType:
+            content = now.cell_contents if is_full(now) else MISSING
+            if content is not before and not (content is MISSING and not isinstance(before, object)):
+                if content is MISSING:
+                    self.body.append(f"del {place}.cell_contents")
                 else:
-                    text = f"{self.name_for(value.cls)}(({', '.join(items)},))"
-                return self.assign(text)
-            case Dict():
-                pairs = [f"{self.rebuild(Constant(key))}: {self.rebuild(item)}" for key, item in value.items.items()]
-                return self.assign("{" + ", ".join(pairs) + "}")
-            case Object(value=obj) if not isinstance(value, Module):
-                return self.name_for(obj)
-        raise Unsupported(f"the function returns {value}, which cannot be built again outside the graph")
+                    text = self.rebuild(content)
+                    self.body.append(f"{place}.cell_contents = {text}")
+        elif type(now) in (list, collections.deque):
+            items = list(now)
+            kept = len(before) if len(items) > len(before) and same(items[: len(before)], before) else 0
+            if same(items, before):
+                return
+            added = f"[{', '.join([self.rebuild(item) for item in items[kept:]])}]"
+            if kept:
+                self.body.append(f"{place}.extend({added})")
+            elif type(now) is list:
+                self.body.append(f"{place}[:] = {added}")
+            else:
+                self.body += [f"{place}.clear()", f"{place}.extend({added})"]
+        elif type(now) is set:
+            for method, items in (("difference_update", set(before) - now), ("update", now - set(before))):
+                if items:
+                    listed = ", ".join([self.rebuild(item) for item in items])
+                    self.body.append(f"{place}.{method}([{listed}])")
+        elif type(now) in MAPPINGS:
+            self.dict_effect(place, now, before)
 
-    def assign(self, text: str) -> str:
-        """Give an object a variable, so that it is made once."""
-        name = f"__v{len(self.head.body)}"
-        self.head.body.append(f"{name} = {text}")
+    def dict_effect(self, place: str, now: dict[Any, Any], before: dict[Any, Any]) -> None:
+        kept = [key for key in before if key in now]
+        if list(now)[: len(kept)] != kept:  # another order: write all of it
+            self.body.append(f"{place}.clear()")
+            before = {}
+        for key in before:
+            if key not in now:
+                self.body.append(f"del {place}[{self.rebuild(key)}]")
+        for key, item in now.items():
+            if key not in before or before[key] is not item:
+                text = f"[{self.rebuild(key)}] = {self.rebuild(item)}"
+                self.body.append(place + text)
+
+    def attribute_effect(self, place: str, now: Any, before: dict[str, Any]) -> None:
+        own = dict(getattr(now, "__dict__", {}))
+        for name in before:
+            if name not in own and isinstance(getattr(type(now), name, None), types.MemberDescriptorType):
+                try:
+                    own[name] = object.__getattribute__(now, name)
+                except AttributeError:
+                    pass
+        plain = type(now).__setattr__ in (object.__setattr__, torch.nn.Module.__setattr__)
+        for name, value in own.items():
+            if before.get(name, MISSING) is not value:
+                text = self.rebuild(value)
+                simple = plain and name.isidentifier()
+                self.body.append(f"{place}.{name} = {text}" if simple else f"object.__setattr__({place}, {name!r}, {text})")
+        for name, value in before.items():
+            if value is not MISSING and name not in own:
+                self.body.append(f"object.__delattr__({place}, {name!r})")
+
+    def assume_apart(self, known: Known) -> None:
+        """What was changed here is none of the other objects met: a call where it is one must not come here."""
+        for other in list(self.world.known.values()):
+            if other is not known and type(other.real) is type(known.real) and not self.world.is_static(other.real):
+                self.world.assume(known.source, "identity", Test("{}", "is not", SameAs(other.source)))
+
+    # ---- objects ----------------------------------------------------------------------------------------------------
+
+    def fetch(self, known: Known) -> str:
+        """The real object that a stand-in from outside stands for."""
+        if isinstance(known.source, (Local, FunctionSource)):
+            return known.source.expr
+        return self.hoist(known.stand_in, known.source.expr)
+
+    def hoist(self, value: Any, expr: str) -> str:
+        if id(value) not in self._expr:
+            name = f"__in{next(self._count)}"
+            self.fetched.append(f"{name} = {expr}")
+            self._expr[id(value)] = value, name
+        return self._expr[id(value)][1]
+
+    def rebuild(self, value: Any) -> str:
+        """The expression that gives `value` in the real world. A value asked for twice is one object both times."""
+        known = self.world.of(value)
+        if known is not None and not (self.world.is_static(value) and not isinstance(known.source, Local)):
+            return self.fetch(known)
+        if type(value) is not torch.Size and type(value) in PLAIN and has_literal(value):
+            return repr(value)
+        if id(value) in self._expr:
+            return self._expr[id(value)][1]
+        if id(value) in self._making:
+            raise Unsupported(f"a {type(value).__name__} that contains itself is alive here")
+        self._making.add(id(value))
+        text = self.write(value)
+        self._making.discard(id(value))
+        self._expr.setdefault(id(value), (value, text))
+        return self._expr[id(value)][1]
+
+    def write(self, value: Any) -> str:
+        cls = type(value)
+        if isinstance(value, torch.Tensor):
+            self.outputs.append(value)
+            return f"__out[{len(self.outputs) - 1}]"
+        if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            return self.hoist(value, self.world.shapes.text(value.node.expr))
+        if cls is torch.Size:
+            return self.assign(f"torch.Size({self.listed(value)})")
+        if cls in PLAIN or self.world.is_static(value) and self.world.static_source(value) or isinstance(value, type):
+            return self.name_for(value)
+        if cls in SEQUENCES or cls in MAPPINGS:
+            return self.write_container(value)
+        if cls is slice:
+            return f"slice({self.rebuild(value.start)}, {self.rebuild(value.stop)}, {self.rebuild(value.step)})"
+        if cls is TensorMethod:
+            return f"{self.rebuild(value.tensor)}.{value.name}"
+        if cls is types.MethodType:
+            return self.assign(f"MethodType({self.rebuild(value.__func__)}, {self.rebuild(value.__self__)})")
+        if cls in (types.BuiltinMethodType, types.MethodWrapperType):
+            target = value.__self__
+            if target is None or isinstance(target, types.ModuleType):
+                return self.name_for(value)
+            if type(target) in SAFE_TYPES or isinstance(target, type):
+                return f"{self.rebuild(target)}.{value.__name__}"
+            owner = next(b for b in type(target).__mro__ if isinstance(b.__dict__.get(value.__name__), BOUND_FROM))
+            return f"{self.name_for(owner)}.{value.__name__}.__get__({self.rebuild(target)})"
+        if cls is super:
+            return f"super({self.rebuild(value.__thisclass__)}, {self.rebuild(value.__self__)})"
+        if cls is types.CellType:
+            name = self.assign("CellType()", value)
+            if is_full(value):
+                text = self.rebuild(value.cell_contents)
+                self.body.append(f"{name}.cell_contents = {text}")
+            return name
+        if cls is types.FunctionType:
+            return self.write_function(value)
+        if cls is functools.partial:
+            more = [f"**{self.rebuild(value.keywords)}"] if value.keywords else []
+            args = [self.rebuild(part) for part in (value.func, *value.args)]
+            return self.assign(f"{self.name_for(cls)}({', '.join([*args, *more])})")
+        if id(value) in self.world.generators:
+            raise Unsupported("a generator is alive here, which cannot be made anew")
+        if self.world.is_static(value):
+            return self.name_for(value)
+        if cls.__flags__ & (1 << 9) and (isinstance(value, BaseException) or cls.__module__ not in ("itertools",)):
+            return self.write_instance(value)
+        if isinstance(value, BaseException):
+            return self.write_instance(value)
+        return self.write_reduced(value)
+
+    def listed(self, values: Any) -> str:
+        items = [self.rebuild(item) for item in values]
+        return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
+
+    def write_container(self, value: Any) -> str:
+        cls = type(value)
+        if cls is tuple:
+            return self.assign(self.listed(value)) if value else "()"
+        if cls is list:
+            return self.assign(f"[{', '.join([self.rebuild(item) for item in value])}]")
+        if cls in SEQUENCES:
+            size = f", {value.maxlen}" if cls is collections.deque else ""
+            return self.assign(f"{self.name_for(cls)}({self.listed(value)}{size})")
+        pairs = ", ".join([f"{self.rebuild(key)}: {self.rebuild(item)}" for key, item in value.items()])
+        if cls is dict:
+            return self.assign("{" + pairs + "}")
+        factory = self.rebuild(value.default_factory) + ", " if cls is collections.defaultdict else ""
+        return self.assign(f"{self.name_for(cls)}({factory}{{{pairs}}})")
+
+    def write_function(self, function: types.FunctionType) -> str:
+        if self.world.of(function) is not None:
+            return self.name_for(function)
+        defaults = self.rebuild(function.__defaults__)
+        cells = [self.rebuild(cell) for cell in function.__closure__ or ()]
+        closure = f"({', '.join(cells)}{',' if len(cells) == 1 else ''})" if cells else "None"
+        code, globals_ = self.name_for(function.__code__), self.name_for(function.__globals__)
+        name = self.assign(f"FunctionType({code}, {globals_}, {function.__name__!r}, {defaults}, {closure})", function)
+        for attribute in ("__kwdefaults__", "__dict__"):
+            if own := getattr(function, attribute):
+                self.body.append(f"{name}.{attribute} = {self.rebuild(own)}")
+        return name
+
+    def write_instance(self, value: Any) -> str:
+        """An instance of a class written in Python: made without `__init__`, then given its attributes."""
+        cls = type(value)
+        made = self.name_for(cls)
+        base = next((b for b in cls.__mro__ if b in (tuple, list, set, collections.deque, *MAPPINGS)), object)
+        if isinstance(value, BaseException):
+            name = self.assign(f"{made}.__new__({', '.join([made, *[self.rebuild(arg) for arg in value.args]])})", value)
+        elif base is tuple:
+            name = self.assign(f"tuple.__new__({made}, {self.listed(tuple.__iter__(value))})", value)
+        elif base is object and not cls.__flags__ & (1 << 9):
+            raise Unsupported(f"a {cls.__name__} is alive here, which cannot be made anew")
+        else:
+            name = self.assign(f"{self.name_for(base)}.__new__({made})", value)
+            if base in MAPPINGS:
+                for key, item in base.items(value):
+                    text = f"{self.rebuild(key)}, {self.rebuild(item)}"
+                    self.body.append(f"{self.name_for(base)}.__setitem__({name}, {text})")
+            elif base is not object:
+                adding = "update" if base is set else "extend"
+                self.body.append(f"{self.name_for(base)}.{adding}({name}, {self.listed(base.__iter__(value))})")
+        own = dict(getattr(value, "__dict__", {}))
+        if own:
+            pairs = ", ".join([f"{key!r}: {self.rebuild(item)}" for key, item in own.items()])
+            self.body.append(f"{name}.__dict__.update({{{pairs}}})")
+        for slot in [n for b in cls.__mro__ for n in _slots(b) if isinstance(b.__dict__.get(n), types.MemberDescriptorType)]:
+            try:
+                found = object.__getattribute__(value, slot)
+            except AttributeError:
+                continue
+            self.body.append(f"object.__setattr__({name}, {slot!r}, {self.rebuild(found)})")
+        return name
+
+    def write_reduced(self, value: Any) -> str:
+        """Iterators and other objects that can tell how to make a copy of them (as for `pickle`)."""
+        if type(value) not in SAFE_TYPES and type(value).__module__ not in ("itertools", "builtins", "functools", "operator", "collections"):
+            raise Unsupported(f"a {type(value).__name__} is alive here, which cannot be made anew")
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                make, args, state, *more = (*value.__reduce_ex__(4), None)[:5]
+        except (TypeError, ValueError) as error:
+            raise Unsupported(f"a {type(value).__name__} is alive here, which cannot be made anew: {error}") from None
+        if any(more):
+            raise Unsupported(f"a {type(value).__name__} is alive here, which cannot be made anew")
+        name = self.assign(f"{self.name_for(make)}({', '.join([self.rebuild(arg) for arg in args])})", value)
+        if state is not None:
+            self.body.append(f"{name}.__setstate__({self.rebuild(state)})")
+        return name
+
+    def assign(self, text: str, value: Any = MISSING) -> str:
+        """Give an object a variable, so that it is made once; `value` may be referred to while it is still being
+        filled."""
+        name = f"__v{next(self._count)}"
+        self.body.append(f"{name} = {text}")
+        if value is not MISSING:
+            self._expr[id(value)] = value, name
         return name
 
     def name_for(self, obj: Any) -> str:
         """A name bound to an object that has no literal form."""
-        name = "__" + "".join(c if c.isalnum() else "_" for c in name_of(obj)) + f"_{len(self.head.names)}"
+        for name, known in self.head.names.items():
+            if known is obj:
+                return name
+        if HELPERS.get(getattr(obj, "__name__", "")) is obj:
+            return str(obj.__name__)
+        label = name_of(obj) if not isinstance(obj, dict) else "globals"
+        name = "__" + "".join(c if c.isalnum() else "_" for c in label[:40]) + f"_{len(self.head.names)}"
         self.head.names[name] = obj
         return name
+
+
+def same(one: list[Any], two: list[Any]) -> bool:
+    """The same objects in the same order."""
+    return len(one) == len(two) and all(a is b for a, b in zip(one, two, strict=True))
+
+
+def _slots(cls: type) -> tuple[str, ...]:
+    slots = cls.__dict__.get("__slots__", ())
+    return (slots,) if isinstance(slots, str) else tuple(slots)

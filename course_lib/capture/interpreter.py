@@ -1,35 +1,33 @@
-"""The symbolic interpreter: CPython's evaluation loop, on `Value`s instead of objects.
+"""The symbolic interpreter: CPython's evaluation loop, in a world where tensors have no data.
 
-In:  the code of a frame (or of a call that is followed into) and its arguments as values.
-Out: the value it returns; on the way, operations are recorded in `context.builder` and assumptions in `context.guards`.
+In:  the code of a frame (or of a call that is followed into), its arguments and cells.
+Out: the value it returns; on the way, operations are recorded in `world.builder` and assumptions in `world.guards`.
 
-One method per canonical instruction (`frames.instructions`), named after it, so that the class reads like CPython's
-`bytecodes.c`. To change how one instruction is understood, subclass and override its method.
+The values on the stack are ordinary Python objects, except that tensors are fake and what comes from outside is a copy
+(`world.py`). One method per canonical instruction (`frames.instructions`), named after it, so that the class reads like
+CPython's `bytecodes.c`. To change how one instruction is understood, subclass and override its method.
 In PyTorch: `torch/_dynamo/symbolic_convert.py`, `InstructionTranslatorBase`.
 """
 
 from __future__ import annotations
 
 import builtins
+import collections.abc
 import operator
-from types import CodeType
+import sys
+import types
+from collections.abc import Iterator
+from types import CellType, CodeType, FunctionType
 from typing import Any
 
-from course_lib import events
-from course_lib.capture import attributes, calls, containers
-from course_lib.capture.context import Context
-from course_lib.capture.sources import Global, Location, Source
+import torch
+
+from course_lib import config, events, frames
+from course_lib.capture import attributes, calls
+from course_lib.capture.graph import has_tensor
+from course_lib.capture.sources import Imported, Location, SameAs, Test
 from course_lib.capture.unsupported import Unsupported
-from course_lib.capture.values import (
-    NULL,
-    Cell,
-    Constant,
-    Dict,
-    Function,
-    Iterator,
-    Sequence,
-    Value,
-)
+from course_lib.capture.world import MISSING, NULL, World
 from course_lib.frames import Instruction, instructions
 
 BINARY_OPERATORS = {
@@ -43,74 +41,93 @@ BINARY_OPERATORS = {
 COMPARISONS = {
     "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
+NOTHING: Any = type("Nothing", (), {})()
 
 
 class Interpreter:
-    """Runs one code object. `source` is where a function with these globals is found (None: trusted, needs no
-    guards)."""
+    """Runs one code object. `function` is the function it belongs to."""
 
     def __init__(
         self,
-        context: Context,
-        code: CodeType,
-        globals_: dict[str, Any],
-        locals_: dict[str, Value],
-        cells: dict[str, Cell],
-        source: Source | None,
+        world: World,
+        function: FunctionType,
+        locals_: dict[str, Any],
+        cells: dict[str, CellType],
         depth: int = 0,
     ) -> None:
-        self.context = context
-        self.code = code
-        self.globals = globals_
+        self.world = world
+        self.function = function
+        self.code: CodeType = function.__code__
+        self.globals: dict[str, Any] = function.__globals__
         self.locals = locals_
         self.cells = cells
-        self.source = source
         self.depth = depth
-        self.stack: list[Value] = []
-        self.program = instructions(code)
+        self.stack: list[Any] = []
+        self.handling: BaseException | None = None
+        """The exception that an `except` block is dealing with."""
+        self.program = instructions(self.code)
         self.index_of: dict[int, int] = {}
         for index, instruction in enumerate(self.program):
             self.index_of.setdefault(instruction.offset, index)
         self.next = 0
-        self.result: Value | None = None
+        self.result: Any = NOTHING
+        self.yielded: Any = NOTHING
 
-    def run(self) -> Value:
-        """Interpret from the first instruction to a return."""
-        self.context.stack.append(Location(self.code.co_filename, self.code.co_firstlineno, self.code.co_qualname))
-        while self.result is None:
-            instruction = self.program[self.next]
-            self.next += 1
-            self.step(instruction)
-        self.context.stack.pop()
+    def run(self) -> Any:
+        """Interpret to a return (or, in a generator, to a yield)."""
+        self.world.stack.append(Location(self.code.co_filename, self.code.co_firstlineno, self.code.co_qualname))
+        try:
+            while self.result is NOTHING and self.yielded is NOTHING:
+                self.step(self.program[self.next])
+        finally:
+            self.world.stack.pop()
         return self.result
 
     def step(self, instruction: Instruction) -> None:
         """Run one instruction; whatever cannot be followed is told with its place."""
-        self.context.stack[-1] = self.location(instruction)
-        self.context.builder.location = self.context.user_location()
-        before = tuple(map(str, self.stack)) if events.listening() else ()
-        self.context.builder.last_node = None
-        method = getattr(self, instruction.op, None)
+        self.next += 1
+        self.world.stack[-1] = self.location(instruction)
+        builder = self.world.builder
+        builder.location, builder.last_node = self.world.user_location(), None
+        before = tuple(map(self.world.show, self.stack)) if events.listening() else ()
         try:
+            method = getattr(self, instruction.op, None)
             if method is None:
                 raise Unsupported(f"the instruction {instruction.op} is not interpreted")
             method(instruction)
         except Unsupported as problem:
             if problem.location is None:
-                problem.location, problem.stack = self.context.stack[-1], tuple(self.context.stack)
+                problem.location, problem.stack = self.world.stack[-1], tuple(self.world.stack)
                 problem.instruction, problem.offset = str(instruction), instruction.offset
             raise
-        if events.listening():
+        except RecursionError:
+            raise Unsupported("calls are nested too deeply") from None
+        except Exception as error:
+            self.unwind(instruction, error)
+        if before or events.listening():
             self.tell(instruction, before)
 
+    def unwind(self, instruction: Instruction, error: BaseException) -> None:
+        """Go on where the exception table says, or let the exception out."""
+        for entry in frames.exception_table(self.code):
+            if entry.start <= instruction.offset < entry.end:
+                del self.stack[entry.depth :]
+                if entry.lasti:
+                    self.push(instruction.offset)
+                if error.__context__ is None and error is not self.handling:
+                    error.__context__ = self.handling
+                self.push(error.with_traceback(None))
+                self.jump(entry.target)
+                return
+        raise error
+
     def tell(self, instruction: Instruction, before: tuple[str, ...]) -> None:
-        here, node = self.context.stack[-1], self.context.builder.last_node
-        arg = "" if instruction.arg is None else str(instruction.arg)
-        after = tuple(map(str, self.stack)) if self.result is None else (str(self.result),)
-        events.emit(
+        here, node = self.world.stack[-1], self.world.builder.last_node
+        after = tuple(map(self.world.show, self.stack if self.result is NOTHING else [self.result]))
+        self.world.told.append(
             events.InstructionRun(
-                instruction.offset, instruction.op, arg, self.code.co_qualname, here.filename, here.line,
-                self.depth, before, after, node.name if node else "",
+                instruction.offset, instruction.op, "" if instruction.arg is None else str(instruction.arg),
+                self.code.co_qualname, here.filename, here.line, self.depth, before, after, node.name if node else "",
             )
         )  # fmt: skip
 
@@ -122,15 +139,92 @@ class Interpreter:
             end = 10**6
         return Location(self.code.co_filename, line, self.code.co_qualname, column, end)
 
+    # ---- calls out of the interpreter -------------------------------------------------------------------------------
+
+    def native(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+        """Let Python itself call a function; frames that it enters come back to the interpreter through the hook."""
+        return frames.call(self.world.inliner(type(self)), function, *args, **kwargs)
+
+    def call(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+        return calls.call(self, function, list(args), kwargs)
+
+    def enter(self, function: FunctionType, values: tuple[Any, ...]) -> Any:
+        """Interpret a call of `function` with its parameters bound to `values`."""
+        if len(self.world.stack) > config.inline_depth_limit:
+            raise Unsupported(f"calls are nested more than {config.inline_depth_limit} deep (at {function.__qualname__})")
+        code = function.__code__
+        locals_ = dict(zip(frames.parameters(code), values, strict=True))
+        cells = make_cells(code, locals_, self.world.closure(function))
+        callee = type(self)(self.world, function, locals_, cells, self.depth + 1)
+        return callee.generator() if code.co_flags & 0x20 else callee.run()
+
+    def generator(self) -> Any:
+        """A generator whose body is interpreted, step by step, whoever asks it for values."""
+        made = self._generate()
+        self.world.generators[id(made)] = made
+        return made
+
+    def _generate(self) -> Iterator[Any]:
+        sent: Any = NOTHING
+        while True:
+            watcher = frames.enter(None)
+            try:
+                if isinstance(sent, BaseException):
+                    instruction = self.program[self.next - 1]
+                    self.unwind(instruction, sent)
+                elif sent is not NOTHING:
+                    self.push(sent)
+                self.run()
+            finally:
+                frames.enter(watcher)
+            if self.result is not NOTHING:
+                return self.result
+            value, self.yielded = self.yielded, NOTHING
+            try:
+                sent = yield value
+            except BaseException as error:
+                sent = error
+
+    def iterate(self, value: Any) -> Any:
+        """`iter(value)`"""
+        if isinstance(value, torch.Tensor):
+            return iter(list(self.world.builder.call("unbind", [value])))
+        self.look_into(value)
+        return self.native(iter, value)
+
+    def look_into(self, *values: Any) -> None:
+        """Refuse what is known by its type alone."""
+        for value in values:
+            if self.world.is_opaque(value):
+                raise Unsupported(f"looks into a {type(value).__name__}, of which capture knows nothing")
+
+    def operate(self, function: Any, *args: Any) -> Any:
+        """An operator: recorded if a tensor takes part, else computed now."""
+        self.look_into(*args)
+        if any(isinstance(arg, torch.Tensor) for arg in args):
+            return self.world.builder.call(function, args)
+        return self.native(function, *args)
+
+    def truth(self, value: Any) -> bool:
+        """`bool(value)`"""
+        if isinstance(value, torch.Tensor):
+            raise Unsupported(
+                "a branch depends on the data in a tensor",
+                "use torch.where to compute both sides, torch.cond for a real branch, or move the `if` out of the function",
+            )
+        self.look_into(value)
+        answer: bool = self.native(bool, value)
+        return answer
+
     # ---- the stack --------------------------------------------------------------------------------------------------
 
-    def push(self, value: Value) -> None:
+    def push(self, value: Any) -> None:
         self.stack.append(value)
 
-    def pop(self) -> Value:
+    def pop(self) -> Any:
         return self.stack.pop()
 
-    def popn(self, count: int) -> list[Value]:
+    def popn(self, count: int) -> list[Any]:
         """The top `count` values, deepest first."""
         if count == 0:
             return []
@@ -139,10 +233,9 @@ class Interpreter:
         return values
 
     def jump(self, offset: int) -> None:
+        while offset not in self.index_of:  # a place without a canonical instruction: what comes next
+            offset += 2
         self.next = self.index_of[offset]
-
-    def NOP(self, i: Instruction) -> None:
-        pass
 
     def POP_TOP(self, i: Instruction) -> None:
         self.pop()
@@ -159,11 +252,11 @@ class Interpreter:
     # ---- names ------------------------------------------------------------------------------------------------------
 
     def LOAD_CONST(self, i: Instruction) -> None:
-        self.push(Constant(i.arg))
+        self.push(i.arg)
 
     def LOAD_FAST(self, i: Instruction) -> None:
         if i.arg not in self.locals:
-            raise Unsupported(f"local variable '{i.arg}' is used before it has a value")
+            raise UnboundLocalError(f"cannot access local variable '{i.arg}' where it is not associated with a value")
         self.push(self.locals[i.arg])
 
     def LOAD_FAST_AND_CLEAR(self, i: Instruction) -> None:
@@ -171,96 +264,118 @@ class Interpreter:
         self.push(self.cells.pop(i.arg) if i.arg in self.cells else self.locals.pop(i.arg, NULL))
 
     def MAKE_CELL(self, i: Instruction) -> None:
-        self.cells[i.arg] = Cell(self.locals.pop(i.arg, None))
+        self.cells[i.arg] = new_cell(self.locals.pop(i.arg, MISSING))
 
     def STORE_FAST(self, i: Instruction) -> None:
         value = self.pop()
         if value is NULL:  # the name had no value before the comprehension
             self.locals.pop(i.arg, None)
             self.cells.pop(i.arg, None)
-        elif isinstance(value, Cell):
+        elif isinstance(value, CellType):
             self.cells[i.arg] = value
         else:
             self.locals[i.arg] = value
 
     def DELETE_FAST(self, i: Instruction) -> None:
-        if self.locals.pop(i.arg, None) is None:
-            raise Unsupported(f"local variable '{i.arg}' is deleted before it has a value")
+        if i.arg not in self.locals:
+            raise UnboundLocalError(f"cannot access local variable '{i.arg}' where it is not associated with a value")
+        del self.locals[i.arg]
 
     def LOAD_CLOSURE(self, i: Instruction) -> None:
         self.push(self.cells[i.arg])
 
     def LOAD_DEREF(self, i: Instruction) -> None:
-        content = self.context.content(self.cells[i.arg])
-        if content is None:
-            raise Unsupported(f"variable '{i.arg}' of an enclosing function has no value yet")
-        self.push(content)
+        try:
+            self.push(self.world.open_cell(self.cells[i.arg]).cell_contents)
+        except ValueError:
+            free = i.arg in self.code.co_freevars
+            kind, words = (NameError, "free variable") if free else (UnboundLocalError, "local variable")
+            raise kind(f"cannot access {words} '{i.arg}' where it is not associated with a value") from None
 
     def STORE_DEREF(self, i: Instruction) -> None:
-        if i.arg not in self.code.co_cellvars:
-            raise Unsupported(
-                f"assigns to '{i.arg}' of an enclosing function", "return the new value instead of using nonlocal"
-            )
-        self.cells[i.arg].content = self.pop()
+        self.world.open_cell(self.cells[i.arg]).cell_contents = self.pop()
+
+    def DELETE_DEREF(self, i: Instruction) -> None:
+        del self.world.open_cell(self.cells[i.arg]).cell_contents
 
     def LOAD_GLOBAL(self, i: Instruction) -> None:
-        if i.arg in self.globals:
-            obj = self.globals[i.arg]
-            source = self.source and Global(i.arg, base=self.source)
-            self.push(self.context.wrap(obj, source) if source else self.context.wrap_static(obj))
-        elif hasattr(builtins, i.arg):
-            self.push(self.context.wrap_static(getattr(builtins, i.arg)))
-        else:
-            raise Unsupported(f"the name '{i.arg}' is not defined")
+        value = self.world.read_global(self.globals, i.arg, self.function)
+        if value is MISSING:
+            value = getattr(builtins, i.arg, MISSING)
+        if value is MISSING:
+            raise NameError(f"name '{i.arg}' is not defined")
+        self.push(value)
+
+    def STORE_GLOBAL(self, i: Instruction) -> None:
+        self.world.store_global(self.globals, i.arg, self.pop(), self.function)
 
     def LOAD_ATTR(self, i: Instruction) -> None:
         self.push(attributes.get(self, self.pop(), i.arg))
 
     def STORE_ATTR(self, i: Instruction) -> None:
-        raise Unsupported(
-            f"assigns to the attribute '{i.arg}', which is visible outside the function",
-            "return the new value and let the caller store it",
-        )
+        new, value = self.popn(2)
+        attributes.set_(self, value, i.arg, new)
+
+    def DELETE_ATTR(self, i: Instruction) -> None:
+        attributes.delete(self, self.pop(), i.arg)
 
     def LOAD_SUPER_ATTR(self, i: Instruction) -> None:
-        _, cls, self_ = self.popn(3)
-        self.push(attributes.get_super(self, cls, self_, i.arg[0]))
+        _, cls, value = self.popn(3)
+        self.push(attributes.get(self, super(cls, value), i.arg[0]))
 
     def LOAD_ASSERTION_ERROR(self, i: Instruction) -> None:
-        self.push(self.context.wrap_static(AssertionError))
+        self.push(AssertionError)
+
+    def IMPORT_NAME(self, i: Instruction) -> None:
+        level, names = self.popn(2)
+        package = self.globals.get("__package__") or self.globals.get("__name__", "")
+        name = i.arg if not level else ".".join(filter(None, [package.rsplit(".", level - 1)[0], i.arg]))
+        if name not in sys.modules:
+            raise Unsupported(f"imports {name} for the first time", "import it at the top of the file")
+        name = name if names or level else name.split(".")[0]
+        self.push(self.world.wrap(sys.modules[name], Imported(name)))
+
+    def IMPORT_FROM(self, i: Instruction) -> None:
+        self.push(attributes.get(self, self.stack[-1], i.arg))
 
     # ---- operators --------------------------------------------------------------------------------------------------
 
     def BINARY_OP(self, i: Instruction) -> None:
         left, right = self.popn(2)
-        self.push(containers.operate(self, BINARY_OPERATORS[i.arg], [left, right], i.arg))
+        self.push(self.operate(BINARY_OPERATORS[i.arg], left, right))
 
     def COMPARE_OP(self, i: Instruction) -> None:
         left, right = self.popn(2)
-        self.push(containers.operate(self, COMPARISONS[i.arg], [left, right], i.arg))
+        self.push(self.operate(COMPARISONS[i.arg], left, right))
 
     def UNARY_NEGATIVE(self, i: Instruction) -> None:
-        self.push(containers.operate(self, operator.neg, [self.pop()], "-"))
+        self.push(self.operate(operator.neg, self.pop()))
 
     def UNARY_POSITIVE(self, i: Instruction) -> None:
-        self.push(containers.operate(self, operator.pos, [self.pop()], "+"))
+        self.push(self.operate(operator.pos, self.pop()))
 
     def UNARY_INVERT(self, i: Instruction) -> None:
-        self.push(containers.operate(self, operator.invert, [self.pop()], "~"))
+        self.push(self.operate(operator.invert, self.pop()))
 
     def UNARY_NOT(self, i: Instruction) -> None:
-        self.push(Constant(not containers.truth(self.pop())))
+        self.push(not self.truth(self.pop()))
 
     def TO_BOOL(self, i: Instruction) -> None:
-        self.push(Constant(containers.truth(self.pop())))
+        self.push(self.truth(self.pop()))
 
     def IS_OP(self, i: Instruction) -> None:
         left, right = self.popn(2)
-        self.push(Constant(containers.same_object(left, right) != i.arg))
+        one, two = self.world.of(left), self.world.of(right)
+        if one and two and one is not two and not (self.world.is_static(left) or self.world.is_static(right)):
+            self.world.assume(one.source, "identity", Test("{}", "is not", SameAs(two.source)))
+        self.push((left is right) != i.arg)
 
     def CONTAINS_OP(self, i: Instruction) -> None:
         item, container = self.popn(2)
-        self.push(Constant(containers.contains(container, item) != i.arg))
+        self.look_into(item, container)
+        if isinstance(container, torch.Tensor):
+            raise Unsupported("`in` a tensor depends on its data")
+        self.push(self.native(operator.contains, container, concrete(item)) != i.arg)
 
     # ---- jumps: decided now, because capture follows one path -------------------------------------------------------
 
@@ -268,29 +383,29 @@ class Interpreter:
         self.jump(i.arg)
 
     def POP_JUMP_IF_TRUE(self, i: Instruction) -> None:
-        if containers.truth(self.pop()):
+        if self.truth(self.pop()):
             self.jump(i.arg)
 
     def POP_JUMP_IF_FALSE(self, i: Instruction) -> None:
-        if not containers.truth(self.pop()):
+        if not self.truth(self.pop()):
             self.jump(i.arg)
 
     def POP_JUMP_IF_NONE(self, i: Instruction) -> None:
-        if containers.is_none(self.pop()):
+        if self.pop() is None:
             self.jump(i.arg)
 
     def POP_JUMP_IF_NOT_NONE(self, i: Instruction) -> None:
-        if not containers.is_none(self.pop()):
+        if self.pop() is not None:
             self.jump(i.arg)
 
     def JUMP_IF_TRUE_OR_POP(self, i: Instruction) -> None:
-        if containers.truth(self.stack[-1]):
+        if self.truth(self.stack[-1]):
             self.jump(i.arg)
         else:
             self.pop()
 
     def JUMP_IF_FALSE_OR_POP(self, i: Instruction) -> None:
-        if containers.truth(self.stack[-1]):
+        if self.truth(self.stack[-1]):
             self.pop()
         else:
             self.jump(i.arg)
@@ -298,151 +413,226 @@ class Interpreter:
     def RETURN_VALUE(self, i: Instruction) -> None:
         self.result = self.pop()
 
-    def RAISE_VARARGS(self, i: Instruction) -> None:
-        raise Unsupported("an exception is raised", "the frame runs in eager, so that the exception is the real one")
-
     # ---- loops ------------------------------------------------------------------------------------------------------
 
     def GET_ITER(self, i: Instruction) -> None:
-        self.push(containers.iterate(self, self.pop()))
+        self.push(self.iterate(self.pop()))
 
     def FOR_ITER(self, i: Instruction) -> None:
-        iterator = self.stack[-1]
-        if not isinstance(iterator, Iterator):
-            raise Unsupported(f"a loop over {iterator}, whose items are not known while capturing")
-        if iterator.position < len(iterator.items):
-            self.push(iterator.items[iterator.position])
-            iterator.position += 1
-        else:
+        self.look_into(self.stack[-1])
+        item = self.native(next, self.stack[-1], NOTHING)
+        if item is NOTHING:
             self.pop()
             self.jump(i.arg)
+        else:
+            self.push(item)
+
+    # ---- exceptions and `with` --------------------------------------------------------------------------------------
+
+    def RAISE_VARARGS(self, i: Instruction) -> None:
+        error, cause = [*self.popn(i.arg), MISSING, MISSING][:2]
+        if error is MISSING:
+            if self.handling is None:
+                raise RuntimeError("No active exception to reraise")
+            raise self.handling
+        error = self.call(error) if isinstance(error, type) else error
+        if not isinstance(error, BaseException):
+            raise TypeError("exceptions must derive from BaseException")
+        if cause is not MISSING:
+            error.__cause__ = self.call(cause) if isinstance(cause, type) else cause
+        raise error
+
+    def RERAISE(self, i: Instruction) -> None:
+        raise self.pop()
+
+    def PUSH_EXC_INFO(self, i: Instruction) -> None:
+        error = self.pop()
+        self.stack += [self.handling, error]
+        self.handling = error
+
+    def POP_EXCEPT(self, i: Instruction) -> None:
+        self.handling = self.pop()
+
+    def CHECK_EXC_MATCH(self, i: Instruction) -> None:
+        classes = self.pop()
+        self.push(isinstance(self.stack[-1], classes))
+
+    def BEFORE_WITH(self, i: Instruction) -> None:
+        manager = self.pop()
+        self.look_into(manager)
+        self.push(attributes.get(self, manager, "__exit__"))
+        self.push(self.call(attributes.get(self, manager, "__enter__")))
+
+    def WITH_EXCEPT_START(self, i: Instruction) -> None:
+        error = self.stack[-1]
+        self.push(self.call(self.stack[-4], type(error), error, error.__traceback__))
 
     # ---- containers -------------------------------------------------------------------------------------------------
 
     def BUILD_TUPLE(self, i: Instruction) -> None:
-        self.push(Sequence(tuple, self.popn(i.arg)))
+        self.push(tuple(self.popn(i.arg)))
 
     def BUILD_LIST(self, i: Instruction) -> None:
-        self.push(Sequence(list, self.popn(i.arg)))
+        self.push(self.popn(i.arg))
+
+    def BUILD_SET(self, i: Instruction) -> None:
+        self.push(self.native(set, self.popn(i.arg)))
 
     def BUILD_MAP(self, i: Instruction) -> None:
         values = self.popn(2 * i.arg)
-        self.push(Dict({containers.key(k): v for k, v in zip(values[::2], values[1::2], strict=True)}))
+        self.push(self.native(dict, zip(map(concrete, values[::2]), values[1::2], strict=True)))
 
     def BUILD_CONST_KEY_MAP(self, i: Instruction) -> None:
-        keys = containers.key(self.pop())
-        self.push(Dict(dict(zip(keys, self.popn(i.arg), strict=True))))
+        keys = self.pop()
+        self.push(dict(zip(keys, self.popn(i.arg), strict=True)))
 
     def BUILD_SLICE(self, i: Instruction) -> None:
-        self.push(calls.call(self, self.context.wrap_static(slice), self.popn(i.arg), {}))
+        self.push(slice(*self.popn(i.arg)))
 
     def BUILD_STRING(self, i: Instruction) -> None:
-        self.push(Constant("".join(containers.constant(part) for part in self.popn(i.arg))))
+        self.push("".join(self.popn(i.arg)))
 
     def CONVERT_VALUE(self, i: Instruction) -> None:
-        self.push(calls.call(self, self.context.wrap_static(getattr(builtins, i.arg)), [self.pop()], {}))
+        self.push(self.operate(getattr(builtins, i.arg), concrete(self.pop())))
 
     def FORMAT_SIMPLE(self, i: Instruction) -> None:
-        self.push(Constant(format(containers.constant(self.pop()))))
+        self.push(self.operate(format, concrete(self.pop())))
 
     def FORMAT_WITH_SPEC(self, i: Instruction) -> None:
         value, spec = self.popn(2)
-        self.push(Constant(format(containers.constant(value), containers.constant(spec))))
+        self.push(self.operate(format, concrete(value), spec))
 
     def LIST_APPEND(self, i: Instruction) -> None:
         value = self.pop()
-        containers.own(self.stack[-i.arg], Sequence).items.append(value)
+        self.stack[-i.arg].append(value)
+
+    def SET_ADD(self, i: Instruction) -> None:
+        value = self.pop()
+        self.native(self.stack[-i.arg].add, value)
 
     def MAP_ADD(self, i: Instruction) -> None:
         key, value = self.popn(2)
-        containers.own(self.stack[-i.arg], Dict).items[containers.key(key)] = value
+        self.native(operator.setitem, self.stack[-i.arg], concrete(key), value)
 
     def LIST_EXTEND(self, i: Instruction) -> None:
-        values = containers.items(self, self.pop())
-        containers.own(self.stack[-i.arg], Sequence).items.extend(values)
+        values = self.iterate(self.pop())
+        self.native(self.stack[-i.arg].extend, values)
+
+    def SET_UPDATE(self, i: Instruction) -> None:
+        values = self.iterate(self.pop())
+        self.native(self.stack[-i.arg].update, values)
 
     def DICT_UPDATE(self, i: Instruction) -> None:
         update = self.pop()
-        if not isinstance(update, Dict):
-            raise Unsupported(f"a dict is updated with {update}")
-        containers.own(self.stack[-i.arg], Dict).items.update(update.items)
+        self.look_into(update)
+        self.native(self.stack[-i.arg].update, update)
 
-    DICT_MERGE = DICT_UPDATE
+    def DICT_MERGE(self, i: Instruction) -> None:
+        update = self.pop()
+        self.look_into(update)
+        merged = self.stack[-i.arg]
+        keys = self.native(list, self.call(attributes.get(self, update, "keys")))
+        if twice := [key for key in keys if key in merged]:
+            raise TypeError(f"got multiple values for keyword argument '{twice[0]}'")
+        for key in keys:
+            merged[key] = self.operate(operator.getitem, update, key)
 
     def CALL_INTRINSIC_1(self, i: Instruction) -> None:
-        if i.arg != "LIST_TO_TUPLE":
+        if i.arg == "LIST_TO_TUPLE":
+            self.push(tuple(self.pop()))
+        elif i.arg == "STOPITERATION_ERROR":
+            if isinstance(self.stack[-1], StopIteration):
+                self.push(RuntimeError("generator raised StopIteration"))
+                self.SWAP(Instruction("SWAP", 2, i.offset, i.next_offset, i.line, i.positions))
+                self.pop()
+        else:
             raise Unsupported(f"the instruction CALL_INTRINSIC_1 {i.arg} is not interpreted")
-        self.push(Sequence(tuple, containers.items(self, self.pop())))
 
     def UNPACK_SEQUENCE(self, i: Instruction) -> None:
-        values = containers.items(self, self.pop())
+        values = list(self.unpacked(self.pop()))
         if len(values) != i.arg:
-            raise Unsupported(f"{len(values)} values are unpacked into {i.arg} names")
+            few = f"not enough values to unpack (expected {i.arg}, got {len(values)})"
+            raise ValueError(few if len(values) < i.arg else f"too many values to unpack (expected {i.arg})")
         self.stack.extend(reversed(values))
 
     def UNPACK_EX(self, i: Instruction) -> None:
         before, after = i.arg
-        values = containers.items(self, self.pop())
+        values = list(self.unpacked(self.pop()))
         if len(values) < before + after:
-            raise Unsupported(f"{len(values)} values are too few to unpack")
+            raise ValueError(f"not enough values to unpack (expected at least {before + after}, got {len(values)})")
         tail = values[len(values) - after :]
-        middle = Sequence(list, values[before : len(values) - after])
-        self.stack.extend(reversed([*values[:before], middle, *tail]))
+        self.stack.extend(reversed([*values[:before], values[before : len(values) - after], *tail]))
+
+    def unpacked(self, value: Any) -> Any:
+        iterator = self.iterate(value)
+        while (item := self.native(next, iterator, NOTHING)) is not NOTHING:
+            yield item
 
     def BINARY_SUBSCR(self, i: Instruction) -> None:
         container, index = self.popn(2)
-        self.push(containers.get_item(self, container, index))
+        self.push(self.get_item(container, index))
 
     def BINARY_SLICE(self, i: Instruction) -> None:
         container, start, stop = self.popn(3)
-        index = calls.call(self, self.context.wrap_static(slice), [start, stop], {})
-        self.push(containers.get_item(self, container, index))
+        self.push(self.get_item(container, slice(start, stop)))
+
+    def get_item(self, container: Any, index: Any) -> Any:
+        """`container[index]`"""
+        if has_tensor(index):
+            return self.world.builder.call(operator.getitem, [container, index])
+        if not isinstance(container, torch.Tensor):
+            index = concrete(index)
+        if isinstance(container, type):  # `list[int]`, `Color["RED"]`
+            return self.world.wrap(self.native(operator.getitem, container, index), None)
+        return self.operate(operator.getitem, container, index)
 
     def STORE_SUBSCR(self, i: Instruction) -> None:
         value, container, index = self.popn(3)
-        containers.set_item(self, container, index, value)
+        self.set_item(container, index, value)
 
     def STORE_SLICE(self, i: Instruction) -> None:
         value, container, start, stop = self.popn(4)
-        index = calls.call(self, self.context.wrap_static(slice), [start, stop], {})
-        containers.set_item(self, container, index, value)
+        self.set_item(container, slice(start, stop), value)
+
+    def set_item(self, container: Any, index: Any, value: Any) -> None:
+        """`container[index] = value`"""
+        self.look_into(container)
+        if isinstance(container, torch.Tensor):
+            self.world.builder.call(operator.setitem, [container, index, value])
+        else:
+            self.native(operator.setitem, container, index if has_tensor(index) else concrete(index), value)
+
+    def DELETE_SUBSCR(self, i: Instruction) -> None:
+        container, index = self.popn(2)
+        self.operate(operator.delitem, container, concrete(index))
 
     # ---- functions --------------------------------------------------------------------------------------------------
 
     def MAKE_FUNCTION(self, i: Instruction) -> None:
-        code = containers.constant(self.pop())
-        function = Function(code, self.globals, home=self.source)
-        for kind in reversed(i.arg or ()):
-            self.set_function_attribute(function, kind, self.pop())
-        self.push(function)
+        code = self.pop()
+        self.push(FunctionType(code, self.globals, None, None, tuple(CellType() for _ in code.co_freevars)))
 
     def SET_FUNCTION_ATTRIBUTE(self, i: Instruction) -> None:
         value, function = self.popn(2)
-        assert isinstance(function, Function)
-        self.set_function_attribute(function, i.arg, value)
+        if i.arg == "closure":
+            defaults, more = function.__defaults__, function.__kwdefaults__
+            function = FunctionType(function.__code__, self.globals, None, defaults, value)
+            function.__kwdefaults__ = more
+        elif i.arg != "annotations":
+            setattr(function, f"__{i.arg}__", value)
         self.push(function)
-
-    def set_function_attribute(self, function: Function, kind: str, value: Value) -> None:
-        if kind == "closure":
-            assert isinstance(value, Sequence)
-            function.cells = tuple(cell for cell in value.items if isinstance(cell, Cell))
-        elif kind == "defaults":
-            function.defaults = tuple(containers.items(self, value))
-        elif kind == "kwdefaults":
-            assert isinstance(value, Dict)
-            function.kwdefaults = dict(value.items)
 
     def CALL(self, i: Instruction) -> None:
         args = self.popn(i.arg)
         self.call_popped(args, {})
 
     def CALL_KW(self, i: Instruction) -> None:
-        names = containers.constant(self.pop())
+        names = self.pop()
         args = self.popn(i.arg)
         split = len(args) - len(names)
         self.call_popped(args[:split], dict(zip(names, args[split:], strict=True)))
 
-    def call_popped(self, args: list[Value], kwargs: dict[str, Value]) -> None:
+    def call_popped(self, args: list[Any], kwargs: dict[str, Any]) -> None:
         """The two slots under the arguments are NULL and a callable in either order, or a callable and its first
         argument."""
         first, second = self.popn(2)
@@ -453,15 +643,93 @@ class Interpreter:
         self.push(calls.call(self, first, args, kwargs))
 
     def CALL_FUNCTION_EX(self, i: Instruction) -> None:
-        kwargs = self.pop() if i.arg else Dict({})
-        args = containers.items(self, self.pop())
-        if not isinstance(kwargs, Dict):
-            raise Unsupported(f"the keyword arguments {kwargs} are not a plain dict")
-        self.call_popped(args, {str(k): v for k, v in kwargs.items.items()})
+        kwargs = self.pop() if i.arg else {}
+        args = list(self.unpacked(self.pop()))
+        self.call_popped(args, dict(kwargs))
 
-    def inline(self, function: Function, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        """Follow a call: interpret the callee's code with the same graph and guards."""
-        locals_, cells = calls.bind(self, function, args, kwargs)
-        home = function.source or function.home
-        callee = type(self)(self.context, function.code, function.globals, locals_, cells, home, self.depth + 1)
-        return callee.run()
+    # ---- generators -------------------------------------------------------------------------------------------------
+
+    def RETURN_GENERATOR(self, i: Instruction) -> None:
+        self.push(None)
+
+    def YIELD_VALUE(self, i: Instruction) -> None:
+        self.yielded = self.pop()
+
+    def GET_YIELD_FROM_ITER(self, i: Instruction) -> None:
+        value = self.pop()
+        self.push(value if isinstance(value, types.GeneratorType) else self.iterate(value))
+
+    def SEND(self, i: Instruction) -> None:
+        value, receiver = self.pop(), self.stack[-1]
+        try:
+            send = getattr(receiver, "send", None) if value is not None else None
+            self.push(self.native(send, value) if send else self.native(next, receiver))
+        except StopIteration as stop:
+            self.jump(i.arg)
+            if self.program[self.next].op != "END_SEND":  # 3.11: the receiver goes at once
+                self.pop()
+            self.push(stop.value)
+
+    def END_SEND(self, i: Instruction) -> None:
+        del self.stack[-2]
+
+    def CLEANUP_THROW(self, i: Instruction) -> None:
+        raise Unsupported("throws an exception into a generator that delegates to another")
+
+    # ---- match ------------------------------------------------------------------------------------------------------
+
+    def GET_LEN(self, i: Instruction) -> None:
+        self.push(self.operate(len, self.stack[-1]))
+
+    def MATCH_SEQUENCE(self, i: Instruction) -> None:
+        value = self.stack[-1]
+        self.push(isinstance(value, collections.abc.Sequence) and not isinstance(value, (str, bytes, bytearray)))
+
+    def MATCH_MAPPING(self, i: Instruction) -> None:
+        self.push(isinstance(self.stack[-1], collections.abc.Mapping))
+
+    def MATCH_KEYS(self, i: Instruction) -> None:
+        keys, subject = self.stack[-1], self.stack[-2]
+        there = all(key in subject for key in keys)
+        self.push(tuple(self.operate(operator.getitem, subject, key) for key in keys) if there else None)
+
+    def MATCH_CLASS(self, i: Instruction) -> None:
+        subject, cls, names = self.popn(3)
+        if not self.call(isinstance, subject, cls):
+            self.push(None)
+            return
+        by_position = getattr(cls, "__match_args__", ())[: i.arg]
+        itself = i.arg == 1 and cls in (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple)
+        if i.arg > len(by_position) and not itself:
+            raise TypeError(f"{cls.__name__}() accepts {len(by_position)} positional sub-patterns ({i.arg} given)")
+        try:
+            found = tuple(attributes.get(self, subject, name) for name in (*by_position, *names))
+        except AttributeError:
+            self.push(None)
+        else:
+            self.push((subject, *found) if itself else found)
+
+
+def new_cell(value: Any) -> CellType:
+    return CellType() if value is MISSING else CellType(value)
+
+
+def make_cells(code: CodeType, locals_: dict[str, Any], closure: dict[str, CellType]) -> dict[str, CellType]:
+    """The frame's cells: new ones for its own cell variables (arguments move into theirs), given ones for free
+    variables, and those that a resume function gets as arguments."""
+    own = {name: new_cell(locals_.pop(name, MISSING)) for name in code.co_cellvars}
+    given = {name: locals_.pop(name) for name, value in list(locals_.items()) if isinstance(value, CellType)}
+    return own | given | closure
+
+
+def concrete(value: Any) -> Any:
+    """With numbers in place of symbolic sizes: for what becomes text, or a key."""
+    if isinstance(value, torch.SymInt):
+        return int(value)
+    if isinstance(value, torch.SymFloat):
+        return float(value)
+    if type(value) in (tuple, list) and any(isinstance(item, torch.SymInt) for item in value):
+        return type(value)(map(concrete, value))
+    if type(value) is torch.Size:
+        return torch.Size(map(concrete, value))
+    return value

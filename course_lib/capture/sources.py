@@ -68,6 +68,42 @@ class Function(Source):
 
 
 @dataclass(frozen=True)
+class Imported(Source):
+    """A module that has been imported."""
+
+    name: str
+
+    def from_base(self, base: str) -> str:
+        return f"modules[{self.name!r}]"
+
+    @property
+    def shown(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Stacked(Source):
+    """A value that stood on the stack at a graph break: the contents of cell `index` of the resume function."""
+
+    index: int
+
+    def from_base(self, base: str) -> str:
+        return f"{FUNCTION}.__closure__[{self.index}].cell_contents"
+
+    @property
+    def shown(self) -> str:
+        return f"stack{self.index}"
+
+
+@dataclass(frozen=True)
+class TypeOf(Source):
+    """`type(base)`"""
+
+    def from_base(self, base: str) -> str:
+        return f"type({base})"
+
+
+@dataclass(frozen=True)
 class Attr(Source):
     """`base.name`"""
 
@@ -75,6 +111,12 @@ class Attr(Source):
 
     def from_base(self, base: str) -> str:
         return f"{base}.{self.name}"
+
+    @property
+    def shown(self) -> str:
+        if isinstance(self.base, Closure) and self.name == "cell_contents":
+            return self.base.shown
+        return super().shown
 
 
 @dataclass(frozen=True)
@@ -88,13 +130,28 @@ class Item(Source):
 
 
 @dataclass(frozen=True)
+class Inside(Source):
+    """`base[key]`, where a subclass of list or dict may say otherwise."""
+
+    cls: str
+    key: Any
+
+    def from_base(self, base: str) -> str:
+        return f"{self.cls}.__getitem__({base}, {self.key!r})"
+
+    @property
+    def shown(self) -> str:
+        return f"{self.base.shown if self.base else ''}[{self.key!r}]"
+
+
+@dataclass(frozen=True)
 class Global(Source):
-    """A global variable of the module where the function `base` was defined."""
+    """A global variable: an item of the dict of globals `base`."""
 
     variable: str
 
     def from_base(self, base: str) -> str:
-        return f"{base}.__globals__[{self.variable!r}]"
+        return f"{base}[{self.variable!r}]"
 
     @property
     def shown(self) -> str:
@@ -103,13 +160,13 @@ class Global(Source):
 
 @dataclass(frozen=True)
 class Closure(Source):
-    """A variable of an enclosing function: the contents of cell `index` of the function `base`."""
+    """The cell of a variable of an enclosing function: cell `index` of the function `base`."""
 
     variable: str
     index: int
 
     def from_base(self, base: str) -> str:
-        return f"{base}.__closure__[{self.index}].cell_contents"
+        return f"{base}.__closure__[{self.index}]"
 
     @property
     def shown(self) -> str:
@@ -166,14 +223,18 @@ class Location:
 @dataclass(frozen=True)
 class Test:
     """`left op right`: the smallest thing that can fail. `left` has `{}` where the source's expression goes; `right`
-    is an object, written literally where it has a literal form."""
+    is an object, written literally where it has a literal form. With `op` "holds", `left` is a whole condition; `pretty`
+    is how it is shown, if differently."""
 
     left: str
     op: str
     right: Any = field(hash=False)
+    pretty: str = field(default="", compare=False)
 
     def text(self, expr: str) -> str:
         """As a Python expression about `expr`."""
+        if self.op == "holds":
+            return self.pretty or self.left.format(expr)
         return f"{self.left.format(expr)} {self.op} {literal(self.right)}"
 
 
@@ -200,7 +261,7 @@ def literal(value: Any) -> str:
 class Guard:
     """What capture assumed about the object at `source`, and the user's line that caused it.
 
-    `kind` is one of: tensor, value, type, identity, length, keys, absent, hooks, state."""
+    `kind` is one of: tensor, value, type, identity, length, keys, absent, hooks, state, sizes."""
 
     source: Source
     kind: str
@@ -215,3 +276,17 @@ class Guard:
     def __str__(self) -> str:
         because = f"    # {self.cause}: {self.cause.text}" if self.cause else ""
         return self.expr + because
+
+
+class SameAs:
+    """The right-hand side of a test that two sources hold one object, or do not."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.__name__ = source.shown
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SameAs) and other.source == self.source
+
+    def __hash__(self) -> int:
+        return hash(self.source)

@@ -32,10 +32,10 @@ from course_lib.frames.instructions import (
     instructions,
     line_of,
 )
-from course_lib.frames.trampoline import flatten, observe, swap, unswap
+from course_lib.frames.trampoline import flatten, observe, swap, trampoline, unswap
 
 __all__ = [
     "CANONICAL", "JUMPS", "SKIP", "Answer", "ExceptionEntry", "Frame", "Guard", "Head", "Instruction", "Row",
     "Watcher", "call", "disassembly", "enter", "exception_table", "flatten", "hook_kind", "installed",
-    "instructions", "line_of", "n_params", "number", "observe", "parameters", "swap", "unswap", "watching",
+    "instructions", "line_of", "n_params", "number", "observe", "parameters", "swap", "trampoline", "unswap", "watching",
 ]  # fmt: skip

@@ -15,9 +15,9 @@ Each source is looked up once, in a variable that the paths below it share.
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import linecache
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import FunctionType
@@ -26,19 +26,25 @@ from typing import Any
 import torch
 
 from course_lib.capture import FUNCTION, Guard, Local, SameAs, Source, Test
-from course_lib.capture.attributes import base_class
 from course_lib.capture.calls import has_hooks
 from course_lib.capture.sources import Function as FunctionSource
 from course_lib.capture.sources import has_literal
+from course_lib.capture.world import is_full
 
-OPPOSITE = {"is": "is not", "==": "!="}
+OPPOSITE = {"is": "is not", "is not": "is", "==": "!="}
+FAILS: dict[str, Callable[[Any, Any], bool]] = {
+    "is": lambda got, expected: got is not expected,
+    "is not": lambda got, expected: got is expected,
+    "==": lambda got, expected: got != expected,
+    "holds": lambda got, expected: not got,
+}
 MOVED = (AttributeError, KeyError, IndexError, TypeError, ValueError, RuntimeError)
 """What looking up a path may raise when the objects on it have changed: then the guard does not hold."""
 HELPERS = {
     "torch": torch,
-    "getattr_static": inspect.getattr_static,
+    "modules": sys.modules,
     "has_hooks": has_hooks,
-    "base_class": base_class,
+    "is_empty": lambda cell: not is_full(cell),
     "MOVED": MOVED,
 }
 _serial = itertools.count(1)
@@ -80,7 +86,7 @@ class Check:
         variables: dict[Source, str] = {}
         for guard in self.guards:
             expr = self._variable(guard.source, variables, lines)
-            tests = [f"{test.left.format(expr)} {OPPOSITE[test.op]} {self._right(test)}" for test in guard.tests]
+            tests = [self._fails(test, expr, variables, lines) for test in guard.tests]
             lines.append(f"if {' or '.join(tests)}: return False")
         body = "\n        ".join([*lines, "return True"])
         signature = f"def check({', '.join((FUNCTION, *self.parameters))}):"
@@ -98,9 +104,15 @@ class Check:
             lines.append(f"{name} = {source.from_base(base)}")
         return variables[source]
 
-    def _right(self, test: Test) -> str:
+    def _fails(self, test: Test, expr: str, variables: dict[Source, str], lines: list[str]) -> str:
+        """The condition under which the test does not hold."""
+        if test.op == "holds":
+            return f"not ({test.left.format(expr)})"
         if isinstance(test.right, SameAs):
-            return test.right.source.expr
+            return f"{test.left.format(expr)} {OPPOSITE[test.op]} {self._variable(test.right.source, variables, lines)}"
+        return f"{test.left.format(expr)} {OPPOSITE[test.op]} {self._right(test)}"
+
+    def _right(self, test: Test) -> str:
         if has_literal(test.right):
             return repr(test.right)
         base = getattr(test.right, "__name__", None) or type(test.right).__name__
@@ -113,13 +125,13 @@ class Check:
         namespace = {**self.names, FUNCTION: func, **dict(zip(self.parameters, args, strict=True))}
         for guard in self.guards:
             for test in guard.tests:
-                part = test.left.format(guard.source.shown)
+                part = test.pretty or test.left.format(guard.source.shown)
                 try:
                     got = eval(test.left.format(guard.source.expr), namespace)
                     expected = eval(test.right.source.expr, namespace) if isinstance(test.right, SameAs) else test.right
                 except MOVED as error:
                     return Failure(guard, part, short(test.right), f"{type(error).__name__}: {error}")
-                if (got is not expected) if test.op == "is" else (got != expected):
+                if FAILS[test.op](got, expected):
                     return difference(guard, part, expected, got)
         return None
 

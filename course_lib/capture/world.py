@@ -1,0 +1,589 @@
+"""The interpreted program's world: copies of what is outside, so that capture changes nothing outside.
+
+In:  a real object and the `Source` where it was found.
+Out: what the interpreted program works on in its place. An immutable object stands for itself, under a guard. A tensor
+     becomes a fake one. Anything that can change (a list, a dict, an instance, a cell) becomes a copy, made of such
+     stand-ins: the program mutates the copy, and what differs in the end are the side effects that the head performs.
+
+Everything the program makes itself is an ordinary Python object. So builtins need no rules: `sorted`, `zip`,
+`dict.update` simply run, and where they call back into Python (a sort key, `__eq__`, a property), the frame hook hands
+that frame to the interpreter.
+
+In PyTorch: `torch/_dynamo/variables/builder.py` (`VariableBuilder`) and `side_effects.py`; there every object is modelled
+by a `VariableTracker`.
+"""
+
+from __future__ import annotations
+
+import collections
+import enum
+import functools
+import inspect
+import os
+import sys
+import types
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from course_lib import frames
+from course_lib.capture import global_state
+from course_lib.capture.graph import PLAIN, GraphBuilder
+from course_lib.capture.shapes import History, Shapes
+from course_lib.capture.sources import (
+    Closure,
+    Global,
+    Guard,
+    Imported,
+    Inside,
+    Location,
+    Member,
+    SameAs,
+    Source,
+    Test,
+    TypeOf,
+)
+from course_lib.capture.sources import Function as FunctionSource
+from course_lib.capture.unsupported import Unsupported
+
+TORCH_FOLDER = os.path.dirname(torch.__file__)
+TENSOR_TYPES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+TRUSTED = {"torch", "numpy", "course_lib", "typing_extensions", *sys.stdlib_module_names} - {"__main__", "this", "os"}
+"""Top-level packages whose functions, classes and constants nobody rebinds: reading them needs no guard."""
+SEQUENCES = (list, tuple, set, frozenset, collections.deque)
+MAPPINGS = (dict, collections.OrderedDict, collections.defaultdict)
+REGISTRIES = ("_parameters", "_buffers", "_modules")
+APART = ("course_lib.", "torch._tensor.", "torch._ops.", "torch.fx.", "torch._subclasses.", "torch.utils._sympy.", "sympy.",
+         "torch.overrides.", "torch._dynamo.", "torch._guards.", "torch._prims", "torch._refs.", "torch._decomp", "torch._meta",
+         "torch.utils._python_dispatch.", "torch._library.", "torch._higher_order_ops.")  # fmt: skip
+"""Python code below torch's own operators and symbolic sizes: part of Python, to the interpreted program."""
+MISSING: Any = type("Missing", (), {"__repr__": lambda self: "MISSING"})()
+HANDLES = set("_io io threading _thread logging random socket multiprocessing asyncio subprocess tempfile weakref".split())
+"""Modules whose instances are more than their attributes: files, locks, sources of randomness."""
+HEAP_TYPE = 1 << 9
+STATIC = (types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type, enum.Enum)
+
+
+class Null:
+    """CPython's NULL on the value stack: 'no self here', or a variable without a value."""
+
+    def __repr__(self) -> str:
+        return "NULL"
+
+
+NULL = Null()
+
+
+@dataclass
+class Known:
+    """An object of the interpreted world that stands for `real`, found at `source`."""
+
+    stand_in: Any
+    real: Any
+    source: Source
+    before: Any = None
+    """What the stand-in held when it was made: the items of a container, a cell's content."""
+    attributes: dict[str, Any] | None = None
+    """Of an instance: the attributes that its stand-in was given so far. MISSING: the real one has none of that name."""
+    opaque: bool = False
+    """An object that capture knows nothing about: it can be passed on, and that is all."""
+
+
+@dataclass
+class World:
+    """State shared by a frame's interpreter and those of the calls inlined into it."""
+
+    history: History = field(default_factory=History)
+
+    def __post_init__(self) -> None:
+        self.shapes = Shapes(self.history)
+        self.builder = GraphBuilder(self.shapes)
+        self.guards: dict[Guard, None] = {}
+        self.stack: list[Location] = []
+        self.known: dict[int, Known] = {}
+        self.stand_ins: dict[int, Known] = {}
+        self.globals: dict[int, tuple[dict[str, Any], Source | None]] = {}
+        self.stored: dict[int, dict[str, Any]] = {}
+        self.generators: dict[int, Any] = {}
+        self.told: list[Any] = []
+        self._inliners: dict[Any, Inliner] = {}
+        self.numbers: dict[str, Any] = {}
+        self.at_start = switches()
+        self.assume(FunctionSource(), "state", *global_state.tests())
+
+    def inliner(self, interpreter: Any) -> Inliner:
+        """The watcher that hands frames to interpreters of this class."""
+        if interpreter not in self._inliners:
+            self._inliners[interpreter] = Inliner(self, interpreter)
+        return self._inliners[interpreter]
+
+    # ---- guards -----------------------------------------------------------------------------------------------------
+
+    def assume(self, source: Source, kind: str, *tests: Test) -> None:
+        """Write down a guard, once, with the line that is being interpreted as its cause."""
+        self.guards.setdefault(Guard(source, kind, tests, self.user_location()))
+
+    def user_location(self) -> Location | None:
+        """The innermost line that is the user's own, not torch's."""
+        for place in reversed(self.stack):
+            if not place.filename.startswith(TORCH_FOLDER):
+                return place
+        return None
+
+    def assume_identity(self, obj: Any, source: Source) -> None:
+        if isinstance(obj, types.FunctionType):
+            self.assume(source, "identity", Test("{}.__code__", "is", obj.__code__))
+        else:
+            self.assume(source, "identity", Test("{}", "is", obj))
+
+    def assume_tensor(self, tensor: torch.Tensor, fake: torch.Tensor, source: Source) -> None:
+        """Everything about a tensor that the graph and the kernels depend on. Sparse tensors fail at `stride()`,
+        wrapped ones (vmap) are kept out by the global state."""
+        static = all(type(size) is int for size in fake.shape)
+        layout = [Test("{}.shape", "==", tuple(tensor.shape)), Test("{}.stride()", "==", tensor.stride())]
+        if not static:
+            layout = [Test("{}.ndim", "==", tensor.ndim)]
+            layout += [Test(f"{{}}.shape[{d}]", "==", n) for d, n in enumerate(fake.shape) if type(n) is int]
+            layout += self.shapes.stride_tests(fake)
+        tests = [
+            Test("type({})", "is", type(tensor)),
+            Test("{}.dtype", "is", tensor.dtype),
+            *layout,
+            Test("{}.requires_grad", "is", tensor.requires_grad),
+            Test("{}.is_neg()", "is", tensor.is_neg()),
+            Test("{}.is_cpu", "is", True) if tensor.is_cpu else Test("{}.device", "==", tensor.device),
+        ]
+        if tensor.is_complex():
+            tests.append(Test("{}.is_conj()", "is", tensor.is_conj()))
+        self.assume(source, "tensor", *tests)
+
+    def assume_constant(self, value: Any, source: Source) -> None:
+        """`value` is this very number, string, ...: 2, 2.0 and True are equal but not the same; nor are 0.0 and -0.0,
+        and NaN is not even equal to itself."""
+        tests = [Test("type({})", "is", type(value))]
+        if isinstance(value, complex) or (isinstance(value, float) and (value == 0 or value != value)):
+            tests.append(Test("repr({})", "==", repr(value)))
+        elif value is not None:
+            tests.append(Test("{}", "==", value))
+        self.assume(source, "value", *tests)
+
+    # ---- from real to interpreted -----------------------------------------------------------------------------------
+
+    def wrap(self, obj: Any, source: Source | None) -> Any:
+        """What stands for the real object `obj` in the interpreted world; one object is one stand-in, wherever it is
+        found. Without a source it is a constant of trusted code."""
+        if type(obj) in PLAIN:
+            return self._constant(obj, source)
+        known = self.stand_ins.get(id(obj)) or self.of(obj)
+        if known is None:
+            return self._first(obj, source)
+        if source is not None and source.expr != known.source.expr and not self.is_trusted(source):
+            if self.is_static(obj):
+                self.assume_identity(obj, source)
+            else:
+                self.assume(source, "identity", Test("{}", "is", SameAs(known.source)))
+        return known.stand_in
+
+    def _constant(self, obj: Any, source: Source | None) -> Any:
+        if source is None or self.is_trusted(source):
+            return obj
+        if type(obj) is int:
+            if source.expr not in self.numbers:
+                self.numbers[source.expr] = size = self.shapes.number(obj, source)
+                if size is not obj:
+                    self.assume(source, "type", Test("type({})", "is", int))
+                    self.builder.add_input(source, size, obj)
+            if self.numbers[source.expr] is not obj:
+                return self.numbers[source.expr]
+        self.assume_constant(obj, source)
+        if type(obj) in (float, complex, bytes, torch.Size, str) and len(str(obj)) > 1:
+            self._know(obj, obj, source)
+        return obj
+
+    def _first(self, obj: Any, source: Source | None) -> Any:
+        if not self.is_static(obj):
+            source = source or self.static_source(obj)
+            if source is None:
+                raise Unsupported(f"reads a {type(obj).__name__} that has no known place")
+            return self._copy(obj, source)
+        if source is None:
+            return obj
+        if not self.is_trusted(source):
+            self.assume_identity(obj, source)
+        return self._know(obj, obj, source).stand_in
+
+    def _know(self, stand_in: Any, real: Any, source: Source, before: Any = None) -> Known:
+        known = Known(stand_in, real, source, before)
+        self.known[id(stand_in)] = self.stand_ins[id(real)] = known
+        return known
+
+    def _copy(self, obj: Any, source: Source) -> Any:
+        cls = type(obj)
+        same_type = Test("type({})", "is", cls)
+        if isinstance(obj, torch.Tensor):
+            return self._tensor(obj, source)
+        if cls in SEQUENCES:
+            self.assume(source, "length", same_type, Test("len({})", "==", len(obj)))
+            if cls in (set, frozenset):
+                if not all(type(item) in PLAIN or self.is_static(item) for item in obj):
+                    return self._opaque(obj, source)
+                self.assume(source, "value", Test("{}", "==", cls(obj)))
+                copy = cls(obj)
+            elif cls is tuple:
+                copy = tuple([self.wrap(item, source.item(i)) for i, item in enumerate(obj)])
+            else:
+                copy = cls() if cls is list else collections.deque(maxlen=obj.maxlen)
+                known = self._know(copy, obj, source)  # before its items, which may hold it
+                copy.extend([self.wrap(item, source.item(i)) for i, item in enumerate(obj)])
+                known.before = list(copy)
+                return copy
+            return self._know(copy, obj, source, list(copy)).stand_in
+        if cls in MAPPINGS:
+            if not all(type(key) in (str, int, float, bool, bytes, tuple, type(None)) or self.is_static(key) for key in obj):
+                return self._opaque(obj, source)
+            self.assume(source, "keys", same_type, Test("tuple({})", "==", tuple(obj)))
+            copy = cls() if cls is not collections.defaultdict else cls(self.wrap(obj.default_factory, source.attr("default_factory")))
+            known = self._know(copy, obj, source)
+            for key, item in obj.items():
+                copy[key] = self.wrap(item, source.item(key))
+            known.before = dict(copy)
+            return copy
+        if cls is types.CellType:
+            return self._know(types.CellType(), obj, source, MISSING).stand_in
+        if cls is types.MethodType:
+            self.assume(source, "type", same_type)
+            function = self.wrap(obj.__func__, source.attr("__func__"))
+            return self._know(types.MethodType(function, self.wrap(obj.__self__, source.attr("__self__"))), obj, source).stand_in
+        if cls is types.BuiltinMethodType or cls in (types.MethodDescriptorType, types.WrapperDescriptorType):
+            self.assume(source, "value", same_type, Test("{}", "==", obj))
+            return self._know(obj, obj, source).stand_in
+        if cls is functools.partial:
+            self.assume(source, "type", same_type)
+            parts = [self.wrap(getattr(obj, name), source.attr(name)) for name in ("func", "args", "keywords")]
+            return self._know(functools.partial(parts[0], *parts[1], **parts[2]), obj, source).stand_in
+        if cls in (range, slice):
+            self.assume(source, "value", same_type, Test("{}", "==", obj))
+            return self._know(obj, obj, source).stand_in
+        if self.can_copy(cls):
+            self.assume(source, "type", same_type)
+            return self._instance(obj, source)
+        return self._opaque(obj, source)
+
+    def _instance(self, obj: Any, source: Source) -> Any:
+        """An instance of a class written in Python, perhaps on top of a container (a named tuple, a subclass of dict)."""
+        cls = type(obj)
+        base: Any = solid_base(cls)
+        if base is tuple:
+            self.assume(source, "length", Test("len({})", "==", len(obj)))
+            items = [self.wrap(item, source.item(i)) for i, item in enumerate(tuple.__iter__(obj))]
+            known = self._know(tuple.__new__(cls, items), obj, source)
+        else:
+            known = self._know(base.__new__(cls), obj, source)
+        known.attributes = {}
+        if base is list:
+            self.assume(source, "length", Test("list.__len__({})", "==", len(obj)))
+            for i, item in enumerate(list.__iter__(obj)):
+                list.append(known.stand_in, self.wrap(item, Inside("list", i, base=source)))
+            known.before = list(list.__iter__(known.stand_in))
+        elif base in MAPPINGS:
+            self.assume(source, "keys", Test("tuple(dict.keys({}))", "==", tuple(base.keys(obj))))
+            for key, item in base.items(obj):
+                base.__setitem__(known.stand_in, key, self.wrap(item, Inside("dict", key, base=source)))
+            known.before = dict(base.items(known.stand_in))
+        return known.stand_in
+
+    @staticmethod
+    @functools.cache
+    def can_copy(cls: type) -> bool:
+        """May an instance be copied attribute by attribute? Classes written in Python, whose copies nobody notices."""
+        if hasattr(cls, "__del__") or issubclass(cls, (BaseException, types.ModuleType, type)):
+            return False
+        if any(base.__module__.split(".")[0] in HANDLES for base in cls.__mro__):
+            return False
+        try:
+            return bool(cls.__flags__ & HEAP_TYPE) and isinstance(solid_base(cls).__new__(cls), cls)
+        except TypeError:  # made of more than attributes
+            return False
+
+    def _opaque(self, obj: Any, source: Source) -> Any:
+        self.assume(source, "type", Test("type({})", "is", type(obj)))
+        known = self._know(obj, obj, source)
+        known.opaque = True
+        return obj
+
+    def _tensor(self, tensor: torch.Tensor, source: Source) -> torch.Tensor:
+        if type(tensor) not in TENSOR_TYPES or tensor.layout is not torch.strided or tensor.is_quantized:
+            return self._opaque(tensor, source)
+        with torch._C.DisableTorchFunction():
+            fake = self.shapes.fake(tensor, source)
+        self.assume_tensor(tensor, fake, source)
+        self.builder.add_input(source, fake, tensor)
+        return self._know(fake, tensor, source).stand_in
+
+    # ---- what is where ----------------------------------------------------------------------------------------------
+
+    def of(self, value: Any) -> Known | None:
+        """What is known of a stand-in from outside."""
+        known = self.known.get(id(value))
+        return known if known is not None and known.stand_in is value else None
+
+    def is_opaque(self, value: Any) -> bool:
+        known = self.of(value)
+        return known is not None and known.opaque
+
+    @staticmethod
+    def is_static(obj: Any) -> bool:
+        """Functions, classes, modules: objects that stand for themselves."""
+        return isinstance(obj, STATIC) and not isinstance(obj, torch.nn.Module) or type(obj) in (
+            types.CodeType, torch._ops.OpOverload, torch._ops.OpOverloadPacket, type(torch.ops), torch.finfo, torch.iinfo,
+            types.GenericAlias, types.UnionType, property, staticmethod, classmethod, types.GetSetDescriptorType,
+        ) or type(obj).__module__ in ("typing", "re")  # fmt: skip
+
+    def is_trusted(self, source: Source) -> bool:
+        """Is this an attribute of a module of torch or Python?"""
+        root: Source = source
+        while root.base is not None:
+            root = root.base
+        return isinstance(root, Imported) and root.name.split(".")[0] in TRUSTED
+
+    def static_source(self, obj: Any) -> Source | None:
+        """Where an object that names its own place (a module, a class, a function) can be imported from."""
+        if isinstance(obj, types.ModuleType):
+            return Imported(obj.__name__) if sys.modules.get(obj.__name__) is obj else None
+        module, path = getattr(obj, "__module__", None), getattr(obj, "__qualname__", None)
+        if not isinstance(module, str) or not isinstance(path, str) or "<" in path or module not in sys.modules:
+            return None
+        found: Any = sys.modules[module]
+        source: Source = Imported(module)
+        for name in path.split("."):
+            found, source = getattr(found, name, None), source.attr(name)
+        return source if found is obj else None
+
+    def source_of(self, obj: Any) -> Source | None:
+        """Where to find `obj` again: where it was found, or where it can be imported from."""
+        known = self.of(obj)
+        return known.source if known else self.static_source(obj)
+
+    def globals_source(self, globals_: dict[str, Any], function: Any = None) -> Source | None:
+        """Where this dict of global variables is found."""
+        if id(globals_) not in self.globals:
+            name = globals_.get("__name__")
+            source: Source | None = None
+            if isinstance(name, str) and getattr(sys.modules.get(name), "__dict__", None) is globals_:
+                source = Imported(name).attr("__dict__")
+            elif (known := self.of(function)) is not None:
+                source = known.source.attr("__globals__")
+            if source is None:
+                return None
+            self.globals[id(globals_)] = globals_, source
+        return self.globals[id(globals_)][1]
+
+    def read_global(self, globals_: dict[str, Any], name: str, function: Any) -> Any:
+        """The value of a global variable, MISSING if there is none."""
+        stored = self.stored.get(id(globals_), {})
+        if name in stored:
+            return stored[name]
+        base = self.globals_source(globals_, function)
+        if name not in globals_:
+            if base is not None and not self.is_trusted(base):
+                self.assume(base, "absent", Test(f"{name!r} not in {{}}", "holds", True))
+            return MISSING
+        if base is None and not self.is_static(globals_[name]) and type(globals_[name]) not in PLAIN:
+            raise Unsupported(f"reads the global variable '{name}' of a function whose module is not known")
+        return self.wrap(globals_[name], base and Global(name, base=base))
+
+    def store_global(self, globals_: dict[str, Any], name: str, value: Any, function: Any) -> None:
+        if self.globals_source(globals_, function) is None:
+            raise Unsupported(f"stores the global variable '{name}' of a function whose module is not known")
+        self.stored.setdefault(id(globals_), {})[name] = value
+
+    # ---- cells and instances are filled when they are read ------------------------------------------------------------
+
+    def open_cell(self, cell: types.CellType) -> types.CellType:
+        """Fill the stand-in of a cell from outside with what stands for its content."""
+        known = self.of(cell)
+        if known is not None and known.before is MISSING:
+            try:
+                content = known.real.cell_contents
+            except ValueError:
+                self.assume(known.source, "absent", Test("is_empty({})", "holds", True))
+                known.before = NULL
+            else:
+                known.before = cell.cell_contents = self.wrap(content, known.source.attr("cell_contents"))
+        return cell
+
+    def closure(self, function: types.FunctionType) -> dict[str, types.CellType]:
+        """The cells that a function closes over, by name."""
+        names = function.__code__.co_freevars
+        known = self.of(function)
+        source = known.source if known else self.static_source(function)
+        if source is None:  # made by the interpreted program
+            return dict(zip(names, function.__closure__ or (), strict=True))
+        cells = {}
+        for i, (name, cell) in enumerate(zip(names, function.__closure__ or (), strict=True)):
+            cells[name] = cell if self.of(cell) else self.wrap(cell, Closure(name, i, base=source))
+        return cells
+
+    def fill(self, known: Known, name: str) -> bool:
+        """Give the stand-in of an instance its attribute `name`, if the real one has it. True if it is there now."""
+        copy, real, attributes = known.stand_in, known.real, known.attributes
+        assert attributes is not None
+        own = getattr(copy, "__dict__", {})
+        if name in attributes:
+            return name in own
+        found = getattr(real, "__dict__", {}).get(name, MISSING)
+        source = known.source.attr(name)
+        if found is MISSING:
+            slot = inspect.getattr_static(type(real), name, None)
+            if isinstance(slot, types.MemberDescriptorType):
+                found = getattr(real, name, MISSING)
+                if found is not MISSING:
+                    attributes[name] = value = self.wrap(found, source)
+                    slot.__set__(copy, value)
+                    return True
+            elif own is not None and hasattr(real, "__dict__"):
+                self.assume(known.source, "absent", Test(f"{name!r} not in {{}}.__dict__", "holds", True))
+            attributes[name] = MISSING
+            return False
+        if name in REGISTRIES and isinstance(real, torch.nn.Module):
+            attributes[name] = own[name] = self.registry(found, name, known.source)
+            return True
+        attributes[name] = own[name] = self.wrap(found, source if name.isidentifier() else known.source.attr("__dict__").item(name))
+        return True
+
+    def registry(self, real: dict[str, Any], name: str, module: Source) -> dict[str, Any]:
+        """A module's dict of parameters, buffers or submodules: each is found as the attribute that it is."""
+        source = module.attr(name)
+        self.assume(source, "keys", Test("tuple({})", "==", tuple(real)))
+        copy = type(real)((key, self.wrap(item, Member(name, key, base=module))) for key, item in real.items())
+        self._know(copy, real, source, dict(copy))
+        return copy
+
+    def fill_all(self, known: Known) -> None:
+        """Give the stand-in every attribute of the real instance."""
+        names = dict(getattr(known.real, "__dict__", {}))
+        if hasattr(known.real, "__dict__"):
+            self.assume(known.source.attr("__dict__"), "keys", Test("tuple({})", "==", tuple(names)))
+        slots = [name for base in type(known.real).__mro__ for name in base.__dict__.get("__slots__", ())]
+        for name in [*names, *([slots] if isinstance(slots, str) else slots)]:
+            if name not in ("__dict__", "__weakref__"):
+                self.fill(known, name)
+
+    def member(self, known: Known, name: str) -> Any:
+        """A parameter, buffer or submodule of a module from outside, MISSING if it has none of that name."""
+        real, own = known.real, known.stand_in.__dict__
+        for registry in REGISTRIES:
+            if registry in own:
+                if name in own[registry]:
+                    return own[registry][name]
+            elif name in real.__dict__.get(registry, ()):
+                return self.wrap(real.__dict__[registry][name], Member(registry, name, base=known.source))
+        return MISSING
+
+    def class_attribute(self, known: Known, name: str, found: Any) -> Any:
+        """An attribute found on the class of an instance from outside, as it stands in the class body: guard it."""
+        cls = type(known.real)
+        if found is MISSING or cls.__module__.split(".")[0] in TRUSTED:
+            return found
+        source = TypeOf(base=known.source)
+        if isinstance(found, types.FunctionType):
+            if not found.__module__.split(".")[0] in TRUSTED:
+                self.wrap(found, source.attr(name))
+        elif isinstance(found, property) and isinstance(found.fget, types.FunctionType):
+            self.wrap(found.fget, self._in_body(cls, source, name).attr("fget"))
+        elif isinstance(found, (classmethod, staticmethod)) and isinstance(found.__func__, types.FunctionType):
+            self.wrap(found.__func__, self._in_body(cls, source, name).attr("__func__"))
+        return found
+
+    @staticmethod
+    def _in_body(cls: type, source: Source, name: str) -> Source:
+        place = next(i for i, base in enumerate(cls.__mro__) if name in base.__dict__)
+        return source.attr("__mro__").item(place).attr("__dict__").item(name)
+
+    # ---- switches -----------------------------------------------------------------------------------------------------
+
+    def switched(self) -> list[tuple[str, str]]:
+        """The switches that the program has turned: how to turn them in the real world."""
+        return [pair for pair in switches() if pair not in self.at_start]
+
+    # ---- as text ----------------------------------------------------------------------------------------------------
+
+    def show(self, value: Any) -> str:
+        """A value as the stack is shown: tensors by the node that computes them."""
+        if isinstance(value, torch.Tensor):
+            return f"{self.builder.name_of(value)}: {str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
+        known = self.of(value)
+        if isinstance(value, torch.nn.Module):
+            return f"{type(value).__name__}()"
+        if type(value).__name__ == "TensorMethod":
+            return f"{self.show(value.tensor)}.{value.name}"
+        if isinstance(value, types.MethodType):
+            return f"{self.show(value.__self__)}.{value.__func__.__name__}"
+        if type(value) in (list, tuple):
+            inside = shorten(", ".join(map(self.show, value)))
+            return f"[{inside}]" if type(value) is list else f"({inside})"
+        if type(value) is dict:
+            return "{" + shorten(", ".join(f"{key!r}: {self.show(item)}" for key, item in value.items())) + "}"
+        if type(value) is types.CellType:
+            return f"cell({known.source.shown if known else self.show(value.cell_contents) if is_full(value) else 'empty'})"
+        if isinstance(value, types.FunctionType):
+            return f"{value.__name__}()"
+        if self.is_static(value) and isinstance(getattr(value, "__name__", None), str):
+            return str(value.__name__)
+        plain = type(value) in PLAIN or isinstance(value, (slice, range, torch.SymInt, set, frozenset, Null))
+        return shorten(repr(value)) if plain else f"{type(value).__name__} object"
+
+
+def solid_base(cls: type) -> type:
+    """The builtin type that instances of `cls` are built on."""
+    return next((base for base in cls.__mro__ if base in (tuple, list, *MAPPINGS)), object)
+
+
+def switches() -> list[tuple[str, str]]:
+    """The switches that operations depend on, as they stand: function and arguments that would set them so."""
+    found = [("torch._C._set_grad_enabled", str(torch.is_grad_enabled()))]
+    for device in ("cpu", "cuda"):
+        found.append(("torch.set_autocast_enabled", f"{device!r}, {torch.is_autocast_enabled(device)}"))
+        found.append(("torch.set_autocast_dtype", f"{device!r}, {torch.get_autocast_dtype(device)}"))
+    return found
+
+
+def is_full(cell: types.CellType) -> bool:
+    try:
+        return cell.cell_contents is not MISSING
+    except ValueError:
+        return False
+
+
+def shorten(text: str, width: int = 40) -> str:
+    """`text`, cut in the middle."""
+    return text if len(text) <= width else text[: width - 12] + " … " + text[-9:]
+
+
+class Inliner(frames.Watcher):
+    """Watches what Python calls by itself while a capture runs: frames of Python code come back to the interpreter."""
+
+    def __init__(self, world: World, interpreter: Any) -> None:
+        super().__init__(lambda frame: None)
+        self.world, self.interpreter = world, interpreter
+        self.heads = {which: functools.partial(frames.call, None, which) for which in (self.inline, self.apart)}
+
+    def __call__(self, function: types.FunctionType, code: types.CodeType, args: tuple[Any, ...]) -> frames.Head:
+        apart = f"{function.__module__}.".startswith(APART) or function.__module__ == "torch"
+        return self.heads[self.apart if apart else self.inline]
+
+    def inline(self, function: types.FunctionType, *args: Any) -> Any:
+        """Interpret the frame. (Defaults are the function's own: what stands for them is put in their place.)"""
+        known = self.world.of(function)
+        if known is not None and function.__defaults__:
+            wrap, source = self.world.wrap, known.source.attr("__defaults__")
+            defaults = {id(obj): i for i, obj in enumerate(function.__defaults__)}
+            args = tuple(wrap(a, source.item(defaults[id(a)])) if id(a) in defaults else a for a in args)
+        return self.interpreter(self.world, function, {}, {}, len(self.world.stack)).enter(function, args)
+
+    @staticmethod
+    def apart(function: types.FunctionType, *args: Any) -> Any:
+        """Let Python run the frame, and all below it."""
+        code = frames.flatten(function.__code__)
+        return types.FunctionType(code, function.__globals__, function.__name__, None, function.__closure__)(*args)

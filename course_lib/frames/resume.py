@@ -1,0 +1,184 @@
+"""Resume functions: code that goes on in the middle of a function.
+
+In:  a code object, an offset, and which values stand on the stack there.
+Out: code that takes every local variable as an argument and the stack as closure cells, and goes on at that offset:
+
+    COPY_FREE_VARS, RESUME              what every function with a closure begins with
+    LOAD_DEREF stack0, PUSH_NULL, ...   put the stack back
+    JUMP_FORWARD offset                 into the original bytecode, which follows unchanged
+
+That is all, because jumps are relative since CPython 3.11. Variables shared with nested functions arrive as the cells
+themselves, so that both sides go on sharing them.
+In PyTorch: `torch/_dynamo/resume_execution.py` (`ContinueExecutionCache`), which rewrites the bytecode.
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+import threading
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from types import CellType, CodeType, FunctionType
+from typing import Any
+
+from course_lib.frames.hook import number
+
+NESTED = 24
+"""How many resume functions may run inside each other before the rest of the frame runs as it is: a loop with a graph
+break would otherwise nest deeper with each turn."""
+
+
+@dataclass(frozen=True)
+class Resume:
+    """Code that goes on at `offset` of `original`. `names`: its closure, without the stack: cells by variable."""
+
+    original: CodeType
+    offset: int
+    code: CodeType
+    plain: CodeType
+    """The same, never captured: the last resort."""
+    names: tuple[str, ...]
+    shift: int
+    """How many bytes further down the original bytecode begins."""
+
+    @property
+    def line(self) -> int | None:
+        return next((line for start, end, line in self.original.co_lines() if start <= self.offset < end), None)
+
+    def __str__(self) -> str:
+        return f"{self.original.co_qualname} from offset {self.offset}"
+
+
+_made: dict[int, Resume] = {}
+_plain: set[int] = set()
+_thread = threading.local()
+
+
+def is_plain(code: CodeType) -> bool:
+    """Is this the code of a resume function that is not to be captured?"""
+    return number(code) in _plain
+
+
+def resumed(code: CodeType) -> Resume | None:
+    """What a resume function resumes; None for other code."""
+    return _made.get(number(code))
+
+
+def resume_at(code: CodeType, offset: int, stack: tuple[bool, ...], unbound: frozenset[str]) -> Resume:
+    """The resume function of `code` at `offset`. `stack` tells for each value on it whether it is a NULL; `unbound` are
+    the local variables without a value. Of a resume function's code, the one of the original."""
+    if made := resumed(code):
+        return _resume_at(made.original, number(made.original), offset - made.shift, stack, unbound)
+    return _resume_at(code, number(code), offset, stack, unbound)
+
+
+@functools.lru_cache(maxsize=None)
+def _resume_at(code: CodeType, key: int, offset: int, stack: tuple[bool, ...], unbound: frozenset[str]) -> Resume:
+    own = tuple(name for name in code.co_cellvars if name not in code.co_varnames)
+    names = own + code.co_freevars
+    free = names + tuple(f"stack{i}" for i, is_null in enumerate(stack) if not is_null)
+    slots = list(code.co_varnames)
+    prologue = (_op("COPY_FREE_VARS", len(free)) if free else b"") + _op("RESUME", 0)
+    for name in sorted(unbound):
+        prologue += _op("DELETE_FAST", slots.index(name))
+    slot = len(slots) + len(names)
+    for is_null in stack:
+        prologue += _op("PUSH_NULL") if is_null else _op("LOAD_DEREF", slot)
+        slot += not is_null
+    prologue += _op("JUMP_FORWARD", offset // 2)
+    units = len(prologue) // 2
+    no_lines = bytes(0x80 | 15 << 3 | min(8, units - start) - 1 for start in range(0, units, 8))
+    new = code.replace(
+        co_code=prologue + code.co_code, co_freevars=free, co_cellvars=(), co_nlocals=len(slots),
+        co_argcount=len(slots), co_posonlyargcount=0, co_kwonlyargcount=0,
+        co_flags=code.co_flags & ~(0x04 | 0x08), co_stacksize=code.co_stacksize + 2,  # no *args, no **kwargs
+        co_linetable=no_lines + code.co_linetable,
+        co_exceptiontable=_shifted(code.co_exceptiontable, units),
+        co_qualname=f"{code.co_qualname} from {offset}",
+    )  # fmt: skip
+    made = Resume(code, offset, new, new.replace(), names, len(prologue))
+    _made[number(new)] = made
+    _plain.add(number(made.plain))
+    return made
+
+
+def resume(at: Resume, plain: bool, func: FunctionType, cells: tuple[CellType, ...], stack: tuple[Any, ...], *locals_: Any) -> Any:
+    """Go on at `at` as a frame of `func`: what a head returns."""
+    nested = getattr(_thread, "nested", 0)
+    code = at.plain if plain or nested >= NESTED else at.code
+    closure = (*cells, *map(CellType, stack))
+    _thread.nested = nested + 1
+    try:
+        return FunctionType(code, func.__globals__, func.__name__, None, closure)(*locals_)
+    finally:
+        _thread.nested = nested
+
+
+def live(code: CodeType) -> dict[int, frozenset[str]]:
+    """For each offset the local variables that may be read from there on, before they are written."""
+    from course_lib.frames.instructions import JUMPS, exception_table, instructions
+
+    program = instructions(code)
+    table = exception_table(code)
+    at: dict[int, frozenset[str]] = {}
+    changed = True
+    while changed:
+        changed = False
+        after: frozenset[str] = frozenset()
+        for i in reversed(program):
+            now = after
+            if i.op == "JUMP":
+                now = frozenset()
+            if i.op in JUMPS:
+                now |= at.get(i.arg, frozenset())
+            if i.op in ("RETURN_VALUE", "RERAISE", "RAISE_VARARGS"):
+                now = frozenset()
+            if i.op in ("STORE_FAST", "DELETE_FAST"):
+                now -= {i.arg}
+            if i.op in ("LOAD_FAST", "DELETE_FAST", "LOAD_FAST_AND_CLEAR", "MAKE_CELL"):
+                now |= {i.arg}
+            for entry in table:
+                if entry.start <= i.offset < entry.end:
+                    now |= at.get(entry.target, frozenset())
+            if at.get(i.offset) != now:
+                at[i.offset], changed = now, True
+            after = now
+    return at
+
+
+def _op(name: str, arg: int = 0) -> bytes:
+    extended = b"".join(bytes([dis.EXTENDED_ARG, arg >> shift & 255]) for shift in (24, 16, 8) if arg >> shift)
+    return extended + bytes([dis.opmap[name], arg & 255])
+
+
+def _shifted(table: bytes, units: int) -> bytes:
+    """An exception table whose code begins `units` later. (Its numbers are 6-bit groups, highest first; bit 6: more
+    follow; bit 7: an entry begins. `Objects/exception_handling_notes.txt`)"""
+    return b"".join(
+        _encode([start + units, length, target + units, depth]) for start, length, target, depth in _entries(table)
+    )
+
+
+def _entries(table: Iterable[int]) -> Iterator[tuple[int, ...]]:
+    numbers: list[int] = []
+    value = 0
+    for byte in table:
+        value = value << 6 | byte & 63
+        if not byte & 64:
+            numbers.append(value)
+            value = 0
+    for at in range(0, len(numbers), 4):
+        yield tuple(numbers[at : at + 4])
+
+
+def _encode(numbers: list[int]) -> bytes:
+    out = bytearray()
+    for place, value in enumerate(numbers):
+        groups = [value & 63]
+        while value := value >> 6:
+            groups.append(64 | value & 63)
+        groups.reverse()
+        groups[0] |= 128 if place == 0 else 0
+        out += bytes(groups)
+    return bytes(out)
