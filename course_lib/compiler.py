@@ -36,6 +36,14 @@ _disabled: set[int] = set()
 """Numbers of the code of functions marked with `disable(recursive=False)`."""
 
 
+@contextlib.contextmanager
+def apart_from_hooks() -> Iterator[None]:
+    """Compiling saves no tensors for the hooks (of `checkpoint`, say) that are active where it happens to run."""
+    active = torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t) if active else contextlib.nullcontext():
+        yield
+
+
 class Compiler:
     """Answers the frame hook for one `compile`: which code runs in a frame's place."""
 
@@ -51,6 +59,7 @@ class Compiler:
         self.watcher = Watcher(self.convert)
         _live.add(self)
 
+    @apart_from_hooks()
     def convert(self, frame: Frame) -> Answer:
         """The hook's question: `frame` is about to run and no entry fits."""
         code = frame.code
@@ -222,7 +231,8 @@ class CompiledModule:
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         compiler = self._course_compiler
         return compiled_module(
-            copy.deepcopy(self._course_model, memo), Compiler(compiler.backend, compiler.pipeline, compiler.fullgraph, compiler.dynamic)
+            copy.deepcopy(self._course_model, memo),
+            Compiler(compiler.backend, compiler.pipeline, compiler.fullgraph, compiler.dynamic),
         )
 
 

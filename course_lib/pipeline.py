@@ -92,7 +92,6 @@ class Pipeline:
         events.emit(events.KernelsBuilt(compiled))
         return compiled
 
-
     def specialize(self, gm: fx.GraphModule, codegen: str) -> Callable[..., tuple[Any, ...]]:
         """A graph with symbolic sizes: kernels are built for each set of sizes when it is first met; after
         `config.recompile_limit` of them the graph runs operation by operation."""

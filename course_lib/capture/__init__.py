@@ -70,9 +70,10 @@ def capture(
                 raise
         except Exception as error:
             raised = Unsupported(f"raises {type(error).__name__}: {error}", "it raises in eager too")
-            raised.location, raised.stack = attempt.root.location(attempt.root.program[attempt.root.next - 1]), ()
-            raised.offset = attempt.root.program[attempt.root.next - 1].offset
-            if fullgraph or not attempt.note(raised, plain=True):
+            at = attempt.root.raised_at(error)
+            raised.location, raised.stack = attempt.root.location(attempt.root.program[at]), ()
+            raised.offset = attempt.root.program[at].offset
+            if fullgraph or not attempt.note(raised, plain=True, at=at):
                 attempt.tell()
                 raise raised from error
         else:
@@ -152,11 +153,14 @@ class Attempt:
             problem,
         )
 
-    def note(self, problem: Unsupported, plain: bool) -> bool:
-        """Remember to end the graph before the instruction that the frame is at. False if that was tried already."""
-        broken = first = self.root.next - 1
+    def note(self, problem: Unsupported, plain: bool, at: int = -1) -> bool:
+        """Remember to end the graph before the instruction that the frame is at (or the one with index `at`). False if
+        that was tried already."""
+        broken = first = self.root.next - 1 if at < 0 else at
         program = self.root.program
-        if self.root.next == 0 or problem.location is None:  # before the first instruction, or while the head is written
+        if (
+            self.root.next == 0 or problem.location is None
+        ):  # before the first instruction, or while the head is written
             return False
         while first > 0 and program[first - 1].offset == program[broken].offset:
             first -= 1

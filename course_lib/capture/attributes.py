@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from course_lib import frames
 from course_lib.capture.graph import PLAIN
 from course_lib.capture.sources import Imported, TypeOf
 from course_lib.capture.unsupported import Unsupported
@@ -29,7 +30,9 @@ TENSOR_FACTS = {"shape", "dtype", "device", "ndim", "requires_grad", "layout", "
                 "is_sparse", "is_quantized", "is_meta", "is_complex", "is_mps", "is_xpu", "is_mkldnn", "is_nested"}  # fmt: skip
 """Attributes that the guard on the tensor settles."""
 TENSOR_VIEWS = {"T", "mT", "H", "mH", "real", "imag"}
-HIDDEN = set("data grad grad_fn _version _base _grad _backward_hooks is_leaf output_nr names retains_grad __dict__".split())
+HIDDEN = set(
+    "data grad grad_fn _version _base _grad _backward_hooks is_leaf output_nr names retains_grad __dict__".split()
+)
 """Attributes of a tensor that reach around the graph."""
 
 
@@ -41,7 +44,7 @@ class TensorMethod:
     name: str
 
 
-def get(it: Interpreter, value: Any, name: str, default: bool = False) -> Any:
+def get(it: Interpreter, value: Any, name: str, *, default: bool = False) -> Any:
     """The value of `value.name`. Raises what Python raises. With `default` as `object.__getattribute__` finds it."""
     world = it.world
     if not default and isinstance(inspect.getattr_static(type(value), "__getattribute__"), types.FunctionType):
@@ -106,7 +109,9 @@ def tensor_attribute(it: Interpreter, tensor: torch.Tensor, name: str) -> Any:
     if name in TENSOR_VIEWS:
         return it.world.builder.call(getattr, [tensor, name])
     if name in HIDDEN:
-        raise Unsupported(f"reads tensor.{name}, which reaches around the graph", "move it out of the compiled function")
+        raise Unsupported(
+            f"reads tensor.{name}, which reaches around the graph", "move it out of the compiled function"
+        )
     known = it.world.of(tensor)
     if known is not None and name in getattr(known.real, "__dict__", {}):
         return it.world.wrap(known.real.__dict__[name], known.source.attr(name))
@@ -129,10 +134,10 @@ def type_of(it: Interpreter, value: Any) -> type:
 def module_attribute(it: Interpreter, module: types.ModuleType, name: str) -> Any:
     if name == "__dict__":
         raise Unsupported(f"reads the dict of the module {module.__name__}")
-    found = it.native(getattr, module, name)
-    source = it.world.source_of(module)
     if module.__name__.split(".")[0] in TRUSTED:
-        source = Imported(module.__name__)
+        found, source = frames.call(None, getattr, module, name), Imported(module.__name__)
+    else:
+        found, source = it.native(getattr, module, name), it.world.source_of(module)
     return it.world.wrap(found, source and source.attr(name))
 
 
@@ -158,14 +163,16 @@ def class_attribute(it: Interpreter, cls: type, name: str) -> Any:
 
 def function_attribute(it: Interpreter, function: types.FunctionType, name: str) -> Any:
     found = it.native(getattr, function, name)
-    if name in ("__name__", "__qualname__", "__module__", "__doc__", "__code__") or not (source := it.world.source_of(function)):
+    if name in ("__name__", "__qualname__", "__module__", "__doc__", "__code__") or not (
+        source := it.world.source_of(function)
+    ):
         return found
     if isinstance(found, (types.MethodType, types.BuiltinMethodType, types.MethodWrapperType)):
         return found
     return it.world.wrap(found, source.attr(name))
 
 
-def set_(it: Interpreter, value: Any, name: str, new: Any, default: bool = False) -> None:
+def set_(it: Interpreter, value: Any, name: str, new: Any, *, default: bool = False) -> None:
     """`value.name = new`; with `default` as `object.__setattr__` does it."""
     check_own(it, value, name)
     known = it.world.of(value)

@@ -15,6 +15,7 @@ In PyTorch: `torch/_dynamo/symbolic_convert.py` (`break_graph_if_unsupported`, `
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -29,6 +30,9 @@ from course_lib.frames.resume import live, resume, resume_at
 
 END: Any = type("End", (), {})()
 NULL_TEXT = "NULL"
+LOOK_AT_FRAME = (locals, globals, eval, exec, sys._getframe)
+FRAME_READERS = ("locals", "globals", "eval", "exec")
+"""Builtins that look at the frame that calls them."""
 
 
 class BreakBuilder(HeadBuilder):
@@ -38,13 +42,19 @@ class BreakBuilder(HeadBuilder):
         """Side effects, the instructions `first` to `broken`, and the calls of resume functions. With `plain` the rest
         of the frame, that instruction first, runs as it is."""
         self.it, self.live = it, live(it.code)
-        self.first = set(it.code.co_varnames[:1]) if "__class__" in it.code.co_freevars else set()  # `super()` looks at it
+        self.first = (
+            set(it.code.co_varnames[:1]) if "__class__" in it.code.co_freevars else set()
+        )  # `super()` looks at it
+        if any(value is function for value in it.stack for function in LOOK_AT_FRAME):
+            raise Unsupported("looks at the frame that calls it")
         self.effects()
         self.stack = [NULL_TEXT if value is NULL else self.rebuild(value) for value in it.stack]
         self.locals: dict[str, str] = {}
         self.cells = {name: self.rebuild(it.world.open_cell(cell)) for name, cell in it.cells.items()}
         start = it.program[first]
         program = [] if plain else it.program[first:]
+        if readers := [i.arg for i in it.program if i.op == "LOAD_GLOBAL" and i.arg in FRAME_READERS]:
+            raise Unsupported(f"a function that calls {readers[0]}() cannot be split")
         if any(i.op not in SOURCE for i in it.program[first : broken + 1]):
             plain, program = True, []
         self.lines: list[str] = []  # the operation itself
@@ -106,10 +116,19 @@ class BreakBuilder(HeadBuilder):
         stack = tuple(text == NULL_TEXT for text in self.stack)
         at = resume_at(it.code, offset, stack, unbound)
         cells = [self.cells.get(name, "CellType()") for name in at.names]
-        values = [self.local(name) if name in it.cells or name in it.locals and name in alive else "None" for name in names]
+        values = [
+            self.local(name) if name in it.cells or name in it.locals and name in alive else "None" for name in names
+        ]
         listed = lambda parts: f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"  # noqa: E731
         code, call = self.name_for(at), self.name_for(resume)
-        args = [code, str(plain), "__func", listed(cells), listed([text for text in self.stack if text != NULL_TEXT]), *values]
+        args = [
+            code,
+            str(plain),
+            "__func",
+            listed(cells),
+            listed([text for text in self.stack if text != NULL_TEXT]),
+            *values,
+        ]
         self.tail.append(f"{indent}return {call}({', '.join(args)})")
 
     def local(self, name: str) -> str:

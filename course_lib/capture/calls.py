@@ -16,7 +16,11 @@ import collections
 import contextlib
 import functools
 import inspect
+import os
+import sys
 import types
+import typing
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +29,8 @@ import torch
 from course_lib import config, frames
 from course_lib.capture import attributes
 from course_lib.capture.attributes import TensorMethod
-from course_lib.capture.graph import STATE, has_tensor, name_of
-from course_lib.capture.sources import Test
+from course_lib.capture.graph import PLAIN, STATE, AutogradFunction, has_tensor, name_of
+from course_lib.capture.sources import Called, Test
 from course_lib.capture.unsupported import Unsupported
 from course_lib.capture.world import TENSOR_TYPES, TORCH_FOLDER
 
@@ -44,12 +48,15 @@ FACTS = {
     torch.is_floating_point, torch.is_complex, torch._C._get_tracing_state, torch._C._log_api_usage_once,
     torch._C._functorch.peek_interpreter_stack, torch.are_deterministic_algorithms_enabled, torch._C._is_any_autocast_enabled,
     torch._C._has_torch_function, torch._C._has_torch_function_unary, torch._C._has_torch_function_variadic,
-    torch._C._get_privateuse1_backend_name, torch._C._is_tracing, torch.is_anomaly_enabled, torch._C._is_torch_function_enabled,
+    torch._C._is_autocast_available, os.fspath,
+    torch._C._get_privateuse1_backend_name, torch._C._is_tracing, torch.is_anomaly_enabled, sys.getrecursionlimit, torch._C._is_torch_function_enabled,
     torch.is_autocast_cpu_enabled, torch._C._get_cudnn_enabled, torch._C._get_deterministic_algorithms,
     torch._C._cuda_isCurrentStreamCapturing if hasattr(torch._C, "_cuda_isCurrentStreamCapturing") else None,
 }  # fmt: skip
 """Functions of torch that compute no tensor: their result follows from constants and from the state that is guarded."""
-SAFE_MODULES = set("math cmath _operator itertools _functools _collections _bisect _heapq _abc _string _struct unicodedata".split())
+SAFE_MODULES = set(
+    "math cmath _operator itertools _functools _collections _bisect _heapq _abc _string _struct unicodedata".split()
+)
 REFUSED = {
     print, input, open, exec, eval, compile, __import__, breakpoint, globals, locals, id, vars, dir,
 }  # fmt: skip
@@ -58,7 +65,14 @@ SAFE_TYPES = {
     *(object, type, str, bytes, bytearray, int, float, complex, bool, list, tuple, dict, set, frozenset, range, slice),
     *(map, filter, zip, enumerate, reversed, property, staticmethod, classmethod, super, types.MappingProxyType),
     *(types.FunctionType, types.MethodType, types.CodeType, types.GeneratorType, types.CellType, types.SimpleNamespace),
-    *(types.GenericAlias, types.UnionType, types.NoneType, types.EllipsisType, BaseException, types.BuiltinFunctionType),
+    *(
+        types.GenericAlias,
+        types.UnionType,
+        types.NoneType,
+        types.EllipsisType,
+        BaseException,
+        types.BuiltinFunctionType,
+    ),
     *(collections.deque, collections.OrderedDict, collections.defaultdict, functools.partial, torch.Size, torch.dtype),
     *(torch.device, torch.finfo, torch.iinfo, torch.SymInt, torch.SymBool, torch.SymFloat, types.TracebackType),
     *(types.WrapperDescriptorType, types.MethodDescriptorType, types.GetSetDescriptorType, types.MethodWrapperType),
@@ -80,6 +94,8 @@ def call(it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]
     """`function(*args, **kwargs)`. Raises what Python raises, or `Unsupported`."""
     if isinstance(function, TensorMethod):
         return it.world.builder.call(function.name, [function.tensor, *args], kwargs)
+    if is_autograd_function(function):
+        return it.world.builder.call(AutogradFunction(function.__self__), args, kwargs)
     if (rule := find_rule(function)) is not None:
         return rule(it, args, kwargs)
     if isinstance(function, types.MethodType):
@@ -97,8 +113,13 @@ def call(it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]
         return call_module(it, function, args, kwargs)
     if isinstance(function, type):
         return construct(it, function, args, kwargs)
-    if isinstance(function, functools._lru_cache_wrapper):  # what it remembers belongs to eager
+    if isinstance(function, functools._lru_cache_wrapper):  # what it remembers belongs to eager, unless all are constants
+        if all(type(arg) in PLAIN for arg in (*args, *kwargs.values())):
+            if type(answer := function(*args, **kwargs)) in PLAIN or it.world.is_static(answer):
+                return answer
         return call(it, it.world.wrap(function.__wrapped__, it.world.source_of(function)), args, kwargs)
+    if isinstance(function, weakref.ref) and (known := it.world.of(function)) is not None:
+        return it.world.wrap(function(), Called(base=known.source))
     if it.world.is_opaque(function):
         raise Unsupported(f"calls a {type(function).__name__}")
     if isinstance(own := inspect.getattr_static(type(function), "__call__", None), types.FunctionType):
@@ -106,6 +127,12 @@ def call(it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]
     if own is None:
         raise TypeError(f"'{type(function).__name__}' object is not callable")
     return call_builtin(it, function, args, kwargs)
+
+
+def is_autograd_function(function: Any) -> bool:
+    """Is this `apply` of a `torch.autograd.Function`? It is one operation of the graph, with its own backward."""
+    cls = getattr(function, "__self__", None)
+    return isinstance(cls, type) and issubclass(cls, torch.autograd.Function) and function.__name__ == "apply"
 
 
 def find_rule(function: Any) -> Rule | None:
@@ -132,7 +159,9 @@ def follow(it: Interpreter, function: types.FunctionType, args: list[Any], kwarg
     if getattr(function, "_course_disable", False) or getattr(function, "_torchdynamo_disable", False):
         raise Unsupported(f"calls {name}, which is marked with disable")
     if not is_followed(function):
-        raise Unsupported(f"calls {name}, a part of torch that is not an operation", "call it outside the compiled function")
+        raise Unsupported(
+            f"calls {name}, a part of torch that is not an operation", "call it outside the compiled function"
+        )
     if function.__code__.co_flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
         raise Unsupported(f"calls the coroutine {name}")
     return it.enter(function, bind(it, function, args, kwargs))
@@ -148,7 +177,9 @@ def bind(it: Interpreter, function: types.FunctionType, args: list[Any], kwargs:
     code = function.__code__
     if not all(name.isidentifier() for name in frames.parameters(code)):  # a comprehension's `.0`
         return tuple(args)
-    binder = types.FunctionType(_collector(code), {}, function.__name__, None, tuple(types.CellType() for _ in code.co_freevars))
+    binder = types.FunctionType(
+        _collector(code), {}, function.__name__, None, tuple(types.CellType() for _ in code.co_freevars)
+    )
     source = it.world.source_of(function)
     wrap = it.world.wrap
     binder.__defaults__ = function.__defaults__ and tuple(
@@ -214,7 +245,11 @@ def is_safe_type(cls: type) -> bool:
         safe = cls in SAFE_TYPES or cls in FACTS
     except TypeError:
         return False
-    return safe or issubclass(cls, BaseException) or (cls.__module__ in ("itertools", "functools", "operator", "re", "typing"))
+    return (
+        safe
+        or issubclass(cls, BaseException)
+        or (cls.__module__ in ("itertools", "functools", "operator", "re", "typing"))
+    )
 
 
 def call_builtin(it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -231,7 +266,9 @@ def call_builtin(it: Interpreter, function: Any, args: list[Any], kwargs: dict[s
         return it.world.builder.call(function.__name__, [target, *args], kwargs)
     if module == "_operator" and any(map(has_tensor, args)):
         return it.world.builder.call(function, args, kwargs)
-    if target is not None and not isinstance(target, types.ModuleType):
+    if isinstance(function, types.BuiltinFunctionType) and function in FACTS:
+        safe = True
+    elif target is not None and not isinstance(target, types.ModuleType):
         safe = is_safe_type(target if isinstance(target, type) else type(target))
         if not safe and isinstance(function, types.MethodWrapperType):
             safe = is_safe_type(function.__objclass__)
@@ -241,7 +278,7 @@ def call_builtin(it: Interpreter, function: Any, args: list[Any], kwargs: dict[s
     elif owner is not None:
         safe = is_safe_type(owner)
     else:
-        safe = module in SAFE_MODULES or function in FACTS or (module == "builtins" and function not in REFUSED)
+        safe = module in SAFE_MODULES or (module == "builtins" and function not in REFUSED)
         safe = safe or (not isinstance(function, types.BuiltinFunctionType) and is_safe_type(type(function)))
     if not safe:
         hint = "move it out of the compiled function"
@@ -353,6 +390,35 @@ def _super(it: Interpreter, args: list[Any], kwargs: dict[str, Any]) -> Any:
     return super(*args)
 
 
+for _function in (inspect.signature, inspect.getfullargspec, typing.get_type_hints, typing.get_origin, typing.get_args):
+
+    def _apart(it: Interpreter, args: list[Any], kwargs: dict[str, Any], function: Any = _function) -> Any:
+        """Looks at functions and types only: nothing to follow."""
+        return function(*args, **kwargs)
+
+    RULES[_function] = _apart
+
+
+class Id(int):
+    """`id(obj)` of an object that the interpreted program made."""
+
+    obj: Any
+
+
+@rule(id)
+def _id(it: Interpreter, args: list[Any], kwargs: dict[str, Any]) -> int:
+    """Of an object from outside the real one's, which is then guarded: the program may have kept it elsewhere."""
+    known = it.world.of(args[0])
+    if isinstance(args[0], torch.Tensor) and not (known and isinstance(known.real, torch.nn.Parameter)):
+        raise Unsupported("asks for the id of a tensor")
+    if known is not None:
+        it.world.assume(known.source, "identity", Test("{}", "is", known.real))
+        return id(known.real)
+    made = Id(id(args[0]))
+    made.obj = args[0]
+    return made
+
+
 @rule(iter)
 def _iter(it: Interpreter, args: list[Any], kwargs: dict[str, Any]) -> Any:
     return it.iterate(args[0]) if len(args) == 1 else it.native(iter, *args)
@@ -363,12 +429,18 @@ def _globals(it: Interpreter, args: list[Any], kwargs: dict[str, Any]) -> Any:
     raise Unsupported("asks for all global variables")
 
 
+@rule(sys.exc_info)
+def _exc_info(it: Interpreter, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    return (type(it.handling), it.handling, None) if it.handling else (None, None, None)
+
+
 @rule(torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling)
 def _is_compiling(it: Interpreter, args: list[Any], kwargs: dict[str, Any]) -> bool:
     return True
 
 
 @rule(torch.compiler.is_exporting, torch.jit.is_scripting, torch.jit.is_tracing, torch._jit_internal.is_scripting)
+@rule(torch._C._is_torch_function_mode_enabled)
 def _is_not(it: Interpreter, args: list[Any], kwargs: dict[str, Any]) -> bool:
     return False
 
@@ -390,6 +462,3 @@ def _check(it: Interpreter, args: list[Any], kwargs: dict[str, Any]) -> Any:
     if not args[0]:
         raise Unsupported("an assertion fails")
     return None
-
-
-

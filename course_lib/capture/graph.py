@@ -244,6 +244,17 @@ class GraphBuilder:
         return sum(node.op.startswith("call_") and node.target not in STATE for node in self.graph.nodes)
 
 
+class AutogradFunction:
+    """`cls.apply` of a `torch.autograd.Function`, as the target of a node."""
+
+    def __init__(self, cls: type[torch.autograd.Function]) -> None:
+        self.cls = cls
+        self.__name__, self.__module__ = f"{cls.__name__}_apply", cls.__module__
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.cls.apply(*args, **kwargs)
+
+
 class Recorder(TorchFunctionMode):
     """While it is active, every torch operation goes into the graph of `builder`."""
 

@@ -30,12 +30,12 @@ from typing import Any
 import torch
 
 from course_lib.capture.attributes import TensorMethod
-from course_lib.capture.calls import SAFE_TYPES
+from course_lib.capture.calls import SAFE_TYPES, Id
 from course_lib.capture.graph import PLAIN, name_of
 from course_lib.capture.sources import FUNCTION, Local, SameAs, Test, has_literal
 from course_lib.capture.sources import Function as FunctionSource
 from course_lib.capture.unsupported import Unsupported
-from course_lib.capture.world import MAPPINGS, MISSING, SEQUENCES, Known, World, is_full
+from course_lib.capture.world import MAPPINGS, MISSING, SEQUENCES, Known, World, is_full, slots
 
 GRAPH = "__graph"
 HELPERS = {
@@ -116,12 +116,22 @@ class HeadBuilder:
             self.body.append(f"{switch}({now})")
 
     def effect(self, known: Known, now: Any, before: Any) -> None:
-        if known.opaque or (before is None and not known.attributes) or (type(now) is types.CellType and before is MISSING):
+        if (
+            known.opaque
+            or (before is None and not known.attributes)
+            or (type(now) is types.CellType and before is MISSING)
+        ):
             return
         place = self.fetch(known)
         if known.attributes is not None:
             self.attribute_effect(place, now, known.attributes)
-            now = list(list.__iter__(now)) if isinstance(now, list) else dict(dict.items(now)) if isinstance(now, dict) else None
+            now = (
+                list(list.__iter__(now))
+                if isinstance(now, list)
+                else dict(dict.items(now))
+                if isinstance(now, dict)
+                else None
+            )
         if type(now) is types.CellType:
             content = now.cell_contents if is_full(now) else MISSING
             if content is not before and not (content is MISSING and not isinstance(before, object)):
@@ -176,7 +186,9 @@ class HeadBuilder:
             if before.get(name, MISSING) is not value:
                 text = self.rebuild(value)
                 simple = plain and name.isidentifier()
-                self.body.append(f"{place}.{name} = {text}" if simple else f"object.__setattr__({place}, {name!r}, {text})")
+                self.body.append(
+                    f"{place}.{name} = {text}" if simple else f"object.__setattr__({place}, {name!r}, {text})"
+                )
         for name, value in before.items():
             if value is not MISSING and name not in own:
                 self.body.append(f"object.__delattr__({place}, {name!r})")
@@ -234,6 +246,8 @@ class HeadBuilder:
             return self.write_container(value)
         if cls is slice:
             return f"slice({self.rebuild(value.start)}, {self.rebuild(value.stop)}, {self.rebuild(value.step)})"
+        if cls is Id:
+            return self.assign(f"id({self.rebuild(value.obj)})")
         if cls is TensorMethod:
             return f"{self.rebuild(value.tensor)}.{value.name}"
         if cls is types.MethodType:
@@ -308,7 +322,13 @@ class HeadBuilder:
         made = self.name_for(cls)
         base = next((b for b in cls.__mro__ if b in (tuple, list, set, collections.deque, *MAPPINGS)), object)
         if isinstance(value, BaseException):
-            name = self.assign(f"{made}.__new__({', '.join([made, *[self.rebuild(arg) for arg in value.args]])})", value)
+            name = self.assign(
+                f"{made}.__new__({', '.join([made, *[self.rebuild(arg) for arg in value.args]])})", value
+            )
+            for part in ("__context__", "__cause__", "__suppress_context__"):
+                if (linked := getattr(value, part)) is not None and linked is not False:
+                    text = self.rebuild(linked)
+                    self.body.append(f"{name}.{part} = {text}")
         elif base is tuple:
             name = self.assign(f"tuple.__new__({made}, {self.listed(tuple.__iter__(value))})", value)
         elif base is object and not cls.__flags__ & (1 << 9):
@@ -326,17 +346,27 @@ class HeadBuilder:
         if own:
             pairs = ", ".join([f"{key!r}: {self.rebuild(item)}" for key, item in own.items()])
             self.body.append(f"{name}.__dict__.update({{{pairs}}})")
-        for slot in [n for b in cls.__mro__ for n in _slots(b) if isinstance(b.__dict__.get(n), types.MemberDescriptorType)]:
+        for slot in slots(cls):
             try:
                 found = object.__getattribute__(value, slot)
             except AttributeError:
                 continue
             self.body.append(f"object.__setattr__({name}, {slot!r}, {self.rebuild(found)})")
+        if isinstance(value, BaseException) and value.__context__ is not None:
+            self.body.append(f"{name}.__context__ = {self.rebuild(value.__context__)}")
+        if isinstance(value, BaseException) and value.__cause__ is not None:
+            self.body.append(f"{name}.__cause__ = {self.rebuild(value.__cause__)}")
         return name
 
     def write_reduced(self, value: Any) -> str:
         """Iterators and other objects that can tell how to make a copy of them (as for `pickle`)."""
-        if type(value) not in SAFE_TYPES and type(value).__module__ not in ("itertools", "builtins", "functools", "operator", "collections"):
+        if type(value) not in SAFE_TYPES and type(value).__module__ not in (
+            "itertools",
+            "builtins",
+            "functools",
+            "operator",
+            "collections",
+        ):
             raise Unsupported(f"a {type(value).__name__} is alive here, which cannot be made anew")
         try:
             with warnings.catch_warnings():
@@ -376,8 +406,3 @@ class HeadBuilder:
 def same(one: list[Any], two: list[Any]) -> bool:
     """The same objects in the same order."""
     return len(one) == len(two) and all(a is b for a, b in zip(one, two, strict=True))
-
-
-def _slots(cls: type) -> tuple[str, ...]:
-    slots = cls.__dict__.get("__slots__", ())
-    return (slots,) if isinstance(slots, str) else tuple(slots)

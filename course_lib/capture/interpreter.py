@@ -65,6 +65,8 @@ class Interpreter:
         self.stack: list[Any] = []
         self.handling: BaseException | None = None
         """The exception that an `except` block is dealing with."""
+        self.raised: dict[int, tuple[BaseException, int]] = {}
+        """Exceptions that came through here, and the index of the instruction that raised them."""
         self.program = instructions(self.code)
         self.index_of: dict[int, int] = {}
         for index, instruction in enumerate(self.program):
@@ -109,6 +111,7 @@ class Interpreter:
 
     def unwind(self, instruction: Instruction, error: BaseException) -> None:
         """Go on where the exception table says, or let the exception out."""
+        self.raised.setdefault(id(error), (error, self.next - 1))
         for entry in frames.exception_table(self.code):
             if entry.start <= instruction.offset < entry.end:
                 del self.stack[entry.depth :]
@@ -120,6 +123,13 @@ class Interpreter:
                 self.jump(entry.target)
                 return
         raise error
+
+    def raised_at(self, error: BaseException | None) -> int:
+        """The index of the instruction that raised the exception, or the first one that it was raised in answer to."""
+        at = self.next - 1
+        while error is not None:
+            at, error = self.raised.get(id(error), (error, at))[1], error.__context__
+        return at
 
     def tell(self, instruction: Instruction, before: tuple[str, ...]) -> None:
         here, node = self.world.stack[-1], self.world.builder.last_node
@@ -143,7 +153,12 @@ class Interpreter:
 
     def native(self, function: Any, *args: Any, **kwargs: Any) -> Any:
         """Let Python itself call a function; frames that it enters come back to the interpreter through the hook."""
-        return frames.call(self.world.inliner(type(self)), function, *args, **kwargs)
+        inliner = self.world.inliner(type(self))
+        before, inliner.handling = inliner.handling, self.handling
+        try:
+            return frames.call(inliner, function, *args, **kwargs)
+        finally:
+            inliner.handling = before
 
     def call(self, function: Any, *args: Any, **kwargs: Any) -> Any:
         return calls.call(self, function, list(args), kwargs)
@@ -151,11 +166,14 @@ class Interpreter:
     def enter(self, function: FunctionType, values: tuple[Any, ...]) -> Any:
         """Interpret a call of `function` with its parameters bound to `values`."""
         if len(self.world.stack) > config.inline_depth_limit:
-            raise Unsupported(f"calls are nested more than {config.inline_depth_limit} deep (at {function.__qualname__})")
+            raise Unsupported(
+                f"calls are nested more than {config.inline_depth_limit} deep (at {function.__qualname__})"
+            )
         code = function.__code__
         locals_ = dict(zip(frames.parameters(code), values, strict=True))
         cells = make_cells(code, locals_, self.world.closure(function))
         callee = type(self)(self.world, function, locals_, cells, self.depth + 1)
+        callee.handling = self.handling
         return callee.generator() if code.co_flags & 0x20 else callee.run()
 
     def generator(self) -> Any:
@@ -438,6 +456,8 @@ class Interpreter:
         error = self.call(error) if isinstance(error, type) else error
         if not isinstance(error, BaseException):
             raise TypeError("exceptions must derive from BaseException")
+        if not isinstance(error, Exception):
+            raise Unsupported(f"raises {type(error).__name__}, which would end the capture too")
         if cause is not MISSING:
             error.__cause__ = self.call(cause) if isinstance(cause, type) else cause
         raise error

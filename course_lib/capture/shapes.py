@@ -82,7 +82,9 @@ class Shapes:
         if self.history.dynamic is False or value in (0, 1) or (source.expr, 0) not in self.history.changed:
             return value
         place = ConstantSource(source.expr)
-        symbol = self.env.create_symbol(value, source=place, dynamic_dim=DimDynamic.DYNAMIC, positive=None, do_not_specialize_zero_one=True)
+        symbol = self.env.create_symbol(
+            value, source=place, dynamic_dim=DimDynamic.DYNAMIC, positive=None, do_not_specialize_zero_one=True
+        )
         size = self.env.create_symintnode(symbol, hint=value, source=place)
         if not isinstance(size, torch.SymInt):
             return value

@@ -104,6 +104,14 @@ class TypeOf(Source):
 
 
 @dataclass(frozen=True)
+class Called(Source):
+    """`base()`: what a weak reference refers to."""
+
+    def from_base(self, base: str) -> str:
+        return f"{base}()"
+
+
+@dataclass(frozen=True)
 class Attr(Source):
     """`base.name`"""
 

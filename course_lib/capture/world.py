@@ -59,7 +59,9 @@ APART = ("course_lib.", "torch._tensor.", "torch._ops.", "torch.fx.", "torch._su
          "torch.utils._python_dispatch.", "torch._library.", "torch._higher_order_ops.")  # fmt: skip
 """Python code below torch's own operators and symbolic sizes: part of Python, to the interpreted program."""
 MISSING: Any = type("Missing", (), {"__repr__": lambda self: "MISSING"})()
-HANDLES = set("_io io threading _thread logging random socket multiprocessing asyncio subprocess tempfile weakref".split())
+HANDLES = set(
+    "_io io threading _thread logging random socket multiprocessing asyncio subprocess tempfile weakref".split()
+)
 """Modules whose instances are more than their attributes: files, locks, sources of randomness."""
 HEAP_TYPE = 1 << 9
 STATIC = (types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type, enum.Enum)
@@ -240,10 +242,16 @@ class World:
                 return copy
             return self._know(copy, obj, source, list(copy)).stand_in
         if cls in MAPPINGS:
-            if not all(type(key) in (str, int, float, bool, bytes, tuple, type(None)) or self.is_static(key) for key in obj):
+            if not all(
+                type(key) in (str, int, float, bool, bytes, tuple, type(None)) or self.is_static(key) for key in obj
+            ):
                 return self._opaque(obj, source)
             self.assume(source, "keys", same_type, Test("tuple({})", "==", tuple(obj)))
-            copy = cls() if cls is not collections.defaultdict else cls(self.wrap(obj.default_factory, source.attr("default_factory")))
+            copy = (
+                cls()
+                if cls is not collections.defaultdict
+                else cls(self.wrap(obj.default_factory, source.attr("default_factory")))
+            )
             known = self._know(copy, obj, source)
             for key, item in obj.items():
                 copy[key] = self.wrap(item, source.item(key))
@@ -254,8 +262,14 @@ class World:
         if cls is types.MethodType:
             self.assume(source, "type", same_type)
             function = self.wrap(obj.__func__, source.attr("__func__"))
-            return self._know(types.MethodType(function, self.wrap(obj.__self__, source.attr("__self__"))), obj, source).stand_in
-        if cls is types.BuiltinMethodType or cls in (types.MethodDescriptorType, types.WrapperDescriptorType):
+            return self._know(
+                types.MethodType(function, self.wrap(obj.__self__, source.attr("__self__"))), obj, source
+            ).stand_in
+        if cls is types.BuiltinMethodType:
+            self.assume(source, "type", same_type, Test("{}.__name__", "==", obj.__name__))
+            method = getattr(self.wrap(obj.__self__, source.attr("__self__")), obj.__name__)
+            return self._know(method, obj, source).stand_in
+        if cls in (types.MethodDescriptorType, types.WrapperDescriptorType):
             self.assume(source, "value", same_type, Test("{}", "==", obj))
             return self._know(obj, obj, source).stand_in
         if cls is functools.partial:
@@ -335,7 +349,7 @@ class World:
     @staticmethod
     def is_static(obj: Any) -> bool:
         """Functions, classes, modules: objects that stand for themselves."""
-        return isinstance(obj, STATIC) and not isinstance(obj, torch.nn.Module) or type(obj) in (
+        return isinstance(obj, STATIC) and not isinstance(obj, torch.nn.Module) and not is_bound(obj) or type(obj) in (
             types.CodeType, torch._ops.OpOverload, torch._ops.OpOverloadPacket, type(torch.ops), torch.finfo, torch.iinfo,
             types.GenericAlias, types.UnionType, property, staticmethod, classmethod, types.GetSetDescriptorType,
         ) or type(obj).__module__ in ("typing", "re")  # fmt: skip
@@ -449,7 +463,9 @@ class World:
         if name in REGISTRIES and isinstance(real, torch.nn.Module):
             attributes[name] = own[name] = self.registry(found, name, known.source)
             return True
-        attributes[name] = own[name] = self.wrap(found, source if name.isidentifier() else known.source.attr("__dict__").item(name))
+        attributes[name] = own[name] = self.wrap(
+            found, source if name.isidentifier() else known.source.attr("__dict__").item(name)
+        )
         return True
 
     def registry(self, real: dict[str, Any], name: str, module: Source) -> dict[str, Any]:
@@ -465,10 +481,8 @@ class World:
         names = dict(getattr(known.real, "__dict__", {}))
         if hasattr(known.real, "__dict__"):
             self.assume(known.source.attr("__dict__"), "keys", Test("tuple({})", "==", tuple(names)))
-        slots = [name for base in type(known.real).__mro__ for name in base.__dict__.get("__slots__", ())]
-        for name in [*names, *([slots] if isinstance(slots, str) else slots)]:
-            if name not in ("__dict__", "__weakref__"):
-                self.fill(known, name)
+        for name in [*names, *slots(type(known.real))]:
+            self.fill(known, name)
 
     def member(self, known: Known, name: str) -> Any:
         """A parameter, buffer or submodule of a module from outside, MISSING if it has none of that name."""
@@ -540,6 +554,14 @@ def solid_base(cls: type) -> type:
     return next((base for base in cls.__mro__ if base in (tuple, list, *MAPPINGS)), object)
 
 
+def slots(cls: type) -> list[str]:
+    """The attributes that instances have a fixed place for."""
+    written = [base for base in cls.__mro__ if base.__flags__ & HEAP_TYPE or issubclass(base, Exception)]
+    return [
+        name for base in written for name, slot in base.__dict__.items() if isinstance(slot, types.MemberDescriptorType)
+    ]
+
+
 def switches() -> list[tuple[str, str]]:
     """The switches that operations depend on, as they stand: function and arguments that would set them so."""
     found = [("torch._C._set_grad_enabled", str(torch.is_grad_enabled()))]
@@ -547,6 +569,11 @@ def switches() -> list[tuple[str, str]]:
         found.append(("torch.set_autocast_enabled", f"{device!r}, {torch.is_autocast_enabled(device)}"))
         found.append(("torch.set_autocast_dtype", f"{device!r}, {torch.get_autocast_dtype(device)}"))
     return found
+
+
+def is_bound(obj: Any) -> bool:
+    """Is this a method, written in C, of an object that may change: `items.append`?"""
+    return type(obj) is types.BuiltinMethodType and not isinstance(obj.__self__, (types.NoneType, types.ModuleType, type))
 
 
 def is_full(cell: types.CellType) -> bool:
@@ -567,6 +594,7 @@ class Inliner(frames.Watcher):
     def __init__(self, world: World, interpreter: Any) -> None:
         super().__init__(lambda frame: None)
         self.world, self.interpreter = world, interpreter
+        self.handling: BaseException | None = None
         self.heads = {which: functools.partial(frames.call, None, which) for which in (self.inline, self.apart)}
 
     def __call__(self, function: types.FunctionType, code: types.CodeType, args: tuple[Any, ...]) -> frames.Head:
@@ -580,7 +608,9 @@ class Inliner(frames.Watcher):
             wrap, source = self.world.wrap, known.source.attr("__defaults__")
             defaults = {id(obj): i for i, obj in enumerate(function.__defaults__)}
             args = tuple(wrap(a, source.item(defaults[id(a)])) if id(a) in defaults else a for a in args)
-        return self.interpreter(self.world, function, {}, {}, len(self.world.stack)).enter(function, args)
+        caller = self.interpreter(self.world, function, {}, {}, len(self.world.stack))
+        caller.handling = self.handling
+        return caller.enter(function, args)
 
     @staticmethod
     def apart(function: types.FunctionType, *args: Any) -> Any:

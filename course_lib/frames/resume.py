@@ -103,7 +103,9 @@ def _resume_at(code: CodeType, key: int, offset: int, stack: tuple[bool, ...], u
     return made
 
 
-def resume(at: Resume, plain: bool, func: FunctionType, cells: tuple[CellType, ...], stack: tuple[Any, ...], *locals_: Any) -> Any:
+def resume(
+    at: Resume, plain: bool, func: FunctionType, cells: tuple[CellType, ...], stack: tuple[Any, ...], *locals_: Any
+) -> Any:
     """Go on at `at` as a frame of `func`: what a head returns."""
     nested = getattr(_thread, "nested", 0)
     code = at.plain if plain or nested >= NESTED else at.code

@@ -1,0 +1,1156 @@
+"""Small programs, one for each corner of the language, each with a maker of arguments for the call with number `i`.
+
+`tests/03_graph_breaks/test_03_language.py` compares them with eager. `breaks`: how many graph breaks are allowed, which
+is how many torch.compile has."""
+
+import collections
+import contextlib
+import copy
+import dataclasses
+import enum
+import functools
+import itertools
+import math
+import operator
+import random
+import typing
+from abc import ABC, abstractmethod
+from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import nn
+
+PROGRAMS = {}
+LOG = []
+STATE = 0
+randn = torch.randn
+
+
+def one(i):
+    return (randn(3),)
+
+
+def number(i):
+    return randn(3), i
+
+
+def program(make=one, breaks=0):
+    """Register a program; `make(i)` gives its arguments."""
+
+    def register(function):
+        assert function.__name__ not in PROGRAMS, function.__name__
+        PROGRAMS[function.__name__] = (function, make, breaks)
+        return function
+
+    return register
+
+
+# ---- exceptions --------------------------------------------------------------------------------------------------------
+
+
+class MyError(Exception):
+    def __init__(self, code, *, note=None):
+        super().__init__(f"code {code}")
+        self.code, self.note = code, note
+
+
+class Worse(MyError):
+    pass
+
+
+@program(number)
+def try_except_else_finally(x, i):
+    out = []
+    try:
+        if i == 1:
+            raise ValueError("one")
+        if i == 2:
+            raise KeyError("two")
+    except ValueError as e:
+        out.append(str(e))
+    except (KeyError, IndexError) as e:
+        out.append(repr(e))
+    else:
+        out.append("else")
+    finally:
+        out.append("finally")
+    return x + len(out), out
+
+
+@program(number)
+def custom_exception_attributes(x, i):
+    try:
+        raise Worse(i, note=x * 2)
+    except MyError as e:
+        return x + e.code, e.note, type(e).__name__, e.args, str(e)
+
+
+@program()
+def raises_to_the_caller(x):
+    y = x + 1
+    raise Worse(3, note="n")
+
+
+@program()
+def raise_from(x):
+    try:
+        try:
+            {}["k"]
+        except KeyError as e:
+            raise ValueError("outer") from e
+    except ValueError as e:
+        return x, type(e.__cause__), e.__cause__.args, e.__suppress_context__, type(e.__context__)
+
+
+@program()
+def raise_from_none_out(x):
+    try:
+        [][3]
+    except IndexError:
+        raise MyError(1) from None
+
+
+@program()
+def raise_in_except_out(x):
+    try:
+        [][3]
+    except IndexError as e:
+        raise MyError(1)
+
+
+@program()
+def implicit_context(x):
+    try:
+        try:
+            1 / 0
+        except ZeroDivisionError:
+            int("a")
+    except ValueError as e:
+        return x + 1, str(e), str(e.__context__)
+
+
+@program(number)
+def nested_reraise(x, i):
+    log = []
+    try:
+        try:
+            if i:
+                raise MyError(i)
+        except MyError:
+            log.append("inner")
+            raise
+        finally:
+            log.append("finally")
+    except Exception as e:
+        log.append(type(e).__name__)
+    return x * len(log), log
+
+
+@program(number)
+def return_in_finally(x, i):
+    try:
+        if i:
+            raise MyError(1)
+        return x
+    finally:
+        return x + 1
+
+
+@program(number)
+def return_value_before_finally(x, i):
+    r = [0]
+    try:
+        return r, x + r[0]
+    finally:
+        r[0] = i
+
+
+@program(number)
+def break_and_continue_in_finally(x, i):
+    n = 0
+    for k in range(5):
+        try:
+            if k == i:
+                continue
+            if k == i + 2:
+                break
+            n += 10
+        finally:
+            n += 1
+    return x + n, n
+
+
+@program()
+def except_name_is_deleted(x):
+    try:
+        raise ValueError
+    except ValueError as e:
+        pass
+    try:
+        e
+    except UnboundLocalError as err:
+        return x, str(err)
+
+
+@program()
+def catches_torch_error(x):
+    try:
+        return x @ torch.ones(5)
+    except RuntimeError:
+        return x + 5
+
+
+@program()
+def catches_attribute_error(x):
+    try:
+        x.nope
+    except AttributeError as e:
+        return x + 1, str(e)
+
+
+@program()
+def raises_type_error(x):
+    return x + "a"
+
+
+@program()
+def raises_missing_argument(x):
+    def g(a, b):
+        return a
+
+    return g(x)
+
+
+@program()
+def raises_unexpected_keyword(x):
+    def g(a):
+        return a
+
+    return g(x, z=1)
+
+
+@program()
+def raises_stop_iteration(x):
+    return next(iter([])), x
+
+
+@program(number)
+def side_effect_before_raise(x, i):
+    LOG.append(i)
+    LOG.append(x + 1)
+    raise MyError(i)
+
+
+@program(lambda i: (randn(3), []))
+def side_effect_before_operation_error(x, values):
+    values.append(x * 2)
+    x[7]
+
+
+@program()
+def raises_from_callee(x):
+    def g(v):
+        LOG.append("g")
+        if v.shape[0] == 3:
+            raise Worse(4)
+
+    try:
+        g(x)
+    finally:
+        LOG.append("after")
+
+
+@program()
+def exception_group_of_classes(x):
+    errors = (ValueError, TypeError)
+    try:
+        raise TypeError("t")
+    except errors as e:
+        return x, e.args
+
+
+@program()
+def assert_true(x):
+    assert x.shape[0] == 3, "no"
+    assert isinstance(x, torch.Tensor)
+    return x + 1
+
+
+@program(number)
+def assert_false(x, i):
+    assert i < 1, f"i is {i}"
+    return x + i
+
+
+@program(lambda i: (randn(3).abs() + 1,), breaks=1)
+def assert_tensor(x):
+    assert (x > 0).all(), "positive"
+    return x + 1
+
+
+@program(lambda i: (randn(3).abs() - 100,), breaks=1)
+def assert_tensor_false(x):
+    assert (x > 0).all(), "positive"
+    return x + 1
+
+
+@program()
+def exception_as_value(x):
+    e = MyError(2, note=[x])
+    return e, x + 1
+
+
+@program()
+def try_in_loop(x):
+    out = []
+    for v in ("1", "a", "2", ""):
+        try:
+            out.append(int(v))
+        except ValueError:
+            out.append(-1)
+    return x * sum(out), out
+
+
+@program()
+def key_error_message(x):
+    d = {"a": 1}
+    try:
+        d["b"]
+    except KeyError as e:
+        return x, str(e), e.args
+
+
+@program()
+def raise_class_without_call(x):
+    try:
+        raise MyError
+    except TypeError as e:
+        return x + 1, str(e)
+
+
+@program()
+def raise_not_an_exception(x):
+    try:
+        raise 3
+    except TypeError as e:
+        return x, str(e)
+
+
+@program()
+def bare_raise_without_exception(x):
+    try:
+        raise
+    except RuntimeError as e:
+        return x, str(e)
+
+
+@program()
+def handler_in_callee_reraises(x):
+    def g():
+        raise
+
+    try:
+        try:
+            raise ValueError("v")
+        except ValueError:
+            g()
+    except ValueError as e:
+        return x, str(e)
+
+
+@program()
+def sys_exc_info(x):
+    import sys
+
+    try:
+        raise ValueError("v")
+    except ValueError:
+        return x + 1, sys.exc_info()[0]
+
+
+@program()
+def exception_notes(x):
+    try:
+        e = ValueError("a")
+        e.add_note("n")
+        raise e
+    except ValueError as err:
+        return x, err.__notes__
+
+
+@program(number)
+def nested_functions_with_finally(x, i):
+    def g(k):
+        try:
+            LOG.append(("try", k))
+            if k > 1:
+                raise MyError(k)
+            return k
+        except MyError as e:
+            LOG.append(e.code)
+            return -1
+        finally:
+            LOG.append(("finally", k))
+
+    return x + g(0) + g(i) + g(5)
+
+
+@program()
+def except_star(x):
+    out = []
+    try:
+        raise ExceptionGroup("g", [ValueError("a"), TypeError("b")])
+    except* ValueError as e:
+        out.append(len(e.exceptions))
+    except* TypeError as e:
+        out.append(str(e.exceptions[0]))
+    return x + 1, out
+
+
+# ---- with --------------------------------------------------------------------------------------------------------------
+
+
+class Manager:
+    def __init__(self, name, swallow=False):
+        self.name, self.swallow = name, swallow
+
+    def __enter__(self):
+        LOG.append(("enter", self.name))
+        return self
+
+    def __exit__(self, cls, error, tb):
+        LOG.append(("exit", self.name, cls and cls.__name__, error and str(error)))
+        return self.swallow
+
+
+@contextlib.contextmanager
+def managed(name):
+    LOG.append(("begin", name))
+    try:
+        yield name * 2
+    except ValueError as e:
+        LOG.append(("caught", str(e)))
+    finally:
+        LOG.append(("end", name))
+
+
+@program(number)
+def own_manager(x, i):
+    with Manager("a", swallow=True) as m, Manager("b"):
+        x = x + 1
+        if i:
+            raise ValueError(f"boom {i}")
+        x = x + 2
+    return x, m.name
+
+
+@program(number)
+def own_manager_lets_through(x, i):
+    with Manager("a"):
+        if i:
+            raise ValueError(f"boom {i}")
+    return x
+
+
+@program(number)
+def contextmanager_function(x, i):
+    with managed("n") as v:
+        if i == 1:
+            raise ValueError("v")
+        if i == 2:
+            return x * 3, v
+        x = x + 1
+    return x, v
+
+
+@program(number)
+def contextmanager_lets_through(x, i):
+    try:
+        with managed("n"):
+            raise KeyError("v")
+    except KeyError as e:
+        return x, str(e)
+
+
+@program()
+def contextmanager_as_decorator(x):
+    @managed("d")
+    def g(v):
+        LOG.append("in g")
+        return v + 1
+
+    return g(x)
+
+
+@program(number)
+def suppress(x, i):
+    with contextlib.suppress(ValueError, KeyError):
+        x = x + 1
+        if i:
+            raise KeyError("k")
+        x = x + 10
+    return x
+
+
+@program()
+def nullcontext(x):
+    with contextlib.nullcontext() as n, contextlib.nullcontext(5) as m:
+        return x + m, n
+
+
+@program()
+def exit_stack(x):
+    with contextlib.ExitStack() as stack:
+        a = stack.enter_context(managed("a"))
+        stack.enter_context(Manager("m"))
+        stack.callback(LOG.append, "callback")
+        x = x + 1
+    return x, a
+
+
+@program()
+def closing(x):
+    class C:
+        def close(self):
+            LOG.append("closed")
+
+    with contextlib.closing(C()):
+        x = x * 2
+    return x
+
+
+@program(lambda i: (randn(3, requires_grad=True),))
+def grad_switches(x):
+    a = x * 2
+    with torch.no_grad():
+        b = x * 3
+        with torch.enable_grad():
+            c = x * 4
+        d = x * 5
+    with torch.set_grad_enabled(False):
+        e = x * 6
+    return a, b, c, d, e, torch.is_grad_enabled()
+
+
+@program(lambda i: (randn(3, requires_grad=True),))
+def no_grad_as_decorator(x):
+    @torch.no_grad()
+    def g(v):
+        return v * 2
+
+    return g(x), x + 1
+
+
+@torch.no_grad()
+def module_level_no_grad(v):
+    return v * 2, torch.is_grad_enabled()
+
+
+@program(lambda i: (randn(3, requires_grad=True),))
+def calls_no_grad_function(x):
+    return module_level_no_grad(x), x + 1
+
+
+@program(lambda i: (randn(3, requires_grad=True), i))
+def grad_mode_left_off(x, i):
+    torch.set_grad_enabled(i == 1)
+    y = x * 2
+    torch.set_grad_enabled(True)
+    return y, x * 3
+
+
+@program(lambda i: (randn(3, requires_grad=True),))
+def inference_mode(x):
+    with torch.inference_mode():
+        y = x * 2
+    return y + 1
+
+
+@program(lambda i: (randn(3, 3), randn(3, 3)))
+def autocast(x, y):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        z = x @ y
+    return z, x @ y
+
+
+@program(lambda i: (randn(3, 3),))
+def autocast_decorator(x):
+    @torch.autocast("cpu", dtype=torch.bfloat16)
+    def g(v):
+        return v @ v
+
+    return g(x)
+
+
+@program(number)
+def raise_inside_no_grad(x, i):
+    try:
+        with torch.no_grad():
+            if i:
+                raise ValueError
+    except ValueError:
+        pass
+    return x + 1, torch.is_grad_enabled()
+
+
+@program()
+def generic_context_class(x):
+    class C(contextlib.ContextDecorator):
+        def __enter__(self):
+            LOG.append("in")
+
+        def __exit__(self, *a):
+            LOG.append(len(a))
+
+    @C()
+    def g(v):
+        return v * 2
+
+    return g(x)
+
+
+@program()
+def with_return_inside_loop(x):
+    for k in range(3):
+        with Manager(k):
+            if k == 1:
+                return x * k
+
+
+@program()
+def with_unpacks_target(x):
+    @contextlib.contextmanager
+    def pair():
+        yield 1, [2, 3]
+
+    with pair() as (a, [b, c]):
+        return x + a + b + c
+
+
+@program(breaks=1)
+def break_inside_with(x):
+    with Manager("a") as m:
+        y = x + 1
+        print("hello", m.name)
+        y = y * 2
+    return y
+
+
+@program(breaks=1)
+def break_inside_try(x):
+    try:
+        y = x + 1
+        print("hello")
+        y = y * 2
+        raise ValueError("v")
+    except ValueError as e:
+        y = y - 1
+        LOG.append(str(e))
+    finally:
+        LOG.append("f")
+    return y
+
+
+@program(breaks=1)
+def break_inside_except(x):
+    try:
+        y = x + 1
+        raise ValueError("v")
+    except ValueError as e:
+        y = y - 1
+        print("error", e)
+        y = y * 3
+        LOG.append(str(e))
+    return y
+
+
+@program(breaks=1)
+def break_in_finally(x):
+    try:
+        y = x + 1
+    finally:
+        print("finally")
+        y = x * 3
+    return y
+
+
+@program(breaks=1)
+def break_in_loop(x):
+    for k in range(3):
+        x = x + k
+        print(k)
+    return x * 2
+
+
+@program(lambda i: (randn(3), i), breaks=1)
+def break_inside_no_grad(x, i):
+    with torch.no_grad():
+        y = x + 1
+        print("in", i)
+        y = y * 2
+    return y, torch.is_grad_enabled()
+
+
+@program(breaks=1)
+def break_in_callee(x):
+    def g(v):
+        v = v + 1
+        print("g")
+        return v * 2
+
+    return g(x) + 1
+
+
+# ---- comprehensions, closures, arguments ---------------------------------------------------------------------------------
+
+
+@program()
+def list_comprehension(x):
+    return [x * k for k in range(3) if k != 1], [[a + b for b in range(2)] for a in range(2)]
+
+
+@program()
+def set_and_dict_comprehension(x):
+    return {k % 2 for k in range(5)}, {k: x + k for k in "ab" * 2 for k in (1, 2)}
+
+
+@program()
+def generator_expressions(x):
+    return sum(x * k for k in range(3)), any(k > 3 for k in range(5)), all(k for k in (1, 0, 2)), max(k * k for k in (1, -3))
+
+
+@program()
+def comprehension_over_outer_names(x):
+    n = 3
+    scale = [x * n for _ in range(2)]
+    fs = [lambda: k + n for k in range(3)]
+    n = 4
+    return scale, [f() for f in fs]
+
+
+@program()
+def walrus_in_comprehension(x):
+    r = [y for k in range(4) if (y := k * 2) > 2]
+    return x + y, r
+
+
+@program()
+def nested_closures(x):
+    def a(p):
+        def b(q):
+            def c(r):
+                return p + q + r + x
+
+            return c
+
+        return b
+
+    return a(1)(2)(3)
+
+
+@program()
+def nonlocal_counter(x):
+    def counter():
+        n = 0
+
+        def inc(by=1):
+            nonlocal n
+            n += by
+            return n
+
+        return inc
+
+    one, two = counter(), counter()
+    one(), one(5), two()
+    return x + one() * two(), one
+
+
+@program(number)
+def global_state(x, i):
+    global STATE
+    STATE += i + 1
+    return x * STATE
+
+
+@program()
+def global_read_after_write_in_callee(x):
+    def g():
+        global STATE
+        STATE = 7
+
+    g()
+    return x + STATE
+
+
+@program()
+def all_kinds_of_parameters(x):
+    def g(a, b=2, /, c=3, *rest, d, e=5, **more):
+        return a, b, c, rest, d, e, more
+
+    return g(x, d=1), g(1, 2, 3, 4, 5, d=x, z=9), g(1, *[2, 3], **{"d": 4, "c2": 6})
+
+
+def defaults(x, n=1, *values, scale=2, **more):
+    return x * n * scale + len(values) + len(more), values, more
+
+
+@program(lambda i: (randn(3), *range(i)))
+def star_args_of_the_frame(*args):
+    return defaults(*args, scale=3, z=1)
+
+
+@program()
+def mutable_default(x):
+    def g(v, seen=[]):
+        seen.append(v)
+        return len(seen)
+
+    g(x), g(1)
+    return x + g(2), g.__defaults__
+
+
+def mutable_module_default(v, seen=[]):
+    seen.append(v)
+    return list(seen)[-2:]
+
+
+@program()
+def keyword_duplicates(x):
+    def g(**kw):
+        return kw
+
+    try:
+        g(**{"a": 1}, **{"a": 2})
+    except TypeError as e:
+        return x, str(e)
+
+
+@program()
+def keyword_only_missing(x):
+    def g(*, key):
+        return key
+
+    try:
+        g()
+    except TypeError as e:
+        return x, str(e)
+
+
+@program()
+def unpacking(x):
+    a, *b, c = range(5)
+    (d, e), [f, *g] = (1, 2), "xyz"
+    first, *_ = x
+    return a, b, c, d, e, f, g, first, [*range(2), *b], {**{"k": 1}, "j": 2}, (*b, 1), {*b, 9}
+
+
+@program()
+def unpack_errors(x):
+    out = []
+    for values in ((1,), (1, 2, 3)):
+        try:
+            a, b = values
+        except ValueError as e:
+            out.append(str(e))
+    try:
+        a, *b, c = (1,)
+    except ValueError as e:
+        out.append(str(e))
+    try:
+        a, b = 3
+    except TypeError as e:
+        out.append(str(e))
+    return x, out
+
+
+@program(number)
+def f_strings(x, i):
+    v, name = 3.14159, "ab"
+    return f"{i}|{v:.2f}|{name!r:>6}|{name!s}|{i:03d}|{v:{i + 5}.1f}|{{}}|{i=}|{x.shape}|{x.dtype}", x
+
+
+@program(number)
+def chained_comparisons(x, i):
+    return 0 < i < 2, 0 <= i <= 1 < 5 != i, x + (1 if 0 < i <= 2 else -1)
+
+
+@program()
+def chained_comparison_evaluates_once(x):
+    def g(v):
+        LOG.append(v)
+        return v
+
+    return g(1) < g(3) < g(2) < g(9), x
+
+
+@program(number)
+def boolean_operators(x, i):
+    return i or "zero", i and "some", not i, (i or None) and [], x + (i if i else 7)
+
+
+@program()
+def walrus(x):
+    if (n := x.shape[0]) > 2:
+        return x * n, (m := n + 1), m
+
+
+@program(number)
+def slices(x, i):
+    v = list(range(10))
+    w = v[:]
+    w[2:4] = ["a"]
+    del w[::3]
+    v[i:] = []
+    return x[1:], x[::2], v, w, "hello"[::-1], (1, 2, 3)[-2:], x[-1:], v[5:1]
+
+
+@program()
+def deletes(x):
+    a = [1, 2, 3]
+    d = {"a": 1, "b": x}
+    del a[0], d["a"]
+    b = 3
+    del b
+    try:
+        b
+    except UnboundLocalError as e:
+        return a, d, str(e)
+
+
+@program()
+def del_closure_variable(x):
+    v = 1
+
+    def g():
+        return v
+
+    del v
+    try:
+        g()
+    except NameError as e:
+        return x, str(e), type(e)
+
+
+@program()
+def imports_inside(x):
+    import math
+    import os.path
+    from collections import OrderedDict as OD
+    from math import pi
+
+    return x * math.sin(pi / 2), OD(a=1), os.path.join("a", "b")
+
+
+@program()
+def import_error(x):
+    try:
+        import nothing_of_that_name
+    except ImportError as e:
+        return x + 1, type(e).__name__
+
+
+@program()
+def lambdas_and_decorators(x):
+    def twice(f):
+        @functools.wraps(f)
+        def wrapper(*args, **kwargs):
+            LOG.append(f.__name__)
+            return f(f(*args, **kwargs), **kwargs)
+
+        return wrapper
+
+    @twice
+    def g(v, k=2):
+        "doc"
+        return v * k
+
+    return g(x, k=3), g.__name__, g.__doc__, (lambda a, *b, c=1: (a, b, c))(1, 2, c=3)
+
+
+@program()
+def decorator_with_arguments(x):
+    def repeat(n):
+        def deco(f):
+            def w(v):
+                for _ in range(n):
+                    v = f(v)
+                return v
+
+            return w
+
+        return deco
+
+    @repeat(2)
+    @repeat(3)
+    def inc(v):
+        return v + 1
+
+    return inc(x)
+
+
+@program()
+def recursion(x):
+    def fact(n):
+        return 1 if n <= 1 else n * fact(n - 1)
+
+    def down(v, n):
+        return v if n == 0 else down(v + n, n - 1)
+
+    return down(x, 4) * fact(5)
+
+
+@program()
+def mutual_recursion(x):
+    def even(n):
+        return True if n == 0 else odd(n - 1)
+
+    def odd(n):
+        return False if n == 0 else even(n - 1)
+
+    return x + 1, even(6), odd(6)
+
+
+@program(number)
+def loops(x, i):
+    n = 0
+    for k in range(10):
+        if k == i:
+            continue
+        if k > 5:
+            break
+        n += k
+    else:
+        n = 100
+    while n > 3:
+        n -= 4
+    else:
+        n -= 1
+    return x + n, k
+
+
+@program()
+def nested_loop_over_zip(x):
+    out = []
+    for i, (a, b) in enumerate(zip([1, 2, 3], "abc"), 5):
+        for c in b * i:
+            out.append((a, c))
+    return x * len(out), out[:3]
+
+
+@program(number)
+def conditional_expression_of_tensors(x, i):
+    return (x if i else -x) + (0 if i is None else i)
+
+
+@program()
+def annotations_and_type_hints(x):
+    n: int = 3
+
+    def g(a: int, b: "str" = "s") -> float:
+        return a
+
+    return x + n, typing.cast(int, 4)
+
+
+# ---- match -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Point:
+    x: int
+    y: int = 0
+
+
+class Color(enum.Enum):
+    RED = 1
+    GREEN = 2
+
+    @property
+    def low(self):
+        return self.name.lower()
+
+
+def matched(value):
+    match value:
+        case None:
+            return "none"
+        case True | False as b:
+            return "bool", b
+        case 0 | 1:
+            return "small"
+        case int(n) if n > 10:
+            return "large", n
+        case float():
+            return "float"
+        case str() as s if s.startswith("a"):
+            return "a-string", s
+        case "b" | "c":
+            return "b or c"
+        case []:
+            return "empty"
+        case [x]:
+            return "one", x
+        case [1, *rest]:
+            return "starts with 1", rest
+        case [first, *_, last]:
+            return "ends", first, last
+        case {"k": v, **rest}:
+            return "k", v, rest
+        case {}:
+            return "dict"
+        case Point(x=0, y=yy):
+            return "x is 0", yy
+        case Point(a, b):
+            return "point", a, b
+        case Color.RED:
+            return "red"
+        case Color():
+            return "color"
+        case _:
+            return "other"
+
+
+MATCHED = [None, True, 0, 11, 5, 2.5, "abc", "b", "z", [], [7], [1, 2, 3], (4, 5, 6), {"k": 1, "z": 2}, {"q": 1}, {},
+           Point(0, 3), Point(1, 2), Color.RED, Color.GREEN, {1}, b"ab", range(3)]  # fmt: skip
+
+
+@program()
+def match_all(x):
+    return [matched(v) for v in MATCHED], x + 1
+
+
+@program(lambda i: (randn(3), MATCHED[i]))
+def match_argument(x, v):
+    return matched(v), x
+
+
+@program()
+def match_tensor_class(x):
+    match x:
+        case torch.Tensor(shape=(n,)):
+            return x * n
+        case _:
+            return x
+
+
+@program(lambda i: (randn(3), {"op": ("add", "mul", "no")[i], "by": i}))
+def match_mapping_dispatch(x, d):
+    match d:
+        case {"op": "add", "by": n}:
+            return x + n
+        case {"op": "mul", "by": n}:
+            return x * n
+        case {"op": other}:
+            raise ValueError(other)
+
+
+@program()
+def match_error(x):
+    try:
+        match Point(1, 2):
+            case Point(1, 2, 3):
+                pass
+    except TypeError as e:
+        return x, str(e)
