@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 from course_lib import config
 from course_lib.backends import list_backends, list_mode_options, list_options
 from course_lib.capture import Interpreter, Unsupported
-from course_lib.compiler import capturing, compile, disable, reset
-from course_lib.explain import explain, graph_break, is_compiling
+from course_lib.capture.user import allow_in_graph, disable, disallow_in_graph, graph_break, is_compiling, mark_dynamic
+from course_lib.compiler import capturing, compile, reset
+from course_lib.explain import explain
+from course_lib.logs import set_logs
 from course_lib.pipeline import Pipeline
 
 if TYPE_CHECKING:
@@ -20,9 +22,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "Interpreter", "Pipeline", "Unsupported", "capturing", "compile", "config", "disable", "explain",
-    "graph_break", "is_compiling",
-    "list_backends", "list_mode_options", "list_options", "mirror", "record", "reset",
+    "Interpreter", "Pipeline", "Unsupported", "allow_in_graph", "capturing", "compile", "config", "disable",
+    "disallow_in_graph", "explain", "graph_break", "is_compiling", "list_backends", "list_mode_options", "list_options",
+    "mark_dynamic", "mirror", "record", "reset", "set_logs",
 ]  # fmt: skip
 
 

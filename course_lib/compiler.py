@@ -32,8 +32,6 @@ from course_lib.pipeline import Pipeline
 F = TypeVar("F", bound=Callable[..., Any])
 _live: weakref.WeakSet[Compiler] = weakref.WeakSet()
 """Every compiler that holds compiled code, for `reset`."""
-_disabled: set[int] = set()
-"""Numbers of the code of functions marked with `disable(recursive=False)`."""
 
 
 @contextlib.contextmanager
@@ -63,7 +61,7 @@ class Compiler:
     def convert(self, frame: Frame) -> Answer:
         """The hook's question: `frame` is about to run and no entry fits."""
         code = frame.code
-        if is_skipped(code) or number(code) in _disabled or is_plain(code):
+        if is_skipped(code) or is_plain(code):
             return SKIP
         if not global_state.is_ordinary():
             return None
@@ -82,14 +80,14 @@ class Compiler:
             if self.fullgraph:
                 raise
             return SKIP
-        if result.problem is not None:
-            events.emit(events.GraphBroke(result.problem))
-        elif result.operations == 0:
+        if result.problem is None and result.operations == 0:
             return SKIP
         compiled: Callable[..., Any] = nothing
         if result.operations:
             events.emit(events.GraphCaptured(result))
             compiled = self.backend(result.graph, result.example_inputs)
+        if result.problem is not None:
+            events.emit(events.GraphBroke(result.problem))
         with events.stage("guards"):
             check = Check(result.guards, list(frame.locals), code.co_qualname)
         if failure := check.first_failure(frame.func, *args):
@@ -266,27 +264,6 @@ def capturing(
     compiler = Compiler(backends.find(backend, None, None, pipeline), pipeline, fullgraph)
     with compiler.watcher:
         yield compiler
-
-
-def disable(function: Any = None, *, recursive: bool = True) -> Any:
-    """Never capture `function`; with `recursive`, nor anything that it calls. A call of it ends the capture of the
-    caller.
-
-    In PyTorch: `torch.compiler.disable`."""
-    if function is None:
-        return functools.partial(disable, recursive=recursive)
-
-    @functools.wraps(function)
-    def disabled(*args: Any, **kwargs: Any) -> Any:
-        if not recursive:
-            return function(*args, **kwargs)
-        with Watcher.off():
-            return function(*args, **kwargs)
-
-    disabled._course_disable = True  # type: ignore[attr-defined]
-    if not recursive and isinstance(function, types.FunctionType):
-        _disabled.add(number(function.__code__))
-    return disabled
 
 
 def reset() -> None:

@@ -143,14 +143,20 @@ def emit(event: Event) -> None:
         listener(event)
 
 
+def subscribe(function: Callable[[Event], None]) -> Callable[[], None]:
+    """Call `function` with every event from now on, until what this returns is called."""
+    _listeners.append(function)
+    return lambda: _listeners.remove(function)
+
+
 @contextlib.contextmanager
 def listener(function: Callable[[Event], None]) -> Iterator[None]:
     """Call `function` with every event within the block."""
-    _listeners.append(function)
+    stop = subscribe(function)
     try:
         yield
     finally:
-        _listeners.remove(function)
+        stop()
 
 
 @contextlib.contextmanager

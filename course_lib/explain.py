@@ -9,10 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from torch import fx
+from torch import compiler, fx
 
 from course_lib import events
-from course_lib.capture import CaptureResult, Guard, Unsupported
+from course_lib.capture import CaptureResult, Guard, Unsupported, calls
 from course_lib.compiler import compile
 
 
@@ -64,12 +64,3 @@ def explain(function: Callable[..., Any]) -> Callable[..., Explanation]:
         return Explanation(recording.captures, recording.graph_breaks)
 
     return run
-
-
-def is_compiling() -> bool:
-    """False when it is called; capture takes it for True."""
-    return False
-
-
-def graph_break() -> None:
-    """End the graph here. Does nothing in eager."""

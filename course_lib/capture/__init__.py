@@ -130,6 +130,7 @@ class Attempt:
                 result = None
                 broken, problem, plain = self.breaks[self.root.next]
             builder: HeadBuilder
+            world.finished = True
             if problem is None:
                 builder = HeadBuilder(world, frame.code.co_qualname, tuple(frame.locals))
                 answer = builder.rebuild(result)

@@ -80,6 +80,8 @@ SAFE_TYPES = {
     *(type(x) for x in ({}.keys(), {}.values(), {}.items(), reversed({}), iter(int, 1))),
 }
 """Types written in C whose methods touch nothing but the object and their arguments."""
+IN_GRAPH: dict[Any, bool] = {}
+"""Functions that the user has allowed in a graph, or not."""
 COPYING = ("__reduce_ex__", "__reduce__", "__getstate__")
 """Methods of `object` that look at all attributes."""
 NOT_FOLLOWED = tuple(
@@ -103,6 +105,10 @@ def call(it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]
     if isinstance(function, types.MethodWrapperType) and function.__objclass__ is object:  # `super().__setattr__`
         if (rule := RULES.get(getattr(object, function.__name__))) is not None:
             return rule(it, [function.__self__, *args], kwargs)
+    if (allowed := in_graph(function)) is not None:
+        if not allowed:
+            raise Unsupported(f"calls {name_of(function)}, which is not allowed in a graph")
+        return it.world.builder.call(function, args, kwargs)
     if is_operation(function):
         return it.world.builder.call(function, args, kwargs)
     if isinstance(function, types.FunctionType):
@@ -135,6 +141,11 @@ def is_autograd_function(function: Any) -> bool:
     return isinstance(cls, type) and issubclass(cls, torch.autograd.Function) and function.__name__ == "apply"
 
 
+def in_graph(function: Any) -> bool | None:
+    """What `allow_in_graph` or `disallow_in_graph` said about it."""
+    return IN_GRAPH.get(function) if isinstance(function, (types.FunctionType, types.BuiltinFunctionType)) else None
+
+
 def find_rule(function: Any) -> Rule | None:
     try:
         return RULES.get(function)
@@ -156,6 +167,9 @@ def is_operation(function: Any) -> bool:
 def follow(it: Interpreter, function: types.FunctionType, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """Interpret the callee's code with the same graph and guards."""
     name = f"{function.__module__}.{function.__qualname__}"
+    if (original := getattr(function, "_course_original", None)) is not None:  # compiled on its own: part of this graph
+        source = it.world.source_of(function)
+        return call(it, it.world.wrap(original, source and source.attr("_course_original")), args, kwargs)
     if getattr(function, "_course_disable", False) or getattr(function, "_torchdynamo_disable", False):
         raise Unsupported(f"calls {name}, which is marked with disable")
     if not is_followed(function):
@@ -164,6 +178,7 @@ def follow(it: Interpreter, function: types.FunctionType, args: list[Any], kwarg
         )
     if function.__code__.co_flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
         raise Unsupported(f"calls the coroutine {name}")
+    it.world.adopt(function, args)
     return it.enter(function, bind(it, function, args, kwargs))
 
 
@@ -202,7 +217,7 @@ def _collector(code: types.CodeType) -> types.CodeType:
 def call_module(it: Interpreter, module: torch.nn.Module, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """`module(*args)`: without hooks, what its `forward` does."""
     known = it.world.of(module)
-    own_call = type(module).__call__ is not torch.nn.Module.__call__
+    own_call = type(module).__call__ is not torch.nn.Module.__call__ and not hasattr(type(module), "_course_model")
     hooked = has_hooks(known.real if known else module)
     if known is not None:
         it.world.assume(known.source, "hooks", Test("has_hooks({})", "is", hooked))
@@ -237,6 +252,8 @@ def construct(it: Interpreter, cls: type, args: list[Any], kwargs: dict[str, Any
         owner = next(base for base in cls.__mro__ if name in base.__dict__)
         if not isinstance(maker, types.FunctionType) and not is_safe_type(owner):
             raise Unsupported(f"makes a {cls.__name__}, which capture cannot make")
+        if not isinstance(maker, types.FunctionType) and owner is not object and owner is not functools.partial:
+            it.look_into(*args, *kwargs.values())
     return it.native(cls, *args, **kwargs)
 
 
@@ -449,10 +466,6 @@ def _is_not(it: Interpreter, args: list[Any], kwargs: dict[str, Any]) -> bool:
 def _record_function(it: Interpreter, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """A name for profilers: in a graph, nothing."""
     return contextlib.nullcontext()
-
-
-def graph_break(it: Interpreter, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    raise Unsupported("graph_break() was called", "remove it when you have seen enough")
 
 
 @rule(torch._assert, torch._check)

@@ -12,6 +12,7 @@ In PyTorch: `torch/_dynamo/output_graph.py` (`OutputGraph`) and `torch/_subclass
 
 from __future__ import annotations
 
+import logging
 import operator
 import types
 import warnings
@@ -34,6 +35,7 @@ from course_lib.capture.shapes import Shapes
 from course_lib.capture.sources import Location, Source
 from course_lib.capture.unsupported import Unsupported
 
+FAKE_LOG = logging.getLogger("torch._subclasses.fake_tensor")
 IN_PYTHON = "keep the value a tensor, or call it outside the compiled function"
 TO_PYTHON = set(
     "item tolist numpy __bool__ __int__ __float__ __index__ __complex__ __array__ data_ptr __repr__ __format__ __reduce_ex__ "
@@ -172,6 +174,7 @@ class GraphBuilder:
         return result
 
     def run_fake(self, function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
+        FAKE_LOG.disabled = True  # what fails is told as a graph break
         try:
             with warnings.catch_warnings(), torch._C.DisableTorchFunction(), self.shapes.mode:
                 warnings.simplefilter("ignore")
@@ -191,6 +194,8 @@ class GraphBuilder:
                 f"{name_of(function)} fails on tensors of these shapes: {type(error).__name__}: {message[0]}",
                 "the call fails in eager too, or needs the tensor's data",
             ) from None
+        finally:
+            FAKE_LOG.disabled = False
 
     def remember(self, result: Any, node: fx.Node) -> None:
         """`node` computes `result`: a tensor, or a nest of them whose parts become nodes."""
@@ -226,6 +231,8 @@ class GraphBuilder:
             return value
         if type(value) is range:
             return list(value)
+        if isinstance(value, (int, float)):  # of a subclass
+            return int(value) if isinstance(value, int) else float(value)
         raise Unsupported(f"a {type(value).__name__} cannot be an argument of an operation in the graph")
 
     def finish(self, outputs: list[Any]) -> fx.GraphModule:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import gc
 import itertools
 import linecache
 import sys
@@ -217,17 +218,22 @@ class HeadBuilder:
     def rebuild(self, value: Any) -> str:
         """The expression that gives `value` in the real world. A value asked for twice is one object both times."""
         known = self.world.of(value)
-        if known is not None and not (self.world.is_static(value) and not isinstance(known.source, Local)):
+        named = self.world.is_static(value) and not isinstance(value, types.FunctionType)
+        if known is not None and not (named and not isinstance(known.source, Local)):
             return self.fetch(known)
         if type(value) is not torch.Size and type(value) in PLAIN and has_literal(value):
             return repr(value)
         if id(value) in self._expr:
             return self._expr[id(value)][1]
         if id(value) in self._making:
-            raise Unsupported(f"a {type(value).__name__} that contains itself is alive here")
+            if type(value) not in (list, dict):
+                raise Unsupported(f"a {type(value).__name__} that contains itself is alive here")
+            return self.assign(f"{type(value).__name__}()", value)
         self._making.add(id(value))
         text = self.write(value)
         self._making.discard(id(value))
+        if id(value) in self._expr and type(value) in (list, dict):  # it contains itself
+            self.body.append(f"{self._expr[id(value)][1]}.{'extend' if type(value) is list else 'update'}({text})")
         self._expr.setdefault(id(value), (value, text))
         return self._expr[id(value)][1]
 
@@ -244,6 +250,10 @@ class HeadBuilder:
             return self.name_for(value)
         if cls in SEQUENCES or cls in MAPPINGS:
             return self.write_container(value)
+        if cls is object and self.world.of(value) is None:
+            return self.assign("object()")
+        if cls.__name__ in ("dict_keys", "dict_values", "dict_items"):
+            return f"{self.rebuild(gc.get_referents(value)[0])}.{cls.__name__[5:]}()"
         if cls is slice:
             return f"slice({self.rebuild(value.start)}, {self.rebuild(value.stop)}, {self.rebuild(value.step)})"
         if cls is Id:
@@ -251,6 +261,8 @@ class HeadBuilder:
         if cls is TensorMethod:
             return f"{self.rebuild(value.tensor)}.{value.name}"
         if cls is types.MethodType:
+            if isinstance(value.__func__, types.FunctionType):
+                self.world.adopt(value.__func__, [value.__self__])
             return self.assign(f"MethodType({self.rebuild(value.__func__)}, {self.rebuild(value.__self__)})")
         if cls in (types.BuiltinMethodType, types.MethodWrapperType):
             target = value.__self__
@@ -274,7 +286,7 @@ class HeadBuilder:
             more = [f"**{self.rebuild(value.keywords)}"] if value.keywords else []
             args = [self.rebuild(part) for part in (value.func, *value.args)]
             return self.assign(f"{self.name_for(cls)}({', '.join([*args, *more])})")
-        if id(value) in self.world.generators:
+        if cls is types.GeneratorType:
             raise Unsupported("a generator is alive here, which cannot be made anew")
         if self.world.is_static(value):
             return self.name_for(value)
@@ -304,7 +316,9 @@ class HeadBuilder:
         return self.assign(f"{self.name_for(cls)}({factory}{{{pairs}}})")
 
     def write_function(self, function: types.FunctionType) -> str:
-        if self.world.of(function) is not None:
+        if id(function) not in self.world.made:
+            if function.__closure__:
+                raise Unsupported(f"{function.__qualname__}, a function that has no known place, is alive here")
             return self.name_for(function)
         defaults = self.rebuild(function.__defaults__)
         cells = [self.rebuild(cell) for cell in function.__closure__ or ()]

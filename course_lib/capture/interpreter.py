@@ -83,6 +83,9 @@ class Interpreter:
                 self.step(self.program[self.next])
         finally:
             self.world.stack.pop()
+        if self.result is not NOTHING:  # what only this frame held goes: a generator is closed
+            for part in (self.locals, self.cells, self.stack):
+                part.clear()
         return self.result
 
     def step(self, instruction: Instruction) -> None:
@@ -97,7 +100,10 @@ class Interpreter:
             if method is None:
                 raise Unsupported(f"the instruction {instruction.op} is not interpreted")
             method(instruction)
+            if self.world.problem is not None:
+                raise self.world.problem
         except Unsupported as problem:
+            self.world.problem = None
             if problem.location is None:
                 problem.location, problem.stack = self.world.stack[-1], tuple(self.world.stack)
                 problem.instruction, problem.offset = str(instruction), instruction.offset
@@ -176,13 +182,8 @@ class Interpreter:
         callee.handling = self.handling
         return callee.generator() if code.co_flags & 0x20 else callee.run()
 
-    def generator(self) -> Any:
+    def generator(self) -> Iterator[Any]:
         """A generator whose body is interpreted, step by step, whoever asks it for values."""
-        made = self._generate()
-        self.world.generators[id(made)] = made
-        return made
-
-    def _generate(self) -> Iterator[Any]:
         sent: Any = NOTHING
         while True:
             watcher = frames.enter(None)
@@ -193,6 +194,9 @@ class Interpreter:
                 elif sent is not NOTHING:
                     self.push(sent)
                 self.run()
+            except Unsupported as problem:
+                self.world.problem = problem
+                raise
             finally:
                 frames.enter(watcher)
             if self.result is not NOTHING:
@@ -201,6 +205,8 @@ class Interpreter:
             try:
                 sent = yield value
             except BaseException as error:
+                if self.world.finished:  # nobody asked for more
+                    return None
                 sent = error
 
     def iterate(self, value: Any) -> Any:
@@ -630,7 +636,9 @@ class Interpreter:
 
     def MAKE_FUNCTION(self, i: Instruction) -> None:
         code = self.pop()
-        self.push(FunctionType(code, self.globals, None, None, tuple(CellType() for _ in code.co_freevars)))
+        function = FunctionType(code, self.globals, None, None, tuple(CellType() for _ in code.co_freevars))
+        self.world.made[id(function)] = function
+        self.push(function)
 
     def SET_FUNCTION_ATTRIBUTE(self, i: Instruction) -> None:
         value, function = self.popn(2)
@@ -638,6 +646,7 @@ class Interpreter:
             defaults, more = function.__defaults__, function.__kwdefaults__
             function = FunctionType(function.__code__, self.globals, None, defaults, value)
             function.__kwdefaults__ = more
+            self.world.made[id(function)] = function
         elif i.arg != "annotations":
             setattr(function, f"__{i.arg}__", value)
         self.push(function)

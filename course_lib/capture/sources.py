@@ -153,6 +153,17 @@ class Inside(Source):
 
 
 @dataclass(frozen=True)
+class Entry(Source):
+    """The value at `place` of the dict `base`, whose key has no literal form."""
+
+    cls: str
+    place: int
+
+    def from_base(self, base: str) -> str:
+        return f"[*{self.cls}.values({base})][{self.place}]"
+
+
+@dataclass(frozen=True)
 class Global(Source):
     """A global variable: an item of the dict of globals `base`."""
 

@@ -33,6 +33,7 @@ from course_lib.capture.graph import PLAIN, GraphBuilder
 from course_lib.capture.shapes import History, Shapes
 from course_lib.capture.sources import (
     Closure,
+    Entry,
     Global,
     Guard,
     Imported,
@@ -43,6 +44,7 @@ from course_lib.capture.sources import (
     Source,
     Test,
     TypeOf,
+    has_literal,
 )
 from course_lib.capture.sources import Function as FunctionSource
 from course_lib.capture.unsupported import Unsupported
@@ -56,7 +58,7 @@ MAPPINGS = (dict, collections.OrderedDict, collections.defaultdict)
 REGISTRIES = ("_parameters", "_buffers", "_modules")
 APART = ("course_lib.", "torch._tensor.", "torch._ops.", "torch.fx.", "torch._subclasses.", "torch.utils._sympy.", "sympy.",
          "torch.overrides.", "torch._dynamo.", "torch._guards.", "torch._prims", "torch._refs.", "torch._decomp", "torch._meta",
-         "torch.utils._python_dispatch.", "torch._library.", "torch._higher_order_ops.")  # fmt: skip
+         "torch.utils._python_dispatch.", "torch.utils.weak.", "weakref.", "_weakrefset.", "torch._library.", "torch._higher_order_ops.")  # fmt: skip
 """Python code below torch's own operators and symbolic sizes: part of Python, to the interpreted program."""
 MISSING: Any = type("Missing", (), {"__repr__": lambda self: "MISSING"})()
 HANDLES = set(
@@ -107,7 +109,11 @@ class World:
         self.stand_ins: dict[int, Known] = {}
         self.globals: dict[int, tuple[dict[str, Any], Source | None]] = {}
         self.stored: dict[int, dict[str, Any]] = {}
-        self.generators: dict[int, Any] = {}
+        self.made: dict[int, types.FunctionType] = {}
+        """The functions that the interpreted program made."""
+        self.problem: Unsupported | None = None
+        """What could not be followed where Python lets no exception out: while it closes a generator."""
+        self.finished = False
         self.told: list[Any] = []
         self._inliners: dict[Any, Inliner] = {}
         self.numbers: dict[str, Any] = {}
@@ -253,8 +259,8 @@ class World:
                 else cls(self.wrap(obj.default_factory, source.attr("default_factory")))
             )
             known = self._know(copy, obj, source)
-            for key, item in obj.items():
-                copy[key] = self.wrap(item, source.item(key))
+            for place, (key, item) in enumerate(obj.items()):
+                copy[key] = self.wrap(item, source.item(key) if has_literal(key) else Entry(name_in_text(cls), place, base=source))
             known.before = dict(copy)
             return copy
         if cls is types.CellType:
@@ -302,8 +308,9 @@ class World:
             known.before = list(list.__iter__(known.stand_in))
         elif base in MAPPINGS:
             self.assume(source, "keys", Test("tuple(dict.keys({}))", "==", tuple(base.keys(obj))))
-            for key, item in base.items(obj):
-                base.__setitem__(known.stand_in, key, self.wrap(item, Inside("dict", key, base=source)))
+            for place, (key, item) in enumerate(base.items(obj)):
+                at = Inside("dict", key, base=source) if has_literal(key) else Entry(name_in_text(base), place, base=source)
+                base.__setitem__(known.stand_in, key, self.wrap(item, at))
             known.before = dict(base.items(known.stand_in))
         return known.stand_in
 
@@ -351,7 +358,7 @@ class World:
         """Functions, classes, modules: objects that stand for themselves."""
         return isinstance(obj, STATIC) and not isinstance(obj, torch.nn.Module) and not is_bound(obj) or type(obj) in (
             types.CodeType, torch._ops.OpOverload, torch._ops.OpOverloadPacket, type(torch.ops), torch.finfo, torch.iinfo,
-            types.GenericAlias, types.UnionType, property, staticmethod, classmethod, types.GetSetDescriptorType,
+            object, types.GenericAlias, types.UnionType, property, staticmethod, classmethod, types.GetSetDescriptorType,
         ) or type(obj).__module__ in ("typing", "re")  # fmt: skip
 
     def is_trusted(self, source: Source) -> bool:
@@ -426,6 +433,24 @@ class World:
             else:
                 known.before = cell.cell_contents = self.wrap(content, known.source.attr("cell_contents"))
         return cell
+
+    def adopt(self, function: types.FunctionType, args: Any) -> None:
+        """Guard a function that no instruction has read: a special method, a property, what `super()` finds. Its first
+        argument tells where it was found."""
+        if self.of(function) is not None or id(function) in self.made or function.__module__.split(".")[0] in TRUSTED:
+            return
+        cls = args[0] if args and isinstance(args[0], type) else type(args[0]) if args else object
+        known = self.of(args[0]) if args else None
+        source = TypeOf(base=known.source) if known is not None and cls is not args[0] else self.source_of(cls)
+        for place, base in enumerate(cls.__mro__ if source is not None else ()):
+            found = base.__dict__.get(function.__name__)
+            for part in ("", "fget", "fset", "fdel", "__func__"):
+                if source is not None and (getattr(found, part, None) if part else found) is function:
+                    path = source.attr("__mro__").item(place).attr("__dict__").item(function.__name__)
+                    self.wrap(function, path.attr(part) if part else path)
+                    return
+        if (function.__closure__ or function.__defaults__ or function.__kwdefaults__) and self.source_of(function) is None:
+            raise Unsupported(f"calls {function.__qualname__}, a function that has no known place")
 
     def closure(self, function: types.FunctionType) -> dict[str, types.CellType]:
         """The cells that a function closes over, by name."""
@@ -554,6 +579,10 @@ def solid_base(cls: type) -> type:
     return next((base for base in cls.__mro__ if base in (tuple, list, *MAPPINGS)), object)
 
 
+def name_in_text(cls: type) -> str:
+    return f"modules['collections'].{cls.__name__}" if cls is collections.OrderedDict else "dict"
+
+
 def slots(cls: type) -> list[str]:
     """The attributes that instances have a fixed place for."""
     written = [base for base in cls.__mro__ if base.__flags__ & HEAP_TYPE or issubclass(base, Exception)]
@@ -603,11 +632,12 @@ class Inliner(frames.Watcher):
 
     def inline(self, function: types.FunctionType, *args: Any) -> Any:
         """Interpret the frame. (Defaults are the function's own: what stands for them is put in their place.)"""
-        known = self.world.of(function)
-        if known is not None and function.__defaults__:
-            wrap, source = self.world.wrap, known.source.attr("__defaults__")
-            defaults = {id(obj): i for i, obj in enumerate(function.__defaults__)}
-            args = tuple(wrap(a, source.item(defaults[id(a)])) if id(a) in defaults else a for a in args)
+        self.world.adopt(function, args)
+        source = self.world.source_of(function)
+        if source is not None and (function.__defaults__ or function.__kwdefaults__):
+            at = {id(obj): source.attr("__kwdefaults__").item(name) for name, obj in (function.__kwdefaults__ or {}).items()}
+            at |= {id(obj): source.attr("__defaults__").item(i) for i, obj in enumerate(function.__defaults__ or ())}
+            args = tuple(self.world.wrap(a, at[id(a)]) if id(a) in at else a for a in args)
         caller = self.interpreter(self.world, function, {}, {}, len(self.world.stack))
         caller.handling = self.handling
         return caller.enter(function, args)

@@ -56,8 +56,13 @@ _thread = threading.local()
 
 
 def is_plain(code: CodeType) -> bool:
-    """Is this the code of a resume function that is not to be captured?"""
+    """Is this code that is not to be captured?"""
     return number(code) in _plain
+
+
+def run_plain(code: CodeType) -> None:
+    """Let frames of this code run as they are."""
+    _plain.add(number(code))
 
 
 def resumed(code: CodeType) -> Resume | None:
@@ -99,7 +104,7 @@ def _resume_at(code: CodeType, key: int, offset: int, stack: tuple[bool, ...], u
     )  # fmt: skip
     made = Resume(code, offset, new, new.replace(), names, len(prologue))
     _made[number(new)] = made
-    _plain.add(number(made.plain))
+    run_plain(made.plain)
     return made
 
 

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import itertools
 import linecache
+import re
 import types
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from course_lib import events
+from course_lib.frames.resume import resumed
 from course_lib.viz.style import Picture, escape, place, plural, short_types
 from course_lib.viz.tables import columns
 
@@ -47,11 +49,13 @@ class Step:
 
 @dataclass
 class FrameRun:
-    """One attempt to capture a frame: its steps, and how it ended (a `CaptureResult`, an `Unsupported`, or None)."""
+    """One attempt to capture a frame: its steps, the graph that it gave, and the `Unsupported` that ended it. A frame that
+    ended in a graph break has both."""
 
     name: str
     steps: list[Step]
-    outcome: Any = None
+    graph: Any = None
+    problem: Any = None
     code: types.CodeType | None = None
 
     @property
@@ -59,37 +63,35 @@ class FrameRun:
         return sum(step.count for step in self.steps)
 
     @property
-    def problem(self) -> Any:
-        """The `Unsupported` that ended it, if one did."""
-        return self.outcome if isinstance(self.outcome, Exception) else None
-
-    @property
-    def graph(self) -> Any:
-        """The captured graph, if there is one."""
-        return getattr(self.outcome, "graph", None)
+    def ending(self) -> str:
+        """How it ended, if not with a return."""
+        return "" if not self.problem else "the graph ends here" if self.graph else "capture stops here"
 
 
 def frame_runs(recording: events.Recording) -> list[FrameRun]:
     """The frames of a recording with their instructions as trees."""
     runs: list[FrameRun] = []
     flat: list[events.InstructionRun] = []
-    name, code = "", None
+    last = FrameRun("", [])
 
-    def close(outcome: Any = None) -> None:
+    def close() -> None:
         if flat:
-            runs.append(FrameRun(name or flat[-1].function, nest(flat), outcome, code))
+            last.name, last.steps = last.name or flat[-1].function, nest(flat)
+            runs.append(last)
             flat.clear()
 
     for event in recording.events:
         if isinstance(event, events.FrameSeen):
             close()
-            name, code = event.name, event.code
+            last = FrameRun(event.name, [], code=event.code)
         elif isinstance(event, events.InstructionRun):
             flat.append(event)
-        elif isinstance(event, events.GraphCaptured):
-            close(event.result)
+        elif isinstance(event, events.GraphCaptured):  # at a graph break both of these come, in either order
+            close()
+            last.graph, last.problem = event.result.graph, event.result.problem
         elif isinstance(event, events.GraphBroke):
-            close(event.problem)
+            close()
+            last.problem = event.problem
     close()
     return runs
 
@@ -98,7 +100,8 @@ def nest(flat: list[events.InstructionRun]) -> list[Step]:
     """Instructions in the order in which they finished, as a tree: a call is reported after what it called."""
     levels: dict[int, list[Step]] = {}
     for run in flat:
-        levels.setdefault(run.depth, []).append(Step(run, levels.pop(run.depth + 1, [])))
+        inside = [step for depth in sorted(levels) if depth > run.depth for step in levels.pop(depth)]
+        levels.setdefault(run.depth, []).append(Step(run, inside))
     left = [levels[depth] for depth in sorted(levels)]
     for outer, inner in itertools.pairwise(left):  # a call that did not come back
         outer.append(Step(unfinished(outer[-1].run, inner[0].run), inner))
@@ -144,18 +147,20 @@ def bytecode_table(recording: events.Recording, function: str | int | Callable[.
     wide = run.count > OPEN_UP_TO
     titles = ("offset", "instruction", "stack, top at the right", "new FX node")
     head = "".join(f"<b>{title}</b>" for title in titles)
-    rows = f'<div class="cl-row">{head}</div>{html_steps(run.steps, wide)}{torn(run.problem)}'
+    rows = f'<div class="cl-row">{head}</div>{html_steps(run.steps, wide)}{torn(run)}'
     body = f'<div class="cl-scroll"><div class="cl-bc cl-m">{rows}</div></div>'
     nodes = sum(bool(step.run.node) for step in walk(run.steps))
     caption = (
         f"{run.name}, one instruction a row: what it takes off the stack is dashed, what it puts on is filled; "
         "the right column is the FX node it added."
     )
-    ended = f" It stops: {run.problem.reason}." if run.problem else ""
+    if run.code is not None and resumed(run.code):
+        caption += " This is a resume function: before it jumps to where it goes on, it puts the stack back."
+    ended = f" {run.ending.capitalize()}: {run.problem.reason}." if run.problem else ""
     alt = f"Symbolic interpretation of {run.name}: {plural(run.count, 'instruction')}, {plural(nodes, 'FX node')} added.{ended}"
     text = "\n".join(text_steps(run.steps, wide))
     if run.problem:
-        text += f"\n✂ {plain_problem(run.problem)}"
+        text += f"\n✂ {run.ending}: {plain_problem(run.problem)}"
     return Picture(body, caption, alt, text, ("bytecode", "break"))
 
 
@@ -199,7 +204,7 @@ def html_row(step: Step) -> str:
     offset = str(run.offset) if run.offset >= 0 else ""
     name = f"{escape(run.op)} <b>{escape(short_arg(run.arg))}</b>"
     return (
-        f'<div class="cl-row"><span class="cl-no">{offset}</span><span class="cl-op" title="{escape(run.arg)}">{name}</span>'
+        f'<div class="cl-row"><span class="cl-no">{offset}</span><span class="cl-op" title="{escape(plain_arg(run.arg))}">{name}</span>'
         f"<span>{chips}</span><span>{node}</span></div>"
     )
 
@@ -209,11 +214,11 @@ def chip(text: str, kind: str = "") -> str:
     return f'<span class="cl-chip{kind}" title="{escape(text)}">{escape(text if len(text) <= 44 else text[:41] + "…")}</span>'
 
 
-def torn(problem: Any) -> str:
+def torn(run: FrameRun) -> str:
     """Where the graph broke."""
-    if not problem:
+    if not run.problem:
         return ""
-    return f'<div class="cl-torn"><b>✂ capture stops here</b>\n{escape(plain_problem(problem))}</div>'
+    return f'<div class="cl-torn"><b>✂ {run.ending}</b>\n{escape(plain_problem(run.problem))}</div>'
 
 
 def plain_problem(problem: Any) -> str:
@@ -231,7 +236,13 @@ def source_line(run: events.InstructionRun) -> str:
     return linecache.getline(run.filename, run.line).strip()
 
 
+def plain_arg(arg: str) -> str:
+    """An argument without the addresses of this run: `<code object f at 0x7f…, file …>` is `code of f`."""
+    return re.sub(r"<code object (.+?) at 0x.*>", r"code of \1", arg)
+
+
 def short_arg(arg: str) -> str:
+    arg = plain_arg(arg)
     return arg if len(arg) <= 32 else arg[:29] + "…"
 
 
@@ -274,7 +285,7 @@ def disassembly(fn: Any) -> Picture:
             text.append((str(row.line), row.source.strip()))
         arg = "" if row.arg is None else str(row.arg)
         numbered = f'<span class="cl-no">{row.offset}</span><span class="cl-op">{escape(row.op)}</span>'
-        parts.append(f'<div class="cl-row">{numbered}<b title="{escape(arg)}">{escape(short_arg(arg))}</b></div>')
+        parts.append(f'<div class="cl-row">{numbered}<b title="{escape(plain_arg(arg))}">{escape(short_arg(arg))}</b></div>')
         text.append(("", f"{row.offset:>6} {row.op:<26} {short_arg(arg)}".rstrip()))
     body = f'<div class="cl-scroll"><div class="cl-bc cl-m">{"".join(parts)}</div></div>'
     alt = f"Bytecode of {name}: {plural(len(rows), 'instruction')}."

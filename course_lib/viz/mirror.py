@@ -64,10 +64,13 @@ class Mirror:
         """What a reader should notice, a sentence each."""
         ours, theirs = self.ours, self.theirs
         said = [f"The result of {side.name}: {side.answer}." for side in (ours, theirs) if side.answer != SAME]
-        said += [f"{side.name} stops: {reason.rstrip('.')}." for side in (ours, theirs) for reason in side.breaks]
-        if ours.breaks:
-            then = "goes on behind the break" if theirs.breaks else "follows what stops course_lib"
-            said.append(f"torch.compile {then}; course_lib runs that whole frame in eager.")
+        for side, other in ((ours, theirs), (theirs, ours)):
+            said += [f"{side.name} ends a graph: {reason.rstrip('.')}." for reason in side.breaks]
+            if side.breaks and other.graphs and not other.breaks:
+                said.append(f"{other.name} has a form in the graph for that.")
+        if ours.breaks and theirs.breaks and ours.graphs and theirs.graphs:
+            same = "same number of graphs" if len(ours.graphs) == len(theirs.graphs) else "graphs are cut differently"
+            said.append(f"Python does what breaks the graph, and a resume function goes on behind it: the {same}.")
         for number, (one, two) in enumerate(zip(ours.graphs, theirs.graphs), 1):
             if one.inputs != two.inputs and sorted(one.inputs) == sorted(two.inputs):
                 said.append(f"Graph {number} takes the same inputs in another order.")

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib import events
-from course_lib.viz.bytecode import FrameRun, Step, bytecode_table, find_run, source_line, walk
+from course_lib.viz.bytecode import FrameRun, Step, bytecode_table, find_run, plain_arg, source_line, walk
 from course_lib.viz.graphs import is_operation, op_name, source_of, type_of
 from course_lib.viz.style import Picture, place, plural, sheet, short_types
 
@@ -67,7 +67,7 @@ class Stepper:
             index = traitlets.Int(0).tag(sync=True)
 
         steps = self.steps
-        problem = f"capture stops here: {self.run.problem.reason}" if self.run.problem else ""
+        problem = f"{self.run.ending}: {self.run.problem.reason}" if self.run.problem else ""
         title = f"{self.run.name}: {plural(len(steps), 'instruction')}"
         return StepperWidget(steps=steps, nodes=self.nodes, sources=sources(self.run), title=title, problem=problem)
 
@@ -93,8 +93,9 @@ def step_data(step: Step) -> dict[str, Any]:
     """One instruction for the browser."""
     run = step.run
     stays, off, on = step.change
+    arg = plain_arg(run.arg)
     return {
-        "op": run.op, "arg": run.arg if len(run.arg) <= 80 else run.arg[:77] + "…", "offset": run.offset, "node": run.node,
+        "op": run.op, "arg": arg if len(arg) <= 80 else arg[:77] + "…", "offset": run.offset, "node": run.node,
         "function": run.function, "line": run.line, "text": source_line(run), "place": place(run.filename, run.line),
         "source": f"{run.function} {place(run.filename)}", "depth": run.depth, "inside": step.count - 1,
         "stays": stays, "off": off, "on": on,

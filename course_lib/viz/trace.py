@@ -95,7 +95,7 @@ class Trace(events.Recording):
         text = "\n\n".join(told)
         body = "".join(f'<div class="cl-torn cl-m">✂ {escape(one)}</div>' for one in told)
         alt = f"{plural(len(problems), 'graph break')}: " + "; ".join(problem.reason for problem in problems) + "."
-        return Picture(body, "Where capture stopped, why, and what can be done about it.", alt, text, ("break",))
+        return Picture(body, "Where a graph ended, why, and what can be done about it.", alt, text, ("break",))
 
 
 def pick(items: Sequence[Any], index: int, what: str) -> Any:

@@ -1154,3 +1154,609 @@ def match_error(x):
                 pass
     except TypeError as e:
         return x, str(e)
+
+
+# ---- generators --------------------------------------------------------------------------------------------------------
+
+
+def count_to(n):
+    LOG.append("start")
+    try:
+        for k in range(n):
+            got = yield k
+            if got:
+                LOG.append(("got", got))
+    finally:
+        LOG.append("closed")
+    return "done"
+
+
+@program()
+def generator_consumed(x):
+    return x * sum(count_to(4)), list(count_to(2)), [*count_to(1)], dict(zip("ab", count_to(2)))
+
+
+@program()
+def generator_next_and_send(x):
+    g = count_to(5)
+    a = next(g)
+    b = g.send("hi")
+    c = next(g)
+    g.close()
+    return x + a + b + c, next(g, "none")
+
+
+@program()
+def generator_return_value(x):
+    def outer():
+        r = yield from count_to(2)
+        LOG.append(r)
+        yield r
+
+    return list(outer()), x + 1
+
+
+@program()
+def generator_stop_iteration_value(x):
+    g = count_to(1)
+    next(g)
+    try:
+        next(g)
+    except StopIteration as e:
+        return x, e.value
+
+
+@program()
+def generator_early_break(x):
+    for k in count_to(10):
+        x = x + k
+        if k == 2:
+            break
+    LOG.append("after")
+    return x
+
+
+@program()
+def generator_throw(x):
+    def g():
+        try:
+            yield 1
+        except ValueError as e:
+            LOG.append(str(e))
+            yield 2
+
+    it = g()
+    a = next(it)
+    b = it.throw(ValueError("thrown"))
+    return x + a + b
+
+
+@program()
+def generator_of_tensors(x):
+    def scan(values):
+        total = 0
+        for v in values:
+            total = total + v
+            yield total
+
+    return torch.stack(list(scan([x, x * 2, x * 3])))
+
+
+@program()
+def generator_pipeline(x):
+    evens = (k for k in range(12) if k % 2 == 0)
+    squares = (k * k for k in evens)
+    big = itertools.takewhile(lambda v: v < 40, squares)
+    return x * sum(big), next(evens)
+
+
+@program()
+def generator_raises(x):
+    def g():
+        yield 1
+        raise MyError(5)
+
+    out = []
+    try:
+        for v in g():
+            out.append(v)
+    except MyError as e:
+        out.append(e.code)
+    return x, out
+
+
+@program()
+def generator_stopiteration_inside(x):
+    def g():
+        yield 1
+        raise StopIteration("no")
+
+    try:
+        list(g())
+    except RuntimeError as e:
+        return x + 1, str(e), type(e.__cause__)
+
+
+@program()
+def recursive_generator(x):
+    def walk(t):
+        if isinstance(t, list):
+            for k in t:
+                yield from walk(k)
+        else:
+            yield t
+
+    return x * sum(walk([1, [2, [3, [4]]]]))
+
+
+@program()
+def returns_generator(x):
+    return (x * k for k in range(3))
+
+
+@program()
+def generator_over_argument(x):
+    def pairs(v):
+        it = iter(v)
+        for a in it:
+            yield a, next(it, None)
+
+    return list(pairs([1, 2, 3])), x + 1
+
+
+@program(lambda i: (randn(3), iter([1, 2, 3])))
+def iterator_argument(x, it):
+    a = next(it)
+    return x + a, list(it)
+
+
+@program(lambda i: (randn(3), (k for k in range(4))))
+def generator_argument(x, g):
+    a = next(g)
+    return x + a + sum(g)
+
+
+@program(lambda i: (randn(3), zip("ab", [1, 2]), enumerate("xy"), map(str, [1, 2])))
+def iterator_object_arguments(x, z, e, m):
+    return x + 1, next(z), list(e), list(m)
+
+
+# ---- containers --------------------------------------------------------------------------------------------------------
+
+
+@program(lambda i: (randn(3), [3, 1, 2]))
+def list_methods(x, v):
+    v.append(x)
+    v.pop()
+    v.sort(reverse=True)
+    v.insert(1, 7)
+    v.remove(1)
+    v.reverse()
+    v += [9]
+    v *= 2
+    return x + v.index(7), v.count(9), v.copy(), v
+
+
+@program(lambda i: (randn(3), {"a": 1, "b": 2}))
+def dict_methods(x, d):
+    d["c"] = x
+    d.setdefault("e", []).append(1)
+    d.update(f=2, a=5)
+    r = d.pop("b"), d.pop("zz", None), d.get("q", 3)
+    d |= {"g": 1}
+    return x + d["a"], r, list(d.items()), "a" in d, len(d), [*d], d.popitem()
+
+
+@program(lambda i: (randn(3), {1, 2, 3}))
+def set_methods(x, s):
+    s.add(4)
+    s.discard(1)
+    s |= {9}
+    return x + len(s), s & {2, 9}, s - {2}, s ^ {100}, 4 in s, frozenset(s), s <= {2, 3, 4, 9}, s.isdisjoint({5})
+
+
+@program(lambda i: (randn(3), deque([1, 2, 3], maxlen=3)))
+def deque_methods(x, q):
+    q.append(x)
+    q.appendleft(0)
+    q.rotate(1)
+    return x + q[0] if isinstance(q[0], int) else x, q.popleft(), len(q), q.maxlen, deque(q)
+
+
+@program()
+def deque_made_inside(x):
+    q = deque([1], maxlen=2)
+    q.extend([2, 3])
+    return q, x + q[-1]
+
+
+@program(lambda i: (randn(3), OrderedDict(a=1, b=2, c=3)))
+def ordered_dict(x, d):
+    d.move_to_end("a")
+    d["z"] = x
+    d.popitem(last=False)
+    return x + d["a"], list(d), d == OrderedDict(c=3, a=1), OrderedDict([("k", x)])
+
+
+@program(lambda i: (randn(3), defaultdict(list)))
+def default_dict(x, d):
+    d["a"].append(x)
+    d["a"].append(1)
+    n = defaultdict(int)
+    for c in "hello":
+        n[c] += 1
+    m = defaultdict(lambda: defaultdict(list))
+    m[1][2].append(x)
+    return x + n["l"], n, m[1]
+
+
+@program(lambda i: (randn(3), Counter("abca")))
+def counter(x, c):
+    c.update("zz")
+    d = Counter([1, 1, 2])
+    return x * c["a"], c.most_common(1), d, c["none"], sum(c.values()), d + Counter([1])
+
+
+Triple = namedtuple("Triple", "a b c", defaults=(3,))
+
+
+class Pair(typing.NamedTuple):
+    left: int
+    right: list = None
+
+    def total(self):
+        return self.left + len(self.right or [])
+
+
+@program(lambda i: (randn(3), Triple(1, [2])))
+def named_tuples(x, t):
+    a, b, c = t
+    p = Pair(2, [x])
+    return x * t.c + t[0], t._replace(a=x), t._asdict(), p.total(), p, Triple._fields, p == (2, 3), Pair(1)._replace(right=[])
+
+
+@dataclass
+class Config:
+    n: int
+    scale: float = 2.0
+    names: list = field(default_factory=list)
+    extra: dict = field(default_factory=dict, repr=False, compare=False)
+
+    def __post_init__(self):
+        self.n += 1
+
+    @property
+    def double(self):
+        return self.n * 2
+
+
+@dataclass(frozen=True, order=True)
+class Frozen:
+    a: int
+    b: str = "b"
+
+
+@dataclass
+class Child(Config):
+    more: int = 5
+
+    def __post_init__(self):
+        super().__post_init__()
+        self.more *= 2
+
+
+@dataclass(slots=True, kw_only=True)
+class Slotted:
+    a: object
+    b: int = 3
+
+
+@program(lambda i: (randn(3), Config(i), Child(1, more=3)))
+def dataclasses_(x, c, k):
+    c.names.append("k")
+    k.n = k.n + 5
+    made = Child(3, names=["a"])
+    return x * c.double, made, k == made, repr(Config(1)), dataclasses.replace(made, n=9), dataclasses.asdict(c)
+
+
+@program(lambda i: (randn(3), Frozen(1)))
+def frozen_dataclass(x, f):
+    try:
+        f.a = 3
+    except dataclasses.FrozenInstanceError as e:
+        LOG.append(str(e))
+    d = {f: 1, Frozen(2): 2}
+    return x + f.a, f < Frozen(2), hash(f) == hash(Frozen(1)), d[Frozen(1)], [g.name for g in dataclasses.fields(f)], {Frozen(7)}
+
+
+@program(lambda i: (randn(3), Slotted(a=1)))
+def slotted_dataclass(x, s):
+    s.b += 1
+    t = Slotted(a=x, b=s)
+    return t, x * s.b
+
+
+@program(lambda i: (randn(3, 4),))
+def torch_size(x):
+    s = x.shape
+    return s, s[1:], s.numel(), (*s, 1), s + (2,), tuple(s), list(s), len(s), s == (3, 4), x.view(s[0] * s[1]), torch.Size([1])
+
+
+@program(number)
+def ranges(x, i):
+    r = range(i, 10, 2)
+    return r, len(r), r[1], 4 in r, list(reversed(r)), r[1:], r.start, x * r.step, range(3) == range(0, 3), sum(r)
+
+
+@program(lambda i: (randn(5), slice(i, 4), range(3)))
+def slice_argument(x, s, r):
+    return x[s], s.start, [*r], slice(1, None), x[slice(None, None, 2)]
+
+
+@program(lambda i: (randn(3), [1, 2, 3], "abc"))
+def builtin_iterators(x, v, s):
+    return (
+        list(enumerate(s, 1)), list(zip(v, s, strict=True)), list(map(lambda a, b: a * b, v, v)), list(filter(None, [0, *v])),
+        list(reversed(v)), sorted(v, key=lambda k: -k), sorted(s, reverse=True), x * max(v, key=lambda k: -k), min(s), any(v),
+        sum(v, 10), list(iter(v)), max([], default=3), abs(-2), round(2.567, 1), divmod(7, 2), pow(2, 5, 7),
+    )  # fmt: skip
+
+
+@program()
+def zip_strict_error(x):
+    try:
+        list(zip([1], [1, 2], strict=True))
+    except ValueError as e:
+        return x, str(e)
+
+
+@program()
+def itertools_(x):
+    i = itertools
+    return (
+        list(i.chain([1], (2,))), list(i.chain.from_iterable([[1], [2]])), list(i.product("ab", [1, 2])), list(i.islice(i.count(3), 2)),
+        list(i.accumulate([1, 2, 3], operator.mul)), list(i.combinations("abc", 2)), list(i.permutations([1, 2])),
+        list(i.zip_longest([1], [2, 3], fillvalue=0)), [(k, list(g)) for k, g in i.groupby([1, 1, 2])], list(i.repeat(x, 2)),
+        list(i.starmap(pow, [(2, 3)])), list(i.dropwhile(lambda k: k < 2, [1, 2, 1])), list(i.pairwise([1, 2, 3])),
+        list(i.compress("abc", [1, 0, 1])), list(i.islice(i.cycle([1, 2]), 3)), [list(t) for t in i.tee([1, 2])], list(i.filterfalse(bool, [0, 1])),
+        x + 1,
+    )  # fmt: skip
+
+
+@program()
+def returned_iterators(x):
+    a = iter([1, 2, 3])
+    next(a)
+    return a, enumerate([x, 1], 4), zip([1, 2], "ab"), map(str, [1]), itertools.chain([1], [2]), x + 1
+
+
+@program()
+def list_identity_is_kept(x):
+    a = [1]
+    b = [a, a]
+    d = {"a": a, "b": b, "x": x}
+    b.append(d)
+    return a, b, d, (a, x), x + 1
+
+
+@program()
+def list_that_contains_itself(x):
+    a = [x + 1]
+    a.append(a)
+    return a
+
+
+@program(lambda i: (lambda v: (randn(3), v, {"v": v}))([1]))
+def aliased_arguments(x, v, d):
+    d["v"].append(2)
+    v.append(3)
+    return x + len(v), d["v"] is v
+
+
+@program(lambda i: (randn(3), [[0] * 2] * 2))
+def aliased_rows(x, rows):
+    rows[0][1] = 5
+    return x + rows[1][1], rows
+
+
+@program(lambda i: (randn(3), [1, 2, 3, 4]))
+def list_changed_while_iterating(x, v):
+    for k in v:
+        if k < 3:
+            v.append(k + 10)
+    return x + len(v)
+
+
+@program(lambda i: (randn(3), {"a": 1}))
+def dict_changed_while_iterating(x, d):
+    try:
+        for k in d:
+            d["z"] = 1
+    except RuntimeError as e:
+        return x, str(e)
+
+
+@program(lambda i: (randn(3), {x: 1 for x in "ab"}))
+def dict_views(x, d):
+    k, v = d.keys(), d.values()
+    d["c"] = 3
+    return x + sum(v), list(k), k & {"a", "c"}, ("a", 1) in d.items(), dict(reversed(d.items())), k
+
+
+@program(lambda i: (randn(3), {(1, "a"): 1, None: 2, 3: "x", 2.5: 3}))
+def dict_keys_of_all_types(x, d):
+    d[True] = 1
+    d[frozenset({1})] = 2
+    return x * d[(1, "a")], d[None], d[2.5], d
+
+
+@program(lambda i: (randn(3), [3, [1, (2, {"k": [i]})]]))
+def nested_argument(x, v):
+    v[1][1][1]["k"].append(x)
+    a, (b, (c, d)) = v[0], v[1]
+    return x * a + b + c, d
+
+
+@program(lambda i: (randn(3), bytearray(b"ab")))
+def bytes_and_bytearray(x, b):
+    b.append(99)
+    return x + len(b), bytes(b), b"x" + b"y", b"ab"[0], "é".encode(), b"z".decode()
+
+
+# ---- functools, operator, copy -----------------------------------------------------------------------------------------
+
+
+CALLS = []
+
+
+@functools.lru_cache(maxsize=None)
+def cached(n):
+    return n * 2
+
+
+@functools.cache
+def cached_list(n):
+    return [n]
+
+
+@functools.singledispatch
+def kind(v):
+    return "object"
+
+
+@kind.register
+def _(v: int):
+    return "int"
+
+
+@kind.register(list)
+def _(v):
+    return "list", kind(v[0])
+
+
+@program()
+def functools_(x):
+    def add(a, b, *, c=0):
+        return a + b + c
+
+    p = functools.partial(add, 1, c=2)
+    q = functools.partial(p, c=5)
+    return p(x), q(x), functools.reduce(lambda a, b: a * b, [1, 2, 3]), functools.reduce(operator.add, [x, x], 1), p.args, p.keywords
+
+
+@program(lambda i: (randn(3), functools.partial(operator.mul, 3), functools.partial(defaults, n=i)))
+def partial_arguments(x, p, q):
+    return p(x), q(x), functools.partial(p, 2), functools.partial(torch.add, x, alpha=2)(x)
+
+
+@program(number)
+def lru_cache_(x, i):
+    return x * cached(i) + cached(3), cached(i)
+
+
+@program(number)
+def lru_cache_returns_one_list(x, i):
+    return x + 1, cached_list(i) is cached_list(i), cached_list(7)
+
+
+@program()
+def singledispatch_(x):
+    return x + 1, kind(1), kind("a"), kind([2]), kind(True)
+
+
+@program()
+def functools_wraps_attributes(x):
+    def g(a: int = 3, *, b="b") -> str:
+        "doc of g"
+
+    @functools.wraps(g)
+    def w(*a):
+        return a
+
+    return w.__name__, w.__doc__, w.__wrapped__ is g, w(x), g.__defaults__, g.__kwdefaults__, g.__code__.co_varnames
+
+
+@program()
+def operator_functions(x):
+    get, attr, call = operator.itemgetter(1, 0), operator.attrgetter("shape"), operator.methodcaller("add", 1)
+    return get([1, 2]), attr(x), call(x), operator.mul(x, 2), operator.contains([1], 1), operator.getitem({"a": 1}, "a"), operator.not_(0)
+
+
+@program(lambda i: (randn(3), [[1], {"a": [2]}], Config(i)))
+def copies(x, v, c):
+    a, b = copy.copy(v), copy.deepcopy(v)
+    v[0].append(5)
+    d, e = copy.copy(c), copy.deepcopy(c)
+    d.names.append("shared")
+    return x + len(a[0]), a, b, d, e
+
+
+@program()
+def partialmethod_and_cached_property(x):
+    return Cell(3).half_area, Cell(4).area, x + Cell(2).area
+
+
+class Cell:
+    def __init__(self, side):
+        self.side = side
+
+    @functools.cached_property
+    def area(self):
+        LOG.append("computed")
+        return self.side**2
+
+    def scaled(self, by, off=0):
+        return self.area * by + off
+
+    half = functools.partialmethod(scaled, 0.5)
+
+    @property
+    def half_area(self):
+        return self.half(off=1)
+
+
+@program(lambda i: (randn(3), Cell(i + 1)))
+def cached_property_of_argument(x, c):
+    return x * c.area + c.area, "area" in vars(c)
+
+
+# ---- enums -------------------------------------------------------------------------------------------------------------
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+    HIGH = 2
+
+
+class Perm(enum.Flag):
+    R = enum.auto()
+    W = enum.auto()
+
+
+class Mode(str, enum.Enum):
+    A = "a"
+    B = "b"
+
+    @classmethod
+    def parse(cls, text):
+        return cls(text)
+
+
+@program(lambda i: (randn(3), (Color.RED, Color.GREEN, Color.RED)[i], Level(i % 2 + 1), Perm.R | Perm.W, Mode.A))
+def enums(x, c, level, p, m):
+    out = [c.name, c.value, c.low, Color["GREEN"], Color(1), c is Color.RED, list(Color), level + 1, level > 1, Perm.R in p]
+    return x * level, out, p & Perm.W, m == "a", Mode.parse("b"), m.upper(), f"{m.value}", {Color.RED: 1}[Color.RED], len(Color)
+
+
+@program()
+def enum_value_error(x):
+    try:
+        Color(9)
+    except ValueError as e:
+        return x, str(e)
+
+
+@program(lambda i: (randn(3), {Color.RED: 1, Color.GREEN: [2]}))
+def enum_keys(x, d):
+    d[Color.RED] += 1
+    return x * d[Color.RED], isinstance(Color.RED, enum.Enum), Level.LOW == 1, Level.LOW is Level(1), str(Color.RED), repr(Level.LOW)
