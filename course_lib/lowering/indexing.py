@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import sympy
+import torch
 from torch.utils._sympy.functions import FloorDiv, Mod
 
-from course_lib.lowering.ir import Size
-
+Size: TypeAlias = "int | sympy.Expr"
 ZERO = sympy.Integer(0)
 
 
@@ -30,15 +30,14 @@ def loop_symbols(letter: str, count: int) -> tuple[sympy.Symbol, ...]:
     return tuple(sympy.Symbol(f"{letter}{n}", integer=True, nonnegative=True) for n in range(count))
 
 
-def as_size(value: Any) -> Size:
-    """A size as torch gives it (an int, or a SymInt when shapes are dynamic) as one that we compute with."""
-    node = getattr(value, "node", None)
-    return int(value) if node is None else number_of(node.expr)
+def number(value: Any) -> Any:
+    """A number as torch gives it: a SymInt (shapes are dynamic) becomes the formula that it stands for."""
+    return number_of(value.node.expr) if isinstance(value, torch.SymInt) else value
 
 
 def sizes(values: Iterable[Any]) -> tuple[Size, ...]:
     """A shape or strides, entry by entry."""
-    return tuple(as_size(value) for value in values)
+    return tuple(number(value) for value in values)
 
 
 def contiguous(shape: Sequence[Size]) -> tuple[Size, ...]:

@@ -15,8 +15,9 @@ from typing import Any
 
 import sympy
 import torch
+from torch.utils._pytree import tree_leaves
 
-from course_lib.lowering.indexing import Linear, contiguous, loop_symbols
+from course_lib.lowering.indexing import Linear, contiguous
 from course_lib.lowering.ir import ExternKernel, LoopNode, Node, Reduction, View
 from course_lib.lowering.ops import linear_index
 
@@ -113,19 +114,12 @@ class Recorder:
 
 def record(node: LoopNode) -> Body:
     """Run the body of `node` at symbolic indices: i0, i1, ... for what is kept, j0, j1, ... for what is reduced."""
-    index = loop_symbols("i", len(node.ranges))
-    if isinstance(node, Reduction):
-        rindex = loop_symbols("j", len(node.reduced))
-        recorder = Recorder(frozenset([*index, *rindex]))
-        node.inner(recorder, index, rindex)
-        store = linear_index(index, [node.buffer.stride[d] for d in node.kept])
-        if node.kind.startswith("arg"):
-            recorder.index_expr(linear_index(rindex, contiguous(node.reduced)), torch.int64)
-    else:
-        recorder = Recorder(frozenset(index))
-        node.inner(recorder, index)
-        store = linear_index(index, node.buffer.stride)
-    write = Access(node.buffer.name, Linear.of(store, recorder.loops))
+    index, rindex = node.symbols
+    recorder = Recorder(frozenset((*index, *rindex)))
+    node.value(recorder, index, rindex)
+    if isinstance(node, Reduction) and node.kind.startswith("arg"):
+        recorder.index_expr(linear_index(rindex, contiguous(node.reduced)), torch.int64)
+    write = Access(node.buffer.name, Linear.of(node.place(index), recorder.loops))
     return Body(tuple(recorder.reads), write, tuple(recorder.values), tuple(recorder.operations))
 
 
@@ -141,14 +135,6 @@ def read_names(node: Node, bodies: Mapping[Node, Body]) -> set[str]:
     return {access.buffer for access in bodies[node].reads}
 
 
-def tensor_arguments(node: ExternKernel) -> Iterator[View]:
+def tensor_arguments(node: ExternKernel) -> list[View]:
     """The views among the arguments of a library call."""
-    waiting: list[Any] = [node.args, node.kwargs]
-    while waiting:
-        argument = waiting.pop()
-        if isinstance(argument, View):
-            yield argument
-        elif isinstance(argument, dict):
-            waiting += argument.values()
-        elif isinstance(argument, (list, tuple)):
-            waiting += argument
+    return [leaf for leaf in tree_leaves((node.args, node.kwargs)) if isinstance(leaf, View)]

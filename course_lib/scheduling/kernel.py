@@ -16,8 +16,8 @@ from typing import Literal
 
 import sympy
 
-from course_lib.lowering.ir import Buffer, ExternKernel, LoopNode, Pointwise, Reduction, Size
-from course_lib.lowering.ops import Handler, Value, linear_index
+from course_lib.lowering.ir import Buffer, ExternKernel, LoopNode, Reduction, Size
+from course_lib.lowering.ops import Handler, Value
 
 
 @dataclass(frozen=True)
@@ -50,15 +50,11 @@ class Step:
     @property
     def store_index(self) -> sympy.Expr:
         """Where in its buffer the step writes (flat, in elements)."""
-        if isinstance(self.node, Pointwise):
-            return linear_index(self.index, self.buffer.stride)
-        return linear_index(self.index, [self.buffer.stride[d] for d in self.node.kept])
+        return self.node.place(self.index)
 
     def value(self, ops: Handler) -> Value:
         """Run the node's body under a handler: the value at this index (for a reduction: what is to be combined)."""
-        if isinstance(self.node, Reduction):
-            return self.node.inner(ops, self.index, self.rindex)
-        return self.node.inner(ops, self.index)
+        return self.node.value(ops, self.index, self.rindex)
 
 
 @dataclass(eq=False)

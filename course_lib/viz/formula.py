@@ -117,7 +117,7 @@ def formula(node: Node) -> str:
         return f"{node.buffer.name}[{', '.join(map(str, index))}] = {node.inner(TextHandler(), index)}"
     rindex = loop_symbols("j", len(node.reduced))
     place = ["0"] * len(node.buffer.shape)
-    for dim, symbol in zip(node.kept, index, strict=True):
+    for dim, symbol in zip(range(len(index)) if node.kept is None else node.kept, index, strict=True):
         place[dim] = str(symbol)
     over = ", ".join(f"{symbol} < {size}" for symbol, size in zip(rindex, node.reduced, strict=True))
     return f"{node.buffer.name}[{', '.join(place)}] = {node.kind} over {over} of {node.inner(TextHandler(), index, rindex)}"

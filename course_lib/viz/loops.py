@@ -114,7 +114,7 @@ def symbols(count: int, first: int = 0) -> list[sympy.Symbol]:
 def run_body(node: Any, handler: Any) -> str:
     """The value that a loop node's body has under a handler."""
     index = symbols(len(node.ranges))
-    if hasattr(node, "reduced"):
+    if node.reduced:
         return node.inner(handler, index, symbols(len(node.reduced), len(index)))
     return node.inner(handler, index)
 
@@ -157,7 +157,7 @@ def formula(node: Any, buffers: Mapping[str, Any]) -> str:
         return f"{', '.join(b.name for b in node.buffers)} = {node.op}({', '.join(reads(node))})"
     index = symbols(len(node.ranges))
     result = f"{node.buffer.name}[{', '.join(map(str, index))}]"
-    if hasattr(node, "reduced"):
+    if node.reduced:
         over = ", ".join(map(str, symbols(len(node.reduced), len(index))))
         return f"{result} = {node.kind} over {over} of {run_body(node, Formula(buffers))}"
     return f"{result} = {run_body(node, Formula(buffers))}"
