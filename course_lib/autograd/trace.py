@@ -52,21 +52,35 @@ def functional(
     run: Callable[..., Any], fakes: Sequence[Any], decompositions: Mapping[Any, Callable[..., Any]]
 ) -> fx.GraphModule:
     """What `run` asks of torch's dispatcher, without mutation but for a `copy_` at the end for each input written to."""
-    record = lambda f, table: make_fx(torch.func.functionalize(f, remove="mutations"), decomposition_table=table)(
-        *fakes
-    )
-    aten = record(run, dict(decompositions))
-    if any(
-        map(writes_to_a_value, aten.graph.nodes)
-    ):  # decompositions run below functionalization, and may write in place
-        aten = record(Tagging(aten).run, {})
-    return aten
+
+    def record(function: Callable[..., Any], table: Mapping[Any, Callable[..., Any]]) -> fx.GraphModule:
+        return make_fx(torch.func.functionalize(function, remove="mutations"), decomposition_table=dict(table))(*fakes)
+
+    aten = record(run, decompositions)
+    for node in filter(writes_to_a_value, aten.graph.nodes):  # what runs below functionalization may write in place
+        node.target = functional_twin(node) or node.target
+    return record(Tagging(aten).run, {}) if any(map(writes_to_a_value, aten.graph.nodes)) else aten
 
 
 def writes_to_a_value(node: fx.Node) -> bool:
     """True for an in-place operator on something that the graph computed."""
     schema = getattr(node.target, "_schema", None)
     return schema is not None and schema.is_mutable and node.all_input_nodes[0].op == "call_function"
+
+
+def functional_twin(node: fx.Node) -> Any:
+    """For an in-place operator on what nobody else sees any more: the one that makes a new tensor (`add` for `add_`)."""
+    value = node.all_input_nodes[0]
+    if shares_memory(value) or any(shares_memory(user) or user > node for user in value.users if user is not node):
+        return None
+    packet = getattr(torch.ops.aten, node.target.overloadpacket.__name__.removesuffix("_"), None)
+    return getattr(packet, node.target._overloadname, None)
+
+
+def shares_memory(node: fx.Node) -> bool:
+    """True if the node's value may lie in the memory of another's: a view, or a part of several views."""
+    schema = getattr(node.target, "_schema", None)
+    return schema is None or any(result.alias_info is not None for result in schema.returns)
 
 
 def trace(gm: fx.GraphModule, decompositions: Mapping[Any, Callable[..., Any]]) -> fx.GraphModule:
