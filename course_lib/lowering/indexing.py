@@ -89,6 +89,10 @@ class Linear:
         """How far the index moves when `symbol` counts one up."""
         return next((c for atom, c in self.terms if atom == symbol), 0)
 
+    def moves_with(self, symbol: sympy.Symbol) -> bool:
+        """True if the index is another one when `symbol` counts up."""
+        return any(symbol in atom.free_symbols for atom, _ in self.terms)
+
     def is_affine_in(self, symbol: sympy.Symbol) -> bool:
         """True if `symbol` appears, if at all, only times a number."""
         return all(atom == symbol or symbol not in atom.free_symbols for atom, _ in self.terms)

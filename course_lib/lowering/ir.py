@@ -24,6 +24,7 @@ from typing import Any
 import sympy
 import torch
 from torch import fx
+from torch.utils._pytree import tree_leaves
 
 from course_lib.lowering.indexing import ZERO, Size, loop_symbols, sizes, unflatten
 from course_lib.lowering.ops import Handler, Value, linear_index
@@ -189,6 +190,11 @@ class ExternKernel:
     @property
     def buffers(self) -> tuple[Buffer, ...]:
         return tuple(b for b in self.outputs if b is not None)
+
+    @property
+    def reads(self) -> set[str]:
+        """The names of the buffers among the arguments."""
+        return {leaf.buffer.name for leaf in tree_leaves((self.args, self.kwargs)) if isinstance(leaf, View)}
 
     @property
     def label(self) -> str:

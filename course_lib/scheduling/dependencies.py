@@ -15,10 +15,9 @@ from typing import Any
 
 import sympy
 import torch
-from torch.utils._pytree import tree_leaves
 
 from course_lib.lowering.indexing import Linear, contiguous
-from course_lib.lowering.ir import ExternKernel, LoopNode, Node, Reduction, View
+from course_lib.lowering.ir import ExternKernel, LoopNode, Node, Reduction
 from course_lib.lowering.ops import linear_index
 
 COSTLY = frozenset(
@@ -130,11 +129,4 @@ def record_all(nodes: Iterable[Node]) -> dict[Node, Body]:
 
 def read_names(node: Node, bodies: Mapping[Node, Body]) -> set[str]:
     """The buffers that a node reads."""
-    if isinstance(node, ExternKernel):
-        return {view.buffer.name for view in tensor_arguments(node)}
-    return {access.buffer for access in bodies[node].reads}
-
-
-def tensor_arguments(node: ExternKernel) -> list[View]:
-    """The views among the arguments of a library call."""
-    return [leaf for leaf in tree_leaves((node.args, node.kwargs)) if isinstance(leaf, View)]
+    return node.reads if isinstance(node, ExternKernel) else {access.buffer for access in bodies[node].reads}

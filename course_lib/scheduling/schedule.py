@@ -13,7 +13,6 @@ In PyTorch: `torch/_inductor/scheduler.py`: `Scheduler.fuse_nodes`, `will_fusion
 
 from __future__ import annotations
 
-import heapq
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -69,15 +68,6 @@ class Schedule:
     def fused(self) -> list[FusedKernel]:
         return [kernel for kernel in self.kernels if isinstance(kernel, FusedKernel)]
 
-    @property
-    def graph_nodes(self) -> list[Node]:
-        """The loop nodes that run, in order."""
-        return [n for k in self.kernels for n in (k.nodes if isinstance(k, FusedKernel) else (k,))]
-
-    def bytes_moved(self, kernel: Kernel) -> Size:
-        """Bytes that a kernel reads and writes."""
-        return self.traffic[id(kernel)]
-
     def __str__(self) -> str:
         lines = [f"{human_bytes(self.traffic[id(k)]):>10}  {k}" for k in self.kernels]
         return "\n".join(
@@ -108,7 +98,6 @@ def schedule(graph: LoopGraph, can_fuse: CanFuse = can_fuse) -> Schedule:
     result.alone = alone
     for group in (*alone, *fusion.groups):
         group.fits.clear()
-        group.joined.clear()
     result.bytes_before = sum((g.traffic for g in alone), 0)
     result.bytes_after = sum((g.traffic for g in fusion.groups), 0)
     return result
@@ -119,8 +108,7 @@ def live_nodes(graph: LoopGraph, bodies: Mapping[Node, Body]) -> tuple[list[Node
     needed = {view.buffer.name for view in graph.outputs if isinstance(view, View)}
     live: list[Node] = []
     removed: list[str] = []
-    for position in range(len(graph.nodes) - 1, -1, -1):
-        node = graph.nodes[position]
+    for node in reversed(graph.nodes):
         acts = isinstance(node, ExternKernel) and (bool(node.mutates) or not node.buffers)
         if acts or needed & {b.name for b in node.buffers}:
             live.append(node)
@@ -241,24 +229,14 @@ class Fusion:
 
     def in_order(self) -> list[Group]:
         """Each group after those that it needs; where there is a choice, in program order."""
-        missing = {group: len(self.needs[group]) for group in self.groups}
-        needed_by: dict[Group, list[Group]] = {group: [] for group in self.groups}
-        for group in self.groups:
-            for other in self.needs[group]:
-                needed_by[other].append(group)
-        ready = [(max(g.positions), n, g) for n, g in enumerate(self.groups) if not missing[g]]
-        heapq.heapify(ready)
-        place = {group: n for n, group in enumerate(self.groups)}
-        ordered: list[Group] = []
-        while ready:
-            group = heapq.heappop(ready)[2]
-            ordered.append(group)
-            for other in needed_by[group]:
-                missing[other] -= 1
-                if not missing[other]:
-                    heapq.heappush(ready, (max(other.positions), place[other], other))
-        assert len(ordered) == len(self.groups), "kernels wait for each other"
-        return ordered
+        waiting = sorted(self.groups, key=lambda group: max(group.positions))
+        ordered: dict[Group, None] = {}
+        while waiting:
+            ready = next((group for group in waiting if self.needs[group] <= ordered.keys()), None)
+            assert ready is not None, "kernels wait for each other"
+            waiting.remove(ready)
+            ordered[ready] = None
+        return list(ordered)
 
     def kernel(self, group: Group, names: Counter[str]) -> Kernel:
         if isinstance(group.nodes[0], ExternKernel):
