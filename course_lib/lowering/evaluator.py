@@ -108,17 +108,11 @@ class NumpyHandler:
         value = flat[torch.from_numpy(np.asarray(place + start))]
         return (value.float() if value.dtype is torch.bfloat16 else value).numpy()
 
-    def constant(self, value: bool | int | float, dtype: torch.dtype) -> Array:
-        return convert(value, dtype)
+    constant = to_dtype = staticmethod(convert)
+    where = staticmethod(np.where)
 
     def index_expr(self, expr: sympy.Expr, dtype: torch.dtype) -> Array:
         return convert(compute(expr, self.values), dtype)
-
-    def to_dtype(self, value: Array, dtype: torch.dtype) -> Array:
-        return convert(value, dtype)
-
-    def where(self, condition: Array, yes: Array, no: Array) -> Array:
-        return np.where(condition, yes, no)
 
     def masked(self, condition: Array, body: Callable[[], Array], other: bool | int | float) -> Array:
         self.masks.append(condition)

@@ -155,11 +155,9 @@ def unflatten(
 
 def order(stride: Size) -> float:
     """Something to sort strides by; a symbolic one counts as its value for large symbols."""
-    return (
-        stride
-        if isinstance(stride, int)
-        else float(stride.xreplace({s: sympy.Integer(4096) for s in stride.free_symbols}))
-    )
+    if isinstance(stride, int):
+        return stride
+    return float(stride.xreplace({symbol: sympy.Integer(4096) for symbol in stride.free_symbols}))
 
 
 def _digits(

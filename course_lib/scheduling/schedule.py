@@ -40,8 +40,6 @@ class Decision:
     producer: str
     consumer: str
     answer: Fuse | No
-    buffers: tuple[str, ...] = ()
-    """What flows from one to the other, or what both read."""
 
     def __str__(self) -> str:
         return f"{self.producer} → {self.consumer}: {self.answer}"
@@ -69,10 +67,9 @@ class Schedule:
         return [kernel for kernel in self.kernels if isinstance(kernel, FusedKernel)]
 
     def __str__(self) -> str:
-        lines = [f"{human_bytes(self.traffic[id(k)]):>10}  {k}" for k in self.kernels]
-        return "\n".join(
-            [*lines, f"{human_bytes(self.bytes_after):>10}  in all, instead of {human_bytes(self.bytes_before)}"]
-        )
+        lines = [(self.traffic[id(kernel)], str(kernel)) for kernel in self.kernels]
+        lines.append((self.bytes_after, f"in all, instead of {human_bytes(self.bytes_before)}"))
+        return "\n".join(f"{human_bytes(count):>10}  {text}" for count, text in lines)
 
 
 def schedule(graph: LoopGraph, can_fuse: CanFuse = can_fuse) -> Schedule:
@@ -96,10 +93,10 @@ def schedule(graph: LoopGraph, can_fuse: CanFuse = can_fuse) -> Schedule:
         result.kernels.append(kernel)
         result.traffic[id(kernel)] = group.traffic
     result.alone = alone
+    result.bytes_before = sum((g.traffic for g in alone), 0)
+    result.bytes_after = sum(result.traffic.values(), 0)
     for group in (*alone, *fusion.groups):
         group.fits.clear()
-    result.bytes_before = sum((g.traffic for g in alone), 0)
-    result.bytes_after = sum((g.traffic for g in fusion.groups), 0)
     return result
 
 
@@ -153,7 +150,7 @@ class Fusion:
     def fuse(self, a: Group, b: Group, answer: Fuse) -> None:
         both = join(a, b)
         assert both is not None
-        decision = Decision(str(a), str(b), answer, between(a, b))
+        decision = Decision(str(a), str(b), answer)
         self.done.append(decision)
         self.made_by[both] = (*self.made_by.get(a, ()), *self.made_by.get(b, ()), decision)
         self.groups = [both if g is a else g for g in self.groups if g is not b]
@@ -224,8 +221,7 @@ class Fusion:
 
     def decisions(self) -> list[Decision]:
         """Each pair once: those that were fused, then those that stayed apart."""
-        apart = [(a, b, self.ask(a, b)) for a, b in self.pairs()]
-        return self.done + [Decision(str(a), str(b), answer, between(a, b)) for a, b, answer in apart]
+        return self.done + [Decision(str(a), str(b), self.ask(a, b)) for a, b in self.pairs()]
 
     def in_order(self) -> list[Group]:
         """Each group after those that it needs; where there is a choice, in program order."""
@@ -247,10 +243,6 @@ class Fusion:
         gain = sum((self.alone[n].traffic for n in group.positions), 0) - group.traffic
         decisions = self.made_by.get(group, ())
         return to_kernel(group, name if names[name] == 1 else f"{name}_{names[name]}", gain, decisions)
-
-
-def between(a: Group, b: Group) -> tuple[str, ...]:
-    return tuple(sorted(buffer.name for buffer in (a.writes & b.reads or a.reads & b.reads)))
 
 
 def usage_of(nodes: Sequence[Node], graph: LoopGraph, bodies: Mapping[Node, Body]) -> Usage:
