@@ -220,6 +220,11 @@ class LoopGraph:
     """FX nodes that compute what an earlier one did, and that one: (name, its twin)."""
 
     @property
+    def returned(self) -> set[str]:
+        """The names of the buffers that outputs are, or are views of."""
+        return {output.buffer.name for output in self.outputs if isinstance(output, View)}
+
+    @property
     def buffers(self) -> dict[str, Buffer]:
         """Every buffer by name: inputs, constants, and what the nodes write."""
         inputs = [buffer for buffer in self.inputs if buffer is not None]

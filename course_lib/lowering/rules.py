@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import reduce
+from itertools import accumulate
 from operator import and_
 from typing import Any
 
@@ -72,10 +73,8 @@ def single_tensor(overload: Any) -> bool:
 
 
 for _name, _formula in POINTWISE.items():
-    _packet = getattr(aten, _name)
-    for _overload in (getattr(_packet, o) for o in _packet.overloads()):
-        if single_tensor(_overload):
-            LOWERINGS[_overload] = add_pointwise(_formula)
+    _overloads = (getattr(getattr(aten, _name), o) for o in getattr(aten, _name).overloads())
+    LOWERINGS.update({o: add_pointwise(_formula) for o in _overloads if single_tensor(o)})
 
 
 @lowers(aten.where.self)
@@ -105,9 +104,8 @@ def copy(low: Lowering, node: fx.Node, x: View, *_: Any, **options: Any) -> View
     fake = node.meta["val"]
     if isinstance(x, Lazy):
         return low.lazy(fake, lambda ops, index: element(x, ops, index).to(fake.dtype).value)
-    return low.pointwise(
-        node, lambda ops, index: element(x, ops, index), label="copy" if x.dtype == fake.dtype else "to"
-    )
+    label = "copy" if x.dtype == fake.dtype else "to"
+    return low.pointwise(node, lambda ops, index: element(x, ops, index), label=label)
 
 
 @lowers(aten.copy.default)
@@ -205,24 +203,20 @@ def cat(low: Lowering, node: fx.Node, tensors: Sequence[View], dim: int = 0) -> 
     dim %= max(fake.ndim, 1)
     parts = [t for t in tensors if t.shape != (0,) or fake.ndim == 1]
     if len(parts) > 8:
-        raise NoLoopForm(
-            "a loop would ask each element which of so many parts it is in: it runs as torch's own operator"
-        )
+        why = "a loop would ask each element which of so many parts it is in"
+        raise NoLoopForm(f"{why}: it runs as torch's own operator")
+    edges = [0, *accumulate(part.shape[dim] for part in parts)]
 
     def body(ops: Handler, index: Index) -> Term:
-        def from_part(n: int, start: Any) -> Term:
-            end = start + parts[n].shape[dim]
-            load = lambda: element(parts[n], ops, replaced(index, dim, index[dim] - start)).to(fake.dtype).value
-            here = place(ops, index[dim]) < end
-            if n == len(parts) - 1:
-                inside = (place(ops, index[dim]) >= start).value
-                return Term(ops, load() if n == 0 else ops.masked(inside, load, 0), fake.dtype)
-            if n > 0:
-                here = here & (place(ops, index[dim]) >= start)
-            mine = Term(ops, ops.masked(here.value, load, 0), fake.dtype)
-            return here.where(mine, from_part(n + 1, end))
+        def from_part(n: int) -> Term:
+            load = lambda: element(parts[n], ops, replaced(index, dim, index[dim] - edges[n])).to(fake.dtype).value
+            tests = [place(ops, index[dim]) < edges[n + 1]] if n < len(parts) - 1 else []
+            tests += [place(ops, index[dim]) >= edges[n]] if n > 0 else []
+            here = reduce(and_, tests) if tests else None
+            mine = Term(ops, ops.masked(here.value, load, 0) if here else load(), fake.dtype)
+            return here.where(mine, from_part(n + 1)) if here and n < len(parts) - 1 else mine
 
-        return from_part(0, 0)
+        return from_part(0)
 
     return low.pointwise(node, body)
 

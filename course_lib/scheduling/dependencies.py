@@ -58,11 +58,8 @@ class Body:
     @property
     def is_cheap(self) -> bool:
         """True if computing this again costs about as much as a load."""
-        return (
-            len(self.operations) <= 8
-            and len({a.buffer for a in self.reads}) <= 2
-            and not COSTLY.intersection(self.operations)
-        )
+        few = len(self.operations) <= 8 and len({a.buffer for a in self.reads}) <= 2
+        return few and not COSTLY.intersection(self.operations)
 
     def substitute(self, become: Mapping[sympy.Symbol, Linear]) -> Body:
         """The same body in terms of other loops."""
@@ -88,13 +85,12 @@ class Recorder:
         self.reads[Access(buffer, Linear.of(index, self.loops))] = None
 
     def constant(self, value: Any, dtype: torch.dtype) -> None:
-        pass
+        """Costs nothing, and neither does a conversion."""
+
+    to_dtype = constant
 
     def index_expr(self, expr: Any, dtype: torch.dtype) -> None:
         self.values[Linear.of(sympy.sympify(expr), self.loops)] = None
-
-    def to_dtype(self, value: Any, dtype: torch.dtype) -> None:
-        pass
 
     def masked(self, condition: Any, body: Callable[[], Any], other: Any) -> None:
         body()

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 
 from course_lib.lowering.indexing import Linear
-from course_lib.lowering.ir import Buffer, ExternKernel, LoopGraph, Size, View
+from course_lib.lowering.ir import Buffer, ExternKernel, LoopGraph, Size
 from course_lib.scheduling.dependencies import Recorder
 from course_lib.scheduling.fusion import human_bytes, int_or
 from course_lib.scheduling.groups import Group
@@ -81,7 +81,7 @@ class Planner:
         self.ours = {buffer.name: buffer for kernel in kernels for buffer in kernel.buffers}
         """Buffers to plan: inputs and constants belong to somebody else."""
         self.last_use = {name: n for n, k in enumerate(kernels) for name in (*k.reads, *(b.name for b in k.buffers))}
-        self.outputs = {view.buffer.name for view in graph.outputs if isinstance(view, View)}
+        self.outputs = graph.returned
         self.last_use |= dict.fromkeys(self.outputs, len(kernels))
         self.free: list[Allocation] = []
         self.result = MemoryPlan(kernels=kernels)

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from course_lib.lowering.ir import ExternKernel, LoopGraph, Node, Pointwise, Size, View
+from course_lib.lowering.ir import ExternKernel, LoopGraph, Node, Pointwise, Size
 from course_lib.scheduling.dependencies import Body, read_names, record_all
 from course_lib.scheduling.fusion import Fuse, No, can_fuse, human_bytes, int_or, is_legal
 from course_lib.scheduling.groups import Group, Usage, join, start, to_kernel
@@ -102,7 +102,7 @@ def schedule(graph: LoopGraph, can_fuse: CanFuse = can_fuse) -> Schedule:
 
 def live_nodes(graph: LoopGraph, bodies: Mapping[Node, Body]) -> tuple[list[Node], list[str]]:
     """The nodes that an output or a side effect needs, and the names of the others."""
-    needed = {view.buffer.name for view in graph.outputs if isinstance(view, View)}
+    needed = graph.returned
     live: list[Node] = []
     removed: list[str] = []
     for node in reversed(graph.nodes):
@@ -251,8 +251,7 @@ def usage_of(nodes: Sequence[Node], graph: LoopGraph, bodies: Mapping[Node, Body
     for node in nodes:
         for name in read_names(node, bodies):
             readers[name].add(node)
-    outputs = frozenset(view.buffer.name for view in graph.outputs if isinstance(view, View))
-    return Usage(graph.buffers, {name: frozenset(who) for name, who in readers.items()}, outputs)
+    return Usage(graph.buffers, {name: frozenset(who) for name, who in readers.items()}, frozenset(graph.returned))
 
 
 def dependencies(groups: Sequence[Group]) -> dict[Group, set[Group]]:
