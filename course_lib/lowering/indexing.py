@@ -130,6 +130,16 @@ def number_of(value: sympy.Expr) -> Size:
     return int(value) if value.is_Integer else value
 
 
+def divided(a: Size, b: Size) -> Size | None:
+    """a / b, if that is a whole number."""
+    if a == b:
+        return 1
+    if isinstance(a, int) and isinstance(b, int):
+        return a // b if a and b and a % b == 0 else None
+    quotient = number_of(sympy.sympify(a) / b)
+    return quotient if isinstance(quotient, int) or quotient.is_integer else None
+
+
 def unflatten(
     flat: sympy.Expr, extent: Mapping[sympy.Symbol, Size], shape: Sequence[Size], stride: Sequence[Size]
 ) -> tuple[sympy.Expr, ...]:
@@ -174,11 +184,9 @@ def _digits(
         if isinstance(step, int) and step < 0:  # a flipped dimension: count it from the other end
             constant, step, symbol = constant + step * last, -step, last - symbol
         for n, (_, stride) in enumerate(dims):
-            if step == stride or (
-                isinstance(step, int) and isinstance(stride, int) and 0 < stride <= step and step % stride == 0
-            ):
-                index[n] += symbol * (step // stride if step != stride else 1)
-                largest[n] += last * (step // stride if step != stride else 1)
+            if (weight := divided(step, stride)) is not None:
+                index[n] += symbol * weight
+                largest[n] += last * weight
                 break
         else:
             return None

@@ -21,7 +21,7 @@ from typing import Any
 
 import sympy
 
-from course_lib.lowering.indexing import Linear, loop_symbols, number_of, order
+from course_lib.lowering.indexing import Linear, divided, loop_symbols, order
 from course_lib.lowering.ir import Buffer, ExternKernel, LoopNode, Node, Reduction, Size
 from course_lib.scheduling.dependencies import Body
 from course_lib.scheduling.kernel import FusedKernel, Kind, Loop, Nest, Step
@@ -286,16 +286,6 @@ def cut_alike(one: Walk, other: Walk) -> list[Piece] | None:
 def common(a: Size, b: Size) -> Size | None:
     """The smaller of two sizes, if it divides the larger."""
     return a if divided(b, a) is not None else b if divided(a, b) is not None else None
-
-
-def divided(a: Size, b: Size) -> Size | None:
-    """a / b, if that is a whole number."""
-    if a == b:
-        return 1
-    if isinstance(a, int) and isinstance(b, int):
-        return a // b if a and b and a % b == 0 else None
-    quotient = number_of(sympy.sympify(a) / b)
-    return quotient if isinstance(quotient, int) or quotient.is_integer else None
 
 
 def assemble(pieces: list[Piece], a: Group, b: Group) -> Fit:

@@ -8,11 +8,13 @@ The formula is made by running the body under one more handler (`Formula`), as t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import sympy
+from torch.utils._pytree import tree_leaves
 
+from course_lib.lowering.ir import ExternKernel
 from course_lib.viz.graphs import op_name
 from course_lib.viz.style import Picture, escape, human_bytes, plural
 
@@ -113,35 +115,22 @@ def symbols(count: int, first: int = 0) -> list[sympy.Symbol]:
 
 def run_body(node: Any, handler: Any) -> str:
     """The value that a loop node's body has under a handler."""
-    index = symbols(len(node.ranges))
-    if node.reduced:
-        return node.inner(handler, index, symbols(len(node.reduced), len(index)))
-    return node.inner(handler, index)
+    rank = len(node.ranges)
+    return node.value(handler, symbols(rank), symbols(len(node.reduced), rank))
 
 
 def reads(node: Any) -> list[str]:
     """The buffers that a node reads, in the order of first use."""
     if is_extern(node):
-        return list(dict.fromkeys(view.buffer.name for view in views([*node.args, *node.kwargs.values()])))
+        return list(dict.fromkeys(a.buffer.name for a in tree_leaves((node.args, node.kwargs)) if hasattr(a, "buffer")))
     loads = Loads()
     run_body(node, loads)
     return list(loads.names)
 
 
-def views(values: Sequence[Any]) -> list[Any]:
-    """The `View`s within the arguments of a library call."""
-    found: list[Any] = []
-    for value in values:
-        if isinstance(value, (list, tuple)):
-            found += views(value)
-        elif hasattr(value, "buffer"):
-            found.append(value)
-    return found
-
-
 def is_extern(node: Any) -> bool:
     """Is this a library call?"""
-    return hasattr(node, "op") and hasattr(node, "outputs")
+    return isinstance(node, ExternKernel)
 
 
 def label_of(node: Any) -> str:
@@ -169,8 +158,8 @@ def ranges_of(node: Any) -> str:
         return "library call"
     index = symbols(len(node.ranges))
     shown = [f"{i} < {size}" for i, size in zip(index, node.ranges, strict=True)]
-    reduced = getattr(node, "reduced", ())
-    shown += [f"[{i} < {size}]" for i, size in zip(symbols(len(reduced), len(index)), reduced, strict=True)]
+    columns = symbols(len(node.reduced), len(index))
+    shown += [f"[{j} < {size}]" for j, size in zip(columns, node.reduced, strict=True)]
     return ", ".join(shown) or "once"
 
 

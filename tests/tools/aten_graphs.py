@@ -15,6 +15,7 @@ from course_lib.autograd.trace import functional
 from course_lib.lowering import DECOMPOSITIONS, LoopGraph, lower
 from course_lib.lowering.evaluator import evaluate
 from course_lib.scheduling import Fuse, Schedule, plan, schedule
+from course_lib.viz.loops import formula
 
 TOLERANCE = {
     torch.float32: 2e-5,
@@ -40,6 +41,11 @@ def aten(function: Callable[..., Any], *inputs: Any) -> fx.GraphModule:
 
 def lowered(function: Callable[..., Any], *inputs: Any) -> LoopGraph:
     return lower(aten(function, *inputs))
+
+
+def formulas(graph: LoopGraph) -> list[str]:
+    """What each node computes, in one line."""
+    return [formula(node, graph.buffers) for node in graph.nodes]
 
 
 def scheduled(function: Callable[..., Any], *inputs: Any, **options: Any) -> Schedule:
