@@ -22,7 +22,7 @@ import torch
 from torch import fx
 
 from course_lib.lowering.formulas import NoLoopForm, Term
-from course_lib.lowering.indexing import ZERO, Size, number
+from course_lib.lowering.indexing import ZERO, number
 from course_lib.lowering.ir import Buffer, ExternKernel, Index, Lazy, LoopGraph, Pointwise, Reduction, View
 from course_lib.lowering.operators import (
     DTYPES,
@@ -40,6 +40,7 @@ from course_lib.lowering.operators import (
 from course_lib.lowering.ops import Handler, Value
 
 Body = Callable[[Handler, Index], Term]
+Dims = Sequence[int]
 
 LIBRARY = dict.fromkeys(("mm", "addmm", "bmm", "baddbmm"), "matrix product: left to the library") | {
     "convolution": "convolution: left to the library"
@@ -197,17 +198,11 @@ class Lowering:
         return buffer.view()
 
     def reduction(
-        self,
-        node: fx.Node,
-        kind: str,
-        body: Body,
-        shape: Sequence[Size],
-        dims: Sequence[int],
-        accumulate: torch.dtype,
-        layout: Buffer,
-        label: str = "",
+        self, node: fx.Node, kind: str, body: Body, x: View, dims: Dims, dtype: torch.dtype, layout: Buffer, label: str
     ) -> View:
-        """Combine what `body` computes over `shape` along `dims`. These have size 1 in `layout`, or are not in it."""
+        """Combine what `body` computes for each element of `x`, in this dtype, along `dims`. In `layout` these have size 1, or
+        are not there."""
+        shape = x.shape
         kept = [d for d in range(len(shape)) if d not in dims]
         keepdim = len(layout.shape) == len(shape)
 
@@ -217,16 +212,13 @@ class Lowering:
 
         if all(shape[d] == 1 for d in dims):  # a single element: nothing to combine
             rest = lambda index: [index[d] for d in kept] if keepdim else index
-            return self.pointwise(
-                node, lambda ops, index: body(ops, at(rest(index), [ZERO] * len(dims))), layout, label
-            )
-        inner = lambda ops, index, rindex: body(ops, at(index, rindex)).to(accumulate).value
+            only = lambda ops, index: body(ops, at(rest(index), [ZERO] * len(dims)))
+            return self.pointwise(node, only, layout, label)
+        inner = lambda ops, index, rindex: body(ops, at(index, rindex)).to(dtype).value
         ranges, reduced = tuple(shape[d] for d in kept), tuple(shape[d] for d in dims)
-        where, buffer, label = kept if keepdim else None, self.buffer(layout), label or name_of(node)
-        self.graph.nodes.append(
-            Reduction(buffer, ranges, inner, (node,), label, reduced, where, kind=kind, accumulate=accumulate)
-        )
-        return buffer.view()
+        loop = self.buffer(layout), ranges, inner, (node,), label or name_of(node), reduced, kept if keepdim else None
+        self.graph.nodes.append(Reduction(*loop, kind=kind, accumulate=dtype))
+        return loop[0].view()
 
     def extern(self, node: fx.Node, why: str) -> Any:
         """A call of torch's own operator, in whatever form it returns its tensors."""

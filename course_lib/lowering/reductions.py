@@ -52,13 +52,11 @@ def reduce(low: Lowering, node: fx.Node, x: View, dims: Sequence[int], kind: str
     if kind.startswith("arg") and all(x.shape[d] == 1 for d in dims):
         return low.in_memory(low.full(0, like))
     body = lambda ops, index: element(x, ops, index).to(first)
-    return low.reduction(node, kind, body, x.shape, dims, accumulate, Buffer.like(like), label)
+    return low.reduction(node, kind, body, x, dims, accumulate, Buffer.like(like), label)
 
 
-@lowers(aten.sum.default, aten.sum.dim_IntList, aten.prod.default, aten.prod.dim_int)
-@lowers(
-    aten.amax.default, aten.amin.default, aten.max.default, aten.min.default, aten.argmax.default, aten.argmin.default
-)
+@lowers(aten.sum.default, aten.sum.dim_IntList, aten.prod.default, aten.prod.dim_int, aten.argmax.default)
+@lowers(aten.argmin.default, aten.amax.default, aten.amin.default, aten.max.default, aten.min.default)
 @lowers(aten.any.default, aten.any.dim, aten.any.dims, aten.all.default, aten.all.dim, aten.all.dims)
 def one_reduction(
     low: Lowering, node: fx.Node, x: View, dims: Dims = None, keepdim: bool = False, **dtype: Any
@@ -94,7 +92,7 @@ def row_mean(low: Lowering, node: fx.Node, x: View, dims: Sequence[int], dtype: 
     """The mean over `dims`, which keep size 1."""
     layout, n = rows_of(x, dims, dtype), count(x, dims)
     convert = lambda ops, index: element(x, ops, index).to(dtype)
-    total = low.reduction(node, "sum", convert, x.shape, dims, dtype, layout, "mean")
+    total = low.reduction(node, "sum", convert, x, dims, dtype, layout, "mean")
     return low.pointwise(node, lambda ops, index: element(total, ops, index) / n, layout, "mean")
 
 
@@ -126,7 +124,7 @@ def var_mean(
         distance = element(x, ops, index).to(dtype) - element(average, ops, index)
         return distance * distance
 
-    total = low.reduction(node, "sum", squared_distance, x.shape, reduced, dtype, average.buffer, "var")
+    total = low.reduction(node, "sum", squared_distance, x, reduced, dtype, average.buffer, "var")
     n = count(x, reduced) - (1 if correction is None else correction)
     n = max(n, 0) if not hasattr(n, "free_symbols") else n
     is_std = "std" in str(node.target)
