@@ -1,7 +1,7 @@
 """Run loop nodes with NumPy: slow, and easy to be sure of.
 
 In:  a `LoopGraph` and tensors.
-Out: what the graph returns. Generated kernels are compared with this; lessons step through it one element at a time.
+Out: what the graph returns. Generated kernels are compared with this; `viz.loops` steps through it one element at a time.
 
 `NumpyHandler` gives the virtual operations their plain meaning, for all indices of a loop at once: a loop symbol stands for the
 array of all its values. Library calls run on the CPU as they are.
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -224,69 +224,3 @@ def evaluate(graph: LoopGraph, *tensors: Any) -> list[Any]:
         else:
             run_node(node, memory)
     return [seen(out, memory) if isinstance(out, View) else out for out in graph.outputs]
-
-
-# -- one element at a time -------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Happened:
-    """One operation of a loop body, with what it got and what came out."""
-
-    op: str
-    args: tuple[str, ...]
-    value: Any
-
-    def __str__(self) -> str:
-        return f"{self.op}({', '.join(self.args)}) = {shown(self.value)}"
-
-
-def shown(value: Any) -> str:
-    return f"{float(value):.6g}" if isinstance(value, np.ndarray) and value.dtype.kind == "f" else str(value)
-
-
-@dataclass
-class Watching:
-    """Passes every operation on to a handler and notes what happened."""
-
-    handler: NumpyHandler
-    happened: list[Happened]
-
-    def note(self, op: str, args: Iterable[Any], value: Any) -> None:
-        self.happened.append(Happened(op, tuple(map(shown, args)), value))
-
-    def load(self, buffer: str, index: sympy.Expr) -> Array:
-        value = self.handler.load(buffer, index)
-        self.note("load", [f"{buffer}[{compute(index, self.handler.values)}]"], value)
-        return value
-
-    def masked(self, condition: Array, body: Callable[[], Array], other: Any) -> Array:
-        handler = self.handler
-        value = handler.masked(condition, body, other) if condition else handler.constant(other, torch.float64)
-        self.note("masked", [condition], value)
-        return value
-
-    def indirect(self, value: Array, size: Any, wrap: bool = True) -> sympy.Symbol:
-        symbol = self.handler.indirect(value, size, wrap)
-        self.note("indirect", [value], self.handler.values[symbol])
-        return symbol
-
-    def __getattr__(self, op: str) -> Callable[..., Any]:
-        def run(*args: Any) -> Any:
-            value = getattr(self.handler, op)(*args)
-            self.note(op, args, value)
-            return value
-
-        return run
-
-
-def trace_element(node: LoopNode, index: Sequence[int], memory: Memory, rindex: Sequence[int] = ()) -> list[Happened]:
-    """Run the body of `node` at one `index` (and, for a reduction, at one `rindex`): every operation, in order."""
-    watching = Watching(NumpyHandler(memory, {}), [])
-    node.value(watching, [sympy.Integer(i) for i in index], [sympy.Integer(i) for i in rindex])
-    return watching.happened
-
-
-def indices(sizes: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """Every index of a loop, in order."""
-    return np.ndindex(*sizes)
