@@ -15,7 +15,7 @@ In PyTorch: `torch/_functorch/_aot_autograd/graph_capture.py`, `aot_dispatch_bas
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -34,7 +34,7 @@ class Tagging(fx.Interpreter):
             for new in reversed(mode.tracer.graph.nodes):
                 if new.op == "placeholder" or "origin" in new.meta:
                     break
-                new.meta["origin"] = n
+                new.meta["origin"] = n.meta.get("origin", n)
         return result
 
 
@@ -48,6 +48,41 @@ def restride(value: Any, node: Any) -> Any:
     return torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device).copy_(value)
 
 
+def functional(
+    run: Callable[..., Any], fakes: Sequence[Any], decompositions: Mapping[Any, Callable[..., Any]]
+) -> fx.GraphModule:
+    """What `run` asks of torch's dispatcher, without mutation but for a `copy_` at the end for each input written to."""
+
+    def record(function: Callable[..., Any], table: Mapping[Any, Callable[..., Any]]) -> fx.GraphModule:
+        return make_fx(torch.func.functionalize(function, remove="mutations"), decomposition_table=dict(table))(*fakes)
+
+    aten = record(run, decompositions)
+    for node in filter(writes_to_a_value, aten.graph.nodes):  # what runs below functionalization may write in place
+        node.target = functional_twin(node) or node.target
+    return record(Tagging(aten).run, {}) if any(map(writes_to_a_value, aten.graph.nodes)) else aten
+
+
+def writes_to_a_value(node: fx.Node) -> bool:
+    """True for an in-place operator on something that the graph computed."""
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and schema.is_mutable and node.all_input_nodes[0].op == "call_function"
+
+
+def functional_twin(node: fx.Node) -> Any:
+    """For an in-place operator on what nobody else sees any more: the one that makes a new tensor (`add` for `add_`)."""
+    value = node.all_input_nodes[0]
+    if shares_memory(value) or any(shares_memory(user) or user > node for user in value.users if user is not node):
+        return None
+    packet = getattr(torch.ops.aten, node.target.overloadpacket.__name__.removesuffix("_"), None)
+    return getattr(packet, node.target._overloadname, None)
+
+
+def shares_memory(node: fx.Node) -> bool:
+    """True if the node's value may lie in the memory of another's: a view, or a part of several views."""
+    schema = getattr(node.target, "_schema", None)
+    return schema is None or any(result.alias_info is not None for result in schema.returns)
+
+
 def trace(gm: fx.GraphModule, decompositions: Mapping[Any, Callable[..., Any]]) -> fx.GraphModule:
     """The graph in ATen operators, for the shapes in its placeholders' `meta["val"]`. No gradient is recorded."""
     fakes = [node.meta["val"] for node in gm.graph.nodes if node.op == "placeholder"]
@@ -59,9 +94,7 @@ def trace(gm: fx.GraphModule, decompositions: Mapping[Any, Callable[..., Any]]) 
         return tuple(restride(value, node) for value, node in zip(outputs, wanted, strict=True))
 
     with torch.no_grad(), mode:
-        aten = make_fx(torch.func.functionalize(run, remove="mutations"), decomposition_table=dict(decompositions))(
-            *fakes
-        )
+        aten = functional(run, fakes, decompositions)
     for new, old in zip(aten.graph.find_nodes(op="placeholder"), gm.graph.find_nodes(op="placeholder"), strict=True):
         new._rename(old.name)  # `self_ln_weight` reads better in a kernel than `arg1_1`
         new.target = new.name

@@ -34,7 +34,7 @@ TORCHS_OWN = """
     replication_pad2d select_backward sgn sigmoid_backward silu_backward sinc slice_backward smooth_l1_loss
     smooth_l1_loss_backward soft_margin_loss softplus_backward softshrink special_entr special_log_ndtr
     special_xlog1py split_with_sizes_copy stack std_mean trace tanh_backward unfold_copy upsample_nearest1d
-    upsample_nearest2d vdot xlogy xlog1py zero _log_softmax_backward_data _softmax_backward_data _fused_rms_norm
+    upsample_nearest2d vdot xlogy xlog1py zero _log_softmax_backward_data _safe_softmax _softmax_backward_data _fused_rms_norm
     _fused_rms_norm_backward
 """.split()
 
@@ -49,47 +49,55 @@ def as_eager_lays_out(result: Tensor, x: Tensor) -> Tensor:
     return result.to(x.dtype).contiguous(memory_format=suggest_memory_format(x))
 
 
-def softmax(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
+def below_zero(x: Tensor, dim: int) -> Tensor:
+    """`x` less its largest element, so that exp never overflows and the largest term of a sum is 1."""
     wide = half_in_float(x.contiguous())  # eager's result is contiguous
-    if wide.numel():
-        wide = wide - wide.amax(dim, keepdim=True)  # exp never overflows, and the largest term is 1
-    e = wide.exp()
+    return wide - wide.amax(dim, keepdim=True) if wide.numel() else wide
+
+
+def softmax(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
+    e = below_zero(x, dim).exp()
     result = e / e.sum(dim, keepdim=True)
     return result if half_to_float else result.to(x.dtype)
 
 
 def log_softmax(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
-    wide = half_in_float(x.contiguous())
-    if wide.numel():
-        wide = wide - wide.amax(dim, keepdim=True)
+    wide = below_zero(x, dim)
     result = wide - wide.exp().sum(dim, keepdim=True).log()
     return result if half_to_float else result.to(x.dtype)
 
 
 def logsumexp(x: Tensor, dim: Sequence[int], keepdim: bool = False) -> Tensor:
     if not x.numel() or not x.dtype.is_floating_point:
-        return (
-            x.to(torch.get_default_dtype() if not x.dtype.is_floating_point else x.dtype).exp().sum(dim, keepdim).log()
-        )
+        x = x if x.dtype.is_floating_point else x.to(torch.get_default_dtype())
+        return x.exp().sum(dim, keepdim).log()
     largest = x.amax(dim, keepdim=True)
     largest = torch.where(largest.abs() == math.inf, 0, largest)  # inf - inf would be nan
     total = (x - largest).exp().sum(dim, keepdim)
     return total.log() + (largest if keepdim else largest.squeeze(dim))
 
 
+def scaled(x: Tensor, weight: Tensor | None, bias: Tensor | None, shape: Sequence[int] | None = None) -> Tensor:
+    """x·weight + bias, as far as there are any, each seen with this shape."""
+    seen = lambda y: y if shape is None else y.reshape(shape)
+    if weight is not None:
+        x = x * seen(weight)
+    return x if bias is None else x + seen(bias)
+
+
+def standardized(x: Tensor, dims: Sequence[int], eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    """(x - mean) / sqrt(var + eps) over these dimensions; the mean; what is multiplied with."""
+    var, mean = torch.var_mean(x, dims, correction=0, keepdim=True)
+    rstd = (var + eps).rsqrt()
+    return (x - mean) * rstd, mean, rstd
+
+
 def layer_norm(
     x: Tensor, shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """(x - mean) / sqrt(var + eps) over the last dimensions, then scaled and shifted."""
     dims = list(range(x.ndim - len(shape), x.ndim))
-    wide = half_in_float(x.contiguous())
-    var, mean = torch.var_mean(wide, dims, correction=0, keepdim=True)
-    rstd = (var + eps).rsqrt()
-    result = (wide - mean) * rstd
-    if weight is not None:
-        result = result * weight
-    if bias is not None:
-        result = result + bias
+    result, mean, rstd = standardized(half_in_float(x.contiguous()), dims, eps)
+    result = scaled(result, weight, bias)
     if x.device.type == "cpu" and weight is not None:  # the CPU kernel keeps its statistics in the weight's dtype
         mean, rstd = mean.to(weight.dtype), rstd.to(weight.dtype)
     return result.to(x.dtype), mean, rstd
@@ -98,15 +106,9 @@ def layer_norm(
 def group_norm(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, n: int, channels: int, space: int, groups: int, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    wide = half_in_float(x).reshape(n, groups, channels // groups * space)
-    var, mean = torch.var_mean(wide, [2], correction=0, keepdim=True)
-    rstd = (var + eps).rsqrt()
-    result = ((wide - mean) * rstd).reshape(x.shape)
-    per_channel = [1, channels] + [1] * (x.ndim - 2)
-    if weight is not None:
-        result = result * weight.reshape(per_channel)
-    if bias is not None:
-        result = result + bias.reshape(per_channel)
+    rows = half_in_float(x).reshape(n, groups, channels // groups * space)
+    result, mean, rstd = standardized(rows, [2], eps)
+    result = scaled(result.reshape(x.shape), weight, bias, [1, channels] + [1] * (x.ndim - 2))
     return as_eager_lays_out(result, x), mean.reshape(n, groups).to(x.dtype), rstd.reshape(n, groups).to(x.dtype)
 
 
@@ -116,12 +118,8 @@ def batch_norm_inference(
     per_channel = [1, -1] + [1] * (x.ndim - 2)
     scale = (half_in_float(var) + eps).rsqrt()
     result = (half_in_float(x) - mean.reshape(per_channel)) * scale.reshape(per_channel)
-    if weight is not None:
-        result = result * weight.reshape(per_channel)
-    if bias is not None:
-        result = result + bias.reshape(per_channel)
     empty = x.new_empty(0)
-    return as_eager_lays_out(result, x), empty, empty
+    return as_eager_lays_out(scaled(result, weight, bias, per_channel), x), empty, empty
 
 
 def batch_norm(
@@ -140,16 +138,12 @@ def vector_norm(x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = Fals
     return (wide * wide).sum(dims, keepdim).sqrt().to(dtype or x.dtype)
 
 
-def _get_torchs_own() -> dict[Any, Callable[..., Any]]:
-    packets = [getattr(aten, name) for name in TORCHS_OWN if hasattr(aten, name)]
-    return {op: f for op, f in get_decompositions(packets).items() if not op._schema.is_mutable}
-
+_found = get_decompositions([getattr(aten, name) for name in TORCHS_OWN if hasattr(aten, name)])
 
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
-    **_get_torchs_own(),
+    **{op: function for op, function in _found.items() if not op._schema.is_mutable},
     aten._softmax.default: softmax,
     aten._log_softmax.default: log_softmax,
-    aten._safe_softmax.default: get_decompositions([aten._safe_softmax.default])[aten._safe_softmax.default],
     aten.logsumexp.default: logsumexp,
     aten.native_layer_norm.default: layer_norm,
     aten.native_group_norm.default: group_norm,

@@ -24,14 +24,9 @@ aten = torch.ops.aten
 Number = bool | int | float
 
 BOOL_ARITHMETIC = {
-    "add": "logical_or",
-    "maximum": "logical_or",
-    "bitwise_or": "logical_or",
-    "mul": "logical_and",
-    "minimum": "logical_and",
-    "bitwise_and": "logical_and",
-    "bitwise_xor": "ne",
-}
+    "add": "logical_or", "maximum": "logical_or", "bitwise_or": "logical_or", "bitwise_xor": "ne",
+    "mul": "logical_and", "minimum": "logical_and", "bitwise_and": "logical_and",
+}  # fmt: skip
 """On torch.bool arithmetic is logic: True + True is True."""
 
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
@@ -67,15 +62,14 @@ class Term:
     def to(self, dtype: torch.dtype) -> Term:
         return self if dtype == self.dtype else Term(self.ops, self.ops.to_dtype(self.value, dtype), dtype)
 
-    def like(self, value: Number | sympy.Expr) -> Term:
-        """A number in this term's dtype."""
-        return Term(self.ops, self.lift(value), self.dtype)
+    def like(self, value: Term | Number | sympy.Expr) -> Term:
+        """A number as a term of this one's dtype; a term as it is."""
+        return value if isinstance(value, Term) else Term(self.ops, self.lift(value), self.dtype)
 
     def where(self, yes: Any, no: Any) -> Term:
         """`yes` where this (a bool) is true, else `no`; one of them is a term."""
-        dtype = (yes if isinstance(yes, Term) else no).dtype
-        a, b = (x if isinstance(x, Term) else Term(self.ops, self.ops.constant(x, dtype), dtype) for x in (yes, no))
-        return Term(self.ops, self.ops.where(self.value, a.value, b.value), dtype)
+        one = yes if isinstance(yes, Term) else no
+        return Term(self.ops, self.ops.where(self.value, one.like(yes).value, one.like(no).value), one.dtype)
 
     def __getattr__(self, op: str) -> Callable[..., Term]:
         """x.erf(), x.maximum(y), ...: every operation of `UNARY` and `BINARY`."""
@@ -120,11 +114,6 @@ class Formula:
     compute: Literal["result", "operands", "own"] = "result"
 
 
-def as_term(x: Any, like: Term) -> Term:
-    """A number as a term; a term as it is."""
-    return x if isinstance(x, Term) else like.like(x)
-
-
 def gelu(x: Term, approximate: str = "none") -> Term:
     if approximate == "tanh":
         return 0.5 * x * (1 + (math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)).tanh())
@@ -148,9 +137,8 @@ def power(x: Any, exponent: Any) -> Term:
 
 def integer_division(x: Term, y: Any) -> None:
     if not x.dtype.is_floating_point and (isinstance(y, Term) or y == 0):
-        raise NoLoopForm(
-            "dividing integers by a tensor must raise where the divisor is 0: it runs as torch's own operator"
-        )
+        why = "dividing integers by a tensor must raise where the divisor is 0"
+        raise NoLoopForm(f"{why}: it runs as torch's own operator")
 
 
 def divide(x: Term, y: Any, rounding_mode: str | None = None) -> Term:
@@ -161,7 +149,7 @@ def divide(x: Term, y: Any, rounding_mode: str | None = None) -> Term:
         return x // y
     if x.dtype.is_floating_point:
         return (x / y).trunc()
-    y = as_term(y, x)
+    y = x.like(y)
     quotient = x // y  # of integers: floor division is one too low where it is not even and the signs differ
     return ((x % y).ne(0) & ((x < 0) ^ (y < 0))).where(quotient + 1, quotient)
 
@@ -222,8 +210,8 @@ POINTWISE: dict[str, Formula] = {
     **{op: F(lambda x, y, op=op: x.binary(op, y)) for op in BINARY if op.startswith("bitwise_")},
     **{op: F(lambda x, y, op=op: x.binary(op, y)) for op in ("mul", "maximum", "minimum", "atan2")},
     # arithmetic
-    "add": F(lambda x, y, alpha=1: x + y if alpha == 1 else x + alpha * as_term(y, x)),
-    "sub": F(lambda x, y, alpha=1: x - y if alpha == 1 else x - alpha * as_term(y, x)),
+    "add": F(lambda x, y, alpha=1: x + y if alpha == 1 else x + alpha * x.like(y)),
+    "sub": F(lambda x, y, alpha=1: x - y if alpha == 1 else x - alpha * x.like(y)),
     "rsub": F(lambda x, y, alpha=1: y - (x if alpha == 1 else alpha * x)),
     "div": F(divide),
     "floor_divide": F(lambda x, y: divide(x, y, "floor")),

@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import sympy
+import torch
 from torch.utils._sympy.functions import FloorDiv, Mod
 
-from course_lib.lowering.ir import Size
-
+Size: TypeAlias = "int | sympy.Expr"
 ZERO = sympy.Integer(0)
 
 
@@ -30,15 +30,14 @@ def loop_symbols(letter: str, count: int) -> tuple[sympy.Symbol, ...]:
     return tuple(sympy.Symbol(f"{letter}{n}", integer=True, nonnegative=True) for n in range(count))
 
 
-def as_size(value: Any) -> Size:
-    """A size as torch gives it (an int, or a SymInt when shapes are dynamic) as one that we compute with."""
-    node = getattr(value, "node", None)
-    return int(value) if node is None else number_of(node.expr)
+def number(value: Any) -> Any:
+    """A number as torch gives it: a SymInt (shapes are dynamic) becomes the formula that it stands for."""
+    return number_of(value.node.expr) if isinstance(value, torch.SymInt) else value
 
 
 def sizes(values: Iterable[Any]) -> tuple[Size, ...]:
     """A shape or strides, entry by entry."""
-    return tuple(as_size(value) for value in values)
+    return tuple(number(value) for value in values)
 
 
 def contiguous(shape: Sequence[Size]) -> tuple[Size, ...]:
@@ -90,6 +89,10 @@ class Linear:
         """How far the index moves when `symbol` counts one up."""
         return next((c for atom, c in self.terms if atom == symbol), 0)
 
+    def moves_with(self, symbol: sympy.Symbol) -> bool:
+        """True if the index is another one when `symbol` counts up."""
+        return any(symbol in atom.free_symbols for atom, _ in self.terms)
+
     def is_affine_in(self, symbol: sympy.Symbol) -> bool:
         """True if `symbol` appears, if at all, only times a number."""
         return all(atom == symbol or symbol not in atom.free_symbols for atom, _ in self.terms)
@@ -127,6 +130,16 @@ def number_of(value: sympy.Expr) -> Size:
     return int(value) if value.is_Integer else value
 
 
+def divided(a: Size, b: Size) -> Size | None:
+    """a / b, if that is a whole number."""
+    if a == b:
+        return 1
+    if isinstance(a, int) and isinstance(b, int):
+        return a // b if a and b and a % b == 0 else None
+    quotient = number_of(sympy.sympify(a) / b)
+    return quotient if isinstance(quotient, int) or quotient.is_integer else None
+
+
 def unflatten(
     flat: sympy.Expr, extent: Mapping[sympy.Symbol, Size], shape: Sequence[Size], stride: Sequence[Size]
 ) -> tuple[sympy.Expr, ...]:
@@ -152,11 +165,9 @@ def unflatten(
 
 def order(stride: Size) -> float:
     """Something to sort strides by; a symbolic one counts as its value for large symbols."""
-    return (
-        stride
-        if isinstance(stride, int)
-        else float(stride.xreplace({s: sympy.Integer(4096) for s in stride.free_symbols}))
-    )
+    if isinstance(stride, int):
+        return stride
+    return float(stride.xreplace({symbol: sympy.Integer(4096) for symbol in stride.free_symbols}))
 
 
 def _digits(
@@ -173,11 +184,9 @@ def _digits(
         if isinstance(step, int) and step < 0:  # a flipped dimension: count it from the other end
             constant, step, symbol = constant + step * last, -step, last - symbol
         for n, (_, stride) in enumerate(dims):
-            if step == stride or (
-                isinstance(step, int) and isinstance(stride, int) and 0 < stride <= step and step % stride == 0
-            ):
-                index[n] += symbol * (step // stride if step != stride else 1)
-                largest[n] += last * (step // stride if step != stride else 1)
+            if (weight := divided(step, stride)) is not None:
+                index[n] += symbol * weight
+                largest[n] += last * weight
                 break
         else:
             return None

@@ -19,15 +19,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 import sympy
 import torch
 from torch import fx
+from torch.utils._pytree import tree_leaves
 
+from course_lib.lowering.indexing import ZERO, Size, loop_symbols, sizes, unflatten
 from course_lib.lowering.ops import Handler, Value, linear_index
 
-Size: TypeAlias = "int | sympy.Expr"
 Index = Sequence[sympy.Expr]
 
 
@@ -40,6 +41,11 @@ class Buffer:
     shape: tuple[Size, ...]
     stride: tuple[Size, ...]
     device: torch.device = torch.device("cpu")
+
+    @staticmethod
+    def like(tensor: torch.Tensor, name: str = "") -> Buffer:
+        """What it takes to hold `tensor`, in its layout. Without a name it is only a layout."""
+        return Buffer(name, tensor.dtype, sizes(tensor.shape), sizes(tensor.stride()), tensor.device)
 
     @property
     def numel(self) -> Size:
@@ -78,56 +84,87 @@ class View:
 
     def load(self, ops: Handler, index: Index) -> Value:
         """The element at `index`; an index of lower rank, or into a dimension of size 1, broadcasts."""
-        index = list(index)[len(index) - len(self.shape) :]
-        index = [sympy.Integer(0) if size == 1 else i for i, size in zip(index, self.shape, strict=True)]
-        return ops.load(self.buffer.name, linear_index(index, self.stride, self.offset))
+        return ops.load(self.buffer.name, linear_index(self.broadcast(index), self.stride, self.offset))
+
+    def broadcast(self, index: Index) -> list[sympy.Expr]:
+        """The part of a larger tensor's `index` that counts here."""
+        index = index[len(index) - len(self.shape) :]
+        return [ZERO if size == 1 else i for i, size in zip(index, self.shape, strict=True)]
+
+
+@dataclass(frozen=True, eq=False)
+class Lazy(View):
+    """A tensor that needs no memory (`full`, `arange`, a mask made from them): `inner` computes it again at each use.
+
+    `buffer` is not there, it only says how the tensor would lie in memory; so a view of a `Lazy` is made like any other."""
+
+    inner: Callable[[Handler, Index], Value] = field(kw_only=True)
+
+    def load(self, ops: Handler, index: Index) -> Value:
+        index = self.broadcast(index)
+        if self.is_whole:
+            return self.inner(ops, index)
+        symbols = loop_symbols("v", len(self.shape))
+        flat, extent = linear_index(symbols, self.stride, self.offset), dict(zip(symbols, self.shape, strict=True))
+        become = dict(zip(symbols, index, strict=True))
+        return self.inner(
+            ops, [i.xreplace(become) for i in unflatten(flat, extent, self.buffer.shape, self.buffer.stride)]
+        )
 
 
 @dataclass(eq=False)
-class Pointwise:
+class Loops:
+    """What `Pointwise` and `Reduction` have in common: a body, run at every index of `ranges`, that writes one buffer."""
+
+    buffer: Buffer
+    ranges: tuple[Size, ...]
+    inner: Callable[..., Value]
+    origins: tuple[fx.Node, ...] = ()
+    label: str = ""
+    reduced: tuple[Size, ...] = ()
+    """What is combined over, at each index."""
+    kept: Sequence[int] | None = None
+    """For each entry of `ranges`, the dimension of `buffer` it is. None: they are the buffer's dimensions as they are."""
+
+    @property
+    def buffers(self) -> tuple[Buffer, ...]:
+        return (self.buffer,)
+
+    @property
+    def symbols(self) -> tuple[tuple[sympy.Symbol, ...], tuple[sympy.Symbol, ...]]:
+        """i0, i1, ... for the index, and j0, j1, ... for what is reduced."""
+        return loop_symbols("i", len(self.ranges)), loop_symbols("j", len(self.reduced))
+
+    def value(self, ops: Handler, index: Index, rindex: Index) -> Value:
+        """Run the body under a handler: the value at `index` (for a reduction: what is to be combined)."""
+        return self.inner(ops, index, rindex) if self.reduced else self.inner(ops, index)
+
+    def place(self, index: Index) -> sympy.Expr:
+        """Where in the buffer the result for `index` goes (flat, in elements)."""
+        dims = range(len(index)) if self.kept is None else self.kept
+        return linear_index(index, [self.buffer.stride[d] for d in dims])
+
+    def __str__(self) -> str:
+        reducing = f", reducing {list(self.reduced)}" if self.reduced else ""
+        return f"{self.label or self.buffer.name} over {list(self.ranges)}{reducing}"
+
+
+class Pointwise(Loops):
     """out[index] = inner(ops, index) for every index in `ranges` (= the buffer's shape)."""
 
-    buffer: Buffer
-    ranges: tuple[Size, ...]
-    inner: Callable[[Handler, Index], Value]
-    origins: tuple[fx.Node, ...] = ()
-    label: str = ""
 
-    @property
-    def buffers(self) -> tuple[Buffer, ...]:
-        return (self.buffer,)
-
-    def __str__(self) -> str:
-        return f"{self.label or self.buffer.name} over {list(self.ranges)}"
-
-
-@dataclass(eq=False)
-class Reduction:
+@dataclass(eq=False, kw_only=True)
+class Reduction(Loops):
     """out[index] = `kind` over rindex of inner(ops, index, rindex).
 
-    `ranges` are the kept dimensions, `reduced` those that vanish; `buffer` may have size-1 dimensions where they were
-    (keepdim), so it is written at `store_index(index)`. `kind` is one of sum, prod, max, min, any, all, argmax, argmin.
-    `accumulate` is the dtype of the accumulator (float32 for float16 and bfloat16 input, int64 for integer sums); what it ends
-    with is converted to the buffer's dtype. max and min pass nan on; argmax and argmin take nan for the largest and the
-    smallest, and of equals the first. At least one of `reduced` is not 1."""
+    `ranges` are the dimensions kept, `reduced` those that vanish; `buffer` may have size-1 dimensions where they were (keepdim).
+    `kind` is one of sum, prod, max, min, any, all, argmax, argmin. `accumulate` is the dtype of the accumulator (float32 for
+    float16 and bfloat16 input, int64 for integer sums); what it ends with is converted to the buffer's dtype. max and min pass
+    nan on; argmax and argmin take nan for the largest and the smallest, and of equals the first. At least one of `reduced` is
+    not 1."""
 
-    buffer: Buffer
-    ranges: tuple[Size, ...]
-    reduced: tuple[Size, ...]
     kind: str
-    inner: Callable[[Handler, Index, Index], Value]
     accumulate: torch.dtype
-    kept: tuple[int, ...] = ()
-    """For each entry of `ranges`, the dimension of `buffer` it is."""
-    origins: tuple[fx.Node, ...] = ()
-    label: str = ""
-
-    @property
-    def buffers(self) -> tuple[Buffer, ...]:
-        return (self.buffer,)
-
-    def __str__(self) -> str:
-        return f"{self.label or self.kind} over {list(self.ranges)}, reducing {list(self.reduced)}"
 
 
 LoopNode = Pointwise | Reduction
@@ -155,6 +192,11 @@ class ExternKernel:
         return tuple(b for b in self.outputs if b is not None)
 
     @property
+    def reads(self) -> set[str]:
+        """The names of the buffers among the arguments."""
+        return {leaf.buffer.name for leaf in tree_leaves((self.args, self.kwargs)) if isinstance(leaf, View)}
+
+    @property
     def label(self) -> str:
         return str(self.op)
 
@@ -178,10 +220,13 @@ class LoopGraph:
     """FX nodes that compute what an earlier one did, and that one: (name, its twin)."""
 
     @property
+    def returned(self) -> set[str]:
+        """The names of the buffers that outputs are, or are views of."""
+        return {output.buffer.name for output in self.outputs if isinstance(output, View)}
+
+    @property
     def buffers(self) -> dict[str, Buffer]:
         """Every buffer by name: inputs, constants, and what the nodes write."""
-        known = [
-            Buffer(name, c.dtype, tuple(c.shape), tuple(c.stride()), c.device) for name, c in self.constants.items()
-        ]
-        written = [b for node in self.nodes for b in node.buffers]
-        return {b.name: b for b in [*(i for i in self.inputs if i is not None), *known, *written]}
+        inputs = [buffer for buffer in self.inputs if buffer is not None]
+        constants = [Buffer.like(tensor, name) for name, tensor in self.constants.items()]
+        return {b.name: b for b in [*inputs, *constants, *(b for node in self.nodes for b in node.buffers)]}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -44,13 +45,10 @@ def flat_outputs(node: fx.Node) -> list[Any]:
 
 def escaping(graph: fx.Graph) -> set[fx.Node]:
     """Nodes whose memory the caller may get to see: outputs, and what they are views of."""
-    found: set[fx.Node] = set()
-    waiting = [n for n in flat_outputs(graph.output_node()) if isinstance(n, fx.Node)]
-    while waiting:
-        node = waiting.pop()
-        if node not in found:
-            found.add(node)
-            waiting += node.all_input_nodes if is_view(node.target) or node.target is operator.getitem else []
+    found = {n for n in flat_outputs(graph.output_node()) if isinstance(n, fx.Node)}
+    for node in reversed(graph.nodes):
+        if node in found and (is_view(node.target) or node.target is operator.getitem):
+            found.update(node.all_input_nodes)
     return found
 
 
@@ -63,37 +61,16 @@ def is_view(op: Any) -> bool:
 
 
 def is_impure(op: Any) -> bool:
-    """True if two calls may differ: random numbers, or writing to an argument."""
-    return op._schema.is_mutable or torch.Tag.nondeterministic_seeded in op.tags
+    """True if two calls may differ (random numbers, writing to an argument), or if nobody knows."""
+    schema = getattr(op, "_schema", None)
+    if schema is None:
+        return op is not operator.getitem
+    return schema.is_mutable or torch.Tag.nondeterministic_seeded in op.tags
 
 
 def has_strides(tensor: Any, what: str) -> None:
     if isinstance(tensor, torch.Tensor) and tensor.layout is not torch.strided:
         raise NotImplementedError(f"{what} is a {tensor.layout} tensor, which no buffer can hold")
-
-
-def writes_to_intermediate(node: fx.Node) -> bool:
-    """True for an in-place operator on something that the graph computed. (A functional graph writes only to its inputs, but a
-    decomposition may have left one.) Then values must have memory of their own from the start."""
-    schema = getattr(node.target, "_schema", None)
-    return (
-        schema is not None
-        and schema.is_mutable
-        and any(n.op != "placeholder" for n in node.args[:1] if isinstance(n, fx.Node))
-    )
-
-
-def functional_form(node: fx.Node) -> Any:
-    """For an in-place operator whose target nobody else sees any more: the one that makes a new tensor (`add` for `add_`)."""
-    target, order = node.args[0], {n: place for place, n in enumerate(node.graph.nodes)}
-    assert isinstance(target, fx.Node)
-    shared = is_view(target.target) or (target.target is operator.getitem and is_view(target.args[0].target))
-    if target.op != "call_function" or shared or is_view(node.target):
-        return None
-    if any(is_view(user.target) or order[user] > order[node] for user in target.users if user is not node):
-        return None
-    packet = getattr(torch.ops.aten, node.target.overloadpacket.__name__.removesuffix("_"), None)
-    return getattr(packet, node.target._overloadname, None)
 
 
 def check_tensors(node: fx.Node) -> None:
@@ -108,15 +85,15 @@ def check_tensors(node: fx.Node) -> None:
         raise NoLoopForm(f"a loop cannot read tensors of two devices: {node.target} runs as torch's own operator")
 
 
-def mutations(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[View], View | None]:
+def written_by(op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[View], View | None]:
     """The arguments that `op` writes to, and the one that it returns, if it returns one of them."""
     schema = getattr(op, "_schema", None)
     if schema is None or not schema.is_mutable:
         return [], None
     given = dict(zip([a.name for a in schema.arguments], args, strict=False)) | kwargs
-    written = {a.name: given[a.name] for a in schema.arguments if a.is_write and isinstance(given.get(a.name), View)}
-    returns_it = any(r.alias_info is not None for r in schema.returns)
-    return list(written.values()), next(iter(written.values()), None) if returns_it else None
+    written = [given[a.name] for a in schema.arguments if a.is_write and isinstance(given.get(a.name), View)]
+    returned = bool(written) and any(r.alias_info is not None for r in schema.returns)
+    return written, written[0] if returned else None
 
 
 def copying(op: Any) -> Any:
@@ -127,20 +104,16 @@ def copying(op: Any) -> Any:
     return getattr(packet, op._overloadname, op) if packet is not None else op
 
 
-def out_variant(op: Any, fake: Any) -> Any:
-    """The overload that writes into memory we give it, where torch has a real one (not one that computes, then copies)."""
-    return find_out_variant(op) if isinstance(fake, torch.Tensor) else None
-
-
 @functools.cache
 def find_out_variant(op: Any) -> Any:
+    """The overload that writes into memory we give it, where torch has a real one (not one that computes, then copies)."""
     schema = getattr(op, "_schema", None)
     if schema is None or schema.is_mutable or torch.Tag.dynamic_output_shape in op.tags:
         return None
     wanted = [(a.name, str(a.type)) for a in schema.arguments]
     for overload in (getattr(op.overloadpacket, name) for name in op.overloadpacket.overloads()):
-        arguments = overload._schema.arguments
-        outs = [a for a in arguments if a.is_out]
-        if [a.name for a in outs] == ["out"] and [(a.name, str(a.type)) for a in arguments if not a.is_out] == wanted:
+        out = [(a.name, str(a.type)) for a in overload._schema.arguments if a.is_out]
+        rest = [(a.name, str(a.type)) for a in overload._schema.arguments if not a.is_out]
+        if out == [("out", "Tensor")] and rest == wanted:
             return None if torch.Tag.generated in overload.tags else overload
     return None

@@ -11,6 +11,10 @@ In PyTorch: `torch/_inductor/lowering.py`, below `register_lowering`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import reduce
+from itertools import accumulate
+from operator import and_
 from typing import Any
 
 import sympy
@@ -18,9 +22,10 @@ import torch
 from torch import fx
 
 from course_lib.lowering.formulas import POINTWISE, Formula, NoLoopForm, Term
-from course_lib.lowering.ir import Index, View
-from course_lib.lowering.lower import LOWERINGS, Lazy, Lowering, TensorValue, element, lowers
-from course_lib.lowering.operators import DTYPES, compute_dtype
+from course_lib.lowering.indexing import number, sizes
+from course_lib.lowering.ir import Buffer, Index, Lazy, View
+from course_lib.lowering.lower import LOWERINGS, Lowering, element, lowers
+from course_lib.lowering.operators import compute_dtype
 from course_lib.lowering.ops import Handler
 
 aten = torch.ops.aten
@@ -48,7 +53,7 @@ def add_pointwise(formula: Formula) -> Callable[..., View]:
 
         def body(ops: Handler, index: Index) -> Term:
             def operand(a: Any) -> Any:
-                if not isinstance(a, (View, Lazy)):
+                if not isinstance(a, View):
                     return a
                 term = element(a, ops, index)
                 return term if formula.compute == "own" else term.to(dtype)
@@ -68,14 +73,12 @@ def single_tensor(overload: Any) -> bool:
 
 
 for _name, _formula in POINTWISE.items():
-    _packet = getattr(aten, _name)
-    for _overload in (getattr(_packet, o) for o in _packet.overloads()):
-        if single_tensor(_overload):
-            LOWERINGS[_overload] = add_pointwise(_formula)
+    _overloads = (getattr(getattr(aten, _name), o) for o in getattr(aten, _name).overloads())
+    LOWERINGS.update({o: add_pointwise(_formula) for o in _overloads if single_tensor(o)})
 
 
 @lowers(aten.where.self)
-def where(low: Lowering, node: fx.Node, condition: TensorValue, yes: TensorValue, no: TensorValue) -> View:
+def where(low: Lowering, node: fx.Node, condition: View, yes: View, no: View) -> View:
     dtype = node.meta["val"].dtype
 
     def body(ops: Handler, index: Index) -> Term:
@@ -86,40 +89,37 @@ def where(low: Lowering, node: fx.Node, condition: TensorValue, yes: TensorValue
 
 
 @lowers(aten.masked_fill.Scalar, aten.masked_fill.Tensor)
-def masked_fill(low: Lowering, node: fx.Node, x: TensorValue, mask: TensorValue, value: Any) -> View:
+def masked_fill(low: Lowering, node: fx.Node, x: View, mask: View, value: Any) -> View:
     def body(ops: Handler, index: Index) -> Term:
         old = element(x, ops, index)
-        new = element(value, ops, index).to(x.dtype) if isinstance(value, (View, Lazy)) else old.like(value)
+        new = element(value, ops, index).to(x.dtype) if isinstance(value, View) else old.like(value)
         return element(mask, ops, index).where(new, old)
 
     return low.pointwise(node, body)
 
 
 @lowers(aten._to_copy.default, aten.clone.default, prims.convert_element_type.default, aten.lift_fresh_copy.default)
-def copy(low: Lowering, node: fx.Node, x: TensorValue, *_: Any, **options: Any) -> TensorValue:
+def copy(low: Lowering, node: fx.Node, x: View, *_: Any, **options: Any) -> View:
     """Another dtype, another layout, or both: the buffer's layout is that of the node's value."""
     fake = node.meta["val"]
     if isinstance(x, Lazy):
         return low.lazy(fake, lambda ops, index: element(x, ops, index).to(fake.dtype).value)
-    return low.pointwise(
-        node, lambda ops, index: element(x, ops, index), label="copy" if x.dtype == fake.dtype else "to"
-    )
+    label = "copy" if x.dtype == fake.dtype else "to"
+    return low.pointwise(node, lambda ops, index: element(x, ops, index), label=label)
 
 
 @lowers(aten.copy.default)
-def copy_into(
-    low: Lowering, node: fx.Node, x: TensorValue, source: TensorValue, non_blocking: bool = False
-) -> TensorValue:
+def copy_into(low: Lowering, node: fx.Node, x: View, source: View, non_blocking: bool = False) -> View:
     """What `x.copy_(source)` leaves: `source`, broadcast to `x`."""
     return copy(low, node, source)
 
 
 @lowers(aten.native_dropout.default)
-def dropout(low: Lowering, node: fx.Node, x: TensorValue, p: float, train: bool | None) -> Any:
+def dropout(low: Lowering, node: fx.Node, x: View, p: float, train: bool | None) -> Any:
     if train is not False:
         raise NoLoopForm("random numbers come from torch, so that they are eager's")
     like, mask = node.meta["val"]
-    copied = low.pointwise(node, lambda ops, index: element(x, ops, index), like=like, label="copy")
+    copied = low.pointwise(node, lambda ops, index: element(x, ops, index), Buffer.like(like), "copy")
     return copied, low.full(True, mask)
 
 
@@ -127,66 +127,54 @@ def dropout(low: Lowering, node: fx.Node, x: TensorValue, p: float, train: bool 
 
 VIEWS = (
     "view _unsafe_view permute t transpose expand squeeze unsqueeze slice select alias detach split split_with_sizes chunk "
-    "unbind as_strided diagonal unfold lift_fresh _reshape_alias movedim swapaxes t_ transpose_ squeeze_ unsqueeze_ as_strided_"
+    "unbind as_strided diagonal unfold lift_fresh _reshape_alias movedim swapaxes"
 ).split()
 
 
-def view(low: Lowering, node: fx.Node, x: TensorValue, *args: Any, **kwargs: Any) -> Any:
+@lowers(*(getattr(aten, name) for name in VIEWS))
+def view(low: Lowering, node: fx.Node, x: View, *args: Any, **kwargs: Any) -> Any:
     """Whatever torch computed on fake tensors: shape, stride, and how far the first element moved."""
     fake = node.meta["val"]
     base = node.all_input_nodes[0].meta["val"]
-    if isinstance(fake, (list, tuple)):
-        return tuple(low.view(x, f.shape, f.stride(), f.storage_offset() - base.storage_offset()) for f in fake)
-    if fake.dtype != base.dtype:
-        raise NoLoopForm("the same bytes read as another dtype are no view of elements: a copy is made")
-    return low.view(x, fake.shape, fake.stride(), fake.storage_offset() - base.storage_offset())
 
+    def seen(f: torch.Tensor) -> View:
+        if f.dtype != base.dtype:
+            raise NoLoopForm("the same bytes read as another dtype are no view of elements: a copy is made")
+        moved = number(f.storage_offset() - base.storage_offset())
+        return replace(x, shape=sizes(f.shape), stride=sizes(f.stride()), offset=x.offset + moved)
 
-for _name in VIEWS:
-    _packet = getattr(aten, _name)
-    for _overload in (getattr(_packet, o) for o in _packet.overloads()):
-        LOWERINGS[_overload] = view
+    return tuple(map(seen, fake)) if isinstance(fake, (list, tuple)) else seen(fake)
 
 
 # -- tensors made from nothing ---------------------------------------------------------------------------------------------
 
 
-def _made(low: Lowering, node: fx.Node, value: Any) -> Lazy:
-    fake = node.meta["val"]
-    if fake.dtype not in DTYPES:
-        raise NoLoopForm(f"{fake.dtype} has no loop form here")
-    return low.full(value, fake)
+def place(ops: Handler, index: sympy.Expr) -> Term:
+    """An index as a number to compare with."""
+    return Term(ops, ops.index_expr(index, torch.int64), torch.int64)
 
 
-@lowers(aten.full.default, aten.full_like.default, aten.new_full.default)
-def full(low: Lowering, node: fx.Node, _: Any, value: Any, *args: Any, **kwargs: Any) -> Lazy:
-    return _made(low, node, args[0] if node.target is aten.new_full.default else value)
-
-
-@lowers(aten.fill.Scalar, aten.fill.Tensor)
-def fill(low: Lowering, node: fx.Node, x: TensorValue, value: Any) -> TensorValue:
-    return copy(low, node, value) if isinstance(value, (View, Lazy)) else _made(low, node, value)
-
-
-@lowers(aten.scalar_tensor.default)
-def scalar_tensor(low: Lowering, node: fx.Node, value: Any, **kwargs: Any) -> Lazy:
-    return _made(low, node, value)
+@lowers(aten.full.default, aten.full_like.default, aten.new_full.default, aten.scalar_tensor.default, aten.fill)
+def full(low: Lowering, node: fx.Node, *args: Any, **kwargs: Any) -> View:
+    """Filled with what the last argument says."""
+    value = args[-1]
+    return copy(low, node, value) if isinstance(value, View) else low.full(value, node.meta["val"])
 
 
 @lowers(aten.zeros.default, aten.zeros_like.default, aten.new_zeros.default)
 @lowers(aten.empty.memory_format, aten.empty_like.default, aten.new_empty.default, aten.empty_strided.default)
-def zeros(low: Lowering, node: fx.Node, *args: Any, **kwargs: Any) -> Lazy:
+def zeros(low: Lowering, node: fx.Node, *args: Any, **kwargs: Any) -> View:
     """Memory that nobody set may as well be zero."""
-    return _made(low, node, 0)
+    return low.full(0, node.meta["val"])
 
 
 @lowers(aten.ones.default, aten.ones_like.default, aten.new_ones.default)
-def ones(low: Lowering, node: fx.Node, *args: Any, **kwargs: Any) -> Lazy:
-    return _made(low, node, 1)
+def ones(low: Lowering, node: fx.Node, *args: Any, **kwargs: Any) -> View:
+    return low.full(1, node.meta["val"])
 
 
 @lowers(aten.arange.default, aten.arange.start, aten.arange.start_step, prims.iota.default)
-def arange(low: Lowering, node: fx.Node, *args: Any, **kwargs: Any) -> Lazy:
+def arange(low: Lowering, node: fx.Node, *args: Any, **kwargs: Any) -> View:
     fake = node.meta["val"]
     if node.target is prims.iota.default:
         start, step = kwargs["start"], kwargs["step"]
@@ -196,8 +184,7 @@ def arange(low: Lowering, node: fx.Node, *args: Any, **kwargs: Any) -> Lazy:
     def inner(ops: Handler, index: Index) -> Any:
         if not isinstance(start, float) and not isinstance(step, float):
             return ops.index_expr(index[0] * step + start, fake.dtype)
-        place = Term(ops, ops.index_expr(index[0], torch.int64), torch.int64).to(compute_dtype(fake.dtype))
-        return (place * step + start).to(fake.dtype).value
+        return (place(ops, index[0]).to(compute_dtype(fake.dtype)) * step + start).to(fake.dtype).value
 
     return low.lazy(fake, inner)
 
@@ -205,71 +192,57 @@ def arange(low: Lowering, node: fx.Node, *args: Any, **kwargs: Any) -> Lazy:
 # -- parts put together, parts taken out -----------------------------------------------------------------------------------
 
 
-def place(ops: Handler, index: sympy.Expr) -> Term:
-    """An index as a number to compare with."""
-    return Term(ops, ops.index_expr(index, torch.int64), torch.int64)
-
-
 def replaced(index: Index, dim: int, by: Any) -> list[Any]:
     return [by if d == dim else i for d, i in enumerate(index)]
 
 
 @lowers(aten.cat.default)
-def cat(low: Lowering, node: fx.Node, tensors: Sequence[TensorValue], dim: int = 0) -> View:
+def cat(low: Lowering, node: fx.Node, tensors: Sequence[View], dim: int = 0) -> View:
     """Which part an element comes from is a question about its index along `dim`."""
     fake = node.meta["val"]
     dim %= max(fake.ndim, 1)
     parts = [t for t in tensors if t.shape != (0,) or fake.ndim == 1]
     if len(parts) > 8:
-        raise NoLoopForm(
-            "a loop would ask each element which of so many parts it is in: it runs as torch's own operator"
-        )
+        why = "a loop would ask each element which of so many parts it is in"
+        raise NoLoopForm(f"{why}: it runs as torch's own operator")
+    edges = [0, *accumulate(part.shape[dim] for part in parts)]
 
     def body(ops: Handler, index: Index) -> Term:
-        def from_part(n: int, start: Any) -> Term:
-            end = start + parts[n].shape[dim]
-            load = lambda: element(parts[n], ops, replaced(index, dim, index[dim] - start)).to(fake.dtype).value
-            here = place(ops, index[dim]) < end
-            if n == len(parts) - 1:
-                inside = (place(ops, index[dim]) >= start).value
-                return Term(ops, load() if n == 0 else ops.masked(inside, load, 0), fake.dtype)
-            if n > 0:
-                here = here & (place(ops, index[dim]) >= start)
-            mine = Term(ops, ops.masked(here.value, load, 0), fake.dtype)
-            return here.where(mine, from_part(n + 1, end))
+        def from_part(n: int) -> Term:
+            load = lambda: element(parts[n], ops, replaced(index, dim, index[dim] - edges[n])).to(fake.dtype).value
+            tests = [place(ops, index[dim]) < edges[n + 1]] if n < len(parts) - 1 else []
+            tests += [place(ops, index[dim]) >= edges[n]] if n > 0 else []
+            here = reduce(and_, tests) if tests else None
+            mine = Term(ops, ops.masked(here.value, load, 0) if here else load(), fake.dtype)
+            return here.where(mine, from_part(n + 1)) if here and n < len(parts) - 1 else mine
 
-        return from_part(0, 0)
+        return from_part(0)
 
     return low.pointwise(node, body)
 
 
 @lowers(aten.constant_pad_nd.default)
-def constant_pad_nd(low: Lowering, node: fx.Node, x: TensorValue, pad: Sequence[int], value: Any = 0) -> View:
+def constant_pad_nd(low: Lowering, node: fx.Node, x: View, pad: Sequence[int], value: Any = 0) -> View:
     """`pad` counts dimensions from the last: (left, right) of the last, (left, right) of the one before, ..."""
-    rank = len(x.shape)
-    left = {rank - 1 - n // 2: pad[n] for n in range(0, len(pad), 2)}
-    right = {rank - 1 - n // 2: pad[n + 1] for n in range(0, len(pad), 2)}
+    untouched = [0] * (len(x.shape) - len(pad) // 2)
+    left, right = [*untouched, *pad[-2::-2]], [*untouched, *pad[::-2]]
 
     def body(ops: Handler, index: Index) -> Term:
-        there = [i - left.get(d, 0) for d, i in enumerate(index)]
-        inside = None
-        for d in range(rank):
-            for needed, test in (
-                (left.get(d, 0) > 0, lambda d=d: place(ops, there[d]) >= 0),
-                (right.get(d, 0) > 0, lambda d=d: place(ops, there[d]) < x.shape[d]),
-            ):
-                if needed:
-                    inside = test() if inside is None else inside & test()
+        there = [i - n for i, n in zip(index, left, strict=True)]
+        tests = []
+        for i, before, after, size in zip(there, left, right, x.shape, strict=True):
+            tests += [place(ops, i) >= 0] if before > 0 else []
+            tests += [place(ops, i) < size] if after > 0 else []
         load = lambda: element(x, ops, there).value
-        return Term(ops, load() if inside is None else ops.masked(inside.value, load, value), x.dtype)
+        return Term(ops, ops.masked(reduce(and_, tests).value, load, value) if tests else load(), x.dtype)
 
     return low.pointwise(node, body)
 
 
 @lowers(aten.triu.default, aten.tril.default)
-def triangle(low: Lowering, node: fx.Node, x: TensorValue, diagonal: int = 0) -> View:
+def triangle(low: Lowering, node: fx.Node, x: View, diagonal: int = 0) -> View:
     def body(ops: Handler, index: Index) -> Term:
-        above = Term(ops, ops.index_expr(index[-1] - index[-2], torch.int64), torch.int64)
+        above = place(ops, index[-1] - index[-2])
         keep = above >= diagonal if node.target is aten.triu.default else above <= diagonal
         return keep.where(element(x, ops, index), 0)
 
@@ -277,7 +250,7 @@ def triangle(low: Lowering, node: fx.Node, x: TensorValue, diagonal: int = 0) ->
 
 
 @lowers(aten.flip.default)
-def flip(low: Lowering, node: fx.Node, x: TensorValue, dims: Sequence[int]) -> View:
+def flip(low: Lowering, node: fx.Node, x: View, dims: Sequence[int]) -> View:
     dims = [d % len(x.shape) for d in dims]
     turn = lambda index: [x.shape[d] - 1 - i if d in dims else i for d, i in enumerate(index)]
     return low.pointwise(node, lambda ops, index: element(x, ops, turn(index)))
@@ -285,14 +258,7 @@ def flip(low: Lowering, node: fx.Node, x: TensorValue, dims: Sequence[int]) -> V
 
 @lowers(aten.slice_scatter.default, aten.select_scatter.default)
 def scatter_slice(
-    low: Lowering,
-    node: fx.Node,
-    x: TensorValue,
-    part: TensorValue,
-    dim: int = 0,
-    start: Any = None,
-    end: Any = None,
-    step: int = 1,
+    low: Lowering, node: fx.Node, x: View, part: View, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
 ) -> View:
     """`x` with a slice (or one index) of dimension `dim` taken from `part`: what `x[1:3] = part` becomes."""
     if step != 1:
@@ -300,9 +266,8 @@ def scatter_slice(
     dim %= len(x.shape)
     size = x.shape[dim]
     one = node.target is aten.select_scatter.default
-    first = start if start is not None else 0
-    first = first + size if first < 0 else first
-    first = max(0, min(first, size))
+    first = start or 0
+    first = max(0, min(first + size if first < 0 else first, size))
     last = first + 1 if one else first + part.shape[dim]
 
     def body(ops: Handler, index: Index) -> Term:
@@ -315,7 +280,7 @@ def scatter_slice(
 
 
 @lowers(aten.gather.default)
-def gather(low: Lowering, node: fx.Node, x: TensorValue, dim: int, indices: TensorValue, **_: Any) -> View:
+def gather(low: Lowering, node: fx.Node, x: View, dim: int, indices: View, **_: Any) -> View:
     if not x.shape:
         raise NoLoopForm("gather from a single number runs as torch's own operator")
     dim %= len(x.shape)
@@ -327,9 +292,7 @@ def gather(low: Lowering, node: fx.Node, x: TensorValue, dim: int, indices: Tens
 
 
 @lowers(aten.index.Tensor, aten._unsafe_index.Tensor)
-def index_tensor(
-    low: Lowering, node: fx.Node, x: TensorValue, indices: Sequence[TensorValue | None], wrap: bool = True
-) -> View:
+def index_tensor(low: Lowering, node: fx.Node, x: View, indices: Sequence[View | None], wrap: bool = True) -> View:
     """`x[i, :, j]`: the index tensors broadcast to one block of dimensions. It stands where the first of them stood,
     or in front if others lie between them (as in NumPy)."""
     given = {d: i for d, i in enumerate(indices) if i is not None}
@@ -349,12 +312,12 @@ def index_tensor(
 
 
 @lowers(aten.embedding.default)
-def embedding(low: Lowering, node: fx.Node, weight: TensorValue, indices: TensorValue, *_: Any) -> View:
+def embedding(low: Lowering, node: fx.Node, weight: View, indices: View, *_: Any) -> View:
     return index_tensor(low, node, weight, [indices], wrap=False)
 
 
 @lowers(aten.index_select.default)
-def index_select(low: Lowering, node: fx.Node, x: TensorValue, dim: int, indices: TensorValue) -> View:
+def index_select(low: Lowering, node: fx.Node, x: View, dim: int, indices: View) -> View:
     if not x.shape or not indices.shape:
         raise NoLoopForm("index_select with a single number runs as torch's own operator")
     return index_tensor(low, node, x, [None] * (dim % len(x.shape)) + [indices], wrap=False)

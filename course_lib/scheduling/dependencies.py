@@ -16,8 +16,8 @@ from typing import Any
 import sympy
 import torch
 
-from course_lib.lowering.indexing import Linear, contiguous, loop_symbols
-from course_lib.lowering.ir import ExternKernel, LoopNode, Node, Reduction, View
+from course_lib.lowering.indexing import Linear, contiguous
+from course_lib.lowering.ir import ExternKernel, LoopNode, Node, Reduction
 from course_lib.lowering.ops import linear_index
 
 COSTLY = frozenset(
@@ -58,11 +58,8 @@ class Body:
     @property
     def is_cheap(self) -> bool:
         """True if computing this again costs about as much as a load."""
-        return (
-            len(self.operations) <= 8
-            and len({a.buffer for a in self.reads}) <= 2
-            and not COSTLY.intersection(self.operations)
-        )
+        few = len(self.operations) <= 8 and len({a.buffer for a in self.reads}) <= 2
+        return few and not COSTLY.intersection(self.operations)
 
     def substitute(self, become: Mapping[sympy.Symbol, Linear]) -> Body:
         """The same body in terms of other loops."""
@@ -88,13 +85,12 @@ class Recorder:
         self.reads[Access(buffer, Linear.of(index, self.loops))] = None
 
     def constant(self, value: Any, dtype: torch.dtype) -> None:
-        pass
+        """Costs nothing, and neither does a conversion."""
+
+    to_dtype = constant
 
     def index_expr(self, expr: Any, dtype: torch.dtype) -> None:
         self.values[Linear.of(sympy.sympify(expr), self.loops)] = None
-
-    def to_dtype(self, value: Any, dtype: torch.dtype) -> None:
-        pass
 
     def masked(self, condition: Any, body: Callable[[], Any], other: Any) -> None:
         body()
@@ -113,19 +109,12 @@ class Recorder:
 
 def record(node: LoopNode) -> Body:
     """Run the body of `node` at symbolic indices: i0, i1, ... for what is kept, j0, j1, ... for what is reduced."""
-    index = loop_symbols("i", len(node.ranges))
-    if isinstance(node, Reduction):
-        rindex = loop_symbols("j", len(node.reduced))
-        recorder = Recorder(frozenset([*index, *rindex]))
-        node.inner(recorder, index, rindex)
-        store = linear_index(index, [node.buffer.stride[d] for d in node.kept])
-        if node.kind.startswith("arg"):
-            recorder.index_expr(linear_index(rindex, contiguous(node.reduced)), torch.int64)
-    else:
-        recorder = Recorder(frozenset(index))
-        node.inner(recorder, index)
-        store = linear_index(index, node.buffer.stride)
-    write = Access(node.buffer.name, Linear.of(store, recorder.loops))
+    index, rindex = node.symbols
+    recorder = Recorder(frozenset((*index, *rindex)))
+    node.value(recorder, index, rindex)
+    if isinstance(node, Reduction) and node.kind.startswith("arg"):
+        recorder.index_expr(linear_index(rindex, contiguous(node.reduced)), torch.int64)
+    write = Access(node.buffer.name, Linear.of(node.place(index), recorder.loops))
     return Body(tuple(recorder.reads), write, tuple(recorder.values), tuple(recorder.operations))
 
 
@@ -136,19 +125,4 @@ def record_all(nodes: Iterable[Node]) -> dict[Node, Body]:
 
 def read_names(node: Node, bodies: Mapping[Node, Body]) -> set[str]:
     """The buffers that a node reads."""
-    if isinstance(node, ExternKernel):
-        return {view.buffer.name for view in tensor_arguments(node)}
-    return {access.buffer for access in bodies[node].reads}
-
-
-def tensor_arguments(node: ExternKernel) -> Iterator[View]:
-    """The views among the arguments of a library call."""
-    waiting: list[Any] = [node.args, node.kwargs]
-    while waiting:
-        argument = waiting.pop()
-        if isinstance(argument, View):
-            yield argument
-        elif isinstance(argument, dict):
-            waiting += argument.values()
-        elif isinstance(argument, (list, tuple)):
-            waiting += argument
+    return node.reads if isinstance(node, ExternKernel) else {access.buffer for access in bodies[node].reads}

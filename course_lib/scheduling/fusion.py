@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import sympy
 
 from course_lib.lowering.ir import Buffer, Size
-from course_lib.scheduling.groups import Group, fit, join, space
+from course_lib.scheduling.groups import Group, fit, join
 
 Rule = Callable[[Group, Group, frozenset[Buffer]], str | None]
 """(producer, consumer, the buffers between them) → why not, or None."""
@@ -85,7 +85,7 @@ def same_device(producer: Group, consumer: Group, shared: frozenset[Buffer]) -> 
 
 def same_iteration_space(producer: Group, consumer: Group, shared: frozenset[Buffer]) -> str | None:
     if fit(producer, consumer) is None:
-        return f"loops differ: {space(producer.loops)} and {space(consumer.loops)}"
+        return f"loops differ: {producer.space} and {consumer.space}"
     return None
 
 
@@ -127,8 +127,8 @@ def same_innermost_loop(producer: Group, consumer: Group, shared: frozenset[Buff
     if found is None or producer.columns or consumer.columns:
         return None
     steps = []
-    for group, become in ((producer, found.first), (consumer, found.second)):
-        stores = {m.body.write.index.substitute(become) for m in group.members}
+    for members in (found.first, found.second):
+        stores = {member.body.write.index for member in members}
         steps.append({loop.symbol for loop in found.loops for f in stores if f.coefficient(loop.symbol) == 1})
     if steps[0] and steps[1] and not steps[0] & steps[1]:
         return "one walks through memory row by row, the other column by column"

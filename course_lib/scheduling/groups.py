@@ -17,14 +17,14 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal
+from typing import Any
 
 import sympy
 
-from course_lib.lowering.indexing import Linear, loop_symbols, number_of, order
+from course_lib.lowering.indexing import Linear, divided, loop_symbols, order
 from course_lib.lowering.ir import Buffer, ExternKernel, LoopNode, Node, Reduction, Size
-from course_lib.scheduling.dependencies import Access, Body, tensor_arguments
-from course_lib.scheduling.kernel import FusedKernel, Loop, Step
+from course_lib.scheduling.dependencies import Body
+from course_lib.scheduling.kernel import FusedKernel, Kind, Loop, Nest, Step
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Member:
 
 
 @dataclass(eq=False)
-class Group:
+class Group(Nest):
     """Nodes that run as one kernel; at first there is one group for each node. `positions` are their places in the program."""
 
     usage: Usage
@@ -64,20 +64,11 @@ class Group:
     loops: tuple[Loop, ...] = ()
     members: tuple[Member, ...] = ()
     fits: dict[Group, Fit | None] = field(default_factory=dict, repr=False)
-    joined: dict[Group, Group] = field(default_factory=dict, repr=False)
-    """What `fit` and `join` found out about this group and another."""
+    """What `fit` found out about this group and another."""
 
     @property
     def is_extern(self) -> bool:
         return isinstance(self.nodes[0], ExternKernel)
-
-    @property
-    def rows(self) -> tuple[Loop, ...]:
-        return tuple(loop for loop in self.loops if loop.kind == "row")
-
-    @property
-    def columns(self) -> tuple[Loop, ...]:
-        return tuple(loop for loop in self.loops if loop.kind == "column")
 
     @cached_property
     def writes(self) -> frozenset[Buffer]:
@@ -87,21 +78,17 @@ class Group:
     @cached_property
     def reads(self) -> frozenset[Buffer]:
         """The buffers that come from elsewhere."""
+        names = {access.buffer for member in self.members for access in member.body.reads}
         if isinstance(self.nodes[0], ExternKernel):
-            names = {view.buffer.name for view in tensor_arguments(self.nodes[0])}
-        else:
-            names = {access.buffer for member in self.members for access in member.body.reads}
+            names = self.nodes[0].reads
         return frozenset(self.usage.buffers[name] for name in names) - self.writes
 
     @cached_property
     def stores(self) -> frozenset[Buffer]:
         """The buffers computed here that others need: they must reach memory."""
-        mine = set(self.nodes)
-        return frozenset(
-            b
-            for b in self.writes
-            if self.is_extern or b.name in self.usage.outputs or self.usage.readers[b.name] - mine
-        )
+        mine, usage = set(self.nodes), self.usage
+        needed = lambda name: name in usage.outputs or usage.readers[name] - mine
+        return frozenset(buffer for buffer in self.writes if self.is_extern or needed(buffer.name))
 
     @cached_property
     def traffic(self) -> Size:
@@ -114,27 +101,12 @@ class Group:
             return buffer.nbytes
         elements: Size = 0
         for index in {a.index for m in self.members for a in m.body.reads if a.buffer == buffer.name}:
-            used = [
-                loop.size
-                for loop in self.loops
-                if not index.is_affine_in(loop.symbol) or index.coefficient(loop.symbol) != 0
-            ]
             lookup = not isinstance(index.constant, int)
-            elements += math.prod(loop.size for loop in self.loops) if lookup else math.prod(used)
+            elements += math.prod(loop.size for loop in self.loops if lookup or index.moves_with(loop.symbol))
         return at_most(elements, buffer.numel) * buffer.dtype.itemsize
 
     def __str__(self) -> str:
-        if isinstance(self.nodes[0], ExternKernel):
-            return str(self.nodes[0])
-        labels = "·".join(dict.fromkeys(node.label for node in self.nodes))
-        return f"{labels} over {space(self.loops)}"
-
-
-def space(loops: Sequence[Loop]) -> str:
-    """The loops in words: '[4096], columns [768]'."""
-    rows = [loop.size for loop in loops if loop.kind == "row"]
-    columns = [loop.size for loop in loops if loop.kind == "column"]
-    return f"{rows}" + (f", columns {columns}" if columns else "")
+        return str(self.nodes[0]) if self.is_extern else super().__str__()
 
 
 def at_most(a: Size, b: Size) -> Size:
@@ -145,15 +117,15 @@ def start(node: Node, position: int, usage: Usage, body: Body | None) -> Group:
     """The group of one node: its loops in the order in which they walk through memory, merged where possible."""
     if isinstance(node, ExternKernel) or body is None:
         return Group(usage, (position,), (node,))
-    reduced = node.reduced if isinstance(node, Reduction) else ()
-    rows, columns = loop_symbols("i", len(node.ranges)), loop_symbols("j", len(reduced))
-    loops = [Loop(symbol, size, "row") for symbol, size in zip(rows, node.ranges, strict=True)]
-    loops.sort(key=lambda loop: -order(body.write.index.coefficient(loop.symbol)))
-    inner = [Loop(symbol, size, "column") for symbol, size in zip(columns, reduced, strict=True)]
+    rows, columns = node.symbols
+    outer = [Loop(symbol, size, "row") for symbol, size in zip(rows, node.ranges, strict=True)]
+    outer.sort(key=lambda loop: -order(body.write.index.coefficient(loop.symbol)))
+    inner = [Loop(symbol, size, "column") for symbol, size in zip(columns, node.reduced, strict=True)]
     if body.reads and not (isinstance(node, Reduction) and node.kind.startswith("arg")):
         inner.sort(key=lambda loop: -order(body.reads[0].index.coefficient(loop.symbol)))
-    member = Member(node, tuple(Linear.of(s, rows) for s in rows), tuple(Linear.of(s, columns) for s in columns), body)
-    return collapse(Group(usage, (position,), (node,), (*loops, *inner), (member,)))
+    index, rindex = (tuple(Linear(((symbol, 1),)) for symbol in symbols) for symbols in (rows, columns))
+    member = Member(node, index, rindex, body)
+    return collapse(Group(usage, (position,), (node,), (*outer, *inner), (member,)))
 
 
 def collapse(group: Group) -> Group:
@@ -161,27 +133,28 @@ def collapse(group: Group) -> Group:
 
     Loops a (outer) and b (inner, n iterations) are one loop of a·n if every formula moves n times as far for a step of a as for a
     step of b. Then a becomes 0, and b counts on beyond n: all formulas give the same."""
-    zero = Linear()
     become: dict[sympy.Symbol, Linear] = {}
     formulas = [f for member in group.members for f in member.body.formulas]
     loops: list[Loop] = []
     for loop in reversed(group.loops):
         inner = loops[-1] if loops else None
         if loop.size == 1:
-            become[loop.symbol] = zero
+            become[loop.symbol] = Linear()
         elif inner is not None and inner.kind == loop.kind and all(walks_on(f, loop, inner) for f in formulas):
-            become[loop.symbol] = zero
+            become[loop.symbol] = Linear()
             loops[-1] = replace(inner, size=loop.size * inner.size)
         else:
             loops.append(loop)
-    renamed: list[Loop] = []
-    kinds: tuple[tuple[Literal["row", "column"], str], ...] = (("row", "i"), ("column", "j"))
-    for kind, letter in kinds:
-        same = [loop for loop in reversed(loops) if loop.kind == kind]
-        for loop, symbol in zip(same, loop_symbols(letter, len(same)), strict=True):
-            become[loop.symbol] = Linear(((symbol, 1),))
-            renamed.append(Loop(symbol, loop.size, kind))
-    return replace(group, loops=tuple(renamed), members=rewritten(group.members, become))
+    loops = [loop for kind in ("row", "column") for loop in reversed(loops) if loop.kind == kind]
+    symbols = symbols_for([loop.kind for loop in loops])
+    become |= {loop.symbol: Linear(((symbol, 1),)) for loop, symbol in zip(loops, symbols, strict=True)}
+    renamed = tuple(replace(loop, symbol=symbol) for loop, symbol in zip(loops, symbols, strict=True))
+    return replace(group, loops=renamed, members=rewritten(group.members, become))
+
+
+def symbols_for(kinds: Sequence[Kind]) -> tuple[sympy.Symbol, ...]:
+    """Rows are i0, i1, ..., and the columns after them j0, j1, ..."""
+    return loop_symbols("i", kinds.count("row")) + loop_symbols("j", kinds.count("column"))
 
 
 def walks_on(formula: Linear, outer: Loop, inner: Loop) -> bool:
@@ -195,28 +168,34 @@ def walks_on(formula: Linear, outer: Loop, inner: Loop) -> bool:
 
 @dataclass(frozen=True)
 class Fit:
-    """Loops for two groups, what the old loops of each become, and buffers of which they need different elements at once."""
+    """Loops for two groups, the members of each in terms of these, and buffers of which they need different elements at once."""
 
     loops: tuple[Loop, ...]
-    first: Mapping[sympy.Symbol, Linear]
-    second: Mapping[sympy.Symbol, Linear]
-    mismatched: tuple[str, ...] = ()
+    first: tuple[Member, ...]
+    second: tuple[Member, ...]
+    mismatched: tuple[str, ...]
+    both: Group | None
+    """The two as one, if nothing is mismatched."""
 
 
 def fit(a: Group, b: Group) -> Fit | None:
     """Loops that serve both, or None. A fit without mismatched buffers is preferred."""
     if b not in a.fits:
-        best: Fit | None = None
+        found: Fit | None = None
         for one, other in ways_to_fit(a, b):
-            found = combine(a, b, one, other)
-            if found is not None:
-                found = replace(found, mismatched=mismatched(a, b, found))
-                best = best if best is not None and best.mismatched else found
-                if not found.mismatched:
-                    best = found
-                    break
-        a.fits[b] = best
+            another = combine(a, b, one, other)
+            if another is not None and (found is None or not another.mismatched):
+                found = another
+            if found is not None and not found.mismatched:
+                break
+        a.fits[b] = found
     return a.fits[b]
+
+
+def join(a: Group, b: Group) -> Group | None:
+    """Both groups as one, or None if they do not fit."""
+    found = fit(a, b)
+    return None if found is None else found.both
 
 
 def ways_to_fit(a: Group, b: Group) -> Iterator[tuple[Linear | None, Linear | None]]:
@@ -234,15 +213,19 @@ Walk = list[tuple[Loop, Size]]
 
 
 @dataclass(frozen=True)
+class Part:
+    """One iteration counts `weight` iterations of `loop`."""
+
+    loop: Loop
+    weight: Size = 1
+
+
+@dataclass(frozen=True)
 class Piece:
-    """A loop of `size` iterations that is part of loop `a` of one group and of loop `b` of the other. An iteration of it counts
-    `weight_a` and `weight_b` of theirs."""
+    """A loop of `size` iterations that is part of a loop of one group, of the other, or of both."""
 
     size: Size
-    a: Loop | None
-    weight_a: Size
-    b: Loop | None
-    weight_b: Size
+    parts: tuple[Part | None, Part | None]
 
 
 def combine(a: Group, b: Group, one: Linear | None, other: Linear | None) -> Fit | None:
@@ -257,17 +240,14 @@ def combine(a: Group, b: Group, one: Linear | None, other: Linear | None) -> Fit
         if rest is None:
             return None
         pieces += rest
-    elif still_a:  # b runs once a row of a
-        if b.columns or tuple(still_a) != a.columns:
+    elif still_a or still_b:  # one of them runs once a row of the other
+        rowwise, still, columns = (b, still_a, a.columns) if still_a else (a, still_b, b.columns)
+        if rowwise.columns or tuple(still) != columns:
             return None
-        pieces += [Piece(loop.size, loop, 1, None, 1) for loop in still_a]
-    elif still_b:
-        if a.columns or tuple(still_b) != b.columns:
-            return None
-        pieces += [Piece(loop.size, None, 1, loop, 1) for loop in still_b]
-    if a.columns and b.columns and any(p.a and p.b and p.a.kind != p.b.kind for p in pieces):
+        pieces += [Piece(loop.size, (Part(loop), None) if still_a else (None, Part(loop))) for loop in still]
+    if a.columns and b.columns and any(len({part.loop.kind for part in p.parts if part}) > 1 for p in pieces):
         return None
-    return Fit(*assemble(pieces, a if a.columns or not b.columns else b, a, b))
+    return assemble(pieces, a, b)
 
 
 def walk(group: Group, formula: Linear | None) -> tuple[Walk, list[Loop]]:
@@ -295,7 +275,7 @@ def cut_alike(one: Walk, other: Walk) -> list[Piece] | None:
         size = common(size_a, size_b)
         if step_a != step_b or size is None:
             return None
-        pieces.append(Piece(size, loop_a, weight_a, loop_b, weight_b))
+        pieces.append(Piece(size, (Part(loop_a, weight_a), Part(loop_b, weight_b))))
         if size != size_a:
             left.append((loop_a, divided(size_a, size), step_a * size, weight_a * size))
         if size != size_b:
@@ -308,62 +288,42 @@ def common(a: Size, b: Size) -> Size | None:
     return a if divided(b, a) is not None else b if divided(a, b) is not None else None
 
 
-def divided(a: Size, b: Size) -> Size | None:
-    """a / b, if that is a whole number."""
-    if a == b:
-        return 1
-    if isinstance(a, int) and isinstance(b, int):
-        return a // b if a and b and a % b == 0 else None
-    quotient = number_of(sympy.sympify(a) / b)
-    return quotient if isinstance(quotient, int) or quotient.is_integer else None
+def assemble(pieces: list[Piece], a: Group, b: Group) -> Fit:
+    """The pieces as loops, in the order of the group that has columns; it also says what is a row and what a column."""
+    leader = 0 if a.columns or not b.columns else 1
+    place = {loop: n for n, loop in enumerate((a, b)[leader].loops)}
 
+    def kind(piece: Piece) -> Kind:
+        part = piece.parts[leader]
+        return part.loop.kind if part else "row"
 
-def assemble(
-    pieces: list[Piece], leader: Group, a: Group, b: Group
-) -> tuple[tuple[Loop, ...], Mapping[sympy.Symbol, Linear], Mapping[sympy.Symbol, Linear]]:
-    """The pieces as loops, in the order of the group `leader`, which also says what is a row and what a column."""
-    place = {loop: n for n, loop in enumerate(leader.loops)}
-    mine = [(p.a if leader is a else p.b, p.weight_a if leader is a else p.weight_b, p) for p in pieces]
-    mine.sort(key=lambda m: (place[m[0]] if m[0] else -1, -order(m[1])))
-    kinds = [loop.kind if loop else "row" for loop, _, _ in mine]
-    rows, columns = iter(loop_symbols("i", kinds.count("row"))), iter(loop_symbols("j", kinds.count("column")))
+    def rank(piece: Piece) -> tuple[Any, ...]:
+        part = piece.parts[leader]
+        return kind(piece) == "column", *((place[part.loop], -order(part.weight)) if part else (-1,))
+
+    pieces.sort(key=rank)
     loops: list[Loop] = []
-    first: dict[sympy.Symbol, dict[sympy.Symbol, Size]] = {loop.symbol: {} for loop in a.loops}
-    second: dict[sympy.Symbol, dict[sympy.Symbol, Size]] = {loop.symbol: {} for loop in b.loops}
-    for (_, _, piece), kind in zip(mine, kinds, strict=True):
-        symbol = next(rows if kind == "row" else columns)
-        loops.append(Loop(symbol, piece.size, kind))
-        if piece.a:
-            first[piece.a.symbol][symbol] = piece.weight_a
-        if piece.b:
-            second[piece.b.symbol][symbol] = piece.weight_b
-    loops.sort(key=lambda loop: loop.kind == "column")
-    make = lambda parts: {old: Linear.make(terms) for old, terms in parts.items()}
-    return tuple(loops), make(first), make(second)
+    weights: tuple[dict[sympy.Symbol, dict[sympy.Symbol, Size]], ...]
+    weights = tuple({loop.symbol: {} for loop in group.loops} for group in (a, b))
+    for piece, symbol in zip(pieces, symbols_for([kind(piece) for piece in pieces]), strict=True):
+        loops.append(Loop(symbol, piece.size, kind(piece)))
+        for mine, part in zip(weights, piece.parts, strict=True):
+            if part:
+                mine[part.loop.symbol][symbol] = part.weight
+    become = [{old: Linear.make(terms) for old, terms in mine.items()} for mine in weights]
+    first, second = rewritten(a.members, become[0]), rewritten(b.members, become[1])
+    written = {m.body.write.buffer: m.body.write.index for m in first}
+    reads = [access for m in second for access in m.body.reads]
+    mismatched = tuple(dict.fromkeys(r.buffer for r in reads if r.index != written.get(r.buffer, r.index)))
+    both = None if mismatched else united(a, b, tuple(loops), first, second)
+    return Fit(tuple(loops), first, second, mismatched, both)
 
 
-def mismatched(a: Group, b: Group, found: Fit) -> tuple[str, ...]:
-    """The buffers of which `b` would need another element than the one `a` has just computed."""
-    written = {m.body.write.buffer: m.body.write.index.substitute(found.first) for m in a.members}
-    reads: list[Access] = [access for m in b.members for access in m.body.reads if access.buffer in written]
-    return tuple(dict.fromkeys(r.buffer for r in reads if r.index.substitute(found.second) != written[r.buffer]))
-
-
-def join(a: Group, b: Group) -> Group | None:
-    """Both groups as one, or None if they do not fit."""
-    found = fit(a, b)
-    if found is None or found.mismatched:
-        return None
-    if b not in a.joined:
-        a.joined[b] = united(a, b, found)
-    return a.joined[b]
-
-
-def united(a: Group, b: Group, found: Fit) -> Group:
-    members = [*rewritten(a.members, found.first), *rewritten(b.members, found.second)]
-    together = sorted(zip([*a.positions, *b.positions], members, strict=True), key=lambda pair: pair[0])
-    positions, ordered = tuple(p for p, _ in together), tuple(m for _, m in together)
-    return Group(a.usage, positions, tuple(m.node for m in ordered), found.loops, ordered)
+def united(a: Group, b: Group, loops: tuple[Loop, ...], first: Sequence[Member], second: Sequence[Member]) -> Group:
+    """One group of the members of both, in program order."""
+    together = sorted(zip([*a.positions, *b.positions], [*first, *second], strict=True), key=lambda pair: pair[0])
+    positions, members = zip(*together, strict=True)
+    return Group(a.usage, positions, tuple(member.node for member in members), loops, members)
 
 
 def rewritten(members: tuple[Member, ...], become: Mapping[sympy.Symbol, Linear]) -> tuple[Member, ...]:
@@ -378,9 +338,8 @@ def to_kernel(group: Group, name: str, saved: Size, decisions: tuple[object, ...
     columns = {loop.symbol for loop in group.columns}
     steps = []
     for member in group.members:
-        uses_columns = any(atom.free_symbols & columns for i in (*member.index, *member.rindex) for atom, _ in i.terms)
-        level: Literal["row", "column"] = "column" if uses_columns or isinstance(member.node, Reduction) else "row"
         index, rindex = (tuple(i.expr for i in part) for part in (member.index, member.rindex))
-        steps.append(Step(member.node, index, rindex, level))
+        uses_columns = rindex or any(columns & i.free_symbols for i in index)
+        steps.append(Step(member.node, index, rindex, "column" if uses_columns else "row"))
     names = lambda buffers: frozenset(b.name for b in buffers)
     return FusedKernel(name, group.loops, tuple(steps), names(group.stores), names(group.reads), saved, decisions)

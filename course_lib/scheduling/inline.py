@@ -10,30 +10,27 @@ In PyTorch: `TensorBox.realize` in `torch/_inductor/ir.py` decides when *not* to
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sympy
 import torch
 
-from course_lib.lowering.indexing import loop_symbols, unflatten
-from course_lib.lowering.ir import Index, LoopNode, Pointwise, Reduction, Size
+from course_lib.lowering.indexing import Size, unflatten
+from course_lib.lowering.ir import Index, LoopNode, Pointwise
 from course_lib.lowering.ops import Handler, Value
 
 
+@dataclass
 class Inline:
-    """Passes everything on to `ops`, but for loads of `producers`.
+    """Passes everything on to `ops`, but for loads of `producers`."""
 
-    Indices are in symbols of known extent; `become` is what stands for each symbol outside."""
-
-    def __init__(
-        self,
-        ops: Handler,
-        producers: Mapping[str, Pointwise],
-        extent: Mapping[Any, Size],
-        become: Mapping[Any, sympy.Expr],
-    ) -> None:
-        self.ops, self.producers, self.extent, self.become = ops, producers, extent, become
+    ops: Handler
+    producers: Mapping[str, Pointwise]
+    extent: Mapping[sympy.Symbol, Size]
+    """How far each symbol of the indices that are asked for counts."""
+    become: Mapping[sympy.Symbol, sympy.Expr]
+    """What stands for each of these symbols outside."""
 
     def load(self, buffer: str, index: sympy.Expr) -> Value:
         producer = self.producers.get(buffer)
@@ -53,21 +50,11 @@ def inlined_into(node: LoopNode, producers: Sequence[Pointwise]) -> LoopNode:
     """`node` with the bodies of `producers` in place of loads from them."""
     by_name = {producer.buffer.name: producer for producer in producers}
     origins = tuple(dict.fromkeys([*(o for p in producers for o in p.origins), *node.origins]))
-    rows = loop_symbols("i", len(node.ranges))
-    extent: dict[Any, Size] = dict(zip(rows, node.ranges, strict=True))
-    if isinstance(node, Pointwise):
+    rows, columns = node.symbols
+    extent = dict(zip([*rows, *columns], [*node.ranges, *node.reduced], strict=True))
 
-        def pointwise(ops: Handler, index: Index) -> Value:
-            become = dict(zip(rows, map(sympy.sympify, index), strict=True))
-            return node.inner(Inline(ops, by_name, extent, become), rows)
+    def inner(ops: Handler, index: Index, rindex: Index = ()) -> Value:
+        become = dict(zip(extent, map(sympy.sympify, [*index, *rindex]), strict=True))
+        return node.value(Inline(ops, by_name, extent, become), rows, columns)
 
-        return replace(node, inner=pointwise, origins=origins)
-    columns = loop_symbols("j", len(node.reduced))
-    extent |= dict(zip(columns, node.reduced, strict=True))
-    assert isinstance(node, Reduction)
-
-    def reduction(ops: Handler, index: Index, rindex: Index) -> Value:
-        become = dict(zip([*rows, *columns], map(sympy.sympify, [*index, *rindex]), strict=True))
-        return node.inner(Inline(ops, by_name, extent, become), rows, columns)
-
-    return replace(node, inner=reduction, origins=origins)
+    return replace(node, inner=inner, origins=origins)

@@ -12,12 +12,14 @@ In PyTorch: `torch/_inductor/scheduler.py`, `FusedSchedulerNode`, and `codegen/s
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import sympy
 
-from course_lib.lowering.ir import Buffer, ExternKernel, LoopNode, Pointwise, Reduction, Size
-from course_lib.lowering.ops import Handler, Value, linear_index
+from course_lib.lowering.ir import Buffer, ExternKernel, LoopNode, Reduction, Size
+from course_lib.lowering.ops import Handler, Value
+
+Kind = Literal["row", "column"]
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,32 @@ class Loop:
 
     symbol: sympy.Symbol
     size: Size
-    kind: Literal["row", "column"]
+    kind: Kind
+
+
+class Nest:
+    """Loops, rows and then columns, and what runs in them."""
+
+    loops: tuple[Loop, ...]
+    nodes: tuple[Any, ...]
+
+    @property
+    def rows(self) -> tuple[Loop, ...]:
+        return tuple(loop for loop in self.loops if loop.kind == "row")
+
+    @property
+    def columns(self) -> tuple[Loop, ...]:
+        return tuple(loop for loop in self.loops if loop.kind == "column")
+
+    @property
+    def space(self) -> str:
+        """The loops in words: '[4096], columns [768]'."""
+        rows, columns = [loop.size for loop in self.rows], [loop.size for loop in self.columns]
+        return f"{rows}" + (f", columns {columns}" if columns else "")
+
+    def __str__(self) -> str:
+        labels = "·".join(dict.fromkeys(node.label or node.buffer.name for node in self.nodes))
+        return f"{labels} over {self.space}"
 
 
 @dataclass(frozen=True)
@@ -36,7 +63,7 @@ class Step:
     node: LoopNode
     index: tuple[sympy.Expr, ...]
     rindex: tuple[sympy.Expr, ...] = ()
-    level: Literal["row", "column"] = "row"
+    level: Kind = "row"
     """'column' if its value differs from column to column (or it reduces over them), 'row' if once a row is enough."""
 
     @property
@@ -50,19 +77,15 @@ class Step:
     @property
     def store_index(self) -> sympy.Expr:
         """Where in its buffer the step writes (flat, in elements)."""
-        if isinstance(self.node, Pointwise):
-            return linear_index(self.index, self.buffer.stride)
-        return linear_index(self.index, [self.buffer.stride[d] for d in self.node.kept])
+        return self.node.place(self.index)
 
     def value(self, ops: Handler) -> Value:
         """Run the node's body under a handler: the value at this index (for a reduction: what is to be combined)."""
-        if isinstance(self.node, Reduction):
-            return self.node.inner(ops, self.index, self.rindex)
-        return self.node.inner(ops, self.index)
+        return self.node.value(ops, self.index, self.rindex)
 
 
 @dataclass(eq=False)
-class FusedKernel:
+class FusedKernel(Nest):
     """Loops that run as one kernel.
 
     `stores` are the names of the buffers that must reach memory: others read them or the graph returns them. A buffer that is
@@ -82,25 +105,13 @@ class FusedKernel:
     """Stored buffer → the dead buffer whose memory it takes (memory planning)."""
 
     @property
-    def rows(self) -> tuple[Loop, ...]:
-        return tuple(loop for loop in self.loops if loop.kind == "row")
-
-    @property
-    def columns(self) -> tuple[Loop, ...]:
-        return tuple(loop for loop in self.loops if loop.kind == "column")
-
-    @property
-    def nodes(self) -> tuple[LoopNode, ...]:
+    def nodes(self) -> tuple[LoopNode, ...]:  # type: ignore[override]
         return tuple(step.node for step in self.steps)
 
     @property
-    def writes(self) -> frozenset[str]:
-        return frozenset(step.buffer.name for step in self.steps)
-
-    def __str__(self) -> str:
-        labels = "·".join(dict.fromkeys(step.node.label or step.buffer.name for step in self.steps))
-        rows, columns = [loop.size for loop in self.rows], [loop.size for loop in self.columns]
-        return f"{labels} over {rows}" + (f", columns {columns}" if columns else "")
+    def buffers(self) -> tuple[Buffer, ...]:
+        """Those that reach memory, in the order of the steps."""
+        return tuple(step.buffer for step in self.steps if step.buffer.name in self.stores)
 
 
 Kernel = FusedKernel | ExternKernel

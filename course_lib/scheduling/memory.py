@@ -11,12 +11,15 @@ In PyTorch: `torch/_inductor/codegen/wrapper.py` (`MemoryPlanningState`, `Alloca
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from course_lib.lowering.indexing import Linear
-from course_lib.lowering.ir import Buffer, ExternKernel, LoopGraph, Size, View
-from course_lib.scheduling.dependencies import Recorder, tensor_arguments
+from course_lib.lowering.ir import Buffer, ExternKernel, LoopGraph, Size
+from course_lib.scheduling.dependencies import Recorder
 from course_lib.scheduling.fusion import human_bytes, int_or
+from course_lib.scheduling.groups import Group
 from course_lib.scheduling.kernel import FusedKernel, Kernel
 from course_lib.scheduling.schedule import Schedule
 
@@ -74,49 +77,39 @@ class Planner:
     """The state of one `plan` call."""
 
     def __init__(self, schedule: Schedule, graph: LoopGraph) -> None:
-        self.schedule = schedule
-        self.buffers = graph.buffers
-        self.outputs = {view.buffer.name for view in graph.outputs if isinstance(view, View)}
-        self.ours = {name for kernel in schedule.kernels for name in written(kernel)}
+        self.schedule, kernels = schedule, schedule.kernels
+        self.ours = {buffer.name: buffer for kernel in kernels for buffer in kernel.buffers}
         """Buffers to plan: inputs and constants belong to somebody else."""
-        self.last_use: dict[str, int] = {}
-        for n, kernel in enumerate(schedule.kernels):
-            self.last_use |= dict.fromkeys([*read(kernel), *written(kernel)], n)
+        self.last_use = {name: n for n, k in enumerate(kernels) for name in (*k.reads, *(b.name for b in k.buffers))}
+        self.outputs = graph.returned
+        self.last_use |= dict.fromkeys(self.outputs, len(kernels))
         self.free: list[Allocation] = []
-        self.result = MemoryPlan(kernels=schedule.kernels)
+        self.result = MemoryPlan(kernels=kernels)
 
     def place_results_of(self, n: int, kernel: Kernel) -> None:
         """A place for each buffer that kernel `n` stores; what it was the last to read becomes free."""
-        self.result.free_after.append(())
-        dying = [b for b in sorted(read(kernel)) if b in self.ours and self.last_use[b] == n and b not in self.outputs]
-        for name in written(kernel):
-            buffer = self.buffers[name]
-            old = self.operand_to_overwrite(kernel, buffer, dying)
-            if old is not None:
+        dying = [name for name in sorted(kernel.reads) if name in self.ours and self.last_use[name] == n]
+        for buffer in kernel.buffers:
+            if isinstance(kernel, FusedKernel) and (old := self.operand_to_overwrite(kernel, buffer, dying)):
                 dying.remove(old)
-                assert isinstance(kernel, FusedKernel)
-                kernel.in_place[name] = old
+                kernel.in_place[buffer.name] = old
                 self.put(Allocation(buffer, self.result.place[old], "in place", n))
-            elif (free := self.free_like(kernel, buffer)) is not None:
+            elif free := self.free_like(kernel, buffer):
                 self.free.remove(free)
                 self.put(Allocation(buffer, free.storage, "reuse", n))
             else:
-                self.put(Allocation(buffer, name, "new", n))
-        unread = [b for b in written(kernel) if self.last_use[b] == n and b not in self.outputs]
+                self.put(Allocation(buffer, buffer.name, "new", n))
+        unread = [buffer.name for buffer in kernel.buffers if self.last_use[buffer.name] == n]
         self.free += [a for a in self.result.allocations if a.buffer.name in (*dying, *unread)]
 
     def put(self, allocation: Allocation) -> None:
         self.result.place[allocation.buffer.name] = allocation.storage
         self.result.allocations.append(allocation)
 
-    def operand_to_overwrite(self, kernel: Kernel, new: Buffer, dying: list[str]) -> str | None:
+    def operand_to_overwrite(self, kernel: FusedKernel, new: Buffer, dying: list[str]) -> str | None:
         """An operand that dies here and is only read at the very element that is then written."""
-        if isinstance(kernel, ExternKernel):
-            return None
-        for old in dying:
-            if alike(self.buffers[old], new) and only_read_where_written(kernel, old, new.name):
-                return old
-        return None
+        fits = (b for b in dying if alike(self.ours[b], new) and only_read_where_written(kernel, b, new.name))
+        return next(fits, None)
 
     def free_like(self, kernel: Kernel, new: Buffer) -> Allocation | None:
         """Free memory of the same size. (An operator without `out` allocates by itself.)"""
@@ -131,27 +124,28 @@ class Planner:
         last: dict[str, int] = {}
         for a in plan.allocations:
             first.setdefault(a.storage, a.kernel)
-            end = count if a.buffer.name in self.outputs else self.last_use[a.buffer.name]
-            last[a.storage] = max(last.get(a.storage, 0), end)
-        for n in range(count):
-            plan.free_after[n] = tuple(storage for storage in first if last[storage] == n)
-            held = [storage for storage in first if first[storage] <= n <= last[storage]]
-            plan.live_bytes.append(sum((self.buffers[storage].nbytes for storage in held), 0))
-        plan.unplanned_peak = unplanned_peak(self.schedule, self.outputs)
+            last[a.storage] = max(last.get(a.storage, 0), self.last_use[a.buffer.name])
+        plan.free_after = [tuple(storage for storage in first if last[storage] == n) for n in range(count)]
+        plan.live_bytes = live_bytes([(first[s], last[s], self.ours[s].nbytes) for s in first], count)
+        plan.unplanned_peak = unplanned_peak(self.schedule.alone, self.outputs)
         return plan
 
 
-def read(kernel: Kernel) -> set[str]:
-    if isinstance(kernel, FusedKernel):
-        return set(kernel.reads)
-    return {view.buffer.name for view in tensor_arguments(kernel)}
+def live_bytes(spans: Sequence[tuple[int, int, Size]], count: int) -> list[Size]:
+    """Bytes held while each of `count` kernels runs. A span is the first and the last that need some bytes, and how many."""
+    change: list[Size] = [0] * (count + 2)
+    for first, last, size in spans:
+        change[first] += size
+        change[last + 1] -= size
+    return list(accumulate(change))[:count]
 
 
-def written(kernel: Kernel) -> list[str]:
-    """The buffers that a kernel puts into memory, in the order of its steps."""
-    if isinstance(kernel, FusedKernel):
-        return [step.buffer.name for step in kernel.steps if step.buffer.name in kernel.stores]
-    return [buffer.name for buffer in kernel.buffers]
+def unplanned_peak(alone: Sequence[Group], outputs: set[str]) -> Size:
+    """The peak if each node ran alone: its result in memory of its own, freed after its last use."""
+    last = {buffer.name: n for n, group in enumerate(alone) for buffer in (*group.reads, *group.writes)}
+    last |= dict.fromkeys(outputs, len(alone))
+    spans = [(n, last[buffer.name], buffer.nbytes) for n, group in enumerate(alone) for buffer in group.writes]
+    return max(live_bytes(spans, len(alone)), key=int_or, default=0)
 
 
 def alike(old: Buffer, new: Buffer) -> bool:
@@ -168,22 +162,9 @@ def extent(buffer: Buffer) -> Size:
 
 def only_read_where_written(kernel: FusedKernel, old: str, new: str) -> bool:
     """True if the kernel reads `old` only at the element of `new` that it writes in the same iteration."""
-    loops = frozenset(loop.symbol for loop in kernel.loops)
-    recorder = Recorder(loops)
+    recorder = Recorder(frozenset(loop.symbol for loop in kernel.loops))
     for step in kernel.steps:
         step.value(recorder)
-    store = next(step for step in kernel.steps if step.buffer.name == new)
-    walks_all = all(Linear.of(store.store_index, loops).coefficient(s) != 0 for s in loops)
-    return walks_all and all(a.index == Linear.of(store.store_index, loops) for a in recorder.reads if a.buffer == old)
-
-
-def unplanned_peak(schedule: Schedule, outputs: set[str]) -> Size:
-    """The peak if each node ran alone: its result in memory of its own, freed after its last use."""
-    last = {buffer.name: n for n, group in enumerate(schedule.alone) for buffer in (*group.reads, *group.writes)}
-    held: dict[str, Size] = {}
-    peak: Size = 0
-    for n, group in enumerate(schedule.alone):
-        held |= {buffer.name: buffer.nbytes for buffer in group.writes}
-        peak = max(peak, sum(held.values(), 0), key=int_or)
-        held = {name: size for name, size in held.items() if last[name] > n or name in outputs}
-    return peak
+    store = next(Linear.of(s.store_index, recorder.loops) for s in kernel.steps if s.buffer.name == new)
+    walks_all = all(store.coefficient(symbol) != 0 for symbol in recorder.loops)
+    return walks_all and all(access.index == store for access in recorder.reads if access.buffer == old)

@@ -13,7 +13,6 @@ In PyTorch: `torch/_inductor/scheduler.py`: `Scheduler.fuse_nodes`, `will_fusion
 
 from __future__ import annotations
 
-import heapq
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,7 +20,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from course_lib.lowering.ir import ExternKernel, LoopGraph, Node, Pointwise, Size, View
+from course_lib.lowering.ir import ExternKernel, LoopGraph, Node, Pointwise, Size
 from course_lib.scheduling.dependencies import Body, read_names, record_all
 from course_lib.scheduling.fusion import Fuse, No, can_fuse, human_bytes, int_or, is_legal
 from course_lib.scheduling.groups import Group, Usage, join, start, to_kernel
@@ -41,8 +40,6 @@ class Decision:
     producer: str
     consumer: str
     answer: Fuse | No
-    buffers: tuple[str, ...] = ()
-    """What flows from one to the other, or what both read."""
 
     def __str__(self) -> str:
         return f"{self.producer} → {self.consumer}: {self.answer}"
@@ -69,20 +66,10 @@ class Schedule:
     def fused(self) -> list[FusedKernel]:
         return [kernel for kernel in self.kernels if isinstance(kernel, FusedKernel)]
 
-    @property
-    def graph_nodes(self) -> list[Node]:
-        """The loop nodes that run, in order."""
-        return [n for k in self.kernels for n in (k.nodes if isinstance(k, FusedKernel) else (k,))]
-
-    def bytes_moved(self, kernel: Kernel) -> Size:
-        """Bytes that a kernel reads and writes."""
-        return self.traffic[id(kernel)]
-
     def __str__(self) -> str:
-        lines = [f"{human_bytes(self.traffic[id(k)]):>10}  {k}" for k in self.kernels]
-        return "\n".join(
-            [*lines, f"{human_bytes(self.bytes_after):>10}  in all, instead of {human_bytes(self.bytes_before)}"]
-        )
+        lines = [(self.traffic[id(kernel)], str(kernel)) for kernel in self.kernels]
+        lines.append((self.bytes_after, f"in all, instead of {human_bytes(self.bytes_before)}"))
+        return "\n".join(f"{human_bytes(count):>10}  {text}" for count, text in lines)
 
 
 def schedule(graph: LoopGraph, can_fuse: CanFuse = can_fuse) -> Schedule:
@@ -106,21 +93,19 @@ def schedule(graph: LoopGraph, can_fuse: CanFuse = can_fuse) -> Schedule:
         result.kernels.append(kernel)
         result.traffic[id(kernel)] = group.traffic
     result.alone = alone
+    result.bytes_before = sum((g.traffic for g in alone), 0)
+    result.bytes_after = sum(result.traffic.values(), 0)
     for group in (*alone, *fusion.groups):
         group.fits.clear()
-        group.joined.clear()
-    result.bytes_before = sum((g.traffic for g in alone), 0)
-    result.bytes_after = sum((g.traffic for g in fusion.groups), 0)
     return result
 
 
 def live_nodes(graph: LoopGraph, bodies: Mapping[Node, Body]) -> tuple[list[Node], list[str]]:
     """The nodes that an output or a side effect needs, and the names of the others."""
-    needed = {view.buffer.name for view in graph.outputs if isinstance(view, View)}
+    needed = graph.returned
     live: list[Node] = []
     removed: list[str] = []
-    for position in range(len(graph.nodes) - 1, -1, -1):
-        node = graph.nodes[position]
+    for node in reversed(graph.nodes):
         acts = isinstance(node, ExternKernel) and (bool(node.mutates) or not node.buffers)
         if acts or needed & {b.name for b in node.buffers}:
             live.append(node)
@@ -165,7 +150,7 @@ class Fusion:
     def fuse(self, a: Group, b: Group, answer: Fuse) -> None:
         both = join(a, b)
         assert both is not None
-        decision = Decision(str(a), str(b), answer, between(a, b))
+        decision = Decision(str(a), str(b), answer)
         self.done.append(decision)
         self.made_by[both] = (*self.made_by.get(a, ()), *self.made_by.get(b, ()), decision)
         self.groups = [both if g is a else g for g in self.groups if g is not b]
@@ -236,29 +221,18 @@ class Fusion:
 
     def decisions(self) -> list[Decision]:
         """Each pair once: those that were fused, then those that stayed apart."""
-        apart = [(a, b, self.ask(a, b)) for a, b in self.pairs()]
-        return self.done + [Decision(str(a), str(b), answer, between(a, b)) for a, b, answer in apart]
+        return self.done + [Decision(str(a), str(b), self.ask(a, b)) for a, b in self.pairs()]
 
     def in_order(self) -> list[Group]:
         """Each group after those that it needs; where there is a choice, in program order."""
-        missing = {group: len(self.needs[group]) for group in self.groups}
-        needed_by: dict[Group, list[Group]] = {group: [] for group in self.groups}
-        for group in self.groups:
-            for other in self.needs[group]:
-                needed_by[other].append(group)
-        ready = [(max(g.positions), n, g) for n, g in enumerate(self.groups) if not missing[g]]
-        heapq.heapify(ready)
-        place = {group: n for n, group in enumerate(self.groups)}
-        ordered: list[Group] = []
-        while ready:
-            group = heapq.heappop(ready)[2]
-            ordered.append(group)
-            for other in needed_by[group]:
-                missing[other] -= 1
-                if not missing[other]:
-                    heapq.heappush(ready, (max(other.positions), place[other], other))
-        assert len(ordered) == len(self.groups), "kernels wait for each other"
-        return ordered
+        waiting = sorted(self.groups, key=lambda group: max(group.positions))
+        ordered: dict[Group, None] = {}
+        while waiting:
+            ready = next((group for group in waiting if self.needs[group] <= ordered.keys()), None)
+            assert ready is not None, "kernels wait for each other"
+            waiting.remove(ready)
+            ordered[ready] = None
+        return list(ordered)
 
     def kernel(self, group: Group, names: Counter[str]) -> Kernel:
         if isinstance(group.nodes[0], ExternKernel):
@@ -271,18 +245,13 @@ class Fusion:
         return to_kernel(group, name if names[name] == 1 else f"{name}_{names[name]}", gain, decisions)
 
 
-def between(a: Group, b: Group) -> tuple[str, ...]:
-    return tuple(sorted(buffer.name for buffer in (a.writes & b.reads or a.reads & b.reads)))
-
-
 def usage_of(nodes: Sequence[Node], graph: LoopGraph, bodies: Mapping[Node, Body]) -> Usage:
     """Who reads what."""
     readers: dict[str, set[Node]] = {name: set() for name in graph.buffers}
     for node in nodes:
         for name in read_names(node, bodies):
             readers[name].add(node)
-    outputs = frozenset(view.buffer.name for view in graph.outputs if isinstance(view, View))
-    return Usage(graph.buffers, {name: frozenset(who) for name, who in readers.items()}, outputs)
+    return Usage(graph.buffers, {name: frozenset(who) for name, who in readers.items()}, frozenset(graph.returned))
 
 
 def dependencies(groups: Sequence[Group]) -> dict[Group, set[Group]]:

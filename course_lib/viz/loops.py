@@ -4,15 +4,22 @@ In:  a `LoopGraph` (lowering).
 Out: a `Picture`: one box for each loop node, its ranges on top, its body below, and where it came from.
 
 The formula is made by running the body under one more handler (`Formula`), as the printers and the numpy evaluator do.
+`trace_element` follows the evaluator through the body for one element, and tells every operation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import sympy
+import torch
+from torch.utils._pytree import tree_leaves
 
+from course_lib.lowering.evaluator import Array, Memory, NumpyHandler, compute
+from course_lib.lowering.ir import ExternKernel, LoopNode
 from course_lib.viz.graphs import op_name
 from course_lib.viz.style import Picture, escape, human_bytes, plural
 
@@ -113,35 +120,22 @@ def symbols(count: int, first: int = 0) -> list[sympy.Symbol]:
 
 def run_body(node: Any, handler: Any) -> str:
     """The value that a loop node's body has under a handler."""
-    index = symbols(len(node.ranges))
-    if hasattr(node, "reduced"):
-        return node.inner(handler, index, symbols(len(node.reduced), len(index)))
-    return node.inner(handler, index)
+    rank = len(node.ranges)
+    return node.value(handler, symbols(rank), symbols(len(node.reduced), rank))
 
 
 def reads(node: Any) -> list[str]:
     """The buffers that a node reads, in the order of first use."""
     if is_extern(node):
-        return list(dict.fromkeys(view.buffer.name for view in views([*node.args, *node.kwargs.values()])))
+        return list(dict.fromkeys(a.buffer.name for a in tree_leaves((node.args, node.kwargs)) if hasattr(a, "buffer")))
     loads = Loads()
     run_body(node, loads)
     return list(loads.names)
 
 
-def views(values: Sequence[Any]) -> list[Any]:
-    """The `View`s within the arguments of a library call."""
-    found: list[Any] = []
-    for value in values:
-        if isinstance(value, (list, tuple)):
-            found += views(value)
-        elif hasattr(value, "buffer"):
-            found.append(value)
-    return found
-
-
 def is_extern(node: Any) -> bool:
     """Is this a library call?"""
-    return hasattr(node, "op") and hasattr(node, "outputs")
+    return isinstance(node, ExternKernel)
 
 
 def label_of(node: Any) -> str:
@@ -157,7 +151,7 @@ def formula(node: Any, buffers: Mapping[str, Any]) -> str:
         return f"{', '.join(b.name for b in node.buffers)} = {node.op}({', '.join(reads(node))})"
     index = symbols(len(node.ranges))
     result = f"{node.buffer.name}[{', '.join(map(str, index))}]"
-    if hasattr(node, "reduced"):
+    if node.reduced:
         over = ", ".join(map(str, symbols(len(node.reduced), len(index))))
         return f"{result} = {node.kind} over {over} of {run_body(node, Formula(buffers))}"
     return f"{result} = {run_body(node, Formula(buffers))}"
@@ -169,8 +163,8 @@ def ranges_of(node: Any) -> str:
         return "library call"
     index = symbols(len(node.ranges))
     shown = [f"{i} < {size}" for i, size in zip(index, node.ranges, strict=True)]
-    reduced = getattr(node, "reduced", ())
-    shown += [f"[{i} < {size}]" for i, size in zip(symbols(len(reduced), len(index)), reduced, strict=True)]
+    columns = symbols(len(node.reduced), len(index))
+    shown += [f"[{j} < {size}]" for j, size in zip(columns, node.reduced, strict=True)]
     return ", ".join(shown) or "once"
 
 
@@ -196,3 +190,69 @@ def loops(graph: Any, title: str = "") -> Picture:
         "Each box is one loop: its ranges on top (reduced ones in brackets), below what it computes for each index."
     )
     return Picture(f'<div class="cl-scroll">{"".join(boxes)}</div>', caption, alt, "\n".join(text), ("loops",))
+
+
+# -- one element at a time -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Happened:
+    """One operation of a loop body, with what it got and what came out."""
+
+    op: str
+    args: tuple[str, ...]
+    value: Any
+
+    def __str__(self) -> str:
+        return f"{self.op}({', '.join(self.args)}) = {shown(self.value)}"
+
+
+def shown(value: Any) -> str:
+    return f"{float(value):.6g}" if isinstance(value, np.ndarray) and value.dtype.kind == "f" else str(value)
+
+
+@dataclass
+class Watching:
+    """Passes every operation on to a handler and notes what happened."""
+
+    handler: NumpyHandler
+    happened: list[Happened]
+
+    def note(self, op: str, args: Iterable[Any], value: Any) -> None:
+        self.happened.append(Happened(op, tuple(map(shown, args)), value))
+
+    def load(self, buffer: str, index: sympy.Expr) -> Array:
+        value = self.handler.load(buffer, index)
+        self.note("load", [f"{buffer}[{compute(index, self.handler.values)}]"], value)
+        return value
+
+    def masked(self, condition: Array, body: Callable[[], Array], other: Any) -> Array:
+        handler = self.handler
+        value = handler.masked(condition, body, other) if condition else handler.constant(other, torch.float64)
+        self.note("masked", [condition], value)
+        return value
+
+    def indirect(self, value: Array, size: Any, wrap: bool = True) -> sympy.Symbol:
+        symbol = self.handler.indirect(value, size, wrap)
+        self.note("indirect", [value], self.handler.values[symbol])
+        return symbol
+
+    def __getattr__(self, op: str) -> Callable[..., Any]:
+        def run(*args: Any) -> Any:
+            value = getattr(self.handler, op)(*args)
+            self.note(op, args, value)
+            return value
+
+        return run
+
+
+def trace_element(node: LoopNode, index: Sequence[int], memory: Memory, rindex: Sequence[int] = ()) -> list[Happened]:
+    """Run the body of `node` at one `index` (and, for a reduction, at one `rindex`): every operation, in order."""
+    watching = Watching(NumpyHandler(memory, {}), [])
+    node.value(watching, [sympy.Integer(i) for i in index], [sympy.Integer(i) for i in rindex])
+    return watching.happened
+
+
+def indices(sizes: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Every index of a loop, in order."""
+    return np.ndindex(*sizes)

@@ -6,10 +6,8 @@ import math
 
 import pytest
 import torch
-from aten_graphs import agree, lowered
+from aten_graphs import agree, formulas, lowered
 from torch.nn import functional as F
-
-from course_lib.viz.formula import formula
 
 FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 INTS = [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8]
@@ -78,7 +76,7 @@ def test_a_tensor_without_dimensions_promotes_like_a_number():
 def test_half_is_for_storage_loops_compute_in_float(dtype):
     graph = lowered(lambda x: x * 1.5, some(dtype))
     name = str(dtype).removeprefix("torch.")
-    assert formula(graph.nodes[0]) == f"buf0[i0] = {name}(float32(x[i0]) · 1.5)"
+    assert formulas(graph)[0] == f"buf0[i] = {name}(float32(x[i]) * 1.5)"
 
 
 UNARY = (

@@ -10,11 +10,12 @@ import torch
 from run_schedules import evaluate_schedule
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx.experimental.proxy_tensor import make_fx
 
+from course_lib.autograd.trace import functional
 from course_lib.lowering import DECOMPOSITIONS, LoopGraph, lower
 from course_lib.lowering.evaluator import evaluate
 from course_lib.scheduling import Fuse, Schedule, plan, schedule
+from course_lib.viz.loops import formula
 
 TOLERANCE = {
     torch.float32: 2e-5,
@@ -26,11 +27,10 @@ TOLERANCE = {
 
 def aten(function: Callable[..., Any], *inputs: Any) -> fx.GraphModule:
     """The ATen graph of `function`, without gradients. Placeholders are called like the function's parameters."""
-    functional = torch.func.functionalize(lambda *args: function(*args), remove="mutations")
     mode = FakeTensorMode(allow_non_fake_inputs=True)  # parameters become constants of the graph
     fakes = [mode.from_tensor(x) if isinstance(x, torch.Tensor) else x for x in inputs]
     with torch.no_grad(), mode:
-        gm = make_fx(functional, decomposition_table=DECOMPOSITIONS)(*fakes)
+        gm = functional(lambda *args: function(*args), fakes, DECOMPOSITIONS)
     parameters = inspect.signature(getattr(function, "forward", function)).parameters.values()
     for node, parameter in zip(gm.graph.find_nodes(op="placeholder"), parameters, strict=False):
         if parameter.kind == parameter.POSITIONAL_OR_KEYWORD:
@@ -41,6 +41,11 @@ def aten(function: Callable[..., Any], *inputs: Any) -> fx.GraphModule:
 
 def lowered(function: Callable[..., Any], *inputs: Any) -> LoopGraph:
     return lower(aten(function, *inputs))
+
+
+def formulas(graph: LoopGraph) -> list[str]:
+    """What each node computes, in one line."""
+    return [formula(node, graph.buffers) for node in graph.nodes]
 
 
 def scheduled(function: Callable[..., Any], *inputs: Any, **options: Any) -> Schedule:

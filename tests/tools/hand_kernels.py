@@ -63,7 +63,7 @@ class Hand:
         """inner(ops, row index, column index)."""
         buffer = Buffer(name, dtype, self.rows, contiguous(self.rows), self.device)
         node = Reduction(
-            buffer, self.rows, self.columns, kind, inner, accumulate or dtype, tuple(range(len(self.rows))), label=name
+            buffer, self.rows, inner, label=name, reduced=self.columns, kind=kind, accumulate=accumulate or dtype
         )
         return self._add(Step(node, self.i, self.j, level="column"), store)
 
