@@ -4,6 +4,8 @@ The rooms, in the order a program passes through them: `frames`, `capture`, `gua
 `scheduling`, `codegen`, `runtime`. `pipeline.py` puts them in a row; `events.py` is what they tell; `viz` draws it.
 """
 
+import importlib
+import os
 from typing import TYPE_CHECKING, Any
 
 from course_lib import config
@@ -11,12 +13,12 @@ from course_lib.backends import list_backends, list_mode_options, list_options
 from course_lib.capture import Interpreter, Unsupported
 from course_lib.capture.user import allow_in_graph, disable, disallow_in_graph, graph_break, is_compiling, mark_dynamic
 from course_lib.compiler import capturing, compile, reset
-from course_lib.explain import explain
-from course_lib.logs import set_logs
 from course_lib.pipeline import Pipeline
 
 if TYPE_CHECKING:
     from course_lib.viz import record
+    from course_lib.viz.explain import explain
+    from course_lib.viz.logs import set_logs
     from course_lib.viz.mirror import mirror
 
 __version__ = "0.1.0"
@@ -28,14 +30,15 @@ __all__ = [
 ]  # fmt: skip
 
 
+_SHOWN = {"explain": "viz.explain", "mirror": "viz.mirror", "record": "viz", "set_logs": "viz.logs"}
+"""These show what happened, so they live with the pictures, which are loaded only when they are wanted."""
+
+
 def __getattr__(name: str) -> Any:
-    """`mirror` and `record` draw, so they live with the pictures, which are loaded only when they are wanted."""
-    if name == "mirror":
-        from course_lib.viz.mirror import mirror
-
-        return mirror
-    if name == "record":
-        from course_lib.viz import record
-
-        return record
+    if name in _SHOWN:
+        return getattr(importlib.import_module(f"course_lib.{_SHOWN[name]}"), name)
     raise AttributeError(f"module 'course_lib' has no attribute '{name}'")
+
+
+if os.environ.get("COURSE_LOGS"):
+    importlib.import_module("course_lib.viz.logs")

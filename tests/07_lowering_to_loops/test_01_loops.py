@@ -7,7 +7,7 @@ from aten_graphs import agree, aten, formulas, lowered
 from torch import nn
 
 from course_lib.lowering import ExternKernel, Pointwise, Reduction, lower
-from course_lib.lowering.evaluator import starting_memory
+from course_lib.viz.evaluator import starting_memory
 from course_lib.viz.loops import indices, loops, trace_element
 
 

@@ -8,7 +8,7 @@ from aten_graphs import agree, formulas, lowered
 from torch.nn import functional as F
 
 from course_lib.lowering import ExternKernel
-from course_lib.lowering.evaluator import evaluate
+from course_lib.viz.evaluator import evaluate
 
 
 def no_extern(graph) -> None:

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from course_lib.autograd import trace
 from course_lib.lowering import ExternKernel, lower
-from course_lib.lowering.evaluator import evaluate
+from course_lib.viz.evaluator import evaluate
 from course_lib.lowering.operators import find_out_variant
 from course_lib.scheduling import No, plan, schedule
 

@@ -8,7 +8,7 @@ import sympy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from course_lib.lowering.evaluator import compute
+from course_lib.viz.evaluator import compute
 from course_lib.lowering.indexing import Linear, contiguous, loop_symbols, unflatten
 from course_lib.lowering.ops import linear_index
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from course_lib.lowering.evaluator import (
+from course_lib.viz.evaluator import (
     Memory,
     NumpyHandler,
     compute,

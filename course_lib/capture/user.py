@@ -1,0 +1,82 @@
+"""What a program may say to the compiler that reads it.
+
+In PyTorch: `torch/compiler/__init__.py`, `torch/_dynamo/decorators.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+
+from course_lib.capture.calls import IN_GRAPH, RULES
+from course_lib.capture.unsupported import Unsupported
+from course_lib.frames import Watcher
+from course_lib.frames.resume import run_plain
+
+if TYPE_CHECKING:
+    from course_lib.capture.interpreter import Interpreter
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def is_compiling() -> bool:
+    """False when it is called; capture takes it for True."""
+    return False
+
+
+def graph_break() -> None:
+    """End the graph here. Does nothing in eager."""
+
+
+def disable(function: Any = None, *, recursive: bool = True) -> Any:
+    """Never capture `function`; with `recursive`, nor anything that it calls. A call of it ends the caller's graph."""
+    if function is None:
+        return functools.partial(disable, recursive=recursive)
+
+    @functools.wraps(function)
+    def disabled(*args: Any, **kwargs: Any) -> Any:
+        if not recursive:
+            return function(*args, **kwargs)
+        with Watcher.off():
+            return function(*args, **kwargs)
+
+    disabled._course_disable = True  # type: ignore[attr-defined]
+    if not recursive and isinstance(function, FunctionType):
+        run_plain(function.__code__)
+    return disabled
+
+
+def allow_in_graph(function: F) -> F:
+    """A call of `function` becomes one node, whatever it does inside: capture runs it on fake tensors instead of reading
+    it. Its result must depend on its arguments alone."""
+    IN_GRAPH[function] = True
+    return function
+
+
+def disallow_in_graph(function: F) -> F:
+    """A call of this torch operation ends the graph, so that Python runs it."""
+    IN_GRAPH[function] = False
+    return function
+
+
+def mark_dynamic(tensor: torch.Tensor, dim: int | tuple[int, ...] | list[int]) -> None:
+    """From the first capture on, treat these dimensions of `tensor` as symbolic. (Sizes 0 and 1 stay constants.)"""
+    dims = (dim,) if isinstance(dim, int) else dim
+    known = getattr(tensor, "_course_dynamic", frozenset())
+    tensor._course_dynamic = known | {d % tensor.ndim for d in dims}  # type: ignore[attr-defined]
+
+
+def _is_compiling(it: Interpreter, args: list[Any], kwargs: dict[str, Any]) -> bool:
+    return True
+
+
+def _graph_break(it: Interpreter, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    raise Unsupported("graph_break() was called", "remove it when you have seen enough")
+
+
+RULES[is_compiling] = _is_compiling
+RULES[graph_break] = _graph_break
