@@ -202,9 +202,9 @@ def html_row(step: Step) -> str:
     chips += ("→ " if off and on else "") + "".join(chip(text, " cl-on") for text in on)
     node = f'<span class="cl-new" title="{escape(run.node)}">{escape(run.node)}</span>' if run.node else ""
     offset = str(run.offset) if run.offset >= 0 else ""
-    name = f"{escape(run.op)} <b>{escape(short_arg(run.arg))}</b>"
+    name, whole = f"{escape(run.op)} <b>{escape(short_arg(run.arg))}</b>", escape(plain_arg(run.arg))
     return (
-        f'<div class="cl-row"><span class="cl-no">{offset}</span><span class="cl-op" title="{escape(plain_arg(run.arg))}">{name}</span>'
+        f'<div class="cl-row"><span class="cl-no">{offset}</span><span class="cl-op" title="{whole}">{name}</span>'
         f"<span>{chips}</span><span>{node}</span></div>"
     )
 
@@ -285,7 +285,9 @@ def disassembly(fn: Any) -> Picture:
             text.append((str(row.line), row.source.strip()))
         arg = "" if row.arg is None else str(row.arg)
         numbered = f'<span class="cl-no">{row.offset}</span><span class="cl-op">{escape(row.op)}</span>'
-        parts.append(f'<div class="cl-row">{numbered}<b title="{escape(plain_arg(arg))}">{escape(short_arg(arg))}</b></div>')
+        parts.append(
+            f'<div class="cl-row">{numbered}<b title="{escape(plain_arg(arg))}">{escape(short_arg(arg))}</b></div>'
+        )
         text.append(("", f"{row.offset:>6} {row.op:<26} {short_arg(arg)}".rstrip()))
     body = f'<div class="cl-scroll"><div class="cl-bc cl-m">{"".join(parts)}</div></div>'
     alt = f"Bytecode of {name}: {plural(len(rows), 'instruction')}."

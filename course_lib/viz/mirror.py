@@ -67,10 +67,9 @@ class Mirror:
         for side, other in ((ours, theirs), (theirs, ours)):
             said += [f"{side.name} ends a graph: {reason.rstrip('.')}." for reason in side.breaks]
             if side.breaks and other.graphs and not other.breaks:
-                said.append(f"{other.name} has a form in the graph for that.")
-        if ours.breaks and theirs.breaks and ours.graphs and theirs.graphs:
-            same = "same number of graphs" if len(ours.graphs) == len(theirs.graphs) else "graphs are cut differently"
-            said.append(f"Python does what breaks the graph, and a resume function goes on behind it: the {same}.")
+                said.append(f"{other.name} puts that into the graph.")
+        if all(side.breaks and len(side.graphs) > 1 for side in (ours, theirs)):
+            said.append("Both leave that to Python and go on behind it in a resume function.")
         for number, (one, two) in enumerate(zip(ours.graphs, theirs.graphs), 1):
             if one.inputs != two.inputs and sorted(one.inputs) == sorted(two.inputs):
                 said.append(f"Graph {number} takes the same inputs in another order.")

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
 
+import course_lib as cl
 from course_lib import events, viz
+from course_lib.capture.sources import Location
+from course_lib.capture.unsupported import Unsupported
 from course_lib.viz import graphs
-from course_lib.viz.bytecode import frame_runs, walk
+from course_lib.viz.bytecode import frame_runs, nest, plain_arg, walk
 
 NAMES = "show bytecode graph aten guards_table loops fusion code breaks".split()
 
@@ -112,15 +116,58 @@ def test_a_frame_that_is_not_there_is_told_with_those_that_are(by_hand):
         viz.bytecode_table(events.Recording())
 
 
-def test_where_capture_stops_is_the_last_row(by_hand):
-    from course_lib.capture.sources import Location
-    from course_lib.capture.unsupported import Unsupported
+def ran(op, function, depth):
+    return events.InstructionRun(2, op, "", function, "/x/block.py", 5, depth, (), ())
 
-    problem = Unsupported("a number is wanted from a tensor", "use torch.where", Location("/x/block.py", 3, "f"))
-    by_hand.events.append(events.GraphBroke(problem))
+
+PROBLEM = Unsupported("a number is wanted from a tensor", "use torch.where", Location("/x/block.py", 3, "f"))
+
+
+def test_where_capture_stops_is_the_last_row(by_hand):
+    by_hand.events.append(events.GraphBroke(PROBLEM))
     picture = viz.bytecode_table(by_hand)
     assert "capture stops here" in picture.body and "cl-torn" in picture.body
     assert picture.text.splitlines()[-2:] == ["  at block.py:3 in f", "  what to do: use torch.where"]
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_frame_that_ends_in_a_graph_break_has_its_graph_and_the_reason(by_hand, order):
+    result = SimpleNamespace(graph=torch.fx.GraphModule({}, torch.fx.Graph()), problem=PROBLEM)
+    by_hand.events += [events.GraphCaptured(result), events.GraphBroke(PROBLEM)][::order]
+    by_hand.events += [events.FrameSeen("f from 4", ""), ran("JUMP", "f from 4", 0)]
+    first, second = frame_runs(by_hand)
+    assert (first.graph, first.problem, first.ending) == (result.graph, PROBLEM, "the graph ends here")
+    assert (second.name, second.graph, second.problem, second.ending) == ("f from 4", None, None, "")
+    assert "✂ the graph ends here: a number is wanted from a tensor" in viz.bytecode_table(by_hand, "f").text
+
+
+def test_a_graph_break_is_two_frames_and_the_second_says_that_it_resumes():
+    def halved(x):
+        y = x * 2
+        print("half way")
+        return y + 1
+
+    with cl.record() as trace:
+        cl.compile(halved, backend="eager")(torch.ones(3))
+    assert [(run.ending, len(run.graph.graph.nodes)) for run in frame_runs(trace)] == [
+        ("the graph ends here", 3),
+        ("", 3),
+    ]
+    one, two = trace.bytecode(0), trace.bytecode(1)
+    assert "1 FX node added. The graph ends here: print has an effect" in one.alt
+    assert "resume function" in two.caption and "resume function" not in one.caption
+    assert trace.stepper().widget.problem.startswith("the graph ends here: print")
+
+
+def test_what_c_code_calls_back_stands_under_the_instruction_that_called_c():
+    """`sorted(..., key=f)`: one instruction of ours, then C, then our function, two levels down."""
+    (call,) = nest([ran("LOAD_FAST", "key", 2), ran("RETURN_VALUE", "key", 2), ran("CALL", "f", 0)])
+    assert [step.run.op for step in call.inside] == ["LOAD_FAST", "RETURN_VALUE"]
+
+
+def test_addresses_are_no_part_of_an_argument():
+    code = '<code object <lambda> at 0x7f0be0c2, file "/tmp/x.py", line 4>'
+    assert plain_arg(code) == "code of <lambda>" and plain_arg("x") == "x"
 
 
 def test_plain_bytecode_is_shown_under_its_source():

@@ -44,12 +44,20 @@ def test_parameters_are_called_by_their_path_on_both_sides():
     assert "Graph 1 takes the same inputs in another order." in both.differences
 
 
-def test_where_we_stop_and_they_go_on_is_told():
-    both = cl.mirror(data_dependent, torch.randn(3), torch.randn(3))
-    assert (len(both.ours.graphs), len(both.theirs.graphs)) == (0, 2)
-    assert both.ours.answer == both.theirs.answer == "as eager"
-    assert any(said.startswith("torch.compile goes on behind the break") for said in both.differences)
-    assert "no graph 1 of course_lib" in str(both)
+def test_a_graph_break_gives_the_same_graphs_in_both_compilers():
+    both = cl.mirror(data_dependent, torch.randn(3), torch.ones(3))
+    assert both.ours.operations == both.theirs.operations == ["abs", "add", "truediv", "sum", "lt", "mul"]
+    for side in (both.ours, both.theirs):
+        assert (len(side.graphs), len(side.breaks), side.answer) == (2, 1, "as eager")
+    assert "course_lib ends a graph: a branch depends on the data in a tensor." in both.differences
+    assert "Both leave that to Python and go on behind it in a resume function." in both.differences
+
+
+def test_what_ends_a_graph_of_one_compiler_only_is_told():
+    both = cl.mirror(through_numpy, torch.arange(4.0))
+    assert (len(both.ours.graphs), len(both.theirs.graphs)) == (2, 1) and both.ours.breaks and not both.theirs.breaks
+    assert "torch.compile puts that into the graph." in both.differences
+    assert "no graph 2 of torch.compile" in str(both)
 
 
 @pytest.mark.skipif(np.lib.NumpyVersion(np.__version__) < "2.0.0", reason="NumPy 1 computes FFTs in double precision")

@@ -104,7 +104,7 @@ def raise_from(x):
         return x, type(e.__cause__), e.__cause__.args, e.__suppress_context__, type(e.__context__)
 
 
-@program()
+@program(breaks=3)
 def raise_from_none_out(x):
     try:
         [][3]
@@ -112,7 +112,7 @@ def raise_from_none_out(x):
         raise MyError(1) from None
 
 
-@program()
+@program(breaks=3)
 def raise_in_except_out(x):
     try:
         [][3]
@@ -194,7 +194,7 @@ def except_name_is_deleted(x):
         return x, str(err)
 
 
-@program()
+@program(breaks=1)
 def catches_torch_error(x):
     try:
         return x @ torch.ones(5)
@@ -210,7 +210,7 @@ def catches_attribute_error(x):
         return x + 1, str(e)
 
 
-@program()
+@program(breaks=1)
 def raises_type_error(x):
     return x + "a"
 
@@ -243,13 +243,13 @@ def side_effect_before_raise(x, i):
     raise MyError(i)
 
 
-@program(lambda i: (randn(3), []))
+@program(lambda i: (randn(3), []), breaks=1)
 def side_effect_before_operation_error(x, values):
     values.append(x * 2)
     x[7]
 
 
-@program()
+@program(breaks=2)
 def raises_from_callee(x):
     def g(v):
         LOG.append("g")
@@ -397,7 +397,7 @@ def nested_functions_with_finally(x, i):
     return x + g(0) + g(i) + g(5)
 
 
-@program()
+@program(breaks=1)
 def except_star(x):
     out = []
     try:
@@ -510,7 +510,7 @@ def exit_stack(x):
     return x, a
 
 
-@program()
+@program(breaks=1)
 def closing(x):
     class C:
         def close(self):
@@ -561,7 +561,7 @@ def grad_mode_left_off(x, i):
     return y, x * 3
 
 
-@program(lambda i: (randn(3, requires_grad=True),))
+@program(lambda i: (randn(3, requires_grad=True),), breaks=2)
 def inference_mode(x):
     with torch.inference_mode():
         y = x * 2
@@ -595,7 +595,7 @@ def raise_inside_no_grad(x, i):
     return x + 1, torch.is_grad_enabled()
 
 
-@program()
+@program(breaks=1)
 def generic_context_class(x):
     class C(contextlib.ContextDecorator):
         def __enter__(self):
@@ -653,7 +653,7 @@ def break_inside_try(x):
     return y
 
 
-@program(breaks=1)
+@program(breaks=2)
 def break_inside_except(x):
     try:
         y = x + 1
@@ -676,7 +676,7 @@ def break_in_finally(x):
     return y
 
 
-@program(breaks=1)
+@program(breaks=4)
 def break_in_loop(x):
     for k in range(3):
         x = x + k
@@ -693,7 +693,7 @@ def break_inside_no_grad(x, i):
     return y, torch.is_grad_enabled()
 
 
-@program(breaks=1)
+@program(breaks=2)
 def break_in_callee(x):
     def g(v):
         v = v + 1
@@ -943,7 +943,7 @@ def imports_inside(x):
     return x * math.sin(pi / 2), OD(a=1), os.path.join("a", "b")
 
 
-@program()
+@program(breaks=2)
 def import_error(x):
     try:
         import nothing_of_that_name
@@ -1250,7 +1250,7 @@ def generator_pipeline(x):
     return x * sum(big), next(evens)
 
 
-@program()
+@program(breaks=3)
 def generator_raises(x):
     def g():
         yield 1
@@ -1289,7 +1289,7 @@ def recursive_generator(x):
     return x * sum(walk([1, [2, [3, [4]]]]))
 
 
-@program()
+@program(breaks=1)
 def returns_generator(x):
     return (x * k for k in range(3))
 
@@ -1304,19 +1304,19 @@ def generator_over_argument(x):
     return list(pairs([1, 2, 3])), x + 1
 
 
-@program(lambda i: (randn(3), iter([1, 2, 3])))
+@program(lambda i: (randn(3), iter([1, 2, 3])), breaks=2)
 def iterator_argument(x, it):
     a = next(it)
     return x + a, list(it)
 
 
-@program(lambda i: (randn(3), (k for k in range(4))))
+@program(lambda i: (randn(3), (k for k in range(4))), breaks=2)
 def generator_argument(x, g):
     a = next(g)
     return x + a + sum(g)
 
 
-@program(lambda i: (randn(3), zip("ab", [1, 2]), enumerate("xy"), map(str, [1, 2])))
+@program(lambda i: (randn(3), zip("ab", [1, 2]), enumerate("xy"), map(str, [1, 2])), breaks=3)
 def iterator_object_arguments(x, z, e, m):
     return x + 1, next(z), list(e), list(m)
 
@@ -1451,7 +1451,7 @@ class Slotted:
     b: int = 3
 
 
-@program(lambda i: (randn(3), Config(i), Child(1, more=3)))
+@program(lambda i: (randn(3), Config(i), Child(1, more=3)), breaks=1)
 def dataclasses_(x, c, k):
     c.names.append("k")
     k.n = k.n + 5
@@ -1539,7 +1539,7 @@ def list_identity_is_kept(x):
     return a, b, d, (a, x), x + 1
 
 
-@program()
+@program(breaks=1)
 def list_that_contains_itself(x):
     a = [x + 1]
     a.append(a)
@@ -1597,7 +1597,7 @@ def nested_argument(x, v):
     return x * a + b + c, d
 
 
-@program(lambda i: (randn(3), bytearray(b"ab")))
+@program(lambda i: (randn(3), bytearray(b"ab")), breaks=4)
 def bytes_and_bytearray(x, b):
     b.append(99)
     return x + len(b), bytes(b), b"x" + b"y", b"ab"[0], "é".encode(), b"z".decode()
@@ -1659,7 +1659,7 @@ def lru_cache_returns_one_list(x, i):
     return x + 1, cached_list(i) is cached_list(i), cached_list(7)
 
 
-@program()
+@program(breaks=5)
 def singledispatch_(x):
     return x + 1, kind(1), kind("a"), kind([2]), kind(True)
 
@@ -1682,7 +1682,7 @@ def operator_functions(x):
     return get([1, 2]), attr(x), call(x), operator.mul(x, 2), operator.contains([1], 1), operator.getitem({"a": 1}, "a"), operator.not_(0)
 
 
-@program(lambda i: (randn(3), [[1], {"a": [2]}], Config(i)))
+@program(lambda i: (randn(3), [[1], {"a": [2]}], Config(i)), breaks=1)
 def copies(x, v, c):
     a, b = copy.copy(v), copy.deepcopy(v)
     v[0].append(5)
@@ -1691,7 +1691,7 @@ def copies(x, v, c):
     return x + len(a[0]), a, b, d, e
 
 
-@program()
+@program(breaks=5)
 def partialmethod_and_cached_property(x):
     return Cell(3).half_area, Cell(4).area, x + Cell(2).area
 
@@ -1715,7 +1715,7 @@ class Cell:
         return self.half(off=1)
 
 
-@program(lambda i: (randn(3), Cell(i + 1)))
+@program(lambda i: (randn(3), Cell(i + 1)), breaks=1)
 def cached_property_of_argument(x, c):
     return x * c.area + c.area, "area" in vars(c)
 
@@ -1760,3 +1760,1093 @@ def enum_value_error(x):
 def enum_keys(x, d):
     d[Color.RED] += 1
     return x * d[Color.RED], isinstance(Color.RED, enum.Enum), Level.LOW == 1, Level.LOW is Level(1), str(Color.RED), repr(Level.LOW)
+
+
+# ---- classes -----------------------------------------------------------------------------------------------------------
+
+
+class Base:
+    kind = "base"
+    shared = []
+
+    def __init__(self, n=1):
+        self.n = n
+
+    def name(self):
+        return f"{type(self).__name__}:{self.kind}"
+
+    @classmethod
+    def make(cls, *a):
+        return cls(*a)
+
+    @staticmethod
+    def double(v):
+        return v * 2
+
+    @property
+    def prop(self):
+        return self.n * 10
+
+    @prop.setter
+    def prop(self, value):
+        LOG.append(("set", value))
+        self.n = value // 10
+
+    @prop.deleter
+    def prop(self):
+        self.n = None
+
+    def scale(self, x):
+        return x * self.n
+
+
+class Mixin:
+    def name(self):
+        return "mixin " + super().name()
+
+
+class Derived(Mixin, Base):
+    kind = "derived"
+
+    def __init__(self, n, extra=None):
+        super().__init__(n)
+        self.extra = extra
+
+    def scale(self, x):
+        return super().scale(x) + super(Derived, self).prop
+
+
+@program(lambda i: (randn(3), Derived(i + 1)))
+def methods_and_super(x, d):
+    e = Derived.make(5, "e")
+    return d.scale(x), d.name(), e, Base.double(x), d.double(2), Base.name(d), e.scale(x), Base.make().n
+
+
+@program(lambda i: (randn(3), Base(i)))
+def property_set_and_delete(x, b):
+    b.prop = 50
+    y = x * b.n + b.prop
+    b.new = [x]
+    del b.prop
+    return y, b.n, vars(b)
+
+
+@program(lambda i: (randn(3), Base(i)))
+def attribute_protocol(x, b):
+    setattr(b, "k", 3)
+    out = getattr(b, "k"), getattr(b, "zz", 9), hasattr(b, "k"), hasattr(b, "zz"), "k" in b.__dict__
+    delattr(b, "k")
+    try:
+        b.k
+    except AttributeError as e:
+        return x, out, str(e), e.name
+
+
+@program()
+def unbound_and_bound_methods(x):
+    b = Base(3)
+    f, g = b.scale, Base.scale
+    return f(x), g(b, x), f.__self__ is b, f.__func__ is g, f == b.scale, f is b.scale, [b.scale]
+
+
+class Dynamic:
+    def __init__(self):
+        self.seen = []
+
+    def __getattr__(self, name):
+        if name.startswith("_"):
+            raise AttributeError(name)
+        self.seen.append(name)
+        return lambda v: v + len(name)
+
+
+@program(lambda i: (randn(3), Dynamic()))
+def getattr_hook(x, d):
+    try:
+        d._hidden
+    except AttributeError as e:
+        LOG.append(str(e))
+    return d.abc(x), d.de(x), hasattr(d, "q"), Dynamic().zz(1)
+
+
+class Recorder:
+    def __setattr__(self, name, value):
+        LOG.append(("set", name))
+        super().__setattr__(name, value)
+
+    def __delattr__(self, name):
+        LOG.append(("del", name))
+        object.__delattr__(self, name)
+
+
+@program(lambda i: (randn(3), Recorder()))
+def setattr_hook(x, r):
+    r.a = 1
+    r.b = x
+    del r.a
+    s = Recorder()
+    s.c = r
+    return x + 1, s
+
+
+class GetAttribute:
+    a = 1
+
+    def __getattribute__(self, name):
+        LOG.append(name)
+        return object.__getattribute__(self, name)
+
+
+@program(lambda i: (randn(3), GetAttribute()))
+def getattribute_hook(x, g):
+    g.b = 5
+    return x + g.a, GetAttribute().a, g.b
+
+
+class Slots:
+    __slots__ = ("a", "__b")
+
+    def __init__(self, a):
+        self.a, self.__b = a, a * 2
+
+    def both(self):
+        return self.a, self.__b
+
+
+@program(lambda i: (randn(3), Slots(i)))
+def slots_(x, s):
+    s.a += 5
+    t = Slots(x)
+    try:
+        s.zz = 1
+    except AttributeError as e:
+        LOG.append(str(e))
+    return x * s.a, s.both(), t, t.both()
+
+
+class Vector:
+    def __init__(self, *items):
+        self.items = list(items)
+
+    def __len__(self):
+        return len(self.items)
+
+    def __getitem__(self, k):
+        return Vector(*self.items[k]) if isinstance(k, slice) else self.items[k]
+
+    def __setitem__(self, k, v):
+        self.items[k] = v
+
+    def __delitem__(self, k):
+        del self.items[k]
+
+    def __iter__(self):
+        return iter(self.items)
+
+    def __contains__(self, v):
+        LOG.append(("contains", v))
+        return v in self.items
+
+    def __eq__(self, other):
+        return isinstance(other, Vector) and self.items == other.items
+
+    def __hash__(self):
+        return hash(tuple(self.items))
+
+    def __bool__(self):
+        LOG.append("bool")
+        return bool(self.items)
+
+    def __add__(self, other):
+        if not isinstance(other, Vector):
+            return NotImplemented
+        return Vector(*[a + b for a, b in zip(self.items, other.items)])
+
+    def __mul__(self, k):
+        return Vector(*[a * k for a in self])
+
+    __rmul__ = __mul__
+
+    def __iadd__(self, other):
+        self.items += other
+        return self
+
+    def __neg__(self):
+        return self * -1
+
+    def __lt__(self, other):
+        return sum(self) < sum(other)
+
+    def __call__(self, *a, **k):
+        return a, k, self.items
+
+    def __repr__(self):
+        return f"Vector{tuple(self.items)}"
+
+    def __str__(self):
+        return "<v>"
+
+    def __format__(self, spec):
+        return f"F{spec}"
+
+    def __int__(self):
+        return len(self)
+
+    __index__ = __int__
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *a):
+        LOG.append("exit")
+
+    def __reversed__(self):
+        return iter(["r", *self.items])
+
+    def __matmul__(self, other):
+        return "matmul", other
+
+    def __rsub__(self, other):
+        return "rsub", other
+
+    def __abs__(self):
+        return 7
+
+    def __round__(self, n=None):
+        return "round", n
+
+    def __floordiv__(self, o):
+        return "floordiv"
+
+    def __pow__(self, o, m=None):
+        return "pow", m
+
+    def __length_hint__(self):
+        return 2
+
+
+@program(lambda i: (randn(3), Vector(1, 2, i)))
+def container_protocol(x, v):
+    v[0] = 5
+    del v[1]
+    v += [9]
+    a, *rest = v
+    return x * v[0], len(v), list(v), 9 in v, 77 in v, v == Vector(5, 2), {v: 1}[v], v[1:], rest, bool(v), not Vector(), sorted(v), v
+
+
+@program(lambda i: (randn(3), Vector(1, 2)))
+def operator_protocol(x, v):
+    out = [v + Vector(1, 1), v * 2, 2 * v, -v, v < Vector(9), v > Vector(9), v(1, k=2), f"{v:>3}", f"{v}", repr(v), str(v), int(v)]
+    out += [v @ 3, 5 - v, abs(v), round(v), round(v, 2), v // 1, v**2, pow(v, 2, 3), list(reversed(v)), [1, 2, 3][v], max(v, Vector(9))]
+    try:
+        v + 1
+    except TypeError as e:
+        out.append(str(e))
+    return x, out, "yes" if v else "no", v or 3, v and 4
+
+
+class WithTensor:
+    def __init__(self, t):
+        self.t = t
+
+    def __radd__(self, other):
+        return "radd", other
+
+    def __add__(self, other):
+        return WithTensor(self.t + (other.t if isinstance(other, WithTensor) else other))
+
+    def __torch_function__(self):
+        raise AssertionError
+
+
+class Plain(WithTensor):
+    __torch_function__ = None
+
+
+@program(lambda i: (randn(3), Base(2)))
+def reflected_operator_with_tensor(x, b):
+    class_ = type(b)
+    try:
+        x + b
+    except TypeError as e:
+        return x + 1, class_.__name__
+
+
+class Meta(type):
+    registry = {}
+
+    def __call__(cls, *args):
+        LOG.append(("meta call", args))
+        return super().__call__(*args)
+
+    def __getitem__(cls, k):
+        return (cls.__name__, k)
+
+    @property
+    def meta_prop(cls):
+        return "mp"
+
+    def __contains__(cls, v):
+        return v == 1
+
+    def __len__(cls):
+        return 4
+
+    def __iter__(cls):
+        return iter([1, 2])
+
+
+class Made(metaclass=Meta):
+    def __init__(self, v):
+        self.v = v
+
+
+@program(lambda i: (randn(3), Made(i)))
+def metaclasses(x, m):
+    n = Made(5)
+    return x + n.v, Made["k"], Made.meta_prop, 1 in Made, len(Made), list(Made), type(Made), isinstance(m, Made)
+
+
+class Shape(ABC):
+    @abstractmethod
+    def area(self): ...
+
+    def describe(self):
+        return f"area {self.area()}"
+
+
+class Square(Shape):
+    def __init__(self, s):
+        self.s = s
+
+    def area(self):
+        return self.s**2
+
+
+@typing.runtime_checkable
+class HasArea(typing.Protocol):
+    def area(self): ...
+
+
+@program(lambda i: (randn(3), Square(i)))
+def abstract_classes_and_protocols(x, s):
+    try:
+        Shape()
+    except TypeError as e:
+        LOG.append(str(e)[:40])
+    return x * s.area(), s.describe(), isinstance(s, HasArea), isinstance(x, HasArea), issubclass(Square, Shape), Square(3)
+
+
+@program(lambda i: (randn(3), [Base(i), Derived(1)]))
+def instances_in_a_list(x, v):
+    for b in v:
+        b.n += 1
+        x = b.scale(x)
+    v.append(Base(7))
+    return x, [b.n for b in v]
+
+
+@program(lambda i: (randn(3), type("Local", (Base,), {"kind": "local"})(3)))
+def class_made_outside(x, b):
+    return x * b.n, b.name(), type(b).__mro__[1].__name__
+
+
+@program(breaks=1)
+def class_made_inside(x):
+    class Inner:
+        def f(self):
+            return x * 2
+
+    return Inner().f()
+
+
+@program(breaks=1)
+def namedtuple_made_inside(x):
+    T = namedtuple("T", "a b")
+    t = T(x, 2)
+    return t.a * t.b
+
+
+@program(lambda i: (randn(3), Base(1)))
+def reads_class_attributes(x, b):
+    return x + len(Base.shared), b.kind, Base.kind, Derived.kind, Base.__name__, type(b).__qualname__, b.__class__ is Base, b.__module__
+
+
+@program(lambda i: (randn(3), Base(1)))
+def shadows_class_attribute(x, b):
+    b.kind = "own"
+    b.scale = lambda v: v * 100
+    return b.scale(x), b.kind, Base.kind
+
+
+@program()
+def changes_class_attribute(x):
+    Base.counter = getattr(Base, "counter", 0) + 1
+    y = x + 1
+    del Base.counter
+    return y
+
+
+@program()
+def appends_to_class_attribute(x):
+    Base.shared.append(1)
+    y = x * len(Base.shared)
+    Base.shared.clear()
+    return y
+
+
+class Node:
+    def __init__(self, value, parent=None):
+        self.value, self.parent, self.children = value, parent, []
+
+    def add(self, value):
+        child = Node(value, self)
+        self.children.append(child)
+        return child
+
+    def total(self):
+        return self.value + sum(c.total() for c in self.children)
+
+
+def tree(i):
+    root = Node(i)
+    root.add(2).add(3)
+    return root
+
+
+@program(lambda i: (randn(3), tree(i)))
+def tree_with_parents(x, root):
+    root.children[0].add(10)
+    return x * root.total(), root.children[0].parent is root
+
+
+@program()
+def tree_made_inside(x):
+    root = Node(x)
+    root.add(2).add(3)
+    return root, root.total()
+
+
+class Counted:
+    live = 0
+
+    def __new__(cls, *args):
+        LOG.append(("new", args))
+        return super().__new__(cls)
+
+    def __init__(self, *args):
+        LOG.append(("init", args))
+
+
+@program()
+def new_and_init(x):
+    return Counted(1, 2), x + 1
+
+
+class MyList(list):
+    def total(self):
+        return sum(self)
+
+    def append(self, v):
+        LOG.append("append")
+        super().append(v)
+
+
+class MyDict(dict):
+    def __missing__(self, key):
+        LOG.append(("missing", key))
+        return 42
+
+    def __getitem__(self, key):
+        return super().__getitem__(key)
+
+
+class AttrDict(dict):
+    def __getattr__(self, name):
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    def __setattr__(self, name, value):
+        self[name] = value
+
+
+@program(lambda i: (randn(3), MyList([1, i]), MyDict(a=i), AttrDict(b=2, c=AttrDict(d=3))))
+def subclasses_of_containers(x, v, d, a):
+    v.append(3)
+    d["z"] = x
+    a.new = a.b + a.c.d
+    a.c.d = 7
+    try:
+        a.nope
+    except AttributeError as e:
+        LOG.append(str(e))
+    return x * v.total() + d["a"] + d["q"], v[0], len(d), a, MyList([x]), MyDict(k=1), "nope" in d
+
+
+class MyInt(int):
+    def plus(self, k):
+        return MyInt(self + k)
+
+
+class MyStr(str):
+    def shout(self):
+        return self.upper() + "!"
+
+
+class MyTuple(tuple):
+    def first(self):
+        return self[0]
+
+
+@program(lambda i: (randn(3), MyInt(i), MyStr("a"), MyTuple((1, 2))))
+def subclasses_of_immutable_types(x, n, s, t):
+    return x * n, n.plus(2), s.shout(), t.first(), MyInt(3).plus(1), MyTuple([x]), isinstance(n, int), type(n).__name__
+
+
+class Descriptor:
+    def __set_name__(self, owner, name):
+        self.name = "_" + name
+
+    def __get__(self, obj, owner):
+        return self if obj is None else getattr(obj, self.name, 0) + 1
+
+    def __set__(self, obj, value):
+        LOG.append(("descriptor", value))
+        setattr(obj, self.name, value)
+
+
+class Described:
+    d = Descriptor()
+
+
+@program(lambda i: (randn(3), Described()))
+def descriptors(x, o):
+    a = o.d
+    o.d = 10
+    return x * o.d, a, Described.d.name
+
+
+class CallableObject:
+    def __init__(self):
+        self.calls = 0
+
+    def __call__(self, v, *, by=1):
+        self.calls += 1
+        return v + self.calls * by
+
+
+@program(lambda i: (randn(3), CallableObject()))
+def callable_instance(x, c):
+    return c(x) + c(x, by=2), callable(c), list(map(c, [1, 2])), c.calls
+
+
+class Countdown:
+    def __init__(self, n):
+        self.n = n
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if self.n <= 0:
+            raise StopIteration
+        self.n -= 1
+        return self.n
+
+
+@program(lambda i: (randn(3), Countdown(5)))
+def iterator_class(x, c):
+    first = next(c)
+    for k in c:
+        x = x + k
+        if k == 1:
+            break
+    return x, first, list(c), list(Countdown(2)), sum(Countdown(4)), c.n
+
+
+class OldSequence:
+    def __getitem__(self, k):
+        if k > 2:
+            raise IndexError
+        return k * 2
+
+
+@program()
+def old_iteration_protocol(x):
+    return x + sum(OldSequence()), list(OldSequence()), 4 in OldSequence(), tuple(reversed([*OldSequence()]))
+
+
+@program(lambda i: (randn(3), Base(1), Base(1)))
+def identity_of_instances(x, a, b):
+    a.other = b
+    return x, a is b, a.other is b, a == b, a != b, {a: 1, b: 2}[a], [a, b].index(b), a in [b]
+
+
+@program(lambda i: (lambda b: (randn(3), b, b if i != 1 else Base(1)))(Base(1)))
+def one_object_twice(x, a, b):
+    a.n += 1
+    b.n += 1
+    return x * a.n, a is b
+
+
+@program(lambda i: (randn(3), (Base(1), Derived(2), Square(3))[i]))
+def isinstance_dispatch(x, b):
+    if isinstance(b, Derived):
+        return x + 1
+    if isinstance(b, (Base, str)):
+        return x + 2
+    return x + 3, type(b) is Square, issubclass(type(b), Base), isinstance(b, Shape | int)
+
+
+@program(lambda i: (randn(3), Base))
+def class_as_argument(x, cls):
+    return cls(3).scale(x), cls.__name__, cls is Base
+
+
+@program(lambda i: (randn(3), Base(2).scale, Base.double, [len, max][i % 2]))
+def functions_as_arguments(x, f, g, h):
+    return f(x), g(x), h([1, 2]), f.__name__, f.__self__.n
+
+
+class Module(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = nn.Linear(3, 3)
+        self.calls = 0
+        self.cache = {}
+        self.register_buffer("steps", torch.zeros(()))
+
+    def forward(self, x, *, flag=False):
+        self.calls += 1
+        self.cache[self.calls] = x
+        self.steps += 1
+        self.last = x
+        return self.lin(x) if flag else x * self.calls
+
+
+def module(i):
+    torch.manual_seed(1)
+    return Module()
+
+
+@program(lambda i: (randn(3), module(i)))
+def module_with_state(x, m):
+    y = m(x) + m(x, flag=True)
+    return y, m.calls, m.training, [n for n, _ in m.named_parameters()], sum(p.numel() for p in m.parameters()), m.steps + 1
+
+
+# ---- builtins and text -------------------------------------------------------------------------------------------------
+
+
+@program(lambda i: (randn(3), " Ab,c ", i))
+def string_methods(x, s, i):
+    t = s.strip()
+    return (
+        t.split(","), ",".join("ab"), t.lower(), t.upper(), t.replace("A", "x"), t.startswith("A"), t.find("c"), t.partition(","), t.title(),
+        t.zfill(6), t.center(8, "*"), t.isalpha(), "{} {a} {0!r:>4}".format(i, a=2), "%s-%03d-%.2f" % (t, i, 2.5), t[::-1], t * 2,
+        "b" in t, t < "b", t.encode(), t.ljust(6) + "|", "a\nb".splitlines(), "x".join(map(str, range(3))), t.removeprefix("A"),
+        t.translate(str.maketrans("b", "z")), chr(97), ord("a"), hex(255), bin(5), oct(8), ascii("é"), "12".isdigit(), x + len(t),
+        "a-b_c".rsplit("_", 1), t.casefold(), t.swapcase(), "{:>{w}}".format("a", w=4), "{0.n}".format(Base(3)), "{0[a]}".format({"a": 1}),
+    )  # fmt: skip
+
+
+@program(lambda i: (randn(3), i + 2, 2.75, True, 3 + 4j))
+def numbers_(x, i, f, b, c):
+    return (
+        i // 2, i % 2, -i // 2, i**2, i / 2, ~i, i << 2, i >> 1, i & 1, i | 8, i ^ 3, f // 1, f % 1, int(f), float(i), round(f), round(f, 1), bool(i),
+        b + 1, not b, abs(c), c.real, c * 2, complex(1, 2), f.is_integer(), i.bit_length(), divmod(i, 2), int("12", 16) if 0 else int("12"),
+        float("inf"), i == 2.0, i is True, x * i + f, math.sqrt(i), math.floor(f), math.ceil(f), math.pi, math.log(i), math.gcd(i, 6), math.prod([i, 2]),
+        math.isnan(float("nan")), str(i), repr(f), f"{f:.1f}", max(i, f), min(i, f, 1), sum([i, f]), hash(i) == hash(int(i)), i.__add__(1), pow(i, 3),
+        math.isclose(f, 2.75), math.inf, -0.0, f.as_integer_ratio(), int.from_bytes(b"\x01\x02", "big"), (5).to_bytes(2, "little"),
+    )  # fmt: skip
+
+
+@program(number)
+def division_by_zero(x, i):
+    try:
+        return 1 / (i - i)
+    except ZeroDivisionError as e:
+        return x + 1, str(e)
+
+
+@program()
+def conversions_of_containers(x):
+    return list("ab"), tuple([1]), set([1, 1]), dict([("a", 1)], b=2), dict(zip("ab", [1, 2])), frozenset("a"), list({"a": 1}), str([1, "a"]), repr({"k": (1,)}), x
+
+
+@program()
+def type_objects(x):
+    return type(x), type(1), isinstance(x, torch.Tensor), isinstance(1, (int, str)), isinstance(True, int), type(x) is torch.Tensor, type([]) == list, x + 1
+
+
+@program()
+def collections_abc(x):
+    from collections import abc
+
+    return x, isinstance([], abc.Sequence), isinstance({}, abc.Mapping), isinstance(x, abc.Iterable), isinstance(len, abc.Callable), issubclass(dict, abc.MutableMapping)
+
+
+@program()
+def tensor_attributes(x):
+    return x.shape, x.ndim, x.dtype, x.device.type, x.requires_grad, x.is_cuda, len(x), x.size(0), x.numel(), x.stride(), x.is_contiguous(), x.element_size(), x.dim()
+
+
+@program(number)
+def getattr_on_tensor(x, i):
+    return getattr(x, ("sin", "cos", "exp")[i])(), hasattr(x, "nope"), getattr(x, "nope", 3), getattr(torch, "sin")(x), callable(x.sin)
+
+
+@program()
+def string_of_tensor_facts(x):
+    return f"{x.shape} {x.dtype} {x.device}", str(x.shape), repr(x.dtype), x + 1, f"{x.ndim:03d}", f"{tuple(x.shape)}"
+
+
+@program(breaks=1)
+def item_of_a_tensor(x):
+    n = x.sum().item()
+    return x + n, type(n)
+
+
+@program(breaks=1)
+def float_of_a_tensor(x):
+    return x + float(x[0]), x
+
+
+@program(breaks=1)
+def int_of_a_tensor(x):
+    return x + int(x[0]), x
+
+
+@program(breaks=1)
+def tolist(x):
+    v = x.tolist()
+    return x + v[0], v
+
+
+@program(breaks=1)
+def string_of_a_tensor(x):
+    y = x + 1
+    return f"{y}", y * 2
+
+
+@program(breaks=2)
+def print_several(x):
+    y = x + 1
+    print("y", y, sep=":", end="!\n")
+    z = y * 2
+    print(f"{z.shape=}")
+    return z
+
+
+@program(breaks=1)
+def branch_on_data(x):
+    if x.sum() > 0:
+        y = x + 1
+    else:
+        y = x - 1
+    return y * 2
+
+
+@program(breaks=1)
+def branch_on_data_in_conditional_expression(x):
+    return (x + 1 if x.sum() > 0 else x - 1) * 2, 5
+
+
+@program(breaks=2)
+def boolean_operators_on_data(x):
+    return (x.sum() > 0 and x.max() > 0) or x, x + 1
+
+
+@program(breaks=2)
+def while_on_data(x):
+    x = x.abs()
+    while x.sum() < 20:
+        x = x * 10
+    return x + 1
+
+
+@program(breaks=1)
+def comparison_of_lists_of_tensors(x):
+    return x + 1, [x] == [x], x in [x]
+
+
+@program(breaks=4)
+def random_module(x):
+    a = random.random()
+    b = random.randint(1, 10)
+    return x + a * b, random.choice([1, 2, 3]), random.Random(3).random()
+
+
+@program()
+def torch_random(x):
+    return torch.rand(2) + x[:2], torch.randn_like(x), torch.randint(0, 5, (2,)), torch.nn.functional.dropout(x), torch.randperm(3)
+
+
+@program(breaks=1)
+def manual_seed(x):
+    torch.manual_seed(3)
+    return x + torch.rand(3)
+
+
+@program(breaks=2)
+def time_module(x):
+    import time
+
+    t = time.time()
+    y = x + 1
+    return y * (time.time() - t < 100)
+
+
+@program(breaks=3)
+def logging_module(x):
+    import logging
+
+    log = logging.getLogger("course.test")
+    log.debug("x %s", x.shape)
+    log.info("y")
+    return x + 1
+
+
+@program(breaks=4)
+def file_io(x):
+    import io
+
+    f = io.StringIO()
+    f.write("hello")
+    f.write(str(x.shape))
+    return x + len(f.getvalue())
+
+
+@program(breaks=1)
+def warnings_warn(x):
+    import warnings
+
+    with warnings.catch_warnings(record=True) as w:
+        warnings.simplefilter("always")
+        warnings.warn("careful")
+    return x + len(w)
+
+
+@program(breaks=3)
+def numpy_round_trip(x):
+    a = x.numpy()
+    b = np.sin(a) + 1
+    return torch.from_numpy(b) * 2, a.shape
+
+
+@program()
+def numpy_constants(x):
+    return x * np.pi, x + float(np.float32(2)), int(np.prod([2, 3]))
+
+
+@program(breaks=2)
+def environment(x):
+    import os
+
+    return x + len(os.environ.get("NOT_THERE", "abc")), os.getpid() > 0
+
+
+@program()
+def regular_expressions(x):
+    import re
+
+    m = re.match(r"(\w)(\d)", "a1")
+    return x + int(m.group(2)), re.sub("a", "b", "aa"), m.groups(), re.compile("x").findall("xx")
+
+
+@program()
+def json_(x):
+    import json
+
+    return x, json.dumps({"a": [1, None]}), json.loads("[1, 2]")
+
+
+@program(breaks=1)
+def locals_and_globals(x):
+    y = 3
+    names = sorted(locals())
+    return x + y, names, "LOG" in globals()
+
+
+@program(breaks=1)
+def eval_and_exec(x):
+    k = 3
+    return eval("x + k"), x
+
+
+@program(breaks=1)
+def break_then_locals(x):
+    y = x + 1
+    print("a")
+    dead = 1
+    return y * 2, sorted(locals())
+
+
+@program(breaks=1)
+def super_after_break(x):
+    return Late(2).go(x)
+
+
+class Late(Base):
+    def go(self, x):
+        print("late")
+        return super().scale(x) + self.n
+
+
+@program(breaks=1)
+def closure_shared_over_break(x):
+    n = 1
+
+    def inc():
+        nonlocal n
+        n += 1
+        return n
+
+    inc()
+    print("n", n)
+    inc()
+    return x * n, inc()
+
+
+@program(lambda i: (randn(3), [1]), breaks=1)
+def mutation_before_and_after_break(x, v):
+    v.append(2)
+    d = {"v": v}
+    y = x * len(v)
+    print(v)
+    d["v"].append(3)
+    return y + len(v), d
+
+
+@program(breaks=1)
+def break_in_the_middle_of_an_expression(x):
+    def noisy(v):
+        print("noisy", v)
+        return v
+
+    return [x + 1, noisy(2), x * 3, {"k": x - 1}]
+
+
+@program(breaks=1)
+def break_in_comprehension(x):
+    return [print(k) or x * k for k in range(2)]
+
+
+@program(breaks=1)
+def break_in_generator(x):
+    def g():
+        yield x + 1
+        print("g")
+        yield x + 2
+
+    a, b = g()
+    return a * b
+
+
+@program(breaks=1)
+def break_with_keyword_call(x):
+    y = x + 1
+    print("a", "b", sep="-", end="?\n", **{"flush": True})
+    return y * 2
+
+
+@program(breaks=1)
+def break_with_starargs(x):
+    y = x + 1
+    print(*["a", "b"])
+    return y * 2
+
+
+@program(breaks=1)
+def break_in_nested_with_and_try(x):
+    with Manager("outer"):
+        try:
+            with Manager("inner", swallow=True):
+                y = x + 1
+                print("middle")
+                raise ValueError("v")
+        finally:
+            LOG.append("finally")
+        y = y * 2
+    return y
+
+
+@program(breaks=1)
+def break_raises(x):
+    y = x + 1
+    try:
+        open("/nonexistent/file")
+    except FileNotFoundError as e:
+        y = y + e.errno
+    return y * 2
+
+
+@program(breaks=1)
+def break_raises_uncaught(x):
+    y = x + 1
+    LOG.append(y)
+    open("/nonexistent/file")
+    return y * 2
+
+
+@program(number, breaks=1)
+def break_with_unbound_local(x, i):
+    if i > 5:
+        z = 1
+    print("a")
+    try:
+        return z
+    except UnboundLocalError as e:
+        return x + 1, str(e)
+
+
+@program(breaks=1)
+def break_inside_match(x):
+    match (1, [2, 3]):
+        case (1, [a, *b]):
+            print(a)
+            return x * a, b
+
+
+@program(breaks=1)
+def break_while_handling_two_exceptions(x):
+    try:
+        try:
+            raise ValueError("a")
+        except ValueError:
+            raise KeyError("b")
+    except KeyError as e:
+        print("handling")
+        return x + 1, str(e.__context__)
+
+
+@program(breaks=1)
+def reraise_after_break(x):
+    try:
+        try:
+            raise ValueError("a")
+        except ValueError:
+            print("again")
+            raise
+    except ValueError as e:
+        return x + 1, str(e)
+
+
+@program(breaks=1)
+def disabled_function(x):
+    return disabled(x) + 1
+
+
+@torch.compiler.disable
+def disabled(v):
+    LOG.append("disabled")
+    return v * 2
+
+
+@program(breaks=1)
+def graph_break_call(x):
+    y = x + 1
+    torch._dynamo.graph_break()
+    return y * 2
