@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from course_lib.codegen.cpp_ops import computed_as
+from course_lib.codegen.cpp_ops import computed_as, number
+from course_lib.codegen.printer import extreme
 from course_lib.lowering.ir import Reduction
 
 ONE_VARIABLE = {"sum": ("0", "+="), "prod": ("1", "*="), "any": ("0", "|="), "all": ("1", "&=")}
@@ -63,7 +64,9 @@ class Accumulator:
         if self.kind in ONE_VARIABLE:
             ctype = "int" if self.dtype == torch.bool else computed_as(self.dtype)  # bool would not be vectorised
             return [(ctype, self.name, ONE_VARIABLE[self.kind][0])]
-        result = [(computed_as(self.dtype), self.name, lowest(self.dtype, negative="max" in self.kind))]
+        result = [
+            (computed_as(self.dtype), self.name, number(extreme(self.dtype, lowest="max" in self.kind), self.dtype))
+        ]
         if self.has_nan:
             result.append(("int", f"{self.name}_nan", "0"))
         if self.in_order:
@@ -96,13 +99,3 @@ class Accumulator:
         if self.in_order:
             return f"{self.name}_at{lane}"
         return f"({self.name}_nan{lane} ? NAN : {self.name}{lane})" if self.has_nan else self.name + lane
-
-
-def lowest(dtype: torch.dtype, negative: bool) -> str:
-    """The value that loses against every other (or, not `negative`, the one that is above every other)."""
-    if dtype.is_floating_point:
-        return "-INFINITY" if negative else "INFINITY"
-    if dtype == torch.bool:
-        return "false" if negative else "true"
-    name = str(dtype).removeprefix("torch.").upper()
-    return ("0" if name.startswith("U") else f"{name}_MIN") if negative else f"{name}_MAX"
