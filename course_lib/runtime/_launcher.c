@@ -1,19 +1,15 @@
 /* Calling a compiled kernel from Python, in about 0.2 µs.
  *
  * Every generated C++ kernel has one signature, so that no binding has to be generated with it and the kernel's source
- * needs no header of Python or torch:
+ * needs no header of Python or torch: `void kernel(void **buffers, const int64_t *sizes)`.
  *
- *     void kernel(void **buffers, const int64_t *sizes);
- *
- * launcher = Launcher(address, n_buffers)     address: where the kernel is, e.g. ctypes.cast(library.kernel,
- * c_void_p).value launcher(t0, t1, ..., s0, s1, ...)          n_buffers tensors (or addresses as ints), then the sizes
- * as ints
+ *     launcher = Launcher(address, n_buffers)   the address is that of the kernel
+ *     launcher(t0, t1, ..., s0, s1, ...)        n_buffers tensors (or addresses as ints), then the sizes as ints
  *
  * A tensor is asked for its `data_ptr()`; whether it is contiguous, of the right dtype and on the CPU was settled by
  * the guards. Other threads run while the kernel does.
  *
- * In PyTorch: torch/_inductor/codecache.py (`CppPythonBindingsCodeCache`), which generates such a binding for each
- * kernel.
+ * In PyTorch: torch/_inductor/codecache.py (`CppPythonBindingsCodeCache`), which generates one for each kernel.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -27,7 +23,6 @@ typedef struct {
     vectorcallfunc vectorcall;
     Kernel kernel;
     Py_ssize_t n_buffers;
-    Py_ssize_t n_sizes;                  /* -1: not checked */
 } Launcher;
 
 static PyObject *data_ptr;               /* the interned string */
@@ -58,13 +53,9 @@ launch(PyObject *object, PyObject *const *args, size_t nargsf, PyObject *kwnames
     Py_ssize_t n = PyVectorcall_NARGS(nargsf), n_buffers = self->n_buffers, n_sizes = n - n_buffers;
     if (kwnames && PyTuple_GET_SIZE(kwnames))
         return PyErr_Format(PyExc_TypeError, "a launcher takes no keyword arguments");
-    if (n_sizes < 0 || (self->n_sizes >= 0 && n_sizes != self->n_sizes)) {
-        if (self->n_sizes < 0)
-            return PyErr_Format(PyExc_TypeError, "this kernel takes %zd buffers, then sizes; got %zd arguments",
-                                n_buffers, n);
-        return PyErr_Format(PyExc_TypeError, "this kernel takes %zd buffers and %zd sizes; got %zd arguments",
-                            n_buffers, self->n_sizes, n);
-    }
+    if (n_sizes < 0)
+        return PyErr_Format(PyExc_TypeError, "this kernel takes %zd buffers, then sizes; got %zd arguments", n_buffers,
+                            n);
     void *buffers[n_buffers + 1];
     int64_t sizes[n_sizes + 1];
     for (Py_ssize_t i = 0; i < n_buffers; i++) {
@@ -86,11 +77,10 @@ launch(PyObject *object, PyObject *const *args, size_t nargsf, PyObject *kwnames
 static PyObject *
 new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"address", "n_buffers", "n_sizes", NULL};
+    static char *names[] = {"address", "n_buffers", NULL};
     PyObject *address;
-    Py_ssize_t n_buffers, n_sizes = -1;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!n|n:Launcher", names,
-                                     &PyLong_Type, &address, &n_buffers, &n_sizes))
+    Py_ssize_t n_buffers;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!n:Launcher", names, &PyLong_Type, &address, &n_buffers))
         return NULL;
     void *kernel = PyLong_AsVoidPtr(address);
     if (kernel == NULL || n_buffers < 0)
@@ -101,7 +91,6 @@ new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         self->vectorcall = launch;
         self->kernel = (Kernel)kernel;
         self->n_buffers = n_buffers;
-        self->n_sizes = n_sizes;
     }
     return (PyObject *)self;
 }
@@ -109,7 +98,7 @@ new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 static PyTypeObject LauncherType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "course_lib.runtime._launcher.Launcher",
-    .tp_doc = "Launcher(address, n_buffers, n_sizes=-1): a callable that runs the kernel at `address`.",
+    .tp_doc = "Launcher(address, n_buffers): a callable that runs the kernel at `address`.",
     .tp_basicsize = sizeof(Launcher),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
     .tp_vectorcall_offset = offsetof(Launcher, vectorcall),

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import linecache
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -47,18 +48,16 @@ class BuiltKernel:
         return f"{self.name} ({self.language}, {how}): {self.kernel}"
 
 
+@dataclass(eq=False, repr=False)
 class CompiledGraph:
     """A program: `compiled(*tensors) -> tuple`. It expects inputs with the sizes and strides it was compiled for (that is
     what guards are for) and returns tensors that do not require grad."""
 
-    def __init__(
-        self, run: Callable[..., tuple[Any, ...]], wrapper: str, kernels: list[BuiltKernel], schedule: Any, memory: Any
-    ) -> None:
-        self.run = run
-        self.wrapper_source = wrapper
-        self.kernels = kernels
-        self.schedule = schedule
-        self.memory = memory
+    run: Callable[..., tuple[Any, ...]]
+    wrapper_source: str
+    kernels: list[BuiltKernel]
+    schedule: Any
+    memory: Any
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
         return self.run(*inputs)
@@ -79,14 +78,12 @@ def build(graph: LoopGraph, schedule: Any, plan: Any = None, codegen: str = "aut
     machine lacks what that takes."""
     if codegen not in ("auto", "cpp", "triton"):
         raise ValueError(f'codegen must be "auto", "cpp" or "triton", not {codegen!r}')
-    buffers = all_buffers(graph)
     fused = [kernel for kernel in schedule.kernels if isinstance(kernel, FusedKernel)]
-    names = unique_names(fused)
-    languages = {kernel: language_of(kernel, buffers, codegen) for kernel in fused}
-    built = {
-        **build_cpp({k: names[k] for k in fused if languages[k] == "cpp"}, buffers),
-        **build_triton({k: names[k] for k in fused if languages[k] == "triton"}, buffers),
-    }
+    names, buffers = unique_names(fused), graph.buffers
+    on_gpu = lambda kernel: kernel.steps[0].buffer.device.type == "cuda"
+    in_triton = [k for k in fused if codegen == "triton" or (codegen == "auto" and on_gpu(k))]
+    built = build_cpp({k: names[k] for k in fused if k not in in_triton}, buffers)
+    built |= build_triton({k: names[k] for k in in_triton}, buffers)
     wrapper = wrapper_source(schedule, plan, graph, {k: b.printed for k, (b, _) in built.items()})
     functions = {kernel.name: function for kernel, function in built.values()}
     run = load_python(wrapper.source, {**wrapper.names, **functions})
@@ -112,31 +109,15 @@ def build_cpp(names: Mapping[FusedKernel, str], buffers: Mapping[str, Buffer]) -
 
 def build_triton(names: Mapping[FusedKernel, str], buffers: Mapping[str, Buffer]) -> Built:
     """Triton kernels; each is compiled by Triton when it is first called."""
-    if not names:
-        return {}
-    from course_lib.runtime.triton_runner import timed_load
-
     result: Built = {}
     for kernel, name in names.items():
-        printed = triton_source(kernel, buffers, name)
-        launch, seconds = timed_load(printed, kernel.steps[0].buffer.device)
+        from course_lib.runtime.triton_runner import load_triton
+
+        printed, began = triton_source(kernel, buffers, name), time.perf_counter()
+        launch = load_triton(printed, kernel.steps[0].buffer.device)
+        seconds = time.perf_counter() - began
         result[kernel] = BuiltKernel(name, printed.source, "triton", seconds, False, kernel, printed), launch
     return result
-
-
-def language_of(kernel: FusedKernel, buffers: Mapping[str, Buffer], codegen: str) -> str:
-    if codegen != "auto":
-        return codegen
-    return "triton" if any(step.buffer.device.type == "cuda" for step in kernel.steps) else "cpp"
-
-
-def all_buffers(graph: LoopGraph) -> dict[str, Buffer]:
-    """Every buffer that a kernel may read."""
-    constants = {
-        name: Buffer(name, tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()), tensor.device)
-        for name, tensor in graph.constants.items()
-    }
-    return {**constants, **graph.buffers}
 
 
 def unique_names(kernels: Sequence[FusedKernel]) -> dict[FusedKernel, str]:

@@ -93,11 +93,8 @@ def find_compiler() -> str:
     """The path of the C++ compiler, or one sentence on how to get one."""
     if compiler := config.find_cxx():
         return compiler
-    how = (
-        "run `xcode-select --install`"
-        if sys.platform == "darwin"
-        else "`apt install g++` or `conda install cxx-compiler`"
-    )
+    mac = sys.platform == "darwin"
+    how = "run `xcode-select --install`" if mac else "`apt install g++` or `conda install cxx-compiler`"
     raise BackendMissing(
         f"no C++ compiler found (tried $CXX, g++, clang++, c++): get one with {how}; until then the graph runs op by op"
     )
@@ -132,22 +129,17 @@ def identity(compiler: str) -> str:
 @functools.cache
 def optional_flags(compiler: str) -> tuple[str, ...]:
     """Those of `OPTIONAL` that this compiler takes, found by trying once and kept on disk."""
-    memo = config.cache_dir() / f"flags-{cache.key_of(identity(compiler), PROBE, repr(OPTIONAL))}.json"
-    try:
-        return tuple(json.loads(memo.read_text()))
-    except (OSError, ValueError):
-        pass
-    flags: tuple[str, ...] = ()
-    for group in OPTIONAL:
-        instead_of = {"-mcpu=native": "-march=native", "-fopenmp-simd": "-fopenmp"}.get(group[0])
-        if instead_of not in flags and accepts(compiler, (*flags, *group)):
-            flags += group
-    try:
-        memo.with_suffix(f".{os.getpid()}").write_text(json.dumps(flags))
-        os.replace(memo.with_suffix(f".{os.getpid()}"), memo)
-    except OSError:
-        pass
-    return flags
+
+    def try_each(memo: Path) -> None:
+        flags: tuple[str, ...] = ()
+        for group in OPTIONAL:
+            instead_of = {"-mcpu=native": "-march=native", "-fopenmp-simd": "-fopenmp"}.get(group[0])
+            if instead_of not in flags and accepts(compiler, (*flags, *group)):
+                flags += group
+        memo.write_text(json.dumps(flags))
+
+    entry = cache.build(cache.key_of(identity(compiler), PROBE, repr(OPTIONAL)), ".json", try_each)
+    return tuple(json.loads(entry.path.read_text()))
 
 
 def accepts(compiler: str, flags: Sequence[str]) -> bool:

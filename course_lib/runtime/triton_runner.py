@@ -4,7 +4,7 @@ In:  a `TritonSource`.
 Out: a callable that takes tensors and starts the right number of programs.
 
 Triton decides when it is first imported whether `@triton.jit` means "compile" or "interpret". So this
-file, not the user, imports it: with `TRITON_INTERPRET=1` on a machine without a GPU, without it on one with a GPU.
+package, not the user, chooses: `TRITON_INTERPRET=1` on a machine without a GPU.
 
 In PyTorch: `torch/_inductor/runtime/triton_heuristics.py`, `CachingAutotuner`; `runtime/async_compile.py`.
 """
@@ -14,9 +14,6 @@ from __future__ import annotations
 import functools
 import importlib
 import linecache
-import os
-import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -33,9 +30,7 @@ TESTED = {"2.11": "3.6.0", "2.13": "3.7.1"}
 
 @functools.cache
 def import_triton() -> Any:
-    """The module, in the mode that this machine needs. Raises `BackendMissing` with one sentence."""
-    if "triton" not in sys.modules and not torch.cuda.is_available():
-        os.environ.setdefault("TRITON_INTERPRET", "1")
+    """The module, in the mode that was set by `course_lib.runtime`. Raises `BackendMissing` with one sentence."""
     try:
         triton = importlib.import_module("triton")
     except ImportError as error:
@@ -50,11 +45,7 @@ def import_triton() -> Any:
 
 def is_interpreting() -> bool:
     """True if `@triton.jit` gives functions that run on CPU tensors."""
-    jit = import_triton().jit(_empty)
-    return type(jit).__name__ == "InterpretedFunction"
-
-
-def _empty() -> None: ...
+    return type(import_triton().jit(is_interpreting)).__name__ == "InterpretedFunction"
 
 
 def load_triton(source: TritonSource, device: torch.device) -> Callable[..., None]:
@@ -95,10 +86,3 @@ def run_source(source: TritonSource) -> dict[str, Any]:
     names: dict[str, Any] = {"__name__": f"course_lib_kernel_{source.name}", "__file__": str(path)}
     exec(compile(source.source, str(path), "exec"), names)
     return names
-
-
-def timed_load(source: TritonSource, device: torch.device) -> tuple[Callable[..., None], float]:
-    """The callable and how long it took. (On a GPU, machine code is made at the first call.)"""
-    began = time.perf_counter()
-    launch = load_triton(source, device)
-    return launch, time.perf_counter() - began
