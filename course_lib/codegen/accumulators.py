@@ -11,7 +11,7 @@ In PyTorch: `torch/_inductor/codegen/cpp.py`, `reduction_init`, `reduction_combi
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 
@@ -43,8 +43,9 @@ class Accumulator:
         return Accumulator(name, kind, dtype, at)
 
     @property
-    def compares(self) -> bool:
-        return self.kind in ("max", "min")
+    def is_plain(self) -> bool:
+        """True if one variable and one operator do it; else values are compared."""
+        return self.kind in ONE_VARIABLE
 
     @property
     def in_order(self) -> bool:
@@ -57,43 +58,37 @@ class Accumulator:
 
     @property
     def has_nan(self) -> bool:
-        return self.compares and self.dtype.is_floating_point
+        return self.kind in ("max", "min") and self.dtype.is_floating_point
 
     def variables(self) -> list[tuple[str, str, str]]:
         """(type, name, first value) of each."""
-        if self.kind in ONE_VARIABLE:
+        if self.is_plain:
             ctype = "int" if self.dtype == torch.bool else computed_as(self.dtype)  # bool would not be vectorised
             return [(ctype, self.name, ONE_VARIABLE[self.kind][0])]
-        result = [
-            (computed_as(self.dtype), self.name, number(extreme(self.dtype, lowest="max" in self.kind), self.dtype))
-        ]
-        if self.has_nan:
-            result.append(("int", f"{self.name}_nan", "0"))
-        if self.in_order:
-            result.append(("int64_t", f"{self.name}_at", "0"))
-        return result
+        first = number(extreme(self.dtype, lowest="max" in self.kind), self.dtype)
+        more = [("int", f"{self.name}_nan", "0")] if self.has_nan else []
+        more += [("int64_t", f"{self.name}_at", "0")] if self.in_order else []
+        return [(computed_as(self.dtype), self.name, first), *more]
 
     def clauses(self) -> list[str]:
         """OpenMP's reduction clauses."""
-        operator = ONE_VARIABLE[self.kind][1][0] if self.kind in ONE_VARIABLE else self.kind
+        operator = ONE_VARIABLE[self.kind][1][0] if self.is_plain else self.kind
         return [f"reduction({operator}: {self.name})"] + ([f"reduction(|: {self.name}_nan)"] if self.has_nan else [])
 
-    def take(self, value: str, lane: str) -> list[str]:
+    def take(self, value: str, lane: str, is_nan: str = "") -> list[str]:
         """Lines that take in one value (a name, if it is needed more than once)."""
-        mine, better = self.name + lane, "<" if "min" in self.kind else ">"
-        if self.kind in ONE_VARIABLE:
+        mine, better, is_nan = self.name + lane, "<" if "min" in self.kind else ">", is_nan or f"{value} != {value}"
+        if self.is_plain:
             return [f"{mine} {ONE_VARIABLE[self.kind][1]} {value};"]
         if self.in_order:
-            nan = f" || ({value} != {value} && {mine} == {mine})" if self.dtype.is_floating_point else ""
-            where = f"{self.name}_at{lane}"
-            return [f"if ({value} {better} {mine}{nan}) {{ {mine} = {value}; {where} = {self.at}; }}"]
+            nan = f" || ({is_nan} && {mine} == {mine})" if self.dtype.is_floating_point else ""
+            return [f"if ({value} {better} {mine}{nan}) {{ {mine} = {value}; {self.name}_at{lane} = {self.at}; }}"]
         lines = [f"{mine} = {value} {better} {mine} ? {value} : {mine};"]
-        return lines + ([f"{self.name}_nan{lane} |= {value} != {value};"] if self.has_nan else [])
+        return lines + ([f"{self.name}_nan{lane} |= {is_nan};"] if self.has_nan else [])
 
     def combine(self, part: Accumulator, lane: str) -> list[str]:
         """Lines that take in what another accumulator gathered."""
-        lines = replace(self, dtype=torch.int64 if self.compares else self.dtype).take(part.name + lane, lane)
-        return lines + ([f"{self.name}_nan{lane} |= {part.name}_nan{lane};"] if self.has_nan else [])
+        return self.take(part.name + lane, lane, f"{part.name}_nan{lane}")
 
     def result(self, lane: str) -> str:
         if self.in_order:

@@ -242,7 +242,7 @@ class CppKernel(CppOps):
     def take(self, step: Step, part: Accumulator) -> None:
         tree = self.trees[step]
         value = self.value_text(tree)
-        if (part.compares or part.in_order) and not value.isidentifier():
+        if not part.is_plain and not value.isidentifier():
             value = self.bind(tree, value, "value")
         self.lines_for(step, part.take(value, self.lane))
 

@@ -17,12 +17,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from course_lib import native
-from course_lib.codegen.cpp import cpp_source
+from course_lib.codegen.cpp import cpp_source, prelude
 from course_lib.codegen.printer import KernelSource
 from course_lib.codegen.triton import triton_source
 from course_lib.codegen.wrapper import wrapper_source
 from course_lib.lowering.ir import Buffer, LoopGraph
-from course_lib.runtime.compiler import load_kernels
+from course_lib.runtime.compiler import build_library
 from course_lib.scheduling.kernel import FusedKernel
 
 _numbers = itertools.count()
@@ -98,12 +98,15 @@ def build_cpp(names: Mapping[FusedKernel, str], buffers: Mapping[str, Buffer]) -
     if not names:
         return {}
     sources = {kernel: cpp_source(kernel, buffers, name) for kernel, name in names.items()}
-    library = load_kernels(list(sources.values()))
+    began = time.perf_counter()
+    entry = build_library("\n".join([prelude(), *(printed.source for printed in sources.values())]))
+    library = ctypes.CDLL(str(entry.path))
+    seconds = time.perf_counter() - began
     result: Built = {}
     for kernel, printed in sources.items():
-        launch = launcher(library.addresses[printed.name], len(printed.buffers) + printed.checked)
-        facts = BuiltKernel(printed.name, printed.source, "cpp", library.build_seconds, library.cached, kernel, printed)
-        result[kernel] = facts, launch
+        launch = launcher(getattr(library, printed.name), len(printed.buffers) + printed.checked)
+        built = BuiltKernel(printed.name, printed.source, "cpp", seconds, entry.cached, kernel, printed)
+        result[kernel] = built, launch
     return result
 
 
@@ -129,23 +132,17 @@ def unique_names(kernels: Sequence[FusedKernel]) -> dict[FusedKernel, str]:
     return result
 
 
-def launcher(address: int, n_buffers: int) -> Callable[..., None]:
-    """A callable for the C function at `address`: tensors first, then sizes."""
-    module = native.load("course_lib.runtime._launcher")
-    return module.Launcher(address, n_buffers) if module else CtypesLauncher(address, n_buffers)
+def launcher(function: Any, n_buffers: int) -> Callable[..., None]:
+    """A callable for a C function: tensors first, then sizes. Through ctypes where the C module could not be built."""
+    if module := native.load("course_lib.runtime._launcher"):
+        return module.launcher(ctypes.cast(function, ctypes.c_void_p).value, n_buffers)
 
+    def launch(*arguments: Any) -> None:
+        pointers = [tensor.data_ptr() for tensor in arguments[:n_buffers]]
+        sizes = arguments[n_buffers:]
+        function((ctypes.c_void_p * len(pointers))(*pointers), (ctypes.c_int64 * len(sizes))(*sizes))
 
-class CtypesLauncher:
-    """The same through ctypes, a microsecond slower, where the C module could not be built."""
-
-    def __init__(self, address: int, n_buffers: int) -> None:
-        self.function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(address)
-        self.n_buffers = n_buffers
-
-    def __call__(self, *arguments: Any) -> None:
-        pointers = [tensor.data_ptr() for tensor in arguments[: self.n_buffers]]
-        sizes = arguments[self.n_buffers :]
-        self.function((ctypes.c_void_p * len(pointers))(*pointers), (ctypes.c_int64 * len(sizes))(*sizes))
+    return launch
 
 
 def load_python(source: str, names: dict[str, Any]) -> Callable[..., tuple[Any, ...]]:
