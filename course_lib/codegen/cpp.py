@@ -24,21 +24,11 @@ from typing import Literal
 
 import torch
 
-from course_lib.codegen.accumulators import Accumulator
-from course_lib.codegen.cpp_ops import HALVES, RESERVED, STORED, CppOps, computed_as
-from course_lib.codegen.expressions import Expr, steps_used
-from course_lib.codegen.loops import (
-    Phase,
-    Source,
-    column_number,
-    has_stride_one,
-    is_row_level,
-    iterations,
-    phases,
-    reduction,
-)
+from course_lib.codegen.cpp_ops import HALVES, RESERVED, STORED, Accumulator, CppOps, computed_as
+from course_lib.codegen.expressions import Expr, loads, steps_used
+from course_lib.codegen.loops import Phase, Source, column_number, is_row_level, iterations, phases, reduction
 from course_lib.codegen.printer import KernelSource, label
-from course_lib.lowering.indexing import contiguous
+from course_lib.lowering.indexing import Linear, contiguous
 from course_lib.lowering.ir import Buffer
 from course_lib.lowering.ops import linear_index
 from course_lib.scheduling.kernel import FusedKernel, Loop, Step
@@ -71,7 +61,8 @@ def shape_of(kernel: FusedKernel, trees: Mapping[Step, Expr]) -> Shape:
     if not columns:
         return "rows"
     inside = [tree for step, tree in trees.items() if not is_row_level(step, kernel)]
-    along = lambda loop: any(has_stride_one(tree, loop.symbol) for tree in inside)
+    read = [index for tree in inside for _, index in loads(tree)]
+    along = lambda loop: any(Linear.of(index, {loop.symbol}).coefficient(loop.symbol) == 1 for index in read)
     if rows and along(rows[-1]) and not along(columns[-1]):
         return "lanes"
     return "columns" if iterations(rows) < FEW_ROWS and iterations(columns) >= 2 * PARALLEL_FROM else "rows"

@@ -19,8 +19,8 @@ from typing import Literal
 import sympy
 import torch
 
-from course_lib.codegen.expressions import Expr, is_costly, loads, steps_used
-from course_lib.lowering.indexing import Linear, contiguous
+from course_lib.codegen.expressions import Expr, is_costly, steps_used
+from course_lib.lowering.indexing import contiguous
 from course_lib.lowering.ir import Reduction
 from course_lib.lowering.ops import linear_index
 from course_lib.scheduling.kernel import FusedKernel, Loop, Step
@@ -129,15 +129,14 @@ def where_from(step: Step, earlier: Phase | None, tree: Expr, keep: Set[Source])
 def short_names(kernel: FusedKernel) -> FusedKernel:
     """The kernel with its rows called i (several: i0, i1, ...) and its columns j."""
     new: dict[sympy.Symbol, sympy.Symbol] = {}
-    for loops, letter in ((kernel.rows, "i"), (kernel.columns, "j")):
-        for n, loop in enumerate(loops):
-            name = letter if len(loops) == 1 else f"{letter}{n}"
+    for group, letter in ((kernel.rows, "i"), (kernel.columns, "j")):
+        for n, loop in enumerate(group):
+            name = letter if len(group) == 1 else f"{letter}{n}"
             new[loop.symbol] = sympy.Symbol(name, integer=True, nonnegative=True)
     renamed = lambda index: tuple(sympy.sympify(formula).xreplace(new) for formula in index)
     steps = (replace(step, index=renamed(step.index), rindex=renamed(step.rindex)) for step in kernel.steps)
-    return replace(
-        kernel, loops=tuple(replace(loop, symbol=new[loop.symbol]) for loop in kernel.loops), steps=tuple(steps)
-    )
+    loops = (replace(loop, symbol=new[loop.symbol]) for loop in kernel.loops)
+    return replace(kernel, loops=tuple(loops), steps=tuple(steps))
 
 
 def reduction(step: Step) -> Reduction:
@@ -153,8 +152,3 @@ def column_number(step: Step) -> sympy.Expr:
 def iterations(loops: Iterable[Loop]) -> int:
     """How many times the body of nested loops runs."""
     return math.prod(loop.size for loop in loops)
-
-
-def has_stride_one(tree: Expr, symbol: sympy.Symbol) -> bool:
-    """True if some load of `tree` walks through memory element by element as `symbol` counts."""
-    return any(Linear.of(index, {symbol}).coefficient(symbol) == 1 for _, index in loads(tree))

@@ -163,7 +163,6 @@ template <class T> static INLINE T maximum(T a, T b) { return (a > b || a != a) 
 template <class T> static INLINE T minimum(T a, T b) { return (a < b || a != a) ? a : b; }
 template <class T> static INLINE T sign(T x) { return (T)((x > 0) - (x < 0)); }
 template <class T> static INLINE T abs(T x) { return x < 0 ? (T)-x : x; }
-static INLINE uint8_t abs(uint8_t x) { return x; }
 static INLINE float abs(float x) { return __builtin_fabsf(x); }
 static INLINE double abs(double x) { return __builtin_fabs(x); }
 template <class T> static INLINE bool isnan(T x) { return x != x; }
@@ -186,26 +185,23 @@ template <class T> static INLINE T mod(T a, T b, int& problem) {  // the sign of
   T r = fmod(a, b, problem);
   return r != 0 && (r < 0) != (b < 0) ? (T)(r + b) : r;
 }
-// By a constant other than 0: nothing to report.
+// Integers by a constant other than 0: nothing to report. Floats: as torch.remainder and c10::div_floor_floating.
 template <class T> static INLINE T fmod(T a, T b) { int none = 0; return fmod(a, b, none); }
-template <class T> static INLINE T mod(T a, T b) { int none = 0; return mod(a, b, none); }
-template <class T> static INLINE T floordiv(T a, T b) { int none = 0; return floordiv(a, b, none); }
-
-// Floats: as torch.remainder and c10::div_floor_floating.
-#define FLOAT_DIVISION(T)                                            \
-  static INLINE T mod(T a, T b) {                                    \
-    T r = fmod(a, b);                                                \
-    return r != 0 && (r < 0) != (b < 0) ? r + b : r;                 \
-  }                                                                  \
-  static INLINE T floordiv(T a, T b) {                               \
-    T r = fmod(a, b), q = (a - r) / b;                               \
-    q = r != 0 && (r < 0) != (b < 0) ? q - 1 : q;                    \
-    T f = floor(q);                                                  \
-    f = q - f > (T)0.5 ? f + 1 : f;                                  \
-    T zero = a / b < 0 ? -(T)0 : (T)0;                               \
-    return b == 0 ? a / b : q != 0 ? f : zero;                       \
+template <class T> static INLINE T mod(T a, T b) {
+  T r = fmod(a, b);
+  return r != 0 && (r < 0) != (b < 0) ? (T)(r + b) : r;
+}
+template <class T> static INLINE T floordiv(T a, T b) {
+  int none = 0;
+  if constexpr ((T)0.5 == 0) return floordiv(a, b, none);
+  else {
+    T r = fmod(a, b), q = (a - r) / b;
+    q = r != 0 && (r < 0) != (b < 0) ? q - 1 : q;
+    T f = floor(q), zero = a / b < 0 ? -(T)0 : (T)0;
+    f = q - f > (T)0.5 ? f + 1 : f;
+    return b == 0 ? a / b : q != 0 ? f : zero;
   }
-FLOAT_DIVISION(float) FLOAT_DIVISION(double)
+}
 
 template <class T> static INLINE T integer_pow(T a, T b) {
   if (b < 0) return a == 1 ? 1 : a == (T)-1 ? (b % 2 ? (T)-1 : (T)1) : (T)0;

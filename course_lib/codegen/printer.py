@@ -47,6 +47,9 @@ def compare(operator: str, binds: int) -> Rule:
     return f"{{:{binds + 1}}} {operator} {{:{binds + 1}}}", binds
 
 
+PLAIN = {"sum": ("0", "+"), "prod": ("1", "*"), "any": ("0", "|"), "all": ("1", "&")}
+"""Reductions that need one variable: what it begins with, and the operator that takes a value in."""
+
 ARITHMETIC: dict[str, str | Rule] = {
     "mul": infix("*", 13), "truediv": infix("/", 13), "add": infix("+", 12), "sub": infix("-", 12),
     "neg": ("-{:15}", 14), "reciprocal": ("1 / {:14}", 13), "pow:integer": "integer_pow",
@@ -69,15 +72,6 @@ class KernelSource:
     checked: bool = False
     """True if the kernel takes one more buffer, an int64 that it sets to 1 (index out of range) or 2 (integer division by
     zero) where eager would raise."""
-
-
-@dataclass
-class Line:
-    """One line before it is laid out."""
-
-    depth: int
-    text: str
-    step: Step | None = None
 
 
 class Printer:
@@ -108,7 +102,8 @@ class Printer:
         self.pointers: dict[str, str] = {}
         """Buffer → the name of its pointer."""
 
-        self.lines: list[Line] = []
+        self.lines: list[tuple[int, str, Step | None]] = []
+        """Depth, text, and the step that it comes from."""
         self.depth = 0
         self.step: Step | None = None
         self.taken = {*reserved, *(str(loop.symbol) for loop in self.kernel.loops)}
@@ -121,7 +116,7 @@ class Printer:
     # --- lines -------------------------------------------------------------------------------------------------------
 
     def line(self, text: str) -> None:
-        self.lines.append(Line(self.depth, text, self.step))
+        self.lines.append((self.depth, text, self.step))
 
     @contextmanager
     def block(self, opening: str, closing: str = ""):
@@ -172,13 +167,13 @@ class Printer:
         text: list[str] = []
         line_of: dict[int, Step] = {}
         previous: Step | None = None
-        for number, line in enumerate(self.lines, 1):
-            row = indent * line.depth + line.text
-            if line.step:
-                line_of[number] = line.step
-                if line.step is not previous:
-                    row = f"{row:<{COMMENT_COLUMN}}  {self.comment} {describe(line.step)}"
-                previous = line.step
+        for number, (depth, row, step) in enumerate(self.lines, 1):
+            row = indent * depth + row
+            if step:
+                line_of[number] = step
+                if step is not previous:
+                    row = f"{row:<{COMMENT_COLUMN}}  {self.comment} {describe(step)}"
+                previous = step
             text.append(row.rstrip())
         return "\n".join(text) + "\n", line_of
 

@@ -23,7 +23,7 @@ import sympy
 import torch
 
 from course_lib.codegen.loops import Phase, column_number, iterations, phases, reduction
-from course_lib.codegen.printer import LONGEST, KernelSource, Line, extreme, label
+from course_lib.codegen.printer import LONGEST, PLAIN, KernelSource, extreme, label
 from course_lib.codegen.triton_ops import HELPERS, POINTERS, RESERVED, TritonOps
 from course_lib.lowering.indexing import contiguous
 from course_lib.lowering.ir import Buffer
@@ -33,9 +33,6 @@ PERSISTENT = 16 * 1024
 """Longest row that is held in registers."""
 LARGEST_TILE = 1 << 20
 """Triton allows no more elements in one tile."""
-
-PLAIN = {"sum": ("0", "+", "sum"), "prod": ("1", "*", "prod"), "any": ("0", "|", "max"), "all": ("1", "&", "min")}
-"""Reductions that need one variable: what it begins with, the operator that takes a value in, and what makes one of a tile."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +105,7 @@ class TritonKernel(TritonOps):
                 if phase.columns:
                     self.print_pass(phase, first=number == 1)
                 self.print_row_steps(phase)
-        self.lines[:0] = [Line(0, text) for text in self.header()]
+        self.lines[:0] = [(0, text, None) for text in self.header()]
         source, line_of = self.layout("    ")
         tiling = Tiling(self.rows, max(1, self.columns) if self.reduces else 0, self.persistent)
         types = tuple(POINTERS[self.buffers[name].dtype] for name in self.passed) + ("*i64",) * bool(self.checks)
@@ -242,7 +239,8 @@ class TritonKernel(TritonOps):
         """The values of a tile to one value for each row. For argmax and argmin, `at` says where they are."""
         node, floats = reduction(step), self.trees[step].dtype.is_floating_point
         if node.kind in PLAIN:
-            text = self.reduce(PLAIN[node.kind][2], value) + (" != 0" if node.kind in ("any", "all") else "")
+            function = {"any": "max", "all": "min"}.get(node.kind, node.kind)
+            text = self.reduce(function, value) + (" != 0" if node.kind in ("any", "all") else "")
         else:
             text = self.reduce("max" if "max" in node.kind else "min", value)
             if floats:  # NaN wins (`tl.max` drops it)

@@ -83,7 +83,7 @@ class TritonOps(Printer):
 
     def header(self) -> list[str]:
         """What the kernel needs above it."""
-        needs = lambda name: any(re.search(rf"\b{name}\b", line.text) for line in self.lines)
+        needs = lambda name: any(re.search(rf"\b{name}\b", text) for _, text, _ in self.lines)
         helpers = "".join(
             "\n\n@triton.jit\ndef {}({}):{}\n".format(name, *code.split(":", 1))
             for name, code in sorted(HELPERS.items())

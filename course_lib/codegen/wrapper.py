@@ -15,7 +15,6 @@ In PyTorch: `torch/_inductor/codegen/wrapper.py`, `PythonWrapperCodegen`.
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -47,9 +46,10 @@ class WrapperSource:
     names: dict[str, Any] = field(repr=False)
 
 
-def wrapper_source(
-    schedule: Any, plan: Any, graph: LoopGraph, kernels: Mapping[FusedKernel, KernelSource]
-) -> WrapperSource:
+Kernels = Mapping[FusedKernel, KernelSource]
+
+
+def wrapper_source(schedule: Any, plan: Any, graph: LoopGraph, kernels: Kernels) -> WrapperSource:
     """Print the program. `schedule.kernels` is the order; `plan` may be None: then nothing is reused or freed early."""
     return Wrapper(schedule.kernels, plan, graph, kernels).print()
 
@@ -57,9 +57,7 @@ def wrapper_source(
 class Wrapper:
     """The state of one printing: which Python name holds which buffer."""
 
-    def __init__(
-        self, order: Sequence[Any], plan: Any, graph: LoopGraph, kernels: Mapping[FusedKernel, KernelSource]
-    ) -> None:
+    def __init__(self, order: Sequence[Any], plan: Any, graph: LoopGraph, kernels: Kernels) -> None:
         self.order, self.graph, self.kernels = order, graph, kernels
         self.place: Mapping[str, str] = plan.place if plan else {}
         self.free_after: Sequence[Sequence[str]] = plan.free_after if plan else [()] * len(order)
@@ -221,11 +219,7 @@ class Wrapper:
             namespace, name = op.name().split("::")[0], op.overloadpacket.__name__
             path = f"{namespace}.{name}.{op._overloadname}"
             return path if namespace == "aten" else f"torch.ops.{path}"
-        own_name = getattr(op, "__name__", "function")
-        if getattr(operator, own_name, None) is op:
-            self.names["operator"] = operator
-            return f"operator.{own_name}"
-        name = self.unique(own_name)
+        name = self.unique(getattr(op, "__name__", "function"))
         self.names[name] = op
         return name
 

@@ -4,7 +4,7 @@
  * needs no header of Python or torch: `void kernel(void **buffers, const int64_t *sizes)`.
  *
  *     launch = launcher(address, n_buffers)     the address is that of the kernel
- *     launch(t0, t1, ..., s0, s1, ...)          n_buffers tensors (or addresses as ints), then the sizes as ints
+ *     launch(t0, t1, ..., s0, s1, ...)          n_buffers tensors, then the sizes as ints
  *
  * A tensor is asked for its `data_ptr()`; whether it is contiguous, of the right dtype and on the CPU was settled by
  * the guards. Other threads run while the kernel does.
@@ -23,25 +23,6 @@ typedef struct {
 
 static PyObject *data_ptr;               /* the interned string */
 
-/* The address of argument number `i`; NULL with an exception if it is no buffer. (NULL without one: an empty tensor.)
-*/
-static void *
-address_of(PyObject *argument, Py_ssize_t i)
-{
-    if (PyLong_Check(argument))
-        return PyLong_AsVoidPtr(argument);
-    PyObject *address = PyObject_CallMethodNoArgs(argument, data_ptr);
-    if (address == NULL) {
-        if (PyErr_ExceptionMatches(PyExc_AttributeError))
-            PyErr_Format(PyExc_TypeError, "argument %zd is a buffer: expected a tensor or an address, got %.100s", i,
-                         Py_TYPE(argument)->tp_name);
-        return NULL;
-    }
-    void *result = PyLong_AsVoidPtr(address);
-    Py_DECREF(address);
-    return result;
-}
-
 /* What `launcher` returns is this function, bound to a `Target` in a bytes object. */
 static PyObject *
 launch(PyObject *self, PyObject *const *args, Py_ssize_t n)
@@ -55,8 +36,10 @@ launch(PyObject *self, PyObject *const *args, Py_ssize_t n)
     void *buffers[n_buffers + 1];
     int64_t sizes[n_sizes + 1];
     for (Py_ssize_t i = 0; i < n_buffers; i++) {
-        buffers[i] = address_of(args[i], i);
-        if (buffers[i] == NULL && PyErr_Occurred())
+        PyObject *address = PyObject_CallMethodNoArgs(args[i], data_ptr);
+        buffers[i] = address ? PyLong_AsVoidPtr(address) : NULL;
+        Py_XDECREF(address);
+        if (buffers[i] == NULL && PyErr_Occurred())      /* NULL without an error: an empty tensor */
             return NULL;
     }
     for (Py_ssize_t i = 0; i < n_sizes; i++) {
