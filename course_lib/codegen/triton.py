@@ -19,7 +19,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import sympy
 import torch
 
 from course_lib.codegen.loops import Phase, column_number, iterations, phases, reduction
@@ -89,7 +88,6 @@ class TritonKernel(TritonOps):
         self.reduces = bool(kernel.columns)
         self.persistent = self.reduces and self.columns <= PERSISTENT
         self.phases = phases(kernel, self.trees, keep=frozenset())
-        self.row_mask = self.column_mask = ""
         self.wide = self.rows * self.columns >= 2**31 or any(b.numel >= 2**31 for b in self.buffers.values())
 
     def print(self) -> TritonSource:
@@ -139,15 +137,6 @@ class TritonKernel(TritonOps):
     def flat(self, loops: tuple[Loop, ...]) -> str:
         """The name of the running number over these loops."""
         return str(loops[0].symbol) if len(loops) == 1 else ("row" if loops[0].kind == "row" else "column")
-
-    def mask_for(self, index: sympy.Expr) -> str:
-        """The mask for a pointer of this index: it must have the pointer's shape."""
-        symbols = self.loop_symbols(index)
-        on_rows = any(loop.symbol in symbols for loop in self.kernel.rows)
-        on_columns = any(loop.symbol in symbols for loop in self.kernel.columns)
-        if on_rows and on_columns:
-            return "mask"
-        return self.row_mask if on_rows else self.column_mask if on_columns else ""
 
     # --- a pass over the columns -------------------------------------------------------------------------------------
 

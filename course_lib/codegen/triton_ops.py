@@ -80,6 +80,7 @@ class TritonOps(Printer):
     rules = RULES
     conditions: tuple[str, ...] = ()
     """Under which loads happen (`masked`)."""
+    row_mask = column_mask = ""
 
     def header(self) -> list[str]:
         """What the kernel needs above it."""
@@ -106,23 +107,19 @@ class TritonOps(Printer):
         text = decimal(value, dtype)
         return text if math.isfinite(float(text)) else f'float("{text}")'
 
-    def loop_symbols(self, index: sympy.Expr) -> set[sympy.Symbol]:
-        """The loops that an index depends on, also through index tensors."""
-        found: set[sympy.Symbol] = set()
-        for symbol in index.free_symbols:
-            nodes = self.symbols[symbol].walk() if symbol in self.symbols else ()
-            below = [
-                node.detail[1] if node.op == "load" else node.detail
-                for node in nodes
-                if node.op in ("load", "index_expr")
-            ]
-            found |= set().union(*map(self.loop_symbols, below)) if below else {symbol}
-        return found
-
     # --- memory ------------------------------------------------------------------------------------------------------
 
     def mask_for(self, index: sympy.Expr) -> str:
-        raise NotImplementedError
+        """The mask for a pointer of this index: it must have the pointer's shape."""
+        looked_up = [node for at in index.free_symbols & self.symbols.keys() for node in self.symbols[at].walk()]
+        formulas = [index, *(node.detail[1] for node in looked_up if node.op == "load")]
+        formulas += [node.detail for node in looked_up if node.op == "index_expr"]
+        symbols = set().union(*(formula.free_symbols for formula in formulas))
+        on_rows = any(loop.symbol in symbols for loop in self.kernel.rows)
+        on_columns = any(loop.symbol in symbols for loop in self.kernel.columns)
+        if on_rows and on_columns:
+            return "mask"
+        return self.row_mask if on_rows else self.column_mask if on_columns else ""
 
     def mask_under_conditions(self, index: sympy.Expr) -> str:
         return " & ".join([*filter(None, [self.mask_for(index)]), *self.conditions])

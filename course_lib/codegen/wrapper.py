@@ -180,8 +180,6 @@ class Wrapper:
             if name in kernel.stores and name not in self.variable:
                 self.reuse(self.buffers[old], self.buffers[name], "in place")
         passed = [self.allocate(name) for name in source.buffers]
-        for name in kernel.stores:
-            self.allocate(name)
         if any(loop.size == 0 for loop in kernel.rows):
             self.line("pass", f"{kernel}: no elements")
             return

@@ -12,17 +12,18 @@ import ctypes
 import itertools
 import linecache
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from course_lib import native
 from course_lib.codegen.cpp import cpp_source, prelude
-from course_lib.codegen.printer import KernelSource
+from course_lib.codegen.printer import KernelSource, identifier
 from course_lib.codegen.triton import triton_source
 from course_lib.codegen.wrapper import wrapper_source
 from course_lib.lowering.ir import Buffer, LoopGraph
 from course_lib.runtime.compiler import build_library
+from course_lib.runtime.triton_runner import load_triton
 from course_lib.scheduling.kernel import FusedKernel
 
 _numbers = itertools.count()
@@ -79,11 +80,13 @@ def build(graph: LoopGraph, schedule: Any, plan: Any = None, codegen: str = "aut
     if codegen not in ("auto", "cpp", "triton"):
         raise ValueError(f'codegen must be "auto", "cpp" or "triton", not {codegen!r}')
     fused = [kernel for kernel in schedule.kernels if isinstance(kernel, FusedKernel)]
-    names, buffers = unique_names(fused), graph.buffers
+    names: dict[FusedKernel, str] = {}
+    for kernel in fused:
+        names[kernel] = identifier(kernel.name, names.values())
     on_gpu = lambda kernel: kernel.steps[0].buffer.device.type == "cuda"
     in_triton = [k for k in fused if codegen == "triton" or (codegen == "auto" and on_gpu(k))]
-    built = build_cpp({k: names[k] for k in fused if k not in in_triton}, buffers)
-    built |= build_triton({k: names[k] for k in in_triton}, buffers)
+    built = build_cpp({k: names[k] for k in fused if k not in in_triton}, graph.buffers)
+    built |= build_triton({k: names[k] for k in in_triton}, graph.buffers)
     wrapper = wrapper_source(schedule, plan, graph, {k: b.printed for k, (b, _) in built.items()})
     functions = {kernel.name: function for kernel, function in built.values()}
     run = load_python(wrapper.source, {**wrapper.names, **functions})
@@ -114,21 +117,10 @@ def build_triton(names: Mapping[FusedKernel, str], buffers: Mapping[str, Buffer]
     """Triton kernels; each is compiled by Triton when it is first called."""
     result: Built = {}
     for kernel, name in names.items():
-        from course_lib.runtime.triton_runner import load_triton
-
         printed, began = triton_source(kernel, buffers, name), time.perf_counter()
         launch = load_triton(printed, kernel.steps[0].buffer.device)
         seconds = time.perf_counter() - began
         result[kernel] = BuiltKernel(name, printed.source, "triton", seconds, False, kernel, printed), launch
-    return result
-
-
-def unique_names(kernels: Sequence[FusedKernel]) -> dict[FusedKernel, str]:
-    """Kernel names become function names, so no two may be alike."""
-    result: dict[FusedKernel, str] = {}
-    for number, kernel in enumerate(kernels):
-        taken = set(result.values())
-        result[kernel] = kernel.name if kernel.name.isidentifier() and kernel.name not in taken else f"fused_{number}"
     return result
 
 

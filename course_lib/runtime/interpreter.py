@@ -39,10 +39,10 @@ class NumpyLibdevice:
             else:
                 data = getattr(np, self.NUMPY.get(name, name))(*arrays)
         handle = type(like.handle)(np.asarray(data, dtype=like.handle.data.dtype), like.handle.dtype)
-        return self.tl.tensor(handle, like.type if data.shape == arrays[0].shape else self.block_type(like, data.shape))
-
-    def block_type(self, like: Any, shape: tuple[int, ...]) -> Any:
-        return self.tl.block_type(like.type.scalar, list(shape)) if shape else like.type.scalar
+        if data.shape == arrays[0].shape:
+            return self.tl.tensor(handle, like.type)
+        scalar = like.type.scalar
+        return self.tl.tensor(handle, self.tl.block_type(scalar, list(data.shape)) if data.shape else scalar)
 
 
 def round_bfloat16(triton: Any) -> None:

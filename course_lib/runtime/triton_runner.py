@@ -17,6 +17,7 @@ import linecache
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 
 from course_lib import config
@@ -73,8 +74,6 @@ def load_triton(source: TritonSource, device: torch.device) -> Callable[..., Non
 
 def interpret(start: Callable[..., None], meta: dict[str, int], *tensors: torch.Tensor) -> None:
     """Run every program of a kernel, one after the other."""
-    import numpy as np
-
     with np.errstate(all="ignore"):  # infinities and NaN are results here, not warnings
         start(*tensors, **meta)
 
