@@ -106,10 +106,8 @@ class Recorder:
 
     def indirect(self, value: Expr, size: int | sympy.Expr, wrap: bool = True) -> sympy.Symbol:
         node = self.make("indirect", (value,), torch.int64, (size, wrap))
-        for symbol, known in self.indirect_values.items():
-            if known is node:
-                return symbol
-        symbol = sympy.Symbol(f"at{len(self.indirect_values)}", integer=True, nonnegative=True)
+        new = sympy.Symbol(f"at{len(self.indirect_values)}", integer=True, nonnegative=True)
+        symbol = next((symbol for symbol, known in self.indirect_values.items() if known is node), new)
         self.indirect_values[symbol] = node
         return symbol
 

@@ -209,13 +209,9 @@ template <class T> static INLINE T integer_pow(T a, T b) {
   for (; b > 0; b /= 2, a = (T)(a * a)) result = b % 2 ? (T)(result * a) : result;
   return result;
 }
-template <class T> static INLINE T left_shift(T a, T b) {
-  return b < 0 || b >= (T)(8 * sizeof(T)) ? (T)0 : (T)((uint64_t)a << b);
-}
-template <class T> static INLINE T right_shift(T a, T b) {
-  const T most = (T)(8 * sizeof(T) - 1);
-  return (T)(a >> (b < 0 || b > most ? most : b));
-}
+template <class T> static INLINE bool is_wide(T b) { return b < 0 || b >= (T)(8 * sizeof(T)); }  // nothing is left
+template <class T> static INLINE T left_shift(T a, T b) { return is_wide(b) ? (T)0 : (T)((uint64_t)a << b); }
+template <class T> static INLINE T right_shift(T a, T b) { return (T)(a >> (is_wide(b) ? (T)(8 * sizeof(T) - 1) : b)); }
 
 // An element of an index tensor. Out of range: sets `problem`, reads element 0 instead.
 static INLINE int64_t checked(int64_t i, int64_t size, int& problem) {
@@ -225,6 +221,4 @@ static INLINE int64_t checked(int64_t i, int64_t size, int& problem) {
 }
 
 // The same, where a negative index counts from the end.
-static INLINE int64_t wrapped(int64_t i, int64_t size, int& problem) {
-  return checked(i < 0 ? i + size : i, size, problem);
-}
+static INLINE int64_t wrapped(int64_t i, int64_t size, int& problem) { return checked(i < 0 ? i + size : i, size, problem); }

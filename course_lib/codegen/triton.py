@@ -113,30 +113,30 @@ class TritonKernel(TritonOps):
 
     def print_rows(self) -> None:
         """Which rows (or elements) this program has."""
-        loops = self.kernel.rows
-        if not loops:
-            return
-        size, self.row_mask = ("ROWS", "rows") if self.reduces else ("BLOCK", "mask")
-        program = "tl.program_id(0).to(tl.int64)" if self.wide else "tl.program_id(0)"
-        rows = f"{program} * {size} + tl.arange(0, {size})"
-        self.print_indices(loops, f"({rows})[:, None]" if self.reduces else rows)
-        self.line(f"{self.row_mask} = {self.flat(loops)} < {self.rows}")
+        if self.kernel.rows:
+            size, self.row_mask = ("ROWS", "rows") if self.reduces else ("BLOCK", "mask")
+            program = "tl.program_id(0).to(tl.int64)" if self.wide else "tl.program_id(0)"
+            rows = f"{program} * {size} + tl.arange(0, {size})"
+            self.print_indices(self.kernel.rows, f"({rows})[:, None]" if self.reduces else rows, self.row_mask)
 
-    def print_indices(self, loops: tuple[Loop, ...], text: str) -> None:
-        """The symbols of several loops from one running number."""
-        if len(loops) == 1:
-            self.line(f"{loops[0].symbol} = {text}")
-            return
-        number = self.flat(loops)
+    def print_columns(self, columns: str) -> None:
+        """Which columns this tile has."""
+        self.column_mask = "columns" if self.kernel.rows else "mask"
+        self.print_indices(
+            self.kernel.columns, f"{columns}[None, :]" if self.kernel.rows else columns, self.column_mask
+        )
+        if self.kernel.rows:
+            self.line("mask = rows & columns")
+
+    def print_indices(self, loops: tuple[Loop, ...], text: str, mask: str) -> None:
+        """The symbols of several loops from one running number, and where it is inside."""
+        number = loops[0].symbol if len(loops) == 1 else "row" if loops[0].kind == "row" else "column"
         self.line(f"{number} = {text}")
         strides = contiguous([loop.size for loop in loops])
-        for n, (loop, below) in enumerate(zip(loops, strides)):
+        for n, (loop, below) in enumerate(zip(loops, strides) if len(loops) > 1 else ()):
             divided = f"{number} // {below}" if below != 1 else number
             self.line(f"{loop.symbol} = {divided} % {loop.size}" if n else f"{loop.symbol} = {divided}")
-
-    def flat(self, loops: tuple[Loop, ...]) -> str:
-        """The name of the running number over these loops."""
-        return str(loops[0].symbol) if len(loops) == 1 else ("row" if loops[0].kind == "row" else "column")
+        self.line(f"{mask} = {number} < {iterations(loops)}")
 
     # --- a pass over the columns -------------------------------------------------------------------------------------
 
@@ -163,15 +163,6 @@ class TritonKernel(TritonOps):
         for step, name in totals.items():
             with self.on_behalf_of(step):
                 self.print_result(step, name, f"{name}_at")
-
-    def print_columns(self, columns: str) -> None:
-        """Which columns this tile has."""
-        loops, has_rows = self.kernel.columns, bool(self.kernel.rows)
-        self.column_mask = "columns" if has_rows else "mask"
-        self.print_indices(loops, f"{columns}[None, :]" if has_rows else columns)
-        self.line(f"{self.column_mask} = {self.flat(loops)} < {self.columns}")
-        if has_rows:
-            self.line("mask = rows & columns")
 
     # --- reductions --------------------------------------------------------------------------------------------------
 
