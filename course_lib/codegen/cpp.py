@@ -27,7 +27,7 @@ import torch
 from course_lib.codegen.cpp_ops import HALVES, RESERVED, STORED, Accumulator, CppOps, computed_as
 from course_lib.codegen.expressions import Expr, loads, steps_used
 from course_lib.codegen.loops import Phase, Source, column_number, is_row_level, iterations, phases, reduction
-from course_lib.codegen.printer import KernelSource, label
+from course_lib.codegen.printer import PLAIN, KernelSource, label
 from course_lib.lowering.indexing import Linear, contiguous
 from course_lib.lowering.ir import Buffer
 from course_lib.lowering.ops import linear_index
@@ -233,7 +233,7 @@ class CppKernel(CppOps):
     def take(self, step: Step, part: Accumulator) -> None:
         tree = self.trees[step]
         value = self.value_text(tree)
-        if not part.is_plain and not value.isidentifier():
+        if part.kind not in PLAIN and not value.isidentifier():
             value = self.bind(tree, value, "value")
         self.lines_for(step, part.take(value, self.lane))
 
@@ -324,11 +324,10 @@ class CppKernel(CppOps):
     @contextlib.contextmanager
     def block_of_lanes(self, loop: Loop) -> Iterator[None]:
         """The shape 'lanes': a loop over blocks of neighbouring rows."""
-        with self.block(f"for (int64_t first = 0; first < {loop.size}; first += {self.lanes}) {{", "}"):
+        n, size = loop.size, self.lanes
+        with self.block(f"for (int64_t first = 0; first < {n}; first += {size}) {{", "}"):
             if self.ragged:
-                self.line(
-                    f"const int64_t lanes = {loop.size} - first < {self.lanes} ? {loop.size} - first : {self.lanes};"
-                )
+                self.line(f"const int64_t lanes = {n} - first < {size} ? {n} - first : {size};")
             yield
 
     @contextlib.contextmanager

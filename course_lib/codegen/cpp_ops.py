@@ -86,9 +86,6 @@ class CppOps(Printer):
     def number(self, value: bool | int | float, dtype: torch.dtype) -> str:
         return number(value, dtype)
 
-    def type_name(self, dtype: torch.dtype) -> str:
-        return STORED[dtype]
-
     def spell(self, expr: Expr) -> tuple[str, int]:
         text, binds = super().spell(expr)
         if expr.op in ("add", "sub", "mul", "neg", "bitwise_not") and expr.dtype in NARROW:
@@ -178,11 +175,6 @@ class Accumulator:
         return Accumulator(name, kind, dtype, at)
 
     @property
-    def is_plain(self) -> bool:
-        """True if one variable and one operator do it; else values are compared."""
-        return self.kind in PLAIN
-
-    @property
     def in_order(self) -> bool:
         """True if the first of equals wins, so that columns must come one after the other."""
         return self.kind.startswith("arg")
@@ -197,7 +189,7 @@ class Accumulator:
 
     def variables(self) -> list[tuple[str, str, str]]:
         """(type, name, first value) of each."""
-        if self.is_plain:
+        if self.kind in PLAIN:
             ctype = "int" if self.dtype == torch.bool else computed_as(self.dtype)  # bool would not be vectorised
             return [(ctype, self.name, PLAIN[self.kind][0])]
         first = number(extreme(self.dtype, lowest="max" in self.kind), self.dtype)
@@ -207,13 +199,13 @@ class Accumulator:
 
     def clauses(self) -> list[str]:
         """OpenMP's reduction clauses."""
-        operator = PLAIN[self.kind][1] if self.is_plain else self.kind
+        operator = PLAIN[self.kind][1] if self.kind in PLAIN else self.kind
         return [f"reduction({operator}: {self.name})"] + ([f"reduction(|: {self.name}_nan)"] if self.has_nan else [])
 
     def take(self, value: str, lane: str, is_nan: str = "") -> list[str]:
         """Lines that take in one value (a name, if it is needed more than once)."""
         mine, better, is_nan = self.name + lane, "<" if "min" in self.kind else ">", is_nan or f"{value} != {value}"
-        if self.is_plain:
+        if self.kind in PLAIN:
             return [f"{mine} {PLAIN[self.kind][1]}= {value};"]
         if self.in_order:
             nan = f" || ({is_nan} && {mine} == {mine})" if self.dtype.is_floating_point else ""

@@ -216,7 +216,7 @@ class Printer:
         if isinstance(rule, str):
             return self.call(rule, expr), ATOM
         template, binds = rule
-        return template.format(*(Operand(self, arg) for arg in expr.args), type=self.type_name(expr.dtype)), binds
+        return template.format(*(Operand(self, arg) for arg in expr.args)), binds
 
     def call(self, function: str, expr: Expr) -> str:
         return f"{function}({', '.join(map(self.text, expr.args))})"
@@ -226,9 +226,6 @@ class Printer:
         return text, 14 if text.startswith("-") else ATOM
 
     def number(self, value: bool | int | float, dtype: torch.dtype) -> str:
-        raise NotImplementedError
-
-    def type_name(self, dtype: torch.dtype) -> str:
         raise NotImplementedError
 
     def name_for(self, expr: Expr) -> str:

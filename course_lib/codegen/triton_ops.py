@@ -62,7 +62,6 @@ RULES: dict[str, str | Rule] = {
     "eq": compare("==", 5), "ne": compare("!=", 5), "lt": compare("<", 5),
     "le": compare("<=", 5), "gt": compare(">", 5), "ge": compare(">=", 5),
     "isnan": ("{0:6} != {0:6}", 5), "isinf": ('tl.abs({}) == float("inf")', 5),
-    "sign": ("({0:6} > 0).to({type}) - ({0:6} < 0).to({type})", 12),
     "maximum:float": (f"tl.maximum({{}}, {{}}{KEEPS_NAN})", ATOM),
     "minimum:float": (f"tl.minimum({{}}, {{}}{KEEPS_NAN})", ATOM),
     "sqrt:float32": "tl.sqrt_rn",  # `tl.sqrt` is an approximation that takes denormal numbers for 0
@@ -161,6 +160,10 @@ class TritonOps(Printer):
             body = self.text(expr.args[1])
             self.conditions = before
         return f"tl.where({condition}, {body}, {self.number(expr.detail, expr.dtype)})", ATOM
+
+    def print_sign(self, expr: Expr) -> tuple[str, int]:
+        value, kind = self.text(expr.args[0], 6), self.type_name(expr.dtype)
+        return f"({value} > 0).to({kind}) - ({value} < 0).to({kind})", 12
 
     # --- conversions -------------------------------------------------------------------------------------------------
 

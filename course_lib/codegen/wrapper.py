@@ -127,18 +127,17 @@ class Wrapper:
             self.reuse(old, buffer, f"the memory of {old.name}")
         else:
             self.storage[storage] = buffer
-            self.line(f"{self.new(name)} = {self.empty(buffer)}")
+            device = "" if buffer.device.type == "cpu" else f", device={str(buffer.device)!r}"
+            layout = f"{tuple_text(buffer.shape)}, {tuple_text(buffer.stride)}, dtype={DTYPES[buffer.dtype]}{device}"
+            self.line(f"{self.new(name)} = empty_strided({layout})")
         return self.variable[name]
-
-    def empty(self, buffer: Buffer) -> str:
-        device = "" if buffer.device.type == "cpu" else f", device={str(buffer.device)!r}"
-        return f"empty_strided({tuple_text(buffer.shape)}, {tuple_text(buffer.stride)}, dtype={DTYPES[buffer.dtype]}{device})"
 
     def reuse(self, old: Buffer, new: Buffer, why: str) -> None:
         """`old`'s memory under a new name, as a tensor like `new`."""
         text = self.variable[old.name]
         if old.dtype != new.dtype:
-            text = f"as_strided({text}, ({extent(old)},), (1,), 0).view({DTYPES[new.dtype]})"
+            elements = 1 + sum((size - 1) * stride for size, stride in zip(old.shape, old.stride, strict=True))
+            text = f"as_strided({text}, ({elements},), (1,), 0).view({DTYPES[new.dtype]})"
         if (old.dtype, old.shape, old.stride) != (new.dtype, new.shape, new.stride):
             text = f"as_strided({text}, {tuple_text(new.shape)}, {tuple_text(new.stride)}, 0)"
         self.line(f"{self.new(new.name)} = {text}", why)
@@ -261,11 +260,6 @@ def laid_out(tensor: torch.Tensor, stride: tuple[int, ...]) -> torch.Tensor:
     if tensor.stride() == stride:
         return tensor
     return torch.empty_strided(tensor.shape, stride, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
-
-
-def extent(buffer: Buffer) -> Any:
-    """How many elements lie between the first and the last of a buffer, both counted."""
-    return 1 + sum((size - 1) * stride for size, stride in zip(buffer.shape, buffer.stride, strict=True))
 
 
 def raise_problem(problem: torch.Tensor, where: str) -> None:

@@ -44,15 +44,10 @@ def import_triton() -> Any:
     return triton
 
 
-def is_interpreting() -> bool:
-    """True if `@triton.jit` gives functions that run on CPU tensors."""
-    return type(import_triton().jit(is_interpreting)).__name__ == "InterpretedFunction"
-
-
 def load_triton(source: TritonSource, device: torch.device) -> Callable[..., None]:
     """The kernel as a callable on tensors of this device."""
     triton = import_triton()
-    interpreting = is_interpreting()
+    interpreting = type(triton.jit(run_source)).__name__ == "InterpretedFunction"
     if device.type == "cpu" and not interpreting:
         raise BackendMissing(
             "Triton was imported before course_lib in the mode that compiles for a GPU, so it cannot run on CPU tensors: set "
