@@ -26,8 +26,8 @@ import torch
 
 from course_lib.codegen.cpp_ops import HALVES, RESERVED, STORED, Accumulator, CppOps, computed_as
 from course_lib.codegen.expressions import Expr, loads, steps_used
-from course_lib.codegen.loops import Phase, Source, column_number, is_row_level, iterations, phases, reduction
-from course_lib.codegen.printer import PLAIN, KernelSource, label
+from course_lib.codegen.loops import PLAIN, Phase, Source, column_number, is_row_level, iterations, phases, reduction
+from course_lib.codegen.printer import KernelSource, label
 from course_lib.lowering.indexing import Linear, contiguous
 from course_lib.lowering.ir import Buffer
 from course_lib.lowering.ops import linear_index

@@ -18,18 +18,8 @@ from dataclasses import dataclass
 import torch
 
 from course_lib.codegen.expressions import Expr
-from course_lib.codegen.printer import (
-    ARITHMETIC,
-    ATOM,
-    PLAIN,
-    Printer,
-    Rule,
-    can_fail,
-    compare,
-    decimal,
-    extreme,
-    infix,
-)
+from course_lib.codegen.loops import PLAIN, extreme
+from course_lib.codegen.printer import ARITHMETIC, ATOM, Printer, Rule, can_fail, compare, decimal, infix
 from course_lib.lowering.ir import Reduction
 from course_lib.lowering.ops import BINARY, UNARY
 

@@ -28,6 +28,9 @@ from course_lib.scheduling.kernel import FusedKernel, Loop, Step
 SCRATCH_BYTES = 128 * 1024
 """What a row may keep on the stack of a thread from one pass to the next; beyond it values are computed again."""
 
+PLAIN = {"sum": ("0", "+"), "prod": ("1", "*"), "any": ("0", "|"), "all": ("1", "&")}
+"""Reductions that need one variable: what it begins with, and the operator that takes a value in."""
+
 Source = Literal["compute", "scratch", "memory"]
 
 
@@ -142,6 +145,15 @@ def short_names(kernel: FusedKernel) -> FusedKernel:
 def reduction(step: Step) -> Reduction:
     assert isinstance(step.node, Reduction)
     return step.node
+
+
+def extreme(dtype: torch.dtype, lowest: bool) -> bool | int | float:
+    """The value of `dtype` that no other is below (or above)."""
+    if dtype.is_floating_point:
+        return float("-inf" if lowest else "inf")
+    if dtype == torch.bool:
+        return not lowest
+    return torch.iinfo(dtype).min if lowest else torch.iinfo(dtype).max
 
 
 def column_number(step: Step) -> sympy.Expr:

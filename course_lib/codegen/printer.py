@@ -47,9 +47,6 @@ def compare(operator: str, binds: int) -> Rule:
     return f"{{:{binds + 1}}} {operator} {{:{binds + 1}}}", binds
 
 
-PLAIN = {"sum": ("0", "+"), "prod": ("1", "*"), "any": ("0", "|"), "all": ("1", "&")}
-"""Reductions that need one variable: what it begins with, and the operator that takes a value in."""
-
 ARITHMETIC: dict[str, str | Rule] = {
     "mul": infix("*", 13), "truediv": infix("/", 13), "add": infix("+", 12), "sub": infix("-", 12),
     "neg": ("-{:15}", 14), "reciprocal": ("1 / {:14}", 13), "pow:integer": "integer_pow",
@@ -296,15 +293,6 @@ def decimal(value: float, dtype: torch.dtype) -> str:
     if dtype == torch.float64:
         return repr(float(value))
     return str(np.float32(torch.tensor(value, dtype=torch.float32).item()))
-
-
-def extreme(dtype: torch.dtype, lowest: bool) -> bool | int | float:
-    """The value of `dtype` that no other is below (or above)."""
-    if dtype.is_floating_point:
-        return float("-inf" if lowest else "inf")
-    if dtype == torch.bool:
-        return not lowest
-    return torch.iinfo(dtype).min if lowest else torch.iinfo(dtype).max
 
 
 def describe(step: Step) -> str:

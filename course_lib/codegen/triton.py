@@ -21,8 +21,8 @@ from dataclasses import dataclass
 
 import torch
 
-from course_lib.codegen.loops import Phase, column_number, iterations, phases, reduction
-from course_lib.codegen.printer import LONGEST, PLAIN, KernelSource, extreme, label
+from course_lib.codegen.loops import PLAIN, Phase, column_number, extreme, iterations, phases, reduction
+from course_lib.codegen.printer import LONGEST, KernelSource, label
 from course_lib.codegen.triton_ops import HELPERS, POINTERS, RESERVED, TritonOps
 from course_lib.lowering.indexing import contiguous
 from course_lib.lowering.ir import Buffer
@@ -121,10 +121,8 @@ class TritonKernel(TritonOps):
 
     def print_columns(self, columns: str) -> None:
         """Which columns this tile has."""
-        self.column_mask = "columns" if self.kernel.rows else "mask"
-        self.print_indices(
-            self.kernel.columns, f"{columns}[None, :]" if self.kernel.rows else columns, self.column_mask
-        )
+        self.column_mask, shape = ("columns", "[None, :]") if self.kernel.rows else ("mask", "")
+        self.print_indices(self.kernel.columns, columns + shape, self.column_mask)
         if self.kernel.rows:
             self.line("mask = rows & columns")
 
