@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -25,12 +24,12 @@ from typing import Literal
 
 import torch
 
-from course_lib.codegen.accumulators import Accumulator
-from course_lib.codegen.cpp_ops import HALVES, RESERVED, STORED, CppOps, can_fail, computed_as
-from course_lib.codegen.expressions import Expr, loads, record, steps_used
-from course_lib.codegen.loops import Phase, column_number, has_stride_one, is_row_level, phases, simplify, work
-from course_lib.codegen.printer import KernelSource
-from course_lib.lowering.ir import Buffer, Reduction
+from course_lib.codegen.cpp_ops import HALVES, RESERVED, STORED, Accumulator, CppOps, computed_as
+from course_lib.codegen.expressions import Expr, loads, steps_used
+from course_lib.codegen.loops import PLAIN, Phase, Source, column_number, is_row_level, iterations, phases, reduction
+from course_lib.codegen.printer import KernelSource, label
+from course_lib.lowering.indexing import Linear, contiguous
+from course_lib.lowering.ir import Buffer
 from course_lib.lowering.ops import linear_index
 from course_lib.scheduling.kernel import FusedKernel, Loop, Step
 
@@ -47,7 +46,7 @@ Shape = Literal["rows", "lanes", "columns"]
 
 def cpp_source(kernel: FusedKernel, buffers: Mapping[str, Buffer], name: str | None = None) -> KernelSource:
     """Print one kernel. `buffers` knows at least those that the kernel reads (`LoopGraph.buffers`)."""
-    return CppKernel(simplify(kernel, buffers), buffers, name or kernel.name).print()
+    return CppKernel(kernel, buffers, name or kernel.name).print()
 
 
 @functools.cache
@@ -62,41 +61,34 @@ def shape_of(kernel: FusedKernel, trees: Mapping[Step, Expr]) -> Shape:
     if not columns:
         return "rows"
     inside = [tree for step, tree in trees.items() if not is_row_level(step, kernel)]
-    along_columns = any(has_stride_one(tree, columns[-1].symbol) for tree in inside)
-    if rows and not along_columns and any(has_stride_one(tree, rows[-1].symbol) for tree in inside):
+    read = [index for tree in inside for _, index in loads(tree)]
+    along = lambda loop: any(Linear.of(index, {loop.symbol}).coefficient(loop.symbol) == 1 for index in read)
+    if rows and along(rows[-1]) and not along(columns[-1]):
         return "lanes"
-    few = math.prod(loop.size for loop in rows) < FEW_ROWS
-    return "columns" if few and math.prod(loop.size for loop in columns) >= 2 * PARALLEL_FROM else "rows"
+    return "columns" if iterations(rows) < FEW_ROWS and iterations(columns) >= 2 * PARALLEL_FROM else "rows"
 
 
 class CppKernel(CppOps):
     """Walks the phases of one kernel and writes the loops around them."""
 
     def __init__(self, kernel: FusedKernel, buffers: Mapping[str, Buffer], name: str) -> None:
-        super().__init__([*RESERVED, *(str(loop.symbol) for loop in kernel.loops)])
-        self.kernel, self.name = kernel, name
-        self.trees, recorder = record(kernel, buffers)
-        self.symbols, self.buffers = recorder.indirect_values, recorder.buffers
+        super().__init__(kernel, buffers, name, RESERVED)
+        kernel = self.kernel
         self.shape = shape_of(kernel, self.trees)
-        self.phases = phases(
-            kernel, self.trees, frozenset({"memory"} if self.shape == "lanes" else {"memory", "scratch"})
-        )
-        self.parallel = work(kernel) >= PARALLEL_FROM
-        self.pointers: dict[str, str] = {}
+        keep: set[Source] = {"memory"} if self.shape == "lanes" else {"memory", "scratch"}
+        self.phases = phases(kernel, self.trees, keep)
+        self.parallel = iterations(kernel.loops) >= PARALLEL_FROM
         self.scratch: dict[Step, str] = {}
-        self.used = {used for tree in self.trees.values() for used in steps_used(tree)}
-        self.checks = [node for tree in self.trees.values() for node in tree.walk() if can_fail(node)]
         # In the shape 'lanes', what lives longer than one loop over the lanes is an array.
-        inner = kernel.rows[-1] if kernel.rows else None
         self.lane = "[lane]" if self.shape == "lanes" else ""
-        self.lanes = max(1, min(LANES, inner.size)) if self.lane and inner else 1
-        self.ragged = bool(self.lane and inner and inner.size % self.lanes)
+        self.lanes = max(1, min(LANES, kernel.rows[-1].size)) if self.lane else 1
+        self.ragged = bool(self.lane and kernel.rows[-1].size % self.lanes)
 
     # --- the function ------------------------------------------------------------------------------------------------
 
     def print(self) -> KernelSource:
         with self.block(f'extern "C" void {self.name}(void** buffers, const int64_t* sizes) {{', "}"):
-            order = self.print_pointers()
+            self.print_pointers()
             if self.checks:
                 self.line("int problem = 0;")
             if any(node.op == "indirect" and node.detail[0] == 0 for node in self.checks):
@@ -104,25 +96,20 @@ class CppKernel(CppOps):
             else:
                 self.print_loops()
             if self.checks:
-                self.line(f"if (problem) *(int64_t*)buffers[{len(order)}] = problem;")
+                self.line(f"if (problem) *(int64_t*)buffers[{len(self.passed)}] = problem;")
         source, line_of = self.layout("  ")
-        return KernelSource(self.name, "cpp", source, order, (), line_of, checked=bool(self.checks))
+        return KernelSource(self.name, "cpp", source, self.passed, (), line_of, checked=bool(self.checks))
 
-    def print_pointers(self) -> tuple[str, ...]:
+    def print_pointers(self) -> None:
         """One typed pointer for each buffer; a buffer that is written in place of another shares its memory."""
-        in_place = {new: old for new, old in self.kernel.in_place.items() if new in self.kernel.stores}
-        read = dict.fromkeys(buffer for tree in self.trees.values() for buffer, _ in loads(tree))
-        stored = [step.buffer.name for step in self.trees if step.buffer.name in self.kernel.stores]
-        order = tuple(dict.fromkeys([*read, *(in_place.get(name, name) for name in stored)]))
-        for name in dict.fromkeys([*read, *stored]):
-            shared = name in in_place or name in in_place.values()
-            pointer = f"{'' if shared or name in stored else 'const '}{STORED[self.buffers[name].dtype]}*"
-            self.pointers[name] = self.scope.unique(name)
-            place = order.index(in_place.get(name, name))
-            note = f"  // in place of {in_place[name]}" if name in in_place else ""
-            restrict = "" if shared else " __restrict"
-            self.line(f"{pointer}{restrict} {self.pointers[name]} = ({pointer})buffers[{place}];{note}")
-        return order
+        for name in self.touched:
+            old = self.in_place.get(name, name)
+            shared = old != name or name in self.in_place.values()
+            pointer = f"{'' if shared or name in self.stored else 'const '}{STORED[self.buffers[name].dtype]}*"
+            self.pointers[name] = self.unique(name)
+            restrict, note = "" if shared else " __restrict", f"  // in place of {old}" if old != name else ""
+            place = f"({pointer})buffers[{self.passed.index(old)}]"
+            self.line(f"{pointer}{restrict} {self.pointers[name]} = {place};{note}")
 
     def print_loops(self) -> None:
         """The loops over rows, and inside them the phases of a row."""
@@ -146,7 +133,7 @@ class CppKernel(CppOps):
         rows = self.kernel.rows
         if not self.parallel or self.shape == "columns":
             return None
-        outer = math.prod(loop.size for loop in rows[:-1])
+        outer = iterations(rows[:-1])
         return len(rows) - 1 if pointwise and outer < FEW_ROWS and outer < rows[-1].size else 0
 
     # --- a pass over the columns -------------------------------------------------------------------------------------
@@ -154,21 +141,20 @@ class CppKernel(CppOps):
     def print_pass(self, phase: Phase) -> None:
         """Accumulators, the loops over the columns, and in them every step of the phase."""
         columns = self.kernel.columns
-        for step in phase.kept:
-            self.scratch[step] = self.scope.unique(f"{label(step)}_row")
-            size = math.prod(loop.size for loop in columns)
-            self.line(f"{computed_as(step.buffer.dtype)} {self.scratch[step]}[{size}];")
+        for step in phase.columns:
+            if step in phase.kept:
+                self.scratch[step] = self.unique(f"{label(step)}_row")
+                self.line(f"{computed_as(step.buffer.dtype)} {self.scratch[step]}[{iterations(columns)}];")
         totals = {step: self.accumulator(step) for step in phase.reductions}
         in_order = any(total.in_order for total in totals.values())
-        blocked = bool(columns) and not in_order and self.is_long(totals.values())
-        threads = self.parallel and self.shape == "columns" and bool(columns) and not in_order
+        blocked = not in_order and self.is_long(totals.values())
+        threads = self.parallel and self.shape == "columns" and not in_order
+        alone = len(columns) == 1 and not blocked
         for step, total in totals.items():
             self.declare_accumulator(step, total, wide=blocked)
 
         with contextlib.ExitStack() as blocks:
-            if len(columns) > 1 or blocked:
-                self.pragma(threads=threads, reductions=totals.values())
-                threads = False
+            self.pragma(threads and not alone, reductions=totals.values())
             for loop in columns[:-1]:
                 blocks.enter_context(self.loop(loop))
             bounds = blocks.enter_context(self.block_of_columns(columns[-1])) if blocked else ("0", "")
@@ -177,7 +163,11 @@ class CppKernel(CppOps):
                 parts = {step: replace(total, name=f"{total.name}_part") for step, total in totals.items()}
                 for step, part in parts.items():
                     self.declare_accumulator(step, part)
-            self.print_innermost(phase, parts, bounds, threads, simd=not in_order)
+            # The loop that is vectorised: over columns, or over lanes inside the columns.
+            simd = not in_order
+            self.pragma(threads and alone, simd and not self.lane, reductions=parts.values())
+            with self.loop(columns[-1], *bounds), self.over_lanes(simd):
+                self.print_columns(phase, parts)
             if blocked:
                 with self.over_lanes():
                     for step, total in totals.items():
@@ -185,72 +175,50 @@ class CppKernel(CppOps):
         for step, total in totals.items():
             self.finish(step, total, wide=blocked)
 
-    def print_innermost(
-        self, phase: Phase, parts: Mapping[Step, Accumulator], bounds: tuple[str, str], threads: bool, simd: bool
-    ) -> None:
-        """The loop that is vectorised: over columns, or over lanes inside the columns."""
-        columns = self.kernel.columns
-        with contextlib.ExitStack() as blocks:
-            if columns and not self.lane:
-                self.pragma(threads, simd, reductions=parts.values())
-            if columns:
-                blocks.enter_context(self.loop(columns[-1], *bounds))
-            else:
-                blocks.enter_context(self.block("{", "}"))
-            with self.over_lanes(simd):
-                self.print_columns(phase, parts)
-
     def print_columns(self, phase: Phase, parts: Mapping[Step, Accumulator]) -> None:
         """The body: each step's value, where it goes, and what the reductions take in."""
         computed = [step for step, source in phase.columns.items() if source == "compute"]
         needed = {used for step in computed for used in steps_used(self.trees[step])}
         self.count_uses(self.trees[step] for step in computed)
-        late: list[tuple[Step, list[str]]] = []
         for step, source in phase.columns.items():
-            if source != "compute":
-                self.scope.values[step] = self.scratch_element(step) if source == "scratch" else self.element(step)
-                continue
             with self.on_behalf_of(step):
-                if step.is_reduction:
+                if source != "compute":
+                    self.values[step] = self.scratch_element(step) if source == "scratch" else self.element(step)
+                elif step.is_reduction:
                     self.take(step, parts[step])
-                    continue
-                places = [self.scratch_element(step)] if step in phase.kept else []
-                places += [self.element(step)] if step in phase.stored else []
-                if self.kernel.in_place:
-                    self.bind(step, self.value_text(self.trees[step]), label(step))
-                    late.append((step, places))
                 else:
+                    places = [self.scratch_element(step)] if step in phase.kept else []
+                    places += [self.element(step)] if step in phase.stored else []
                     self.print_step(step, places, named=step in needed)
-        for step, places in late:
-            self.lines_for(step, [f"{place} = {self.scope.find(step)};" for place in places])
+        self.print_late()
 
     def print_step(self, step: Step, places: list[str], named: bool) -> None:
         """Compute the value of a step and put it where it is wanted: a name, a scratch row, memory."""
         tree = self.trees[step]
-        if len(places) == 1 and not named and self.scope.find(tree) is None:
+        in_place = bool(self.kernel.in_place)
+        if len(places) == 1 and not named and not in_place and self.values.get(tree) is None:
             to_memory = places[0].startswith(f"{self.pointers.get(step.buffer.name)}[")
             if to_memory and tree.op == "to_dtype" and tree.dtype in HALVES and tree.args[0].dtype == torch.float32:
                 tree = tree.args[0]  # the store itself rounds
             self.line(f"{places[0]} = {self.value_text(tree)};")
             return
         name = self.bind(step, self.value_text(tree), label(step))
-        self.scope.values.setdefault(tree, name)
+        self.values.setdefault(tree, name)
         for place in places:
-            self.line(f"{place} = {name};")
+            self.store(f"{place} = {name};")
 
     # --- reductions --------------------------------------------------------------------------------------------------
 
     def accumulator(self, step: Step) -> Accumulator:
-        assert isinstance(step.node, Reduction)
-        at = self.index(column_number(step)) if step.node.kind.startswith("arg") else ""
-        name = label(step) if step.node.kind in label(step) else f"{label(step)}_{step.node.kind}"
-        return Accumulator.of(step.node, self.trees[step].dtype, self.scope.unique(name), at)
+        node = reduction(step)
+        at = self.index(column_number(step)) if node.kind.startswith("arg") else ""
+        name = label(step) if node.kind in label(step) else f"{label(step)}_{node.kind}"
+        return Accumulator.of(node, self.trees[step].dtype, self.unique(name), at)
 
     def is_long(self, totals: Iterable[Accumulator]) -> bool:
         """True if the pass goes in blocks: for accuracy, or to share it among the threads."""
-        longest = math.prod(loop.size for loop in self.kernel.columns) * (8 if self.lane else 1)
-        totals = list(totals)
-        return longest > BLOCK and (any(t.sums_floats for t in totals) or bool(totals and self.shape == "columns"))
+        longest = iterations(self.kernel.columns) * (8 if self.lane else 1)
+        return longest > BLOCK and any(total.sums_floats or self.shape == "columns" for total in totals)
 
     def declare_accumulator(self, step: Step, accumulator: Accumulator, wide: bool = False) -> None:
         for ctype, name, first in accumulator.variables():
@@ -264,8 +232,8 @@ class CppKernel(CppOps):
 
     def take(self, step: Step, part: Accumulator) -> None:
         tree = self.trees[step]
-        value = self.truth(tree, 0) if part.kind in ("any", "all") else self.value_text(tree)
-        if (part.compares or part.in_order) and not value.isidentifier():
+        value = self.value_text(tree)
+        if part.kind not in PLAIN and not value.isidentifier():
             value = self.bind(tree, value, "value")
         self.lines_for(step, part.take(value, self.lane))
 
@@ -281,7 +249,7 @@ class CppKernel(CppOps):
         elif wide and total.sums_floats:
             result = f"(float){result}"
         if self.lane or result.isidentifier():
-            self.scope.values[step] = result
+            self.values[step] = result
         else:
             with self.on_behalf_of(step):
                 self.bind(step, result, label(step))
@@ -289,34 +257,26 @@ class CppKernel(CppOps):
     # --- what runs once a row ----------------------------------------------------------------------------------------
 
     def print_row_steps(self, phase: Phase) -> None:
-        """Row-level values (a mean, its square root) and the stores of finished reductions."""
-        steps = [
-            step for step in self.trees
-            if step in phase.rows or (step in phase.stored and (step.is_reduction or is_row_level(step, self.kernel)))
-        ]  # fmt: skip
-        if not steps:
-            return
-        arrays = {step: self.scope.unique(label(step)) for step in phase.rows if self.lane and step in self.used}
+        """Row-level values (a mean, its square root), then the stores of finished reductions."""
+        computed = [step for step in phase.rows if step not in self.values]
+        arrays = {step: self.unique(label(step)) for step in computed if self.lane and step in self.used}
         for step, name in arrays.items():
             self.lines_for(step, [f"{computed_as(step.buffer.dtype)} {name}[{self.lanes}];"])
-        self.count_uses(self.trees[step] for step in phase.rows)
-        around = self.scope
-        late: list[Step] = []
-        with self.over_lanes():
-            for step in steps:
+        self.count_uses(self.trees[step] for step in computed)
+        around = self.values
+        with self.over_lanes() if phase.rows else contextlib.nullcontext():
+            for step in computed:
                 with self.on_behalf_of(step):
-                    at_once = step in phase.stored and step in phase.rows and not self.kernel.in_place
-                    if step in phase.stored and not at_once:
-                        late.append(step)
-                    if step in phase.rows:
-                        places = [self.element(step)] if at_once else []
-                        places += [f"{arrays[step]}[lane]"] if step in arrays else []
-                        named = step in late or (step in self.used and not self.lane)
-                        self.print_step(step, places, named)
-                        if step in arrays:
-                            around.values[step] = f"{arrays[step]}[lane]"
-            for step in late:
-                self.lines_for(step, [f"{self.element(step)} = {self.scope.find(step)};"])
+                    places = [self.element(step)] if step in phase.stored else []
+                    places += [f"{arrays[step]}[lane]"] if step in arrays else []
+                    self.print_step(step, places, named=step in self.used and not self.lane)
+                    if step in arrays:
+                        around[step] = f"{arrays[step]}[lane]"
+            for step in phase.rows:
+                if step not in computed:
+                    with self.on_behalf_of(step):
+                        self.store(f"{self.element(step)} = {self.values[step]};")
+            self.print_late()
 
     # --- small pieces ------------------------------------------------------------------------------------------------
 
@@ -325,7 +285,7 @@ class CppKernel(CppOps):
 
     def scratch_element(self, step: Step) -> str:
         columns = self.kernel.columns
-        strides = [math.prod(loop.size for loop in columns[d + 1 :]) for d in range(len(columns))]
+        strides = contiguous([loop.size for loop in columns])
         return f"{self.scratch[step]}[{self.index(linear_index([loop.symbol for loop in columns], strides))}]"
 
     def lines_for(self, step: Step, lines: Iterable[str]) -> None:
@@ -354,7 +314,7 @@ class CppKernel(CppOps):
         if loop.size <= size:
             yield "0", ""
             return
-        first, end = self.scope.unique("block"), self.scope.unique("end")
+        first, end = self.unique("block"), self.unique("end")
         with self.block(f"for (int64_t {first} = 0; {first} < {loop.size}; {first} += {size}) {{", "}"):
             text = f"{first} + {size}"
             if loop.size % size:
@@ -364,11 +324,10 @@ class CppKernel(CppOps):
     @contextlib.contextmanager
     def block_of_lanes(self, loop: Loop) -> Iterator[None]:
         """The shape 'lanes': a loop over blocks of neighbouring rows."""
-        with self.block(f"for (int64_t first = 0; first < {loop.size}; first += {self.lanes}) {{", "}"):
+        n, size = loop.size, self.lanes
+        with self.block(f"for (int64_t first = 0; first < {n}; first += {size}) {{", "}"):
             if self.ragged:
-                self.line(
-                    f"const int64_t lanes = {loop.size} - first < {self.lanes} ? {loop.size} - first : {self.lanes};"
-                )
+                self.line(f"const int64_t lanes = {n} - first < {size} ? {n} - first : {size};")
             yield
 
     @contextlib.contextmanager
@@ -381,7 +340,3 @@ class CppKernel(CppOps):
         with self.block(f"for (int64_t lane = 0; lane < {'lanes' if self.ragged else self.lanes}; lane++) {{", "}"):
             self.line(f"const int64_t {self.kernel.rows[-1].symbol} = first + lane;")
             yield
-
-
-def label(step: Step) -> str:
-    return step.node.label or step.buffer.name

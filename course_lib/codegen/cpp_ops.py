@@ -1,9 +1,10 @@
-"""How each operation of a loop body is spelled in C++.
+"""How each operation of a loop body, and each reduction, is spelled in C++.
 
-In:  one `Expr`.
-Out: its text and how tightly it binds, so that as few parentheses as possible are printed.
+In:  one `Expr`, or a reduction step.
+Out: the text of an operation and how tightly it binds, so that as few parentheses as possible are printed; the variables of a
+     reduction, how one value is taken in, how two halves are put together, and the result.
 
-Most operations are infix or a call of a function with the operation's own name, which `prelude.h` defines; the methods
+Most operations are in the table, or a call of a function with the operation's own name, which `prelude.h` defines; the methods
 below are the rest. float16 and bfloat16 exist only in memory: they are computed as float, and `rounded<...>` stands where
 the program asked for the narrow type.
 
@@ -12,15 +13,15 @@ In PyTorch: `torch/_inductor/codegen/cpp.py`, `CppOverrides` and `CppVecOverride
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from typing import ClassVar
+from dataclasses import dataclass
 
 import torch
 
 from course_lib.codegen.expressions import Expr
-from course_lib.codegen.printer import ATOM, Printer, shortest
-from course_lib.lowering.ir import Buffer
+from course_lib.codegen.loops import PLAIN, extreme
+from course_lib.codegen.printer import ARITHMETIC, ATOM, Printer, Rule, can_fail, compare, decimal, infix
+from course_lib.lowering.ir import Reduction
+from course_lib.lowering.ops import BINARY, UNARY
 
 STORED = {
     torch.float32: "float", torch.float64: "double", torch.float16: "float16", torch.bfloat16: "bfloat16",
@@ -31,23 +32,29 @@ HALVES = (torch.float16, torch.bfloat16)
 NARROW = (torch.int8, torch.int16, torch.uint8, torch.bool)
 """C++ computes these as int: what does not fit must be cut off again."""
 
+LIMITS = {-(2**31): "INT32_MIN", 2**31 - 1: "INT32_MAX", -(2**63): "INT64_MIN", 2**63 - 1: "INT64_MAX"}
+
+CAST = 15
+
+RULES: dict[str, str | Rule] = ARITHMETIC | {
+    "lt": compare("<", 10), "gt": compare(">", 10), "le": compare("<=", 10), "ge": compare(">=", 10),
+    "eq": compare("==", 9), "ne": compare("!=", 9),
+    "bitwise_and": infix("&", 8), "bitwise_xor": infix("^", 7), "bitwise_or": infix("|", 6),
+    "logical_and": infix("&", 8), "logical_or": infix("|", 6), "logical_not": ("!{:15}", 14),
+    "bitwise_not": ("~{:15}", 14), "bitwise_not:bool": ("!{:15}", 14),
+    "where": ("{:4} ? {:4} : {:3}", 3),
+}  # fmt: skip
+
+FUNCTIONS = [op for op in (*UNARY, *BINARY) if op not in RULES]
+
 RESERVED = (
     "auto bool break case char const continue default do double else enum extern false float for goto if inline int long "
     "register return short signed sizeof static struct switch this true typedef union unsigned void volatile while new delete "
     "and or not xor class template typename namespace operator private public try catch throw using "
     "int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t float16 bfloat16 buffers sizes problem "
     "lane lanes first each block end "
-    "bits_of float_of fma rounded exp log sin cos pow atan2 fmod erf erfc tanh exp2 expm1 log2 log10 log1p tan asin acos atan "
-    "sinh cosh asinh acosh atanh sqrt floor ceil trunc round sigmoid rsqrt maximum minimum sign abs isnan isinf floordiv mod "
-    "nothing from_integer integer_pow left_shift right_shift checked INFINITY NAN INLINE "
-    "expf logf sinf cosf powf atan2f fmodf erff erfcf tanhf "
-    "exp2f expm1f log2f log10f log1pf tanf asinf acosf atanf sinhf coshf asinhf acoshf atanhf"
-).split()
-
-CAST = 15
-UNARY = 14
-SUM = 12
-TERNARY = 3
+    "bits_of float_of fma rounded nothing from_integer integer_pow checked wrapped INFINITY NAN INLINE"
+).split() + [name for op in FUNCTIONS for name in (op, f"{op}f")]
 
 
 def computed_as(dtype: torch.dtype) -> str:
@@ -56,24 +63,18 @@ def computed_as(dtype: torch.dtype) -> str:
 
 
 class CppOps(Printer):
-    """The table of operators, and one method for each operation that is neither infix nor a plain call."""
+    """The table of operators, and one method for each operation that is neither in it nor a plain call."""
 
     comment = "//"
-    infix: ClassVar = {
-        "mul": ("*", 13), "truediv": ("/", 13), "add": ("+", 12), "sub": ("-", 12),
-        "lt": ("<", 10), "gt": (">", 10), "le": ("<=", 10), "ge": (">=", 10), "eq": ("==", 9), "ne": ("!=", 9),
-        "bitwise_and": ("&", 8), "bitwise_xor": ("^", 7), "bitwise_or": ("|", 6),
-    }  # fmt: skip
-
-    buffers: Mapping[str, Buffer]
-    pointers: dict[str, str]
-    """Buffer → the name of its pointer."""
+    scopes = True
+    divide = "/"
+    rules = RULES
 
     def declare(self, name: str, dtype: torch.dtype, text: str) -> str:
         return f"const {computed_as(dtype)} {name} = {text};"
 
-    def floor_division(self, a: str, b: str) -> str:
-        return f"{a} / {b}"  # index formulas are never negative
+    def number(self, value: bool | int | float, dtype: torch.dtype) -> str:
+        return number(value, dtype)
 
     def spell(self, expr: Expr) -> tuple[str, int]:
         text, binds = super().spell(expr)
@@ -81,21 +82,16 @@ class CppOps(Printer):
             return f"({STORED[expr.dtype]})({text})", CAST
         return text, binds
 
-    def call(self, expr: Expr, function: str, *more: str) -> tuple[str, int]:
+    def call(self, function: str, expr: Expr) -> str:
         operands = expr.args[0].dtype
         template = "" if operands.is_floating_point else f"<{STORED[operands]}>"
-        return f"{function}{template}({', '.join([*map(self.text, expr.args), *more])})", ATOM
-
-    # --- where values come from --------------------------------------------------------------------------------------
+        arguments = [*map(self.text, expr.args), *(["problem"] if can_fail(expr) else [])]
+        return f"{function}{template}({', '.join(arguments)})"
 
     def print_load(self, expr: Expr) -> tuple[str, int]:
         buffer, index = expr.detail
         element = f"{self.pointers[buffer]}[{self.index(index)}]"
         return (f"(float){element}", CAST) if expr.dtype in HALVES else (element, ATOM)
-
-    def print_constant(self, expr: Expr) -> tuple[str, int]:
-        text = number(expr.detail, expr.dtype)
-        return text, UNARY if text.startswith("-") else ATOM
 
     def print_index_expr(self, expr: Expr) -> tuple[str, int]:
         return f"({computed_as(expr.dtype)})({self.index(expr.detail)})", CAST
@@ -104,114 +100,114 @@ class CppOps(Printer):
         size, wrap = expr.detail
         return f"{'wrapped' if wrap else 'checked'}({self.text(expr.args[0])}, {self.index(size)}, problem)", ATOM
 
-    # --- choices -----------------------------------------------------------------------------------------------------
-
-    def print_where(self, expr: Expr) -> tuple[str, int]:
-        condition, yes, no = expr.args
-        return f"{self.text(condition, 4)} ? {self.text(yes, 4)} : {self.text(no, TERNARY)}", TERNARY
-
     def print_masked(self, expr: Expr) -> tuple[str, int]:
         condition = self.text(expr.args[0], 4)
         self.guarded += 1  # what is loaded here must not move out in front of the condition
         body = self.text(expr.args[1], 4)
         self.guarded -= 1
-        return f"{condition} ? {body} : {number(expr.detail, expr.dtype)}", TERNARY
-
-    # --- conversions -------------------------------------------------------------------------------------------------
+        return f"{condition} ? {body} : {number(expr.detail, expr.dtype)}", 3
 
     def print_to_dtype(self, expr: Expr) -> tuple[str, int]:
         (value,), target = expr.args, expr.dtype
+        source, floats = value.dtype, value.dtype.is_floating_point
         if target == torch.bool:
             return f"{self.text(value, 10)} != 0", 9
         if target in HALVES:
-            float32 = (
-                self.text(value) if computed_as(value.dtype) == "float" else f"from_integer<float>({self.text(value)})"
-            )
-            float32 = f"(float)({self.text(value)})" if value.dtype == torch.float64 else float32
-            return f"rounded<{STORED[target]}>({float32})", ATOM
-        if computed_as(value.dtype) == STORED[target]:
+            text = self.text(value)
+            if source == torch.float64:
+                text = f"(float)({text})"
+            elif not floats:
+                text = f"from_integer<float>({text})"
+            return f"rounded<{STORED[target]}>({text})", ATOM
+        if computed_as(source) == STORED[target]:
             return self.text(value, CAST), CAST
-        if target.is_floating_point and not value.dtype.is_floating_point and value.op not in ("load", "constant"):
+        if target.is_floating_point and not floats and value.op not in ("load", "constant"):
             return f"from_integer<{STORED[target]}>({self.text(value)})", ATOM
         text = self.text(value, CAST)
-        if value.dtype.is_floating_point and target in NARROW:
+        if floats and target in NARROW:
             text = f"({'int64_t' if target == torch.uint8 else 'int32_t'}){text}"
         return f"({STORED[target]}){text}", CAST
-
-    # --- arithmetic --------------------------------------------------------------------------------------------------
-
-    def print_neg(self, expr: Expr) -> tuple[str, int]:
-        return f"-{self.text(expr.args[0], CAST)}", UNARY
-
-    def print_reciprocal(self, expr: Expr) -> tuple[str, int]:
-        return f"1 / {self.text(expr.args[0], 14)}", 13
-
-    def print_pow(self, expr: Expr) -> tuple[str, int]:
-        return self.call(expr, "pow" if expr.dtype.is_floating_point else "integer_pow")
-
-    def print_whole_number(self, expr: Expr) -> tuple[str, int]:
-        if expr.dtype.is_floating_point:
-            return self.call(expr, expr.op)
-        return self.text(expr.args[0], ATOM), ATOM
-
-    print_floor = print_ceil = print_trunc = print_round = print_whole_number
-
-    def print_division(self, expr: Expr) -> tuple[str, int]:
-        return self.call(expr, expr.op, *(["problem"] if can_fail(expr) else []))
-
-    print_floordiv = print_mod = print_fmod = print_division
-
-    def print_plain_call(self, expr: Expr) -> tuple[str, int]:
-        return self.call(expr, expr.op)
-
-    print_maximum = print_minimum = print_sign = print_abs = print_left_shift = print_right_shift = print_plain_call
-    print_isnan = print_plain_call
-
-    def print_isinf(self, expr: Expr) -> tuple[str, int]:
-        return self.call(expr, "isinf") if expr.args[0].dtype.is_floating_point else ("false", ATOM)
-
-    # --- logic -------------------------------------------------------------------------------------------------------
-
-    def truth(self, expr: Expr, binding: int) -> str:
-        return self.text(expr, binding) if expr.dtype == torch.bool else f"({self.text(expr, 10)} != 0)"
-
-    def print_logical_and(self, expr: Expr) -> tuple[str, int]:
-        return f"{self.truth(expr.args[0], 8)} & {self.truth(expr.args[1], 9)}", 8
-
-    def print_logical_or(self, expr: Expr) -> tuple[str, int]:
-        return f"{self.truth(expr.args[0], 6)} | {self.truth(expr.args[1], 7)}", 6
-
-    def print_logical_xor(self, expr: Expr) -> tuple[str, int]:
-        return f"{self.truth(expr.args[0], 7)} ^ {self.truth(expr.args[1], 8)}", 7
-
-    def print_logical_not(self, expr: Expr) -> tuple[str, int]:
-        return f"!{self.truth(expr.args[0], CAST)}", UNARY
-
-    def print_bitwise_not(self, expr: Expr) -> tuple[str, int]:
-        return f"{'!' if expr.dtype == torch.bool else '~'}{self.text(expr.args[0], CAST)}", UNARY
-
-
-def can_fail(expr: Expr) -> bool:
-    """True for what eager would raise an error for, depending on the data."""
-    if expr.op == "indirect":
-        return True
-    if expr.op in ("floordiv", "mod", "fmod") and not expr.dtype.is_floating_point:
-        divisor = expr.args[1]
-        return not (divisor.op == "constant" and divisor.detail != 0)
-    return False
 
 
 def number(value: bool | int | float, dtype: torch.dtype) -> str:
     """A constant as C++ source, as short as keeps it exact."""
     if dtype == torch.bool:
         return "true" if value else "false"
-    if not dtype.is_floating_point:
-        value = int(value)
-        return "INT64_MIN" if value == -(2**63) else f"{value}LL" if abs(value) >= 2**31 else str(value)
-    if math.isnan(value):
-        return "NAN"
-    if dtype != torch.float64 and abs(value) > 3.4028235677973366e38:
-        value = math.copysign(math.inf, value)
-    if math.isinf(value):
-        return "INFINITY" if value > 0 else "-INFINITY"
-    return shortest(value, dtype) + ("" if dtype == torch.float64 else "f")
+    if dtype.is_floating_point:
+        text = decimal(value, dtype)
+        names = {"inf": "INFINITY", "-inf": "-INFINITY", "nan": "NAN"}
+        return names.get(text) or text + ("" if dtype == torch.float64 else "f")
+    value = int(value)
+    return LIMITS.get(value) or (f"{value}LL" if abs(value) >= 2**31 else str(value))
+
+
+@dataclass(frozen=True)
+class Accumulator:
+    """The variables that a reduction gathers its result in: `name` and, for some kinds, `name_nan` or `name_at`.
+
+    A `max` needs two: `a > b ? a : b` loses NaN, so a flag remembers it. Both are plain reductions to OpenMP, and so the loop
+    stays vectorised. (In PyTorch: `reduction_init`, `reduction_combine`.)"""
+
+    name: str
+    kind: str
+    dtype: torch.dtype
+    at: str = ""
+    """For argmax and argmin: the number of the current column."""
+
+    @staticmethod
+    def of(node: Reduction, value_dtype: torch.dtype, name: str, at: str) -> Accumulator:
+        """What `node` needs, if its values have `value_dtype`."""
+        kind = node.kind
+        if kind in ("max", "min") and value_dtype == torch.bool:
+            kind = "any" if kind == "max" else "all"
+        sums = kind in ("sum", "prod")
+        dtype = torch.bool if kind in ("any", "all") else node.accumulate if sums else value_dtype
+        return Accumulator(name, kind, dtype, at)
+
+    @property
+    def in_order(self) -> bool:
+        """True if the first of equals wins, so that columns must come one after the other."""
+        return self.kind.startswith("arg")
+
+    @property
+    def sums_floats(self) -> bool:
+        return self.kind == "sum" and computed_as(self.dtype) == "float"
+
+    @property
+    def has_nan(self) -> bool:
+        return self.kind in ("max", "min") and self.dtype.is_floating_point
+
+    def variables(self) -> list[tuple[str, str, str]]:
+        """(type, name, first value) of each."""
+        if self.kind in PLAIN:
+            ctype = "int" if self.dtype == torch.bool else computed_as(self.dtype)  # bool would not be vectorised
+            return [(ctype, self.name, PLAIN[self.kind][0])]
+        first = number(extreme(self.dtype, lowest="max" in self.kind), self.dtype)
+        more = [("int", f"{self.name}_nan", "0")] if self.has_nan else []
+        more += [("int64_t", f"{self.name}_at", "0")] if self.in_order else []
+        return [(computed_as(self.dtype), self.name, first), *more]
+
+    def clauses(self) -> list[str]:
+        """OpenMP's reduction clauses."""
+        operator = PLAIN[self.kind][1] if self.kind in PLAIN else self.kind
+        return [f"reduction({operator}: {self.name})"] + ([f"reduction(|: {self.name}_nan)"] if self.has_nan else [])
+
+    def take(self, value: str, lane: str, is_nan: str = "") -> list[str]:
+        """Lines that take in one value (a name, if it is needed more than once)."""
+        mine, better, is_nan = self.name + lane, "<" if "min" in self.kind else ">", is_nan or f"{value} != {value}"
+        if self.kind in PLAIN:
+            return [f"{mine} {PLAIN[self.kind][1]}= {value};"]
+        if self.in_order:
+            nan = f" || ({is_nan} && {mine} == {mine})" if self.dtype.is_floating_point else ""
+            return [f"if ({value} {better} {mine}{nan}) {{ {mine} = {value}; {self.name}_at{lane} = {self.at}; }}"]
+        lines = [f"{mine} = {value} {better} {mine} ? {value} : {mine};"]
+        return lines + ([f"{self.name}_nan{lane} |= {is_nan};"] if self.has_nan else [])
+
+    def combine(self, part: Accumulator, lane: str) -> list[str]:
+        """Lines that take in what another accumulator gathered."""
+        return self.take(part.name + lane, lane, f"{part.name}_nan{lane}")
+
+    def result(self, lane: str) -> str:
+        if self.in_order:
+            return f"{self.name}_at{lane}"
+        return f"({self.name}_nan{lane} ? NAN : {self.name}{lane})" if self.has_nan else self.name + lane

@@ -21,16 +21,11 @@ import torch
 
 from course_lib.lowering.ir import Buffer
 from course_lib.lowering.ops import BINARY, UNARY
+from course_lib.scheduling.dependencies import COSTLY
 from course_lib.scheduling.kernel import FusedKernel, Step
 
 BOOLEAN = frozenset("eq ne lt le gt ge logical_and logical_or logical_not isnan isinf".split())
 """Operations that give torch.bool whatever they are given. All others give the dtype of their first operand."""
-
-COSTLY = frozenset(
-    "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh "
-    "erf erfc sigmoid truediv pow atan2 fmod mod floordiv indirect".split()
-)
-"""Dearer to compute again than to keep in cache for the next loop over the same row."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,26 +68,31 @@ class Recorder:
 
     def __getattr__(self, op: str) -> Callable[..., Expr]:
         if op not in UNARY and op not in BINARY:
-            raise AttributeError(
-                f"a loop body asked for ops.{op}, which is in neither UNARY nor BINARY (lowering/ops.py)"
-            )
-        return lambda *args: self.make(op, args, torch.bool if op in BOOLEAN else args[0].dtype)
+            raise AttributeError(f"a loop body asked for ops.{op}, which lowering/ops.py does not know")
+
+        def operation(*args: Expr) -> Expr:
+            operands = tuple(self.to_dtype(arg, torch.bool) for arg in args) if op.startswith("logical") else args
+            return self.make(op, operands, torch.bool if op in BOOLEAN else args[0].dtype)
+
+        return operation
 
     def load(self, buffer: str, index: sympy.Expr) -> Expr:
         dtype = self.buffers[buffer].dtype
         if buffer in self.produced:
             return self.make("value_of", (), dtype, self.produced[buffer])
         index = sympy.sympify(index)
-        looked_up = tuple(self.indirect_values[s] for s in self.indirect_values if s in index.free_symbols)
-        return self.make("load", looked_up, dtype, (buffer, index))
-
-    def constant(self, value: bool | int | float, dtype: torch.dtype) -> Expr:
-        return self.make("constant", (), dtype, value)
+        return self.make("load", self.looked_up(index), dtype, (buffer, index))
 
     def index_expr(self, expr: sympy.Expr, dtype: torch.dtype) -> Expr:
         expr = sympy.sympify(expr)
-        looked_up = tuple(self.indirect_values[s] for s in self.indirect_values if s in expr.free_symbols)
-        return self.make("index_expr", looked_up, dtype, expr)
+        return self.make("index_expr", self.looked_up(expr), dtype, expr)
+
+    def looked_up(self, index: sympy.Expr) -> tuple[Expr, ...]:
+        """The elements of index tensors that a formula needs."""
+        return tuple(value for symbol, value in self.indirect_values.items() if symbol in index.free_symbols)
+
+    def constant(self, value: bool | int | float, dtype: torch.dtype) -> Expr:
+        return self.make("constant", (), dtype, value)
 
     def to_dtype(self, value: Expr, dtype: torch.dtype) -> Expr:
         return value if value.dtype == dtype else self.make("to_dtype", (value,), dtype)
@@ -106,10 +106,8 @@ class Recorder:
 
     def indirect(self, value: Expr, size: int | sympy.Expr, wrap: bool = True) -> sympy.Symbol:
         node = self.make("indirect", (value,), torch.int64, (size, wrap))
-        for symbol, known in self.indirect_values.items():
-            if known is node:
-                return symbol
-        symbol = sympy.Symbol(f"at{len(self.indirect_values)}", integer=True, nonnegative=True)
+        new = sympy.Symbol(f"at{len(self.indirect_values)}", integer=True, nonnegative=True)
+        symbol = next((symbol for symbol, known in self.indirect_values.items() if known is node), new)
         self.indirect_values[symbol] = node
         return symbol
 

@@ -1,103 +1,35 @@
-"""The loops of one kernel, made as few as possible, and which step runs in which of them.
+"""Which step of a kernel runs in which pass over its loops.
 
-In:  a `FusedKernel`, with one loop for each dimension.
-Out: the same kernel with loops merged (`simplify`), and its `Phase`s: passes over the columns of a row.
-
-`simplify` turns [32, 128, 768] into one loop of 3145728 where the memory allows it: two loops may become one if every index
-formula f(outer, inner) equals f(0, size·outer + inner).
+In:  a `FusedKernel`, and its steps as trees.
+Out: its `Phase`s: passes over the columns of a row, and what runs once a row after each.
 
 A softmax needs three passes over its row: the maximum must be complete before the first exp, the sum before the first
 division. `phases` finds the passes: a step runs in the first one in which all it needs is complete.
 
-In PyTorch: `SizeVarAllocator._simplify_loops` in `torch/_inductor/sizevars.py`; passes are `codegen/simd.py`'s
-`EnableReduction`/`DisableReduction` schedule and `cpp.py`'s `LoopNest`.
+In PyTorch: `codegen/simd.py`'s `EnableReduction`/`DisableReduction` schedule and `cpp.py`'s `LoopNest`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import sympy
 import torch
 
-from course_lib.codegen.expressions import Expr, is_costly, record, steps_used
-from course_lib.lowering.ir import Buffer, Reduction
+from course_lib.codegen.expressions import Expr, is_costly, steps_used
+from course_lib.lowering.indexing import contiguous
+from course_lib.lowering.ir import Reduction
 from course_lib.lowering.ops import linear_index
 from course_lib.scheduling.kernel import FusedKernel, Loop, Step
 
 SCRATCH_BYTES = 128 * 1024
 """What a row may keep on the stack of a thread from one pass to the next; beyond it values are computed again."""
 
-
-def simplify(kernel: FusedKernel, buffers: Mapping[str, Buffer]) -> FusedKernel:
-    """Drop loops of size 1, merge loops that memory does not tell apart, and call rows i and columns j."""
-    formulas = index_formulas(kernel, buffers)
-    loops: list[Loop] = []
-    become: dict[sympy.Symbol, sympy.Expr] = {}
-    for loop in kernel.loops:
-        outer = loops[-1] if loops else None
-        if loop.size == 1:
-            become[loop.symbol] = sympy.Integer(0)
-        elif outer and outer.kind == loop.kind and all(same_walk(f, outer, loop) for f in formulas):
-            become[outer.symbol] = sympy.Integer(0)
-            loops[-1] = replace(loop, size=outer.size * loop.size)
-        else:
-            loops.append(loop)
-            continue
-        formulas = [f.xreplace(become) for f in formulas]
-
-    renamed = []
-    for kind, letter in (("row", "i"), ("column", "j")):
-        same_kind = [loop for loop in loops if loop.kind == kind]
-        for n, loop in enumerate(same_kind):
-            name = letter if len(same_kind) == 1 else f"{letter}{n}"
-            symbol = sympy.Symbol(name, integer=True, nonnegative=True)
-            become[loop.symbol] = symbol
-            renamed.append(replace(loop, symbol=symbol))
-    steps = tuple(rewrite(step, become) for step in kernel.steps)
-    return replace(kernel, loops=tuple(renamed), steps=steps)
-
-
-def rewrite(step: Step, become: Mapping[sympy.Symbol, sympy.Expr]) -> Step:
-    """The step with its index formulas in terms of other loops."""
-    return replace(
-        step,
-        index=tuple(sympy.sympify(e).xreplace(become) for e in step.index),
-        rindex=tuple(sympy.sympify(e).xreplace(become) for e in step.rindex),
-    )
-
-
-def index_formulas(kernel: FusedKernel, buffers: Mapping[str, Buffer]) -> list[sympy.Expr]:
-    """Every formula over the loop symbols that a step uses: where it loads, where it stores, indices used as values."""
-    trees, _ = record(kernel, buffers)
-    formulas: dict[sympy.Expr, None] = {}
-    for step, tree in trees.items():
-        formulas[step.store_index] = None
-        if isinstance(step.node, Reduction) and step.node.kind.startswith("arg"):
-            formulas[column_number(step)] = None
-        for node in tree.walk():
-            if node.op == "load":
-                formulas[node.detail[1]] = None
-            elif node.op == "index_expr":
-                formulas[node.detail] = None
-    return list(formulas)
-
-
-def same_walk(formula: sympy.Expr, outer: Loop, inner: Loop) -> bool:
-    """True if counting through `outer` and `inner` gives the same values as one loop over both."""
-    merged = formula.xreplace({outer.symbol: sympy.Integer(0), inner.symbol: inner.size * outer.symbol + inner.symbol})
-    return formula == merged or sympy.expand(formula - merged) == 0
-
-
-def column_number(step: Step) -> sympy.Expr:
-    """The position among the reduced elements, counted row-major: what argmax returns."""
-    assert isinstance(step.node, Reduction)
-    strides = [math.prod(step.node.reduced[d + 1 :]) for d in range(len(step.node.reduced))]
-    return linear_index(step.rindex, strides)
-
+PLAIN = {"sum": ("0", "+"), "prod": ("1", "*"), "any": ("0", "|"), "all": ("1", "&")}
+"""Reductions that need one variable: what it begins with, and the operator that takes a value in."""
 
 Source = Literal["compute", "scratch", "memory"]
 
@@ -115,6 +47,7 @@ class Phase:
     stored: set[Step] = field(default_factory=set)
     """Steps that write to memory in this phase."""
     rows: list[Step] = field(default_factory=list)
+    """What is computed or stored once a row."""
 
     @property
     def reductions(self) -> list[Step]:
@@ -123,49 +56,49 @@ class Phase:
     def split(self, trees: Mapping[Step, Expr]) -> list[Phase]:
         """The pass as two, if it holds both kinds of reduction: those that take columns in any order (so lanes and threads can
         share them) and those where the first of equals wins (argmax, argmin)."""
-        in_order = [step for step in self.reductions if step.node.kind.startswith("arg")]  # type: ignore[union-attr]
+        in_order = [step for step in self.reductions if reduction(step).kind.startswith("arg")]
         if not in_order or len(in_order) == len(self.reductions):
             return [self]
-        needed, waiting = set(in_order), list(in_order)
+        needed: set[Step] = set()
+        waiting = list(in_order)
         while waiting:
-            more = [s for s in steps_used(trees[waiting.pop()]) if s in self.columns and s not in needed]
-            needed.update(more)
-            waiting += more
+            needed.add(step := waiting.pop())
+            waiting += [used for used in steps_used(trees[step]) if used in self.columns and used not in needed]
         rest = {step: source for step, source in self.columns.items() if step not in in_order}
         again = {step: source for step, source in self.columns.items() if step in needed}
         return [Phase(rest, self.kept, self.stored), Phase(again)]
 
 
-def phases(
-    kernel: FusedKernel, trees: Mapping[Step, Expr], keep: frozenset[Source] = frozenset({"scratch", "memory"})
-) -> list[Phase]:
+def phases(kernel: FusedKernel, trees: Mapping[Step, Expr], keep: Set[Source]) -> list[Phase]:
     """The passes of a kernel in order. The first holds no columns, only what once a row comes before them.
 
     `keep` says how costly values may travel from one pass to the next."""
     rank: dict[Step, int] = {}
     for step, tree in trees.items():
+        used = steps_used(tree)
         if is_row_level(step, kernel):
-            rank[step] = max((rank[used] for used in steps_used(tree)), default=0)
-        else:
-            rank[step] = max(
-                (rank[u] + (u.is_reduction or is_row_level(u, kernel)) for u in steps_used(tree)), default=1
-            )
-            rank[step] = max(rank[step], 1)
+            rank[step] = max([0, *(rank[u] for u in used)])
+        else:  # in a pass after those that complete what it needs
+            rank[step] = max([1, *(rank[u] + (u.is_reduction or is_row_level(u, kernel)) for u in used)])
 
     result = [Phase() for _ in range(1 + max(rank.values(), default=0))]
-    last = len(result) - 1
-    if math.prod(loop.size for loop in kernel.columns) * 4 > SCRATCH_BYTES:
-        keep -= {"scratch"}
+    if iterations(kernel.columns) * 4 > SCRATCH_BYTES:
+        keep = keep - {"scratch"}
     for step, n in rank.items():
-        if is_row_level(step, kernel):
-            result[n].rows.append(step)
         if step.buffer.name in kernel.stores:
             # In place, the old values must have been read for the last time.
-            result[last if step.buffer.name in kernel.in_place else n].stored.add(step)
+            result[-1 if step.buffer.name in kernel.in_place else n].stored.add(step)
 
     for n, phase in enumerate(result):
-        wanted = [s for s in trees if s.is_reduction and rank[s] == n]
-        wanted += [s for s in phase.stored if not s.is_reduction and not is_row_level(s, kernel)]
+        wanted: list[Step] = []
+        for step in trees:
+            if is_row_level(step, kernel) and (rank[step] == n or step in phase.stored):
+                phase.rows.append(step)
+            elif step.is_reduction:
+                wanted += [step] if rank[step] == n else []
+                phase.rows += [step] if step in phase.stored else []
+            elif step in phase.stored:
+                wanted.append(step)
         source: dict[Step, Source] = {}
         while wanted:
             step = wanted.pop()
@@ -186,7 +119,7 @@ def is_row_level(step: Step, kernel: FusedKernel) -> bool:
     return not step.is_reduction and (step.level == "row" or not kernel.columns)
 
 
-def where_from(step: Step, earlier: Phase | None, tree: Expr, keep: frozenset[Source]) -> Source:
+def where_from(step: Step, earlier: Phase | None, tree: Expr, keep: Set[Source]) -> Source:
     """How a pass gets the value of a column-level step that the pass `earlier` has computed before (None: no pass has)."""
     if earlier is None or not is_costly(tree):
         return "compute"
@@ -196,12 +129,38 @@ def where_from(step: Step, earlier: Phase | None, tree: Expr, keep: frozenset[So
     return "scratch" if "scratch" in keep else "compute"
 
 
-def work(kernel: FusedKernel) -> int | sympy.Expr:
-    """How many times the innermost body runs."""
-    return math.prod(loop.size for loop in kernel.loops)
+def short_names(kernel: FusedKernel) -> FusedKernel:
+    """The kernel with its rows called i (several: i0, i1, ...) and its columns j."""
+    new: dict[sympy.Symbol, sympy.Symbol] = {}
+    for group, letter in ((kernel.rows, "i"), (kernel.columns, "j")):
+        for n, loop in enumerate(group):
+            name = letter if len(group) == 1 else f"{letter}{n}"
+            new[loop.symbol] = sympy.Symbol(name, integer=True, nonnegative=True)
+    renamed = lambda index: tuple(sympy.sympify(formula).xreplace(new) for formula in index)
+    steps = (replace(step, index=renamed(step.index), rindex=renamed(step.rindex)) for step in kernel.steps)
+    loops = (replace(loop, symbol=new[loop.symbol]) for loop in kernel.loops)
+    return replace(kernel, loops=tuple(loops), steps=tuple(steps))
 
 
-def has_stride_one(tree: Expr, symbol: sympy.Symbol) -> bool:
-    """True if some load of `tree` walks through memory element by element as `symbol` counts."""
-    formulas = [node.detail[1] for node in tree.walk() if node.op == "load"]
-    return any(sympy.expand(f.xreplace({symbol: symbol + 1}) - f) == 1 for f in formulas)
+def reduction(step: Step) -> Reduction:
+    assert isinstance(step.node, Reduction)
+    return step.node
+
+
+def extreme(dtype: torch.dtype, lowest: bool) -> bool | int | float:
+    """The value of `dtype` that no other is below (or above)."""
+    if dtype.is_floating_point:
+        return float("-inf" if lowest else "inf")
+    if dtype == torch.bool:
+        return not lowest
+    return torch.iinfo(dtype).min if lowest else torch.iinfo(dtype).max
+
+
+def column_number(step: Step) -> sympy.Expr:
+    """The position among the reduced elements, counted row-major: what argmax returns."""
+    return linear_index(step.rindex, contiguous(reduction(step).reduced))
+
+
+def iterations(loops: Iterable[Loop]) -> int:
+    """How many times the body of nested loops runs."""
+    return math.prod(loop.size for loop in loops)

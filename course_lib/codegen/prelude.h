@@ -59,17 +59,8 @@ struct float16 {
     return float_of(sign | (a >= 0x0f800000 ? a | 0x7f800000 : scaled));
   }
 #else  // the machine converts whole registers, and the compiler knows how
-  static INLINE uint32_t bits_from(float x) {
-    _Float16 h = (_Float16)x;
-    uint16_t b;
-    __builtin_memcpy(&b, &h, 2);
-    return b;
-  }
-  static INLINE float widen(uint16_t b) {
-    _Float16 h;
-    __builtin_memcpy(&h, &b, 2);
-    return (float)h;
-  }
+  static INLINE uint32_t bits_from(float x) { _Float16 h = (_Float16)x; uint16_t b; __builtin_memcpy(&b, &h, 2); return b; }
+  static INLINE float widen(uint16_t b) { _Float16 h; __builtin_memcpy(&h, &b, 2); return (float)h; }
 #endif
   static INLINE float rounded(float x) { return widen(bits_from(x)); }
 };
@@ -106,17 +97,16 @@ BUILTIN(sqrt, sqrt) BUILTIN(floor, floor) BUILTIN(ceil, ceil) BUILTIN(trunc, tru
 
 // --- own vector mathematics: exp, log, erf, tanh, sigmoid for float -----------------------------------------------------
 
+// A polynomial at x, its coefficients from the highest power down.
+template <class... C> static INLINE float polynomial(float x, float p, C... more) { ((p = fma(p, x, more)), ...); return p; }
+
 // exp(x) = 2^k * exp(r) with k = round(x / ln 2), |r| <= ln 2 / 2, and a polynomial for exp(r). 2^k is made of bits, in two
 // factors, so that results near overflow and denormal ones come out right.
 static INLINE float exp(float x) {
   float t = fma(x, 1.44269504f, 12582912.0f);  // adding 1.5 * 2^23 rounds to an integer, which is then in the low bits
   float k = t - 12582912.0f;
   float r = fma(k, -1.42860677e-6f, fma(k, -0.693145752f, x));
-  float p = fma(r, 1.98527617e-4f, 1.39304355e-3f);
-  p = fma(p, r, 8.33337486e-3f);
-  p = fma(p, r, 4.16664891e-2f);
-  p = fma(p, r, 1.66666660e-1f);
-  p = fma(p, r, 0.5f);
+  float p = polynomial(r, 1.98527617e-4f, 1.39304355e-3f, 8.33337486e-3f, 4.16664891e-2f, 1.66666660e-1f, 0.5f);
   p = fma(p * r, r, r) + 1.0f;
   int32_t n = (int32_t)bits_of(t) - 0x4b400000, half = n >> 1;
   float y = p * float_of((uint32_t)(half + 127) << 23) * float_of((uint32_t)(n - half + 127) << 23);
@@ -130,14 +120,8 @@ static INLINE float log(float x) {
   uint32_t b = bits_of(big) - 0x3f3504f3;
   float k = (float)((int32_t)b >> 23) - (x < 1.17549435e-38f ? 23.0f : 0.0f);
   float r = float_of((b & 0x7fffff) + 0x3f3504f3) - 1.0f, r2 = r * r;
-  float p = fma(r, 7.0376836292e-2f, -1.1514610310e-1f);
-  p = fma(p, r, 1.1676998740e-1f);
-  p = fma(p, r, -1.2420140846e-1f);
-  p = fma(p, r, 1.4249322787e-1f);
-  p = fma(p, r, -1.6668057665e-1f);
-  p = fma(p, r, 2.0000714765e-1f);
-  p = fma(p, r, -2.4999993993e-1f);
-  p = fma(p, r, 3.3333331174e-1f);
+  float p = polynomial(r, 7.0376836292e-2f, -1.1514610310e-1f, 1.1676998740e-1f, -1.2420140846e-1f, 1.4249322787e-1f,
+                       -1.6668057665e-1f, 2.0000714765e-1f, -2.4999993993e-1f, 3.3333331174e-1f);
   float y = fma(k, 0.693359375f, r + fma(-0.5f, r2, fma(p * r, r2, k * -2.12194440e-4f)));
   y = x == INFINITY ? x : y;
   y = x == 0.0f ? -INFINITY : y;
@@ -149,16 +133,10 @@ static INLINE float erf(float x) {
   float c = x > 4.0f ? 4.0f : x;
   c = c < -4.0f ? -4.0f : c;
   float s = c * c;
-  float p = fma(s, -2.72614225801306e-10f, 2.77068142495902e-08f);
-  p = fma(p, s, -2.10102402082508e-06f);
-  p = fma(p, s, -5.69250639462346e-05f);
-  p = fma(p, s, -7.34990630326855e-04f);
-  p = fma(p, s, -2.95459980854025e-03f);
-  p = fma(p, s, -1.60960333262415e-02f);
-  float q = fma(s, -1.45660718464996e-05f, -2.13374055278905e-04f);
-  q = fma(q, s, -1.68282697438203e-03f);
-  q = fma(q, s, -7.37332916720468e-03f);
-  q = fma(q, s, -1.42647390514189e-02f);
+  float p = polynomial(s, -2.72614225801306e-10f, 2.77068142495902e-08f, -2.10102402082508e-06f, -5.69250639462346e-05f,
+                       -7.34990630326855e-04f, -2.95459980854025e-03f, -1.60960333262415e-02f);
+  float q = polynomial(s, -1.45660718464996e-05f, -2.13374055278905e-04f, -1.68282697438203e-03f, -7.37332916720468e-03f,
+                       -1.42647390514189e-02f);
   return c * (p / q);
 }
 
@@ -166,10 +144,7 @@ static INLINE float erf(float x) {
 static INLINE float tanh(float x) {
   float a = __builtin_fabsf(x), s = x * x;
   float far = 1.0f - 2.0f / (exp(a + a) + 1.0f);
-  float p = fma(s, -5.70498872745e-3f, 2.06390887954e-2f);
-  p = fma(p, s, -5.37397155531e-2f);
-  p = fma(p, s, 1.33314422036e-1f);
-  p = fma(p, s, -3.33332819422e-1f);
+  float p = polynomial(s, -5.70498872745e-3f, 2.06390887954e-2f, -5.37397155531e-2f, 1.33314422036e-1f, -3.33332819422e-1f);
   float near = fma(p * s, a, a);
   return __builtin_copysignf(a < 0.625f ? near : far, x);
 }
@@ -188,7 +163,6 @@ template <class T> static INLINE T maximum(T a, T b) { return (a > b || a != a) 
 template <class T> static INLINE T minimum(T a, T b) { return (a < b || a != a) ? a : b; }
 template <class T> static INLINE T sign(T x) { return (T)((x > 0) - (x < 0)); }
 template <class T> static INLINE T abs(T x) { return x < 0 ? (T)-x : x; }
-static INLINE uint8_t abs(uint8_t x) { return x; }
 static INLINE float abs(float x) { return __builtin_fabsf(x); }
 static INLINE double abs(double x) { return __builtin_fabs(x); }
 template <class T> static INLINE bool isnan(T x) { return x != x; }
@@ -211,26 +185,23 @@ template <class T> static INLINE T mod(T a, T b, int& problem) {  // the sign of
   T r = fmod(a, b, problem);
   return r != 0 && (r < 0) != (b < 0) ? (T)(r + b) : r;
 }
-// By a constant other than 0: nothing to report.
+// Integers by a constant other than 0: nothing to report. Floats: as torch.remainder and c10::div_floor_floating.
 template <class T> static INLINE T fmod(T a, T b) { int none = 0; return fmod(a, b, none); }
-template <class T> static INLINE T mod(T a, T b) { int none = 0; return mod(a, b, none); }
-template <class T> static INLINE T floordiv(T a, T b) { int none = 0; return floordiv(a, b, none); }
-
-// Floats: as torch.remainder and c10::div_floor_floating.
-#define FLOAT_DIVISION(T)                                            \
-  static INLINE T mod(T a, T b) {                                    \
-    T r = fmod(a, b);                                                \
-    return r != 0 && (r < 0) != (b < 0) ? r + b : r;                 \
-  }                                                                  \
-  static INLINE T floordiv(T a, T b) {                               \
-    T r = fmod(a, b), q = (a - r) / b;                               \
-    q = r != 0 && (r < 0) != (b < 0) ? q - 1 : q;                    \
-    T f = floor(q);                                                  \
-    f = q - f > (T)0.5 ? f + 1 : f;                                  \
-    T zero = a / b < 0 ? -(T)0 : (T)0;                               \
-    return b == 0 ? a / b : q != 0 ? f : zero;                       \
+template <class T> static INLINE T mod(T a, T b) {
+  T r = fmod(a, b);
+  return r != 0 && (r < 0) != (b < 0) ? (T)(r + b) : r;
+}
+template <class T> static INLINE T floordiv(T a, T b) {
+  int none = 0;
+  if constexpr ((T)0.5 == 0) return floordiv(a, b, none);
+  else {
+    T r = fmod(a, b), q = (a - r) / b;
+    q = r != 0 && (r < 0) != (b < 0) ? q - 1 : q;
+    T f = floor(q), zero = a / b < 0 ? -(T)0 : (T)0;
+    f = q - f > (T)0.5 ? f + 1 : f;
+    return b == 0 ? a / b : q != 0 ? f : zero;
   }
-FLOAT_DIVISION(float) FLOAT_DIVISION(double)
+}
 
 template <class T> static INLINE T integer_pow(T a, T b) {
   if (b < 0) return a == 1 ? 1 : a == (T)-1 ? (b % 2 ? (T)-1 : (T)1) : (T)0;
@@ -238,13 +209,9 @@ template <class T> static INLINE T integer_pow(T a, T b) {
   for (; b > 0; b /= 2, a = (T)(a * a)) result = b % 2 ? (T)(result * a) : result;
   return result;
 }
-template <class T> static INLINE T left_shift(T a, T b) {
-  return b < 0 || b >= (T)(8 * sizeof(T)) ? (T)0 : (T)((uint64_t)a << b);
-}
-template <class T> static INLINE T right_shift(T a, T b) {
-  const T most = (T)(8 * sizeof(T) - 1);
-  return (T)(a >> (b < 0 || b > most ? most : b));
-}
+template <class T> static INLINE bool is_wide(T b) { return b < 0 || b >= (T)(8 * sizeof(T)); }  // nothing is left
+template <class T> static INLINE T left_shift(T a, T b) { return is_wide(b) ? (T)0 : (T)((uint64_t)a << b); }
+template <class T> static INLINE T right_shift(T a, T b) { return (T)(a >> (is_wide(b) ? (T)(8 * sizeof(T) - 1) : b)); }
 
 // An element of an index tensor. Out of range: sets `problem`, reads element 0 instead.
 static INLINE int64_t checked(int64_t i, int64_t size, int& problem) {
@@ -254,6 +221,4 @@ static INLINE int64_t checked(int64_t i, int64_t size, int& problem) {
 }
 
 // The same, where a negative index counts from the end.
-static INLINE int64_t wrapped(int64_t i, int64_t size, int& problem) {
-  return checked(i < 0 ? i + size : i, size, problem);
-}
+static INLINE int64_t wrapped(int64_t i, int64_t size, int& problem) { return checked(i < 0 ? i + size : i, size, problem); }

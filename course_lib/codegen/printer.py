@@ -1,6 +1,6 @@
 """From expression trees to lines of source: what the C++ and the Triton printer have in common.
 
-In:  trees (`expressions.Expr`), a table of infix operators and one method for each special operation.
+In:  a kernel, whose steps become trees (`expressions.Expr`), and a table of how each operation is written (`Printer.rules`).
 Out: lines of source, each with the step that it comes from.
 
 An operation is written where it is used. It gets a name of its own if it is used twice or if the line would grow too long.
@@ -12,23 +12,47 @@ import itertools
 import keyword
 import os
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections import ChainMap, Counter
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+import numpy as np
 import sympy
 import torch
 
-from course_lib.codegen.expressions import Expr
-from course_lib.scheduling.kernel import Step
+from course_lib.codegen.expressions import Expr, loads, record, steps_used
+from course_lib.codegen.loops import short_names
+from course_lib.lowering.ir import Buffer
+from course_lib.scheduling.kernel import FusedKernel, Step
 
 LONGEST = 80
 """An expression longer than this is split over several lines."""
 COMMENT_COLUMN = 72
 ATOM = 100
 """Precedence of what never needs parentheses: a name, a call, a number."""
+
+Rule = tuple[str, int]
+"""How an operation is written and how tightly that binds. In the text, `{:13}` is an operand, which gets parentheses if it
+binds less tightly than 13."""
+
+
+def infix(operator: str, binds: int) -> Rule:
+    return f"{{:{binds}}} {operator} {{:{binds + 1}}}", binds
+
+
+def compare(operator: str, binds: int) -> Rule:
+    """Comparisons do not chain: a < b < c is written (a < b) < c."""
+    return f"{{:{binds + 1}}} {operator} {{:{binds + 1}}}", binds
+
+
+ARITHMETIC: dict[str, str | Rule] = {
+    "mul": infix("*", 13), "truediv": infix("/", 13), "add": infix("+", 12), "sub": infix("-", 12),
+    "neg": ("-{:15}", 14), "reciprocal": ("1 / {:14}", 13), "pow:integer": "integer_pow",
+    **{f"{op}:integer": ("{:100}", ATOM) for op in ("floor", "ceil", "trunc", "round")},
+}  # fmt: skip
+"""The rules that both languages share."""
 
 
 @dataclass(frozen=True)
@@ -47,76 +71,68 @@ class KernelSource:
     zero) where eager would raise."""
 
 
-@dataclass
-class Line:
-    """One line before it is laid out."""
-
-    depth: int
-    text: str
-    step: Step | None = None
-
-
-class Scope:
-    """The names that one block of source can see."""
-
-    def __init__(self, parent: Scope | None = None, taken: Iterable[str] = (), own_names: bool = True) -> None:
-        self.parent = parent
-        self.taken: set[str] = parent.taken if parent and not own_names else set(taken)
-        self.values: dict[Expr | Step, str] = {}
-
-    def find(self, what: Expr | Step) -> str | None:
-        """The text that stands for a value here, if some block around has named it."""
-        if what in self.values:
-            return self.values[what]
-        return self.parent.find(what) if self.parent else None
-
-    def is_taken(self, name: str) -> bool:
-        return name in self.taken or (self.parent is not None and self.parent.is_taken(name))
-
-    def unique(self, wanted: str) -> str:
-        """`wanted` as an identifier, with a number behind it if the name is in use."""
-        base = re.sub(r"\W+", "_", wanted).strip("_") or "t"
-        base = base if base[0].isalpha() and not keyword.iskeyword(base) else f"_{base}"
-        name = next(n for k in itertools.count() if not self.is_taken(n := f"{base}{k or ''}"))
-        self.taken.add(name)
-        return name
-
-
 class Printer:
-    """Writes blocks of source. Subclasses say how an operation looks (`infix`, `calls`, a method `print_<op>`) and how a
-    name is declared."""
+    """Writes blocks of source. A subclass says how an operation looks: by a rule, or by a method `print_<op>`."""
 
-    infix: ClassVar[dict[str, tuple[str, int]]]
-    """op → (operator, precedence); a higher number binds tighter."""
-    calls: ClassVar[dict[str, str]] = {}
-    """op → name of a function, where it is not the op's own name."""
+    rules: ClassVar[Mapping[str, str | Rule]]
+    """How an operation is written: a rule, or the name of a function to call. For operands of the dtype behind the colon,
+    "op:uint8", "op:float" and "op:integer" (whatever is not a float) come before "op"."""
     comment: ClassVar[str]
-    scopes: ClassVar[bool] = True
+    scopes: ClassVar[bool]
     """True if a name ends with its block (C++), False if it lasts to the end of the function (Python)."""
+    divide: ClassVar[str]
+    """The operator that divides one index by another. (They are never negative.)"""
 
-    def __init__(self, reserved: Iterable[str]) -> None:
-        self.lines: list[Line] = []
+    def __init__(self, kernel: FusedKernel, buffers: Mapping[str, Buffer], name: str, reserved: Iterable[str]) -> None:
+        self.kernel, self.name = short_names(kernel), name
+        self.trees, recorder = record(self.kernel, buffers)
+        self.symbols, self.buffers = recorder.indirect_values, recorder.buffers
+        self.used = {used for tree in self.trees.values() for used in steps_used(tree)}
+        self.checks = [node for tree in self.trees.values() for node in tree.walk() if can_fail(node)]
+
+        stored = [step.buffer.name for step in self.trees if step.buffer.name in self.kernel.stores]
+        read = [buffer for tree in self.trees.values() for buffer, _ in loads(tree)]
+        self.stored, self.touched = stored, tuple(dict.fromkeys([*read, *stored]))
+        self.in_place = {new: old for new, old in self.kernel.in_place.items() if new in stored}
+        """Buffers that are written in place of another share its memory, so they are not passed."""
+        self.passed = tuple(dict.fromkeys(self.in_place.get(name, name) for name in self.touched))
+        self.pointers: dict[str, str] = {}
+        """Buffer → the name of its pointer."""
+
+        self.lines: list[tuple[int, str, Step | None]] = []
+        """Depth, text, and the step that it comes from."""
         self.depth = 0
-        self.scope = Scope(taken=reserved)
-        self.uses: Counter[Expr] = Counter()
-        self.symbols: dict[sympy.Symbol, Expr] = {}
-        self.guarded = 0
         self.step: Step | None = None
+        self.taken = {*reserved, *(str(loop.symbol) for loop in self.kernel.loops)}
+        self.values: ChainMap[Expr | Step, str] = ChainMap()
+        """What stands for a value here, if this block or one around it has named it."""
+        self.uses: Counter[Expr] = Counter()
+        self.late: list[tuple[Step, str]] = []
+        self.guarded = 0
 
     # --- lines -------------------------------------------------------------------------------------------------------
 
     def line(self, text: str) -> None:
-        self.lines.append(Line(self.depth, text, self.step))
+        self.lines.append((self.depth, text, self.step))
 
     @contextmanager
     def block(self, opening: str, closing: str = ""):
         """Lines inside are indented, and their names end with the block."""
         self.line(opening)
-        self.scope, self.depth = Scope(self.scope, own_names=self.scopes), self.depth + 1
-        yield
-        self.scope, self.depth = self.scope.parent or self.scope, self.depth - 1
+        self.depth += 1
+        with self.names():
+            yield
+        self.depth -= 1
         if closing:
             self.line(closing)
+
+    @contextmanager
+    def names(self):
+        """What is named inside is not known after it."""
+        values, taken = self.values, self.taken
+        self.values, self.taken = values.new_child(), set(taken) if self.scopes else taken
+        yield
+        self.values, self.taken = values, taken
 
     @contextmanager
     def on_behalf_of(self, step: Step):
@@ -125,18 +141,36 @@ class Printer:
         yield
         self.step = before
 
+    def store(self, text: str) -> None:
+        """A line that writes to memory. In place it waits (`print_late`), for others may still have to read what was there."""
+        if self.kernel.in_place and self.step:
+            self.late.append((self.step, text))
+        else:
+            self.line(text)
+
+    def print_late(self) -> None:
+        for step, text in self.late:
+            with self.on_behalf_of(step):
+                self.line(text)
+        self.late.clear()
+
+    def unique(self, wanted: str) -> str:
+        name = identifier(wanted, self.taken)
+        self.taken.add(name)
+        return name
+
     def layout(self, indent: str) -> tuple[str, dict[int, Step]]:
         """The finished source, with a comment where a step begins, and which line is whose."""
         text: list[str] = []
         line_of: dict[int, Step] = {}
         previous: Step | None = None
-        for number, line in enumerate(self.lines, 1):
-            row = indent * line.depth + line.text
-            if line.step:
-                line_of[number] = line.step
-                if line.step is not previous:
-                    row = f"{row:<{COMMENT_COLUMN}}  {self.comment} {describe(line.step)}"
-                previous = line.step
+        for number, (depth, row, step) in enumerate(self.lines, 1):
+            row = indent * depth + row
+            if step:
+                line_of[number] = step
+                if step is not previous:
+                    row = f"{row:<{COMMENT_COLUMN}}  {self.comment} {describe(step)}"
+                previous = step
             text.append(row.rstrip())
         return "\n".join(text) + "\n", line_of
 
@@ -155,12 +189,10 @@ class Printer:
 
     def text(self, expr: Expr, binding: int = 0) -> str:
         """`expr` as source, in parentheses if it binds less tightly than `binding`."""
-        if name := self.scope.find(expr):
+        if name := self.values.get(expr):
             return name
         if expr.op == "value_of":
-            found = self.scope.find(expr.detail)
-            assert found is not None, f"{expr.detail.node} is needed before it is computed"
-            return found
+            return self.values[expr.detail]
         text, precedence = self.spell(expr)
         wants_name = self.uses[expr] > 1 or expr.op == "indirect" or len(text) > LONGEST
         if wants_name and not self.guarded and expr.op not in ("constant", "index_expr"):
@@ -169,20 +201,29 @@ class Printer:
 
     def value_text(self, tree: Expr) -> str:
         """The text of a whole step, which will get the step's name: no name of its own, however long it is."""
-        return self.scope.find(tree) or (self.text(tree) if tree.op == "value_of" else self.spell(tree)[0])
+        return self.values.get(tree) or (self.text(tree) if tree.op == "value_of" else self.spell(tree)[0])
 
     def spell(self, expr: Expr) -> tuple[str, int]:
         """The text of one operation and how tightly it binds."""
         if special := getattr(self, f"print_{expr.op}", None):
             return special(expr)
-        if expr.op in self.infix:
-            operator, precedence = self.infix[expr.op]
-            left, right = self.text(expr.args[0], precedence), self.text(expr.args[1], precedence + 1)
-            return f"{left} {operator} {right}", precedence
-        return self.call(expr, self.calls.get(expr.op, expr.op))
+        dtype = expr.args[0].dtype
+        kinds = (f":{str(dtype).removeprefix('torch.')}", ":float" if dtype.is_floating_point else ":integer", "")
+        rule = next((self.rules[key] for kind in kinds if (key := expr.op + kind) in self.rules), expr.op)
+        if isinstance(rule, str):
+            return self.call(rule, expr), ATOM
+        template, binds = rule
+        return template.format(*(Operand(self, arg) for arg in expr.args)), binds
 
-    def call(self, expr: Expr, function: str) -> tuple[str, int]:
-        return f"{function}({', '.join(map(self.text, expr.args))})", ATOM
+    def call(self, function: str, expr: Expr) -> str:
+        return f"{function}({', '.join(map(self.text, expr.args))})"
+
+    def print_constant(self, expr: Expr) -> tuple[str, int]:
+        text = self.number(expr.detail, expr.dtype)
+        return text, 14 if text.startswith("-") else ATOM
+
+    def number(self, value: bool | int | float, dtype: torch.dtype) -> str:
+        raise NotImplementedError
 
     def name_for(self, expr: Expr) -> str:
         if expr.op == "to_dtype":
@@ -194,72 +235,74 @@ class Printer:
     def bind(self, what: Expr | Step, text: str, wanted: str) -> str:
         """Give a value a name, and let the block know it."""
         dtype = what.dtype if isinstance(what, Expr) else what.buffer.dtype
-        name = self.scope.unique(wanted)
+        name = self.unique(wanted)
         self.line(self.declare(name, dtype, text))
-        self.scope.values[what] = name
+        self.values[what] = name
         return name
 
     def declare(self, name: str, dtype: torch.dtype, text: str) -> str:
         raise NotImplementedError
 
-    def index(self, expr: sympy.Expr) -> str:
-        """An index formula as source; both languages write + - * // % alike, but for the division."""
-        expr = sympy.sympify(expr)
-        return index_text(expr, self.floor_division, {s: self.text(e) for s, e in self.symbols.items() if expr.has(s)})
+    def index(self, formula: sympy.Expr | int, tight: bool = False) -> str:
+        """An index formula as source: 768*i + j. If `tight`, in parentheses where a factor needs them."""
+        e = sympy.sympify(formula)
+        if e in self.symbols:
+            return self.text(self.symbols[e])
+        if isinstance(e, (sympy.Symbol, sympy.Integer)):
+            return f"({e})" if tight and e.is_negative else str(e)
+        if isinstance(e, sympy.Mul):
+            return "*".join(self.index(factor, tight=True) for factor in e.args)
+        if isinstance(e, sympy.Add):
+            terms = sorted(e.args, key=lambda t: (not t.free_symbols, -abs(t.as_coeff_Mul()[0]), str(t)))
+            text = " + ".join(map(self.index, terms)).replace("+ -", "- ")
+        elif operator := {"FloorDiv": self.divide, "Mod": "%"}.get(type(e).__name__):
+            text = f" {operator} ".join(self.index(part, tight=True) for part in e.args)
+        else:
+            raise NotImplementedError(f"an index formula with {type(e).__name__}: {e}")
+        return f"({text})" if tight else text
 
-    def floor_division(self, a: str, b: str) -> str:
-        raise NotImplementedError
+
+@dataclass(frozen=True)
+class Operand:
+    """An operand in the text of a rule: `{:13}` formats it."""
+
+    printer: Printer
+    expr: Expr
+
+    def __format__(self, binding: str) -> str:
+        return self.printer.text(self.expr, int(binding or 0))
 
 
-def shortest(value: float, dtype: torch.dtype) -> str:
-    """A finite float with as few digits as make it the same number in `dtype`."""
+def can_fail(expr: Expr) -> bool:
+    """True for what eager would raise an error for, depending on the data."""
+    if expr.op in ("floordiv", "mod", "fmod") and not expr.dtype.is_floating_point:
+        divisor = expr.args[1]
+        return divisor.op != "constant" or divisor.detail == 0
+    return expr.op == "indirect"
+
+
+def identifier(wanted: str, taken: Collection[str]) -> str:
+    """`wanted` as an identifier, with a number behind it if the name is in use."""
+    base = re.sub(r"\W+", "_", wanted).strip("_") or "t"
+    base = base if base[0].isalpha() and not keyword.iskeyword(base) else f"_{base}"
+    return next(name for n in itertools.count() if (name := f"{base}{n or ''}") not in taken)
+
+
+def decimal(value: float, dtype: torch.dtype) -> str:
+    """A number with as few digits as make it the same number in `dtype`: "0.1", "1e-05", "inf", "nan"."""
     if dtype == torch.float64:
         return repr(float(value))
-    exact = torch.tensor(value, dtype=torch.float32)
-    text = next(
-        t for d in range(1, 18) if torch.tensor(float(t := f"{exact.item():.{d}g}"), dtype=torch.float32) == exact
-    )
-    return text if any(c in text for c in ".e") else f"{text}.0"
+    return str(np.float32(torch.tensor(value, dtype=torch.float32).item()))
 
 
 def describe(step: Step) -> str:
     """What a step is and where in the user's code it comes from: 'gelu (model.py:12)'."""
-    label = step.node.label or step.buffer.name
     for node in step.node.origins:
         captured = node.meta.get("origin", node)
         if location := captured.meta.get("location"):
-            return f"{label} ({os.path.basename(location.filename)}:{location.line})"
-    return label
+            return f"{label(step)} ({os.path.basename(location.filename)}:{location.line})"
+    return label(step)
 
 
-def index_text(expr: sympy.Expr, divide: Callable[[str, str], str], names: Mapping[sympy.Symbol, str]) -> str:
-    """A sympy formula over loop symbols as C or Python source: 768*i + j."""
-
-    def show(e: sympy.Expr, tight: bool = False) -> str:
-        if e in names:
-            return names[e]
-        kind = type(e).__name__
-        if isinstance(e, (sympy.Symbol, sympy.Integer)):
-            return f"({e})" if tight and e.is_negative else str(e)
-        if isinstance(e, sympy.Add):
-            terms = sorted(e.args, key=lambda t: (not t.free_symbols, -abs(t.as_coeff_Mul()[0]), str(t)))
-            text = " + ".join(show(t) for t in terms).replace("+ -", "- ")
-            return f"({text})" if tight else text
-        if isinstance(e, sympy.Mul):
-            return "*".join(show(a, tight=True) for a in e.args)
-        if isinstance(e, sympy.Pow) and e.exp.is_Integer and e.exp > 0:
-            return "*".join([show(e.base, tight=True)] * int(e.exp))
-        if kind == "ModularIndexing":
-            a, b, c = e.args
-            text = f"{show(a, True) if b == 1 else divide(show(a, True), show(b, True))} % {show(c, True)}"
-        elif kind == "FloorDiv":
-            text = divide(*(show(a, tight=True) for a in e.args))
-        elif isinstance(e, sympy.floor):
-            text = divide(*(show(a, tight=True) for a in e.args[0].as_numer_denom()))
-        elif kind in ("Mod", "PythonMod"):
-            text = f"{show(e.args[0], tight=True)} % {show(e.args[1], tight=True)}"
-        else:
-            raise NotImplementedError(f"an index formula with {kind}: {e}")
-        return f"({text})" if tight else text
-
-    return show(sympy.sympify(expr))
+def label(step: Step) -> str:
+    return step.node.label or step.buffer.name

@@ -14,18 +14,14 @@ In PyTorch: `torch/_inductor/codegen/wrapper.py`, `PythonWrapperCodegen`.
 
 from __future__ import annotations
 
-import keyword
 import math
-import operator
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import sympy
 import torch
 
-from course_lib.codegen.printer import KernelSource, describe
+from course_lib.codegen.printer import KernelSource, describe, identifier
 from course_lib.lowering.ir import Buffer, ExternKernel, LoopGraph, View
 from course_lib.scheduling.kernel import FusedKernel
 
@@ -38,8 +34,7 @@ COMMENT_COLUMN = 76
 
 DTYPES = {
     getattr(torch, name): name
-    for name in "float32 float64 float16 bfloat16 int8 int16 int32 int64 uint8 bool complex64 complex128".split()
-    if name != "bool"
+    for name in "float32 float64 float16 bfloat16 int8 int16 int32 int64 uint8 complex64 complex128".split()
 } | {torch.bool: "torch.bool"}
 
 
@@ -51,9 +46,10 @@ class WrapperSource:
     names: dict[str, Any] = field(repr=False)
 
 
-def wrapper_source(
-    schedule: Any, plan: Any, graph: LoopGraph, kernels: Mapping[FusedKernel, KernelSource]
-) -> WrapperSource:
+Kernels = Mapping[FusedKernel, KernelSource]
+
+
+def wrapper_source(schedule: Any, plan: Any, graph: LoopGraph, kernels: Kernels) -> WrapperSource:
     """Print the program. `schedule.kernels` is the order; `plan` may be None: then nothing is reused or freed early."""
     return Wrapper(schedule.kernels, plan, graph, kernels).print()
 
@@ -61,19 +57,17 @@ def wrapper_source(
 class Wrapper:
     """The state of one printing: which Python name holds which buffer."""
 
-    def __init__(
-        self, order: Sequence[Any], plan: Any, graph: LoopGraph, kernels: Mapping[FusedKernel, KernelSource]
-    ) -> None:
+    def __init__(self, order: Sequence[Any], plan: Any, graph: LoopGraph, kernels: Kernels) -> None:
         self.order, self.graph, self.kernels = order, graph, kernels
         self.place: Mapping[str, str] = plan.place if plan else {}
         self.free_after: Sequence[Sequence[str]] = plan.free_after if plan else [()] * len(order)
         self.lines: list[str] = []
         self.names: dict[str, Any] = {
             "torch": torch, "aten": aten, "empty_strided": torch.empty_strided, "as_strided": torch.as_strided,
-            "check": raise_problem, "laid_out": laid_out, "zeros": torch.zeros,
+            "check": raise_problem, "laid_out": laid_out, "zeros": torch.zeros, "inf": math.inf, "nan": math.nan,
             **{text: dtype for dtype, text in DTYPES.items() if "." not in text},
+            **{source.name: None for source in kernels.values()},
         }  # fmt: skip
-        self.names |= {source.name: None for source in kernels.values()}
         self.buffers = graph.buffers
         self.variable: dict[str, str] = {}
         """Buffer → the variable that holds it as a tensor of its own shape and strides."""
@@ -85,15 +79,17 @@ class Wrapper:
             for buffer in (kernel.buffers if isinstance(kernel, ExternKernel) else (s.buffer for s in kernel.steps))
         }
         """What is freed and written again later is kept in between; only the last time does it go back to torch."""
-        self.views: dict[tuple[Any, ...], str] = {}
+        self.views: dict[View, str] = {}
+        """View of a part of a buffer, or in another order → its variable."""
         self.given: set[str] = set()
         """Tensors that the caller has, or gets, already."""
 
     def print(self) -> WrapperSource:
-        arguments = [self.argument(n, buffer) for n, buffer in enumerate(self.graph.inputs)]
-        for name, tensor in self.graph.constants.items():
-            self.variable[name] = self.unique(name)
-            self.names[self.variable[name]] = tensor
+        arguments = [
+            self.new(buffer.name) if buffer else self.unique(f"unused_{n}")
+            for n, buffer in enumerate(self.graph.inputs)
+        ]
+        self.names |= {self.new(name): tensor for name, tensor in self.graph.constants.items()}
         self.given = set(self.variable.values())
         self.lines.append(f"def call({', '.join(arguments)}):")
         for n, (kernel, dead) in enumerate(zip(self.order, self.free_after, strict=True)):
@@ -102,24 +98,18 @@ class Wrapper:
             else:
                 self.print_fused(kernel)
             self.free([storage for storage in dead if self.last_written.get(storage, n) <= n])
-        results = [self.result(output) for output in self.graph.outputs]
-        self.lines.append(f"    return ({', '.join(results)}{',' if len(results) == 1 else ''})")
+        self.line(f"return {tuple_text([self.result(output) for output in self.graph.outputs])}")
         return WrapperSource("\n".join(self.lines) + "\n", self.names)
 
     # --- names -------------------------------------------------------------------------------------------------------
 
-    def argument(self, number: int, buffer: Buffer | None) -> str:
-        name = self.unique(buffer.name if buffer else f"unused_{number}")
-        if buffer:
-            self.variable[buffer.name] = name
-        return name
-
     def unique(self, wanted: str) -> str:
-        base = re.sub(r"\W+", "_", wanted)
-        taken = {*self.names, *self.variable.values(), *self.views.values()}
-        while base in taken or keyword.iskeyword(base) or not base.isidentifier():
-            base = f"{base}_" if base[:1].isalpha() else f"b{base}"
-        return base
+        return identifier(wanted, {"problem", *self.names, *self.variable.values(), *self.views.values()})
+
+    def new(self, buffer: str) -> str:
+        """The variable of a buffer that has none yet."""
+        self.variable[buffer] = self.unique(buffer)
+        return self.variable[buffer]
 
     def line(self, code: str, comment: str = "") -> None:
         row = f"    {code}"
@@ -132,28 +122,25 @@ class Wrapper:
         if name in self.variable:
             return self.variable[name]
         buffer, storage = self.buffers[name], self.place.get(name, name)
-        variable = self.unique(name)
         if storage in self.storage or storage in self.variable:
             old = self.storage.get(storage) or self.buffers[storage]
-            self.line(f"{variable} = {self.reuse(self.variable[old.name], old, buffer)}", f"the memory of {old.name}")
+            self.reuse(old, buffer, f"the memory of {old.name}")
         else:
             self.storage[storage] = buffer
-            self.line(f"{variable} = {self.empty(buffer)}")
-        self.variable[name] = variable
-        return variable
+            device = "" if buffer.device.type == "cpu" else f", device={str(buffer.device)!r}"
+            layout = f"{tuple_text(buffer.shape)}, {tuple_text(buffer.stride)}, dtype={DTYPES[buffer.dtype]}{device}"
+            self.line(f"{self.new(name)} = empty_strided({layout})")
+        return self.variable[name]
 
-    def empty(self, buffer: Buffer) -> str:
-        device = "" if buffer.device.type == "cpu" else f", device={str(buffer.device)!r}"
-        return f"empty_strided({tuple_text(buffer.shape)}, {tuple_text(buffer.stride)}, dtype={DTYPES[buffer.dtype]}{device})"
-
-    def reuse(self, variable: str, old: Buffer, new: Buffer) -> str:
-        """`old`'s memory as a tensor like `new`."""
-        if (old.dtype, old.shape, old.stride) == (new.dtype, new.shape, new.stride):
-            return variable
+    def reuse(self, old: Buffer, new: Buffer, why: str) -> None:
+        """`old`'s memory under a new name, as a tensor like `new`."""
+        text = self.variable[old.name]
         if old.dtype != new.dtype:
-            flat = f"as_strided({variable}, ({extent(old)},), (1,), 0).view({DTYPES[new.dtype]})"
-            return f"as_strided({flat}, {tuple_text(new.shape)}, {tuple_text(new.stride)}, 0)"
-        return f"as_strided({variable}, {tuple_text(new.shape)}, {tuple_text(new.stride)}, 0)"
+            elements = 1 + sum((size - 1) * stride for size, stride in zip(old.shape, old.stride, strict=True))
+            text = f"as_strided({text}, ({elements},), (1,), 0).view({DTYPES[new.dtype]})"
+        if (old.dtype, old.shape, old.stride) != (new.dtype, new.shape, new.stride):
+            text = f"as_strided({text}, {tuple_text(new.shape)}, {tuple_text(new.stride)}, 0)"
+        self.line(f"{self.new(new.name)} = {text}", why)
 
     def free(self, storages: Sequence[str]) -> None:
         """Drop every variable whose memory is in one of these storages."""
@@ -162,8 +149,7 @@ class Wrapper:
             if self.place.get(name, name) in storages and name in self.buffers and name not in self.graph.constants
         ]  # fmt: skip
         variables = [self.variable.pop(name) for name in dead]
-        for key in [key for key in self.views if key[0] in dead]:
-            variables.append(self.views.pop(key))
+        variables += [self.views.pop(view) for view in list(self.views) if view.buffer.name in dead]
         if variables:
             self.line(f"del {', '.join(dict.fromkeys(variables))}")
         for storage in storages:
@@ -174,22 +160,15 @@ class Wrapper:
         variable = self.allocate(view.buffer.name)
         if view.is_whole:
             return variable
-        key = (view.buffer.name, view.shape, view.stride, view.offset)
-        if key not in self.views:
+        if view not in self.views:
+            # as_strided counts from the start of the storage, where it starts if not told. An input may itself begin further in.
+            own = view.buffer in self.graph.inputs or view.buffer.name in self.graph.constants
+            offset = f", {variable}.storage_offset() + {view.offset}" if own else f", {view.offset}"
+            where = f"{tuple_text(view.shape)}, {tuple_text(view.stride)}{offset if view.offset else ''}"
             name = self.unique(f"{variable}_view")
-            offset = self.offset(view)
-            where = f", {offset}" if offset else ""
-            self.line(f"{name} = as_strided({variable}, {tuple_text(view.shape)}, {tuple_text(view.stride)}{where})")
-            self.views[key] = name
-        return self.views[key]
-
-    def offset(self, view: View) -> str:
-        """as_strided counts from the start of the storage; an input may itself begin further in (it starts there if not told)."""
-        if view.offset == 0:
-            return ""
-        own = any(buffer is not None and buffer.name == view.buffer.name for buffer in self.graph.inputs)
-        own = own or view.buffer.name in self.graph.constants
-        return f"{self.variable[view.buffer.name]}.storage_offset() + {view.offset}" if own else str(view.offset)
+            self.line(f"{name} = as_strided({variable}, {where})")
+            self.views[view] = name
+        return self.views[view]
 
     # --- calls -------------------------------------------------------------------------------------------------------
 
@@ -198,14 +177,8 @@ class Wrapper:
         source = self.kernels[kernel]
         for name, old in kernel.in_place.items():
             if name in kernel.stores and name not in self.variable:
-                variable = self.unique(name)
-                self.line(
-                    f"{variable} = {self.reuse(self.variable[old], self.buffers[old], self.buffers[name])}", "in place"
-                )
-                self.variable[name] = variable
+                self.reuse(self.buffers[old], self.buffers[name], "in place")
         passed = [self.allocate(name) for name in source.buffers]
-        for name in kernel.stores:
-            self.allocate(name)
         if any(loop.size == 0 for loop in kernel.rows):
             self.line("pass", f"{kernel}: no elements")
             return
@@ -219,22 +192,16 @@ class Wrapper:
 
     def print_extern(self, kernel: ExternKernel) -> None:
         """A call of one of torch's own operators."""
-        keywords = dict(kernel.kwargs)
         if kernel.out_variant is not None and len(kernel.buffers) == 1:
-            call = self.callee(kernel.out_variant)
-            arguments = self.arguments(kernel.args, keywords)
+            call, arguments = self.callee(kernel.out_variant), self.arguments(kernel)
             out = self.allocate(kernel.buffers[0].name)
             self.line(f"{call}({', '.join([*arguments, f'out={out}'])})", kernel.why)
             return
-        call = f"{self.callee(kernel.op)}({', '.join(self.arguments(kernel.args, keywords))})"
-        targets = []
-        for buffer in kernel.outputs:
-            targets.append(self.unique(buffer.name) if buffer else "_")
-            if buffer:
-                self.variable[buffer.name] = targets[-1]
-        returns = getattr(getattr(kernel.op, "_schema", None), "returns", (None,) * len(targets))
+        call = f"{self.callee(kernel.op)}({', '.join(self.arguments(kernel))})"
+        targets = [self.new(buffer.name) if buffer else "_" for buffer in kernel.outputs]
         left = f"{', '.join(targets)} = " if targets else ""
-        if len(targets) == 1 and len(returns) == 1 and "List" in str(getattr(returns[0], "type", "")):
+        returns = getattr(getattr(kernel.op, "_schema", None), "returns", [])
+        if len(targets) == len(returns) == 1 and "List" in str(returns[0].type):
             left = f"({targets[0]},) = "
         self.line(left + call, kernel.why)
         for buffer, target in zip(kernel.outputs, targets, strict=True):
@@ -249,16 +216,12 @@ class Wrapper:
             namespace, name = op.name().split("::")[0], op.overloadpacket.__name__
             path = f"{namespace}.{name}.{op._overloadname}"
             return path if namespace == "aten" else f"torch.ops.{path}"
-        own_name = getattr(op, "__name__", "function")
-        if getattr(operator, own_name, None) is op:
-            self.names["operator"] = operator
-            return f"operator.{own_name}"
-        name = self.unique(own_name)
+        name = self.unique(getattr(op, "__name__", "function"))
         self.names[name] = op
         return name
 
-    def arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
-        return [*map(self.value, args), *(f"{key}={self.value(value)}" for key, value in kwargs.items())]
+    def arguments(self, kernel: ExternKernel) -> list[str]:
+        return [*map(self.value, kernel.args), *(f"{key}={self.value(value)}" for key, value in kernel.kwargs.items())]
 
     def value(self, value: Any) -> str:
         """An argument or a result as source."""
@@ -267,15 +230,11 @@ class Wrapper:
         if isinstance(value, list):
             return f"[{', '.join(map(self.value, value))}]"
         if isinstance(value, tuple):
-            return f"({', '.join(map(self.value, value))}{',' if len(value) == 1 else ''})"
-        if isinstance(value, float) and not math.isfinite(value):
-            return f"float({str(value)!r})"
-        if isinstance(value, sympy.Expr):
-            return str(value)
-        if value is None or isinstance(value, (bool, int, float, str, complex)) or repr(value).startswith("torch."):
-            return repr(value)
+            return tuple_text([*map(self.value, value)])
         if isinstance(value, torch.device):
             return f"torch.device({str(value)!r})"
+        if value is None or isinstance(value, (bool, int, float, str, complex)) or repr(value).startswith("torch."):
+            return repr(value)
         name = self.unique(f"constant_{len(self.names)}")
         self.names[name] = value
         return name
@@ -301,11 +260,6 @@ def laid_out(tensor: torch.Tensor, stride: tuple[int, ...]) -> torch.Tensor:
     if tensor.stride() == stride:
         return tensor
     return torch.empty_strided(tensor.shape, stride, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
-
-
-def extent(buffer: Buffer) -> Any:
-    """How many elements lie between the first and the last of a buffer, both counted."""
-    return 1 + sum((size - 1) * stride for size, stride in zip(buffer.shape, buffer.stride, strict=True))
 
 
 def raise_problem(problem: torch.Tensor, where: str) -> None:

@@ -11,17 +11,19 @@ from __future__ import annotations
 import ctypes
 import itertools
 import linecache
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from course_lib import native
-from course_lib.codegen.cpp import cpp_source
-from course_lib.codegen.printer import KernelSource
+from course_lib.codegen.cpp import cpp_source, prelude
+from course_lib.codegen.printer import KernelSource, identifier
 from course_lib.codegen.triton import triton_source
 from course_lib.codegen.wrapper import wrapper_source
 from course_lib.lowering.ir import Buffer, LoopGraph
-from course_lib.runtime.compiler import load_kernels
+from course_lib.runtime.compiler import build_library
+from course_lib.runtime.triton_runner import load_triton
 from course_lib.scheduling.kernel import FusedKernel
 
 _numbers = itertools.count()
@@ -47,18 +49,16 @@ class BuiltKernel:
         return f"{self.name} ({self.language}, {how}): {self.kernel}"
 
 
+@dataclass(eq=False, repr=False)
 class CompiledGraph:
     """A program: `compiled(*tensors) -> tuple`. It expects inputs with the sizes and strides it was compiled for (that is
     what guards are for) and returns tensors that do not require grad."""
 
-    def __init__(
-        self, run: Callable[..., tuple[Any, ...]], wrapper: str, kernels: list[BuiltKernel], schedule: Any, memory: Any
-    ) -> None:
-        self.run = run
-        self.wrapper_source = wrapper
-        self.kernels = kernels
-        self.schedule = schedule
-        self.memory = memory
+    run: Callable[..., tuple[Any, ...]]
+    wrapper_source: str
+    kernels: list[BuiltKernel]
+    schedule: Any
+    memory: Any
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
         return self.run(*inputs)
@@ -79,14 +79,14 @@ def build(graph: LoopGraph, schedule: Any, plan: Any = None, codegen: str = "aut
     machine lacks what that takes."""
     if codegen not in ("auto", "cpp", "triton"):
         raise ValueError(f'codegen must be "auto", "cpp" or "triton", not {codegen!r}')
-    buffers = all_buffers(graph)
     fused = [kernel for kernel in schedule.kernels if isinstance(kernel, FusedKernel)]
-    names = unique_names(fused)
-    languages = {kernel: language_of(kernel, buffers, codegen) for kernel in fused}
-    built = {
-        **build_cpp({k: names[k] for k in fused if languages[k] == "cpp"}, buffers),
-        **build_triton({k: names[k] for k in fused if languages[k] == "triton"}, buffers),
-    }
+    names: dict[FusedKernel, str] = {}
+    for kernel in fused:
+        names[kernel] = identifier(kernel.name, names.values())
+    on_gpu = lambda kernel: kernel.steps[0].buffer.device.type == "cuda"
+    in_triton = [k for k in fused if codegen == "triton" or (codegen == "auto" and on_gpu(k))]
+    built = build_cpp({k: names[k] for k in fused if k not in in_triton}, graph.buffers)
+    built |= build_triton({k: names[k] for k in in_triton}, graph.buffers)
     wrapper = wrapper_source(schedule, plan, graph, {k: b.printed for k, (b, _) in built.items()})
     functions = {kernel.name: function for kernel, function in built.values()}
     run = load_python(wrapper.source, {**wrapper.names, **functions})
@@ -101,70 +101,40 @@ def build_cpp(names: Mapping[FusedKernel, str], buffers: Mapping[str, Buffer]) -
     if not names:
         return {}
     sources = {kernel: cpp_source(kernel, buffers, name) for kernel, name in names.items()}
-    library = load_kernels(list(sources.values()))
+    began = time.perf_counter()
+    entry = build_library("\n".join([prelude(), *(printed.source for printed in sources.values())]))
+    library = ctypes.CDLL(str(entry.path))
+    seconds = time.perf_counter() - began
     result: Built = {}
     for kernel, printed in sources.items():
-        launch = launcher(library.addresses[printed.name], len(printed.buffers) + printed.checked)
-        facts = BuiltKernel(printed.name, printed.source, "cpp", library.build_seconds, library.cached, kernel, printed)
-        result[kernel] = facts, launch
+        launch = launcher(getattr(library, printed.name), len(printed.buffers) + printed.checked)
+        built = BuiltKernel(printed.name, printed.source, "cpp", seconds, entry.cached, kernel, printed)
+        result[kernel] = built, launch
     return result
 
 
 def build_triton(names: Mapping[FusedKernel, str], buffers: Mapping[str, Buffer]) -> Built:
     """Triton kernels; each is compiled by Triton when it is first called."""
-    if not names:
-        return {}
-    from course_lib.runtime.triton_runner import timed_load
-
     result: Built = {}
     for kernel, name in names.items():
-        printed = triton_source(kernel, buffers, name)
-        launch, seconds = timed_load(printed, kernel.steps[0].buffer.device)
+        printed, began = triton_source(kernel, buffers, name), time.perf_counter()
+        launch = load_triton(printed, kernel.steps[0].buffer.device)
+        seconds = time.perf_counter() - began
         result[kernel] = BuiltKernel(name, printed.source, "triton", seconds, False, kernel, printed), launch
     return result
 
 
-def language_of(kernel: FusedKernel, buffers: Mapping[str, Buffer], codegen: str) -> str:
-    if codegen != "auto":
-        return codegen
-    return "triton" if any(step.buffer.device.type == "cuda" for step in kernel.steps) else "cpp"
+def launcher(function: Any, n_buffers: int) -> Callable[..., None]:
+    """A callable for a C function: tensors first, then sizes. Through ctypes where the C module could not be built."""
+    if module := native.load("course_lib.runtime._launcher"):
+        return module.launcher(ctypes.cast(function, ctypes.c_void_p).value, n_buffers)
 
+    def launch(*arguments: Any) -> None:
+        pointers = [tensor.data_ptr() for tensor in arguments[:n_buffers]]
+        sizes = arguments[n_buffers:]
+        function((ctypes.c_void_p * len(pointers))(*pointers), (ctypes.c_int64 * len(sizes))(*sizes))
 
-def all_buffers(graph: LoopGraph) -> dict[str, Buffer]:
-    """Every buffer that a kernel may read."""
-    constants = {
-        name: Buffer(name, tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()), tensor.device)
-        for name, tensor in graph.constants.items()
-    }
-    return {**constants, **graph.buffers}
-
-
-def unique_names(kernels: Sequence[FusedKernel]) -> dict[FusedKernel, str]:
-    """Kernel names become function names, so no two may be alike."""
-    result: dict[FusedKernel, str] = {}
-    for number, kernel in enumerate(kernels):
-        taken = set(result.values())
-        result[kernel] = kernel.name if kernel.name.isidentifier() and kernel.name not in taken else f"fused_{number}"
-    return result
-
-
-def launcher(address: int, n_buffers: int) -> Callable[..., None]:
-    """A callable for the C function at `address`: tensors first, then sizes."""
-    module = native.load("course_lib.runtime._launcher")
-    return module.Launcher(address, n_buffers) if module else CtypesLauncher(address, n_buffers)
-
-
-class CtypesLauncher:
-    """The same through ctypes, a microsecond slower, where the C module could not be built."""
-
-    def __init__(self, address: int, n_buffers: int) -> None:
-        self.function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(address)
-        self.n_buffers = n_buffers
-
-    def __call__(self, *arguments: Any) -> None:
-        pointers = [tensor.data_ptr() for tensor in arguments[: self.n_buffers]]
-        sizes = arguments[self.n_buffers :]
-        self.function((ctypes.c_void_p * len(pointers))(*pointers), (ctypes.c_int64 * len(sizes))(*sizes))
+    return launch
 
 
 def load_python(source: str, names: dict[str, Any]) -> Callable[..., tuple[Any, ...]]:

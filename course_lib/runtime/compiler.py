@@ -1,7 +1,7 @@
 """C++ source to functions in memory, through the machine's own compiler.
 
-In:  the `KernelSource`s of one graph.
-Out: one shared library for all of them, loaded; the address of each function.
+In:  the C++ text of all kernels of one graph.
+Out: one shared library for all of them.
 
 One translation unit for a graph, no torch header: TinyBlock's kernels build in a fraction of a second. Flags that not every
 compiler has (OpenMP on macOS, say) are tried once and remembered in the cache folder.
@@ -13,7 +13,6 @@ In PyTorch: `torch/_inductor/cpp_builder.py`, `cpu_vec_isa.py`, `codecache.py`.
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import json
 import os
@@ -21,16 +20,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch  # noqa: F401 - before any kernel is loaded: its OpenMP library is then the one that kernels share
 
 from course_lib import config
 from course_lib.codegen.cpp import prelude
-from course_lib.codegen.printer import KernelSource
 from course_lib.runtime import cache
 from course_lib.runtime.errors import BackendMissing, CompileFailed
 
@@ -41,44 +37,17 @@ WRAPS = ("-fwrapv", "-fno-strict-aliasing")
 """Signed integers wrap around as in torch; memory may be reused with another dtype."""
 
 OPTIONAL = (
-    ("-march=native",),
-    ("-mcpu=native",),
-    ("-mprefer-vector-width=512",),
-    ("-fopenmp",),
-    ("-fopenmp-simd",),
+    ("-march=native",), ("-mcpu=native",), ("-mprefer-vector-width=512",), ("-fopenmp",), ("-fopenmp-simd",),
     ("-DVECTOR_MATH", "-lm"),
-)
+)  # fmt: skip
 """Tried one by one; `-fopenmp-simd` and `-mcpu` only where the one before them fails."""
 
-PROBE = (
-    prelude()
-    + """
+PROBE = """
 extern "C" void probe(float* x, double* y) {
   #pragma omp parallel for simd
   for (int64_t i = 0; i < 4096; i++) { x[i] = sin(pow(x[i], 2.5f)) + (float)cos(exp(y[i])); y[i] = log(y[i]); }
 }
 """
-)
-
-
-@dataclass(frozen=True)
-class Library:
-    """A loaded library: the address of every function in it, and what it cost."""
-
-    path: Path
-    addresses: dict[str, int]
-    build_seconds: float
-    cached: bool
-
-
-def load_kernels(sources: Sequence[KernelSource]) -> Library:
-    """Compile (or find in the cache) and load the C++ kernels of one graph."""
-    began = time.perf_counter()
-    text = "\n".join([prelude(), *(source.source for source in sources)])
-    entry = build_library(text)
-    library = ctypes.CDLL(str(entry.path))
-    addresses = {s.name: ctypes.cast(getattr(library, s.name), ctypes.c_void_p).value or 0 for s in sources}
-    return Library(entry.path, addresses, time.perf_counter() - began, entry.cached)
 
 
 def build_library(text: str) -> cache.Entry:
@@ -93,11 +62,8 @@ def find_compiler() -> str:
     """The path of the C++ compiler, or one sentence on how to get one."""
     if compiler := config.find_cxx():
         return compiler
-    how = (
-        "run `xcode-select --install`"
-        if sys.platform == "darwin"
-        else "`apt install g++` or `conda install cxx-compiler`"
-    )
+    mac = sys.platform == "darwin"
+    how = "run `xcode-select --install`" if mac else "`apt install g++` or `conda install cxx-compiler`"
     raise BackendMissing(
         f"no C++ compiler found (tried $CXX, g++, clang++, c++): get one with {how}; until then the graph runs op by op"
     )
@@ -132,30 +98,26 @@ def identity(compiler: str) -> str:
 @functools.cache
 def optional_flags(compiler: str) -> tuple[str, ...]:
     """Those of `OPTIONAL` that this compiler takes, found by trying once and kept on disk."""
-    memo = config.cache_dir() / f"flags-{cache.key_of(identity(compiler), PROBE, repr(OPTIONAL))}.json"
-    try:
-        return tuple(json.loads(memo.read_text()))
-    except (OSError, ValueError):
-        pass
-    flags: tuple[str, ...] = ()
-    for group in OPTIONAL:
-        instead_of = {"-mcpu=native": "-march=native", "-fopenmp-simd": "-fopenmp"}.get(group[0])
-        if instead_of not in flags and accepts(compiler, (*flags, *group)):
-            flags += group
-    try:
-        memo.with_suffix(f".{os.getpid()}").write_text(json.dumps(flags))
-        os.replace(memo.with_suffix(f".{os.getpid()}"), memo)
-    except OSError:
-        pass
-    return flags
+
+    def try_each(memo: Path) -> None:
+        flags: tuple[str, ...] = ()
+        for group in OPTIONAL:
+            instead_of = {"-mcpu=native": "-march=native", "-fopenmp-simd": "-fopenmp"}.get(group[0])
+            if instead_of not in flags and accepts(compiler, (*flags, *group)):
+                flags += group
+        memo.write_text(json.dumps(flags))
+
+    entry = cache.build(cache.key_of(identity(compiler), prelude() + PROBE, repr(OPTIONAL)), ".json", try_each)
+    return tuple(json.loads(entry.path.read_text()))
 
 
 def accepts(compiler: str, flags: Sequence[str]) -> bool:
     """True if a file that uses OpenMP and vector mathematics builds with these flags, with nothing left undefined."""
     complete = ("-Wl,-z,defs",) if sys.platform == "linux" else ()
+    flags = (*FLAGS, "-O1", *complete, *flags)
     with tempfile.TemporaryDirectory(prefix="course_lib-") as folder:
         try:
-            run_compiler(compiler, (*FLAGS, "-O1", *complete, *flags), PROBE, Path(folder) / "probe.so", keep=False)
+            run_compiler(compiler, flags, prelude() + PROBE, Path(folder) / "probe.so", keep=False)
         except CompileFailed:
             return False
     return True

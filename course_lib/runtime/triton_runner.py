@@ -4,7 +4,7 @@ In:  a `TritonSource`.
 Out: a callable that takes tensors and starts the right number of programs.
 
 Triton decides when it is first imported whether `@triton.jit` means "compile" or "interpret". So this
-file, not the user, imports it: with `TRITON_INTERPRET=1` on a machine without a GPU, without it on one with a GPU.
+package, not the user, chooses: `TRITON_INTERPRET=1` on a machine without a GPU.
 
 In PyTorch: `torch/_inductor/runtime/triton_heuristics.py`, `CachingAutotuner`; `runtime/async_compile.py`.
 """
@@ -14,12 +14,10 @@ from __future__ import annotations
 import functools
 import importlib
 import linecache
-import os
-import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 
 from course_lib import config
@@ -33,9 +31,7 @@ TESTED = {"2.11": "3.6.0", "2.13": "3.7.1"}
 
 @functools.cache
 def import_triton() -> Any:
-    """The module, in the mode that this machine needs. Raises `BackendMissing` with one sentence."""
-    if "triton" not in sys.modules and not torch.cuda.is_available():
-        os.environ.setdefault("TRITON_INTERPRET", "1")
+    """The module, in the mode that was set by `course_lib.runtime`. Raises `BackendMissing` with one sentence."""
     try:
         triton = importlib.import_module("triton")
     except ImportError as error:
@@ -48,19 +44,10 @@ def import_triton() -> Any:
     return triton
 
 
-def is_interpreting() -> bool:
-    """True if `@triton.jit` gives functions that run on CPU tensors."""
-    jit = import_triton().jit(_empty)
-    return type(jit).__name__ == "InterpretedFunction"
-
-
-def _empty() -> None: ...
-
-
 def load_triton(source: TritonSource, device: torch.device) -> Callable[..., None]:
     """The kernel as a callable on tensors of this device."""
     triton = import_triton()
-    interpreting = is_interpreting()
+    interpreting = type(triton.jit(run_source)).__name__ == "InterpretedFunction"
     if device.type == "cpu" and not interpreting:
         raise BackendMissing(
             "Triton was imported before course_lib in the mode that compiles for a GPU, so it cannot run on CPU tensors: set "
@@ -82,8 +69,6 @@ def load_triton(source: TritonSource, device: torch.device) -> Callable[..., Non
 
 def interpret(start: Callable[..., None], meta: dict[str, int], *tensors: torch.Tensor) -> None:
     """Run every program of a kernel, one after the other."""
-    import numpy as np
-
     with np.errstate(all="ignore"):  # infinities and NaN are results here, not warnings
         start(*tensors, **meta)
 
@@ -95,10 +80,3 @@ def run_source(source: TritonSource) -> dict[str, Any]:
     names: dict[str, Any] = {"__name__": f"course_lib_kernel_{source.name}", "__file__": str(path)}
     exec(compile(source.source, str(path), "exec"), names)
     return names
-
-
-def timed_load(source: TritonSource, device: torch.device) -> tuple[Callable[..., None], float]:
-    """The callable and how long it took. (On a GPU, machine code is made at the first call.)"""
-    began = time.perf_counter()
-    launch = load_triton(source, device)
-    return launch, time.perf_counter() - began
