@@ -201,14 +201,14 @@ def set_module_attribute(it: Interpreter, module: torch.nn.Module, name: str, ne
     it.native(object.__setattr__, module, name, new)
 
 
-def delete(it: Interpreter, value: Any, name: str) -> None:
-    """`del value.name`"""
+def delete(it: Interpreter, value: Any, name: str, default: bool = False) -> None:
+    """`del value.name`; with `default` as `object.__delattr__` does it."""
     check_own(it, value, name)
     if (known := it.world.of(value)) is not None:
         if isinstance(value, torch.nn.Module):
             raise Unsupported(f"deletes the attribute '{name}' of a module")
         it.world.fill(known, name)
-    it.native(delattr, value, name)
+    it.native(object.__delattr__ if default else delattr, value, name)
 
 
 def check_own(it: Interpreter, value: Any, name: str) -> None:

@@ -381,7 +381,12 @@ def _getattribute(it: Interpreter, args: list[Any], kwargs: dict[str, Any]) -> A
     return attributes.get(it, *args, default=True)
 
 
-@rule(delattr, object.__delattr__)
+@rule(object.__delattr__)
+def _object_delattr(it: Interpreter, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    return attributes.delete(it, *args, default=True)
+
+
+@rule(delattr)
 def _delattr(it: Interpreter, args: list[Any], kwargs: dict[str, Any]) -> Any:
     return attributes.delete(it, *args)
 

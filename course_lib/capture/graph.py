@@ -280,6 +280,8 @@ class Recorder(TorchFunctionMode):
         name = getattr(function, "__name__", "")
         if name == "__hash__":
             return id(args[0])
+        if name in ("__repr__", "__format__"):
+            raise Unsupported("a tensor becomes text", "print it outside the compiled function")
         if name in ("__iter__", "__reversed__"):
             rows = list(self.builder.call("unbind", args[:1]))
             return iter(rows) if name == "__iter__" else reversed(rows)

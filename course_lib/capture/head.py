@@ -290,6 +290,8 @@ class HeadBuilder:
             raise Unsupported("a generator is alive here, which cannot be made anew")
         if self.world.is_static(value):
             return self.name_for(value)
+        if isinstance(value, (int, float, complex, str, bytes)) and not getattr(value, "__dict__", None):
+            return self.name_for(value)
         if cls.__flags__ & (1 << 9) and (isinstance(value, BaseException) or cls.__module__ not in ("itertools",)):
             return self.write_instance(value)
         if isinstance(value, BaseException):

@@ -27,7 +27,7 @@ from course_lib.capture import attributes, calls
 from course_lib.capture.graph import has_tensor
 from course_lib.capture.sources import Imported, Location, SameAs, Test
 from course_lib.capture.unsupported import Unsupported
-from course_lib.capture.world import MISSING, NULL, World
+from course_lib.capture.world import HEAP_TYPE, MISSING, NULL, World
 from course_lib.frames import Instruction, instructions
 
 BINARY_OPERATORS = {
@@ -225,7 +225,7 @@ class Interpreter:
     def operate(self, function: Any, *args: Any) -> Any:
         """An operator: recorded if a tensor takes part, else computed now."""
         self.look_into(*args)
-        if any(isinstance(arg, torch.Tensor) for arg in args):
+        if any(isinstance(arg, torch.Tensor) for arg in args) and not any(map(has_own_operators, args)):
             return self.world.builder.call(function, args)
         return self.native(function, *args)
 
@@ -519,14 +519,14 @@ class Interpreter:
         self.push("".join(self.popn(i.arg)))
 
     def CONVERT_VALUE(self, i: Instruction) -> None:
-        self.push(self.operate(getattr(builtins, i.arg), concrete(self.pop())))
+        self.push(self.call(getattr(builtins, i.arg), concrete(self.pop())))
 
     def FORMAT_SIMPLE(self, i: Instruction) -> None:
-        self.push(self.operate(format, concrete(self.pop())))
+        self.push(self.call(format, concrete(self.pop())))
 
     def FORMAT_WITH_SPEC(self, i: Instruction) -> None:
         value, spec = self.popn(2)
-        self.push(self.operate(format, concrete(value), spec))
+        self.push(self.call(format, concrete(value), spec))
 
     def LIST_APPEND(self, i: Instruction) -> None:
         value = self.pop()
@@ -609,7 +609,8 @@ class Interpreter:
         if not isinstance(container, torch.Tensor):
             index = concrete(index)
         if isinstance(container, type):  # `list[int]`, `Color["RED"]`
-            return self.world.wrap(self.native(operator.getitem, container, index), None)
+            found = self.native(operator.getitem, container, index)
+            return self.world.wrap(found, None) if self.world.is_static(found) else found
         return self.operate(operator.getitem, container, index)
 
     def STORE_SUBSCR(self, i: Instruction) -> None:
@@ -737,6 +738,11 @@ class Interpreter:
             self.push(None)
         else:
             self.push((subject, *found) if itself else found)
+
+
+def has_own_operators(value: Any) -> bool:
+    """Is this an instance of a class written in Python, which may have an `__add__` of its own?"""
+    return type(value).__flags__ & HEAP_TYPE != 0 and not isinstance(value, (torch.Tensor, torch.SymInt, torch.SymFloat))
 
 
 def new_cell(value: Any) -> CellType:

@@ -17,7 +17,6 @@ from typing import Any
 import sympy
 import torch
 from torch import fx
-from torch._dynamo.source import ConstantSource
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 from torch.utils._sympy.interp import sympy_interp
@@ -69,11 +68,16 @@ class Shapes:
         symbolic = [self.history.is_symbolic(source, d, size, marked) for d, size in enumerate(sizes)]
         if not any(symbolic):
             return self.mode.from_tensor(tensor, static_shapes=True)
+        from torch._dynamo.source import ConstantSource  # a second to import, and only wanted here
+
         context = StatelessSymbolicContext([DimDynamic.DYNAMIC if s else DimDynamic.STATIC for s in symbolic])
         fake = self.mode.from_tensor(tensor, source=ConstantSource(source.expr), symbolic_context=context)
         for dim, size in enumerate(fake.shape):
             if isinstance(size, torch.SymInt) and (symbol := size.node.expr).is_Symbol:
                 self._add(symbol, fake, dim, f"{source.expr}.shape[{dim}]", f"{source.shown}.shape[{dim}]")
+        for stride in fake.stride():
+            if isinstance(stride, torch.SymInt) and not stride.node.expr.free_symbols <= set(self.found):
+                int(stride)  # does not follow from the sizes: a constant
         return fake
 
     def number(self, value: int, source: Source) -> int | torch.SymInt:
@@ -81,6 +85,8 @@ class Shapes:
         self.history.meet(source, (value,))
         if self.history.dynamic is False or value in (0, 1) or (source.expr, 0) not in self.history.changed:
             return value
+        from torch._dynamo.source import ConstantSource
+
         place = ConstantSource(source.expr)
         symbol = self.env.create_symbol(
             value, source=place, dynamic_dim=DimDynamic.DYNAMIC, positive=None, do_not_specialize_zero_one=True

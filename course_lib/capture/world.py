@@ -285,6 +285,9 @@ class World:
         if cls in (range, slice):
             self.assume(source, "value", same_type, Test("{}", "==", obj))
             return self._know(obj, obj, source).stand_in
+        if isinstance(obj, (int, float, complex, str, bytes)) and not getattr(obj, "__dict__", None):
+            self.assume_constant(obj, source)
+            return self._know(obj, obj, source).stand_in
         if self.can_copy(cls):
             self.assume(source, "type", same_type)
             return self._instance(obj, source)
@@ -446,6 +449,10 @@ class World:
             found = base.__dict__.get(function.__name__)
             for part in ("", "fget", "fset", "fdel", "__func__"):
                 if source is not None and (getattr(found, part, None) if part else found) is function:
+                    for i in range(place):
+                        if function.__name__ not in cls.__mro__[i].__dict__:
+                            nearer = source.attr("__mro__").item(i).attr("__dict__")
+                            self.assume(nearer, "absent", Test(f"{function.__name__!r} not in {{}}", "holds", True))
                     path = source.attr("__mro__").item(place).attr("__dict__").item(function.__name__)
                     self.wrap(function, path.attr(part) if part else path)
                     return
@@ -523,7 +530,10 @@ class World:
     def class_attribute(self, known: Known, name: str, found: Any) -> Any:
         """An attribute found on the class of an instance from outside, as it stands in the class body: guard it."""
         cls = type(known.real)
-        if found is MISSING or cls.__module__.split(".")[0] in TRUSTED:
+        if cls.__module__.split(".")[0] in TRUSTED:
+            return found
+        if found is MISSING:
+            self.assume(TypeOf(base=known.source), "absent", Test(f"not hasattr({{}}, {name!r})", "holds", True))
             return found
         source = TypeOf(base=known.source)
         if isinstance(found, types.FunctionType):
