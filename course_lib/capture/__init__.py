@@ -28,7 +28,7 @@ from course_lib.capture.graph import Recorder
 from course_lib.capture.head import Head, HeadBuilder
 from course_lib.capture.interpreter import Interpreter, make_cells
 from course_lib.capture.shapes import History
-from course_lib.capture.sources import FUNCTION, Guard, Local, Location, SameAs, Source, Stacked, Test, literal
+from course_lib.capture.sources import FUNCTION, Guard, Local, Location, SameAs, Source, Test, literal
 from course_lib.capture.sources import Function as FunctionSource
 from course_lib.capture.unsupported import Unsupported
 from course_lib.capture.world import World
@@ -205,5 +205,5 @@ def recording_mode() -> Iterator[None]:
 
 __all__ = [
     "FUNCTION", "CaptureResult", "FunctionSource", "Guard", "Head", "History", "Interpreter", "Local", "Location", "SameAs",
-    "Source", "Stacked", "Test", "Unsupported", "World", "calls", "capture", "global_state", "literal",
+    "Source", "Test", "Unsupported", "World", "calls", "capture", "global_state", "literal",
 ]  # fmt: skip

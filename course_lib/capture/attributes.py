@@ -53,7 +53,10 @@ def get(it: Interpreter, value: Any, name: str, *, default: bool = False) -> Any
         return tensor_attribute(it, value, name)
     known = world.of(value)
     if known is not None and known.opaque:
-        raise Unsupported(f"reads the attribute '{name}' of a {type(value).__name__}")
+        found = inspect.getattr_static(type(value), name, MISSING)
+        if not isinstance(found, (types.FunctionType, types.MethodDescriptorType)) or name in own_dict(value):
+            raise Unsupported(f"reads the attribute '{name}' of a {type(value).__name__}")
+        world.class_attribute(known, name, found)
     if isinstance(value, types.ModuleType):
         return module_attribute(it, value, name)
     if isinstance(value, type):

@@ -17,6 +17,7 @@ import contextlib
 import functools
 import inspect
 import os
+import re
 import sys
 import types
 import typing
@@ -179,6 +180,8 @@ def follow(it: Interpreter, function: types.FunctionType, args: list[Any], kwarg
     if function.__code__.co_flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
         raise Unsupported(f"calls the coroutine {name}")
     it.world.adopt(function, args)
+    if function.__module__ == "re" and all(type(arg) in (*PLAIN, re.Pattern) for arg in (*args, *kwargs.values())):
+        return frames.call(None, function, *args, **kwargs)
     return it.enter(function, bind(it, function, args, kwargs))
 
 

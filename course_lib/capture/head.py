@@ -33,8 +33,7 @@ import torch
 from course_lib.capture.attributes import TensorMethod
 from course_lib.capture.calls import SAFE_TYPES, Id
 from course_lib.capture.graph import PLAIN, name_of
-from course_lib.capture.sources import FUNCTION, Local, SameAs, Test, has_literal
-from course_lib.capture.sources import Function as FunctionSource
+from course_lib.capture.sources import FUNCTION, SameAs, Test, has_literal
 from course_lib.capture.unsupported import Unsupported
 from course_lib.capture.world import MAPPINGS, MISSING, SEQUENCES, Known, World, is_full, slots
 
@@ -204,7 +203,7 @@ class HeadBuilder:
 
     def fetch(self, known: Known) -> str:
         """The real object that a stand-in from outside stands for."""
-        if isinstance(known.source, (Local, FunctionSource)):
+        if known.source.is_variable:
             return known.source.expr
         return self.hoist(known.stand_in, known.source.expr)
 
@@ -219,7 +218,7 @@ class HeadBuilder:
         """The expression that gives `value` in the real world. A value asked for twice is one object both times."""
         known = self.world.of(value)
         named = self.world.is_static(value) and not isinstance(value, types.FunctionType)
-        if known is not None and not (named and not isinstance(known.source, Local)):
+        if known is not None and not (named and not known.source.is_variable):
             return self.fetch(known)
         if type(value) is not torch.Size and type(value) in PLAIN and has_literal(value):
             return repr(value)

@@ -20,13 +20,20 @@ FUNCTION = "__func"
 
 @dataclass(frozen=True)
 class Source:
-    """A path to an object. `base` is the path it hangs on, None for a root."""
+    """A path to an object: what is written after (and before) the expression of `base`, the path it hangs on; a root has
+    none. `pretty` is what a user would write instead; with `alone` it is shown without its base."""
 
-    base: Source | None = field(default=None, kw_only=True)
+    after: str
+    base: Source | None = None
+    before: str = ""
+    pretty: str | None = None
+    alone: bool = False
+    module: str = ""
+    """Of the root `Imported(module)`."""
 
     def from_base(self, base: str) -> str:
         """The Python expression, given the expression of `base`."""
-        raise NotImplementedError
+        return f"{self.before}{base}{self.after}"
 
     @property
     def expr(self) -> str:
@@ -37,175 +44,78 @@ class Source:
     def shown(self) -> str:
         """The expression as the user would write it: `self.ln.weight`, not
         `self._modules['ln']._parameters['weight']`."""
-        return self.from_base(self.base.shown if self.base else "")
+        base = self.base.shown if self.base and not self.alone else ""
+        return self.from_base(base) if self.pretty is None else base + self.pretty
+
+    @property
+    def is_variable(self) -> bool:
+        """Is it a parameter of the frame, or its function?"""
+        return self.base is None and not self.module
+
+    @property
+    def root(self) -> Source:
+        return self.base.root if self.base else self
 
     def attr(self, name: str) -> Source:
-        return Attr(name, base=self)
+        """`base.name`"""
+        return Source(f".{name}", self, pretty="" if self.alone and name == "cell_contents" else None)
 
     def item(self, key: Any) -> Source:
-        return Item(key, base=self)
+        """`base[key]`"""
+        return Source(f"[{key!r}]", self)
 
     def __str__(self) -> str:
         return self.shown
 
 
-@dataclass(frozen=True)
-class Local(Source):
+def Local(name: str) -> Source:
     """An argument of the frame."""
-
-    name: str
-
-    def from_base(self, base: str) -> str:
-        return self.name
+    return Source(name)
 
 
-@dataclass(frozen=True)
-class Function(Source):
+def Function() -> Source:
     """The frame's own function object."""
-
-    def from_base(self, base: str) -> str:
-        return FUNCTION
+    return Source(FUNCTION)
 
 
-@dataclass(frozen=True)
-class Imported(Source):
+def Imported(name: str) -> Source:
     """A module that has been imported."""
-
-    name: str
-
-    def from_base(self, base: str) -> str:
-        return f"modules[{self.name!r}]"
-
-    @property
-    def shown(self) -> str:
-        return self.name
+    return Source(f"modules[{name!r}]", pretty=name, module=name)
 
 
-@dataclass(frozen=True)
-class Stacked(Source):
-    """A value that stood on the stack at a graph break: the contents of cell `index` of the resume function."""
-
-    index: int
-
-    def from_base(self, base: str) -> str:
-        return f"{FUNCTION}.__closure__[{self.index}].cell_contents"
-
-    @property
-    def shown(self) -> str:
-        return f"stack{self.index}"
-
-
-@dataclass(frozen=True)
-class TypeOf(Source):
+def TypeOf(base: Source) -> Source:
     """`type(base)`"""
-
-    def from_base(self, base: str) -> str:
-        return f"type({base})"
+    return Source(")", base, "type(")
 
 
-@dataclass(frozen=True)
-class Called(Source):
+def Called(base: Source) -> Source:
     """`base()`: what a weak reference refers to."""
-
-    def from_base(self, base: str) -> str:
-        return f"{base}()"
+    return Source("()", base)
 
 
-@dataclass(frozen=True)
-class Attr(Source):
-    """`base.name`"""
-
-    name: str
-
-    def from_base(self, base: str) -> str:
-        return f"{base}.{self.name}"
-
-    @property
-    def shown(self) -> str:
-        if isinstance(self.base, Closure) and self.name == "cell_contents":
-            return self.base.shown
-        return super().shown
-
-
-@dataclass(frozen=True)
-class Item(Source):
-    """`base[key]`"""
-
-    key: Any
-
-    def from_base(self, base: str) -> str:
-        return f"{base}[{self.key!r}]"
-
-
-@dataclass(frozen=True)
-class Inside(Source):
+def Inside(cls: str, key: Any, base: Source) -> Source:
     """`base[key]`, where a subclass of list or dict may say otherwise."""
-
-    cls: str
-    key: Any
-
-    def from_base(self, base: str) -> str:
-        return f"{self.cls}.__getitem__({base}, {self.key!r})"
-
-    @property
-    def shown(self) -> str:
-        return f"{self.base.shown if self.base else ''}[{self.key!r}]"
+    return Source(f", {key!r})", base, f"{cls}.__getitem__(", f"[{key!r}]")
 
 
-@dataclass(frozen=True)
-class Entry(Source):
+def Entry(cls: str, place: int, base: Source) -> Source:
     """The value at `place` of the dict `base`, whose key has no literal form."""
-
-    cls: str
-    place: int
-
-    def from_base(self, base: str) -> str:
-        return f"[*{self.cls}.values({base})][{self.place}]"
+    return Source(f")][{place}]", base, f"[*{cls}.values(")
 
 
-@dataclass(frozen=True)
-class Global(Source):
+def Global(variable: str, base: Source) -> Source:
     """A global variable: an item of the dict of globals `base`."""
-
-    variable: str
-
-    def from_base(self, base: str) -> str:
-        return f"{base}[{self.variable!r}]"
-
-    @property
-    def shown(self) -> str:
-        return self.variable
+    return Source(f"[{variable!r}]", base, pretty=variable, alone=True)
 
 
-@dataclass(frozen=True)
-class Closure(Source):
+def Closure(variable: str, index: int, base: Source) -> Source:
     """The cell of a variable of an enclosing function: cell `index` of the function `base`."""
-
-    variable: str
-    index: int
-
-    def from_base(self, base: str) -> str:
-        return f"{base}.__closure__[{self.index}]"
-
-    @property
-    def shown(self) -> str:
-        return self.variable
+    return Source(f".__closure__[{index}]", base, pretty=variable, alone=True)
 
 
-@dataclass(frozen=True)
-class Member(Source):
+def Member(registry: str, key: str, base: Source) -> Source:
     """A parameter, buffer or submodule of the module `base`, read from where `nn.Module` keeps it."""
-
-    registry: str
-    key: str
-
-    def from_base(self, base: str) -> str:
-        return f"{base}.{self.registry}[{self.key!r}]"
-
-    @property
-    def shown(self) -> str:
-        base = self.base.shown if self.base else ""
-        return f"{base}[{self.key}]" if self.key.isdigit() else f"{base}.{self.key}"
+    return Source(f".{registry}[{key!r}]", base, pretty=f"[{key}]" if key.isdigit() else f".{key}")
 
 
 @dataclass(frozen=True)

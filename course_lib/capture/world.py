@@ -366,10 +366,7 @@ class World:
 
     def is_trusted(self, source: Source) -> bool:
         """Is this an attribute of a module of torch or Python?"""
-        root: Source = source
-        while root.base is not None:
-            root = root.base
-        return isinstance(root, Imported) and root.name.split(".")[0] in TRUSTED
+        return source.root.module.split(".")[0] in TRUSTED
 
     def static_source(self, obj: Any) -> Source | None:
         """Where an object that names its own place (a module, a class, a function) can be imported from."""
@@ -445,17 +442,17 @@ class World:
         cls = args[0] if args and isinstance(args[0], type) else type(args[0]) if args else object
         known = self.of(args[0]) if args else None
         source = TypeOf(base=known.source) if known is not None and cls is not args[0] else self.source_of(cls)
-        for place, base in enumerate(cls.__mro__ if source is not None else ()):
-            found = base.__dict__.get(function.__name__)
-            for part in ("", "fget", "fset", "fdel", "__func__"):
-                if source is not None and (getattr(found, part, None) if part else found) is function:
-                    for i in range(place):
-                        if function.__name__ not in cls.__mro__[i].__dict__:
-                            nearer = source.attr("__mro__").item(i).attr("__dict__")
-                            self.assume(nearer, "absent", Test(f"{function.__name__!r} not in {{}}", "holds", True))
-                    path = source.attr("__mro__").item(place).attr("__dict__").item(function.__name__)
-                    self.wrap(function, path.attr(part) if part else path)
-                    return
+        members = [(i, *item) for i, base in enumerate(cls.__mro__) for item in base.__dict__.items()] if source else []
+        for place, name, found in members:
+            part = next((p for p in ("fget", "fset", "fdel", "__func__") if getattr(found, p, None) is function), None)
+            if source is not None and (found is function or part):
+                bodies = [source.attr("__mro__").item(i).attr("__dict__") for i in range(place + 1)]
+                for i, body in enumerate(bodies):
+                    if name not in cls.__mro__[i].__dict__:
+                        self.assume(body, "absent", Test(f"{name!r} not in {{}}", "holds", True))
+                path = bodies[place].item(name)
+                self.wrap(function, path.attr(part) if part else path)
+                return
         if (function.__closure__ or function.__defaults__ or function.__kwdefaults__) and self.source_of(function) is None:
             raise Unsupported(f"calls {function.__qualname__}, a function that has no known place")
 
@@ -533,7 +530,8 @@ class World:
         if cls.__module__.split(".")[0] in TRUSTED:
             return found
         if found is MISSING:
-            self.assume(TypeOf(base=known.source), "absent", Test(f"not hasattr({{}}, {name!r})", "holds", True))
+            for absent in (name, *(() if hasattr(cls, "__getattr__") else ("__getattr__",))):
+                self.assume(TypeOf(base=known.source), "absent", Test(f"not hasattr({{}}, {absent!r})", "holds", True))
             return found
         source = TypeOf(base=known.source)
         if isinstance(found, types.FunctionType):
@@ -580,7 +578,11 @@ class World:
             return f"{value.__name__}()"
         if self.is_static(value) and isinstance(getattr(value, "__name__", None), str):
             return str(value.__name__)
-        plain = type(value) in PLAIN or isinstance(value, (slice, range, torch.SymInt, set, frozenset, Null))
+        if type(value) in (set, frozenset):
+            return "{" + shorten(", ".join(map(self.show, value))) + "}"
+        if type(value) is slice:
+            return f"slice({', '.join(map(self.show, (value.start, value.stop, value.step)))})"
+        plain = type(value) in PLAIN or isinstance(value, (range, torch.SymInt, Null))
         return shorten(repr(value)) if plain else f"{type(value).__name__} object"
 
 

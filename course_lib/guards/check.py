@@ -25,9 +25,8 @@ from typing import Any
 
 import torch
 
-from course_lib.capture import FUNCTION, Guard, Local, SameAs, Source, Test
+from course_lib.capture import FUNCTION, Guard, SameAs, Source, Test
 from course_lib.capture.calls import has_hooks
-from course_lib.capture.sources import Function as FunctionSource
 from course_lib.capture.sources import has_literal
 from course_lib.capture.world import is_full
 
@@ -94,7 +93,7 @@ class Check:
 
     def _variable(self, source: Source, variables: dict[Source, str], lines: list[str]) -> str:
         """The variable that holds the object at `source`, looked up on first use."""
-        if isinstance(source, (Local, FunctionSource)):
+        if source.is_variable:
             return source.expr
         if source not in variables:
             base = self._variable(source.base, variables, lines) if source.base else ""
