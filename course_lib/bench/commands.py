@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from course_lib.bench import compare, first_call, machine, models, report
+from course_lib.bench import overhead as guard_cost
 from course_lib.bench.compare import Contender, Outcome, Workload
 
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
@@ -139,7 +140,10 @@ def overhead(args: argparse.Namespace) -> int:
     outcomes = run(args, Workload("overhead", models.scale_and_add, inputs))
     print(f"x * 2 + y on 4 elements\n{machine.summary(told)}\n\n{report.table(outcomes)}", file=out)
     print(f"\n{report.programs(outcomes)}", file=out)
-    save(args, told, {"results": [report.as_json(outcome, outcomes) for outcome in outcomes]})
+    parts = guard_cost.measure(args.iters, not args.no_torch_compile)
+    print(f"\n{guard_cost.table(parts)}", file=out)
+    rows = {row: {name: sample.seconds for name, sample in samples.items()} for row, samples in parts.items()}
+    save(args, told, {"results": [report.as_json(outcome, outcomes) for outcome in outcomes], "parts": rows})
     return status(outcomes)
 
 
