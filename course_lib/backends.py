@@ -43,7 +43,7 @@ def eager(gm: fx.GraphModule, example_inputs: list[torch.Tensor]) -> Callable[..
 
 def aot_eager(gm: fx.GraphModule, example_inputs: list[torch.Tensor], pipeline: Pipeline) -> Callable[..., Any]:
     """Run the ATen graph operation by operation: capture and tracing."""
-    if needs_grad(example_inputs):
+    if needs_grad(example_inputs, gm):
         return fall_back(gm, "the inputs need gradients; compiled training comes with lesson 06")
     aten = pipeline.trace(gm, pipeline.decompositions)
     if autograd.mutated_inputs(aten):
@@ -63,7 +63,7 @@ def inductor(
     gm: fx.GraphModule, example_inputs: list[torch.Tensor], pipeline: Pipeline, options: dict[str, Any]
 ) -> Callable[..., Any]:
     """All of it: trace, lower, fuse, generate and build kernels."""
-    if needs_grad(example_inputs):
+    if needs_grad(example_inputs, gm):
         return fall_back(gm, "the inputs need gradients; compiled training comes with lesson 06")
     return pipeline.run_compile(gm, options["codegen"])
 

@@ -14,6 +14,7 @@ import copy
 import functools
 import os
 import sysconfig
+import threading
 import types
 import warnings
 import weakref
@@ -30,15 +31,18 @@ from course_lib.guards import Check, CodeCache, GuardedCode
 from course_lib.pipeline import Pipeline
 
 F = TypeVar("F", bound=Callable[..., Any])
+_compiling = threading.RLock()
 _live: weakref.WeakSet[Compiler] = weakref.WeakSet()
 """Every compiler that holds compiled code, for `reset`."""
 
 
 @contextlib.contextmanager
 def apart_from_hooks() -> Iterator[None]:
-    """Compiling saves no tensors for the hooks (of `checkpoint`, say) that are active where it happens to run."""
+    """Compile on one thread at a time (`make_fx` patches torch), and save no tensors for the hooks (of `checkpoint`, say)
+    that are active where it happens to run."""
     active = torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
-    with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t) if active else contextlib.nullcontext():
+    hooks = torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t) if active else contextlib.nullcontext()
+    with _compiling, hooks:
         yield
 
 

@@ -44,7 +44,7 @@ TO_PYTHON = set(
 """Tensor methods whose result is not a tensor but depends on its data."""
 REACH_AROUND = set(
     """backward requires_grad_ register_hook register_post_accumulate_grad_hook retain_grad set_ resize_ resize_as_ share_memory_
-    storage untyped_storage pin_memory __setstate__ swap_tensors as_subclass t_ transpose_ squeeze_ unsqueeze_ swapaxes_ swapdims_
+    storage untyped_storage storage_offset pin_memory __setstate__ swap_tensors as_subclass t_ transpose_ squeeze_ unsqueeze_ swapaxes_ swapdims_
     detach_ apply_ map_ map2_ __dlpack__ __set__ from_numpy from_file from_dlpack frombuffer asarray as_tensor""".split()
 )
 """Functions whose effect a graph of operations cannot hold, or that may share memory with what is no tensor."""

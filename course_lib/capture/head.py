@@ -20,7 +20,6 @@ import collections
 import functools
 import gc
 import itertools
-import linecache
 import sys
 import types
 import warnings
@@ -36,6 +35,7 @@ from course_lib.capture.graph import PLAIN, name_of
 from course_lib.capture.sources import FUNCTION, SameAs, Test, has_literal
 from course_lib.capture.unsupported import Unsupported
 from course_lib.capture.world import MAPPINGS, MISSING, SEQUENCES, Known, World, is_full, slots
+from course_lib.written import define
 
 GRAPH = "__graph"
 HELPERS = {
@@ -44,7 +44,6 @@ HELPERS = {
 }  # fmt: skip
 """What source expressions and rebuilt objects are made with."""
 BOUND_FROM = (types.MethodDescriptorType, types.WrapperDescriptorType)
-_serial = itertools.count(1)
 
 
 @dataclass
@@ -64,12 +63,7 @@ class Head:
 
     def function(self, graph: Callable[..., Any]) -> Callable[..., Any]:
         """The head as a function that calls `graph` on the graph's inputs."""
-        filename = f"<course_lib head of {self.name} #{next(_serial)}>"
-        linecache.cache[filename] = (len(self.source), None, self.source.splitlines(keepends=True), filename)
-        namespace = {**HELPERS, **self.names, GRAPH: graph}
-        exec(compile(self.source, filename, "exec"), namespace)
-        function: Callable[..., Any] = namespace["head"]
-        return function
+        return define("head", self.source, f"head of {self.name}", {**HELPERS, **self.names, GRAPH: graph})
 
 
 class HeadBuilder:
@@ -322,13 +316,19 @@ class HeadBuilder:
                 raise Unsupported(f"{function.__qualname__}, a function that has no known place, is alive here")
             return self.name_for(function)
         defaults = self.rebuild(function.__defaults__)
+        own = [c for c in function.__closure__ or () if not self.world.of(c) and id(c) not in self._expr]
+        for cell in own:  # filled when the function is there, which it may hold
+            self.assign("CellType()", cell)
         cells = [self.rebuild(cell) for cell in function.__closure__ or ()]
         closure = f"({', '.join(cells)}{',' if len(cells) == 1 else ''})" if cells else "None"
         code, globals_ = self.name_for(function.__code__), self.name_for(function.__globals__)
         name = self.assign(f"FunctionType({code}, {globals_}, {function.__name__!r}, {defaults}, {closure})", function)
-        for attribute in ("__kwdefaults__", "__dict__"):
-            if own := getattr(function, attribute):
-                self.body.append(f"{name}.{attribute} = {self.rebuild(own)}")
+        for cell in filter(is_full, own):
+            self.body.append(f"{self.rebuild(cell)}.cell_contents = {self.rebuild(cell.cell_contents)}")
+        plain = types.FunctionType(function.__code__, function.__globals__, function.__name__, None, function.__closure__)
+        for attribute in ("__kwdefaults__", "__dict__", "__qualname__", "__doc__", "__module__"):
+            if (value := getattr(function, attribute)) != getattr(plain, attribute):
+                self.body.append(f"{name}.{attribute} = {self.rebuild(value)}")
         return name
 
     def write_instance(self, value: Any) -> str:
@@ -393,7 +393,8 @@ class HeadBuilder:
             raise Unsupported(f"a {type(value).__name__} is alive here, which cannot be made anew")
         name = self.assign(f"{self.name_for(make)}({', '.join([self.rebuild(arg) for arg in args])})", value)
         if state is not None:
-            self.body.append(f"{name}.__setstate__({self.rebuild(state)})")
+            how = "__setstate__" if hasattr(value, "__setstate__") else "__dict__.update"
+            self.body.append(f"{name}.{how}({self.rebuild(state)})")
         return name
 
     def assign(self, text: str, value: Any = MISSING) -> str:

@@ -556,8 +556,11 @@ class World:
 
     # ---- as text ----------------------------------------------------------------------------------------------------
 
-    def show(self, value: Any) -> str:
+    def show(self, value: Any, depth: int = 4) -> str:
         """A value as the stack is shown: tensors by the node that computes them."""
+        if depth == 0:
+            return "…"
+        listed = lambda values: shorten(", ".join([self.show(item, depth - 1) for item in values]))  # noqa: E731
         if isinstance(value, torch.Tensor):
             return f"{self.builder.name_of(value)}: {str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
         known = self.of(value)
@@ -568,10 +571,10 @@ class World:
         if isinstance(value, types.MethodType):
             return f"{self.show(value.__self__)}.{value.__func__.__name__}"
         if type(value) in (list, tuple):
-            inside = shorten(", ".join(map(self.show, value)))
-            return f"[{inside}]" if type(value) is list else f"({inside})"
+            return f"[{listed(value)}]" if type(value) is list else f"({listed(value)})"
         if type(value) is dict:
-            return "{" + shorten(", ".join(f"{key!r}: {self.show(item)}" for key, item in value.items())) + "}"
+            pairs = [f"{self.show(key)}: {self.show(item, depth - 1)}" for key, item in value.items()]
+            return "{" + shorten(", ".join(pairs)) + "}"
         if type(value) is types.CellType:
             return f"cell({known.source.shown if known else self.show(value.cell_contents) if is_full(value) else 'empty'})"
         if isinstance(value, types.FunctionType):
@@ -579,9 +582,9 @@ class World:
         if self.is_static(value) and isinstance(getattr(value, "__name__", None), str):
             return str(value.__name__)
         if type(value) in (set, frozenset):
-            return "{" + shorten(", ".join(map(self.show, value))) + "}"
+            return "{" + listed(value) + "}"
         if type(value) is slice:
-            return f"slice({', '.join(map(self.show, (value.start, value.stop, value.step)))})"
+            return f"slice({listed((value.start, value.stop, value.step))})"
         plain = type(value) in PLAIN or isinstance(value, (range, torch.SymInt, Null))
         return shorten(repr(value)) if plain else f"{type(value).__name__} object"
 

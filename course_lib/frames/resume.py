@@ -15,8 +15,8 @@ In PyTorch: `torch/_dynamo/resume_execution.py` (`ContinueExecutionCache`), whic
 from __future__ import annotations
 
 import dis
-import functools
 import threading
+import weakref
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from types import CellType, CodeType, FunctionType
@@ -50,7 +50,8 @@ class Resume:
         return f"{self.original.co_qualname} from offset {self.offset}"
 
 
-_made: dict[int, Resume] = {}
+_made: weakref.WeakValueDictionary[Any, Resume] = weakref.WeakValueDictionary()
+"""By the number of its own code, and by what it was made from; heads keep them alive."""
 _plain: set[int] = set()
 _thread = threading.local()
 
@@ -73,13 +74,18 @@ def resumed(code: CodeType) -> Resume | None:
 def resume_at(code: CodeType, offset: int, stack: tuple[bool, ...], unbound: frozenset[str]) -> Resume:
     """The resume function of `code` at `offset`. `stack` tells for each value on it whether it is a NULL; `unbound` are
     the local variables without a value. Of a resume function's code, the one of the original."""
-    if made := resumed(code):
-        return _resume_at(made.original, number(made.original), offset - made.shift, stack, unbound)
-    return _resume_at(code, number(code), offset, stack, unbound)
+    if before := resumed(code):
+        code, offset = before.original, offset - before.shift
+    key = number(code), offset, stack, unbound
+    if key not in _made:
+        made = _made[key] = make_resume(code, offset, stack, unbound)
+        _made[number(made.code)] = made
+        run_plain(made.plain)
+    return _made[key]
 
 
-@functools.lru_cache(maxsize=None)
-def _resume_at(code: CodeType, key: int, offset: int, stack: tuple[bool, ...], unbound: frozenset[str]) -> Resume:
+def make_resume(code: CodeType, offset: int, stack: tuple[bool, ...], unbound: frozenset[str]) -> Resume:
+    """Write the prologue, and move the tables by its length."""
     own = tuple(name for name in code.co_cellvars if name not in code.co_varnames)
     names = own + code.co_freevars
     free = names + tuple(f"stack{i}" for i, is_null in enumerate(stack) if not is_null)
@@ -102,10 +108,7 @@ def _resume_at(code: CodeType, key: int, offset: int, stack: tuple[bool, ...], u
         co_exceptiontable=_shifted(code.co_exceptiontable, units),
         co_qualname=f"{code.co_qualname} from {offset}",
     )  # fmt: skip
-    made = Resume(code, offset, new, new.replace(), names, len(prologue))
-    _made[number(new)] = made
-    run_plain(made.plain)
-    return made
+    return Resume(code, offset, new, new.replace(), names, len(prologue))
 
 
 def resume(

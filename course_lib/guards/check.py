@@ -15,8 +15,6 @@ Each source is looked up once, in a variable that the paths below it share.
 
 from __future__ import annotations
 
-import itertools
-import linecache
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -29,6 +27,7 @@ from course_lib.capture import FUNCTION, Guard, SameAs, Source, Test
 from course_lib.capture.calls import has_hooks
 from course_lib.capture.sources import has_literal
 from course_lib.capture.world import is_full
+from course_lib.written import define
 
 OPPOSITE = {"is": "is not", "is not": "is", "==": "!="}
 FAILS: dict[str, Callable[[Any, Any], bool]] = {
@@ -46,7 +45,6 @@ HELPERS = {
     "is_empty": lambda cell: not is_full(cell),
     "MOVED": MOVED,
 }
-_serial = itertools.count(1)
 
 
 @dataclass(frozen=True)
@@ -72,10 +70,7 @@ class Check:
         self.parameters = tuple(parameters)
         self.names: dict[str, Any] = dict(HELPERS)
         self.source = self._write()
-        filename = f"<course_lib guards of {name} #{next(_serial)}>"
-        linecache.cache[filename] = (len(self.source), None, self.source.splitlines(keepends=True), filename)
-        exec(compile(self.source, filename, "exec"), self.names)
-        self.function: Callable[..., bool] = self.names["check"]
+        self.function: Callable[..., bool] = define("check", self.source, f"guards of {name}", self.names)
 
     def __call__(self, func: FunctionType, *args: Any) -> bool:
         return self.function(func, *args)

@@ -12,16 +12,17 @@ from course_lib.viz.bytecode import bytecode_table, disassembly
 from course_lib.viz.code import code
 from course_lib.viz.fusion import fusion
 from course_lib.viz.graphs import fx_graph
-from course_lib.viz.guards import guard_table
+from course_lib.viz.guards import guard_costs, guard_table, guard_tree
 from course_lib.viz.loops import loops
 from course_lib.viz.pipeline_map import pipeline_map
 from course_lib.viz.predict import Predict
+from course_lib.viz.recompiles import each_call, timeline
 from course_lib.viz.stepper import Stepper
 from course_lib.viz.style import Picture
 from course_lib.viz.tables import Point, bars, roofline, table
 from course_lib.viz.trace import Trace, record
 
 __all__ = [
-    "Picture", "Point", "Predict", "Stepper", "Trace", "bars", "bytecode_table", "code", "disassembly", "fusion", "fx_graph",
-    "guard_table", "loops", "pipeline_map", "record", "roofline", "table",
+    "Picture", "Point", "Predict", "Stepper", "Trace", "bars", "bytecode_table", "code", "disassembly", "each_call", "fusion",
+    "fx_graph", "guard_costs", "guard_table", "guard_tree", "loops", "pipeline_map", "record", "roofline", "table", "timeline",
 ]  # fmt: skip

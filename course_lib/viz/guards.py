@@ -1,4 +1,5 @@
-"""Guards as a table: what was assumed, and which of the user's lines made it necessary.
+"""Guards as a table: what was assumed, and which of the user's lines made it necessary. And as a tree: by the path of what
+is tested, with what each test costs.
 
 In:  `Guard`s (`capture.sources`), and perhaps a `Failure` (`guards.check`). Out: a `Picture`.
 """
@@ -7,12 +8,17 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterable
+import timeit
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
+from course_lib.capture import SameAs, literal
 from course_lib.viz.code import highlighted
 from course_lib.viz.graphs import readable_path
-from course_lib.viz.style import Picture, escape, place, plural
+from course_lib.viz.style import SMALL, Picture, escape, human_seconds, place, plural
+from course_lib.viz.svg import Svg, shorten
 from course_lib.viz.tables import html_table
 
 
@@ -72,6 +78,152 @@ def told(failure: Any) -> str:
     """What was found instead, without the place (it has a column of its own)."""
     if failure is None:
         return ""
+    tests = failure.guard.tests
+    if len(tests) == 1 and isinstance(tests[0].right, SameAs):
+        is_one = tests[0].op == "is not"
+        return (
+            f"{about(failure.guard)} and {tests[0].right.__name__} are {'one object' if is_one else 'two objects'} now"
+        )
     if hasattr(failure, "part"):
         return readable(f"{failure.part}: expected {failure.expected}, got {failure.got}")
     return readable(str(failure.got).split(" (assumed because of")[0])
+
+
+# ---- the tree -------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Branch:
+    """One step of a path: `self`, then `.ln`, then `.weight`; the guards about the object there, and the steps below."""
+
+    name: str
+    guards: list[Any] = field(default_factory=list)
+    below: dict[str, Branch] = field(default_factory=dict)
+
+    def rows(self, depth: int = 0) -> Iterator[tuple[int, Branch]]:
+        """All that is below this branch, top to bottom, and how deep."""
+        for branch in self.below.values():
+            yield depth, branch
+            yield from branch.rows(depth + 1)
+
+    def holds(self, guard: Any) -> bool:
+        """Is the guard about this object, or one below it?"""
+        return guard in self.guards or any(branch.holds(guard) for branch in self.below.values())
+
+
+def tree_of(guards: Iterable[Any]) -> Branch:
+    """Guards by the path of what they are about."""
+    root = Branch("")
+    for guard in guards:
+        branch = root
+        path = about(guard)
+        for step in [path] if guard.kind in ("state", "sizes") else re.findall(r"\[[^\]]*\]|\.?[^.\[]+", path):
+            branch = branch.below.setdefault(step, Branch(step))
+        branch.guards.append(guard)
+    return root
+
+
+def guard_costs(check: Any, function: Any, *args: Any) -> dict[Any, float]:
+    """Seconds for each guard of a `Check`, tested alone (its path is looked up anew, so their sum is more than the whole)."""
+
+    def seconds(function_: Any) -> float:
+        timer = timeit.Timer(lambda: function_(function, *args))
+        return min(timer.repeat(5, 2000)) / 2000
+
+    alone = [type(check)(guards, check.parameters).function for guards in ((), *((guard,) for guard in check.guards))]
+    nothing, *each = map(seconds, alone)
+    return {guard: max(took - nothing, 0.0) for guard, took in zip(check.guards, each, strict=True)}
+
+
+ROW, STEP, TESTS, COST = 24, 18, 290, 760
+"""px: the height of a row, the indent of a step, where the tests stand, and the bars of their costs."""
+
+
+def guard_tree(
+    guards: Iterable[Any], failure: Any = None, costs: Mapping[Any, float] = MappingProxyType({}), title: str = ""
+) -> Picture:
+    """Guards hung on the paths of what they are about; the branch that leads to `failure` is marked, and `costs` (guard →
+    seconds, see `guard_costs`) are bars on the right."""
+    guards = list(guards)
+    failed, why = getattr(failure, "guard", None), told(failure)
+    rows = list(tree_of(guards).rows())
+    svg = Svg(COST + 190 if costs else COST + 40, ROW * (len(rows) + (failed is not None)) + 30)
+    svg.text(4, 14, "what", SMALL, dim=True), svg.text(TESTS, 14, "must be", SMALL, dim=True)
+    if costs:
+        svg.text(COST + 12, 14, "cost of this test alone", SMALL, dim=True)
+    most, y, text = max(costs.values(), default=0.0) or 1.0, 24.0, []
+    for depth, branch in rows:
+        broken = failed is not None and branch.holds(failed)
+        here = failed is not None and failed in branch.guards
+        colour = "break" if broken else None
+        if depth:
+            x = 10 + STEP * (depth - 1)
+            svg.path(
+                f"M{x} {y - 6} V{y + 11} H{x + 10}",
+                stage=colour,
+                line=2.4 if broken else 1.2,
+                opacity=1 if broken else 0.4,
+            )
+        x = 4 + STEP * depth
+        svg.text(
+            x + 4,
+            y + 15,
+            shorten(branch.name, TESTS - x - 40, mono=True),
+            mono=True,
+            bold=broken,
+            stage=colour,
+            tip=branch.name,
+        )
+        if branch.guards:
+            draw_diamond(svg, TESTS - 14, y + 10, "break" if here else "guards")
+            expr = readable("; ".join(required(guard) for guard in branch.guards))
+            svg.text(TESTS, y + 15, shorten(expr, COST - TESTS, SMALL, mono=True), SMALL, mono=True, tip=expr)
+        if (took := sum(costs.get(guard, 0.0) for guard in branch.guards)) and branch.guards:
+            svg.box(COST + 12, y + 5, max(2.0, 90 * took / most), 11, "guards", radius=2, strength=0.45)
+            svg.text(COST + 18 + max(2.0, 90 * took / most), y + 15, human_seconds(took), SMALL)
+        kinds = ", ".join(dict.fromkeys(guard.kind for guard in branch.guards))
+        text.append(
+            f"{'✕' if here else '│' if broken else ' '} {'  ' * depth}{branch.name:<{30 - 2 * depth}} {kinds}".rstrip()
+        )
+        y += ROW
+        if here:
+            svg.text(TESTS, y + 13, shorten(f"✕ {why}", COST - TESTS - 20), bold=True, stage="break", tip=why)
+            y += ROW
+            text.append(f"  {'  ' * depth}  did not hold: {why}")
+    alt = f"{plural(len(guards), 'guard')}{f' of {title}' if title else ''} as a tree of {plural(len(rows), 'path')}."
+    alt += f" One did not hold: {why}." if failed is not None else ""
+    caption = "Each guard (◆) on the path of the object it tests; point at a test to read all of it."
+    caption += " The broken branch leads to the guard that did not hold." if failed is not None else ""
+    return Picture(
+        f'<div class="cl-scroll">{svg.render(alt)}</div>', caption, alt, "\n".join(text), ("guards", "break")
+    )
+
+
+def required(guard: Any) -> str:
+    """A guard's tests without the path: `float32 (32, 768) strides (768, 1)`, `LayerNorm`, `== 1e-05`, `no hooks`."""
+    values = {test.left.format("·"): test for test in guard.tests}
+    right = lambda left: literal(values[left].right).removeprefix("torch.")
+    match guard.kind:
+        case "tensor" if "·.shape" in values:
+            grad = ", requires grad" * (values["·.requires_grad"].right is True)
+            return f"{right('type(·)')} {right('·.dtype')} {right('·.shape')} strides {right('·.stride()')}{grad}"
+        case "absent":
+            return "no attribute of its own hides it"
+        case "hooks":
+            return "no hooks"
+        case "value" if len(values) == 2 and "·" in values:
+            return f"== {literal(values['·'].right)}"
+    return " and ".join(test.text("·") for test in guard.tests).replace("·.", ".")
+
+
+def draw_diamond(svg: Svg, x: float, y: float, stage: str, size: float = 7) -> None:
+    """A guard. A failed one has a cross in it."""
+    corners = f"M{x} {y - size} L{x + size} {y} L{x} {y + size} L{x - size} {y} Z"
+    svg.path(corners, stage=stage, line=2, opacity=1)
+    if stage == "break":
+        arm = size * 0.4
+        svg.path(
+            f"M{x - arm} {y - arm} l{2 * arm} {2 * arm} M{x + arm} {y - arm} l{-2 * arm} {2 * arm}",
+            stage=stage,
+            opacity=1,
+        )

@@ -6,7 +6,7 @@ In:  the events of everything that is compiled within the block. Out: `Trace`, a
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from course_lib import events
@@ -14,9 +14,11 @@ from course_lib.viz.bytecode import bytecode_table, plain_problem
 from course_lib.viz.code import block, code
 from course_lib.viz.fusion import fusion
 from course_lib.viz.graphs import fx_graph
-from course_lib.viz.guards import guard_table
+from course_lib.viz.guards import guard_table, guard_tree
 from course_lib.viz.loops import loops
 from course_lib.viz.pipeline_map import pipeline_map
+from course_lib.viz.shapes import shape_map, size_guards
+from course_lib.viz.recompiles import timeline
 from course_lib.viz.stepper import Stepper
 from course_lib.viz.style import Picture, escape, plural
 
@@ -57,6 +59,25 @@ class Trace(events.Recording):
             return guard_table(dict.fromkeys(self.guards), failures[-1] if failures else None)
         result = pick(self.captures, index, "graph was captured")
         return guard_table(result.guards, failures[-1] if failures else None, result.name)
+
+    def guards_tree(self, index: int = 0) -> Picture:
+        """The guards of one captured graph, hung on the paths of what they test; if one failed, its branch is marked."""
+        result = pick(self.captures, index, "graph was captured")
+        failed = [failure for failure in self.of(events.GuardFailed) if failure.guard in result.guards]
+        return guard_tree(result.guards, failed[-1] if failed else None, title=result.name)
+
+    def timeline(self, name: str | None = None) -> Picture:
+        """The calls of one function (by its qualified name; None for the first): which entry served each, where one was
+        compiled. Calls that fit an entry are seen only if they were made through `viz.each_call(compiled)`."""
+        return timeline(self, name)
+
+    def size_guards(self, index: int = 0) -> list[str]:
+        """What one captured graph assumed about sizes."""
+        return size_guards(pick(self.captures, index, "graph was captured"))
+
+    def shape_map(self, function: Any, sizes: Mapping[str, Sequence[int]], *make: Callable[..., Any]) -> Picture:
+        """Which entry serves which size (see `viz.shapes.shape_map`)."""
+        return shape_map(self, function, sizes, *make)
 
     def loops(self, index: int = 0) -> Picture:
         """The loop nodes of one graph."""

@@ -37,29 +37,20 @@ ALTERNATIVES = {
             return False""",
     ),
     "my_interpreter": body(
-        """        right, left = self.pop(), self.pop()
-        both = left, right
-        if any(type(value) is Tensor for value in both):
-            result = self.context.builder.call(BINARY_OPERATORS[i.arg], list(both), {})
-        elif all(type(value) is Constant for value in both):
-            from course_lib.capture.containers import evaluate
-            result = evaluate(BINARY_OPERATORS[i.arg], list(both))
-        elif i.arg == "+" and all(type(value) is Sequence for value in both) and left.cls is right.cls:
-            result = Sequence(left.cls, [*left.items, *right.items])
+        """        function, both = BINARY_OPERATORS[i.arg], self.popn(2)
+        if any(isinstance(value, torch.Tensor) for value in both):
+            self.stack.append(self.world.builder.call(function, both))
         else:
-            raise cl.Unsupported("no rule for these operands")
-        self.push(result)""",
+            self.stack.append(self.native(function, *both))""",
         """        match self.pop():
-            case Sequence(items=items):
-                found = items
-            case Constant(value=tuple() as items):
-                found = list(map(Constant, items))
-            case Tensor() as tensor:
-                found = self.context.builder.call("unbind", [tensor], {}).items
+            case torch.Tensor() as tensor:
+                found = self.world.builder.call("unbind", [tensor])
             case other:
-                raise cl.Unsupported(f"cannot unpack {other}")
+                found = self.native(tuple, other)
+        if len(found) > i.arg:
+            raise ValueError(f"too many values to unpack (expected {i.arg})")
         if len(found) != i.arg:
-            raise cl.Unsupported("a wrong number of items")
+            raise ValueError(f"not enough values to unpack (expected {i.arg}, got {len(found)})")
         self.stack += found[::-1]""",
     ),
     "count_ops": body(
@@ -131,18 +122,20 @@ WRONG = {
     },
     "my_interpreter": {
         "right before left": edit("left, right = self.popn(2)", "right, left = self.popn(2)"),
-        "the last on top": edit("reversed(parts)", "parts"),
+        "the last on top": edit("reversed(items)", "items"),
         "the inherited method": body(
             "        return super().BINARY_OP(i)", "        return super().UNPACK_SEQUENCE(i)"
         ),
         "the inherited method by another name": edit(
             "    def UNPACK", "    BINARY_OP = cl.Interpreter.BINARY_OP\n\n    def UNPACK"
         ),
-        "constants in the graph": edit("if isinstance(left, Tensor) or isinstance(right, Tensor):", "if True:"),
-        "no lists": edit("left.cls is right.cls and i.arg", "left.cls is tuple is right.cls and i.arg"),
-        "any number of items": edit("if len(parts) != i.arg:", "if False:"),
-        "exceptions come through": edit("except Exception as error:", "except KeyboardInterrupt as error:"),
-        "lists and tuples mixed": edit("left.cls is right.cls and i.arg", "i.arg"),
+        "a tensor on the left only": edit(" or isinstance(right, torch.Tensor)", ""),
+        "any number of items": edit("if len(items) < i.arg:", "if False:", "if len(items) > i.arg:", "if False:"),
+        "refused instead of raised": edit("raise ValueError(", "raise cl.Unsupported("),
+        "everything is recorded": edit(
+            "if isinstance(left, torch.Tensor) or isinstance(right, torch.Tensor):", "if True:"
+        ),
+        "without native": edit("self.native(function, left, right)", "function(left, right)"),
     },
     "count_ops": {
         "names instead of kinds": edit(
@@ -210,16 +203,19 @@ CHEATS = {
         "my_interpreter",
         edit(
             "        left, right = self.popn(2)\n",
-            "        from course_lib.capture.containers import operate as mine\n        left, right = self.popn(2)\n"
-            "        return self.push(mine(self, BINARY_OPERATORS[i.arg], [left, right], i.arg))\n",
+            "        left, right = self.popn(2)\n"
+            "        return self.push(self.operate(BINARY_OPERATORS[i.arg], left, right))\n",
         ),
+    ),
+    "the library's call": (
+        "my_interpreter",
+        edit("self.native(function, left, right)", "self.call(function, left, right)"),
     ),
     "the library's items": (
         "my_interpreter",
         edit(
             "        value = self.pop()\n",
-            "        from course_lib.capture import containers\n"
-            "        self.stack.extend(reversed(containers.items(self, self.pop())))\n        return\n",
+            "        self.stack.extend(reversed(list(self.unpacked(self.pop()))))\n        return\n",
         ),
     ),
     "the compiler itself": (

@@ -1893,8 +1893,8 @@ class GetAttribute:
     a = 1
 
     def __getattribute__(self, name):
-        LOG.append(name)
-        return object.__getattribute__(self, name)
+        value = object.__getattribute__(self, name)
+        return value + 1 if name == "a" else value
 
 
 @program(lambda i: (randn(3), GetAttribute()))
@@ -2063,7 +2063,7 @@ class Plain(WithTensor):
     __torch_function__ = None
 
 
-@program(lambda i: (randn(3), Base(2)))
+@program(lambda i: (randn(3), Base(2)), breaks=1)
 def reflected_operator_with_tensor(x, b):
     class_ = type(b)
     try:
@@ -2179,7 +2179,7 @@ def shadows_class_attribute(x, b):
     return b.scale(x), b.kind, Base.kind
 
 
-@program()
+@program(breaks=2)
 def changes_class_attribute(x):
     Base.counter = getattr(Base, "counter", 0) + 1
     y = x + 1
@@ -2572,7 +2572,7 @@ def comparison_of_lists_of_tensors(x):
     return x + 1, [x] == [x], x in [x]
 
 
-@program(breaks=4)
+@program(breaks=5)
 def random_module(x):
     a = random.random()
     b = random.randint(1, 10)
@@ -2619,7 +2619,7 @@ def file_io(x):
     return x + len(f.getvalue())
 
 
-@program(breaks=1)
+@program(breaks=4)
 def warnings_warn(x):
     import warnings
 
@@ -2629,14 +2629,14 @@ def warnings_warn(x):
     return x + len(w)
 
 
-@program(breaks=3)
+@program(breaks=5)
 def numpy_round_trip(x):
     a = x.numpy()
     b = np.sin(a) + 1
     return torch.from_numpy(b) * 2, a.shape
 
 
-@program()
+@program(breaks=4)
 def numpy_constants(x):
     return x * np.pi, x + float(np.float32(2)), int(np.prod([2, 3]))
 
@@ -2656,7 +2656,7 @@ def regular_expressions(x):
     return x + int(m.group(2)), re.sub("a", "b", "aa"), m.groups(), re.compile("x").findall("xx")
 
 
-@program()
+@program(breaks=2)
 def json_(x):
     import json
 
@@ -2684,7 +2684,7 @@ def break_then_locals(x):
     return y * 2, sorted(locals())
 
 
-@program(breaks=1)
+@program(breaks=2)
 def super_after_break(x):
     return Late(2).go(x)
 
@@ -2720,7 +2720,7 @@ def mutation_before_and_after_break(x, v):
     return y + len(v), d
 
 
-@program(breaks=1)
+@program(breaks=2)
 def break_in_the_middle_of_an_expression(x):
     def noisy(v):
         print("noisy", v)
@@ -2773,7 +2773,7 @@ def break_in_nested_with_and_try(x):
     return y
 
 
-@program(breaks=1)
+@program(breaks=2)
 def break_raises(x):
     y = x + 1
     try:
@@ -2810,7 +2810,7 @@ def break_inside_match(x):
             return x * a, b
 
 
-@program(breaks=1)
+@program(breaks=3)
 def break_while_handling_two_exceptions(x):
     try:
         try:
@@ -2850,3 +2850,633 @@ def graph_break_call(x):
     y = x + 1
     torch._dynamo.graph_break()
     return y * 2
+
+
+# ---- arguments and surroundings that change from call to call --------------------------------------------------------------
+
+
+TABLE = {}
+SCALE = 1
+
+
+def helper(x):
+    return x
+
+
+@program(lambda i: (randn(3), (1, 1.0, True)[i]))
+def int_float_bool(x, k):
+    return x * k, k, type(k), isinstance(k, int), f"{k}"
+
+
+@program(lambda i: (randn(3), (0.0, -0.0, float("nan"))[i]))
+def zero_and_nan(x, k):
+    return math.copysign(1, k), k != k, x + 1
+
+
+@program(lambda i: (randn(3), (None, randn(3), 2)[i]))
+def none_tensor_number(x, k):
+    return x if k is None else x + k
+
+
+@program(lambda i: (randn(3), [1, 2, 3][: i + 1], tuple("ab"[:i])))
+def lengths(x, v, t):
+    return x + sum(v), len(t), v[-1], t * 2
+
+
+@program(lambda i: (randn(3), dict([("a", 1), ("b", 2)][:: (1, -1, 1)[i]])))
+def key_order(x, d):
+    return x + d["a"], list(d), next(iter(d.values()))
+
+
+@program(lambda i: (randn(3), ({"a": 1}, OrderedDict(a=1), defaultdict(int, a=1))[i]))
+def kinds_of_dict(x, d):
+    return x + d["a"], type(d), d
+
+
+@program(lambda i: (randn(3), ([1, 2], (1, 2), deque([1, 2]))[i]))
+def kinds_of_sequence(x, v):
+    return x + v[0], type(v).__name__, [*v]
+
+
+@program(lambda i: (TABLE.clear() or TABLE.update(k=i), randn(3))[1:])
+def global_dict_changes(x):
+    return x + TABLE["k"], len(TABLE)
+
+
+@program(lambda i: (globals().update(SCALE=(1, 2.5, "a")[i]), randn(3))[1:])
+def global_constant_changes(x):
+    return x * (SCALE if not isinstance(SCALE, str) else 9), SCALE
+
+
+@program(lambda i: (globals().update(helper=(lambda x: x + 1, lambda x: x * 2, abs)[i]), randn(3))[1:])
+def global_function_changes(x):
+    return helper(x)
+
+
+@program(lambda i: (setattr(Base, "kind", f"kind{i}"), randn(3), Base(1))[1:])
+def class_attribute_changes(x, b):
+    return x + len(b.kind), b.kind, Base.kind, b.name()
+
+
+@program(lambda i: (setattr(Square, "area", (lambda s: s.s, lambda s: s.s * 2, lambda s: s.s * 3)[i]), randn(3), Square(2))[1:])
+def method_is_replaced(x, s):
+    return x * s.area()
+
+
+@program(lambda i: (setattr(defaults, "__defaults__", (i,)), randn(3))[1:])
+def defaults_change(x):
+    return defaults(x)
+
+
+@program(lambda i: (setattr(defaults, "__kwdefaults__", {"scale": i}), randn(3))[1:])
+def keyword_defaults_change(x):
+    return defaults(x, 2)
+
+
+def closing_over(k, v):
+    def g(x):
+        return x * k + len(v)
+
+    return g
+
+
+@program(lambda i: (randn(3), closing_over(i, [1] * i)))
+def closure_of_argument_changes(x, g):
+    return g(x)
+
+
+@program(lambda i: (randn(3), functools.partial(defaults, n=i, scale=(1, 2.5, 3)[i])))
+def partial_changes(x, p):
+    return p(x)
+
+
+@program(lambda i: (randn(3), Base(i), ("n", "kind", "prop")[i]))
+def attribute_name_changes(x, b, name):
+    return x + 1, getattr(b, name)
+
+
+@program(lambda i: (randn(3), (Base(1), Derived(1), Base(2))[i]))
+def class_of_argument_changes(x, b):
+    return b.scale(x), b.name()
+
+
+@program(lambda i: (randn(3), [Base(1), Base(1).__dict__, {"n": i}][i]))
+def attribute_or_key(x, b):
+    return x + (b["n"] if isinstance(b, dict) else b.n)
+
+
+@program(lambda i: (lambda b: (b.__dict__.update({"extra": 1} if i == 1 else {}), randn(3), b)[1:])(Base(1)))
+def attribute_appears(x, b):
+    return x + (b.extra if hasattr(b, "extra") else -1), len(vars(b))
+
+
+@program(lambda i: (randn(3), ({1, 2}, {2, 1}, {1, 3})[i], frozenset("ab"[:i])))
+def sets_change(x, s, f):
+    return x + sum(s), len(f), "a" in f
+
+
+@program(lambda i: (randn(3), (Color.RED, Color.GREEN, 1)[i]))
+def enum_or_number(x, c):
+    return x + (c.value if isinstance(c, Color) else c), c is Color.RED
+
+
+@program(lambda i: (randn(3), (torch.float32, torch.float64, torch.int32)[i], (0, -1, "cpu")[i]))
+def dtype_changes(x, d, k):
+    return x.to(d), str(d), k
+
+
+@program(lambda i: (randn(3), (slice(0, 2), slice(None), slice(1, None, 2))[i], (0, ..., None)[i]))
+def slice_changes(x, s, k):
+    return x[s], x[k], s.stop
+
+
+@program(lambda i: ((randn(3), randn(3, 1), randn(2, 3))[i],))
+def shape_changes(x):
+    return x * x.shape[0], x.ndim, x.shape[-1] > 2, [*x.shape]
+
+
+@program(lambda i: (randn(3 + i),))
+def size_changes(x):
+    return x * len(x), x.shape[0] % 2, list(range(x.shape[0])), x.view(1, -1).shape, str(x.shape[0]), {x.shape[0]: 1}
+
+
+@program(lambda i: (randn(3 + i), [x for x in range(3 + i)]))
+def size_as_python_number(x, v):
+    n = x.size(0)
+    return v[n - 1], v[:n], n in v, "a" * n, x[: n - 1], n == len(v), max(n, 2), n // 2, float(n), divmod(n, 2), isinstance(n, int), hash(n)
+
+
+@program(lambda i: (randn(3), 5 + i))
+def dynamic_number(x, k):
+    return x * k, k, range(k), [0] * k, "a" * k, f"{k:04d}", k % 2 == 0, type(k), {k: k}, (k,), str(k), k**2, [*range(9)][k], -k, bool(k), k / 2
+
+
+@program(lambda i: (randn(3), 5 + i, []))
+def dynamic_number_is_stored(x, k, v):
+    v.append(k)
+    v.append(k + 1)
+    b = Base(k)
+    return x.sum(), b, {"k": k}, functools.partial(max, k), lambda: k
+
+
+@program(lambda i: (randn(3), 2.5 + i))
+def dynamic_float(x, k):
+    return x * k, k, round(k), int(k), k > 3, f"{k:.1f}", math.floor(k), k.is_integer(), [k], k + 1
+
+
+@program(lambda i: (randn(3), ["a", "bb", "ccc"][i]))
+def text_changes(x, s):
+    return x * len(s), s + "!", s.upper(), {s: 1}, s == "bb"
+
+
+@program(lambda i: (randn(3), (lambda v: v + 1) if i != 1 else torch.sin))
+def function_changes(x, f):
+    return f(x)
+
+
+@program(lambda i: (randn(3, requires_grad=i == 1),))
+def requires_grad_changes(x):
+    return x * 2, x.requires_grad
+
+
+@program(lambda i: (lambda a, b: (a, a if i == 1 else b))(randn(3), randn(3)))
+def aliasing_changes(x, y):
+    x.add_(1)
+    return x + y, x is y
+
+
+@program(lambda i: (lambda a, b: (randn(3), a, a if i == 1 else b))([1], [1]))
+def aliasing_of_lists_changes(x, a, b):
+    a.append(2)
+    return x + len(b), a is b
+
+
+@program(lambda i: (randn(3), [[1], [1]] if i == 0 else [[1]] * 2))
+def aliasing_inside_changes(x, v):
+    v[0].append(2)
+    return x + len(v[1]), v[0] is v[1]
+
+
+@program(lambda i: (randn(3), module(i).train(i != 1), i), breaks=1)
+def module_mode_changes(x, m, i):
+    m.lin.weight.requires_grad_(i != 2)
+    return nn.functional.dropout(m.lin(x), 0.0, m.training), m.training
+
+
+# ---- assorted ------------------------------------------------------------------------------------------------------------
+
+
+@program(breaks=1)
+def star_expressions_everywhere(x):
+    a, b = [1, 2], {"k": 3}
+
+    def g(*p, **q):
+        return p, q
+
+    return g(*a, *a, **b, z=1), [*a, *b], (*a,), {**b, **{"k": 4}}, {*a}, print(*[], end=""), x
+
+
+@program()
+def long_conditions(x):
+    n = x.shape[0]
+    return (n > 1 and n < 5 or n == 9) and not (n == 3 and n != 3), x + (1 if n else 2 if n > 1 else 3)
+
+
+@program()
+def ellipsis_and_newaxis(x):
+    return x[..., None], x[None], x[None, ..., 0], x[[0, 2]], x[torch.tensor([0])], x[x.new_ones(3, dtype=torch.bool)].shape[0] if 0 else 0
+
+
+@program()
+def augmented_assignments(x):
+    v, d, n = [1], {"a": [0]}, 5
+    v += (2,)
+    v *= 2
+    d["a"] += [x]
+    d["a"][0] -= 3
+    n <<= 2
+    n **= 2
+    n //= 3
+    n |= 1
+    y = x
+    y += 1
+    y = y * 1
+    y -= 2
+    return v, d, n, y, x
+
+
+@program()
+def swaps_and_multiple_targets(x):
+    a = b = [x]
+    c, d = 1, 2
+    c, d = d, c
+    v = [3, 1]
+    v[0], v[1] = v[1], v[0]
+    (e, f), g = (1, 2), 3
+    for k, v[0] in enumerate("ab"):
+        pass
+    return a is b, c, d, v, e, f, g, k
+
+
+@program()
+def nested_try_in_loop_with_else(x):
+    out = []
+    for k in range(4):
+        try:
+            if k == 1:
+                continue
+            if k == 3:
+                break
+            out.append(10 // (k - 2))
+        except ZeroDivisionError:
+            out.append("zero")
+        else:
+            out.append("else")
+        finally:
+            out.append("fin")
+    else:
+        out.append("never")
+    return out, x * len(out)
+
+
+@program()
+def closures_in_loops_and_defaults(x):
+    fs = []
+    for k in range(3):
+
+        def f(v, k=k, *, scale=k + 1):
+            return v * k + scale
+
+        fs.append(f)
+    return [f(x) for f in fs], fs[1].__defaults__, fs[2].__kwdefaults__, fs[0]
+
+
+@program()
+def class_with_closure_cell(x):
+    return Derived(3, x).name(), Mixin.name.__closure__ is not None, x + 1
+
+
+@program()
+def functions_with_attributes(x):
+    def f(v):
+        f.calls += 1
+        return v + f.calls
+
+    f.calls = 0
+    return f(x), f(x), f.calls, f
+
+
+@program(breaks=2)
+def writes_attribute_of_module_function(x):
+    defaults.tag = getattr(defaults, "tag", 0) + 1
+    y = x + 1
+    del defaults.tag
+    return y
+
+
+@program()
+def y_combinator(x):
+    return (lambda f: f(f))(lambda f: lambda n: 1 if n == 0 else n * f(f)(n - 1))(5), x + 1
+
+
+@program()
+def zip_and_map_of_tensors(x):
+    return [a + b for a, b in zip(x, x * 2)], list(map(torch.sin, [x, x])), sum(x), max([1, 2]), sorted([3, 1]), list(enumerate(x))[0]
+
+
+@program(breaks=1)
+def builtins_on_tensors(x):
+    return abs(x), round(x), pow(x, 2), divmod(x, 2), -x, +x, x // 1, 2**x, 1 - x, 3 / x.abs(), x @ x, ~(x > 0), x[0] == x[1]
+
+
+@program(breaks=3)
+def min_max_sorted_of_tensors(x):
+    return max(x), min(x[0], x[1]), sorted(x, key=lambda v: 1)
+
+
+@program()
+def tensors_as_dict_keys(x):
+    y = x + 1
+    d = {x: 1, y: 2}
+    return d[x] + d[y], x in d, len(d), y
+
+
+@program()
+def tensor_in_containers(x):
+    y = x + 1
+    return [x, y, [x]], {"x": x, "y": (y,)}, deque([x]), OrderedDict(k=y), Triple(x, y), Config(x.shape[0], names=[y]), slice(0, 1)
+
+
+@program(breaks=1)
+def returns_same_list_twice(x):
+    v = [x + 1]
+    w = (v, {"v": v})
+    v.append(w)
+    return w
+
+
+@program(lambda i: (randn(3), {"a": [1, {"b": randn(2)}]}))
+def returns_parts_of_arguments(x, d):
+    return d["a"], d["a"][1]["b"], d, [d["a"]], x + d["a"][1]["b"][0]
+
+
+@program(lambda i: (randn(3), [randn(2), randn(2)]))
+def replaces_items_of_argument(x, v):
+    v[0], v[1] = v[1], v[0] + 1
+    v.append(x)
+    del v[0]
+    return v[0], x + 1
+
+
+@program(lambda i: (randn(3), {"k": [x for x in range(3)], "z": None}))
+def dict_effects(x, d):
+    d["k"][1] = x * 2
+    d["n"] = d.pop("z")
+    d["copy"] = dict(d)
+    d["k"].clear()
+    return x, d["copy"]["k"] is d["k"]
+
+
+@program(lambda i: (randn(3), Node(1)))
+def links_objects(x, n):
+    child = n.add(x)
+    child.add(n)
+    n.extra = {"self": n, "child": child}
+    return child, n.extra["self"] is n, x + 1
+
+
+@program(lambda i: (randn(3), [], {}, set(), deque()))
+def fills_all_kinds(x, v, d, s, q):
+    for k in range(3):
+        v.append(x * k)
+        d[k] = v[-1]
+        s.add(k)
+        q.appendleft(d)
+    return v[1] is d[1], q[0] is d, s
+
+
+@program(lambda i: (randn(3), [5, 4, 3], {"b": 1, "a": 2}))
+def reorders(x, v, d):
+    v.sort()
+    d["b"] = d.pop("b")
+    d2 = dict(sorted(d.items()))
+    return x + v[0], list(d), d2
+
+
+@program()
+def sort_stability_and_keys(x):
+    v = [(2, "a"), (1, "b"), (2, "c"), (1, "d")]
+    v.sort(key=lambda t: t[0])
+    w = sorted(v, key=lambda t: t[1], reverse=True)
+    return v, w, max(v, key=operator.itemgetter(1)), x + 1, sorted([3, 1, 2], key=functools.cmp_to_key(lambda a, b: b - a))
+
+
+@program()
+def sort_key_raises(x):
+    def key(v):
+        LOG.append(v)
+        if v == 2:
+            raise MyError(v)
+        return v
+
+    try:
+        sorted([1, 2, 3], key=key)
+    except MyError as e:
+        return x + e.code
+
+
+@program()
+def heapq_and_bisect(x):
+    import bisect
+    import heapq
+
+    h = [3, 1, 2]
+    heapq.heapify(h)
+    heapq.heappush(h, 0)
+    return heapq.heappop(h), heapq.nsmallest(2, h), bisect.bisect([1, 2, 3], 2), x + 1
+
+
+@program()
+def string_and_textwrap(x):
+    import string
+    import textwrap
+
+    return string.ascii_lowercase[:3], textwrap.dedent("  a"), string.Template("$a").substitute(a=1), x + 1
+
+
+@program()
+def inspect_signature(x):
+    import inspect
+
+    return list(inspect.signature(defaults).parameters), inspect.isfunction(defaults), x + 1
+
+
+@program(breaks=1)
+def typing_things(x):
+    v: typing.Optional[int] = typing.cast(typing.Any, 3)
+    return x + v, typing.get_origin(typing.List[int]), list[int], typing.TYPE_CHECKING, int | None
+
+
+@program()
+def contextvar_and_threading_local(x):
+    return x + len(TABLE)
+
+
+@program(breaks=2)
+def datetime_and_decimal(x):
+    from decimal import Decimal
+    from fractions import Fraction
+
+    return x + 1, Fraction(1, 3) + 1, Decimal("1.5") * 2
+
+
+@program()
+def simple_namespace(x):
+    import types
+
+    n = types.SimpleNamespace(a=1, t=x)
+    n.b = n.a + 1
+    return n, x + n.b
+
+
+@program()
+def chain_map_and_user_dict(x):
+    c = collections.ChainMap({"a": 1}, {"b": 2})
+    u = collections.UserDict(a=3)
+    u["z"] = x
+    return x + c["b"] + u["a"], list(c), "a" in u
+
+
+@program()
+def contextlib_redirect(x):
+    import io
+
+    out = io.StringIO()
+    return x + 1, out.getvalue()
+
+
+PROGRAMS["contextlib_redirect"] = (*PROGRAMS["contextlib_redirect"][:2], 2)
+
+
+@program(lambda i: (randn(3), [randn(3, requires_grad=True)]))
+def gradients_flow_through_lists(x, v):
+    y = (x * v[0]).sum()
+    return y, y.requires_grad, v[0].is_leaf if 0 else 0
+
+
+@program()
+def varargs_identity(x):
+    def g(*a):
+        return a
+
+    def h(**k):
+        return k
+
+    t, d = (x, 1), {"k": x}
+    return g(*t) == t, h(**d) is d, g(*t)[0] is x
+
+
+@program()
+def property_on_class_raises_attribute_error(x):
+    class_ = Fallback()
+    return class_.missing, x + 1
+
+
+class Fallback:
+    @property
+    def missing(self):
+        raise AttributeError("inner")
+
+    def __getattr__(self, name):
+        return "fallback " + name
+
+
+class Total:
+    def __init__(self, v):
+        self.v = v
+
+    def __eq__(self, o):
+        LOG.append("eq")
+        return self.v == o.v
+
+    def __lt__(self, o):
+        LOG.append("lt")
+        return self.v < o.v
+
+    __hash__ = None
+
+
+Total = functools.total_ordering(Total)
+
+
+@program(lambda i: (randn(3), Total(i)))
+def total_ordering(x, a):
+    b = Total(1)
+    try:
+        hash(a)
+    except TypeError as e:
+        LOG.append(str(e))
+    return x + 1, a <= b, a > b, a == b, a != b, sorted([b, a])[0].v
+
+
+@program()
+def iteration_errors(x):
+    out = []
+    for bad in (3, None, object):
+        try:
+            for _ in bad:
+                pass
+        except TypeError as e:
+            out.append(str(e))
+    return x, out
+
+
+@program()
+def call_errors(x):
+    out = []
+    for bad in (lambda: len(3), lambda: [].nope(), lambda: {}["k"], lambda: (1,)[4], lambda: "a" + 1, lambda: None.x, lambda: int("q"),
+                lambda: [1] < ["a"], lambda: undefined_name, lambda: {[]: 1}, lambda: max([]), lambda: "a".index("b"), lambda: next(iter(())),
+                lambda: [].pop(), lambda: {}.popitem(), lambda: (1).x, lambda: dict(1), lambda: chr(-1), lambda: 1 << -1):  # fmt: skip
+        try:
+            bad()
+        except Exception as e:
+            out.append((type(e).__name__, str(e)))
+    return x + 1, out
+
+
+@program()
+def returns_wrapped_function(x):
+    def g(v):
+        "doc"
+        return v * x
+
+    @functools.wraps(g)
+    def w(*a, k=[1]):
+        "other"
+        return g(*a)
+
+    return w, x + 1
+
+
+@program()
+def returns_recursive_function(x):
+    def fact(n):
+        return 1 if n < 2 else n * fact(n - 1)
+
+    def even(n):
+        return n == 0 or odd(n - 1)
+
+    def odd(n):
+        return n != 0 and even(n - 1)
+
+    return fact, even, odd, x * fact(4)
+
+
+@program(breaks=1)
+def recursive_function_alive_at_break(x):
+    def fact(n):
+        return 1 if n < 2 else n * fact(n - 1)
+
+    y = x * fact(4)
+    print("break")
+    return y + fact(3)
