@@ -2,6 +2,8 @@
 
 PYTEST_DONT_REWRITE: a scenario's `assert` is the program's own."""
 
+# ruff: noqa: B006, B007, B008, B020, C416, C420, E711, F821, F841, UP031, UP032
+
 import collections
 import contextlib
 import copy
@@ -756,7 +758,7 @@ def autograd_function(c):
 
 @scenario
 def vmap_and_grad(c):
-    f = lambda x: (x.sin() * x).sum()  # noqa: E731
+    f = lambda x: (x.sin() * x).sum()
     return c(lambda x: torch.func.grad(f)(x))(r(4)), c(lambda x: torch.vmap(f)(x))(r(3, 4))
 
 
@@ -2448,7 +2450,7 @@ def exceptions_keep_type_and_message(c):
         if how == 10:
             return torch.cat([x, r(2, 9)])
         if how == 11:
-            return undefined_name  # noqa: F821
+            return undefined_name
         if how == 12:
             a, b = [1]
         if how == 13:

@@ -2,6 +2,8 @@
 
 PYTEST_DONT_REWRITE: a scenario's `assert` is the program's own."""
 
+# ruff: noqa: B006, B007, B008, B020, C416, C420, E711, F821, F841, UP031, UP032
+
 import collections
 import enum
 import functools
@@ -246,7 +248,7 @@ def default_arguments(c):
 
 @scenario
 def default_list_that_changes(c):
-    def g(x, seen=[]):  # noqa: B006
+    def g(x, seen=[]):
         seen.append(1)
         return x * len(seen)
 
@@ -275,7 +277,7 @@ def closure_variable(c):
 
     f = c(f)
     out = [f(ones())]
-    for k in (3, 2.5, torch.ones(3) * 4, True, None, "a"):  # noqa: B020
+    for k in (3, 2.5, torch.ones(3) * 4, True, None, "a"):
         out.append(tried(f, ones()))
     return out
 
@@ -664,7 +666,7 @@ def attribute_appears(c):
 def global_appears(c):
     def f(x):
         try:
-            return x * APPEARS  # noqa: F821
+            return x * APPEARS
         except NameError:
             return x
 
