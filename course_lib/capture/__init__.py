@@ -26,7 +26,8 @@ from course_lib.capture import calls, global_state
 from course_lib.capture.breaks import BreakBuilder
 from course_lib.capture.graph import Recorder
 from course_lib.capture.head import Head, HeadBuilder
-from course_lib.capture.interpreter import Interpreter, make_cells
+from course_lib.capture.interpreter import Interpreter
+from course_lib.capture.machine import make_cells
 from course_lib.capture.shapes import History
 from course_lib.capture.sources import FUNCTION, Guard, Local, Location, SameAs, Source, Test, literal
 from course_lib.capture.sources import Function as FunctionSource

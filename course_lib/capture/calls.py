@@ -27,13 +27,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from course_lib import config, frames
+from course_lib import frames
 from course_lib.capture import attributes
 from course_lib.capture.attributes import TensorMethod
 from course_lib.capture.graph import PLAIN, STATE, AutogradFunction, has_tensor, name_of
 from course_lib.capture.sources import Called, Test
 from course_lib.capture.unsupported import Unsupported
-from course_lib.capture.world import TENSOR_TYPES, TORCH_FOLDER
 
 if TYPE_CHECKING:
     from course_lib.capture.interpreter import Interpreter

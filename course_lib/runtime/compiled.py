@@ -9,8 +9,6 @@ In PyTorch: `torch/_inductor/compile_fx.py`, `CompiledFxGraph` in `output_code.p
 from __future__ import annotations
 
 import ctypes
-import itertools
-import linecache
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -25,8 +23,7 @@ from course_lib.lowering.ir import Buffer, LoopGraph
 from course_lib.runtime.compiler import build_library
 from course_lib.runtime.triton_runner import load_triton
 from course_lib.scheduling.kernel import FusedKernel
-
-_numbers = itertools.count()
+from course_lib.written import define
 
 
 @dataclass(frozen=True)
@@ -89,7 +86,7 @@ def build(graph: LoopGraph, schedule: Any, plan: Any = None, codegen: str = "aut
     built |= build_triton({k: names[k] for k in in_triton}, graph.buffers)
     wrapper = wrapper_source(schedule, plan, graph, {k: b.printed for k, (b, _) in built.items()})
     functions = {kernel.name: function for kernel, function in built.values()}
-    run = load_python(wrapper.source, {**wrapper.names, **functions})
+    run = define("call", wrapper.source, "program", {**wrapper.names, **functions})
     return CompiledGraph(run, wrapper.source, [built[k][0] for k in fused], schedule, plan)
 
 
@@ -135,11 +132,3 @@ def launcher(function: Any, n_buffers: int) -> Callable[..., None]:
         function((ctypes.c_void_p * len(pointers))(*pointers), (ctypes.c_int64 * len(sizes))(*sizes))
 
     return launch
-
-
-def load_python(source: str, names: dict[str, Any]) -> Callable[..., tuple[Any, ...]]:
-    """`call`, with its source known to tracebacks and debuggers."""
-    filename = f"<course_lib program {next(_numbers)}>"
-    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
-    exec(compile(source, filename, "exec"), names)
-    return names["call"]

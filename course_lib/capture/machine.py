@@ -1,0 +1,271 @@
+"""The machine under the symbolic interpreter: stack, names, the loop, exceptions, and calls out of it.
+
+In:  the code of a frame (or of a call that is followed into), its arguments and cells.
+Out: the value it returns. What each instruction does is written in `interpreter.py`.
+In PyTorch: `torch/_dynamo/symbolic_convert.py`, `InstructionTranslatorBase.run` and `step`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import CellType, CodeType, FunctionType
+from typing import Any
+
+import torch
+
+from course_lib import config, events, frames
+from course_lib.capture import calls
+from course_lib.capture.sources import Location
+from course_lib.capture.unsupported import Unsupported
+from course_lib.capture.world import HEAP_TYPE, MISSING, World
+from course_lib.frames import Instruction, instructions
+
+NOTHING: Any = type("Nothing", (), {})()
+
+
+class Machine:
+    """Runs one code object. `function` is the function it belongs to."""
+
+    def __init__(
+        self,
+        world: World,
+        function: FunctionType,
+        locals_: dict[str, Any],
+        cells: dict[str, CellType],
+        depth: int = 0,
+    ) -> None:
+        self.world = world
+        self.function = function
+        self.code: CodeType = function.__code__
+        self.globals: dict[str, Any] = function.__globals__
+        self.locals = locals_
+        self.cells = cells
+        self.depth = depth
+        self.stack: list[Any] = []
+        self.handling: BaseException | None = None
+        """The exception that an `except` block is dealing with."""
+        self.raised: dict[int, tuple[BaseException, int]] = {}
+        """Exceptions that came through here, and the index of the instruction that raised them."""
+        self.program = instructions(self.code)
+        self.index_of: dict[int, int] = {}
+        for index, instruction in enumerate(self.program):
+            self.index_of.setdefault(instruction.offset, index)
+        self.next = 0
+        self.result: Any = NOTHING
+        self.yielded: Any = NOTHING
+
+    def run(self) -> Any:
+        """Interpret to a return (or, in a generator, to a yield)."""
+        self.world.stack.append(Location(self.code.co_filename, self.code.co_firstlineno, self.code.co_qualname))
+        try:
+            while self.result is NOTHING and self.yielded is NOTHING:
+                self.step(self.program[self.next])
+        finally:
+            self.world.stack.pop()
+        if self.result is not NOTHING:  # what only this frame held goes: a generator is closed
+            for part in (self.locals, self.cells, self.stack):
+                part.clear()
+        return self.result
+
+    def step(self, instruction: Instruction) -> None:
+        """Run one instruction; whatever cannot be followed is told with its place."""
+        self.next += 1
+        self.world.stack[-1] = self.location(instruction)
+        builder = self.world.builder
+        builder.location, builder.last_node = self.world.user_location(), None
+        before = tuple(map(self.world.show, self.stack)) if events.listening() else ()
+        try:
+            method = getattr(self, instruction.op, None)
+            if method is None:
+                raise Unsupported(f"the instruction {instruction.op} is not interpreted")
+            method(instruction)
+            if self.world.problem is not None:
+                raise self.world.problem
+        except Unsupported as problem:
+            self.world.problem = None
+            if problem.location is None:
+                problem.location, problem.stack = self.world.stack[-1], tuple(self.world.stack)
+                problem.instruction, problem.offset = str(instruction), instruction.offset
+            raise
+        except RecursionError:
+            raise Unsupported("calls are nested too deeply") from None
+        except Exception as error:
+            self.unwind(instruction, error)
+        if before or events.listening():
+            self.tell(instruction, before)
+
+    def unwind(self, instruction: Instruction, error: BaseException) -> None:
+        """Go on where the exception table says, or let the exception out."""
+        self.raised.setdefault(id(error), (error, self.next - 1))
+        for entry in frames.exception_table(self.code):
+            if entry.start <= instruction.offset < entry.end:
+                del self.stack[entry.depth :]
+                if entry.lasti:
+                    self.push(instruction.offset)
+                if error.__context__ is None and error is not self.handling:
+                    error.__context__ = self.handling
+                self.push(error.with_traceback(None))
+                self.jump(entry.target)
+                return
+        raise error
+
+    def raised_at(self, error: BaseException | None) -> int:
+        """The index of the instruction that raised the exception, or the first one that it was raised in answer to."""
+        at = self.next - 1
+        while error is not None:
+            at, error = self.raised.get(id(error), (error, at))[1], error.__context__
+        return at
+
+    def tell(self, instruction: Instruction, before: tuple[str, ...]) -> None:
+        here, node = self.world.stack[-1], self.world.builder.last_node
+        after = tuple(map(self.world.show, self.stack if self.result is NOTHING else [self.result]))
+        self.world.told.append(
+            events.InstructionRun(
+                instruction.offset, instruction.op, "" if instruction.arg is None else str(instruction.arg),
+                self.code.co_qualname, here.filename, here.line, self.depth, before, after, node.name if node else "",
+            )
+        )  # fmt: skip
+
+    def location(self, instruction: Instruction) -> Location:
+        at = instruction.positions
+        line = instruction.line or self.code.co_firstlineno
+        column, end = (-1, -1) if at is None or at.col_offset is None else (at.col_offset, at.end_col_offset or -1)
+        if at is not None and at.end_lineno != at.lineno:
+            end = 10**6
+        return Location(self.code.co_filename, line, self.code.co_qualname, column, end)
+
+    # ---- calls out of the interpreter -------------------------------------------------------------------------------
+
+    def native(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+        """Let Python itself call a function; frames that it enters come back to the interpreter through the hook."""
+        inliner = self.world.inliner(type(self))
+        before, inliner.handling = inliner.handling, self.handling
+        try:
+            return frames.call(inliner, function, *args, **kwargs)
+        finally:
+            inliner.handling = before
+
+    def call(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+        return calls.call(self, function, list(args), kwargs)
+
+    def enter(self, function: FunctionType, values: tuple[Any, ...]) -> Any:
+        """Interpret a call of `function` with its parameters bound to `values`."""
+        if len(self.world.stack) > config.inline_depth_limit:
+            raise Unsupported(
+                f"calls are nested more than {config.inline_depth_limit} deep (at {function.__qualname__})"
+            )
+        code = function.__code__
+        locals_ = dict(zip(frames.parameters(code), values, strict=True))
+        cells = make_cells(code, locals_, self.world.closure(function))
+        callee = type(self)(self.world, function, locals_, cells, self.depth + 1)
+        callee.handling = self.handling
+        return callee.generator() if code.co_flags & 0x20 else callee.run()
+
+    def generator(self) -> Iterator[Any]:
+        """A generator whose body is interpreted, step by step, whoever asks it for values."""
+        sent: Any = NOTHING
+        while True:
+            watcher = frames.enter(None)
+            try:
+                if isinstance(sent, BaseException):
+                    instruction = self.program[self.next - 1]
+                    self.unwind(instruction, sent)
+                elif sent is not NOTHING:
+                    self.push(sent)
+                self.run()
+            except Unsupported as problem:
+                self.world.problem = problem
+                raise
+            finally:
+                frames.enter(watcher)
+            if self.result is not NOTHING:
+                return self.result
+            value, self.yielded = self.yielded, NOTHING
+            try:
+                sent = yield value
+            except BaseException as error:
+                if self.world.finished:  # nobody asked for more
+                    return None
+                sent = error
+
+    def iterate(self, value: Any) -> Any:
+        """`iter(value)`"""
+        if isinstance(value, torch.Tensor):
+            return iter(list(self.world.builder.call("unbind", [value])))
+        self.look_into(value)
+        return self.native(iter, value)
+
+    def look_into(self, *values: Any) -> None:
+        """Refuse what is known by its type alone."""
+        for value in values:
+            if self.world.is_opaque(value):
+                raise Unsupported(f"looks into a {type(value).__name__}, of which capture knows nothing")
+
+    def operate(self, function: Any, *args: Any) -> Any:
+        """An operator: recorded if a tensor takes part, else computed now."""
+        self.look_into(*args)
+        if any(isinstance(arg, torch.Tensor) for arg in args) and not any(map(has_own_operators, args)):
+            return self.world.builder.call(function, args)
+        return self.native(function, *args)
+
+    def truth(self, value: Any) -> bool:
+        """`bool(value)`"""
+        if isinstance(value, torch.Tensor):
+            raise Unsupported(
+                "a branch depends on the data in a tensor",
+                "use torch.where to compute both sides, torch.cond for a real branch, or move the `if` out of the function",
+            )
+        self.look_into(value)
+        answer: bool = self.native(bool, value)
+        return answer
+
+    # ---- the stack --------------------------------------------------------------------------------------------------
+
+    def push(self, value: Any) -> None:
+        self.stack.append(value)
+
+    def pop(self) -> Any:
+        return self.stack.pop()
+
+    def popn(self, count: int) -> list[Any]:
+        """The top `count` values, deepest first."""
+        if count == 0:
+            return []
+        values = self.stack[-count:]
+        del self.stack[-count:]
+        return values
+
+    def jump(self, offset: int) -> None:
+        while offset not in self.index_of:  # a place without a canonical instruction: what comes next
+            offset += 2
+        self.next = self.index_of[offset]
+
+
+def new_cell(value: Any) -> CellType:
+    return CellType() if value is MISSING else CellType(value)
+
+
+def make_cells(code: CodeType, locals_: dict[str, Any], closure: dict[str, CellType]) -> dict[str, CellType]:
+    """The frame's cells: new ones for its own cell variables (arguments move into theirs), given ones for free
+    variables, and those that a resume function gets as arguments."""
+    own = {name: new_cell(locals_.pop(name, MISSING)) for name in code.co_cellvars}
+    given = {name: locals_.pop(name) for name, value in list(locals_.items()) if isinstance(value, CellType)}
+    return own | given | closure
+
+
+def concrete(value: Any) -> Any:
+    """With numbers in place of symbolic sizes: for what becomes text, or a key."""
+    if isinstance(value, torch.SymInt):
+        return int(value)
+    if isinstance(value, torch.SymFloat):
+        return float(value)
+    if type(value) in (tuple, list) and any(isinstance(item, torch.SymInt) for item in value):
+        return type(value)(map(concrete, value))
+    if type(value) is torch.Size:
+        return torch.Size(map(concrete, value))
+    return value
+
+
+def has_own_operators(value: Any) -> bool:
+    """Is this an instance of a class written in Python, which may have an `__add__` of its own?"""
+    return type(value).__flags__ & HEAP_TYPE != 0 and not isinstance(value, (torch.Tensor, torch.SymInt, torch.SymFloat))
