@@ -14,28 +14,28 @@ from pathlib import Path
 
 
 def doctor(args: argparse.Namespace) -> int:
-    from .bench import doctor
+    from course_lib.bench import doctor
 
     return doctor.main()
 
 
 def demo(args: argparse.Namespace) -> int:
-    from .bench import demo
+    from course_lib.bench import demo
 
     return int(demo.main() or 0)
 
 
 def bench(args: argparse.Namespace) -> int:
-    from .bench import main
+    from course_lib.bench import main
 
     return int(main(args.arguments) or 0)
 
 
 def exercises(args: argparse.Namespace) -> int:
     """Write every exercise from its solution, or with `--check` say which are stale, malformed or leak."""
-    from .grading.gate import static_complaints
-    from .grading.generate import generate
-    from .grading.notebooks import find_lesson, find_root, lessons
+    from course_lib.grading.gate import static_complaints
+    from course_lib.grading.generate import generate
+    from course_lib.grading.notebooks import find_lesson, find_root, lessons
 
     root = find_root()
     chosen = [find_lesson(root, wanted) for wanted in args.lessons] or lessons(root)
@@ -50,9 +50,9 @@ def exercises(args: argparse.Namespace) -> int:
 
 def check(args: argparse.Namespace) -> int:
     """Mark the learner's own notebook; 0 only with full marks."""
-    from .grading.marks import mark_exercise
-    from .grading.notebooks import find_lesson, find_root
-    from .grading.runner import Limits
+    from course_lib.grading.marks import mark_exercise
+    from course_lib.grading.notebooks import find_lesson, find_root
+    from course_lib.grading.runner import Limits
 
     lesson = find_lesson(find_root(), args.lesson)
     limits = Limits(cell_seconds=args.seconds, memory_bytes=int(args.memory * 2**30))
