@@ -27,14 +27,13 @@ from course_lib.capture.breaks import BreakBuilder
 from course_lib.capture.graph import Recorder
 from course_lib.capture.head import Head, HeadBuilder
 from course_lib.capture.interpreter import Interpreter
-from course_lib.capture.machine import make_cells
+from course_lib.capture.machine import Stop, make_cells
 from course_lib.capture.shapes import History
 from course_lib.capture.sources import FUNCTION, Guard, Local, Location, SameAs, Source, Test, literal
 from course_lib.capture.sources import Function as FunctionSource
 from course_lib.capture.unsupported import Unsupported
 from course_lib.capture.world import World
 from course_lib.frames import Frame
-from course_lib.frames.resume import resumed
 
 
 @dataclass
@@ -99,27 +98,8 @@ class Attempt:
         world.globals[id(frame.globals)] = frame.globals, source.attr("__globals__")
         world._know(frame.func, frame.func, source)
         locals_ = {name: world.wrap(value, Local(name)) for name, value in frame.locals.items()}
-        cells = make_cells(code, locals_, self.closure())
-        stop_at = dict.fromkeys(breaks)
-
-        class Root(interpreter):  # type: ignore[misc, valid-type]
-            """The frame itself: it stops where the graph is to end."""
-
-            def step(self, instruction: Any) -> None:
-                if self.depth == 0 and self.next in stop_at:
-                    raise Stop
-                super().step(instruction)
-
-        self.root = Root(world, frame.func, locals_, cells)
-        world.interpreter = interpreter
-
-    def closure(self) -> dict[str, Any]:
-        """The frame's cells; at a resume, the stack's too."""
-        made = resumed(self.frame.code)
-        if made is None:
-            return self.world.closure(self.frame.func)
-        cells = self.world.closure(self.frame.func)
-        return cells
+        self.root = interpreter(world, frame.func, locals_, make_cells(code, locals_, world.closure(frame.func)))
+        self.root.stops = breaks
 
     def run(self) -> CaptureResult:
         frame, world = self.frame, self.world
@@ -160,9 +140,7 @@ class Attempt:
         that was tried already."""
         broken = first = self.root.next - 1 if at < 0 else at
         program = self.root.program
-        if (
-            self.root.next == 0 or problem.location is None
-        ):  # before the first instruction, or while the head is written
+        if self.root.next == 0 or problem.location is None:  # before the start, or while the head is written
             return False
         while first > 0 and program[first - 1].offset == program[broken].offset:
             first -= 1
@@ -182,16 +160,12 @@ class Attempt:
             events.emit(event)
 
 
-class Stop(BaseException):
-    """The graph is to end here."""
-
-
 @contextlib.contextmanager
 def recording_mode() -> Iterator[None]:
     """The user's grad mode, without inference mode: fake tensors must be ordinary ones. Switches that the program turns
     while it is interpreted are turned back."""
     grad, inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
-    autocast = [(d, torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in ("cpu", "cuda")]
+    before = global_state.turned()
     try:
         with (
             torch.inference_mode(False) if inference else contextlib.nullcontext(),
@@ -199,9 +173,8 @@ def recording_mode() -> Iterator[None]:
         ):
             yield
     finally:
-        for device, enabled, dtype in autocast:
-            torch.set_autocast_enabled(device, enabled)
-            torch.set_autocast_dtype(device, dtype)
+        for switch, arguments in before:
+            eval(f"{switch}({arguments})", {"torch": torch})
 
 
 __all__ = [

@@ -31,6 +31,15 @@ def tests() -> tuple[Test, ...]:
     return tuple(Test(switch, "==" if type(value) is int else "is", value) for switch, value in found)
 
 
+def turned() -> list[tuple[str, str]]:
+    """The switches that a program may turn while it is interpreted: what to call, with what, to set them as they stand."""
+    found = [("torch._C._set_grad_enabled", str(torch.is_grad_enabled()))]
+    for device in ("cpu", "cuda"):
+        found.append(("torch.set_autocast_enabled", f"{device!r}, {torch.is_autocast_enabled(device)}"))
+        found.append(("torch.set_autocast_dtype", f"{device!r}, {torch.get_autocast_dtype(device)}"))
+    return found
+
+
 def is_ordinary() -> bool:
     """False while a mode or a transform would change what operations mean: capture leaves such frames alone."""
     return (

@@ -7,7 +7,7 @@ In PyTorch: `torch/_dynamo/symbolic_convert.py`, `InstructionTranslatorBase.run`
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
@@ -21,6 +21,10 @@ from course_lib.capture.world import HEAP_TYPE, MISSING, World
 from course_lib.frames import Instruction, instructions
 
 NOTHING: Any = type("Nothing", (), {})()
+
+
+class Stop(BaseException):
+    """The graph is to end before this instruction."""
 
 
 class Machine:
@@ -51,6 +55,8 @@ class Machine:
         for index, instruction in enumerate(self.program):
             self.index_of.setdefault(instruction.offset, index)
         self.next = 0
+        self.stops: Container[int] = ()
+        """Where not to go on, as indices into `program`."""
         self.result: Any = NOTHING
         self.yielded: Any = NOTHING
 
@@ -59,6 +65,8 @@ class Machine:
         self.world.stack.append(Location(self.code.co_filename, self.code.co_firstlineno, self.code.co_qualname))
         try:
             while self.result is NOTHING and self.yielded is NOTHING:
+                if self.next in self.stops:
+                    raise Stop
                 self.step(self.program[self.next])
         finally:
             self.world.stack.pop()

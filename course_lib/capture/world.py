@@ -117,7 +117,7 @@ class World:
         self.told: list[Any] = []
         self._inliners: dict[Any, Inliner] = {}
         self.numbers: dict[str, Any] = {}
-        self.at_start = switches()
+        self.at_start = global_state.turned()
         self.assume(FunctionSource(), "state", *global_state.tests())
 
     def inliner(self, interpreter: Any) -> Inliner:
@@ -552,7 +552,7 @@ class World:
 
     def switched(self) -> list[tuple[str, str]]:
         """The switches that the program has turned: how to turn them in the real world."""
-        return [pair for pair in switches() if pair not in self.at_start]
+        return [pair for pair in global_state.turned() if pair not in self.at_start]
 
     # ---- as text ----------------------------------------------------------------------------------------------------
 
@@ -604,20 +604,6 @@ def slots(cls: type) -> list[str]:
     return [
         name for base in written for name, slot in base.__dict__.items() if isinstance(slot, types.MemberDescriptorType)
     ]
-
-
-def switches() -> list[tuple[str, str]]:
-    """The switches that operations depend on, as they stand: function and arguments that would set them so."""
-    found = [("torch._C._set_grad_enabled", str(torch.is_grad_enabled()))]
-    for device in ("cpu", "cuda"):
-        found.append(("torch.set_autocast_enabled", f"{device!r}, {torch.is_autocast_enabled(device)}"))
-        found.append(("torch.set_autocast_dtype", f"{device!r}, {torch.get_autocast_dtype(device)}"))
-    return found
-
-
-def is_bound(obj: Any) -> bool:
-    """Is this a method, written in C, of an object that may change: `items.append`?"""
-    return type(obj) is types.BuiltinMethodType and not isinstance(obj.__self__, (types.NoneType, types.ModuleType, type))
 
 
 def is_full(cell: types.CellType) -> bool:
