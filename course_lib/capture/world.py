@@ -606,6 +606,12 @@ def slots(cls: type) -> list[str]:
     ]
 
 
+def is_bound(obj: Any) -> bool:
+    """Is this a method of a builtin type, bound to an object that may change (`values.append`)?"""
+    target = getattr(obj, "__self__", None)
+    return isinstance(obj, types.BuiltinMethodType) and target is not None and not isinstance(target, (types.ModuleType, type))
+
+
 def is_full(cell: types.CellType) -> bool:
     try:
         return cell.cell_contents is not MISSING

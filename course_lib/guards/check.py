@@ -107,7 +107,7 @@ class Check:
         return f"{test.left.format(expr)} {OPPOSITE[test.op]} {self._right(test)}"
 
     def _right(self, test: Test) -> str:
-        if has_literal(test.right):
+        if has_literal(test.right) and (test.op == "==" or type(test.right) in (bool, type(None))):
             return repr(test.right)
         base = getattr(test.right, "__name__", None) or type(test.right).__name__
         name = f"{''.join(c if c.isalnum() else '_' for c in base)}_{len(self.names)}"
