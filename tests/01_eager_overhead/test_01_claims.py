@@ -185,16 +185,18 @@ def test_the_recorded_h200_rows_follow_from_the_bytes():
     assert round(2.258e-3 / (4 * 5.8e-6)) == 97  # "about a hundred times"
 
 
-def test_a_branch_on_data_leaves_nothing_compiled():
-    def branchy(x, r):
-        if x.sum() > 0:
-            x = -x
-        return F.gelu(x * 1.5 + 0.1) + r
+def test_a_branch_on_data_cuts_the_chain_in_two_and_more_bytes_move():
+    def careful(x, r):
+        t = x * 1.5 + 0.1
+        if t.max() > 100:
+            print("large numbers")
+        return F.gelu(t) + r
 
     with torch.inference_mode(), cl.record() as trace:
-        result = cl.compile(branchy)(*(given := inputs()))
-    assert len(trace.graph_breaks) == 1 and trace.kernels == []
-    torch.testing.assert_close(result, branchy(*given))
+        result = cl.compile(careful)(*(given := inputs()))
+    assert (len(trace.graph_breaks), len(trace.graphs), len(trace.kernels)) == (1, 2, 2)
+    assert sum(event.schedule.bytes_after for event in trace.of(events.Scheduled)) == 20_001
+    torch.testing.assert_close(result, careful(*given))
 
 
 # ---- the notebook --------------------------------------------------------------------------------------------------------
