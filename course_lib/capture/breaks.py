@@ -85,7 +85,7 @@ class BreakBuilder(HeadBuilder):
             place += 1
         if handler is not None and self.lines:
             tail, self.tail = self.tail, []
-            self.stack = [*kept, *([str(offset)] if handler.lasti else []), "__error"]
+            self.stack = [*kept, *([str(offset // 2)] if handler.lasti else []), "__error"]
             self.go_on(handler.target)
             failed = ["    " + line for line in self.tail]
             done = ["    " + line for line in self.lines]

@@ -435,7 +435,7 @@ def _id(it: Interpreter, args: list[Any], kwargs: dict[str, Any]) -> int:
     known = it.world.of(args[0])
     if isinstance(args[0], torch.Tensor) and not (known and isinstance(known.real, torch.nn.Parameter)):
         raise Unsupported("asks for the id of a tensor")
-    if known is not None:
+    if known is not None and type(known.real) not in PLAIN:
         it.world.assume(known.source, "identity", Test("{}", "is", known.real))
         return id(known.real)
     made = Id(id(args[0]))
@@ -456,6 +456,11 @@ def _globals(it: Interpreter, args: list[Any], kwargs: dict[str, Any]) -> Any:
 @rule(sys.exc_info)
 def _exc_info(it: Interpreter, args: list[Any], kwargs: dict[str, Any]) -> Any:
     return (type(it.handling), it.handling, None) if it.handling else (None, None, None)
+
+
+@rule(sys.exception)
+def _exception(it: Interpreter, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    return it.handling
 
 
 @rule(torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling)

@@ -367,10 +367,6 @@ class HeadBuilder:
             except AttributeError:
                 continue
             self.body.append(f"object.__setattr__({name}, {slot!r}, {self.rebuild(found)})")
-        if isinstance(value, BaseException) and value.__context__ is not None:
-            self.body.append(f"{name}.__context__ = {self.rebuild(value.__context__)}")
-        if isinstance(value, BaseException) and value.__cause__ is not None:
-            self.body.append(f"{name}.__cause__ = {self.rebuild(value.__cause__)}")
         return name
 
     def write_reduced(self, value: Any) -> str:

@@ -352,9 +352,9 @@ class Interpreter(Machine):
             self.push(tuple(self.pop()))
         elif i.arg == "STOPITERATION_ERROR":
             if isinstance(self.stack[-1], StopIteration):
-                self.push(RuntimeError("generator raised StopIteration"))
-                self.SWAP(Instruction("SWAP", 2, i.offset, i.next_offset, i.line, i.positions))
-                self.pop()
+                error = RuntimeError("generator raised StopIteration")
+                error.__cause__ = error.__context__ = self.pop()
+                self.push(error)
         else:
             raise Unsupported(f"the instruction CALL_INTRINSIC_1 {i.arg} is not interpreted")
 

@@ -109,8 +109,11 @@ class Machine:
             if entry.start <= instruction.offset < entry.end:
                 del self.stack[entry.depth :]
                 if entry.lasti:
-                    self.push(instruction.offset)
-                if error.__context__ is None and error is not self.handling:
+                    self.push(instruction.offset // 2)
+                linked = self.handling
+                while linked is not None and linked is not error:
+                    linked = linked.__context__
+                if linked is None and error.__context__ is None:
                     error.__context__ = self.handling
                 self.push(error.with_traceback(None))
                 self.jump(entry.target)

@@ -609,7 +609,8 @@ def slots(cls: type) -> list[str]:
 def is_bound(obj: Any) -> bool:
     """Is this a method of a builtin type, bound to an object that may change (`values.append`)?"""
     target = getattr(obj, "__self__", None)
-    return isinstance(obj, types.BuiltinMethodType) and target is not None and not isinstance(target, (types.ModuleType, type))
+    apart = isinstance(target, (types.NoneType, types.ModuleType, type)) or not hasattr(type(target), obj.__name__)  # pybind11
+    return isinstance(obj, types.BuiltinMethodType) and not apart
 
 
 def is_full(cell: types.CellType) -> bool:

@@ -132,16 +132,20 @@ def live(code: CodeType) -> dict[int, frozenset[str]]:
     program = instructions(code)
     table = exception_table(code)
     at: dict[int, frozenset[str]] = {}
+    firsts = {i.offset: place for place, i in reversed(list(enumerate(program)))}  # some offsets hold two instructions
+    targets = {}  # a place without a canonical instruction: what comes next
+    for offset in range(len(code.co_code) - 2, -2, -2):
+        targets[offset] = offset if offset in firsts else targets.get(offset + 2, -1)
     changed = True
     while changed:
         changed = False
         after: frozenset[str] = frozenset()
-        for i in reversed(program):
-            now = after
+        for place in range(len(program) - 1, -1, -1):
+            i, now = program[place], after
             if i.op == "JUMP":
                 now = frozenset()
             if i.op in JUMPS:
-                now |= at.get(i.arg, frozenset())
+                now |= at.get(targets[i.arg], frozenset())
             if i.op in ("RETURN_VALUE", "RERAISE", "RAISE_VARARGS"):
                 now = frozenset()
             if i.op in ("STORE_FAST", "DELETE_FAST"):
@@ -150,11 +154,11 @@ def live(code: CodeType) -> dict[int, frozenset[str]]:
                 now |= {i.arg}
             for entry in table:
                 if entry.start <= i.offset < entry.end:
-                    now |= at.get(entry.target, frozenset())
-            if at.get(i.offset) != now:
+                    now |= at.get(targets[entry.target], frozenset())
+            if firsts[i.offset] == place and at.get(i.offset) != now:
                 at[i.offset], changed = now, True
             after = now
-    return at
+    return {offset: at.get(target, frozenset()) for offset, target in targets.items()}
 
 
 def _op(name: str, arg: int = 0) -> bytes:

@@ -26,7 +26,7 @@ def describe(value, seen):
     if id(value) in seen:
         return "again", seen[id(value)][0]
     seen[id(value)] = len(seen), value
-    go = lambda part: describe(part, seen)  # noqa: E731
+    go = lambda part: describe(part, seen)
     if isinstance(value, torch.Tensor):
         facts = (value.dtype, value.stride(), value.requires_grad, value.is_inference(), value.is_leaf)
         return (cls, *facts, value.tolist(), go(dict(value.__dict__)))
@@ -40,7 +40,14 @@ def describe(value, seen):
         inside += map(go, sorted(value, key=repr))
     elif isinstance(value, types.FunctionType):
         cells = [go(cell.cell_contents) for cell in value.__closure__ or ()]
-        return (value.__qualname__, value.__doc__, cells, go(value.__defaults__), go(value.__kwdefaults__), go(value.__dict__))
+        return (
+            value.__qualname__,
+            value.__doc__,
+            cells,
+            go(value.__defaults__),
+            go(value.__kwdefaults__),
+            go(value.__dict__),
+        )
     elif isinstance(value, types.MethodType):
         return "method", value.__name__, go(value.__self__)
     elif isinstance(value, BaseException):
