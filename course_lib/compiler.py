@@ -14,7 +14,6 @@ import copy
 import functools
 import os
 import sysconfig
-import threading
 import types
 import warnings
 import weakref
@@ -28,21 +27,20 @@ from course_lib.capture import History, Unsupported, global_state
 from course_lib.frames import SKIP, Answer, Frame, Watcher, call, number, observe
 from course_lib.frames.resume import is_plain
 from course_lib.guards import Check, CodeCache, GuardedCode
-from course_lib.pipeline import Pipeline
+from course_lib.pipeline import COMPILING, Pipeline
 
 F = TypeVar("F", bound=Callable[..., Any])
-_compiling = threading.RLock()
 _live: weakref.WeakSet[Compiler] = weakref.WeakSet()
 """Every compiler that holds compiled code, for `reset`."""
 
 
 @contextlib.contextmanager
 def apart_from_hooks() -> Iterator[None]:
-    """Compile on one thread at a time (`make_fx` patches torch), and save no tensors for the hooks (of `checkpoint`, say)
-    that are active where it happens to run."""
+    """Compile on one thread at a time, and save no tensors for the hooks (of `checkpoint`, say) that are active where it
+    happens to run."""
     active = torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
     hooks = torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t) if active else contextlib.nullcontext()
-    with _compiling, hooks:
+    with COMPILING, hooks:
         yield
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,9 @@ from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
 from course_lib import autograd, capture, config, events, lowering, runtime, scheduling
 from course_lib.capture import CaptureResult
+
+COMPILING = threading.RLock()
+"""One thread compiles at a time: `make_fx` patches torch itself."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +105,8 @@ class Pipeline:
             key = tuple((*arg.shape, *arg.stride()) if isinstance(arg, torch.Tensor) else arg for arg in args)
             if key not in built:
                 full = len(built) >= config.recompile_limit
-                built[key] = gm.forward if full else self.run_compile(with_sizes(gm, args), codegen)
+                with COMPILING:
+                    built[key] = gm.forward if full else self.run_compile(with_sizes(gm, args), codegen)
             return built[key](*args)
 
         return run

@@ -2,7 +2,7 @@
 
 PYTEST_DONT_REWRITE: a scenario's `assert` is the program's own."""
 
-# ruff: noqa: B006, B007, B008, B020, C416, C420, E711, F821, F841, UP031, UP032
+# ruff: noqa: B008, C416, F821, F841
 
 import collections
 import contextlib
