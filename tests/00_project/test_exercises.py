@@ -13,8 +13,7 @@ import pytest
 from nbformat.v4 import new_code_cell
 from tiny_course import BIGGEST, DOUBLE, STUB, edit, solution, tiny_course, with_answers
 
-from course_lib import cli
-from course_lib.grading import gate
+from course_lib.grading import cli, gate
 from course_lib.grading.generate import CONFIG, exercise_from, generate
 from course_lib.grading.marks import mark_exercise
 from course_lib.grading.notebooks import Lesson, find_lesson, lessons, read, to_text
