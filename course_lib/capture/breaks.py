@@ -17,6 +17,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from inspect import getgeneratorstate
+from types import GeneratorType
 from typing import Any
 
 from course_lib import frames
@@ -25,7 +27,7 @@ from course_lib.capture.head import HeadBuilder
 from course_lib.capture.interpreter import Interpreter
 from course_lib.capture.unsupported import Unsupported
 from course_lib.capture.world import NULL
-from course_lib.frames import Instruction
+from course_lib.frames import JUMPS, Instruction
 from course_lib.frames.resume import live, resume, resume_at
 
 END: Any = type("End", (), {})()
@@ -47,6 +49,9 @@ class BreakBuilder(HeadBuilder):
         )  # `super()` looks at it
         if any(value is function for value in it.stack for function in LOOK_AT_FRAME):
             raise Unsupported("looks at the frame that calls it")
+        for value in it.locals.values():  # even one that is never asked again: it is closed when the frame ends
+            if isinstance(value, GeneratorType) and getgeneratorstate(value) == "GEN_SUSPENDED":
+                raise Unsupported("a generator is alive here, which cannot be made anew")
         self.effects()
         self.stack = [NULL_TEXT if value is NULL else self.rebuild(value) for value in it.stack]
         self.locals: dict[str, str] = {}
@@ -81,8 +86,9 @@ class BreakBuilder(HeadBuilder):
             if place > count and i.offset != offset and not (i.op in BRANCHES and program[place - 1].op in TRUTHS):
                 self.go_on(i.offset)
                 break
-            SOURCE[i.op](self, i)
             place += 1
+            if i.op != "TO_BOOL" or program[place].op not in JUMPS or handler is not None:  # `if` asks by itself
+                SOURCE[i.op](self, i)
         if handler is not None and self.lines:
             tail, self.tail = self.tail, []
             self.stack = [*kept, *([str(offset // 2)] if handler.lasti else []), "__error"]

@@ -73,6 +73,8 @@ class Machine:
         if self.result is not NOTHING:  # what only this frame held goes: a generator is closed
             for part in (self.locals, self.cells, self.stack):
                 part.clear()
+            if self.world.problem is not None:
+                raise self.world.problem
         return self.result
 
     def step(self, instruction: Instruction) -> None:
@@ -186,6 +188,8 @@ class Machine:
                 self.run()
             except Unsupported as problem:
                 self.world.problem = problem
+                if isinstance(sent, GeneratorExit):  # Python would only print it
+                    return None
                 raise
             finally:
                 frames.enter(watcher)
@@ -279,4 +283,6 @@ def concrete(value: Any) -> Any:
 
 def has_own_operators(value: Any) -> bool:
     """Is this an instance of a class written in Python, which may have an `__add__` of its own?"""
-    return type(value).__flags__ & HEAP_TYPE != 0 and not isinstance(value, (torch.Tensor, torch.SymInt, torch.SymFloat))
+    return type(value).__flags__ & HEAP_TYPE != 0 and not isinstance(
+        value, (torch.Tensor, torch.SymInt, torch.SymFloat)
+    )

@@ -3765,3 +3765,33 @@ def recursive_function_alive_at_break(x):
     y = x * fact(4)
     print("break")
     return y + fact(3)
+
+
+@program(breaks=3)
+def generator_closed_by_a_return(x):
+    def q(v):
+        def it():
+            try:
+                yield 1
+            finally:
+                print("closed")
+
+        g = it()
+        return v + next(g)
+
+    y = q(x) * 2
+    print("after")
+    return y + 1
+
+
+@program(breaks=2)
+def generator_closed_by_a_break(x):
+    def it():
+        try:
+            yield 1
+        finally:
+            print("closed")
+
+    for k in it():
+        break
+    return x + k
