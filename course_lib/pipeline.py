@@ -104,9 +104,10 @@ class Pipeline:
         def run(*args: Any) -> tuple[Any, ...]:
             key = tuple((*arg.shape, *arg.stride()) if isinstance(arg, torch.Tensor) else arg for arg in args)
             if key not in built:
-                full = len(built) >= config.recompile_limit
+                if len(built) >= config.recompile_limit:
+                    return gm.forward(*args)
                 with COMPILING:
-                    built[key] = gm.forward if full else self.run_compile(with_sizes(gm, args), codegen)
+                    built[key] = self.run_compile(with_sizes(gm, args), codegen)
             return built[key](*args)
 
         return run

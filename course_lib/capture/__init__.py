@@ -138,19 +138,18 @@ class Attempt:
     def note(self, problem: Unsupported, plain: bool, at: int = -1) -> bool:
         """Remember to end the graph before the instruction that the frame is at (or the one with index `at`). False if
         that was tried already."""
-        broken = first = self.root.next - 1 if at < 0 else at
-        program = self.root.program
+        program, broken = self.root.program, self.root.next - 1 if at < 0 else at
         if self.root.next == 0 or problem.location is None:  # before the start, or while the head is written
             return False
-        while first > 0 and program[first - 1].offset == program[broken].offset:
-            first -= 1
-        if program[broken].op == "CALL_KW" and sys.version_info < (3, 13):
-            first -= 1  # KW_NAMES belongs to the call
-        if first in self.breaks:
-            known = self.breaks[first]
-            if known[2]:
-                return False
+        first = broken - (
+            program[broken].op == "CALL_KW" and sys.version_info < (3, 13)
+        )  # KW_NAMES belongs to the call
+        if plain or first in self.breaks:  # the bytecode can only be entered where an instruction of CPython begins
             plain = True
+            while first > 0 and program[first - 1].offset == program[first].offset:
+                first -= 1
+            if first in self.breaks and self.breaks[first][2]:
+                return False
         self.breaks[first] = broken, problem, plain
         return True
 

@@ -70,8 +70,8 @@ SAFE_TYPES = {
         types.UnionType,
         types.NoneType,
         types.EllipsisType,
-        BaseException,
         types.BuiltinFunctionType,
+        BaseException,
     ),
     *(collections.deque, collections.OrderedDict, collections.defaultdict, functools.partial, torch.Size, torch.dtype),
     *(torch.device, torch.finfo, torch.iinfo, torch.SymInt, torch.SymBool, torch.SymFloat, types.TracebackType),
@@ -99,12 +99,12 @@ def call(it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]
     if is_autograd_function(function):
         return it.world.builder.call(AutogradFunction(function.__self__), args, kwargs)
     if (rule := find_rule(function)) is not None:
-        return rule(it, args, kwargs)
+        return rule(it, *args, **kwargs)
     if isinstance(function, types.MethodType):
         return call(it, function.__func__, [function.__self__, *args], kwargs)
     if isinstance(function, types.MethodWrapperType) and function.__objclass__ is object:  # `super().__setattr__`
         if (rule := RULES.get(getattr(object, function.__name__))) is not None:
-            return rule(it, [function.__self__, *args], kwargs)
+            return rule(it, function.__self__, *args, **kwargs)
     if (allowed := in_graph(function)) is not None:
         if not allowed:
             raise Unsupported(f"calls {name_of(function)}, which is not allowed in a graph")
@@ -119,7 +119,9 @@ def call(it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]
         return call_module(it, function, args, kwargs)
     if isinstance(function, type):
         return construct(it, function, args, kwargs)
-    if isinstance(function, functools._lru_cache_wrapper):  # what it remembers belongs to eager, unless all are constants
+    if isinstance(
+        function, functools._lru_cache_wrapper
+    ):  # what it remembers belongs to eager, unless all are constants
         if all(type(arg) in PLAIN for arg in (*args, *kwargs.values())):
             if type(answer := function(*args, **kwargs)) in PLAIN or it.world.is_static(answer):
                 return answer
@@ -230,18 +232,9 @@ def call_module(it: Interpreter, module: torch.nn.Module, args: list[Any], kwarg
 
 def has_hooks(module: torch.nn.Module) -> bool:
     """Would calling the module run anything besides `forward`? (The test of `nn.Module._call_impl`.)"""
-    shared = torch.nn.modules.module
-    return bool(
-        module._forward_hooks
-        or module._forward_pre_hooks
-        or module._backward_hooks
-        or module._backward_pre_hooks
-        or shared._global_forward_hooks
-        or shared._global_forward_pre_hooks
-        or shared._global_backward_hooks
-        or shared._global_backward_pre_hooks
-        or module._compiled_call_impl is not None
-    )
+    own, shared = module.__dict__, vars(torch.nn.modules.module)
+    kinds = ("forward_hooks", "forward_pre_hooks", "backward_hooks", "backward_pre_hooks")
+    return any(own[f"_{kind}"] or shared[f"_global_{kind}"] for kind in kinds) or module._compiled_call_impl is not None
 
 
 def construct(it: Interpreter, cls: type, args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -267,7 +260,7 @@ def is_safe_type(cls: type) -> bool:
     return (
         safe
         or issubclass(cls, BaseException)
-        or (cls.__module__ in ("itertools", "functools", "operator", "re", "typing"))
+        or cls.__module__ in ("itertools", "functools", "operator", "re", "typing")
     )
 
 
@@ -300,10 +293,8 @@ def call_builtin(it: Interpreter, function: Any, args: list[Any], kwargs: dict[s
         safe = module in SAFE_MODULES or (module == "builtins" and function not in REFUSED)
         safe = safe or (not isinstance(function, types.BuiltinFunctionType) and is_safe_type(type(function)))
     if not safe:
-        hint = "move it out of the compiled function"
-        if function is print:
-            raise Unsupported("print has an effect outside the graph", hint)
-        raise Unsupported(f"calls {name_of(function)}, which is not a torch operation and cannot be followed", hint)
+        reason = f"calls {name_of(function)}, which is not a torch operation and cannot be followed"
+        raise Unsupported(reason, "move it out of the compiled function")
     for arg in (target, *args):
         if it.world.is_opaque(arg) and not isinstance(arg, torch.Tensor) and function not in (callable, repr):
             raise Unsupported(f"gives a {type(arg).__name__} to {name_of(function)}")
@@ -315,112 +306,44 @@ def call_builtin(it: Interpreter, function: Any, args: list[Any], kwargs: dict[s
 
 # ---- functions that know about the interpreted world -----------------------------------------------------------------
 
-Rule = Callable[["Interpreter", list[Any], dict[str, Any]], Any]
-RULES: dict[Any, Rule] = {}
 
-
-def rule(*functions: Any) -> Callable[[Rule], Rule]:
-    """Register the rule for calls of these functions."""
-
-    def register(rule: Rule) -> Rule:
-        RULES.update(dict.fromkeys(functions, rule))
-        return rule
-
-    return register
-
-
-@rule(isinstance)
-def _isinstance(it: Interpreter, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    value, classes = args
+def is_instance(it: Interpreter, value: Any, classes: Any) -> Any:
     if isinstance(value, torch.SymInt):
         return it.native(issubclass, int, classes)
     if isinstance(value, TensorMethod):
-        return it.native(isinstance, torch.Tensor.sin, classes)
-    known = it.world.of(value) if isinstance(value, torch.Tensor) else None
-    return it.native(isinstance, known.real, classes) if known else it.native(isinstance, value, classes)
+        value = torch.Tensor.sin
+    elif isinstance(value, torch.Tensor) and (known := it.world.of(value)):
+        value = known.real
+    return it.native(isinstance, value, classes)
 
 
-@rule(type)
-def _type(it: Interpreter, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    return attributes.type_of(it, args[0]) if len(args) == 1 else it.native(type, *args, **kwargs)
-
-
-@rule(getattr)
-def _getattr(it: Interpreter, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def get_attribute(it: Interpreter, value: Any, name: str, *default: Any) -> Any:
     try:
-        return attributes.get(it, args[0], args[1])
+        return attributes.get(it, value, name)
     except AttributeError:
-        if len(args) < 3:
+        if not default:
             raise
-        return args[2]
+        return default[0]
 
 
-@rule(hasattr)
-def _hasattr(it: Interpreter, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def has_attribute(it: Interpreter, value: Any, name: str) -> bool:
     try:
-        attributes.get(it, args[0], args[1])
+        attributes.get(it, value, name)
     except AttributeError:
         return False
     except Unsupported:
-        if isinstance(args[0], torch.Tensor):
-            return hasattr(torch.Tensor, args[1])
+        if isinstance(value, torch.Tensor):
+            return hasattr(torch.Tensor, name)
         raise
     return True
 
 
-@rule(object.__setattr__)
-def _object_setattr(it: Interpreter, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    return attributes.set_(it, *args, default=True)
-
-
-@rule(setattr)
-def _setattr(it: Interpreter, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    return attributes.set_(it, *args)
-
-
-@rule(object.__getattribute__)
-def _getattribute(it: Interpreter, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    return attributes.get(it, *args, default=True)
-
-
-@rule(object.__delattr__)
-def _object_delattr(it: Interpreter, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    return attributes.delete(it, *args, default=True)
-
-
-@rule(delattr)
-def _delattr(it: Interpreter, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    return attributes.delete(it, *args)
-
-
-@rule(vars)
-def _vars(it: Interpreter, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    if not args:
-        raise Unsupported("asks for all local variables")
-    return attributes.get(it, args[0], "__dict__")
-
-
-@rule(callable)
-def _callable(it: Interpreter, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    return isinstance(args[0], TensorMethod) or callable(args[0])
-
-
-@rule(super)
-def _super(it: Interpreter, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def make_super(it: Interpreter, *args: Any) -> Any:
     if not args:  # as CPython does: the class from the cell `__class__`, the object from the first argument
         first = it.code.co_varnames[0]
         value = it.cells[first].cell_contents if first in it.cells else it.locals[first]
-        args = [it.world.open_cell(it.cells["__class__"]).cell_contents, value]
+        args = it.world.open_cell(it.cells["__class__"]).cell_contents, value
     return super(*args)
-
-
-for _function in (inspect.signature, inspect.getfullargspec, typing.get_type_hints, typing.get_origin, typing.get_args):
-
-    def _apart(it: Interpreter, args: list[Any], kwargs: dict[str, Any], function: Any = _function) -> Any:
-        """Looks at functions and types only: nothing to follow."""
-        return function(*args, **kwargs)
-
-    RULES[_function] = _apart
 
 
 class Id(int):
@@ -429,61 +352,74 @@ class Id(int):
     obj: Any
 
 
-@rule(id)
-def _id(it: Interpreter, args: list[Any], kwargs: dict[str, Any]) -> int:
+def id_of(it: Interpreter, value: Any) -> int:
     """Of an object from outside the real one's, which is then guarded: the program may have kept it elsewhere."""
-    known = it.world.of(args[0])
-    if isinstance(args[0], torch.Tensor) and not (known and isinstance(known.real, torch.nn.Parameter)):
+    known = it.world.of(value)
+    if isinstance(value, torch.Tensor) and not (known and isinstance(known.real, torch.nn.Parameter)):
         raise Unsupported("asks for the id of a tensor")
     if known is not None and type(known.real) not in PLAIN:
         it.world.assume(known.source, "identity", Test("{}", "is", known.real))
         return id(known.real)
-    made = Id(id(args[0]))
-    made.obj = args[0]
+    made = Id(id(value))
+    made.obj = value
     return made
 
 
-@rule(iter)
-def _iter(it: Interpreter, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    return it.iterate(args[0]) if len(args) == 1 else it.native(iter, *args)
-
-
-@rule(globals)
-def _globals(it: Interpreter, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    raise Unsupported("asks for all global variables")
-
-
-@rule(sys.exc_info)
-def _exc_info(it: Interpreter, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    return (type(it.handling), it.handling, None) if it.handling else (None, None, None)
-
-
-@rule(sys.exception)
-def _exception(it: Interpreter, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    return it.handling
-
-
-@rule(torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling)
-def _is_compiling(it: Interpreter, args: list[Any], kwargs: dict[str, Any]) -> bool:
-    return True
-
-
-@rule(torch.compiler.is_exporting, torch.jit.is_scripting, torch.jit.is_tracing, torch._jit_internal.is_scripting)
-@rule(torch._C._is_torch_function_mode_enabled)
-def _is_not(it: Interpreter, args: list[Any], kwargs: dict[str, Any]) -> bool:
-    return False
-
-
-@rule(torch.profiler.record_function, torch.autograd.profiler.record_function)
-def _record_function(it: Interpreter, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    """A name for profilers: in a graph, nothing."""
-    return contextlib.nullcontext()
-
-
-@rule(torch._assert, torch._check)
-def _check(it: Interpreter, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    if isinstance(args[0], torch.Tensor):
+def check(it: Interpreter, condition: Any, *message: Any) -> None:
+    if isinstance(condition, torch.Tensor):
         raise Unsupported("asserts what only the data knows")
-    if not args[0]:
+    if not condition:
         raise Unsupported("an assertion fails")
-    return None
+
+
+def apart(function: Any) -> Rule:
+    """A function that looks at functions and types only: nothing to follow."""
+    return lambda it, *args, **kwargs: function(*args, **kwargs)
+
+
+def refused(reason: str, hint: str = "") -> Rule:
+    def refuse(it: Interpreter, *args: Any, **kwargs: Any) -> Any:
+        raise Unsupported(reason, hint)
+
+    return refuse
+
+
+def always(value: Any) -> Rule:
+    return lambda it, *args, **kwargs: value
+
+
+Rule = Callable[..., Any]
+RULES: dict[Any, Rule] = {
+    isinstance: is_instance,
+    type: lambda it, *args, **kwargs: (
+        attributes.type_of(it, *args) if len(args) == 1 else it.native(type, *args, **kwargs)
+    ),
+    callable: lambda it, value: isinstance(value, TensorMethod) or callable(value),
+    id: id_of,
+    super: make_super,
+    iter: lambda it, value, *end: it.native(iter, value, *end) if end else it.iterate(value),
+    getattr: get_attribute,
+    hasattr: has_attribute,
+    setattr: attributes.set_,
+    delattr: attributes.delete,
+    vars: lambda it, value: attributes.get(it, value, "__dict__"),
+    object.__getattribute__: functools.partial(attributes.get, default=True),
+    object.__setattr__: functools.partial(attributes.set_, default=True),
+    object.__delattr__: functools.partial(attributes.delete, default=True),
+    globals: refused("asks for all global variables"),
+    print: refused("print has an effect outside the graph", "move it out of the compiled function"),
+    sys.exception: lambda it: it.handling,
+    sys.exc_info: lambda it: (type(it.handling), it.handling, None) if it.handling else (None, None, None),
+    torch._assert: check,
+    torch._check: check,
+    **dict.fromkeys((torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling), always(True)),
+    **dict.fromkeys((torch.compiler.is_exporting, torch.jit.is_scripting, torch.jit.is_tracing), always(False)),
+    **dict.fromkeys((torch._jit_internal.is_scripting, torch._C._is_torch_function_mode_enabled), always(False)),
+    **dict.fromkeys(  # names for profilers: in a graph, nothing
+        (torch.profiler.record_function, torch.autograd.profiler.record_function),
+        lambda it, *args, **kwargs: contextlib.nullcontext(),
+    ),
+    **{f: apart(f) for f in (inspect.signature, inspect.getfullargspec)},
+    **{f: apart(f) for f in (typing.get_type_hints, typing.get_origin, typing.get_args)},
+}
+"""Functions that know about the interpreted world: (interpreter, *arguments) → result."""

@@ -8,17 +8,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import torch
 
-from course_lib.capture.calls import IN_GRAPH, RULES
-from course_lib.capture.unsupported import Unsupported
+from course_lib.capture.calls import IN_GRAPH, RULES, always, refused
 from course_lib.frames import Watcher
 from course_lib.frames.resume import run_plain
-
-if TYPE_CHECKING:
-    from course_lib.capture.interpreter import Interpreter
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -70,13 +66,5 @@ def mark_dynamic(tensor: torch.Tensor, dim: int | tuple[int, ...] | list[int]) -
     tensor._course_dynamic = known | {d % tensor.ndim for d in dims}  # type: ignore[attr-defined]
 
 
-def _is_compiling(it: Interpreter, args: list[Any], kwargs: dict[str, Any]) -> bool:
-    return True
-
-
-def _graph_break(it: Interpreter, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    raise Unsupported("graph_break() was called", "remove it when you have seen enough")
-
-
-RULES[is_compiling] = _is_compiling
-RULES[graph_break] = _graph_break
+RULES[is_compiling] = always(True)
+RULES[graph_break] = refused("graph_break() was called", "remove it when you have seen enough")

@@ -260,7 +260,9 @@ class World:
             )
             known = self._know(copy, obj, source)
             for place, (key, item) in enumerate(obj.items()):
-                copy[key] = self.wrap(item, source.item(key) if has_literal(key) else Entry(name_in_text(cls), place, base=source))
+                copy[key] = self.wrap(
+                    item, source.item(key) if has_literal(key) else Entry(name_in_text(cls), place, base=source)
+                )
             known.before = dict(copy)
             return copy
         if cls is types.CellType:
@@ -312,7 +314,11 @@ class World:
         elif base in MAPPINGS:
             self.assume(source, "keys", Test("tuple(dict.keys({}))", "==", tuple(base.keys(obj))))
             for place, (key, item) in enumerate(base.items(obj)):
-                at = Inside("dict", key, base=source) if has_literal(key) else Entry(name_in_text(base), place, base=source)
+                at = (
+                    Inside("dict", key, base=source)
+                    if has_literal(key)
+                    else Entry(name_in_text(base), place, base=source)
+                )
                 base.__setitem__(known.stand_in, key, self.wrap(item, at))
             known.before = dict(base.items(known.stand_in))
         return known.stand_in
@@ -453,7 +459,9 @@ class World:
                 path = bodies[place].item(name)
                 self.wrap(function, path.attr(part) if part else path)
                 return
-        if (function.__closure__ or function.__defaults__ or function.__kwdefaults__) and self.source_of(function) is None:
+        if (function.__closure__ or function.__defaults__ or function.__kwdefaults__) and self.source_of(
+            function
+        ) is None:
             raise Unsupported(f"calls {function.__qualname__}, a function that has no known place")
 
     def closure(self, function: types.FunctionType) -> dict[str, types.CellType]:
@@ -609,7 +617,9 @@ def slots(cls: type) -> list[str]:
 def is_bound(obj: Any) -> bool:
     """Is this a method of a builtin type, bound to an object that may change (`values.append`)?"""
     target = getattr(obj, "__self__", None)
-    apart = isinstance(target, (types.NoneType, types.ModuleType, type)) or not hasattr(type(target), obj.__name__)  # pybind11
+    apart = isinstance(target, (types.NoneType, types.ModuleType, type)) or not hasattr(
+        type(target), obj.__name__
+    )  # pybind11
     return isinstance(obj, types.BuiltinMethodType) and not apart
 
 
@@ -643,7 +653,10 @@ class Inliner(frames.Watcher):
         self.world.adopt(function, args)
         source = self.world.source_of(function)
         if source is not None and (function.__defaults__ or function.__kwdefaults__):
-            at = {id(obj): source.attr("__kwdefaults__").item(name) for name, obj in (function.__kwdefaults__ or {}).items()}
+            at = {
+                id(obj): source.attr("__kwdefaults__").item(name)
+                for name, obj in (function.__kwdefaults__ or {}).items()
+            }
             at |= {id(obj): source.attr("__defaults__").item(i) for i, obj in enumerate(function.__defaults__ or ())}
             args = tuple(self.world.wrap(a, at[id(a)]) if id(a) in at else a for a in args)
         caller = self.interpreter(self.world, function, {}, {}, len(self.world.stack))
