@@ -1,4 +1,4 @@
-"""Sizes as pictures: which compiled entry serves which size, and what padding to buckets costs.
+"""Sizes as pictures: the two lives of a symbolic size, which entry serves which size, and what padding to buckets costs.
 
 In:  a recording of compiled calls, and the sizes to ask about; or the lengths of requests and the borders of buckets.
 Out: `Picture`s.
@@ -37,6 +37,39 @@ def size_guards(result: Any) -> list[str]:
             if guard.kind == "sizes" or about_size or number:
                 said.append(text)
     return list(dict.fromkeys(said))
+
+
+# ---- a symbolic size ------------------------------------------------------------------------------------------------
+
+
+def two_lives(rows: Sequence[tuple[str, object, str, str]]) -> Picture:
+    """What arithmetic on a symbolic size leaves behind. A row: the code, the number in this call, the expression, and the guard
+    that the line adds ("" for none)."""
+    widths = [max(text_width(str(row[i]), mono=True) for row in rows) + 28 for i in range(4)]
+    places = [4 + sum(widths[:i]) + 34 * i for i in range(4)]
+    svg = Svg(places[3] + widths[3] + 30, 36 + 42 * len(rows))
+    for x, heading in zip(places, ("the line", "number now", "expression kept", "guard written down")):
+        svg.text(x, 14, heading, SMALL, dim=True)
+    for j, row in enumerate(rows):
+        y, (line, value, expr, guard) = 26 + 42 * j, row
+        svg.text(places[0], y + 20, line, mono=True)
+        if str(value):
+            svg.box(places[1], y, widths[1], 30, "runtime", radius=3)
+            svg.text(places[1] + widths[1] / 2, y + 20, str(value), mono=True, anchor="middle")
+        if expr:
+            svg.box(places[2], y, widths[2], 30, "capture", radius=10)
+            svg.text(places[2] + widths[2] / 2, y + 20, expr, mono=True, anchor="middle")
+        if guard:
+            middle, right, half = y + 15, places[3] + widths[3] + 20, 15
+            left = places[3] - 16
+            diamond = f"M{left} {middle} L{left + 14} {middle - half} H{right - 14} L{right} {middle} "
+            svg.path(f"{diamond}L{right - 14} {middle + half} H{left + 14} Z", stage="guards", line=2, opacity=1)
+            svg.text((left + right) / 2, y + 20, guard, mono=True, anchor="middle")
+    caption = "A symbolic size is a number and an expression at once; a question about the number becomes a guard."
+    guards = [row[3] for row in rows if row[3]]
+    alt = f"{plural(len(rows), 'line')} of arithmetic on a size; guards: {', '.join(guards) or 'none'}."
+    text = columns(rows, ("the line", "number now", "expression", "guard"))
+    return Picture(svg.render(alt), caption, alt, text)
 
 
 # ---- which entry serves which size ----------------------------------------------------------------------------------
@@ -97,11 +130,12 @@ def shape_map(
     entries = entries_of(recording, plain.__code__)
     if not entries:
         raise LookupError(f"{plain.__qualname__} was not captured while recording")
-    (across, across_sizes), *down = reversed(sizes.items())
+    (across, across_sizes), *down = reversed([*sizes.items()])
     down_name, down_sizes = down[0] if down else ("", [None])
     svg_left = 14 + max((text_width(str(n)) for n in down_sizes if n is not None), default=0)
     legend = [*map(str, entries), "✕: no entry; a call compiles anew"]
-    wide = max(svg_left + len(across_sizes) * (CELL + GAP) + 20, *(text_width(line, SMALL, True) + 44 for line in legend))
+    table_wide = svg_left + len(across_sizes) * (CELL + GAP) + 20
+    wide = max(table_wide, svg_left + 44 + max(text_width(line, SMALL, True) for line in legend))
     bottom = 46 + len(down_sizes) * (TALL + GAP)
     svg = Svg(min(wide, 980), bottom + 20 * len(legend) + 16)
     svg.text(svg_left, 14, f"{down_name} ↓   {across} →" if down else f"{across} →", SMALL, bold=True)
@@ -120,10 +154,11 @@ def shape_map(
     for i, line in enumerate(legend):
         letter, _, rest = line.partition(": ")
         svg.text(svg_left, bottom + 20 + 20 * i, letter, bold=True)
-        svg.text(svg_left + 24, bottom + 20 + 20 * i, shorten(rest, 920, SMALL, True), SMALL, mono=i < len(entries), tip=rest)
+        short = shorten(rest, 920, SMALL, True)
+        svg.text(svg_left + 24, bottom + 20 + 20 * i, short, SMALL, mono=i < len(entries), tip=rest)
     flat = [cell for row in rows for cell in row]
     missed = sum(cell == "✕" for cell in flat)
-    caption = "A letter is the entry that serves this size; a thick edge marks the size it was compiled for; ✕ compiles anew."
+    caption = "A letter is the entry that serves this size; a thick edge marks the size that it was compiled for."
     alt = f"{plain.__qualname__}: {plural(len(entries), 'entry')}; of {plural(len(flat), 'size')} {missed} served by none."
     if down:
         text = columns(
@@ -131,7 +166,7 @@ def shape_map(
         )
     else:
         text = "\n".join(f"{across} = {where}: {letter}" for where, letter in runs(across_sizes, rows[0]))
-    return Picture(svg.render(alt), caption, alt, "\n".join([text, *legend]))
+    return Picture(svg.render(alt), caption, alt, "\n".join([text, *legend, "*: the size that it was compiled for"]))
 
 
 def draw_cell(
@@ -214,7 +249,8 @@ def buckets(lengths: Sequence[int], borders: Sequence[int], title: str = "") -> 
     svg.text(LEFT - 8, top + HIGH + 18, "length", SMALL, anchor="end", dim=True)
     last = LEFT - 30
     for bucket in found:
-        svg.path(f"M{at(bucket.border):.1f} {top - 8} V{top + HIGH + 4}", stage="guards", line=2, opacity=1, dashed=True)
+        border = f"M{at(bucket.border):.1f} {top - 8} V{top + HIGH + 4}"
+        svg.path(border, stage="guards", line=2, opacity=1, dashed=True)
         if at(bucket.border) - last > 26:
             last = at(bucket.border)
             svg.text(last, top + HIGH + 18, str(bucket.border), SMALL, anchor="middle")
@@ -230,7 +266,8 @@ def buckets(lengths: Sequence[int], borders: Sequence[int], title: str = "") -> 
         said = f"{len(bucket.lengths)} req., {bucket.padding / bucket.computed:.0%} padding"
         svg.text(LEFT + bucket.computed * scale + 8, y + 15, said, SMALL)
     caption = "Dashed lines: the borders that lengths are padded up to. Dashed boxes: work on padding, which nobody asked for."
-    alt = f"{plural(len(lengths), 'request')} in {plural(len(used), 'bucket')}: {padding / total:.0%} of {total:,} elements are padding."
+    said = f"{plural(len(lengths), 'request')} in {plural(len(used), 'bucket')}"
+    alt = f"{said}: {padding / total:.0%} of {total:,} elements are padding."
     rows = [
         (f"{b.low} to {b.border}", len(b.lengths), f"{b.computed:,}", f"{b.padding:,}", f"{b.padding / b.computed:.0%}")
         for b in used
