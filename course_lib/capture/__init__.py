@@ -13,7 +13,6 @@ In PyTorch: `torch/_dynamo/convert_frame.py` (`_compile`), `symbolic_convert.py`
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any

@@ -126,7 +126,7 @@ class BreakBuilder(HeadBuilder):
             self.local(name) if name in it.cells or name in it.locals and name in alive else "None" for name in names
         ]
         listed = lambda parts: f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"  # noqa: E731
-        code, call = self.name_for(at), self.name_for(resume)
+        code, call = self.name_for(at, f"at_{offset}"), self.name_for(resume, "resume")
         args = [
             code,
             str(plain),

@@ -129,7 +129,7 @@ def call(it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]
     if isinstance(function, weakref.ref) and (known := it.world.of(function)) is not None:
         return it.world.wrap(function(), Called(base=known.source))
     if it.world.is_opaque(function):
-        raise Unsupported(f"calls a {type(function).__name__}")
+        raise Unsupported(f"calls {name_of(function)}, of which capture knows nothing")
     if isinstance(own := inspect.getattr_static(type(function), "__call__", None), types.FunctionType):
         return call(it, attributes.get(it, function, "__call__"), args, kwargs)
     if own is None:

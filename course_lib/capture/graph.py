@@ -53,12 +53,10 @@ NOT_IN_PLACE = {
     for name in "add sub mul truediv floordiv mod pow matmul lshift rshift xor concat".split()
 } | {operator.iand: operator.and_, operator.ior: operator.or_}
 """`2 *= x` makes a new tensor, and no Python source says it."""
-SIGNS = {
-    "__getitem__": operator.getitem, "__setitem__": operator.setitem, "__rsub__": None, "__rpow__": None,
-    "__rtruediv__": None, "__rdiv__": None, "__rfloordiv__": None, "__rmod__": None, "__rmatmul__": None,
-    "__rlshift__": None, "__rrshift__": None,
-}  # fmt: skip
-"""Special methods: the operator that a graph says instead; None: the operator without the r, with the operands swapped."""
+SIGNS = {"__getitem__": operator.getitem, "__setitem__": operator.setitem, "__rdiv__": operator.truediv} | {
+    f"__r{name}__": getattr(operator, f"__{name}__") for name in "sub pow truediv floordiv mod matmul lshift rshift".split()
+}
+"""Special methods: the operator that a graph says instead (with the operands swapped, if it begins with r)."""
 PLAIN = (
     bool, int, float, complex, str, bytes, type(None), type(...), type(NotImplemented), torch.dtype, torch.device,
     torch.layout, torch.memory_format, torch.Size,
@@ -291,8 +289,7 @@ class Recorder(TorchFunctionMode):
                 raise Unsupported(f"changes the attribute '{attribute}' of a tensor")
             return self.builder.call(getattr, [args[0], attribute])
         if name in SIGNS:
-            sign = SIGNS[name]
-            return self.builder.call(sign or getattr(operator, "__" + name[3:]), args if sign else args[::-1])
+            return self.builder.call(SIGNS[name], args[::-1] if name.startswith("__r") else args)
         of_tensor = getattr(function, "__objclass__", None) is torch._C.TensorBase
         if of_tensor or getattr(function, "__qualname__", "").startswith("Tensor."):
             return self.builder.call(name, args, kwargs)

@@ -404,15 +404,17 @@ class HeadBuilder:
             self._expr[id(value)] = value, name
         return name
 
-    def name_for(self, obj: Any) -> str:
+    def name_for(self, obj: Any, wanted: str = "") -> str:
         """A name bound to an object that has no literal form."""
         for name, known in self.head.names.items():
             if known is obj:
                 return name
         if HELPERS.get(getattr(obj, "__name__", "")) is obj:
             return str(obj.__name__)
-        label = name_of(obj) if not isinstance(obj, dict) else "globals"
-        name = "__" + "".join(c if c.isalnum() else "_" for c in label[:40]) + f"_{len(self.head.names)}"
+        label = wanted or (name_of(obj) if not isinstance(obj, dict) else "globals")
+        name = label = "__" + "".join(c if c.isalnum() else "_" for c in label[:40])
+        while name in self.head.names:
+            name = f"{label}_{next(self._count)}"
         self.head.names[name] = obj
         return name
 

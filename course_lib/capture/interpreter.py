@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import builtins
 import collections.abc
+import itertools
 import operator
 import sys
 import types
@@ -359,7 +360,7 @@ class Interpreter(Machine):
             raise Unsupported(f"the instruction CALL_INTRINSIC_1 {i.arg} is not interpreted")
 
     def UNPACK_SEQUENCE(self, i: Instruction) -> None:
-        values = list(self.unpacked(self.pop()))
+        values = list(itertools.islice(self.unpacked(self.pop()), i.arg + 1))
         if len(values) != i.arg:
             few = f"not enough values to unpack (expected {i.arg}, got {len(values)})"
             raise ValueError(few if len(values) < i.arg else f"too many values to unpack (expected {i.arg})")

@@ -7,6 +7,7 @@ In PyTorch: `torch/_dynamo/symbolic_convert.py`, `InstructionTranslatorBase.run`
 
 from __future__ import annotations
 
+import os
 from collections.abc import Container, Iterator
 from types import CellType, CodeType, FunctionType
 from typing import Any
@@ -20,6 +21,7 @@ from course_lib.capture.unsupported import Unsupported
 from course_lib.capture.world import HEAP_TYPE, MISSING, World
 from course_lib.frames import Instruction, instructions
 
+HERE = os.path.dirname(os.path.abspath(__file__))
 NOTHING: Any = type("Nothing", (), {})()
 
 
@@ -100,6 +102,8 @@ class Machine:
         except RecursionError:
             raise Unsupported("calls are nested too deeply") from None
         except Exception as error:
+            if where := own_failure(error):
+                raise Unsupported(f"capture itself fails at {where}: {type(error).__name__}: {error}", "report it") from error
             self.unwind(instruction, error)
         if before or events.listening():
             self.tell(instruction, before)
@@ -135,7 +139,7 @@ class Machine:
         self.world.told.append(
             events.InstructionRun(
                 instruction.offset, instruction.op, "" if instruction.arg is None else str(instruction.arg),
-                self.code.co_qualname, here.filename, here.line, self.depth, before, after, node.name if node else "",
+                self.code.co_qualname, here.filename, here.line, len(self.world.stack) - 1, before, after, node.name if node else "",
             )
         )  # fmt: skip
 
@@ -254,6 +258,18 @@ class Machine:
         while offset not in self.index_of:  # a place without a canonical instruction: what comes next
             offset += 2
         self.next = self.index_of[offset]
+
+
+def own_failure(error: BaseException) -> str:
+    """Where in the rooms below the interpreter an exception was raised, '' if it is the program's own: those rooms raise
+    nothing but `Unsupported`."""
+    place = error.__traceback__
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    code = place.tb_frame.f_code if place else None
+    if code is None or not code.co_filename.startswith(HERE) or not code.co_filename.endswith(("graph.py", "world.py", "shapes.py")):
+        return ""
+    return f"{code.co_name} ({code.co_filename}:{place.tb_lineno if place else 0})"
 
 
 def new_cell(value: Any) -> CellType:
