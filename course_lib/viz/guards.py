@@ -63,9 +63,7 @@ def about(guard: Any) -> str:
     """The path of a guard's source as a reader says it: `self.ln.weight`, `torch`. (`guard.expr` has it as it is tested.)"""
     if guard.kind == "state":
         return "torch's settings"
-    expr = re.sub(r"^__func\.__globals__\['(\w+)'\]", r"\1", readable_path(guard.source.expr))
-    expr = re.sub(r"^__func\.__closure__\[(\d+)\]\.cell_contents", r"cell\1", expr)
-    return expr.replace("__func", "function")
+    return readable_path(guard.source.shown).replace("__func.__globals__", "globals").replace("__func", "function")
 
 
 def readable(test: str) -> str:
@@ -148,22 +146,22 @@ def guard_tree(
     failed, why = getattr(failure, "guard", None), told(failure)
     rows = list(tree_of(guards).rows())
     svg = Svg(COST + 190 if costs else COST + 40, ROW * (len(rows) + (failed is not None)) + 30)
-    svg.text(4, 14, "what", SMALL, dim=True), svg.text(TESTS, 14, "must be", SMALL, dim=True)
+    svg.text(4, 14, "what", SMALL, dim=True)
+    svg.text(TESTS, 14, "must be", SMALL, dim=True)
     if costs:
         svg.text(COST + 12, 14, "cost of this test alone", SMALL, dim=True)
     most, y, text = max(costs.values(), default=0.0) or 1.0, 24.0, []
+    above: dict[int, float] = {}  # depth → where the last branch of that depth stands
     for depth, branch in rows:
         broken = failed is not None and branch.holds(failed)
         here = failed is not None and failed in branch.guards
         colour = "break" if broken else None
         if depth:
-            x = 10 + STEP * (depth - 1)
-            svg.path(
-                f"M{x} {y - 6} V{y + 11} H{x + 10}",
-                stage=colour,
-                line=2.4 if broken else 1.2,
-                opacity=1 if broken else 0.4,
-            )
+            x, top = 10 + STEP * (depth - 1), above[depth - 1] + 18
+            top = top if broken else max(top, above.get(depth, 0.0) + 11)
+            line, opacity = (2.4, 1.0) if broken else (1.2, 0.4)
+            svg.path(f"M{x} {top} V{y + 11} H{x + 10}", stage=colour, line=line, opacity=opacity)
+        above = {**{d: place for d, place in above.items() if d < depth}, depth: y}
         x = 4 + STEP * depth
         svg.text(
             x + 4,
@@ -176,9 +174,10 @@ def guard_tree(
         )
         if branch.guards:
             draw_diamond(svg, TESTS - 14, y + 10, "break" if here else "guards")
-            expr = readable("; ".join(required(guard) for guard in branch.guards))
+            expr = readable("; ".join(dict.fromkeys(map(required, branch.guards))))
             svg.text(TESTS, y + 15, shorten(expr, COST - TESTS, SMALL, mono=True), SMALL, mono=True, tip=expr)
-        if (took := sum(costs.get(guard, 0.0) for guard in branch.guards)) and branch.guards:
+        if costs and branch.guards:
+            took = sum(costs.get(guard, 0.0) for guard in branch.guards)
             svg.box(COST + 12, y + 5, max(2.0, 90 * took / most), 11, "guards", radius=2, strength=0.45)
             svg.text(COST + 18 + max(2.0, 90 * took / most), y + 15, human_seconds(took), SMALL)
         kinds = ", ".join(dict.fromkeys(guard.kind for guard in branch.guards))
@@ -207,6 +206,8 @@ def required(guard: Any) -> str:
         case "tensor" if "·.shape" in values:
             grad = ", requires grad" * (values["·.requires_grad"].right is True)
             return f"{right('type(·)')} {right('·.dtype')} {right('·.shape')} strides {right('·.stride()')}{grad}"
+        case "state":
+            return ", ".join(f"{re.sub(r'^torch.(_C._?)?|[(][)]', '', left)} {right(left)}" for left in values)
         case "absent":
             return "no attribute of its own hides it"
         case "hooks":

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -44,6 +45,12 @@ class Turn:
     failures: list[Any] = field(default_factory=list)
     """A `GuardFailed` for each entry that was tried, if that was told."""
     limit: str = ""
+
+    @property
+    def words(self) -> list[str]:
+        """The arguments, a line each; at most three lines."""
+        lines = re.split(r", (?![^\[(]*[\])])", self.call)
+        return lines if len(lines) <= 3 else [*lines[:2], "…"]
 
 
 def each_call(compiled: Any) -> Callable[..., Any]:
@@ -124,8 +131,8 @@ def guard_diff(before: Iterable[Any], after: Iterable[Any]) -> tuple[list[str], 
     return [test for test in both[0] if test not in both[1]], [test for test in both[1] if test not in both[0]]
 
 
-COLUMN, LANE, LEFT, TOP = 92, 40, 150, 58
-"""px: the width of a call, the height of an entry, and where they begin."""
+COLUMN, LANE, LEFT, LINE = 92, 40, 150, 16
+"""px: the width of a call, the height of an entry, where they begin, and the height of a line of arguments."""
 
 
 def timeline(recording: events.Recording, name: str | None = None) -> Picture:
@@ -133,13 +140,22 @@ def timeline(recording: events.Recording, name: str | None = None) -> Picture:
     name, calls = turns(recording, name)
     lanes = max([turn.entry or 0 for turn in calls])
     has_eager = any(turn.entry is None for turn in calls)
-    svg = Svg(LEFT + COLUMN * len(calls) + 20, TOP + LANE * (lanes + has_eager) + 14)
-    svg.text(4, 16, name, bold=True, mono=True), svg.text(4, 36, "calls, in order →", SMALL, dim=True)
+    top = 42 + LINE * max(len(turn.words) for turn in calls)
+    svg = Svg(LEFT + COLUMN * len(calls) + 20, top + LANE * (lanes + has_eager) + 14)
+    svg.text(4, 16, name, bold=True, mono=True)
+    svg.text(4, 36, "calls, in order →", SMALL, dim=True)
     for lane in range(lanes + has_eager):
-        label, y = ("eager" if lane == lanes else f"entry {lane + 1}"), TOP + LANE * lane + LANE / 2
+        label, y = ("eager" if lane == lanes else f"entry {lane + 1}"), top + LANE * lane + LANE / 2
         svg.text(4, y + 4, label, stage="eager" if lane == lanes else "guards", bold=True)
-        svg.path(f"M{LEFT - 70} {y} H{LEFT + COLUMN * len(calls)}", line=1, opacity=0.25, dashed=lane == lanes)
-    rows = [draw_turn(svg, i, turn, lanes) for i, turn in enumerate(calls)]
+        boxes = [i for i, turn in enumerate(calls) if turn.made is not None and turn.entry == lane + 1]
+        ends = [
+            LEFT - 70,
+            *(x for i in boxes for x in (LEFT + COLUMN * i - 16, LEFT + COLUMN * i + 60)),
+            LEFT + COLUMN * len(calls),
+        ]
+        for start, end in zip(ends[::2], ends[1::2], strict=True):
+            svg.path(f"M{start} {y} H{end}", line=1, opacity=0.25, dashed=lane == lanes)
+    rows = [draw_turn(svg, i, turn, lanes, top) for i, turn in enumerate(calls)]
     header = ("call", "with", "tried in vain", "served by", "because")
     entries = [(turn.entry, turn.made, i) for i, turn in enumerate(calls, 1) if turn.made is not None]
     diffs = []
@@ -171,19 +187,21 @@ def told_diff(text: str, sign: str) -> str:
     return "\n".join(f"  {sign} {line}" for line in text.splitlines())
 
 
-def draw_turn(svg: Svg, i: int, turn: Turn, lanes: int) -> tuple[str, ...]:
+def draw_turn(svg: Svg, i: int, turn: Turn, lanes: int, top: float) -> tuple[str, ...]:
     """One call: its arguments, a cross on every entry that did not fit, and who served it. Gives its line of the text."""
     x = LEFT + COLUMN * i + COLUMN / 2 - 24
     svg.text(x, 16, f"call {i + 1}", SMALL, anchor="middle", dim=True)
-    svg.text(x, 36, shorten(turn.call, COLUMN - 6, SMALL, mono=True), SMALL, anchor="middle", mono=True, tip=turn.call)
+    for line, word in enumerate(turn.words):
+        short = shorten(word, COLUMN - 6, SMALL, mono=True)
+        svg.text(x, 36 + LINE * line, short, SMALL, anchor="middle", mono=True, tip=turn.call)
     lane = lanes if turn.entry is None else turn.entry - 1
     vain = lane if turn.entry is not None else len(turn.failures)
     whys = [told(failure) for failure in turn.failures]
     for tried in range(vain):
-        draw_diamond(svg, x, TOP + LANE * tried + LANE / 2, "break")
-    y = TOP + LANE * lane + LANE / 2
+        draw_diamond(svg, x, top + LANE * tried + LANE / 2, "break")
+    y = top + LANE * lane + LANE / 2
     if vain or turn.entry is None:
-        svg.arrow([(x, TOP - 14), (x, y - 15)], line=1.2, opacity=0.35)
+        svg.arrow([(x, top - 14), (x, y - 15)], line=1.2, opacity=0.35)
     stage = "eager" if turn.entry is None else "guards"
     tip = "; ".join(whys)
     if turn.made is not None:

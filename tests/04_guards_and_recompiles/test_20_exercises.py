@@ -1,0 +1,211 @@
+"""The checks of lesson 04's exercises tell right from wrong: right answers pass, wrong ones fail, each for its own reason."""
+
+from __future__ import annotations
+
+import pytest
+from mutants import Mutants, own_reasons
+
+from course_lib.frames import installed
+
+LESSON = Mutants("04_guards_and_recompiles")
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not installed(), reason="the exercises need the frame hook"),
+]
+
+
+def edit(*changes):
+    """The reference with `old, new, …` exchanged."""
+    return lambda exercise: LESSON.edited(exercise, *changes)
+
+
+def body(*bodies):
+    """The answer cell with other bodies."""
+    return lambda exercise: LESSON.written(exercise, *bodies)
+
+
+ALTERNATIVES = {
+    "fails": body(
+        """FAILS.update(dict.fromkeys(["other numbers", "OTHER = 5.0"]))
+FAILS["transposed"], FAILS["an int"], FAILS["half as many, and double"] = "x.stride()[0]", "type(k)", "x.dtype"
+FAILS["no grad"], FAILS["a parameter of the user"], FAILS["GAIN = 5.0"] = "torch.is_grad_enabled()", "x.requires_grad", "GAIN\""""
+    ),
+    "make_check": body(
+        """    names, lines = dict(HELPERS), []
+    opposite = {"is": "is not", "is not": "is", "==": "!="}
+    for number, guard in enumerate(guard_list):
+        for place, test in enumerate(guard.tests):
+            left = test.left.format("(" + guard.source.expr + ")")
+            if test.op == "holds":
+                lines.append(f"if not ({left}): return False")
+                continue
+            right = f"right_{number}_{place}"
+            if isinstance(test.right, SameAs):
+                right = test.right.source.expr
+            else:
+                names[right] = test.right
+            lines.append(f"if {left} {opposite[test.op]} {right}: return False")
+    lines = "\\n        ".join(lines + ["return True"])
+    exec(f"def check({', '.join(['__func', *parameters])}):\\n    try:\\n        {lines}\\n    except MOVED: return False", names)
+    return names["check"]"""
+    ),
+    "cache": body(
+        "        self.checks, self.codes = [], []",
+        """        index = next((i for i, fits in enumerate(self.checks) if fits(*args)), None)
+        if index is not None:
+            word, run = f"entry {index}", self.codes[index]
+        elif len(self.codes) < self.limit:
+            fits, run = self.compile(self.function, args)
+            self.checks += [fits]
+            self.codes += [run]
+            word = "compile"
+        else:
+            word, run = "eager", self.function
+        self.log += [word]
+        return run(*args)""",
+    ),
+    "why": body(
+        """    def parts(path, value):
+        yield f"type({path})", type(value).__name__
+        if isinstance(value, torch.Tensor):
+            yield f"{path}.dtype", value.dtype
+            yield f"{path}.ndim", value.ndim
+            yield from ((f"{path}.shape[{d}]", n) for d, n in enumerate(value.shape))
+            yield from ((f"{path}.stride({d})", n) for d, n in enumerate(value.stride()))
+            yield f"{path}.requires_grad", value.requires_grad
+        elif isinstance(value, dict):
+            yield f"tuple({path})", tuple(value)
+            for key, item in value.items():
+                yield from parts(f"{path}[{key!r}]", item)
+        elif isinstance(value, (list, tuple)):
+            yield f"len({path})", len(value)
+            for i, item in enumerate(value):
+                yield from parts(f"{path}[{i}]", item)
+        else:
+            yield path, repr(value)
+
+    def everything(args):
+        for name, value in args.items():
+            yield from parts(name, value)
+        names = [name for name, value in args.items() if isinstance(value, torch.Tensor)]
+        yield from ((f"{b} is {a}", args[b] is args[a]) for j, b in enumerate(names) for a in names[:j])
+
+    for (path, old), (_, new) in zip(everything(before), everything(after)):
+        if old != new:
+            return f"{path}: was {old}, is {new}"
+    return "nothing that is guarded has changed\""""
+    ),
+}
+
+WRONG = {
+    "fails": {
+        "one is missing": edit('    "no grad": "torch.is_grad_enabled()",\n', ""),
+        "the numbers are guarded": edit('"other numbers": None', '"other numbers": "x.shape[0]"'),
+        "the shape of what lies otherwise": edit('"transposed": "x.stride()[0]"', '"transposed": "x.shape[0]"'),
+        "2 is 2.0": edit('"an int": "type(k)"', '"an int": "k"'),
+        "the shape before the dtype": edit('double": "x.dtype"', 'double": "x.shape[0]"'),
+        "arguments before switches": edit('"torch.is_grad_enabled()"', '"x.shape[1]"'),
+        "a later argument": edit('"x.requires_grad"', '"k"'),
+        "globals are constants": edit('"GAIN = 5.0": "GAIN"', '"GAIN = 5.0": None'),
+        "every global is read": edit('"OTHER = 5.0": None', '"OTHER = 5.0": "GAIN"'),
+    },
+    "make_check": {
+        "always": body("    return lambda func, *args: True"),
+        "never": body("    return lambda func, *args: False"),
+        "no types": edit(
+            "        for test in guard.tests:\n", "        for test in guard.tests[guard.kind == 'value' :]:\n"
+        ),
+        "no other kinds of tensor": edit(
+            "for test in guard.tests:", "for test in guard.tests[: 4 if guard.kind == 'tensor' else None]:"
+        ),
+        "no aliasing": edit(
+            'conditions.append(f"{left} {test.op} {test.right.source.expr}")',
+            "pass",
+        ),
+        "paths that raise": edit("except MOVED", "except KeyboardInterrupt"),
+        "no switches": edit(
+            "        for test in guard.tests:\n", "        for test in () if guard.kind == 'state' else guard.tests:\n"
+        ),
+        "only comparisons": edit('conditions.append(f"({left})")', "pass"),
+        "the library's": body("    return guards.Check(guard_list, parameters).function"),
+        "keys may be anything": edit(
+            "        for test in guard.tests:\n",
+            "        for test in () if 'self' in parameters and 'scales' in guard.source.expr else guard.tests:\n",
+        ),
+    },
+    "cache": {
+        "one too many": edit("len(self.entries) >= self.limit", "len(self.entries) > self.limit"),
+        "the old ones go": edit(
+            'self.log.append("eager")', 'self.log.append("eager")\n            self.entries.clear()'
+        ),
+        "shared": edit(
+            "        self.entries = []\n",
+            "        self.entries = Cache.__dict__.get('every') or []\n        Cache.every = self.entries\n",
+        ),
+        "the newest first": edit("in enumerate(self.entries):", "in reversed(list(enumerate(self.entries))):"),
+        "run, then ask": edit(
+            "            if fits(*args):\n",
+            "            was = [list(arg) for arg in args if type(arg) is list]\n"
+            "            result = run(*args) if was and len(was[0]) == 2 and self.function is not sum else None\n"
+            "            if fits(*args):\n",
+        ),
+        "the plain function first": edit("return self.entries[-1][1](*args)", "return self.function(*args)"),
+    },
+    "why": {
+        "the whole shape": edit(
+            'found(f"{path}.shape[{d}]", old.shape[d], new.shape[d])', 'found(f"{path}.shape", old.shape, new.shape)'
+        ),
+        "equal is the same": edit("if type(old) is not type(new):", "if type(old) is not type(new) and old != new:"),
+        "the numbers": edit(
+            "old.requires_grad, new.requires_grad)",
+            "old.requires_grad, new.requires_grad) or found(path, str(old), str(new))",
+        ),
+        "the last change": edit(
+            "    for name in before:\n        if said", "    for name in reversed(before):\n        if said"
+        ),
+        "no strides": edit('said = said or found(f"{path}.stride({d})", old.stride(d), new.stride(d))', "pass"),
+        "the shape first": edit(
+            'said = found(f"{path}.dtype", old.dtype, new.dtype) or found(f"{path}.ndim", old.ndim, new.ndim)',
+            'said = found(f"{path}.ndim", old.ndim, new.ndim)',
+            'return said or found(f"{path}.requires_grad"',
+            'return said or found(f"{path}.dtype", old.dtype, new.dtype) or found(f"{path}.requires_grad"',
+        ),
+        "== instead of repr": edit("return found(path, repr(old), repr(new))", "return found(path, old, new)"),
+        "nan is never nan": edit(
+            "return found(path, repr(old), repr(new))",
+            "return found(path, repr(old), repr(new)) or (found(path, old, new) if old != old else '')",
+        ),
+        "not into lists": edit(
+            "for key in () if said else keys:", "for key in () if said or isinstance(old, list) else keys:"
+        ),
+        "no aliasing": edit("for other in tensors[:place]:", "for other in ():"),
+        "only what was one object": edit(
+            'if said := found(f"{name} is {other}", before[name] is before[other], after[name] is after[other]):',
+            'if before[name] is before[other] and (said := found(f"{name} is {other}", True, after[name] is after[other])):',
+        ),
+    },
+}
+
+
+def test_every_exercise_is_tested():
+    assert list(ALTERNATIVES) == list(WRONG) == LESSON.exercises
+
+
+@pytest.mark.parametrize("exercise", LESSON.exercises)
+def test_the_reference_and_another_right_answer_pass(exercise):
+    for answer in (None, ALTERNATIVES[exercise](exercise)):
+        verdict = LESSON.verdict(exercise, answer)
+        assert verdict.passed, verdict
+
+
+@pytest.mark.parametrize("exercise", LESSON.exercises)
+def test_an_untouched_stub_fails_with_its_own_sentence(exercise):
+    verdict = LESSON.verdict(exercise, LESSON.stub(exercise))
+    assert not verdict.passed and verdict.error == "NotImplementedError" and verdict.message.startswith("Exercise:")
+
+
+@pytest.mark.parametrize("exercise", LESSON.exercises)
+def test_wrong_answers_fail_each_for_its_own_reason(exercise):
+    answers = {name: answer(exercise) for name, answer in WRONG[exercise].items()}
+    own_reasons(LESSON.verdicts(exercise, answers))
