@@ -141,8 +141,8 @@ class Attempt:
         if self.root.next == 0 or problem.location is None:  # before the start, or while the head is written
             return False
         first = broken - (
-            program[broken].op == "CALL_KW" and sys.version_info < (3, 13)
-        )  # KW_NAMES belongs to the call
+            program[broken].op == "CALL_KW"
+        )  # the names of its arguments, loaded just before, belong to it
         if plain or first in self.breaks:  # the bytecode can only be entered where an instruction of CPython begins
             plain = True
             while first > 0 and program[first - 1].offset == program[first].offset:

@@ -54,7 +54,8 @@ NOT_IN_PLACE = {
 } | {operator.iand: operator.and_, operator.ior: operator.or_}
 """`2 *= x` makes a new tensor, and no Python source says it."""
 SIGNS = {"__getitem__": operator.getitem, "__setitem__": operator.setitem, "__rdiv__": operator.truediv} | {
-    f"__r{name}__": getattr(operator, f"__{name}__") for name in "sub pow truediv floordiv mod matmul lshift rshift".split()
+    f"__r{name}__": getattr(operator, f"__{name}__")
+    for name in "sub pow truediv floordiv mod matmul lshift rshift".split()
 }
 """Special methods: the operator that a graph says instead (with the operands swapped, if it begins with r)."""
 PLAIN = (

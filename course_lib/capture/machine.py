@@ -103,7 +103,9 @@ class Machine:
             raise Unsupported("calls are nested too deeply") from None
         except Exception as error:
             if where := own_failure(error):
-                raise Unsupported(f"capture itself fails at {where}: {type(error).__name__}: {error}", "report it") from error
+                raise Unsupported(
+                    f"capture itself fails at {where}: {type(error).__name__}: {error}", "report it"
+                ) from error
             self.unwind(instruction, error)
         if before or events.listening():
             self.tell(instruction, before)
@@ -267,7 +269,11 @@ def own_failure(error: BaseException) -> str:
     while place is not None and place.tb_next is not None:
         place = place.tb_next
     code = place.tb_frame.f_code if place else None
-    if code is None or not code.co_filename.startswith(HERE) or not code.co_filename.endswith(("graph.py", "world.py", "shapes.py")):
+    if (
+        code is None
+        or not code.co_filename.startswith(HERE)
+        or not code.co_filename.endswith(("graph.py", "world.py", "shapes.py"))
+    ):
         return ""
     return f"{code.co_name} ({code.co_filename}:{place.tb_lineno if place else 0})"
 

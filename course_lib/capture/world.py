@@ -61,6 +61,15 @@ APART = ("course_lib.", "torch._tensor.", "torch._ops.", "torch.fx.", "torch._su
          "torch.utils._python_dispatch.", "torch.utils.weak.", "weakref.", "_weakrefset.", "torch._library.", "torch._higher_order_ops.")  # fmt: skip
 """Python code below torch's own operators and symbolic sizes: part of Python, to the interpreted program."""
 MISSING: Any = type("Missing", (), {"__repr__": lambda self: "MISSING"})()
+BY_PARTS: dict[type, tuple[Any, tuple[str, ...]]] = {
+    types.MethodType: (types.MethodType, ("__func__", "__self__")),
+    functools.partial: (
+        lambda func, args, keywords: functools.partial(func, *args, **keywords),
+        ("func", "args", "keywords"),
+    ),
+}
+"""Types whose instances are made anew from some of their attributes."""
+BY_VALUE = (range, slice, types.MethodDescriptorType, types.WrapperDescriptorType)
 HANDLES = set(
     "_io io threading _thread logging random socket multiprocessing asyncio subprocess tempfile weakref".split()
 )
@@ -227,100 +236,70 @@ class World:
         return known
 
     def _copy(self, obj: Any, source: Source) -> Any:
-        cls = type(obj)
+        """The stand-in of an object that is met for the first time, by its type."""
+        cls, base = type(obj), solid_base(type(obj))
         same_type = Test("type({})", "is", cls)
         if isinstance(obj, torch.Tensor):
             return self._tensor(obj, source)
-        if cls in SEQUENCES:
-            self.assume(source, "length", same_type, Test("len({})", "==", len(obj)))
-            if cls in (set, frozenset):
-                if not all(type(item) in PLAIN or self.is_static(item) for item in obj):
-                    return self._opaque(obj, source)
-                self.assume(source, "value", Test("{}", "==", cls(obj)))
-                copy = cls(obj)
-            elif cls is tuple:
-                copy = tuple([self.wrap(item, source.item(i)) for i, item in enumerate(obj)])
-            else:
-                copy = cls() if cls is list else collections.deque(maxlen=obj.maxlen)
-                known = self._know(copy, obj, source)  # before its items, which may hold it
-                copy.extend([self.wrap(item, source.item(i)) for i, item in enumerate(obj)])
-                known.before = list(copy)
-                return copy
-            return self._know(copy, obj, source, list(copy)).stand_in
-        if cls in MAPPINGS:
-            if not all(
-                type(key) in (str, int, float, bool, bytes, tuple, type(None)) or self.is_static(key) for key in obj
-            ):
-                return self._opaque(obj, source)
-            self.assume(source, "keys", same_type, Test("tuple({})", "==", tuple(obj)))
-            copy = (
-                cls()
-                if cls is not collections.defaultdict
-                else cls(self.wrap(obj.default_factory, source.attr("default_factory")))
-            )
-            known = self._know(copy, obj, source)
-            for place, (key, item) in enumerate(obj.items()):
-                copy[key] = self.wrap(
-                    item, source.item(key) if has_literal(key) else Entry(name_in_text(cls), place, base=source)
-                )
-            known.before = dict(copy)
-            return copy
+        if base is not object and (cls is base or self.can_copy(cls)):
+            return self._container(obj, base, source)
         if cls is types.CellType:
             return self._know(types.CellType(), obj, source, MISSING).stand_in
-        if cls is types.MethodType:
+        if cls in BY_PARTS:
             self.assume(source, "type", same_type)
-            function = self.wrap(obj.__func__, source.attr("__func__"))
-            return self._know(
-                types.MethodType(function, self.wrap(obj.__self__, source.attr("__self__"))), obj, source
-            ).stand_in
+            make, names = BY_PARTS[cls]
+            return self._know(make(*(self.wrap(getattr(obj, n), source.attr(n)) for n in names)), obj, source).stand_in
         if cls is types.BuiltinMethodType:
             self.assume(source, "type", same_type, Test("{}.__name__", "==", obj.__name__))
             method = getattr(self.wrap(obj.__self__, source.attr("__self__")), obj.__name__)
             return self._know(method, obj, source).stand_in
-        if cls in (types.MethodDescriptorType, types.WrapperDescriptorType):
+        if cls in BY_VALUE:
             self.assume(source, "value", same_type, Test("{}", "==", obj))
             return self._know(obj, obj, source).stand_in
-        if cls is functools.partial:
-            self.assume(source, "type", same_type)
-            parts = [self.wrap(getattr(obj, name), source.attr(name)) for name in ("func", "args", "keywords")]
-            return self._know(functools.partial(parts[0], *parts[1], **parts[2]), obj, source).stand_in
-        if cls in (range, slice):
-            self.assume(source, "value", same_type, Test("{}", "==", obj))
-            return self._know(obj, obj, source).stand_in
+        if cls in (set, frozenset) and all(type(item) in PLAIN or self.is_static(item) for item in obj):
+            self.assume(source, "value", same_type, Test("{}", "==", cls(obj)))
+            return self._know(cls(obj), obj, source, list(obj)).stand_in
         if isinstance(obj, (int, float, complex, str, bytes)) and not getattr(obj, "__dict__", None):
             self.assume_constant(obj, source)
             return self._know(obj, obj, source).stand_in
         if self.can_copy(cls):
             self.assume(source, "type", same_type)
-            return self._instance(obj, source)
+            known = self._know(object.__new__(cls), obj, source)
+            known.attributes = {}
+            return known.stand_in
         return self._opaque(obj, source)
 
-    def _instance(self, obj: Any, source: Source) -> Any:
-        """An instance of a class written in Python, perhaps on top of a container (a named tuple, a subclass of dict)."""
-        cls = type(obj)
-        base: Any = solid_base(cls)
+    def _container(self, obj: Any, base: Any, source: Source) -> Any:
+        """A list, tuple, deque or dict, or an instance of a class built on one (a named tuple): filled with what stands for
+        its items."""
+        cls, own, keyed = type(obj), type(obj) is base, base in MAPPINGS
+        keys = tuple(base.keys(obj)) if keyed else tuple(range(base.__len__(obj)))
+        if not all(
+            type(key) in (str, int, float, bool, bytes, tuple, type(None)) or self.is_static(key) for key in keys
+        ):
+            return self._opaque(obj, source)
+        kind, length = ("keys", "tuple({})" if own else "tuple(dict.keys({}))") if keyed else ("length", "len({})")
+        self.assume(source, kind, Test("type({})", "is", cls), Test(length, "==", keys if keyed else len(keys)))
+
+        def item(place: int, key: Any) -> Any:
+            at = source.item(key) if own or base is tuple else Inside("dict" if keyed else "list", key, base=source)
+            at = at if has_literal(key) else Entry(name_in_text(base), place, base=source)
+            return self.wrap(base.__getitem__(obj, key), at)
+
         if base is tuple:
-            self.assume(source, "length", Test("len({})", "==", len(obj)))
-            items = [self.wrap(item, source.item(i)) for i, item in enumerate(tuple.__iter__(obj))]
-            known = self._know(tuple.__new__(cls, items), obj, source)
+            known = self._know(tuple.__new__(cls, [item(*pair) for pair in enumerate(keys)]), obj, source)
         else:
-            known = self._know(base.__new__(cls), obj, source)
-        known.attributes = {}
-        if base is list:
-            self.assume(source, "length", Test("list.__len__({})", "==", len(obj)))
-            for i, item in enumerate(list.__iter__(obj)):
-                list.append(known.stand_in, self.wrap(item, Inside("list", i, base=source)))
-            known.before = list(list.__iter__(known.stand_in))
-        elif base in MAPPINGS:
-            self.assume(source, "keys", Test("tuple(dict.keys({}))", "==", tuple(base.keys(obj))))
-            for place, (key, item) in enumerate(base.items(obj)):
-                at = (
-                    Inside("dict", key, base=source)
-                    if has_literal(key)
-                    else Entry(name_in_text(base), place, base=source)
-                )
-                base.__setitem__(known.stand_in, key, self.wrap(item, at))
-            known.before = dict(base.items(known.stand_in))
+            made = cls(maxlen=obj.maxlen) if base is collections.deque else base.__new__(cls)
+            if base is collections.defaultdict:
+                made.default_factory = self.wrap(obj.default_factory, source.attr("default_factory"))
+            known = self._know(made, obj, source)  # before its items, which may hold it
+            for place, key in enumerate(keys):
+                if keyed:
+                    base.__setitem__(made, key, item(place, key))
+                else:
+                    base.append(made, item(place, key))
+            known.before = dict(base.items(made)) if keyed else list(base.__iter__(made))
+        known.attributes = None if own else {}
         return known.stand_in
 
     @staticmethod
@@ -599,7 +578,7 @@ class World:
 
 def solid_base(cls: type) -> type:
     """The builtin type that instances of `cls` are built on."""
-    return next((base for base in cls.__mro__ if base in (tuple, list, *MAPPINGS)), object)
+    return next((base for base in cls.__mro__ if base in (tuple, list, collections.deque, *MAPPINGS)), object)
 
 
 def name_in_text(cls: type) -> str:
