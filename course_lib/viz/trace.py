@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from course_lib import events
+from course_lib.viz.breaks import break_card, cut_frame
 from course_lib.viz.bytecode import bytecode_table, plain_problem
 from course_lib.viz.code import block, code
 from course_lib.viz.fusion import fusion
@@ -17,8 +18,9 @@ from course_lib.viz.graphs import fx_graph
 from course_lib.viz.guards import guard_table, guard_tree
 from course_lib.viz.loops import loops
 from course_lib.viz.pipeline_map import pipeline_map
-from course_lib.viz.shapes import shape_map, size_guards
 from course_lib.viz.recompiles import timeline
+from course_lib.viz.recording import Recording
+from course_lib.viz.shapes import shape_map, size_guards
 from course_lib.viz.stepper import Stepper
 from course_lib.viz.style import Picture, escape, plural
 
@@ -26,7 +28,7 @@ Which = str | int | Callable[..., Any] | None
 """A frame: by its name, its number, or the function itself; None for the first."""
 
 
-class Trace(events.Recording):
+class Trace(Recording):
     """A recording with pictures. Beside the methods here, `graphs`, `guards`, `kernels`, `graph_breaks`, `recompiles` and
     `seconds` are the data themselves."""
 
@@ -117,6 +119,14 @@ class Trace(events.Recording):
         body = "".join(f'<div class="cl-torn cl-m">✂ {escape(one)}</div>' for one in told)
         alt = f"{plural(len(problems), 'graph break')}: " + "; ".join(problem.reason for problem in problems) + "."
         return Picture(body, "Where a graph ended, why, and what can be done about it.", alt, text, ("break",))
+
+    def break_card(self, index: int = 0) -> Picture:
+        """One graph break in full: with the bytecode around it and the calls that led there."""
+        return break_card(self, index)
+
+    def cut(self, function: str | Callable[..., Any] | None = None) -> Picture:
+        """A frame cut in pieces by its graph breaks: its graphs, what Python does between, its resume functions."""
+        return cut_frame(self, function)
 
 
 def pick(items: Sequence[Any], index: int, what: str) -> Any:

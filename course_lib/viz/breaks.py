@@ -1,0 +1,328 @@
+"""Graph breaks as pictures: one break in full, and a frame cut in pieces.
+
+In:  a `Recording`. Out: `break_card`: why, the line with a caret, the instruction among its neighbours, the calls that led there,
+     what to do. `cut_frame`: graph → what Python does → resume function → graph, torn edges between. `resume_code`: the
+     bytecode of one resume function beside the original's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import CodeType
+from typing import Any
+
+from course_lib import events, frames
+from course_lib.frames.resume import Resume, live, resumed
+from course_lib.viz.graphs import op_name
+from course_lib.viz.recording import Recording
+from course_lib.viz.style import LARGE, SMALL, Picture, escape, place, plural
+from course_lib.viz.svg import Svg, shorten, text_width, wrap
+
+AROUND = 3
+"""How many instructions a card shows before the one that broke the graph; one follows it."""
+
+
+# ---- one break ------------------------------------------------------------------------------------------------------
+
+
+def break_card(recording: Recording, index: int = 0) -> Picture:
+    """All that is known about one graph break. Raises LookupError if there is none of that number."""
+    problems = recording.graph_breaks
+    if not -len(problems) <= index < len(problems):
+        raise LookupError(f"there is no graph break {index}; there are {len(problems)}, numbered from 0")
+    problem = problems[index]
+    parts: list[tuple[str, list[str], int]] = []  # title, lines, which of them is the one
+    if problem.location:
+        where = f"{place(problem.location.filename, problem.location.line)} in {problem.location.function}"
+        parts.append((where, problem.location.caret.splitlines(), -1))
+    rows, marked = around(recording, problem)
+    if rows:
+        parts.append(("the bytecode there", rows, marked))
+    if len(problem.stack) > 1:
+        calls = [f"{call.function:<16} {call.text}" for call in problem.stack]
+        parts.append(("the calls that led there, outermost first", calls, -1))
+    if problem.hint:
+        parts.append(("what to do", [problem.hint], -1))
+    text, body = [f"✂ {problem.reason}"], [f"<b>✂ {escape(problem.reason)}</b>"]
+    for title, lines, marked in parts:
+        shown = [("▸ " if n == marked else "  ") + line for n, line in enumerate(lines)]
+        text += [title, *("  " + line for line in shown)]
+        bold = [f"<b>{escape(line)}</b>" if n == marked else escape(line) for n, line in enumerate(shown)]
+        body.append(f'<span class="cl-dim">{escape(title)}</span>\n' + "\n".join(bold))
+    alt = f"Graph break: {problem.reason}. " + (f"{problem.location.text}. " if problem.location else "") + problem.hint
+    caption = "One graph break: why, where in your source and in the bytecode, and what can be done about it."
+    return Picture(f'<div class="cl-torn cl-m">{chr(10).join(body)}</div>', caption, alt, "\n".join(text), ("break",))
+
+
+def around(recording: Recording, problem: Any) -> tuple[list[str], int]:
+    """The instructions around the breaking one, and which of them it is; none if its code was not recorded."""
+    name = problem.location.function if problem.location else ""
+    for seen in recording.of(events.FrameSeen):
+        if seen.code is None or seen.code.co_qualname != name or problem.offset < 0:
+            continue
+        program = frames.instructions(seen.code)
+        at = [n for n, i in enumerate(program) if i.offset == problem.offset and str(i) == problem.instruction]
+        if at:
+            first, last = max(0, at[0] - AROUND), min(len(program), at[0] + 2)
+            return [f"{i.offset:>5} {i}" for i in program[first:last]], at[0] - first
+    return [], -1
+
+
+# ---- a frame in pieces ----------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Piece:
+    """A function, or a resume function of it: what was captured of it, and where it goes on."""
+
+    code: CodeType
+    result: Any = None
+    problem: Any = None
+    captures: int = 0
+    next: list[Resume] = field(default_factory=list)
+    resume: Resume | None = None
+
+    @property
+    def operations(self) -> list[str]:
+        nodes = self.result.graph.graph.nodes if self.result else ()
+        return [op_name(node) for node in nodes if node.op.startswith("call_")]
+
+    @property
+    def in_python(self) -> str:
+        """What the head does itself: the expression of this frame that broke the graph."""
+        first = self.problem.stack[0] if self.problem.stack else self.problem.location
+        if first is None:
+            return "the rest"
+        line, _, marks = first.caret.partition("\n")
+        start = marks.find("^")
+        text = line[start : start + marks.count("^")] if marks else line
+        return f"if {text}" if "JUMP_IF" in self.problem.instruction and first is self.problem.location else text
+
+
+def pieces_of(recording: Recording, function: str | Callable[..., Any] | None) -> list[Piece]:
+    """The frame `function` and its resume functions, in the order in which they first ran."""
+    found: dict[int, Piece] = {}
+    order: list[Piece] = []
+    piece = None
+    for event in recording.events:
+        if isinstance(event, events.FrameSeen) and event.code is not None:
+            key = frames.number(event.code)
+            if key not in found:
+                order.append(found.setdefault(key, Piece(event.code)))
+            piece = found[key]
+        elif piece is not None and isinstance(event, events.GraphCaptured):
+            piece.captures += 1
+            if piece.result is None or event.result.problem is not None:
+                piece.result, piece.problem = event.result, event.result.problem
+                own = [name for name in event.result.head.names.values() if isinstance(name, Resume)]
+                piece.next = [at for at in own if not caught(at)]
+        elif piece is not None and isinstance(event, events.GraphBroke):
+            piece.problem = piece.problem or event.problem
+    for one in order:
+        one.resume = resumed_by(one.code, [other.code for other in order])
+    origin = lambda one: one.resume.original if one.resume else one.code
+    if function is not None and not isinstance(function, str):
+        function = getattr(getattr(function, "forward", function), "__qualname__", str(function))
+    for one in order:
+        if one.resume is None and (one.problem if function is None else matches(one.code.co_qualname, function)):
+            return [other for other in order if origin(other) is one.code]
+    asked = f" called '{function}'" if function else " with a graph break"
+    raise LookupError(f"no frame{asked} was recorded. If it was compiled before, cl.reset() forgets it.")
+
+
+def resumed_by(code: CodeType, known: list[CodeType]) -> Resume | None:
+    """What `code` resumes. A recording outlives compiled code, so the code itself is asked if need be."""
+    if (at := resumed(code)) is not None:
+        return at
+    name, _, offset = code.co_qualname.rpartition(" from ")
+    for original in known:
+        if name and original.co_qualname == name and code.co_code.endswith(original.co_code):
+            return Resume(original, int(offset), code, code, (), len(code.co_code) - len(original.co_code))
+    return None
+
+
+def matches(qualname: str, wanted: str) -> bool:
+    return wanted in (qualname, qualname.split(".")[-1])
+
+
+def caught(at: Resume) -> bool:
+    """Is this where an exception handler begins?"""
+    return any(entry.target == at.offset for entry in frames.exception_table(at.original))
+
+
+def carried(at: Resume) -> str:
+    """What the head hands to a resume function."""
+    alive = live(at.original).get(at.offset, frozenset())
+    names = [name for name in at.original.co_varnames if name in alive]
+    stack = sum(name.startswith("stack") for name in at.code.co_freevars)
+    return ", ".join([*names, *([f"{stack} on the stack"] if stack else [])]) or "nothing"
+
+
+WIDE, GAP, TORN, ACROSS = 350, 26, 104, 2
+"""Width of a piece, distance between two beside each other, height of what stands between two below each other; how many
+may stand beside each other."""
+
+
+@dataclass
+class Block:
+    """A piece with what follows it, laid out: `below` are blocks or, for a piece that is drawn already or has not run yet, a
+    sentence."""
+
+    title: str
+    number: str
+    lines: list[str]
+    piece: Piece | None
+    below: list[tuple[str, Block]] = field(default_factory=list)
+
+    @property
+    def width(self) -> float:
+        return max(WIDE, sum(block.width for _, block in self.below) + GAP * (len(self.below) - 1))
+
+    @property
+    def own_height(self) -> float:
+        return 34 + 17 * len(self.lines) + (8 if self.lines else 0)
+
+    @property
+    def height(self) -> float:
+        return self.own_height + (TORN + max(block.height for _, block in self.below) if self.below else 0)
+
+
+def cut_frame(recording: Recording, function: str | Callable[..., Any] | None = None) -> Picture:
+    """A frame cut in pieces: `function` by name or itself; None for the first that has a graph break."""
+    pieces = pieces_of(recording, function)
+    known = {frames.number(piece.code): piece for piece in pieces}
+    drawn = {frames.number(pieces[0].code)}
+    graphs = iter(range(len(pieces)))
+
+    def lay_out(piece: Piece) -> Block:
+        number = f"graph {next(graphs)}" if piece.result else "no graph"
+        lines = wrap(", ".join(piece.operations), 46, 4) if piece.result else []
+        if piece.captures > 1:
+            lines.append(f"captured {piece.captures} times")
+        block = Block(title_of(piece.resume or piece.code), number, lines, piece)
+        following = piece.next
+        if piece.problem and not following:  # nothing was captured here; what ran next was its resume function
+            later = pieces[pieces.index(piece) + 1 :][:1]
+            following = [one.resume for one in later if one.resume]
+        mine = [at for at in following[:ACROSS] if frames.number(at.code) not in drawn]
+        drawn.update(frames.number(at.code) for at in mine)
+        for at in following[:ACROSS]:
+            key = frames.number(at.code)
+            if at in mine and key in known:
+                block.below.append((carried(at), lay_out(known[key])))
+            elif at in mine:
+                block.below.append((carried(at), Block(title_of(at), "not needed so far", [], None)))
+            else:
+                block.below.append((carried(at), Block(f"again: {title_of(at)}", "", [], None)))
+        return block
+
+    top = lay_out(pieces[0])
+    svg = Svg(max(top.width + 4, 480), top.height + 6)
+    draw_block(svg, top, 2, 3)
+    text = "\n".join(text_of(top))
+    done = [piece for piece in pieces if piece.result]
+    breaks = sum(piece.problem is not None for piece in pieces)
+    name = title_of(pieces[0].code)
+    alt = f"{name} in {plural(len(pieces), 'piece')}: {plural(len(done), 'graph')}, {plural(breaks, 'graph break')}. "
+    alt += " ".join(text.split())
+    caption = (
+        "Blue: what is captured. Torn: a graph ends there; grey: what Python does itself. "
+        "The arrow says what the head hands on."
+    )
+    return Picture(svg.render(alt), caption, alt, text)
+
+
+def title_of(what: Resume | CodeType) -> str:
+    """'bar', 'bar from 112 (line 4)'."""
+    if isinstance(what, Resume):
+        return f"{title_of(what.code)} (line {what.line})" if what.line else title_of(what.code)
+    return what.co_qualname.split(".<locals>.")[-1]
+
+
+def draw_block(svg: Svg, block: Block, x: float, y: float) -> None:
+    """A piece, its torn edge, and below it where it goes on."""
+    left = x + (block.width - WIDE) / 2
+    run = block.piece is not None
+    stage = "capture" if run and block.piece.result else "runtime"  # type: ignore[union-attr]
+    svg.box(left, y, WIDE, block.own_height, stage, strength=0.14 if run else 0, dashed=not run, radius=10)
+    room = WIDE - 44 - text_width(block.number, SMALL)
+    svg.text(left + 12, y + 22, shorten(block.title, room, bold_size(run)), bold=run, dim=not run, tip=block.title)
+    svg.text(left + WIDE - 10, y + 22, block.number, SMALL, anchor="end", dim=True)
+    for n, line in enumerate(block.lines):
+        svg.text(left + 12, y + 44 + 17 * n, line, 12, mono=True)
+    if not block.below or block.piece is None:
+        return
+    bottom = y + block.own_height
+    middle, torn = left + WIDE / 2, bottom + 12
+    teeth = " ".join(f"l6 {7 if n % 2 == 0 else -7}" for n in range(int(WIDE // 6)))
+    svg.path(f"M{left:.0f} {torn} {teeth}", stage="break", line=2.2, opacity=1, tip=block.piece.problem.reason)
+    svg.text(left - 2, torn + 25, "✂", LARGE, stage="break")
+    said = f"Python: {block.piece.in_python}"
+    svg.box(left + 18, torn + 11, WIDE - 36, 24, "eager", strength=0.2, radius=4, tip=block.piece.problem.reason)
+    svg.text(left + 28, torn + 27, shorten(said, WIDE - 56, 12, mono=True), 12, mono=True, tip=said)
+    at = x + (block.width - sum(one.width for _, one in block.below) - GAP * (len(block.below) - 1)) / 2
+    for told, one in block.below:
+        centre, low = at + one.width / 2, bottom + TORN - 3
+        corner = low - 26
+        svg.arrow([(middle, torn + 36), (middle, corner), (centre, corner), (centre, low)])
+        svg.text(centre + 8, low - 7, shorten(f"hands on {told}", WIDE / 2 - 12, SMALL), SMALL, tip=told)
+        draw_block(svg, one, at, bottom + TORN)
+        at += one.width + GAP
+
+
+def bold_size(bold: bool) -> float:
+    return 13.8 if bold else 13
+
+
+def text_of(block: Block, indent: str = "") -> list[str]:
+    """The drawing as text, a branch indented."""
+    lines = [f"{indent}{block.title}: {block.number}".rstrip(": ")]
+    lines += [f"{indent}  {line}" for line in block.lines]
+    if block.piece is not None and block.below:
+        lines.append(f"{indent}✂ Python: {block.piece.in_python}")
+        for told, one in block.below:
+            lines.append(f"{indent}{'├' if len(block.below) > 1 else ''}→ hands on {told}")
+            lines += text_of(one, indent + "   " * (len(block.below) > 1))
+    return lines
+
+
+# ---- the bytecode of a resume function ------------------------------------------------------------------------------
+
+ROW, COLUMN, BETWEEN = 19, 330, 70
+
+
+def resume_code(at: Resume) -> Picture:
+    """The bytecode of a function, and beside it that of the resume function which goes on at one place in it."""
+    before, after = frames.instructions(at.original), frames.instructions(at.code)
+    new = sum(i.offset < at.shift for i in after)
+    target = next(n for n, i in enumerate(after) if i.offset >= at.offset + at.shift)
+    svg = Svg(2 * COLUMN + BETWEEN + 8, 34 + ROW * len(after) + 10)
+    own = title_of(at.original)
+    svg.text(4, 16, own, bold=True)
+    right = COLUMN + BETWEEN
+    svg.text(right, 16, title_of(at.code), bold=True)
+    top = lambda n: 30 + ROW * n
+    svg.box(right - 6, top(0) - 2, COLUMN, ROW * new + 2, "capture", strength=0.2, line=2.5, radius=5)
+    svg.box(right - 6, top(target) - 2, COLUMN, ROW * (len(after) - target) + 2, "capture", strength=0.1, radius=5)
+    svg.box(2, top(target) - 2, COLUMN, ROW * (len(after) - target) + 2, "capture", strength=0.1, radius=5)
+    if target > new:
+        svg.box(2, top(new) - 2, COLUMN, ROW * (target - new) + 2, "runtime", strength=0.1, radius=5)
+        svg.box(right - 6, top(new) - 2, COLUMN, ROW * (target - new) + 2, None, dashed=True, line=1, radius=5)
+    text = [(own, "", title_of(at.code))]
+    for n, i in enumerate(after):
+        skipped = new <= n < target
+        svg.text(right + 2, top(n) + 13, f"{i.offset:>4} {i}", 12, mono=True, dim=skipped)
+        left = f"{before[n - new].offset:>4} {before[n - new]}" if n >= new else ""
+        svg.text(10, top(n) + 13, left, 12, mono=True)
+        mark = "new" if n < new else "skipped" if skipped else "same"
+        text.append((left, mark, f"{i.offset:>4} {i}"))
+    jump, low, edge = top(new) - ROW / 2, top(target) + ROW / 2, right + COLUMN
+    svg.arrow([(edge - 14, jump), (edge + 24, jump), (edge + 24, low), (edge - 4, low)], stage="capture", line=2)
+    svg.width += 24
+    caption = (
+        "Outlined: the prologue, which is new. It jumps over what has been done already; all the rest is unchanged."
+    )
+    alt = f"{plural(new, 'instruction')} stand before the bytecode of {own}; the last jumps to offset {at.offset + at.shift}."
+    rows = "\n".join(f"{one:<34} {mark:<8} {two}".rstrip() for one, mark, two in text)
+    return Picture(svg.render(alt), caption, alt, rows)

@@ -1,0 +1,174 @@
+"""The checks of lesson 03's exercises tell right from wrong: right answers pass, wrong ones fail, each for its own reason."""
+
+from __future__ import annotations
+
+import pytest
+from mutants import Mutants, own_reasons
+
+from course_lib.frames import installed
+
+LESSON = Mutants("03_graph_breaks")
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not installed(), reason="the exercises need the frame hook"),
+]
+
+
+def edit(*changes):
+    """The reference with `old, new, …` exchanged."""
+    return lambda exercise: LESSON.edited(exercise, *changes)
+
+
+def body(*bodies):
+    """The answer cell with other bodies."""
+    return lambda exercise: LESSON.written(exercise, *bodies)
+
+
+ALTERNATIVES = {
+    "count_breaks": body(
+        """    fn = getattr(fn, "_course_original", fn)
+    with cl.record() as trace:
+        cl.compile(fn, backend="eager")(*args)
+    seen, lines = set(), []
+    for problem in trace.graph_breaks:
+        if str(problem.location) not in seen:
+            seen.add(str(problem.location))
+            lines.append(problem.location.text)
+    return len(trace.graphs), lines"""
+    ),
+    "cures": body(
+        """    return x * 2 * torch.where(x.mean() > 0, 1.0, -1.0)""",
+        """    scale = x.abs().amax()
+    return x / (scale + (scale == 0))""",
+        """    def attend(x, w):
+        return (x @ w).softmax(-1)
+
+    def half(x, w):
+        return x / 2
+
+    return torch.cond(torch.gt(x.sum(), 0), attend, half, (x, w))""",
+        """    y = x.tanh()
+    return {"mean": torch.mean(y), "result": y + y}""",
+        """    got = step(x)
+    say("mean %.3f" % float(got["mean"]))
+    return got["result"]""",
+    ),
+    "moving_median": body(
+        """    out = torch.empty(*signal.shape[:-1], signal.shape[-1] + 1 - width, dtype=signal.dtype)
+    out.numpy()[...] = moving_median_numpy(signal.numpy(), width)
+    return out""",
+        """    return torch.empty_like(signal[..., width - 1 :], memory_format=torch.contiguous_format)""",
+    ),
+    "make_resume": body(
+        """    units, op = offset // 2, dis.opmap
+    prologue = [op["RESUME"], 0]
+    for byte in units.to_bytes(4, "big")[:-1]:
+        prologue += [op["EXTENDED_ARG"], byte]
+    prologue += [op["JUMP_FORWARD"], units % 256]
+    star = 0x04 | 0x08
+    changed = {"co_code": bytes(prologue) + code.co_code, "co_argcount": code.co_nlocals, "co_flags": code.co_flags & ~star}
+    changed["co_linetable"] = lines_before(len(prologue) // 2) + code.co_linetable
+    return code.replace(co_posonlyargcount=0, co_kwonlyargcount=0, **changed)"""
+    ),
+}
+
+WRONG = {
+    "count_breaks": {
+        "each break, not each place": body(
+            """    seen = cl.explain(fn)(*args)
+    return seen.graph_count, [p.location.text for p in seen.breaks]"""
+        ),
+        "graphs from breaks": edit("return seen.graph_count", "return seen.graph_break_count + 1"),
+        "by text": edit("(p.location.filename, p.location.line): ", "p.location.text: "),
+        "sorted": edit("list(places.values())", "sorted(places.values())"),
+        "called twice": edit("    seen = cl.explain", "    fn(*args)\n    seen = cl.explain"),
+        "reasons instead of lines": edit(": p.location.text for", ": p.reason for"),
+        "a warm recording": body(
+            """    with cl.record() as trace:
+        (fn if hasattr(fn, "_course_original") else cl.compile(fn, backend="eager"))(*args)
+    places = {str(p.location): p.location.text for p in trace.graph_breaks}
+    return len(trace.graphs), list(places.values())"""
+        ),
+    },
+    "cures": {
+        "as it was": edit("torch.where(y.mean() > 0, y, -y)", "flip_slow(x)"),
+        "each element for itself": edit("torch.where(y.mean() > 0, y, -y)", "torch.where(y > 0, y, -y)"),
+        "zero goes the other way": edit("y.mean() > 0", "y.mean() >= 0"),
+        "a number after all": edit("x.abs().max()", "torch.tensor(x.abs().max().item())"),
+        "nothing for zero": edit("torch.where(scale == 0, x, x / scale)", "x / scale"),
+        "a smallest scale": edit("torch.where(scale == 0, x, x / scale)", "x / scale.clamp(min=1e-12)"),
+        "both ways always": edit(
+            "torch.cond(x.sum() > 0, lambda x, w: torch.softmax(x @ w, -1), lambda x, w: x * 0.5, (x, w))",
+            "torch.where(x.sum() > 0, torch.softmax(x @ w, -1), x * 0.5)",
+        ),
+        "the product outside": edit(
+            "return torch.cond(x.sum() > 0, lambda x, w: torch.softmax(x @ w, -1), lambda x, w: x * 0.5, (x, w))",
+            "p = x @ w\n    return torch.cond(x.sum() > 0, lambda x, p: torch.softmax(p, -1), lambda x, p: x * 0.5, (x, p))",
+        ),
+        "step reports": edit("return y * 2, y.mean()", "print(end='')\n    return y * 2, y.mean()"),
+        "another text": edit("{mean.item():.3f}", "{mean.item():.2f}"),
+        "step does half": edit(
+            "    y = torch.tanh(x)\n    return y * 2, y.mean()",
+            "    return torch.tanh(x)",
+            "    y, mean = step(x)",
+            "    y = step(x)\n    mean, y = y.mean(), y * 2",
+        ),
+        "report without step": edit("    y, mean = step(x)", "    y = torch.tanh(x)\n    mean, y = y.mean(), y * 2"),
+    },
+    "moving_median": {
+        "double precision": edit(".to(signal.dtype)", ""),
+        "the shape of the signal": edit("(*batch, length - width + 1)", "signal.shape"),
+        "a fixed length": edit("length - width + 1)", "2)"),
+        "one dimension": edit("(*batch, length - width + 1)", "(signal.shape[0] - width + 1,)"),
+        "looks at data": body(
+            """    return torch.from_numpy(moving_median_numpy(signal.numpy(), width)).to(signal.dtype)""",
+            """    return torch.from_numpy(moving_median_numpy(signal.numpy(), width)).to(signal.dtype)""",
+        ),
+        "always single": edit("length - width + 1))", "length - width + 1), dtype=torch.float32)"),
+        "always double": edit("length - width + 1))", "length - width + 1), dtype=torch.float64)"),
+        "torch's own median": edit(
+            "torch.from_numpy(moving_median_numpy(signal.numpy(), width)).to(signal.dtype)",
+            "signal.unfold(-1, width, 1).quantile(0.5, dim=-1)",
+        ),
+    },
+    "make_resume": {
+        "unchanged": edit("    return code.replace(", "    return code\n    return code.replace("),
+        "no new parameters": edit("        co_argcount=len(code.co_varnames),\n", ""),
+        "bytes instead of units": edit("units = offset // 2", "units = offset"),
+        "cut off the front": edit(
+            "prologue + code.co_code,", 'bytes([dis.opmap["RESUME"], 0]) + code.co_code[offset:],'
+        ),
+        "one byte": edit("    for shift in (24, 16, 8):", "    for shift in ():"),
+        "stars stay": edit("code.co_flags & ~(4 | 8)", "code.co_flags"),
+        "lines as they were": edit("lines_before(len(prologue) // 2) + ", ""),
+        "the library's": body(
+            """    from course_lib.frames.resume import resume_at
+
+    return resume_at(code, offset, (), frozenset()).code"""
+        ),
+    },
+}
+
+
+def test_every_exercise_is_tested():
+    assert list(ALTERNATIVES) == list(WRONG) == LESSON.exercises
+
+
+@pytest.mark.parametrize("exercise", LESSON.exercises)
+def test_the_reference_and_another_right_answer_pass(exercise):
+    for answer in (None, ALTERNATIVES[exercise](exercise)):
+        verdict = LESSON.verdict(exercise, answer)
+        assert verdict.passed, verdict
+
+
+@pytest.mark.parametrize("exercise", LESSON.exercises)
+def test_an_untouched_stub_fails_with_its_own_sentence(exercise):
+    verdict = LESSON.verdict(exercise, LESSON.stub(exercise))
+    assert not verdict.passed and verdict.error == "NotImplementedError" and verdict.message.startswith("Exercise:")
+
+
+@pytest.mark.parametrize("exercise", LESSON.exercises)
+def test_wrong_answers_fail_each_for_its_own_reason(exercise):
+    answers = {name: answer(exercise) for name, answer in WRONG[exercise].items()}
+    own_reasons(LESSON.verdicts(exercise, answers))
