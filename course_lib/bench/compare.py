@@ -22,6 +22,7 @@ import torch
 from course_lib import events
 from course_lib.bench.measure import Call, Samples, clock_for, interleaved
 from course_lib.lowering.ir import ExternKernel
+from course_lib.viz.recording import Recording
 
 Inputs = tuple[torch.Tensor, ...]
 
@@ -234,7 +235,7 @@ def ours(mode: str = "default", dynamic: bool | None = None, fullgraph: bool = F
 
 def watch_ours(run: Callable[[], None]) -> Program:
     """Read from the events what was compiled."""
-    recording = events.Recording()
+    recording = Recording()
     with events.listener(recording.events.append):
         run()
     built = [kernel for event in recording.of(events.KernelsBuilt) for kernel in event.compiled.schedule.kernels]

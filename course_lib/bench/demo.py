@@ -21,6 +21,7 @@ import course_lib
 from course_lib import events
 from course_lib.bench.measure import human_time
 from course_lib.bench.models import gelu_layer, random_inputs
+from course_lib.viz.recording import Recording
 
 WIDTH = 118
 SHAPES = ((64, 128), (128, 256), (256,))
@@ -29,7 +30,7 @@ SHAPES = ((64, 128), (128, 256), (256,))
 def main() -> int:
     """Compile once, tell what happened, check the result."""
     torch.manual_seed(0)
-    compiled, trace = course_lib.compile(gelu_layer), events.Recording()
+    compiled, trace = course_lib.compile(gelu_layer), Recording()
     with torch.inference_mode():
         with events.listener(trace.events.append):
             compiled(*random_inputs(SHAPES))
@@ -44,14 +45,14 @@ def main() -> int:
     return 0 if right else 1
 
 
-def source(trace: events.Recording) -> Iterator[str]:
+def source(trace: Recording) -> Iterator[str]:
     """A Python function"""
     lines, first = inspect.getsourcelines(gelu_layer)
     yield f"{short_path(inspect.getfile(gelu_layer))}, called with tensors of shape {', '.join(map(str, SHAPES))}"
     yield from (f"{first + i:5}  {line.rstrip()}" for i, line in enumerate(lines))
 
 
-def bytecode(trace: events.Recording) -> Iterator[str]:
+def bytecode(trace: Recording) -> Iterator[str]:
     """Its bytecode, run on symbolic values"""
     last = 0
     yield f"{'line':>4} {'offset':>6}  {'instruction':<34} {'adds node':<10} stack afterwards"
@@ -61,14 +62,14 @@ def bytecode(trace: events.Recording) -> Iterator[str]:
         yield f"{line:>4} {step.offset:>6}  {instruction:<34} {step.node:<10} [{', '.join(step.after)}]"
 
 
-def captured_graph(trace: events.Recording) -> Iterator[str]:
+def captured_graph(trace: Recording) -> Iterator[str]:
     """The captured FX graph"""
     for graph in trace.graphs:
         yield from graph_lines(graph)
     yield from (f"graph break: {line}" for problem in trace.graph_breaks for line in str(problem).splitlines())
 
 
-def guards(trace: events.Recording) -> Iterator[str]:
+def guards(trace: Recording) -> Iterator[str]:
     """Guards: the compiled code is used again while all of these hold"""
     for guard in trace.guards:
         yield from textwrap.wrap(guard.expr, WIDTH, subsequent_indent="    ")
@@ -76,33 +77,33 @@ def guards(trace: events.Recording) -> Iterator[str]:
             yield f"        because of {short_path(guard.cause.filename)}:{guard.cause.line}: {guard.cause.text}"
 
 
-def aten_graph(trace: events.Recording) -> Iterator[str]:
+def aten_graph(trace: Recording) -> Iterator[str]:
     """The same in ATen operators"""
     for event in trace.of(events.AtenTraced):
         yield from graph_lines(event.graph)
 
 
-def loops(trace: events.Recording) -> Iterator[str]:
+def loops(trace: Recording) -> Iterator[str]:
     """Loops, before fusion"""
     for event in trace.of(events.Lowered):
         yield from (f"{', '.join(map(str, node.buffers)):<28} {node}" for node in event.graph.nodes)
 
 
-def fusion(trace: events.Recording) -> Iterator[str]:
+def fusion(trace: Recording) -> Iterator[str]:
     """Which loops run together, and why"""
     for event in trace.of(events.Scheduled):
         for decision in event.schedule.decisions:
             yield from textwrap.wrap(str(decision), WIDTH, subsequent_indent="    ")
 
 
-def kernels(trace: events.Recording) -> Iterator[str]:
+def kernels(trace: Recording) -> Iterator[str]:
     """Kernels"""
     for kernel in trace.kernels:
         saved = getattr(kernel, "bytes_saved", 0)
         yield f"{kernel}" + (f": {saved:,} bytes of memory traffic saved" if saved else "")
 
 
-def generated(trace: events.Recording) -> Iterator[str]:
+def generated(trace: Recording) -> Iterator[str]:
     """Generated C++"""
     for event in trace.of(events.KernelsBuilt):
         yield from (line for kernel in event.compiled.kernels for line in kernel.source.splitlines())
@@ -110,7 +111,7 @@ def generated(trace: events.Recording) -> Iterator[str]:
         yield from textwrap.wrap(f"{fallback.what}: {fallback.why}", WIDTH)
 
 
-def program(trace: events.Recording) -> Iterator[str]:
+def program(trace: Recording) -> Iterator[str]:
     """What runs in the place of the function: a head, and the program that calls the kernels"""
     for result in trace.captures:
         yield from (*result.head.source.splitlines(), "")
@@ -118,7 +119,7 @@ def program(trace: events.Recording) -> Iterator[str]:
         yield from event.compiled.wrapper_source.splitlines()
 
 
-def timing(trace: events.Recording) -> Iterator[str]:
+def timing(trace: Recording) -> Iterator[str]:
     """Time by stage"""
     yield from (f"{stage:<10} {human_time(seconds):>9}" for stage, seconds in trace.seconds.items())
 

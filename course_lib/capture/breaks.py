@@ -32,7 +32,6 @@ from course_lib.frames.resume import live, resume, resume_at
 
 END: Any = type("End", (), {})()
 NULL_TEXT = "NULL"
-LOOK_AT_FRAME = (locals, globals, eval, exec, sys._getframe)
 FRAME_READERS = ("locals", "globals", "eval", "exec")
 """Builtins that look at the frame that calls them."""
 
@@ -44,11 +43,11 @@ class BreakBuilder(HeadBuilder):
         """Side effects, the instructions `first` to `broken`, and the calls of resume functions. With `plain` the rest
         of the frame, that instruction first, runs as it is."""
         self.it, self.live = it, live(it.code)
-        self.first = (
-            set(it.code.co_varnames[:1]) if "__class__" in it.code.co_freevars else set()
-        )  # `super()` looks at it
-        if any(value is function for value in it.stack for function in LOOK_AT_FRAME):
-            raise Unsupported("looks at the frame that calls it")
+        zero_argument_super = "__class__" in it.code.co_freevars  # it looks at the first argument
+        self.first = set(it.code.co_varnames[:1]) if zero_argument_super else set()
+        readers = [i.arg for i in it.program if i.op == "LOAD_GLOBAL" and i.arg in FRAME_READERS]
+        if readers or sys._getframe in it.stack:
+            raise Unsupported(f"a function that calls {(*readers, 'sys._getframe')[0]}() cannot be split")
         for value in it.locals.values():  # even one that is never asked again: it is closed when the frame ends
             if isinstance(value, GeneratorType) and getgeneratorstate(value) == "GEN_SUSPENDED":
                 raise Unsupported("a generator is alive here, which cannot be made anew")
@@ -58,8 +57,6 @@ class BreakBuilder(HeadBuilder):
         self.cells = {name: self.rebuild(it.world.open_cell(cell)) for name, cell in it.cells.items()}
         start = it.program[first]
         program = [] if plain else it.program[first:]
-        if readers := [i.arg for i in it.program if i.op == "LOAD_GLOBAL" and i.arg in FRAME_READERS]:
-            raise Unsupported(f"a function that calls {readers[0]}() cannot be split")
         if any(i.op not in SOURCE for i in it.program[first : broken + 1]):
             plain, program = True, []
         self.lines: list[str] = []  # the operation itself

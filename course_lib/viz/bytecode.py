@@ -18,6 +18,7 @@ from typing import Any
 
 from course_lib import events
 from course_lib.frames.resume import resumed
+from course_lib.viz.recording import Recording
 from course_lib.viz.style import Picture, escape, place, plural, short_types
 from course_lib.viz.tables import columns
 
@@ -68,7 +69,7 @@ class FrameRun:
         return "" if not self.problem else "the graph ends here" if self.graph else "capture stops here"
 
 
-def frame_runs(recording: events.Recording) -> list[FrameRun]:
+def frame_runs(recording: Recording) -> list[FrameRun]:
     """The frames of a recording with their instructions as trees."""
     runs: list[FrameRun] = []
     flat: list[events.InstructionRun] = []
@@ -113,7 +114,7 @@ def unfinished(last: events.InstructionRun, inner: events.InstructionRun) -> eve
     return replace(last, offset=-1, op="CALL", arg=inner.function, before=last.after, node="")
 
 
-def find_run(recording: events.Recording, function: str | int | Callable[..., Any] | None = None) -> FrameRun:
+def find_run(recording: Recording, function: str | int | Callable[..., Any] | None = None) -> FrameRun:
     """The frame to show: by name, by number, by the function itself; None for the first.
 
     Raises LookupError with the names there are."""
@@ -140,7 +141,7 @@ def find_run(recording: events.Recording, function: str | int | Callable[..., An
 # ---- the table ------------------------------------------------------------------------------------------------------
 
 
-def bytecode_table(recording: events.Recording, function: str | int | Callable[..., Any] | None = None) -> Picture:
+def bytecode_table(recording: Recording, function: str | int | Callable[..., Any] | None = None) -> Picture:
     """Every instruction that the symbolic interpreter ran for one frame: `function` is its name, its number, or the function
     itself; None for the first."""
     run = find_run(recording, function)

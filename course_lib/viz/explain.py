@@ -9,11 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from torch import compiler, fx
+from torch import fx
 
 from course_lib import events
-from course_lib.capture import CaptureResult, Guard, Unsupported, calls
+from course_lib.capture import CaptureResult, Guard, Unsupported
 from course_lib.compiler import compile
+from course_lib.viz.recording import Recording
 
 
 @dataclass
@@ -58,7 +59,7 @@ def explain(function: Callable[..., Any]) -> Callable[..., Explanation]:
     of parentheses."""
 
     def run(*args: Any, **kwargs: Any) -> Explanation:
-        recording = events.Recording()
+        recording = Recording()
         with events.listener(recording.events.append):
             compile(function, backend="eager")(*args, **kwargs)
         return Explanation(recording.captures, recording.graph_breaks)

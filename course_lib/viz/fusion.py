@@ -14,6 +14,7 @@ from typing import Any
 
 from course_lib import events
 from course_lib.viz.loops import is_extern, label_of, reads
+from course_lib.viz.recording import Recording
 from course_lib.viz.style import SMALL, Picture, escape, human_bytes, plural
 from course_lib.viz.svg import Svg, shorten
 from course_lib.viz.tables import html_table
@@ -93,7 +94,7 @@ def fusion(recording: Any, index: int = 0) -> Picture:
 
 def find(recording: Any, index: int) -> tuple[Any, Any]:
     """The schedule and the lowered graph (None if it is not known)."""
-    if not isinstance(recording, events.Recording):
+    if not isinstance(recording, Recording):
         return recording, None
     schedules, graphs = recording.of(events.Scheduled), recording.of(events.Lowered)
     if not schedules:

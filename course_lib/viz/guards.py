@@ -209,7 +209,12 @@ def required(guard: Any) -> str:
         case "state":
             return ", ".join(f"{re.sub(r'^torch.(_C._?)?|[(][)]', '', left)} {right(left)}" for left in values)
         case "absent":
-            return "no attribute of its own hides it"
+            hides = (
+                "no variable hides a builtin"
+                if "__globals__" in guard.source.expr
+                else "no attribute of its own hides it"
+            )
+            return hides
         case "hooks":
             return "no hooks"
         case "value" if len(values) == 2 and "·" in values:

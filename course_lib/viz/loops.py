@@ -18,8 +18,8 @@ import sympy
 import torch
 from torch.utils._pytree import tree_leaves
 
-from course_lib.viz.evaluator import Array, Memory, NumpyHandler, compute
 from course_lib.lowering.ir import ExternKernel, LoopNode
+from course_lib.viz.evaluator import Array, Memory, NumpyHandler, compute
 from course_lib.viz.graphs import op_name
 from course_lib.viz.style import Picture, escape, human_bytes, plural
 

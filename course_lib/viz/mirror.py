@@ -23,6 +23,7 @@ from torch.utils import _pytree as pytree
 from course_lib import events
 from course_lib.compiler import compile
 from course_lib.viz.graphs import op_name, readable_path, source_of
+from course_lib.viz.recording import Recording
 from course_lib.viz.style import Picture, escape, plural
 from course_lib.viz.tables import columns, html_table
 
@@ -133,7 +134,7 @@ def mirror(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Mirror:
     import torch._dynamo as dynamo
     from torch._dynamo.utils import counters
 
-    ours, theirs, recording = Side("course_lib"), Side("torch.compile"), events.Recording()
+    ours, theirs, recording = Side("course_lib"), Side("torch.compile"), Recording()
 
     def run(wrap: Callable[[Any], Any]) -> Any:
         fresh = lambda tensor: tensor.detach().clone().requires_grad_(tensor.requires_grad)

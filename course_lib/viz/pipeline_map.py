@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from course_lib import events
+from course_lib.viz.recording import Recording
 from course_lib.viz.style import LARGE, SMALL, Picture, human_seconds, plural
 from course_lib.viz.svg import Svg
 
@@ -60,7 +61,7 @@ BOX, TALL, GAP, LEFT = 150, 78, 84, 12
 ROW = 182
 
 
-def pipeline_map(lit: str | None = None, recording: events.Recording | None = None) -> Picture:
+def pipeline_map(lit: str | None = None, recording: Recording | None = None) -> Picture:
     """The pipeline, `lit` at one stage (see `NAMES`). With a recording, each box says what it did in that run, and for how long.
 
     Raises ValueError for a stage that is not in the pipeline."""
@@ -126,7 +127,7 @@ def draw_room(svg: Svg, room: Room, x: float, y: float, lit: bool, fact: str, to
     )
 
 
-def counts(recording: events.Recording) -> dict[str, str]:
+def counts(recording: Recording) -> dict[str, str]:
     """What happened at each stage, in a few words."""
     frames = recording.of(events.FrameSeen)
     aten = [

@@ -19,6 +19,7 @@ import torch
 
 from course_lib import events, frames
 from course_lib.viz.guards import about, draw_diamond, readable, told
+from course_lib.viz.recording import Recording
 from course_lib.viz.style import SMALL, Picture, escape, human_seconds, plural, short_types
 from course_lib.viz.svg import Svg, shorten
 from course_lib.viz.tables import columns, html_table
@@ -83,7 +84,7 @@ def in_words(value: Any) -> str:
     return getattr(value, "__name__", None) or readable(repr(value))
 
 
-def turns(recording: events.Recording, name: str | None = None) -> tuple[str, list[Turn]]:
+def turns(recording: Recording, name: str | None = None) -> tuple[str, list[Turn]]:
     """The calls of one code object (by default the first that was seen), and its name."""
     seen = [event.name for event in recording.events if isinstance(event, (Served, events.FrameSeen))]
     served = [event.name for event in recording.of(Served)]
@@ -135,7 +136,7 @@ COLUMN, LANE, LEFT, LINE = 92, 40, 150, 16
 """px: the width of a call, the height of an entry, where they begin, and the height of a line of arguments."""
 
 
-def timeline(recording: events.Recording, name: str | None = None) -> Picture:
+def timeline(recording: Recording, name: str | None = None) -> Picture:
     """Calls left to right, a lane for each entry and one for eager; below, how the guards of each entry differ from the last."""
     name, calls = turns(recording, name)
     lanes = max([turn.entry or 0 for turn in calls])

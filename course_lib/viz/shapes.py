@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 
-from course_lib import events
 from course_lib.frames import parameters
 from course_lib.guards import Check
+from course_lib.viz.recording import Recording
 from course_lib.viz.style import SMALL, Picture, plural
 from course_lib.viz.svg import Svg, shorten, text_width
 from course_lib.viz.tables import columns
@@ -95,7 +95,7 @@ class Entry:
         return f"{self.letter}: {' and '.join(size_guards(self.result)) or 'any size'}"
 
 
-def entries_of(recording: events.Recording, code: Any) -> list[Entry]:
+def entries_of(recording: Recording, code: Any) -> list[Entry]:
     """The captures of one function, in the order in which their guards are tried."""
     found = [result for result in recording.captures if result.name == code.co_qualname]
     names = parameters(code)
@@ -112,7 +112,7 @@ STRENGTHS = (0.1, 0.34, 0.58, 0.22, 0.46, 0.7)
 
 
 def shape_map(
-    recording: events.Recording,
+    recording: Recording,
     function: Any,
     sizes: Mapping[str, Sequence[int]],
     make: Callable[..., Any] = torch.empty,

@@ -16,9 +16,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from course_lib import events
 from course_lib.viz.bytecode import FrameRun, Step, bytecode_table, find_run, plain_arg, source_line, walk
 from course_lib.viz.graphs import is_operation, op_name, source_of, type_of
+from course_lib.viz.recording import Recording
 from course_lib.viz.style import Picture, place, plural, sheet, short_types
 
 SCRIPT = Path(__file__).with_name("stepper.js")
@@ -28,7 +28,7 @@ class Stepper:
     """A capture, one instruction at a time. `picture` is the static form, `widget` the live one (an `anywidget`, made when
     it is first wanted)."""
 
-    def __init__(self, recording: events.Recording, function: str | int | Callable[..., Any] | None = None) -> None:
+    def __init__(self, recording: Recording, function: str | int | Callable[..., Any] | None = None) -> None:
         self.run = find_run(recording, function)
         self.table = bytecode_table(recording, function)
 

@@ -9,6 +9,7 @@ import torch
 
 import course_lib as cl
 from course_lib import events
+from course_lib.viz.recording import Recording
 
 SOURCE = """def helper(a, b):
     return a * b
@@ -26,10 +27,10 @@ def run(offset, op, arg, function, line, depth, before, after, node=""):
 
 
 @pytest.fixture
-def by_hand() -> events.Recording:
+def by_hand() -> Recording:
     """`f` as the interpreter reports it: a call is told after what it called."""
     linecache.cache[CELL] = (len(SOURCE), None, SOURCE.splitlines(keepends=True), CELL)
-    recording = events.Recording()
+    recording = Recording()
     recording.events += [
         events.FrameSeen("f", f"{CELL}:4"),
         run(2, "LOAD_GLOBAL", "helper", "f", 5, 0, [], ["helper()"]),

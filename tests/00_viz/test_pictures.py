@@ -15,6 +15,7 @@ from course_lib.capture.sources import Location
 from course_lib.capture.unsupported import Unsupported
 from course_lib.viz import graphs
 from course_lib.viz.bytecode import frame_runs, nest, plain_arg, walk
+from course_lib.viz.recording import Recording
 
 NAMES = "show bytecode graph aten guards_table loops fusion code breaks".split()
 
@@ -113,7 +114,7 @@ def test_a_frame_that_is_not_there_is_told_with_those_that_are(by_hand):
     with pytest.raises(LookupError, match="no frame called 'g' was captured; there are f"):
         viz.bytecode_table(by_hand, "g")
     with pytest.raises(LookupError, match="nothing was captured"):
-        viz.bytecode_table(events.Recording())
+        viz.bytecode_table(Recording())
 
 
 def ran(op, function, depth):

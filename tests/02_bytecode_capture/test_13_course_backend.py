@@ -6,11 +6,12 @@ from torch.testing import assert_close
 
 from course_lib import events
 from course_lib.backends import course
+from course_lib.viz.recording import Recording
 
 
 def test_torch_compile_with_the_course_backend_runs_our_kernels():
     model = nn.Sequential(nn.LayerNorm(16), nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 16)).eval()
-    recording = events.Recording()
+    recording = Recording()
     with torch.no_grad(), events.listener(recording.events.append):
         compiled = torch.compile(model, backend=course, fullgraph=True)
         for x in torch.randn(2, 4, 16):

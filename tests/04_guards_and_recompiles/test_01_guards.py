@@ -9,6 +9,7 @@ from torch.testing import assert_close
 
 import course_lib as cl
 from course_lib import events
+from course_lib.viz.recording import Recording
 
 
 class Count:
@@ -157,7 +158,7 @@ def test_a_failing_guard_says_which_part_failed_and_which_line_wanted_it():
     def f(x):
         return x + 1
 
-    recording = events.Recording()
+    recording = Recording()
     compiled = cl.compile(f, backend="eager")
     compiled(torch.randn(4, 8))
     with events.listener(recording.events.append):
