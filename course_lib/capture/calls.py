@@ -125,7 +125,8 @@ def call(it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]
         if all(type(arg) in PLAIN for arg in (*args, *kwargs.values())):
             if type(answer := function(*args, **kwargs)) in PLAIN or it.world.is_static(answer):
                 return answer
-        return call(it, it.world.wrap(function.__wrapped__, it.world.source_of(function)), args, kwargs)
+        source = it.world.source_of(function)
+        return call(it, it.world.wrap(function.__wrapped__, source and source.attr("__wrapped__")), args, kwargs)
     if isinstance(function, weakref.ref) and (known := it.world.of(function)) is not None:
         return it.world.wrap(function(), Called(base=known.source))
     if it.world.is_opaque(function):

@@ -17,6 +17,7 @@ In PyTorch the same is written as bytecode: `torch/_dynamo/codegen.py` (`PyCodeg
 from __future__ import annotations
 
 import collections
+import contextlib
 import functools
 import gc
 import itertools
@@ -34,7 +35,7 @@ from course_lib.capture.calls import SAFE_TYPES, Id
 from course_lib.capture.graph import PLAIN, name_of
 from course_lib.capture.sources import FUNCTION, SameAs, Test, has_literal
 from course_lib.capture.unsupported import Unsupported
-from course_lib.capture.world import MAPPINGS, MISSING, SEQUENCES, Known, World, is_full, slots
+from course_lib.capture.world import MAPPINGS, MISSING, NULL, SEQUENCES, Known, World, is_full, slots
 from course_lib.written import define
 
 GRAPH = "__graph"
@@ -98,7 +99,10 @@ class HeadBuilder:
         """Everything that the interpreted program changed outside."""
         for known in list(self.world.known.values()):
             before = len(self.body)
-            self.effect(known, known.stand_in, known.before)
+            if known.attributes:
+                self.attribute_effect(known, known.attributes)
+            if known.before is not None and known.before is not MISSING:
+                self.content_effect(known, known.stand_in, known.before)
             if len(self.body) > before:
                 self.assume_apart(known)
         for key, stored in self.world.stored.items():
@@ -109,83 +113,60 @@ class HeadBuilder:
         for switch, now in self.world.switched():
             self.body.append(f"{switch}({now})")
 
-    def effect(self, known: Known, now: Any, before: Any) -> None:
-        if (
-            known.opaque
-            or (before is None and not known.attributes)
-            or (type(now) is types.CellType and before is MISSING)
-        ):
-            return
-        place = self.fetch(known)
-        if known.attributes is not None:
-            self.attribute_effect(place, now, known.attributes)
-            now = (
-                list(list.__iter__(now))
-                if isinstance(now, list)
-                else dict(dict.items(now))
-                if isinstance(now, dict)
-                else None
-            )
+    def say(self, known: Known, text: str, *values: Any) -> None:
+        """A statement about the real object: `text` after its expression, with the rebuilt values in its places."""
+        rebuilt = [self.rebuild(value) for value in values]
+        self.body.append(self.fetch(known) + text.format(*rebuilt))
+
+    def content_effect(self, known: Known, now: Any, before: Any) -> None:
         if type(now) is types.CellType:
-            content = now.cell_contents if is_full(now) else MISSING
-            if content is not before and not (content is MISSING and not isinstance(before, object)):
-                if content is MISSING:
-                    self.body.append(f"del {place}.cell_contents")
-                else:
-                    text = self.rebuild(content)
-                    self.body.append(f"{place}.cell_contents = {text}")
-        elif type(now) in (list, collections.deque):
-            items = list(now)
-            kept = len(before) if len(items) > len(before) and same(items[: len(before)], before) else 0
-            if same(items, before):
+            content = now.cell_contents if is_full(now) else NULL
+            if content is NULL and before is not NULL:
+                self.body.append(f"del {self.fetch(known)}.cell_contents")
+            elif content is not before:
+                self.say(known, ".cell_contents = {}", content)
+        elif isinstance(now, (list, collections.deque)):
+            items = list(list.__iter__(now) if isinstance(now, list) else now)
+            kept = len(before) if same(items[: len(before)], before) else 0
+            if kept == len(items) == len(before):
                 return
-            added = f"[{', '.join([self.rebuild(item) for item in items[kept:]])}]"
-            if kept:
-                self.body.append(f"{place}.extend({added})")
-            elif type(now) is list:
-                self.body.append(f"{place}[:] = {added}")
-            else:
-                self.body += [f"{place}.clear()", f"{place}.extend({added})"]
-        elif type(now) is set:
-            for method, items in (("difference_update", set(before) - now), ("update", now - set(before))):
-                if items:
-                    listed = ", ".join([self.rebuild(item) for item in items])
-                    self.body.append(f"{place}.{method}([{listed}])")
-        elif type(now) in MAPPINGS:
-            self.dict_effect(place, now, before)
+            if isinstance(now, collections.deque) and not kept:
+                self.say(known, ".clear()")
+            verb = "[:] = [{}]" if isinstance(now, list) and not kept else ".extend([{}])"
+            self.say(known, verb.format(", ".join(["{}"] * (len(items) - kept))), *items[kept:])
+        elif isinstance(now, set):
+            for method, changed in (("difference_update", set(before) - now), ("update", now - set(before))):
+                if changed:
+                    self.say(known, f".{method}([{', '.join(['{}'] * len(changed))}])", *changed)
+        elif isinstance(now, dict):
+            ordered = isinstance(now, collections.OrderedDict)
+            now = dict((collections.OrderedDict if ordered else dict).items(now))
+            kept_keys = [key for key in before if key in now]
+            if list(now)[: len(kept_keys)] != kept_keys:  # another order: write all of it
+                self.say(known, ".clear()")
+                before = {}
+            for key in [key for key in before if key not in now]:
+                self.say(known, ".pop({})", key)
+            for key in [key for key, item in now.items() if before.get(key, MISSING) is not item]:
+                self.say(known, "[{}] = {}", key, now[key])
 
-    def dict_effect(self, place: str, now: dict[Any, Any], before: dict[Any, Any]) -> None:
-        kept = [key for key in before if key in now]
-        if list(now)[: len(kept)] != kept:  # another order: write all of it
-            self.body.append(f"{place}.clear()")
-            before = {}
-        for key in before:
-            if key not in now:
-                self.body.append(f"del {place}[{self.rebuild(key)}]")
-        for key, item in now.items():
-            if key not in before or before[key] is not item:
-                text = f"[{self.rebuild(key)}] = {self.rebuild(item)}"
-                self.body.append(place + text)
-
-    def attribute_effect(self, place: str, now: Any, before: dict[str, Any]) -> None:
+    def attribute_effect(self, known: Known, before: dict[str, Any]) -> None:
+        now = known.stand_in
         own = dict(getattr(now, "__dict__", {}))
         for name in before:
             if name not in own and isinstance(getattr(type(now), name, None), types.MemberDescriptorType):
-                try:
+                with contextlib.suppress(AttributeError):
                     own[name] = object.__getattribute__(now, name)
-                except AttributeError:
-                    pass
         plain = type(now).__setattr__ in (object.__setattr__, torch.nn.Module.__setattr__)
         for name, value in own.items():
             if before.get(name, MISSING) is not value:
-                text = self.rebuild(value)
-                simple = plain and name.isidentifier()
-                self.body.append(
-                    f"{place}.{name} = {text}" if simple else f"object.__setattr__({place}, {name!r}, {text})"
-                )
-        for name, value in before.items():
-            if value is not MISSING and name not in own:
-                self.body.append(f"object.__delattr__({place}, {name!r})")
+                if plain and name.isidentifier():
+                    self.say(known, f".{name} = {{}}", value)
+                else:
+                    text = self.rebuild(value)
+                    self.body.append(f"object.__setattr__({self.fetch(known)}, {name!r}, {text})")
+        for name in [name for name, value in before.items() if value is not MISSING and name not in own]:
+            self.body.append(f"object.__delattr__({self.fetch(known)}, {name!r})")
 
     def assume_apart(self, known: Known) -> None:
         """What was changed here is none of the other objects met: a call where it is one must not come here."""
