@@ -27,9 +27,10 @@ def body(*bodies):
 
 ALTERNATIVES = {
     "fails": body(
-        """FAILS.update(dict.fromkeys(["other numbers", "OTHER = 5.0"]))
-FAILS["transposed"], FAILS["an int"], FAILS["half as many, and double"] = "x.stride()[0]", "type(k)", "x.dtype"
-FAILS["no grad"], FAILS["a parameter of the user"], FAILS["GAIN = 5.0"] = "torch.is_grad_enabled()", "x.requires_grad", "GAIN\""""
+        """    answers.update(dict.fromkeys(["other numbers", "OTHER = 5.0"]))
+    answers["transposed"], answers["an int"], answers["GAIN = 5.0"] = "x.stride()[0]", "type(k)", "GAIN"
+    answers["no grad"], answers["a parameter of the user"] = "torch.is_grad_enabled()", "x.requires_grad"
+    return {**answers, "half as many, and double": "x.dtype"}"""
     ),
     "make_check": body(
         """    names, lines = dict(HELPERS), []
@@ -100,7 +101,7 @@ FAILS["no grad"], FAILS["a parameter of the user"], FAILS["GAIN = 5.0"] = "torch
 
 WRONG = {
     "fails": {
-        "one is missing": edit('    "no grad": "torch.is_grad_enabled()",\n', ""),
+        "one is missing": edit('        "no grad": "torch.is_grad_enabled()",\n', ""),
         "the numbers are guarded": edit('"other numbers": None', '"other numbers": "x.shape[0]"'),
         "the shape of what lies otherwise": edit('"transposed": "x.stride()[0]"', '"transposed": "x.shape[0]"'),
         "2 is 2.0": edit('"an int": "type(k)"', '"an int": "k"'),
