@@ -45,10 +45,14 @@ def size_guards(result: Any) -> list[str]:
 def two_lives(rows: Sequence[tuple[str, object, str, str]]) -> Picture:
     """What arithmetic on a symbolic size leaves behind. A row: the code, the number in this call, the expression, and the guard
     that the line adds ("" for none)."""
-    widths = [max(text_width(str(row[i]), mono=True) for row in rows) + 28 for i in range(4)]
+    headings = ("the line", "number now", "expression kept", "guard written down")
+    widths = [
+        max(text_width(heading, SMALL), *(text_width(str(row[i]), mono=True) + 28 for row in rows))
+        for i, heading in enumerate(headings)
+    ]
     places = [4 + sum(widths[:i]) + 34 * i for i in range(4)]
     svg = Svg(places[3] + widths[3] + 30, 36 + 42 * len(rows))
-    for x, heading in zip(places, ("the line", "number now", "expression kept", "guard written down")):
+    for x, heading in zip(places, headings):
         svg.text(x, 14, heading, SMALL, dim=True)
     for j, row in enumerate(rows):
         y, (line, value, expr, guard) = 26 + 42 * j, row
@@ -108,14 +112,11 @@ def entries_of(recording: Recording, code: Any) -> list[Entry]:
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 CELL, TALL, GAP = 34.0, 30.0, 4.0
-STRENGTHS = (0.1, 0.34, 0.58, 0.22, 0.46, 0.7)
+STRENGTHS = (0.08, 0.26, 0.44, 0.17, 0.35, 0.52)
 
 
 def shape_map(
-    recording: Recording,
-    function: Any,
-    sizes: Mapping[str, Sequence[int]],
-    make: Callable[..., Any] = torch.empty,
+    recording: Recording, function: Any, sizes: Mapping[str, Sequence[int]], make: Callable[..., Any] = torch.empty
 ) -> Picture:
     """Which recorded entry of `function` (a function or module) serves which size, and which sizes none serves.
 
