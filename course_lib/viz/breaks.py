@@ -156,7 +156,7 @@ def carried(at: Resume) -> str:
     alive = live(at.original).get(at.offset, frozenset())
     names = [name for name in at.original.co_varnames if name in alive]
     stack = sum(name.startswith("stack") for name in at.code.co_freevars)
-    return ", ".join([*names, *([f"{stack} on the stack"] if stack else [])]) or "nothing"
+    return ", ".join([*names, *([plural(stack, "stack value")] if stack else [])]) or "nothing"
 
 
 WIDE, GAP, TORN, ACROSS = 350, 26, 104, 2
@@ -218,7 +218,7 @@ def cut_frame(recording: Recording, function: str | Callable[..., Any] | None = 
         return block
 
     top = lay_out(pieces[0])
-    svg = Svg(max(top.width + 4, 480), top.height + 6)
+    svg = Svg(top.width + GAP + 12, top.height + 6)
     draw_block(svg, top, 2, 3)
     text = "\n".join(text_of(top))
     done = [piece for piece in pieces if piece.result]
@@ -266,7 +266,8 @@ def draw_block(svg: Svg, block: Block, x: float, y: float) -> None:
         centre, low = at + one.width / 2, bottom + TORN - 3
         corner = low - 26
         svg.arrow([(middle, torn + 36), (middle, corner), (centre, corner), (centre, low)])
-        svg.text(centre + 8, low - 7, shorten(f"hands on {told}", WIDE / 2 - 12, SMALL), SMALL, tip=told)
+        room = WIDE / 2 + (GAP if one is block.below[-1][1] else -12)
+        svg.text(centre + 8, low - 7, shorten(f"hands on {told}", room, SMALL), SMALL, tip=told)
         draw_block(svg, one, at, bottom + TORN)
         at += one.width + GAP
 
