@@ -227,8 +227,7 @@ def cut_frame(recording: Recording, function: str | Callable[..., Any] | None = 
     alt = f"{name} in {plural(len(pieces), 'piece')}: {plural(len(done), 'graph')}, {plural(breaks, 'graph break')}. "
     alt += " ".join(text.split())
     caption = (
-        "Blue: what is captured. Torn: a graph ends there; grey: what Python does itself. "
-        "The arrow says what the head hands on."
+        "Blue: what is captured. Torn: a graph ends there; grey: what Python does itself. The arrow says what the head hands on."
     )
     return Picture(svg.render(alt), caption, alt, text)
 
@@ -321,9 +320,7 @@ def resume_code(at: Resume) -> Picture:
     jump, low, edge = top(new) - ROW / 2, top(target) + ROW / 2, right + COLUMN
     svg.arrow([(edge - 14, jump), (edge + 24, jump), (edge + 24, low), (edge - 4, low)], stage="capture", line=2)
     svg.width += 24
-    caption = (
-        "Outlined: the prologue, which is new. It jumps over what has been done already; all the rest is unchanged."
-    )
+    caption = "Outlined: the prologue, which is new. It jumps over what has been done already; all the rest is unchanged."
     alt = f"{plural(new, 'instruction')} stand before the bytecode of {own}; the last jumps to offset {at.offset + at.shift}."
     rows = "\n".join(f"{one:<34} {mark:<8} {two}".rstrip() for one, mark, two in text)
     return Picture(svg.render(alt), caption, alt, rows)
