@@ -24,15 +24,10 @@ OPTIONS: dict[str, tuple[Any, tuple[Any, ...] | None, str]] = {
         "auto",
         ("auto", "cpp", "triton"),
         "which language kernels are written in; auto: C++ for CPU, Triton for GPU tensors",
-    ),
+    )
 }
 """Option → (default, allowed values or None, meaning)."""
-MODES: dict[str, dict[str, Any]] = {
-    "default": {},
-    "reduce-overhead": {},
-    "max-autotune": {},
-    "max-autotune-no-cudagraphs": {},
-}
+MODES: dict[str, dict[str, Any]] = {"default": {}, "reduce-overhead": {}, "max-autotune": {}, "max-autotune-no-cudagraphs": {}}
 """Mode → the options it sets. The last three do what the first does until lesson 11 is built."""
 
 

@@ -20,6 +20,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 
 from course_lib import backends, config, events
@@ -84,7 +85,7 @@ class Compiler:
             return SKIP
         if result.problem is None and result.operations == 0:
             return SKIP
-        compiled: Callable[..., Any] = nothing
+        compiled: Callable[..., Any] = tuple  # the program of an empty graph
         if result.operations:
             events.emit(events.GraphCaptured(result))
             compiled = self.backend(result.graph, result.example_inputs)
@@ -94,8 +95,7 @@ class Compiler:
             check = Check(result.guards, list(frame.locals), code.co_qualname)
         if failure := check.first_failure(frame.func, *args):
             warnings.warn(
-                f"{code.co_qualname} runs in eager: a guard does not hold for the call it was made from: {failure}",
-                stacklevel=2,
+                f"{code.co_qualname} runs in eager: a guard does not hold for the call it was made from: {failure}", stacklevel=2
             )
             return SKIP
         entries.append(GuardedCode(check, result.head.function(functools.partial(call, None, compiled)), result))
@@ -128,20 +128,11 @@ class Compiler:
         self.watcher.forget_all()
 
 
-def nothing() -> tuple[()]:
-    """The program of an empty graph."""
-    return ()
-
-
 TOOLS = frozenset("IPython ipykernel ipywidgets traitlets zmq tornado jupyter_client matplotlib _pytest pluggy".split())
 """Packages whose frames run below a user's call (a `print` in a notebook) and never hold tensor code."""
 
 
-@functools.cache
-def _library_folders() -> tuple[str, ...]:
-    here = os.path.dirname(os.path.abspath(__file__))
-    numpy = os.path.dirname(str(__import__("numpy").__file__))
-    return tuple(folder + os.sep for folder in (os.path.dirname(str(torch.__file__)), numpy, here))
+LIBRARIES = tuple(os.path.dirname(os.path.abspath(str(path))) + os.sep for path in (torch.__file__, np.__file__, __file__))
 
 
 def is_skipped(code: types.CodeType) -> bool:
@@ -162,7 +153,7 @@ def is_library(filename: str) -> bool:
     followed = os.path.join("torch", "nn", "modules") + os.sep, os.path.join("course_lib", "bench") + os.sep
     if any(folder in filename for folder in followed) and not filename.endswith(os.path.join("modules", "module.py")):
         return False  # layers, and the models we measure
-    return filename.startswith(_library_folders())
+    return filename.startswith(LIBRARIES)
 
 
 # ---- compile --------------------------------------------------------------------------------------------------------
@@ -181,8 +172,8 @@ def compile(
 ) -> Any:
     """Compile a function, method or `nn.Module`; without a model, a decorator. Arguments as in `torch.compile`:
 
-    fullgraph: raise `Unsupported` where capture stops, instead of running that frame in eager.
-    dynamic: None, True or False. Sizes are constants in every case until lesson 05 is built: a new size compiles anew.
+    fullgraph: raise `Unsupported` where the graph would have to end, instead of going on behind it.
+    dynamic: None: a size that changes becomes symbolic; True: every size is, from the start; False: each size compiles anew.
     backend: "eager", "aot_eager", "inductor", "torch_inductor", or a callable (graph, example_inputs) → callable.
     mode: one of `list_mode_options()`; options: see `list_options()`. Not both.
     disable: give the model back as it is.

@@ -28,8 +28,7 @@ from types import ModuleType
 HERE = Path(__file__).parent
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX") or ".so"
 WITHOUT = {
-    "course_lib.frames._framehook": "capture falls back to swapping code objects, "
-    "which does not see frames entered from C",
+    "course_lib.frames._framehook": "capture falls back to swapping code objects, which does not see frames entered from C",
     "course_lib.runtime._launcher": "kernels are called through ctypes, about half a microsecond slower a call",
 }
 """What the library does without each module."""

@@ -22,7 +22,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
 from course_lib import autograd, capture, config, events, lowering, runtime, scheduling
-from course_lib.capture import CaptureResult
+from course_lib.capture import CaptureResult, History
 
 COMPILING = threading.RLock()
 """One thread compiles at a time: `make_fx` patches torch itself."""
@@ -59,7 +59,7 @@ class Pipeline:
                 raise TypeError(f"the pipeline has no stage '{name}'; its stages are {', '.join(known)}")
         return dataclasses.replace(self, **stages)
 
-    def run_capture(self, frame: Any, history: capture.History, fullgraph: bool) -> CaptureResult:
+    def run_capture(self, frame: Any, history: History, fullgraph: bool) -> CaptureResult:
         """The front half: from a frame to a graph."""
         with events.stage("capture"):
             return self.capture(frame, self.interpreter, history, fullgraph)
@@ -126,7 +126,7 @@ def with_sizes(gm: fx.GraphModule, args: Sequence[Any]) -> fx.GraphModule:
     FakeTensorProp(static, mode).propagate(*args)
     for node, arg in zip(static.graph.find_nodes(op="placeholder"), args, strict=True):
         if not isinstance(arg, torch.Tensor):
-            node.replace_all_uses_with(arg)  # type: ignore[arg-type]
+            node.replace_all_uses_with(arg)
     for node in static.graph.find_nodes(op="call_function", target=torch.ops.aten.sym_size.int):
         node.replace_all_uses_with(node.meta["val"])
     static.recompile()

@@ -48,9 +48,7 @@ def restride(value: Any, node: Any) -> Any:
     return torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device).copy_(value)
 
 
-def functional(
-    run: Callable[..., Any], fakes: Sequence[Any], decompositions: Mapping[Any, Callable[..., Any]]
-) -> fx.GraphModule:
+def functional(run: Callable[..., Any], fakes: Sequence[Any], decompositions: Mapping[Any, Callable[..., Any]]) -> fx.GraphModule:
     """What `run` asks of torch's dispatcher, without mutation but for a `copy_` at the end for each input written to."""
 
     def record(function: Callable[..., Any], table: Mapping[Any, Callable[..., Any]]) -> fx.GraphModule:
@@ -106,7 +104,5 @@ def trace(gm: fx.GraphModule, decompositions: Mapping[Any, Callable[..., Any]]) 
 
 def mutated_inputs(aten: fx.GraphModule) -> list[fx.Node]:
     """The placeholders that the graph writes to."""
-    written = (
-        n.args[0] for n in aten.graph.nodes if n.op == "call_function" and n.target is torch.ops.aten.copy_.default
-    )
+    written = (n.args[0] for n in aten.graph.nodes if n.op == "call_function" and n.target is torch.ops.aten.copy_.default)
     return [target for target in written if isinstance(target, fx.Node) and target.op == "placeholder"]

@@ -30,15 +30,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         if getattr(args, "plot", None):
             report.need_matplotlib()
         if args.device.startswith("cuda") and not torch.cuda.is_available():
-            raise report.MissingPackage(
-                f"torch {torch.__version__} can use no GPU here; leave --device out, or say --device cpu"
-            )
+            raise report.MissingPackage(f"torch {torch.__version__} can use no GPU here; leave --device out, or say --device cpu")
     except report.MissingPackage as missing:
         print(f"course bench: {missing}", file=sys.stderr)
         return 2
-    args.dtype = (
-        DTYPES[args.dtype] if args.dtype else torch.float16 if args.device.startswith("cuda") else torch.float32
-    )
+    args.dtype = DTYPES[args.dtype] if args.dtype else torch.float16 if args.device.startswith("cuda") else torch.float32
     with float32_matmul_precision("high"):  # as the text's script sets it
         return int(args.run(args))
 
@@ -47,13 +43,9 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="course bench", description="Eager, course_lib and torch.compile side by side.")
     commands = top.add_subparsers(dest="command", required=True, metavar="command")
     everywhere = argparse.ArgumentParser(add_help=False)
-    everywhere.add_argument(
-        "--device", default="cuda" if torch.cuda.is_available() else "cpu", help="default: %(default)s"
-    )
+    everywhere.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", help="default: %(default)s")
     everywhere.add_argument("--dtype", choices=DTYPES, help="default: float16 on a GPU, else float32")
-    everywhere.add_argument(
-        "--json", metavar="PATH", help="write machine, versions and raw samples; - for standard output"
-    )
+    everywhere.add_argument("--json", metavar="PATH", help="write machine, versions and raw samples; - for standard output")
     everywhere.add_argument("--no-torch-compile", action="store_true", help="leave torch.compile out")
     compiling = argparse.ArgumentParser(add_help=False)
     compiling.add_argument("--mode", default="default", choices=MODES)
@@ -67,9 +59,7 @@ def parser() -> argparse.ArgumentParser:
     timing.add_argument("--warmup", type=int, default=20, help="calls before the first sample (default: %(default)s)")
     timing.add_argument("--min-time", type=float, default=0.002, help="a sample lasts at least so many seconds")
 
-    def command(
-        function: Any, parents: list[argparse.ArgumentParser], iters: int | None = None
-    ) -> argparse.ArgumentParser:
+    def command(function: Any, parents: list[argparse.ArgumentParser], iters: int | None = None) -> argparse.ArgumentParser:
         about = function.__doc__.splitlines()[0]
         added = commands.add_parser(function.__name__, parents=[everywhere, *parents], help=about, description=about)
         added.set_defaults(run=function)
@@ -85,9 +75,7 @@ def parser() -> argparse.ArgumentParser:
     it.add_argument("--runs", type=positive, default=1, help="fresh processes for each (default: %(default)s)")
     it = command(kernels, [compiling, timing], iters=30)
     it.add_argument("--rows", type=positive, help="replaces the number of rows of every input")
-    it.add_argument(
-        "names", nargs="*", metavar="name", help=", ".join(f.__name__ for f in models.FUNCTIONS) + " (default: all)"
-    )
+    it.add_argument("names", nargs="*", metavar="name", help=", ".join(f.__name__ for f in models.FUNCTIONS) + " (default: all)")
     return top
 
 
@@ -112,16 +100,11 @@ def tinyblock(args: argparse.Namespace) -> int:
         return (torch.randn(shape).to(args.device, args.dtype).requires_grad_(args.train),)
 
     told = machine.describe()
-    print(
-        f"device={args.device} dtype={args.dtype} mode={args.mode} dynamic={args.dynamic} train={args.train}", file=out
-    )
+    print(f"device={args.device} dtype={args.dtype} mode={args.mode} dynamic={args.dynamic} train={args.train}", file=out)
     print(f"shape={shape}\n{machine.summary(told)}\n", file=out, flush=True)
     outcomes = run(args, Workload("tinyblock", model, inputs, args.train))
     print(report.table(outcomes), file=out)
-    print(
-        "\nvs: how many times faster (median of the ratios of each round); first call: compiles; diff: to eager\n",
-        file=out,
-    )
+    print("\nvs: how many times faster (median of the ratios of each round); first call: compiles; diff: to eager\n", file=out)
     print(report.programs(outcomes), file=out)
     place = told["machine"]["gpu"] if args.device.startswith("cuda") else told["machine"]["cpu"]
     environment = f"{place} / {str(args.dtype).removeprefix('torch.')}" + (" / training" if args.train else "")
@@ -166,11 +149,7 @@ def kernels(args: argparse.Namespace) -> int:
         moved = sum(tensor.nbytes for tensor in (*given, function(*given)))
         print(f"\n{name}{tuple(tuple(tensor.shape) for tensor in given)}\n{report.table(outcomes)}", file=out)
         rates = [f"{each.name} {moved / each.samples.median / 1e9:.1f}" for each in outcomes if each.samples]
-        print(
-            f"GB/s if inputs and output moved once: {', '.join(rates)}\n{report.programs(outcomes)}",
-            file=out,
-            flush=True,
-        )
+        print(f"GB/s if inputs and output moved once: {', '.join(rates)}\n{report.programs(outcomes)}", file=out, flush=True)
         results[name] = {"bytes": moved, "results": [report.as_json(outcome, outcomes) for outcome in outcomes]}
         worst = max(worst, status(outcomes))
     save(args, told, {"functions": results})

@@ -26,12 +26,7 @@ from course_lib.viz.recording import Recording
 
 Inputs = tuple[torch.Tensor, ...]
 
-TOLERANCES = {
-    torch.float64: (1e-7, 1e-8),
-    torch.float32: (1e-4, 1e-5),
-    torch.float16: (1e-2, 2e-3),
-    torch.bfloat16: (2e-2, 1e-2),
-}
+TOLERANCES = {torch.float64: (1e-7, 1e-8), torch.float32: (1e-4, 1e-5), torch.float16: (1e-2, 2e-3), torch.bfloat16: (2e-2, 1e-2)}
 """dtype → difference from eager that rounding explains, relative to the element and to the largest element of the tensor
 (a sum of many terms is rounded relative to those, not to what is left of them). Integers must be equal."""
 
@@ -181,11 +176,7 @@ def check_results(
 def tolerance(tensor: torch.Tensor) -> tuple[float, float]:
     """`rtol` and `atol` for this tensor."""
     rtol, atol = TOLERANCES.get(tensor.dtype, (0.0, 0.0))
-    if (
-        tensor.device.type == "cuda"
-        and tensor.dtype == torch.float32
-        and torch.get_float32_matmul_precision() != "highest"
-    ):
+    if tensor.device.type == "cuda" and tensor.dtype == torch.float32 and torch.get_float32_matmul_precision() != "highest":
         rtol, atol = TOLERANCES[torch.float16]  # TF32 keeps as many digits as float16
     largest = tensor.abs().max().item() if tensor.numel() else 0.0
     return rtol, atol * max(1.0, largest)

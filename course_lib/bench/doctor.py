@@ -98,9 +98,7 @@ def tier() -> Tier:
     if triton and _gpu_name():
         return Tier("GPU", "Triton kernels run on the GPU; C++ kernels on the CPU.")
     if triton:
-        return Tier(
-            "simulated GPU", "C++ kernels run on the CPU; Triton kernels run in Triton's interpreter, on the CPU."
-        )
+        return Tier("simulated GPU", "C++ kernels run on the CPU; Triton kernels run in Triton's interpreter, on the CPU.")
     return Tier("CPU", "C++ kernels run on the CPU. Triton is not here, so Triton kernels are shown and not run.")
 
 
@@ -163,9 +161,7 @@ def _native_part(item: str, module: str, instead: str) -> list[Finding]:
     if loaded is not None:
         built = Path(str(loaded.__file__)).parent.name == "native"  # the folder in the cache
         return [Finding(item, f"native, {'built at first use' if built else 'installed'}", "ok")]
-    return [
-        Finding(item, instead, "note", "Works, a little slower. For the native one: a C compiler and Python's headers.")
-    ]
+    return [Finding(item, instead, "note", "Works, a little slower. For the native one: a C compiler and Python's headers.")]
 
 
 def _c_compiler() -> list[Finding]:
@@ -204,9 +200,7 @@ def _simd() -> list[Finding]:
 
     level = torch.backends.cpu.get_cpu_capability()
     plain = level in ("DEFAULT", "NO AVX")
-    return [
-        Finding("SIMD", "none" if plain else level, "note" if plain else "ok", "Kernels run scalar." if plain else "")
-    ]
+    return [Finding("SIMD", "none" if plain else level, "note" if plain else "ok", "Kernels run scalar." if plain else "")]
 
 
 def _triton() -> list[Finding]:
@@ -230,11 +224,7 @@ def _gpu() -> list[Finding]:
     if name:
         return [Finding("GPU", name, "ok")]
     seen = shutil.which("nvidia-smi") is not None
-    advice = (
-        "A driver is here, but this torch is a CPU build or cannot use it."
-        if seen
-        else "None needed: Triton is simulated."
-    )
+    advice = "A driver is here, but this torch is a CPU build or cannot use it." if seen else "None needed: Triton is simulated."
     return [Finding("GPU", "none that torch can use", "note", advice)]
 
 
@@ -254,10 +244,7 @@ def _course_packages() -> list[Finding]:
     def one(name: str) -> Finding:
         version = _version(name)
         return Finding(
-            name,
-            version or "not installed",
-            "ok" if version else "missing",
-            "" if version else "pip install -e '.[course]'",
+            name, version or "not installed", "ok" if version else "missing", "" if version else "pip install -e '.[course]'"
         )
 
     return [one(name) for name in COURSE_PACKAGES]
@@ -271,9 +258,7 @@ def _cache() -> list[Finding]:
         with tempfile.NamedTemporaryFile(dir=folder):
             pass
     except OSError as error:
-        advice = (
-            f"Kernels are built anew in each process ({error.strerror}). Set COURSE_CACHE to a folder you may write."
-        )
+        advice = f"Kernels are built anew in each process ({error.strerror}). Set COURSE_CACHE to a folder you may write."
         return [Finding("kernel cache", _home_as_tilde(folder), "note", advice)]
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     return [Finding("kernel cache", f"{_home_as_tilde(folder)}, {size / 2**20:.1f} MiB", "ok")]
@@ -398,11 +383,7 @@ def _as_html(findings: tuple[Finding, ...], where: Tier) -> str:
     mark = {"ok": "✓ ok", "note": "• note", "missing": "✗ missing"}
 
     def row(tag: str, *columns: str) -> str:
-        return (
-            "<tr>"
-            + "".join(f'<{tag} style="text-align:left">{html.escape(text)}</{tag}>' for text in columns)
-            + "</tr>"
-        )
+        return "<tr>" + "".join(f'<{tag} style="text-align:left">{html.escape(text)}</{tag}>' for text in columns) + "</tr>"
 
     body = "\n".join(row("td", f.item, f.found, mark[f.status], f.advice) for f in findings)
     caption = f"<b>Tier: {html.escape(where.name)}.</b> {html.escape(where.meaning)}"

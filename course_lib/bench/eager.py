@@ -111,11 +111,7 @@ def call_stack(samples: Mapping[str, Samples]) -> Picture:
         if 0 < i < WAY:
             svg.arrow([(LAYER - 6, y - 9), (LAYER - 6, y + 7)], line=1.4)
     rows = [f"{rung.layer:<13} {rung.code:<23} {human_time(samples[rung.code].median)}" for rung in RUNGS]
-    alt = (
-        "The layers of one eager call, from Python to the kernel: "
-        + "; ".join(f"{r.layer}: {r.adds}" for r in RUNGS)
-        + "."
-    )
+    alt = "The layers of one eager call, from Python to the kernel: " + "; ".join(f"{r.layer}: {r.adds}" for r in RUNGS) + "."
     caption = "One eager call, layer by layer. Each bar is a whole call that goes down to that layer; at most four sums are done."
     return Picture(svg.render(alt), caption, alt, "\n".join(rows))
 
@@ -142,23 +138,16 @@ def round_trips(chain: Sequence[Step], nbytes: Mapping[str, int]) -> Picture:
     made = {step.writes for step in chain}
     alone = [(name, step) for step in chain for name in (*dict.fromkeys(step.reads), step.writes)]
     inputs = dict.fromkeys(name for step in chain for name in step.reads if name not in made)
-    totals = {
-        "eager": sum(nbytes[name] for name, _ in alone),
-        "fused": sum(nbytes[n] for n in (*inputs, chain[-1].writes)),
-    }
+    totals = {"eager": sum(nbytes[name] for name, _ in alone), "fused": sum(nbytes[n] for n in (*inputs, chain[-1].writes))}
     trips = {"eager": len(alone), "fused": len(inputs) + 1}
     svg = Svg(BETWEEN + (OP + BETWEEN) * len(chain) + 8, 2 * DEEP + 44)
     headings = []
     for row, (name, kernels) in enumerate((("eager", len(chain)), ("fused", 1))):
-        heading = (
-            f"{name}: {plural(kernels, 'kernel')}, {trips[name]} trips, {human_bytes(totals[name])} through memory"
-        )
+        heading = f"{name}: {plural(kernels, 'kernel')}, {trips[name]} trips, {human_bytes(totals[name])} through memory"
         headings.append(heading)
         svg.text(2, 16 + row * (DEEP + 24), heading, bold=True)
         draw_lane(svg, chain, nbytes, 28 + row * (DEEP + 24), fused=name == "fused")
-    caption = (
-        "Memory above, the processor below, time to the right. Each arrow is a trip; eager sends every t out and back."
-    )
+    caption = "Memory above, the processor below, time to the right. Each arrow is a trip; eager sends every t out and back."
     return Picture(svg.render(". ".join(headings) + "."), caption, ". ".join(headings) + ".", "\n".join(headings))
 
 
@@ -167,9 +156,7 @@ def draw_lane(svg: Svg, chain: Sequence[Step], nbytes: Mapping[str, int], top: f
     bottom, stage = top + DEEP - 30, "scheduling" if fused else "eager"
     middle = bottom - 24
     if fused:
-        svg.box(
-            BETWEEN - 14, bottom - 58, (OP + BETWEEN) * len(chain) - BETWEEN + 28, 68, stage, strength=0.08, line=3.5
-        )
+        svg.box(BETWEEN - 14, bottom - 58, (OP + BETWEEN) * len(chain) - BETWEEN + 28, 68, stage, strength=0.08, line=3.5)
     for i, step in enumerate(chain):
         x = BETWEEN + (OP + BETWEEN) * i
         svg.box(x, bottom - 48, OP, 48, "lowering" if fused else stage, radius=4, line=1.5 if fused else 3)
@@ -178,9 +165,7 @@ def draw_lane(svg: Svg, chain: Sequence[Step], nbytes: Mapping[str, int], top: f
         for name in dict.fromkeys(step.reads):
             if name != before and i:  # an input that joins on the way
                 buffer(svg, x + OP / 2, top, name, nbytes[name], "eager")
-                trip(
-                    svg, [(x + OP / 2, top + 40), (x + OP / 2, bottom - (60 if fused else 51))], nbytes[name], stage, 8
-                )
+                trip(svg, [(x + OP / 2, top + 40), (x + OP / 2, bottom - (60 if fused else 51))], nbytes[name], stage, 8)
         if i == 0:
             buffer(svg, x - BETWEEN / 2, top, step.reads[0], nbytes[step.reads[0]], "eager")
         if i == 0 or not fused:
@@ -195,13 +180,7 @@ def draw_lane(svg: Svg, chain: Sequence[Step], nbytes: Mapping[str, int], top: f
         if i == len(chain) - 1 or not fused:
             up = x + OP + BETWEEN / 2 - (18 if i < len(chain) - 1 else 0)
             buffer(svg, x + OP + BETWEEN / 2, top, step.writes, nbytes[step.writes], stage)
-            trip(
-                svg,
-                [(x + OP + (16 if fused else 2), middle), (up, middle), (up, top + 42)],
-                nbytes[step.writes],
-                stage,
-                -6,
-            )
+            trip(svg, [(x + OP + (16 if fused else 2), middle), (up, middle), (up, top + 42)], nbytes[step.writes], stage, -6)
         else:
             svg.arrow([(x + OP + 2, middle), (x + OP + BETWEEN - 3, middle)], stage=stage, line=1.4)
             svg.text(x + OP + BETWEEN / 2, middle - 8, f"{step.writes} stays here", SMALL, anchor="middle", dim=True)
@@ -217,9 +196,7 @@ def trip(svg: Svg, points: list[tuple[float, float]], size: int, stage: str, sid
     """An arrow through memory with its bytes beside the upright part."""
     svg.arrow(points, stage=stage if stage != "eager" else None, line=3, opacity=0.7)
     x = points[0][0] if side > 0 else points[-1][0]
-    svg.text(
-        x + side, (points[0][1] + points[-1][1]) / 2, human_bytes(size), SMALL, anchor="start" if side > 0 else "end"
-    )
+    svg.text(x + side, (points[0][1] + points[-1][1]) / 2, human_bytes(size), SMALL, anchor="start" if side > 0 else "end")
 
 
 # ---- time per element against size -----------------------------------------------------------------------------------

@@ -43,9 +43,7 @@ class FirstCall:
 
 def measure(who: str, args: argparse.Namespace) -> FirstCall:
     """One fresh process."""
-    options = {
-        name: getattr(args, name) for name in ("batch", "seq", "hidden", "mode", "dynamic", "fullgraph", "device")
-    }
+    options = {name: getattr(args, name) for name in ("batch", "seq", "hidden", "mode", "dynamic", "fullgraph", "device")}
     options["dtype"] = str(args.dtype).removeprefix("torch.")
     package = Path(__file__).resolve().parents[2]
     with tempfile.TemporaryDirectory(prefix="course_bench-") as empty:

@@ -62,11 +62,7 @@ class Samples:
 
 
 def interleaved(
-    functions: Mapping[str, Call],
-    rounds: int = 20,
-    min_time: float = 0.005,
-    warmup: int = 3,
-    clock: Clock | None = None,
+    functions: Mapping[str, Call], rounds: int = 20, min_time: float = 0.005, warmup: int = 3, clock: Clock | None = None
 ) -> dict[str, Samples]:
     """Measure all `functions` in turn, `rounds` times.
 

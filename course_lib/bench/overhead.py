@@ -31,9 +31,7 @@ def measure(rounds: int = 20, with_torch: bool = True) -> dict[str, dict[str, Sa
     block, h = TinyBlock(64, 2).eval(), torch.randn(2, 8, 64)
     engines: dict[str, Any] = {"course_lib": cl.compile, "torch.compile": torch.compile}
     modules = {
-        name: compile_(block, backend=stored)
-        for name, compile_ in engines.items()
-        if with_torch or compile_ is cl.compile
+        name: compile_(block, backend=stored) for name, compile_ in engines.items() if with_torch or compile_ is cl.compile
     }
     guards = {name: lambda module=module: module(h) for name, module in modules.items()}
     x, y = torch.randn(4), torch.randn(4)

@@ -57,10 +57,7 @@ def columns(rows: Sequence[Sequence[str]]) -> str:
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]) - 1)]
     lines = []
     for row in rows:
-        cells = [
-            row[0].ljust(widths[0]),
-            *(cell.rjust(width) for cell, width in zip(row[1:-1], widths[1:], strict=True)),
-        ]
+        cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:-1], widths[1:], strict=True))]
         lines.append("  ".join([*cells, row[-1]]).rstrip())
     return "\n".join(lines)
 
@@ -142,16 +139,12 @@ def plot(path: str, title: str, outcomes: Sequence[Outcome]) -> None:
     from matplotlib.figure import Figure
 
     timed = [(outcome, outcome.samples) for outcome in outcomes if outcome.samples]
-    with rc_context(
-        {"svg.fonttype": "none", "svg.hashsalt": "course_lib"}
-    ):  # text stays text; the same data, the same file
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "course_lib"}):  # text stays text; the same data, the same file
         figure = Figure(figsize=(7, 1.2 + 0.55 * len(timed)), layout="constrained")
         axes = figure.subplots()
         for y, (outcome, samples) in enumerate(timed):
             milliseconds = [1e3 * second for second in samples.seconds]
-            axes.barh(
-                y, 1e3 * samples.median, height=0.55, color="#4c78a8" if outcome.name == "course_lib" else "#c7c7c7"
-            )
+            axes.barh(y, 1e3 * samples.median, height=0.55, color="#4c78a8" if outcome.name == "course_lib" else "#c7c7c7")
             axes.plot(milliseconds, [y] * len(milliseconds), "|", color="#222222", markersize=9, alpha=0.5)
         labels = [f"{outcome.name}\n{three_digits(1e3 * samples.median)} ms" for outcome, samples in timed]
         axes.set_yticks(range(len(timed)), labels)

@@ -85,11 +85,7 @@ class Attempt:
     (index of the breaking one, the problem, whether the rest of the frame runs as it is)."""
 
     def __init__(
-        self,
-        frame: Frame,
-        interpreter: type[Interpreter],
-        history: History,
-        breaks: dict[int, tuple[int, Unsupported, bool]],
+        self, frame: Frame, interpreter: type[Interpreter], history: History, breaks: dict[int, tuple[int, Unsupported, bool]]
     ) -> None:
         self.frame, self.breaks = frame, breaks
         self.world = world = World(history)
@@ -140,9 +136,7 @@ class Attempt:
         program, broken = self.root.program, self.root.next - 1 if at < 0 else at
         if self.root.next == 0 or problem.location is None:  # before the start, or while the head is written
             return False
-        first = broken - (
-            program[broken].op == "CALL_KW"
-        )  # the names of its arguments, loaded just before, belong to it
+        first = broken - (program[broken].op == "CALL_KW")  # the names of its arguments, loaded just before, belong to it
         if plain or first in self.breaks:  # the bytecode can only be entered where an instruction of CPython begins
             plain = True
             while first > 0 and program[first - 1].offset == program[first].offset:

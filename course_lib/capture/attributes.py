@@ -30,9 +30,7 @@ TENSOR_FACTS = {"shape", "dtype", "device", "ndim", "requires_grad", "layout", "
                 "is_sparse", "is_quantized", "is_meta", "is_complex", "is_mps", "is_xpu", "is_mkldnn", "is_nested"}  # fmt: skip
 """Attributes that the guard on the tensor settles."""
 TENSOR_VIEWS = {"T", "mT", "H", "mH", "real", "imag"}
-HIDDEN = set(
-    "data grad grad_fn _version _base _grad _backward_hooks is_leaf output_nr names retains_grad __dict__".split()
-)
+HIDDEN = set("data grad grad_fn _version _base _grad _backward_hooks is_leaf output_nr names retains_grad __dict__".split())
 """Attributes of a tensor that reach around the graph."""
 
 
@@ -69,10 +67,10 @@ def get(it: Interpreter, value: Any, name: str, *, default: bool = False) -> Any
             world.fill_all(known)
         elif isinstance(found, types.MemberDescriptorType):
             world.fill(known, name)
-        elif not is_data_descriptor(found) and not world.fill(known, name):
-            if isinstance(value, torch.nn.Module) and found is MISSING:
-                if (member := world.member(known, name)) is not MISSING:
-                    return member
+        elif not is_data_descriptor(found) and not world.fill(known, name) and found is MISSING:
+            member = world.member(known, name) if isinstance(value, torch.nn.Module) else MISSING
+            if member is not MISSING:
+                return member
         if name not in own_dict(value) or is_data_descriptor(found):
             world.class_attribute(known, name, found)
             if is_value(found):
@@ -112,9 +110,7 @@ def tensor_attribute(it: Interpreter, tensor: torch.Tensor, name: str) -> Any:
     if name in TENSOR_VIEWS:
         return it.world.builder.call(getattr, [tensor, name])
     if name in HIDDEN:
-        raise Unsupported(
-            f"reads tensor.{name}, which reaches around the graph", "move it out of the compiled function"
-        )
+        raise Unsupported(f"reads tensor.{name}, which reaches around the graph", "move it out of the compiled function")
     known = it.world.of(tensor)
     if known is not None and name in getattr(known.real, "__dict__", {}):
         return it.world.wrap(known.real.__dict__[name], known.source.attr(name))
@@ -138,10 +134,9 @@ def module_attribute(it: Interpreter, module: types.ModuleType, name: str) -> An
     if name == "__dict__":
         raise Unsupported(f"reads the dict of the module {module.__name__}")
     if module.__name__.split(".")[0] in TRUSTED:
-        found, source = frames.call(None, getattr, module, name), Imported(module.__name__)
-    else:
-        found, source = it.native(getattr, module, name), it.world.source_of(module)
-    return it.world.wrap(found, source and source.attr(name))
+        return it.world.wrap(frames.call(None, getattr, module, name), Imported(module.__name__).attr(name))
+    source = it.world.source_of(module)
+    return it.world.wrap(it.native(getattr, module, name), source and source.attr(name))
 
 
 def class_attribute(it: Interpreter, cls: type, name: str) -> Any:
@@ -166,9 +161,7 @@ def class_attribute(it: Interpreter, cls: type, name: str) -> Any:
 
 def function_attribute(it: Interpreter, function: types.FunctionType, name: str) -> Any:
     found = it.native(getattr, function, name)
-    if name in ("__name__", "__qualname__", "__module__", "__doc__", "__code__") or not (
-        source := it.world.source_of(function)
-    ):
+    if name in ("__name__", "__qualname__", "__module__", "__doc__", "__code__") or not (source := it.world.source_of(function)):
         return found
     if isinstance(found, (types.MethodType, types.BuiltinMethodType, types.MethodWrapperType)):
         return found
@@ -218,5 +211,5 @@ def check_own(it: Interpreter, value: Any, name: str) -> None:
     """Refuse to change what has no copy."""
     if isinstance(value, torch.Tensor):
         raise Unsupported(f"changes the attribute '{name}' of a tensor")
-    if it.world.is_static(value) and (it.world.of(value) or it.world.static_source(value)) or it.world.is_opaque(value):
+    if (it.world.is_static(value) and (it.world.of(value) or it.world.static_source(value))) or it.world.is_opaque(value):
         raise Unsupported(f"changes the attribute '{name}' of {getattr(value, '__name__', type(value).__name__)}")

@@ -1,8 +1,8 @@
 """What a head does at a graph break: the breaking instruction, as Python source, and then the resume function.
 
 In:  the interpreter of the frame, stopped before the instruction.
-Out: statements of the head. `SOURCE` has one function for each instruction that can break a graph: it takes the
-     expressions of the stack, writes the operation, and says what the stack is afterwards.
+Out: statements of the head. Each instruction that can break a graph has a text or a method here: it takes expressions off
+     the stack, writes the operation, and says what the stack is afterwards.
 
     x = a / (abs(a) + 1)             __out = __graph(a, b)
     if b.sum() < 0:                  if __out[0]:
@@ -16,7 +16,7 @@ In PyTorch: `torch/_dynamo/symbolic_convert.py` (`break_graph_if_unsupported`, `
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Sequence
 from inspect import getgeneratorstate
 from types import GeneratorType
 from typing import Any
@@ -34,6 +34,23 @@ END: Any = type("End", (), {})()
 NULL_TEXT = "NULL"
 FRAME_READERS = ("locals", "globals", "eval", "exec")
 """Builtins that look at the frame that calls them."""
+
+
+BRANCHES = {"POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE", "UNARY_NOT"}
+TRUTHS = {"TO_BOOL", "UNARY_NOT", "CONTAINS_OP", "IS_OP"}
+EXPRESSIONS = {
+    "LOAD_ATTR": (1, "{0}.{arg}"), "COMPARE_OP": (2, "{0} {arg} {1}"),
+    "UNARY_NEGATIVE": (1, "-{0}"), "UNARY_POSITIVE": (1, "+{0}"), "UNARY_INVERT": (1, "~{0}"), "UNARY_NOT": (1, "not {0}"),
+    "TO_BOOL": (1, "bool({0})"), "BINARY_SUBSCR": (2, "{0}[{1}]"), "BINARY_SLICE": (3, "{0}[{1}:{2}]"),
+    "GET_ITER": (1, "iter({0})"), "CONVERT_VALUE": (1, "{arg}({0})"), "FORMAT_SIMPLE": (1, "format({0})"),
+    "FORMAT_WITH_SPEC": (2, "format({0}, {1})"),
+}  # fmt: skip
+"""Instructions that take values and give one: how many, and the text with {0}, {1}, ... in their places."""
+STATEMENTS = {
+    "STORE_ATTR": (2, "{1}.{arg} = {0}"), "DELETE_ATTR": (1, "del {0}.{arg}"), "STORE_SUBSCR": (3, "{1}[{2}] = {0}"),
+    "DELETE_SUBSCR": (2, "del {0}[{1}]"), "STORE_SLICE": (4, "{1}[{2}:{3}] = {0}"), "POP_TOP": (1, "{0}"),
+}  # fmt: skip
+"""Instructions that take values and give none."""
 
 
 class BreakBuilder(HeadBuilder):
@@ -57,11 +74,11 @@ class BreakBuilder(HeadBuilder):
         self.cells = {name: self.rebuild(it.world.open_cell(cell)) for name, cell in it.cells.items()}
         start = it.program[first]
         program = [] if plain else it.program[first:]
-        if any(i.op not in SOURCE for i in it.program[first : broken + 1]):
+        if not all(i.op in {*EXPRESSIONS, *STATEMENTS} or hasattr(self, i.op) for i in it.program[first : broken + 1]):
             plain, program = True, []
         self.lines: list[str] = []  # the operation itself
         self.tail: list[str] = []  # the calls of resume functions
-        self.handler = None
+        self.handler: frames.ExceptionEntry | None = None
         if plain:
             self.go_on(start.offset, plain=True)
         else:
@@ -72,7 +89,7 @@ class BreakBuilder(HeadBuilder):
             lines = ["try:", f"    raise {self.rebuild(it.handling)}", "except BaseException:", *lines]
         self.body += lines
 
-    def write_steps(self, program: tuple[Instruction, ...] | list[Instruction], count: int) -> None:
+    def write_steps(self, program: Sequence[Instruction], count: int) -> None:
         offset = program[count].offset
         table = frames.exception_table(self.it.code)
         handler = self.handler = next((e for e in table if e.start <= offset < e.end), None)
@@ -85,7 +102,7 @@ class BreakBuilder(HeadBuilder):
                 break
             place += 1
             if i.op != "TO_BOOL" or program[place].op not in JUMPS or handler is not None:  # `if` asks by itself
-                SOURCE[i.op](self, i)
+                self.write_step(i)
         if handler is not None and self.lines:
             tail, self.tail = self.tail, []
             self.stack = [*kept, *([str(offset // 2)] if handler.lasti else []), "__error"]
@@ -94,7 +111,17 @@ class BreakBuilder(HeadBuilder):
             done = ["    " + line for line in self.lines]
             self.lines, self.tail = ["try:", *done, "except BaseException as __error:", *failed], tail
 
-    # ---- what the functions below write with --------------------------------------------------------------------------
+    def write_step(self, i: Instruction) -> None:
+        if i.op in EXPRESSIONS:
+            count, text = EXPRESSIONS[i.op]
+            self.stack.append(self.do(text.format(*self.popn(count), arg=i.arg)))
+        elif i.op in STATEMENTS:
+            count, text = STATEMENTS[i.op]
+            self.lines.append(text.format(*self.popn(count), arg=i.arg))
+        else:
+            getattr(self, i.op)(i)
+
+    # ---- what the methods below write with --------------------------------------------------------------------------
 
     def pop(self) -> str:
         return self.stack.pop()
@@ -114,24 +141,15 @@ class BreakBuilder(HeadBuilder):
         """`return resume(...)`: the rest of the frame from `offset`."""
         it = self.it
         alive = self.live.get(offset, frozenset()) | self.first
-        names = [name for name in it.code.co_varnames]
+        names = list(it.code.co_varnames)
         unbound = frozenset(n for n in names if n not in it.locals and n not in it.cells and n in alive)
         stack = tuple(text == NULL_TEXT for text in self.stack)
         at = resume_at(it.code, offset, stack, unbound)
         cells = [self.cells.get(name, "CellType()") for name in at.names]
-        values = [
-            self.local(name) if name in it.cells or name in it.locals and name in alive else "None" for name in names
-        ]
-        listed = lambda parts: f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"  # noqa: E731
+        values = [self.local(name) if name in it.cells or (name in it.locals and name in alive) else "None" for name in names]
+        listed = lambda parts: f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
         code, call = self.name_for(at, f"at_{offset}"), self.name_for(resume, "resume")
-        args = [
-            code,
-            str(plain),
-            "__func",
-            listed(cells),
-            listed([text for text in self.stack if text != NULL_TEXT]),
-            *values,
-        ]
+        args = [code, str(plain), "__func", listed(cells), listed([text for text in self.stack if text != NULL_TEXT]), *values]
         self.tail.append(f"{indent}return {call}({', '.join(args)})")
 
     def local(self, name: str) -> str:
@@ -151,167 +169,85 @@ class BreakBuilder(HeadBuilder):
         self.stack = no_stack
         self.go_on(no)
 
+    # ---- one method for each instruction ------------------------------------------------------------------------------
 
-Writer = Callable[[BreakBuilder, Instruction], None]
-SOURCE: dict[str, Writer] = {}
-BRANCHES = {"POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE", "UNARY_NOT"}
-TRUTHS = {"TO_BOOL", "UNARY_NOT", "CONTAINS_OP", "IS_OP"}
+    def PUSH_NULL(self, i: Instruction) -> None:
+        self.stack.append(NULL_TEXT)
 
+    def SWAP(self, i: Instruction) -> None:
+        self.stack[-1], self.stack[-i.arg] = self.stack[-i.arg], self.stack[-1]
 
-def writes(*ops: str) -> Callable[[Writer], Writer]:
-    def register(function: Writer) -> Writer:
-        SOURCE.update(dict.fromkeys(ops, function))
-        return function
+    def COPY(self, i: Instruction) -> None:
+        self.stack.append(self.stack[-i.arg])
 
-    return register
+    def LOAD_CONST(self, i: Instruction) -> None:
+        if type(i.arg) not in (*PLAIN, tuple):
+            raise Unsupported(f"a constant {type(i.arg).__name__} at a graph break")
+        self.stack.append(repr(i.arg))
 
+    def BINARY_OP(self, i: Instruction) -> None:
+        left, right = self.popn(2)
+        if i.arg.endswith("="):
+            name = self.do(left)
+            self.lines.append(f"{name} {i.arg} {right}")
+            self.stack.append(name)
+        else:
+            self.stack.append(self.do(f"{left} {i.arg} {right}"))
 
-def pushes(op: str, count: int, text: str) -> None:
-    """An instruction that takes `count` values and gives one: `text` with {0}, {1}, ... in their places."""
+    def CONTAINS_OP(self, i: Instruction) -> None:
+        item, container = self.popn(2)
+        self.stack.append(self.do(f"{item} {'not in' if i.arg else 'in'} {container}"))
 
-    def write(b: BreakBuilder, i: Instruction) -> None:
-        values = b.popn(count)
-        b.stack.append(b.do(text.format(*values, arg=i.arg)))
+    def CALL(self, i: Instruction) -> None:
+        self.write_call(self.popn(i.arg))
 
-    SOURCE[op] = write
+    def CALL_KW(self, i: Instruction) -> None:
+        names = eval(self.pop())
+        args = self.popn(i.arg)
+        split = len(args) - len(names)
+        self.write_call(args[:split] + [f"{name}={text}" for name, text in zip(names, args[split:], strict=True)])
 
+    def CALL_FUNCTION_EX(self, i: Instruction) -> None:
+        kwargs = [f"**{self.pop()}"] if i.arg else []
+        self.write_call([f"*{self.pop()}", *kwargs])
 
-def does(op: str, count: int, text: str) -> None:
-    """An instruction that takes `count` values and gives none."""
+    def write_call(self, args: list[str]) -> None:
+        first, second = self.popn(2)
+        if first == NULL_TEXT:
+            first, second = second, first
+        if second != NULL_TEXT:
+            args = [second, *args]
+        self.stack.append(self.do(f"{first}({', '.join(args)})"))
 
-    def write(b: BreakBuilder, i: Instruction) -> None:
-        b.lines.append(text.format(*b.popn(count), arg=i.arg))
+    def UNPACK_SEQUENCE(self, i: Instruction) -> None:
+        names = [f"__r{next(self._count)}" for _ in range(i.arg)]
+        self.lines.append(f"[{', '.join(names)}] = {self.pop()}")
+        self.stack.extend(reversed(names))
 
-    SOURCE[op] = write
+    def BEFORE_WITH(self, i: Instruction) -> None:
+        manager = self.pop()
+        self.stack.append(self.do(f"{manager}.__exit__"))
+        self.stack.append(self.do(f"{manager}.__enter__()"))
 
+    def WITH_EXCEPT_START(self, i: Instruction) -> None:
+        error = self.stack[-1]
+        self.stack.append(self.do(f"{self.stack[-4]}(type({error}), {error}, {error}.__traceback__)"))
 
-for _op, _count, _text in (
-    ("LOAD_ATTR", 1, "{0}.{arg}"), ("COMPARE_OP", 2, "{0} {arg} {1}"),
-    ("UNARY_NEGATIVE", 1, "-{0}"), ("UNARY_POSITIVE", 1, "+{0}"), ("UNARY_INVERT", 1, "~{0}"), ("UNARY_NOT", 1, "not {0}"),
-    ("TO_BOOL", 1, "bool({0})"), ("BINARY_SUBSCR", 2, "{0}[{1}]"), ("BINARY_SLICE", 3, "{0}[{1}:{2}]"), ("GET_ITER", 1, "iter({0})"),
-    ("CONVERT_VALUE", 1, "{arg}({0})"), ("FORMAT_SIMPLE", 1, "format({0})"), ("FORMAT_WITH_SPEC", 2, "format({0}, {1})"),
-    ("LOAD_GLOBAL", 0, "{arg}"),
-):  # fmt: skip
-    pushes(_op, _count, _text)
-for _op, _count, _text in (
-    ("STORE_ATTR", 2, "{1}.{arg} = {0}"), ("DELETE_ATTR", 1, "del {0}.{arg}"), ("STORE_SUBSCR", 3, "{1}[{2}] = {0}"),
-    ("DELETE_SUBSCR", 2, "del {0}[{1}]"), ("STORE_SLICE", 4, "{1}[{2}:{3}] = {0}"), ("POP_TOP", 1, "{0}"),
-):  # fmt: skip
-    does(_op, _count, _text)
-del SOURCE["LOAD_GLOBAL"]
+    def FOR_ITER(self, i: Instruction) -> None:
+        iterator, end = self.stack[-1], self.name_for(END)
+        item = self.do(f"next({iterator}, {end})")
+        self.branch(f"{item} is {end}", i.arg, i.next_offset, self.stack[:-1], [*self.stack, item])
 
+    def POP_JUMP_IF_TRUE(self, i: Instruction) -> None:
+        condition, stack = self.stack[-1], self.stack[:-1]
+        self.branch(condition, i.arg, i.next_offset, stack, stack)
 
-@writes("PUSH_NULL")
-def _push_null(b: BreakBuilder, i: Instruction) -> None:
-    b.stack.append(NULL_TEXT)
+    def POP_JUMP_IF_FALSE(self, i: Instruction) -> None:
+        condition, stack = self.stack[-1], self.stack[:-1]
+        self.branch(condition, i.next_offset, i.arg, stack, stack)
 
+    def JUMP_IF_TRUE_OR_POP(self, i: Instruction) -> None:
+        self.branch(self.stack[-1], i.arg, i.next_offset, self.stack, self.stack[:-1])
 
-@writes("SWAP")
-def _swap(b: BreakBuilder, i: Instruction) -> None:
-    b.stack[-1], b.stack[-i.arg] = b.stack[-i.arg], b.stack[-1]
-
-
-@writes("COPY")
-def _copy(b: BreakBuilder, i: Instruction) -> None:
-    b.stack.append(b.stack[-i.arg])
-
-
-@writes("LOAD_CONST")
-def _load_const(b: BreakBuilder, i: Instruction) -> None:
-    if type(i.arg) not in (*PLAIN, tuple):
-        raise Unsupported(f"a constant {type(i.arg).__name__} at a graph break")
-    b.stack.append(repr(i.arg))
-
-
-@writes("BINARY_OP")
-def _binary_op(b: BreakBuilder, i: Instruction) -> None:
-    left, right = b.popn(2)
-    if i.arg.endswith("="):
-        name = b.do(left)
-        b.lines.append(f"{name} {i.arg} {right}")
-        b.stack.append(name)
-    else:
-        b.stack.append(b.do(f"{left} {i.arg} {right}"))
-
-
-@writes("CONTAINS_OP")
-def _contains_op(b: BreakBuilder, i: Instruction) -> None:
-    item, container = b.popn(2)
-    b.stack.append(b.do(f"{item} {'not in' if i.arg else 'in'} {container}"))
-
-
-@writes("CALL")
-def _call(b: BreakBuilder, i: Instruction) -> None:
-    _write_call(b, b.popn(i.arg))
-
-
-@writes("CALL_KW")
-def _call_kw(b: BreakBuilder, i: Instruction) -> None:
-    names = eval(b.pop())
-    args = b.popn(i.arg)
-    split = len(args) - len(names)
-    _write_call(b, args[:split] + [f"{name}={text}" for name, text in zip(names, args[split:], strict=True)])
-
-
-@writes("CALL_FUNCTION_EX")
-def _call_function_ex(b: BreakBuilder, i: Instruction) -> None:
-    kwargs = [f"**{b.pop()}"] if i.arg else []
-    _write_call(b, [f"*{b.pop()}", *kwargs])
-
-
-def _write_call(b: BreakBuilder, args: list[str]) -> None:
-    first, second = b.popn(2)
-    if first == NULL_TEXT:
-        first, second = second, first
-    if second != NULL_TEXT:
-        args = [second, *args]
-    b.stack.append(b.do(f"{first}({', '.join(args)})"))
-
-
-@writes("UNPACK_SEQUENCE")
-def _unpack_sequence(b: BreakBuilder, i: Instruction) -> None:
-    names = [f"__r{next(b._count)}" for _ in range(i.arg)]
-    b.lines.append(f"[{', '.join(names)}] = {b.pop()}")
-    b.stack.extend(reversed(names))
-
-
-@writes("BEFORE_WITH")
-def _before_with(b: BreakBuilder, i: Instruction) -> None:
-    manager = b.pop()
-    b.stack.append(b.do(f"{manager}.__exit__"))
-    b.stack.append(b.do(f"{manager}.__enter__()"))
-
-
-@writes("WITH_EXCEPT_START")
-def _with_except_start(b: BreakBuilder, i: Instruction) -> None:
-    error = b.stack[-1]
-    b.stack.append(b.do(f"{b.stack[-4]}(type({error}), {error}, {error}.__traceback__)"))
-
-
-@writes("FOR_ITER")
-def _for_iter(b: BreakBuilder, i: Instruction) -> None:
-    iterator, end = b.stack[-1], b.name_for(END)
-    item = b.do(f"next({iterator}, {end})")
-    b.branch(f"{item} is {end}", i.arg, i.next_offset, b.stack[:-1], [*b.stack, item])
-
-
-@writes("POP_JUMP_IF_TRUE")
-def _pop_jump_if_true(b: BreakBuilder, i: Instruction) -> None:
-    condition, stack = b.stack[-1], b.stack[:-1]
-    b.branch(condition, i.arg, i.next_offset, stack, stack)
-
-
-@writes("POP_JUMP_IF_FALSE")
-def _pop_jump_if_false(b: BreakBuilder, i: Instruction) -> None:
-    condition, stack = b.stack[-1], b.stack[:-1]
-    b.branch(condition, i.next_offset, i.arg, stack, stack)
-
-
-@writes("JUMP_IF_TRUE_OR_POP")
-def _jump_if_true_or_pop(b: BreakBuilder, i: Instruction) -> None:
-    b.branch(b.stack[-1], i.arg, i.next_offset, b.stack, b.stack[:-1])
-
-
-@writes("JUMP_IF_FALSE_OR_POP")
-def _jump_if_false_or_pop(b: BreakBuilder, i: Instruction) -> None:
-    b.branch(b.stack[-1], i.next_offset, i.arg, b.stack[:-1], b.stack)
+    def JUMP_IF_FALSE_OR_POP(self, i: Instruction) -> None:
+        self.branch(self.stack[-1], i.next_offset, i.arg, self.stack[:-1], self.stack)

@@ -48,8 +48,8 @@ FACTS = {
     torch.is_floating_point, torch.is_complex, torch._C._get_tracing_state, torch._C._log_api_usage_once,
     torch._C._functorch.peek_interpreter_stack, torch.are_deterministic_algorithms_enabled, torch._C._is_any_autocast_enabled,
     torch._C._has_torch_function, torch._C._has_torch_function_unary, torch._C._has_torch_function_variadic,
-    torch._C._is_autocast_available, os.fspath,
-    torch._C._get_privateuse1_backend_name, torch._C._is_tracing, torch.is_anomaly_enabled, sys.getrecursionlimit, torch._C._is_torch_function_enabled,
+    torch._C._is_autocast_available, torch._C._get_privateuse1_backend_name, torch._C._is_tracing, torch.is_anomaly_enabled,
+    torch._C._is_torch_function_enabled, sys.getrecursionlimit, os.fspath,
     torch.is_autocast_cpu_enabled, torch._C._get_cudnn_enabled, torch._C._get_deterministic_algorithms,
     torch._C._cuda_isCurrentStreamCapturing if hasattr(torch._C, "_cuda_isCurrentStreamCapturing") else None,
 }  # fmt: skip
@@ -65,19 +65,12 @@ SAFE_TYPES = {
     *(object, type, str, bytes, bytearray, int, float, complex, bool, list, tuple, dict, set, frozenset, range, slice),
     *(map, filter, zip, enumerate, reversed, property, staticmethod, classmethod, super, types.MappingProxyType),
     *(types.FunctionType, types.MethodType, types.CodeType, types.GeneratorType, types.CellType, types.SimpleNamespace),
-    *(
-        types.GenericAlias,
-        types.UnionType,
-        types.NoneType,
-        types.EllipsisType,
-        types.BuiltinFunctionType,
-        BaseException,
-    ),
+    *(types.GenericAlias, types.UnionType, types.NoneType, types.EllipsisType, types.BuiltinFunctionType, BaseException),
     *(collections.deque, collections.OrderedDict, collections.defaultdict, functools.partial, torch.Size, torch.dtype),
     *(torch.device, torch.finfo, torch.iinfo, torch.SymInt, torch.SymBool, torch.SymFloat, types.TracebackType),
     *(types.WrapperDescriptorType, types.MethodDescriptorType, types.GetSetDescriptorType, types.MethodWrapperType),
-    *(type(iter(x)) for x in ([], (), {}, set(), "", b"", range(1), {}.values(), {}.items(), reversed([]))),
-    *(type(x) for x in ({}.keys(), {}.values(), {}.items(), reversed({}), iter(int, 1))),
+    *map(type, map(iter, ([], (), {}, set(), "", b"", range(1), {}.values(), {}.items(), reversed([])))),
+    *map(type, ({}.keys(), {}.values(), {}.items(), reversed({}), iter(int, 1))),
 }
 """Types written in C whose methods touch nothing but the object and their arguments."""
 IN_GRAPH: dict[Any, bool] = {}
@@ -98,13 +91,14 @@ def call(it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]
         return it.world.builder.call(function.name, [function.tensor, *args], kwargs)
     if is_autograd_function(function):
         return it.world.builder.call(AutogradFunction(function.__self__), args, kwargs)
-    if (rule := find_rule(function)) is not None:
-        return rule(it, *args, **kwargs)
-    if isinstance(function, types.MethodType):
+    rule = find_rule(function)
+    if isinstance(function, types.MethodType) and rule is None:
         return call(it, function.__func__, [function.__self__, *args], kwargs)
     if isinstance(function, types.MethodWrapperType) and function.__objclass__ is object:  # `super().__setattr__`
-        if (rule := RULES.get(getattr(object, function.__name__))) is not None:
-            return rule(it, function.__self__, *args, **kwargs)
+        rule = RULES.get(getattr(object, function.__name__), rule)
+        args = [function.__self__, *args] if rule else args
+    if rule is not None:
+        return rule(it, *args, **kwargs)
     if (allowed := in_graph(function)) is not None:
         if not allowed:
             raise Unsupported(f"calls {name_of(function)}, which is not allowed in a graph")
@@ -119,12 +113,12 @@ def call(it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]
         return call_module(it, function, args, kwargs)
     if isinstance(function, type):
         return construct(it, function, args, kwargs)
-    if isinstance(
-        function, functools._lru_cache_wrapper
-    ):  # what it remembers belongs to eager, unless all are constants
+    if isinstance(function, functools._lru_cache_wrapper):  # what it remembers belongs to eager, unless all are constants
         if all(type(arg) in PLAIN for arg in (*args, *kwargs.values())):
-            if type(answer := function(*args, **kwargs)) in PLAIN or it.world.is_static(answer):
-                return answer
+            answer = function(*args, **kwargs)
+            if type(answer) not in PLAIN and not it.world.is_static(answer):
+                raise Unsupported(f"calls {name_of(function)}, which remembers a {type(answer).__name__}")
+            return answer
         source = it.world.source_of(function)
         return call(it, it.world.wrap(function.__wrapped__, source and source.attr("__wrapped__")), args, kwargs)
     if isinstance(function, weakref.ref) and (known := it.world.of(function)) is not None:
@@ -176,9 +170,7 @@ def follow(it: Interpreter, function: types.FunctionType, args: list[Any], kwarg
     if getattr(function, "_course_disable", False) or getattr(function, "_torchdynamo_disable", False):
         raise Unsupported(f"calls {name}, which is marked with disable")
     if not is_followed(function):
-        raise Unsupported(
-            f"calls {name}, a part of torch that is not an operation", "call it outside the compiled function"
-        )
+        raise Unsupported(f"calls {name}, a part of torch that is not an operation", "call it outside the compiled function")
     if function.__code__.co_flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
         raise Unsupported(f"calls the coroutine {name}")
     it.world.adopt(function, args)
@@ -197,9 +189,7 @@ def bind(it: Interpreter, function: types.FunctionType, args: list[Any], kwargs:
     code = function.__code__
     if not all(name.isidentifier() for name in frames.parameters(code)):  # a comprehension's `.0`
         return tuple(args)
-    binder = types.FunctionType(
-        _collector(code), {}, function.__name__, None, tuple(types.CellType() for _ in code.co_freevars)
-    )
+    binder = types.FunctionType(_collector(code), {}, function.__name__, None, tuple(types.CellType() for _ in code.co_freevars))
     source = it.world.source_of(function)
     wrap = it.world.wrap
     binder.__defaults__ = function.__defaults__ and tuple(
@@ -258,11 +248,7 @@ def is_safe_type(cls: type) -> bool:
         safe = cls in SAFE_TYPES or cls in FACTS
     except TypeError:
         return False
-    return (
-        safe
-        or issubclass(cls, BaseException)
-        or cls.__module__ in ("itertools", "functools", "operator", "re", "typing")
-    )
+    return safe or issubclass(cls, BaseException) or cls.__module__ in ("itertools", "functools", "operator", "re", "typing")
 
 
 def call_builtin(it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -392,9 +378,7 @@ def always(value: Any) -> Rule:
 Rule = Callable[..., Any]
 RULES: dict[Any, Rule] = {
     isinstance: is_instance,
-    type: lambda it, *args, **kwargs: (
-        attributes.type_of(it, *args) if len(args) == 1 else it.native(type, *args, **kwargs)
-    ),
+    type: lambda it, *args, **kwargs: attributes.type_of(it, *args) if len(args) == 1 else it.native(type, *args, **kwargs),
     callable: lambda it, value: isinstance(value, TensorMethod) or callable(value),
     id: id_of,
     super: make_super,

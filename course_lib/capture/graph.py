@@ -43,9 +43,10 @@ TO_PYTHON = set(
 )
 """Tensor methods whose result is not a tensor but depends on its data."""
 REACH_AROUND = set(
-    """backward requires_grad_ register_hook register_post_accumulate_grad_hook retain_grad set_ resize_ resize_as_ share_memory_
-    storage untyped_storage storage_offset pin_memory __setstate__ swap_tensors as_subclass t_ transpose_ squeeze_ unsqueeze_ swapaxes_ swapdims_
-    detach_ apply_ map_ map2_ __dlpack__ __set__ from_numpy from_file from_dlpack frombuffer asarray as_tensor""".split()
+    """backward requires_grad_ register_hook register_post_accumulate_grad_hook retain_grad set_ resize_ resize_as_
+    share_memory_ storage untyped_storage storage_offset pin_memory __setstate__ swap_tensors as_subclass t_ transpose_
+    squeeze_ unsqueeze_ swapaxes_ swapdims_ detach_ apply_ map_ map2_ __dlpack__ __set__ from_numpy from_file from_dlpack
+    frombuffer asarray as_tensor""".split()
 )
 """Functions whose effect a graph of operations cannot hold, or that may share memory with what is no tensor."""
 NOT_IN_PLACE = {
@@ -54,8 +55,7 @@ NOT_IN_PLACE = {
 } | {operator.iand: operator.and_, operator.ior: operator.or_}
 """`2 *= x` makes a new tensor, and no Python source says it."""
 SIGNS = {"__getitem__": operator.getitem, "__setitem__": operator.setitem, "__rdiv__": operator.truediv} | {
-    f"__r{name}__": getattr(operator, f"__{name}__")
-    for name in "sub pow truediv floordiv mod matmul lshift rshift".split()
+    f"__r{name}__": getattr(operator, f"__{name}__") for name in "sub pow truediv floordiv mod matmul lshift rshift".split()
 }
 """Special methods: the operator that a graph says instead (with the operands swapped, if it begins with r)."""
 PLAIN = (
@@ -63,7 +63,7 @@ PLAIN = (
     torch.layout, torch.memory_format, torch.Size,
 )  # fmt: skip
 STATE = {
-    getattr(torch._C, "_set_grad_enabled"), torch.set_autocast_enabled, torch.set_autocast_dtype,
+    torch._C._set_grad_enabled, torch.set_autocast_enabled, torch.set_autocast_dtype,
     torch.set_autocast_cache_enabled, torch.clear_autocast_cache, torch.autocast_increment_nesting,
     torch.autocast_decrement_nesting,
 }  # fmt: skip
@@ -98,9 +98,6 @@ class GraphBuilder:
     def add_input(self, source: Source, value: Any, example: Any) -> None:
         """`value` stands for the tensor or number `example` found at `source`: a placeholder, once something uses it."""
         self._outside[id(value)] = Input(source, value, example)
-
-    def is_input(self, value: Any) -> bool:
-        return id(value) in self._outside
 
     def node_of(self, tensor: Any) -> fx.Node:
         """The node that computes `tensor`; an input becomes a placeholder on first use."""
@@ -151,8 +148,7 @@ class GraphBuilder:
         name = target if isinstance(target, str) else getattr(target, "__name__", "")
         if name in TO_PYTHON:
             raise Unsupported(
-                f"tensor.{name}() takes the tensor's data into Python, which waits for the result and ends the graph",
-                IN_PYTHON,
+                f"tensor.{name}() takes the tensor's data into Python, which waits for the result and ends the graph", IN_PYTHON
             )
         if name in REACH_AROUND:
             raise Unsupported(f"{name}() reaches around the graph", "call it outside the compiled function")

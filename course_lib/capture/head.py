@@ -33,7 +33,7 @@ import torch
 from course_lib.capture.attributes import TensorMethod
 from course_lib.capture.calls import SAFE_TYPES, Id
 from course_lib.capture.graph import PLAIN, name_of
-from course_lib.capture.sources import FUNCTION, SameAs, Test, has_literal
+from course_lib.capture.sources import FUNCTION, SameAs, Test, has_literal, variable
 from course_lib.capture.unsupported import Unsupported
 from course_lib.capture.world import MAPPINGS, MISSING, NULL, SEQUENCES, Known, World, is_full, slots
 from course_lib.written import define
@@ -58,9 +58,7 @@ class Head:
 
     @property
     def source(self) -> str:
-        return "\n".join(
-            [f"def head({', '.join((FUNCTION, *self.parameters))}):", *("    " + line for line in self.body), ""]
-        )
+        return "\n".join([f"def head({', '.join((FUNCTION, *self.parameters))}):", *("    " + line for line in self.body), ""])
 
     def function(self, graph: Callable[..., Any]) -> Callable[..., Any]:
         """The head as a function that calls `graph` on the graph's inputs."""
@@ -72,7 +70,7 @@ class HeadBuilder:
 
     def __init__(self, world: World, name: str, parameters: tuple[str, ...]) -> None:
         self.world = world
-        self.head = Head(name, parameters, [])
+        self.head = Head(name, tuple(map(variable, parameters)), [])
         self.outputs: list[torch.Tensor] = []
         self.fetched: list[str] = []
         """Objects from outside, fetched before the side effects may move them."""
@@ -220,7 +218,7 @@ class HeadBuilder:
             return self.hoist(value, self.world.shapes.text(value.node.expr))
         if cls is torch.Size:
             return self.assign(f"torch.Size({self.listed(value)})")
-        if cls in PLAIN or self.world.is_static(value) and self.world.static_source(value) or isinstance(value, type):
+        if cls in PLAIN or (self.world.is_static(value) and self.world.static_source(value)) or isinstance(value, type):
             return self.name_for(value)
         if cls in SEQUENCES or cls in MAPPINGS:
             return self.write_container(value)
@@ -306,9 +304,7 @@ class HeadBuilder:
         name = self.assign(f"FunctionType({code}, {globals_}, {function.__name__!r}, {defaults}, {closure})", function)
         for cell in filter(is_full, own):
             self.body.append(f"{self.rebuild(cell)}.cell_contents = {self.rebuild(cell.cell_contents)}")
-        plain = types.FunctionType(
-            function.__code__, function.__globals__, function.__name__, None, function.__closure__
-        )
+        plain = types.FunctionType(function.__code__, function.__globals__, function.__name__, None, function.__closure__)
         for attribute in ("__kwdefaults__", "__dict__", "__qualname__", "__doc__", "__module__"):
             if (value := getattr(function, attribute)) != getattr(plain, attribute):
                 self.body.append(f"{name}.{attribute} = {self.rebuild(value)}")
@@ -318,11 +314,9 @@ class HeadBuilder:
         """An instance of a class written in Python: made without `__init__`, then given its attributes."""
         cls = type(value)
         made = self.name_for(cls)
-        base = next((b for b in cls.__mro__ if b in (tuple, list, set, collections.deque, *MAPPINGS)), object)
+        base: Any = next((b for b in cls.__mro__ if b in (set, tuple, list, collections.deque, *MAPPINGS)), object)
         if isinstance(value, BaseException):
-            name = self.assign(
-                f"{made}.__new__({', '.join([made, *[self.rebuild(arg) for arg in value.args]])})", value
-            )
+            name = self.assign(f"{made}.__new__({', '.join([made, *[self.rebuild(arg) for arg in value.args]])})", value)
             for part in ("__context__", "__cause__", "__suppress_context__"):
                 if (linked := getattr(value, part)) is not None and linked is not False:
                     text = self.rebuild(linked)
@@ -390,8 +384,8 @@ class HeadBuilder:
         for name, known in self.head.names.items():
             if known is obj:
                 return name
-        if HELPERS.get(getattr(obj, "__name__", "")) is obj:
-            return str(obj.__name__)
+        if HELPERS.get(own := getattr(obj, "__name__", "")) is obj:
+            return str(own)
         label = wanted or (name_of(obj) if not isinstance(obj, dict) else "globals")
         name = label = "__" + "".join(c if c.isalnum() else "_" for c in label[:40])
         while name in self.head.names:

@@ -33,12 +33,7 @@ class Machine:
     """Runs one code object. `function` is the function it belongs to."""
 
     def __init__(
-        self,
-        world: World,
-        function: FunctionType,
-        locals_: dict[str, Any],
-        cells: dict[str, CellType],
-        depth: int = 0,
+        self, world: World, function: FunctionType, locals_: dict[str, Any], cells: dict[str, CellType], depth: int = 0
     ) -> None:
         self.world = world
         self.function = function
@@ -103,9 +98,7 @@ class Machine:
             raise Unsupported("calls are nested too deeply") from None
         except Exception as error:
             if where := own_failure(error):
-                raise Unsupported(
-                    f"capture itself fails at {where}: {type(error).__name__}: {error}", "report it"
-                ) from error
+                raise Unsupported(f"capture itself fails at {where}: {type(error).__name__}: {error}", "report it") from error
             self.unwind(instruction, error)
         if before or events.listening():
             self.tell(instruction, before)
@@ -136,12 +129,12 @@ class Machine:
         return at
 
     def tell(self, instruction: Instruction, before: tuple[str, ...]) -> None:
-        here, node = self.world.stack[-1], self.world.builder.last_node
+        here, node, depth = self.world.stack[-1], self.world.builder.last_node, len(self.world.stack) - 1
         after = tuple(map(self.world.show, self.stack if self.result is NOTHING else [self.result]))
         self.world.told.append(
             events.InstructionRun(
                 instruction.offset, instruction.op, "" if instruction.arg is None else str(instruction.arg),
-                self.code.co_qualname, here.filename, here.line, len(self.world.stack) - 1, before, after, node.name if node else "",
+                self.code.co_qualname, here.filename, here.line, depth, before, after, node.name if node else "",
             )
         )  # fmt: skip
 
@@ -164,15 +157,13 @@ class Machine:
         finally:
             inliner.handling = before
 
-    def call(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+    def call(self: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
         return calls.call(self, function, list(args), kwargs)
 
     def enter(self, function: FunctionType, values: tuple[Any, ...]) -> Any:
         """Interpret a call of `function` with its parameters bound to `values`."""
         if len(self.world.stack) > config.inline_depth_limit:
-            raise Unsupported(
-                f"calls are nested more than {config.inline_depth_limit} deep (at {function.__qualname__})"
-            )
+            raise Unsupported(f"calls are nested more than {config.inline_depth_limit} deep (at {function.__qualname__})")
         code = function.__code__
         locals_ = dict(zip(frames.parameters(code), values, strict=True))
         cells = make_cells(code, locals_, self.world.closure(function))
@@ -305,6 +296,4 @@ def concrete(value: Any) -> Any:
 
 def has_own_operators(value: Any) -> bool:
     """Is this an instance of a class written in Python, which may have an `__add__` of its own?"""
-    return type(value).__flags__ & HEAP_TYPE != 0 and not isinstance(
-        value, (torch.Tensor, torch.SymInt, torch.SymFloat)
-    )
+    return type(value).__flags__ & HEAP_TYPE != 0 and not isinstance(value, (torch.Tensor, torch.SymInt, torch.SymFloat))

@@ -81,7 +81,7 @@ class Shapes:
         return fake
 
     def number(self, value: int, source: Source) -> int | torch.SymInt:
-        """An int from outside: symbolic once it has changed (or was never seen and `dynamic=True`)."""
+        """An int from outside: symbolic once it has changed."""
         self.history.meet(source, (value,))
         if self.history.dynamic is False or value in (0, 1) or (source.expr, 0) not in self.history.changed:
             return value

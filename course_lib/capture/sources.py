@@ -10,10 +10,13 @@ In PyTorch: `torch/_dynamo/source.py` (`Source`, `LocalSource`, `AttrSource`, ..
 
 from __future__ import annotations
 
+import builtins
 import linecache
 from dataclasses import dataclass, field
 from typing import Any
 
+HELPERS = {"torch", "modules", "has_hooks", "is_empty", "MOVED", "CellType", "FunctionType", "MethodType"}
+"""Names that heads and checks use."""
 FUNCTION = "__func"
 """The name by which checks and heads know the frame's function object."""
 
@@ -68,9 +71,14 @@ class Source:
         return self.shown
 
 
+def variable(name: str) -> str:
+    """What heads and checks call a parameter: its name, unless they use that themselves (`type`, `torch`)."""
+    return f"{name}_" if hasattr(builtins, name) or name in HELPERS else name
+
+
 def Local(name: str) -> Source:
     """An argument of the frame."""
-    return Source(name)
+    return Source(variable(name), pretty=name)
 
 
 def Function() -> Source:

@@ -58,21 +58,17 @@ MAPPINGS = (dict, collections.OrderedDict, collections.defaultdict)
 REGISTRIES = ("_parameters", "_buffers", "_modules")
 APART = ("course_lib.", "torch._tensor.", "torch._ops.", "torch.fx.", "torch._subclasses.", "torch.utils._sympy.", "sympy.",
          "torch.overrides.", "torch._dynamo.", "torch._guards.", "torch._prims", "torch._refs.", "torch._decomp", "torch._meta",
-         "torch.utils._python_dispatch.", "torch.utils.weak.", "weakref.", "_weakrefset.", "torch._library.", "torch._higher_order_ops.")  # fmt: skip
+         "torch.utils._python_dispatch.", "torch.utils.weak.", "weakref.", "_weakrefset.", "torch._library.",
+         "torch._higher_order_ops.")  # fmt: skip
 """Python code below torch's own operators and symbolic sizes: part of Python, to the interpreted program."""
 MISSING: Any = type("Missing", (), {"__repr__": lambda self: "MISSING"})()
 BY_PARTS: dict[type, tuple[Any, tuple[str, ...]]] = {
     types.MethodType: (types.MethodType, ("__func__", "__self__")),
-    functools.partial: (
-        lambda func, args, keywords: functools.partial(func, *args, **keywords),
-        ("func", "args", "keywords"),
-    ),
+    functools.partial: (lambda func, args, keywords: functools.partial(func, *args, **keywords), ("func", "args", "keywords")),
 }
 """Types whose instances are made anew from some of their attributes."""
 BY_VALUE = (range, slice, types.MethodDescriptorType, types.WrapperDescriptorType)
-HANDLES = set(
-    "_io io threading _thread logging random socket multiprocessing asyncio subprocess tempfile weakref".split()
-)
+HANDLES = set("_io io threading _thread logging random socket multiprocessing asyncio subprocess tempfile weakref".split())
 """Modules whose instances are more than their attributes: files, locks, sources of randomness."""
 HEAP_TYPE = 1 << 9
 STATIC = (types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type, enum.Enum)
@@ -237,11 +233,12 @@ class World:
 
     def _copy(self, obj: Any, source: Source) -> Any:
         """The stand-in of an object that is met for the first time, by its type."""
-        cls, base = type(obj), solid_base(type(obj))
+        cls: Any = type(obj)
+        base = solid_base(cls)
         same_type = Test("type({})", "is", cls)
         if isinstance(obj, torch.Tensor):
             return self._tensor(obj, source)
-        if base is not object and (cls is base or self.can_copy(cls)):
+        if base is not object and (cls is base or can_copy(cls)):
             return self._container(obj, base, source)
         if cls is types.CellType:
             return self._know(types.CellType(), obj, source, MISSING).stand_in
@@ -262,7 +259,7 @@ class World:
         if isinstance(obj, (int, float, complex, str, bytes)) and not getattr(obj, "__dict__", None):
             self.assume_constant(obj, source)
             return self._know(obj, obj, source).stand_in
-        if self.can_copy(cls):
+        if can_copy(cls):
             self.assume(source, "type", same_type)
             known = self._know(object.__new__(cls), obj, source)
             known.attributes = {}
@@ -274,9 +271,7 @@ class World:
         its items."""
         cls, own, keyed = type(obj), type(obj) is base, base in MAPPINGS
         keys = tuple(base.keys(obj)) if keyed else tuple(range(base.__len__(obj)))
-        if not all(
-            type(key) in (str, int, float, bool, bytes, tuple, type(None)) or self.is_static(key) for key in keys
-        ):
+        if not all(type(key) in (str, int, float, bool, bytes, tuple, type(None)) or self.is_static(key) for key in keys):
             return self._opaque(obj, source)
         kind, length = ("keys", "tuple({})" if own else "tuple(dict.keys({}))") if keyed else ("length", "len({})")
         self.assume(source, kind, Test("type({})", "is", cls), Test(length, "==", keys if keyed else len(keys)))
@@ -301,19 +296,6 @@ class World:
             known.before = dict(base.items(made)) if keyed else list(base.__iter__(made))
         known.attributes = None if own else {}
         return known.stand_in
-
-    @staticmethod
-    @functools.cache
-    def can_copy(cls: type) -> bool:
-        """May an instance be copied attribute by attribute? Classes written in Python, whose copies nobody notices."""
-        if hasattr(cls, "__del__") or issubclass(cls, (BaseException, types.ModuleType, type)):
-            return False
-        if any(base.__module__.split(".")[0] in HANDLES for base in cls.__mro__):
-            return False
-        try:
-            return bool(cls.__flags__ & HEAP_TYPE) and isinstance(solid_base(cls).__new__(cls), cls)
-        except TypeError:  # made of more than attributes
-            return False
 
     def _opaque(self, obj: Any, source: Source) -> Any:
         self.assume(source, "type", Test("type({})", "is", type(obj)))
@@ -344,7 +326,7 @@ class World:
     @staticmethod
     def is_static(obj: Any) -> bool:
         """Functions, classes, modules: objects that stand for themselves."""
-        return isinstance(obj, STATIC) and not isinstance(obj, torch.nn.Module) and not is_bound(obj) or type(obj) in (
+        return (isinstance(obj, STATIC) and not isinstance(obj, torch.nn.Module) and not is_bound(obj)) or type(obj) in (
             types.CodeType, torch._ops.OpOverload, torch._ops.OpOverloadPacket, type(torch.ops), torch.finfo, torch.iinfo,
             object, types.GenericAlias, types.UnionType, property, staticmethod, classmethod, types.GetSetDescriptorType,
         ) or type(obj).__module__ in ("typing", "re")  # fmt: skip
@@ -438,9 +420,7 @@ class World:
                 path = bodies[place].item(name)
                 self.wrap(function, path.attr(part) if part else path)
                 return
-        if (function.__closure__ or function.__defaults__ or function.__kwdefaults__) and self.source_of(
-            function
-        ) is None:
+        if (function.__closure__ or function.__defaults__ or function.__kwdefaults__) and self.source_of(function) is None:
             raise Unsupported(f"calls {function.__qualname__}, a function that has no known place")
 
     def closure(self, function: types.FunctionType) -> dict[str, types.CellType]:
@@ -522,7 +502,7 @@ class World:
             return found
         source = TypeOf(base=known.source)
         if isinstance(found, types.FunctionType):
-            if not found.__module__.split(".")[0] in TRUSTED:
+            if found.__module__.split(".")[0] not in TRUSTED:
                 self.wrap(found, source.attr(name))
         elif isinstance(found, property) and isinstance(found.fget, types.FunctionType):
             self.wrap(found.fget, self._in_body(cls, source, name).attr("fget"))
@@ -547,7 +527,7 @@ class World:
         """A value as the stack is shown: tensors by the node that computes them."""
         if depth == 0:
             return "…"
-        listed = lambda values: shorten(", ".join([self.show(item, depth - 1) for item in values]))  # noqa: E731
+        listed = lambda values: shorten(", ".join([self.show(item, depth - 1) for item in values]))
         if isinstance(value, torch.Tensor):
             return f"{self.builder.name_of(value)}: {str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
         known = self.of(value)
@@ -576,6 +556,20 @@ class World:
         return shorten(repr(value)) if plain else f"{type(value).__name__} object"
 
 
+@functools.cache
+def can_copy(cls: Any) -> bool:
+    """May an instance be copied attribute by attribute? Classes written in Python, whose copies nobody notices."""
+    if hasattr(cls, "__del__") or issubclass(cls, (BaseException, types.ModuleType, type)):
+        return False
+    if any(base.__module__.split(".")[0] in HANDLES for base in cls.__mro__):
+        return False
+    base: Any = solid_base(cls)
+    try:
+        return bool(cls.__flags__ & HEAP_TYPE) and isinstance(base.__new__(cls), cls)
+    except TypeError:  # made of more than attributes
+        return False
+
+
 def solid_base(cls: type) -> type:
     """The builtin type that instances of `cls` are built on."""
     return next((base for base in cls.__mro__ if base in (tuple, list, collections.deque, *MAPPINGS)), object)
@@ -588,17 +582,13 @@ def name_in_text(cls: type) -> str:
 def slots(cls: type) -> list[str]:
     """The attributes that instances have a fixed place for."""
     written = [base for base in cls.__mro__ if base.__flags__ & HEAP_TYPE or issubclass(base, Exception)]
-    return [
-        name for base in written for name, slot in base.__dict__.items() if isinstance(slot, types.MemberDescriptorType)
-    ]
+    return [name for base in written for name, slot in base.__dict__.items() if isinstance(slot, types.MemberDescriptorType)]
 
 
 def is_bound(obj: Any) -> bool:
     """Is this a method of a builtin type, bound to an object that may change (`values.append`)?"""
     target = getattr(obj, "__self__", None)
-    apart = isinstance(target, (types.NoneType, types.ModuleType, type)) or not hasattr(
-        type(target), obj.__name__
-    )  # pybind11
+    apart = isinstance(target, (types.NoneType, types.ModuleType, type)) or not hasattr(type(target), obj.__name__)  # pybind11
     return isinstance(obj, types.BuiltinMethodType) and not apart
 
 
@@ -632,10 +622,7 @@ class Inliner(frames.Watcher):
         self.world.adopt(function, args)
         source = self.world.source_of(function)
         if source is not None and (function.__defaults__ or function.__kwdefaults__):
-            at = {
-                id(obj): source.attr("__kwdefaults__").item(name)
-                for name, obj in (function.__kwdefaults__ or {}).items()
-            }
+            at = {id(obj): source.attr("__kwdefaults__").item(name) for name, obj in (function.__kwdefaults__ or {}).items()}
             at |= {id(obj): source.attr("__defaults__").item(i) for i, obj in enumerate(function.__defaults__ or ())}
             args = tuple(self.world.wrap(a, at[id(a)]) if id(a) in at else a for a in args)
         caller = self.interpreter(self.world, function, {}, {}, len(self.world.stack))

@@ -86,8 +86,7 @@ class Wrapper:
 
     def print(self) -> WrapperSource:
         arguments = [
-            self.new(buffer.name) if buffer else self.unique(f"unused_{n}")
-            for n, buffer in enumerate(self.graph.inputs)
+            self.new(buffer.name) if buffer else self.unique(f"unused_{n}") for n, buffer in enumerate(self.graph.inputs)
         ]
         self.names |= {self.new(name): tensor for name, tensor in self.graph.constants.items()}
         self.given = set(self.variable.values())

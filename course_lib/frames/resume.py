@@ -133,7 +133,7 @@ def live(code: CodeType) -> dict[int, frozenset[str]]:
     table = exception_table(code)
     at: dict[int, frozenset[str]] = {}
     firsts = {i.offset: place for place, i in reversed(list(enumerate(program)))}  # some offsets hold two instructions
-    targets = {}  # a place without a canonical instruction: what comes next
+    targets: dict[int, int] = {}  # a place without a canonical instruction: what comes next
     for offset in range(len(code.co_code) - 2, -2, -2):
         targets[offset] = offset if offset in firsts else targets.get(offset + 2, -1)
     changed = True
@@ -169,9 +169,7 @@ def _op(name: str, arg: int = 0) -> bytes:
 def _shifted(table: bytes, units: int) -> bytes:
     """An exception table whose code begins `units` later. (Its numbers are 6-bit groups, highest first; bit 6: more
     follow; bit 7: an entry begins. `Objects/exception_handling_notes.txt`)"""
-    return b"".join(
-        _encode([start + units, length, target + units, depth]) for start, length, target, depth in _entries(table)
-    )
+    return b"".join(_encode([start + units, length, target + units, depth]) for start, length, target, depth in _entries(table))
 
 
 def _entries(table: Iterable[int]) -> Iterator[tuple[int, ...]]:

@@ -25,9 +25,7 @@ class CheckFailed(AssertionError):
 
     def __init__(self, what: str, why: str = "", expected: Any = _NOT_GIVEN, got: Any = _NOT_GIVEN) -> None:
         lines = [("What", what), ("Why", why)]
-        lines += [
-            (name, _short(value)) for name, value in (("Expected", expected), ("Got", got)) if value is not _NOT_GIVEN
-        ]
+        lines += [(name, _short(value)) for name, value in (("Expected", expected), ("Got", got)) if value is not _NOT_GIVEN]
         super().__init__("\n" + "\n".join(f"{name + ':':<10}{text}" for name, text in lines if text))
         self.what, self.why = what, why
 
@@ -56,12 +54,7 @@ def check_equal(got: Any, expected: Any, what: str, why: str = "") -> None:
 
 
 def check_close(
-    got: Any,
-    expected: Any,
-    what: str = "the result",
-    why: str = "",
-    rtol: float | None = None,
-    atol: float | None = None,
+    got: Any, expected: Any, what: str = "the result", why: str = "", rtol: float | None = None, atol: float | None = None
 ) -> None:
     """Raise `CheckFailed` unless `got` is `expected` to within tolerance: same type, shape, dtype and values.
 
@@ -71,22 +64,14 @@ def check_close(
     kind = type(expected)
     if kind in (tuple, list):
         check(
-            type(got) is kind and len(got) == len(expected),
-            what,
-            "the structure differs",
-            _structure(expected),
-            _structure(got),
+            type(got) is kind and len(got) == len(expected), what, "the structure differs", _structure(expected), _structure(got)
         )
         for i, (g, e) in enumerate(zip(got, expected, strict=True)):
             check_close(g, e, f"{what}[{i}]", why, rtol, atol)
         return
     if kind is dict:
         check(
-            type(got) is dict and _same(list(got), list(expected)),
-            what,
-            "the keys differ",
-            _structure(expected),
-            _structure(got),
+            type(got) is dict and _same(list(got), list(expected)), what, "the keys differ", _structure(expected), _structure(got)
         )
         for key in expected:
             check_close(got[key], expected[key], f"{what}[{key!r}]", why, rtol, atol)
@@ -101,13 +86,7 @@ def check_close(
 def _check_values(got: Any, expected: Any, what: str, why: str, rtol: float | None, atol: float | None) -> None:
     """Compare two values of the same type: numbers, tensors, arrays; anything else must be equal."""
     if isinstance(expected, (*_TENSORS, np.ndarray, np.generic)):
-        check(
-            tuple(got.shape) == tuple(expected.shape),
-            f"{what}: the shape",
-            why,
-            tuple(expected.shape),
-            tuple(got.shape),
-        )
+        check(tuple(got.shape) == tuple(expected.shape), f"{what}: the shape", why, tuple(expected.shape), tuple(got.shape))
         check(got.dtype == expected.dtype, f"{what}: the dtype", why, expected.dtype, got.dtype)
     elif type(expected) not in (int, float, complex):
         return check_equal(got, expected, what, why)
@@ -115,9 +94,7 @@ def _check_values(got: Any, expected: Any, what: str, why: str, rtol: float | No
         _assert_close(got, expected, rtol=rtol, atol=atol, equal_nan=True)
     except AssertionError as error:
         detail = next((line.strip() for line in str(error).splitlines() if "difference" in line), "")
-        raise CheckFailed(
-            f"{what}: the values", ". ".join(part for part in (why, detail) if part), expected, got
-        ) from None
+        raise CheckFailed(f"{what}: the values", ". ".join(part for part in (why, detail) if part), expected, got) from None
 
 
 def _same(got: Any, expected: Any) -> bool:

@@ -62,9 +62,7 @@ def check(args: argparse.Namespace) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    top = argparse.ArgumentParser(
-        prog="course", description="A readable torch.compile, and a course that walks through it."
-    )
+    top = argparse.ArgumentParser(prog="course", description="A readable torch.compile, and a course that walks through it.")
     commands = top.add_subparsers(dest="command", required=True, metavar="command")
 
     def command(function: Callable[[argparse.Namespace], int], about: str) -> argparse.ArgumentParser:
@@ -89,9 +87,7 @@ def parser() -> argparse.ArgumentParser:
 
     it = command(exercises, "make exercises/ from solutions/")
     it.add_argument("lessons", nargs="*", help="numbers or names (default: all)")
-    it.add_argument(
-        "--check", action="store_true", help="write nothing; fail if an exercise is stale, malformed or leaks"
-    )
+    it.add_argument("--check", action="store_true", help="write nothing; fail if an exercise is stale, malformed or leaks")
     return top
 
 

@@ -48,9 +48,7 @@ def static_complaints(lesson: Lesson) -> list[str]:
     if not lesson.exercise.is_file():
         said.append("there is no exercise notebook: run `make exercises`")
     elif lesson.exercise.read_text(encoding="utf-8") != fresh:
-        said.append(
-            "the exercise is stale: it is not what its solution gives. Edit the solution, then `make exercises`"
-        )
+        said.append("the exercise is stale: it is not what its solution gives. Edit the solution, then `make exercises`")
     return [f"{lesson}: {text}" for text in said]
 
 
@@ -96,11 +94,7 @@ def leaks(solution: Notebook, exercise: Notebook) -> list[str]:
         if _is_telling(line)
     }
     shown = "\n".join(cell.source for cell in exercise.cells)
-    said = [
-        f"the exercise shows a line of the solution or of a hidden test: {line}"
-        for line in sorted(secret)
-        if line in shown
-    ]
+    said = [f"the exercise shows a line of the solution or of a hidden test: {line}" for line in sorted(secret) if line in shown]
     said += [f"the exercise still says {mark}" for mark in (BEGIN_SOLUTION, BEGIN_HIDDEN) if mark in shown]
     said += ["the exercise holds outputs" for cell in exercise.cells if cell.get("outputs")]
     return said
@@ -139,9 +133,7 @@ def _between(source: str, begin: str, end: str) -> list[str]:
 def _without(source: str, begin: str, end: str) -> str:
     """The lines outside the marked regions of a cell."""
     inside = set(_between(source, begin, end))
-    return "\n".join(
-        line for line in source.splitlines() if line not in inside and begin not in line and end not in line
-    )
+    return "\n".join(line for line in source.splitlines() if line not in inside and begin not in line and end not in line)
 
 
 def _is_telling(line: str) -> bool:

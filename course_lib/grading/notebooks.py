@@ -87,9 +87,7 @@ def find_lesson(root: Path, wanted: str) -> Lesson:
     """The lesson called `wanted`: a number (`2`, `02`) or a name (`02_bytecode_capture`)."""
     there = lessons(root)
     for lesson in there:
-        if wanted == lesson.name or (
-            wanted.isdigit() and lesson.number.isdigit() and int(wanted) == int(lesson.number)
-        ):
+        if wanted == lesson.name or (wanted.isdigit() and lesson.number.isdigit() and int(wanted) == int(lesson.number)):
             return lesson
     known = ", ".join(lesson.name for lesson in there) or "none yet"
     raise CourseError(f"There is no lesson {wanted!r} with exercises. Lessons with exercises: {known}.")
@@ -132,9 +130,7 @@ def graded_cells(nb: Notebook) -> list[GradedCell]:
             title = headings[-1] if headings else title
         elif is_checks(cell):
             about = grading_metadata(cell)
-            found.append(
-                GradedCell(index, str(about.get("grade_id", "")), title, float(about.get("points", 0)), cell.source)
-            )
+            found.append(GradedCell(index, str(about.get("grade_id", "")), title, float(about.get("points", 0)), cell.source))
     return found
 
 

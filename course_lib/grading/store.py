@@ -32,12 +32,7 @@ def execute(nb: Notebook, folder: Path, timeout: float = 300) -> Notebook:
             cell.outputs, cell.execution_count = [], None
     manager = AsyncKernelManager(kernel_spec_manager=this_python(), kernel_name="python3")
     client = NotebookClient(
-        nb,
-        km=manager,
-        timeout=timeout,
-        record_timing=False,
-        coalesce_streams=True,
-        resources={"metadata": {"path": str(folder)}},
+        nb, km=manager, timeout=timeout, record_timing=False, coalesce_streams=True, resources={"metadata": {"path": str(folder)}}
     )
     client.execute(cleanup_kc=True)
     for cell in nb.cells:

@@ -25,7 +25,7 @@ import torch
 
 from course_lib.capture import FUNCTION, Guard, SameAs, Source, Test
 from course_lib.capture.calls import has_hooks
-from course_lib.capture.sources import has_literal
+from course_lib.capture.sources import has_literal, variable
 from course_lib.capture.world import is_full
 from course_lib.written import define
 
@@ -67,7 +67,7 @@ class Check:
 
     def __init__(self, guards: Sequence[Guard], parameters: Sequence[str], name: str = "frame") -> None:
         self.guards = tuple(guards)
-        self.parameters = tuple(parameters)
+        self.parameters = tuple(map(variable, parameters))
         self.names: dict[str, Any] = dict(HELPERS)
         self.source = self._write()
         self.function: Callable[..., bool] = define("check", self.source, f"guards of {name}", self.names)
@@ -126,6 +126,11 @@ class Check:
                 except MOVED as error:
                     return Failure(guard, part, short(test.right), f"{type(error).__name__}: {error}")
                 if FAILS[test.op](got, expected):
+                    if isinstance(test.right, SameAs):
+                        way = "the same object as" if test.op == "is" else "another object than"
+                        return Failure(
+                            guard, part, f"{way} {test.right.source.shown}", "one that is not" if test.op == "is" else "it"
+                        )
                     return difference(guard, part, expected, got)
         return None
 

@@ -8,14 +8,4 @@ from course_lib.lowering.lower import LOWERINGS, lower
 
 del _reductions, _rules  # imported for the rules that they register
 
-__all__ = [
-    "DECOMPOSITIONS",
-    "LOWERINGS",
-    "Buffer",
-    "ExternKernel",
-    "LoopGraph",
-    "Pointwise",
-    "Reduction",
-    "View",
-    "lower",
-]
+__all__ = ["DECOMPOSITIONS", "LOWERINGS", "Buffer", "ExternKernel", "LoopGraph", "Pointwise", "Reduction", "View", "lower"]

@@ -122,9 +122,7 @@ def batch_norm_inference(
     return as_eager_lays_out(scaled(result, weight, bias, per_channel), x), empty, empty
 
 
-def batch_norm(
-    x: Tensor, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float
-) -> Any:
+def batch_norm(x: Tensor, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float) -> Any:
     """In inference; training, which also updates the running statistics, stays with torch."""
     return NotImplemented if training else batch_norm_inference(x, weight, bias, mean, var, momentum, eps)
 

@@ -170,9 +170,7 @@ def order(stride: Size) -> float:
     return float(stride.xreplace({symbol: sympy.Integer(4096) for symbol in stride.free_symbols}))
 
 
-def _digits(
-    linear: Linear, extent: Mapping[sympy.Symbol, Size], dims: Sequence[tuple[Size, Size]]
-) -> list[sympy.Expr] | None:
+def _digits(linear: Linear, extent: Mapping[sympy.Symbol, Size], dims: Sequence[tuple[Size, Size]]) -> list[sympy.Expr] | None:
     """The index for each (size, stride) of `dims` in falling order of stride, or None if some term straddles two."""
     index: list[Any] = [0] * len(dims)
     largest: list[Any] = [0] * len(dims)

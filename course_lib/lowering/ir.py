@@ -107,9 +107,7 @@ class Lazy(View):
         symbols = loop_symbols("v", len(self.shape))
         flat, extent = linear_index(symbols, self.stride, self.offset), dict(zip(symbols, self.shape, strict=True))
         become = dict(zip(symbols, index, strict=True))
-        return self.inner(
-            ops, [i.xreplace(become) for i in unflatten(flat, extent, self.buffer.shape, self.buffer.stride)]
-        )
+        return self.inner(ops, [i.xreplace(become) for i in unflatten(flat, extent, self.buffer.shape, self.buffer.stride)])
 
 
 @dataclass(eq=False)

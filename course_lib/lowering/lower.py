@@ -57,9 +57,7 @@ def lowers(*operators: Any) -> Callable[[Rule], Rule]:
 
     def register(rule: Rule) -> Rule:
         for op in operators:
-            every = (
-                [getattr(op, name) for name in op.overloads()] if isinstance(op, torch._ops.OpOverloadPacket) else [op]
-            )
+            every = [getattr(op, name) for name in op.overloads()] if isinstance(op, torch._ops.OpOverloadPacket) else [op]
             LOWERINGS.update(dict.fromkeys(every, rule))
         return rule
 

@@ -58,9 +58,7 @@ def reduce(low: Lowering, node: fx.Node, x: View, dims: Sequence[int], kind: str
 @lowers(aten.sum.default, aten.sum.dim_IntList, aten.prod.default, aten.prod.dim_int, aten.argmax.default)
 @lowers(aten.argmin.default, aten.amax.default, aten.amin.default, aten.max.default, aten.min.default)
 @lowers(aten.any.default, aten.any.dim, aten.any.dims, aten.all.default, aten.all.dim, aten.all.dims)
-def one_reduction(
-    low: Lowering, node: fx.Node, x: View, dims: Dims = None, keepdim: bool = False, **dtype: Any
-) -> View:
+def one_reduction(low: Lowering, node: fx.Node, x: View, dims: Dims = None, keepdim: bool = False, **dtype: Any) -> View:
     """Those whose name says it all. (What keepdim and dtype say can be seen in the node's value.)"""
     kind = {"amax": "max", "amin": "min"}.get(name_of(node), name_of(node))
     if kind in ("any", "all") and isinstance(dims, Sequence) and not dims:
@@ -96,9 +94,7 @@ def row_mean(low: Lowering, node: fx.Node, x: View, dims: Sequence[int], dtype: 
     return low.pointwise(node, lambda ops, index: element(total, ops, index) / n, layout, "mean")
 
 
-def finish(
-    low: Lowering, node: fx.Node, row: View, dims: Sequence[int], like: Any, label: str, function: Any = None
-) -> View:
+def finish(low: Lowering, node: fx.Node, row: View, dims: Sequence[int], like: Any, label: str, function: Any = None) -> View:
     """A row value in the shape and dtype of the result, perhaps through `function`."""
     layout = Buffer.like(like)
     if function is None and replace(row.buffer, name="") == layout:

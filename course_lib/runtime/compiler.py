@@ -79,9 +79,7 @@ def run_compiler(compiler: str, flags: Sequence[str], text: str, output: Path, k
     try:
         done = subprocess.run(command, capture_output=True, text=True)
     except OSError as error:
-        raise BackendMissing(
-            f"the C++ compiler {compiler} cannot be run ({error.strerror}); set CXX to one that can"
-        ) from None
+        raise BackendMissing(f"the C++ compiler {compiler} cannot be run ({error.strerror}); set CXX to one that can") from None
     if done.returncode != 0 or not output.exists():
         kept = config.cache_dir() / f"failed-{cache.key_of(text)[:12]}.cpp" if keep else source
         shutil.move(source, kept)

@@ -59,9 +59,7 @@ def round_bfloat16(triton: Any) -> None:
         if old == new or tl.bfloat16 not in (old, new):
             return convert(self, src, dst_type)
         data = np.ascontiguousarray(src.data)
-        values = (
-            torch.from_numpy(data.view(np.int16)).view(torch.bfloat16) if old == tl.bfloat16 else torch.from_numpy(data)
-        )
+        values = torch.from_numpy(data.view(np.int16)).view(torch.bfloat16) if old == tl.bfloat16 else torch.from_numpy(data)
         if new == tl.bfloat16:
             result = values.bfloat16().view(torch.int16).numpy().view(np.uint16)
         else:

@@ -141,13 +141,7 @@ def not_too_long(producer: Group, consumer: Group, shared: frozenset[Buffer]) ->
 
 
 LEGAL: tuple[Rule, ...] = (extern_kernels_stay_alone, same_device, same_iteration_space, same_elements)
-WORTH: tuple[Rule, ...] = (
-    something_to_save,
-    siblings_share_enough,
-    one_row_needs_all_threads,
-    same_innermost_loop,
-    not_too_long,
-)
+WORTH: tuple[Rule, ...] = (something_to_save, siblings_share_enough, one_row_needs_all_threads, same_innermost_loop, not_too_long)
 RULES: tuple[Rule, ...] = LEGAL + WORTH
 
 

@@ -121,9 +121,7 @@ def find_run(recording: Recording, function: str | int | Callable[..., Any] | No
     runs = frame_runs(recording)
     names = [run.name for run in runs]
     if not runs:
-        raise LookupError(
-            "nothing was captured while recording. Was the function compiled before? cl.reset() forgets it."
-        )
+        raise LookupError("nothing was captured while recording. Was the function compiled before? cl.reset() forgets it.")
     if isinstance(function, int):
         if not -len(runs) <= function < len(runs):
             raise LookupError(f"there are {plural(len(runs), 'frame')}, numbered from 0")
@@ -261,9 +259,7 @@ def text_steps(steps: list[Step], closed: bool, indent: str = "") -> list[str]:
         stack = " │ ".join(map(short_types, run.after))
         lines.append(f"{indent}{offset:>6} {run.op + ' ' + short_arg(run.arg):<28} [{stack}]{node}")
         if step.inside and closed:
-            lines.append(
-                f"{indent}         … {step.inside[0].run.function}: {plural(step.count - 1, 'instruction')}, followed"
-            )
+            lines.append(f"{indent}         … {step.inside[0].run.function}: {plural(step.count - 1, 'instruction')}, followed")
         elif step.inside:
             lines += text_steps(step.inside, closed, indent + "    ┆ ")
     return lines
@@ -286,13 +282,9 @@ def disassembly(fn: Any) -> Picture:
             text.append((str(row.line), row.source.strip()))
         arg = "" if row.arg is None else str(row.arg)
         numbered = f'<span class="cl-no">{row.offset}</span><span class="cl-op">{escape(row.op)}</span>'
-        parts.append(
-            f'<div class="cl-row">{numbered}<b title="{escape(plain_arg(arg))}">{escape(short_arg(arg))}</b></div>'
-        )
+        parts.append(f'<div class="cl-row">{numbered}<b title="{escape(plain_arg(arg))}">{escape(short_arg(arg))}</b></div>')
         text.append(("", f"{row.offset:>6} {row.op:<26} {short_arg(arg)}".rstrip()))
     body = f'<div class="cl-scroll"><div class="cl-bc cl-m">{"".join(parts)}</div></div>'
     alt = f"Bytecode of {name}: {plural(len(rows), 'instruction')}."
-    caption = (
-        f"{name} as bytecode: each source line, and the instructions CPython runs for it (offset, name, argument)."
-    )
+    caption = f"{name} as bytecode: each source line, and the instructions CPython runs for it (offset, name, argument)."
     return Picture(body, caption, alt, columns(text), ("bytecode",))

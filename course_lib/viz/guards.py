@@ -36,9 +36,7 @@ def guard_table(guards: Iterable[Any], failure: Any = None, title: str = "") -> 
         if broken:
             cell += f'<div class="cl-torn"><b>✕ did not hold:</b> {escape(why)}</div>'
         where = f"{place(guard.cause.filename, guard.cause.line)}" if guard.cause else "entry of the frame"
-        line = (
-            f"<br><code>{highlighted(guard.cause.text, 'python')[0]}</code>" if guard.cause and guard.cause.text else ""
-        )
+        line = f"<br><code>{highlighted(guard.cause.text, 'python')[0]}</code>" if guard.cause and guard.cause.text else ""
         kind = f'<span class="cl-g">{escape(guard.kind)}</span>'
         rows.append((kind, f"<code>{escape(about(guard))}</code>", cell, f"{escape(where)}{line}"))
         because = f"# {where}: {guard.cause.text}" if guard.cause else f"# {where}"
@@ -50,9 +48,7 @@ def guard_table(guards: Iterable[Any], failure: Any = None, title: str = "") -> 
     counted = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
     alt = f"{plural(len(guards), 'guard')}{f' of {title}' if title else ''}: {counted}."
     alt += f" One did not hold: {why}." if failed is not None else ""
-    caption = (
-        "What is tested before compiled code may be used again; on the right, your line that made the test necessary."
-    )
+    caption = "What is tested before compiled code may be used again; on the right, your line that made the test necessary."
     body = f'<div class="cl-scroll">{html_table(rows, ("kind", "about", "must hold", "because of"))}</div>'
     if failed is not None:
         text.append(f"did not hold: {why}")
@@ -79,9 +75,7 @@ def told(failure: Any) -> str:
     tests = failure.guard.tests
     if len(tests) == 1 and isinstance(tests[0].right, SameAs):
         is_one = tests[0].op == "is not"
-        return (
-            f"{about(failure.guard)} and {tests[0].right.__name__} are {'one object' if is_one else 'two objects'} now"
-        )
+        return f"{about(failure.guard)} and {tests[0].right.__name__} are {'one object' if is_one else 'two objects'} now"
     if hasattr(failure, "part"):
         return readable(f"{failure.part}: expected {failure.expected}, got {failure.got}")
     return readable(str(failure.got).split(" (assumed because of")[0])
@@ -164,13 +158,7 @@ def guard_tree(
         above = {**{d: place for d, place in above.items() if d < depth}, depth: y}
         x = 4 + STEP * depth
         svg.text(
-            x + 4,
-            y + 15,
-            shorten(branch.name, TESTS - x - 40, mono=True),
-            mono=True,
-            bold=broken,
-            stage=colour,
-            tip=branch.name,
+            x + 4, y + 15, shorten(branch.name, TESTS - x - 40, mono=True), mono=True, bold=broken, stage=colour, tip=branch.name
         )
         if branch.guards:
             draw_diamond(svg, TESTS - 14, y + 10, "break" if here else "guards")
@@ -181,9 +169,7 @@ def guard_tree(
             svg.box(COST + 12, y + 5, max(2.0, 90 * took / most), 11, "guards", radius=2, strength=0.45)
             svg.text(COST + 18 + max(2.0, 90 * took / most), y + 15, human_seconds(took), SMALL)
         kinds = ", ".join(dict.fromkeys(guard.kind for guard in branch.guards))
-        text.append(
-            f"{'✕' if here else '│' if broken else ' '} {'  ' * depth}{branch.name:<{30 - 2 * depth}} {kinds}".rstrip()
-        )
+        text.append(f"{'✕' if here else '│' if broken else ' '} {'  ' * depth}{branch.name:<{30 - 2 * depth}} {kinds}".rstrip())
         y += ROW
         if here:
             svg.text(TESTS, y + 13, shorten(f"✕ {why}", COST - TESTS - 20), bold=True, stage="break", tip=why)
@@ -193,9 +179,7 @@ def guard_tree(
     alt += f" One did not hold: {why}." if failed is not None else ""
     caption = "Each guard (◆) on the path of the object it tests; point at a test to read all of it."
     caption += " The broken branch leads to the guard that did not hold." if failed is not None else ""
-    return Picture(
-        f'<div class="cl-scroll">{svg.render(alt)}</div>', caption, alt, "\n".join(text), ("guards", "break")
-    )
+    return Picture(f'<div class="cl-scroll">{svg.render(alt)}</div>', caption, alt, "\n".join(text), ("guards", "break"))
 
 
 def required(guard: Any) -> str:
@@ -209,11 +193,7 @@ def required(guard: Any) -> str:
         case "state":
             return ", ".join(f"{re.sub(r'^torch.(_C._?)?|[(][)]', '', left)} {right(left)}" for left in values)
         case "absent":
-            hides = (
-                "no variable hides a builtin"
-                if "__globals__" in guard.source.expr
-                else "no attribute of its own hides it"
-            )
+            hides = "no variable hides a builtin" if "__globals__" in guard.source.expr else "no attribute of its own hides it"
             return hides
         case "hooks":
             return "no hooks"
@@ -228,8 +208,4 @@ def draw_diamond(svg: Svg, x: float, y: float, stage: str, size: float = 7) -> N
     svg.path(corners, stage=stage, line=2, opacity=1)
     if stage == "break":
         arm = size * 0.4
-        svg.path(
-            f"M{x - arm} {y - arm} l{2 * arm} {2 * arm} M{x + arm} {y - arm} l{-2 * arm} {2 * arm}",
-            stage=stage,
-            opacity=1,
-        )
+        svg.path(f"M{x - arm} {y - arm} l{2 * arm} {2 * arm} M{x + arm} {y - arm} l{-2 * arm} {2 * arm}", stage=stage, opacity=1)

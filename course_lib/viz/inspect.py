@@ -82,9 +82,7 @@ def inspect_triton(source: TritonSource, target: str) -> dict[str, str]:
             raise CompileFailed("Triton", ["triton.compile", source.name, target], done.stderr.splitlines()[-8:], kept)
         texts: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
         if "missing" in texts:
-            raise BackendMissing(
-                f"triton cannot be imported ({texts['missing']}): get it with `pip install triton` (Linux only)"
-            )
+            raise BackendMissing(f"triton cannot be imported ({texts['missing']}): get it with `pip install triton` (Linux only)")
         tool = shutil.which("nvdisasm") or shutil.which("cuobjdump")
         if cubin.exists() and tool:
             flags = ["-sass"] if tool.endswith("cuobjdump") else ["-c"]

@@ -112,10 +112,7 @@ def is_int(value: Any) -> bool:
 
 def symbols(count: int, first: int = 0) -> list[sympy.Symbol]:
     """i, j, k, ..."""
-    return [
-        sympy.Symbol(LETTERS[first + d] if first + d < len(LETTERS) else f"i{first + d}", integer=True)
-        for d in range(count)
-    ]
+    return [sympy.Symbol(LETTERS[first + d] if first + d < len(LETTERS) else f"i{first + d}", integer=True) for d in range(count)]
 
 
 def run_body(node: Any, handler: Any) -> str:
@@ -173,9 +170,7 @@ def loops(graph: Any, title: str = "") -> Picture:
     buffers = graph.buffers
     boxes, text = [], []
     for node in graph.nodes:
-        origins = ", ".join(
-            dict.fromkeys(op_name(origin).removeprefix("aten.").split(".")[0] for origin in node.origins)
-        )
+        origins = ", ".join(dict.fromkeys(op_name(origin).removeprefix("aten.").split(".")[0] for origin in node.origins))
         size = " + ".join(human_bytes(b.nbytes) for b in node.buffers)
         kind = " cl-x" if is_extern(node) else ""
         boxes.append(
@@ -186,9 +181,7 @@ def loops(graph: Any, title: str = "") -> Picture:
         text.append(f"{ranges_of(node)}:\n    {formula(node, buffers)}")
     named = f"Loop IR{f' of {title}' if title else ''}"
     alt = f"{named}: {plural(len(graph.nodes), 'loop node')}: {', '.join(map(label_of, graph.nodes))}."
-    caption = (
-        "Each box is one loop: its ranges on top (reduced ones in brackets), below what it computes for each index."
-    )
+    caption = "Each box is one loop: its ranges on top (reduced ones in brackets), below what it computes for each index."
     return Picture(f'<div class="cl-scroll">{"".join(boxes)}</div>', caption, alt, "\n".join(text), ("loops",))
 
 

@@ -30,27 +30,11 @@ class Room:
 
 ROOMS = (
     Room("frames", "frame hook", "02", "catches the call", "_C/_dynamo/eval_frame", ("bytecode,", "arguments")),
-    Room(
-        "capture",
-        "capture",
-        "02, 03",
-        "interprets symbols",
-        "_dynamo/symbolic_convert",
-        ("FX graph,", "guards"),
-        ("capture",),
-    ),
+    Room("capture", "capture", "02, 03", "interprets symbols", "_dynamo/symbolic_convert", ("FX graph,", "guards"), ("capture",)),
     Room("guards", "guards", "04, 05", "may it be reused?", "_dynamo/guards", ("FX graph",), ("guards",)),
     Room("autograd", "autograd", "06", "core operators", "_functorch/aot_autograd", ("ATen", "graph"), ("trace",)),
     Room("lowering", "lowering", "07", "operators to loops", "_inductor/lowering, ir", ("loop IR",), ("lower",)),
-    Room(
-        "scheduling",
-        "scheduling",
-        "08",
-        "fuses loops",
-        "_inductor/scheduler",
-        ("fused", "kernels"),
-        ("schedule", "memory"),
-    ),
+    Room("scheduling", "scheduling", "08", "fuses loops", "_inductor/scheduler", ("fused", "kernels"), ("schedule", "memory")),
     Room("codegen", "codegen", "09, 10", "writes the code", "_inductor/codegen", ("C++ or", "Triton"), ()),
     Room("runtime", "runtime", "11", "builds and calls", "_inductor/codecache", (), ("build",)),
 )
@@ -72,9 +56,7 @@ def pipeline_map(lit: str | None = None, recording: Recording | None = None) -> 
     seconds = recording.seconds if recording else {}
     width = 2 * LEFT + 4 * BOX + 3 * GAP
     svg = Svg(width, 2 * ROW - 50)
-    for row, heading in enumerate(
-        ("FRONT HALF: from a running Python frame to a graph", "BACK HALF: from the graph to kernels")
-    ):
+    for row, heading in enumerate(("FRONT HALF: from a running Python frame to a graph", "BACK HALF: from the graph to kernels")):
         svg.text(LEFT + 32 * row, row * ROW + 16, heading, SMALL, dim=True)
     for i, room in enumerate(ROOMS):
         x, y = LEFT + (i % 4) * (BOX + GAP), (i // 4) * ROW + 28
@@ -87,13 +69,7 @@ def pipeline_map(lit: str | None = None, recording: Recording | None = None) -> 
         elif room.gives:
             svg.arrow([(x + BOX + 3, y + TALL / 2), (x + BOX + GAP - 3, y + TALL / 2)])
             for j, line in enumerate(room.gives):
-                svg.text(
-                    x + BOX + GAP / 2 - 3,
-                    y + TALL / 2 - 8 - 14 * (len(room.gives) - 1 - j),
-                    line,
-                    SMALL,
-                    anchor="middle",
-                )
+                svg.text(x + BOX + GAP / 2 - 3, y + TALL / 2 - 8 - 14 * (len(room.gives) - 1 - j), line, SMALL, anchor="middle")
     here = next((room for room in ROOMS if room.name == lit), None)
     caption = (
         f"The pipeline; this lesson is about {here.title} (outlined)."
@@ -116,23 +92,14 @@ def draw_room(svg: Svg, room: Room, x: float, y: float, lit: bool, fact: str, to
     if took:
         svg.text(x + BOX - 10, y + 64, human_seconds(took), SMALL, anchor="end")
     svg.text(
-        x + BOX / 2,
-        y + TALL + 16,
-        room.torch,
-        11,
-        mono=True,
-        anchor="middle",
-        dim=True,
-        tip=f"in PyTorch: torch/{room.torch}",
+        x + BOX / 2, y + TALL + 16, room.torch, 11, mono=True, anchor="middle", dim=True, tip=f"in PyTorch: torch/{room.torch}"
     )
 
 
 def counts(recording: Recording) -> dict[str, str]:
     """What happened at each stage, in a few words."""
     frames = recording.of(events.FrameSeen)
-    aten = [
-        sum(node.op == "call_function" for node in event.graph.graph.nodes) for event in recording.of(events.AtenTraced)
-    ]
+    aten = [sum(node.op == "call_function" for node in event.graph.graph.nodes) for event in recording.of(events.AtenTraced)]
     loops = [len(event.graph.nodes) for event in recording.of(events.Lowered)]
     operations = sum(result.operations for result in recording.captures)
     built = [kernel for event in recording.of(events.KernelsBuilt) for kernel in getattr(event.compiled, "kernels", ())]
@@ -145,9 +112,7 @@ def counts(recording: Recording) -> dict[str, str]:
         "lowering": plural(sum(loops), "loop node") if loops else "",
         "scheduling": plural(len(recording.kernels), "kernel") if recording.of(events.Scheduled) else "",
         "codegen": plural(len(built), "generated kernel") if built else "",
-        "runtime": plural(len(recording.of(events.KernelsBuilt)), "program")
-        if recording.of(events.KernelsBuilt)
-        else "",
+        "runtime": plural(len(recording.of(events.KernelsBuilt)), "program") if recording.of(events.KernelsBuilt) else "",
     }
     if breaks:
         facts["capture"] = ", ".join(filter(None, (facts["capture"], plural(breaks, "break"))))
@@ -159,7 +124,5 @@ def as_text(lit: str | None, facts: dict[str, str], seconds: dict[str, Any]) -> 
     rows = []
     for room in ROOMS:
         mark = "▸" if room.name == lit else " "
-        rows.append(
-            f"{mark} {room.title:<11} lesson {room.lesson:<7} {facts.get(room.name, room.what):<22} torch: {room.torch}"
-        )
+        rows.append(f"{mark} {room.title:<11} lesson {room.lesson:<7} {facts.get(room.name, room.what):<22} torch: {room.torch}")
     return "\n".join(rows)

@@ -125,10 +125,7 @@ def note(turn: Turn, event: events.Event) -> None:
 
 def guard_diff(before: Iterable[Any], after: Iterable[Any]) -> tuple[list[str], list[str]]:
     """The tests that only `before` has, and those that only `after` has."""
-    both = [
-        {readable(test.text(about(guard))): None for guard in guards for test in guard.tests}
-        for guards in (before, after)
-    ]
+    both = [{readable(test.text(about(guard))): None for guard in guards for test in guard.tests} for guards in (before, after)]
     return [test for test in both[0] if test not in both[1]], [test for test in both[1] if test not in both[0]]
 
 
@@ -173,9 +170,7 @@ def timeline(recording: Recording, name: str | None = None) -> Picture:
         titles = ("entry", "made at", "no longer tested", "tested instead")
         cells = [[escape(a), escape(b), code_lines(c), code_lines(d)] for a, b, c, d in diffs]
         body.append(html_table(cells, titles))
-        text += [
-            f"{a} against the entry before:\n" + told_diff(c, "−") + "\n" + told_diff(d, "+") for a, _, c, d in diffs
-        ]
+        text += [f"{a} against the entry before:\n" + told_diff(c, "−") + "\n" + told_diff(d, "+") for a, _, c, d in diffs]
     caption = "Framed: compiled at this call. Circle: served by this entry. Crossed diamond: tried, and a guard failed."
     return Picture(f'<div class="cl-scroll">{"".join(body)}</div>', caption, alt, "\n\n".join(text), ("guards",))
 

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from course_lib.events import (
-    Event,
-    GraphBroke,
-    GraphCaptured,
-    Recompiled,
-    Scheduled,
-    StageTimed,
-)
+from course_lib.events import Event, GraphBroke, GraphCaptured, Recompiled, Scheduled, StageTimed
 
 E = TypeVar("E", bound=Event)
 

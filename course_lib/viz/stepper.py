@@ -106,9 +106,7 @@ def node_data(run: FrameRun) -> list[dict[str, str]]:
     """The nodes for the browser; without a finished graph, what the instructions say."""
     if run.graph is None:
         named = [step.run for step in walk(run.steps) if step.run.node]
-        return [
-            node_box(one.node, f"{one.op} {one.arg}", short_types(one.after[-1]) if one.after else "") for one in named
-        ]
+        return [node_box(one.node, f"{one.op} {one.arg}", short_types(one.after[-1]) if one.after else "") for one in named]
     found = []
     for node in run.graph.graph.nodes:
         if node.op == "placeholder":

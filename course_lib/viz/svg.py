@@ -93,14 +93,7 @@ class Svg:
         )
 
     def path(
-        self,
-        d: str,
-        *,
-        stage: str | None = None,
-        line: float = 1.6,
-        opacity: float = 0.8,
-        dashed: bool = False,
-        tip: str = "",
+        self, d: str, *, stage: str | None = None, line: float = 1.6, opacity: float = 0.8, dashed: bool = False, tip: str = ""
     ) -> None:
         """A line without a fill."""
         dash = ' stroke-dasharray="5 4"' if dashed else ""

@@ -21,10 +21,7 @@ def columns(rows: Iterable[Sequence[object]], header: Sequence[str] = (), indent
     if not cells:
         return ""
     widths = [max(len(row[i]) for row in cells if i < len(row)) for i in range(max(map(len, cells)))]
-    lines = [
-        indent + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip()
-        for row in cells
-    ]
+    lines = [indent + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip() for row in cells]
     if header:
         lines.insert(1, indent + "  ".join("─" * width for width in widths))
     return "\n".join(lines)
@@ -35,9 +32,7 @@ def html_table(rows: Iterable[Sequence[str]], header: Sequence[str], numbers: It
     right = set(numbers)
     mark = lambda i: ' class="cl-n"' if i in right else ""
     head = "".join(f'<th scope="col"{mark(i)}>{escape(name)}</th>' for i, name in enumerate(header))
-    body = "\n".join(
-        "<tr>" + "".join(f"<td{mark(i)}>{cell}</td>" for i, cell in enumerate(row)) + "</tr>" for row in rows
-    )
+    body = "\n".join("<tr>" + "".join(f"<td{mark(i)}>{cell}</td>" for i, cell in enumerate(row)) + "</tr>" for row in rows)
     return f'<table class="cl-t"><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table>'
 
 
@@ -48,10 +43,7 @@ def table(rows: Iterable[Sequence[object]], header: Sequence[str], caption: str 
     body = html_table([[escape(show(cell)) for cell in row] for row in data], header, numeric)
     text = columns([[show(cell) for cell in row] for row in data], header)
     return Picture(
-        f'<div class="cl-scroll">{body}</div>',
-        caption,
-        alt or f"A table of {', '.join(header)}. {caption}".strip(),
-        text,
+        f'<div class="cl-scroll">{body}</div>', caption, alt or f"A table of {', '.join(header)}. {caption}".strip(), text
     )
 
 
@@ -142,12 +134,7 @@ PLOT = (88.0, 24.0, 600.0, 300.0)
 
 
 def roofline(
-    points: Sequence[Point | tuple[Any, ...]],
-    bandwidth: float,
-    peak: float,
-    caption: str = "",
-    *,
-    stage: str = "codegen",
+    points: Sequence[Point | tuple[Any, ...]], bandwidth: float, peak: float, caption: str = "", *, stage: str = "codegen"
 ) -> Picture:
     """Where kernels stand under the two limits of a machine: `bandwidth` in bytes/s and `peak` in FLOP/s, on logarithmic axes.
 
@@ -175,9 +162,7 @@ def roofline(
     roof = f"M{at_x(left):.1f} {at_y(left * bandwidth):.1f} L{at_x(ridge):.1f} {at_y(peak):.1f} H{x0 + width}"
     svg.path(roof, stage=stage, line=3, opacity=1)
     svg.text(x0 + width - 4, at_y(peak) - 8, f"peak {rate_text(peak)}", SMALL, anchor="end")
-    svg.text(
-        x0 + width / 2, y0 + height + 40, "operations for each byte moved (FLOP/B)", SMALL, anchor="middle", dim=True
-    )
+    svg.text(x0 + width / 2, y0 + height + 40, "operations for each byte moved (FLOP/B)", SMALL, anchor="middle", dim=True)
     svg.text(x0 + 8, y0 + 12, f"memory {human_bytes(bandwidth)}/s", SMALL)
     taken: list[tuple[float, float]] = []
     for point in data:

@@ -83,9 +83,7 @@ class Trace(Recording):
 
     def loops(self, index: int = 0) -> Picture:
         """The loop nodes of one graph."""
-        return loops(
-            pick(self.of(events.Lowered), index, "graph was lowered to loops (this backend stops before that)").graph
-        )
+        return loops(pick(self.of(events.Lowered), index, "graph was lowered to loops (this backend stops before that)").graph)
 
     def fusion(self, index: int = 0) -> Picture:
         """Loops before and after fusion, and why some stayed apart."""
@@ -94,9 +92,7 @@ class Trace(Recording):
 
     def code(self, index: int = 0, kernel: int | str | None = None) -> Picture:
         """What was generated for one graph: the wrapper and every kernel; or one kernel, by number or name."""
-        compiled = pick(
-            self.of(events.KernelsBuilt), index, "kernel was built (this backend stops before that)"
-        ).compiled
+        compiled = pick(self.of(events.KernelsBuilt), index, "kernel was built (this backend stops before that)").compiled
         if kernel is None:
             return all_code(compiled)
         built = compiled.kernels

@@ -13,8 +13,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from course_lib.autograd.trace import functional
 from course_lib.lowering import DECOMPOSITIONS, LoopGraph, lower
-from course_lib.viz.evaluator import evaluate
 from course_lib.scheduling import Fuse, Schedule, plan, schedule
+from course_lib.viz.evaluator import evaluate
 from course_lib.viz.loops import formula
 
 TOLERANCE = {

@@ -1699,7 +1699,7 @@ def lru_cache_(x, i):
     return x * cached(i) + cached(3), cached(i)
 
 
-@program(number)
+@program(number, breaks=3)
 def lru_cache_returns_one_list(x, i):
     return x + 1, cached_list(i) is cached_list(i), cached_list(7)
 

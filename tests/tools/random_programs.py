@@ -92,7 +92,7 @@ class Writer:
         return self.pick(
             f"torch.tanh({b})", f"({a} + {b})", f"({a} * {self.r.randint(-2, 3)})", f"({b} - {self.i()})", f"{b}.sin()",
             f"torch.where({a} > 0, {a}, {b})", f"helper({b}, {self.r.randint(1, 3)})", f"helper({b}, scale=0.5, p=1)",
-            f"torch.stack([{a}, {b}])[{self.pick(0, 1, -1)}]", f"torch.cat([{a}[:1], {b}[1:]])", f"box.double", f"(-{b})",
+            f"torch.stack([{a}, {b}])[{self.pick(0, 1, -1)}]", f"torch.cat([{a}[:1], {b}[1:]])", "box.double", f"(-{b})",
             f"({a} if {self.cond()} else {b})", f"torch.zeros({a}.shape[0]) + {b}", f"{b}.clone()", f"torch.maximum({a}, {b})",
             f"(lambda v, k={self.r.randint(1, 3)}: v * k)({b})", f"xs[{self.r.randint(-1, 1)}]", f"d.get('k{self.r.randint(0, 2)}', {b})",
         )  # fmt: skip
@@ -101,9 +101,9 @@ class Writer:
         """An int expression."""
         a = self.r.choice(self.ints)
         return self.pick(
-            a, str(self.r.randint(-2, 4)), f"({a} + {self.r.randint(1, 2)})", f"len(xs)", f"len(d)", "x.shape[0]", "box.n",
+            a, str(self.r.randint(-2, 4)), f"({a} + {self.r.randint(1, 2)})", "len(xs)", "len(d)", "x.shape[0]", "box.n",
             f"({a} % 3)", f"min({a}, 3)", f"max(len(box), {self.r.randint(0, 2)})", f"sum(i for i in range({self.r.randint(0, 3)}))",
-            f"int({a} > 1)", f"abs({a}) // 2", "len([v for v in xs if v is not x])", f"x.dim()",
+            f"int({a} > 1)", f"abs({a}) // 2", "len([v for v in xs if v is not x])", "x.dim()",
         )  # fmt: skip
 
     def cond(self, data: bool | None = None) -> str:
@@ -209,8 +209,8 @@ class Writer:
                     f"xs.append({self.t()})", f"xs[{self.r.randint(0, 1)}] = {self.t()}", f"d['k{self.r.randint(0, 2)}'] = {self.t()}",
                     f"box.t = {self.t()}", f"box.bump({self.i()})", f"box.items.append({self.pick('x', self.t())})", "n += 1",
                     f"LOG.append({self.i()})", f"COUNT = {self.i()}", f"xs = [v * {self.r.randint(1, 2)} for v in xs]",
-                    f"d = {{k: v + 1 for k, v in d.items()}}", "xs.insert(0, xs.pop())", f"d.pop('k{self.r.randint(0, 2)}', None)",
-                    f"a, *xs = [{self.t()}, *xs]", "assert n > -100, 'never'", f"box.n -= 1",
+                    "d = {k: v + 1 for k, v in d.items()}", "xs.insert(0, xs.pop())", f"d.pop('k{self.r.randint(0, 2)}', None)",
+                    f"a, *xs = [{self.t()}, *xs]", "assert n > -100, 'never'", "box.n -= 1",
                 ),
             )  # fmt: skip
         elif kind < 0.97:
@@ -218,7 +218,7 @@ class Writer:
             self.say(
                 indent,
                 self.pick(
-                    f"{name} = outside({self.i()})", f"{name} = int({self.t(1)}.sum().abs().item()) % 4", f"print('', end='')",
+                    f"{name} = outside({self.i()})", f"{name} = int({self.t(1)}.sum().abs().item()) % 4", "print('', end='')",
                     f"{name} = outside({self.i()}, {self.t(1)})", "cl.graph_break()", f"{name} = len({self.t(1)}.tolist())",
                 ),
             )  # fmt: skip

@@ -14,6 +14,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from course_lib.lowering.ir import Buffer, LoopGraph, Reduction, View
+from course_lib.scheduling.kernel import FusedKernel
+from course_lib.scheduling.memory import MemoryPlan
+from course_lib.scheduling.schedule import Schedule
 from course_lib.viz.evaluator import (
     Memory,
     NumpyHandler,
@@ -28,10 +32,6 @@ from course_lib.viz.evaluator import (
     starting_memory,
     store,
 )
-from course_lib.lowering.ir import Buffer, LoopGraph, Reduction, View
-from course_lib.scheduling.kernel import FusedKernel
-from course_lib.scheduling.memory import MemoryPlan
-from course_lib.scheduling.schedule import Schedule
 
 
 def evaluate_schedule(schedule: Schedule, plan: MemoryPlan | None, graph: LoopGraph, *tensors: Any) -> list[Any]:
