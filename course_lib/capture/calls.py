@@ -114,6 +114,7 @@ def call(it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]
     if isinstance(function, type):
         return construct(it, function, args, kwargs)
     if isinstance(function, functools._lru_cache_wrapper):  # what it remembers belongs to eager, unless all are constants
+        args = [int(arg) if isinstance(arg, torch.SymInt) else arg for arg in args]
         if all(type(arg) in PLAIN for arg in (*args, *kwargs.values())):
             answer = function(*args, **kwargs)
             if type(answer) not in PLAIN and not it.world.is_static(answer):

@@ -8,9 +8,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from course_lib import cli, config, native
+from course_lib import config, native
 from course_lib.bench import doctor
 from course_lib.bench.doctor import Finding
+from course_lib.grading import cli
 
 
 @pytest.fixture(autouse=True)
@@ -37,9 +38,7 @@ def without_program(monkeypatch, *missing: str) -> None:
     import shutil
 
     there = shutil.which
-    monkeypatch.setattr(
-        shutil, "which", lambda name, *a, **k: None if Path(name).name in missing else there(name, *a, **k)
-    )
+    monkeypatch.setattr(shutil, "which", lambda name, *a, **k: None if Path(name).name in missing else there(name, *a, **k))
 
 
 def test_every_item_is_looked_at():

@@ -116,11 +116,7 @@ def test_a_line_of_the_solution_in_a_hint_is_told(tiny):
 
 
 def test_a_hidden_test_in_the_text_is_told(tiny):
-    edit(
-        tiny.solution,
-        "Return twice each number.",
-        "We also try check_equal(double([-7, 3]), [-14, 6], 'a fresh input')",
-    )
+    edit(tiny.solution, "Return twice each number.", "We also try check_equal(double([-7, 3]), [-14, 6], 'a fresh input')")
     assert any("shows a line of the solution or of a hidden test" in c for c in gate.static_complaints(tiny))
 
 
@@ -142,10 +138,7 @@ def test_an_untouched_exercise_that_ends_otherwise_than_by_its_stub_is_told(tiny
 
 @pytest.mark.parametrize(
     "old, new, told",
-    [
-        ("### BEGIN SOLUTION\n", "", "double has no BEGIN SOLUTION"),
-        ("### BEGIN HIDDEN TESTS\n", "", "has no hidden tests"),
-    ],
+    [("### BEGIN SOLUTION\n", "", "double has no BEGIN SOLUTION"), ("### BEGIN HIDDEN TESTS\n", "", "has no hidden tests")],
 )
 def test_a_malformed_solution_is_told(old, new, told):
     nb = solution()
@@ -183,12 +176,7 @@ def test_the_visible_check_says_what_why_expected_and_got(tiny, monkeypatch, cap
     assert cli.main(["check", "01_tiny"]) == 1
     said = capsys.readouterr().out
     assert "0 of 5 points" in said and "Not written yet." in said
-    for line in (
-        "What:     double([1, 2])",
-        "Why:      each number doubles",
-        "Expected: [2, 4]",
-        "Got:      [1, 2, 1, 2]",
-    ):
+    for line in ("What:     double([1, 2])", "Why:      each number doubles", "Expected: [2, 4]", "Got:      [1, 2, 1, 2]"):
         assert line in said
 
 
@@ -215,10 +203,7 @@ def test_deleted_checks_come_back(tiny):
     [
         ("    while True: pass", "It ran longer than 15 seconds"),
         ("    import os; os.abort()", "The Python process crashed"),
-        (
-            "    block = []\n    while True: block.append(bytearray(b'x') * (1 << 26))",
-            "It used more than 1 GiB of memory",
-        ),
+        ("    block = []\n    while True: block.append(bytearray(b'x') * (1 << 26))", "It used more than 1 GiB of memory"),
         ("    raise ValueError('no numbers')", "ValueError: no numbers"),
     ],
 )
@@ -232,9 +217,7 @@ def test_an_answer_that_goes_wrong_costs_its_own_points_only(tiny, body, reason)
 @pytest.mark.slow
 def test_a_loop_that_refuses_to_be_interrupted_is_killed(tmp_path):
     stubborn = "while True:\n    try:\n        while True: pass\n    except KeyboardInterrupt: pass"
-    nb = nbformat.v4.new_notebook(
-        cells=[new_code_cell("x = 1"), new_code_cell(stubborn), new_code_cell("assert x == 1")]
-    )
+    nb = nbformat.v4.new_notebook(cells=[new_code_cell("x = 1"), new_code_cell(stubborn), new_code_cell("assert x == 1")])
     runs = run_notebook(nb, tmp_path, Limits(cell_seconds=0.5, grace_seconds=1))
     assert [run.outcome for run in runs] == ["ok", "time", "ok"]
 

@@ -6,19 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOMS = [
-    "frames",
-    "capture",
-    "guards",
-    "autograd",
-    "lowering",
-    "scheduling",
-    "codegen",
-    "runtime",
-    "viz",
-    "grading",
-    "bench",
-]
+ROOMS = ["frames", "capture", "guards", "autograd", "lowering", "scheduling", "codegen", "runtime", "viz", "grading", "bench"]
 
 
 def lint_imports(folder: Path) -> subprocess.CompletedProcess:

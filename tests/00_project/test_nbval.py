@@ -70,26 +70,8 @@ def test_what_carries_a_lesson_is_a_difference(one, other):
 
 
 def run_nbval(path: Path) -> int:
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "-c",
-        "/dev/null",
-        "--rootdir",
-        str(path.parent),
-    ]
-    nbval = [
-        "--nbval",
-        "--nbval-current-env",
-        "--nbval-sanitize-with",
-        str(CONFIG),
-        "-p",
-        "course_lib.grading.nbval_versions",
-    ]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "/dev/null", "--rootdir", str(path.parent)]
+    nbval = ["--nbval", "--nbval-current-env", "--nbval-sanitize-with", str(CONFIG), "-p", "course_lib.grading.nbval_versions"]
     return subprocess.run([*command, *nbval, str(path)], capture_output=True).returncode
 
 

@@ -44,11 +44,8 @@ def _about_cell(cell) -> list[str]:
     everything = cell.source + "".join(str(output) for output in cell.outputs)
     wrong = {
         "stored without having run: nbval would compare nothing": not skipped and not cell.execution_count,
-        "an error is stored and the cell is not tagged raises-exception": raised
-        and "raises-exception" not in tags(cell),
-        "tagged raises-exception and stored without one": not raised
-        and not skipped
-        and "raises-exception" in tags(cell),
+        "an error is stored and the cell is not tagged raises-exception": raised and "raises-exception" not in tags(cell),
+        "tagged raises-exception and stored without one": not raised and not skipped and "raises-exception" in tags(cell),
         "nbval-skip needs skip-execution beside it": skipped and "skip-execution" not in tags(cell),
         "a final ';' does not hide the output from nbval: write _ =": cell.source.rstrip().endswith(";"),
         "marks are metadata tags, not comments": "NBVAL_" in cell.source,

@@ -33,9 +33,7 @@ def test_c_counts_and_pictures_grading_bench_and_tests_do_not(tmp_path):
 def test_a_compiler_over_its_limit_is_told(tmp_path):
     for i in range(18):
         write(tmp_path, f"course_lib/capture/{i}.py", 700)
-    assert house_size.measure(tmp_path).complaints == [
-        "the compiler has 12,600 lines; the limit is 12,000. Simplify it."
-    ]
+    assert house_size.measure(tmp_path).complaints == ["the compiler has 12,600 lines; the limit is 12,000. Simplify it."]
 
 
 def test_the_table_has_a_row_for_each_room(tmp_path):

@@ -150,10 +150,7 @@ def test_a_graph_break_is_two_frames_and_the_second_says_that_it_resumes():
 
     with cl.record() as trace:
         cl.compile(halved, backend="eager")(torch.ones(3))
-    assert [(run.ending, len(run.graph.graph.nodes)) for run in frame_runs(trace)] == [
-        ("the graph ends here", 3),
-        ("", 3),
-    ]
+    assert [(run.ending, len(run.graph.graph.nodes)) for run in frame_runs(trace)] == [("the graph ends here", 3), ("", 3)]
     one, two = trace.bytecode(0), trace.bytecode(1)
     assert "1 FX node added. The graph ends here: print has an effect" in one.alt
     assert "resume function" in two.caption and "resume function" not in one.caption
@@ -246,9 +243,9 @@ def test_code_keeps_every_character(trace):
     picture = viz.code(source, highlight_lines=[5])
     assert picture.text == source
     plain = re.sub(r'<span class="cl-no">\d+</span>|<[^>]+>', "", re.search(r"<pre>(.*)</pre>", picture.body, re.S)[1])
-    assert plain == source.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace(
-        '"', "&quot;"
-    ).replace("\n", "")
+    assert plain == source.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;").replace(
+        "\n", ""
+    )
     assert picture.body.count("cl-hl") == 1
     kernel = trace.of(events.KernelsBuilt)[0].compiled.kernels[0]
     assert trace.code(kernel=kernel.name).text == kernel.source.rstrip()
@@ -284,7 +281,4 @@ def test_the_roofline_says_what_limits_each_kernel():
 def test_bars_without_values_and_values_without_a_bar():
     with pytest.raises(ValueError, match="at least one"):
         viz.bars({})
-    assert viz.bars({"eager": 1.0, "course_lib": float("nan")}, "s").text.splitlines()[1].split() == [
-        "course_lib",
-        "none",
-    ]
+    assert viz.bars({"eager": 1.0, "course_lib": float("nan")}, "s").text.splitlines()[1].split() == ["course_lib", "none"]

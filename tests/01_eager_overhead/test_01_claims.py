@@ -68,12 +68,7 @@ def scheduled(function, *given):
 
 def test_eager_runs_the_chain_as_four_operators_and_moves_36_000_bytes():
     rows = counted(chain, *inputs())
-    assert [name for name, _, _ in rows] == [
-        "aten.mul.Tensor",
-        "aten.add.Tensor",
-        "aten.gelu.default",
-        "aten.add.Tensor",
-    ]
+    assert [name for name, _, _ in rows] == ["aten.mul.Tensor", "aten.add.Tensor", "aten.gelu.default", "aten.add.Tensor"]
     assert (sum(row[1] for row in rows), sum(row[2] for row in rows)) == (20_000, 16_000)
 
 
@@ -84,10 +79,7 @@ def test_the_scheduler_counts_the_same_bytes_before_fusion_and_a_third_of_them_a
 
 def test_the_picture_of_the_trips_says_nine_and_three():
     picture = eager.round_trips(CHAIN, dict.fromkeys(["x", "r", "t1", "t2", "t3", "y"], 4000))
-    assert (
-        picture.text
-        == "eager: 4 kernels, 9 trips, 36 KB through memory\nfused: 1 kernel, 3 trips, 12 KB through memory"
-    )
+    assert picture.text == "eager: 4 kernels, 9 trips, 36 KB through memory\nfused: 1 kernel, 3 trips, 12 KB through memory"
 
 
 def test_a_python_number_makes_an_operator_ask_the_dispatcher_five_times():
@@ -116,9 +108,7 @@ def test_a_python_number_makes_an_operator_ask_the_dispatcher_five_times():
 def test_autograd_and_the_cpu_have_a_function_for_add_and_the_other_keys_let_it_pass():
     lines = torch._C._dispatch_dump_table("aten::add.Tensor").splitlines()
     entries = dict(line.split(": ", 1) for line in lines if ": " in line)
-    passing = {
-        key: entries[key].startswith("fallthrough") for key in ("AutocastCPU", "AutogradCPU", "ADInplaceOrView", "CPU")
-    }
+    passing = {key: entries[key].startswith("fallthrough") for key in ("AutocastCPU", "AutogradCPU", "ADInplaceOrView", "CPU")}
     assert passing == {"AutocastCPU": True, "AutogradCPU": False, "ADInplaceOrView": True, "CPU": False}
 
 
@@ -149,9 +139,7 @@ def test_pictures_keep_their_structure_however_fast_the_machine_is(factor):
     faster = {name: [factor * time for time in line] for name, line in lines.items()}
     plots = [eager.time_per_element(sizes, each) for each in (lines, faster)]
     assert shape_of(plots[0].body) == shape_of(plots[1].body)
-    times = [
-        {rung.code: Samples((scale * (n + 1) * 1e-7,)) for n, rung in enumerate(eager.RUNGS)} for scale in (1, factor)
-    ]
+    times = [{rung.code: Samples((scale * (n + 1) * 1e-7,)) for n, rung in enumerate(eager.RUNGS)} for scale in (1, factor)]
     stacks = [eager.call_stack(each) for each in times]
     assert shape_of(stacks[0].body) == shape_of(stacks[1].body)
 

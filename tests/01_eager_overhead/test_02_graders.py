@@ -140,9 +140,7 @@ def test_the_untouched_stub_ends_with_its_own_sentence(exercise):
 
 @pytest.mark.parametrize("exercise", LESSON.exercises)
 def test_wrong_answers_fail_each_for_its_own_reason(exercise):
-    verdicts = {
-        name: LESSON.verdict(exercise, LESSON.edited(exercise, *edit)) for name, edit in WRONG[exercise].items()
-    }
+    verdicts = {name: LESSON.verdict(exercise, LESSON.edited(exercise, *edit)) for name, edit in WRONG[exercise].items()}
     assert len(verdicts) >= 3
     own_reasons(verdicts)
 

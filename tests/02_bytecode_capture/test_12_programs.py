@@ -26,9 +26,7 @@ def run(function, args, grad):
 
 def fresh(args):
     """A deep copy that keeps leaves that need gradients."""
-    return tuple(
-        a.detach().clone().requires_grad_() if getattr(a, "requires_grad", False) else copy.deepcopy(a) for a in args
-    )
+    return tuple(a.detach().clone().requires_grad_() if getattr(a, "requires_grad", False) else copy.deepcopy(a) for a in args)
 
 
 def same(ours, eager):

@@ -9,10 +9,7 @@ from course_lib.frames import installed
 
 LESSON = Mutants("02_bytecode_capture")
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not installed(), reason="the exercises need the frame hook"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not installed(), reason="the exercises need the frame hook")]
 
 
 def edit(*changes):
@@ -34,7 +31,7 @@ ALTERNATIVES = {
         """        if not is_library(frame.code):
             self.names += [frame.func.__code__.co_qualname]
         else:
-            return False""",
+            return False"""
     ),
     "my_interpreter": body(
         """        function, both = BINARY_OPERATORS[i.arg], self.popn(2)
@@ -56,7 +53,7 @@ ALTERNATIVES = {
     "count_ops": body(
         """    from collections import Counter
     counted.append(Counter(node.op for node in gm.graph.nodes))
-    return gm""",
+    return gm"""
     ),
     "drop_mul_by_one": body(
         """    def neutral(node):
@@ -72,7 +69,7 @@ ALTERNATIVES = {
             node.replace_all_uses_with(other)
             gm.graph.erase_node(node)
     fresh = fx.GraphModule(gm, gm.graph)
-    return lambda *inputs: fresh(*inputs)""",
+    return lambda *inputs: fresh(*inputs)"""
     ),
     "capture_function": edit(
         "        if any(map(symbolic, args)) or any(map(symbolic, kwargs.values())):\n",
@@ -89,12 +86,9 @@ WRONG = {
     "names_read": {
         "a list instead of sets": body("    return list(fn.__code__.co_names), list(fn.__code__.co_varnames)"),
         "names of attributes": body("    return set(fn.__code__.co_names), set(fn.__code__.co_varnames)"),
-        "every local variable": edit(
-            "return global_names, local_names", "return global_names, set(fn.__code__.co_varnames)"
-        ),
+        "every local variable": edit("return global_names, local_names", "return global_names, set(fn.__code__.co_varnames)"),
         "no builtins": edit(
-            'if instruction.op == "LOAD_GLOBAL":',
-            'if instruction.op == "LOAD_GLOBAL" and instruction.arg in fn.__globals__:',
+            'if instruction.op == "LOAD_GLOBAL":', 'if instruction.op == "LOAD_GLOBAL" and instruction.arg in fn.__globals__:'
         ),
         "the first way only": edit(
             "        elif instruction.op in",
@@ -113,7 +107,7 @@ WRONG = {
             with frames.Watcher.off():
                 return func(*args)
         if frame.code.co_name == "twice":
-            return (lambda func, *args: False), head""",
+            return (lambda func, *args: False), head"""
         ),
         "the last part of the name": edit("co_qualname", "co_name"),
         "libraries are noted": edit("if is_library(frame.code):", "if False:"),
@@ -123,24 +117,18 @@ WRONG = {
     "my_interpreter": {
         "right before left": edit("left, right = self.popn(2)", "right, left = self.popn(2)"),
         "the last on top": edit("reversed(items)", "items"),
-        "the inherited method": body(
-            "        return super().BINARY_OP(i)", "        return super().UNPACK_SEQUENCE(i)"
-        ),
+        "the inherited method": body("        return super().BINARY_OP(i)", "        return super().UNPACK_SEQUENCE(i)"),
         "the inherited method by another name": edit(
             "    def UNPACK", "    BINARY_OP = cl.Interpreter.BINARY_OP\n\n    def UNPACK"
         ),
         "a tensor on the left only": edit(" or isinstance(right, torch.Tensor)", ""),
         "any number of items": edit("if len(items) < i.arg:", "if False:", "if len(items) > i.arg:", "if False:"),
         "refused instead of raised": edit("raise ValueError(", "raise cl.Unsupported("),
-        "everything is recorded": edit(
-            "if isinstance(left, torch.Tensor) or isinstance(right, torch.Tensor):", "if True:"
-        ),
+        "everything is recorded": edit("if isinstance(left, torch.Tensor) or isinstance(right, torch.Tensor):", "if True:"),
         "without native": edit("self.native(function, left, right)", "function(left, right)"),
     },
     "count_ops": {
-        "names instead of kinds": edit(
-            "kinds.get(node.op, 0)", "kinds.get(node.name, 0)", "kinds[node.op]", "kinds[node.name]"
-        ),
+        "names instead of kinds": edit("kinds.get(node.op, 0)", "kinds.get(node.name, 0)", "kinds[node.op]", "kinds[node.name]"),
         "the result instead of a callable": edit("return gm.forward", "return gm(*example_inputs)"),
         "always the example": edit("return gm.forward", "return lambda *inputs: gm(*example_inputs)"),
         "nothing is kept": edit("counted.append(kinds)", "pass"),
@@ -152,17 +140,14 @@ WRONG = {
     def run(*inputs):
         counted.append(kinds)
         return gm(*inputs)
-    return run""",
+    return run"""
         ),
         "the graph is changed": edit(
-            "return gm.forward",
-            "gm.graph.call_function(torch.sin, (next(iter(gm.graph.nodes)),))\n    return gm.forward",
+            "return gm.forward", "gm.graph.call_function(torch.sin, (next(iter(gm.graph.nodes)),))\n    return gm.forward"
         ),
     },
     "drop_mul_by_one": {
-        "only x * 1": edit(
-            "if isinstance(factor, fx.Node) or factor != 1:", "if factor is not node.args[1] or factor != 1:"
-        ),
+        "only x * 1": edit("if isinstance(factor, fx.Node) or factor != 1:", "if factor is not node.args[1] or factor != 1:"),
         "only the operator": edit('(operator.mul, torch.mul, "mul")', "(operator.mul,)"),
         "code is not written anew": edit("    gm.recompile()\n", ""),
         "every dtype": edit('other.meta["val"].dtype != node.meta["val"].dtype', "False"),
@@ -178,12 +163,10 @@ WRONG = {
     names = frames.parameters(fn.__code__)
     result = fn(*[fx.Proxy(graph.placeholder(name), tracer) for name in names])
     graph.output(result.node)
-    return fx.GraphModule(torch.nn.Module(), graph)""",
+    return fx.GraphModule(torch.nn.Module(), graph)"""
         ),
         "constants in the graph": edit("if any(map(symbolic, args)) or", "if function is not range or"),
-        "a loop turns once": edit(
-            'case "JUMP":\n                at = index_of[i.arg]', 'case "JUMP":\n                pass'
-        ),
+        "a loop turns once": edit('case "JUMP":\n                at = index_of[i.arg]', 'case "JUMP":\n                pass'),
         "keywords are lost": edit(
             "graph.call_function(function, tuple(args), kwargs)", "graph.call_function(function, tuple(args))"
         ),
@@ -203,14 +186,10 @@ CHEATS = {
         "my_interpreter",
         edit(
             "        left, right = self.popn(2)\n",
-            "        left, right = self.popn(2)\n"
-            "        return self.push(self.operate(BINARY_OPERATORS[i.arg], left, right))\n",
+            "        left, right = self.popn(2)\n        return self.push(self.operate(BINARY_OPERATORS[i.arg], left, right))\n",
         ),
     ),
-    "the library's call": (
-        "my_interpreter",
-        edit("self.native(function, left, right)", "self.call(function, left, right)"),
-    ),
+    "the library's call": ("my_interpreter", edit("self.native(function, left, right)", "self.call(function, left, right)")),
     "the library's items": (
         "my_interpreter",
         edit(

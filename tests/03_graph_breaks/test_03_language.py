@@ -40,14 +40,7 @@ def describe(value, seen):
         inside += map(go, sorted(value, key=repr))
     elif isinstance(value, types.FunctionType):
         cells = [go(cell.cell_contents) for cell in value.__closure__ or ()]
-        return (
-            value.__qualname__,
-            value.__doc__,
-            cells,
-            go(value.__defaults__),
-            go(value.__kwdefaults__),
-            go(value.__dict__),
-        )
+        return (value.__qualname__, value.__doc__, cells, go(value.__defaults__), go(value.__kwdefaults__), go(value.__dict__))
     elif isinstance(value, types.MethodType):
         return "method", value.__name__, go(value.__self__)
     elif isinstance(value, BaseException):

@@ -1073,13 +1073,7 @@ def random_numbers(c):
 
     def f(x):
         y = torch.rand(3) + m(x[0, :3]) + torch.randn_like(y := x[1, :3]) + torch.bernoulli(torch.full((3,), 0.5))
-        return (
-            y,
-            torch.randperm(5),
-            torch.randint(0, 9, (3,)),
-            torch.multinomial(torch.ones(4), 2),
-            x.new_empty(2).normal_(),
-        )
+        return (y, torch.randperm(5), torch.randint(0, 9, (3,)), torch.multinomial(torch.ones(4), 2), x.new_empty(2).normal_())
 
     return calls(c(f)), torch.rand(3)
 
@@ -1931,12 +1925,7 @@ def break_in_comprehensions(c):
         return x + 1
 
     def f(x):
-        return (
-            [g(x) * i for i in range(2)],
-            {i: g(x) for i in "ab"},
-            {g(x).shape[0] for _ in range(2)},
-            [i for i in g(x)],
-        )
+        return ([g(x) * i for i in range(2)], {i: g(x) for i in "ab"}, {g(x).shape[0] for _ in range(2)}, [i for i in g(x)])
 
     return calls(c(f))
 
@@ -2039,14 +2028,7 @@ def break_with_half_a_call(c):
     def f(x):
         y = torch.add(x * 2, value(3), alpha=value(2))
         z = [x, value(1), *[value(4)], {"k": value(5), **{"j": x}}]
-        return (
-            y,
-            z,
-            f"{value(1)} and {value(2):3d}",
-            x[value(0) : value(2)],
-            value(1) < value(2) < value(3),
-            (x + 1) * value(2),
-        )
+        return (y, z, f"{value(1)} and {value(2):3d}", x[value(0) : value(2)], value(1) < value(2) < value(3), (x + 1) * value(2))
 
     return calls(c(f), 2)
 

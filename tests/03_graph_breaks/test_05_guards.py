@@ -224,12 +224,7 @@ def function_from_a_factory_returned(c):
 def functions_as_arguments(c):
     f = c(lambda x, g: g(x) + 1)
     makers = [lambda x, k=k: x * k for k in (2, 3)]
-    more = [
-        functools.partial(torch.add, other=2),
-        functools.partial(torch.add, other=3),
-        Point(2).__add__,
-        Point(4).__add__,
-    ]
+    more = [functools.partial(torch.add, other=2), functools.partial(torch.add, other=3), Point(2).__add__, Point(4).__add__]
     return [f(ones(), g) for g in (torch.sin, torch.cos, F.relu, nn.ReLU(), helper, *makers, *more)]
 
 
@@ -460,10 +455,7 @@ def nested_arguments(c):
         return tree * 2 if isinstance(tree, torch.Tensor) else tree
 
     f = c(f)
-    return [
-        f(t)
-        for t in ([ones(), {"a": (ones(), 1)}], [ones(), {"a": (ones(), 2)}], [ones(), {"a": (1, ones())}], (ones(),))
-    ]
+    return [f(t) for t in ([ones(), {"a": (ones(), 1)}], [ones(), {"a": (ones(), 2)}], [ones(), {"a": (1, ones())}], (ones(),))]
 
 
 @scenario

@@ -36,36 +36,13 @@ def simple(body, sizes=SIZES, width=3):
 @simple
 def arithmetic_on_sizes(x):
     n, m = x.shape
-    return (
-        x * n + m,
-        n * 2 + 1,
-        n // 2,
-        n % 3,
-        n / 2,
-        -n,
-        n**2,
-        abs(n - 5),
-        n == m,
-        n > 3,
-        min(n, 5),
-        max(n, m),
-        divmod(n, 2),
-    )
+    return (x * n + m, n * 2 + 1, n // 2, n % 3, n / 2, -n, n**2, abs(n - 5), n == m, n > 3, min(n, 5), max(n, m), divmod(n, 2))
 
 
 @simple
 def views(x):
     n = x.shape[0]
-    return (
-        x.view(n * 3),
-        x.view(3, -1),
-        x.reshape(-1),
-        x.view(n, 1, 3),
-        x.unflatten(1, (3, 1)),
-        x.flatten(),
-        x.t(),
-        x[None],
-    )
+    return (x.view(n * 3), x.view(3, -1), x.reshape(-1), x.view(n, 1, 3), x.unflatten(1, (3, 1)), x.flatten(), x.t(), x[None])
 
 
 @simple
@@ -78,37 +55,14 @@ def expands_and_cats(x):
 @simple
 def factories(x):
     n = x.shape[0]
-    made = (
-        torch.zeros(n),
-        torch.ones(n, 2),
-        torch.full((n,), 2.5),
-        torch.arange(n),
-        torch.arange(0, n * 2, 2),
-        torch.eye(n),
-    )
-    return (
-        *made,
-        x.new_zeros(n + 1),
-        torch.empty(n, 0),
-        torch.linspace(0, 1, n),
-        torch.tril(torch.ones(n, n)),
-        torch.rand(n),
-    )
+    made = (torch.zeros(n), torch.ones(n, 2), torch.full((n,), 2.5), torch.arange(n), torch.arange(0, n * 2, 2), torch.eye(n))
+    return (*made, x.new_zeros(n + 1), torch.empty(n, 0), torch.linspace(0, 1, n), torch.tril(torch.ones(n, n)), torch.rand(n))
 
 
 @simple
 def slicing(x):
     n = x.shape[0]
-    return (
-        x[: n // 2],
-        x[n // 2 :],
-        x[-1:],
-        x[1:-1],
-        x[::2],
-        x[: n - 1] if n > 1 else x,
-        x.narrow(0, 0, n // 2),
-        x[n // 3 : n],
-    )
+    return (x[: n // 2], x[n // 2 :], x[-1:], x[1:-1], x[::2], x[: n - 1] if n > 1 else x, x.narrow(0, 0, n // 2), x[n // 3 : n])
 
 
 @simple
@@ -279,14 +233,7 @@ def reductions(x):
 @simple
 def splits_by_size(x):
     n = x.shape[0]
-    return (
-        x.split(3),
-        x.chunk(2),
-        x.split([n // 2, n - n // 2]),
-        x.unbind(1),
-        torch.tensor_split(x, 2),
-        x.split(n) if n else x,
-    )
+    return (x.split(3), x.chunk(2), x.split([n // 2, n - n // 2]), x.unbind(1), torch.tensor_split(x, 2), x.split(n) if n else x)
 
 
 @simple
@@ -310,13 +257,7 @@ def masks(x):
 
 @simple
 def matmuls(x):
-    return (
-        x @ x.t(),
-        x.t() @ x,
-        torch.einsum("ij,ik->jk", x, x),
-        x @ torch.ones(3, x.shape[0]),
-        F.linear(x, torch.ones(5, 3)),
-    )
+    return (x @ x.t(), x.t() @ x, torch.einsum("ij,ik->jk", x, x), x @ torch.ones(3, x.shape[0]), F.linear(x, torch.ones(5, 3)))
 
 
 @simple
@@ -479,9 +420,7 @@ def broadcasting_sizes(c):
 
 @scenario
 def several_dimensions(c):
-    f = c(
-        lambda x: (x.transpose(1, 2).reshape(x.shape[0], -1), x.permute(2, 0, 1).contiguous().stride(), x.sum((0, 2)))
-    )
+    f = c(lambda x: (x.transpose(1, 2).reshape(x.shape[0], -1), x.permute(2, 0, 1).contiguous().stride(), x.sum((0, 2))))
     return [f(r(*shape)) for shape in ((2, 3, 4), (3, 3, 4), (3, 5, 4), (3, 5, 6), (7, 8, 9), (1, 2, 3), (5, 1, 1))]
 
 
@@ -518,12 +457,7 @@ def number_of_dimensions(c):
 @scenario
 def modules_with_batches(c):
     m = nn.Sequential(
-        nn.Conv2d(3, 4, 3, padding=1),
-        nn.BatchNorm2d(4),
-        nn.ReLU(),
-        nn.AdaptiveAvgPool2d(1),
-        nn.Flatten(),
-        nn.Linear(4, 2),
+        nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 2)
     )
     f = c(m)
     return [f(r(b, 3, h, w)) for b, h, w in ((2, 8, 8), (3, 8, 8), (5, 8, 8), (5, 9, 10), (6, 11, 10), (1, 5, 5))], m
@@ -532,11 +466,7 @@ def modules_with_batches(c):
 @scenario
 def attention_with_lengths(c):
     m = nn.MultiheadAttention(8, 2, batch_first=True)
-    f = c(
-        lambda x: m(x, x, x, attn_mask=nn.Transformer.generate_square_subsequent_mask(x.shape[1]), need_weights=False)[
-            0
-        ]
-    )
+    f = c(lambda x: m(x, x, x, attn_mask=nn.Transformer.generate_square_subsequent_mask(x.shape[1]), need_weights=False)[0])
     return [f(r(b, n, 8)) for b, n in ((2, 5), (3, 5), (3, 6), (4, 7), (1, 3))]
 
 

@@ -96,9 +96,7 @@ def test_the_bytecode_of_a_resume_function_stands_beside_the_original():
     made = resume_at(inner.__code__, place, (), frozenset())
     lines = resume_code(made).text.splitlines()
     assert sum(" new " in line for line in lines) == 1 and "JUMP" in lines[1]
-    assert sum(" same " in line for line in lines) == sum(
-        i.offset >= place for i in frames.instructions(inner.__code__)
-    )
+    assert sum(" same " in line for line in lines) == sum(i.offset >= place for i in frames.instructions(inner.__code__))
 
 
 def test_pictures_follow_the_theme_and_are_the_same_each_time():

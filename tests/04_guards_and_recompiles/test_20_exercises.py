@@ -9,10 +9,7 @@ from course_lib.frames import installed
 
 LESSON = Mutants("04_guards_and_recompiles")
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not installed(), reason="the exercises need the frame hook"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not installed(), reason="the exercises need the frame hook")]
 
 
 def edit(*changes):
@@ -114,16 +111,11 @@ WRONG = {
     "make_check": {
         "always": body("    return lambda func, *args: True"),
         "never": body("    return lambda func, *args: False"),
-        "no types": edit(
-            "        for test in guard.tests:\n", "        for test in guard.tests[guard.kind == 'value' :]:\n"
-        ),
+        "no types": edit("        for test in guard.tests:\n", "        for test in guard.tests[guard.kind == 'value' :]:\n"),
         "no other kinds of tensor": edit(
             "for test in guard.tests:", "for test in guard.tests[: 4 if guard.kind == 'tensor' else None]:"
         ),
-        "no aliasing": edit(
-            'conditions.append(f"{left} {test.op} {test.right.source.expr}")',
-            "pass",
-        ),
+        "no aliasing": edit('conditions.append(f"{left} {test.op} {test.right.source.expr}")', "pass"),
         "paths that raise": edit("except MOVED", "except KeyboardInterrupt"),
         "no switches": edit(
             "        for test in guard.tests:\n", "        for test in () if guard.kind == 'state' else guard.tests:\n"
@@ -137,9 +129,7 @@ WRONG = {
     },
     "cache": {
         "one too many": edit("len(self.entries) >= self.limit", "len(self.entries) > self.limit"),
-        "the old ones go": edit(
-            'self.log.append("eager")', 'self.log.append("eager")\n            self.entries.clear()'
-        ),
+        "the old ones go": edit('self.log.append("eager")', 'self.log.append("eager")\n            self.entries.clear()'),
         "shared": edit(
             "        self.entries = []\n",
             "        self.entries = Cache.__dict__.get('every') or []\n        Cache.every = self.entries\n",
@@ -159,12 +149,9 @@ WRONG = {
         ),
         "equal is the same": edit("if type(old) is not type(new):", "if type(old) is not type(new) and old != new:"),
         "the numbers": edit(
-            "old.requires_grad, new.requires_grad)",
-            "old.requires_grad, new.requires_grad) or found(path, str(old), str(new))",
+            "old.requires_grad, new.requires_grad)", "old.requires_grad, new.requires_grad) or found(path, str(old), str(new))"
         ),
-        "the last change": edit(
-            "    for name in before:\n        if said", "    for name in reversed(before):\n        if said"
-        ),
+        "the last change": edit("    for name in before:\n        if said", "    for name in reversed(before):\n        if said"),
         "no strides": edit('said = said or found(f"{path}.stride({d})", old.stride(d), new.stride(d))', "pass"),
         "the shape first": edit(
             'said = found(f"{path}.dtype", old.dtype, new.dtype) or found(f"{path}.ndim", old.ndim, new.ndim)',
@@ -177,9 +164,7 @@ WRONG = {
             "return found(path, repr(old), repr(new))",
             "return found(path, repr(old), repr(new)) or (found(path, old, new) if old != old else '')",
         ),
-        "not into lists": edit(
-            "for key in () if said else keys:", "for key in () if said or isinstance(old, list) else keys:"
-        ),
+        "not into lists": edit("for key in () if said else keys:", "for key in () if said or isinstance(old, list) else keys:"),
         "no aliasing": edit("for other in tensors[:place]:", "for other in ():"),
         "only what was one object": edit(
             'if said := found(f"{name} is {other}", before[name] is before[other], after[name] is after[other]):',

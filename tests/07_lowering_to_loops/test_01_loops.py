@@ -29,10 +29,7 @@ def test_a_broadcast_is_a_stride_of_zero():
 
 def test_constants_and_positions_need_no_memory():
     graph = lowered(lambda x: x + torch.full((8,), 2.0) * torch.arange(8), torch.randn(4, 8))
-    assert formulas(graph) == [
-        "buf0[i] = 2 * float32(i)",
-        "buf1[i, j] = x[i, j] + buf0[j]",
-    ]
+    assert formulas(graph) == ["buf0[i] = 2 * float32(i)", "buf1[i, j] = x[i, j] + buf0[j]"]
 
 
 def test_a_tensor_in_the_graph_is_a_constant_and_a_number_in_it_is_just_a_number():
@@ -111,11 +108,7 @@ def test_tiny_block():
     class TinyBlock(nn.Module):
         def __init__(self, hidden: int) -> None:
             super().__init__()
-            self.ln, self.up, self.down = (
-                nn.LayerNorm(hidden),
-                nn.Linear(hidden, 4 * hidden),
-                nn.Linear(4 * hidden, hidden),
-            )
+            self.ln, self.up, self.down = (nn.LayerNorm(hidden), nn.Linear(hidden, 4 * hidden), nn.Linear(4 * hidden, hidden))
 
         def forward(self, x):
             return x + self.down(nn.functional.gelu(self.up(self.ln(x))) * 1.41421356 + 0.01)

@@ -16,9 +16,7 @@ ALL = [*FLOATS, *INTS, torch.bool]
 
 def some(dtype: torch.dtype, *shape: int, low: int = -4) -> torch.Tensor:
     torch.manual_seed(0)
-    values = torch.randint(
-        0 if dtype in (torch.uint8, torch.bool) else low, 2 if dtype is torch.bool else 5, shape or (24,)
-    )
+    values = torch.randint(0 if dtype in (torch.uint8, torch.bool) else low, 2 if dtype is torch.bool else 5, shape or (24,))
     noise = torch.rand(values.shape) - 0.5 if dtype.is_floating_point else 0
     return (values + noise).to(dtype)
 
@@ -105,16 +103,12 @@ def test_hostile_pairs():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64, torch.int8], ids=str)
 def test_division_rounds_as_asked(dtype):
     divide = [
-        lambda x, mode=mode, by=by: torch.div(x, by, rounding_mode=mode)
-        for mode in (None, "floor", "trunc")
-        for by in (3, -3)
+        lambda x, mode=mode, by=by: torch.div(x, by, rounding_mode=mode) for mode in (None, "floor", "trunc") for by in (3, -3)
     ]
     together(*divide)(some(dtype))
     if dtype is torch.float32:
         modes = (None, "floor", "trunc")
-        together(*(lambda x, y, mode=mode: torch.div(x, y, rounding_mode=mode) for mode in modes))(
-            some(dtype), some(dtype) + 0.3
-        )
+        together(*(lambda x, y, mode=mode: torch.div(x, y, rounding_mode=mode) for mode in modes))(some(dtype), some(dtype) + 0.3)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.int32], ids=str)

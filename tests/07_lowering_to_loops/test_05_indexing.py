@@ -28,9 +28,7 @@ def test_cat_asks_each_element_where_it_comes_from():
 
 def test_padding():
     x = torch.randn(2, 3, 4)
-    no_extern(
-        agree(lambda x: (F.pad(x, (1, 2)), F.pad(x, (0, 1, 2, 0), value=7.0), F.pad(x, (-1, 1)), F.pad(x, (-1, -1))), x)
-    )
+    no_extern(agree(lambda x: (F.pad(x, (1, 2)), F.pad(x, (0, 1, 2, 0), value=7.0), F.pad(x, (-1, 1)), F.pad(x, (-1, -1))), x))
 
 
 def test_triangles():

@@ -12,9 +12,9 @@ from torch.nn import functional as F
 
 from course_lib.autograd import trace
 from course_lib.lowering import ExternKernel, lower
-from course_lib.viz.evaluator import evaluate
 from course_lib.lowering.operators import find_out_variant
 from course_lib.scheduling import No, plan, schedule
+from course_lib.viz.evaluator import evaluate
 
 aten = torch.ops.aten
 
@@ -44,24 +44,13 @@ def test_what_attention_returns_beside_tensors():
 def test_convolutions_and_pooling():
     x, w = torch.randn(2, 3, 8, 8), torch.randn(4, 3, 3, 3)
     agree(lambda x, w: F.relu(F.conv2d(x, w, padding=1) + 1), x, w)
-    agree(
-        lambda x: (
-            F.max_pool2d(x, 2),
-            F.avg_pool2d(x, 2),
-            F.adaptive_avg_pool2d(x, 1),
-            F.interpolate(x, scale_factor=2.0),
-        ),
-        x,
-    )
+    agree(lambda x: (F.max_pool2d(x, 2), F.avg_pool2d(x, 2), F.adaptive_avg_pool2d(x, 1), F.interpolate(x, scale_factor=2.0)), x)
 
 
 def test_an_out_variant_that_computes_first_and_copies_then_is_no_gain():
     graph = lowered(lambda x: x.roll(1).cumsum(0).renorm(2, 0, 1.0).narrow_copy(0, 0, 2), torch.randn(4, 4))
     variants = {str(node.op): node.out_variant for node in graph.nodes if isinstance(node, ExternKernel)}
-    assert (
-        variants["aten.cumsum.default"] == aten.cumsum.out
-        and variants["aten.narrow_copy.default"] == aten.narrow_copy.out
-    )
+    assert variants["aten.cumsum.default"] == aten.cumsum.out and variants["aten.narrow_copy.default"] == aten.narrow_copy.out
     assert find_out_variant(aten.convolution.default) is None
 
 

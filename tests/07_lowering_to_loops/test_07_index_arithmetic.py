@@ -8,21 +8,16 @@ import sympy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from course_lib.viz.evaluator import compute
 from course_lib.lowering.indexing import Linear, contiguous, loop_symbols, unflatten
 from course_lib.lowering.ops import linear_index
+from course_lib.viz.evaluator import compute
 
 i0, i1, i2 = loop_symbols("i", 3)
 
 
 def test_a_formula_is_a_coefficient_for_each_loop():
     formula = Linear.of(768 * i0 + i1 + 5, (i0, i1))
-    assert (formula.coefficient(i0), formula.coefficient(i1), formula.coefficient(i2), formula.constant) == (
-        768,
-        1,
-        0,
-        5,
-    )
+    assert (formula.coefficient(i0), formula.coefficient(i1), formula.coefficient(i2), formula.constant) == (768, 1, 0, 5)
     assert str(formula) == "768*i0 + i1 + 5"
 
 

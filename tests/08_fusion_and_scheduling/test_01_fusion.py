@@ -43,9 +43,7 @@ def test_a_view_between_two_loops_does_not_keep_them_apart():
 
     assert names(scheduled(f, torch.empty(32, 128, 768))) == ["add·mul over [3145728]"]
     assert names(scheduled(lambda x: (x + 1).t() * 2, torch.empty(64, 32))) == ["add·mul over [2048]"]
-    assert names(scheduled(lambda x: (x + 1).view(6, 4) + (x + 1).view(4, 6).view(6, 4), torch.empty(4, 6))) == [
-        "add over [24]"
-    ]
+    assert names(scheduled(lambda x: (x + 1).view(6, 4) + (x + 1).view(4, 6).view(6, 4), torch.empty(4, 6))) == ["add over [24]"]
 
 
 def test_a_bias_keeps_two_loops_where_memory_needs_them():
@@ -119,9 +117,7 @@ def test_tiny_block_as_the_course_promises():
 
 
 def test_extern_kernels_stay_alone():
-    assert "a library call (GEMM, convolution) cannot take loops in" in reasons(
-        lambda x: (x @ x).relu(), torch.empty(8, 8)
-    )
+    assert "a library call (GEMM, convolution) cannot take loops in" in reasons(lambda x: (x @ x).relu(), torch.empty(8, 8))
 
 
 def test_same_iteration_space():
@@ -187,13 +183,7 @@ def test_every_rule_is_in_this_file():
 def test_answers_print_as_sentences():
     assert str(Fuse(25_165_824)) == "fuse, saves 25.2 MB"
     assert str(No("loops differ", 1000)) == "keep apart: loops differ (1.0 KB through memory)"
-    assert [human_bytes(n) for n in (0, 999, 1000, 12_582_912, 5e9)] == [
-        "0 bytes",
-        "999 bytes",
-        "1.0 KB",
-        "12.6 MB",
-        "5.0 GB",
-    ]
+    assert [human_bytes(n) for n in (0, 999, 1000, 12_582_912, 5e9)] == ["0 bytes", "999 bytes", "1.0 KB", "12.6 MB", "5.0 GB"]
 
 
 def test_a_group_is_something_to_look_at():

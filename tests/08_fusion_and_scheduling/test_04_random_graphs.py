@@ -58,9 +58,7 @@ UNARY = {
     "amax": lambda x: x.amax(-1, keepdim=True) if x.dim() and x.shape[-1] else x,
     "argmax": lambda x: floating(x).argmax(-1) % 7 if x.dim() else x,
     "softmax": lambda x: floating(x).softmax(-1) if x.dim() else x,
-    "layer norm": lambda x: (
-        torch.nn.functional.layer_norm(x, x.shape[-1:]) if x.dim() and x.dtype is torch.float32 else x
-    ),
+    "layer norm": lambda x: torch.nn.functional.layer_norm(x, x.shape[-1:]) if x.dim() and x.dtype is torch.float32 else x,
     "var": lambda x: floating(x).var(-1, keepdim=True, correction=0) if x.dim() else x,
     "cumsum": lambda x: x.cumsum(0) * 0.1 if x.dim() else x,
     "tril": lambda x: x.tril() if x.dim() > 1 else x,
@@ -130,18 +128,14 @@ def test_also_on_inputs_that_do_not_lie_in_order(program, seed):
     tensors = []
     for n, (shape, dtype) in enumerate(program[0]):
         big = value([2 * size + 1 for size in reversed(shape)], dtype, seed + n)
-        tensors.append(
-            big[tuple(slice(1, 2 * size + 1, 2) for size in reversed(shape))].permute(list(range(len(shape)))[::-1])
-        )
+        tensors.append(big[tuple(slice(1, 2 * size + 1, 2) for size in reversed(shape))].permute(list(range(len(shape)))[::-1]))
     agree(lambda *inputs: run(program, *inputs), *tensors)
 
 
 @settings(max_examples=40 * TIMES, deadline=None, derandomize=TIMES == 1)
 @given(
     st.lists(
-        st.sampled_from(["scale", "gelu", "softmax", "layer norm", "sum", "amax", "transpose", "fold"]),
-        min_size=2,
-        max_size=8,
+        st.sampled_from(["scale", "gelu", "softmax", "layer norm", "sum", "amax", "transpose", "fold"]), min_size=2, max_size=8
     )
 )
 def test_chains_of_norms_and_reductions(chain):
@@ -157,6 +151,4 @@ def test_chains_of_norms_and_reductions(chain):
 
 def test_hostile_values():
     x = torch.tensor([[math.nan, math.inf, -math.inf, 0.0, -0.0, 1e-42], [3e38, -3e38, 1.0, -1.0, 0.5, 1e-30]])
-    agree(
-        lambda x: (x.softmax(-1), (x * 2).sum(-1), x.amax(0) + x.amin(0), torch.nn.functional.gelu(x), x.sigmoid()), x
-    )
+    agree(lambda x: (x.softmax(-1), (x * 2).sum(-1), x.amax(0) + x.amin(0), torch.nn.functional.gelu(x), x.sigmoid()), x)

@@ -27,9 +27,7 @@ def test_every_operation_on_floats(dtype):
         want = operations.expected(name, x, y)
         odd = operations.eager_is_odd(name, x, y)
         got[f"{name}_"][odd] = want[odd]
-        torch.testing.assert_close(
-            got[f"{name}_"], want, equal_nan=True, rtol=2e-6, atol=1e-37, msg=lambda m: f"{name}: {m}"
-        )
+        torch.testing.assert_close(got[f"{name}_"], want, equal_nan=True, rtol=2e-6, atol=1e-37, msg=lambda m: f"{name}: {m}")
 
 
 @pytest.mark.parametrize("dtype", [torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8], ids=str)

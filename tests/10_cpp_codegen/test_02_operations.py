@@ -10,23 +10,7 @@ from run_kernels import run
 
 INTEGERS = [torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8]
 EXACT = {"floor", "ceil", "round", "trunc", "sign", "abs", "neg", "reciprocal", "maximum", "minimum"}
-EXACT |= {
-    "add",
-    "sub",
-    "mul",
-    "truediv",
-    "eq",
-    "ne",
-    "lt",
-    "le",
-    "gt",
-    "ge",
-    "isnan",
-    "isinf",
-    "mod",
-    "fmod",
-    "floordiv",
-}
+EXACT |= {"add", "sub", "mul", "truediv", "eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "mod", "fmod", "floordiv"}
 """IEEE 754 says what these are to the last bit. (It does so for sqrt too, but eager's, from MKL, is off by one at times.)"""
 
 
@@ -83,9 +67,7 @@ def test_to_an_integer_and_back_knows_no_negative_zero(dtype, integer):
     x = x.to(dtype)
     k = Hand([64])
     view = k.read("x", [64], dtype)
-    k.point(
-        "out", lambda ops, i: ops.to_dtype(ops.to_dtype(view.load(ops, i), integer), dtype), store=True, dtype=dtype
-    )
+    k.point("out", lambda ops, i: ops.to_dtype(ops.to_dtype(view.load(ops, i), integer), dtype), store=True, dtype=dtype)
     got = run(*k.build(), {"x": x})[0]["out"]
     assert torch.equal(got, x.to(integer).to(dtype))
     assert not got[got == 0].signbit().any()

@@ -8,9 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from run_kernels import check
 
-settings.register_profile(
-    "kernels", max_examples=50, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True
-)
+settings.register_profile("kernels", max_examples=50, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 settings.load_profile("kernels")
 
 EXACT = "neg abs floor ceil trunc round sign relu reciprocal".split()

@@ -34,9 +34,7 @@ def computed():
 def ulps(got, exact):
     """Distance in units in the last place of the exact result (at least of the smallest denormal number)."""
     near = exact.to(torch.float32)
-    spacing = (torch.nextafter(near.abs(), torch.tensor(float("inf"))).double() - near.abs().double()).clamp(
-        min=2**-149
-    )
+    spacing = (torch.nextafter(near.abs(), torch.tensor(float("inf"))).double() - near.abs().double()).clamp(min=2**-149)
     return ((got.double() - exact) / spacing).abs()
 
 
@@ -92,12 +90,7 @@ def test_every_16_bit_number_survives_a_round_trip(dtype):
     x = torch.arange(-(2**15), 2**15).to(torch.int16).view(dtype)
     k = Hand([len(x)])
     view = k.read("x", [len(x)], dtype)
-    k.point(
-        "out",
-        lambda ops, i: ops.to_dtype(ops.to_dtype(view.load(ops, i), torch.float32), dtype),
-        store=True,
-        dtype=dtype,
-    )
+    k.point("out", lambda ops, i: ops.to_dtype(ops.to_dtype(view.load(ops, i), torch.float32), dtype), store=True, dtype=dtype)
     got = run(*k.build(), {"x": x})[0]["out"]
     assert torch.equal(got.isnan(), x.isnan())
     assert torch.equal(got[~x.isnan()].view(torch.int16), x[~x.isnan()].view(torch.int16))

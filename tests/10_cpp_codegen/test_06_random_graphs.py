@@ -17,9 +17,7 @@ def compare(seed: int, codegen: str) -> None:
     for tensors in (inputs, fresh):
         for got, want in zip(compiled(*tensors), function(*tensors), strict=True):
             assert (got.dtype, got.shape, got.stride()) == (want.dtype, want.shape, want.stride())
-            torch.testing.assert_close(
-                got, want, rtol=2e-3, atol=2e-3, equal_nan=True, msg=lambda m: f"{m}\n{compiled.source}"
-            )
+            torch.testing.assert_close(got, want, rtol=2e-3, atol=2e-3, equal_nan=True, msg=lambda m: f"{m}\n{compiled.source}")
 
 
 @pytest.mark.parametrize("seed", range(40))

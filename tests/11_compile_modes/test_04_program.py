@@ -96,8 +96,7 @@ def test_an_operator_that_returns_a_list():
 
 
 @pytest.mark.parametrize(
-    "value",
-    [1.5, -2, True, None, math.inf, "none", torch.float16, torch.device("cpu"), torch.contiguous_format, [1, 2], (3,)],
+    "value", [1.5, -2, True, None, math.inf, "none", torch.float16, torch.device("cpu"), torch.contiguous_format, [1, 2], (3,)]
 )
 def test_arguments_of_every_kind(value):
     seen = []
@@ -140,9 +139,7 @@ def test_memory_of_another_shape_and_dtype():
     k.point("c", lambda ops, i: ops.to_dtype(a.load(ops, i), torch.int32), store=True, dtype=torch.int32)
     plan = SimpleNamespace(place={"a": "a", "c": "a"}, free_after=[(), ()])
     kernel = k.build(in_place={"c": "a"})[0]
-    compiled = build(
-        [buffer("x", 6)], [double("a", "x", (6,)), kernel], [buffer("c", 6, dtype=torch.int32).view()], plan=plan
-    )
+    compiled = build([buffer("x", 6)], [double("a", "x", (6,)), kernel], [buffer("c", 6, dtype=torch.int32).view()], plan=plan)
     assert compiled.wrapper_source.count("empty_strided") == 1
     assert compiled(torch.arange(6.0))[0].tolist() == [0, 2, 4, 6, 8, 10]
 
@@ -160,9 +157,7 @@ def test_a_sum_over_nothing_is_zero():
     assert program(*k.build())(torch.empty(3, 0))[0].tolist() == [0, 0, 0]
 
 
-@pytest.mark.parametrize(
-    "name", ["torch", "aten", "empty_strided", "def", "x.weight", "1", "float32", "problem", "double_y"]
-)
+@pytest.mark.parametrize("name", ["torch", "aten", "empty_strided", "def", "x.weight", "1", "float32", "problem", "double_y"])
 def test_any_name_of_an_input(name):
     compiled = build([buffer(name, 3)], [double("y", name, (3,))], [buffer("y", 3).view()])
     assert compiled(torch.ones(3))[0].tolist() == [2, 2, 2]

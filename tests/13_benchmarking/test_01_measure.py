@@ -110,8 +110,7 @@ def test_on_a_gpu_the_clock_stops_when_the_work_is_done():
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(3.3e-9, "3.30 ns"), (3.312e-6, "3.31 µs"), (0.0124, "12.4 ms"), (0.9999, "1.00 s"), (138, "138 s")],
+    ("seconds", "text"), [(3.3e-9, "3.30 ns"), (3.312e-6, "3.31 µs"), (0.0124, "12.4 ms"), (0.9999, "1.00 s"), (138, "138 s")]
 )
 def test_times_print_with_three_digits_and_a_unit(seconds, text):
     assert human_time(seconds) == text

@@ -82,9 +82,7 @@ def test_json_on_standard_output_is_nothing_but_json(capsys, monkeypatch):
     captured = capsys.readouterr()
     told = json.loads(captured.out)
     assert {"benchmark", "date", "machine", "versions", "arguments", "shape", "results"} <= set(told)
-    assert {"cpu", "cores", "gpu"} <= set(told["machine"]) and {"python", "torch", "course_lib"} <= set(
-        told["versions"]
-    )
+    assert {"cpu", "cores", "gpu"} <= set(told["machine"]) and {"python", "torch", "course_lib"} <= set(told["versions"])
     assert told["arguments"]["iters"] == 3 and [len(result["samples"]) for result in told["results"]] == [3, 3]
     assert "vs eager" in captured.err
 
@@ -128,9 +126,7 @@ def test_a_missing_gpu_is_one_sentence(capsys, monkeypatch):
 
 def test_the_matmul_precision_is_the_texts_and_is_put_back(monkeypatch):
     seen = []
-    monkeypatch.setattr(
-        compare, "ours", say(lambda function: seen.append(torch.get_float32_matmul_precision()) or function)
-    )
+    monkeypatch.setattr(compare, "ours", say(lambda function: seen.append(torch.get_float32_matmul_precision()) or function))
     before = torch.get_float32_matmul_precision()
     main(["tinyblock", *OURS])
     assert seen == ["high"] and torch.get_float32_matmul_precision() == before

@@ -62,16 +62,12 @@ class Hand:
     def reduce(self, name, kind, inner, store=False, dtype=torch.float32, accumulate=None):
         """inner(ops, row index, column index)."""
         buffer = Buffer(name, dtype, self.rows, contiguous(self.rows), self.device)
-        node = Reduction(
-            buffer, self.rows, inner, label=name, reduced=self.columns, kind=kind, accumulate=accumulate or dtype
-        )
+        node = Reduction(buffer, self.rows, inner, label=name, reduced=self.columns, kind=kind, accumulate=accumulate or dtype)
         return self._add(Step(node, self.i, self.j, level="column"), store)
 
     def build(self, in_place=None):
         reads = frozenset(self.buffers)
-        kernel = FusedKernel(
-            self.name, self.loops, tuple(self.steps), frozenset(self.stores), reads, in_place=in_place or {}
-        )
+        kernel = FusedKernel(self.name, self.loops, tuple(self.steps), frozenset(self.stores), reads, in_place=in_place or {})
         return kernel, self.buffers
 
 

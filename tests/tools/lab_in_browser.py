@@ -54,9 +54,7 @@ def lab(folder: Path = ROOT) -> Iterator[tuple[str, str]]:
     token, address = secrets.token_hex(16), f"http://127.0.0.1:{port}"
     arguments = f"--no-browser --port={port} --ServerApp.port_retries=0 --IdentityProvider.token={token}"
     command = ["make", "lab", f"LAB_ARGS={arguments} --LabApp.expose_app_in_browser=True"]
-    server = subprocess.Popen(
-        command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-    )
+    server = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     try:
         for _ in range(1200):  # the first `make lab` installs everything
             try:

@@ -721,12 +721,7 @@ def set_and_dict_comprehension(x):
 
 @program()
 def generator_expressions(x):
-    return (
-        sum(x * k for k in range(3)),
-        any(k > 3 for k in range(5)),
-        all(k for k in (1, 0, 2)),
-        max(k * k for k in (1, -3)),
-    )
+    return (sum(x * k for k in range(3)), any(k > 3 for k in range(5)), all(k for k in (1, 0, 2)), max(k * k for k in (1, -3)))
 
 
 @program()
@@ -1420,16 +1415,7 @@ class Pair(typing.NamedTuple):
 def named_tuples(x, t):
     a, b, c = t
     p = Pair(2, [x])
-    return (
-        x * t.c + t[0],
-        t._replace(a=x),
-        t._asdict(),
-        p.total(),
-        p,
-        Triple._fields,
-        p == (2, 3),
-        Pair(1)._replace(right=[]),
-    )
+    return (x * t.c + t[0], t._replace(a=x), t._asdict(), p.total(), p, Triple._fields, p == (2, 3), Pair(1)._replace(right=[]))
 
 
 @dataclass
@@ -1503,19 +1489,7 @@ def slotted_dataclass(x, s):
 @program(lambda i: (randn(3, 4),))
 def torch_size(x):
     s = x.shape
-    return (
-        s,
-        s[1:],
-        s.numel(),
-        (*s, 1),
-        s + (2,),
-        tuple(s),
-        list(s),
-        len(s),
-        s == (3, 4),
-        x.view(s[0] * s[1]),
-        torch.Size([1]),
-    )
+    return (s, s[1:], s.numel(), (*s, 1), s + (2,), tuple(s), list(s), len(s), s == (3, 4), x.view(s[0] * s[1]), torch.Size([1]))
 
 
 @program(number)
@@ -1797,29 +1771,8 @@ class Mode(str, enum.Enum):
 
 @program(lambda i: (randn(3), (Color.RED, Color.GREEN, Color.RED)[i], Level(i % 2 + 1), Perm.R | Perm.W, Mode.A))
 def enums(x, c, level, p, m):
-    out = [
-        c.name,
-        c.value,
-        c.low,
-        Color["GREEN"],
-        Color(1),
-        c is Color.RED,
-        list(Color),
-        level + 1,
-        level > 1,
-        Perm.R in p,
-    ]
-    return (
-        x * level,
-        out,
-        p & Perm.W,
-        m == "a",
-        Mode.parse("b"),
-        m.upper(),
-        f"{m.value}",
-        {Color.RED: 1}[Color.RED],
-        len(Color),
-    )
+    out = [c.name, c.value, c.low, Color["GREEN"], Color(1), c is Color.RED, list(Color), level + 1, level > 1, Perm.R in p]
+    return (x * level, out, p & Perm.W, m == "a", Mode.parse("b"), m.upper(), f"{m.value}", {Color.RED: 1}[Color.RED], len(Color))
 
 
 @program()
@@ -2254,14 +2207,7 @@ def abstract_classes_and_protocols(x, s):
         Shape()
     except TypeError as e:
         LOG.append(str(e)[:40])
-    return (
-        x * s.area(),
-        s.describe(),
-        isinstance(s, HasArea),
-        isinstance(x, HasArea),
-        issubclass(Square, Shape),
-        Square(3),
-    )
+    return (x * s.area(), s.describe(), isinstance(s, HasArea), isinstance(x, HasArea), issubclass(Square, Shape), Square(3))
 
 
 @program(lambda i: (randn(3), [Base(i), Derived(1)]))
@@ -2570,14 +2516,7 @@ def module(i):
 @program(lambda i: (randn(3), module(i)))
 def module_with_state(x, m):
     y = m(x) + m(x, flag=True)
-    return (
-        y,
-        m.calls,
-        m.training,
-        [n for n, _ in m.named_parameters()],
-        sum(p.numel() for p in m.parameters()),
-        m.steps + 1,
-    )
+    return (y, m.calls, m.training, [n for n, _ in m.named_parameters()], sum(p.numel() for p in m.parameters()), m.steps + 1)
 
 
 # ---- builtins and text -------------------------------------------------------------------------------------------------
@@ -3124,11 +3063,7 @@ def class_attribute_changes(x, b):
     return x + len(b.kind), b.kind, Base.kind, b.name()
 
 
-@program(
-    lambda i: (setattr(Square, "area", (lambda s: s.s, lambda s: s.s * 2, lambda s: s.s * 3)[i]), randn(3), Square(2))[
-        1:
-    ]
-)
+@program(lambda i: (setattr(Square, "area", (lambda s: s.s, lambda s: s.s * 2, lambda s: s.s * 3)[i]), randn(3), Square(2))[1:])
 def method_is_replaced(x, s):
     return x * s.area()
 
@@ -3440,21 +3375,7 @@ def zip_and_map_of_tensors(x):
 
 @program(breaks=1)
 def builtins_on_tensors(x):
-    return (
-        abs(x),
-        round(x),
-        pow(x, 2),
-        divmod(x, 2),
-        -x,
-        +x,
-        x // 1,
-        2**x,
-        1 - x,
-        3 / x.abs(),
-        x @ x,
-        ~(x > 0),
-        x[0] == x[1],
-    )
+    return (abs(x), round(x), pow(x, 2), divmod(x, 2), -x, +x, x // 1, 2**x, 1 - x, 3 / x.abs(), x @ x, ~(x > 0), x[0] == x[1])
 
 
 @program(breaks=3)
@@ -3544,13 +3465,7 @@ def sort_stability_and_keys(x):
     v = [(2, "a"), (1, "b"), (2, "c"), (1, "d")]
     v.sort(key=lambda t: t[0])
     w = sorted(v, key=lambda t: t[1], reverse=True)
-    return (
-        v,
-        w,
-        max(v, key=operator.itemgetter(1)),
-        x + 1,
-        sorted([3, 1, 2], key=functools.cmp_to_key(lambda a, b: b - a)),
-    )
+    return (v, w, max(v, key=operator.itemgetter(1)), x + 1, sorted([3, 1, 2], key=functools.cmp_to_key(lambda a, b: b - a)))
 
 
 @program()

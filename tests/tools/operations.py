@@ -13,9 +13,7 @@ FLOAT_ONLY = set(
 )
 INTEGER_ONLY = {"bitwise_not", "bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift"}
 BOOLEAN = set("eq ne lt le gt ge logical_and logical_or logical_not isnan isinf".split())
-ON_BOOL = set(
-    "logical_and logical_or logical_not eq ne bitwise_and bitwise_or bitwise_xor bitwise_not maximum minimum".split()
-)
+ON_BOOL = set("logical_and logical_or logical_not eq ne bitwise_and bitwise_or bitwise_xor bitwise_not maximum minimum".split())
 
 TORCH = {
     "truediv": torch.true_divide, "floordiv": lambda a, b: torch.div(a, b, rounding_mode="floor"), "mod": torch.remainder,
@@ -77,9 +75,7 @@ def samples(dtype):
         )  # fmt: skip
     else:
         info = torch.iinfo(dtype)
-        special = torch.tensor(
-            [0, 1, 2, 3, 7, 100, info.max, info.min, *([-1, -2, -7] if info.min else [5])], dtype=dtype
-        )
+        special = torch.tensor([0, 1, 2, 3, 7, 100, info.max, info.min, *([-1, -2, -7] if info.min else [5])], dtype=dtype)
     x, y = (t.reshape(-1) for t in torch.meshgrid(special, special, indexing="ij"))
     if dtype.is_floating_point:
         more = [torch.randn(2000, generator=generator, dtype=torch.float64).to(dtype) * scale for scale in (1, 5, 50)]

@@ -197,15 +197,7 @@ def promotes_dtypes(x, i):
 
 @program(lambda: (randn(5) * 10,))
 def converts(x):
-    return (
-        x.half() * 2,
-        x.int(),
-        x.bool(),
-        (x.bfloat16() + 1).float(),
-        x.long() + 1,
-        x.abs().to(torch.uint8),
-        x.double(),
-    )
+    return (x.half() * 2, x.int(), x.bool(), (x.bfloat16() + 1).float(), x.long() + 1, x.abs().to(torch.uint8), x.double())
 
 
 @program(lambda: (randn(4, 16).half(),))
@@ -258,16 +250,7 @@ def makes_tensors(x):
 @program(lambda: (randn(6, 8).t()[::2], randn(10, 4)[3:], randn(1, 4).expand(5, 4), randn(()), randn(0, 3)))
 def meets_layouts(strided, offset, expanded, scalar, empty):
     first = strided * 2 + 1, strided.sum(1), strided.softmax(0), strided.reshape(-1) + 1, offset * 2, offset[1:].sum()
-    return (
-        *first,
-        expanded * 2,
-        expanded.sum(0),
-        scalar * 2 + 1,
-        scalar.softmax(0),
-        empty.sum(),
-        empty + 1,
-        empty.sum(0),
-    )
+    return (*first, expanded * 2, expanded.sum(0), scalar * 2 + 1, scalar.softmax(0), empty.sum(), empty + 1, empty.sum(0))
 
 
 @program(lambda: (randn(300, 77), randn(3, 5, 7)))

@@ -42,9 +42,7 @@ def random_function(rng: Random):
 
 def step(rng: Random, values):
     x = rng.choice(values[-4:])
-    kind = rng.choice(
-        "unary unary unary binary binary binary reduce reduce view view norm where index cat cast matmul".split()
-    )
+    kind = rng.choice("unary unary unary binary binary binary reduce reduce view view norm where index cat cast matmul".split())
     if kind == "unary":
         return rng.choice(UNARY)(x)
     if kind == "binary":

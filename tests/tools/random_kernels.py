@@ -84,9 +84,7 @@ def pointwise_kernels(rng: Random, dtypes=FLOATS, special=True, unary_ops=SAFE_U
             inner = lambda ops, i, op=op, a=a, b=b: getattr(ops, op)(a(ops, i), b(ops, i))
         elif kind == "where":
             op = rng.choice(COMPARE)
-            inner = lambda ops, i, op=op, a=a, b=b, c=c: ops.where(
-                getattr(ops, op)(a(ops, i), b(ops, i)), c(ops, i), b(ops, i)
-            )
+            inner = lambda ops, i, op=op, a=a, b=b, c=c: ops.where(getattr(ops, op)(a(ops, i), b(ops, i)), c(ops, i), b(ops, i))
         else:
             value = rng.choice([0.5, 2.0, -1.25, 3.0])
             inner = lambda ops, i, a=a, value=value: ops.mul(a(ops, i), ops.constant(value, compute))
@@ -129,9 +127,7 @@ def reduction_kernels(rng: Random, special=False, dtype=torch.float32, long=LONG
         elif kind == "row" and row:
             a, b = rng.choice(row), rng.choice(row)
             op = rng.choice(["add", "mul", "maximum"])
-            step = k.row(
-                f"s{n}", lambda ops, i, a=a, b=b, op=op: ops.tanh(getattr(ops, op)(a(ops, i), b(ops, i))), store=store
-            )
+            step = k.row(f"s{n}", lambda ops, i, a=a, b=b, op=op: ops.tanh(getattr(ops, op)(a(ops, i), b(ops, i))), store=store)
             row.append(lambda ops, i, step=step: step.load(ops, i))
         else:
             a, b = rng.choice(column), rng.choice(column)

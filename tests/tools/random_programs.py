@@ -137,8 +137,16 @@ class Writer:
                 self.block(depth + 1, inner)
         elif kind < 0.75:
             name = self.fresh("i")
-            what = self.pick(f"range({self.r.randint(0, 3)})", "list(xs)", "list(d.items())", "enumerate(xs[:2])", "x[:2]", "zip(xs, range(2))")
-            target = {"l": name if "items" not in what else f"_, {name}", "e": f"{name}, _", "r": name, "x": "_", "z": f"_, {name}"}[what[0]]
+            what = self.pick(
+                f"range({self.r.randint(0, 3)})", "list(xs)", "list(d.items())", "enumerate(xs[:2])", "x[:2]", "zip(xs, range(2))"
+            )
+            target = {
+                "l": name if "items" not in what else f"_, {name}",
+                "e": f"{name}, _",
+                "r": name,
+                "x": "_",
+                "z": f"_, {name}",
+            }[what[0]]
             self.say(indent, f"for {target} in {what}:")
             kept = list(self.ints), list(self.tensors)
             if what[0] in "rez":
@@ -163,7 +171,10 @@ class Writer:
                 self.say(indent, "finally:")
                 self.block(depth + 1, inner)
         elif kind < 0.90:
-            self.say(indent, f"with {self.pick('torch.no_grad()', 'Note(1)', 'Note(2, swallow=True)', 'contextlib.suppress(KeyError)')}:")
+            self.say(
+                indent,
+                f"with {self.pick('torch.no_grad()', 'Note(1)', 'Note(2, swallow=True)', 'contextlib.suppress(KeyError)')}:",
+            )
             self.block(depth + 1, inner)
             if self.r.random() < 0.3:
                 self.say(inner, f"if {self.cond()}: raise {self.pick('ValueError', 'KeyError')}({self.i()})")
@@ -232,7 +243,9 @@ class Writer:
     def source(self) -> str:
         for _ in range(self.r.randint(3, 8)):
             self.statement(0, "    ")
-        returned = self.pick(self.t(), f"({self.t()}, {self.i()}, xs)", f"{{'a': {self.t()}, 'd': d}}", f"[{self.t()}, x, box.t, {self.i()}]")
+        returned = self.pick(
+            self.t(), f"({self.t()}, {self.i()}, xs)", f"{{'a': {self.t()}, 'd': d}}", f"[{self.t()}, x, box.t, {self.i()}]"
+        )
         head = "def f(x, y, n, xs, d, box):\n    global COUNT\n    a = x\n"
         return head + "\n".join(self.lines) + f"\n    return {returned}\n"
 
@@ -264,14 +277,19 @@ def outcome(f, args):
     f.__globals__["COUNT"] = 0
     try:
         result = ("returned", f(*args))
-    except Exception as error:  # noqa: BLE001
+    except Exception as error:
         result = ("raised", type(error).__name__, str(error))
     return result, args, list(LOG), f.__globals__["COUNT"]
 
 
 def same(a, b) -> bool:
     if isinstance(a, torch.Tensor):
-        return isinstance(b, torch.Tensor) and a.shape == b.shape and a.dtype == b.dtype and torch.allclose(a, b, 1e-4, 1e-5, equal_nan=True)
+        return (
+            isinstance(b, torch.Tensor)
+            and a.shape == b.shape
+            and a.dtype == b.dtype
+            and torch.allclose(a, b, 1e-4, 1e-5, equal_nan=True)
+        )
     if type(a) is not type(b):
         return False
     if isinstance(a, (list, tuple)):
@@ -318,7 +336,7 @@ def differs(seed: int, backend: str = "eager") -> str:
             f.__globals__["COUNT"] = 0
             try:
                 result = ("returned", compiled(*ours))
-            except Exception as error:  # noqa: BLE001
+            except Exception as error:
                 result = ("raised", type(error).__name__, str(error))
             got = (result, ours, list(LOG), f.__globals__["COUNT"])
             if torch.is_grad_enabled() != state:
@@ -347,7 +365,9 @@ def main() -> int:
             bad += 1
             if bad <= args.show:
                 print(f"seed {seed}: {said}", flush=True)
-    print(f"{args.count} programs from seed {args.start}: {bad} differ, {time.time() - start:.0f} s, Python {sys.version.split()[0]}")
+    print(
+        f"{args.count} programs from seed {args.start}: {bad} differ, {time.time() - start:.0f} s, Python {sys.version.split()[0]}"
+    )
     return bool(bad)
 
 

@@ -75,9 +75,7 @@ def run_fused(kernel: FusedKernel, memory: Memory, buffers: dict[str, Buffer], p
                 value = value.reshape([*spans[:rows], *[1] * len(kernel.columns)])
             elif step.level == "row":
                 value = np.broadcast_to(value, [*spans[: len(kernel.rows)], *[1] * len(kernel.columns)])
-            assert value.dtype == numpy_dtype(step.buffer.dtype), (
-                f"{step.node} gives {value.dtype}, not {step.buffer.dtype}"
-            )
+            assert value.dtype == numpy_dtype(step.buffer.dtype), f"{step.node} gives {value.dtype}, not {step.buffer.dtype}"
             served[step.buffer.name] = value
         for step in kernel.steps:
             if step.buffer.name in targets:

@@ -45,9 +45,7 @@ class Ours(Plain):
 
     def backend(self, graph, inputs):
         self.graphs.append(graph)
-        return (
-            graph if self.chosen == "eager" else cl.backends.find(self.chosen, None, None, cl.Pipeline())(graph, inputs)
-        )
+        return graph if self.chosen == "eager" else cl.backends.find(self.chosen, None, None, cl.Pipeline())(graph, inputs)
 
     def __call__(self, function=None, **options):
         return cl.compile(function, **{"backend": self.backend, **options})

@@ -26,9 +26,9 @@ class TorchHandler:
         shape = torch.broadcast_shapes(*(t.shape for t in self.grid.values())) if self.grid else ()
         if not symbols:
             return torch.full(shape, int(expr), dtype=torch.int64)
-        value = sympy.lambdify(
-            symbols, expr, modules=[{"FloorDiv": lambda a, b: a // b, "Mod": lambda a, b: a % b}, "math"]
-        )(*(self.grid[s] for s in symbols))
+        value = sympy.lambdify(symbols, expr, modules=[{"FloorDiv": lambda a, b: a // b, "Mod": lambda a, b: a % b}, "math"])(
+            *(self.grid[s] for s in symbols)
+        )
         return torch.as_tensor(value).expand(shape)
 
     def load(self, buffer, index):
@@ -105,9 +105,7 @@ def evaluate(kernel, buffers, tensors, compute=None):
             for n, loop in enumerate(kernel.rows)
         }  # fmt: skip
         where = TorchHandler({}, rows).index(step.store_index).expand(value.shape)
-        memory = torch.zeros(
-            1 + sum((n - 1) * s for n, s in zip(step.buffer.shape, step.buffer.stride)), dtype=value.dtype
-        )
+        memory = torch.zeros(1 + sum((n - 1) * s for n, s in zip(step.buffer.shape, step.buffer.stride)), dtype=value.dtype)
         if value.numel():
             memory[where.reshape(-1)] = value.reshape(-1)
         flat[step.buffer.name] = memory
