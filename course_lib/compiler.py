@@ -56,6 +56,7 @@ class Compiler:
         self.fullgraph = fullgraph
         self.dynamic = dynamic
         self.histories: dict[int, History] = {}
+        self.warned: set[int] = set()
         self.cache = CodeCache()
         self.watcher = Watcher(self.convert)
         _live.add(self)
@@ -118,7 +119,9 @@ class Compiler:
         if self.fullgraph:
             raise Unsupported(why, "make the changing value a tensor, or raise cl.config.recompile_limit")
         events.emit(events.FellBack(frame.code.co_qualname, why))
-        warnings.warn(f"{why}. Calls that fit no entry run in eager from now on.", stacklevel=2)
+        if number(frame.code) not in self.warned:
+            warnings.warn(f"{why}. Calls that fit no entry run in eager from now on.", stacklevel=2)
+        self.warned.add(number(frame.code))
         return None
 
     def reset(self) -> None:

@@ -211,8 +211,8 @@ class GraphBuilder:
             return self.node_of(value)
         if isinstance(value, torch.SymInt):
             return self.size_node(value)
-        if isinstance(value, (torch.SymBool, torch.SymFloat)):
-            raise Unsupported("a symbolic truth or fraction is an argument of an operation")
+        if isinstance(value, (torch.SymBool, torch.SymFloat)):  # the graph has symbolic sizes, and no other symbols
+            return bool(value) if isinstance(value, torch.SymBool) else float(value)
         if type(value) in (list, tuple, torch.Size):
             items = [self.argument(item) for item in value]
             return items if type(value) is list else tuple(items)

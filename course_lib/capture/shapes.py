@@ -66,7 +66,7 @@ class Shapes:
         self.history.meet(source, sizes)
         marked = getattr(tensor, "_course_dynamic", ())
         symbolic = [self.history.is_symbolic(source, d, size, marked) for d, size in enumerate(sizes)]
-        if not any(symbolic):
+        if not any(symbolic) or isinstance(tensor, torch.nn.Parameter):
             return self.mode.from_tensor(tensor, static_shapes=True)
         from torch._dynamo.source import ConstantSource  # a second to import, and only wanted here
 

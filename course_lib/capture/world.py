@@ -72,16 +72,8 @@ HANDLES = set("_io io threading _thread logging random socket multiprocessing as
 """Modules whose instances are more than their attributes: files, locks, sources of randomness."""
 HEAP_TYPE = 1 << 9
 STATIC = (types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type, enum.Enum)
-
-
-class Null:
-    """CPython's NULL on the value stack: 'no self here', or a variable without a value."""
-
-    def __repr__(self) -> str:
-        return "NULL"
-
-
-NULL = Null()
+NULL: Any = type("Null", (), {"__repr__": lambda self: "NULL"})()
+"""CPython's NULL on the value stack: 'no self here', or a variable without a value."""
 
 
 @dataclass
@@ -552,7 +544,7 @@ class World:
             return "{" + listed(value) + "}"
         if type(value) is slice:
             return f"slice({listed((value.start, value.stop, value.step))})"
-        plain = type(value) in PLAIN or isinstance(value, (range, torch.SymInt, Null))
+        plain = type(value) in PLAIN or isinstance(value, (range, torch.SymInt)) or value is NULL
         return shorten(repr(value)) if plain else f"{type(value).__name__} object"
 
 

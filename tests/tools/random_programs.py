@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (programs are written in tables)
 """Random Python functions over tensors, each held against eager: results, side effects and exceptions.
 
     python tests/tools/random_programs.py --start 0 --count 20000      (says the first seeds that differ)
