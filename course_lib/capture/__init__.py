@@ -26,7 +26,7 @@ from course_lib.capture.breaks import BreakBuilder
 from course_lib.capture.graph import Recorder
 from course_lib.capture.head import Head, HeadBuilder
 from course_lib.capture.interpreter import Interpreter
-from course_lib.capture.machine import Stop, make_cells
+from course_lib.capture.machine import Stop, make_cells, own_failure
 from course_lib.capture.shapes import History
 from course_lib.capture.sources import FUNCTION, Guard, Local, Location, SameAs, Source, Test, literal
 from course_lib.capture.sources import Function as FunctionSource
@@ -68,6 +68,8 @@ def capture(
                 attempt.tell()
                 raise
         except Exception as error:
+            if where := own_failure(error):
+                raise Unsupported(f"capture itself fails at {where}: {type(error).__name__}: {error}", "report it") from error
             raised = Unsupported(f"raises {type(error).__name__}: {error}", "it raises in eager too")
             at = attempt.root.raised_at(error)
             raised.location, raised.stack = attempt.root.location(attempt.root.program[at]), ()
@@ -167,6 +169,7 @@ def recording_mode() -> Iterator[None]:
     finally:
         for switch, arguments in before:
             eval(f"{switch}({arguments})", {"torch": torch})
+        torch.clear_autocast_cache()  # of casts of fakes
 
 
 __all__ = [

@@ -63,7 +63,7 @@ class BreakBuilder(HeadBuilder):
         zero_argument_super = "__class__" in it.code.co_freevars  # it looks at the first argument
         self.first = set(it.code.co_varnames[:1]) if zero_argument_super else set()
         readers = [i.arg for i in it.program if i.op == "LOAD_GLOBAL" and i.arg in FRAME_READERS]
-        if readers or sys._getframe in it.stack:
+        if readers or any(value is sys._getframe for value in it.stack):
             raise Unsupported(f"a function that calls {(*readers, 'sys._getframe')[0]}() cannot be split")
         for value in it.locals.values():  # even one that is never asked again: it is closed when the frame ends
             if isinstance(value, GeneratorType) and getgeneratorstate(value) == "GEN_SUSPENDED":

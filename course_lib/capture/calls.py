@@ -91,7 +91,9 @@ def call(it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]
         return it.world.builder.call(function.name, [function.tensor, *args], kwargs)
     if is_autograd_function(function):
         return it.world.builder.call(AutogradFunction(function.__self__), args, kwargs)
-    rule = find_rule(function)
+    rule = None
+    with contextlib.suppress(TypeError):  # not hashable
+        rule = RULES.get(function)
     if isinstance(function, types.MethodType) and rule is None:
         return call(it, function.__func__, [function.__self__, *args], kwargs)
     if isinstance(function, types.MethodWrapperType) and function.__objclass__ is object:  # `super().__setattr__`
@@ -142,13 +144,6 @@ def is_autograd_function(function: Any) -> bool:
 def in_graph(function: Any) -> bool | None:
     """What `allow_in_graph` or `disallow_in_graph` said about it."""
     return IN_GRAPH.get(function) if isinstance(function, (types.FunctionType, types.BuiltinFunctionType)) else None
-
-
-def find_rule(function: Any) -> Rule | None:
-    try:
-        return RULES.get(function)
-    except TypeError:  # not hashable
-        return None
 
 
 def is_operation(function: Any) -> bool:
@@ -396,6 +391,8 @@ RULES: dict[Any, Rule] = {
     print: refused("print has an effect outside the graph", "move it out of the compiled function"),
     sys.exception: lambda it: it.handling,
     sys.exc_info: lambda it: (type(it.handling), it.handling, None) if it.handling else (None, None, None),
+    torch.autocast_increment_nesting: lambda it: it.world.nest(1),
+    torch.autocast_decrement_nesting: lambda it: it.world.nest(-1),
     torch._assert: check,
     torch._check: check,
     **dict.fromkeys((torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling), always(True)),

@@ -64,8 +64,7 @@ PLAIN = (
 )  # fmt: skip
 STATE = {
     torch._C._set_grad_enabled, torch.set_autocast_enabled, torch.set_autocast_dtype,
-    torch.set_autocast_cache_enabled, torch.clear_autocast_cache, torch.autocast_increment_nesting,
-    torch.autocast_decrement_nesting,
+    torch.set_autocast_cache_enabled, torch.clear_autocast_cache,
 }  # fmt: skip
 """Switches that a program may turn while it runs: the graph turns them too, in their place among the operations."""
 

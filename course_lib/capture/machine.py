@@ -21,6 +21,7 @@ from course_lib.capture.unsupported import Unsupported
 from course_lib.capture.world import HEAP_TYPE, MISSING, World
 from course_lib.frames import Instruction, instructions
 
+OWN = tuple(f"{name}.py" for name in "graph world shapes head breaks".split())
 HERE = os.path.dirname(os.path.abspath(__file__))
 NOTHING: Any = type("Nothing", (), {})()
 
@@ -260,11 +261,7 @@ def own_failure(error: BaseException) -> str:
     while place is not None and place.tb_next is not None:
         place = place.tb_next
     code = place.tb_frame.f_code if place else None
-    if (
-        code is None
-        or not code.co_filename.startswith(HERE)
-        or not code.co_filename.endswith(("graph.py", "world.py", "shapes.py"))
-    ):
+    if code is None or not code.co_filename.startswith(HERE) or not code.co_filename.endswith(OWN):
         return ""
     return f"{code.co_name} ({code.co_filename}:{place.tb_lineno if place else 0})"
 

@@ -115,6 +115,7 @@ class World:
         self._inliners: dict[Any, Inliner] = {}
         self.numbers: dict[str, Any] = {}
         self.at_start = global_state.turned()
+        self.nesting = 0
         self.assume(FunctionSource(), "state", *global_state.tests())
 
     def inliner(self, interpreter: Any) -> Inliner:
@@ -511,7 +512,15 @@ class World:
 
     def switched(self) -> list[tuple[str, str]]:
         """The switches that the program has turned: how to turn them in the real world."""
-        return [pair for pair in global_state.turned() if pair not in self.at_start]
+        nesting = f"torch.autocast_{'increment' if self.nesting > 0 else 'decrement'}_nesting", ""
+        return [p for p in global_state.turned() if p not in self.at_start] + [nesting] * abs(self.nesting)
+
+    def nest(self, by: int) -> int:
+        """Enter or leave an autocast region: how deep it is now. (The real count is the head's to change.)"""
+        self.nesting += by
+        deeper = torch.autocast_increment_nesting()
+        torch.autocast_decrement_nesting()
+        return deeper - 1 + self.nesting
 
     # ---- as text ----------------------------------------------------------------------------------------------------
 

@@ -53,13 +53,13 @@ def recorded(function, *calls):
 
 def steady(text):
     """Without offsets, which differ by CPython version."""
-    return re.sub(r"(from|line) \d+", r"\1 N", text)
+    return re.sub(r"(from|line) \d+", r"\1 N", text).replace("Python: if ", "Python: ")  # 3.13: the condition alone
 
 
 def test_a_branch_is_cut_in_three_and_what_has_not_run_is_said():
     a, b = torch.ones(3), torch.full((3,), 2.0)
     once = steady(recorded(bar, (a, b)).cut(bar).text).splitlines()
-    assert once[:3] == ["bar: graph 0", "  abs, add, truediv, sum, lt", "✂ Python: if b.sum() < 0"]
+    assert once[:3] == ["bar: graph 0", "  abs, add, truediv, sum, lt", "✂ Python: b.sum() < 0"]
     assert "   bar from N (line N): not needed so far" in once and once.count("├→ hands on b, x") == 2
     both = recorded(bar, (a, b), (a, -b)).cut()
     assert "graph 1" in both.text and "graph 2" in both.text and "not needed" not in both.text
