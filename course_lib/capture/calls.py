@@ -16,6 +16,7 @@ import collections
 import contextlib
 import functools
 import inspect
+import operator
 import os
 import re
 import sys
@@ -165,7 +166,8 @@ def follow(it: Interpreter, function: types.FunctionType, args: list[Any], kwarg
         return call(it, it.world.wrap(original, source and source.attr("_course_original")), args, kwargs)
     if getattr(function, "_course_disable", False) or getattr(function, "_torchdynamo_disable", False):
         raise Unsupported(f"calls {name}, which is marked with disable")
-    if not is_followed(function):
+    module = f"{function.__module__}."
+    if module.startswith(NOT_FOLLOWED) and not module.startswith(FOLLOWED):
         raise Unsupported(f"calls {name}, a part of torch that is not an operation", "call it outside the compiled function")
     if function.__code__.co_flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
         raise Unsupported(f"calls the coroutine {name}")
@@ -173,11 +175,6 @@ def follow(it: Interpreter, function: types.FunctionType, args: list[Any], kwarg
     if function.__module__ == "re" and all(type(arg) in (*PLAIN, re.Pattern) for arg in (*args, *kwargs.values())):
         return frames.call(None, function, *args, **kwargs)
     return it.enter(function, bind(it, function, args, kwargs))
-
-
-def is_followed(function: types.FunctionType) -> bool:
-    module = f"{function.__module__}."
-    return not module.startswith(NOT_FOLLOWED) or module.startswith(FOLLOWED)
 
 
 def bind(it: Interpreter, function: types.FunctionType, args: list[Any], kwargs: dict[str, Any]) -> tuple[Any, ...]:
@@ -217,11 +214,14 @@ def call_module(it: Interpreter, module: torch.nn.Module, args: list[Any], kwarg
     return call(it, attributes.get(it, module, "forward"), args, kwargs)
 
 
+HOOKS = "_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"
+OWN_HOOKS = operator.itemgetter(*HOOKS)
+SHARED_HOOKS = operator.attrgetter(*(f"_global{name}" for name in HOOKS))(torch.nn.modules.module)
+
+
 def has_hooks(module: torch.nn.Module) -> bool:
-    """Would calling the module run anything besides `forward`? (The test of `nn.Module._call_impl`.)"""
-    own, shared = module.__dict__, vars(torch.nn.modules.module)
-    kinds = ("forward_hooks", "forward_pre_hooks", "backward_hooks", "backward_pre_hooks")
-    return any(own[f"_{kind}"] or shared[f"_global_{kind}"] for kind in kinds) or module._compiled_call_impl is not None
+    """Would calling the module run anything besides `forward`? (The test of `nn.Module._call_impl`; every guard check asks.)"""
+    return any(OWN_HOOKS(module.__dict__)) or any(SHARED_HOOKS) or module._compiled_call_impl is not None
 
 
 def construct(it: Interpreter, cls: type, args: list[Any], kwargs: dict[str, Any]) -> Any:
