@@ -3,39 +3,15 @@
 `hook.py`: see each Python frame before it runs, and run something else in its place (`_framehook.c` does it).
 `trampoline.py`: the same for single functions, without the hook.
 `instructions.py`: the bytecode of CPython 3.11, 3.12 and 3.13 as one list of `Instruction`s.
+`resume.py`: code that goes on in the middle of a function.
 """
 
-from course_lib.frames.hook import (
-    SKIP,
-    Answer,
-    Frame,
-    Guard,
-    Head,
-    Watcher,
-    call,
-    enter,
-    hook_kind,
-    installed,
-    n_params,
-    number,
-    parameters,
-    watching,
-)
-from course_lib.frames.instructions import (
-    CANONICAL,
-    JUMPS,
-    ExceptionEntry,
-    Instruction,
-    Row,
-    disassembly,
-    exception_table,
-    instructions,
-    line_of,
-)
+from course_lib.frames.hook import SKIP, Answer, Frame, Head, Watcher, call, enter, installed, number, parameters, watching
+from course_lib.frames.instructions import JUMPS, ExceptionEntry, Instruction, exception_table, instructions, line_of
 from course_lib.frames.trampoline import flatten, observe, swap, trampoline, unswap
 
 __all__ = [
-    "CANONICAL", "JUMPS", "SKIP", "Answer", "ExceptionEntry", "Frame", "Guard", "Head", "Instruction", "Row",
-    "Watcher", "call", "disassembly", "enter", "exception_table", "flatten", "hook_kind", "installed",
-    "instructions", "line_of", "n_params", "number", "observe", "parameters", "swap", "trampoline", "unswap", "watching",
+    "JUMPS", "SKIP", "Answer", "ExceptionEntry", "Frame", "Head", "Instruction", "Watcher", "call", "enter", "exception_table",
+    "flatten", "installed", "instructions", "line_of", "number", "observe", "parameters", "swap", "trampoline",
+    "unswap", "watching",
 ]  # fmt: skip

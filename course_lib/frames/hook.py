@@ -169,11 +169,6 @@ def installed() -> bool:
     return _framehook is not None
 
 
-def hook_kind() -> Literal["native", "trampoline"]:
-    """The way frames are seen on this machine."""
-    return "native" if installed() else "trampoline"
-
-
 class _Thread(threading.local):
     def __init__(self) -> None:
         self.entered: list[Watcher | None] = []

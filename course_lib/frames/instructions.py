@@ -1,7 +1,7 @@
 """Bytecode as one instruction set, whichever CPython compiled it.
 
 In:  a code object of CPython 3.11, 3.12 or 3.13.
-Out: a tuple of `Instruction`s whose `op` is one of `CANONICAL`; names, constants and jump targets are resolved.
+Out: a tuple of `Instruction`s; names, constants and jump targets are resolved.
 
 Three versions of CPython write the same program in three ways. Here, and nowhere else in the library, the differences
 end: an op that does two things is split in two (both keep its offset), one that was renamed gets its newer name, and
@@ -34,36 +34,14 @@ from __future__ import annotations
 import bisect
 import dis
 import functools
-import linecache
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from types import CodeType, FunctionType, MethodType
+from types import CodeType
 from typing import Any, TypeAlias
 
 NULL_IS_BELOW = sys.version_info < (3, 13)
 """Where the NULL of a call stands: below the callable (3.11, 3.12) or above it (3.13)."""
-
-CANONICAL = frozenset(
-    """
-    POP_TOP PUSH_NULL COPY SWAP
-    LOAD_CONST LOAD_FAST STORE_FAST DELETE_FAST LOAD_FAST_AND_CLEAR LOAD_CLOSURE LOAD_DEREF STORE_DEREF DELETE_DEREF
-    MAKE_CELL LOAD_GLOBAL STORE_GLOBAL DELETE_GLOBAL LOAD_NAME STORE_NAME DELETE_NAME LOAD_LOCALS
-    LOAD_FROM_DICT_OR_DEREF LOAD_FROM_DICT_OR_GLOBALS LOAD_ATTR LOAD_SUPER_ATTR STORE_ATTR DELETE_ATTR BINARY_SUBSCR
-    STORE_SUBSCR DELETE_SUBSCR BINARY_SLICE STORE_SLICE BINARY_OP COMPARE_OP IS_OP CONTAINS_OP UNARY_NEGATIVE
-    UNARY_POSITIVE UNARY_INVERT UNARY_NOT TO_BOOL JUMP POP_JUMP_IF_TRUE POP_JUMP_IF_FALSE POP_JUMP_IF_NONE
-    POP_JUMP_IF_NOT_NONE JUMP_IF_TRUE_OR_POP JUMP_IF_FALSE_OR_POP GET_ITER FOR_ITER RETURN_VALUE
-    CALL CALL_KW CALL_FUNCTION_EX CALL_INTRINSIC_1 CALL_INTRINSIC_2 MAKE_FUNCTION SET_FUNCTION_ATTRIBUTE
-    BUILD_TUPLE BUILD_LIST BUILD_SET BUILD_MAP BUILD_CONST_KEY_MAP BUILD_SLICE BUILD_STRING UNPACK_SEQUENCE UNPACK_EX
-    LIST_APPEND LIST_EXTEND SET_ADD SET_UPDATE MAP_ADD DICT_UPDATE DICT_MERGE CONVERT_VALUE FORMAT_SIMPLE
-    FORMAT_WITH_SPEC IMPORT_NAME IMPORT_FROM LOAD_BUILD_CLASS LOAD_ASSERTION_ERROR SETUP_ANNOTATIONS
-    BEFORE_WITH WITH_EXCEPT_START PUSH_EXC_INFO POP_EXCEPT CHECK_EXC_MATCH CHECK_EG_MATCH RERAISE RAISE_VARARGS
-    GET_LEN MATCH_SEQUENCE MATCH_MAPPING MATCH_KEYS MATCH_CLASS
-    RETURN_GENERATOR YIELD_VALUE SEND END_SEND CLEANUP_THROW GET_YIELD_FROM_ITER GET_AWAITABLE GET_AITER GET_ANEXT
-    END_ASYNC_FOR BEFORE_ASYNC_WITH
-    """.split()
-)
-"""Every op that `instructions` can give."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +95,6 @@ def renamed(op: str) -> Callable[[dis.Instruction], list[Part]]:
 
 def fixed(*parts: Part) -> Callable[[dis.Instruction], list[Part]]:
     return lambda i: list(parts)
-
-
-def number(i: dis.Instruction) -> list[Part]:
-    """The argument as it stands in the bytecode, where `dis` would look it up in a table."""
-    return [(i.opname, i.arg)]
 
 
 def flag(i: dis.Instruction) -> list[Part]:
@@ -309,29 +282,3 @@ def exception_table(code: CodeType) -> list[ExceptionEntry]:
 def line_of(code: CodeType, offset: int) -> int | None:
     """The source line of the instruction at `offset`."""
     return next((line for start, end, line in code.co_lines() if start <= offset < end), None)
-
-
-@dataclass(frozen=True)
-class Row:
-    """A line of a disassembly: `source` is the source line where it first appears, else empty."""
-
-    offset: int
-    op: str
-    arg: str
-    line: int | None
-    source: str
-
-    def __str__(self) -> str:
-        return f"{self.offset:>4}  {self.op:<24}{self.arg:<24}{self.source}".rstrip()
-
-
-def disassembly(function: FunctionType | MethodType | CodeType) -> list[Row]:
-    """The canonical instructions as data for a table; the same on every version but for offsets and the place of
-    NULL."""
-    code = function if isinstance(function, CodeType) else function.__code__
-    rows: list[Row] = []
-    for i in instructions(code):
-        new_line = i.line is not None and (not rows or rows[-1].line != i.line)
-        source = linecache.getline(code.co_filename, i.line).strip() if new_line and i.line else ""
-        rows.append(Row(i.offset, i.op, i.argument, i.line, source))
-    return rows

@@ -17,12 +17,12 @@ from __future__ import annotations
 import dis
 import threading
 import weakref
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
 from course_lib.frames.hook import number
+from course_lib.frames.instructions import JUMPS, exception_table, instructions, line_of
 
 NESTED = 24
 """How many resume functions may run inside each other before the rest of the frame runs as it is: a loop with a graph
@@ -44,7 +44,7 @@ class Resume:
 
     @property
     def line(self) -> int | None:
-        return next((line for start, end, line in self.original.co_lines() if start <= self.offset < end), None)
+        return line_of(self.original, self.offset)
 
     def __str__(self) -> str:
         return f"{self.original.co_qualname} from offset {self.offset}"
@@ -105,7 +105,7 @@ def make_resume(code: CodeType, offset: int, stack: tuple[bool, ...], unbound: f
         co_argcount=len(slots), co_posonlyargcount=0, co_kwonlyargcount=0,
         co_flags=code.co_flags & ~(0x04 | 0x08), co_stacksize=code.co_stacksize + 2,  # no *args, no **kwargs
         co_linetable=no_lines + code.co_linetable,
-        co_exceptiontable=_shifted(code.co_exceptiontable, units),
+        co_exceptiontable=_shifted(code, units),
         co_qualname=f"{code.co_qualname} from {offset}",
     )  # fmt: skip
     return Resume(code, offset, new, new.replace(), names, len(prologue))
@@ -127,8 +127,6 @@ def resume(
 
 def live(code: CodeType) -> dict[int, frozenset[str]]:
     """For each offset the local variables that may be read from there on, before they are written."""
-    from course_lib.frames.instructions import JUMPS, exception_table, instructions
-
     program = instructions(code)
     table = exception_table(code)
     at: dict[int, frozenset[str]] = {}
@@ -166,31 +164,15 @@ def _op(name: str, arg: int = 0) -> bytes:
     return extended + bytes([dis.opmap[name], arg & 255])
 
 
-def _shifted(table: bytes, units: int) -> bytes:
-    """An exception table whose code begins `units` later. (Its numbers are 6-bit groups, highest first; bit 6: more
-    follow; bit 7: an entry begins. `Objects/exception_handling_notes.txt`)"""
-    return b"".join(_encode([start + units, length, target + units, depth]) for start, length, target, depth in _entries(table))
-
-
-def _entries(table: Iterable[int]) -> Iterator[tuple[int, ...]]:
-    numbers: list[int] = []
-    value = 0
-    for byte in table:
-        value = value << 6 | byte & 63
-        if not byte & 64:
-            numbers.append(value)
-            value = 0
-    for at in range(0, len(numbers), 4):
-        yield tuple(numbers[at : at + 4])
-
-
-def _encode(numbers: list[int]) -> bytes:
-    out = bytearray()
-    for place, value in enumerate(numbers):
-        groups = [value & 63]
-        while value := value >> 6:
-            groups.append(64 | value & 63)
-        groups.reverse()
-        groups[0] |= 128 if place == 0 else 0
-        out += bytes(groups)
-    return bytes(out)
+def _shifted(code: CodeType, units: int) -> bytes:
+    """The exception table of code that begins `units` later. (`Objects/exception_handling_notes.txt`)"""
+    table = b""
+    for e in exception_table(code):
+        begins = 128  # this bit marks the first byte of an entry
+        for value in (e.start // 2 + units, (e.end - e.start) // 2, e.target // 2 + units, e.depth << 1 | e.lasti):
+            groups = [value >> shift & 63 | 64 for shift in (24, 18, 12, 6) if value >> shift]  # bit 6: more follow
+            groups.append(value & 63)
+            groups[0] |= begins
+            table += bytes(groups)
+            begins = 0
+    return table

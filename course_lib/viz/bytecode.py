@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from course_lib import events
+from course_lib.frames import instructions
 from course_lib.frames.resume import resumed
 from course_lib.viz.recording import Recording
 from course_lib.viz.style import Picture, escape, place, plural, short_types
@@ -269,22 +270,22 @@ def text_steps(steps: list[Step], closed: bool, indent: str = "") -> list[str]:
 
 
 def disassembly(fn: Any) -> Picture:
-    """The bytecode of a function, under the source lines it came from."""
-    from course_lib import frames
-
-    rows = list(frames.disassembly(fn))
+    """The bytecode of a function (or a code object), under the source lines it came from."""
+    code = fn if isinstance(fn, types.CodeType) else fn.__code__
+    program = instructions(code)
     name = getattr(fn, "__qualname__", str(fn))
     parts, text, line = [], [], None
-    for row in rows:
-        if row.line != line and row.line is not None:
-            line = row.line
-            parts.append(html_source(str(row.line), row.source.strip()))
-            text.append((str(row.line), row.source.strip()))
-        arg = "" if row.arg is None else str(row.arg)
-        numbered = f'<span class="cl-no">{row.offset}</span><span class="cl-op">{escape(row.op)}</span>'
-        parts.append(f'<div class="cl-row">{numbered}<b title="{escape(plain_arg(arg))}">{escape(short_arg(arg))}</b></div>')
-        text.append(("", f"{row.offset:>6} {row.op:<26} {short_arg(arg)}".rstrip()))
+    for i in program:
+        if i.line != line and i.line is not None:
+            line = i.line
+            source = linecache.getline(code.co_filename, line).strip()
+            parts.append(html_source(str(line), source))
+            text.append((str(line), source))
+        numbered = f'<span class="cl-no">{i.offset}</span><span class="cl-op">{escape(i.op)}</span>'
+        arg = f'<b title="{escape(plain_arg(i.argument))}">{escape(short_arg(i.argument))}</b>'
+        parts.append(f'<div class="cl-row">{numbered}{arg}</div>')
+        text.append(("", f"{i.offset:>6} {i.op:<26} {short_arg(i.argument)}".rstrip()))
     body = f'<div class="cl-scroll"><div class="cl-bc cl-m">{"".join(parts)}</div></div>'
-    alt = f"Bytecode of {name}: {plural(len(rows), 'instruction')}."
+    alt = f"Bytecode of {name}: {plural(len(program), 'instruction')}."
     caption = f"{name} as bytecode: each source line, and the instructions CPython runs for it (offset, name, argument)."
     return Picture(body, caption, alt, columns(text), ("bytecode",))

@@ -174,6 +174,19 @@ def test_plain_bytecode_is_shown_under_its_source():
     assert picture.caption.startswith("frame_runs as bytecode") and "Bytecode of frame_runs" in picture.alt
 
 
+def test_a_source_line_stands_once_above_all_its_instructions():
+    def loop(xs):
+        total = 0
+        for x in xs:
+            total += x
+        return total
+
+    lines = viz.disassembly(loop.__code__).text.splitlines()
+    at = next(n for n, line in enumerate(lines) if line.endswith("total = 0"))
+    assert lines[at + 1].split()[1:] == ["LOAD_CONST", "0"] and lines[at + 2].split()[1:] == ["STORE_FAST", "total"]
+    assert sum("total += x" in line for line in lines) == 1
+
+
 # ---- graphs ---------------------------------------------------------------------------------------------------------
 
 
