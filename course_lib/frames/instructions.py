@@ -42,6 +42,7 @@ from typing import Any, TypeAlias
 
 NULL_IS_BELOW = sys.version_info < (3, 13)
 """Where the NULL of a call stands: below the callable (3.11, 3.12) or above it (3.13)."""
+ENDS_WITH_POP = sys.version_info >= (3, 13)  # a POP_TOP after END_FOR is the loop's; on 3.12 a `break`'s
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +232,7 @@ def _meaningful(code: CodeType) -> Iterator[tuple[dis.Instruction, int]]:
             continue
         resumed |= i.opname == "RESUME"
         in_prologue = i.opname == "MAKE_CELL" and not resumed
-        end_of_loop = i.opname == "POP_TOP" and before == "END_FOR"  # 3.13: FOR_ITER skips both
+        end_of_loop = ENDS_WITH_POP and i.opname == "POP_TOP" and before == "END_FOR"  # FOR_ITER skips both
         if i.opname not in DROPPED and not in_prologue and not end_of_loop:
             if i.opname == "CALL" and named:
                 i = i._replace(opname="CALL_KW")

@@ -3710,3 +3710,21 @@ def generator_closed_by_a_break(x):
     for k in it():
         break
     return x + k
+
+
+@program(breaks=0)
+def loop_in_the_finally_of_a_break(x):
+    for k in enumerate([1, 2]):
+        try:
+            if x.shape[0] == 3:
+                break
+        finally:
+            for j in [3]:
+                x = x + j
+    try:
+        with contextlib.suppress(KeyError):
+            x = x + k[1]
+            raise KeyError
+    finally:
+        x = x * 2
+    return x
