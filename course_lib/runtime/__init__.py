@@ -10,7 +10,7 @@ import torch
 if "triton" not in sys.modules and not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
-from course_lib.runtime.compiled import BuiltKernel, CompiledGraph, build
+from course_lib.runtime.compiled import CompiledGraph, build
 from course_lib.runtime.errors import BackendMissing, CompileFailed, warn_once
 
-__all__ = ["BackendMissing", "BuiltKernel", "CompileFailed", "CompiledGraph", "build", "warn_once"]
+__all__ = ["BackendMissing", "CompileFailed", "CompiledGraph", "build", "warn_once"]

@@ -13,17 +13,16 @@ from __future__ import annotations
 
 import functools
 import importlib
-import linecache
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 
-from course_lib import config
 from course_lib.codegen.triton import TritonSource
-from course_lib.runtime import cache, interpreter
+from course_lib.runtime import interpreter
 from course_lib.runtime.errors import BackendMissing
+from course_lib.written import define
 
 TESTED = {"2.11": "3.6.0", "2.13": "3.7.1"}
 """torch → the triton that goes with it."""
@@ -47,36 +46,27 @@ def import_triton() -> Any:
 def load_triton(source: TritonSource, device: torch.device) -> Callable[..., None]:
     """The kernel as a callable on tensors of this device."""
     triton = import_triton()
-    interpreting = type(triton.jit(run_source)).__name__ == "InterpretedFunction"
-    if device.type == "cpu" and not interpreting:
+    names: dict[str, Any] = {"__name__": f"course_lib_kernel_{source.name}"}
+    kernel: Any = define(source.name, source.source, f"kernel {source.name}", names)
+    interpreted = type(kernel).__name__ == "InterpretedFunction"
+    if device.type == "cpu" and not interpreted:
         raise BackendMissing(
             "Triton was imported before course_lib in the mode that compiles for a GPU, so it cannot run on CPU tensors: set "
             "TRITON_INTERPRET=1 in the environment before Python starts"
         )
-    if device.type == "cuda" and interpreting:
+    if device.type == "cuda" and interpreted:
         raise BackendMissing(
             "Triton was imported with TRITON_INTERPRET=1, so it cannot use the GPU: unset it before Python starts"
         )
-    names = run_source(source)
-    if interpreting and "libdevice" in names:
+    meta = source.tiling.meta(interpreted)
+    start = kernel[(source.tiling.programs(meta),)]
+    if not interpreted:
+        return functools.partial(start, **meta, num_warps=source.tiling.warps(meta))
+    if "libdevice" in names:
         names["libdevice"] = interpreter.NumpyLibdevice(triton.language)
-    meta = source.tiling.meta(interpreting)
-    start = names[source.name][(source.tiling.programs(meta),)]
-    if interpreting:
-        return functools.partial(interpret, start, meta)
-    return functools.partial(start, **meta, num_warps=source.tiling.warps(meta))
 
+    def interpret(*tensors: torch.Tensor) -> None:
+        with np.errstate(all="ignore"):  # infinities and NaN are results here, not warnings
+            start(*tensors, **meta)
 
-def interpret(start: Callable[..., None], meta: dict[str, int], *tensors: torch.Tensor) -> None:
-    """Run every program of a kernel, one after the other."""
-    with np.errstate(all="ignore"):  # infinities and NaN are results here, not warnings
-        start(*tensors, **meta)
-
-
-def run_source(source: TritonSource) -> dict[str, Any]:
-    """Execute the source as a file in the cache folder (Triton reads the text of its functions back from there)."""
-    path = config.cache_dir() / f"{source.name}-{cache.key_of(source.source)[:16]}.py"
-    linecache.cache[str(path)] = (len(source.source), None, source.source.splitlines(keepends=True), str(path))
-    names: dict[str, Any] = {"__name__": f"course_lib_kernel_{source.name}", "__file__": str(path)}
-    exec(compile(source.source, str(path), "exec"), names)
-    return names
+    return interpret

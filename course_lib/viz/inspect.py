@@ -1,6 +1,6 @@
 """What becomes of a kernel's source: every step down to the processor's instructions, for a processor you name.
 
-In:  a built kernel, or a printed one; a target ("sm_90", "gfx942"; for C++ "x86-64-v3", "x86-64-v4", ...).
+In:  a printed kernel (`CompiledGraph.kernels`); a target ("sm_90", "gfx942"; for C++ "x86-64-v3", "x86-64-v4", ...).
 Out: name of the representation → its text. Triton: `ttir`, `ttgir`, `llir`, `ptx` (or `amdgcn`), and `sass` where NVIDIA's
      disassembler is found. C++: `asm`.
 
@@ -18,7 +18,6 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from course_lib import config
 from course_lib.codegen.cpp import prelude
@@ -53,13 +52,11 @@ print(json.dumps({name: text for name, text in made.asm.items() if isinstance(te
 """
 
 
-def inspect_kernel(kernel: Any, target: str = "sm_90") -> dict[str, str]:
-    """The representations of `kernel` (a `BuiltKernel` or a `KernelSource`) for `target`. Raises `BackendMissing`."""
-    source = getattr(kernel, "printed", kernel)
-    if isinstance(source, TritonSource):
-        return inspect_triton(source, target)
-    assert isinstance(source, KernelSource), f"not a kernel: {kernel!r}"
-    return {"asm": assembly(source, target if not target.startswith("sm_") else "x86-64-v3")}
+def inspect_kernel(kernel: KernelSource, target: str = "sm_90") -> dict[str, str]:
+    """The representations of `kernel` for `target`. Raises `BackendMissing`."""
+    if isinstance(kernel, TritonSource):
+        return inspect_triton(kernel, target)
+    return {"asm": assembly(kernel, target if not target.startswith("sm_") else "x86-64-v3")}
 
 
 def inspect_triton(source: TritonSource, target: str) -> dict[str, str]:

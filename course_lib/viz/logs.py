@@ -29,7 +29,7 @@ LOGS: dict[str, dict[type[events.Event], Callable[[Any], str]]] = {
     "aot_graphs": {events.AtenTraced: lambda e: e.graph.code.strip()},
     "schedule": {events.Scheduled: lambda e: "\n".join(map(str, e.schedule.kernels))},
     "fusion": {events.Scheduled: lambda e: "\n".join(map(str, e.schedule.decisions))},
-    "output_code": {events.KernelsBuilt: lambda e: "\n".join([e.compiled.source, *(k.source for k in e.compiled.kernels)])},
+    "output_code": {events.KernelsBuilt: lambda e: e.compiled.source},
     "perf_hints": {events.FellBack: lambda e: f"{e.what}: {e.why}", events.GraphBroke: lambda e: e.problem.hint},
 }  # fmt: skip
 """Name → what it says about which event."""

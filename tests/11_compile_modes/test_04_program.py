@@ -14,6 +14,7 @@ from run_kernels import program
 
 from course_lib import runtime
 from course_lib.lowering.ir import Buffer, ExternKernel, LoopGraph, View
+from course_lib.runtime.compiler import build_library
 
 aten = torch.ops.aten
 
@@ -188,7 +189,6 @@ def test_what_it_says_about_itself():
     compiled = program(*gelu_chain(3, 4))
     (kernel,) = compiled.kernels
     assert (kernel.name, kernel.language) == ("gelu_chain", "cpp")
-    assert kernel.build_seconds > 0
     assert "void gelu_chain(" in kernel.source and kernel.source in compiled.source
     assert "scaled·gelu·out over [3, 4]" in str(compiled)
 
@@ -200,7 +200,9 @@ def test_results_need_no_grad():
         assert not compiled(x, torch.ones(4), torch.ones(4))[0].requires_grad
 
 
-def test_kernels_of_a_graph_are_one_library():
+def test_kernels_of_a_graph_are_one_library(monkeypatch):
+    texts = []
+    monkeypatch.setattr(runtime.compiled, "build_library", lambda text: texts.append(text) or build_library(text))
     kernels = [double("a", "x", (3,)), double("b", "a", (3,))]
     compiled = build([buffer("x", 3)], kernels, [buffer("b", 3).view()])
-    assert len({k.build_seconds for k in compiled.kernels}) == 1
+    assert len(texts) == 1 and [f"void {kernel.name}(" in texts[0] for kernel in compiled.kernels] == [True, True]
