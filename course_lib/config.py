@@ -20,6 +20,9 @@ recompile_limit = 8
 inline_depth_limit = 64
 """Calls followed into calls before capture gives up: a function that calls itself for ever would never end."""
 
+measure_products = True
+"""Measure once which library is fastest for each size of matrix product; False: torch's own choice, always the same."""
+
 
 @functools.cache
 def cache_dir() -> Path:

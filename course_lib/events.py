@@ -100,6 +100,15 @@ class Lowered(Event):
 
 
 @dataclass(frozen=True)
+class ProductChosen(Event):
+    """Which library computes a matrix product, and the `seconds` that each way took when it was measured."""
+
+    kernel: Any
+    choice: str
+    seconds: dict[str, float]
+
+
+@dataclass(frozen=True)
 class Scheduled(Event):
     """Loops grouped into kernels (`schedule.kernels`), with every fusion decision (`schedule.decisions`)."""
 

@@ -82,6 +82,8 @@ class Pipeline:
                 raise  # an exercise that is not written yet says so itself
             return fall_back(gm, str(problem))
         events.emit(events.Lowered(loops))
+        with events.stage("products"):
+            loops = runtime.choose_products(loops)
         with events.stage("schedule"):
             schedule = self.schedule(loops, self.fuse)
         events.emit(events.Scheduled(schedule))

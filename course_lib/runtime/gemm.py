@@ -1,0 +1,130 @@
+"""Which library computes a matrix product: measured once on this machine, then remembered.
+
+In:  a `LoopGraph`, whose matrix products are calls of `aten.mm` and `aten.addmm`.
+Out: the same graph; where oneDNN's linear layer is faster for such sizes, the call is one of that.
+
+torch's own products of float32 go to MKL. On AMD's processors oneDNN can be twice as fast (Zen 5: 310-430 GFLOP/s against
+170-200), on others it is slower (Zen 3: 69 against 83): a rule would be wrong somewhere, so both are run. What was found
+out is kept on disk for this processor, number of threads and torch. `config.measure_products = False` leaves all as it is.
+
+In PyTorch: `torch/_inductor/select_algorithm.py`, `AlgorithmSelectorCache` (there only with mode="max-autotune").
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from course_lib import config, events
+from course_lib.lowering.ir import ExternKernel, LoopGraph, View
+from course_lib.runtime import cache
+
+BUDGET = 0.1
+"""Seconds that each candidate may be measured for; at most `ROUNDS` calls."""
+ROUNDS = 7
+MUST_GAIN = 1.1
+"""How many times faster than torch's own call another one must be: less may be noise."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One way to compute a product: `rewrite` makes the operands of its operator from those of `mm` or `addmm`."""
+
+    op: Any
+    rewrite: Callable[..., tuple[Any, ...]]
+
+
+def linear_operands(*operands: Any) -> tuple[Any, ...]:
+    """(x, w) or (bias, x, w) as oneDNN's linear layer wants them: x, w transposed, bias; and no function behind it."""
+    *bias, x, w = operands
+    return x, transposed(w), bias[0] if bias else None, "none", [], ""
+
+
+def transposed(matrix: Any) -> Any:
+    """A matrix with its dimensions exchanged: a tensor, or a view in the graph."""
+    if isinstance(matrix, torch.Tensor):
+        return matrix.t()
+    return replace(matrix, shape=matrix.shape[::-1], stride=matrix.stride[::-1])
+
+
+def candidates() -> Mapping[str, Candidate]:
+    """The ways beside torch's own call, as far as this build of torch has them."""
+    linear = getattr(torch.ops.mkldnn, "_linear_pointwise", None) if torch.backends.mkldnn.is_available() else None
+    return {"oneDNN": Candidate(linear.default, linear_operands)} if linear is not None else {}
+
+
+def choose_products(graph: LoopGraph) -> LoopGraph:
+    """Replace calls of `mm` and `addmm` where another library is faster."""
+    if config.measure_products:
+        graph.nodes[:] = [choose(node) if isinstance(node, ExternKernel) and is_product(node) else node for node in graph.nodes]
+    return graph
+
+
+def is_product(node: ExternKernel) -> bool:
+    """A product of float32 matrices on the CPU, of known sizes, with a bias for each column if any."""
+    if node.op not in (torch.ops.aten.mm.default, torch.ops.aten.addmm.default) or node.kwargs:
+        return False
+    views: list[View] = list(node.args)
+    sizes = [size for view in views for size in (*view.shape, *view.stride)]
+    known = all(isinstance(size, int) and size > 0 for size in sizes)
+    fits = len(views) == 2 or views[0].shape == views[2].shape[1:]
+    return known and fits and all(v.dtype == torch.float32 and v.buffer.device.type == "cpu" for v in views)
+
+
+def choose(kernel: ExternKernel) -> ExternKernel:
+    """The kernel as it is, or as a call of the fastest candidate."""
+    layouts = [(view.shape, view.stride) for view in kernel.args]
+    seconds = seconds_of(kernel.op, layouts)
+    name = min(seconds, key=lambda n: seconds[n] if n == "torch" else seconds[n] * MUST_GAIN)
+    events.emit(events.ProductChosen(kernel, name, seconds))
+    if name == "torch":
+        return kernel
+    way, gain = candidates()[name], seconds["torch"] / seconds[name]
+    why = f"{name} was {gain:.1f} times as fast as torch's own call for this size"
+    return replace(kernel, op=way.op, args=way.rewrite(*kernel.args), out_variant=None, why=why)
+
+
+def seconds_of(op: Any, layouts: list[Any]) -> dict[str, float]:
+    """Seconds of torch's own call ("torch") and of each candidate, measured now or found on disk."""
+    precision = torch.get_float32_matmul_precision()
+    key = cache.key_of("product", torch.__version__, str(op), repr(layouts), str(torch.get_num_threads()), precision)
+    entry = cache.build(key, ".json", lambda path: write_measured(path, layouts))
+    return json.loads(entry.path.read_text())
+
+
+def write_measured(path: Path, layouts: list[Any]) -> None:
+    with torch.inference_mode():
+        path.write_text(json.dumps(measure([operand(*layout) for layout in layouts])))
+
+
+def operand(shape: tuple[int, ...], stride: tuple[int, ...]) -> torch.Tensor:
+    """A tensor of this layout, full of numbers between 0 and 1."""
+    return torch.empty_strided(shape, stride).fill_(0.0).add_(torch.rand(shape[-1:]))
+
+
+def measure(tensors: list[torch.Tensor]) -> dict[str, float]:
+    """The fastest of some calls of each, in turn. A candidate with other results than torch's is no candidate."""
+    own = torch.mm if len(tensors) == 2 else torch.addmm
+    calls: dict[str, Callable[[], Any]] = {"torch": functools.partial(own, *tensors)}
+    expected = own(*tensors)
+    for name, way in candidates().items():
+        operands = way.rewrite(*tensors)
+        if torch.allclose(way.op(*operands), expected, rtol=1e-4, atol=1e-4):
+            calls[name] = functools.partial(way.op, *operands)
+    best = dict.fromkeys(calls, float("inf"))
+    until = time.perf_counter() + BUDGET * len(calls)
+    for _ in range(ROUNDS):
+        for name, call in calls.items():
+            start = time.perf_counter()
+            call()
+            best[name] = min(best[name], time.perf_counter() - start)
+        if time.perf_counter() > until:
+            break
+    return best
