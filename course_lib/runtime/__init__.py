@@ -1,4 +1,4 @@
-"""Sources to something that runs: build cache, compiler, launcher, the compiled program."""
+"""Sources to something that runs: compiler, launcher, the compiled program."""
 
 import os
 import sys

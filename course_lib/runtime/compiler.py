@@ -25,9 +25,8 @@ from pathlib import Path
 
 import torch  # noqa: F401 - before any kernel is loaded: its OpenMP library is then the one that kernels share
 
-from course_lib import config
+from course_lib import build_cache, config
 from course_lib.codegen.cpp import prelude
-from course_lib.runtime import cache
 from course_lib.runtime.errors import BackendMissing, CompileFailed
 
 FLAGS = ("-std=c++17", "-O3", "-shared", "-fPIC", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-w")
@@ -50,12 +49,12 @@ extern "C" void probe(float* x, double* y) {
 """
 
 
-def build_library(text: str) -> cache.Entry:
+def build_library(text: str) -> build_cache.Entry:
     """The shared library for a C++ text."""
     compiler = find_compiler()
     flags = (*FLAGS, *WRAPS, *optional_flags(compiler))
-    key = cache.key_of(text, *flags, identity(compiler))
-    return cache.build(key, ".so", functools.partial(run_compiler, compiler, flags, text))
+    key = build_cache.key_of(text, *flags, identity(compiler))
+    return build_cache.build(key, ".so", functools.partial(run_compiler, compiler, flags, text))
 
 
 def find_compiler() -> str:
@@ -81,7 +80,7 @@ def run_compiler(compiler: str, flags: Sequence[str], text: str, output: Path, k
     except OSError as error:
         raise BackendMissing(f"the C++ compiler {compiler} cannot be run ({error.strerror}); set CXX to one that can") from None
     if done.returncode != 0 or not output.exists():
-        kept = config.cache_dir() / f"failed-{cache.key_of(text)[:12]}.cpp" if keep else source
+        kept = config.cache_dir() / f"failed-{build_cache.key_of(text)[:12]}.cpp" if keep else source
         shutil.move(source, kept)
         command = [word.replace(str(source), str(kept)) for word in command]
         raise CompileFailed("the C++ compiler", command, done.stderr.splitlines()[:8], kept)
@@ -105,7 +104,7 @@ def optional_flags(compiler: str) -> tuple[str, ...]:
                 flags += group
         memo.write_text(json.dumps(flags))
 
-    entry = cache.build(cache.key_of(identity(compiler), prelude() + PROBE, repr(OPTIONAL)), ".json", try_each)
+    entry = build_cache.build(build_cache.key_of(identity(compiler), prelude() + PROBE, repr(OPTIONAL)), ".json", try_each)
     return tuple(json.loads(entry.path.read_text()))
 
 

@@ -15,8 +15,8 @@ from hand_kernels import gelu_chain
 from run_kernels import program
 from torch_handler import evaluate
 
-from course_lib import config
-from course_lib.runtime import cache, compiler
+from course_lib import build_cache, config
+from course_lib.runtime import compiler
 
 
 @pytest.fixture
@@ -65,13 +65,13 @@ def test_a_damaged_entry_is_built_again_without_a_word(own_cache, tensors, damag
         compiled = program(*gelu_chain(5, 7))
     assert not compiled.cached
     assert is_right(compiled, tensors)
-    assert all(cache.checksum(e) in e.name for e in entries(own_cache))
+    assert all(build_cache.checksum(e) in e.name for e in entries(own_cache))
 
 
 def test_other_flags_or_another_compiler_are_another_entry():
-    assert cache.key_of("source", "-O2", "g++ 12") != cache.key_of("source", "-O3", "g++ 12")
-    assert cache.key_of("source", "-O2", "g++ 12") != cache.key_of("source", "-O2", "g++ 13")
-    assert cache.key_of("ab", "c") != cache.key_of("a", "bc")
+    assert build_cache.key_of("source", "-O2", "g++ 12") != build_cache.key_of("source", "-O3", "g++ 12")
+    assert build_cache.key_of("source", "-O2", "g++ 12") != build_cache.key_of("source", "-O2", "g++ 13")
+    assert build_cache.key_of("ab", "c") != build_cache.key_of("a", "bc")
 
 
 def test_nothing_is_left_over_where_the_build_fails(own_cache):
@@ -80,7 +80,7 @@ def test_nothing_is_left_over_where_the_build_fails(own_cache):
         raise RuntimeError
 
     with pytest.raises(RuntimeError):
-        cache.build(cache.key_of("x"), ".so", fail)
+        build_cache.build(build_cache.key_of("x"), ".so", fail)
     assert [p for p in own_cache.glob("??/*") if p.is_file()] == []
 
 
@@ -121,7 +121,7 @@ def test_two_processes_may_build_the_same_kernel_at_once(tmp_path):
         out, err = process.communicate(timeout=120)
         assert out == "1.84134\n", err
     assert len({e.name for e in entries(tmp_path)}) >= 1
-    assert all(cache.checksum(e) in e.name for e in entries(tmp_path))
+    assert all(build_cache.checksum(e) in e.name for e in entries(tmp_path))
     assert not list(tmp_path.rglob("building-*"))
 
 

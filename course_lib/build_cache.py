@@ -1,10 +1,10 @@
-"""Built kernels on disk, by content.
+"""Built files on disk, by content: kernels, and the package's own C modules.
 
 In:  a key: everything that the built file depends on (source, flags, compiler, processor).
 Out: the path of the file, built now or found.
 
 The name of an entry is `<key>-<sha256 of the file>.so`: one rename publishes file and checksum together, so two processes that
-build the same kernel at once cannot see half a file, and no lock is needed. An entry whose bytes do not match its name
+build the same file at once cannot see half of it, and no lock is needed. An entry whose bytes do not match its name
 (a full disk, a copied folder) is thrown away before the loader could crash on it, and built again.
 
 In PyTorch: `torch/_inductor/codecache.py` (`CppCodeCache`, `write_atomic`; there with file locks).
@@ -53,18 +53,18 @@ def processor() -> str:
         return f"{platform.machine()} {platform.processor()} {platform.platform()}"
 
 
-def build(key: str, suffix: str, make: Callable[[Path], None]) -> Entry:
-    """The file for `key`. If it is missing or damaged, `make(path)` must write it."""
-    folder = config.cache_dir() / key[:2]
-    folder.mkdir(parents=True, exist_ok=True)
-    for path in folder.glob(f"{key}-*{suffix}"):
+def build(key: str, suffix: str, make: Callable[[Path], None], folder: str = "") -> Entry:
+    """The file for `key`. If it is missing or damaged, `make(path)` must write it. `folder`: where in the cache."""
+    where = config.cache_dir() / (folder or key[:2])
+    where.mkdir(parents=True, exist_ok=True)
+    for path in where.glob(f"{key}-*{suffix}"):
         if checksum(path) == path.name.removeprefix(f"{key}-").removesuffix(suffix):
             return Entry(path, cached=True)
         path.unlink(missing_ok=True)
-    with tempfile.TemporaryDirectory(prefix="building-", dir=folder) as work:
+    with tempfile.TemporaryDirectory(prefix="building-", dir=where) as work:
         new = Path(work) / f"new{suffix}"
         make(new)
-        path = folder / f"{key}-{checksum(new)}{suffix}"
+        path = where / f"{key}-{checksum(new)}{suffix}"
         os.replace(new, path)
     return Entry(path, cached=False)
 
