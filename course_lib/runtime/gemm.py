@@ -22,9 +22,8 @@ from typing import Any
 
 import torch
 
-from course_lib import config, events
+from course_lib import build_cache, config, events
 from course_lib.lowering.ir import ExternKernel, LoopGraph, View
-from course_lib.runtime import cache
 
 BUDGET = 0.1
 """Seconds that each candidate may be measured for; at most `ROUNDS` calls."""
@@ -94,8 +93,8 @@ def choose(kernel: ExternKernel) -> ExternKernel:
 def seconds_of(op: Any, layouts: list[Any]) -> dict[str, float]:
     """Seconds of torch's own call ("torch") and of each candidate, measured now or found on disk."""
     precision = torch.get_float32_matmul_precision()
-    key = cache.key_of("product", torch.__version__, str(op), repr(layouts), str(torch.get_num_threads()), precision)
-    entry = cache.build(key, ".json", lambda path: write_measured(path, layouts))
+    key = build_cache.key_of("product", torch.__version__, str(op), repr(layouts), str(torch.get_num_threads()), precision)
+    entry = build_cache.build(key, ".json", lambda path: write_measured(path, layouts))
     return json.loads(entry.path.read_text())
 
 
