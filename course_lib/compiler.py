@@ -18,16 +18,17 @@ import types
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
 
 from course_lib import backends, config, events
-from course_lib.capture import History, Unsupported, global_state
+from course_lib.capture import CaptureResult, History, Unsupported, global_state
 from course_lib.frames import SKIP, Answer, Frame, Watcher, call, number, observe
 from course_lib.frames.resume import is_plain
-from course_lib.guards import Check, CodeCache, GuardedCode
+from course_lib.guards import Check
 from course_lib.pipeline import COMPILING, Pipeline
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -45,6 +46,25 @@ def apart_from_hooks() -> Iterator[None]:
         yield
 
 
+@dataclass(frozen=True)
+class GuardedCode:
+    """One compiled entry: if `check` holds, call `head`. (`torch/csrc/dynamo/cache_entry.cpp`)"""
+
+    check: Check
+    head: Callable[..., Any]
+    result: CaptureResult
+
+
+@dataclass
+class CodeState:
+    """What is known about a code object. (`torch/csrc/dynamo/extra_state.cpp`; the hook holds the same checks and heads in C.)"""
+
+    history: History
+    entries: list[GuardedCode] = field(default_factory=list)
+    warned: bool = False
+    """Was it said that no more entries are made?"""
+
+
 class Compiler:
     """Answers the frame hook for one `compile`: which code runs in a frame's place."""
 
@@ -55,9 +75,8 @@ class Compiler:
         self.pipeline = pipeline
         self.fullgraph = fullgraph
         self.dynamic = dynamic
-        self.histories: dict[int, History] = {}
-        self.warned: set[int] = set()
-        self.cache = CodeCache()
+        self.codes: dict[int, CodeState] = {}
+        """By the code's number: code objects themselves are equal when they read the same, wherever they come from."""
         self.watcher = Watcher(self.convert)
         _live.add(self)
 
@@ -69,16 +88,16 @@ class Compiler:
             return SKIP
         if not global_state.is_ordinary():
             return None
-        entries = self.cache.of(code)
+        state = self.state_of(code)
+        entries = state.entries
         args = tuple(frame.locals.values())
         events.emit(events.FrameSeen(code.co_qualname, frame.where, code))
         if entries:
             self.tell_failures(frame, entries, args)
             if len(entries) >= config.recompile_limit:
-                return self.at_limit(frame)
-        history = self.histories.setdefault(number(code), History(self.dynamic))
+                return self.at_limit(frame, state)
         try:
-            result = self.pipeline.run_capture(frame, history, self.fullgraph)
+            result = self.pipeline.run_capture(frame, state.history, self.fullgraph)
         except Unsupported as problem:
             events.emit(events.GraphBroke(problem))
             if self.fullgraph:
@@ -104,6 +123,9 @@ class Compiler:
             events.emit(events.Recompiled(code.co_qualname, len(entries)))
         return check.function, entries[-1].head
 
+    def state_of(self, code: types.CodeType) -> CodeState:
+        return self.codes.setdefault(number(code), CodeState(History(self.dynamic)))
+
     def tell_failures(self, frame: Frame, entries: list[GuardedCode], args: tuple[Any, ...]) -> None:
         """Say, for each entry, which guard kept it from being used."""
         if events.listening():
@@ -111,23 +133,22 @@ class Compiler:
                 if failure := entry.check.first_failure(frame.func, *args):
                     events.emit(events.GuardFailed(frame.code.co_qualname, failure.guard, str(failure)))
 
-    def at_limit(self, frame: Frame) -> Answer:
+    def at_limit(self, frame: Frame, state: CodeState) -> Answer:
         """No more entries for this code: calls that fit none run in eager. The old entries stay."""
-        last = self.cache.of(frame.code)[-1].check.first_failure(frame.func, *frame.locals.values())
+        last = state.entries[-1].check.first_failure(frame.func, *frame.locals.values())
         limit = f"{frame.code.co_qualname} ({frame.where}) reached the recompile limit ({config.recompile_limit})"
         why = f"{limit}; last failure: {last}"
         if self.fullgraph:
             raise Unsupported(why, "make the changing value a tensor, or raise cl.config.recompile_limit")
         events.emit(events.FellBack(frame.code.co_qualname, why))
-        if number(frame.code) not in self.warned:
+        if not state.warned:
             warnings.warn(f"{why}. Calls that fit no entry run in eager from now on.", stacklevel=2)
-        self.warned.add(number(frame.code))
+        state.warned = True
         return None
 
     def reset(self) -> None:
         """Forget all compiled code."""
-        self.cache.entries.clear()
-        self.histories.clear()
+        self.codes.clear()
         self.watcher.forget_all()
 
 
@@ -216,20 +237,6 @@ def compiled_function(function: F, compiler: Compiler) -> F:
     return compiled  # type: ignore[return-value]
 
 
-class CompiledModule:
-    """The methods that a compiled module has on top of its own class (see `compiled_module`)."""
-
-    _course_model: torch.nn.Module
-    _course_compiler: Compiler
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        compiler = self._course_compiler
-        return compiled_module(
-            copy.deepcopy(self._course_model, memo),
-            Compiler(compiler.backend, compiler.pipeline, compiler.fullgraph, compiler.dynamic),
-        )
-
-
 def compiled_module(model: torch.nn.Module, compiler: Compiler) -> torch.nn.Module:
     """A twin of `model`: an instance of a subclass of its class that shares its `__dict__`, so that parameters,
     buffers, attributes and `train()`/`eval()` are one and the same, and `state_dict` keeps its keys. Only the call
@@ -240,8 +247,12 @@ def compiled_module(model: torch.nn.Module, compiler: Compiler) -> torch.nn.Modu
     def run(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
         return watched(*args, **kwargs)
 
-    members = {"__call__": run, "_course_model": model, "_course_compiler": compiler}
-    cls = type(f"Compiled{type(model).__name__}", (CompiledModule, type(model)), members)
+    def deepcopy(self: torch.nn.Module, memo: dict[int, Any]) -> torch.nn.Module:
+        fresh = Compiler(compiler.backend, compiler.pipeline, compiler.fullgraph, compiler.dynamic)
+        return compiled_module(copy.deepcopy(model, memo), fresh)
+
+    members = {"__call__": run, "__deepcopy__": deepcopy, "_course_model": model, "_course_compiler": compiler}
+    cls = type(f"Compiled{type(model).__name__}", (type(model),), members)
     twin: torch.nn.Module = object.__new__(cls)
     object.__setattr__(twin, "__dict__", model.__dict__)
     return twin

@@ -64,7 +64,7 @@ def each_call(compiled: Any) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         bound = signature.bind(*own, *args, **kwargs)
         bound.apply_defaults()
-        entries = compiled._course_compiler.cache.of(function.__code__)
+        entries = compiled._course_compiler.state_of(function.__code__).entries
         before = len(entries)
         flat = [bound.arguments[name] for name in parameters]
         fits = next((i for i, entry in enumerate(entries, 1) if entry.check(function, *flat)), None)
