@@ -58,7 +58,7 @@ def prelude() -> str:
 def shape_of(kernel: FusedKernel, trees: Mapping[Step, Expr]) -> Shape:
     """Which loop gets the SIMD lanes, and which the threads."""
     rows, columns = kernel.rows, kernel.columns
-    if not columns:
+    if not columns or any(step.level == "across" for step in trees):
         return "rows"
     inside = [tree for step, tree in trees.items() if not is_row_level(step, kernel)]
     read = [index for tree in inside for _, index in loads(tree)]
@@ -113,20 +113,31 @@ class CppKernel(CppOps):
 
     def print_loops(self) -> None:
         """The loops over rows, and inside them the phases of a row."""
-        rows = self.kernel.rows
+        rows, columns = self.kernel.rows, iterations(self.kernel.columns)
         pointwise = len(self.phases) == 1
+        across = [step for step in self.trees if step.level == "across"]
+        for step in across:
+            self.scratch[step] = self.unique(label(step))
+            self.lines_for(step, [f"double {self.scratch[step]}[{columns}] = {{}};"])
         with contextlib.ExitStack() as blocks:
             shared = self.shared_row_loop(pointwise)
             for depth, loop in enumerate(rows):
                 last = depth == len(rows) - 1
                 simd = pointwise and last
                 collapse = len(rows) - pointwise if depth == shared else 1
-                self.pragma(threads=depth == shared, simd=simd, collapse=collapse)
+                gathers = [f"reduction(+: {self.scratch[step]}[:{columns}])" for step in across if depth == shared]
+                self.pragma(threads=depth == shared, simd=simd, collapse=collapse, clauses=gathers)
                 blocks.enter_context(self.block_of_lanes(loop) if last and self.lane else self.loop(loop))
             for phase in self.phases:
                 for part in phase.split(self.trees) if phase.columns else ():
                     self.print_pass(part)
                 self.print_row_steps(phase)
+        if across:
+            with contextlib.ExitStack() as blocks:
+                for loop in self.kernel.columns:
+                    blocks.enter_context(self.loop(loop))
+                for step in across:
+                    self.lines_for(step, [f"{self.element(step)} = {self.scratch_element(step)};"])
 
     def shared_row_loop(self, pointwise: bool) -> int | None:
         """Which row loop the threads share: the outermost, unless it is short and the vectorised one is long."""
@@ -154,7 +165,7 @@ class CppKernel(CppOps):
             self.declare_accumulator(step, total, wide=blocked)
 
         with contextlib.ExitStack() as blocks:
-            self.pragma(threads and not alone, reductions=totals.values())
+            self.pragma(threads and not alone, clauses=clauses_of(totals))
             for loop in columns[:-1]:
                 blocks.enter_context(self.loop(loop))
             bounds = blocks.enter_context(self.block_of_columns(columns[-1])) if blocked else ("0", "")
@@ -165,7 +176,7 @@ class CppKernel(CppOps):
                     self.declare_accumulator(step, part)
             # The loop that is vectorised: over columns, or over lanes inside the columns.
             simd = not in_order
-            self.pragma(threads and alone, simd and not self.lane, reductions=parts.values())
+            self.pragma(threads and alone, simd and not self.lane, clauses=clauses_of(parts))
             with self.loop(columns[-1], *bounds), self.over_lanes(simd):
                 self.print_columns(phase, parts)
             if blocked:
@@ -184,6 +195,8 @@ class CppKernel(CppOps):
             with self.on_behalf_of(step):
                 if source != "compute":
                     self.values[step] = self.scratch_element(step) if source == "scratch" else self.element(step)
+                elif step.level == "across":
+                    self.line(f"{self.scratch_element(step)} += {self.value_text(self.trees[step])};")
                 elif step.is_reduction:
                     self.take(step, parts[step])
                 else:
@@ -293,15 +306,12 @@ class CppKernel(CppOps):
             for line in lines:
                 self.line(line)
 
-    def pragma(
-        self, threads: bool = False, simd: bool = False, collapse: int = 1, reductions: Iterable[Accumulator] = ()
-    ) -> None:
+    def pragma(self, threads: bool = False, simd: bool = False, collapse: int = 1, clauses: Iterable[str] = ()) -> None:
         """The OpenMP line before a loop, if there is anything to say."""
         if threads or simd:
             words = ["#pragma omp", *(["parallel for"] if threads else []), *(["simd"] if simd else [])]
             words += [f"collapse({collapse})"] if collapse > 1 else []
-            words += [clause for accumulator in reductions for clause in accumulator.clauses()]
-            self.line(" ".join(words + (["reduction(|: problem)"] if self.checks else [])))
+            self.line(" ".join([*words, *clauses, *(["reduction(|: problem)"] if self.checks else [])]))
 
     def loop(self, loop: Loop, start: str = "0", stop: str = "") -> contextlib.AbstractContextManager[None]:
         s = loop.symbol
@@ -340,3 +350,7 @@ class CppKernel(CppOps):
         with self.block(f"for (int64_t lane = 0; lane < {'lanes' if self.ragged else self.lanes}; lane++) {{", "}"):
             self.line(f"const int64_t {self.kernel.rows[-1].symbol} = first + lane;")
             yield
+
+
+def clauses_of(totals: Mapping[Step, Accumulator]) -> list[str]:
+    return [clause for total in totals.values() for clause in total.clauses()]

@@ -51,7 +51,8 @@ class Phase:
 
     @property
     def reductions(self) -> list[Step]:
-        return [step for step in self.columns if step.is_reduction]
+        """Those over the columns."""
+        return [step for step in self.columns if step.is_reduction and step.level != "across"]
 
     def split(self, trees: Mapping[Step, Expr]) -> list[Phase]:
         """The pass as two, if it holds both kinds of reduction: those that take columns in any order (so lanes and threads can
@@ -85,7 +86,7 @@ def phases(kernel: FusedKernel, trees: Mapping[Step, Expr], keep: Set[Source]) -
     if iterations(kernel.columns) * 4 > SCRATCH_BYTES:
         keep = keep - {"scratch"}
     for step, n in rank.items():
-        if step.buffer.name in kernel.stores:
+        if step.buffer.name in kernel.stores and step.level != "across":
             # In place, the old values must have been read for the last time.
             result[-1 if step.buffer.name in kernel.in_place else n].stored.add(step)
 

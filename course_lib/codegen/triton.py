@@ -107,7 +107,8 @@ class TritonKernel(TritonOps):
         source, line_of = self.layout("    ")
         tiling = Tiling(self.rows, max(1, self.columns) if self.reduces else 0, self.persistent)
         types = tuple(POINTERS[self.buffers[name].dtype] for name in self.passed) + ("*i64",) * bool(self.checks)
-        return TritonSource(self.name, "triton", source, self.passed, (), line_of, bool(self.checks), tiling, types)
+        zeroed = tuple(step.buffer.name for step in self.trees if step.level == "across")
+        return TritonSource(self.name, "triton", source, self.passed, (), line_of, zeroed, bool(self.checks), tiling, types)
 
     # --- the tile ----------------------------------------------------------------------------------------------------
 
@@ -152,7 +153,10 @@ class TritonKernel(TritonOps):
                 self.print_columns("tl.arange(0, COLUMNS)")
             for step in phase.columns:
                 with self.on_behalf_of(step):
-                    if step.is_reduction:
+                    if step.level == "across":
+                        total = self.reduce("sum", f"tl.where(mask, {self.text(self.trees[step])}, 0.0)", axis=0)
+                        self.line(f"tl.atomic_add({self.place(step.buffer.name, step.store_index)}, {total}, columns)")
+                    elif step.is_reduction:
                         self.print_reduction(step, totals.get(step, ""))
                     else:
                         self.print_step(step, store=step in phase.stored)
@@ -238,8 +242,8 @@ class TritonKernel(TritonOps):
         self.values[step] = self.unique(label(step))
         self.line(f"{self.values[step]} = {text}")
 
-    def reduce(self, function: str, value: str) -> str:
-        axis, keep = ("1", ", keep_dims=True") if self.kernel.rows else ("0", "")
+    def reduce(self, function: str, value: str, axis: int = 1) -> str:
+        axis, keep = (axis, ", keep_dims=True") if self.kernel.rows else (0, "")
         if function == "prod":
             return f"tl.reduce({value}, {axis}, multiply{keep})"
         return f"tl.{function}({value}, {axis}{keep})"

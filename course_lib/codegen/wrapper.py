@@ -181,6 +181,8 @@ class Wrapper:
         if any(loop.size == 0 for loop in kernel.rows):
             self.line("pass", f"{kernel}: no elements")
             return
+        for name in source.zeroed:
+            self.line(f"{self.variable[name]}.zero_()")
         if source.checked:
             self.line(f"problem = zeros(1, dtype=int64, device={str(kernel.steps[0].buffer.device)!r})")
             passed.append("problem")

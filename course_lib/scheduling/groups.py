@@ -6,7 +6,7 @@ Out: one group with loops that serve both (`join`), or None where no such loops 
 Two loops need not look alike to be alike. First, loops that no formula tells apart become one (`collapse`). Then, if
 [3145728] and [4096, 768] count through the same memory, the longer loop is cut into the pieces of the other (`fit`). A group
 with a reduction has rows (what is kept) and columns (what is reduced); a loop over rows only joins it as something to do once
-a row.
+a row. One that sums over rows, column by column, may run along with one that reduces its columns (`crosses`).
 
 In PyTorch: `torch/_inductor/scheduler.py`, `SchedulerNode`, `FusedSchedulerNode`; `codegen/simd.py`, `split_and_set_ranges`.
 """
@@ -17,7 +17,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import sympy
 
@@ -25,6 +25,9 @@ from course_lib.lowering.indexing import Linear, divided, loop_symbols, order
 from course_lib.lowering.ir import Buffer, ExternKernel, LoopNode, Node, Reduction, Size
 from course_lib.scheduling.dependencies import Body
 from course_lib.scheduling.kernel import FusedKernel, Kind, Loop, Nest, Step
+
+MOST_ACROSS = 8192
+"""Columns whose sums a thread can keep in its cache while it walks over rows."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +92,12 @@ class Group(Nest):
         mine, usage = set(self.nodes), self.usage
         needed = lambda name: name in usage.outputs or usage.readers[name] - mine
         return frozenset(buffer for buffer in self.writes if self.is_extern or needed(buffer.name))
+
+    @cached_property
+    def across(self) -> frozenset[Buffer]:
+        """Sums over the rows: complete only after the last row, so nothing here can use them."""
+        moves = lambda index: any(index.moves_with(loop.symbol) for loop in self.rows)
+        return frozenset(m.node.buffer for m in self.members if any(map(moves, m.rindex)))
 
     @cached_property
     def traffic(self) -> Size:
@@ -245,9 +254,32 @@ def combine(a: Group, b: Group, one: Linear | None, other: Linear | None) -> Fit
         if rowwise.columns or tuple(still) != columns:
             return None
         pieces += [Piece(loop.size, (Part(loop), None) if still_a else (None, Part(loop))) for loop in still]
+    leader = 0 if a.columns or not b.columns else 1
     if a.columns and b.columns and any(len({part.loop.kind for part in p.parts if part}) > 1 for p in pieces):
+        leader = next((n for n, part in enumerate(pieces[0].parts) if part and part.loop.kind == "column"), 0)
+        if not crosses(pieces, (b, a)[leader], (a, b)[leader]):
+            return None
+    if a.across & b.reads or b.across & a.reads:
         return None
-    return assemble(pieces, a, b)
+    return assemble(pieces, a, b, leader)
+
+
+def crosses(pieces: Sequence[Piece], sums: Group, other: Group) -> bool:
+    """True if the rows of each are the columns of the other, and `sums` has nothing but sums that nobody needs before the last
+    of the other's rows, and what goes into them. (On a GPU, where rows run at once, that would take a second kernel.)"""
+    if any(one is None or two is None or one.loop.kind == two.loop.kind for one, two in (piece.parts for piece in pieces)):
+        return False
+    results = frozenset(node.buffer for node in sums.nodes if isinstance(node, Reduction))
+    read = other.reads | {sums.usage.buffers[access.buffer] for member in sums.members for access in member.body.reads}
+    for member in sums.members:
+        if isinstance(member.node, Reduction):
+            plain = member.node.kind == "sum" and member.node.accumulate.is_floating_point
+        else:
+            plain = all(member.body.write.index.moves_with(loop.symbol) for loop in sums.loops)
+        if not plain or member.node.buffer.device.type != "cpu":
+            return False
+    columns = math.prod(loop.size for loop in sums.rows)
+    return isinstance(columns, int) and columns <= MOST_ACROSS and not sums.across and not results & read
 
 
 def walk(group: Group, formula: Linear | None) -> tuple[Walk, list[Loop]]:
@@ -288,9 +320,8 @@ def common(a: Size, b: Size) -> Size | None:
     return a if divided(b, a) is not None else b if divided(a, b) is not None else None
 
 
-def assemble(pieces: list[Piece], a: Group, b: Group) -> Fit:
-    """The pieces as loops, in the order of the group that has columns; it also says what is a row and what a column."""
-    leader = 0 if a.columns or not b.columns else 1
+def assemble(pieces: list[Piece], a: Group, b: Group, leader: int) -> Fit:
+    """The pieces as loops, in the order of the leading group; it also says what is a row and what a column."""
     place = {loop: n for n, loop in enumerate((a, b)[leader].loops)}
 
     def kind(piece: Piece) -> Kind:
@@ -336,10 +367,13 @@ def rewritten(members: tuple[Member, ...], become: Mapping[sympy.Symbol, Linear]
 def to_kernel(group: Group, name: str, saved: Size, decisions: tuple[object, ...]) -> FusedKernel:
     """The group as code generation wants it."""
     columns = {loop.symbol for loop in group.columns}
+    across = {buffer.name for buffer in group.across}
     steps = []
     for member in group.members:
         index, rindex = (tuple(i.expr for i in part) for part in (member.index, member.rindex))
         uses_columns = rindex or any(columns & i.free_symbols for i in index)
-        steps.append(Step(member.node, index, rindex, "column" if uses_columns else "row"))
+        level: Kind | Literal["across"]
+        level = "across" if member.node.buffer.name in across else "column" if uses_columns else "row"
+        steps.append(Step(member.node, index, rindex, level))
     names = lambda buffers: frozenset(b.name for b in buffers)
     return FusedKernel(name, group.loops, tuple(steps), names(group.stores), names(group.reads), saved, decisions)

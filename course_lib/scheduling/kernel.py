@@ -4,7 +4,8 @@ In:  loop nodes that the scheduler put together, in program order.
 Out: one iteration space (`loops`: rows, then columns) and one `Step` per node that says how the node's index is made from it.
 
 A kernel without a reduction has only row loops. A kernel with one has the kept dimensions as rows and the reduced ones as
-columns; a step that does not depend on the columns (`mean`, `rsqrt`) runs once a row.
+columns; a step that does not depend on the columns (`mean`, `rsqrt`) runs once a row. Beside that, sums over the rows may be
+gathered on the way (the gradient of a norm's weight).
 
 In PyTorch: `torch/_inductor/scheduler.py`, `FusedSchedulerNode`, and `codegen/simd.py`, `SIMDKernel` (numel, rnumel).
 """
@@ -63,8 +64,9 @@ class Step:
     node: LoopNode
     index: tuple[sympy.Expr, ...]
     rindex: tuple[sympy.Expr, ...] = ()
-    level: Kind = "row"
-    """'column' if its value differs from column to column (or it reduces over them), 'row' if once a row is enough."""
+    level: Kind | Literal["across"] = "row"
+    """'column' if its value differs from column to column (or it reduces over them), 'row' if once a row is enough, 'across' for
+    a sum over the rows, which has a value for each column once all rows are done."""
 
     @property
     def buffer(self) -> Buffer:

@@ -142,3 +142,16 @@ def test_sizes_may_be_symbols():
     (kernel,) = schedule(lower(gm)).kernels
     rows, columns = kernel.loops
     assert len(rows.size.free_symbols) == 2 and columns.size == 64
+
+
+def test_sums_over_rows_run_along_with_what_reduces_columns():
+    """The backward of a norm: one kernel, and neither of its operands is read twice."""
+
+    def backward(g, x, w):
+        product = g * w
+        return product - x * (product * x).mean(-1, keepdim=True), (g * x).sum(0), g.sum(0)
+
+    result = scheduled(backward, torch.empty(64, 24), torch.empty(64, 24), torch.empty(24))
+    (kernel,) = result.kernels
+    assert [step.level for step in kernel.steps if step.is_reduction] == ["column", "across", "across"]
+    assert result.bytes_after == 3 * 64 * 24 * 4 + 3 * 24 * 4

@@ -58,6 +58,7 @@ def run_fused(kernel: FusedKernel, memory: Memory, buffers: dict[str, Buffer], p
     """All steps, then the stores; first for one half of the rows, then for the other, so that early stores are noticed."""
     targets = {name: placed(buffers[name], memory, place) for name in sorted(kernel.stores)}
     sizes = [int(loop.size) for loop in kernel.loops]
+    gathered: dict[str, np.ndarray] = {}
     halves = [(0, sizes[0] // 2), (sizes[0] // 2, sizes[0])] if kernel.rows else [(0, None)]
     for begin, end in halves:
         ranges = grid(sizes)
@@ -68,7 +69,13 @@ def run_fused(kernel: FusedKernel, memory: Memory, buffers: dict[str, Buffer], p
         served: dict[str, np.ndarray] = {}
         for step in kernel.steps:
             value = np.asarray(step.value(NumpyHandler(memory, dict(values), served)))
-            if step.is_reduction:
+            if step.level == "across":
+                assert isinstance(step.node, Reduction)
+                rows, name = len(kernel.rows), step.buffer.name
+                value = np.moveaxis(np.broadcast_to(value, spans), range(rows), range(-rows, 0))
+                value = reduce_last(value, step.node, len(kernel.columns)).reshape([*[1] * rows, *spans[rows:]])
+                gathered[name] = value = gathered[name] + value if name in gathered else value
+            elif step.is_reduction:
                 assert isinstance(step.node, Reduction)
                 rows = len(kernel.rows)
                 value = reduce_last(np.broadcast_to(value, spans), step.node, rows)

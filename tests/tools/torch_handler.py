@@ -97,12 +97,12 @@ def evaluate(kernel, buffers, tensors, compute=None):
         shape = [loop.size for loop in loops]
         handler = TorchHandler(flat, grid)
         value = torch.as_tensor(step.value(handler)).expand(shape)
+        kept = kernel.columns if step.level == "across" else kernel.rows
         if step.is_reduction:
-            value = reduce(step.node, value, [n for n, loop in enumerate(loops) if loop.kind == "column"])
+            value = reduce(step.node, value, [n for n, loop in enumerate(loops) if loop not in kept])
         value = value.to(step.buffer.dtype)
         rows = dict(grid) if not step.is_reduction else {
-            loop.symbol: torch.arange(loop.size).reshape([-1] + [1] * (len(kernel.rows) - 1 - n))
-            for n, loop in enumerate(kernel.rows)
+            loop.symbol: torch.arange(loop.size).reshape([-1] + [1] * (len(kept) - 1 - n)) for n, loop in enumerate(kept)
         }  # fmt: skip
         where = TorchHandler({}, rows).index(step.store_index).expand(value.shape)
         memory = torch.zeros(1 + sum((n - 1) * s for n, s in zip(step.buffer.shape, step.buffer.stride)), dtype=value.dtype)
