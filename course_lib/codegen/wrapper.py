@@ -16,14 +16,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from course_lib.codegen.printer import KernelSource, describe, identifier
 from course_lib.lowering.ir import Buffer, ExternKernel, LoopGraph, View
-from course_lib.scheduling.kernel import FusedKernel
+from course_lib.scheduling.kernel import FusedKernel, Kernel
+from course_lib.scheduling.memory import MemoryPlan
 
 aten = torch.ops.aten
 
@@ -38,29 +38,19 @@ DTYPES = {
 } | {torch.bool: "torch.bool"}
 
 
-@dataclass(frozen=True)
-class WrapperSource:
-    """The source of `call`, and what must be in its namespace beside the kernels."""
-
-    source: str
-    names: dict[str, Any] = field(repr=False)
-
-
 Kernels = Mapping[FusedKernel, KernelSource]
 
 
-def wrapper_source(schedule: Any, plan: Any, graph: LoopGraph, kernels: Kernels) -> WrapperSource:
-    """Print the program. `schedule.kernels` is the order; `plan` may be None: then nothing is reused or freed early."""
-    return Wrapper(schedule.kernels, plan, graph, kernels).print()
+def wrapper_source(schedule: Any, plan: MemoryPlan | None, graph: LoopGraph, kernels: Kernels) -> tuple[str, dict[str, Any]]:
+    """The source of `call`, and what must be in its namespace beside the kernels. Without a plan nothing is reused or freed."""
+    return Wrapper(schedule.kernels, plan or MemoryPlan(free_after=[()] * len(schedule.kernels)), graph, kernels).print()
 
 
 class Wrapper:
     """The state of one printing: which Python name holds which buffer."""
 
-    def __init__(self, order: Sequence[Any], plan: Any, graph: LoopGraph, kernels: Kernels) -> None:
-        self.order, self.graph, self.kernels = order, graph, kernels
-        self.place: Mapping[str, str] = plan.place if plan else {}
-        self.free_after: Sequence[Sequence[str]] = plan.free_after if plan else [()] * len(order)
+    def __init__(self, order: Sequence[Kernel], plan: MemoryPlan, graph: LoopGraph, kernels: Kernels) -> None:
+        self.order, self.plan, self.graph, self.kernels = order, plan, graph, kernels
         self.lines: list[str] = []
         self.names: dict[str, Any] = {
             "torch": torch, "aten": aten, "empty_strided": torch.empty_strided, "as_strided": torch.as_strided,
@@ -71,34 +61,26 @@ class Wrapper:
         self.buffers = graph.buffers
         self.variable: dict[str, str] = {}
         """Buffer → the variable that holds it as a tensor of its own shape and strides."""
-        self.storage: dict[str, Buffer] = {}
-        """Storage → the buffer that it was allocated for."""
-        self.last_written = {
-            self.place.get(buffer.name, buffer.name): n
-            for n, kernel in enumerate(order)
-            for buffer in (kernel.buffers if isinstance(kernel, ExternKernel) else (s.buffer for s in kernel.steps))
-        }
-        """What is freed and written again later is kept in between; only the last time does it go back to torch."""
         self.views: dict[View, str] = {}
         """View of a part of a buffer, or in another order → its variable."""
         self.given: set[str] = set()
         """Tensors that the caller has, or gets, already."""
 
-    def print(self) -> WrapperSource:
+    def print(self) -> tuple[str, dict[str, Any]]:
         arguments = [
             self.new(buffer.name) if buffer else self.unique(f"unused_{n}") for n, buffer in enumerate(self.graph.inputs)
         ]
         self.names |= {self.new(name): tensor for name, tensor in self.graph.constants.items()}
         self.given = set(self.variable.values())
         self.lines.append(f"def call({', '.join(arguments)}):")
-        for n, (kernel, dead) in enumerate(zip(self.order, self.free_after, strict=True)):
+        for kernel, dead in zip(self.order, self.plan.free_after, strict=True):
             if isinstance(kernel, ExternKernel):
                 self.print_extern(kernel)
             else:
                 self.print_fused(kernel)
-            self.free([storage for storage in dead if self.last_written.get(storage, n) <= n])
+            self.free(dead)
         self.line(f"return {tuple_text([self.result(output) for output in self.graph.outputs])}")
-        return WrapperSource("\n".join(self.lines) + "\n", self.names)
+        return "\n".join(self.lines) + "\n", self.names
 
     # --- names -------------------------------------------------------------------------------------------------------
 
@@ -120,12 +102,10 @@ class Wrapper:
         """The variable of a buffer, allocating or reusing memory if it has none yet."""
         if name in self.variable:
             return self.variable[name]
-        buffer, storage = self.buffers[name], self.place.get(name, name)
-        if storage in self.storage or storage in self.variable:
-            old = self.storage.get(storage) or self.buffers[storage]
-            self.reuse(old, buffer, f"the memory of {old.name}")
+        buffer, storage = self.buffers[name], self.plan.place.get(name, name)
+        if storage in self.variable:  # a storage is named after the first buffer in it
+            self.reuse(self.buffers[storage], buffer, f"the memory of {storage}")
         else:
-            self.storage[storage] = buffer
             device = "" if buffer.device.type == "cpu" else f", device={str(buffer.device)!r}"
             layout = f"{tuple_text(buffer.shape)}, {tuple_text(buffer.stride)}, dtype={DTYPES[buffer.dtype]}{device}"
             self.line(f"{self.new(name)} = empty_strided({layout})")
@@ -143,16 +123,11 @@ class Wrapper:
 
     def free(self, storages: Sequence[str]) -> None:
         """Drop every variable whose memory is in one of these storages."""
-        dead = [
-            name for name in self.variable
-            if self.place.get(name, name) in storages and name in self.buffers and name not in self.graph.constants
-        ]  # fmt: skip
+        dead = [name for name in self.variable if self.plan.place.get(name, name) in storages]
         variables = [self.variable.pop(name) for name in dead]
         variables += [self.views.pop(view) for view in list(self.views) if view.buffer.name in dead]
         if variables:
             self.line(f"del {', '.join(dict.fromkeys(variables))}")
-        for storage in storages:
-            self.storage.pop(storage, None)
 
     def view(self, view: View) -> str:
         """A tensor for a view: the buffer itself if it is the whole of it, else made once and kept."""

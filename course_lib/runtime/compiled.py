@@ -74,9 +74,9 @@ def build(graph: LoopGraph, schedule: Any, plan: Any = None, codegen: str = "aut
         entry = build_library("\n".join([prelude(), *(source.source for source in in_cpp)]))
         library, cached = ctypes.CDLL(str(entry.path)), entry.cached
         launches |= {s.name: launcher(getattr(library, s.name), len(s.buffers) + s.checked) for s in in_cpp}
-    wrapper = wrapper_source(schedule, plan, graph, sources)
-    run = define("call", wrapper.source, "program", {**wrapper.names, **launches})
-    return CompiledGraph(run, wrapper.source, list(sources.values()), schedule, plan, cached)
+    wrapper, names = wrapper_source(schedule, plan, graph, sources)
+    run = define("call", wrapper, "program", {**names, **launches})
+    return CompiledGraph(run, wrapper, list(sources.values()), schedule, plan, cached)
 
 
 def launcher(function: Any, n_buffers: int) -> Callable[..., None]:

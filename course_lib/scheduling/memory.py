@@ -11,15 +11,11 @@ In PyTorch: `torch/_inductor/codegen/wrapper.py` (`MemoryPlanningState`, `Alloca
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
 
 from course_lib.lowering.indexing import Linear
 from course_lib.lowering.ir import Buffer, ExternKernel, LoopGraph, Size
 from course_lib.scheduling.dependencies import Recorder
-from course_lib.scheduling.fusion import human_bytes, int_or
-from course_lib.scheduling.groups import Group
 from course_lib.scheduling.kernel import FusedKernel, Kernel
 from course_lib.scheduling.schedule import Schedule
 
@@ -45,24 +41,9 @@ class MemoryPlan:
     place: dict[str, str] = field(default_factory=dict)
     free_after: list[tuple[str, ...]] = field(default_factory=list)
     allocations: list[Allocation] = field(default_factory=list)
-    live_bytes: list[Size] = field(default_factory=list)
-    """Bytes held while each kernel runs (inputs not counted)."""
-    kernels: list[Kernel] = field(default_factory=list, repr=False)
-    unplanned_peak: Size = 0
-    """The peak if each node ran alone, as in eager: every result in memory of its own, freed after its last use."""
-
-    @property
-    def peak_bytes(self) -> Size:
-        """The most bytes held at once, inputs not counted."""
-        return max(self.live_bytes, key=int_or, default=0)
 
     def __str__(self) -> str:
-        lines = []
-        for n, kernel in enumerate(self.kernels):
-            made = "; ".join(str(a) for a in self.allocations if a.kernel == n)
-            freed = f"   frees {', '.join(self.free_after[n])}" if self.free_after[n] else ""
-            lines.append(f"{human_bytes(self.live_bytes[n]):>10}  {kernel}: {made}{freed}")
-        return "\n".join([*lines, f"peak {human_bytes(self.peak_bytes)}, unfused {human_bytes(self.unplanned_peak)}"])
+        return "; ".join(map(str, self.allocations))
 
 
 def plan(schedule: Schedule, graph: LoopGraph) -> MemoryPlan:
@@ -70,21 +51,24 @@ def plan(schedule: Schedule, graph: LoopGraph) -> MemoryPlan:
     planner = Planner(schedule, graph)
     for n, kernel in enumerate(schedule.kernels):
         planner.place_results_of(n, kernel)
-    return planner.finish()
+    last: dict[str, int] = {}
+    for a in planner.result.allocations:
+        last[a.storage] = max(last.get(a.storage, 0), planner.last_use[a.buffer.name])
+    planner.result.free_after = [tuple(s for s in last if last[s] == n) for n in range(len(schedule.kernels))]
+    return planner.result
 
 
 class Planner:
     """The state of one `plan` call."""
 
     def __init__(self, schedule: Schedule, graph: LoopGraph) -> None:
-        self.schedule, kernels = schedule, schedule.kernels
+        kernels = schedule.kernels
         self.ours = {buffer.name: buffer for kernel in kernels for buffer in kernel.buffers}
         """Buffers to plan: inputs and constants belong to somebody else."""
         self.last_use = {name: n for n, k in enumerate(kernels) for name in (*k.reads, *(b.name for b in k.buffers))}
-        self.outputs = graph.returned
-        self.last_use |= dict.fromkeys(self.outputs, len(kernels))
+        self.last_use |= dict.fromkeys(graph.returned, len(kernels))
         self.free: list[Allocation] = []
-        self.result = MemoryPlan(kernels=kernels)
+        self.result = MemoryPlan()
 
     def place_results_of(self, n: int, kernel: Kernel) -> None:
         """A place for each buffer that kernel `n` stores; what it was the last to read becomes free."""
@@ -116,36 +100,6 @@ class Planner:
         if isinstance(kernel, ExternKernel) and kernel.out_variant is None:
             return None
         return next((a for a in reversed(self.free) if alike(a.buffer, new)), None)
-
-    def finish(self) -> MemoryPlan:
-        """When each storage is needed for the last time, and how much is held meanwhile."""
-        plan, count = self.result, len(self.schedule.kernels)
-        first: dict[str, int] = {}
-        last: dict[str, int] = {}
-        for a in plan.allocations:
-            first.setdefault(a.storage, a.kernel)
-            last[a.storage] = max(last.get(a.storage, 0), self.last_use[a.buffer.name])
-        plan.free_after = [tuple(storage for storage in first if last[storage] == n) for n in range(count)]
-        plan.live_bytes = live_bytes([(first[s], last[s], self.ours[s].nbytes) for s in first], count)
-        plan.unplanned_peak = unplanned_peak(self.schedule.alone, self.outputs)
-        return plan
-
-
-def live_bytes(spans: Sequence[tuple[int, int, Size]], count: int) -> list[Size]:
-    """Bytes held while each of `count` kernels runs. A span is the first and the last that need some bytes, and how many."""
-    change: list[Size] = [0] * (count + 2)
-    for first, last, size in spans:
-        change[first] += size
-        change[last + 1] -= size
-    return list(accumulate(change))[:count]
-
-
-def unplanned_peak(alone: Sequence[Group], outputs: set[str]) -> Size:
-    """The peak if each node ran alone: its result in memory of its own, freed after its last use."""
-    last = {buffer.name: n for n, group in enumerate(alone) for buffer in (*group.reads, *group.writes)}
-    last |= dict.fromkeys(outputs, len(alone))
-    spans = [(n, last[buffer.name], buffer.nbytes) for n, group in enumerate(alone) for buffer in group.writes]
-    return max(live_bytes(spans, len(alone)), key=int_or, default=0)
 
 
 def alike(old: Buffer, new: Buffer) -> bool:

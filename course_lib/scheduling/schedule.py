@@ -50,24 +50,31 @@ class Schedule:
     """Kernels in the order in which they run."""
 
     kernels: list[Kernel]
-    decisions: list[Decision]
-    inlined: list[str] = field(default_factory=list)
-    """Loops that were computed again inside those that read them, with the reason."""
-    removed: list[str] = field(default_factory=list)
-    """Nodes that nobody needed, or that computed what was there already."""
-    bytes_before: Size = 0
-    """Traffic if each loop node ran alone."""
-    bytes_after: Size = 0
-    traffic: dict[int, Size] = field(default_factory=dict, repr=False)
-    alone: list[Group] = field(default_factory=list, repr=False)
+    groups: list[Group] = field(repr=False)
+    """The group that each kernel was made of."""
+    alone: list[Group] = field(repr=False)
     """What there was before: one group for each live node."""
+    decisions: list[Decision]
+    inlined: list[str]
+    """Loops that were computed again inside those that read them, with the reason."""
+    removed: list[str]
+    """Nodes that nobody needed, or that computed what was there already."""
 
     @property
     def fused(self) -> list[FusedKernel]:
         return [kernel for kernel in self.kernels if isinstance(kernel, FusedKernel)]
 
+    @property
+    def bytes_before(self) -> Size:
+        """Traffic if each loop node ran alone."""
+        return sum((group.traffic for group in self.alone), 0)
+
+    @property
+    def bytes_after(self) -> Size:
+        return sum((group.traffic for group in self.groups), 0)
+
     def __str__(self) -> str:
-        lines = [(self.traffic[id(kernel)], str(kernel)) for kernel in self.kernels]
+        lines = [(group.traffic, str(kernel)) for kernel, group in zip(self.kernels, self.groups, strict=True)]
         lines.append((self.bytes_after, f"in all, instead of {human_bytes(self.bytes_before)}"))
         return "\n".join(f"{human_bytes(count):>10}  {text}" for count, text in lines)
 
@@ -75,6 +82,7 @@ class Schedule:
 def schedule(graph: LoopGraph, can_fuse: CanFuse = can_fuse) -> Schedule:
     """Group the nodes of `graph` into kernels."""
     nodes, removed = live_nodes(graph, record_all(graph.nodes))
+    removed += [f"{node} (same as {other})" for node, other in graph.duplicates]
     inlined: list[str] = []
     alone: list[Group] = []
     while True:
@@ -86,17 +94,12 @@ def schedule(graph: LoopGraph, can_fuse: CanFuse = can_fuse) -> Schedule:
         inlined += [f"{node}: cheap to compute again where it is read" for node in cheap]
         nodes = [n if isinstance(n, ExternKernel) else inlined_into(n, cheap) for n in nodes if n not in cheap]
 
-    result = Schedule([], fusion.decisions(), inlined, removed + [f"{a} (same as {b})" for a, b in graph.duplicates])
     names: Counter[str] = Counter()
-    for group in fusion.in_order():
-        kernel = fusion.kernel(group, names)
-        result.kernels.append(kernel)
-        result.traffic[id(kernel)] = group.traffic
-    result.alone = alone
-    result.bytes_before = sum((g.traffic for g in alone), 0)
-    result.bytes_after = sum(result.traffic.values(), 0)
-    for group in (*alone, *fusion.groups):
-        group.fits.clear()
+    groups = fusion.in_order()
+    kernels = [fusion.kernel(group, names) for group in groups]
+    result = Schedule(kernels, groups, alone, fusion.decisions(), inlined, removed)
+    for group in (*alone, *fusion.alone, *groups):
+        group.fits.clear()  # they hold groups that were never made
     return result
 
 

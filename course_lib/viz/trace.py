@@ -17,6 +17,7 @@ from course_lib.viz.fusion import fusion
 from course_lib.viz.graphs import fx_graph
 from course_lib.viz.guards import guard_table, guard_tree
 from course_lib.viz.loops import loops
+from course_lib.viz.memory import MemoryUse
 from course_lib.viz.pipeline_map import pipeline_map
 from course_lib.viz.recompiles import timeline
 from course_lib.viz.recording import Recording
@@ -89,6 +90,11 @@ class Trace(Recording):
         """Loops before and after fusion, and why some stayed apart."""
         pick(self.of(events.Scheduled), index, "graph was scheduled (this backend stops before that)")
         return fusion(self, index)
+
+    def memory(self, index: int = 0) -> MemoryUse:
+        """How much memory one compiled graph holds while it runs. `print` it; its numbers are attributes."""
+        plan = pick(self.of(events.MemoryPlanned), index, "memory was planned (this backend stops before that)").plan
+        return MemoryUse(self.of(events.Scheduled)[index].schedule, plan)
 
     def code(self, index: int = 0, kernel: int | str | None = None) -> Picture:
         """What was generated for one graph: the wrapper and every kernel; or one kernel, by number or name."""

@@ -7,12 +7,17 @@ from aten_graphs import agree, lowered
 from torch import nn
 
 from course_lib.scheduling import plan, schedule
+from course_lib.viz.memory import MemoryUse
 
 
 def planned(function, *inputs):
     graph = lowered(function, *inputs)
     result = schedule(graph)
     return result, plan(result, graph), graph
+
+
+def used(function, *inputs):
+    return MemoryUse(*planned(function, *inputs)[:2])
 
 
 def test_a_kernel_writes_over_an_operand_that_nobody_needs_any_more():
@@ -63,8 +68,9 @@ def test_tiny_block_works_in_two_buffers():
     assert list(gelu.in_place.values()) == [up.buffers[0].name]
     assert list(residual.in_place.values()) == [down.buffers[0].name]
     assert len(set(memory.place.values())) == 2
-    assert memory.peak_bytes == 4 * (4 * 8 * 16 + 4 * 8 * 64)
-    assert memory.unplanned_peak == 2 * 4 * 4 * 8 * 64
+    use = MemoryUse(result, memory)
+    assert use.peak_bytes == 4 * (4 * 8 * 16 + 4 * 8 * 64)
+    assert use.unplanned_peak == 2 * 4 * 4 * 8 * 64
 
 
 def test_freed_memory_of_the_same_size_is_used_again():
@@ -80,15 +86,14 @@ def test_freed_memory_of_the_same_size_is_used_again():
 
 
 def test_memory_is_freed_after_the_last_kernel_that_needs_it():
-    _, memory, graph = planned(lambda x: (x @ x).sum(1), torch.empty(8, 8))
+    result, memory, graph = planned(lambda x: (x @ x).sum(1), torch.empty(8, 8))
     assert memory.free_after == [(), ("buf0",)]
-    assert memory.live_bytes == [256, 288]
+    assert MemoryUse(result, memory).live_bytes == [256, 288]
     assert graph.outputs[0].buffer.name == "buf1"
 
 
-def test_the_plan_prints_as_a_table():
-    _, memory, _ = planned(lambda x: (x @ x).relu(), torch.empty(8, 8))
-    assert str(memory).splitlines() == [
+def test_the_use_of_memory_prints_as_a_table():
+    assert str(used(lambda x: (x @ x).relu(), torch.empty(8, 8))).splitlines() == [
         " 256 bytes  aten.mm.default (extern): buf0 in buf0",
         " 256 bytes  relu over [64]: buf1 in place of buf0",
         "peak 256 bytes, unfused 512 bytes",

@@ -15,6 +15,7 @@ from run_kernels import program
 from course_lib import runtime
 from course_lib.lowering.ir import Buffer, ExternKernel, LoopGraph, View
 from course_lib.runtime.compiler import build_library
+from course_lib.scheduling import MemoryPlan
 
 aten = torch.ops.aten
 
@@ -124,7 +125,7 @@ def test_constants_are_at_hand():
 
 def test_memory_is_dropped_and_used_again_as_planned():
     kernels = [double("a", "x", (4, 4)), double("b", "a", (4, 4)), double("c", "b", (4, 4))]
-    plan = SimpleNamespace(place={"a": "a", "b": "b", "c": "a"}, free_after=[(), ("a",), ("b",)])
+    plan = MemoryPlan(place={"a": "a", "b": "b", "c": "a"}, free_after=[(), (), ("b",)])
     compiled = build([buffer("x", 4, 4)], kernels, [buffer("c", 4, 4).view()], plan=plan)
     text = compiled.wrapper_source
     assert text.count("empty_strided") == 2
@@ -138,7 +139,7 @@ def test_memory_of_another_shape_and_dtype():
     k = Hand([6], name="to_int")
     a = k.read("a", [6])
     k.point("c", lambda ops, i: ops.to_dtype(a.load(ops, i), torch.int32), store=True, dtype=torch.int32)
-    plan = SimpleNamespace(place={"a": "a", "c": "a"}, free_after=[(), ()])
+    plan = MemoryPlan(place={"a": "a", "c": "a"}, free_after=[(), ()])
     kernel = k.build(in_place={"c": "a"})[0]
     compiled = build([buffer("x", 6)], [double("a", "x", (6,)), kernel], [buffer("c", 6, dtype=torch.int32).view()], plan=plan)
     assert compiled.wrapper_source.count("empty_strided") == 1
