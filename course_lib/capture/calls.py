@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 OPERATION_MODULES = set(
     "torch torch.functional torch.nn.functional torch._C._nn torch._C._fft torch._C._special torch._C._linalg".split()
 )
-NOT_OPERATIONS = {"set_printoptions"}
+NOT_OPERATIONS = {"set_printoptions", "max_unpool2d"}
+"""Of the second torch's fake tensors do not know the strides (channels last)."""
 FACTS = {
     torch.finfo, torch.iinfo, torch.device, torch.promote_types, torch.result_type, torch.can_cast, torch.is_tensor,
     torch.get_default_dtype, torch.is_grad_enabled, torch.is_inference_mode_enabled, torch.is_autocast_enabled,

@@ -45,6 +45,8 @@ HELPERS = {
 }  # fmt: skip
 """What source expressions and rebuilt objects are made with."""
 BOUND_FROM = (types.MethodDescriptorType, types.WrapperDescriptorType)
+REDUCIBLE = ("itertools", "builtins", "functools", "operator", "collections", "torch.return_types")
+"""Modules whose objects may be made from what their `__reduce__` says."""
 
 
 @dataclass
@@ -348,13 +350,7 @@ class HeadBuilder:
 
     def write_reduced(self, value: Any) -> str:
         """Iterators and other objects that can tell how to make a copy of them (as for `pickle`)."""
-        if type(value) not in SAFE_TYPES and type(value).__module__ not in (
-            "itertools",
-            "builtins",
-            "functools",
-            "operator",
-            "collections",
-        ):
+        if type(value) not in SAFE_TYPES and type(value).__module__ not in REDUCIBLE:
             raise Unsupported(f"a {type(value).__name__} is alive here, which cannot be made anew")
         try:
             with warnings.catch_warnings():

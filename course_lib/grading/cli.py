@@ -31,6 +31,12 @@ def bench(args: argparse.Namespace) -> int:
     return int(main(args.arguments) or 0)
 
 
+def coverage(args: argparse.Namespace) -> int:
+    from course_lib.bench import coverage_table
+
+    return coverage_table.main(args.arguments)
+
+
 def exercises(args: argparse.Namespace) -> int:
     """Write every exercise from its solution, or with `--check` say which are stale, malformed or leak."""
     from course_lib.grading.gate import static_complaints
@@ -79,6 +85,10 @@ def parser() -> argparse.ArgumentParser:
     it.add_argument("arguments", nargs=argparse.REMAINDER)
     it.set_defaults(run=bench)
 
+    it = commands.add_parser("coverage", help="which of torch's operators compile, and whether they are right", add_help=False)
+    it.add_argument("arguments", nargs=argparse.REMAINDER)
+    it.set_defaults(run=coverage)
+
     it = command(check, "mark your own exercise notebook")
     it.add_argument("lesson", help="its number or name: 2, 02 or 02_bytecode_capture")
     it.add_argument("--notebook", type=Path, help="another file than the lesson's own under exercises/")
@@ -94,8 +104,8 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; a mistake in the course's files or arguments is one sentence, not a traceback."""
     argv = list(sys.argv[1:] if argv is None else argv)
-    if argv[:1] == ["bench"]:  # its options are its own
-        return bench(argparse.Namespace(arguments=argv[1:]))
+    if argv and (own := {"bench": bench, "coverage": coverage}.get(argv[0])):  # their options are their own
+        return own(argparse.Namespace(arguments=argv[1:]))
     args = parser().parse_args(argv)
     try:
         return int(args.run(args))

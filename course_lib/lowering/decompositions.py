@@ -12,31 +12,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch._decomp import get_decompositions
+from torch._decomp import _core_aten_decompositions_post_autograd, get_decompositions
 from torch._prims_common import suggest_memory_format
+from torch._refs.linalg import vector_norm as torchs_vector_norm
+
+from course_lib.lowering.lower import LOWERINGS
 
 aten = torch.ops.aten
 
-TORCHS_OWN = """
-    _adaptive_avg_pool2d_backward addr affine_grid_generator aminmax avg_pool2d_backward binary_cross_entropy
-    binary_cross_entropy_backward binary_cross_entropy_with_logits celu col2im count_nonzero deg2rad diag_embed dist
-    elu_backward embedding_backward eye fill frac gelu_backward glu glu_backward hardshrink hardsigmoid_backward
-    hardswish_backward hardtanh_backward heaviside huber_loss huber_loss_backward im2col index_add index_copy
-    index_fill isclose isfinite isin isneginf isposinf kl_div l1_loss leaky_relu_backward linalg_cross linspace
-    log_sigmoid_backward log_sigmoid_forward logaddexp logaddexp2 logit logit_backward logspace margin_ranking_loss
-    meshgrid mish_backward mse_loss mse_loss_backward nan_to_num nansum native_batch_norm_backward
-    native_dropout_backward native_group_norm_backward native_layer_norm_backward new_empty norm pixel_shuffle
-    pixel_unshuffle prelu _prelu_kernel rad2deg reflection_pad1d reflection_pad2d repeat roll replication_pad1d
-    replication_pad2d select_backward sgn sigmoid_backward silu_backward sinc slice_backward smooth_l1_loss
-    smooth_l1_loss_backward soft_margin_loss softplus_backward softshrink special_entr special_log_ndtr
-    special_xlog1py split_with_sizes_copy stack std_mean trace tanh_backward unfold_copy upsample_nearest1d
-    upsample_nearest2d vdot xlogy xlog1py zero _log_softmax_backward_data _safe_softmax _softmax_backward_data _fused_rms_norm
-    _fused_rms_norm_backward
+BESIDE_CORE = """
+    _adaptive_avg_pool2d _adaptive_avg_pool2d_backward as_strided_copy avg_pool2d_backward batch_norm_backward
+    _batch_norm_with_update_functional dist embedding_backward grid_sampler_2d isclose isfinite kl_div l1_loss ldexp
+    linalg_vector_norm margin_ranking_loss meshgrid narrow_copy _native_batch_norm_legit _native_batch_norm_legit_functional
+    permute_copy prelu repeat tril_indices triu_indices unbind_copy upsample_bicubic2d upsample_bilinear2d upsample_nearest1d
+    upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d
+    upsample_trilinear3d view_copy xlog1py
 """.split()
+"""What falls apart as torch says, though torch counts it as core."""
+STAYS_WHOLE = """
+    baddbmm bernoulli embedding_dense_backward max_unpool2d max_unpool3d mv _scaled_dot_product_flash_attention_for_cpu take
+""".split()
+"""What torch would take apart, and a library does better, or whose parts ask for the data."""
 
 
 def half_in_float(x: Tensor) -> Tensor:
@@ -128,18 +129,69 @@ def batch_norm(x: Tensor, weight: Any, bias: Any, mean: Any, var: Any, training:
 
 
 def vector_norm(x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
-    """The usual norm; others stay with torch."""
+    """The usual norm with the operations that are cheapest; others as torch has them."""
     if ord != 2 or x.is_complex() or not x.numel():
-        return NotImplemented
+        return torchs_vector_norm(x, ord, dim, keepdim, dtype=dtype)
     wide = half_in_float(x if dtype is None else x.to(dtype))
     dims = list(range(x.ndim)) if dim is None else dim
     return (wide * wide).sum(dims, keepdim).sqrt().to(dtype or x.dtype)
 
 
-_found = get_decompositions([getattr(aten, name) for name in TORCHS_OWN if hasattr(aten, name)])
+def nll_loss_backward(
+    grad: Tensor, x: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int, total_weight: Tensor
+) -> Tensor:
+    """Eager writes the gradient where the target says; a loop asks of each element whether its class is the target."""
+    channels = 1 if x.ndim > 1 else 0
+    classes = torch.arange(x.shape[channels], device=x.device).reshape([-1] + [1] * (x.ndim - 1 - channels))
+    target = target.unsqueeze(1) if channels else target.reshape(1)
+    if reduction == 1:  # mean
+        grad = grad / total_weight
+    if weight is not None:
+        weight = weight.reshape(classes.shape)
+    grad = scaled(grad.unsqueeze(channels) if grad.ndim else grad, weight, None)
+    return torch.where((classes == target) & (target != ignore_index), -grad, 0)
+
+
+def one_by_one(single: Callable[..., Tensor], *lists: Any, **options: Any) -> list[Tensor]:
+    """`_foreach_add(xs, ys)` is `add(x, y)` for each pair; what is no list goes to all."""
+    part = lambda a, n: a[n] if isinstance(a, (list, tuple)) else a
+    count = max(len(a) for a in lists if isinstance(a, (list, tuple)))
+    return [single(*(part(a, n) for a in lists), **options) for n in range(count)]
+
+
+def foreach() -> dict[Any, Callable[..., list[Tensor]]]:
+    """A decomposition for every functional `_foreach` operator (but those with numbers in a tensor)."""
+    otherwise: dict[str, Callable[..., Tensor]] = {
+        "maximum": aten.clamp_min,
+        "minimum": aten.clamp_max,
+        "norm": lambda x, ord=2, dtype=None: aten.linalg_vector_norm(x, ord, dtype=dtype),
+        "addcmul": lambda x, a, b, value=1: aten.addcmul(x, a, b, value=value),
+        "addcdiv": lambda x, a, b, value=1: aten.addcdiv(x, a, b, value=value),
+    }
+    table: dict[Any, Callable[..., list[Tensor]]] = {}
+    for full in filter(lambda name: name.startswith("aten::_foreach_"), torch._C._dispatch_get_all_op_names()):
+        name, _, overload = full.removeprefix("aten::_foreach_").partition(".")
+        op = getattr(getattr(aten, f"_foreach_{name}"), overload or "default")
+        hidden = name.startswith("addc") and overload == "Tensor"
+        if not op._schema.is_mutable and not hidden and (single := otherwise.get(name) or getattr(aten, name, None)):
+            table[op] = partial(one_by_one, single)
+    return table
+
+
+def torchs_own() -> dict[Any, Callable[..., Any]]:
+    """torch's decompositions of what no rule of ours lowers as it is."""
+    beside = get_decompositions([getattr(aten, name) for name in BESIDE_CORE if hasattr(aten, name)])
+    return {
+        op: function
+        for op, function in {**_core_aten_decompositions_post_autograd(), **beside}.items()
+        if op not in LOWERINGS and not op._schema.is_mutable and op.overloadpacket.__name__ not in STAYS_WHOLE
+    }
+
 
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
-    **{op: function for op, function in _found.items() if not op._schema.is_mutable},
+    **torchs_own(),
+    **foreach(),
+    **dict.fromkeys((aten.nll_loss_backward.default, aten.nll_loss2d_backward.default), nll_loss_backward),
     aten._softmax.default: softmax,
     aten._log_softmax.default: log_softmax,
     aten.logsumexp.default: logsumexp,

@@ -1,0 +1,403 @@
+"""How much of torch course_lib compiles, and whether it is right: torch's own operator database, one call at a time.
+
+In:  `torch.testing._internal.common_methods_invocations.op_db`: about 700 operators, each with sample inputs for many dtypes.
+Out: for each operator and dtype how its calls were compiled, as JSON and as a Markdown table.
+
+A call counts as
+    lowered       every kernel is ours (or there is nothing to run: views, constants)
+    mixed         kernels of ours and calls of torch's own operators
+    extern        only calls of torch's own operators
+    not captured  a graph break, or the graph runs operation by operation
+    wrong         a value, dtype, shape or stride differs from eager's, or compiling failed
+
+Kernels are built for real, or their loops are run by the numpy evaluator, which is faster by far (`Job.build` says which).
+Every operator has a process of its own, so that a crash or an endless loop costs that operator only.
+In PyTorch: `test/inductor/test_torchinductor_opinfo.py`.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import multiprocessing
+import time
+import types
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map_only
+
+import course_lib as cl
+from course_lib import events
+from course_lib.lowering import ExternKernel, LoopGraph
+from course_lib.viz.evaluator import evaluate
+
+DTYPES = ("float32", "float64", "float16", "bfloat16", "int64", "bool")
+KINDS = ("lowered", "mixed", "extern", "not captured", "wrong")
+
+TOLERANCE = {torch.float32: 2e-5, torch.float64: 1e-9, torch.float16: 4e-3, torch.bfloat16: 3e-2}
+TOLERANCE |= {torch.complex64: 2e-5, torch.complex128: 1e-9, torch.complex32: 4e-3}
+WIDER = {torch.float16: torch.float64, torch.bfloat16: torch.float64, torch.float32: torch.float64}
+NOBODY_SET_IT = ("empty", "resize_")
+"""Operators whose values are whatever lay in memory (a part of their name)."""
+MANY = 60
+"""A call with more tensors than this in it says nothing that a smaller one does not."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to do with one operator: which dtypes, how many samples of each, and how."""
+
+    operator: str
+    dtypes: tuple[str, ...] = DTYPES
+    samples: int = 4
+    build: tuple[str, ...] = ()
+    """Dtypes whose kernels are built in C++ and called; for the others the numpy evaluator runs the loops."""
+    hostile: bool = False
+    """Samples with nan, inf, denormals and zeros in them, transposed, flipped and expanded."""
+    seed: int = 0
+
+
+@dataclass
+class Row:
+    """One operator with one dtype."""
+
+    operator: str
+    dtype: str
+    built: bool
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
+    extern: dict[str, str] = field(default_factory=dict)
+    """ATen operators that torch runs, and why."""
+    notes: list[str] = field(default_factory=list)
+    """Why something was not captured; what is wrong."""
+
+
+@dataclass
+class Call:
+    """How one call was compiled."""
+
+    kind: str
+    extern: dict[str, str] = field(default_factory=dict)
+    note: str = ""
+
+
+# -- the operators and their samples -----------------------------------------------------------------------------------------
+
+
+def database() -> dict[str, Any]:
+    """Every `OpInfo` of torch's database by its full name ('norm.fro', 'nn.functional.gelu')."""
+    from torch.testing._internal import common_methods_invocations as torchs
+
+    torchs.wrapper_set_seed = lambda op, *args, **kwargs: op(*args, **kwargs)  # here `seeded` does that
+    foreach = [getattr(torchs, f"foreach_{kind}_op_db") for kind in ("unary", "binary", "pointwise", "reduce", "other")]
+    return {op.full_name: op for op in itertools.chain(torchs.op_db, *foreach)}
+
+
+def operation(info: Any) -> Callable[..., Any]:
+    """What to call. The database wraps some operators in functions of its own, which are to be followed like a user's."""
+    op = info.op
+    if isinstance(op, types.FunctionType) and op.__module__.startswith("torch.testing"):
+        users = types.FunctionType(op.__code__, op.__globals__, op.__name__, op.__defaults__, op.__closure__)
+        users.__kwdefaults__, users.__module__ = op.__kwdefaults__, __name__
+        return users
+    return op
+
+
+def samples(info: Any, dtype: torch.dtype, job: Job) -> Iterator[Any]:
+    """A few of the operator's samples, spread over all of them."""
+    torch.manual_seed(job.seed)
+    every = list(itertools.islice(info.sample_inputs("cpu", dtype, requires_grad=False), 400))
+    every = [s for s in every if len(tree_leaves((s.input, s.args, s.kwargs))) <= MANY]
+    step = max(1, len(every) // job.samples) if job.samples else 1
+    chosen = every[::step][: job.samples or None]
+    return itertools.chain.from_iterable(map(hostile, chosen)) if job.hostile else iter(chosen)
+
+
+def hostile(sample: Any) -> Iterator[Any]:
+    """The same call with values and layouts that break careless code."""
+    for twist in (with_hard_values, flipped, transposed, widened):
+        yield sample.transform(lambda value, twist=twist: twist(value) if isinstance(value, torch.Tensor) else value)
+
+
+def with_hard_values(x: torch.Tensor) -> torch.Tensor:
+    if not x.is_floating_point():
+        return x
+    tiny = torch.finfo(x.dtype).tiny
+    hard = torch.tensor([float("nan"), float("inf"), -float("inf"), tiny / 4, 0.0, -0.0, 1.0, -tiny], dtype=torch.float64)
+    picked = hard.to(x.dtype)[torch.randint(len(hard), x.shape)]
+    return torch.where(torch.rand(x.shape) < 0.3, picked, x)
+
+
+def flipped(x: torch.Tensor) -> torch.Tensor:
+    """Every second element of a larger tensor, from another place than its start."""
+    room = torch.zeros([2 * n + 1 for n in x.shape], dtype=x.dtype)
+    return room[tuple(slice(1, None, 2) for _ in x.shape)].copy_(x) if x.layout is torch.strided else x
+
+
+def transposed(x: torch.Tensor) -> torch.Tensor:
+    """The same tensor with its first dimension fastest in memory."""
+    return x.clone().permute(*range(x.ndim)[::-1]).contiguous().permute(*range(x.ndim)[::-1]) if x.layout is torch.strided else x
+
+
+def widened(x: torch.Tensor) -> torch.Tensor:
+    """All rows the same memory (stride 0)."""
+    return x[:1].expand(x.shape) if x.ndim and x.shape[0] and x.layout is torch.strided else x
+
+
+# -- one call --------------------------------------------------------------------------------------------------------------
+
+
+def run_by_numpy(loops: LoopGraph, schedule: Any, plan: Any, codegen: str) -> Callable[..., tuple[Any, ...]]:
+    """In place of `runtime.build`: the loops as they were lowered, without kernels."""
+    return lambda *args: tuple(evaluate(loops, *args))
+
+
+BY_NUMPY = cl.Pipeline().replace(build=run_by_numpy)
+
+
+class Watch:
+    """What the compiler tells about one call."""
+
+    def __init__(self) -> None:
+        self.ours = 0
+        self.extern: dict[str, str] = {}
+        self.problems: list[str] = []
+
+    def __call__(self, event: events.Event) -> None:
+        if isinstance(event, events.GraphBroke):
+            self.problems.append(f"graph break: {event.problem.reason}")
+        elif isinstance(event, events.FellBack):
+            self.problems.append(event.why)
+        elif isinstance(event, events.Scheduled):
+            for kernel in event.schedule.kernels:
+                if isinstance(kernel, ExternKernel):
+                    self.extern[str(kernel.op)] = kernel.why
+                else:
+                    self.ours += 1
+
+    def call(self) -> Call:
+        if self.problems:
+            return Call("not captured", self.extern, self.problems[0].splitlines()[0])
+        kind = "lowered" if not self.extern else "mixed" if self.ours else "extern"
+        return Call(kind, self.extern)
+
+
+def try_call(info: Any, op: Callable[..., Any], sample: Any, build: bool) -> Call | None:
+    """Compile and run one sample; None where eager raises itself."""
+    function = lambda *args, **kwargs: op(*args, **kwargs)
+    given = (sample.input, *sample.args), sample.kwargs
+    try:
+        changed, again = fresh(given), fresh(given)
+        expected = seeded(op, changed)
+        random = differ(expected, seeded(op, again, seed=1)) or any(part in info.name for part in NOBODY_SET_IT)
+    except Exception:
+        return None
+    mine, watch = fresh(given), Watch()
+    try:
+        compiled = cl.compile(function, dynamic=False, pipeline=None if build else BY_NUMPY)
+        with events.listener(watch):
+            result = seeded(compiled, mine)
+    except Exception as error:
+        return Call("wrong", watch.extern, f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
+    call = watch.call()
+    reference = None if random else in_float64(op, given)
+    problem = difference(result, expected, random, reference) or difference(mine, changed, random)
+    return Call("wrong", watch.extern, problem) if problem else call
+
+
+def fresh(given: Any) -> Any:
+    """Copies of the arguments with the same strides, so that a call that writes to them harms nobody."""
+
+    def copied(x: torch.Tensor) -> torch.Tensor:
+        if x.layout is not torch.strided:
+            return x.clone()
+        memory = x.untyped_storage().clone()
+        return torch.empty(0, dtype=x.dtype).set_(memory, x.storage_offset(), x.shape, x.stride())
+
+    memo: dict[int, torch.Tensor] = {}
+    return tree_map_only(torch.Tensor, lambda x: memo.setdefault(id(x), copied(x)), copy.copy(given))
+
+
+def seeded(function: Callable[..., Any], given: Any, seed: int = 0) -> Any:
+    torch.manual_seed(seed)
+    args, kwargs = given
+    return function(*args, **kwargs)
+
+
+def in_float64(op: Any, given: Any) -> Any:
+    """What eager says if it computes with float64, or None."""
+    wide = tree_map_only(torch.Tensor, lambda x: x.to(WIDER[x.dtype]) if x.dtype in WIDER else x, fresh(given))
+    try:
+        return seeded(op, wide)
+    except Exception:
+        return None
+
+
+# -- comparing ---------------------------------------------------------------------------------------------------------------
+
+
+def differ(a: Any, b: Any) -> bool:
+    return bool(difference(a, b, False))
+
+
+def difference(result: Any, expected: Any, random: bool, reference: Any = None) -> str:
+    """What is wrong with the result, or ''. Of random numbers only dtype, shape and strides count."""
+    (mine, form), (theirs, other) = tree_flatten(result), tree_flatten(expected)
+    if form != other:
+        return f"{form} instead of {other}"
+    exact = tree_flatten(reference)[0]
+    exact = exact if len(exact) == len(theirs) else [None] * len(theirs)
+    for a, b, c in zip(mine, theirs, exact, strict=True):
+        if type(a) is not type(b):
+            return f"a {type(a).__name__} instead of a {type(b).__name__}"
+        problem = tensor_difference(a, b, random, c) if isinstance(b, torch.Tensor) else value_difference(a, b, random)
+        if problem:
+            return problem
+    return ""
+
+
+def value_difference(a: Any, b: Any, random: bool) -> str:
+    if random or a is b or not isinstance(b, (bool, int, float, str, torch.dtype)):
+        return ""
+    return "" if a == b or (a != a and b != b) else f"{a} instead of {b}"
+
+
+def tensor_difference(a: torch.Tensor, b: torch.Tensor, random: bool, exact: Any) -> str:
+    for what in ("dtype", "shape", "layout", "device"):
+        if getattr(a, what) != getattr(b, what):
+            return f"{what} {getattr(a, what)} instead of {getattr(b, what)}"
+    if b.layout is not torch.strided:
+        return ""
+    moved = [(m, n) for m, n, size in zip(a.stride(), b.stride(), b.shape, strict=True) if size > 1 and m != n]
+    if b.numel() and moved:
+        return f"stride {a.stride()} instead of {b.stride()}"
+    if random or close(a, b):
+        return ""
+    if isinstance(exact, torch.Tensor) and exact.shape == b.shape and no_farther(a, b, exact):
+        return ""
+    bad = (a != b) & ~((a != a) & (b != b))
+    place = bad.nonzero()[0].tolist() if bad.any() else []
+    return f"{a[tuple(place)].item()} instead of {b[tuple(place)].item()} at {place} of {tuple(b.shape)}"
+
+
+def close(a: torch.Tensor, b: torch.Tensor) -> bool:
+    tolerance = TOLERANCE.get(b.dtype)
+    if tolerance is None:
+        return torch.equal(a, b)
+    if b.dtype is torch.complex32:
+        a, b = a.to(torch.complex64), b.to(torch.complex64)
+    return torch.allclose(a, b, rtol=tolerance, atol=tolerance, equal_nan=True)
+
+
+def no_farther(a: torch.Tensor, b: torch.Tensor, exact: torch.Tensor) -> bool:
+    """Eager rounds too: where it is far from the exact value, ours may be as far on the other side."""
+    if not b.is_floating_point() or not exact.is_floating_point():
+        return False
+    exact = exact.to(torch.float64)
+    mine, theirs = (a.double() - exact).abs(), (b.double() - exact).abs()
+    allowed = 4 * theirs + TOLERANCE[b.dtype] * (1 + exact.abs())
+    finite = exact.isfinite() & b.isfinite() & a.isfinite()
+    rest = torch.allclose(a[~finite], b[~finite], equal_nan=True)
+    return rest and bool((mine <= allowed)[finite].all())
+
+
+# -- all of them --------------------------------------------------------------------------------------------------------------
+
+
+def run_job(job: Job) -> list[Row]:
+    """All dtypes of one operator."""
+    warnings.simplefilter("ignore")
+    info = database()[job.operator]
+    op, known = operation(info), info.supported_dtypes("cpu")
+    rows = []
+    for name in job.dtypes:
+        dtype = getattr(torch, name)
+        if dtype not in known:
+            continue
+        row = Row(job.operator, name, name in job.build)
+        for sample in samples(info, dtype, job):
+            if (call := try_call(info, op, sample, row.built)) is not None:
+                row.counts[call.kind] += 1
+                row.extern |= call.extern
+                note = f"{call.kind}: {call.note}" if call.note else ""
+                if note and note not in row.notes:
+                    row.notes.append(note)
+            cl.reset()
+        rows.append(row)
+    return rows
+
+
+def run_all(jobs: Sequence[Job], workers: int, seconds: float, tell: Callable[[str], None]) -> list[Row]:
+    """Each job in a process of its own, `workers` at a time; one that crashes or takes longer than `seconds` is wrong."""
+    database()  # loaded once, before the processes fork
+    context = multiprocessing.get_context("fork")
+    waiting, rows = list(reversed(jobs)), list[Row]()
+    running: dict[Connection, tuple[Job, Any, float]] = {}
+    while waiting or running:
+        while waiting and len(running) < workers:
+            job = waiting.pop()
+            here, there = context.Pipe(duplex=False)
+            process = context.Process(target=work, args=(job, there))
+            process.start()
+            there.close()
+            running[here] = job, process, time.monotonic()
+        ready = wait(list(running), timeout=1)
+        for pipe in [pipe for pipe in running if pipe in ready]:
+            job, process, _ = running.pop(pipe)
+            try:
+                done = pipe.recv()
+            except EOFError:
+                process.join()
+                done = [failed(job, f"the process died with exit status {process.exitcode}")]
+            rows += done
+            tell(summary(done, len(waiting)))
+            process.join()
+        for pipe, (job, process, began) in list(running.items()):
+            if time.monotonic() - began > seconds:
+                process.kill()
+                process.join()
+                del running[pipe]
+                rows.append(failed(job, f"took more than {seconds:.0f} s"))
+                tell(summary(rows[-1:], len(waiting)))
+    return sorted(rows, key=lambda row: (row.operator, DTYPES.index(row.dtype)))
+
+
+def work(job: Job, pipe: Connection) -> None:
+    """In the child: run the job and send its rows."""
+    torch.set_num_threads(1)
+    pipe.send(run_job(job))
+    pipe.close()
+
+
+def failed(job: Job, why: str) -> Row:
+    row = Row(job.operator, job.dtypes[0], bool(job.build))
+    row.counts["wrong"] = 1
+    row.notes.append(f"wrong: {why}")
+    return row
+
+
+def summary(rows: Sequence[Row], left: int) -> str:
+    """One line for one operator."""
+    if not rows:
+        return ""
+    notes = [note for row in rows for note in row.notes if note.startswith("wrong")]
+    counts = totals(rows)
+    text = ", ".join(f"{counts[kind]} {kind}" for kind in KINDS if counts[kind]) or "no samples"
+    return f"{rows[0].operator}: {text} ({left} left)" + "".join(f"\n    {note}" for note in notes)
+
+
+def totals(rows: Sequence[Row]) -> Counter[str]:
+    """Calls of each kind."""
+    counts: Counter[str] = Counter()
+    for row in rows:
+        counts.update(row.counts)
+    return counts
+
+
+def as_json(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    return [asdict(row) for row in rows]
