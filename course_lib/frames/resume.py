@@ -126,37 +126,27 @@ def resume(
 
 
 def live(code: CodeType) -> dict[int, frozenset[str]]:
-    """For each offset the local variables that may be read from there on, before they are written."""
-    program = instructions(code)
-    table = exception_table(code)
+    """For each instruction's offset the local variables that may be read from there on, before they are written."""
+    program, table = instructions(code), exception_table(code)
+    nothing: frozenset[str] = frozenset()
     at: dict[int, frozenset[str]] = {}
-    firsts = {i.offset: place for place, i in reversed(list(enumerate(program)))}  # some offsets hold two instructions
-    targets: dict[int, int] = {}  # a place without a canonical instruction: what comes next
-    for offset in range(len(code.co_code) - 2, -2, -2):
-        targets[offset] = offset if offset in firsts else targets.get(offset + 2, -1)
-    changed = True
-    while changed:
-        changed = False
-        after: frozenset[str] = frozenset()
-        for place in range(len(program) - 1, -1, -1):
-            i, now = program[place], after
-            if i.op == "JUMP":
-                now = frozenset()
+    before = None
+    while at != before:  # once more, because of jumps backwards
+        before, now = dict(at), nothing
+        for i in reversed(program):
+            if i.op in ("JUMP", "RETURN_VALUE", "RERAISE", "RAISE_VARARGS"):
+                now = nothing
             if i.op in JUMPS:
-                now |= at.get(targets[i.arg], frozenset())
-            if i.op in ("RETURN_VALUE", "RERAISE", "RAISE_VARARGS"):
-                now = frozenset()
+                now |= at.get(i.arg, nothing)
             if i.op in ("STORE_FAST", "DELETE_FAST"):
                 now -= {i.arg}
             if i.op in ("LOAD_FAST", "DELETE_FAST", "LOAD_FAST_AND_CLEAR", "MAKE_CELL"):
                 now |= {i.arg}
             for entry in table:
                 if entry.start <= i.offset < entry.end:
-                    now |= at.get(targets[entry.target], frozenset())
-            if firsts[i.offset] == place and at.get(i.offset) != now:
-                at[i.offset], changed = now, True
-            after = now
-    return {offset: at.get(target, frozenset()) for offset, target in targets.items()}
+                    now |= at.get(entry.target, nothing)
+            at[i.offset] = now
+    return at
 
 
 def _op(name: str, arg: int = 0) -> bytes:

@@ -177,14 +177,10 @@ def walks_on(formula: Linear, outer: Loop, inner: Loop) -> bool:
 
 @dataclass(frozen=True)
 class Fit:
-    """Loops for two groups, the members of each in terms of these, and buffers of which they need different elements at once."""
+    """Two groups as one, and the buffers of which they need different elements at once: with any, they cannot run together."""
 
-    loops: tuple[Loop, ...]
-    first: tuple[Member, ...]
-    second: tuple[Member, ...]
+    both: Group
     mismatched: tuple[str, ...]
-    both: Group | None
-    """The two as one, if nothing is mismatched."""
 
 
 def fit(a: Group, b: Group) -> Fit | None:
@@ -204,7 +200,7 @@ def fit(a: Group, b: Group) -> Fit | None:
 def join(a: Group, b: Group) -> Group | None:
     """Both groups as one, or None if they do not fit."""
     found = fit(a, b)
-    return None if found is None else found.both
+    return None if found is None or found.mismatched else found.both
 
 
 def ways_to_fit(a: Group, b: Group) -> Iterator[tuple[Linear | None, Linear | None]]:
@@ -346,15 +342,9 @@ def assemble(pieces: list[Piece], a: Group, b: Group, leader: int) -> Fit:
     written = {m.body.write.buffer: m.body.write.index for m in first}
     reads = [access for m in second for access in m.body.reads]
     mismatched = tuple(dict.fromkeys(r.buffer for r in reads if r.index != written.get(r.buffer, r.index)))
-    both = None if mismatched else united(a, b, tuple(loops), first, second)
-    return Fit(tuple(loops), first, second, mismatched, both)
-
-
-def united(a: Group, b: Group, loops: tuple[Loop, ...], first: Sequence[Member], second: Sequence[Member]) -> Group:
-    """One group of the members of both, in program order."""
     together = sorted(zip([*a.positions, *b.positions], [*first, *second], strict=True), key=lambda pair: pair[0])
     positions, members = zip(*together, strict=True)
-    return Group(a.usage, positions, tuple(member.node for member in members), loops, members)
+    return Fit(Group(a.usage, positions, tuple(member.node for member in members), tuple(loops), members), mismatched)
 
 
 def rewritten(members: tuple[Member, ...], become: Mapping[sympy.Symbol, Linear]) -> tuple[Member, ...]:
