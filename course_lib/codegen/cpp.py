@@ -25,12 +25,12 @@ from typing import Literal
 import torch
 
 from course_lib.codegen.cpp_ops import HALVES, RESERVED, STORED, Accumulator, CppOps, computed_as
-from course_lib.codegen.expressions import Expr, loads, steps_used
 from course_lib.codegen.loops import PLAIN, Phase, Source, column_number, is_row_level, iterations, phases, reduction
 from course_lib.codegen.printer import KernelSource, label
 from course_lib.lowering.indexing import Linear, contiguous
 from course_lib.lowering.ir import Buffer
 from course_lib.lowering.ops import linear_index
+from course_lib.scheduling.expressions import Expr, loads, steps_used
 from course_lib.scheduling.kernel import FusedKernel, Loop, Step
 
 PARALLEL_FROM = 16 * 1024

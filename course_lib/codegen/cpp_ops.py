@@ -17,11 +17,11 @@ from dataclasses import dataclass
 
 import torch
 
-from course_lib.codegen.expressions import Expr
 from course_lib.codegen.loops import PLAIN, extreme
 from course_lib.codegen.printer import ARITHMETIC, ATOM, Printer, Rule, can_fail, compare, decimal, infix
 from course_lib.lowering.ir import Reduction
 from course_lib.lowering.ops import BINARY, UNARY
+from course_lib.scheduling.expressions import Expr
 
 STORED = {
     torch.float32: "float", torch.float64: "double", torch.float16: "float16", torch.bfloat16: "bfloat16",

@@ -19,10 +19,10 @@ from typing import Literal
 import sympy
 import torch
 
-from course_lib.codegen.expressions import Expr, is_costly, steps_used
 from course_lib.lowering.indexing import contiguous
 from course_lib.lowering.ir import Reduction
 from course_lib.lowering.ops import linear_index
+from course_lib.scheduling.expressions import Expr, is_costly, steps_used
 from course_lib.scheduling.kernel import FusedKernel, Loop, Step
 
 SCRATCH_BYTES = 128 * 1024

@@ -22,9 +22,9 @@ import numpy as np
 import sympy
 import torch
 
-from course_lib.codegen.expressions import Expr, loads, record, steps_used
 from course_lib.codegen.loops import short_names
 from course_lib.lowering.ir import Buffer
+from course_lib.scheduling.expressions import Expr, loads, record, steps_used
 from course_lib.scheduling.kernel import FusedKernel, Step
 
 LONGEST = 80

@@ -17,8 +17,8 @@ import re
 import sympy
 import torch
 
-from course_lib.codegen.expressions import Expr
 from course_lib.codegen.printer import ARITHMETIC, ATOM, Printer, Rule, compare, decimal, infix
+from course_lib.scheduling.expressions import Expr
 
 POINTERS = {
     torch.float32: "*fp32", torch.float64: "*fp64", torch.float16: "*fp16", torch.bfloat16: "*bf16", torch.int8: "*i8",

@@ -3,28 +3,25 @@
 In:  a loop node and symbols for its loops.
 Out: a `Body`: every load and the store as `Access(buffer, index)`, and the indices that are used as values.
 
-The body is run once under `Recorder`, a handler that computes nothing and only notes what is asked of it.
+The body is run once under `expressions.Recorder`, a handler that computes nothing and only notes what is asked of it.
 In PyTorch: `torch/_inductor/dependencies.py`, `RecordLoadStore` and `MemoryDep`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import functools
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import sympy
-import torch
 
 from course_lib.lowering.indexing import Linear, contiguous
-from course_lib.lowering.ir import ExternKernel, LoopNode, Node, Reduction
+from course_lib.lowering.ir import Buffer, ExternKernel, LoopNode, Node, Reduction
 from course_lib.lowering.ops import linear_index
+from course_lib.scheduling.expressions import COSTLY, Recorder
 
-COSTLY = frozenset(
-    "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc "
-    "sigmoid pow atan2 fmod mod floordiv truediv reciprocal indirect".split()
-)
-"""Operations dear enough that a value is better read again than computed again."""
+FREE = frozenset("load constant to_dtype index_expr masked".split())
+"""What is not counted among the operations of a body."""
 
 
 @dataclass(frozen=True)
@@ -71,56 +68,25 @@ class Body:
         )
 
 
-class Recorder:
-    """A handler that notes loads and indices."""
-
-    def __init__(self, loops: frozenset[sympy.Symbol]) -> None:
-        self.loops = loops
-        self.reads: dict[Access, None] = {}
-        self.values: dict[Linear, None] = {}
-        self.operations: list[str] = []
-        self.looked_up = 0
-
-    def load(self, buffer: str, index: sympy.Expr) -> None:
-        self.reads[Access(buffer, Linear.of(index, self.loops))] = None
-
-    def constant(self, value: Any, dtype: torch.dtype) -> None:
-        """Costs nothing, and neither does a conversion."""
-
-    to_dtype = constant
-
-    def index_expr(self, expr: Any, dtype: torch.dtype) -> None:
-        self.values[Linear.of(sympy.sympify(expr), self.loops)] = None
-
-    def masked(self, condition: Any, body: Callable[[], Any], other: Any) -> None:
-        body()
-
-    def indirect(self, value: Any, size: Any, wrap: bool = True) -> sympy.Symbol:
-        self.operations.append("indirect")
-        self.looked_up += 1
-        return sympy.Symbol(f"at{self.looked_up - 1}", integer=True, nonnegative=True)
-
-    def __getattr__(self, op: str) -> Callable[..., None]:
-        def note(*args: Any) -> None:
-            self.operations.append(op)
-
-        return note
-
-
-def record(node: LoopNode) -> Body:
+def record(node: LoopNode, buffers: Mapping[str, Buffer]) -> Body:
     """Run the body of `node` at symbolic indices: i0, i1, ... for what is kept, j0, j1, ... for what is reduced."""
     index, rindex = node.symbols
-    recorder = Recorder(frozenset((*index, *rindex)))
+    linear = functools.partial(Linear.of, loops=frozenset((*index, *rindex)))
+    recorder = Recorder(buffers, {})
     node.value(recorder, index, rindex)
+    made = recorder.nodes.values()
+    reads = dict.fromkeys(Access(e.detail[0], linear(e.detail[1])) for e in made if e.op == "load")
+    values = [e.detail for e in made if e.op == "index_expr"]
     if isinstance(node, Reduction) and node.kind.startswith("arg"):
-        recorder.index_expr(linear_index(rindex, contiguous(node.reduced)), torch.int64)
-    write = Access(node.buffer.name, Linear.of(node.place(index), recorder.loops))
-    return Body(tuple(recorder.reads), write, tuple(recorder.values), tuple(recorder.operations))
+        values.append(linear_index(rindex, contiguous(node.reduced)))
+    operations = tuple(e.op for e in made if e.op not in FREE)
+    write = Access(node.buffer.name, linear(node.place(index)))
+    return Body(tuple(reads), write, tuple(dict.fromkeys(map(linear, values))), operations)
 
 
-def record_all(nodes: Iterable[Node]) -> dict[Node, Body]:
+def record_all(nodes: Iterable[Node], buffers: Mapping[str, Buffer]) -> dict[Node, Body]:
     """The body of every loop node."""
-    return {node: record(node) for node in nodes if not isinstance(node, ExternKernel)}
+    return {node: record(node, buffers) for node in nodes if not isinstance(node, ExternKernel)}
 
 
 def read_names(node: Node, bodies: Mapping[Node, Body]) -> set[str]:

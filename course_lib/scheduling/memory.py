@@ -11,11 +11,12 @@ In PyTorch: `torch/_inductor/codegen/wrapper.py` (`MemoryPlanningState`, `Alloca
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from course_lib.lowering.indexing import Linear
 from course_lib.lowering.ir import Buffer, ExternKernel, LoopGraph, Size
-from course_lib.scheduling.dependencies import Recorder
+from course_lib.scheduling.expressions import loads, record
 from course_lib.scheduling.kernel import FusedKernel, Kernel
 from course_lib.scheduling.schedule import Schedule
 
@@ -63,6 +64,7 @@ class Planner:
 
     def __init__(self, schedule: Schedule, graph: LoopGraph) -> None:
         kernels = schedule.kernels
+        self.buffers = graph.buffers
         self.ours = {buffer.name: buffer for kernel in kernels for buffer in kernel.buffers}
         """Buffers to plan: inputs and constants belong to somebody else."""
         self.last_use = {name: n for n, k in enumerate(kernels) for name in (*k.reads, *(b.name for b in k.buffers))}
@@ -92,7 +94,7 @@ class Planner:
 
     def operand_to_overwrite(self, kernel: FusedKernel, new: Buffer, dying: list[str]) -> str | None:
         """An operand that dies here and is only read at the very element that is then written."""
-        fits = (b for b in dying if alike(self.ours[b], new) and only_read_where_written(kernel, b, new.name))
+        fits = (b for b in dying if alike(self.ours[b], new) and only_read_where_written(kernel, b, new.name, self.buffers))
         return next(fits, None)
 
     def free_like(self, kernel: Kernel, new: Buffer) -> Allocation | None:
@@ -114,11 +116,9 @@ def extent(buffer: Buffer) -> Size:
     return 1 + sum(((size - 1) * stride for size, stride in zip(buffer.shape, buffer.stride, strict=True)), 0)
 
 
-def only_read_where_written(kernel: FusedKernel, old: str, new: str) -> bool:
+def only_read_where_written(kernel: FusedKernel, old: str, new: str, buffers: Mapping[str, Buffer]) -> bool:
     """True if the kernel reads `old` only at the element of `new` that it writes in the same iteration."""
-    recorder = Recorder(frozenset(loop.symbol for loop in kernel.loops))
-    for step in kernel.steps:
-        step.value(recorder)
-    store = next(Linear.of(s.store_index, recorder.loops) for s in kernel.steps if s.buffer.name == new)
-    walks_all = all(store.coefficient(symbol) != 0 for symbol in recorder.loops)
-    return walks_all and all(access.index == store for access in recorder.reads if access.buffer == old)
+    loops = [loop.symbol for loop in kernel.loops]
+    store = next(Linear.of(s.store_index, loops) for s in kernel.steps if s.buffer.name == new)
+    read = [index for tree in record(kernel, buffers)[0].values() for name, index in loads(tree) if name == old]
+    return all(store.coefficient(symbol) != 0 for symbol in loops) and all(Linear.of(index, loops) == store for index in read)

@@ -81,7 +81,7 @@ class Schedule:
 
 def schedule(graph: LoopGraph, can_fuse: CanFuse = can_fuse) -> Schedule:
     """Group the nodes of `graph` into kernels."""
-    nodes, removed = live_nodes(graph, record_all(graph.nodes))
+    nodes, removed = live_nodes(graph, record_all(graph.nodes, graph.buffers))
     removed += [f"{node} (same as {other})" for node, other in graph.duplicates]
     inlined: list[str] = []
     alone: list[Group] = []
@@ -124,7 +124,7 @@ class Fusion:
     def __init__(self, nodes: list[Node], graph: LoopGraph, can_fuse: CanFuse) -> None:
         self.nodes = nodes
         self.can_fuse = can_fuse
-        bodies = record_all(nodes)
+        bodies = record_all(nodes, graph.buffers)
         self.usage = usage_of(nodes, graph, bodies)
         self.alone = [start(node, n, self.usage, bodies.get(node)) for n, node in enumerate(nodes)]
         self.groups = list(self.alone)

@@ -1,4 +1,4 @@
-"""The body of a loop as a small tree, which both printers walk.
+"""The body of a loop as a small tree: the scheduler asks what it touches, and the printers write it.
 
 In:  a `Step` of a kernel. Its body is a closure over `ops`; `Recorder` is one more handler for it.
 Out: an `Expr`: which operation, on which operands, with which dtype. Equal expressions are one object, so counting how often
@@ -21,8 +21,14 @@ import torch
 
 from course_lib.lowering.ir import Buffer
 from course_lib.lowering.ops import BINARY, UNARY
-from course_lib.scheduling.dependencies import COSTLY
 from course_lib.scheduling.kernel import FusedKernel, Step
+
+COSTLY = frozenset(
+    "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc "
+    "sigmoid pow atan2 fmod mod floordiv truediv reciprocal indirect".split()
+)
+"""Operations dear enough that a value is better read again than computed again."""
+
 
 BOOLEAN = frozenset("eq ne lt le gt ge logical_and logical_or logical_not isnan isinf".split())
 """Operations that give torch.bool whatever they are given. All others give the dtype of their first operand."""
