@@ -1,8 +1,7 @@
 """What the compiler tells about itself: one small record for each thing that happens.
 
-The compiler never draws and never prints. It calls `emit(SomeEvent(...))`; whoever listens (a `Recording`, a log)
-decides what to do with it. With no listener a stage pays one truth test: `if events.listening(): ...`.
-
+The compiler never draws and never prints. It calls `emit(SomeEvent(...))`; whoever listens (a `Recording`, a log) decides what to
+do with it. With no listener a stage pays one truth test: `if events.listening(): ...`.
 In PyTorch: `torch._logging` (artifacts and `trace_structured`), read by `tlparse`.
 """
 
@@ -151,20 +150,14 @@ def emit(event: Event) -> None:
         listener(event)
 
 
-def subscribe(function: Callable[[Event], None]) -> Callable[[], None]:
-    """Call `function` with every event from now on, until what this returns is called."""
-    _listeners.append(function)
-    return lambda: _listeners.remove(function)
-
-
 @contextlib.contextmanager
 def listener(function: Callable[[Event], None]) -> Iterator[None]:
     """Call `function` with every event within the block."""
-    stop = subscribe(function)
+    _listeners.append(function)
     try:
         yield
     finally:
-        stop()
+        _listeners.remove(function)
 
 
 @contextlib.contextmanager
