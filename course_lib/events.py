@@ -1,7 +1,8 @@
 """What the compiler tells about itself: one small record for each thing that happens.
 
-The compiler never draws and never prints. It calls `emit(SomeEvent(...))`; whoever listens (a `Recording`, a log) decides what to
-do with it. With no listener a stage pays one truth test: `if events.listening(): ...`.
+The compiler never draws and never prints. It calls `emit(SomeEvent(...))`; whoever listens (a `Recording`, a log)
+decides what to do with it. With no listener a stage pays one truth test: `if events.listening(): ...`.
+
 In PyTorch: `torch._logging` (artifacts and `trace_structured`), read by `tlparse`.
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -137,6 +138,7 @@ class StageTimed(Event):
 
 
 _listeners: list[Callable[[Event], None]] = []
+_words: list[Callable[[Any, Any], str]] = []
 
 
 def listening() -> bool:
@@ -150,14 +152,27 @@ def emit(event: Event) -> None:
         listener(event)
 
 
-@contextlib.contextmanager
-def listener(function: Callable[[Event], None]) -> Iterator[None]:
-    """Call `function` with every event within the block."""
+def subscribe(function: Callable[[Event], None]) -> Callable[[], None]:
+    """Call `function` with every event from now on, until what this returns is called."""
     _listeners.append(function)
+    return lambda: _listeners.remove(function)
+
+
+def in_words(world: Any, values: Iterable[Any]) -> tuple[str, ...]:
+    """Values of the interpreted program, as a listener wants them put; () if none does."""
+    return tuple(_words[-1](world, value) for value in values) if _words else ()
+
+
+@contextlib.contextmanager
+def listener(function: Callable[[Event], None], words: Callable[[Any, Any], str] | None = None) -> Iterator[None]:
+    """Call `function` with every event within the block. `words(world, value)` says what stands on the interpreter's stack."""
+    stop = subscribe(function)
+    _words.extend([words] if words else [])
     try:
         yield
     finally:
-        _listeners.remove(function)
+        stop()
+        del _words[len(_words) - (words is not None) :]
 
 
 @contextlib.contextmanager

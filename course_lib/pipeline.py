@@ -12,7 +12,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import threading
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -140,7 +139,7 @@ def fall_back(gm: fx.GraphModule, why: str, warn: bool = False) -> Callable[...,
     """Run the captured graph operation by operation, and say why."""
     events.emit(events.FellBack("the graph runs operation by operation", why))
     if warn:
-        warnings.warn(why, stacklevel=2)
+        runtime.warn_once(why)
     return gm.forward
 
 

@@ -22,6 +22,7 @@ from course_lib import events
 from course_lib.bench.measure import human_time
 from course_lib.bench.models import gelu_layer, random_inputs
 from course_lib.viz.recording import Recording
+from course_lib.viz.words import in_words
 
 WIDTH = 118
 SHAPES = ((64, 128), (128, 256), (256,))
@@ -32,7 +33,7 @@ def main() -> int:
     torch.manual_seed(0)
     compiled, trace = course_lib.compile(gelu_layer), Recording()
     with torch.inference_mode():
-        with events.listener(trace.events.append):
+        with events.listener(trace.events.append, in_words):
             compiled(*random_inputs(SHAPES))
         fresh = random_inputs(SHAPES)
         difference = (compiled(*fresh) - gelu_layer(*fresh)).abs().max().item()

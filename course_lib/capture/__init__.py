@@ -28,8 +28,7 @@ from course_lib.capture.head import Head, HeadBuilder
 from course_lib.capture.interpreter import Interpreter
 from course_lib.capture.machine import Stop, make_cells, own_failure
 from course_lib.capture.shapes import History
-from course_lib.capture.sources import FUNCTION, Guard, Local, Location, SameAs, Source, Test, literal
-from course_lib.capture.sources import Function as FunctionSource
+from course_lib.capture.sources import FRAME, FUNCTION, Guard, Local, Location, SameAs, Source, Test, literal
 from course_lib.capture.unsupported import Unsupported
 from course_lib.capture.world import World
 from course_lib.frames import Frame
@@ -91,11 +90,10 @@ class Attempt:
     ) -> None:
         self.frame, self.breaks = frame, breaks
         self.world = world = World(history)
-        code, source = frame.code, FunctionSource()
-        world.globals[id(frame.globals)] = frame.globals, source.attr("__globals__")
-        world._know(frame.func, frame.func, source)
+        world.globals[id(frame.globals)] = frame.globals, FRAME.attr("__globals__")
+        world._know(frame.func, frame.func, FRAME)
         locals_ = {name: world.wrap(value, Local(name)) for name, value in frame.locals.items()}
-        self.root = interpreter(world, frame.func, locals_, make_cells(code, locals_, world.closure(frame.func)))
+        self.root = interpreter(world, frame.func, locals_, make_cells(frame.code, locals_, world.closure(frame.func)))
         self.root.stops = breaks
 
     def run(self) -> CaptureResult:
@@ -120,7 +118,7 @@ class Attempt:
             graph = world.builder.finish(builder.outputs)
             head = builder.finish()
         if sizes := world.shapes.tests():
-            world.assume(FunctionSource(), "sizes", *sizes)
+            world.assume(FRAME, "sizes", *sizes)
         return CaptureResult(
             frame.code.co_qualname,
             f"{frame.code.co_filename}:{frame.code.co_firstlineno}",
@@ -173,6 +171,6 @@ def recording_mode() -> Iterator[None]:
 
 
 __all__ = [
-    "FUNCTION", "CaptureResult", "FunctionSource", "Guard", "Head", "History", "Interpreter", "Local", "Location", "SameAs",
+    "FRAME", "FUNCTION", "CaptureResult", "Guard", "Head", "History", "Interpreter", "Local", "Location", "SameAs",
     "Source", "Test", "Unsupported", "World", "calls", "capture", "global_state", "literal",
 ]  # fmt: skip

@@ -10,6 +10,7 @@ In PyTorch: the `var_getattr` methods in `torch/_dynamo/variables/` (`TensorVari
 
 from __future__ import annotations
 
+import enum
 import inspect
 import types
 from dataclasses import dataclass
@@ -18,10 +19,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from course_lib import frames
+from course_lib.capture.classes import TRUSTED, is_data_descriptor, is_users, isinstance, own_dict
 from course_lib.capture.graph import PLAIN
 from course_lib.capture.sources import Imported, TypeOf
 from course_lib.capture.unsupported import Unsupported
-from course_lib.capture.world import MISSING, REGISTRIES, TRUSTED
+from course_lib.capture.world import MISSING, REGISTRIES
 
 if TYPE_CHECKING:
     from course_lib.capture.interpreter import Interpreter
@@ -73,28 +75,35 @@ def get(it: Interpreter, value: Any, name: str, *, default: bool = False) -> Any
                 return member
         if name not in own_dict(value) or is_data_descriptor(found):
             world.class_attribute(known, name, found)
+            if read := own_descriptor(it, value, name, "__get__"):
+                return it.call(read, value, type(value))
             if is_value(found):
                 return world.wrap(found, TypeOf(base=known.source).attr(name))
     elif isinstance(value, types.FunctionType):
         return function_attribute(it, value, name)
+    elif known is not None and isinstance(value, enum.Enum) and name in own_dict(value):
+        return world.wrap(own_dict(value)[name], known.source.attr(name))
     elif name not in own_dict(value):
         found = inspect.getattr_static(type(value), name, MISSING)
         if is_value(found) and type(value).__flags__ & (1 << 9):
             return class_attribute(it, type(value), name)
+        if read := own_descriptor(it, value, name, "__get__"):
+            return it.call(read, value, type(value))
     return it.native(object.__getattribute__ if default else getattr, value, name)
 
 
-def own_dict(value: Any) -> dict[str, Any]:
-    """The instance's own attributes."""
-    try:
-        own = object.__getattribute__(value, "__dict__")
-    except AttributeError:
-        return {}
-    return own if isinstance(own, dict) else {}
-
-
-def is_data_descriptor(found: Any) -> bool:
-    return hasattr(type(found), "__set__")
+def own_descriptor(it: Interpreter, value: Any, name: str, method: str, cls: Any = None) -> Any:
+    """`__get__`, `__set__` or `__delete__` of the descriptor by this name in the class of `value`, if it is the user's own
+    kind: a copy of it runs, as of any other object."""
+    known, cls = it.world.of(value), cls or type(value)
+    found = inspect.getattr_static(cls, name, None)
+    function = inspect.getattr_static(type(found), method, None)
+    if not isinstance(function, types.FunctionType) or not is_users(type(found)):
+        return None
+    source = TypeOf(base=known.source) if known is not None else it.world.source_of(cls)
+    body = next(i for i, base in enumerate(cls.__mro__) if name in base.__dict__)
+    place = source and source.attr("__mro__").item(body).attr("__dict__").item(name)
+    return types.MethodType(function, it.world.wrap(found, place))
 
 
 def is_value(found: Any) -> bool:
@@ -141,15 +150,20 @@ def module_attribute(it: Interpreter, module: types.ModuleType, name: str) -> An
 
 def class_attribute(it: Interpreter, cls: type, name: str) -> Any:
     """An attribute of a class: a value is guarded where it was found, and copied if it can change."""
-    found = it.native(getattr, cls, name)
-    static = inspect.getattr_static(cls, name, MISSING)
+    static, source = inspect.getattr_static(cls, name, MISSING), it.world.source_of(cls)
+    if read := own_descriptor(it, None, name, "__get__", cls):
+        return it.call(read, None, cls)
+    try:
+        found = it.native(getattr, cls, name)
+    finally:
+        if not is_value(static):
+            it.world.see(cls, source, name)
     if found is not static and not isinstance(static, staticmethod):
         return found  # a bound classmethod, or what a descriptor or the metaclass makes of it
     if name.startswith("__") and not isinstance(found, (types.FunctionType, dict, list)):
         return found
-    if type(found) in PLAIN and cls.__module__.split(".")[0] in TRUSTED:
+    if type(found) in PLAIN and not is_users(cls):
         return found
-    source = it.world.source_of(cls)
     if source is None and not it.world.is_static(found) and type(found) not in PLAIN:
         if is_value(static) and not isinstance(found, (types.MappingProxyType, types.MemberDescriptorType)):
             raise Unsupported(f"reads the attribute '{name}' of the class {cls.__name__}, which has no known place")
@@ -168,7 +182,7 @@ def function_attribute(it: Interpreter, function: types.FunctionType, name: str)
     return it.world.wrap(found, source.attr(name))
 
 
-def set_(it: Interpreter, value: Any, name: str, new: Any, *, default: bool = False) -> None:
+def set_(it: Interpreter, value: Any, name: str, new: Any, *, default: bool = False) -> Any:
     """`value.name = new`; with `default` as `object.__setattr__` does it."""
     check_own(it, value, name)
     known = it.world.of(value)
@@ -178,6 +192,8 @@ def set_(it: Interpreter, value: Any, name: str, new: Any, *, default: bool = Fa
         if isinstance(value, torch.nn.Module) and not default:
             return set_module_attribute(it, value, name, new)
         it.world.fill(known, name)
+    if not default and (write := own_descriptor(it, value, name, "__set__")):
+        return it.call(write, value, new)
     it.native(object.__setattr__ if default else setattr, value, name, new)
 
 
@@ -197,13 +213,15 @@ def set_module_attribute(it: Interpreter, module: torch.nn.Module, name: str, ne
     it.native(object.__setattr__, module, name, new)
 
 
-def delete(it: Interpreter, value: Any, name: str, default: bool = False) -> None:
+def delete(it: Interpreter, value: Any, name: str, default: bool = False) -> Any:
     """`del value.name`; with `default` as `object.__delattr__` does it."""
     check_own(it, value, name)
     if (known := it.world.of(value)) is not None:
         if isinstance(value, torch.nn.Module):
             raise Unsupported(f"deletes the attribute '{name}' of a module")
         it.world.fill(known, name)
+    if not default and (remove := own_descriptor(it, value, name, "__delete__")):
+        return it.call(remove, value)
     it.native(object.__delattr__ if default else delattr, value, name)
 
 

@@ -22,6 +22,7 @@ from types import GeneratorType
 from typing import Any
 
 from course_lib import frames
+from course_lib.capture.classes import isinstance
 from course_lib.capture.graph import PLAIN
 from course_lib.capture.head import HeadBuilder
 from course_lib.capture.interpreter import Interpreter

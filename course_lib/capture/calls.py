@@ -31,8 +31,9 @@ import torch
 from course_lib import frames
 from course_lib.capture import attributes
 from course_lib.capture.attributes import TensorMethod
+from course_lib.capture.classes import is_users, isinstance
 from course_lib.capture.graph import PLAIN, STATE, AutogradFunction, has_tensor, name_of
-from course_lib.capture.sources import Called, Test
+from course_lib.capture.sources import Source, Test
 from course_lib.capture.unsupported import Unsupported
 
 if TYPE_CHECKING:
@@ -89,6 +90,9 @@ FOLLOWED = ("torch.jit._state.", "torch.cuda.amp", "torch.optim.swa_utils")
 
 def call(it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """`function(*args, **kwargs)`. Raises what Python raises, or `Unsupported`."""
+    own = inspect.getattr_static(type(function), "__call__", None)
+    if isinstance(own, types.FunctionType) and is_users(type(function)) and not isinstance(function, (type, torch.nn.Module)):
+        return call(it, attributes.get(it, function, "__call__"), args, kwargs)
     if isinstance(function, TensorMethod):
         return it.world.builder.call(function.name, [function.tensor, *args], kwargs)
     if is_autograd_function(function):
@@ -127,10 +131,10 @@ def call(it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]
         source = it.world.source_of(function)
         return call(it, it.world.wrap(function.__wrapped__, source and source.attr("__wrapped__")), args, kwargs)
     if isinstance(function, weakref.ref) and (known := it.world.of(function)) is not None:
-        return it.world.wrap(function(), Called(base=known.source))
+        return it.world.wrap(function(), Source("()", known.source))
     if it.world.is_opaque(function):
         raise Unsupported(f"calls {name_of(function)}, of which capture knows nothing")
-    if isinstance(own := inspect.getattr_static(type(function), "__call__", None), types.FunctionType):
+    if isinstance(own, types.FunctionType):
         return call(it, attributes.get(it, function, "__call__"), args, kwargs)
     if own is None:
         raise TypeError(f"'{type(function).__name__}' object is not callable")
@@ -229,6 +233,7 @@ def construct(it: Interpreter, cls: type, args: list[Any], kwargs: dict[str, Any
     """`cls(*args, **kwargs)`: Python makes the object; what the class wrote in Python is interpreted."""
     if issubclass(cls, torch.Tensor):
         raise Unsupported(f"makes a {cls.__name__}", "make it outside the compiled function")
+    it.world.see(cls, it.world.source_of(cls))
     for name in ("__new__", "__init__"):
         maker = inspect.getattr_static(cls, name)
         maker = getattr(maker, "__func__", maker)

@@ -106,12 +106,6 @@ class GraphBuilder:
             self._nodes[id(tensor)] = tensor, self._placeholder(self._outside[id(tensor)])
         return self._nodes[id(tensor)][1]
 
-    def name_of(self, tensor: Any) -> str:
-        """The name of a tensor in pictures: its node's, or where it comes from."""
-        if id(tensor) in self._nodes:
-            return self._nodes[id(tensor)][1].name
-        return self._outside[id(tensor)].source.shown if id(tensor) in self._outside else "tensor"
-
     def _placeholder(self, new: Input) -> fx.Node:
         last = self.inputs[-1].node if self.inputs else None
         first = next(iter(self.graph.nodes), self.graph._root)

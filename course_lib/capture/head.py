@@ -20,6 +20,7 @@ import collections
 import contextlib
 import functools
 import gc
+import inspect
 import itertools
 import sys
 import types
@@ -32,6 +33,7 @@ import torch
 
 from course_lib.capture.attributes import TensorMethod
 from course_lib.capture.calls import SAFE_TYPES, Id
+from course_lib.capture.classes import isinstance, own_dict
 from course_lib.capture.graph import PLAIN, name_of
 from course_lib.capture.sources import FUNCTION, SameAs, Test, has_literal, variable
 from course_lib.capture.unsupported import Unsupported
@@ -152,9 +154,9 @@ class HeadBuilder:
 
     def attribute_effect(self, known: Known, before: dict[str, Any]) -> None:
         now = known.stand_in
-        own = dict(getattr(now, "__dict__", {}))
+        own = dict(own_dict(now))
         for name in before:
-            if name not in own and isinstance(getattr(type(now), name, None), types.MemberDescriptorType):
+            if name not in own and isinstance(inspect.getattr_static(type(now), name, None), types.MemberDescriptorType):
                 with contextlib.suppress(AttributeError):
                     own[name] = object.__getattribute__(now, name)
         plain = type(now).__setattr__ in (object.__setattr__, torch.nn.Module.__setattr__)
@@ -336,7 +338,7 @@ class HeadBuilder:
             elif base is not object:
                 adding = "update" if base is set else "extend"
                 self.body.append(f"{self.name_for(base)}.{adding}({name}, {self.listed(base.__iter__(value))})")
-        own = dict(getattr(value, "__dict__", {}))
+        own = own_dict(value)
         if own:
             pairs = ", ".join([f"{key!r}: {self.rebuild(item)}" for key, item in own.items()])
             self.body.append(f"{name}.__dict__.update({{{pairs}}})")
@@ -356,10 +358,10 @@ class HeadBuilder:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 make, args, state, *more = (*value.__reduce_ex__(4), None)[:5]
+            if any(more):
+                raise TypeError("it has items of its own")
         except (TypeError, ValueError) as error:
             raise Unsupported(f"a {type(value).__name__} is alive here, which cannot be made anew: {error}") from None
-        if any(more):
-            raise Unsupported(f"a {type(value).__name__} is alive here, which cannot be made anew")
         name = self.assign(f"{self.name_for(make)}({', '.join([self.rebuild(arg) for arg in args])})", value)
         if state is not None:
             how = "__setstate__" if hasattr(value, "__setstate__") else "__dict__.update"

@@ -23,6 +23,7 @@ from typing import Any
 import torch
 
 from course_lib.capture import attributes, calls
+from course_lib.capture.classes import isinstance
 from course_lib.capture.graph import has_tensor
 from course_lib.capture.machine import NOTHING, Machine, concrete, new_cell
 from course_lib.capture.sources import Imported, SameAs, Test

@@ -16,6 +16,7 @@ import torch
 
 from course_lib import config, events, frames
 from course_lib.capture import calls
+from course_lib.capture.classes import isinstance
 from course_lib.capture.sources import Location
 from course_lib.capture.unsupported import Unsupported
 from course_lib.capture.world import HEAP_TYPE, MISSING, World
@@ -81,7 +82,7 @@ class Machine:
         self.world.stack[-1] = self.location(instruction)
         builder = self.world.builder
         builder.location, builder.last_node = self.world.user_location(), None
-        before = tuple(map(self.world.show, self.stack)) if events.listening() else ()
+        before = events.in_words(self.world, self.stack)
         try:
             method = getattr(self, instruction.op, None)
             if method is None:
@@ -101,7 +102,7 @@ class Machine:
             if where := own_failure(error):
                 raise Unsupported(f"capture itself fails at {where}: {type(error).__name__}: {error}", "report it") from error
             self.unwind(instruction, error)
-        if before or events.listening():
+        if events.listening():
             self.tell(instruction, before)
 
     def unwind(self, instruction: Instruction, error: BaseException) -> None:
@@ -131,7 +132,7 @@ class Machine:
 
     def tell(self, instruction: Instruction, before: tuple[str, ...]) -> None:
         here, node, depth = self.world.stack[-1], self.world.builder.last_node, len(self.world.stack) - 1
-        after = tuple(map(self.world.show, self.stack if self.result is NOTHING else [self.result]))
+        after = events.in_words(self.world, self.stack if self.result is NOTHING else [self.result])
         self.world.told.append(
             events.InstructionRun(
                 instruction.offset, instruction.op, "" if instruction.arg is None else str(instruction.arg),

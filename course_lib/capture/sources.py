@@ -17,6 +17,8 @@ from typing import Any
 
 HELPERS = {"torch", "modules", "has_hooks", "is_empty", "MOVED", "CellType", "FunctionType", "MethodType"}
 """Names that heads and checks use."""
+REGISTRIES = "_parameters", "_buffers", "_modules"
+"""Where an `nn.Module` keeps what a user knows as its attributes."""
 FUNCTION = "__func"
 """The name by which checks and heads know the frame's function object."""
 
@@ -48,6 +50,9 @@ class Source:
         """The expression as the user would write it: `self.ln.weight`, not
         `self._modules['ln']._parameters['weight']`."""
         base = self.base.shown if self.base and not self.alone else ""
+        if self.base and self.base.base and self.base.after[1:] in REGISTRIES and self.after[0] == "[":
+            base, key = self.base.base.shown, self.after[2:-2]
+            return f"{base}[{key}]" if key.isdigit() else f"{base}.{key}"
         return self.from_base(base) if self.pretty is None else base + self.pretty
 
     @property
@@ -81,9 +86,8 @@ def Local(name: str) -> Source:
     return Source(variable(name), pretty=name)
 
 
-def Function() -> Source:
-    """The frame's own function object."""
-    return Source(FUNCTION)
+FRAME = Source(FUNCTION)
+"""The frame's own function object."""
 
 
 def Imported(name: str) -> Source:
@@ -96,21 +100,6 @@ def TypeOf(base: Source) -> Source:
     return Source(")", base, "type(")
 
 
-def Called(base: Source) -> Source:
-    """`base()`: what a weak reference refers to."""
-    return Source("()", base)
-
-
-def Inside(cls: str, key: Any, base: Source) -> Source:
-    """`base[key]`, where a subclass of list or dict may say otherwise."""
-    return Source(f", {key!r})", base, f"{cls}.__getitem__(", f"[{key!r}]")
-
-
-def Entry(cls: str, place: int, base: Source) -> Source:
-    """The value at `place` of the dict `base`, whose key has no literal form."""
-    return Source(f")][{place}]", base, f"[*{cls}.values(")
-
-
 def Global(variable: str, base: Source) -> Source:
     """A global variable: an item of the dict of globals `base`."""
     return Source(f"[{variable!r}]", base, pretty=variable, alone=True)
@@ -119,11 +108,6 @@ def Global(variable: str, base: Source) -> Source:
 def Closure(variable: str, index: int, base: Source) -> Source:
     """The cell of a variable of an enclosing function: cell `index` of the function `base`."""
     return Source(f".__closure__[{index}]", base, pretty=variable, alone=True)
-
-
-def Member(registry: str, key: str, base: Source) -> Source:
-    """A parameter, buffer or submodule of the module `base`, read from where `nn.Module` keeps it."""
-    return Source(f".{registry}[{key!r}]", base, pretty=f"[{key}]" if key.isdigit() else f".{key}")
 
 
 @dataclass(frozen=True)
@@ -198,7 +182,7 @@ def literal(value: Any) -> str:
 class Guard:
     """What capture assumed about the object at `source`, and the user's line that caused it.
 
-    `kind` is one of: tensor, value, type, identity, length, keys, absent, hooks, state, sizes."""
+    `kind` is one of: tensor, value, type, identity, length, keys, absent, class, hooks, state, sizes."""
 
     source: Source
     kind: str
@@ -215,15 +199,12 @@ class Guard:
         return self.expr + because
 
 
+@dataclass(frozen=True)
 class SameAs:
     """The right-hand side of a test that two sources hold one object, or do not."""
 
-    def __init__(self, source: Source) -> None:
-        self.source = source
-        self.__name__ = source.shown
+    source: Source
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, SameAs) and other.source == self.source
-
-    def __hash__(self) -> int:
-        return hash(self.source)
+    @property
+    def __name__(self) -> str:
+        return self.source.shown

@@ -16,6 +16,7 @@ by a `VariableTracker`.
 from __future__ import annotations
 
 import collections
+import contextlib
 import enum
 import functools
 import inspect
@@ -29,39 +30,43 @@ import torch
 
 from course_lib import frames
 from course_lib.capture import global_state
+from course_lib.capture.classes import (
+    MISSING,
+    TRUSTED,
+    SeenClass,
+    has_own_lookup,
+    is_data_descriptor,
+    is_users,
+    isinstance,
+    own_dict,
+)
 from course_lib.capture.graph import PLAIN, GraphBuilder
 from course_lib.capture.shapes import History, Shapes
 from course_lib.capture.sources import (
+    FRAME,
+    REGISTRIES,
     Closure,
-    Entry,
     Global,
     Guard,
     Imported,
-    Inside,
     Location,
-    Member,
     SameAs,
     Source,
     Test,
     TypeOf,
     has_literal,
-)
-from course_lib.capture.sources import Function as FunctionSource
+)  # fmt: skip
 from course_lib.capture.unsupported import Unsupported
 
 TORCH_FOLDER = os.path.dirname(torch.__file__)
 TENSOR_TYPES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
-TRUSTED = {"torch", "numpy", "course_lib", "typing_extensions", *sys.stdlib_module_names} - {"__main__", "this", "os"}
-"""Top-level packages whose functions, classes and constants nobody rebinds: reading them needs no guard."""
 SEQUENCES = (list, tuple, set, frozenset, collections.deque)
 MAPPINGS = (dict, collections.OrderedDict, collections.defaultdict)
-REGISTRIES = ("_parameters", "_buffers", "_modules")
 APART = ("course_lib.", "torch._tensor.", "torch._ops.", "torch.fx.", "torch._subclasses.", "torch.utils._sympy.", "sympy.",
          "torch.overrides.", "torch._dynamo.", "torch._guards.", "torch._prims", "torch._refs.", "torch._decomp", "torch._meta",
          "torch.utils._python_dispatch.", "torch.utils.weak.", "weakref.", "_weakrefset.", "torch._library.",
          "torch._higher_order_ops.")  # fmt: skip
 """Python code below torch's own operators and symbolic sizes: part of Python, to the interpreted program."""
-MISSING: Any = type("Missing", (), {"__repr__": lambda self: "MISSING"})()
 BY_PARTS: dict[type, tuple[Any, tuple[str, ...]]] = {
     types.MethodType: (types.MethodType, ("__func__", "__self__")),
     functools.partial: (lambda func, args, keywords: functools.partial(func, *args, **keywords), ("func", "args", "keywords")),
@@ -70,6 +75,7 @@ BY_PARTS: dict[type, tuple[Any, tuple[str, ...]]] = {
 BY_VALUE = (range, slice, types.MethodDescriptorType, types.WrapperDescriptorType)
 HANDLES = set("_io io threading _thread logging random socket multiprocessing asyncio subprocess tempfile weakref".split())
 """Modules whose instances are more than their attributes: files, locks, sources of randomness."""
+WRAPPING = (property, classmethod, staticmethod)
 HEAP_TYPE = 1 << 9
 STATIC = (types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type, enum.Enum)
 NULL: Any = type("Null", (), {"__repr__": lambda self: "NULL"})()
@@ -112,11 +118,12 @@ class World:
         """What could not be followed where Python lets no exception out: while it closes a generator."""
         self.finished = False
         self.told: list[Any] = []
+        self.classes: dict[type, SeenClass] = {}
         self._inliners: dict[Any, Inliner] = {}
         self.numbers: dict[str, Any] = {}
         self.at_start = global_state.turned()
         self.nesting = 0
-        self.assume(FunctionSource(), "state", *global_state.tests())
+        self.assume(FRAME, "state", *global_state.tests())
 
     def inliner(self, interpreter: Any) -> Inliner:
         """The watcher that hands frames to interpreters of this class."""
@@ -132,16 +139,22 @@ class World:
 
     def user_location(self) -> Location | None:
         """The innermost line that is the user's own, not torch's."""
-        for place in reversed(self.stack):
-            if not place.filename.startswith(TORCH_FOLDER):
-                return place
-        return None
+        return next((place for place in reversed(self.stack) if not place.filename.startswith(TORCH_FOLDER)), None)
 
     def assume_identity(self, obj: Any, source: Source) -> None:
         if isinstance(obj, types.FunctionType):
             self.assume(source, "identity", Test("{}.__code__", "is", obj.__code__))
         else:
             self.assume(source, "identity", Test("{}", "is", obj))
+
+    def see(self, cls: type, source: Source | None, *names: str) -> None:
+        """Guard the special methods of a class, and what it has by these names; that it has none counts too."""
+        for met, place in ((cls, source), (type(cls), source and TypeOf(source))):
+            if is_users(met):
+                if met not in self.classes:
+                    seen = self.classes[met] = SeenClass(met)
+                    self.assume(place or FRAME, "class", Test("class_version({})" if place else "None", "==", seen))
+                self.classes[met].see(names)
 
     def assume_tensor(self, tensor: torch.Tensor, fake: torch.Tensor, source: Source) -> None:
         """Everything about a tensor that the graph and the kernels depend on. Sparse tensors fail at `stride()`,
@@ -208,6 +221,8 @@ class World:
         return obj
 
     def _first(self, obj: Any, source: Source | None) -> Any:
+        if source is not None:
+            self.see(*((obj, source) if isinstance(obj, type) else (type(obj), TypeOf(source))))
         if not self.is_static(obj):
             source = source or self.static_source(obj)
             if source is None:
@@ -270,8 +285,11 @@ class World:
         self.assume(source, kind, Test("type({})", "is", cls), Test(length, "==", keys if keyed else len(keys)))
 
         def item(place: int, key: Any) -> Any:
-            at = source.item(key) if own or base is tuple else Inside("dict" if keyed else "list", key, base=source)
-            at = at if has_literal(key) else Entry(name_in_text(base), place, base=source)
+            at = source.item(key)
+            if not own and base is not tuple:  # the class may say otherwise
+                at = Source(f", {key!r})", source, f"{'dict' if keyed else 'list'}.__getitem__(", f"[{key!r}]")
+            if not has_literal(key):
+                at = Source(f")][{place}]", source, f"[*{name_in_text(base)}.values(")
             return self.wrap(base.__getitem__(obj, key), at)
 
         if base is tuple:
@@ -397,22 +415,17 @@ class World:
     def adopt(self, function: types.FunctionType, args: Any) -> None:
         """Guard a function that no instruction has read: a special method, a property, what `super()` finds. Its first
         argument tells where it was found."""
-        if self.of(function) is not None or id(function) in self.made or function.__module__.split(".")[0] in TRUSTED:
+        if self.of(function) is not None or id(function) in self.made or not is_users(function):
             return
         cls = args[0] if args and isinstance(args[0], type) else type(args[0]) if args else object
         known = self.of(args[0]) if args else None
-        source = TypeOf(base=known.source) if known is not None and cls is not args[0] else self.source_of(cls)
-        members = [(i, *item) for i, base in enumerate(cls.__mro__) for item in base.__dict__.items()] if source else []
-        for place, name, found in members:
-            part = next((p for p in ("fget", "fset", "fdel", "__func__") if getattr(found, p, None) is function), None)
-            if source is not None and (found is function or part):
-                bodies = [source.attr("__mro__").item(i).attr("__dict__") for i in range(place + 1)]
-                for i, body in enumerate(bodies):
-                    if name not in cls.__mro__[i].__dict__:
-                        self.assume(body, "absent", Test(f"{name!r} not in {{}}", "holds", True))
-                path = bodies[place].item(name)
-                self.wrap(function, path.attr(part) if part else path)
-                return
+        source: Any = TypeOf(base=known.source) if known is not None and cls is not args[0] else self.source_of(cls)
+        for base in cls.__mro__ if source is not None else ():
+            for name, found in base.__dict__.items():
+                if function in functions_of(found).values():
+                    for i, above in enumerate(cls.__mro__[: cls.__mro__.index(base) + 1]):
+                        self.see(above, source.attr("__mro__").item(i), name)
+                    return self.wrap_functions(found, cls, source, name)
         if (function.__closure__ or function.__defaults__ or function.__kwdefaults__) and self.source_of(function) is None:
             raise Unsupported(f"calls {function.__qualname__}, a function that has no known place")
 
@@ -432,44 +445,36 @@ class World:
         """Give the stand-in of an instance its attribute `name`, if the real one has it. True if it is there now."""
         copy, real, attributes = known.stand_in, known.real, known.attributes
         assert attributes is not None
-        own = getattr(copy, "__dict__", {})
+        own = own_dict(copy)
         if name in attributes:
             return name in own
-        found = getattr(real, "__dict__", {}).get(name, MISSING)
-        source = known.source.attr(name)
+        found, slot = own_dict(real).get(name, MISSING), inspect.getattr_static(type(real), name, None)
         if found is MISSING:
-            slot = inspect.getattr_static(type(real), name, None)
-            if isinstance(slot, types.MemberDescriptorType):
-                found = getattr(real, name, MISSING)
-                if found is not MISSING:
-                    attributes[name] = value = self.wrap(found, source)
-                    slot.__set__(copy, value)
-                    return True
-            elif own is not None and hasattr(real, "__dict__"):
-                self.assume(known.source, "absent", Test(f"{name!r} not in {{}}.__dict__", "holds", True))
             attributes[name] = MISSING
-            return False
-        if name in REGISTRIES and isinstance(real, torch.nn.Module):
-            attributes[name] = own[name] = self.registry(found, name, known.source)
-            return True
-        attributes[name] = own[name] = self.wrap(
-            found, source if name.isidentifier() else known.source.attr("__dict__").item(name)
-        )
+            if isinstance(slot, types.MemberDescriptorType):
+                with contextlib.suppress(AttributeError):
+                    attributes[name] = self.wrap(slot.__get__(real), self.own(known, name))
+                    slot.__set__(copy, attributes[name])
+            elif type(real).__dictoffset__:
+                self.assume(self.own(known, "__dict__"), "absent", Test(f"{name!r} not in {{}}", "holds", True))
+            return attributes[name] is not MISSING
+        hidden = is_data_descriptor(slot) or not name.isidentifier()
+        source = self.own(known, "__dict__").item(name) if hidden else self.own(known, name)
+        attributes[name] = own[name] = self.wrap(found, source)
         return True
 
-    def registry(self, real: dict[str, Any], name: str, module: Source) -> dict[str, Any]:
-        """A module's dict of parameters, buffers or submodules: each is found as the attribute that it is."""
-        source = module.attr(name)
-        self.assume(source, "keys", Test("tuple({})", "==", tuple(real)))
-        copy = type(real)((key, self.wrap(item, Member(name, key, base=module))) for key, item in real.items())
-        self._know(copy, real, source, dict(copy))
-        return copy
+    @staticmethod
+    def own(known: Known, name: str) -> Source:
+        """Where an instance keeps an attribute of its own. Guards ask for it without running the user's code."""
+        if has_own_lookup(type(known.real)):
+            return Source(f", {name!r})", known.source, "object.__getattribute__(", f".{name}")
+        return known.source.attr(name)
 
     def fill_all(self, known: Known) -> None:
         """Give the stand-in every attribute of the real instance."""
-        names = dict(getattr(known.real, "__dict__", {}))
-        if hasattr(known.real, "__dict__"):
-            self.assume(known.source.attr("__dict__"), "keys", Test("tuple({})", "==", tuple(names)))
+        names = tuple(own_dict(known.real))
+        if type(known.real).__dictoffset__:
+            self.assume(self.own(known, "__dict__"), "keys", Test("tuple({})", "==", names))
         for name in [*names, *slots(type(known.real))]:
             self.fill(known, name)
 
@@ -481,32 +486,23 @@ class World:
                 if name in own[registry]:
                     return own[registry][name]
             elif name in real.__dict__.get(registry, ()):
-                return self.wrap(real.__dict__[registry][name], Member(registry, name, base=known.source))
+                return self.wrap(real.__dict__[registry][name], known.source.attr(registry).item(name))
         return MISSING
 
-    def class_attribute(self, known: Known, name: str, found: Any) -> Any:
-        """An attribute found on the class of an instance from outside, as it stands in the class body: guard it."""
-        cls = type(known.real)
-        if cls.__module__.split(".")[0] in TRUSTED:
-            return found
-        if found is MISSING:
-            for absent in (name, *(() if hasattr(cls, "__getattr__") else ("__getattr__",))):
-                self.assume(TypeOf(base=known.source), "absent", Test(f"not hasattr({{}}, {absent!r})", "holds", True))
-            return found
-        source = TypeOf(base=known.source)
-        if isinstance(found, types.FunctionType):
-            if found.__module__.split(".")[0] not in TRUSTED:
-                self.wrap(found, source.attr(name))
-        elif isinstance(found, property) and isinstance(found.fget, types.FunctionType):
-            self.wrap(found.fget, self._in_body(cls, source, name).attr("fget"))
-        elif isinstance(found, (classmethod, staticmethod)) and isinstance(found.__func__, types.FunctionType):
-            self.wrap(found.__func__, self._in_body(cls, source, name).attr("__func__"))
-        return found
+    def class_attribute(self, known: Known, name: str, found: Any) -> None:
+        """Guard what the class of an instance from outside has by a name, as it stands in the class body."""
+        cls, source = type(known.real), TypeOf(base=known.source)
+        if found is MISSING or hasattr(type(found), "__get__"):
+            self.see(cls, source, name)
+        self.wrap_functions(found, cls, source, name)
 
-    @staticmethod
-    def _in_body(cls: type, source: Source, name: str) -> Source:
-        place = next(i for i, base in enumerate(cls.__mro__) if name in base.__dict__)
-        return source.attr("__mro__").item(place).attr("__dict__").item(name)
+    def wrap_functions(self, found: Any, cls: type, source: Source, name: str) -> None:
+        """Guard the functions that a class attribute is made of."""
+        body = next((i for i, base in enumerate(cls.__mro__) if base.__dict__.get(name) is found), 0)
+        owner = source.attr("__mro__").item(body) if body else source
+        for part, function in functions_of(found).items():
+            if is_users(function):
+                self.wrap(function, owner.attr("__dict__").item(name).attr(part) if part else owner.attr(name))
 
     # ---- switches -----------------------------------------------------------------------------------------------------
 
@@ -521,40 +517,6 @@ class World:
         deeper = torch.autocast_increment_nesting()
         torch.autocast_decrement_nesting()
         return deeper - 1 + self.nesting
-
-    # ---- as text ----------------------------------------------------------------------------------------------------
-
-    def show(self, value: Any, depth: int = 4) -> str:
-        """A value as the stack is shown: tensors by the node that computes them."""
-        if depth == 0:
-            return "…"
-        listed = lambda values: shorten(", ".join([self.show(item, depth - 1) for item in values]))
-        if isinstance(value, torch.Tensor):
-            return f"{self.builder.name_of(value)}: {str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
-        known = self.of(value)
-        if isinstance(value, torch.nn.Module):
-            return f"{type(value).__name__}()"
-        if type(value).__name__ == "TensorMethod":
-            return f"{self.show(value.tensor)}.{value.name}"
-        if isinstance(value, types.MethodType):
-            return f"{self.show(value.__self__)}.{value.__func__.__name__}"
-        if type(value) in (list, tuple):
-            return f"[{listed(value)}]" if type(value) is list else f"({listed(value)})"
-        if type(value) is dict:
-            pairs = [f"{self.show(key)}: {self.show(item, depth - 1)}" for key, item in value.items()]
-            return "{" + shorten(", ".join(pairs)) + "}"
-        if type(value) is types.CellType:
-            return f"cell({known.source.shown if known else self.show(value.cell_contents) if is_full(value) else 'empty'})"
-        if isinstance(value, types.FunctionType):
-            return f"{value.__name__}()"
-        if self.is_static(value) and isinstance(getattr(value, "__name__", None), str):
-            return str(value.__name__)
-        if type(value) in (set, frozenset):
-            return "{" + listed(value) + "}"
-        if type(value) is slice:
-            return f"slice({listed((value.start, value.stop, value.step))})"
-        plain = type(value) in PLAIN or isinstance(value, (range, torch.SymInt)) or value is NULL
-        return shorten(repr(value)) if plain else f"{type(value).__name__} object"
 
 
 @functools.cache
@@ -580,6 +542,12 @@ def name_in_text(cls: type) -> str:
     return f"modules['collections'].{cls.__name__}" if cls is collections.OrderedDict else "dict"
 
 
+def functions_of(found: Any) -> dict[str, types.FunctionType]:
+    """The functions that a class attribute is made of, and by which name it keeps each: of a property, `fget`."""
+    parts = {part: getattr(found, part, None) for part in ("fget", "fset", "fdel", "__func__")} if type(found) in WRAPPING else {}
+    return {part: function for part, function in {"": found, **parts}.items() if isinstance(function, types.FunctionType)}
+
+
 def slots(cls: type) -> list[str]:
     """The attributes that instances have a fixed place for."""
     written = [base for base in cls.__mro__ if base.__flags__ & HEAP_TYPE or issubclass(base, Exception)]
@@ -588,9 +556,9 @@ def slots(cls: type) -> list[str]:
 
 def is_bound(obj: Any) -> bool:
     """Is this a method of a builtin type, bound to an object that may change (`values.append`)?"""
-    target = getattr(obj, "__self__", None)
-    apart = isinstance(target, (types.NoneType, types.ModuleType, type)) or not hasattr(type(target), obj.__name__)  # pybind11
-    return isinstance(obj, types.BuiltinMethodType) and not apart
+    if type(obj) is not types.BuiltinMethodType or isinstance(obj.__self__, (types.NoneType, types.ModuleType, type)):
+        return False
+    return hasattr(type(obj.__self__), obj.__name__)  # False: of pybind11
 
 
 def is_full(cell: types.CellType) -> bool:
@@ -598,11 +566,6 @@ def is_full(cell: types.CellType) -> bool:
         return cell.cell_contents is not MISSING
     except ValueError:
         return False
-
-
-def shorten(text: str, width: int = 40) -> str:
-    """`text`, cut in the middle."""
-    return text if len(text) <= width else text[: width - 12] + " … " + text[-9:]
 
 
 class Inliner(frames.Watcher):

@@ -138,8 +138,8 @@ n_params(PyCodeObject *code)
 static int
 is_replaceable(PyCodeObject *code)
 {
-    return code->co_flags & CO_OPTIMIZED                                            /* no module or class body */
-        && !(code->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR));  /* these are entered many times */
+    return code->co_flags & CO_OPTIMIZED                             /* no module or class body */
+        && !(code->co_flags & (CO_COROUTINE | CO_ASYNC_GENERATOR));  /* these are entered many times */
 }
 
 /* The head for this call (a new reference); NULL without an exception: run the frame as it is. */
@@ -199,7 +199,7 @@ replace_frame(PyThreadState *ts, Frame *f, PyCodeObject *code, PyObject *entries
 static PyObject *
 eval_frame(PyThreadState *ts, Frame *f, int throwflag)
 {
-    if (watcher == NULL || throwflag)                    /* throwflag: a generator is continued with an exception */
+    if (watcher == NULL || throwflag || f->owner == FRAME_OWNED_BY_GENERATOR)  /* a generator is shown once, when it is made */
         return run_frame(ts, f, throwflag);
     PyCodeObject *code = FRAME_CODE(f);
     PyObject *number = number_of(code);
@@ -275,11 +275,23 @@ number(PyObject *self, PyObject *code)
     return Py_XNewRef(number_of((PyCodeObject *)code));
 }
 
+/* CPython gives a class a new version tag after any change to it or to a class above it. It has none (0) after too many. */
+static PyObject *
+class_version(PyObject *self, PyObject *cls)
+{
+    if (!PyType_Check(cls))
+        return PyErr_Format(PyExc_TypeError, "expected a class, got %R", cls);
+    if (((PyTypeObject *)cls)->tp_version_tag == 0)
+        Py_XDECREF(PyObject_GetAttrString(cls, "__init__"));     /* looking something up gives it one */
+    return PyLong_FromUnsignedLong(((PyTypeObject *)cls)->tp_version_tag);
+}
+
 static PyMethodDef methods[] = {
     {"enter", enter, METH_O, "enter(watcher | None) -> the watcher of this thread until now"},
     {"call", (PyCFunction)(void (*)(void))call, METH_FASTCALL | METH_KEYWORDS,
      "call(watcher | None, function, *args, **kwargs): call the function, with the frames below it watched"},
     {"number", number, METH_O, "number(code) -> int: the code object's key in a watcher"},
+    {"class_version", class_version, METH_O, "class_version(cls) -> int: another after any change to the class; 0: not known"},
     {NULL}};
 
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_framehook", "See _framehook.c.", -1, methods};

@@ -88,7 +88,8 @@ class Watcher(dict[int, "list[tuple[Guard, Head]] | None"]):
     def __call__(self, func: FunctionType, code: CodeType, args: tuple[Any, ...]) -> Head | None:
         """The evaluator's question when no pair fits: the head to call this time, or None."""
         own = code.co_filename == __file__  # `__exit__` runs while this still watches
-        answer = SKIP if own else self.callback(Frame(func, code, dict(zip(parameters(code), args, strict=True))))
+        frame = Frame(func, code, dict(zip(parameters(code), args, strict=True)))
+        answer = SKIP if own or code.co_flags & inspect.CO_GENERATOR else self.callback(frame)
         if answer is None:
             return None
         if answer is SKIP:
@@ -153,15 +154,10 @@ def watching(callback: Callable[[Frame], Answer]) -> Watcher:
     return Watcher(callback)
 
 
-def n_params(code: CodeType) -> int:
-    """How many parameters: positional, keyword-only, `*args` and `**kwargs`."""
-    variadic = bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
-    return code.co_argcount + code.co_kwonlyargcount + variadic
-
-
 def parameters(code: CodeType) -> tuple[str, ...]:
     """Their names in flat order: positional, keyword-only, then the `*args` tuple and the `**kwargs` dict."""
-    return code.co_varnames[: n_params(code)]
+    variadic = bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
+    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + variadic]
 
 
 def installed() -> bool:
@@ -202,3 +198,5 @@ def number(code: CodeType) -> int:
 
 if _framehook is not None:
     enter, call, number = _framehook.enter, _framehook.call, _framehook.number
+class_version: Callable[[type], int] = getattr(_framehook, "class_version", lambda cls: 0)
+"""A number that is another one after any change to the class or one above it; 0 where that is not known."""

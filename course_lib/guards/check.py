@@ -15,6 +15,7 @@ Each source is looked up once, in a variable that the paths below it share.
 
 from __future__ import annotations
 
+import operator
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,23 +26,21 @@ import torch
 
 from course_lib.capture import FUNCTION, Guard, SameAs, Source, Test
 from course_lib.capture.calls import has_hooks
+from course_lib.capture.classes import SeenClass
 from course_lib.capture.sources import has_literal, variable
 from course_lib.capture.world import is_full
+from course_lib.frames.hook import class_version
 from course_lib.written import define
 
 OPPOSITE = {"is": "is not", "is not": "is", "==": "!="}
-FAILS: dict[str, Callable[[Any, Any], bool]] = {
-    "is": lambda got, expected: got is not expected,
-    "is not": lambda got, expected: got is expected,
-    "==": lambda got, expected: got != expected,
-    "holds": lambda got, expected: not got,
-}
+FAILS = {"is": operator.is_not, "is not": operator.is_, "==": operator.ne, "holds": lambda got, _: not got}
 MOVED = (AttributeError, KeyError, IndexError, TypeError, ValueError, RuntimeError)
 """What looking up a path may raise when the objects on it have changed: then the guard does not hold."""
 HELPERS = {
     "torch": torch,
     "modules": sys.modules,
     "has_hooks": has_hooks,
+    "class_version": class_version,
     "is_empty": lambda cell: not is_full(cell),
     "MOVED": MOVED,
 }
@@ -104,6 +103,8 @@ class Check:
             return f"not ({test.left.format(expr)})"
         if isinstance(test.right, SameAs):
             return f"{test.left.format(expr)} {OPPOSITE[test.op]} {self._variable(test.right.source, variables, lines)}"
+        if isinstance(test.right, SeenClass):  # what it does first, without a call
+            return f"{test.left.format(expr)} != (seen := {self._right(test)}).version and {test.left.format(expr)} != seen"
         return f"{test.left.format(expr)} {OPPOSITE[test.op]} {self._right(test)}"
 
     def _right(self, test: Test) -> str:
@@ -126,6 +127,8 @@ class Check:
                 except MOVED as error:
                     return Failure(guard, part, short(test.right), f"{type(error).__name__}: {error}")
                 if FAILS[test.op](got, expected):
+                    if isinstance(expected, SeenClass):
+                        return Failure(guard, f"{expected.cls.__name__}.{expected.changed()}", "what it was", "another")
                     if isinstance(test.right, SameAs):
                         way = "the same object as" if test.op == "is" else "another object than"
                         return Failure(

@@ -24,6 +24,7 @@ from course_lib.viz.recording import Recording
 from course_lib.viz.shapes import shape_map, size_guards
 from course_lib.viz.stepper import Stepper
 from course_lib.viz.style import Picture, escape, plural
+from course_lib.viz.words import in_words
 
 Which = str | int | Callable[..., Any] | None
 """A frame: by its name, its number, or the function itself; None for the first."""
@@ -171,5 +172,5 @@ def record() -> Iterator[Trace]:
     trace.show()
     """
     trace = Trace()
-    with events.listener(trace.events.append):
+    with events.listener(trace.events.append, in_words):
         yield trace

@@ -1,0 +1,85 @@
+"""What a class said when capture asked it. Python looks special methods up unasked, so all of those count, and that one
+is missing counts too.
+
+In PyTorch: `torch/_dynamo/guards.py` guards the entries of `type(x).__dict__` that TorchDynamo itself looked up.
+"""
+
+from __future__ import annotations
+
+import builtins
+import sys
+from collections.abc import Iterable
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
+
+from course_lib.frames.hook import class_version
+
+TRUSTED = {"torch", "numpy", "course_lib", "typing_extensions", *sys.stdlib_module_names} - {"__main__", "this", "os"}
+"""Top-level packages whose functions, classes and constants nobody rebinds: reading them needs no guard."""
+UNKNOWN = -1
+"""The version of a class that CPython has no number for: it equals none."""
+MISSING: Any = type("Missing", (), {"__repr__": lambda self: "MISSING"})()
+
+
+class SeenClass:
+    """What `cls` and the classes above it had for `__bool__`, `__eq__`, `__getattr__`, ... and for the names that were
+    looked up. It equals the number of each `class_version` in which that is still so."""
+
+    def __init__(self, cls: type) -> None:
+        self.cls, self.members = cls, special_methods(cls)
+        self.version: Any = class_version(cls) or UNKNOWN
+        self.__name__ = f"{cls.__name__}_as_seen"
+
+    def see(self, names: Iterable[str]) -> None:
+        self.members |= {name: self.look_up(name) for name in names}
+
+    def look_up(self, name: str) -> Any:
+        return next((base.__dict__[name] for base in self.cls.__mro__ if name in base.__dict__), MISSING)
+
+    def __eq__(self, version: object) -> bool:
+        if isinstance(version, SeenClass):
+            return self is version
+        if version != self.version and self.changed():
+            return False
+        self.version = version or UNKNOWN
+        return True
+
+    def changed(self) -> str:
+        """The first name that means something else than it did, "" if there is none."""
+        names = self.members | special_methods(self.cls)
+        return next((name for name in names if self.look_up(name) is not self.members.get(name, MISSING)), "")
+
+    __hash__ = object.__hash__
+
+
+def special_methods(cls: type) -> dict[str, Any]:
+    members = [item for base in reversed(cls.__mro__) for item in base.__dict__.items() if item[0][:2] == "__" == item[0][-2:]]
+    return {name: found for name, found in members if found is None or callable(found) or hasattr(type(found), "__get__")}
+
+
+def is_users(thing: Any) -> bool:
+    """Is this class or function the user's, who may change it?"""
+    return thing.__module__.split(".")[0] not in TRUSTED
+
+
+def has_own_lookup(cls: type) -> bool:
+    """Does each `obj.name` run the user's code?"""
+    return FunctionType in (type(cls.__getattribute__), type(getattr(cls.__dict__.get("__class__"), "fget", None)))
+
+
+if TYPE_CHECKING:
+    from builtins import isinstance  # noqa: UP029
+else:
+
+    def isinstance(obj: Any, classes: Any) -> bool:
+        """As the builtin, which may read `obj.__class__`: capture must not run the user's code to look at an object."""
+        return issubclass(type(obj), classes) if has_own_lookup(type(obj)) else builtins.isinstance(obj, classes)
+
+
+def own_dict(value: Any) -> dict[str, Any]:
+    """The instance's own attributes."""
+    return object.__getattribute__(value, "__dict__") if type(value).__dictoffset__ else {}
+
+
+def is_data_descriptor(found: Any) -> bool:
+    return hasattr(type(found), "__set__")
