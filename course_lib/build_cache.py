@@ -3,10 +3,8 @@
 In:  a key: everything that the built file depends on (source, flags, compiler, processor).
 Out: the path of the file, built now or found.
 
-The name of an entry is `<key>-<sha256 of the file>.so`: one rename publishes file and checksum together, so two processes that
-build the same file at once cannot see half of it, and no lock is needed. An entry whose bytes do not match its name
-(a full disk, a copied folder) is thrown away before the loader could crash on it, and built again.
-
+The name of an entry is `<key>-<sha256 of the file>.so`: one rename publishes both, so two processes that build the same at once
+need no lock. An entry whose bytes do not match its name (a full disk) is thrown away before the loader could crash on it.
 In PyTorch: `torch/_inductor/codecache.py` (`CppCodeCache`, `write_atomic`; there with file locks).
 """
 

@@ -1,7 +1,6 @@
 """Settings of the compiler, and what it looks up about the machine. Change one with `cl.config.recompile_limit = 4`.
 
-In PyTorch: `torch/_dynamo/config.py` and `torch/_inductor/config.py`.
-This file imports no torch, so that the frame hook can be built and tested on its own.
+In PyTorch: `torch/_dynamo/config.py` and `torch/_inductor/config.py`. (No torch here: the frame hook can be built on its own.)
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """What the compiler tells about itself: one small record for each thing that happens.
 
-The compiler never draws and never prints. It calls `emit(SomeEvent(...))`; whoever listens (a `Recording`, a log)
-decides what to do with it. With no listener a stage pays one truth test: `if events.listening(): ...`.
-
+The compiler never draws and never prints. It calls `emit(SomeEvent(...))`; whoever listens (a `Recording`, a log) decides what to
+do with it. With no listener a stage pays one truth test: `if events.listening(): ...`.
 In PyTorch: `torch._logging` (artifacts and `trace_structured`), read by `tlparse`.
 """
 
@@ -152,12 +151,6 @@ def emit(event: Event) -> None:
         listener(event)
 
 
-def subscribe(function: Callable[[Event], None]) -> Callable[[], None]:
-    """Call `function` with every event from now on, until what this returns is called."""
-    _listeners.append(function)
-    return lambda: _listeners.remove(function)
-
-
 def in_words(world: Any, values: Iterable[Any]) -> tuple[str, ...]:
     """Values of the interpreted program, as a listener wants them put; () if none does."""
     return tuple(_words[-1](world, value) for value in values) if _words else ()
@@ -166,12 +159,12 @@ def in_words(world: Any, values: Iterable[Any]) -> tuple[str, ...]:
 @contextlib.contextmanager
 def listener(function: Callable[[Event], None], words: Callable[[Any, Any], str] | None = None) -> Iterator[None]:
     """Call `function` with every event within the block. `words(world, value)` says what stands on the interpreter's stack."""
-    stop = subscribe(function)
+    _listeners.append(function)
     _words.extend([words] if words else [])
     try:
         yield
     finally:
-        stop()
+        _listeners.remove(function)
         del _words[len(_words) - (words is not None) :]
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import threading
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -139,7 +140,7 @@ def fall_back(gm: fx.GraphModule, why: str, warn: bool = False) -> Callable[...,
     """Run the captured graph operation by operation, and say why."""
     events.emit(events.FellBack("the graph runs operation by operation", why))
     if warn:
-        runtime.warn_once(why)
+        warnings.warn(why, stacklevel=2)
     return gm.forward
 
 

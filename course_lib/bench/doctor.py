@@ -205,14 +205,12 @@ def _simd() -> list[Finding]:
 
 def _triton() -> list[Finding]:
     version = _version("triton")
-    if version is None:
-        advice = (
-            "pip install -e '.[course]'"
-            if platform.system() == "Linux"
-            else "Triton comes for Linux only; the CPU tier is complete."
-        )
-        return [Finding("Triton", "not installed", "note", advice)]
     wanted = TRITON_FOR.get(_minor(_version("torch") or "0.0"))
+    if version is None:
+        advice = f"pip install 'triton=={_dotted(wanted)}.*'" if wanted else "pip install -e '.[course]'"
+        if platform.system() != "Linux":
+            advice = "Triton comes for Linux only; the CPU tier is complete."
+        return [Finding("Triton", "not installed", "note", advice)]
     if wanted and _minor(version) != wanted:
         advice = f"This torch pairs with Triton {_dotted(wanted)}: pip install 'triton=={_dotted(wanted)}.*'"
         return [Finding("Triton", version, "note", advice)]

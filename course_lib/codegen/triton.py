@@ -8,7 +8,6 @@ a whole ("persistent": one load, one store, whatever happens between); a longer 
 each pass. Masks keep the last tile inside the tensor.
 
 The same text runs on a GPU and, on CPU tensors, in Triton's interpreter (`runtime/triton_runner.py`).
-
 In PyTorch: `torch/_inductor/codegen/triton.py`, `TritonKernel`, and `runtime/triton_heuristics.py` for the tile sizes.
 """
 

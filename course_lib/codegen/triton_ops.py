@@ -5,7 +5,6 @@ Out: its text and how tightly it binds.
 
 What `tl` lacks comes from `libdevice` (NVIDIA's mathematical functions; in the interpreter, numpy's) or, where torch's meaning
 is its own, from a small `@triton.jit` function that is printed above the kernel.
-
 In PyTorch: `torch/_inductor/codegen/triton.py`, `TritonOverrides`; `torch/_inductor/runtime/triton_helpers.py`.
 """
 

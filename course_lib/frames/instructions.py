@@ -3,30 +3,25 @@
 In:  a code object of CPython 3.11, 3.12 or 3.13.
 Out: a tuple of `Instruction`s; names, constants and jump targets are resolved.
 
-Three versions of CPython write the same program in three ways. Here, and nowhere else in the library, the differences
-end: an op that does two things is split in two (both keep its offset), one that was renamed gets its newer name, and
-one without meaning to an interpreter is dropped. The rules are a table, op → function; an op without a rule is kept
-with `dis`'s own argument.
+Here, and nowhere else in the library, the differences between versions end: an op that does two things is split in two (both
+keep its offset), one that was renamed gets its newer name, and one without meaning to an interpreter is dropped. The rules are
+a table, op → function; an op without a rule is kept with `dis`'s own argument.
 
 The stack is always one that this CPython accepts at this place, so that the real bytecode can be entered where the
 interpreter left it:
 
-    CALL n             pops n arguments, then two slots: NULL and a callable in either order, or a callable and its
-                       first argument
+    CALL n             pops n arguments, then two slots: NULL and a callable in either order, or a callable and its first argument
     CALL_KW n          the same, with the tuple of the last arguments' names on top of them
     CALL_FUNCTION_EX   pops a dict if its argument is True, the tuple of arguments, and two slots as above
-    LOAD_ATTR, PUSH_NULL   also for a method about to be called: a bound method, never a pair (with SWAP 2 where the
-                       version wants the NULL below)
+    LOAD_ATTR, PUSH_NULL   also for a method about to be called: bound, never a pair (with SWAP 2 where the NULL belongs below)
     FOR_ITER t         at the end pops the iterator and goes to t, behind what the version keeps there for itself
     MAKE_FUNCTION      pops only the code; then a SET_FUNCTION_ATTRIBUTE for each of closure, annotations, kwdefaults and
                        defaults pops the function and the value below, and pushes the function
 
-Slots and cells: names are told apart by op (`LOAD_FAST` reads the slot, `LOAD_DEREF` the content of the cell in it).
-`MAKE_CELL x` and `LOAD_FAST_AND_CLEAR x` on a cell variable appear only around an inlined comprehension (3.12, 3.13):
-the old cell is put aside on the stack, a new one made, and `STORE_FAST x` puts the old one back.
-
-In PyTorch: `torch/_dynamo/bytecode_transformation.py` (`Instruction`, `cleaned_instructions`) and the version checks
-throughout `symbolic_convert.py`.
+`LOAD_FAST` reads a slot, `LOAD_DEREF` the content of the cell in it. `MAKE_CELL x` and `LOAD_FAST_AND_CLEAR x` on a cell variable
+appear only around an inlined comprehension (3.12, 3.13): the old cell is put aside, a new one made, and `STORE_FAST x` puts the
+old one back.
+In PyTorch: `torch/_dynamo/bytecode_transformation.py` (`Instruction`, `cleaned_instructions`), and `symbolic_convert.py`.
 """
 
 from __future__ import annotations

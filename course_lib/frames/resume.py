@@ -7,8 +7,7 @@ Out: code that takes every local variable as an argument and the stack as closur
     LOAD_DEREF stack0, PUSH_NULL, ...   put the stack back
     JUMP_FORWARD offset                 into the original bytecode, which follows unchanged
 
-That is all, because jumps are relative since CPython 3.11. Variables shared with nested functions arrive as the cells
-themselves, so that both sides go on sharing them.
+That is all, because jumps are relative since CPython 3.11. Variables shared with nested functions arrive as their cells.
 In PyTorch: `torch/_dynamo/resume_execution.py` (`ContinueExecutionCache`), which rewrites the bytecode.
 """
 

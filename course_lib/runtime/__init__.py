@@ -11,7 +11,7 @@ if "triton" not in sys.modules and not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
 from course_lib.runtime.compiled import CompiledGraph, build
-from course_lib.runtime.errors import BackendMissing, CompileFailed, warn_once
+from course_lib.runtime.errors import BackendMissing, CompileFailed
 from course_lib.runtime.gemm import choose_products
 
-__all__ = ["BackendMissing", "CompileFailed", "CompiledGraph", "build", "choose_products", "warn_once"]
+__all__ = ["BackendMissing", "CompileFailed", "CompiledGraph", "build", "choose_products"]

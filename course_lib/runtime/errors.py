@@ -5,7 +5,6 @@ In PyTorch: `torch/_inductor/exc.py`, `CppCompileError`, `InvalidCxxCompiler`, `
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,13 +20,3 @@ class CompileFailed(RuntimeError):
         self.command, self.said, self.source = tuple(command), tuple(said), source
         lines = "\n".join(f"    {line}" for line in said) or "    (it printed nothing)"
         super().__init__(f"{who} failed on {source}\n  command: {' '.join(command)}\n  it said:\n{lines}")
-
-
-_said: set[str] = set()
-
-
-def warn_once(message: str) -> None:
-    """A warning, the first time only."""
-    if message not in _said:
-        _said.add(message)
-        warnings.warn(message, stacklevel=3)

@@ -3,7 +3,6 @@
 `NumpyLibdevice` stands for `libdevice`, NVIDIA's library of mathematical functions, which needs a GPU.
 `round_bfloat16` corrects conversions to bfloat16: Triton 3.7's interpreter cuts digits off instead of rounding, loses denormal
 numbers, and converts from float64 or integers wrongly.
-
 In PyTorch: nothing; TorchInductor does not use the interpreter.
 """
 

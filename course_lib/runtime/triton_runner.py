@@ -3,9 +3,7 @@
 In:  a `TritonSource`.
 Out: a callable that takes tensors and starts the right number of programs.
 
-Triton decides when it is first imported whether `@triton.jit` means "compile" or "interpret". So this
-package, not the user, chooses: `TRITON_INTERPRET=1` on a machine without a GPU.
-
+Triton decides when it is first imported whether `@triton.jit` means "compile" or "interpret": `course_lib.runtime` chooses.
 In PyTorch: `torch/_inductor/runtime/triton_heuristics.py`, `CachingAutotuner`; `runtime/async_compile.py`.
 """
 
@@ -24,9 +22,6 @@ from course_lib.runtime import interpreter
 from course_lib.runtime.errors import BackendMissing
 from course_lib.written import define
 
-TESTED = {"2.11": "3.6.0", "2.13": "3.7.1"}
-"""torch → the triton that goes with it."""
-
 
 @functools.cache
 def import_triton() -> Any:
@@ -34,10 +29,9 @@ def import_triton() -> Any:
     try:
         triton = importlib.import_module("triton")
     except ImportError as error:
-        wanted = TESTED.get(".".join(torch.__version__.split(".")[:2]), "that goes with your torch")
         raise BackendMissing(
-            f"triton cannot be imported ({error}): get it with `pip install triton=={wanted}` (Linux only); until then use "
-            'options={"codegen": "cpp"}'
+            f"triton cannot be imported ({error}): get it with `pip install triton` (Linux only; `course doctor` says which "
+            'version goes with your torch); until then use options={"codegen": "cpp"}'
         ) from None
     interpreter.round_bfloat16(triton)
     return triton

@@ -7,18 +7,6 @@ from course_lib.scheduling.memory import MemoryPlan, plan
 from course_lib.scheduling.schedule import Decision, Schedule, schedule
 
 __all__ = [
-    "RULES",
-    "Decision",
-    "Fuse",
-    "FusedKernel",
-    "Group",
-    "Kernel",
-    "Loop",
-    "MemoryPlan",
-    "No",
-    "Schedule",
-    "Step",
-    "can_fuse",
-    "plan",
-    "schedule",
-]
+    "RULES", "Decision", "Fuse", "FusedKernel", "Group", "Kernel", "Loop", "MemoryPlan", "No", "Schedule", "Step", "can_fuse",
+    "plan", "schedule",
+]  # fmt: skip

@@ -5,7 +5,6 @@ Out: a `MemoryPlan`: for each stored buffer the storage it lives in, and after e
 
 Fresh memory is dear (the system clears each page when it is first touched), memory in cache is cheap. So a kernel may write
 its result over an operand that nobody needs any more, element by element (`in place`), and what was freed is used again.
-
 In PyTorch: `torch/_inductor/codegen/wrapper.py` (`MemoryPlanningState`, `AllocateLine`, `ReuseLine`), `memory.py`.
 """
 

@@ -7,6 +7,7 @@ In PyTorch: `torch/_logging` (`TORCH_LOGS`, `torch._logging.set_logs`).
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Callable
@@ -33,7 +34,7 @@ LOGS: dict[str, dict[type[events.Event], Callable[[Any], str]]] = {
     "perf_hints": {events.FellBack: lambda e: f"{e.what}: {e.why}", events.GraphBroke: lambda e: e.problem.hint},
 }  # fmt: skip
 """Name → what it says about which event."""
-_stop: list[Callable[[], None]] = []
+_listening = contextlib.ExitStack()
 
 
 def set_logs(*names: str) -> None:
@@ -41,8 +42,7 @@ def set_logs(*names: str) -> None:
     for name in names:
         if name not in LOGS:
             raise ValueError(f"there is no log '{name}'; there are {', '.join(LOGS)}")
-    while _stop:
-        _stop.pop()()
+    _listening.close()
 
     def say(event: events.Event) -> None:
         for name in names:
@@ -51,7 +51,7 @@ def set_logs(*names: str) -> None:
                     print(f"[{name}] " + said.replace("\n", "\n    "), file=sys.stderr)
 
     if names:
-        _stop.append(events.subscribe(say))
+        _listening.enter_context(events.listener(say))
 
 
 if wanted := os.environ.get("COURSE_LOGS"):
