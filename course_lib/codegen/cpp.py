@@ -20,12 +20,23 @@ import functools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+import sympy
 import torch
 
 from course_lib.codegen.cpp_ops import HALVES, RESERVED, STORED, Accumulator, CppOps, computed_as
-from course_lib.codegen.loops import PLAIN, Phase, Source, column_number, is_row_level, iterations, phases, reduction
+from course_lib.codegen.loops import (
+    PLAIN,
+    Phase,
+    Source,
+    column_number,
+    is_row_level,
+    iterations,
+    phases,
+    reduction,
+    with_columns,
+)
 from course_lib.codegen.printer import KernelSource, label
 from course_lib.lowering.indexing import Linear, contiguous
 from course_lib.lowering.ir import Buffer
@@ -40,6 +51,14 @@ LANES = 64
 """Rows that go side by side in the shape 'lanes': four registers of AVX-512, eight of AVX2."""
 BLOCK = 4096
 """Longer float sums go in blocks of this size, whose sums are added up as double: the error stays that of a short sum."""
+
+STRIP = 64
+"""Elements that go through a row on the stack at a time."""
+STREAM_FROM = 16 * 2**20
+"""Bytes from which on a result goes past the caches, which it would leave before anybody reads it."""
+
+FETCH_UP_TO = 2048
+"""Columns of a short row: the processor itself sees only in a longer one what will be read next."""
 
 Shape = Literal["rows", "lanes", "columns"]
 
@@ -58,27 +77,28 @@ def prelude() -> str:
 def shape_of(kernel: FusedKernel, trees: Mapping[Step, Expr]) -> Shape:
     """Which loop gets the SIMD lanes, and which the threads."""
     rows, columns = kernel.rows, kernel.columns
-    if not columns or any(step.level == "across" for step in trees):
+    if any(step.level == "across" for step in trees):
         return "rows"
     inside = [tree for step, tree in trees.items() if not is_row_level(step, kernel)]
     read = [index for tree in inside for _, index in loads(tree)]
     along = lambda loop: any(Linear.of(index, {loop.symbol}).coefficient(loop.symbol) == 1 for index in read)
-    if rows and along(rows[-1]) and not along(columns[-1]):
+    if rows and any(step.is_reduction for step in trees) and along(rows[-1]) and not along(columns[-1]):
         return "lanes"
-    return "columns" if iterations(rows) < FEW_ROWS and iterations(columns) >= 2 * PARALLEL_FROM else "rows"
+    return "columns" if iterations(rows) < FEW_ROWS and iterations(columns) >= PARALLEL_FROM else "rows"
 
 
 class CppKernel(CppOps):
     """Walks the phases of one kernel and writes the loops around them."""
 
     def __init__(self, kernel: FusedKernel, buffers: Mapping[str, Buffer], name: str) -> None:
-        super().__init__(kernel, buffers, name, RESERVED)
+        super().__init__(with_columns(kernel), buffers, name, RESERVED)
         kernel = self.kernel
         self.shape = shape_of(kernel, self.trees)
         keep: set[Source] = {"memory"} if self.shape == "lanes" else {"memory", "scratch"}
         self.phases = phases(kernel, self.trees, keep)
         self.parallel = iterations(kernel.loops) >= PARALLEL_FROM
         self.scratch: dict[Step, str] = {}
+        self.rows = {}
         # In the shape 'lanes', what lives longer than one loop over the lanes is an array.
         self.lane = "[lane]" if self.shape == "lanes" else ""
         self.lanes = max(1, min(LANES, kernel.rows[-1].size)) if self.lane else 1
@@ -114,23 +134,20 @@ class CppKernel(CppOps):
     def print_loops(self) -> None:
         """The loops over rows, and inside them the phases of a row."""
         rows, columns = self.kernel.rows, iterations(self.kernel.columns)
-        pointwise = len(self.phases) == 1
         across = [step for step in self.trees if step.level == "across"]
         for step in across:
             self.scratch[step] = self.unique(label(step))
             self.lines_for(step, [f"double {self.scratch[step]}[{columns}] = {{}};"])
         with contextlib.ExitStack() as blocks:
-            shared = self.shared_row_loop(pointwise)
-            for depth, loop in enumerate(rows):
-                last = depth == len(rows) - 1
-                simd = pointwise and last
-                collapse = len(rows) - pointwise if depth == shared else 1
-                gathers = [f"reduction(+: {self.scratch[step]}[:{columns}])" for step in across if depth == shared]
-                self.pragma(threads=depth == shared, simd=simd, collapse=collapse, clauses=gathers)
-                blocks.enter_context(self.block_of_lanes(loop) if last and self.lane else self.loop(loop))
+            if rows and self.parallel and self.shape != "columns":
+                gathers = [f"reduction(+: {self.scratch[step]}[:{columns}])" for step in across]
+                self.pragma(threads=True, collapse=len(rows), clauses=gathers)
+            for loop in rows:
+                blocks.enter_context(self.block_of_lanes(loop) if self.lane and loop is rows[-1] else self.loop(loop))
             for phase in self.phases:
-                for part in phase.split(self.trees) if phase.columns else ():
-                    self.print_pass(part)
+                if phase.columns:
+                    self.print_pass(phase)
+                    self.print_fetch(phase)
                 self.print_row_steps(phase)
         if across:
             with contextlib.ExitStack() as blocks:
@@ -138,14 +155,6 @@ class CppKernel(CppOps):
                     blocks.enter_context(self.loop(loop))
                 for step in across:
                     self.lines_for(step, [f"{self.element(step)} = {self.scratch_element(step)};"])
-
-    def shared_row_loop(self, pointwise: bool) -> int | None:
-        """Which row loop the threads share: the outermost, unless it is short and the vectorised one is long."""
-        rows = self.kernel.rows
-        if not self.parallel or self.shape == "columns":
-            return None
-        outer = iterations(rows[:-1])
-        return len(rows) - 1 if pointwise and outer < FEW_ROWS and outer < rows[-1].size else 0
 
     # --- a pass over the columns -------------------------------------------------------------------------------------
 
@@ -158,33 +167,47 @@ class CppKernel(CppOps):
                 self.line(f"{computed_as(step.buffer.dtype)} {self.scratch[step]}[{iterations(columns)}];")
         totals = {step: self.accumulator(step) for step in phase.reductions}
         in_order = any(total.in_order for total in totals.values())
-        blocked = not in_order and self.is_long(totals.values())
+        longest = iterations(columns) * (8 if self.lane else 1)
+        sums = [step for step, total in totals.items() if total.sums_floats and longest > BLOCK]
         threads = self.parallel and self.shape == "columns" and not in_order
+        staged = self.staged(phase, columns[-1])
+        blocked = bool(sums or staged)
         alone = len(columns) == 1 and not blocked
         for step, total in totals.items():
-            self.declare_accumulator(step, total, wide=blocked)
+            self.declare_accumulator(step, total, wide=step in sums)
 
         with contextlib.ExitStack() as blocks:
             self.pragma(threads and not alone, clauses=clauses_of(totals))
             for loop in columns[:-1]:
                 blocks.enter_context(self.loop(loop))
-            bounds = blocks.enter_context(self.block_of_columns(columns[-1])) if blocked else ("0", "")
-            parts = totals
-            if blocked:
-                parts = {step: replace(total, name=f"{total.name}_part") for step, total in totals.items()}
-                for step, part in parts.items():
-                    self.declare_accumulator(step, part)
+            size = STRIP if staged else BLOCK // 8 if self.lane else BLOCK
+            bounds = blocks.enter_context(self.blocks_of(columns[-1], size)) if blocked else ("0", "")
+            parts = totals | {step: replace(totals[step], name=f"{totals[step].name}_part") for step in sums}
+            for step in sums:
+                self.declare_accumulator(step, parts[step])
+            blocks.enter_context(self.rows_around(staged, columns[-1], *bounds))
             # The loop that is vectorised: over columns, or over lanes inside the columns.
             simd = not in_order
             self.pragma(threads and alone, simd and not self.lane, clauses=clauses_of(parts))
             with self.loop(columns[-1], *bounds), self.over_lanes(simd):
                 self.print_columns(phase, parts)
-            if blocked:
-                with self.over_lanes():
-                    for step, total in totals.items():
-                        self.lines_for(step, total.combine(parts[step], self.lane))
+            with self.over_lanes() if sums else contextlib.nullcontext():
+                for step in sums:
+                    self.lines_for(step, totals[step].take(f"{parts[step].name}{self.lane}", self.lane))
         for step, total in totals.items():
-            self.finish(step, total, wide=blocked)
+            self.finish(step, total, wide=step in sums)
+
+    def print_fetch(self, phase: Phase) -> None:
+        """Between the passes over a short row: what was read of this row will be needed of the next."""
+        rows, columns = self.kernel.rows, self.kernel.columns
+        if phase is not self.phases[1] or phase is self.phases[-1] or self.shape != "rows" or not rows or len(columns) > 1:
+            return
+        row, column = rows[-1].symbol, columns[0]
+        if column.size <= FETCH_UP_TO:
+            for buffer, index in dict.fromkeys(load for step in phase.columns for load in loads(self.trees[step])):
+                if self.walks_along(index, column.symbol) and row in index.free_symbols:
+                    there = self.index(index.xreplace({column.symbol: sympy.Integer(0), row: row + 1}))
+                    self.line(f"fetch_row({self.pointers[buffer]} + {there}, {column.size});")
 
     def print_columns(self, phase: Phase, parts: Mapping[Step, Accumulator]) -> None:
         """The body: each step's value, where it goes, and what the reductions take in."""
@@ -210,7 +233,7 @@ class CppKernel(CppOps):
         tree = self.trees[step]
         in_place = bool(self.kernel.in_place)
         if len(places) == 1 and not named and not in_place and self.values.get(tree) is None:
-            to_memory = places[0].startswith(f"{self.pointers.get(step.buffer.name)}[")
+            to_memory = step.buffer.name in self.pointers and places[0] == self.element(step)
             if to_memory and tree.op == "to_dtype" and tree.dtype in HALVES and tree.args[0].dtype == torch.float32:
                 tree = tree.args[0]  # the store itself rounds
             self.line(f"{places[0]} = {self.value_text(tree)};")
@@ -228,14 +251,9 @@ class CppKernel(CppOps):
         name = label(step) if node.kind in label(step) else f"{label(step)}_{node.kind}"
         return Accumulator.of(node, self.trees[step].dtype, self.unique(name), at)
 
-    def is_long(self, totals: Iterable[Accumulator]) -> bool:
-        """True if the pass goes in blocks: for accuracy, or to share it among the threads."""
-        longest = iterations(self.kernel.columns) * (8 if self.lane else 1)
-        return longest > BLOCK and any(total.sums_floats or self.shape == "columns" for total in totals)
-
     def declare_accumulator(self, step: Step, accumulator: Accumulator, wide: bool = False) -> None:
         for ctype, name, first in accumulator.variables():
-            ctype = "double" if wide and accumulator.sums_floats else ctype
+            ctype = "double" if wide else ctype
             lines = [f"{ctype} {name} = {first};"]
             if self.lane:
                 zero = first == "0"
@@ -259,7 +277,7 @@ class CppKernel(CppOps):
             result = total.name
         if dtype in HALVES:
             result = f"rounded<{STORED[dtype]}>({result})"
-        elif wide and total.sums_floats:
+        elif wide:
             result = f"(float){result}"
         if self.lane or result.isidentifier():
             self.values[step] = result
@@ -293,8 +311,13 @@ class CppKernel(CppOps):
 
     # --- small pieces ------------------------------------------------------------------------------------------------
 
+    def walks_along(self, index: sympy.Expr, symbol: sympy.Symbol) -> bool:
+        """True if neighbours along `symbol` are neighbours in memory, and nothing in the index is looked up."""
+        linear, known = Linear.of(index, {symbol}), {loop.symbol for loop in self.kernel.loops}
+        return linear.coefficient(symbol) == 1 and linear.is_affine_in(symbol) and index.free_symbols <= known
+
     def element(self, step: Step) -> str:
-        return f"{self.pointers[step.buffer.name]}[{self.index(step.store_index)}]"
+        return self.rows.get(step) or f"{self.pointers[step.buffer.name]}[{self.index(step.store_index)}]"
 
     def scratch_element(self, step: Step) -> str:
         columns = self.kernel.columns
@@ -317,10 +340,44 @@ class CppKernel(CppOps):
         s = loop.symbol
         return self.block(f"for (int64_t {s} = {start}; {s} < {stop or loop.size}; {s}++) {{", "}")
 
+    def staged(self, phase: Phase, loop: Loop) -> dict[Any, tuple[str, sympy.Expr]]:
+        """What goes through a row on the stack around the vectorised `loop`: float16, which the compiler would convert one by
+        one, and results that go past the caches. Load or step → buffer and index."""
+        along = lambda index: self.walks_along(index, loop.symbol)
+        steps = [step for step, source in phase.columns.items() if source == "compute"]
+        nodes = [node for step in steps for node in self.trees[step].walk()]
+        if self.lane or any(node.op in ("masked", "indirect") for node in nodes):
+            return {}
+        found = {n.detail: n.detail for n in nodes if n.op == "load" and n.dtype == torch.float16 and along(n.detail[1])}
+        read_back = {step for each in self.phases for step, source in each.columns.items() if source == "memory"}
+        for step in steps:
+            large = step.buffer.dtype == torch.float32 and step.buffer.nbytes >= STREAM_FROM and step not in read_back
+            if step in phase.stored and (large or step.buffer.dtype == torch.float16) and along(step.store_index):
+                found[step] = step.buffer.name, step.store_index
+        return found
+
     @contextlib.contextmanager
-    def block_of_columns(self, loop: Loop) -> Iterator[tuple[str, str]]:
-        """A loop over blocks of columns, around what will be the loop inside one; gives that one's bounds."""
-        size = BLOCK // 8 if self.lane else BLOCK
+    def rows_around(self, staged: Mapping[Any, tuple[str, sympy.Expr]], loop: Loop, first: str, stop: str) -> Iterator[None]:
+        """Rows are filled before the vectorised loop and stored after it."""
+        symbol, size, start = loop.symbol, min(loop.size, STRIP), sympy.Symbol(first) if stop else sympy.Integer(0)
+        count = f"{stop} - {first}" if stop and loop.size % STRIP else size
+        stores = []
+        for what, (buffer, index) in staged.items():
+            row, memory = self.unique(f"{buffer}_row"), f"{self.pointers[buffer]} + {self.index(index.xreplace({symbol: start}))}"
+            self.line(f"float {row}[{size}];")
+            if isinstance(what, Step):
+                stores.append(f"copy_row({memory}, {row}, {count});")
+            else:
+                self.line(f"copy_row({row}, {memory}, {count});")
+            self.rows[what] = f"{row}[{symbol}{f' - {first}' if stop else ''}]"
+        yield
+        for text in stores:
+            self.line(text)
+        self.rows.clear()
+
+    @contextlib.contextmanager
+    def blocks_of(self, loop: Loop, size: int) -> Iterator[tuple[str, str]]:
+        """A loop over blocks of another, around what will be the loop inside one; gives that one's bounds."""
         if loop.size <= size:
             yield "0", ""
             return

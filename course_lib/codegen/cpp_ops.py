@@ -14,6 +14,7 @@ In PyTorch: `torch/_inductor/codegen/cpp.py`, `CppOverrides` and `CppVecOverride
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -53,7 +54,8 @@ RESERVED = (
     "and or not xor class template typename namespace operator private public try catch throw using "
     "int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t float16 bfloat16 buffers sizes problem "
     "lane lanes first each block end "
-    "bits_of float_of fma rounded nothing from_integer integer_pow checked wrapped INFINITY NAN INLINE"
+    "bits_of float_of fma rounded floats halves copy_row fetch_row nothing from_integer integer_pow checked wrapped "
+    "INFINITY NAN INLINE"
 ).split() + [name for op in FUNCTIONS for name in (op, f"{op}f")]
 
 
@@ -69,6 +71,9 @@ class CppOps(Printer):
     scopes = True
     divide = "/"
     rules = RULES
+
+    rows: dict[Any, str]
+    """Loads that have been made already, and stores that will be made later: where they are in a row on the stack."""
 
     def declare(self, name: str, dtype: torch.dtype, text: str) -> str:
         return f"const {computed_as(dtype)} {name} = {text};"
@@ -90,6 +95,8 @@ class CppOps(Printer):
 
     def print_load(self, expr: Expr) -> tuple[str, int]:
         buffer, index = expr.detail
+        if row := self.rows.get(expr.detail):
+            return row, ATOM
         element = f"{self.pointers[buffer]}[{self.index(index)}]"
         return (f"(float){element}", CAST) if expr.dtype in HALVES else (element, ATOM)
 
@@ -192,9 +199,9 @@ class Accumulator:
         operator = PLAIN[self.kind][1] if self.kind in PLAIN else self.kind
         return [f"reduction({operator}: {self.name})"] + ([f"reduction(|: {self.name}_nan)"] if self.has_nan else [])
 
-    def take(self, value: str, lane: str, is_nan: str = "") -> list[str]:
+    def take(self, value: str, lane: str) -> list[str]:
         """Lines that take in one value (a name, if it is needed more than once)."""
-        mine, better, is_nan = self.name + lane, "<" if "min" in self.kind else ">", is_nan or f"{value} != {value}"
+        mine, better, is_nan = self.name + lane, "<" if "min" in self.kind else ">", f"{value} != {value}"
         if self.kind in PLAIN:
             return [f"{mine} {PLAIN[self.kind][1]}= {value};"]
         if self.in_order:
@@ -202,10 +209,6 @@ class Accumulator:
             return [f"if ({value} {better} {mine}{nan}) {{ {mine} = {value}; {self.name}_at{lane} = {self.at}; }}"]
         lines = [f"{mine} = {value} {better} {mine} ? {value} : {mine};"]
         return lines + ([f"{self.name}_nan{lane} |= {is_nan};"] if self.has_nan else [])
-
-    def combine(self, part: Accumulator, lane: str) -> list[str]:
-        """Lines that take in what another accumulator gathered."""
-        return self.take(part.name + lane, lane, f"{part.name}_nan{lane}")
 
     def result(self, lane: str) -> str:
         if self.in_order:

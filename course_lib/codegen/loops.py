@@ -54,21 +54,6 @@ class Phase:
         """Those over the columns."""
         return [step for step in self.columns if step.is_reduction and step.level != "across"]
 
-    def split(self, trees: Mapping[Step, Expr]) -> list[Phase]:
-        """The pass as two, if it holds both kinds of reduction: those that take columns in any order (so lanes and threads can
-        share them) and those where the first of equals wins (argmax, argmin)."""
-        in_order = [step for step in self.reductions if reduction(step).kind.startswith("arg")]
-        if not in_order or len(in_order) == len(self.reductions):
-            return [self]
-        needed: set[Step] = set()
-        waiting = list(in_order)
-        while waiting:
-            needed.add(step := waiting.pop())
-            waiting += [used for used in steps_used(trees[step]) if used in self.columns and used not in needed]
-        rest = {step: source for step, source in self.columns.items() if step not in in_order}
-        again = {step: source for step, source in self.columns.items() if step in needed}
-        return [Phase(rest, self.kept, self.stored), Phase(again)]
-
 
 def phases(kernel: FusedKernel, trees: Mapping[Step, Expr], keep: Set[Source]) -> list[Phase]:
     """The passes of a kernel in order. The first holds no columns, only what once a row comes before them.
@@ -113,6 +98,15 @@ def phases(kernel: FusedKernel, trees: Mapping[Step, Expr], keep: Set[Source]) -
                 wanted += [u for u in steps_used(trees[step]) if not u.is_reduction and not is_row_level(u, kernel)]
         phase.columns = {step: source[step] for step in trees if step in source}
     return result
+
+
+def with_columns(kernel: FusedKernel) -> FusedKernel:
+    """The kernel with short names; if it reduces nothing, its innermost loop is columns: a pass with nothing to gather."""
+    kernel = short_names(kernel)
+    if kernel.columns or not kernel.rows:
+        return kernel
+    loops = (*kernel.rows[:-1], replace(kernel.rows[-1], kind="column"))
+    return replace(kernel, loops=loops, steps=tuple(replace(step, level="column") for step in kernel.steps))
 
 
 def is_row_level(step: Step, kernel: FusedKernel) -> bool:

@@ -39,33 +39,61 @@ struct bfloat16 {
   static INLINE float rounded(float x) { return float_of(bits_from(x) << 16); }
 };
 
-// 1 sign, 5 exponent, 10 fraction bits.
+// 1 sign, 5 exponent, 10 fraction bits. To round, add a power of two so large that the sum has no digits but float16's.
 struct float16 {
   uint16_t bits;
   INLINE operator float() const { return widen(bits); }
   INLINE void operator=(float x) { bits = bits_from(x); }
-#if !defined(__aarch64__) && !defined(__AVX512FP16__) && !(defined(__clang__) && defined(__F16C__))
+  static INLINE uint32_t exponent(uint32_t a) {  // between 2^-14, below which all numbers have the same last digit, and 2^16
+    uint32_t e = a & 0x7f800000;
+    e = e > 0x38800000 ? e : 0x38800000;
+    return e < 0x47800000 ? e : 0x47800000;
+  }
   static INLINE uint32_t bits_from(float x) {
-    uint32_t b = bits_of(x), sign = (b >> 16) & 0x8000, a = b & 0x7fffffff;
-    uint32_t normal = (a - 0x38000000 + 0xfff + ((a >> 13) & 1)) >> 13;  // exponent 127 -> 15, ties to even
-    uint32_t small = bits_of(float_of(a) + 0.5f) - 0x3f000000;           // below 2^-14: the adder rounds
-    uint32_t large = a > 0x7f800000 ? 0x7e00 : 0x7c00;                   // NaN, or infinity
-    uint32_t finite = a < 0x38800000 ? small : normal;
-    return sign | (a >= 0x47800000 ? large : finite);
+    uint32_t b = bits_of(x), a = b & 0x7fffffff, finite = a < 0x47800000 ? a : 0x47800000;  // from 2^16 on: infinity
+    uint32_t e = exponent(finite), power = e + 0x06800000;
+    uint32_t digits = bits_of(float_of(finite) + float_of(power)) - power + ((e - 0x38800000) >> 13);
+    return ((b >> 16) & 0x8000) | (a > 0x7f800000 ? 0x7e00 : digits);
   }
-  static INLINE float widen(uint32_t h) {
-    uint32_t a = (h & 0x7fff) << 13, sign = (h & 0x8000) << 16;
-    uint32_t scaled = bits_of(float_of(a) * 0x1p112f);                   // exponent 15 -> 127, denormals too
-    return float_of(sign | (a >= 0x0f800000 ? a | 0x7f800000 : scaled));
+  static INLINE float rounded(float x) {
+    float power = float_of(exponent(bits_of(x)) + 0x06c00000);           // 1.5 * 2^(exponent + 13)
+    float y = ((x + power) - power) * 0x1p112f * 0x1p-112f;              // beyond 65504: infinity
+    return float_of(bits_of(y) | (bits_of(x) & 0x80000000));
   }
-#else  // the machine converts whole registers, and the compiler knows how
-  static INLINE uint32_t bits_from(float x) { _Float16 h = (_Float16)x; uint16_t b; __builtin_memcpy(&b, &h, 2); return b; }
-  static INLINE float widen(uint16_t b) { _Float16 h; __builtin_memcpy(&h, &b, 2); return (float)h; }
-#endif
-  static INLINE float rounded(float x) { return widen(bits_from(x)); }
+  static INLINE float widen(uint16_t h) {
+    uint32_t a = (int32_t)(int16_t)h * 8192 & 0x8fffe000;                // the sign, and the rest in its place
+    float y = float_of(a) * 0x1p112f;                                    // exponent 15 -> 127, denormals too
+    return float_of(__builtin_fabsf(y) < 65536.0f ? bits_of(y) : bits_of(y) | 0x7f800000);
+  }
 };
 
 template <class T> static INLINE float rounded(float x) { return T::rounded(x); }  // as if it had been stored as T
+
+// --- rows at a time, by instructions that no compiler uses by itself: `store` puts eight elements `v` to their place ----
+
+#if defined(__F16C__) && defined(__AVX__)
+typedef float floats __attribute__((vector_size(32)));
+typedef short halves __attribute__((vector_size(16)));
+#define COPY_ROW(To, From, Vector, store)                                                   \
+  static INLINE void copy_row(To* to, const From* from, int64_t n) {                        \
+    int64_t i = 0;                                                                          \
+    for (Vector v; i + 8 <= n; i += 8) { __builtin_memcpy(&v, from + i, sizeof v); store; } \
+    for (; i < n; i++) to[i] = from[i];                                                     \
+  }
+COPY_ROW(float, float16, halves, floats x = __builtin_ia32_vcvtph2ps256(v); __builtin_memcpy(to + i, &x, 32))
+COPY_ROW(float16, float, floats, halves h = __builtin_ia32_vcvtps2ph256(v, 0); __builtin_memcpy(to + i, &h, 16))
+// Past the caches: what was there before need not be fetched, and nothing is driven out.
+COPY_ROW(float, float, floats,
+         if ((uintptr_t)(to + i) % 32) __builtin_memcpy(to + i, &v, 32); else __builtin_ia32_movntps256(to + i, v))
+#else
+template <class To, class From> static INLINE void copy_row(To* to, const From* from, int64_t n) {
+  for (int64_t i = 0; i < n; i++) to[i] = from[i];
+}
+#endif
+// What the next row needs: on its way into the cache while this one is computed.
+template <class T> static INLINE void fetch_row(const T* from, int64_t n) {
+  for (int64_t i = 0; i < n; i += 64 / sizeof(T)) __builtin_prefetch(from + i, 0, 2);
+}
 
 // --- the C library's functions, by one name for float and double ------------------------------------------------------
 
@@ -130,14 +158,14 @@ static INLINE float log(float x) {
 
 // erf(x) = x P(x^2) / Q(x^2): a rational minimax fit; beyond 4 it is 1 in float.
 static INLINE float erf(float x) {
-  float c = x > 4.0f ? 4.0f : x;
-  c = c < -4.0f ? -4.0f : c;
+  float c = __builtin_fabsf(x);
+  c = 4.0f < c ? 4.0f : c;
   float s = c * c;
   float p = polynomial(s, -2.72614225801306e-10f, 2.77068142495902e-08f, -2.10102402082508e-06f, -5.69250639462346e-05f,
                        -7.34990630326855e-04f, -2.95459980854025e-03f, -1.60960333262415e-02f);
   float q = polynomial(s, -1.45660718464996e-05f, -2.13374055278905e-04f, -1.68282697438203e-03f, -7.37332916720468e-03f,
                        -1.42647390514189e-02f);
-  return c * (p / q);
+  return __builtin_copysignf(c * (p / q), x);
 }
 
 // tanh(x) = 1 - 2 / (exp(2x) + 1) away from zero; near zero, where that cancels, x + x^3 P(x^2) (Cephes' tanhf).

@@ -22,7 +22,6 @@ import numpy as np
 import sympy
 import torch
 
-from course_lib.codegen.loops import short_names
 from course_lib.lowering.ir import Buffer
 from course_lib.scheduling.expressions import Expr, loads, record, steps_used
 from course_lib.scheduling.kernel import FusedKernel, Step
@@ -86,7 +85,7 @@ class Printer:
     """The operator that divides one index by another. (They are never negative.)"""
 
     def __init__(self, kernel: FusedKernel, buffers: Mapping[str, Buffer], name: str, reserved: Iterable[str]) -> None:
-        self.kernel, self.name = short_names(kernel), name
+        self.kernel, self.name = kernel, name
         self.trees, recorder = record(self.kernel, buffers)
         self.symbols, self.buffers = recorder.indirect_values, recorder.buffers
         self.used = {used for tree in self.trees.values() for used in steps_used(tree)}

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import torch
 
-from course_lib.codegen.loops import PLAIN, Phase, column_number, extreme, iterations, phases, reduction
+from course_lib.codegen.loops import PLAIN, Phase, column_number, extreme, iterations, phases, reduction, short_names
 from course_lib.codegen.printer import LONGEST, KernelSource, label
 from course_lib.codegen.triton_ops import HELPERS, POINTERS, RESERVED, TritonOps
 from course_lib.lowering.indexing import contiguous
@@ -81,7 +81,7 @@ class TritonKernel(TritonOps):
     """Walks the phases of one kernel; a pass over the columns is nothing (persistent) or a `for` loop."""
 
     def __init__(self, kernel: FusedKernel, buffers: Mapping[str, Buffer], name: str) -> None:
-        super().__init__(kernel, buffers, name, [*RESERVED, *HELPERS, name])
+        super().__init__(short_names(kernel), buffers, name, [*RESERVED, *HELPERS, name])
         kernel = self.kernel
         self.rows, self.columns = iterations(kernel.rows), iterations(kernel.columns)
         self.reduces = bool(kernel.columns)

@@ -1,0 +1,109 @@
+"""What goes through rows on the stack: float16, and large results that are stored past the caches. Any size, any layout."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+import random_kernels
+import torch
+from back_half import compile_function
+from hand_kernels import Hand, gelu_chain, layer_norm
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from random_graphs import random_function
+from run_kernels import check, run
+
+from course_lib.codegen import cpp
+from course_lib.codegen.cpp import cpp_source
+
+ANY = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+
+
+@pytest.fixture(autouse=True)
+def everything_is_large(monkeypatch):
+    """All float32 results go past the caches, and threads start early."""
+    monkeypatch.setattr(cpp, "STREAM_FROM", 0)
+    monkeypatch.setattr(cpp, "PARALLEL_FROM", 128)
+
+
+def test_a_result_is_stored_row_by_row():
+    text = cpp_source(*gelu_chain(8, 100)).source
+    assert "float out_row[64];" in text
+    assert "copy_row(out + 100*i0 + block1, out_row, end1 - block1);" in text
+
+
+def test_next_rows_are_fetched_while_this_one_is_computed():
+    assert "fetch_row(x + 768*i + 768, 768);" in cpp_source(*layer_norm(32, 768)).source
+    assert "fetch_row" not in cpp_source(*layer_norm(32, 4096)).source
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+@pytest.mark.parametrize("n", [1, 7, 8, 63, 64, 65, 127, 128, 1000, 4099])
+@pytest.mark.parametrize("rows", [1, 3])
+def test_every_length(rows, n, dtype):
+    tensors = {"x": torch.randn(rows, n).to(dtype), "scale": torch.randn(n).to(dtype), "bias": torch.randn(n).to(dtype)}
+    check(*gelu_chain(rows, n, dtype=dtype), tensors)
+
+
+LAYOUTS = {
+    "transposed": lambda x: x.t(),
+    "every second": lambda x: x[:, ::2],
+    "flipped": lambda x: x.flip(1),
+    "expanded": lambda x: x[:1].expand(5, 150),
+    "part": lambda x: x[:, 3:70],
+    "one element": lambda x: x[:1, :1],
+    "empty": lambda x: x[:0],
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_layout(layout, dtype):
+    def function(x):
+        y = LAYOUTS[layout](x) * 2
+        return y, y.sum(-1), y + y.amax(-1, keepdim=True) if y.numel() else y, y.t() + 1
+
+    x = torch.randn(40, 150).to(dtype)
+    compiled = compile_function(function, x)
+    for got, want in zip(compiled(x), function(x), strict=True):
+        assert got.stride() == want.stride() or not got.numel()
+        torch.testing.assert_close(got, want, rtol=2e-3, atol=2e-2 if dtype == torch.float16 else 1e-4)
+
+
+def test_in_place():
+    k = Hand([5, 200])
+    x = k.read("x", [5, 200], torch.float16)
+    k.point("out", lambda ops, i: ops.neg(x.load(ops, i)), store=True, dtype=torch.float16)
+    values = torch.randn(5, 200).half()
+    got = run(*k.build(in_place={"out": "x"}), {"x": values.clone()})[0]["out"]
+    assert torch.equal(got, -values)
+
+
+def test_special_values_in_float16():
+    x = torch.arange(-(2**15), 2**15).to(torch.int16).view(torch.float16)
+    compiled = compile_function(lambda x: (x * 1.5, x * x, x / 3 - 1), x)
+    for got, want in zip(compiled(x), (x * 1.5, x * x, x / 3 - 1), strict=True):
+        torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)
+
+
+@given(st.randoms(use_true_random=True))
+@ANY
+def test_random_pointwise_kernels(rng):
+    check(*random_kernels.pointwise_kernels(rng, dtypes=[torch.float32, torch.float16]), rtol=2e-3, atol=1e-4)
+
+
+@given(st.randoms(use_true_random=True))
+@ANY
+def test_random_reductions(rng):
+    check(*random_kernels.reduction_kernels(rng, special=rng.random() < 0.3), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(200, 230))
+def test_random_functions(seed):
+    function, inputs = random_function(Random(seed))
+    inputs = [t.half() if seed % 3 == 0 else t for t in inputs]
+    compiled = compile_function(function, *inputs)
+    for got, want in zip(compiled(*inputs), function(*inputs), strict=True):
+        assert (got.dtype, got.shape, got.stride()) == (want.dtype, want.shape, want.stride())
+        torch.testing.assert_close(got, want, rtol=1e-2, atol=1e-2, equal_nan=True, msg=lambda m: f"{m}\n{compiled.source}")
