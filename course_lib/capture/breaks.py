@@ -79,7 +79,7 @@ class BreakBuilder(HeadBuilder):
             plain, program = True, []
         self.lines: list[str] = []  # the operation itself
         self.tail: list[str] = []  # the calls of resume functions
-        self.handler: frames.ExceptionEntry | None = None
+        self.handler: Any = None
         if plain:
             self.go_on(start.offset, plain=True)
         else:

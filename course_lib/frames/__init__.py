@@ -7,11 +7,11 @@
 """
 
 from course_lib.frames.hook import SKIP, Answer, Frame, Head, Watcher, call, enter, installed, number, parameters, watching
-from course_lib.frames.instructions import JUMPS, ExceptionEntry, Instruction, exception_table, instructions, line_of
+from course_lib.frames.instructions import JUMPS, Instruction, exception_table, instructions, line_of
 from course_lib.frames.trampoline import flatten, observe, swap, trampoline, unswap
 
 __all__ = [
-    "JUMPS", "SKIP", "Answer", "ExceptionEntry", "Frame", "Head", "Instruction", "Watcher", "call", "enter", "exception_table",
+    "JUMPS", "SKIP", "Answer", "Frame", "Head", "Instruction", "Watcher", "call", "enter", "exception_table",
     "flatten", "installed", "instructions", "line_of", "number", "observe", "parameters", "swap", "trampoline",
     "unswap", "watching",
 ]  # fmt: skip

@@ -257,22 +257,10 @@ def _with_closures(program: list[Instruction], code: CodeType) -> Iterator[Instr
 # ---- beside the instructions -----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class ExceptionEntry:
-    """An exception between `start` and `end` (exclusive) cuts the stack to `depth`, pushes the offset if `lasti`, then
-    the exception, and goes to `target`. All in offsets."""
-
-    start: int
-    end: int
-    target: int
-    depth: int
-    lasti: bool
-
-
-def exception_table(code: CodeType) -> list[ExceptionEntry]:
-    """Where exceptions go, innermost block first among entries that overlap."""
-    entries: Any = dis.Bytecode(code).exception_entries  # type: ignore[attr-defined]
-    return [ExceptionEntry(e.start, e.end, e.target, e.depth, bool(e.lasti)) for e in entries]
+def exception_table(code: CodeType) -> list[Any]:
+    """Where exceptions go, innermost block first among entries that overlap. An exception between an entry's `start` and `end`
+    (exclusive) cuts the stack to `depth`, pushes the offset if `lasti`, then the exception, and goes to `target`."""
+    return list(dis.Bytecode(code).exception_entries)  # type: ignore[attr-defined]
 
 
 def line_of(code: CodeType, offset: int) -> int | None:

@@ -4,6 +4,7 @@ In:  a `TritonSource`.
 Out: a callable that takes tensors and starts the right number of programs.
 
 Triton decides when it is first imported whether `@triton.jit` means "compile" or "interpret": `course_lib.runtime` chooses.
+What its interpreter lacks stands here too: `libdevice`, and conversions to bfloat16 that round.
 In PyTorch: `torch/_inductor/runtime/triton_heuristics.py`, `CachingAutotuner`; `runtime/async_compile.py`.
 """
 
@@ -12,13 +13,12 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 
 from course_lib.codegen.triton import TritonSource
-from course_lib.runtime import interpreter
 from course_lib.runtime.errors import BackendMissing
 from course_lib.written import define
 
@@ -33,7 +33,7 @@ def import_triton() -> Any:
             f"triton cannot be imported ({error}): get it with `pip install triton` (Linux only; `course doctor` says which "
             'version goes with your torch); until then use options={"codegen": "cpp"}'
         ) from None
-    interpreter.round_bfloat16(triton)
+    round_bfloat16(triton)
     return triton
 
 
@@ -57,10 +57,65 @@ def load_triton(source: TritonSource, device: torch.device) -> Callable[..., Non
     if not interpreted:
         return functools.partial(start, **meta, num_warps=source.tiling.warps(meta))
     if "libdevice" in names:
-        names["libdevice"] = interpreter.NumpyLibdevice(triton.language)
+        names["libdevice"] = NumpyLibdevice(triton.language)
 
     def interpret(*tensors: torch.Tensor) -> None:
         with np.errstate(all="ignore"):  # infinities and NaN are results here, not warnings
             start(*tensors, **meta)
 
     return interpret
+
+
+class NumpyLibdevice:
+    """`libdevice` for the interpreter, which computes with numpy and has no GPU library to call."""
+
+    NUMPY: ClassVar = {
+        "asin": "arcsin", "acos": "arccos", "atan": "arctan", "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh",
+        "pow": "float_power", "atan2": "arctan2",
+    }  # fmt: skip
+
+    def __init__(self, tl: Any) -> None:
+        self.tl = tl
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        return lambda *args: self.compute(name, args)
+
+    def compute(self, name: str, args: tuple[Any, ...]) -> Any:
+        like = next(arg for arg in args if isinstance(arg, self.tl.tensor))
+        arrays = [arg.handle.data if isinstance(arg, self.tl.tensor) else arg for arg in args]
+        with np.errstate(all="ignore"):
+            if name == "erfc":
+                data = torch.special.erfc(torch.from_numpy(np.atleast_1d(arrays[0]))).numpy().reshape(arrays[0].shape)
+            else:
+                data = getattr(np, self.NUMPY.get(name, name))(*arrays)
+        handle = type(like.handle)(np.asarray(data, dtype=like.handle.data.dtype), like.handle.dtype)
+        if data.shape == arrays[0].shape:
+            return self.tl.tensor(handle, like.type)
+        scalar = like.type.scalar
+        return self.tl.tensor(handle, self.tl.block_type(scalar, list(data.shape)) if data.shape else scalar)
+
+
+def round_bfloat16(triton: Any) -> None:
+    """Let the interpreter convert to and from bfloat16 as torch does. It keeps such numbers as the bits of a uint16; Triton 3.7's
+    own cuts digits off instead of rounding, loses denormal numbers, and converts from float64 or integers wrongly."""
+    from triton.runtime import interpreter
+
+    tl, builder = triton.language, interpreter.InterpreterBuilder
+    convert = builder.cast_impl
+    if getattr(convert, "rounds_bfloat16", False):
+        return
+
+    def cast_impl(self: Any, src: Any, dst_type: Any) -> Any:
+        old, new = src.dtype.scalar, dst_type.scalar
+        if old == new or tl.bfloat16 not in (old, new):
+            return convert(self, src, dst_type)
+        data = np.ascontiguousarray(src.data)
+        values = torch.from_numpy(data.view(np.int16)).view(torch.bfloat16) if old == tl.bfloat16 else torch.from_numpy(data)
+        if new == tl.bfloat16:
+            result = values.bfloat16().view(torch.int16).numpy().view(np.uint16)
+        else:
+            result = values.double().numpy().astype(interpreter._get_np_dtype(dst_type))
+        return interpreter.TensorHandle(result.reshape(np.shape(src.data)), new)
+
+    cast_impl.rounds_bfloat16 = True  # type: ignore[attr-defined]
+    builder.cast_impl = cast_impl

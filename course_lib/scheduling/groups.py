@@ -354,7 +354,7 @@ def rewritten(members: tuple[Member, ...], become: Mapping[sympy.Symbol, Linear]
     return tuple(member.substitute(become) for member in members)
 
 
-def to_kernel(group: Group, name: str, saved: Size, decisions: tuple[object, ...]) -> FusedKernel:
+def to_kernel(group: Group, name: str, saved: Size) -> FusedKernel:
     """The group as code generation wants it."""
     columns = {loop.symbol for loop in group.columns}
     across = {buffer.name for buffer in group.across}
@@ -366,4 +366,4 @@ def to_kernel(group: Group, name: str, saved: Size, decisions: tuple[object, ...
         level = "across" if member.node.buffer.name in across else "column" if uses_columns else "row"
         steps.append(Step(member.node, index, rindex, level))
     names = lambda buffers: frozenset(b.name for b in buffers)
-    return FusedKernel(name, group.loops, tuple(steps), names(group.stores), names(group.reads), saved, decisions)
+    return FusedKernel(name, group.loops, tuple(steps), names(group.stores), names(group.reads), saved)

@@ -101,8 +101,6 @@ class FusedKernel(Nest):
     reads: frozenset[str]
     """Buffers loaded from memory, i.e. not written by a step of this kernel."""
     bytes_saved: Size = 0
-    decisions: tuple[object, ...] = field(default=(), repr=False)
-    """The `Fuse` answers that made this kernel."""
     in_place: dict[str, str] = field(default_factory=dict)
     """Stored buffer → the dead buffer whose memory it takes (memory planning)."""
 

@@ -135,7 +135,6 @@ class Fusion:
             self.before[group] = self.needs[group].union(*(self.before[needed] for needed in self.needs[group]))
         self.answers: dict[tuple[Group, Group], Fuse | No] = {}
         self.done: list[Decision] = []
-        self.made_by: dict[Group, tuple[Decision, ...]] = {}
 
     def run(self) -> None:
         """Fuse the pair that saves most, again and again."""
@@ -153,9 +152,7 @@ class Fusion:
     def fuse(self, a: Group, b: Group, answer: Fuse) -> None:
         both = join(a, b)
         assert both is not None
-        decision = Decision(str(a), str(b), answer)
-        self.done.append(decision)
-        self.made_by[both] = (*self.made_by.get(a, ()), *self.made_by.get(b, ()), decision)
+        self.done.append(Decision(str(a), str(b), answer))
         self.groups = [both if g is a else g for g in self.groups if g is not b]
         self.needs[both] = (self.needs.pop(a) | self.needs.pop(b)) - {a, b}
         earlier = (self.before.pop(a) | self.before.pop(b)) - {a, b}
@@ -244,8 +241,7 @@ class Fusion:
         name = "_".join(["fused", *list(labels)[:5]])
         names[name] += 1
         gain = sum((self.alone[n].traffic for n in group.positions), 0) - group.traffic
-        decisions = self.made_by.get(group, ())
-        return to_kernel(group, name if names[name] == 1 else f"{name}_{names[name]}", gain, decisions)
+        return to_kernel(group, name if names[name] == 1 else f"{name}_{names[name]}", gain)
 
 
 def usage_of(nodes: Sequence[Node], graph: LoopGraph, bodies: Mapping[Node, Body]) -> Usage:
