@@ -51,7 +51,7 @@ def processor() -> str:
         return f"{platform.machine()} {platform.processor()} {platform.platform()}"
 
 
-def build(key: str, suffix: str, make: Callable[[Path], None], folder: str = "") -> Entry:
+def build(key: str, suffix: str, make: Callable[[Path], object], folder: str = "") -> Entry:
     """The file for `key`. If it is missing or damaged, `make(path)` must write it. `folder`: where in the cache."""
     where = config.cache_dir() / (folder or key[:2])
     where.mkdir(parents=True, exist_ok=True)

@@ -26,17 +26,7 @@ import sympy
 import torch
 
 from course_lib.codegen.cpp_ops import HALVES, RESERVED, STORED, Accumulator, CppOps, computed_as
-from course_lib.codegen.loops import (
-    PLAIN,
-    Phase,
-    Source,
-    column_number,
-    is_row_level,
-    iterations,
-    phases,
-    reduction,
-    with_columns,
-)
+from course_lib.codegen.loops import PLAIN, Phase, as_columns, column_number, is_row_level, iterations, phases, reduction
 from course_lib.codegen.printer import KernelSource, label
 from course_lib.lowering.indexing import Linear, contiguous
 from course_lib.lowering.ir import Buffer
@@ -51,12 +41,10 @@ LANES = 64
 """Rows that go side by side in the shape 'lanes': four registers of AVX-512, eight of AVX2."""
 BLOCK = 4096
 """Longer float sums go in blocks of this size, whose sums are added up as double: the error stays that of a short sum."""
-
 STRIP = 64
 """Elements that go through a row on the stack at a time."""
 STREAM_FROM = 16 * 2**20
 """Bytes from which on a result goes past the caches, which it would leave before anybody reads it."""
-
 FETCH_UP_TO = 2048
 """Columns of a short row: the processor itself sees only in a longer one what will be read next."""
 
@@ -91,11 +79,10 @@ class CppKernel(CppOps):
     """Walks the phases of one kernel and writes the loops around them."""
 
     def __init__(self, kernel: FusedKernel, buffers: Mapping[str, Buffer], name: str) -> None:
-        super().__init__(with_columns(kernel), buffers, name, RESERVED)
+        super().__init__(as_columns(kernel), buffers, name, RESERVED)
         kernel = self.kernel
         self.shape = shape_of(kernel, self.trees)
-        keep: set[Source] = {"memory"} if self.shape == "lanes" else {"memory", "scratch"}
-        self.phases = phases(kernel, self.trees, keep)
+        self.phases = phases(kernel, self.trees, keep=self.shape != "lanes")
         self.parallel = iterations(kernel.loops) >= PARALLEL_FROM
         self.scratch: dict[Step, str] = {}
         self.rows = {}
@@ -216,8 +203,8 @@ class CppKernel(CppOps):
         self.count_uses(self.trees[step] for step in computed)
         for step, source in phase.columns.items():
             with self.on_behalf_of(step):
-                if source != "compute":
-                    self.values[step] = self.scratch_element(step) if source == "scratch" else self.element(step)
+                if source == "scratch":
+                    self.values[step] = self.scratch_element(step)
                 elif step.level == "across":
                     self.line(f"{self.scratch_element(step)} += {self.value_text(self.trees[step])};")
                 elif step.is_reduction:
@@ -349,9 +336,8 @@ class CppKernel(CppOps):
         if self.lane or any(node.op in ("masked", "indirect") for node in nodes):
             return {}
         found = {n.detail: n.detail for n in nodes if n.op == "load" and n.dtype == torch.float16 and along(n.detail[1])}
-        read_back = {step for each in self.phases for step, source in each.columns.items() if source == "memory"}
         for step in steps:
-            large = step.buffer.dtype == torch.float32 and step.buffer.nbytes >= STREAM_FROM and step not in read_back
+            large = step.buffer.dtype == torch.float32 and step.buffer.nbytes >= STREAM_FROM
             if step in phase.stored and (large or step.buffer.dtype == torch.float16) and along(step.store_index):
                 found[step] = step.buffer.name, step.store_index
         return found

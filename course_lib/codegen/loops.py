@@ -12,7 +12,7 @@ In PyTorch: `codegen/simd.py`'s `EnableReduction`/`DisableReduction` schedule an
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -31,15 +31,14 @@ SCRATCH_BYTES = 128 * 1024
 PLAIN = {"sum": ("0", "+"), "prod": ("1", "*"), "any": ("0", "|"), "all": ("1", "&")}
 """Reductions that need one variable: what it begins with, and the operator that takes a value in."""
 
-Source = Literal["compute", "scratch", "memory"]
+Source = Literal["compute", "scratch"]
 
 
 @dataclass
 class Phase:
     """One pass over the columns, then what runs once a row.
 
-    `columns` says for each step of the pass where its value comes from: computed here, or kept by an earlier pass in a
-    scratch row or in the buffer that it is stored to."""
+    `columns` says for each step of the pass where its value comes from: computed here, or kept in a row on the stack."""
 
     columns: dict[Step, Source] = field(default_factory=dict)
     kept: set[Step] = field(default_factory=set)
@@ -55,10 +54,10 @@ class Phase:
         return [step for step in self.columns if step.is_reduction and step.level != "across"]
 
 
-def phases(kernel: FusedKernel, trees: Mapping[Step, Expr], keep: Set[Source]) -> list[Phase]:
+def phases(kernel: FusedKernel, trees: Mapping[Step, Expr], keep: bool) -> list[Phase]:
     """The passes of a kernel in order. The first holds no columns, only what once a row comes before them.
 
-    `keep` says how costly values may travel from one pass to the next."""
+    `keep`: costly values may travel from one pass to the next in a row on the stack."""
     rank: dict[Step, int] = {}
     for step, tree in trees.items():
         used = steps_used(tree)
@@ -68,8 +67,7 @@ def phases(kernel: FusedKernel, trees: Mapping[Step, Expr], keep: Set[Source]) -
             rank[step] = max([1, *(rank[u] + (u.is_reduction or is_row_level(u, kernel)) for u in used)])
 
     result = [Phase() for _ in range(1 + max(rank.values(), default=0))]
-    if iterations(kernel.columns) * 4 > SCRATCH_BYTES:
-        keep = keep - {"scratch"}
+    keep = keep and iterations(kernel.columns) * 4 <= SCRATCH_BYTES
     for step, n in rank.items():
         if step.buffer.name in kernel.stores and step.level != "across":
             # In place, the old values must have been read for the last time.
@@ -91,16 +89,17 @@ def phases(kernel: FusedKernel, trees: Mapping[Step, Expr], keep: Set[Source]) -
             if step in source:
                 continue
             earlier = next((phase for phase in result[:n] if phase.columns.get(step) == "compute"), None)
-            source[step] = where_from(step, earlier, trees[step], keep)
-            if earlier and source[step] == "scratch":
+            if earlier and keep and is_costly(trees[step]):
+                source[step] = "scratch"
                 earlier.kept.add(step)
-            if source[step] == "compute":
+            else:
+                source[step] = "compute"
                 wanted += [u for u in steps_used(trees[step]) if not u.is_reduction and not is_row_level(u, kernel)]
         phase.columns = {step: source[step] for step in trees if step in source}
     return result
 
 
-def with_columns(kernel: FusedKernel) -> FusedKernel:
+def as_columns(kernel: FusedKernel) -> FusedKernel:
     """The kernel with short names; if it reduces nothing, its innermost loop is columns: a pass with nothing to gather."""
     kernel = short_names(kernel)
     if kernel.columns or not kernel.rows:
@@ -112,16 +111,6 @@ def with_columns(kernel: FusedKernel) -> FusedKernel:
 def is_row_level(step: Step, kernel: FusedKernel) -> bool:
     """True for what runs once a row. (In a kernel without columns all steps are in the innermost loop, which is a row.)"""
     return not step.is_reduction and (step.level == "row" or not kernel.columns)
-
-
-def where_from(step: Step, earlier: Phase | None, tree: Expr, keep: Set[Source]) -> Source:
-    """How a pass gets the value of a column-level step that the pass `earlier` has computed before (None: no pass has)."""
-    if earlier is None or not is_costly(tree):
-        return "compute"
-    exact = step.buffer.dtype in (torch.float32, torch.float64)
-    if "memory" in keep and step in earlier.stored and exact:
-        return "memory"
-    return "scratch" if "scratch" in keep else "compute"
 
 
 def short_names(kernel: FusedKernel) -> FusedKernel:

@@ -86,7 +86,7 @@ class TritonKernel(TritonOps):
         self.rows, self.columns = iterations(kernel.rows), iterations(kernel.columns)
         self.reduces = bool(kernel.columns)
         self.persistent = self.reduces and self.columns <= PERSISTENT
-        self.phases = phases(kernel, self.trees, keep=frozenset())
+        self.phases = phases(kernel, self.trees, keep=False)
         self.wide = self.rows * self.columns >= 2**31 or any(b.numel >= 2**31 for b in self.buffers.values())
 
     def print(self) -> TritonSource:

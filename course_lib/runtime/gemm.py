@@ -17,7 +17,6 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -94,13 +93,9 @@ def seconds_of(op: Any, layouts: list[Any]) -> dict[str, float]:
     """Seconds of torch's own call ("torch") and of each candidate, measured now or found on disk."""
     precision = torch.get_float32_matmul_precision()
     key = build_cache.key_of("product", torch.__version__, str(op), repr(layouts), str(torch.get_num_threads()), precision)
-    entry = build_cache.build(key, ".json", lambda path: write_measured(path, layouts))
+    measured = lambda: measure([operand(*layout) for layout in layouts])
+    entry = build_cache.build(key, ".json", lambda path: path.write_text(json.dumps(measured())))
     return json.loads(entry.path.read_text())
-
-
-def write_measured(path: Path, layouts: list[Any]) -> None:
-    with torch.inference_mode():
-        path.write_text(json.dumps(measure([operand(*layout) for layout in layouts])))
 
 
 def operand(shape: tuple[int, ...], stride: tuple[int, ...]) -> torch.Tensor:
@@ -108,6 +103,7 @@ def operand(shape: tuple[int, ...], stride: tuple[int, ...]) -> torch.Tensor:
     return torch.empty_strided(shape, stride).fill_(0.0).add_(torch.rand(shape[-1:]))
 
 
+@torch.inference_mode()
 def measure(tensors: list[torch.Tensor]) -> dict[str, float]:
     """The fastest of some calls of each, in turn. A candidate with other results than torch's is no candidate."""
     own = torch.mm if len(tensors) == 2 else torch.addmm

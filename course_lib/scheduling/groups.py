@@ -22,7 +22,7 @@ from typing import Any, Literal
 import sympy
 
 from course_lib.lowering.indexing import Linear, divided, loop_symbols, order
-from course_lib.lowering.ir import Buffer, ExternKernel, LoopNode, Node, Reduction, Size
+from course_lib.lowering.ir import Buffer, ExternKernel, LoopNode, Node, Pointwise, Reduction, Size
 from course_lib.scheduling.dependencies import Body
 from course_lib.scheduling.kernel import FusedKernel, Kind, Loop, Nest, Step
 
@@ -267,12 +267,10 @@ def crosses(pieces: Sequence[Piece], sums: Group, other: Group) -> bool:
         return False
     results = frozenset(node.buffer for node in sums.nodes if isinstance(node, Reduction))
     read = other.reads | {sums.usage.buffers[access.buffer] for member in sums.members for access in member.body.reads}
-    for member in sums.members:
-        if isinstance(member.node, Reduction):
-            plain = member.node.kind == "sum" and member.node.accumulate.is_floating_point
-        else:
-            plain = all(member.body.write.index.moves_with(loop.symbol) for loop in sums.loops)
-        if not plain or member.node.buffer.device.type != "cpu":
+    for node, body in ((member.node, member.body) for member in sums.members):
+        is_sum = isinstance(node, Reduction) and node.kind == "sum" and node.accumulate.is_floating_point
+        goes_in = isinstance(node, Pointwise) and all(body.write.index.moves_with(loop.symbol) for loop in sums.loops)
+        if not (is_sum or goes_in) or node.buffer.device.type != "cpu":
             return False
     columns = math.prod(loop.size for loop in sums.rows)
     return isinstance(columns, int) and columns <= MOST_ACROSS and not sums.across and not results & read
