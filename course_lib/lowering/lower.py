@@ -21,22 +21,10 @@ import sympy
 import torch
 from torch import fx
 
+from course_lib.lowering import operators
 from course_lib.lowering.formulas import NoLoopForm, Term
 from course_lib.lowering.indexing import ZERO, number
 from course_lib.lowering.ir import Buffer, ExternKernel, Index, Lazy, LoopGraph, Pointwise, Reduction, View
-from course_lib.lowering.operators import (
-    DTYPES,
-    check_tensors,
-    copying,
-    escaping,
-    find_out_variant,
-    flat_outputs,
-    has_strides,
-    is_impure,
-    is_view,
-    name_of,
-    written_by,
-)
 from course_lib.lowering.ops import Handler, Value
 
 Body = Callable[[Handler, Index], Term]
@@ -52,11 +40,11 @@ LOWERINGS: dict[Any, Rule] = {}
 """ATen operator → rule(lowering, fx node, *the node's arguments)."""
 
 
-def lowers(*operators: Any) -> Callable[[Rule], Rule]:
+def lowers(*ops: Any) -> Callable[[Rule], Rule]:
     """Register a rule for these operators; a packet (`aten.view`) stands for all its overloads."""
 
     def register(rule: Rule) -> Rule:
-        for op in operators:
+        for op in ops:
             every = [getattr(op, name) for name in op.overloads()] if isinstance(op, torch._ops.OpOverloadPacket) else [op]
             LOWERINGS.update(dict.fromkeys(every, rule))
         return rule
@@ -88,7 +76,7 @@ class Lowering:
         self.count = 0
         self.canonical: dict[fx.Node, fx.Node] = {}
         self.seen: dict[Any, fx.Node] = {}
-        self.escaping = escaping(gm.graph)
+        self.escaping = operators.escaping(gm.graph)
         self.stored: dict[Any, View] = {}
         """What `Lazy`s compute → where it was written after all, for somebody who needs memory."""
 
@@ -99,7 +87,7 @@ class Lowering:
             elif node.op == "get_attr":
                 self.values[node] = self.constant(node)
             elif node.op == "output":
-                outputs = (self.values.get(value, value) for value in flat_outputs(node))
+                outputs = (self.values.get(value, value) for value in operators.flat_outputs(node))
                 self.graph.outputs = [self.in_memory(value) for value in outputs]
             elif (twin := self.twin(node)) is not None:
                 self.values[node] = self.values[twin]
@@ -115,7 +103,7 @@ class Lowering:
         if not isinstance(fake, torch.Tensor):
             self.graph.inputs.append(None)
             return number(fake)
-        has_strides(fake, "an input")
+        operators.has_strides(fake, "an input")
         buffer = Buffer.like(fake, node.name)
         self.graph.inputs.append(buffer)
         return buffer.view()
@@ -123,7 +111,7 @@ class Lowering:
     def constant(self, node: fx.Node) -> View:
         tensor = operator.attrgetter(str(node.target))(self.gm)
         assert isinstance(tensor, torch.Tensor), f"{node.target} is not a tensor"
-        if tensor.ndim == 0 and tensor.device.type == "cpu" and tensor.dtype in DTYPES:
+        if tensor.ndim == 0 and tensor.device.type == "cpu" and tensor.dtype in operators.DTYPES:
             return self.full(tensor.item(), tensor)
         self.graph.constants[node.name] = tensor
         return Buffer.like(tensor, node.name).view()
@@ -140,11 +128,11 @@ class Lowering:
             return number(fake)
         if (rule := LOWERINGS.get(node.target)) is None:
             why = f"{node.target} has no loop form here: it runs as torch's own operator"
-            return self.extern(node, LIBRARY.get(name_of(node), why))
+            return self.extern(node, LIBRARY.get(operators.name_of(node), why))
         made = len(self.graph.nodes), self.count
         try:
-            if not is_view(node.target):
-                check_tensors(node)
+            if not operators.is_view(node.target):
+                operators.check_tensors(node)
             return rule(self, node, *args, **kwargs)
         except NoLoopForm as reason:
             del self.graph.nodes[made[0] :]
@@ -157,7 +145,7 @@ class Lowering:
 
     def twin(self, node: fx.Node) -> fx.Node | None:
         """An earlier node that computes the same (common subexpression), or None."""
-        if is_impure(node.target):
+        if operators.is_impure(node.target):
             return None
         key = node.target, repr(fx.node.map_arg((node.args, node.kwargs), lambda n: self.canonical.get(n, n)))
         twin = self.canonical[node] = self.seen.setdefault(key, node)
@@ -187,7 +175,7 @@ class Lowering:
 
     def pointwise(self, node: fx.Node, body: Body, layout: Buffer | None = None, label: str = "") -> View:
         """A loop over all elements of `layout` (or of the node's own value)."""
-        return self.loop(body, layout or Buffer.like(node.meta["val"]), (node,), label or name_of(node))
+        return self.loop(body, layout or Buffer.like(node.meta["val"]), (node,), label or operators.name_of(node))
 
     def loop(self, body: Body, layout: Buffer, origins: tuple[fx.Node, ...], label: str) -> View:
         buffer = self.buffer(layout)
@@ -214,7 +202,7 @@ class Lowering:
             return self.pointwise(node, only, layout, label)
         inner = lambda ops, index, rindex: body(ops, at(index, rindex)).to(dtype).value
         ranges, reduced = tuple(shape[d] for d in kept), tuple(shape[d] for d in dims)
-        loop = self.buffer(layout), ranges, inner, (node,), label or name_of(node), reduced, kept if keepdim else None
+        loop = self.buffer(layout), ranges, inner, (node,), label or operators.name_of(node), reduced, kept if keepdim else None
         self.graph.nodes.append(Reduction(*loop, kind=kind, accumulate=dtype))
         return loop[0].view()
 
@@ -222,15 +210,15 @@ class Lowering:
         """A call of torch's own operator, in whatever form it returns its tensors."""
         if torch.Tag.dynamic_output_shape in getattr(node.target, "tags", ()):
             raise NotImplementedError(f"{node.target} gives a tensor whose shape only the data knows")
-        op = copying(node.target)
+        op = operators.copying(node.target)
         args, kwargs = fx.node.map_aggregate(self.arguments(node), self.in_memory)
         fake = node.meta.get("val")
         results = fake if isinstance(fake, (list, tuple)) else [fake]
         if any(isinstance(r, (list, tuple)) for r in results):
             raise NotImplementedError(f"{node.target} returns a list within a tuple")
         for result in results:
-            has_strides(result, f"the result of {node.target}")
-        mutated, aliased = written_by(op, args, kwargs)
+            operators.has_strides(result, f"the result of {node.target}")
+        mutated, aliased = operators.written_by(op, args, kwargs)
         names = tuple(view.buffer.name for view in mutated)
         if not self.taken.issuperset(names):
             raise NotImplementedError(f"{node.target} writes to a value of the graph, which must be functional")
@@ -239,7 +227,7 @@ class Lowering:
         outputs: list[Buffer | None] = []
         if aliased is None:  # else an in-place operator returns the tensor that it wrote to
             outputs = [self.buffer(Buffer.like(r)) if isinstance(r, torch.Tensor) else None for r in results]
-        out = find_out_variant(op)
+        out = operators.find_out_variant(op)
         self.graph.nodes.append(ExternKernel(op, args, kwargs, tuple(outputs), out, names, (node,), why))
         if aliased is not None:
             return aliased
