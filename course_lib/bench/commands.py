@@ -15,8 +15,9 @@ from typing import Any
 
 import torch
 
-from course_lib.bench import compare, first_call, machine, models, report
+from course_lib.bench import compare, eager, first_call, machine, models, report
 from course_lib.bench import overhead as guard_cost
+from course_lib.bench import suite as suite_
 from course_lib.bench.compare import Contender, Outcome, Workload
 
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
@@ -76,6 +77,9 @@ def parser() -> argparse.ArgumentParser:
     it = command(kernels, [compiling, timing], iters=30)
     it.add_argument("--rows", type=positive, help="replaces the number of rows of every input")
     it.add_argument("names", nargs="*", metavar="name", help=", ".join(f.__name__ for f in models.FUNCTIONS) + " (default: all)")
+    it = command(suite, [compiling, timing], iters=15)
+    it.add_argument("--fresh-memory", action="store_true", help="let the C library give large pieces back, as it does by default")
+    it.add_argument("names", nargs="*", metavar="words", help="only cases whose name contains one of these (default: all)")
     return top
 
 
@@ -154,6 +158,33 @@ def kernels(args: argparse.Namespace) -> int:
         worst = max(worst, status(outcomes))
     save(args, told, {"functions": results})
     return worst
+
+
+def suite(args: argparse.Namespace) -> int:
+    """The workloads that the compiler is measured by on a CPU, each with what it must reach."""
+    out = report.text_stream(args.json)
+    chosen = [case for name, case in suite_.known().items() if not args.names or any(word in name for word in args.names)]
+    if not chosen:
+        print(f"course bench: no case is called so; there are {', '.join(suite_.known())}", file=sys.stderr)
+        return 2
+    told = machine.describe()
+    kept = not args.fresh_memory and suite_.keep_memory()
+    copy = eager.copy_bandwidth()
+    memory = "kept by the C library for the next" if kept else "given back to the system: large results page-fault"
+    print(f"{machine.summary(told)}\ncopy bandwidth {copy / 1e9:.1f} GB/s; freed memory is {memory}\n", file=out, flush=True)
+    rows, everything = [], []
+    for case in chosen:
+        outcomes = run(args, case.workload)
+        rows.append(suite_.line_of(case, outcomes, copy))
+        everything.append(outcomes)
+        problems = "; ".join(f"{each.name}: {each.problem}" for each in outcomes if each.problem)
+        print("  ".join(rows[-1]) + (f"\n    {problems}" if problems else ""), file=out, flush=True)
+    print(f"\n{suite_.table(rows)}\n", file=out)
+    means = [f"{suite_.geometric_mean(everything, base):.2f}x {base}" for base in ("eager", "torch.compile")]
+    print(f"geometric mean: {', '.join(means)}. '!' marks what is missed; 'copy': share of the copy bandwidth reached", file=out)
+    results = {case.name: [report.as_json(o, os) for o in os] for case, os in zip(chosen, everything, strict=True)}
+    save(args, told, {"copy_bandwidth": copy, "cases": results})
+    return max(map(status, everything))
 
 
 def compile(args: argparse.Namespace) -> int:

@@ -46,7 +46,8 @@ class Workload:
     def results(self, function: Callable[..., torch.Tensor], inputs: Inputs) -> Sequence[torch.Tensor]:
         """All that one run computes: the output and, in training, every gradient."""
         if not self.train:
-            return [function(*inputs)]
+            output: Any = function(*inputs)
+            return output if isinstance(output, tuple) else [output]
         output = function(*inputs)
         return [output.detach(), *self.backward(output, inputs, torch.ones_like(output).cos())]
 

@@ -28,6 +28,47 @@ class TinyBlock(nn.Module):
         return x + residual
 
 
+class Attention(nn.Module):
+    """Multi-head self-attention through torch's own kernel."""
+
+    def __init__(self, hidden, heads):
+        super().__init__()
+        self.heads = heads
+        self.qkv = nn.Linear(hidden, 3 * hidden)
+        self.out = nn.Linear(hidden, hidden)
+
+    def forward(self, x):
+        batch, seq, hidden = x.shape
+        q, k, v = self.qkv(x).view(batch, seq, 3, self.heads, hidden // self.heads).permute(2, 0, 3, 1, 4)
+        mixed = torch.nn.functional.scaled_dot_product_attention(q, k, v)
+        return self.out(mixed.transpose(1, 2).reshape(batch, seq, hidden))
+
+
+class Transformer(nn.Module):
+    """Blocks of attention and a GELU network, each behind a LayerNorm and beside a residual."""
+
+    def __init__(self, layers, hidden, heads):
+        super().__init__()
+        self.layers = nn.ModuleList(
+            nn.ModuleDict(
+                {
+                    "norm1": nn.LayerNorm(hidden),
+                    "attention": Attention(hidden, heads),
+                    "norm2": nn.LayerNorm(hidden),
+                    "up": nn.Linear(hidden, 4 * hidden),
+                    "down": nn.Linear(4 * hidden, hidden),
+                }
+            )
+            for _ in range(layers)
+        )
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = x + layer["attention"](layer["norm1"](x))
+            x = x + layer["down"](torch.nn.functional.gelu(layer["up"](layer["norm2"](x))))
+        return x
+
+
 def gelu_layer(x, weight, bias):
     """What `course demo` walks through: one GEMM and a loop behind it."""
     y = x @ weight + bias

@@ -1,0 +1,198 @@
+"""`course bench suite`: the workloads that the compiler is measured by on a CPU, each with what it must reach.
+
+In:  nothing but this machine (`names` picks some).
+Out: for each case eager, torch.compile and course_lib in one process, interleaved; the ratio that the case asks for, and whether
+     it was reached.
+
+Backward passes of norms, softmax and cross entropy, and a step of Adam, stand here as plain formulas: what a training step
+spends its time on beside matrix products. Results are checked first, as everywhere in `bench`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.nn import functional as F
+
+from course_lib.bench import models
+from course_lib.bench.compare import Outcome, Workload
+from course_lib.bench.measure import human_time
+from course_lib.bench.report import columns, speedup
+
+rand = torch.randn
+
+
+@dataclass(frozen=True)
+class Case:
+    """A workload, and how many times faster than torch.compile (or eager) it must be."""
+
+    name: str
+    function: Callable[..., Any]
+    inputs: Callable[[], tuple[torch.Tensor, ...]]
+    must: dict[str, float] = field(default_factory=lambda: {"torch.compile": 1.2})
+    train: bool = False
+    moved: int = 0
+    """Bytes that must move at least; told as a share of the bandwidth of a plain copy."""
+
+    @property
+    def workload(self) -> Workload:
+        return Workload(self.name, self.function, self.inputs, self.train)
+
+
+# ---- formulas ------------------------------------------------------------------------------------------------------------
+
+
+def chain(x, scale, bias, residual):
+    """Scale, bias, GELU, residual: four operations, one pass over memory when fused."""
+    return F.gelu(x * scale + bias) + residual
+
+
+def layer_norm_backward(upstream, x, weight, mean, rstd):
+    """The gradients of x, weight and bias."""
+    normal, g = (x - mean) * rstd, upstream * weight
+    dx = (g - g.mean(-1, keepdim=True) - normal * (g * normal).mean(-1, keepdim=True)) * rstd
+    return dx, (upstream * normal).sum(0), upstream.sum(0)
+
+
+def rms_norm_backward(upstream, x, weight, rstd):
+    """The gradients of x and weight."""
+    normal, g = x * rstd, upstream * weight
+    return (g - normal * (g * normal).mean(-1, keepdim=True)) * rstd, (upstream * normal).sum(0)
+
+
+def softmax_backward(upstream, y):
+    return (upstream - (upstream * y).sum(-1, keepdim=True)) * y
+
+
+def cross_entropy_backward(logits, labels):
+    """The gradient of the mean loss: the probabilities, less one at the label."""
+    hit = torch.arange(logits.shape[1]) == labels[:, None]
+    return (torch.softmax(logits, -1) - hit.to(logits.dtype)) / logits.shape[0]
+
+
+def adam_step(parameter, gradient, first, second):
+    """The tenth step with PyTorch's default settings: the new parameter and both moments."""
+    first, second = first * 0.9 + gradient * 0.1, second * 0.999 + gradient * gradient * 0.001
+    step = first / (1 - 0.9**10) / ((second / (1 - 0.999**10)).sqrt() + 1e-8)
+    return parameter - 1e-3 * step, first, second
+
+
+# ---- cases ---------------------------------------------------------------------------------------------------------------
+
+
+def pointwise(rows: int, must: float, dtype: torch.dtype = torch.float32) -> Case:
+    label = {64: "64k", 1024: "1M", 16384: "16M"}[rows]
+    make = lambda *shape: rand(shape).to(dtype)
+    inputs = lambda: (make(rows, 1024), make(1024), make(1024), make(rows, 1024))
+    name = f"pointwise chain {label} {str(dtype).removeprefix('torch.')}"
+    return Case(name, chain, inputs, {"torch.compile": must}, moved=3 * rows * 1024 * dtype.itemsize)
+
+
+def norm_inputs(with_mean: bool) -> tuple[torch.Tensor, ...]:
+    x = rand(8192, 768)
+    mean, rstd = x.mean(-1, keepdim=True), (x.var(-1, unbiased=False, keepdim=True) + 1e-5).rsqrt()
+    return (rand(8192, 768), x, rand(768), *([mean, rstd] if with_mean else [rstd]))
+
+
+def labelled(rows: int = 2048, classes: int = 8192) -> tuple[torch.Tensor, ...]:
+    return rand(rows, classes), torch.randint(0, classes, (rows,))
+
+
+def optimizer_state(n: int = 10_000_000) -> tuple[torch.Tensor, ...]:
+    return rand(n), rand(n), rand(n), rand(n).abs()
+
+
+def block(batch: int, seq: int, hidden: int, train: bool, must: float) -> Case:
+    def inputs() -> tuple[torch.Tensor, ...]:
+        return (rand(batch, seq, hidden).requires_grad_(train),)
+
+    name = f"TinyBlock {batch}x{seq}x{hidden} {'training' if train else 'inference'}"
+    model = models.TinyBlock(hidden, expansion=4).train(train)
+    return Case(name, model, inputs, {"torch.compile": must}, train=train)
+
+
+def transformer(train: bool, must: float) -> Case:
+    def inputs() -> tuple[torch.Tensor, ...]:
+        return (rand(8, 64, 256).requires_grad_(train),)
+
+    model = models.Transformer(layers=6, hidden=256, heads=4).train(train)
+    return Case(f"six-layer transformer {'training' if train else 'forward'}", model, inputs, {"torch.compile": must}, train)
+
+
+def cases() -> list[Case]:
+    """All of them. Both norms' and softmax's inputs are float32 unless the name says otherwise."""
+    from_both = {"torch.compile": 1.6, "eager": 1.0}
+    return [
+        pointwise(64, 1.8), pointwise(1024, 1.8), pointwise(16384, 1.0),
+        pointwise(1024, 1.0, torch.float16), pointwise(1024, 1.0, torch.bfloat16),
+        Case("softmax 4096x4096", models.softmax, lambda: (rand(4096, 4096),), {"torch.compile": 1.3}, moved=2 * 4 * 4096**2),
+        Case("layer_norm 8192x768", models.layer_norm, lambda: (rand(8192, 768), rand(768), rand(768)), from_both),
+        Case("rms_norm 8192x768", models.rms_norm, lambda: (rand(8192, 768), rand(768))),
+        Case("layer_norm backward", layer_norm_backward, lambda: norm_inputs(with_mean=True)),
+        Case("rms_norm backward", rms_norm_backward, lambda: norm_inputs(with_mean=False)),
+        Case("softmax backward", softmax_backward, lambda: (rand(4096, 1024), rand(4096, 1024).softmax(-1))),
+        Case("cross entropy", F.cross_entropy, labelled),
+        Case("cross entropy backward", cross_entropy_backward, labelled),
+        Case("Adam step, 10M parameters", adam_step, optimizer_state),
+        block(32, 128, 768, False, 1.7), block(32, 128, 768, True, 1.4),
+        block(4, 32, 256, False, 1.6), block(4, 32, 256, True, 1.3),
+        transformer(False, 1.4), transformer(True, 1.3),
+        Case("overhead: x * 2 + y on 4", models.scale_and_add, lambda: (rand(4), rand(4)), {"torch.compile": 1.75}),
+    ]  # fmt: skip
+
+
+# ---- the table -----------------------------------------------------------------------------------------------------------
+
+
+def keep_memory() -> bool:
+    """Let the C library keep what is freed, for all contenders alike; True if it can. By default glibc gives every piece over
+    32 MB back at once, and the next one page-faults: 64 MB cost more than any kernel that fills them."""
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):
+        return False
+    trim_threshold, mmap_max = -1, -4
+    return bool(mallopt(mmap_max, 0) and mallopt(trim_threshold, 2**31 - 1))
+
+
+HEAD = ("", "eager", "torch.compile", "course_lib", "vs eager", "vs torch.compile", "copy", "must")
+
+
+def line_of(case: Case, outcomes: Sequence[Outcome], copy: float) -> tuple[str, ...]:
+    """A row of the table. `copy`: bytes/s of a plain copy. A ratio that misses what it must reach is marked."""
+    by_name = {outcome.name: outcome for outcome in outcomes}
+    times = [human_time(o.samples.median) if (o := by_name.get(name)) and o.samples else "–" for name in HEAD[1:4]]
+    ratios = [
+        ratio_text(speedup(by_name["course_lib"], outcomes, base), case.must.get(base)) for base in ("eager", "torch.compile")
+    ]
+    ours = by_name["course_lib"].samples
+    share = f"{case.moved / ours.median / copy:.2f}" if case.moved and ours else ""
+    return (case.name, *times, *ratios, share, ", ".join(f"{least}x {base}" for base, least in case.must.items()))
+
+
+def ratio_text(ratio: float | None, least: float | None) -> str:
+    if ratio is None:
+        return "–"
+    return f"{ratio:.2f}x" + ("" if least is None else " " if ratio >= least else "!")
+
+
+def table(rows: Sequence[tuple[str, ...]]) -> str:
+    return columns([HEAD, *rows])
+
+
+def geometric_mean(outcomes: Sequence[Sequence[Outcome]], base: str) -> float:
+    """Of the ratios to `base`, over the cases where both were timed; nan if there are none."""
+    mine = lambda several: next(outcome for outcome in several if outcome.name == "course_lib")
+    ratios = [ratio for several in outcomes if (ratio := speedup(mine(several), several, base)) is not None]
+    return math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else math.nan
+
+
+@functools.cache
+def known() -> dict[str, Case]:
+    return {case.name: case for case in cases()}
