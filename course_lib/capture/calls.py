@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 OPERATION_MODULES = set(
     "torch torch.functional torch.nn.functional torch._C._nn torch._C._fft torch._C._special torch._C._linalg".split()
 )
-NOT_OPERATIONS = {"set_printoptions", "max_unpool2d"}
-"""Of the second torch's fake tensors do not know the strides (channels last)."""
+NOT_OPERATIONS = {"set_printoptions", "max_unpool2d", "_fused_adam_", "_fused_adamw_", "_fused_sgd_", "_fused_adagrad_"}
+"""Of the second torch's fake tensors do not know the strides (channels last); the last are whole steps, as fast as can be."""
 FACTS = {
     torch.finfo, torch.iinfo, torch.device, torch.promote_types, torch.result_type, torch.can_cast, torch.is_tensor,
     torch.get_default_dtype, torch.is_grad_enabled, torch.is_inference_mode_enabled, torch.is_autocast_enabled,
@@ -111,6 +111,8 @@ def call(it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]
         if not allowed:
             raise Unsupported(f"calls {name_of(function)}, which is not allowed in a graph")
         return it.world.builder.call(function, args, kwargs)
+    if isinstance(function, torch._library.custom_ops.CustomOpDef):
+        function = function._opoverload
     if is_operation(function):
         return it.world.builder.call(function, args, kwargs)
     if isinstance(function, types.FunctionType):
@@ -154,8 +156,10 @@ def in_graph(function: Any) -> bool | None:
 
 def is_operation(function: Any) -> bool:
     """Does torch's function compute on tensors, with no other effect? Then it may be a node."""
-    if isinstance(function, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
-        return True
+    if isinstance(function, torch._ops.OpOverload):  # what is not torch's own and writes to its arguments stays outside
+        return function.namespace in ("aten", "prims") or not function._schema.is_mutable
+    if isinstance(function, torch._ops.OpOverloadPacket):
+        return all(is_operation(getattr(function, name)) for name in function.overloads())
     if getattr(function, "__module__", None) not in OPERATION_MODULES or function.__name__ in NOT_OPERATIONS:
         return False
     if isinstance(function, types.BuiltinFunctionType):

@@ -338,8 +338,9 @@ class World:
     def is_static(obj: Any) -> bool:
         """Functions, classes, modules: objects that stand for themselves."""
         return (isinstance(obj, STATIC) and not isinstance(obj, torch.nn.Module) and not is_bound(obj)) or type(obj) in (
-            types.CodeType, torch._ops.OpOverload, torch._ops.OpOverloadPacket, type(torch.ops), torch.finfo, torch.iinfo,
-            object, types.GenericAlias, types.UnionType, property, staticmethod, classmethod, types.GetSetDescriptorType,
+            types.CodeType, torch._ops.OpOverload, torch._ops.OpOverloadPacket, type(torch.ops), torch.finfo, torch.iinfo, object,
+            torch._library.custom_ops.CustomOpDef, types.GenericAlias, types.UnionType, property, staticmethod, classmethod,
+            types.GetSetDescriptorType,
         ) or type(obj).__module__ in ("typing", "re")  # fmt: skip
 
     def is_trusted(self, source: Source) -> bool:

@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_leaves
 
 from course_lib.codegen.printer import KernelSource, describe, identifier
 from course_lib.lowering.ir import Buffer, ExternKernel, LoopGraph, View
@@ -55,6 +56,7 @@ class Wrapper:
         self.names: dict[str, Any] = {
             "torch": torch, "aten": aten, "empty_strided": torch.empty_strided, "as_strided": torch.as_strided,
             "check": raise_problem, "laid_out": laid_out, "zeros": torch.zeros, "inf": math.inf, "nan": math.nan,
+            "tree_leaves": tree_leaves,
             **{text: dtype for dtype, text in DTYPES.items() if "." not in text},
             **{source.name: None for source in kernels.values()},
         }  # fmt: skip
@@ -176,9 +178,8 @@ class Wrapper:
         call = f"{self.callee(kernel.op)}({', '.join(self.arguments(kernel))})"
         targets = [self.new(buffer.name) if buffer else "_" for buffer in kernel.outputs]
         left = f"{', '.join(targets)} = " if targets else ""
-        returns = getattr(getattr(kernel.op, "_schema", None), "returns", [])
-        if len(targets) == len(returns) == 1 and "List" in str(returns[0].type):
-            left = f"({targets[0]},) = "
+        if any("List" in str(result.type) for result in kernel.op._schema.returns):
+            left, call = f"{tuple_text(targets)} = ", f"tree_leaves({call})"
         self.line(left + call, kernel.why)
         for buffer, target in zip(kernel.outputs, targets, strict=True):
             if buffer and not kernel.mutates:
@@ -233,7 +234,7 @@ def tuple_text(sizes: Sequence[Any]) -> str:
 def laid_out(tensor: torch.Tensor, stride: tuple[int, ...]) -> torch.Tensor:
     """`tensor` with the strides that it was compiled for: an operator may lay its result out otherwise than it says of
     fake tensors, and kernels read by position."""
-    if tensor.stride() == stride:
+    if tensor is None or tensor.stride() == stride:  # where fake tensors had one, oneDNN's LSTM has none
         return tensor
     return torch.empty_strided(tensor.shape, stride, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
 

@@ -20,6 +20,7 @@ from typing import Any
 import sympy
 import torch
 from torch import fx
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from course_lib.lowering import operators
 from course_lib.lowering.formulas import NoLoopForm, Term
@@ -30,10 +31,20 @@ from course_lib.lowering.ops import Handler, Value
 Body = Callable[[Handler, Index], Term]
 Dims = Sequence[int]
 
-LIBRARY = dict.fromkeys(("mm", "addmm", "bmm", "baddbmm"), "matrix product: left to the library") | {
-    "convolution": "convolution: left to the library"
+LIBRARY = {
+    name: why
+    for why, names in {
+        "matrix product: left to the library": "mm addmm bmm baddbmm mv addmv addbmm",
+        "convolution: left to the library": "convolution",
+        "attention: left to the library": "scaled_dot_product_flash_attention_for_cpu",
+        "sorting: left to the library": "sort topk kthvalue median nanmedian mode searchsorted bucketize",
+        "a running total: each element waits for the one before": "cumsum cumprod cummax cummin logcumsumexp",
+        "where it writes, only the data knows": "index_put scatter scatter_add scatter_reduce index_reduce put masked_scatter "
+        "embedding_dense_backward",
+    }.items()
+    for name in names.split()
 }
-"""Operators whose loops a library writes better than we could, and what is said of them."""
+"""Operators that a library does better than our loops could, or that are no loops, and what is said of them."""
 
 Rule = Callable[..., Any]
 LOWERINGS: dict[Any, Rule] = {}
@@ -58,6 +69,13 @@ def lower(gm: fx.GraphModule) -> LoopGraph:
     Raises `NotImplementedError` for what only the data knows (`item`, the shape of `nonzero`), for sparse tensors, and for a
     graph that writes to anything but its inputs."""
     return Lowering(gm).run()
+
+
+def why_extern(node: fx.Node) -> str:
+    """What is said of an operator that no rule lowers."""
+    if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+        return "random numbers come from torch, so that they are eager's"
+    return LIBRARY.get(operators.name_of(node), f"{node.target} has no loop form here: it runs as torch's own operator")
 
 
 def element(value: View, ops: Handler, index: Index) -> Term:
@@ -127,8 +145,7 @@ class Lowering:
                 raise NotImplementedError(f"{node.target} asks for the number in a tensor, which no kernel can return")
             return number(fake)
         if (rule := LOWERINGS.get(node.target)) is None:
-            why = f"{node.target} has no loop form here: it runs as torch's own operator"
-            return self.extern(node, LIBRARY.get(operators.name_of(node), why))
+            return self.extern(node, why_extern(node))
         made = len(self.graph.nodes), self.count
         try:
             if not operators.is_view(node.target):
@@ -213,9 +230,7 @@ class Lowering:
         op = operators.copying(node.target)
         args, kwargs = fx.node.map_aggregate(self.arguments(node), self.in_memory)
         fake = node.meta.get("val")
-        results = fake if isinstance(fake, (list, tuple)) else [fake]
-        if any(isinstance(r, (list, tuple)) for r in results):
-            raise NotImplementedError(f"{node.target} returns a list within a tuple")
+        results, form = tree_flatten(fake)
         for result in results:
             operators.has_strides(result, f"the result of {node.target}")
         mutated, aliased = operators.written_by(op, args, kwargs)
@@ -231,8 +246,7 @@ class Lowering:
         self.graph.nodes.append(ExternKernel(op, args, kwargs, tuple(outputs), out, names, (node,), why))
         if aliased is not None:
             return aliased
-        values = [r if b is None else b.view() for r, b in zip(results, outputs, strict=True)]
-        return tuple(values) if isinstance(fake, (list, tuple)) else values[0]
+        return tree_unflatten([r if b is None else b.view() for r, b in zip(results, outputs, strict=True)], form)
 
     def in_memory(self, value: Any) -> Any:
         """A `Lazy` written to memory (once), for a library call or as an output; anything else as it is."""

@@ -21,6 +21,7 @@ import numpy as np
 import sympy
 import torch
 from torch import fx
+from torch.utils._pytree import tree_leaves
 
 from course_lib.lowering.indexing import loop_symbols
 from course_lib.lowering.ir import Buffer, ExternKernel, LoopGraph, LoopNode, Reduction, View
@@ -195,8 +196,7 @@ def run_extern(kernel: ExternKernel, memory: Memory) -> None:
     tensor_of = lambda a: seen(a, memory) if isinstance(a, View) else int(a) if isinstance(a, sympy.Integer) else a
     args, kwargs = fx.node.map_aggregate((kernel.args, kernel.kwargs), tensor_of)
     result = kernel.op(*args, **kwargs)
-    results = result if isinstance(result, (list, tuple)) else [result]
-    for buffer, tensor in zip(kernel.outputs, results, strict=False):
+    for buffer, tensor in zip(kernel.outputs, tree_leaves(result), strict=False):
         if buffer is not None:
             right = tuple(tensor.stride()) == buffer.stride
             memory[buffer.name] = tensor if right else empty(buffer).copy_(tensor)

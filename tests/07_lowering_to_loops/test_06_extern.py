@@ -10,6 +10,7 @@ from torch import nn
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional as F
 
+import course_lib as cl
 from course_lib.autograd import trace
 from course_lib.lowering import ExternKernel, lower
 from course_lib.lowering.operators import find_out_variant
@@ -25,15 +26,69 @@ def test_matrix_products_are_library_calls_that_write_where_they_are_told():
     assert isinstance(node, ExternKernel) and node.out_variant == aten.addmm.out
 
 
-def test_the_reason_is_a_sentence():
-    graph = agree(lambda x: x.sort().values, torch.randn(9))
-    assert graph.nodes[0].why == "aten.sort.default has no loop form here: it runs as torch's own operator"
+@pytest.mark.parametrize(
+    ("function", "why"),
+    [
+        (lambda x: x.sort().values, "sorting: left to the library"),
+        (lambda x: x.cumsum(0), "a running total: each element waits for the one before"),
+        (lambda x: x.scatter(0, torch.tensor([1]), 2.0), "where it writes, only the data knows"),
+        (lambda x: x.i0(), "aten.i0.default has no loop form here: it runs as torch's own operator"),
+    ],
+)
+def test_the_reason_is_a_sentence(function, why):
+    graph = agree(function, torch.randn(9))
+    assert graph.nodes[-1].why == why
 
 
 def test_several_results():
     x = torch.randn(4, 6)
     agree(lambda x: (*torch.topk(x, 2), *torch.sort(x, 0), x.cumsum(1)), x)
     agree(lambda x: torch.linalg.svd(x, full_matrices=False)[1], x)
+
+
+@torch.library.custom_op("course_test::nested", mutates_args=())
+def nested(x: torch.Tensor, n: int, y: torch.Tensor | None) -> tuple[torch.Tensor, list[torch.Tensor]]:
+    return x * n, [x + (i if y is None else y) for i in range(n)]
+
+
+@nested.register_fake
+def _(x, n, y):
+    return torch.empty_like(x), [torch.empty_like(x) for _ in range(n)]
+
+
+@torch.library.custom_op("course_test::add_one", mutates_args=("x",))
+def add_one(x: torch.Tensor) -> None:
+    x.add_(1)
+
+
+@pytest.mark.parametrize("n", [0, 1, 3])
+def test_a_users_operator_is_a_call_whatever_it_returns(n):
+    def f(x, y):
+        first, rest = nested(x * 2, n, y if n > 1 else None)
+        return [first + 1, *rest]
+
+    x, y = torch.randn(3, 4), torch.randn(4)
+    agree(f, x, y)
+    torch.testing.assert_close(cl.compile(f, fullgraph=True)(x, y), f(x, y))
+
+
+def test_one_that_writes_to_its_arguments_ends_the_graph():
+    def f(x):
+        y = x * 2
+        add_one(y)
+        return y + 1
+
+    x = torch.randn(3)
+    torch.testing.assert_close(cl.compile(f)(x), f(x))
+    with pytest.raises(cl.Unsupported):
+        cl.compile(f, fullgraph=True)(x)
+
+
+def test_an_lstm():
+    lstm, x = nn.LSTM(4, 5, num_layers=2).eval(), torch.randn(3, 2, 4)
+    with torch.no_grad():
+        (got, (h, c)), (want, (h2, c2)) = cl.compile(lambda x: lstm(x), fullgraph=True)(x), lstm(x)
+    torch.testing.assert_close((got, h, c), (want, h2, c2))
 
 
 def test_what_attention_returns_beside_tensors():
