@@ -27,11 +27,10 @@ aten = torch.ops.aten
 
 BESIDE_CORE = """
     _adaptive_avg_pool2d _adaptive_avg_pool2d_backward as_strided_copy avg_pool2d_backward batch_norm_backward
-    _batch_norm_with_update_functional dist embedding_backward grid_sampler_2d isclose isfinite kl_div l1_loss ldexp
-    linalg_vector_norm margin_ranking_loss meshgrid narrow_copy _native_batch_norm_legit _native_batch_norm_legit_functional
-    permute_copy prelu repeat tril_indices triu_indices unbind_copy upsample_bicubic2d upsample_bilinear2d upsample_nearest1d
-    upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d
-    upsample_trilinear3d view_copy xlog1py
+    _batch_norm_with_update_functional dist grid_sampler_2d ldexp linalg_vector_norm narrow_copy _native_batch_norm_legit
+    _native_batch_norm_legit_functional permute_copy repeat tril_indices triu_indices unbind_copy upsample_bicubic2d
+    upsample_bilinear2d upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d
+    _upsample_nearest_exact2d _upsample_nearest_exact3d upsample_trilinear3d view_copy xlog1py
 """.split()
 """What falls apart as torch says, though torch counts it as core."""
 STAYS_WHOLE = """
@@ -99,8 +98,9 @@ def layer_norm(
     dims = list(range(x.ndim - len(shape), x.ndim))
     result, mean, rstd = standardized(half_in_float(x.contiguous()), dims, eps)
     result = scaled(result, weight, bias)
-    if x.device.type == "cpu" and weight is not None:  # the CPU kernel keeps its statistics in the weight's dtype
-        mean, rstd = mean.to(weight.dtype), rstd.to(weight.dtype)
+    if x.device.type == "cpu":  # whose kernel keeps its statistics in the dtype of the parameters
+        given = next((p for p in (weight, bias) if p is not None), x)
+        mean, rstd = mean.to(given.dtype), rstd.to(given.dtype)
     return result.to(x.dtype), mean, rstd
 
 

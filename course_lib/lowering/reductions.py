@@ -106,7 +106,7 @@ def finish(low: Lowering, node: fx.Node, row: View, dims: Sequence[int], like: A
     return low.pointwise(node, lambda ops, index: function(element(row, ops, index)), layout, label)
 
 
-@lowers(aten.var.correction, aten.std.correction, aten.var_mean.correction, aten.std_mean.correction)
+@lowers(aten.var.correction, aten.var_mean.correction)
 def var_mean(
     low: Lowering, node: fx.Node, x: View, dims: Dims = None, *, correction: float | None = None, keepdim: bool = False
 ) -> Any:
@@ -123,7 +123,5 @@ def var_mean(
     total = low.reduction(node, "sum", squared_distance, x, reduced, dtype, average.buffer, "var")
     n = count(x, reduced) - (1 if correction is None else correction)
     n = max(n, 0) if not hasattr(n, "free_symbols") else n
-    is_std = "std" in str(node.target)
-    spread = lambda value: (value / n).sqrt() if is_std else value / n
-    first = finish(low, node, total, reduced, like, "std" if is_std else "var", spread)
+    first = finish(low, node, total, reduced, like, "var", lambda value: value / n)
     return (first, finish(low, node, average, reduced, node.meta["val"][1], "mean")) if both else first

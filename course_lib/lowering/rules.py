@@ -78,24 +78,19 @@ for _name, _formula in POINTWISE.items():
 
 
 @lowers(aten.where.self)
-def where(low: Lowering, node: fx.Node, condition: View, yes: View, no: View) -> View:
+def where(low: Lowering, node: fx.Node, condition: View, yes: Any, no: View) -> View:
     dtype = node.meta["val"].dtype
 
     def body(ops: Handler, index: Index) -> Term:
-        chosen = element(condition, ops, index).to(torch.bool)
-        return chosen.where(element(yes, ops, index).to(dtype), element(no, ops, index).to(dtype))
+        chosen = element(yes, ops, index).to(dtype) if isinstance(yes, View) else yes
+        return element(condition, ops, index).to(torch.bool).where(chosen, element(no, ops, index).to(dtype))
 
     return low.pointwise(node, body)
 
 
 @lowers(aten.masked_fill.Scalar, aten.masked_fill.Tensor)
 def masked_fill(low: Lowering, node: fx.Node, x: View, mask: View, value: Any) -> View:
-    def body(ops: Handler, index: Index) -> Term:
-        old = element(x, ops, index)
-        new = element(value, ops, index).to(x.dtype) if isinstance(value, View) else old.like(value)
-        return element(mask, ops, index).where(new, old)
-
-    return low.pointwise(node, body)
+    return where(low, node, mask, value, x)
 
 
 @lowers(aten._to_copy.default, aten.clone.default, prims.convert_element_type.default, aten.lift_fresh_copy.default)
@@ -161,16 +156,11 @@ def full(low: Lowering, node: fx.Node, *args: Any, **kwargs: Any) -> View:
     return copy(low, node, value) if isinstance(value, View) else low.full(value, node.meta["val"])
 
 
-@lowers(aten.zeros.default, aten.zeros_like.default, aten.new_zeros.default)
 @lowers(aten.empty.memory_format, aten.empty_like.default, aten.new_empty.default, aten.empty_strided.default)
+@lowers(aten.empty_permuted.default, aten.zeros, aten.zeros_like, aten.new_zeros)
 def zeros(low: Lowering, node: fx.Node, *args: Any, **kwargs: Any) -> View:
     """Memory that nobody set may as well be zero."""
     return low.full(0, node.meta["val"])
-
-
-@lowers(aten.ones.default, aten.ones_like.default, aten.new_ones.default)
-def ones(low: Lowering, node: fx.Node, *args: Any, **kwargs: Any) -> View:
-    return low.full(1, node.meta["val"])
 
 
 @lowers(aten.arange.default, aten.arange.start, aten.arange.start_step, prims.iota.default)
