@@ -12,6 +12,7 @@ followed.
 
 from __future__ import annotations
 
+import builtins
 import collections
 import contextlib
 import functools
@@ -307,7 +308,7 @@ def is_instance(it: Interpreter, value: Any, classes: Any) -> Any:
         value = torch.Tensor.sin
     elif isinstance(value, torch.Tensor) and (known := it.world.of(value)):
         value = known.real
-    return it.native(isinstance, value, classes)
+    return it.native(builtins.isinstance, value, classes)
 
 
 def get_attribute(it: Interpreter, value: Any, name: str, *default: Any) -> Any:
@@ -383,7 +384,7 @@ def always(value: Any) -> Rule:
 
 Rule = Callable[..., Any]
 RULES: dict[Any, Rule] = {
-    isinstance: is_instance,
+    builtins.isinstance: is_instance,
     type: lambda it, *args, **kwargs: attributes.type_of(it, *args) if len(args) == 1 else it.native(type, *args, **kwargs),
     callable: lambda it, value: isinstance(value, TensorMethod) or callable(value),
     id: id_of,

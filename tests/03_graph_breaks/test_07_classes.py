@@ -801,6 +801,28 @@ def init_subclass_and_setname(c):
     return [f(ones(), k) for k in (1, 2, -1, 4)], p.__dict__
 
 
+@scenario
+def kinds_of_things(c):
+    class Odd(type):
+        def __instancecheck__(cls, thing):
+            seen.append(type(thing).__name__)
+            return thing == 3
+
+    class P(metaclass=Odd):
+        pass
+
+    seen = []
+    f = c(
+        lambda x, w, k: (
+            x * isinstance(k, P),
+            isinstance(w, nn.Parameter),
+            isinstance(x, nn.Parameter),
+            isinstance(x, torch.Tensor),
+        )
+    )
+    return [f(ones(), w, k) for w, k in ((nn.Parameter(ones()), 3), (ones(), 4))], seen
+
+
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_classes(name):
     check(SCENARIOS[name])
