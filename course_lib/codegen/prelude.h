@@ -97,10 +97,16 @@ template <class T> static INLINE void fetch_row(const T* from, int64_t n) {
 
 // --- the C library's functions, by one name for float and double ------------------------------------------------------
 
-#ifdef VECTOR_MATH  // glibc's libmvec has them for whole SIMD registers
 #define SIMD_VERSIONS __attribute__((simd("notinbranch")))
+#ifdef VECTOR_MATH  // glibc's libmvec has them for whole SIMD registers
+#define SIMD SIMD_VERSIONS
 #else
-#define SIMD_VERSIONS
+#define SIMD
+#endif
+#ifdef MORE_VECTOR_MATH  // since glibc 2.35
+#define MORE SIMD_VERSIONS
+#else
+#define MORE
 #endif
 #define LIBRARY1(name, versions)                                    \
   extern "C" versions double name(double) noexcept;                 \
@@ -110,13 +116,11 @@ template <class T> static INLINE void fetch_row(const T* from, int64_t n) {
   extern "C" versions float name##f(float, float) noexcept;         \
   static INLINE float name(float x, float y) { return name##f(x, y); }
 #define BOTH(name) static INLINE float name(float x) { return name##f(x); }
-LIBRARY1(exp, SIMD_VERSIONS) LIBRARY1(log, SIMD_VERSIONS)
-LIBRARY1(sin, SIMD_VERSIONS) BOTH(sin) LIBRARY1(cos, SIMD_VERSIONS) BOTH(cos)
-LIBRARY2(pow, SIMD_VERSIONS) LIBRARY2(atan2, ) LIBRARY2(fmod, )
-LIBRARY1(erf, ) LIBRARY1(erfc, ) BOTH(erfc) LIBRARY1(tanh, ) LIBRARY1(exp2, ) BOTH(exp2) LIBRARY1(expm1, ) BOTH(expm1)
-LIBRARY1(log2, ) BOTH(log2) LIBRARY1(log10, ) BOTH(log10) LIBRARY1(log1p, ) BOTH(log1p) LIBRARY1(tan, ) BOTH(tan)
-LIBRARY1(asin, ) BOTH(asin) LIBRARY1(acos, ) BOTH(acos) LIBRARY1(atan, ) BOTH(atan) LIBRARY1(sinh, ) BOTH(sinh)
-LIBRARY1(cosh, ) BOTH(cosh) LIBRARY1(asinh, ) BOTH(asinh) LIBRARY1(acosh, ) BOTH(acosh) LIBRARY1(atanh, ) BOTH(atanh)
+#define FUNCTION(name, versions) LIBRARY1(name, versions) BOTH(name)
+LIBRARY1(exp, SIMD) LIBRARY1(log, SIMD) FUNCTION(sin, SIMD) FUNCTION(cos, SIMD) LIBRARY2(pow, SIMD) LIBRARY2(fmod, )
+LIBRARY1(erf, MORE) LIBRARY1(tanh, MORE) FUNCTION(erfc, MORE) FUNCTION(exp2, MORE) FUNCTION(expm1, MORE) LIBRARY2(atan2, MORE)
+FUNCTION(log2, MORE) FUNCTION(log10, MORE) FUNCTION(log1p, MORE) FUNCTION(tan, MORE) FUNCTION(asin, MORE) FUNCTION(acos, MORE)
+FUNCTION(atan, MORE) FUNCTION(sinh, MORE) FUNCTION(cosh, MORE) FUNCTION(asinh, MORE) FUNCTION(acosh, MORE) FUNCTION(atanh, MORE)
 
 #define BUILTIN(name, builtin)                                         \
   static INLINE float name(float x) { return __builtin_##builtin##f(x); } \

@@ -34,14 +34,14 @@ WRAPS = ("-fwrapv", "-fno-strict-aliasing")
 
 OPTIONAL = (
     ("-march=native",), ("-mcpu=native",), ("-mprefer-vector-width=512",), ("-fopenmp",), ("-fopenmp-simd",),
-    ("-DVECTOR_MATH", "-lm"),
+    ("-DVECTOR_MATH", "-lm"), ("-DMORE_VECTOR_MATH", "-lm"),
 )  # fmt: skip
 """Tried one by one; `-fopenmp-simd` and `-mcpu` only where the one before them fails."""
 
 PROBE = """
 extern "C" void probe(float* x, double* y) {
   #pragma omp parallel for simd
-  for (int64_t i = 0; i < 4096; i++) { x[i] = sin(pow(x[i], 2.5f)) + (float)cos(exp(y[i])); y[i] = log(y[i]); }
+  for (int64_t i = 0; i < 4096; i++) { x[i] = sin(pow(x[i], 2.5f)) + log1p(x[i]); y[i] = log(cos(exp(y[i]))) + tanh(y[i]); }
 }
 """
 

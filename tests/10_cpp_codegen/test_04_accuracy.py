@@ -9,8 +9,11 @@ import torch
 from hand_kernels import Hand
 from run_kernels import check, run
 
-MOST_ULP = {"exp": 1.5, "log": 1.5, "erf": 6.0, "tanh": 2.0, "sigmoid": 3.0}
-"""Seen on this grid: exp 0.95, log 0.76, erf 4.42, tanh 1.22, sigmoid 2.09 (eager: 0.56, 0.83, 0.74, 0.51, 2.09)."""
+OWN = {"exp": 1.5, "log": 1.5, "erf": 6.0, "tanh": 2.0, "sigmoid": 3.0, "rsqrt": 2.0}
+"""Seen on this grid: exp 0.95, log 0.76, erf 4.42, tanh 1.22, sigmoid 2.09, rsqrt 1.47 (eager: 0.56 to 2.09)."""
+LIBMVEC = "exp2 expm1 log2 log10 log1p sin cos tan asin acos atan sinh cosh asinh acosh atanh erfc".split()
+"""glibc's vector functions promise 4. Seen: tan 3.10, asin 2.46, acosh 2.12, the others below 2 (eager: 0.6 to 1.74)."""
+MOST_ULP = OWN | dict.fromkeys(LIBMVEC, 4.0)
 
 
 @functools.cache
@@ -21,14 +24,13 @@ def grid():
     return torch.cat([positive, -positive])
 
 
-@functools.cache
-def computed():
+def computed(name):
+    """The function in a loop of its own: one that has no vector form would keep the others from theirs."""
     x = grid()
     k = Hand([len(x)])
     view = k.read("x", [len(x)])
-    for name in MOST_ULP:
-        k.point(f"{name}_", lambda ops, i, name=name: getattr(ops, name)(view.load(ops, i)), store=True)
-    return run(*k.build(), {"x": x})[0]
+    k.point("out", lambda ops, i: getattr(ops, name)(view.load(ops, i)), store=True)
+    return run(*k.build(), {"x": x})[0]["out"]
 
 
 def ulps(got, exact):
@@ -40,7 +42,7 @@ def ulps(got, exact):
 
 @pytest.mark.parametrize("name", MOST_ULP)
 def test_max_ulp(name):
-    x, got = grid(), computed()[f"{name}_"]
+    x, got = grid(), computed(name)
     exact = getattr(torch, name)(x.double())
     fits = (exact.abs() < 3.4028234e38) & ((name != "sigmoid") | (x > -87))  # below, 1/(1+exp(-x)) is 0 as in eager
     error = ulps(got, exact)[fits & ~exact.isnan()]
