@@ -117,8 +117,10 @@ class Attempt:
                 builder.stop(self.root, self.root.next, broken, plain)
             graph = world.builder.finish(builder.outputs)
             head = builder.finish()
-        if sizes := world.shapes.tests():
-            world.assume(FRAME, "sizes", *sizes)
+        world.shapes.note(None)
+        start = Location(frame.code.co_filename, frame.code.co_firstlineno, frame.code.co_qualname)
+        for test, cause in world.shapes.tests().items():
+            world.guards.setdefault(Guard(FRAME, "sizes", (test,), cause or start))
         return CaptureResult(
             frame.code.co_qualname,
             f"{frame.code.co_filename}:{frame.code.co_firstlineno}",

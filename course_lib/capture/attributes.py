@@ -32,6 +32,7 @@ TENSOR_FACTS = {"shape", "dtype", "device", "ndim", "requires_grad", "layout", "
                 "is_sparse", "is_quantized", "is_meta", "is_complex", "is_mps", "is_xpu", "is_mkldnn", "is_nested"}  # fmt: skip
 """Attributes that the guard on the tensor settles."""
 TENSOR_VIEWS = {"T", "mT", "H", "mH", "real", "imag"}
+SYMBOLIC: dict[type, type] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 HIDDEN = set("data grad grad_fn _version _base _grad _backward_hooks is_leaf output_nr names retains_grad __dict__".split())
 """Attributes of a tensor that reach around the graph."""
 
@@ -136,7 +137,7 @@ def type_of(it: Interpreter, value: Any) -> type:
     if isinstance(value, torch.Tensor):
         known = it.world.of(value)
         return type(known.real) if known else torch.Tensor
-    return int if isinstance(value, torch.SymInt) else type(value)
+    return SYMBOLIC.get(type(value), type(value))
 
 
 def module_attribute(it: Interpreter, module: types.ModuleType, name: str) -> Any:
@@ -160,9 +161,8 @@ def class_attribute(it: Interpreter, cls: type, name: str) -> Any:
             it.world.see(cls, source, name)
     if found is not static and not isinstance(static, staticmethod):
         return found  # a bound classmethod, or what a descriptor or the metaclass makes of it
-    if name.startswith("__") and not isinstance(found, (types.FunctionType, dict, list)):
-        return found
-    if type(found) in PLAIN and not is_users(cls):
+    of_python = type(found) in PLAIN and not is_users(cls)
+    if of_python or (name.startswith("__") and not isinstance(found, (types.FunctionType, dict, list))):
         return found
     if source is None and not it.world.is_static(found) and type(found) not in PLAIN:
         if is_value(static) and not isinstance(found, (types.MappingProxyType, types.MemberDescriptorType)):

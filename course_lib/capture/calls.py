@@ -17,6 +17,7 @@ import collections
 import contextlib
 import functools
 import inspect
+import math
 import operator
 import os
 import re
@@ -77,6 +78,8 @@ SAFE_TYPES = {
     *map(type, ({}.keys(), {}.values(), {}.items(), reversed({}), iter(int, 1))),
 }
 """Types written in C whose methods touch nothing but the object and their arguments."""
+OF_SIZES = {int: torch.sym_int, float: torch.sym_float, math.sqrt: torch._sym_sqrt}
+"""Builtins that would make a constant of a symbolic size."""
 IN_GRAPH: dict[Any, bool] = {}
 """Functions that the user has allowed in a graph, or not."""
 COPYING = ("__reduce_ex__", "__reduce__", "__getstate__")
@@ -101,6 +104,8 @@ def call(it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]
     rule = None
     with contextlib.suppress(TypeError):  # not hashable
         rule = RULES.get(function)
+        if len(args) == 1 and type(args[0]) in attributes.SYMBOLIC and function in OF_SIZES:
+            return OF_SIZES[function](*args)
     if isinstance(function, types.MethodType) and rule is None:
         return call(it, function.__func__, [function.__self__, *args], kwargs)
     if isinstance(function, types.MethodWrapperType) and function.__objclass__ is object:  # `super().__setattr__`
@@ -302,8 +307,10 @@ def call_builtin(it: Interpreter, function: Any, args: list[Any], kwargs: dict[s
 
 
 def is_instance(it: Interpreter, value: Any, classes: Any) -> Any:
-    if isinstance(value, torch.SymInt):
-        return it.native(issubclass, int, classes)
+    if type(value) in attributes.SYMBOLIC:
+        if type(classes) in (type, tuple):
+            return it.native(issubclass, attributes.type_of(it, value), classes)
+        value = attributes.type_of(it, value)(value)  # the class has its own opinion
     if isinstance(value, TensorMethod):
         value = torch.Tensor.sin
     elif isinstance(value, torch.Tensor) and (known := it.world.of(value)):

@@ -115,11 +115,11 @@ class GraphBuilder:
         self.inputs.append(new)
         return new.node
 
-    def size_node(self, size: Any) -> fx.Node | int:
+    def size_node(self, size: Any) -> fx.Node | int | float:
         """A symbolic size as a node: sizes of inputs, and arithmetic on them."""
         expr = size.node.expr
         if expr.is_number:
-            return int(expr)
+            return size.node.pytype(expr)
         if expr not in self._sizes:
             for symbol in expr.free_symbols:
                 if symbol not in self._sizes:
@@ -202,10 +202,10 @@ class GraphBuilder:
         """A value as an argument of an FX node."""
         if isinstance(value, torch.Tensor):
             return self.node_of(value)
-        if isinstance(value, torch.SymInt):
+        if isinstance(value, (torch.SymInt, torch.SymFloat)):
             return self.size_node(value)
-        if isinstance(value, (torch.SymBool, torch.SymFloat)):  # the graph has symbolic sizes, and no other symbols
-            return bool(value) if isinstance(value, torch.SymBool) else float(value)
+        if isinstance(value, torch.SymBool):  # a branch
+            return bool(value)
         if type(value) in (list, tuple, torch.Size):
             items = [self.argument(item) for item in value]
             return items if type(value) is list else tuple(items)

@@ -22,6 +22,7 @@ import functools
 import gc
 import inspect
 import itertools
+import math
 import sys
 import types
 import warnings
@@ -42,7 +43,7 @@ from course_lib.written import define
 
 GRAPH = "__graph"
 HELPERS = {
-    "modules": sys.modules, "torch": torch, "CellType": types.CellType, "FunctionType": types.FunctionType,
+    "modules": sys.modules, "torch": torch, "math": math, "CellType": types.CellType, "FunctionType": types.FunctionType,
     "MethodType": types.MethodType,
 }  # fmt: skip
 """What source expressions and rebuilt objects are made with."""

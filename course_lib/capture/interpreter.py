@@ -511,7 +511,7 @@ class Interpreter(Machine):
 
     def MATCH_CLASS(self, i: Instruction) -> None:
         subject, cls, names = self.popn(3)
-        if not self.call(isinstance, subject, cls):
+        if not self.call(builtins.isinstance, subject, cls):
             self.push(None)
             return
         by_position = getattr(cls, "__match_args__", ())[: i.arg]

@@ -88,6 +88,7 @@ class Machine:
             if method is None:
                 raise Unsupported(f"the instruction {instruction.op} is not interpreted")
             method(instruction)
+            self.world.shapes.note(self.world.user_location())
             if self.world.problem is not None:
                 raise self.world.problem
         except Unsupported as problem:

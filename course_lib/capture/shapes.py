@@ -11,6 +11,7 @@ In PyTorch: `torch/fx/experimental/symbolic_shapes.py` (`ShapeEnv`), `torch/_dyn
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +24,7 @@ from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.printers import PythonPrinter
 from torch.utils._sympy.reference import PythonReferenceAnalysis
 
-from course_lib.capture.sources import Source, Test
+from course_lib.capture.sources import Location, Source, Test
 
 
 @dataclass
@@ -49,6 +50,13 @@ class History:
         return bool(self.dynamic) or dim in marked or (source.expr, dim) in self.changed
 
 
+class Arithmetic(PythonReferenceAnalysis):
+    """Expressions as nodes: torch's functions on symbolic numbers are nodes too."""
+
+    to_dtype = staticmethod(lambda x, dtype: x.tracer.create_proxy("call_function", torch.sym_float, (x,), {}))
+    sqrt = staticmethod(lambda x: x.tracer.create_proxy("call_function", torch._sym_sqrt, (x,), {}))
+
+
 class Shapes:
     """The sizes of one capture."""
 
@@ -59,6 +67,9 @@ class Shapes:
         self.found: dict[sympy.Symbol, tuple[Any, int | None]] = {}
         """Symbol → (the fake, the dimension); a number that is symbolic itself has no dimension."""
         self._texts: dict[sympy.Symbol, tuple[str, str]] = {}
+        self.marked: set[sympy.Symbol] = set()
+        self.causes: list[Location | None] = []
+        """For each of the environment's guards the user's line that asked."""
 
     def fake(self, tensor: torch.Tensor, source: Source) -> torch.Tensor:
         """A fake like `tensor`, with symbolic sizes where they are wanted."""
@@ -74,6 +85,7 @@ class Shapes:
         fake = self.mode.from_tensor(tensor, source=ConstantSource(source.expr), symbolic_context=context)
         for dim, size in enumerate(fake.shape):
             if isinstance(size, torch.SymInt) and (symbol := size.node.expr).is_Symbol:
+                self.marked |= {symbol} if dim in marked else set()
                 self._add(symbol, fake, dim, f"{source.expr}.shape[{dim}]", f"{source.shown}.shape[{dim}]")
         for stride in fake.stride():
             if isinstance(stride, torch.SymInt) and not stride.node.expr.free_symbols <= set(self.found):
@@ -81,9 +93,10 @@ class Shapes:
         return fake
 
     def number(self, value: int, source: Source) -> int | torch.SymInt:
-        """An int from outside: symbolic once it has changed."""
+        """An int from outside: symbolic once it has changed, or if all sizes are to be and it is an argument."""
         self.history.meet(source, (value,))
-        if self.history.dynamic is False or value in (0, 1) or (source.expr, 0) not in self.history.changed:
+        wanted = (source.expr, 0) in self.history.changed or (self.history.dynamic and source.is_variable)
+        if self.history.dynamic is False or value in (0, 1) or not wanted:
             return value
         from torch._dynamo.source import ConstantSource
 
@@ -115,31 +128,37 @@ class Shapes:
         """Nodes that compute an expression from the nodes of its symbols."""
         tracer = fx.proxy.GraphAppendingTracer(graph)
         env = {symbol: fx.Proxy(known[symbol], tracer) for symbol in expr.free_symbols}
-        node: fx.Node = sympy_interp(PythonReferenceAnalysis, env, expr).node
-        return node
+        return sympy_interp(Arithmetic, env, expr).node
 
-    def tests(self) -> list[Test]:
-        """What must hold for the sizes of another call: the ranges and relations that answers were based on."""
-        found = []
-        for symbol in self.found:
+    def note(self, place: Location | None) -> None:
+        """What was asked about sizes since the last time was asked at this line."""
+        self.causes += [place] * (len(self.env.guards) - len(self.causes))
+
+    def tests(self) -> dict[Test, Location | None]:
+        """What must hold for the sizes of another call: the ranges and relations that answers were based on, and the user's
+        line that asked first. Warns of a size that was marked as dynamic, and cannot be."""
+        asked = [(guard.expr, at) for guard, at in zip(self.env.guards, self.causes, strict=True)]
+        found: dict[Test, Location | None] = {}
+        for symbol, (_, dim) in self.found.items():
             size = self.env.replacements.get(symbol, symbol)
+            at = next((at for expr, at in asked if symbol in expr.free_symbols), None)
             if size.is_number:
-                found.append(self._test(sympy.Eq(symbol, size, evaluate=False)))
-            elif self.found[symbol][1] is not None:
-                found.append(self._test(sympy.Ge(symbol, 2, evaluate=False)))
-        for guard in self.env.guards:
-            if guard.expr.free_symbols <= set(self.found) and guard.expr not in (sympy.true, sympy.false):
-                found.append(self._test(guard.expr))
-        return list(dict.fromkeys(found))
+                found[test := self._test(sympy.Eq(symbol, size, evaluate=False))] = at
+                if symbol in self.marked:
+                    why = f"was marked as dynamic, but {at} ({at.text if at else ''}) is right for this size only"
+                    warnings.warn(f"{test.pretty} {why}; write that line for any size, or do not mark it", stacklevel=2)
+            elif dim is not None:
+                found[self._test(sympy.Ge(symbol, 2, evaluate=False))] = None
+        for expr, at in asked:
+            if expr.free_symbols <= set(self.found) and expr not in (sympy.true, sympy.false):
+                found.setdefault(self._test(expr), at)
+        return found
 
     def _test(self, expr: Any) -> Test:
         return Test(self.text(expr), "holds", True, self.text(expr, shown=True))
 
     def stride_tests(self, fake: torch.Tensor) -> list[Test]:
         """The layout of a tensor with symbolic sizes, stride by stride."""
-        found = []
-        for dim, stride in enumerate(fake.stride()):
-            expr = stride.node.expr if isinstance(stride, torch.SymInt) else sympy.Integer(stride)
-            if expr.free_symbols <= set(self.found):
-                found.append(Test(f"{{}}.stride({dim}) == {self.text(expr)}", "holds", True))
-        return found
+        strides = [sympy.Integer(n) if type(n) is int else n.node.expr for n in fake.stride()]
+        places = [(d, self.text(n)) for d, n in enumerate(strides) if n.free_symbols <= set(self.found)]
+        return [Test(f"{{}}.stride({dim}) == {text}", "holds", True) for dim, text in places]

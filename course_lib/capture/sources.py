@@ -15,7 +15,7 @@ import linecache
 from dataclasses import dataclass, field
 from typing import Any
 
-HELPERS = {"torch", "modules", "has_hooks", "is_empty", "MOVED", "CellType", "FunctionType", "MethodType"}
+HELPERS = {"torch", "math", "modules", "has_hooks", "is_empty", "MOVED", "CellType", "FunctionType", "MethodType"}
 """Names that heads and checks use."""
 REGISTRIES = "_parameters", "_buffers", "_modules"
 """Where an `nn.Module` keeps what a user knows as its attributes."""

@@ -15,6 +15,7 @@ Each source is looked up once, in a variable that the paths below it share.
 
 from __future__ import annotations
 
+import math
 import operator
 import sys
 from collections.abc import Callable, Sequence
@@ -38,6 +39,7 @@ MOVED = (AttributeError, KeyError, IndexError, TypeError, ValueError, RuntimeErr
 """What looking up a path may raise when the objects on it have changed: then the guard does not hold."""
 HELPERS = {
     "torch": torch,
+    "math": math,
     "modules": sys.modules,
     "has_hooks": has_hooks,
     "class_version": class_version,

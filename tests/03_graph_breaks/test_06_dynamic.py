@@ -13,6 +13,8 @@ import torch.nn.functional as F
 from scenarios import Ours, check, collect, play, tried
 from torch import nn
 
+import course_lib as cl
+
 SCENARIOS, scenario = collect()
 ONE_GRAPH, one_graph = collect()
 r = torch.randn
@@ -628,6 +630,18 @@ def sizes_compared_loosely(c):
     return over(c(lambda x: x * 2 if x.shape[0] > 3 else x), sizes=(4, 5, 6, 7))
 
 
+@one_graph
+def numbers_made_of_sizes(c):
+    f = c(lambda x: x / math.sqrt(x.shape[0]) + x * float(x.shape[0]) + int(x.shape[0]) + x * x.shape[0] ** -0.5)
+    return [f(r(n)) for n in (4, 5, 6, 7)]
+
+
+@one_graph
+def int_arguments_of_any_value(c):
+    f = c(lambda x, k: x[:k] * k)
+    return [f(r(9), k) for k in (4, 5, 6, 7)]
+
+
 @pytest.mark.parametrize("dynamic", [None, True, False])
 @pytest.mark.parametrize("name", {**SCENARIOS, **ONE_GRAPH})
 def test_sizes(name, dynamic):
@@ -658,3 +672,28 @@ def test_one_graph_serves_all_sizes(name):
         raise AssertionError(
             f"{len(c.graphs)} graphs where 2 were to be expected, {len(d.graphs)} with dynamic=True instead of 1"
         )
+
+
+def first_sizes(x):
+    y = x * 2
+    if y.shape[0] > 3:
+        y = y + 1
+    return y
+
+
+def test_a_guard_on_sizes_names_the_line_that_asked():
+    compiled = cl.compile(first_sizes, backend="eager", dynamic=True)
+    compiled(r(5))
+    (state,) = compiled._course_compiler.codes.values()
+    causes = {str(guard.expr): guard.cause.text for guard in state.entries[0].result.guards if guard.kind == "sizes"}
+    assert causes == {"x.shape[0] >= 2": "def first_sizes(x):", "x.shape[0] > 3": "if y.shape[0] > 3:"}
+
+
+def test_a_marked_size_that_the_code_fixes_is_told():
+    def f(x):
+        return x.view(2, 3)
+
+    x = r(6)
+    cl.mark_dynamic(x, 0)
+    with pytest.warns(UserWarning, match=r"x.shape\[0\] == 6 was marked as dynamic, but .*return x.view\(2, 3\)"):
+        cl.compile(f, backend="eager")(x)
