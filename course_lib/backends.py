@@ -14,68 +14,43 @@ from typing import Any
 import torch
 from torch import fx
 
-from course_lib import autograd
-from course_lib.pipeline import Pipeline, fall_back, needs_grad
+from course_lib.pipeline import Pipeline, needs_grad
 
 Backend = Callable[[fx.GraphModule, list[torch.Tensor]], Callable[..., Any]]
 
 OPTIONS: dict[str, tuple[Any, tuple[Any, ...] | None, str]] = {
-    "codegen": (
-        "auto",
-        ("auto", "cpp", "triton"),
-        "which language kernels are written in; auto: C++ for CPU, Triton for GPU tensors",
-    )
+    "codegen": ("auto", ("auto", "cpp", "triton"), "the language of kernels; auto: C++ for CPU, Triton for GPU tensors")
 }
 """Option → (default, allowed values or None, meaning)."""
 MODES: dict[str, dict[str, Any]] = {"default": {}, "reduce-overhead": {}, "max-autotune": {}, "max-autotune-no-cudagraphs": {}}
 """Mode → the options it sets. The last three do what the first does until lesson 11 is built."""
 
 
-def eager(gm: fx.GraphModule, example_inputs: list[torch.Tensor]) -> Callable[..., Any]:
+def eager(gm: fx.GraphModule, example_inputs: list[torch.Tensor], pipeline: Pipeline, codegen: str) -> Callable[..., Any]:
     """Run the captured graph as it is: capture alone."""
     return gm.forward
 
 
-def aot_eager(gm: fx.GraphModule, example_inputs: list[torch.Tensor], pipeline: Pipeline) -> Callable[..., Any]:
-    """Run the ATen graph operation by operation: capture and tracing."""
-    if needs_grad(example_inputs, gm):
-        return fall_back(gm, "the inputs need gradients; compiled training comes with lesson 06")
-    aten = pipeline.trace(gm, pipeline.decompositions)
-    if autograd.mutated_inputs(aten):
-        return fall_back(gm, "the graph writes to an input; compiled mutation comes with lesson 06")
-    return no_grad(aten.forward)
+def aot_eager(gm: fx.GraphModule, example_inputs: list[torch.Tensor], pipeline: Pipeline, codegen: str) -> Callable[..., Any]:
+    """Run the ATen graphs operation by operation: capture, tracing and autograd."""
+    return pipeline.run_compile(gm, "none", needs_grad(example_inputs, gm))
 
 
-def no_grad(function: Callable[..., Any]) -> Callable[..., Any]:
-    def run(*args: Any) -> Any:
-        with torch.no_grad():
-            return function(*args)
-
-    return run
+def inductor(gm: fx.GraphModule, example_inputs: list[torch.Tensor], pipeline: Pipeline, codegen: str) -> Callable[..., Any]:
+    """All of it: trace, differentiate, lower, fuse, generate and build kernels."""
+    return pipeline.run_compile(gm, codegen, needs_grad(example_inputs, gm))
 
 
-def inductor(
-    gm: fx.GraphModule, example_inputs: list[torch.Tensor], pipeline: Pipeline, options: dict[str, Any]
+def torch_inductor(
+    gm: fx.GraphModule, example_inputs: list[torch.Tensor], pipeline: Pipeline, codegen: str
 ) -> Callable[..., Any]:
-    """All of it: trace, lower, fuse, generate and build kernels."""
-    if needs_grad(example_inputs, gm):
-        return fall_back(gm, "the inputs need gradients; compiled training comes with lesson 06")
-    return pipeline.run_compile(gm, options["codegen"])
-
-
-def torch_inductor(gm: fx.GraphModule, example_inputs: list[torch.Tensor]) -> Callable[..., Any]:
     """Our capture with torch's own back half, to tell which half a difference comes from."""
     from torch._dynamo.backends.inductor import inductor as theirs
 
     return theirs(gm, example_inputs)
 
 
-BACKENDS: dict[str, Callable[..., Any]] = {
-    "eager": eager,
-    "aot_eager": aot_eager,
-    "inductor": inductor,
-    "torch_inductor": torch_inductor,
-}
+BACKENDS: dict[str, Callable[..., Any]] = {made.__name__: made for made in (aot_eager, eager, inductor, torch_inductor)}
 
 
 def find(backend: str | Backend, mode: str | None, options: dict[str, Any] | None, pipeline: Pipeline) -> Backend:
@@ -89,11 +64,7 @@ def find(backend: str | Backend, mode: str | None, options: dict[str, Any] | Non
         return backend
     if backend not in BACKENDS:
         raise ValueError(f"there is no backend '{backend}'; there are {', '.join(list_backends())}, or pass a callable")
-    if backend == "inductor":
-        return partial(inductor, pipeline=pipeline, options=chosen)
-    if backend == "aot_eager":
-        return partial(aot_eager, pipeline=pipeline)
-    return BACKENDS[backend]
+    return partial(BACKENDS[backend], pipeline=pipeline, **chosen)
 
 
 def mode_options(mode: str | None) -> dict[str, Any]:
@@ -125,15 +96,3 @@ def list_mode_options(mode: str | None = None) -> dict[str, Any]:
 def list_options() -> list[str]:
     """The options that `compile(options=...)` takes."""
     return list(OPTIONS)
-
-
-def course(gm: fx.GraphModule, example_inputs: list[torch.Tensor]) -> Callable[..., Any]:
-    """Our back half under torch's capture: `torch.compile(f, backend="course")` (registered as an entry point)."""
-    if needs_grad([t for t in example_inputs if isinstance(t, torch.Tensor)]) or not all(
-        isinstance(t, torch.Tensor) for t in example_inputs
-    ):
-        return gm.forward
-    for node in gm.graph.nodes:
-        if "example_value" in node.meta:
-            node.meta.setdefault("val", node.meta["example_value"])
-    return Pipeline().run_compile(gm)

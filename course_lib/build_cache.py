@@ -21,8 +21,7 @@ from pathlib import Path
 
 from course_lib import config
 
-FORMAT = "1"
-"""Change it when the meaning of an entry changes: old entries are then never found."""
+FORMAT = "1"  # Change it when the meaning of an entry changes: old entries are then never found
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 In:  a function or module, and a backend.
 Out: a callable that watches the frames that run below it, captures them, and runs compiled code where the guards hold.
-
 In PyTorch: `torch/__init__.py` (`torch.compile`), `torch/_dynamo/eval_frame.py` (`OptimizeContext`,
 `OptimizedModule`) and `torch/_dynamo/convert_frame.py` (`ConvertFrameAssert`).
 """
@@ -26,14 +25,13 @@ import torch
 
 from course_lib import backends, config, events
 from course_lib.capture import CaptureResult, History, Unsupported, global_state
-from course_lib.frames import SKIP, Answer, Frame, Watcher, call, number, observe
+from course_lib.frames import SKIP, Answer, Frame, Watcher, call, number
 from course_lib.frames.resume import is_plain
 from course_lib.guards import Check
 from course_lib.pipeline import COMPILING, Pipeline
 
 F = TypeVar("F", bound=Callable[..., Any])
-_live: weakref.WeakSet[Compiler] = weakref.WeakSet()
-"""Every compiler that holds compiled code, for `reset`."""
+_live: weakref.WeakSet[Compiler] = weakref.WeakSet()  # Every compiler that holds compiled code, for `reset`
 
 
 @contextlib.contextmanager
@@ -61,8 +59,7 @@ class CodeState:
 
     history: History
     entries: list[GuardedCode] = field(default_factory=list)
-    warned: bool = False
-    """Was it said that no more entries are made?"""
+    warned: bool = False  # Was it said that no more entries are made?
 
 
 class Compiler:
@@ -111,8 +108,7 @@ class Compiler:
             compiled = self.backend(result.graph, result.example_inputs)
         if result.problem is not None:
             events.emit(events.GraphBroke(result.problem))
-        with events.stage("guards"):
-            check = Check(result.guards, list(frame.locals), code.co_qualname)
+        check = events.stage("guards", None, Check, result.guards, list(frame.locals), code.co_qualname)
         if failure := check.first_failure(frame.func, *args):
             warnings.warn(
                 f"{code.co_qualname} runs in eager: a guard does not hold for the call it was made from: {failure}", stacklevel=2
@@ -180,9 +176,6 @@ def is_library(filename: str) -> bool:
     return filename.startswith(LIBRARIES)
 
 
-# ---- compile --------------------------------------------------------------------------------------------------------
-
-
 def compile(
     model: Any = None,
     *,
@@ -196,12 +189,11 @@ def compile(
 ) -> Any:
     """Compile a function, method or `nn.Module`; without a model, a decorator. Arguments as in `torch.compile`:
 
-    fullgraph: raise `Unsupported` where the graph would have to end, instead of going on behind it.
-    dynamic: None: a size that changes becomes symbolic; True: every size is, from the start; False: each size compiles anew.
-    backend: "eager", "aot_eager", "inductor", "torch_inductor", or a callable (graph, example_inputs) → callable.
-    mode: one of `list_mode_options()`; options: see `list_options()`. Not both.
-    disable: give the model back as it is.
-    pipeline: stages exchanged for your own (backend "inductor").
+    fullgraph: raise `Unsupported` where the graph would have to end, instead of going on behind it. dynamic: None: a size that
+    changes becomes symbolic; True: every size is, from the start; False: each size compiles anew. backend: "eager", "aot_eager",
+    "inductor", "torch_inductor", or a callable (graph, example_inputs) → callable. mode: one of `list_mode_options()`; options:
+    see `list_options()`. Not both. disable: give the model back as it is. pipeline: stages exchanged for your own (backend
+    "inductor").
 
     Raises ValueError for an unknown backend, mode or option. Nothing is compiled before the first call.
     In PyTorch: `torch/__init__.py`, `compile`.
@@ -226,7 +218,7 @@ def compile(
 def compiled_function(function: F, compiler: Compiler) -> F:
     """`function`, with the frames below it watched by `compiler`."""
     function = getattr(function, "_course_original", function)
-    watched = observe(function, compiler.watcher)
+    watched = functools.partial(call, compiler.watcher, function)
 
     @functools.wraps(function)
     def compiled(*args: Any, **kwargs: Any) -> Any:
@@ -238,11 +230,10 @@ def compiled_function(function: F, compiler: Compiler) -> F:
 
 
 def compiled_module(model: torch.nn.Module, compiler: Compiler) -> torch.nn.Module:
-    """A twin of `model`: an instance of a subclass of its class that shares its `__dict__`, so that parameters,
-    buffers, attributes and `train()`/`eval()` are one and the same, and `state_dict` keeps its keys. Only the call
-    differs."""
+    """A twin of `model`: an instance of a subclass of its class that shares its `__dict__`, so that parameters, buffers,
+    attributes and `train()`/`eval()` are one and the same, and `state_dict` keeps its keys. Only the call differs."""
     model = getattr(type(model), "_course_model", model)
-    watched = observe(model, compiler.watcher)
+    watched = functools.partial(call, compiler.watcher, model)
 
     def run(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
         return watched(*args, **kwargs)
@@ -256,9 +247,6 @@ def compiled_module(model: torch.nn.Module, compiler: Compiler) -> torch.nn.Modu
     twin: torch.nn.Module = object.__new__(cls)
     object.__setattr__(twin, "__dict__", model.__dict__)
     return twin
-
-
-# ---- around compile -------------------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager

@@ -1,5 +1,4 @@
 """Settings of the compiler, and what it looks up about the machine. Change one with `cl.config.recompile_limit = 4`.
-
 In PyTorch: `torch/_dynamo/config.py` and `torch/_inductor/config.py`. (No torch here: the frame hook can be built on its own.)
 """
 
@@ -15,10 +14,8 @@ from pathlib import Path
 
 recompile_limit = 8
 """Entries a code object may hold; beyond it, inputs that fit none run in eager. (`torch._dynamo.config.recompile_limit`)"""
-
 inline_depth_limit = 64
 """Calls followed into calls before capture gives up: a function that calls itself for ever would never end."""
-
 measure_products = True
 """Measure once which library is fastest for each size of matrix product; False: torch's own choice, always the same."""
 

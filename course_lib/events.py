@@ -41,8 +41,7 @@ class InstructionRun(Event):
     depth: int
     before: tuple[str, ...]
     after: tuple[str, ...]
-    node: str = ""
-    """Name of the FX node that this instruction added, if any."""
+    node: str = ""  # Name of the FX node that this instruction added, if any
 
 
 @dataclass(frozen=True)
@@ -82,6 +81,20 @@ class FellBack(Event):
 
     what: str
     why: str
+
+
+@dataclass(frozen=True)
+class JointTraced(Event):
+    """Autograd ran ahead of time: `graph` is forward and backward in one, with a `Signature` in its `meta`."""
+
+    graph: Any
+
+
+@dataclass(frozen=True)
+class Partitioned(Event):
+    """A joint graph was cut in two: `partition` is the `Partition`."""
+
+    partition: Any
 
 
 @dataclass(frozen=True)
@@ -168,12 +181,13 @@ def listener(function: Callable[[Event], None], words: Callable[[Any, Any], str]
         del _words[len(_words) - (words is not None) :]
 
 
-@contextlib.contextmanager
-def stage(name: str) -> Iterator[None]:
-    """Time a stage of the pipeline and tell."""
+def stage(name: str, event: Any, function: Callable[..., Any], *args: Any) -> Any:
+    """Run one stage of the pipeline, and tell how long it took and (`event`, a class) what it made."""
     start = time.perf_counter()
     try:
-        yield
+        result = function(*args)
     finally:
-        if _listeners:
-            emit(StageTimed(name, time.perf_counter() - start))
+        emit(StageTimed(name, time.perf_counter() - start))
+    if event:
+        emit(event(result))
+    return result

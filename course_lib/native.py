@@ -25,11 +25,6 @@ from course_lib import build_cache
 
 HERE = Path(__file__).parent
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX") or ".so"
-WITHOUT = {
-    "course_lib.frames._framehook": "capture falls back to swapping code objects, which does not see frames entered from C",
-    "course_lib.runtime._launcher": "kernels are called through ctypes, about half a microsecond slower a call",
-}
-"""What the library does without each module."""
 
 
 class CannotBuild(Exception):
@@ -38,9 +33,7 @@ class CannotBuild(Exception):
 
 @functools.cache
 def load(name: str) -> ModuleType | None:
-    """The C module `name`, or None after one warning. `COURSE_NO_HOOK=1`: no frame hook, and no warning."""
-    if name.endswith("._framehook") and os.environ.get("COURSE_NO_HOOK", "0") not in ("", "0"):
-        return None
+    """The C module `name`, or None after one warning."""
     source = HERE.joinpath(*name.split(".")[1:]).with_suffix(".c")
     installed = source.with_name(source.stem + SUFFIX)
     if is_current(installed, source) and (module := _import(name, installed)):
@@ -54,7 +47,7 @@ def load(name: str) -> ModuleType | None:
     except CannotBuild as error:
         problem = str(error)
     older = _import(name, installed) if installed.exists() else None
-    without = f"using {installed}, which is older than its source" if older else WITHOUT[name]
+    without = f"using {installed}, which is older than its source" if older else "nothing can be captured"
     warnings.warn(f"{problem}; {without}", RuntimeWarning, stacklevel=2)
     return older
 

@@ -1,10 +1,7 @@
-"""The stages of the compiler as one dataclass of callables, so that any of them can be the learner's own.
-
-cl.compile(f, pipeline=cl.Pipeline().replace(fuse=my_fuse))
+"""The stages of the compiler as a dataclass of callables: any can be the learner's own (`cl.Pipeline().replace(fuse=my_fuse)`).
 
 frame ─ capture ─▶ FX graph, guards, head ─ trace ─▶ ATen graph ─ lower ─▶ loops ─ schedule(fuse) ─▶ kernels ─ plan ─▶
-memory
-      ─ build ─▶ CompiledGraph
+memory ─ build ─▶ CompiledGraph
 """
 
 from __future__ import annotations
@@ -25,8 +22,8 @@ from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 from course_lib import autograd, capture, config, events, lowering, runtime, scheduling
 from course_lib.capture import CaptureResult, History
 
-COMPILING = threading.RLock()
-"""One thread compiles at a time: `make_fx` patches torch itself."""
+Program = Callable[..., tuple[Any, ...]]
+COMPILING = threading.RLock()  # One thread compiles at a time: `make_fx` patches torch itself
 
 
 @dataclass(frozen=True)
@@ -35,20 +32,18 @@ class Pipeline:
 
     interpreter: type[capture.Interpreter] = capture.Interpreter
     """The symbolic interpreter's class: one method per instruction. (lesson 02)"""
-    capture: Callable[..., CaptureResult] = capture.capture
-    """(frame, interpreter) → CaptureResult (lesson 02)"""
+    capture: Callable[..., CaptureResult] = capture.capture  # (frame, interpreter) → CaptureResult (lesson 02)
     decompositions: dict[Any, Callable[..., Any]] = dataclasses.field(default_factory=lambda: lowering.DECOMPOSITIONS)
     """ATen operator → how it is written in simpler ones (lesson 06)"""
-    trace: Callable[..., fx.GraphModule] = autograd.trace
-    """(graph, decompositions) → ATen graph (lesson 06)"""
-    lower: Callable[[fx.GraphModule], lowering.LoopGraph] = lowering.lower
-    """ATen graph → loop IR (lesson 07)"""
-    fuse: Callable[..., Any] = scheduling.can_fuse
-    """(producer, consumer) → `Fuse` or `No` (lesson 08)"""
-    schedule: Callable[..., scheduling.Schedule] = scheduling.schedule
-    """(loops, fuse) → kernels in order (lesson 08)"""
-    plan: Callable[..., scheduling.MemoryPlan] = scheduling.plan
-    """(schedule, loops) → which buffer lives where (lesson 08)"""
+    trace: Callable[..., fx.GraphModule] = autograd.trace  # (graph, decompositions) → ATen graph (lesson 06)
+    joint: Callable[..., fx.GraphModule] = autograd.joint
+    """(graph, decompositions) → ATen graph of forward and backward (lesson 06)"""
+    partition: Callable[..., autograd.Partition] = autograd.partition
+    """(joint graph, may_recompute) → forward graph, backward graph, what is saved in between (lesson 06)"""
+    lower: Callable[[fx.GraphModule], lowering.LoopGraph] = lowering.lower  # ATen graph → loop IR (lesson 07)
+    fuse: Callable[..., Any] = scheduling.can_fuse  # (producer, consumer) → `Fuse` or `No` (lesson 08)
+    schedule: Callable[..., scheduling.Schedule] = scheduling.schedule  # (loops, fuse) → kernels in order (lesson 08)
+    plan: Callable[..., scheduling.MemoryPlan] = scheduling.plan  # (schedule, loops) → which buffer lives where (lesson 08)
     build: Callable[..., runtime.CompiledGraph] = runtime.build
     """(loops, schedule, plan, codegen) → a callable (lessons 09 and 10)"""
 
@@ -62,47 +57,46 @@ class Pipeline:
 
     def run_capture(self, frame: Any, history: History, fullgraph: bool) -> CaptureResult:
         """The front half: from a frame to a graph."""
-        with events.stage("capture"):
-            return self.capture(frame, self.interpreter, history, fullgraph)
+        return events.stage("capture", None, self.capture, frame, self.interpreter, history, fullgraph)
 
-    def run_compile(self, gm: fx.GraphModule, codegen: str = "auto") -> Callable[..., tuple[Any, ...]]:
-        """The back half: from a captured graph to machine code. What it cannot compile yet runs as it is, and is
-        told."""
+    def run_compile(self, gm: fx.GraphModule, codegen: str = "auto", differentiate: bool = False) -> Program:
+        """The back half: from a captured graph to machine code. What it cannot compile runs as it is, and is told.
+        `codegen` "none" runs the ATen operators one by one."""
         if is_symbolic(gm):
-            return self.specialize(gm, codegen)
-        with events.stage("trace"):
-            aten = self.trace(gm, self.decompositions)
-        events.emit(events.AtenTraced(aten))
-        if written := autograd.mutated_inputs(aten):
-            return fall_back(gm, f"the graph writes to its input {written[0].name}; lesson 06 will compile that")
+            return self.specialize(gm, codegen, differentiate)
         try:
-            with events.stage("lower"):
-                loops = self.lower(aten)
+            return self.compile_with_gradients(gm, codegen) if differentiate else self.compile_forward(gm, codegen)
         except NotImplementedError as problem:
             if self.lower is not lowering.lower:
                 raise  # an exercise that is not written yet says so itself
             return fall_back(gm, str(problem))
-        events.emit(events.Lowered(loops))
-        with events.stage("products"):
-            loops = runtime.choose_products(loops)
-        with events.stage("schedule"):
-            schedule = self.schedule(loops, self.fuse)
-        events.emit(events.Scheduled(schedule))
-        with events.stage("memory"):
-            plan = self.plan(schedule, loops)
-        events.emit(events.MemoryPlanned(plan))
-        try:
-            with events.stage("build"):
-                compiled = self.build(loops, schedule, plan, codegen=codegen)
         except (runtime.BackendMissing, runtime.CompileFailed) as problem:
             return fall_back(gm, str(problem), warn=True)
-        events.emit(events.KernelsBuilt(compiled))
-        return compiled
 
-    def specialize(self, gm: fx.GraphModule, codegen: str) -> Callable[..., tuple[Any, ...]]:
+    def compile_forward(self, gm: fx.GraphModule, codegen: str) -> Program:
+        aten = events.stage("trace", None, self.trace, gm, self.decompositions)
+        return autograd.finished(self.compile_graph(aten, codegen), aten.meta["signature"], gm.forward)
+
+    def compile_with_gradients(self, gm: fx.GraphModule, codegen: str) -> Program:
+        joint = events.stage("trace", events.JointTraced, self.joint, gm, self.decompositions)
+        parts = events.stage("partition", events.Partitioned, self.partition, joint, lowering.may_recompute)
+        forward, backward = (self.compile_graph(part, codegen) for part in (parts.forward, parts.backward))
+        return autograd.differentiable(forward, backward, joint.meta["signature"], parts, gm.forward)
+
+    def compile_graph(self, aten: fx.GraphModule, codegen: str) -> Program:
+        """A functional ATen graph to machine code."""
+        events.emit(events.AtenTraced(aten))
+        if codegen == "none":
+            return torch.no_grad()(aten.forward)
+        loops = events.stage("lower", events.Lowered, self.lower, aten)
+        schedule = events.stage("schedule", events.Scheduled, self.schedule, loops, self.fuse)
+        plan = events.stage("memory", events.MemoryPlanned, self.plan, schedule, loops)
+        return events.stage("build", events.KernelsBuilt, self.build, loops, schedule, plan, codegen)
+
+    def specialize(self, gm: fx.GraphModule, codegen: str, differentiate: bool) -> Program:
         """A graph with symbolic sizes: kernels are built for each set of sizes when it is first met; after
         `config.recompile_limit` of them the graph runs operation by operation."""
-        built: dict[Any, Callable[..., tuple[Any, ...]]] = {}
+        built: dict[Any, Program] = {}
 
         def run(*args: Any) -> tuple[Any, ...]:
             key = tuple((*arg.shape, *arg.stride()) if isinstance(arg, torch.Tensor) else arg for arg in args)
@@ -110,7 +104,7 @@ class Pipeline:
                 if len(built) >= config.recompile_limit:
                     return gm.forward(*args)
                 with COMPILING:
-                    built[key] = self.run_compile(with_sizes(gm, args), codegen)
+                    built[key] = self.run_compile(with_sizes(gm, args), codegen, differentiate)
             return built[key](*args)
 
         return run
@@ -136,7 +130,7 @@ def with_sizes(gm: fx.GraphModule, args: Sequence[Any]) -> fx.GraphModule:
     return static
 
 
-def fall_back(gm: fx.GraphModule, why: str, warn: bool = False) -> Callable[..., tuple[Any, ...]]:
+def fall_back(gm: fx.GraphModule, why: str, warn: bool = False) -> Program:
     """Run the captured graph operation by operation, and say why."""
     events.emit(events.FellBack("the graph runs operation by operation", why))
     if warn:
@@ -144,8 +138,9 @@ def fall_back(gm: fx.GraphModule, why: str, warn: bool = False) -> Callable[...,
     return gm.forward
 
 
-def needs_grad(inputs: Sequence[torch.Tensor], gm: fx.GraphModule | None = None) -> bool:
+def needs_grad(inputs: Sequence[torch.Tensor], gm: fx.GraphModule) -> bool:
     """Will eager record a backward for these inputs? (`gm` may turn grad mode on itself.)"""
-    turned_on = gm is not None and any(n.target is torch._C._set_grad_enabled and n.args[0] for n in gm.graph.nodes)
-    recording = torch.is_grad_enabled() or turned_on
-    return recording and any(isinstance(value, torch.Tensor) and value.requires_grad for value in inputs)
+    turned_on = any(n.target is torch._C._set_grad_enabled and n.args[0] for n in gm.graph.nodes)
+    return (torch.is_grad_enabled() or turned_on) and any(
+        isinstance(value, torch.Tensor) and value.requires_grad for value in inputs
+    )

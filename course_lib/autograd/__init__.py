@@ -1,8 +1,8 @@
-"""From torch operations to ATen operations, forward (and, from lesson 06 on, backward).
+"""From torch operations to ATen operations, forward and backward. In PyTorch: `torch/_functorch/aot_autograd.py`."""
 
-In PyTorch: `torch/_functorch/aot_autograd.py`.
-"""
+from course_lib.autograd.partition import Partition, partition
+from course_lib.autograd.runtime import differentiable, finished
+from course_lib.autograd.signature import Result, Signature, Update
+from course_lib.autograd.trace import joint, trace
 
-from course_lib.autograd.trace import mutated_inputs, trace
-
-__all__ = ["mutated_inputs", "trace"]
+__all__ = ["Partition", "Result", "Signature", "Update", "differentiable", "finished", "joint", "partition", "trace"]

@@ -1,108 +1,194 @@
-"""A captured graph, traced once more: into core ATen operators, without mutation.
+"""A captured graph, traced once more: into functional ATen operators, and through autograd if gradients are wanted.
 
 In:  the FX graph of capture (`torch.nn.functional.layer_norm`, `operator.add`, `Tensor.add_`, ...).
-Out: an FX graph of ATen operators (`aten.var_mean.correction`, `aten.add.Tensor`, ...), each with its FakeTensor in
-     `meta["val"]` and
-     the captured node it came from in `meta["origin"]`.
+Out: an FX graph of ATen operators without mutation (`aten.var_mean.correction`, `aten.add.Tensor`, ...), each node with its
+     FakeTensor in `meta["val"]` and the captured node that it came from in `meta["origin"]`; and in the graph module's
+     `meta["signature"]` a `Signature`: how the results of the captured graph are made of the traced one's.
 
-Running the captured graph on fake tensors while recording what reaches torch's dispatcher does three things at once:
-composite functions fall apart into ATen operators, the decompositions we ask for split those further, and
-functionalization turns every in-place operation into a new value (with one `copy_` at the end for each *input* that
-was written to).
-In PyTorch: `torch/_functorch/_aot_autograd/graph_capture.py`, `aot_dispatch_base_graph`; the recording is the same
-`make_fx`.
+Running the captured graph on fake tensors while recording what reaches torch's dispatcher does three things at once: composite
+functions fall apart into ATen operators, decompositions split those further, and `FunctionalTensor` turns every in-place
+operation into a new value. A joint graph goes on: it asks `torch.autograd.grad` for gradients, and records what that does.
+
+    primals ─▶ forward ─▶ values        tangents (gradients of the values) ─▶ backward ─▶ gradients of the primals
+In PyTorch: `torch/_functorch/_aot_autograd/graph_capture.py` (`aot_dispatch_base_graph`, `aot_dispatch_autograd_graph`),
+`functional_utils.py`; the recording is the same `make_fx`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
+from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTensorMode, disable_functional_mode
+from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx, track_tensor_tree
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from course_lib.autograd.signature import Signature, has_gradient, signature_of
+
+aten = torch.ops.aten
+Decompositions = Mapping[Any, Callable[..., Any]]
+
+
+def joint(gm: fx.GraphModule, decompositions: Decompositions) -> fx.GraphModule:
+    """Forward and backward in one graph: from inputs and tangents to values and gradients (`Signature.gradients`)."""
+    return trace(gm, decompositions, gradients=True)
+
+
+def trace(gm: fx.GraphModule, decompositions: Decompositions, gradients: bool = False) -> fx.GraphModule:
+    """The forward graph in ATen operators, for the shapes in the placeholders' `meta["val"]`."""
+    fakes = [node.meta["val"] for node in gm.graph.find_nodes(op="placeholder")]
+    mode = next((t.fake_mode for t in fakes if hasattr(t, "fake_mode")), None) or FakeTensorMode()
+    tracing = Tracing(gm, decompositions, gradients)
+    with mode, torch.set_grad_enabled(gradients):
+        traced = make_fx(tracing.run)(*fakes)
+    assert tracing.signature is not None
+    return tidy(traced, gm, tracing.signature)
+
+
+class Tracing:
+    """What `make_fx` runs and records."""
+
+    def __init__(self, gm: fx.GraphModule, decompositions: Decompositions, gradients: bool) -> None:
+        self.gm, self.decompositions, self.gradients = gm, decompositions, gradients
+        self.signature: Signature | None = None
+
+    def run(self, *fakes: Any) -> list[Any]:
+        with FunctionalTensorMode(), Decomposing(self.decompositions):
+            primals = [self.enter(fake) for fake in fakes]
+            inputs = [own_copy(p) if self.gradients else p for p in primals]
+            program = Tagging(self.gm)
+            results = program.run(*inputs)
+            like = [node.meta.get("val") if isinstance(node, fx.Node) else None for node in self.gm.graph.output_node().args[0]]
+            self.signature, values = signature_of(inputs, list(map(restride, results, like)))
+            if self.gradients:
+                values += self.differentiate(primals, values)
+                program.mark()
+            return [leave(value) for value in values]
+
+    def enter(self, fake: Any) -> Any:
+        """An input as the program meets it."""
+        if not isinstance(fake, torch.Tensor):
+            return fake
+        return FunctionalTensor.to_functional(fake).detach().requires_grad_(self.gradients and fake.requires_grad)
+
+    def differentiate(self, primals: list[Any], values: list[Any]) -> list[Any]:
+        """The gradients of the inputs that have one."""
+        assert self.signature is not None
+        wanted = [n for n, p in enumerate(primals) if has_gradient(p)]
+        outputs = [v for v, yes in zip(values, self.signature.differentiable, strict=True) if yes]
+        tangents = [tangent(n, v) for n, v in enumerate(outputs)]
+        found: Any = [None] * len(wanted)
+        if outputs:
+            with torch._C._DisableAutocast():
+                found = torch.autograd.grad(outputs, [primals[n] for n in wanted], tangents, allow_unused=True)
+        self.signature.gradients = tuple(n for n, g in zip(wanted, found, strict=True) if g is not None)
+        return [restride(g, primals[n]) for n, g in zip(wanted, found, strict=True) if g is not None]
+
+
+class Decomposing(TorchDispatchMode):
+    """Runs an operator's decomposition in its place. A decomposition may write in place: this stands above `FunctionalTensor`."""
+
+    def __init__(self, table: Decompositions) -> None:
+        super().__init__()
+        self.table = table
+
+    def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if op in self.table:
+            with self:
+                result = self.table[op](*args, **(kwargs or {}))
+            if result is not NotImplemented:
+                return result
+        return op(*args, **(kwargs or {}))
 
 
 class Tagging(fx.Interpreter):
-    """Runs the captured graph and marks every node that is recorded meanwhile with the node being run."""
+    """Runs a graph and marks every node that is recorded meanwhile with the node being run. In backward that is the node whose
+    `grad_fn` runs."""
+
+    def __init__(self, gm: fx.GraphModule) -> None:
+        super().__init__(gm)
+        self.current: fx.Node | None = None
+        self.mark()  # what was recorded before belongs to no node
+        self.known: dict[int, Any] = {}
+
+    def mark(self, next_node: fx.Node | None = None) -> None:
+        """What has been recorded since the last mark came from the current node; from now on it comes from `next_node`."""
+        mode = get_proxy_mode()
+        for new in reversed(mode.tracer.graph.nodes) if mode else ():
+            if new.op == "placeholder" or "origin" in new.meta:
+                break
+            new.meta["origin"] = self.current
+        self.current = next_node
 
     def run_node(self, n: fx.Node) -> Any:
+        self.mark(n.meta.get("origin", n))
         result = super().run_node(n)
-        mode = get_proxy_mode()
-        if mode is not None and n.op not in ("placeholder", "output"):
-            for new in reversed(mode.tracer.graph.nodes):
-                if new.op == "placeholder" or "origin" in new.meta:
-                    break
-                new.meta["origin"] = n.meta.get("origin", n)
+        functions = [t.grad_fn for t in tree_leaves(result) if isinstance(t, torch.Tensor)]
+        while functions:
+            if (function := functions.pop()) is not None and id(function) not in self.known:
+                self.known[id(function)] = function
+                function.register_prehook(lambda _, n=self.current: self.mark(n))
+                functions += [before for before, _ in function.next_functions]
         return result
 
 
-def restride(value: Any, node: Any) -> Any:
+def own_copy(primal: Any) -> Any:
+    """An input that may be written to (a leaf that needs a gradient may not), while what it held is still there for backward. If
+    nothing is written, `tidy` takes the copy away again; so it must have the same strides."""
+    copy = primal.clone() if isinstance(primal, torch.Tensor) else primal
+    return copy if isinstance(copy, torch.Tensor) and copy.stride() == primal.stride() else primal
+
+
+def tangent(n: int, like: torch.Tensor) -> torch.Tensor:
+    """The gradient of value `n`: an input of the graph that is being recorded."""
+    with disable_functional_mode():
+        fake = torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device)
+        tracer = get_proxy_mode().tracer
+        track_tensor_tree(fake, tracer.create_proxy("placeholder", f"tangent_{n}", (), {}), constant=None, tracer=tracer)
+    return FunctionalTensor.to_functional(fake)
+
+
+def leave(value: Any) -> Any:
+    """A value of the functional world as the graph returns it."""
+    if not isinstance(value, FunctionalTensor):
+        return value
+    torch._sync(value)
+    return torch._from_functional_tensor(value.elem)
+
+
+def restride(value: Any, like: Any) -> Any:
     """An output, laid out as the captured operation itself would: a decomposition may choose other strides."""
-    like = node.meta.get("val") if isinstance(node, fx.Node) else None
-    if not isinstance(value, torch.Tensor) or like is None:
+    if not isinstance(value, torch.Tensor) or not isinstance(like, torch.Tensor):
         return value
     if all(n == 1 or have == want for n, have, want in zip(value.shape, value.stride(), like.stride(), strict=True)):
         return value
     return torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device).copy_(value)
 
 
-def functional(run: Callable[..., Any], fakes: Sequence[Any], decompositions: Mapping[Any, Callable[..., Any]]) -> fx.GraphModule:
-    """What `run` asks of torch's dispatcher, without mutation but for a `copy_` at the end for each input written to."""
-
-    def record(function: Callable[..., Any], table: Mapping[Any, Callable[..., Any]]) -> fx.GraphModule:
-        return make_fx(torch.func.functionalize(function, remove="mutations"), decomposition_table=dict(table))(*fakes)
-
-    aten = record(run, decompositions)
-    for node in filter(writes_to_a_value, aten.graph.nodes):  # what runs below functionalization may write in place
-        node.target = functional_twin(node) or node.target
-    return record(Tagging(aten).run, {}) if any(map(writes_to_a_value, aten.graph.nodes)) else aten
-
-
-def writes_to_a_value(node: fx.Node) -> bool:
-    """True for an in-place operator on something that the graph computed."""
-    schema = getattr(node.target, "_schema", None)
-    return schema is not None and schema.is_mutable and node.all_input_nodes[0].op == "call_function"
-
-
-def functional_twin(node: fx.Node) -> Any:
-    """For an in-place operator on what nobody else sees any more: the one that makes a new tensor (`add` for `add_`)."""
-    value = node.all_input_nodes[0]
-    if shares_memory(value) or any(shares_memory(user) or user > node for user in value.users if user is not node):
-        return None
-    packet = getattr(torch.ops.aten, node.target.overloadpacket.__name__.removesuffix("_"), None)
-    return getattr(packet, node.target._overloadname, None)
-
-
-def shares_memory(node: fx.Node) -> bool:
-    """True if the node's value may lie in the memory of another's: a view, or a part of several views."""
-    schema = getattr(node.target, "_schema", None)
-    return schema is None or any(result.alias_info is not None for result in schema.returns)
-
-
-def trace(gm: fx.GraphModule, decompositions: Mapping[Any, Callable[..., Any]]) -> fx.GraphModule:
-    """The graph in ATen operators, for the shapes in its placeholders' `meta["val"]`. No gradient is recorded."""
-    fakes = [node.meta["val"] for node in gm.graph.nodes if node.op == "placeholder"]
-    mode = next((t.fake_mode for t in fakes if hasattr(t, "fake_mode")), None) or FakeTensorMode()
-    wanted = gm.graph.output_node().args[0]
-
-    def run(*args: torch.Tensor) -> tuple[Any, ...]:
-        outputs = Tagging(gm).run(*args)
-        return tuple(restride(value, node) for value, node in zip(outputs, wanted, strict=True))
-
-    with torch.no_grad(), mode:
-        aten = functional(run, fakes, decompositions)
-    for new, old in zip(aten.graph.find_nodes(op="placeholder"), gm.graph.find_nodes(op="placeholder"), strict=True):
+def tidy(traced: fx.GraphModule, gm: fx.GraphModule, signature: Signature) -> fx.GraphModule:
+    """Inputs first and under their own names, and without what only autograd needed: `detach`, and a copy of each input that is
+    never written to."""
+    graph, written = traced.graph, {update.input for update in signature.updates}
+    placeholders = graph.find_nodes(op="placeholder")
+    for new, old in zip(placeholders, gm.graph.find_nodes(op="placeholder"), strict=False):
         new._rename(old.name)  # `self_ln_weight` reads better in a kernel than `arg1_1`
         new.target = new.name
         new.meta["origin"] = old
-    aten.graph.eliminate_dead_code()
-    aten.recompile()
-    return aten
-
-
-def mutated_inputs(aten: fx.GraphModule) -> list[fx.Node]:
-    """The placeholders that the graph writes to."""
-    written = (n.args[0] for n in aten.graph.nodes if n.op == "call_function" and n.target is torch.ops.aten.copy_.default)
-    return [target for target in written if isinstance(target, fx.Node) and target.op == "placeholder"]
+    for node in list(graph.nodes):
+        if node.op == "placeholder" and node.prev.op not in ("root", "placeholder"):
+            first = next(n for n in graph.nodes if n.op != "placeholder")
+            first.prepend(node)
+        elif node.target is aten.detach.default:
+            node.replace_all_uses_with(node.args[0])
+        elif node.meta.get("origin", node) is None:  # a copy made for `Tracing.run`
+            node.meta["origin"] = node.args[0].meta.get("origin")
+            if node.args[0] in placeholders and placeholders.index(node.args[0]) not in written:
+                node.replace_all_uses_with(node.args[0])
+    graph.eliminate_dead_code()
+    traced.recompile()
+    traced.meta["signature"] = signature
+    return traced

@@ -145,11 +145,11 @@ def _torch() -> list[Finding]:
 
 
 def _frame_hook() -> list[Finding]:
-    return _native_part("frame hook", "course_lib.frames._framehook", "trampoline")
+    return _native_part("frame hook", "course_lib.frames._framehook", "none: nothing can be captured")
 
 
 def _kernel_launcher() -> list[Finding]:
-    return _native_part("kernel launcher", "course_lib.runtime._launcher", "ctypes")
+    return _native_part("kernel launcher", "course_lib.runtime._launcher", "none: no C++ kernel can be called")
 
 
 def _native_part(item: str, module: str, instead: str) -> list[Finding]:
@@ -161,7 +161,7 @@ def _native_part(item: str, module: str, instead: str) -> list[Finding]:
     if loaded is not None:
         built = Path(str(loaded.__file__)).parent.name == "native"  # the folder in the cache
         return [Finding(item, f"native, {'built at first use' if built else 'installed'}", "ok")]
-    return [Finding(item, instead, "note", "Works, a little slower. For the native one: a C compiler and Python's headers.")]
+    return [Finding(item, instead, "missing", "It needs a C compiler and Python's headers.", required=True)]
 
 
 def _c_compiler() -> list[Finding]:

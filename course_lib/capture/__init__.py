@@ -90,7 +90,7 @@ class Attempt:
     ) -> None:
         self.frame, self.breaks = frame, breaks
         self.world = world = World(history)
-        world.globals[id(frame.globals)] = frame.globals, FRAME.attr("__globals__")
+        world.globals[id(frame.func.__globals__)] = frame.func.__globals__, FRAME.attr("__globals__")
         world._know(frame.func, frame.func, FRAME)
         locals_ = {name: world.wrap(value, Local(name)) for name, value in frame.locals.items()}
         self.root = interpreter(world, frame.func, locals_, make_cells(frame.code, locals_, world.closure(frame.func)))

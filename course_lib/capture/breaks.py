@@ -8,9 +8,7 @@ Out: statements of the head. Each instruction that can break a graph has a text 
     if b.sum() < 0:                  if __out[0]:
         b = b * -1         →             return resume(at_20, ..., __out[1], b)
     return x * b                     return resume(at_28, ..., __out[1], b)
-
-In PyTorch: `torch/_dynamo/symbolic_convert.py` (`break_graph_if_unsupported`, `generic_jump`,
-`create_call_resume_at`).
+In PyTorch: `torch/_dynamo/symbolic_convert.py` (`break_graph_if_unsupported`, `generic_jump`, `create_call_resume_at`).
 """
 
 from __future__ import annotations
@@ -33,8 +31,7 @@ from course_lib.frames.resume import live, resume, resume_at
 
 END: Any = type("End", (), {})()
 NULL_TEXT = "NULL"
-FRAME_READERS = ("locals", "globals", "eval", "exec")
-"""Builtins that look at the frame that calls them."""
+FRAME_READERS = ("locals", "globals", "eval", "exec")  # Builtins that look at the frame that calls them
 
 
 BRANCHES = {"POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE", "UNARY_NOT"}
@@ -122,8 +119,6 @@ class BreakBuilder(HeadBuilder):
         else:
             getattr(self, i.op)(i)
 
-    # ---- what the methods below write with --------------------------------------------------------------------------
-
     def pop(self) -> str:
         return self.stack.pop()
 
@@ -169,8 +164,6 @@ class BreakBuilder(HeadBuilder):
         self.go_on(yes, indent="    ")
         self.stack = no_stack
         self.go_on(no)
-
-    # ---- one method for each instruction ------------------------------------------------------------------------------
 
     def PUSH_NULL(self, i: Instruction) -> None:
         self.stack.append(NULL_TEXT)

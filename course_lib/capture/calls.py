@@ -5,9 +5,7 @@
     builtin without effects    run now, on the interpreted world's objects
     nn.Module                  its `forward` is followed
     anything else              `Unsupported`
-
-In PyTorch: the `call_function` methods in `torch/_dynamo/variables/`, and `torch/_dynamo/trace_rules.py` for what is
-followed.
+In PyTorch: the `call_function` methods in `torch/_dynamo/variables/`, and `torch/_dynamo/trace_rules.py` for what is followed.
 """
 
 from __future__ import annotations
@@ -80,10 +78,8 @@ SAFE_TYPES = {
 """Types written in C whose methods touch nothing but the object and their arguments."""
 OF_SIZES = {int: torch.sym_int, float: torch.sym_float, math.sqrt: torch._sym_sqrt}
 """Builtins that would make a constant of a symbolic size."""
-IN_GRAPH: dict[Any, bool] = {}
-"""Functions that the user has allowed in a graph, or not."""
-COPYING = ("__reduce_ex__", "__reduce__", "__getstate__")
-"""Methods of `object` that look at all attributes."""
+IN_GRAPH: dict[Any, bool] = {}  # Functions that the user has allowed in a graph, or not
+COPYING = ("__reduce_ex__", "__reduce__", "__getstate__")  # Methods of `object` that look at all attributes
 NOT_FOLLOWED = tuple(
     f"torch.{name}."
     for name in "_dynamo _inductor _functorch _subclasses fx jit optim distributed utils.data multiprocessing library "
@@ -301,9 +297,6 @@ def call_builtin(it: Interpreter, function: Any, args: list[Any], kwargs: dict[s
         if known is not None and known.attributes is not None and getattr(function, "__name__", "") in COPYING:
             it.world.fill_all(known)
     return it.native(function, *args, **kwargs)
-
-
-# ---- functions that know about the interpreted world -----------------------------------------------------------------
 
 
 def is_instance(it: Interpreter, value: Any, classes: Any) -> Any:

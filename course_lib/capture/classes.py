@@ -1,6 +1,5 @@
 """What a class said when capture asked it. Python looks special methods up unasked, so all of those count, and that one
 is missing counts too.
-
 In PyTorch: `torch/_dynamo/guards.py` guards the entries of `type(x).__dict__` that TorchDynamo itself looked up.
 """
 
@@ -16,8 +15,7 @@ from course_lib.frames.hook import class_version
 
 TRUSTED = {"torch", "numpy", "course_lib", "typing_extensions", *sys.stdlib_module_names} - {"__main__", "this", "os"}
 """Top-level packages whose functions, classes and constants nobody rebinds: reading them needs no guard."""
-UNKNOWN = -1
-"""The version of a class that CPython has no number for: it equals none."""
+UNKNOWN = -1  # The version of a class that CPython has no number for: it equals none
 MISSING: Any = type("Missing", (), {"__repr__": lambda self: "MISSING"})()
 
 

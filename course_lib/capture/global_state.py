@@ -1,5 +1,4 @@
 """The interpreter-wide switches that change what an operation does.
-
 In PyTorch: `torch/csrc/dynamo/guards.cpp`, `GlobalStateGuard`.
 """
 
@@ -10,14 +9,11 @@ import torch
 from course_lib.capture.sources import Test
 
 SWITCHES = (
-    "torch.is_grad_enabled()",
-    "torch.is_inference_mode_enabled()",
-    "torch.get_default_dtype()",
+    "torch.is_grad_enabled()", "torch.is_inference_mode_enabled()", "torch.get_default_dtype()",
     "torch.are_deterministic_algorithms_enabled()",
     "torch._C._len_torch_function_stack()",
-    "torch._C._functorch.peek_interpreter_stack()",
-    "torch._C._is_any_autocast_enabled()",
-)
+    "torch._C._functorch.peek_interpreter_stack()", "torch._C._is_any_autocast_enabled()",
+)  # fmt: skip
 """Grad and inference mode, the dtype of new tensors, deterministic algorithms, active modes, vmap and grad, autocast."""
 AUTOCAST = ("torch.is_autocast_enabled({0!r})", "torch.get_autocast_dtype({0!r})")
 

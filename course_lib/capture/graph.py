@@ -92,8 +92,6 @@ class GraphBuilder:
         self._outside: dict[int, Input] = {}
         self._sizes: dict[Any, fx.Node] = {}
 
-    # ---- tensors from outside ---------------------------------------------------------------------------------------
-
     def add_input(self, source: Source, value: Any, example: Any) -> None:
         """`value` stands for the tensor or number `example` found at `source`: a placeholder, once something uses it."""
         self._outside[id(value)] = Input(source, value, example)
@@ -131,8 +129,6 @@ class GraphBuilder:
             self._sizes[expr] = self.shapes.compute(expr, self._sizes, self.graph)
             self._sizes[expr].meta.setdefault("val", size)
         return self._sizes[expr]
-
-    # ---- operations -------------------------------------------------------------------------------------------------
 
     def call(self, target: Callable[..., Any] | str, args: Any, kwargs: dict[str, Any] | None = None) -> Any:
         """Record `target(*args, **kwargs)`, or a method of the first argument if `target` is a string. Gives the fake

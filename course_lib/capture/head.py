@@ -5,13 +5,10 @@
         self.steps = 3                                   # a side effect
         return __out[0]
 
-It takes the frame's function object and its arguments, fetches the graph's inputs through their sources, performs the
-side effects (whatever differs between the interpreted world and the real one), and rebuilds what the frame returns. At
-a graph break it does the breaking operation itself (`breaks.py`) and calls the resume function for the rest.
-
-It is compiled with `compile()` and registered with `linecache`, so that tracebacks and notebooks show it.
-In PyTorch the same is written as bytecode: `torch/_dynamo/codegen.py` (`PyCodegen`), `side_effects.py`
-(`codegen_update_mutated`) and `bytecode_transformation.py`.
+It takes the frame's function object and its arguments, fetches the graph's inputs through their sources, does the side effects
+(whatever differs between the interpreted world and the real one), and rebuilds what the frame returns. At a graph break it does
+the breaking operation itself (`breaks.py`) and calls the resume function. Tracebacks and notebooks show it (`linecache`).
+In PyTorch, as bytecode: `torch/_dynamo/codegen.py` (`PyCodegen`), `side_effects.py`, `bytecode_transformation.py`.
 """
 
 from __future__ import annotations
@@ -77,8 +74,7 @@ class HeadBuilder:
         self.world = world
         self.head = Head(name, tuple(map(variable, parameters)), [])
         self.outputs: list[torch.Tensor] = []
-        self.fetched: list[str] = []
-        """Objects from outside, fetched before the side effects may move them."""
+        self.fetched: list[str] = []  # Objects from outside, fetched before the side effects may move them
         self.body: list[str] = []
         self._expr: dict[int, tuple[Any, str]] = {}
         self._making: set[int] = set()
@@ -95,8 +91,6 @@ class HeadBuilder:
             lines.append(f"__out = {GRAPH}({listed})")
         self.head.body = lines + self.body
         return self.head
-
-    # ---- side effects -----------------------------------------------------------------------------------------------
 
     def effects(self) -> None:
         """Everything that the interpreted program changed outside."""
@@ -176,8 +170,6 @@ class HeadBuilder:
         for other in list(self.world.known.values()):
             if other is not known and type(other.real) is type(known.real) and not self.world.is_static(other.real):
                 self.world.assume(known.source, "identity", Test("{}", "is not", SameAs(other.source)))
-
-    # ---- objects ----------------------------------------------------------------------------------------------------
 
     def fetch(self, known: Known) -> str:
         """The real object that a stand-in from outside stands for."""
@@ -370,8 +362,7 @@ class HeadBuilder:
         return name
 
     def assign(self, text: str, value: Any = MISSING) -> str:
-        """Give an object a variable, so that it is made once; `value` may be referred to while it is still being
-        filled."""
+        """Give an object a variable, so that it is made once; `value` may be referred to while it is still being filled."""
         name = f"__v{next(self._count)}"
         self.body.append(f"{name} = {text}")
         if value is not MISSING:

@@ -59,8 +59,6 @@ class Interpreter(Machine):
     def SWAP(self, i: Instruction) -> None:
         self.stack[-i.arg], self.stack[-1] = self.stack[-1], self.stack[-i.arg]
 
-    # ---- names ------------------------------------------------------------------------------------------------------
-
     def LOAD_CONST(self, i: Instruction) -> None:
         self.push(i.arg)
 
@@ -148,8 +146,6 @@ class Interpreter(Machine):
     def IMPORT_FROM(self, i: Instruction) -> None:
         self.push(attributes.get(self, self.stack[-1], i.arg))
 
-    # ---- operators --------------------------------------------------------------------------------------------------
-
     def BINARY_OP(self, i: Instruction) -> None:
         left, right = self.popn(2)
         self.push(self.operate(BINARY_OPERATORS[i.arg], left, right))
@@ -187,8 +183,6 @@ class Interpreter(Machine):
             raise Unsupported("`in` a tensor depends on its data")
         self.push(self.native(operator.contains, container, concrete(item)) != i.arg)
 
-    # ---- jumps: decided now, because capture follows one path -------------------------------------------------------
-
     def JUMP(self, i: Instruction) -> None:
         self.jump(i.arg)
 
@@ -223,8 +217,6 @@ class Interpreter(Machine):
     def RETURN_VALUE(self, i: Instruction) -> None:
         self.result = self.pop()
 
-    # ---- loops ------------------------------------------------------------------------------------------------------
-
     def GET_ITER(self, i: Instruction) -> None:
         self.push(self.iterate(self.pop()))
 
@@ -236,8 +228,6 @@ class Interpreter(Machine):
             self.jump(i.arg)
         else:
             self.push(item)
-
-    # ---- exceptions and `with` --------------------------------------------------------------------------------------
 
     def RAISE_VARARGS(self, i: Instruction) -> None:
         error, cause = [*self.popn(i.arg), MISSING, MISSING][:2]
@@ -278,8 +268,6 @@ class Interpreter(Machine):
     def WITH_EXCEPT_START(self, i: Instruction) -> None:
         error = self.stack[-1]
         self.push(self.call(self.stack[-4], type(error), error, error.__traceback__))
-
-    # ---- containers -------------------------------------------------------------------------------------------------
 
     def BUILD_TUPLE(self, i: Instruction) -> None:
         self.push(tuple(self.popn(i.arg)))
@@ -419,8 +407,6 @@ class Interpreter(Machine):
         container, index = self.popn(2)
         self.operate(operator.delitem, container, concrete(index))
 
-    # ---- functions --------------------------------------------------------------------------------------------------
-
     def MAKE_FUNCTION(self, i: Instruction) -> None:
         code = self.pop()
         function = FunctionType(code, self.globals, None, None, tuple(CellType() for _ in code.co_freevars))
@@ -449,8 +435,7 @@ class Interpreter(Machine):
         self.call_popped(args[:split], dict(zip(names, args[split:], strict=True)))
 
     def call_popped(self, args: list[Any], kwargs: dict[str, Any]) -> None:
-        """The two slots under the arguments are NULL and a callable in either order, or a callable and its first
-        argument."""
+        """The two slots under the arguments are NULL and a callable in either order, or a callable and its first argument."""
         first, second = self.popn(2)
         if first is NULL:
             first, second = second, first
@@ -462,8 +447,6 @@ class Interpreter(Machine):
         kwargs = self.pop() if i.arg else {}
         args = list(self.unpacked(self.pop()))
         self.call_popped(args, dict(kwargs))
-
-    # ---- generators -------------------------------------------------------------------------------------------------
 
     def RETURN_GENERATOR(self, i: Instruction) -> None:
         self.push(None)
@@ -491,8 +474,6 @@ class Interpreter(Machine):
 
     def CLEANUP_THROW(self, i: Instruction) -> None:
         raise Unsupported("throws an exception into a generator that delegates to another")
-
-    # ---- match ------------------------------------------------------------------------------------------------------
 
     def GET_LEN(self, i: Instruction) -> None:
         self.push(self.operate(len, self.stack[-1]))

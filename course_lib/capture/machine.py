@@ -45,8 +45,7 @@ class Machine:
         self.cells = cells
         self.depth = depth
         self.stack: list[Any] = []
-        self.handling: BaseException | None = None
-        """The exception that an `except` block is dealing with."""
+        self.handling: BaseException | None = None  # The exception that an `except` block is dealing with
         self.raised: dict[int, tuple[BaseException, int]] = {}
         """Exceptions that came through here, and the index of the instruction that raised them."""
         self.program = instructions(self.code)
@@ -54,8 +53,7 @@ class Machine:
         for index, instruction in enumerate(self.program):
             self.index_of.setdefault(instruction.offset, index)
         self.next = 0
-        self.stops: Container[int] = ()
-        """Where not to go on, as indices into `program`."""
+        self.stops: Container[int] = ()  # Where not to go on, as indices into `program`
         self.result: Any = NOTHING
         self.yielded: Any = NOTHING
 
@@ -149,8 +147,6 @@ class Machine:
             end = 10**6
         return Location(self.code.co_filename, line, self.code.co_qualname, column, end)
 
-    # ---- calls out of the interpreter -------------------------------------------------------------------------------
-
     def native(self, function: Any, *args: Any, **kwargs: Any) -> Any:
         """Let Python itself call a function; frames that it enters come back to the interpreter through the hook."""
         inliner = self.world.inliner(type(self))
@@ -233,8 +229,6 @@ class Machine:
         self.look_into(value)
         answer: bool = self.native(bool, value)
         return answer
-
-    # ---- the stack --------------------------------------------------------------------------------------------------
 
     def push(self, value: Any) -> None:
         self.stack.append(value)

@@ -3,8 +3,8 @@
 In:  the tensors and numbers that a capture meets, and which of their sizes have changed since earlier captures.
 Out: fakes whose sizes may be `torch.SymInt`s, and at the end, as guards, every question about them that was answered.
 
-A `SymInt` is an int to the interpreted program: `x.shape[0] * 2 > 10` runs as written, torch's `ShapeEnv` computes the
-expression `2*s0 > 10`, answers it for this call's size, and notes the answer.
+A `SymInt` is an int to the interpreted program: `x.shape[0] * 2 > 10` runs as written, torch's `ShapeEnv` computes the expression
+`2*s0 > 10`, answers it for this call's size, and notes the answer.
 In PyTorch: `torch/fx/experimental/symbolic_shapes.py` (`ShapeEnv`), `torch/_dynamo/pgo.py` (automatic dynamic), and
 `torch/_dynamo/variables/builder.py` (`_automatic_dynamic`).
 """
@@ -68,8 +68,7 @@ class Shapes:
         """Symbol → (the fake, the dimension); a number that is symbolic itself has no dimension."""
         self._texts: dict[sympy.Symbol, tuple[str, str]] = {}
         self.marked: set[sympy.Symbol] = set()
-        self.causes: list[Location | None] = []
-        """For each of the environment's guards the user's line that asked."""
+        self.causes: list[Location | None] = []  # For each of the environment's guards the user's line that asked
 
     def fake(self, tensor: torch.Tensor, source: Source) -> torch.Tensor:
         """A fake like `tensor`, with symbolic sizes where they are wanted."""

@@ -1,10 +1,8 @@
 """Where a value came from, and what was assumed about it.
 
-A `Source` is a path from the frame to an object: `self._modules['ln']._parameters['weight']`. It prints as the Python
-expression that finds the object again on the next call; guards test it there, and the head fetches graph inputs
-through it. A `Guard` is one assumption about the object at a source, as Python tests, with the user's line that made
-it necessary.
-
+A `Source` is a path from the frame to an object: `self._modules['ln']._parameters['weight']`. It prints as the Python expression
+that finds the object again on the next call; guards test it there, and the head fetches graph inputs through it. A `Guard` is one
+assumption about the object at a source, as Python tests, with the user's line that made it necessary.
 In PyTorch: `torch/_dynamo/source.py` (`Source`, `LocalSource`, `AttrSource`, ...) and `torch/_guards.py` (`Guard`).
 """
 
@@ -17,10 +15,8 @@ from typing import Any
 
 HELPERS = {"torch", "math", "modules", "has_hooks", "is_empty", "MOVED", "CellType", "FunctionType", "MethodType"}
 """Names that heads and checks use."""
-REGISTRIES = "_parameters", "_buffers", "_modules"
-"""Where an `nn.Module` keeps what a user knows as its attributes."""
-FUNCTION = "__func"
-"""The name by which checks and heads know the frame's function object."""
+REGISTRIES = "_parameters", "_buffers", "_modules"  # Where an `nn.Module` keeps what a user knows as its attributes
+FUNCTION = "__func"  # The name by which checks and heads know the frame's function object
 
 
 @dataclass(frozen=True)
@@ -33,8 +29,7 @@ class Source:
     before: str = ""
     pretty: str | None = None
     alone: bool = False
-    module: str = ""
-    """Of the root `Imported(module)`."""
+    module: str = ""  # Of the root `Imported(module)`
 
     def from_base(self, base: str) -> str:
         """The Python expression, given the expression of `base`."""
@@ -47,8 +42,7 @@ class Source:
 
     @property
     def shown(self) -> str:
-        """The expression as the user would write it: `self.ln.weight`, not
-        `self._modules['ln']._parameters['weight']`."""
+        """The expression as the user would write it: `self.ln.weight`, not `self._modules['ln']._parameters['weight']`."""
         base = self.base.shown if self.base and not self.alone else ""
         if self.base and self.base.base and self.base.after[1:] in REGISTRIES and self.after[0] == "[":
             base, key = self.base.base.shown, self.after[2:-2]
@@ -86,8 +80,7 @@ def Local(name: str) -> Source:
     return Source(variable(name), pretty=name)
 
 
-FRAME = Source(FUNCTION)
-"""The frame's own function object."""
+FRAME = Source(FUNCTION)  # The frame's own function object
 
 
 def Imported(name: str) -> Source:
@@ -112,8 +105,7 @@ def Closure(variable: str, index: int, base: Source) -> Source:
 
 @dataclass(frozen=True)
 class Location:
-    """A place in the user's source. `column` and `end_column` count from 0 and are -1 where Python does not know
-    them."""
+    """A place in the user's source. `column` and `end_column` count from 0 and are -1 where Python does not know them."""
 
     filename: str
     line: int

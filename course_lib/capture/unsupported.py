@@ -1,5 +1,4 @@
 """`Unsupported`: why capture stopped, told so that a user can act on it.
-
 In PyTorch: `torch/_dynamo/exc.py`, `Unsupported`, and `torch/_dynamo/graph_break_registry.json`.
 """
 

@@ -1,7 +1,4 @@
-"""What a program may say to the compiler that reads it.
-
-In PyTorch: `torch/compiler/__init__.py`, `torch/_dynamo/decorators.py`.
-"""
+"""What a program may say to its compiler. In PyTorch: `torch/compiler/__init__.py`, `torch/_dynamo/decorators.py`."""
 
 from __future__ import annotations
 

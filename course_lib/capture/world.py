@@ -5,10 +5,8 @@ Out: what the interpreted program works on in its place. An immutable object sta
      becomes a fake one. Anything that can change (a list, a dict, an instance, a cell) becomes a copy, made of such
      stand-ins: the program mutates the copy, and what differs in the end are the side effects that the head performs.
 
-Everything the program makes itself is an ordinary Python object. So builtins need no rules: `sorted`, `zip`,
-`dict.update` simply run, and where they call back into Python (a sort key, `__eq__`, a property), the frame hook hands
-that frame to the interpreter.
-
+Everything the program makes itself is an ordinary Python object. So builtins need no rules: `sorted`, `zip`, `dict.update` simply
+run, and where they call back into Python (a sort key, `__eq__`, a property), the frame hook hands that frame to the interpreter.
 In PyTorch: `torch/_dynamo/variables/builder.py` (`VariableBuilder`) and `side_effects.py`; there every object is modelled
 by a `VariableTracker`.
 """
@@ -89,12 +87,10 @@ class Known:
     stand_in: Any
     real: Any
     source: Source
-    before: Any = None
-    """What the stand-in held when it was made: the items of a container, a cell's content."""
+    before: Any = None  # What the stand-in held when it was made: the items of a container, a cell's content
     attributes: dict[str, Any] | None = None
     """Of an instance: the attributes that its stand-in was given so far. MISSING: the real one has none of that name."""
-    opaque: bool = False
-    """An object that capture knows nothing about: it can be passed on, and that is all."""
+    opaque: bool = False  # An object that capture knows nothing about: it can be passed on, and that is all
 
 
 @dataclass
@@ -112,8 +108,7 @@ class World:
         self.stand_ins: dict[int, Known] = {}
         self.globals: dict[int, tuple[dict[str, Any], Source | None]] = {}
         self.stored: dict[int, dict[str, Any]] = {}
-        self.made: dict[int, types.FunctionType] = {}
-        """The functions that the interpreted program made."""
+        self.made: dict[int, types.FunctionType] = {}  # The functions that the interpreted program made
         self.problem: Unsupported | None = None
         """What could not be followed where Python lets no exception out: while it closes a generator."""
         self.finished = False
@@ -130,8 +125,6 @@ class World:
         if interpreter not in self._inliners:
             self._inliners[interpreter] = Inliner(self, interpreter)
         return self._inliners[interpreter]
-
-    # ---- guards -----------------------------------------------------------------------------------------------------
 
     def assume(self, source: Source, kind: str, *tests: Test) -> None:
         """Write down a guard, once, with the line that is being interpreted as its cause."""
@@ -186,8 +179,6 @@ class World:
         elif value is not None:
             tests.append(Test("{}", "==", value))
         self.assume(source, "value", *tests)
-
-    # ---- from real to interpreted -----------------------------------------------------------------------------------
 
     def wrap(self, obj: Any, source: Source | None) -> Any:
         """What stands for the real object `obj` in the interpreted world; one object is one stand-in, wherever it is
@@ -323,8 +314,6 @@ class World:
         self.builder.add_input(source, fake, tensor)
         return self._know(fake, tensor, source).stand_in
 
-    # ---- what is where ----------------------------------------------------------------------------------------------
-
     def of(self, value: Any) -> Known | None:
         """What is known of a stand-in from outside."""
         known = self.known.get(id(value))
@@ -397,8 +386,6 @@ class World:
         if self.globals_source(globals_, function) is None:
             raise Unsupported(f"stores the global variable '{name}' of a function whose module is not known")
         self.stored.setdefault(id(globals_), {})[name] = value
-
-    # ---- cells and instances are filled when they are read ------------------------------------------------------------
 
     def open_cell(self, cell: types.CellType) -> types.CellType:
         """Fill the stand-in of a cell from outside with what stands for its content."""
@@ -504,8 +491,6 @@ class World:
         for part, function in functions_of(found).items():
             if is_users(function):
                 self.wrap(function, owner.attr("__dict__").item(name).attr(part) if part else owner.attr(name))
-
-    # ---- switches -----------------------------------------------------------------------------------------------------
 
     def switched(self) -> list[tuple[str, str]]:
         """The switches that the program has turned: how to turn them in the real world."""

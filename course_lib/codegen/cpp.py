@@ -9,7 +9,6 @@ Three shapes of kernel, chosen by `shape_of`:
     rows      each thread takes rows; the innermost loop is vectorised                             x + y, softmax(x, -1)
     lanes     each SIMD lane takes a row, because neighbouring rows are neighbours in memory       x.sum(0)
     columns   too few rows for the threads: they share the columns                                 x.sum()
-
 In PyTorch: `torch/_inductor/codegen/cpp.py`, `CppKernel`, `CppVecKernel` (explicit vectors, `at::vec`), `LoopNest`.
 """
 
@@ -34,19 +33,14 @@ from course_lib.lowering.ops import linear_index
 from course_lib.scheduling.expressions import Expr, loads, steps_used
 from course_lib.scheduling.kernel import FusedKernel, Loop, Step
 
-PARALLEL_FROM = 16 * 1024
-"""Starting the threads costs about 2 µs: below this many elements one thread is faster."""
+PARALLEL_FROM = 16 * 1024  # Starting the threads costs about 2 µs: below this many elements one thread is faster
 FEW_ROWS = 16
-LANES = 64
-"""Rows that go side by side in the shape 'lanes': four registers of AVX-512, eight of AVX2."""
+LANES = 64  # Rows that go side by side in the shape 'lanes': four registers of AVX-512, eight of AVX2
 BLOCK = 4096
 """Longer float sums go in blocks of this size, whose sums are added up as double: the error stays that of a short sum."""
-STRIP = 64
-"""Elements that go through a row on the stack at a time."""
-STREAM_FROM = 16 * 2**20
-"""Bytes from which on a result goes past the caches, which it would leave before anybody reads it."""
-FETCH_UP_TO = 2048
-"""Columns of a short row: the processor itself sees only in a longer one what will be read next."""
+STRIP = 64  # Elements that go through a row on the stack at a time
+STREAM_FROM = 16 * 2**20  # Bytes from which on a result goes past the caches, which it would leave before anybody reads it
+FETCH_UP_TO = 2048  # Columns of a short row: the processor itself sees only in a longer one what will be read next
 
 Shape = Literal["rows", "lanes", "columns"]
 
@@ -90,8 +84,6 @@ class CppKernel(CppOps):
         self.lane = "[lane]" if self.shape == "lanes" else ""
         self.lanes = max(1, min(LANES, kernel.rows[-1].size)) if self.lane else 1
         self.ragged = bool(self.lane and kernel.rows[-1].size % self.lanes)
-
-    # --- the function ------------------------------------------------------------------------------------------------
 
     def print(self) -> KernelSource:
         with self.block(f'extern "C" void {self.name}(void** buffers, const int64_t* sizes) {{', "}"):
@@ -142,8 +134,6 @@ class CppKernel(CppOps):
                     blocks.enter_context(self.loop(loop))
                 for step in across:
                     self.lines_for(step, [f"{self.element(step)} = {self.scratch_element(step)};"])
-
-    # --- a pass over the columns -------------------------------------------------------------------------------------
 
     def print_pass(self, phase: Phase) -> None:
         """Accumulators, the loops over the columns, and in them every step of the phase."""
@@ -230,8 +220,6 @@ class CppKernel(CppOps):
         for place in places:
             self.store(f"{place} = {name};")
 
-    # --- reductions --------------------------------------------------------------------------------------------------
-
     def accumulator(self, step: Step) -> Accumulator:
         node = reduction(step)
         at = self.index(column_number(step)) if node.kind.startswith("arg") else ""
@@ -272,8 +260,6 @@ class CppKernel(CppOps):
             with self.on_behalf_of(step):
                 self.bind(step, result, label(step))
 
-    # --- what runs once a row ----------------------------------------------------------------------------------------
-
     def print_row_steps(self, phase: Phase) -> None:
         """Row-level values (a mean, its square root), then the stores of finished reductions."""
         computed = [step for step in phase.rows if step not in self.values]
@@ -295,8 +281,6 @@ class CppKernel(CppOps):
                     with self.on_behalf_of(step):
                         self.store(f"{self.element(step)} = {self.values[step]};")
             self.print_late()
-
-    # --- small pieces ------------------------------------------------------------------------------------------------
 
     def walks_along(self, index: sympy.Expr, symbol: sympy.Symbol) -> bool:
         """True if neighbours along `symbol` are neighbours in memory, and nothing in the index is looked up."""

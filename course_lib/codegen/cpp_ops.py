@@ -5,9 +5,8 @@ Out: the text of an operation and how tightly it binds, so that as few parenthes
      reduction, how one value is taken in, how two halves are put together, and the result.
 
 Most operations are in the table, or a call of a function with the operation's own name, which `prelude.h` defines; the methods
-below are the rest. float16 and bfloat16 exist only in memory: they are computed as float, and `rounded<...>` stands where
-the program asked for the narrow type.
-
+below are the rest. float16 and bfloat16 exist only in memory: they are computed as float, and `rounded<...>` stands where the
+program asked for the narrow type.
 In PyTorch: `torch/_inductor/codegen/cpp.py`, `CppOverrides` and `CppVecOverrides`.
 """
 
@@ -30,8 +29,7 @@ STORED = {
     torch.uint8: "uint8_t", torch.bool: "bool",
 }  # fmt: skip
 HALVES = (torch.float16, torch.bfloat16)
-NARROW = (torch.int8, torch.int16, torch.uint8, torch.bool)
-"""C++ computes these as int: what does not fit must be cut off again."""
+NARROW = (torch.int8, torch.int16, torch.uint8, torch.bool)  # C++ computes these as int: what does not fit must be cut off again
 
 LIMITS = {-(2**31): "INT32_MIN", 2**31 - 1: "INT32_MAX", -(2**63): "INT64_MIN", 2**63 - 1: "INT64_MAX"}
 
@@ -158,8 +156,7 @@ class Accumulator:
     name: str
     kind: str
     dtype: torch.dtype
-    at: str = ""
-    """For argmax and argmin: the number of the current column."""
+    at: str = ""  # For argmax and argmin: the number of the current column
 
     @staticmethod
     def of(node: Reduction, value_dtype: torch.dtype, name: str, at: str) -> Accumulator:

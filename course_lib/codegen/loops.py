@@ -5,7 +5,6 @@ Out: its `Phase`s: passes over the columns of a row, and what runs once a row af
 
 A softmax needs three passes over its row: the maximum must be complete before the first exp, the sum before the first
 division. `phases` finds the passes: a step runs in the first one in which all it needs is complete.
-
 In PyTorch: `codegen/simd.py`'s `EnableReduction`/`DisableReduction` schedule and `cpp.py`'s `LoopNest`.
 """
 
@@ -41,12 +40,9 @@ class Phase:
     `columns` says for each step of the pass where its value comes from: computed here, or kept in a row on the stack."""
 
     columns: dict[Step, Source] = field(default_factory=dict)
-    kept: set[Step] = field(default_factory=set)
-    """Steps whose values a later pass takes from scratch."""
-    stored: set[Step] = field(default_factory=set)
-    """Steps that write to memory in this phase."""
-    rows: list[Step] = field(default_factory=list)
-    """What is computed or stored once a row."""
+    kept: set[Step] = field(default_factory=set)  # Steps whose values a later pass takes from scratch
+    stored: set[Step] = field(default_factory=set)  # Steps that write to memory in this phase
+    rows: list[Step] = field(default_factory=list)  # What is computed or stored once a row
 
     @property
     def reductions(self) -> list[Step]:

@@ -26,11 +26,9 @@ from course_lib.lowering.ir import Buffer
 from course_lib.scheduling.expressions import Expr, loads, record, steps_used
 from course_lib.scheduling.kernel import FusedKernel, Step
 
-LONGEST = 80
-"""An expression longer than this is split over several lines."""
+LONGEST = 80  # An expression longer than this is split over several lines
 COMMENT_COLUMN = 72
-ATOM = 100
-"""Precedence of what never needs parentheses: a name, a call, a number."""
+ATOM = 100  # Precedence of what never needs parentheses: a name, a call, a number
 
 Rule = tuple[str, int]
 """How an operation is written and how tightly that binds. In the text, `{:13}` is an operand, which gets parentheses if it
@@ -65,8 +63,7 @@ class KernelSource:
     sizes: tuple[sympy.Symbol, ...] = ()
     line_of: Mapping[int, Step] = field(default_factory=dict, repr=False)
     """Line of the source (from 1) → the step that it is part of; the step's node knows its `origins`."""
-    zeroed: tuple[str, ...] = ()
-    """Buffers that the kernel adds to: they must be 0 when it is called."""
+    zeroed: tuple[str, ...] = ()  # Buffers that the kernel adds to: they must be 0 when it is called
     checked: bool = False
     """True if the kernel takes one more buffer, an int64 that it sets to 1 (index out of range) or 2 (integer division by
     zero) where eager would raise."""
@@ -79,10 +76,8 @@ class Printer:
     """How an operation is written: a rule, or the name of a function to call. For operands of the dtype behind the colon,
     "op:uint8", "op:float" and "op:integer" (whatever is not a float) come before "op"."""
     comment: ClassVar[str]
-    scopes: ClassVar[bool]
-    """True if a name ends with its block (C++), False if it lasts to the end of the function (Python)."""
-    divide: ClassVar[str]
-    """The operator that divides one index by another. (They are never negative.)"""
+    scopes: ClassVar[bool]  # True if a name ends with its block (C++), False if it lasts to the end of the function (Python)
+    divide: ClassVar[str]  # The operator that divides one index by another. (They are never negative.)
 
     def __init__(self, kernel: FusedKernel, buffers: Mapping[str, Buffer], name: str, reserved: Iterable[str]) -> None:
         self.kernel, self.name = kernel, name
@@ -97,11 +92,9 @@ class Printer:
         self.in_place = {new: old for new, old in self.kernel.in_place.items() if new in stored}
         """Buffers that are written in place of another share its memory, so they are not passed."""
         self.passed = tuple(dict.fromkeys(self.in_place.get(name, name) for name in self.touched))
-        self.pointers: dict[str, str] = {}
-        """Buffer → the name of its pointer."""
+        self.pointers: dict[str, str] = {}  # Buffer → the name of its pointer
 
-        self.lines: list[tuple[int, str, Step | None]] = []
-        """Depth, text, and the step that it comes from."""
+        self.lines: list[tuple[int, str, Step | None]] = []  # Depth, text, and the step that it comes from
         self.depth = 0
         self.step: Step | None = None
         self.taken = {*reserved, *(str(loop.symbol) for loop in self.kernel.loops)}
@@ -110,8 +103,6 @@ class Printer:
         self.uses: Counter[Expr] = Counter()
         self.late: list[tuple[Step, str]] = []
         self.guarded = 0
-
-    # --- lines -------------------------------------------------------------------------------------------------------
 
     def line(self, text: str) -> None:
         self.lines.append((self.depth, text, self.step))
@@ -174,8 +165,6 @@ class Printer:
                 previous = step
             text.append(row.rstrip())
         return "\n".join(text) + "\n", line_of
-
-    # --- expressions -------------------------------------------------------------------------------------------------
 
     def count_uses(self, trees: Iterable[Expr]) -> None:
         """Before a block is printed: how often is each value needed in it?"""

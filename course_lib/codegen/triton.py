@@ -27,10 +27,8 @@ from course_lib.lowering.indexing import contiguous
 from course_lib.lowering.ir import Buffer
 from course_lib.scheduling.kernel import FusedKernel, Loop, Step
 
-PERSISTENT = 16 * 1024
-"""Longest row that is held in registers."""
-LARGEST_TILE = 1 << 20
-"""Triton allows no more elements in one tile."""
+PERSISTENT = 16 * 1024  # Longest row that is held in registers
+LARGEST_TILE = 1 << 20  # Triton allows no more elements in one tile
 
 
 @dataclass(frozen=True)
@@ -38,8 +36,7 @@ class Tiling:
     """What the launcher must know: the elements along each direction of the tile."""
 
     rows: int
-    columns: int
-    """0 for a kernel without a reduction."""
+    columns: int  # 0 for a kernel without a reduction
     persistent: bool = False
 
     def meta(self, interpreted: bool) -> dict[str, int]:
@@ -63,8 +60,7 @@ class TritonSource(KernelSource):
     """A kernel's source, with what is needed to start it and to compile it without tensors."""
 
     tiling: Tiling = Tiling(1, 0)
-    types: tuple[str, ...] = ()
-    """Triton's name of each pointer argument's type: '*fp32', ..."""
+    types: tuple[str, ...] = ()  # Triton's name of each pointer argument's type: '*fp32',
 
 
 def triton_source(kernel: FusedKernel, buffers: Mapping[str, Buffer], name: str | None = None) -> TritonSource:
@@ -109,8 +105,6 @@ class TritonKernel(TritonOps):
         zeroed = tuple(step.buffer.name for step in self.trees if step.level == "across")
         return TritonSource(self.name, "triton", source, self.passed, (), line_of, zeroed, bool(self.checks), tiling, types)
 
-    # --- the tile ----------------------------------------------------------------------------------------------------
-
     def print_rows(self) -> None:
         """Which rows (or elements) this program has."""
         if self.kernel.rows:
@@ -135,8 +129,6 @@ class TritonKernel(TritonOps):
             divided = f"{number} // {below}" if below != 1 else number
             self.line(f"{loop.symbol} = {divided} % {loop.size}" if n else f"{loop.symbol} = {divided}")
         self.line(f"{mask} = {number} < {iterations(loops)}")
-
-    # --- a pass over the columns -------------------------------------------------------------------------------------
 
     def print_pass(self, phase: Phase, first: bool) -> None:
         """Persistent: the whole row at once. Looped: each tile is taken into accumulators of its shape."""
@@ -164,8 +156,6 @@ class TritonKernel(TritonOps):
         for step, name in totals.items():
             with self.on_behalf_of(step):
                 self.print_result(step, name, f"{name}_at")
-
-    # --- reductions --------------------------------------------------------------------------------------------------
 
     def accumulator(self, step: Step) -> tuple[str, str]:
         """What a reduction begins with, and the type that it computes in."""
@@ -246,8 +236,6 @@ class TritonKernel(TritonOps):
         if function == "prod":
             return f"tl.reduce({value}, {axis}, multiply{keep})"
         return f"tl.{function}({value}, {axis}{keep})"
-
-    # --- what runs once a row ----------------------------------------------------------------------------------------
 
     def print_row_steps(self, phase: Phase) -> None:
         """Row-level values, then the stores of finished reductions."""

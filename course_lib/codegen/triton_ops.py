@@ -76,8 +76,7 @@ class TritonOps(Printer):
     scopes = False
     divide = "//"
     rules = RULES
-    conditions: tuple[str, ...] = ()
-    """Under which loads happen (`masked`)."""
+    conditions: tuple[str, ...] = ()  # Under which loads happen (`masked`)
     row_mask = column_mask = ""
 
     def header(self) -> list[str]:
@@ -104,8 +103,6 @@ class TritonOps(Printer):
             return str(bool(value) if dtype == torch.bool else int(value))
         text = decimal(value, dtype)
         return text if math.isfinite(float(text)) else f'float("{text}")'
-
-    # --- memory ------------------------------------------------------------------------------------------------------
 
     def mask_for(self, index: sympy.Expr) -> str:
         """The mask for a pointer of this index: it must have the pointer's shape."""
@@ -163,8 +160,6 @@ class TritonOps(Printer):
     def print_sign(self, expr: Expr) -> tuple[str, int]:
         value, kind = self.text(expr.args[0], 6), self.type_name(expr.dtype)
         return f"({value} > 0).to({kind}) - ({value} < 0).to({kind})", 12
-
-    # --- conversions -------------------------------------------------------------------------------------------------
 
     def print_index_expr(self, expr: Expr) -> tuple[str, int]:
         text, kind = self.index(expr.detail), self.type_name(expr.dtype)

@@ -8,7 +8,6 @@ Out: the source of one function `call(x, weight, ...)` that allocates, calls ker
         buf0 = empty_strided((4096, 768), (768, 1), dtype=float32)
         layer_norm_0(x, weight, bias, buf0)                       # layer_norm over [4096], columns [768]
         return (buf0,)
-
 In PyTorch: `torch/_inductor/codegen/wrapper.py`, `PythonWrapperCodegen`.
 """
 
@@ -61,19 +60,14 @@ class Wrapper:
             **{source.name: None for source in kernels.values()},
         }  # fmt: skip
         self.buffers = graph.buffers
-        self.variable: dict[str, str] = {}
-        """Buffer → the variable that holds it as a tensor of its own shape and strides."""
-        self.views: dict[View, str] = {}
-        """View of a part of a buffer, or in another order → its variable."""
-        self.given: set[str] = set()
-        """Tensors that the caller has, or gets, already."""
+        self.variable: dict[str, str] = {}  # Buffer → the variable that holds it as a tensor of its own shape and strides
+        self.views: dict[View, str] = {}  # View of a part of a buffer, or in another order → its variable
 
     def print(self) -> tuple[str, dict[str, Any]]:
         arguments = [
             self.new(buffer.name) if buffer else self.unique(f"unused_{n}") for n, buffer in enumerate(self.graph.inputs)
         ]
         self.names |= {self.new(name): tensor for name, tensor in self.graph.constants.items()}
-        self.given = set(self.variable.values())
         self.lines.append(f"def call({', '.join(arguments)}):")
         for kernel, dead in zip(self.order, self.plan.free_after, strict=True):
             if isinstance(kernel, ExternKernel):
@@ -81,10 +75,8 @@ class Wrapper:
             else:
                 self.print_fused(kernel)
             self.free(dead)
-        self.line(f"return {tuple_text([self.result(output) for output in self.graph.outputs])}")
+        self.line(f"return {tuple_text([self.value(output) for output in self.graph.outputs])}")
         return "\n".join(self.lines) + "\n", self.names
-
-    # --- names -------------------------------------------------------------------------------------------------------
 
     def unique(self, wanted: str) -> str:
         return identifier(wanted, {"problem", *self.names, *self.variable.values(), *self.views.values()})
@@ -97,8 +89,6 @@ class Wrapper:
     def line(self, code: str, comment: str = "") -> None:
         row = f"    {code}"
         self.lines.append(f"{row:<{COMMENT_COLUMN}}  # {comment}" if comment else row)
-
-    # --- memory ------------------------------------------------------------------------------------------------------
 
     def allocate(self, name: str) -> str:
         """The variable of a buffer, allocating or reusing memory if it has none yet."""
@@ -146,8 +136,6 @@ class Wrapper:
             self.views[view] = name
         return self.views[view]
 
-    # --- calls -------------------------------------------------------------------------------------------------------
-
     def print_fused(self, kernel: FusedKernel) -> None:
         """Memory for what the kernel stores, and its call. A kernel with nothing to do is not called."""
         source = self.kernels[kernel]
@@ -182,7 +170,7 @@ class Wrapper:
             left, call = f"{tuple_text(targets)} = ", f"tree_leaves({call})"
         self.line(left + call, kernel.why)
         for buffer, target in zip(kernel.outputs, targets, strict=True):
-            if buffer and not kernel.mutates:
+            if buffer:
                 self.line(f"{target} = laid_out({target}, {tuple_text(buffer.stride)})")
 
     def callee(self, op: Any) -> str:
@@ -215,16 +203,6 @@ class Wrapper:
         name = self.unique(f"constant_{len(self.names)}")
         self.names[name] = value
         return name
-
-    def result(self, output: Any) -> str:
-        """Every result is a tensor object of its own, as it is in eager: not the argument that it may share memory with, and
-        not one object for two results."""
-        text = self.value(output)
-        if isinstance(output, View):
-            if text in self.given:
-                return f"{text}.detach()"
-            self.given.add(text)
-        return text
 
 
 def tuple_text(sizes: Sequence[Any]) -> str:

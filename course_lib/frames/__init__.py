@@ -1,17 +1,28 @@
 """The frame hook, and bytecode as one instruction set.
 
 `hook.py`: see each Python frame before it runs, and run something else in its place (`_framehook.c` does it).
-`trampoline.py`: the same for single functions, without the hook.
 `instructions.py`: the bytecode of CPython 3.11, 3.12 and 3.13 as one list of `Instruction`s.
 `resume.py`: code that goes on in the middle of a function.
 """
 
-from course_lib.frames.hook import SKIP, Answer, Frame, Head, Watcher, call, enter, installed, number, parameters, watching
+from course_lib.frames.hook import (
+    SKIP,
+    Answer,
+    Frame,
+    Head,
+    Watcher,
+    call,
+    enter,
+    flatten,
+    installed,
+    number,
+    parameters,
+    trampoline,
+    watching,
+)  # fmt: skip
 from course_lib.frames.instructions import JUMPS, Instruction, exception_table, instructions, line_of
-from course_lib.frames.trampoline import flatten, observe, swap, trampoline, unswap
 
 __all__ = [
-    "JUMPS", "SKIP", "Answer", "Frame", "Head", "Instruction", "Watcher", "call", "enter", "exception_table",
-    "flatten", "installed", "instructions", "line_of", "number", "observe", "parameters", "swap", "trampoline",
-    "unswap", "watching",
+    "JUMPS", "SKIP", "Answer", "Frame", "Head", "Instruction", "Watcher", "call", "enter", "exception_table", "flatten",
+    "installed", "instructions", "line_of", "number", "parameters", "trampoline", "watching",
 ]  # fmt: skip

@@ -11,10 +11,8 @@ Out: what the callback answers. `(guard, head)`: frames of that code whose argum
     with watching(callback):
         f(1, 2)
 
-The evaluator that makes this possible is `_framehook.c` (PEP 523). Where it cannot be built, the same names work for
-the functions that `trampoline.swap` was told about.
-In PyTorch: `torch/_dynamo/eval_frame.py` (`set_eval_frame`) and `torch/_dynamo/types.py` (`GuardedCode`,
-`DynamoFrameType`).
+The evaluator that makes this possible is `_framehook.c` (PEP 523).
+In PyTorch: `torch/_dynamo/eval_frame.py` (`set_eval_frame`) and `torch/_dynamo/types.py` (`GuardedCode`, `DynamoFrameType`).
 """
 
 from __future__ import annotations
@@ -22,6 +20,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import threading
+import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -30,14 +29,12 @@ from typing import Any, Literal, TypeAlias
 
 from course_lib import native
 
-Guard: TypeAlias = Callable[..., bool]
-"""`guard(func, *args)`: may the head stand in for a frame of `func` with these arguments?"""
+Guard: TypeAlias = Callable[..., bool]  # `guard(func, *args)`: may the head stand in for a frame of `func` with these arguments?
 Head: TypeAlias = Callable[..., Any]
 """`head(func, *args)`: what the frame would have returned. `args` is flat, in the order of `parameters(code)`."""
 Answer: TypeAlias = tuple[Guard, Head] | Literal[False] | None
 """What to do with a frame: replace it and those like it; `SKIP`; or None: run it as it is, and ask again next time."""
-SKIP: Literal[False] = False
-"""Run frames of this code as they are, and never ask about it again."""
+SKIP: Literal[False] = False  # Run frames of this code as they are, and never ask about it again
 
 _framehook = native.load("course_lib.frames._framehook")
 
@@ -50,10 +47,6 @@ class Frame:
     code: CodeType
     locals: dict[str, Any]
     """Parameter → value, in the order of `parameters(code)`. A cell variable among them is still a plain value here."""
-
-    @property
-    def globals(self) -> dict[str, Any]:
-        return self.func.__globals__
 
     @property
     def cells(self) -> dict[str, CellType]:
@@ -112,27 +105,13 @@ class Watcher(dict[int, "list[tuple[Guard, Head]] | None"]):
         found = self.get(number(code), [])
         return SKIP if found is None else tuple(found)
 
-    def find_head(self, func: FunctionType, code: CodeType, args: tuple[Any, ...]) -> Head | None:
-        """The head for this call, or None to run the frame: what the evaluator does in C (its `find_head`)."""
-        entries = self.entries(code)
-        if entries is SKIP:
-            return None
-        for guard, head in entries:
-            if call(None, guard, func, *args):
-                return head
-        return call(None, self, func, code, args)
-
-    def forget(self, code: CodeType) -> None:
-        """Ask about this code again."""
-        self.pop(number(code), None)
-
     def forget_all(self) -> None:
         """Ask about everything again."""
         self.clear()
         self._alive.clear()
 
     def __enter__(self) -> Watcher:
-        _thread.entered.append(enter(self))
+        vars(_thread).setdefault("entered", []).append(enter(self))
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -160,39 +139,62 @@ def parameters(code: CodeType) -> tuple[str, ...]:
     return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + variadic]
 
 
+def trampoline(code: CodeType, target: Callable[..., Any]) -> CodeType:
+    """Code with the signature and the free variables of `code`, whose body is `return target(every parameter)`."""
+    names = list(parameters(code))
+    positional, rest = names[: code.co_argcount], names[code.co_argcount :]
+    keyword_only, rest = rest[: code.co_kwonlyargcount], rest[code.co_kwonlyargcount :]
+    if code.co_posonlyargcount:
+        positional.insert(code.co_posonlyargcount, "/")
+    star = ["*" + rest.pop(0)] if code.co_flags & inspect.CO_VARARGS else ["*"] if keyword_only else []
+    signature = ", ".join([*positional, *star, *keyword_only, *("**" + name for name in rest)])
+    free = ", ".join(code.co_freevars)
+    # `...` keeps the place of the target among the constants; naming the free variables after it makes them free here
+    # too.
+    source = f"def outer({free}):\n  def inner({signature}):\n    return ...({', '.join(names)})\n    {free}\n"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SyntaxWarning)  # "'ellipsis' object is not callable": it will be
+        module = compile(source, "<trampoline>", "exec")
+    inner = _code_within(_code_within(module))
+    return inner.replace(
+        co_consts=tuple(target if const is ... else const for const in inner.co_consts),
+        co_name=code.co_name, co_qualname=code.co_qualname, co_filename=code.co_filename,
+        co_firstlineno=code.co_firstlineno,
+    )  # fmt: skip
+
+
+def _code_within(code: CodeType) -> CodeType:
+    return next(const for const in code.co_consts if isinstance(const, CodeType))
+
+
+def flatten(code: CodeType) -> CodeType:
+    """The same bytecode with every parameter positional (`*args` is one tuple, `**kwargs` one dict)."""
+    return code.replace(
+        co_argcount=len(parameters(code)), co_posonlyargcount=0, co_kwonlyargcount=0,
+        co_flags=code.co_flags & ~(inspect.CO_VARARGS | inspect.CO_VARKEYWORDS),
+    )  # fmt: skip
+
+
 def installed() -> bool:
-    """Is the compiled evaluator here, which sees every frame?"""
+    """Is the compiled evaluator here? Without it nothing is seen."""
     return _framehook is not None
 
 
-class _Thread(threading.local):
-    def __init__(self) -> None:
-        self.entered: list[Watcher | None] = []
-        self.watcher: Watcher | None = None
-        """Whom trampolines ask, where there is no evaluator to hold it."""
-
-
-_thread = _Thread()
+_thread = threading.local()
 
 
 def enter(watcher: Watcher | None) -> Watcher | None:
     """Make `watcher` the one of this thread; returns the one before, to be entered again when done."""
-    previous, _thread.watcher = _thread.watcher, watcher
-    return previous
+    raise RuntimeError("the frame hook could not be built, so nothing can be captured: `course doctor` says what is missing")
 
 
 def call(watcher: Watcher | None, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """`function(*args, **kwargs)` with the frames below it shown to `watcher` (None: to nobody)."""
-    previous = enter(watcher)
-    try:
-        return function(*args, **kwargs)
-    finally:
-        enter(previous)
+    return enter(watcher)
 
 
 def number(code: CodeType) -> int:
-    """The code object's key in a watcher. (Code objects themselves compare by value: two equal ones must not share
-    answers.)"""
+    """The code object's key in a watcher. (Code objects themselves compare by value: two equal ones must not share answers.)"""
     return id(code)
 
 

@@ -35,8 +35,7 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any, TypeAlias
 
-NULL_IS_BELOW = sys.version_info < (3, 13)
-"""Where the NULL of a call stands: below the callable (3.11, 3.12) or above it (3.13)."""
+NULL_IS_BELOW = sys.version_info < (3, 13)  # Where the NULL of a call stands: below the callable (3.11, 3.12) or above it (3.13)
 ENDS_WITH_POP = sys.version_info >= (3, 13)  # a POP_TOP after END_FOR is the loop's; on 3.12 a `break`'s
 
 
@@ -46,8 +45,7 @@ class Instruction:
     the next begins, and where to go on after this one was run in another way."""
 
     op: str
-    arg: Any
-    """Name, constant, count, jump target (an offset), or None: see `argument`."""
+    arg: Any  # Name, constant, count, jump target (an offset), or None: see `argument`
     offset: int
     next_offset: int
     line: int | None
@@ -68,17 +66,13 @@ class Instruction:
         return f"{self.op} {self.argument}".rstrip()
 
 
-Part: TypeAlias = tuple[str, Any]
-"""A canonical op and its argument, not yet placed."""
+Part: TypeAlias = tuple[str, Any]  # A canonical op and its argument, not yet placed
 JUMPS = frozenset("""JUMP POP_JUMP_IF_TRUE POP_JUMP_IF_FALSE POP_JUMP_IF_NONE POP_JUMP_IF_NOT_NONE JUMP_IF_TRUE_OR_POP
 JUMP_IF_FALSE_OR_POP
     FOR_ITER SEND""".split())  # fmt: skip
 DROPPED = frozenset("CACHE RESUME NOP PRECALL COPY_FREE_VARS END_FOR EXTENDED_ARG".split())
 ATTRIBUTES = ((8, "closure"), (4, "annotations"), (2, "kwdefaults"), (1, "defaults"))
 CONVERSIONS = (None, "str", "repr", "ascii")
-
-
-# ---- the rules: one of CPython's instructions → canonical parts ------------------------------------------------------
 
 
 def keep(i: dis.Instruction) -> list[Part]:
@@ -188,9 +182,6 @@ RULES: dict[str, Callable[[dis.Instruction], list[Part]]] = {
 }  # fmt: skip
 
 
-# ---- the whole -------------------------------------------------------------------------------------------------------
-
-
 def instructions(code: CodeType) -> tuple[Instruction, ...]:
     """The canonical instructions of `code`, in order."""
     return _instructions(code, code.co_filename)  # code objects are equal even if their files differ
@@ -252,9 +243,6 @@ def _with_closures(program: list[Instruction], code: CodeType) -> Iterator[Instr
         if i.op == "LOAD_FAST" and (at in cells or of_class):
             i = Instruction("LOAD_CLOSURE", i.arg, i.offset, i.next_offset, i.line, i.positions)
         yield i
-
-
-# ---- beside the instructions -----------------------------------------------------------------------------------------
 
 
 def exception_table(code: CodeType) -> list[Any]:

@@ -35,11 +35,9 @@ class Resume:
     original: CodeType
     offset: int
     code: CodeType
-    plain: CodeType
-    """The same, never captured: the last resort."""
+    plain: CodeType  # The same, never captured: the last resort
     names: tuple[str, ...]
-    shift: int
-    """How many bytes further down the original bytecode begins."""
+    shift: int  # How many bytes further down the original bytecode begins
 
     @property
     def line(self) -> int | None:

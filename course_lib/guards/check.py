@@ -63,8 +63,7 @@ class Failure:
 
 
 class Check:
-    """The compiled form of `guards` for a frame with these parameters. `function(func, *args)` answers True or
-    False."""
+    """The compiled form of `guards` for a frame with these parameters. `function(func, *args)` answers True or False."""
 
     def __init__(self, guards: Sequence[Guard], parameters: Sequence[str], name: str = "frame") -> None:
         self.guards = tuple(guards)

@@ -4,7 +4,6 @@ In:  `Term`s, one element of each operand, already in the dtype to compute with;
 Out: a `Term`. `POINTWISE` is the table: ATen operator → `Formula`.
 
 `Term` puts Python's operators over `ops`, so a formula here reads like the one in the documentation. `silu` is `x * x.sigmoid()`.
-
 In PyTorch: the `register_pointwise` calls of `torch/_inductor/lowering.py`, and `torch/_decomp/decompositions.py`.
 """
 

@@ -6,12 +6,11 @@ A program is a list of nodes, each of which writes one or more *buffers*:
     Reduction      for each index: out[index] = combine over rindex of inner(index, rindex)
     ExternKernel   a library call (GEMM, convolution, whatever has no lowering)
 
-A *view* costs nothing: it is a buffer read with other strides. Since the graph is functional (no aliasing, no mutation),
-and each buffer has the layout that eager would give it, every view op is just the (shape, stride, offset) that torch itself
-computed on fake tensors.
-
-In PyTorch: `torch/_inductor/ir.py`. There a `TensorBox` holds a `StorageBox` holds the data (so that views and mutation can
-swap what is inside); the functional graph makes both boxes unnecessary.
+A *view* costs nothing: it is a buffer read with other strides. Since the graph is functional (no aliasing, no mutation), and each
+buffer has the layout that eager would give it, every view op is just the (shape, stride, offset) that torch itself computed on
+fake tensors.
+In PyTorch: `torch/_inductor/ir.py`. There a `TensorBox` holds a `StorageBox` holds the data (so that views and mutation can swap
+what is inside); the functional graph makes both boxes unnecessary.
 """
 
 from __future__ import annotations
@@ -119,8 +118,7 @@ class Loops:
     inner: Callable[..., Value]
     origins: tuple[fx.Node, ...] = ()
     label: str = ""
-    reduced: tuple[Size, ...] = ()
-    """What is combined over, at each index."""
+    reduced: tuple[Size, ...] = ()  # What is combined over, at each index
     kept: Sequence[int] | None = None
     """For each entry of `ranges`, the dimension of `buffer` it is. None: they are the buffer's dimensions as they are."""
 
@@ -173,17 +171,15 @@ class ExternKernel:
     """A call of an ATen operator: `args` and `kwargs` hold `View`s where the graph had tensors.
 
     `outputs` has one buffer for each tensor that the operator returns. `out_variant` is the overload that writes into a
-    given buffer (`aten.addmm.out`), or None if the operator must allocate by itself. `mutates` names inputs it writes to."""
+    given buffer (`aten.addmm.out`), or None if the operator must allocate by itself."""
 
     op: Any
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     outputs: tuple[Buffer | None, ...]
     out_variant: Any = None
-    mutates: tuple[str, ...] = ()
     origins: tuple[fx.Node, ...] = ()
-    why: str = ""
-    """Why this is a library call: 'GEMM is left to the library', 'aten.sort has no lowering', ..."""
+    why: str = ""  # Why this is a library call: 'GEMM is left to the library', 'aten.sort has no lowering',
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:

@@ -6,7 +6,6 @@ Out: a `LoopGraph`: `Pointwise`, `Reduction` and `ExternKernel` nodes in program
 `lower` walks the graph once. For each node it looks up a rule in `LOWERINGS` (`lowering.rules` and `lowering.reductions` fill it)
 and calls it with the node's arguments, where tensors have become `View`s. What has no rule, or whose rule says
 `NoLoopForm`, becomes a call of torch's own operator.
-
 In PyTorch: `torch/_inductor/graph.py` (`GraphLowering.call_function`) and `torch/_inductor/lowering.py` (`lowerings`).
 """
 
@@ -47,8 +46,7 @@ LIBRARY = {
 """Operators that a library does better than our loops could, or that are no loops, and what is said of them."""
 
 Rule = Callable[..., Any]
-LOWERINGS: dict[Any, Rule] = {}
-"""ATen operator → rule(lowering, fx node, *the node's arguments)."""
+LOWERINGS: dict[Any, Rule] = {}  # ATen operator → rule(lowering, fx node, *the node's arguments)
 
 
 def lowers(*ops: Any) -> Callable[[Rule], Rule]:
@@ -95,8 +93,7 @@ class Lowering:
         self.canonical: dict[fx.Node, fx.Node] = {}
         self.seen: dict[Any, fx.Node] = {}
         self.escaping = operators.escaping(gm.graph)
-        self.stored: dict[Any, View] = {}
-        """What `Lazy`s compute → where it was written after all, for somebody who needs memory."""
+        self.stored: dict[Any, View] = {}  # What `Lazy`s compute → where it was written after all, for somebody who needs memory
 
     def run(self) -> LoopGraph:
         for node in self.gm.graph.nodes:
@@ -113,8 +110,6 @@ class Lowering:
             else:
                 self.values[node] = self.call(node)
         return self.graph
-
-    # -- where values come from -------------------------------------------------------------------------------------------
 
     def placeholder(self, node: fx.Node) -> Any:
         fake = node.meta.get("val")
@@ -168,8 +163,6 @@ class Lowering:
         twin = self.canonical[node] = self.seen.setdefault(key, node)
         # Two outputs must be two tensors, so what leaves the graph is computed on its own.
         return None if twin is node or node in self.escaping else twin
-
-    # -- what rules make nodes with ---------------------------------------------------------------------------------------
 
     def buffer(self, layout: Buffer) -> Buffer:
         """New memory, with a name nobody has."""
@@ -233,19 +226,10 @@ class Lowering:
         results, form = tree_flatten(fake)
         for result in results:
             operators.has_strides(result, f"the result of {node.target}")
-        mutated, aliased = operators.written_by(op, args, kwargs)
-        names = tuple(view.buffer.name for view in mutated)
-        if not self.taken.issuperset(names):
-            raise NotImplementedError(f"{node.target} writes to a value of the graph, which must be functional")
-        if names:
-            self.seen.clear()  # what was read before the write is no longer the same
-        outputs: list[Buffer | None] = []
-        if aliased is None:  # else an in-place operator returns the tensor that it wrote to
-            outputs = [self.buffer(Buffer.like(r)) if isinstance(r, torch.Tensor) else None for r in results]
-        out = operators.find_out_variant(op)
-        self.graph.nodes.append(ExternKernel(op, args, kwargs, tuple(outputs), out, names, (node,), why))
-        if aliased is not None:
-            return aliased
+        if getattr(getattr(op, "_schema", None), "is_mutable", False):
+            raise NotImplementedError(f"{node.target} writes to its arguments, and a graph must be functional")
+        outputs = tuple(self.buffer(Buffer.like(r)) if isinstance(r, torch.Tensor) else None for r in results)
+        self.graph.nodes.append(ExternKernel(op, args, kwargs, outputs, operators.find_out_variant(op), (node,), why))
         return tree_unflatten([r if b is None else b.view() for r, b in zip(results, outputs, strict=True)], form)
 
     def in_memory(self, value: Any) -> Any:

@@ -2,7 +2,6 @@
 
 In:  ATen operators and the FX nodes that call them.
 Out: the facts that `lowering.lower` decides by. All of them come from the operators' schemas and tags.
-
 In PyTorch: `torch/_ops.py` (`OpOverload`), `torch/_C` (`FunctionSchema`), `torch/_prims_common`, `Tag`s in `native/tags.yaml`.
 """
 
@@ -10,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -18,7 +16,6 @@ from torch import fx
 from torch.utils._pytree import tree_leaves
 
 from course_lib.lowering.formulas import NoLoopForm
-from course_lib.lowering.ir import View
 
 DTYPES = frozenset(
     {torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.bool}
@@ -68,6 +65,20 @@ def is_impure(op: Any) -> bool:
     return schema.is_mutable or torch.Tag.nondeterministic_seeded in op.tags
 
 
+CREATIONS = frozenset(
+    "_to_copy copy full full_like new_full zeros zeros_like ones ones_like arange iota scalar_tensor empty".split()
+)
+
+
+def may_recompute(node: fx.Node) -> bool:
+    """May backward compute this again? Yes if it melts into the kernel that needs it: a view, one element at a time, or nothing
+    but numbers."""
+    if is_view(node.target):
+        return True
+    tags = getattr(node.target, "tags", ())
+    return not is_impure(node.target) and (torch.Tag.pointwise in tags or name_of(node) in CREATIONS)
+
+
 def has_strides(tensor: Any, what: str) -> None:
     if isinstance(tensor, torch.Tensor) and tensor.layout is not torch.strided:
         raise NotImplementedError(f"{what} is a {tensor.layout} tensor, which no buffer can hold")
@@ -83,17 +94,6 @@ def check_tensors(node: fx.Node) -> None:
             raise NoLoopForm(f"{tensor.dtype} has no loop form here: {node.target} runs as torch's own operator")
     if len({tensor.device for tensor in tensors}) > 1:
         raise NoLoopForm(f"a loop cannot read tensors of two devices: {node.target} runs as torch's own operator")
-
-
-def written_by(op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[View], View | None]:
-    """The arguments that `op` writes to, and the one that it returns, if it returns one of them."""
-    schema = getattr(op, "_schema", None)
-    if schema is None or not schema.is_mutable:
-        return [], None
-    given = dict(zip([a.name for a in schema.arguments], args, strict=False)) | kwargs
-    written = [given[a.name] for a in schema.arguments if a.is_write and isinstance(given.get(a.name), View)]
-    returned = bool(written) and any(r.alias_info is not None for r in schema.returns)
-    return written, written[0] if returned else None
 
 
 def copying(op: Any) -> Any:

@@ -1,11 +1,10 @@
 """The virtual operations a loop's body is made of, and the handlers that give them a meaning.
 
-The body of a loop node is one Python function `inner(ops, index)`. It never says what `ops.add` *is*. Whoever runs it does:
-the dependency recorder notes the loads, the C++ and Triton printers return source text, the text printer returns a formula,
-and the numpy evaluator computes. One closure, many handlers.
-
-In PyTorch: `torch/_inductor/virtualized.py` (`ops`) and `torch/_inductor/ops_handler.py`. There the handler is a global
-that is swapped (`V.set_ops_handler`); here it is an argument.
+The body of a loop node is one Python function `inner(ops, index)`. It never says what `ops.add` *is*. Whoever runs it does: the
+dependency recorder notes the loads, the C++ and Triton printers return source text, the text printer returns a formula, and the
+numpy evaluator computes. One closure, many handlers.
+In PyTorch: `torch/_inductor/virtualized.py` (`ops`) and `torch/_inductor/ops_handler.py`. There the handler is a global that is
+swapped (`V.set_ops_handler`); here it is an argument.
 """
 
 from __future__ import annotations
@@ -16,8 +15,7 @@ from typing import Any, Protocol
 import sympy
 import torch
 
-Value = Any
-"""What a handler computes with: source text, a numpy array, a formula."""
+Value = Any  # What a handler computes with: source text, a numpy array, a formula
 
 UNARY = (
     "neg abs exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal sin cos tan asin acos atan sinh cosh tanh "

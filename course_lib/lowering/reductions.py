@@ -5,7 +5,6 @@ Out: `Reduction` nodes, each of which keeps some dimensions and combines over th
 
 What has two parts (`mean` divides, `var` needs the mean first) becomes several nodes, and the scheduler puts them into one kernel
 again: rows that are kept, columns that are reduced.
-
 In PyTorch: `torch/_inductor/lowering.py`, `make_reduction` and `var_mean_helper_` (there with Welford's one-pass update).
 """
 

@@ -4,7 +4,6 @@ In:  the `Lowering`, the FX node, and the node's arguments.
 Out: the node's value: a `View` of a new buffer, of an old one, or a `Lazy`.
 
 Pointwise operators need no rule of their own: their formulas are in `lowering.formulas`, and `add_pointwise` makes rules of them.
-
 In PyTorch: `torch/_inductor/lowering.py`, below `register_lowering`.
 """
 
@@ -30,9 +29,6 @@ from course_lib.lowering.ops import Handler
 
 aten = torch.ops.aten
 prims = torch.ops.prims
-
-
-# -- pointwise -------------------------------------------------------------------------------------------------------------
 
 
 class Probe:
@@ -118,8 +114,6 @@ def dropout(low: Lowering, node: fx.Node, x: View, p: float, train: bool | None)
     return copied, low.full(True, mask)
 
 
-# -- views -----------------------------------------------------------------------------------------------------------------
-
 VIEWS = (
     "view _unsafe_view permute t transpose expand squeeze unsqueeze slice select alias detach split split_with_sizes chunk "
     "unbind as_strided diagonal unfold lift_fresh _reshape_alias movedim swapaxes"
@@ -139,9 +133,6 @@ def view(low: Lowering, node: fx.Node, x: View, *args: Any, **kwargs: Any) -> An
         return replace(x, shape=sizes(f.shape), stride=sizes(f.stride()), offset=x.offset + moved)
 
     return tuple(map(seen, fake)) if isinstance(fake, (list, tuple)) else seen(fake)
-
-
-# -- tensors made from nothing ---------------------------------------------------------------------------------------------
 
 
 def place(ops: Handler, index: sympy.Expr) -> Term:
@@ -177,9 +168,6 @@ def arange(low: Lowering, node: fx.Node, *args: Any, **kwargs: Any) -> View:
         return (place(ops, index[0]).to(compute_dtype(fake.dtype)) * step + start).to(fake.dtype).value
 
     return low.lazy(fake, inner)
-
-
-# -- parts put together, parts taken out -----------------------------------------------------------------------------------
 
 
 def replaced(index: Index, dim: int, by: Any) -> list[Any]:

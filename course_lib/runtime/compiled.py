@@ -2,7 +2,6 @@
 
 In:  the loop graph, its schedule and memory plan, and which language to print.
 Out: a `CompiledGraph`: call it with the graph's inputs, get the tuple of its outputs.
-
 In PyTorch: `torch/_inductor/compile_fx.py`, `CompiledFxGraph` in `output_code.py`.
 """
 
@@ -35,8 +34,7 @@ class CompiledGraph:
     kernels: list[KernelSource]
     schedule: Any
     memory: Any
-    cached: bool
-    """True if its library of C++ kernels was found on disk."""
+    cached: bool  # True if its library of C++ kernels was found on disk
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
         return self.run(*inputs)
@@ -73,20 +71,9 @@ def build(graph: LoopGraph, schedule: Any, plan: Any = None, codegen: str = "aut
     if in_cpp:  # all in one file
         entry = build_library("\n".join([prelude(), *(source.source for source in in_cpp)]))
         library, cached = ctypes.CDLL(str(entry.path)), entry.cached
-        launches |= {s.name: launcher(getattr(library, s.name), len(s.buffers) + s.checked) for s in in_cpp}
+        make = native.load("course_lib.runtime._launcher").launcher  # type: ignore[union-attr]
+        address = lambda name: ctypes.cast(getattr(library, name), ctypes.c_void_p).value
+        launches |= {s.name: make(address(s.name), len(s.buffers) + s.checked) for s in in_cpp}
     wrapper, names = wrapper_source(schedule, plan, graph, sources)
     run = define("call", wrapper, "program", {**names, **launches})
     return CompiledGraph(run, wrapper, list(sources.values()), schedule, plan, cached)
-
-
-def launcher(function: Any, n_buffers: int) -> Callable[..., None]:
-    """A callable for a C function: tensors first, then sizes. Through ctypes where the C module could not be built."""
-    if module := native.load("course_lib.runtime._launcher"):
-        return module.launcher(ctypes.cast(function, ctypes.c_void_p).value, n_buffers)
-
-    def launch(*arguments: Any) -> None:
-        pointers = [tensor.data_ptr() for tensor in arguments[:n_buffers]]
-        sizes = arguments[n_buffers:]
-        function((ctypes.c_void_p * len(pointers))(*pointers), (ctypes.c_int64 * len(sizes))(*sizes))
-
-    return launch

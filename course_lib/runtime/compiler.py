@@ -29,8 +29,7 @@ from course_lib.runtime.errors import BackendMissing, CompileFailed
 FLAGS = ("-std=c++17", "-O3", "-shared", "-fPIC", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-w")
 """Results as eager's to the last bit where they can be: no reordering, no fused multiply-add that the source does not ask for."""
 
-WRAPS = ("-fwrapv", "-fno-strict-aliasing")
-"""Signed integers wrap around as in torch; memory may be reused with another dtype."""
+WRAPS = ("-fwrapv", "-fno-strict-aliasing")  # Signed integers wrap around as in torch; memory may be reused with another dtype
 
 OPTIONAL = (
     ("-march=native",), ("-mcpu=native",), ("-mprefer-vector-width=512",), ("-fopenmp",), ("-fopenmp-simd",),

@@ -1,5 +1,4 @@
 """What can go wrong on this machine rather than in the program.
-
 In PyTorch: `torch/_inductor/exc.py`, `CppCompileError`, `InvalidCxxCompiler`, `TritonMissing`.
 """
 

@@ -6,7 +6,6 @@ Out: the same graph; where oneDNN's linear layer is faster for such sizes, the c
 torch's own products of float32 go to MKL. On AMD's processors oneDNN can be twice as fast (Zen 5: 310-430 GFLOP/s against
 170-200), on others it is slower (Zen 3: 69 against 83): a rule would be wrong somewhere, so both are run. What was found
 out is kept on disk for this processor, number of threads and torch. `config.measure_products = False` leaves all as it is.
-
 In PyTorch: `torch/_inductor/select_algorithm.py`, `AlgorithmSelectorCache` (there only with mode="max-autotune").
 """
 
@@ -24,11 +23,9 @@ import torch
 from course_lib import build_cache, config, events
 from course_lib.lowering.ir import ExternKernel, LoopGraph, View
 
-BUDGET = 0.1
-"""Seconds that each candidate may be measured for; at most `ROUNDS` calls."""
+BUDGET = 0.1  # Seconds that each candidate may be measured for; at most `ROUNDS` calls
 ROUNDS = 7
-MUST_GAIN = 1.1
-"""How many times faster than torch's own call another one must be: less may be noise."""
+MUST_GAIN = 1.1  # How many times faster than torch's own call another one must be: less may be noise
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,7 @@ from course_lib.lowering.ir import Buffer, ExternKernel, LoopNode, Node, Reducti
 from course_lib.lowering.ops import linear_index
 from course_lib.scheduling.expressions import COSTLY, Recorder
 
-FREE = frozenset("load constant to_dtype index_expr masked".split())
-"""What is not counted among the operations of a body."""
+FREE = frozenset("load constant to_dtype index_expr masked".split())  # What is not counted among the operations of a body
 
 
 @dataclass(frozen=True)
@@ -41,8 +40,7 @@ class Body:
 
     reads: tuple[Access, ...]
     write: Access
-    values: tuple[Linear, ...] = ()
-    """Indices used as values (`arange`, masks, the position that argmax returns)."""
+    values: tuple[Linear, ...] = ()  # Indices used as values (`arange`, masks, the position that argmax returns)
     operations: tuple[str, ...] = ()
 
     @property

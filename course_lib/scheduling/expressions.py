@@ -6,7 +6,6 @@ Out: an `Expr`: which operation, on which operands, with which dtype. Equal expr
 
 A load of a buffer that an earlier step of the same kernel wrote does not reach memory: it becomes `value_of(step)`, and this
 is all there is to fusion at this level.
-
 In PyTorch: `torch/_inductor/codegen/common.py`, `CSEProxy` and `CSE` (there every operation gets a name, `tmp0`, `tmp1`, ...).
 """
 

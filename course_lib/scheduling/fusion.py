@@ -23,11 +23,9 @@ from course_lib.scheduling.groups import Group, fit, join
 Rule = Callable[[Group, Group, frozenset[Buffer]], str | None]
 """(producer, consumer, the buffers between them) → why not, or None."""
 
-ONE_ROW = 16 * 1024
-"""Columns from which on a single row should not be left to one thread."""
+ONE_ROW = 16 * 1024  # Columns from which on a single row should not be left to one thread
 
-MANY_STEPS = 96
-"""Nodes from which on a kernel is too long for registers and compilers."""
+MANY_STEPS = 96  # Nodes from which on a kernel is too long for registers and compilers
 
 
 @dataclass(frozen=True)

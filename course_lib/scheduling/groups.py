@@ -7,7 +7,6 @@ Two loops need not look alike to be alike. First, loops that no formula tells ap
 [3145728] and [4096, 768] count through the same memory, the longer loop is cut into the pieces of the other (`fit`). A group
 with a reduction has rows (what is kept) and columns (what is reduced); a loop over rows only joins it as something to do once
 a row. One that sums over rows, column by column, may run along with one that reduces its columns (`crosses`).
-
 In PyTorch: `torch/_inductor/scheduler.py`, `SchedulerNode`, `FusedSchedulerNode`; `codegen/simd.py`, `split_and_set_ranges`.
 """
 
@@ -26,8 +25,7 @@ from course_lib.lowering.ir import Buffer, ExternKernel, LoopNode, Node, Pointwi
 from course_lib.scheduling.dependencies import Body
 from course_lib.scheduling.kernel import FusedKernel, Kind, Loop, Nest, Step
 
-MOST_ACROSS = 8192
-"""Columns whose sums a thread can keep in its cache while it walks over rows."""
+MOST_ACROSS = 8192  # Columns whose sums a thread can keep in its cache while it walks over rows
 
 
 @dataclass(frozen=True)
@@ -66,8 +64,7 @@ class Group(Nest):
     nodes: tuple[Node, ...]
     loops: tuple[Loop, ...] = ()
     members: tuple[Member, ...] = ()
-    fits: dict[Group, Fit | None] = field(default_factory=dict, repr=False)
-    """What `fit` found out about this group and another."""
+    fits: dict[Group, Fit | None] = field(default_factory=dict, repr=False)  # What `fit` found out about this group and another
 
     @property
     def is_extern(self) -> bool:
@@ -172,9 +169,6 @@ def walks_on(formula: Linear, outer: Loop, inner: Loop) -> bool:
     return both_affine and formula.coefficient(outer.symbol) == formula.coefficient(inner.symbol) * inner.size
 
 
-# -- two groups ------------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Fit:
     """Two groups as one, and the buffers of which they need different elements at once: with any, they cannot run together."""
@@ -213,8 +207,7 @@ def ways_to_fit(a: Group, b: Group) -> Iterator[tuple[Linear | None, Linear | No
     yield None, None
 
 
-Walk = list[tuple[Loop, Size]]
-"""Loops with the step that each takes through some memory, shortest step first."""
+Walk = list[tuple[Loop, Size]]  # Loops with the step that each takes through some memory, shortest step first
 
 
 @dataclass(frozen=True)

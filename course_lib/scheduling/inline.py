@@ -27,10 +27,8 @@ class Inline:
 
     ops: Handler
     producers: Mapping[str, Pointwise]
-    extent: Mapping[sympy.Symbol, Size]
-    """How far each symbol of the indices that are asked for counts."""
-    become: Mapping[sympy.Symbol, sympy.Expr]
-    """What stands for each of these symbols outside."""
+    extent: Mapping[sympy.Symbol, Size]  # How far each symbol of the indices that are asked for counts
+    become: Mapping[sympy.Symbol, sympy.Expr]  # What stands for each of these symbols outside
 
     def load(self, buffer: str, index: sympy.Expr) -> Value:
         producer = self.producers.get(buffer)

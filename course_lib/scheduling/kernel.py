@@ -6,7 +6,6 @@ Out: one iteration space (`loops`: rows, then columns) and one `Step` per node t
 A kernel without a reduction has only row loops. A kernel with one has the kept dimensions as rows and the reduced ones as
 columns; a step that does not depend on the columns (`mean`, `rsqrt`) runs once a row. Beside that, sums over the rows may be
 gathered on the way (the gradient of a norm's weight).
-
 In PyTorch: `torch/_inductor/scheduler.py`, `FusedSchedulerNode`, and `codegen/simd.py`, `SIMDKernel` (numel, rnumel).
 """
 
@@ -98,8 +97,7 @@ class FusedKernel(Nest):
     loops: tuple[Loop, ...]
     steps: tuple[Step, ...]
     stores: frozenset[str]
-    reads: frozenset[str]
-    """Buffers loaded from memory, i.e. not written by a step of this kernel."""
+    reads: frozenset[str]  # Buffers loaded from memory, i.e. not written by a step of this kernel
     bytes_saved: Size = 0
     in_place: dict[str, str] = field(default_factory=dict)
     """Stored buffer → the dead buffer whose memory it takes (memory planning)."""

@@ -27,8 +27,7 @@ class Allocation:
     buffer: Buffer
     storage: str
     how: str
-    kernel: int
-    """The position of the kernel that writes it."""
+    kernel: int  # The position of the kernel that writes it
 
     def __str__(self) -> str:
         return f"{self.buffer.name} {'in ' + self.storage if self.how == 'new' else self.how + ' of ' + self.storage}"

@@ -7,7 +7,6 @@ What happens here: nodes that nobody needs are removed; each node becomes a grou
 saves most first; cheap loops that could not be fused are computed inside the loops that read them (`inline`), and it all
 starts once more. `can_fuse` decides only what is worth it: that a pair is legal, and that no kernel ends up before one that
 it needs, is always checked.
-
 In PyTorch: `torch/_inductor/scheduler.py`: `Scheduler.fuse_nodes`, `will_fusion_create_cycle`, `topological_sort_schedule`.
 """
 
@@ -17,6 +16,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import torch
 
@@ -29,8 +29,7 @@ from course_lib.scheduling.kernel import FusedKernel, Kernel
 
 CanFuse = Callable[[Group, Group], Fuse | No]
 
-SIBLINGS = 8
-"""How many of the readers of one buffer are compared with each other."""
+SIBLINGS = 8  # How many of the readers of one buffer are compared with each other
 
 
 @dataclass(frozen=True)
@@ -50,15 +49,11 @@ class Schedule:
     """Kernels in the order in which they run."""
 
     kernels: list[Kernel]
-    groups: list[Group] = field(repr=False)
-    """The group that each kernel was made of."""
-    alone: list[Group] = field(repr=False)
-    """What there was before: one group for each live node."""
+    groups: list[Group] = field(repr=False)  # The group that each kernel was made of
+    alone: list[Group] = field(repr=False)  # What there was before: one group for each live node
     decisions: list[Decision]
-    inlined: list[str]
-    """Loops that were computed again inside those that read them, with the reason."""
-    removed: list[str]
-    """Nodes that nobody needed, or that computed what was there already."""
+    inlined: list[str]  # Loops that were computed again inside those that read them, with the reason
+    removed: list[str]  # Nodes that nobody needed, or that computed what was there already
 
     @property
     def fused(self) -> list[FusedKernel]:
@@ -109,8 +104,7 @@ def live_nodes(graph: LoopGraph, bodies: Mapping[Node, Body]) -> tuple[list[Node
     live: list[Node] = []
     removed: list[str] = []
     for node in reversed(graph.nodes):
-        acts = isinstance(node, ExternKernel) and (bool(node.mutates) or not node.buffers)
-        if acts or needed & {b.name for b in node.buffers}:
+        if not node.buffers or needed & {b.name for b in node.buffers}:
             live.append(node)
             needed |= read_names(node, bodies)
         else:
@@ -129,8 +123,7 @@ class Fusion:
         self.alone = [start(node, n, self.usage, bodies.get(node)) for n, node in enumerate(nodes)]
         self.groups = list(self.alone)
         self.needs = dependencies(self.alone)
-        self.before: dict[Group, set[Group]] = {}
-        """For each group all that must run before it, directly or not."""
+        self.before: dict[Group, set[Group]] = {}  # For each group all that must run before it, directly or not
         for group in self.alone:
             self.before[group] = self.needs[group].union(*(self.before[needed] for needed in self.needs[group]))
         self.answers: dict[tuple[Group, Group], Fuse | No] = {}
@@ -204,7 +197,6 @@ class Fusion:
     def to_inline(self) -> list[Pointwise]:
         """Cheap loops that only loops read, none of which they could be fused with."""
         home = {node: group for group in self.groups for node in group.nodes}
-        written_to = {name for n in self.nodes if isinstance(n, ExternKernel) for name in n.mutates}
         cheap: list[Pointwise] = []
         for group in self.groups:
             readers = {home[n] for b in group.stores for n in self.usage.readers[b.name]} - {group}
@@ -212,7 +204,6 @@ class Fusion:
                 all(isinstance(node, Pointwise) for node in group.nodes)
                 and all(member.body.is_cheap for member in group.members)
                 and not any(b.name in self.usage.outputs for b in group.stores)
-                and not any(b.name in written_to for b in group.reads)  # later they may no longer be what they were
                 and readers
                 and all(not reader.is_extern and is_legal(group, reader) for reader in readers)
             ):
@@ -254,27 +245,12 @@ def usage_of(nodes: Sequence[Node], graph: LoopGraph, bodies: Mapping[Node, Body
 
 
 def dependencies(groups: Sequence[Group]) -> dict[Group, set[Group]]:
-    """For each group those that must run before it: who wrote what it reads; before a write to an input, all who read the old
-    value; and random numbers come in the order of the program."""
-    needs: dict[Group, set[Group]] = {group: set() for group in groups}
-    writer: dict[str, Group] = {}
-    readers: dict[str, list[Group]] = {}
-    random: Group | None = None
-    for group in groups:
-        for buffer in group.reads:
-            if buffer.name in writer:
-                needs[group].add(writer[buffer.name])
-        node = group.nodes[0]
-        if isinstance(node, ExternKernel):
-            for name in node.mutates:
-                needs[group].update(g for g in readers.get(name, []) if g is not group)
-                writer[name] = group
-            if torch.Tag.nondeterministic_seeded in getattr(node.op, "tags", ()) or not node.buffers:
-                if random is not None:
-                    needs[group].add(random)
-                random = group
-        for buffer in group.reads:
-            readers.setdefault(buffer.name, []).append(group)
-        for buffer in group.writes:
-            writer[buffer.name] = group
+    """For each group those that must run before it: who wrote what it reads; and random numbers come in the order of the
+    program."""
+    writer = {buffer.name: group for group in groups for buffer in group.writes}
+    needs = {group: {writer[b.name] for b in group.reads if b.name in writer} - {group} for group in groups}
+    acts = lambda node: torch.Tag.nondeterministic_seeded in getattr(node.op, "tags", ()) or not node.buffers
+    random = [group for group in groups if isinstance(group.nodes[0], ExternKernel) and acts(group.nodes[0])]
+    for before, after in pairwise(random):
+        needs[after].add(before)
     return needs

@@ -21,8 +21,10 @@ from course_lib.viz.stepper import Stepper
 from course_lib.viz.style import Picture
 from course_lib.viz.tables import Point, bars, roofline, table
 from course_lib.viz.trace import Trace, record
+from course_lib.viz.trampoline import swap, unswap
 
 __all__ = [
     "Picture", "Point", "Predict", "Stepper", "Trace", "bars", "bytecode_table", "code", "disassembly", "each_call", "fusion",
-    "fx_graph", "guard_costs", "guard_table", "guard_tree", "loops", "pipeline_map", "record", "roofline", "table", "timeline",
+    "fx_graph", "guard_costs", "guard_table", "guard_tree", "loops", "pipeline_map", "record", "roofline", "swap", "table",
+    "timeline", "unswap",
 ]  # fmt: skip

@@ -96,7 +96,11 @@ CACHED = SimpleNamespace(__file__="cache/native/_framehook.so")
 
 @pytest.mark.parametrize(
     "module, said, status",
-    [(HERE, "native, installed", "ok"), (CACHED, "native, built at first use", "ok"), (None, "trampoline", "note")],
+    [
+        (HERE, "native, installed", "ok"),
+        (CACHED, "native, built at first use", "ok"),
+        (None, "none: nothing can be captured", "missing"),
+    ],
 )
 def test_the_frame_hook_says_which_of_its_ways_is_at_work(monkeypatch, module, said, status):
     monkeypatch.setattr(native, "load", lambda name: module)

@@ -5,7 +5,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from course_lib import events
-from course_lib.backends import course
+from course_lib.viz.mirror import course
 from course_lib.viz.recording import Recording
 
 

@@ -10,8 +10,11 @@ import torch
 from run_schedules import evaluate_schedule
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils._pytree import tree_map, tree_map_only
 
-from course_lib.autograd.trace import functional
+from course_lib.autograd.trace import Decomposing, leave
 from course_lib.lowering import DECOMPOSITIONS, LoopGraph, lower
 from course_lib.scheduling import Fuse, Schedule, plan, schedule
 from course_lib.viz.evaluator import evaluate
@@ -24,8 +27,13 @@ def aten(function: Callable[..., Any], *inputs: Any) -> fx.GraphModule:
     """The ATen graph of `function`, without gradients. Placeholders are called like the function's parameters."""
     mode = FakeTensorMode(allow_non_fake_inputs=True)  # parameters become constants of the graph
     fakes = [mode.from_tensor(x) if isinstance(x, torch.Tensor) else x for x in inputs]
+
+    def run(*args: Any) -> Any:
+        with FunctionalTensorMode(), Decomposing(DECOMPOSITIONS):
+            return tree_map(leave, function(*tree_map_only(torch.Tensor, FunctionalTensor.to_functional, args)))
+
     with torch.no_grad(), mode:
-        gm = functional(lambda *args: function(*args), fakes, DECOMPOSITIONS)
+        gm = make_fx(run)(*fakes)
     parameters = inspect.signature(getattr(function, "forward", function)).parameters.values()
     for node, parameter in zip(gm.graph.find_nodes(op="placeholder"), parameters, strict=False):
         if parameter.kind == parameter.POSITIONAL_OR_KEYWORD:

@@ -1,0 +1,129 @@
+"""Cut a joint graph in two: what runs in forward, what runs in backward, and which tensors are kept in between.
+
+In:  a joint graph (`autograd.joint`): from inputs and tangents to values and gradients.
+Out: a `Partition`: two graphs. Forward returns the values and what else is saved; backward takes what is saved, and the tangents.
+
+What backward needs of forward is kept, or computed again from what is kept. That is cheap where it melts into a kernel that runs
+anyway, so the rule is: a view or an element-by-element operation may be computed again; a reduction, a matrix product, a random
+number or any other library call may not. Under that rule we keep the fewest bytes, which is a minimum cut: give each node a pipe
+as wide as its result is large, let the inputs and what may not be computed again be the source, and backward the sink.
+In PyTorch: `torch/_functorch/partitioners.py` (`min_cut_rematerialization_partition`, `solve_min_cut`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any
+
+import networkx
+import torch
+from torch import fx
+
+INFINITE = float("inf")
+
+
+@dataclass(frozen=True)
+class Partition:
+    """`saved`: the nodes of the joint graph whose results are kept, and (`places`) where each is found among the inputs and
+    results of `forward`; `recomputed`: those that both graphs have."""
+
+    forward: fx.GraphModule
+    backward: fx.GraphModule
+    saved: tuple[fx.Node, ...]
+    places: tuple[int, ...]
+    recomputed: tuple[fx.Node, ...]
+
+    @property
+    def saved_bytes(self) -> int:
+        """Bytes kept from forward to backward. Inputs count: they must stay as they are."""
+        return int(sum(node_bytes(node) for node in self.saved))
+
+    def __str__(self) -> str:
+        kept = ", ".join(f"{n.name} ({node_bytes(n):,} bytes)" for n in self.saved)
+        return f"saved: {kept or 'nothing'}; computed again: {', '.join(n.name for n in self.recomputed) or 'nothing'}"
+
+
+def partition(joint: fx.GraphModule, may_recompute: Callable[[fx.Node], bool]) -> Partition:
+    """Cut the graph. `may_recompute(node)`: may backward compute this node again?"""
+    graph = joint.graph
+    outputs: list[Any] = list(graph.output_node().args[0])
+    differentiable = joint.meta["signature"].differentiable
+    values, gradients = outputs[: len(differentiable)], outputs[len(differentiable) :]
+    placeholders = graph.find_nodes(op="placeholder")
+    first_tangent = len(placeholders) - sum(differentiable)
+    inputs, tangents = placeholders[:first_tangent], placeholders[first_tangent:]
+    backward = downstream(graph, tangents)
+    overwritten = {inputs[update.input] for update in joint.meta["signature"].updates}
+    width = lambda node: INFINITE if node in overwritten else node_bytes(node)
+    saved = minimum_cut(graph, upstream(graph, gradients), backward, may_recompute, width)
+    second = part(joint, [*saved, *tangents], gradients)
+    copied = {n.name for n in second.graph.nodes if n.op == "call_function"}
+    recomputed = tuple(n for n in graph.nodes if n.name in copied and n not in backward)
+    results = [*values, *(n for n in saved if n not in inputs and n not in values)]
+    places = tuple(map([*inputs, *results].index, saved))
+    return Partition(part(joint, inputs, results), second, tuple(saved), places, recomputed)
+
+
+def minimum_cut(
+    graph: fx.Graph,
+    needed: set[fx.Node],
+    backward: set[fx.Node],
+    may_recompute: Callable[[fx.Node], bool],
+    width: Callable[[fx.Node], float],
+) -> list[fx.Node]:
+    """The nodes to keep: of those before backward, the fewest bytes (`width`) from which the rest of what `needed` says can be
+    computed."""
+    network = networkx.DiGraph()
+    network.add_nodes_from(("source", "sink"))
+    for node in needed - backward:
+        network.add_edge((node, "in"), (node, "out"), capacity=width(node))
+        if node.op == "placeholder" or not may_recompute(node):
+            network.add_edge("source", (node, "in"), capacity=INFINITE)
+        for user in node.users:
+            if user in backward and user in needed:
+                network.add_edge((node, "out"), "sink", capacity=INFINITE)
+            elif user in needed:
+                network.add_edge((node, "out"), (user, "in"), capacity=INFINITE)
+    _, (kept, _) = networkx.minimum_cut(network, "source", "sink")
+    return [n for n in graph.nodes if (n, "in") in kept and (n, "out") not in kept and (n, "in") in network]
+
+
+def node_bytes(node: fx.Node) -> float:
+    """The bytes of a node's result; infinite for what cannot be kept: a tuple of several results."""
+    fake = node.meta.get("val")
+    return fake.numel() * fake.element_size() if isinstance(fake, torch.Tensor) else INFINITE
+
+
+def upstream(graph: fx.Graph, outputs: list[Any], known: Collection[fx.Node] = ()) -> set[fx.Node]:
+    """These nodes and all that they are computed from, if `known` is there."""
+    found = {n for n in outputs if isinstance(n, fx.Node)}
+    for node in reversed(graph.nodes):
+        if node in found and node not in known:
+            found.update(node.all_input_nodes)
+    return found
+
+
+def downstream(graph: fx.Graph, inputs: list[fx.Node]) -> set[fx.Node]:
+    """These nodes and all that is computed from them."""
+    found = set(inputs)
+    for node in graph.nodes:
+        if node.op != "output" and not found.isdisjoint(node.all_input_nodes):
+            found.add(node)
+    return found
+
+
+def part(whole: fx.GraphModule, inputs: list[fx.Node], outputs: list[fx.Node]) -> fx.GraphModule:
+    """The graph that computes `outputs` from `inputs`, which become its placeholders."""
+    graph = fx.Graph()
+    twin: dict[fx.Node, fx.Node] = {}
+    for node in inputs:
+        twin[node] = graph.placeholder(node.name)
+        twin[node].meta = dict(node.meta)
+    wanted = upstream(whole.graph, outputs, known=twin)
+    for node in whole.graph.nodes:
+        if node in wanted and node not in twin:
+            twin[node] = graph.node_copy(node, twin.__getitem__)
+            twin[node].meta = dict(node.meta)
+    graph.output(tuple(fx.node.map_arg(outputs, twin.__getitem__)))
+    return fx.GraphModule(whole, graph)

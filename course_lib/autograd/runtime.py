@@ -1,0 +1,83 @@
+"""Compiled graphs as a part of the program: writes to inputs, and a node in autograd's graph.
+In PyTorch: `torch/_functorch/_aot_autograd/runtime_wrappers.py` (`AOTDispatchAutograd.post_compile`, `RuntimeWrapper`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from course_lib.autograd.partition import Partition
+from course_lib.autograd.signature import Result, Signature
+
+Program = Callable[..., tuple[Any, ...]]
+
+
+def finished(graph: Program, signature: Signature, original: Program) -> Program:
+    """The captured graph's results, by a compiled forward graph. `original` runs for inputs that overlap in memory while one of
+    them is written to."""
+    if not signature.updates and list(signature.results) == [Result(n) for n in range(len(signature.results))]:
+        return graph  # the values are the results, one after the other
+
+    def run(*inputs: Any) -> tuple[Any, ...]:
+        if signature.updates and overlaps(inputs, signature):
+            return original(*inputs)
+        return signature.finish(inputs, graph(*inputs))
+
+    return run
+
+
+def differentiable(forward: Program, backward: Program, signature: Signature, parts: Partition, original: Program) -> Program:
+    """The captured graph's results with gradients. `forward` and `backward` are the two graphs of `parts`, compiled."""
+    count = len(signature.differentiable)
+    tangents = [n.meta["val"] for n in parts.backward.graph.find_nodes(op="placeholder")[len(parts.saved) :]]
+
+    class Backward(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, differentiated: Any, *tensors: torch.Tensor) -> tuple[Any, ...]:
+            return backward(*tensors)
+
+        @staticmethod
+        def backward(ctx: Any, *gradients: Any) -> Any:
+            raise RuntimeError(
+                "a compiled graph cannot be differentiated twice: compute this gradient in eager, or keep the part that needs it"
+                " out of the compiled function (cl.disable)"
+            )
+
+    class Forward(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, *inputs: Any) -> tuple[Any, ...]:
+            results = forward(*inputs)
+            ctx.save_for_backward(*((*inputs, *results)[place] for place in parts.places))
+            values = tuple(v.detach() if any(v is x for x in inputs) else v for v in results[:count])
+            constant = [
+                v for v, yes in zip(values, signature.differentiable, strict=True) if not yes and isinstance(v, torch.Tensor)
+            ]
+            ctx.mark_non_differentiable(*constant)
+            ctx.inputs = len(inputs)
+            return values
+
+        @staticmethod
+        def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
+            wanted = [g for g, yes in zip(gradients, signature.differentiable, strict=True) if yes]
+            again = torch.empty(0, requires_grad=torch.is_grad_enabled())
+            found = Backward.apply(again, *ctx.saved_tensors, *map(laid_out, wanted, tangents))
+            by_input = dict(zip(signature.gradients, found, strict=True))
+            return tuple(by_input.get(n) for n in range(ctx.inputs))
+
+    return finished(Forward.apply, signature, original)
+
+
+def laid_out(tensor: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """A gradient with the strides that backward was compiled for."""
+    if tensor.stride() == like.stride():
+        return tensor
+    return torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device).copy_(tensor)
+
+
+def overlaps(inputs: Sequence[Any], signature: Signature) -> bool:
+    """Does an input that is written to share memory with another?"""
+    memory = [x.untyped_storage().data_ptr() if isinstance(x, torch.Tensor) else None for x in inputs]
+    return any(memory.count(memory[update.input]) > 1 for update in signature.updates)

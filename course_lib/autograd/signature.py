@@ -1,0 +1,126 @@
+"""How the results of a captured graph are made of what its traced graph computes.
+
+A traced graph is functional: it computes values and writes to nothing. A program may do more that its caller sees: write to its
+inputs, return an input, or a part of one, or two results that share memory. `Signature` holds what is to be done about that after
+the graph has run, and `Signature.finish` does it.
+In PyTorch: `torch/_functorch/_aot_autograd/schemas.py` (`OutputAliasInfo`, `InputAliasInfo`, `ViewAndMutationMeta`),
+`collect_metadata_analysis.py`, `runtime_wrappers.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+Layout = tuple[tuple[int, ...], tuple[int, ...], int]
+
+
+@dataclass(frozen=True)
+class Result:
+    """A result of the program: value `index` of the graph, or input `index` (`of_input`); the tensor itself, or (`layout`) a view
+    of it: sizes, strides, and how many elements after its start."""
+
+    index: int
+    of_input: bool = False
+    layout: Layout | None = None
+    requires_grad: bool = True
+
+    def made_of(self, inputs: Sequence[Any], values: Sequence[Any]) -> Any:
+        base = (inputs if self.of_input else values)[self.index]
+        if self.layout is None:
+            return base
+        sizes, strides, offset = self.layout
+        view = base.as_strided(sizes, strides, base.storage_offset() + offset)
+        return view if self.requires_grad else view.detach()
+
+
+@dataclass(frozen=True)
+class Update:
+    """An input that the program writes to: value `index` is what it holds afterwards. `seen_by`: 'autograd' if gradients flow
+    through the write, 'version' if it only counts as one, 'nobody' for a write to `x.data`."""
+
+    input: int
+    index: int
+    seen_by: str
+
+    def apply(self, x: torch.Tensor, new: torch.Tensor) -> None:
+        with torch.set_grad_enabled(self.seen_by == "autograd"):
+            (x.data if self.seen_by == "nobody" else x).copy_(new)
+
+
+@dataclass
+class Signature:
+    """`results`: one for each output of the captured graph. `differentiable`: for each value, has it a gradient? A joint graph's
+    outputs are the values, then the gradients of the inputs that `gradients` lists."""
+
+    results: tuple[Result, ...]
+    updates: tuple[Update, ...]
+    differentiable: tuple[bool, ...]
+    gradients: tuple[int, ...] = ()
+
+    def finish(self, inputs: Sequence[Any], values: Sequence[Any]) -> tuple[Any, ...]:
+        """Do the writes, and give the results."""
+        for update in self.updates:
+            update.apply(inputs[update.input], values[update.index])
+        return tuple(result.made_of(inputs, values) for result in self.results)
+
+
+def signature_of(inputs: Sequence[Any], results: Sequence[Any]) -> tuple[Signature, list[Any]]:
+    """The signature of a program that has run on `FunctionalTensor`s, and the values that its graph must return.
+
+    Raises NotImplementedError for what cannot be said this way: an input that got another shape or memory."""
+    values: list[Any] = []
+    owners: dict[Any, tuple[bool, int, torch.Tensor]] = {}
+    for n, x in enumerate(inputs):
+        if isinstance(x, torch.Tensor):
+            owners[memory(x)] = True, n, x
+            if torch._functionalize_has_metadata_mutation(x.elem):
+                raise NotImplementedError("an input is given another shape or memory (`t_`, `resize_`, `set_`, `x.data = ...`)")
+
+    def value(tensor: Any) -> Result:
+        values.append(tensor)
+        return Result(len(values) - 1)
+
+    def result(tensor: Any) -> Result:
+        same = next((r for r, seen in zip(made, results, strict=False) if seen is tensor), None)
+        if same is not None or not isinstance(tensor, torch.Tensor):
+            return same or value(tensor)
+        if memory(tensor) not in owners:
+            mates = [r for r in results if isinstance(r, torch.Tensor) and memory(r) == memory(tensor)]
+            base = next((r for r in mates if r._base is None), tensor._base) if any(m is not tensor for m in mates) else tensor
+            if base is None or memory(base) != memory(tensor):
+                raise NotImplementedError("two results share memory in a way that autograd does not know")
+            owners[memory(tensor)] = False, value(base).index, base
+        of_input, index, base = owners[memory(tensor)]
+        if base is tensor:
+            return Result(index, of_input)
+        if base.dtype != tensor.dtype:
+            raise NotImplementedError("a result is a view of an input in another dtype")
+        layout = tuple(tensor.shape), tensor.stride(), tensor.storage_offset() - base.storage_offset()
+        return Result(index, of_input, layout, tensor.requires_grad)
+
+    made: list[Result] = []
+    for tensor in results:
+        made.append(result(tensor))
+    written = [n for n, x in enumerate(inputs) if isinstance(x, torch.Tensor) and torch._functionalize_has_data_mutation(x.elem)]
+    updates = tuple(Update(n, value(inputs[n]).index, who_sees(inputs[n])) for n in written)
+    ours = {update.index: update.seen_by == "autograd" for update in updates}
+    return Signature(tuple(made), updates, tuple(ours.get(n, has_gradient(v)) for n, v in enumerate(values))), values
+
+
+def memory(tensor: torch.Tensor) -> int:
+    return torch.multiprocessing.reductions.StorageWeakRef(tensor.untyped_storage()).cdata
+
+
+def who_sees(written: Any) -> str:
+    if torch._functionalize_are_all_mutations_hidden_from_autograd(written.elem):
+        return "nobody"
+    quiet = torch._functionalize_are_all_mutations_under_no_grad_or_inference_mode(written.elem)
+    return "version" if quiet or not written.requires_grad else "autograd"
+
+
+def has_gradient(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.requires_grad

@@ -1,0 +1,55 @@
+"""Seeing calls without a frame hook: swap a function's code for a trampoline.
+
+In:  a function, and the callback to ask.
+Out: the same function object, whose code now asks first and then runs the head, or the original.
+
+It sees only the functions it was told about: none of those that these call, and no frame that C code enters (`map`, sort keys,
+`__getitem__`). That is lesson 02 before the hook: what do we miss?
+In PyTorch: nothing; TorchDynamo always has its hook.
+"""
+
+from __future__ import annotations
+
+import inspect
+import weakref
+from collections.abc import Callable
+from types import CodeType, FunctionType
+from typing import Any
+
+from course_lib.frames import Answer, Frame, flatten, parameters, trampoline
+
+ENTERED_MANY_TIMES = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+_original: weakref.WeakKeyDictionary[FunctionType, CodeType] = weakref.WeakKeyDictionary()
+
+
+def swap(function: FunctionType, callback: Callable[[Frame], Answer]) -> FunctionType:
+    """From now on calls of `function` are shown to `callback`, as `frames.watching` would show them. Returns `function`."""
+    unswap(function)
+    code = function.__code__
+    if not code.co_flags & ENTERED_MANY_TIMES:
+        _original[function] = code
+        function.__code__ = trampoline(code, _dispatcher(function, callback))
+    return function
+
+
+def unswap(function: FunctionType) -> FunctionType:
+    """Give `function` its own code back. Returns it."""
+    if code := _original.pop(function, None):
+        function.__code__ = code
+    return function
+
+
+def _dispatcher(function: FunctionType, callback: Callable[[Frame], Answer]) -> Callable[..., Any]:
+    """What the trampoline lands on. Holds `function` weakly: a code object is opaque to the garbage collector."""
+    code, behind = function.__code__, weakref.ref(function)
+    original = flatten(code)
+
+    def dispatch(*args: Any) -> Any:
+        func = behind()
+        assert func is not None  # it is being called
+        answer = callback(Frame(func, code, dict(zip(parameters(code), args, strict=True))))
+        if answer and answer[0](func, *args):
+            return answer[1](func, *args)
+        return FunctionType(original, func.__globals__, func.__name__, None, func.__closure__)(*args)
+
+    return dispatch

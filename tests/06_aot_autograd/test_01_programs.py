@@ -1,0 +1,348 @@
+"""Programs that are trained, compiled and in eager: results, gradients, what is written to inputs, and what shares memory."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import course_lib as cl
+
+PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = {}
+
+
+LEAVES: list[Tensor] = []
+"""What has been made for the arguments that have a gradient."""
+
+
+def leaf(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    LEAVES.append(torch.randn(shape).to(dtype).requires_grad_())
+    return LEAVES[-1]
+
+
+def program(make: Callable[[], tuple[Any, ...]]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        PROGRAMS[function.__name__] = function, make
+        return function
+
+    return register
+
+
+one = lambda: (leaf(4, 6),)
+two = lambda: (leaf(4, 6), leaf(6))
+through = lambda: (leaf(4, 6) * 1, leaf(6))  # inputs that are themselves computed: they may be written to
+
+
+@program(two)
+def pointwise(x, w):
+    return F.gelu(x * w + 1).sigmoid() - x
+
+
+@program(two)
+def one_result_without_gradient(x, w):
+    return x * w, (x > 0), x.detach() * 2, x.shape[0]
+
+
+@program(two)
+def reductions(x, w):
+    return (x * w).sum(), x.mean(0), x.var(1), x.amax(1), torch.logsumexp(x, 1), (x * w).norm()
+
+
+@program(two)
+def softmaxes(x, w):
+    return F.softmax(x * w, 1), F.log_softmax(x + w, 0)
+
+
+@program(lambda: (leaf(4, 6), leaf(6), leaf(6)))
+def layer_norm(x, w, b):
+    return F.layer_norm(x, (6,), w, b) * 2
+
+
+@program(lambda: (leaf(4, 6), leaf(6)))
+def rms_norm(x, w):
+    return F.rms_norm(x, (6,), w)
+
+
+@program(lambda: (leaf(2, 6, 5), leaf(6), leaf(6)))
+def group_norm(x, w, b):
+    return F.group_norm(x, 3, w, b)
+
+
+@program(lambda: (leaf(4, 6), leaf(6), leaf(6), torch.zeros(6), torch.ones(6)))
+def batch_norm_writes_its_statistics(x, w, b, mean, var):
+    return F.batch_norm(x, mean, var, w, b, training=True)
+
+
+@program(lambda: (leaf(4, 6), leaf(5, 6), leaf(5), torch.randint(5, (4,))))
+def classifier(x, w, b, target):
+    logits = F.linear(x, w, b)
+    return F.cross_entropy(logits, target), logits
+
+
+@program(lambda: (leaf(2, 3, 8, 8), leaf(4, 3, 3, 3), leaf(4)))
+def convolution(x, w, b):
+    return F.max_pool2d(F.relu(F.conv2d(x, w, b, padding=1)), 2)
+
+
+@program(lambda: (leaf(2, 3, 8, 4), leaf(2, 3, 8, 4), leaf(2, 3, 8, 4)))
+def attention(q, k, v):
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
+@program(lambda: (torch.randint(7, (3, 4)), leaf(7, 5)))
+def embedding(index, table):
+    return F.embedding(index, table).relu()
+
+
+@program(two)
+def views(x, w):
+    y = x.t().reshape(2, 12)
+    return y[:, ::2] * 3, torch.cat([x, w[None]]), x.unflatten(1, (2, 3)).permute(2, 0, 1).contiguous(), torch.stack([x, x * 2])
+
+
+@program(two)
+def indexing(x, w):
+    return x[[0, 2, 2]] * w, x[:, 1], torch.where(x > 0, x, w), x.gather(1, torch.tensor([[0], [1], [0], [5]]))
+
+
+@program(two)
+def in_place_on_a_view(x, w):
+    y = x * 1
+    y[:, 1:3].mul_(w[1:3])
+    y.view(-1)[3] = 0
+    return y.relu_()
+
+
+@program(through)
+def writes_to_an_input(x, w):
+    x.mul_(w)
+    return x.sin()
+
+
+@program(through)
+def writes_to_a_part_of_an_input(x, w):
+    x[1:3].add_(w)
+    return (x * 2).sum()
+
+
+@program(lambda: (leaf(4, 6), torch.zeros(6)))
+def buffer_gets_a_gradient(x, buffer):
+    buffer.copy_(x.sum(0))
+    return buffer * 2
+
+
+@program(lambda: (leaf(4, 6), torch.zeros(6)))
+def buffer_without_gradient(x, buffer):
+    with torch.no_grad():
+        buffer.mul_(0.9).add_(x.mean(0))
+    return x * buffer
+
+
+@program(lambda: (leaf(4, 6), torch.zeros(6)))
+def saved_then_written(x, buffer):
+    y = x * buffer.exp()
+    buffer.add_(1)
+    return y, x * buffer.exp()
+
+
+@program(lambda: (leaf(4), leaf(4)))
+def step_without_gradient(p, g):
+    with torch.no_grad():
+        p.sub_(g * 0.1)
+    return p * 1
+
+
+@program(two)
+def returns_parts_of_an_input(x, w):
+    return x.t(), x[1:], x.detach(), x * w
+
+
+@program(two)
+def results_that_share_memory(x, w):
+    y = x * w
+    return y, y.t(), y[0], y.detach()
+
+
+@program(two)
+def views_of_something_hidden(x, w):
+    y = (x * w).view(-1)
+    return y[:5], y[5:]
+
+
+@program(two)
+def the_same_twice(x, w):
+    y = x * w
+    return y, y, x
+
+
+@program(two)
+def parts_without_gradient(x, w):
+    with torch.no_grad():
+        scale = x.abs().amax()
+    return x / scale * w.detach() + torch.ones_like(x)
+
+
+@program(one)
+def no_result_with_gradient(x):
+    return x.detach() + 1, x > 0
+
+
+@program(lambda: (leaf(4, 6), leaf(4, 6).detach()))
+def one_input_without_gradient(x, y):
+    return x * y + y.exp()
+
+
+@program(two)
+def unused_input(x, w):
+    return x * 2
+
+
+@program(lambda: (leaf(4, 6, dtype=torch.float16), leaf(6, dtype=torch.float16)))
+def half_precision(x, w):
+    return F.layer_norm(x, (6,), w) * 2
+
+
+@program(lambda: (leaf(4, 6), leaf(5, 6)))
+def autocast(x, w):
+    with torch.autocast("cpu", torch.bfloat16):
+        y = F.linear(x, w)
+    return y.float().softmax(1)
+
+
+class Cube(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x**3
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return g * 3 * x * x * 10  # not the true one: it must be this that runs
+
+
+@program(two)
+def own_autograd_function(x, w):
+    return Cube.apply(x) * w
+
+
+@program(lambda: (leaf(4, 6), leaf(6).expand(4, 6)))
+def expanded_input(x, w):
+    return x * w
+
+
+@program(lambda: (leaf(6, 4).t(), leaf(4, 6)))
+def transposed_input(x, w):
+    return x * w, x.sum(0)
+
+
+@program(lambda: (leaf(0, 6), leaf(6)))
+def nothing_in_it(x, w):
+    return x * w, (x * w).sum()
+
+
+@program(lambda: (leaf(), leaf(1)))
+def scalars(x, w):
+    return x * w + x.exp()
+
+
+@program(lambda: (leaf(4, 6), leaf(6), leaf(6, dtype=torch.complex64)))
+def complex_numbers(x, w, z):
+    return (x * z).abs() * w
+
+
+def tensors(value: Any) -> list[Tensor]:
+    return [t for t in torch.utils._pytree.tree_leaves(value) if isinstance(t, Tensor)]
+
+
+def shared(values: list[Tensor]) -> list[int]:
+    """For each tensor the first that it shares memory with."""
+    first: dict[Any, int] = {}
+    return [first.setdefault(t.untyped_storage()._cdata, n) for n, t in enumerate(values)]
+
+
+def trained(function: Callable[..., Any], make: Callable[[], tuple[Any, ...]], seed: int) -> dict[str, Any]:
+    """Run it, then backward twice through all results (and inputs, which may have been written to) that have a gradient."""
+    torch.manual_seed(seed)
+    LEAVES.clear()
+    args = make()
+    result = function(*args)
+    outputs = tensors(result)
+    leaves = list(LEAVES)
+    wanted = [t for t in (*outputs, *tensors(args)) if t.requires_grad and t.grad_fn is not None]
+    torch.manual_seed(seed)
+    weights = [torch.randn_like(t) for t in wanted]
+    found = [
+        torch.autograd.grad(wanted, leaves, weights, allow_unused=True, retain_graph=True) if wanted else () for _ in range(2)
+    ]
+    return {
+        "result": result, "inputs": args, "gradients": found,
+        "requires_grad": [t.requires_grad for t in (*outputs, *tensors(args))],
+        "strides": [t.stride() for t in outputs], "memory": shared([*outputs, *tensors(args)]),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_program_trains_as_in_eager(name: str, backend: str) -> None:
+    function, make = PROGRAMS[name]
+    compiled = cl.compile(function, backend=backend, fullgraph=True)
+    for call in range(2):
+        want, got = trained(function, make, call), trained(compiled, make, call)
+        half = any(t.dtype in (torch.float16, torch.bfloat16) for t in tensors(want)) or "autocast" in name
+        close = {"rtol": 1e-2, "atol": 1e-2} if half else {"rtol": 1e-4, "atol": 1e-5}
+        for what, value in want.items():
+            torch.testing.assert_close(got[what], value, equal_nan=True, **close, msg=lambda m, what=what: f"{what}: {m}")
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_nothing_falls_back(name: str) -> None:
+    function, make = PROGRAMS[name]
+    with cl.record() as trace:
+        cl.compile(function)(*make())
+    assert not [str(e) for e in trace.of(cl.events.FellBack)]
+
+
+def test_a_module_learns_as_in_eager() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.0), nn.LayerNorm(16), nn.Linear(16, 4))
+    twin = copy.deepcopy(model)
+    losses = []
+    for m, run in ((model, model), (twin, cl.compile(twin, fullgraph=True))):
+        optimizer = torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9)
+        torch.manual_seed(1)
+        for _ in range(5):
+            x, y = torch.randn(16, 8), torch.randint(4, (16,))
+            optimizer.zero_grad()
+            loss = F.cross_entropy(run(x), y)
+            loss.backward()
+            optimizer.step()
+        losses.append(loss.item())
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+    torch.testing.assert_close(model.state_dict(), twin.state_dict())
+
+
+def test_an_overlapping_input_that_is_written_to() -> None:
+    def f(x: Tensor, y: Tensor) -> Tensor:
+        x.add_(1)
+        return x * y
+
+    compiled = cl.compile(f)
+    for shared_memory in (False, True):
+        base = torch.randn(4)
+        want_base = base.clone()
+        y, want_y = (base, want_base) if shared_memory else (torch.ones(4), torch.ones(4))
+        torch.testing.assert_close(compiled(base[:], y), f(want_base[:], want_y))
+        torch.testing.assert_close(base, want_base)
+
+
+def test_twice_differentiated_says_so() -> None:
+    x = leaf(3)
+    (g,) = torch.autograd.grad(cl.compile(lambda x: x.sin())(x).sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="differentiated twice"):
+        g.sum().backward()
