@@ -245,8 +245,11 @@ class Printer:
         if isinstance(e, sympy.Add):
             terms = sorted(e.args, key=lambda t: (not t.free_symbols, -abs(t.as_coeff_Mul()[0]), str(t)))
             text = " + ".join(map(self.index, terms)).replace("+ -", "- ")
-        elif operator := {"FloorDiv": self.divide, "Mod": "%"}.get(type(e).__name__):
-            text = f" {operator} ".join(self.index(part, tight=True) for part in e.args)
+        elif (kind := type(e).__name__) in ("FloorDiv", "Mod"):
+            a, n = (self.index(part, tight=True) for part in e.args)
+            positive = e.args[0].is_nonnegative  # else round down, where both languages round towards zero
+            rest = f"{a} % {n}" if positive else f"({a} % {n} + {n}) % {n}"
+            text = rest if kind == "Mod" else f"{a if positive else f'({a} - {rest})'} {self.divide} {n}"
         else:
             raise NotImplementedError(f"an index formula with {type(e).__name__}: {e}")
         return f"({text})" if tight else text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from back_half import compile_function
 from hand_kernels import Hand
 from run_kernels import check, program
 
@@ -98,3 +99,16 @@ def test_integer_division_by_a_zero_in_the_data_raises_as_in_eager():
     assert compiled(one, torch.tensor([2, 2, -2, -2]))[0].tolist() == [3, -4, -4, 3]
     with pytest.raises(RuntimeError, match="ZeroDivisionError in div"):
         compiled(one, torch.tensor([2, 0, 1, 1]))
+
+
+def test_a_place_before_the_start_rounds_down():
+    """A stencil over computed values looks at places like (2*i - 7) // 6, and C++ would round them towards zero."""
+
+    def stencil(x, step):
+        y = torch.nn.functional.pad(torch.relu(x * 1.5 + 0.2), (1, 1, 1, 1))
+        return sum(y[..., i : i + 6 : step, j : j + 6 : step] for i in range(3) for j in range(3))
+
+    x = torch.randn(2, 6, 6)
+    for function in (lambda x: stencil(x, 1), lambda x: stencil(x, 2), lambda x: stencil(x.flip(-1), 1)):
+        (result,) = compile_function(lambda x: (function(x),), x)(x)
+        torch.testing.assert_close(result, function(x))
