@@ -22,7 +22,7 @@ from torch import fx
 
 from course_lib.lowering.formulas import POINTWISE, Formula, NoLoopForm, Term
 from course_lib.lowering.indexing import number, sizes
-from course_lib.lowering.ir import Buffer, Index, Lazy, View
+from course_lib.lowering.ir import Index, Lazy, View
 from course_lib.lowering.lower import LOWERINGS, Lowering, element, lowers
 from course_lib.lowering.operators import compute_dtype
 from course_lib.lowering.ops import Handler
@@ -103,15 +103,6 @@ def copy(low: Lowering, node: fx.Node, x: View, *_: Any, **options: Any) -> View
 def copy_into(low: Lowering, node: fx.Node, x: View, source: View, non_blocking: bool = False) -> View:
     """What `x.copy_(source)` leaves: `source`, broadcast to `x`."""
     return copy(low, node, source)
-
-
-@lowers(aten.native_dropout.default)
-def dropout(low: Lowering, node: fx.Node, x: View, p: float, train: bool | None) -> Any:
-    if train is not False:
-        raise NoLoopForm("random numbers come from torch, so that they are eager's")
-    like, mask = node.meta["val"]
-    copied = low.pointwise(node, lambda ops, index: element(x, ops, index), Buffer.like(like), "copy")
-    return copied, low.full(True, mask)
 
 
 VIEWS = (
