@@ -51,7 +51,7 @@ FACTS = {
     torch.is_floating_point, torch.is_complex, torch._C._get_tracing_state, torch._C._log_api_usage_once,
     torch._C._functorch.peek_interpreter_stack, torch.are_deterministic_algorithms_enabled, torch._C._is_any_autocast_enabled,
     torch._C._has_torch_function, torch._C._has_torch_function_unary, torch._C._has_torch_function_variadic,
-    torch._C._is_autocast_available, torch._C._get_privateuse1_backend_name, torch._C._is_tracing, torch.is_anomaly_enabled,
+    torch._C._is_autocast_available, torch._C._get_privateuse1_backend_name, torch._C._is_tracing,
     torch._C._is_torch_function_enabled, sys.getrecursionlimit, os.fspath,
     torch.is_autocast_cpu_enabled, torch._C._get_cudnn_enabled, torch._C._get_deterministic_algorithms,
     torch._C._cuda_isCurrentStreamCapturing if hasattr(torch._C, "_cuda_isCurrentStreamCapturing") else None,
