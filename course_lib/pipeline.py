@@ -62,6 +62,8 @@ class Pipeline:
     def run_compile(self, gm: fx.GraphModule, codegen: str = "auto", differentiate: bool = False) -> Program:
         """The back half: from a captured graph to machine code. What it cannot compile runs as it is, and is told.
         `codegen` "none" runs the ATen operators one by one."""
+        if gm.graph.find_nodes(op="call_function", target=torch.nn.Parameter):
+            return fall_back(gm, "a parameter is made inside")
         if is_symbolic(gm):
             return self.specialize(gm, codegen, differentiate)
         try:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from types import CellType
 from typing import Any
 
 import torch
@@ -31,7 +32,8 @@ from course_lib.capture.shapes import History
 from course_lib.capture.sources import FRAME, FUNCTION, Guard, Local, Location, SameAs, Source, Test, literal
 from course_lib.capture.unsupported import Unsupported
 from course_lib.capture.world import World
-from course_lib.frames import Frame
+from course_lib.frames import Frame, instructions
+from course_lib.frames.resume import live
 
 
 @dataclass
@@ -60,25 +62,25 @@ def capture(
     breaks: dict[int, tuple[int, Unsupported, bool]] = {}
     while True:
         attempt = Attempt(frame, interpreter, history or History(), breaks)
+        problem, plain, at = None, False, -1
         try:
             result = attempt.run()
-        except Unsupported as problem:
-            if fullgraph or not attempt.note(problem, plain=False):
-                attempt.tell()
-                raise
+        except Unsupported as error:
+            problem = error
         except Exception as error:
             if where := own_failure(error):
                 raise Unsupported(f"capture itself fails at {where}: {type(error).__name__}: {error}", "report it") from error
-            raised = Unsupported(f"raises {type(error).__name__}: {error}", "it raises in eager too")
-            at = attempt.root.raised_at(error)
-            raised.location, raised.stack = attempt.root.location(attempt.root.program[at]), ()
-            raised.offset = attempt.root.program[at].offset
-            if fullgraph or not attempt.note(raised, plain=True, at=at):
-                attempt.tell()
-                raise raised from error
-        else:
-            attempt.tell()
-            return result
+            plain, at = True, attempt.root.raised_at(error)
+            problem = Unsupported(f"raises {type(error).__name__}: {error}", "it raises in eager too")
+            problem.location, problem.offset = attempt.root.location(attempt.root.program[at]), attempt.root.program[at].offset
+            problem.__cause__ = error
+        if problem is not None and not fullgraph and attempt.note(problem, plain, at):
+            continue
+        for event in attempt.world.told:  # what was interpreted, to whoever listens
+            events.emit(event)
+        if problem is not None:
+            raise problem
+        return result
 
 
 class Attempt:
@@ -90,10 +92,13 @@ class Attempt:
     ) -> None:
         self.frame, self.breaks = frame, breaks
         self.world = world = World(history)
+        code = frame.code
         world.globals[id(frame.func.__globals__)] = frame.func.__globals__, FRAME.attr("__globals__")
         world._know(frame.func, frame.func, FRAME)
-        locals_ = {name: world.wrap(value, Local(name)) for name, value in frame.locals.items()}
-        self.root = interpreter(world, frame.func, locals_, make_cells(frame.code, locals_, world.closure(frame.func)))
+        read = {*live(code)[instructions(code)[0].offset], *code.co_cellvars, *code.co_varnames[:1]}  # `super()` reads the first
+        wanted = {name: value for name, value in frame.locals.items() if name in read or isinstance(value, CellType)}
+        locals_ = {name: world.wrap(value, Local(name)) for name, value in wanted.items()}
+        self.root = interpreter(world, frame.func, locals_, make_cells(code, locals_, world.closure(frame.func)))
         self.root.stops = breaks
 
     def run(self) -> CaptureResult:
@@ -148,11 +153,6 @@ class Attempt:
         self.breaks[first] = broken, problem, plain
         return True
 
-    def tell(self) -> None:
-        """What was interpreted, to whoever listens."""
-        for event in self.world.told:
-            events.emit(event)
-
 
 @contextlib.contextmanager
 def recording_mode() -> Iterator[None]:
@@ -161,10 +161,7 @@ def recording_mode() -> Iterator[None]:
     grad, inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
     before = global_state.turned()
     try:
-        with (
-            torch.inference_mode(False) if inference else contextlib.nullcontext(),
-            torch.set_grad_enabled(grad and not inference),
-        ):
+        with torch.inference_mode(False), torch.set_grad_enabled(grad and not inference):
             yield
     finally:
         for switch, arguments in before:

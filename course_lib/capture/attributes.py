@@ -11,6 +11,7 @@ from __future__ import annotations
 import enum
 import inspect
 import types
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,20 +20,18 @@ import torch
 from course_lib import frames
 from course_lib.capture.classes import TRUSTED, is_data_descriptor, is_users, isinstance, own_dict
 from course_lib.capture.graph import PLAIN
-from course_lib.capture.sources import Imported, TypeOf
+from course_lib.capture.sources import Imported, Test, TypeOf
 from course_lib.capture.unsupported import Unsupported
 from course_lib.capture.world import MISSING, REGISTRIES
 
 if TYPE_CHECKING:
     from course_lib.capture.interpreter import Interpreter
 
-TENSOR_FACTS = {"shape", "dtype", "device", "ndim", "requires_grad", "layout", "is_cuda", "is_cpu", "itemsize", "nbytes",
-                "is_sparse", "is_quantized", "is_meta", "is_complex", "is_mps", "is_xpu", "is_mkldnn", "is_nested"}  # fmt: skip
-"""Attributes that the guard on the tensor settles."""
-TENSOR_VIEWS = {"T", "mT", "H", "mH", "real", "imag"}
+SETTLED = {"shape", "dtype", "device", "ndim", "requires_grad", "layout", "is_cuda", "is_cpu", "itemsize", "nbytes",
+           "is_sparse", "is_quantized", "is_meta", "is_mps", "is_xpu", "is_mkldnn", "is_nested",
+           "T", "mT", "H", "mH", "real", "imag", "data"}  # fmt: skip
+"""Attributes of a tensor that its guard settles, and those that are operations."""
 SYMBOLIC: dict[type, type] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
-HIDDEN = set("data grad grad_fn _version _base _grad _backward_hooks is_leaf output_nr names retains_grad __dict__".split())
-"""Attributes of a tensor that reach around the graph."""
 
 
 @dataclass(frozen=True)
@@ -113,28 +112,31 @@ def is_value(found: Any) -> bool:
 def tensor_attribute(it: Interpreter, tensor: torch.Tensor, name: str) -> Any:
     if name == "__class__":
         return type_of(it, tensor)
-    if name in TENSOR_FACTS and not callable(fact := getattr(tensor, name)):
-        return fact
-    if name in TENSOR_VIEWS:
+    if name in SETTLED:
         return it.world.builder.call(getattr, [tensor, name])
-    if name in HIDDEN:
-        raise Unsupported(f"reads tensor.{name}, which reaches around the graph", "move it out of the compiled function")
     known = it.world.of(tensor)
-    if known is not None and name in getattr(known.real, "__dict__", {}):
-        return it.world.wrap(known.real.__dict__[name], known.source.attr(name))
     found = getattr(torch.Tensor, name, MISSING)
+    if name in ("grad", "grad_fn", "is_leaf") or (known is not None and name in getattr(known.real, "__dict__", {})):
+        with torch._C.DisableTorchFunction(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = getattr(known.real if known else tensor, name)
+        if name != "grad_fn" or found is None:
+            return it.world.wrap(found, known.source.attr(name)) if known is not None else found
+        found = None  # a part of autograd's own graph
     if callable(found):
         return TensorMethod(tensor, name)
     if found is MISSING:
+        if known is not None:
+            it.world.assume(known.source, "absent", Test(f"not hasattr({{}}, {name!r})", "holds", True))
         raise AttributeError(f"'Tensor' object has no attribute '{name}'")
-    raise Unsupported(f"reads the attribute '{name}' of a tensor")
+    raise Unsupported(f"reads tensor.{name}, which reaches around the graph", "move it out of the compiled function")
 
 
 def type_of(it: Interpreter, value: Any) -> type:
     """`type(value)`: of a tensor, what eager would say."""
     if isinstance(value, torch.Tensor):
         known = it.world.of(value)
-        return type(known.real) if known else torch.Tensor
+        return type(known.real) if known else torch.nn.Parameter if isinstance(value, torch.nn.Parameter) else torch.Tensor
     return SYMBOLIC.get(type(value), type(value))
 
 
@@ -199,10 +201,17 @@ def set_module_attribute(it: Interpreter, module: torch.nn.Module, name: str, ne
     """`nn.Module.__setattr__` on a module from outside: plain values, and buffers."""
     known = it.world.of(module)
     assert known is not None
-    registry = next((r for r in REGISTRIES if name in known.real.__dict__.get(r, ())), None)
-    if isinstance(new, (torch.nn.Module, torch.nn.Parameter)) or registry in ("_parameters", "_modules"):
+    registry = next((r for r in REGISTRIES if name in get(it, module, r)), None)
+    if new is not None and isinstance(new, (torch.nn.Module, torch.nn.Parameter)):
+        wanted = "_modules" if isinstance(new, torch.nn.Module) else "_parameters"
+        if registry not in (None, wanted):
+            raise Unsupported(f"makes '{name}', one of a module's {registry}, one of its {wanted}")
+        it.world.fill(known, name)
+        own_dict(module).pop(name, None)
+        registry = wanted
+    elif registry in ("_parameters", "_modules") and new is not None:
         raise Unsupported(f"replaces the parameter or submodule '{name}' of a module")
-    if registry == "_buffers":
+    if registry:
         get(it, module, registry)[name] = new
         return
     if type(module).__setattr__ is not torch.nn.Module.__setattr__:

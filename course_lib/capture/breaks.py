@@ -34,7 +34,7 @@ NULL_TEXT = "NULL"
 FRAME_READERS = ("locals", "globals", "eval", "exec")  # Builtins that look at the frame that calls them
 
 
-BRANCHES = {"POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE", "UNARY_NOT"}
+BRANCHES = {"POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE", "JUMP_IF_TRUE_OR_POP", "JUMP_IF_FALSE_OR_POP"}
 TRUTHS = {"TO_BOOL", "UNARY_NOT", "CONTAINS_OP", "IS_OP"}
 EXPRESSIONS = {
     "LOAD_ATTR": (1, "{0}.{arg}"), "COMPARE_OP": (2, "{0} {arg} {1}"),
@@ -72,7 +72,7 @@ class BreakBuilder(HeadBuilder):
         self.cells = {name: self.rebuild(it.world.open_cell(cell)) for name, cell in it.cells.items()}
         start = it.program[first]
         program = [] if plain else it.program[first:]
-        if not all(i.op in {*EXPRESSIONS, *STATEMENTS} or hasattr(self, i.op) for i in it.program[first : broken + 1]):
+        if not all(i.op in {*EXPRESSIONS, *STATEMENTS, *BRANCHES} or hasattr(self, i.op) for i in it.program[first : broken + 1]):
             plain, program = True, []
         self.lines: list[str] = []  # the operation itself
         self.tail: list[str] = []  # the calls of resume functions
@@ -95,7 +95,8 @@ class BreakBuilder(HeadBuilder):
         place = 0
         while not self.tail:
             i = program[place]
-            if place > count and i.offset != offset and not (i.op in BRANCHES and program[place - 1].op in TRUTHS):
+            joined = program[place - 1].op in TRUTHS and i.op in {*BRANCHES, "UNARY_NOT"}
+            if place > count and i.offset != offset and not joined:
                 self.go_on(i.offset)
                 break
             place += 1
@@ -116,6 +117,10 @@ class BreakBuilder(HeadBuilder):
         elif i.op in STATEMENTS:
             count, text = STATEMENTS[i.op]
             self.lines.append(text.format(*self.popn(count), arg=i.arg))
+        elif i.op in BRANCHES:
+            popped = self.stack[:-1]
+            there, here = (i.arg, self.stack if i.op.endswith("OR_POP") else popped), (i.next_offset, popped)
+            self.branch(self.stack[-1], *((there, here) if "TRUE" in i.op else (here, there)))
         else:
             getattr(self, i.op)(i)
 
@@ -155,15 +160,13 @@ class BreakBuilder(HeadBuilder):
             self.locals[name] = self.rebuild(self.it.locals[name])
         return self.locals[name]
 
-    def branch(self, condition: str, yes: int, no: int, yes_stack: list[str], no_stack: list[str]) -> None:
-        """A two-way `if`."""
+    def branch(self, condition: str, yes: tuple[int, list[str]], no: tuple[int, list[str]]) -> None:
+        """A two-way `if`: where each side goes on, with what on the stack."""
         if self.handler is not None:
             condition = self.do(f"bool({condition})")
         self.tail.append(f"if {condition}:")
-        self.stack = yes_stack
-        self.go_on(yes, indent="    ")
-        self.stack = no_stack
-        self.go_on(no)
+        for (offset, self.stack), indent in ((yes, "    "), (no, "")):
+            self.go_on(offset, indent=indent)
 
     def PUSH_NULL(self, i: Instruction) -> None:
         self.stack.append(NULL_TEXT)
@@ -230,18 +233,4 @@ class BreakBuilder(HeadBuilder):
     def FOR_ITER(self, i: Instruction) -> None:
         iterator, end = self.stack[-1], self.name_for(END)
         item = self.do(f"next({iterator}, {end})")
-        self.branch(f"{item} is {end}", i.arg, i.next_offset, self.stack[:-1], [*self.stack, item])
-
-    def POP_JUMP_IF_TRUE(self, i: Instruction) -> None:
-        condition, stack = self.stack[-1], self.stack[:-1]
-        self.branch(condition, i.arg, i.next_offset, stack, stack)
-
-    def POP_JUMP_IF_FALSE(self, i: Instruction) -> None:
-        condition, stack = self.stack[-1], self.stack[:-1]
-        self.branch(condition, i.next_offset, i.arg, stack, stack)
-
-    def JUMP_IF_TRUE_OR_POP(self, i: Instruction) -> None:
-        self.branch(self.stack[-1], i.arg, i.next_offset, self.stack, self.stack[:-1])
-
-    def JUMP_IF_FALSE_OR_POP(self, i: Instruction) -> None:
-        self.branch(self.stack[-1], i.next_offset, i.arg, self.stack[:-1], self.stack)
+        self.branch(f"{item} is {end}", (i.arg, self.stack[:-1]), (i.next_offset, [*self.stack, item]))

@@ -31,9 +31,9 @@ import torch
 from course_lib import frames
 from course_lib.capture import attributes
 from course_lib.capture.attributes import TensorMethod
-from course_lib.capture.classes import is_users, isinstance
+from course_lib.capture.classes import MISSING, is_users, isinstance
 from course_lib.capture.graph import PLAIN, STATE, AutogradFunction, has_tensor, name_of
-from course_lib.capture.sources import Source, Test
+from course_lib.capture.sources import Source, Test, has_literal
 from course_lib.capture.unsupported import Unsupported
 
 if TYPE_CHECKING:
@@ -50,7 +50,6 @@ FACTS = {
     torch.is_autocast_cache_enabled, torch.get_autocast_dtype, torch.get_autocast_gpu_dtype, torch.get_autocast_cpu_dtype,
     torch.is_floating_point, torch.is_complex, torch._C._get_tracing_state, torch._C._log_api_usage_once,
     torch._C._functorch.peek_interpreter_stack, torch.are_deterministic_algorithms_enabled, torch._C._is_any_autocast_enabled,
-    torch._C._has_torch_function, torch._C._has_torch_function_unary, torch._C._has_torch_function_variadic,
     torch._C._is_autocast_available, torch._C._get_privateuse1_backend_name, torch._C._is_tracing,
     torch._C._is_torch_function_enabled, sys.getrecursionlimit, os.fspath,
     torch.is_autocast_cpu_enabled, torch._C._get_cudnn_enabled, torch._C._get_deterministic_algorithms,
@@ -60,9 +59,7 @@ FACTS = {
 SAFE_MODULES = set(
     "math cmath _operator itertools _functools _collections _bisect _heapq _abc _string _struct unicodedata".split()
 )
-REFUSED = {
-    print, input, open, exec, eval, compile, __import__, breakpoint, globals, locals, id, vars, dir,
-}  # fmt: skip
+REFUSED = {input, open, exec, eval, compile, __import__, breakpoint, locals, dir}
 """Builtins that look at, or change, more than their arguments."""
 SAFE_TYPES = {
     *(object, type, str, bytes, bytearray, int, float, complex, bool, list, tuple, dict, set, frozenset, range, slice),
@@ -95,8 +92,9 @@ def call(it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]
         return call(it, attributes.get(it, function, "__call__"), args, kwargs)
     if isinstance(function, TensorMethod):
         return it.world.builder.call(function.name, [function.tensor, *args], kwargs)
-    if is_autograd_function(function):
-        return it.world.builder.call(AutogradFunction(function.__self__), args, kwargs)
+    cls = getattr(function, "__self__", None)
+    if isinstance(cls, type) and issubclass(cls, torch.autograd.Function) and function.__name__ == "apply":
+        return it.world.builder.call(AutogradFunction(cls), args, kwargs)  # one operation, with its own backward
     rule = None
     with contextlib.suppress(TypeError):  # not hashable
         rule = RULES.get(function)
@@ -109,13 +107,12 @@ def call(it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]
         args = [function.__self__, *args] if rule else args
     if rule is not None:
         return rule(it, *args, **kwargs)
-    if (allowed := in_graph(function)) is not None:
-        if not allowed:
-            raise Unsupported(f"calls {name_of(function)}, which is not allowed in a graph")
-        return it.world.builder.call(function, args, kwargs)
+    allowed = IN_GRAPH.get(function) if isinstance(function, (types.FunctionType, types.BuiltinFunctionType)) else None
+    if allowed is False:
+        raise Unsupported(f"calls {name_of(function)}, which is not allowed in a graph")
     if isinstance(function, torch._library.custom_ops.CustomOpDef):
         function = function._opoverload
-    if is_operation(function):
+    if allowed or is_operation(function):
         return it.world.builder.call(function, args, kwargs)
     if isinstance(function, types.FunctionType):
         return follow(it, function, args, kwargs)
@@ -129,13 +126,19 @@ def call(it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]
         args = [int(arg) if isinstance(arg, torch.SymInt) else arg for arg in args]
         if all(type(arg) in PLAIN for arg in (*args, *kwargs.values())):
             answer = function(*args, **kwargs)
-            if type(answer) not in PLAIN and not it.world.is_static(answer):
+            if type(answer) in PLAIN or it.world.is_static(answer):
+                return answer
+            source = it.world.source_of(function)
+            if source is None or not all(has_literal(arg) or type(arg) is torch.Size for arg in (*args, *kwargs.values())):
                 raise Unsupported(f"calls {name_of(function)}, which remembers a {type(answer).__name__}")
-            return answer
+            listed = ", ".join([*map(repr, args), *(f"{name}={arg!r}" for name, arg in kwargs.items())])
+            return it.world.wrap(answer, Source(f"({listed})", source))
         source = it.world.source_of(function)
         return call(it, it.world.wrap(function.__wrapped__, source and source.attr("__wrapped__")), args, kwargs)
     if isinstance(function, weakref.ref) and (known := it.world.of(function)) is not None:
         return it.world.wrap(function(), Source("()", known.source))
+    if isinstance(function, torch.jit.ScriptFunction) and (source := it.world.source_of(function)):  # as it was written
+        return call(it, it.world.wrap(function._torchdynamo_inline, source.attr("_torchdynamo_inline")), args, kwargs)
     if it.world.is_opaque(function):
         raise Unsupported(f"calls {name_of(function)}, of which capture knows nothing")
     if isinstance(own, types.FunctionType):
@@ -143,17 +146,6 @@ def call(it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]
     if own is None:
         raise TypeError(f"'{type(function).__name__}' object is not callable")
     return call_builtin(it, function, args, kwargs)
-
-
-def is_autograd_function(function: Any) -> bool:
-    """Is this `apply` of a `torch.autograd.Function`? It is one operation of the graph, with its own backward."""
-    cls = getattr(function, "__self__", None)
-    return isinstance(cls, type) and issubclass(cls, torch.autograd.Function) and function.__name__ == "apply"
-
-
-def in_graph(function: Any) -> bool | None:
-    """What `allow_in_graph` or `disallow_in_graph` said about it."""
-    return IN_GRAPH.get(function) if isinstance(function, (types.FunctionType, types.BuiltinFunctionType)) else None
 
 
 def is_operation(function: Any) -> bool:
@@ -252,11 +244,9 @@ def construct(it: Interpreter, cls: type, args: list[Any], kwargs: dict[str, Any
 
 
 def is_safe_type(cls: type) -> bool:
-    try:
-        safe = cls in SAFE_TYPES or cls in FACTS
-    except TypeError:
-        return False
-    return safe or issubclass(cls, BaseException) or cls.__module__ in ("itertools", "functools", "operator", "re", "typing")
+    if type(cls).__hash__ is not None and (cls in SAFE_TYPES or cls in FACTS):
+        return True
+    return issubclass(cls, BaseException) or cls.__module__ in ("itertools", "functools", "operator", "re", "typing")
 
 
 def call_builtin(it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -267,10 +257,8 @@ def call_builtin(it: Interpreter, function: Any, args: list[Any], kwargs: dict[s
     if function in STATE if isinstance(function, types.BuiltinFunctionType) else False:
         it.native(function, *args, **kwargs)
         return it.world.builder.call(function, args, kwargs)
-    if owner is torch._C.TensorBase and args:
-        return it.world.builder.call(function.__name__, args, kwargs)
-    if isinstance(target, torch.Tensor):
-        return it.world.builder.call(function.__name__, [target, *args], kwargs)
+    if owner is torch._C.TensorBase or isinstance(target, torch.Tensor):
+        return it.native(function, *args, **kwargs)  # the recorder hears of it
     if module == "_operator" and any(map(has_tensor, args)):
         return it.world.builder.call(function, args, kwargs)
     if isinstance(function, types.BuiltinFunctionType) and function in FACTS:
@@ -306,8 +294,8 @@ def is_instance(it: Interpreter, value: Any, classes: Any) -> Any:
         value = attributes.type_of(it, value)(value)  # the class has its own opinion
     if isinstance(value, TensorMethod):
         value = torch.Tensor.sin
-    elif isinstance(value, torch.Tensor) and (known := it.world.of(value)):
-        value = known.real
+    elif isinstance(value, torch.Tensor):
+        return frames.call(None, builtins.isinstance, known.real if (known := it.world.of(value)) else value, classes)
     return it.native(builtins.isinstance, value, classes)
 
 
@@ -321,15 +309,8 @@ def get_attribute(it: Interpreter, value: Any, name: str, *default: Any) -> Any:
 
 
 def has_attribute(it: Interpreter, value: Any, name: str) -> bool:
-    try:
-        attributes.get(it, value, name)
-    except AttributeError:
-        return False
-    except Unsupported:
-        if isinstance(value, torch.Tensor):
-            return hasattr(torch.Tensor, name)
-        raise
-    return True
+    of_class = isinstance(value, torch.Tensor) and hasattr(torch.Tensor, name)  # whether or not it can be read
+    return of_class or get_attribute(it, value, name, MISSING) is not MISSING
 
 
 def make_super(it: Interpreter, *args: Any) -> Any:
@@ -360,9 +341,7 @@ def id_of(it: Interpreter, value: Any) -> int:
 
 
 def check(it: Interpreter, condition: Any, *message: Any) -> None:
-    if isinstance(condition, torch.Tensor):
-        raise Unsupported("asserts what only the data knows")
-    if not condition:
+    if not it.world.builder.expect(condition, True) and not it.truth(condition):
         raise Unsupported("an assertion fails")
 
 
@@ -409,11 +388,14 @@ RULES: dict[Any, Rule] = {
     **dict.fromkeys((torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling), always(True)),
     **dict.fromkeys((torch.compiler.is_exporting, torch.jit.is_scripting, torch.jit.is_tracing), always(False)),
     **dict.fromkeys((torch._jit_internal.is_scripting, torch._C._is_torch_function_mode_enabled), always(False)),
+    **dict.fromkeys((getattr(torch._C, f"_has_torch_function{kind}") for kind in ("", "_unary", "_variadic")), always(False)),
     **dict.fromkeys(  # names for profilers: in a graph, nothing
         (torch.profiler.record_function, torch.autograd.profiler.record_function),
         lambda it, *args, **kwargs: contextlib.nullcontext(),
     ),
-    **{f: apart(f) for f in (inspect.signature, inspect.getfullargspec)},
+    **{f: apart(f) for f in (inspect.signature, inspect.getfullargspec, torch.overrides.is_tensor_like, collections.namedtuple)},
+    torch.is_inference_mode_enabled: lambda it: it.world.inference,
+    torch.nn.Parameter: lambda it, *args, **kwargs: it.world.builder.call(torch.nn.Parameter, args, kwargs),
     **{f: apart(f) for f in (typing.get_type_hints, typing.get_origin, typing.get_args)},
 }
 """Functions that know about the interpreted world: (interpreter, *arguments) → result."""

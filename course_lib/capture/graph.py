@@ -91,6 +91,9 @@ class GraphBuilder:
         self._nodes: dict[int, tuple[Any, fx.Node]] = {}
         self._outside: dict[int, Input] = {}
         self._sizes: dict[Any, fx.Node] = {}
+        self.expected: list[tuple[torch.Tensor, bool]] = []
+        """Tensors and the truth they must have. Where one has not, the head runs the frame from its start as it is."""
+        self.untracked = False  # does a tensor not count what is written to it (inference, `x.data`, running statistics)?
 
     def add_input(self, source: Source, value: Any, example: Any) -> None:
         """`value` stands for the tensor or number `example` found at `source`: a placeholder, once something uses it."""
@@ -145,6 +148,10 @@ class GraphBuilder:
             target = NOT_IN_PLACE.get(target, target)
         before = [arg for arg in args if isinstance(arg, torch.Tensor)]
         result = self.run_fake(getattr(torch.Tensor, target) if isinstance(target, str) else target, args, kwargs)
+        self.untracked |= target is getattr and args[1] == "data"
+        self.untracked |= name in ("batch_norm", "instance_norm") and any(arg is True for arg in (*args, *kwargs.values()))
+        if self.expected and self.may_have_written():
+            raise Unsupported("writes to an input after an assertion about data, which must come first")
         if result is NotImplemented or (result is not None and not has_tensor(result) and target not in STATE):
             return result
         op = "call_method" if isinstance(target, str) else "call_function"
@@ -180,6 +187,18 @@ class GraphBuilder:
             ) from None
         finally:
             FAKE_LOG.disabled = False
+
+    def expect(self, value: Any, truth: bool) -> bool:
+        """Go on as if the tensor `value` were true (or not). False if that is not to be: an input is written to once."""
+        if not isinstance(value, torch.Tensor) or value.numel() != 1 or self.may_have_written():
+            return False
+        self.expected.append((value, truth))
+        return True
+
+    def may_have_written(self) -> bool:
+        """Has an operation written to an input?"""
+        values = [one.value for one in self._outside.values() if isinstance(one.value, torch.Tensor)]
+        return self.untracked or any(value._version for value in values)
 
     def remember(self, result: Any, node: fx.Node) -> None:
         """`node` computes `result`: a tensor, or a nest of them whose parts become nodes."""

@@ -20,6 +20,7 @@ import gc
 import inspect
 import itertools
 import math
+import operator
 import sys
 import types
 import warnings
@@ -29,6 +30,7 @@ from typing import Any
 
 import torch
 
+from course_lib import frames
 from course_lib.capture.attributes import TensorMethod
 from course_lib.capture.calls import SAFE_TYPES, Id
 from course_lib.capture.classes import isinstance, own_dict
@@ -76,6 +78,7 @@ class HeadBuilder:
         self.outputs: list[torch.Tensor] = []
         self.fetched: list[str] = []  # Objects from outside, fetched before the side effects may move them
         self.body: list[str] = []
+        self.checks: list[str] = []  # what must hold of the graph's results
         self._expr: dict[int, tuple[Any, str]] = {}
         self._making: set[int] = set()
         self._count = itertools.count()
@@ -89,11 +92,15 @@ class HeadBuilder:
             long = len(", ".join(args)) > 80
             listed = "".join(f"\n        {arg}," for arg in args) + "\n    " if long else ", ".join(args)
             lines.append(f"__out = {GRAPH}({listed})")
+        if self.checks:
+            again = f"{self.name_for(frames.run_apart)}({', '.join((FUNCTION, *self.head.parameters))})"
+            lines.append(f"if not ({' and '.join(self.checks)}): return {again}")
         self.head.body = lines + self.body
         return self.head
 
     def effects(self) -> None:
-        """Everything that the interpreted program changed outside."""
+        """Everything that the interpreted program changed outside, if all is as it expected."""
+        self.checks = [("" if truth else "not ") + self.rebuild(tensor) for tensor, truth in self.world.builder.expected]
         for known in list(self.world.known.values()):
             before = len(self.body)
             if known.attributes:
@@ -124,7 +131,7 @@ class HeadBuilder:
                 self.say(known, ".cell_contents = {}", content)
         elif isinstance(now, (list, collections.deque)):
             items = list(list.__iter__(now) if isinstance(now, list) else now)
-            kept = len(before) if same(items[: len(before)], before) else 0
+            kept = len(before) if len(items) >= len(before) and all(map(operator.is_, items, before)) else 0
             if kept == len(items) == len(before):
                 return
             if isinstance(now, collections.deque) and not kept:
@@ -223,8 +230,6 @@ class HeadBuilder:
             return self.assign("object()")
         if cls.__name__ in ("dict_keys", "dict_values", "dict_items"):
             return f"{self.rebuild(gc.get_referents(value)[0])}.{cls.__name__[5:]}()"
-        if cls is slice:
-            return f"slice({self.rebuild(value.start)}, {self.rebuild(value.stop)}, {self.rebuild(value.step)})"
         if cls is Id:
             return self.assign(f"id({self.rebuild(value.obj)})")
         if cls is TensorMethod:
@@ -253,17 +258,13 @@ class HeadBuilder:
             return self.write_function(value)
         if cls is functools.partial:
             more = [f"**{self.rebuild(value.keywords)}"] if value.keywords else []
-            args = [self.rebuild(part) for part in (value.func, *value.args)]
-            return self.assign(f"{self.name_for(cls)}({', '.join([*args, *more])})")
-        if cls is types.GeneratorType:
-            raise Unsupported("a generator is alive here, which cannot be made anew")
+            args = [*map(self.rebuild, (value.func, *value.args)), *more]
+            return self.assign(f"{self.name_for(cls)}({', '.join(args)})")
         if self.world.is_static(value):
             return self.name_for(value)
         if isinstance(value, (int, float, complex, str, bytes)) and not getattr(value, "__dict__", None):
             return self.name_for(value)
-        if cls.__flags__ & (1 << 9) and (isinstance(value, BaseException) or cls.__module__ not in ("itertools",)):
-            return self.write_instance(value)
-        if isinstance(value, BaseException):
+        if isinstance(value, BaseException) or (cls.__flags__ & (1 << 9) and cls.__module__ != "itertools"):
             return self.write_instance(value)
         return self.write_reduced(value)
 
@@ -320,8 +321,6 @@ class HeadBuilder:
                     self.body.append(f"{name}.{part} = {text}")
         elif base is tuple:
             name = self.assign(f"tuple.__new__({made}, {self.listed(tuple.__iter__(value))})", value)
-        elif base is object and not cls.__flags__ & (1 << 9):
-            raise Unsupported(f"a {cls.__name__} is alive here, which cannot be made anew")
         else:
             name = self.assign(f"{self.name_for(base)}.__new__({made})", value)
             if base in MAPPINGS:
@@ -345,14 +344,12 @@ class HeadBuilder:
 
     def write_reduced(self, value: Any) -> str:
         """Iterators and other objects that can tell how to make a copy of them (as for `pickle`)."""
-        if type(value) not in SAFE_TYPES and type(value).__module__ not in REDUCIBLE:
-            raise Unsupported(f"a {type(value).__name__} is alive here, which cannot be made anew")
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 make, args, state, *more = (*value.__reduce_ex__(4), None)[:5]
-            if any(more):
-                raise TypeError("it has items of its own")
+            if any(more) or (type(value) not in SAFE_TYPES and type(value).__module__ not in REDUCIBLE):
+                raise TypeError("it is more than its parts")
         except (TypeError, ValueError) as error:
             raise Unsupported(f"a {type(value).__name__} is alive here, which cannot be made anew: {error}") from None
         name = self.assign(f"{self.name_for(make)}({', '.join([self.rebuild(arg) for arg in args])})", value)
@@ -382,8 +379,3 @@ class HeadBuilder:
             name = f"{label}_{next(self._count)}"
         self.head.names[name] = obj
         return name
-
-
-def same(one: list[Any], two: list[Any]) -> bool:
-    """The same objects in the same order."""
-    return len(one) == len(two) and all(a is b for a, b in zip(one, two, strict=True))

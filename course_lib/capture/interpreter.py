@@ -17,6 +17,7 @@ import itertools
 import operator
 import sys
 import types
+from collections.abc import Callable
 from types import CellType, FunctionType
 from typing import Any
 
@@ -29,7 +30,7 @@ from course_lib.capture.machine import NOTHING, Machine, concrete, new_cell
 from course_lib.capture.sources import Imported, SameAs, Test
 from course_lib.capture.unsupported import Unsupported
 from course_lib.capture.world import MISSING, NULL
-from course_lib.frames import Instruction
+from course_lib.frames import JUMPS, Instruction
 
 BINARY_OPERATORS = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
@@ -42,6 +43,11 @@ BINARY_OPERATORS = {
 COMPARISONS = {
     "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
+
+
+def unary(function: Any) -> Callable[[Machine, Instruction], None]:
+    """The method of an instruction that computes one value from one."""
+    return lambda it, i: it.push(it.operate(function, it.pop()))
 
 
 class Interpreter(Machine):
@@ -85,8 +91,8 @@ class Interpreter(Machine):
             self.locals[i.arg] = value
 
     def DELETE_FAST(self, i: Instruction) -> None:
-        if i.arg not in self.locals:
-            raise UnboundLocalError(f"cannot access local variable '{i.arg}' where it is not associated with a value")
+        self.LOAD_FAST(i)
+        self.pop()
         del self.locals[i.arg]
 
     def LOAD_CLOSURE(self, i: Instruction) -> None:
@@ -154,20 +160,13 @@ class Interpreter(Machine):
         left, right = self.popn(2)
         self.push(self.operate(COMPARISONS[i.arg], left, right))
 
-    def UNARY_NEGATIVE(self, i: Instruction) -> None:
-        self.push(self.operate(operator.neg, self.pop()))
-
-    def UNARY_POSITIVE(self, i: Instruction) -> None:
-        self.push(self.operate(operator.pos, self.pop()))
-
-    def UNARY_INVERT(self, i: Instruction) -> None:
-        self.push(self.operate(operator.invert, self.pop()))
+    UNARY_NEGATIVE, UNARY_POSITIVE, UNARY_INVERT = map(unary, (operator.neg, operator.pos, operator.invert))
 
     def UNARY_NOT(self, i: Instruction) -> None:
         self.push(not self.truth(self.pop()))
 
     def TO_BOOL(self, i: Instruction) -> None:
-        self.push(self.truth(self.pop()))
+        self.push(self.decide(self.pop(), self.next))
 
     def IS_OP(self, i: Instruction) -> None:
         left, right = self.popn(2)
@@ -187,12 +186,21 @@ class Interpreter(Machine):
         self.jump(i.arg)
 
     def POP_JUMP_IF_TRUE(self, i: Instruction) -> None:
-        if self.truth(self.pop()):
+        if self.decide(self.pop(), self.next - 1):
             self.jump(i.arg)
 
     def POP_JUMP_IF_FALSE(self, i: Instruction) -> None:
-        if not self.truth(self.pop()):
+        if not self.decide(self.pop(), self.next - 1):
             self.jump(i.arg)
+
+    def decide(self, value: Any, place: int) -> bool:
+        """`bool(value)`, for the jump at `place`. Of a tensor that decides whether the program raises (`assert`,
+        `if t.any(): raise ...`): what lets it go on; the head asks again."""
+        jump = self.program[place]
+        other = self.program[place + 1 : self.index_of.get(jump.arg, 0)] if jump.op.startswith("POP_JUMP_IF_") else []
+        raises = other and other[-1].op == "RAISE_VARARGS" and not any(i.op in JUMPS for i in other)
+        expected = jump.op == "POP_JUMP_IF_TRUE"
+        return expected if raises and self.world.builder.expect(value, expected) else self.truth(value)
 
     def POP_JUMP_IF_NONE(self, i: Instruction) -> None:
         if self.pop() is None:

@@ -117,6 +117,7 @@ class World:
         self._inliners: dict[Any, Inliner] = {}
         self.numbers: dict[str, Any] = {}
         self.at_start = global_state.turned()
+        self.inference = torch.is_inference_mode_enabled()  # which is off while fakes are made
         self.nesting = 0
         self.assume(FRAME, "state", *global_state.tests())
 
@@ -310,6 +311,7 @@ class World:
             return self._opaque(tensor, source)
         with torch._C.DisableTorchFunction():
             fake = self.shapes.fake(tensor, source)
+            self.builder.untracked |= tensor.is_inference()
         self.assume_tensor(tensor, fake, source)
         self.builder.add_input(source, fake, tensor)
         return self._know(fake, tensor, source).stand_in
@@ -561,11 +563,11 @@ class Inliner(frames.Watcher):
         super().__init__(lambda frame: None)
         self.world, self.interpreter = world, interpreter
         self.handling: BaseException | None = None
-        self.heads = {which: functools.partial(frames.call, None, which) for which in (self.inline, self.apart)}
+        self.heads = {which: functools.partial(frames.call, None, which) for which in (self.inline, frames.run_apart)}
 
     def __call__(self, function: types.FunctionType, code: types.CodeType, args: tuple[Any, ...]) -> frames.Head:
         apart = f"{function.__module__}.".startswith(APART) or function.__module__ == "torch"
-        return self.heads[self.apart if apart else self.inline]
+        return self.heads[frames.run_apart if apart else self.inline]
 
     def inline(self, function: types.FunctionType, *args: Any) -> Any:
         """Interpret the frame. (Defaults are the function's own: what stands for them is put in their place.)"""
@@ -578,9 +580,3 @@ class Inliner(frames.Watcher):
         caller = self.interpreter(self.world, function, {}, {}, len(self.world.stack))
         caller.handling = self.handling
         return caller.enter(function, args)
-
-    @staticmethod
-    def apart(function: types.FunctionType, *args: Any) -> Any:
-        """Let Python run the frame, and all below it."""
-        code = frames.flatten(function.__code__)
-        return types.FunctionType(code, function.__globals__, function.__name__, None, function.__closure__)(*args)

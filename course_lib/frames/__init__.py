@@ -17,6 +17,7 @@ from course_lib.frames.hook import (
     installed,
     number,
     parameters,
+    run_apart,
     trampoline,
     watching,
 )  # fmt: skip
@@ -24,5 +25,5 @@ from course_lib.frames.instructions import JUMPS, Instruction, exception_table, 
 
 __all__ = [
     "JUMPS", "SKIP", "Answer", "Frame", "Head", "Instruction", "Watcher", "call", "enter", "exception_table", "flatten",
-    "installed", "instructions", "line_of", "number", "parameters", "trampoline", "watching",
+    "installed", "instructions", "line_of", "number", "parameters", "run_apart", "trampoline", "watching",
 ]  # fmt: skip

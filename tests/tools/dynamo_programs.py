@@ -1,0 +1,523 @@
+"""Programs in which some part of torch or Python might end the graph, each with a maker of arguments and the number of
+graphs that its first call may make: as many as torch.compile's.
+
+`tests/03_graph_breaks/test_07_dynamo_programs.py` compares results and side effects with eager, and counts."""
+
+# The oddities are the point.
+# ruff: noqa
+
+import functools
+from collections import namedtuple
+
+import torch
+from language_programs import LOG, number, one
+from torch import nn
+
+PROGRAMS = {}
+randn = torch.randn
+
+
+def program(make=one, graphs=1):
+    """Register a program; `make(i)` gives its arguments."""
+
+    def register(function):
+        assert function.__name__ not in PROGRAMS, function.__name__
+        PROGRAMS[function.__name__] = (function, make, graphs)
+        return function
+
+    return register
+
+
+def grad(i):
+    return (randn(3, requires_grad=True),)
+
+
+def with_grad(i):
+    x = randn(3, requires_grad=True)
+    x.grad = torch.ones(3)
+    return (x,)
+
+
+class Lazy(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = None
+        self.w = nn.Parameter(torch.ones(3))
+        self.register_buffer("b", torch.zeros(3))
+        self.sub = nn.ReLU()
+
+
+def lazy(i):
+    return Lazy(), randn(3)
+
+
+@torch.jit.script
+def scripted(x):
+    return x * 2
+
+
+@functools.lru_cache(None)
+def cached(n):
+    return n * 2
+
+
+@functools.lru_cache(None)
+def cached_tensor(n):
+    return torch.ones(3) * n
+
+
+@functools.lru_cache(None)
+def remembered(n, scale=1.0):
+    return [torch.ones(n) * scale]
+
+
+@torch.library.custom_op("course_tests::twice", mutates_args=())
+def twice(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+@twice.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 2
+
+
+def checked(x, i):
+    assert (x + i).sum() < 4, f"m{i}"
+    return x * 3
+
+
+@program()
+def assert_tensor(x):
+    assert (x < 100).all()
+    return x * 2
+
+
+@program()
+def assert_tensor_message(x):
+    assert x.sum() < 1000, "too large"
+    return x * 2
+
+
+@program(graphs=2)
+def assert_tensor_fstring(x):
+    assert x.sum() < 1000, f"too large {x.shape}"
+    return x * 2
+
+
+@program()
+def assert_tensor_fails(x):
+    assert x.sum() > 1000, "too small"
+    return x * 2
+
+
+@program()
+def assert_twice(x):
+    y = x * 2
+    assert (y < 1e9).all()
+    z = y + 1
+    assert (z < 1e9).all(), "no"
+    return z * 2
+
+
+@program()
+def assert_plain(x):
+    assert x.shape[0] == 3, "shape"
+    return x * 2
+
+
+@program(graphs=2)
+def torch_assert(x):
+    torch._assert((x < 1000).all(), "no")
+    return x * 2
+
+
+@program()
+def assert_in_loop(x):
+    for i in range(3):
+        x = x + i
+        assert x.sum() < 10000
+    return x
+
+
+@program(grad)
+def data_read(x):
+    return x.data * 2
+
+
+@program(lambda i: (nn.Linear(3, 3), randn(3)))
+def param_data(m, x):
+    return x * m.weight.data.sum()
+
+
+@program(grad)
+def grad_read(x):
+    if x.grad is None:
+        return x * 2
+    return x * 3
+
+
+@program(with_grad)
+def grad_use(x):
+    return x * x.grad
+
+
+@program()
+def is_leaf(x):
+    return x * 2 if x.is_leaf else x
+
+
+@program(grad)
+def grad_fn_none(x):
+    return x * 2 if x.grad_fn is None else x
+
+
+@program()
+def linear_inside(x):
+    m = nn.Linear(3, 3)
+    return m(x).shape
+
+
+@program()
+def layernorm_inside(x):
+    m = nn.LayerNorm(3)
+    return m(x)
+
+
+@program()
+def sequential_inside(x):
+    m = nn.Sequential(nn.ReLU(), nn.Tanh())
+    return m(x)
+
+
+@program()
+def module_class_inside(x):
+    class M(nn.Module):
+        def forward(self, x):
+            return x * 2
+
+    return M()(x)
+
+
+@program(graphs=2)
+def parameter_inside(x):
+    p = nn.Parameter(torch.ones(3))
+    return x * p
+
+
+@program()
+def jit_scripted(x):
+    return scripted(x) + 1
+
+
+@program()
+def lru(x):
+    return x * cached(3)
+
+
+@program()
+def lru_tensor(x):
+    return x * cached_tensor(3)
+
+
+@program()
+def namedtuple_inside(x):
+    P = namedtuple("P", "a b")
+    p = P(x, 2)
+    return p.a * p.b
+
+
+@program()
+def normal_dist(x):
+    d = torch.distributions.Normal(x, torch.ones(3))
+    return d.log_prob(x)
+
+
+@program()
+def categorical(x):
+    d = torch.distributions.Categorical(logits=x)
+    return d.log_prob(torch.tensor(1)), d.entropy()
+
+
+@program()
+def bernoulli_dist(x):
+    return torch.distributions.Bernoulli(logits=x).log_prob(torch.ones(3))
+
+
+@program()
+def kl(x):
+    p = torch.distributions.Normal(x, torch.ones(3))
+    q = torch.distributions.Normal(torch.zeros(3), torch.ones(3))
+    return torch.distributions.kl_divergence(p, q)
+
+
+@program()
+def custom_op(x):
+    return twice(x) + 1
+
+
+@program(grad)
+def autograd_function(x):
+    return Doubled.apply(x) + 1
+
+
+@program(number, graphs=2)
+def raise_if(x, i):
+    y = x + 1
+    if y.sum() > 1e6:
+        raise ValueError("big")
+    return y * 2
+
+
+@program(number, graphs=2)
+def raise_if_hit(x, i):
+    LOG.append(1)
+    y = x + i
+    if y.sum() > 4:
+        raise ValueError(f"big {i}")
+    LOG.append(2)
+    return y * 2
+
+
+@program(number, graphs=2)  # torch.compile: 1, and the input is not what eager leaves
+def assert_hit_inplace_before(x, i):
+    x.add_(i)
+    assert x.sum() < 4, "m"
+    return x * 2
+
+
+@program(number, graphs=2)  # torch.compile: 1, and the input is not what eager leaves
+def assert_hit_inplace_after(x, i):
+    y = x + i
+    assert y.sum() < 4, "m"
+    x.add_(1)
+    x[0] = 3
+    return x * 2
+
+
+@program(number, graphs=2)  # torch.compile: 1, and the input is not what eager leaves
+def assert_hit_data_after(x, i):
+    y = x + i
+    assert y.sum() < 4, "m"
+    x.data.add_(1)
+    return x * 2
+
+
+@program(number, graphs=2)  # torch.compile: 1, and the input is not what eager leaves
+def assert_hit_view_after(x, i):
+    y = x + i
+    assert y.sum() < 4, "m"
+    x[:2].add_(1)
+    return x * 2
+
+
+@program(number)
+def assert_caught(x, i):
+    try:
+        assert (x + i).sum() < 4, "m"
+    except AssertionError as e:
+        return x - 1
+    return x * 2
+
+
+@program(number, graphs=2)
+def assert_inchecked(x, i):
+    LOG.append(i)
+    try:
+        return checked(x, i) + 1
+    except AssertionError as e:
+        LOG.append(str(e))
+        return x
+
+
+@program(number, graphs=3)
+def assert_not(x, i):
+    assert not (x + i > 3).any()
+    assert not torch.isnan(x).any(), "nan"
+    return x * 2
+
+
+@program(number)
+def assert_and(x, i):
+    assert x.shape[0] == 3 and (x + i < 5).all()
+    return x * 2
+
+
+@program(number)
+def assert_made_inplace(x, i):
+    y = x * 2
+    y += i
+    assert y.sum() < 8
+    y.mul_(2)
+    return y
+
+
+@program(number, graphs=2)
+def assert_then_break(x, i):
+    y = x + i
+    assert y.sum() < 4
+    print("hello")
+    z = y + 1
+    assert z.sum() < 6
+    return z
+
+
+@program(number, graphs=0)
+def assert_item_value(x, i):
+    assert torch.equal(x, x), "no"
+    return x
+
+
+@program(number)
+def assert_no_grad(x, i):
+    with torch.no_grad():
+        y = x + i
+        assert y.sum() < 4
+        z = y * 2
+    return z
+
+
+@program(lazy)
+def set_submodule(m, x):
+    if m.layer is None:
+        m.layer = nn.Tanh()
+    return m.layer(x)
+
+
+@program(lazy, graphs=2)
+def replace_parameter(m, x):
+    m.w = nn.Parameter(torch.zeros(3) + 2)
+    return m.w * x
+
+
+@program(lazy)
+def replace_submodule(m, x):
+    m.sub = nn.Tanh()
+    return m.sub(x), m.sub is m.sub
+
+
+@program(lazy, graphs=2)
+def new_parameter(m, x):
+    m.v = nn.Parameter(torch.ones(3) * 4)
+    return x * m.v, [n for n, _ in m.named_parameters()]
+
+
+@program(lazy, graphs=2)
+def register_parameter(m, x):
+    m.register_parameter("q", nn.Parameter(torch.ones(3)))
+    return x * m.q, len(list(m.parameters()))
+
+
+@program(lazy)
+def register_buffer_inside(m, x):
+    m.register_buffer("c", x * 2)
+    return m.c + 1
+
+
+@program(lazy)
+def add_module_inside(m, x):
+    m.add_module("tt", nn.Tanh())
+    return m.tt(x)
+
+
+@program()
+def hasattr_tensor(x):
+    return x * (2 if hasattr(x, "zork") else 3), hasattr(x, "sum")
+
+
+@program()
+def getattr_tensor(x):
+    return x * getattr(x, "zork", 5)
+
+
+@program(graphs=2)
+def parameter_escape(x):
+    p = nn.Parameter(torch.ones(3))
+    return p, p * x
+
+
+@program()
+def module_escape(x):
+    m = nn.Linear(3, 3)
+    with torch.no_grad():
+        for p in m.parameters():
+            p.fill_(2)
+    return m, m(x), type(m.weight).__name__, isinstance(m.weight, nn.Parameter)
+
+
+@program()
+def conv_inside(x):
+    m = nn.Conv1d(1, 1, 2)
+    return m(x.view(1, 1, 3)).shape
+
+
+@program()
+def embedding_inside(x):
+    m = nn.Embedding(3, 4)
+    return m(torch.tensor([0, 2])).shape
+
+
+@program()
+def batchnorm_inside(x):
+    m = nn.BatchNorm1d(3)
+    return m(torch.stack([x, x * 2]))
+
+
+@program(graphs=2)
+def mlp_inside(x):
+    m = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+    return m(x).shape, sum(p.numel() for p in m.parameters())
+
+
+@program()
+def init_functions(x):
+    w = torch.empty(3, 3)
+    nn.init.ones_(w)
+    nn.init.constant_(w[0], 3.0)
+    return w @ x
+
+
+@program(lambda i: (nn.Dropout(0.5), randn(2, 3)))
+def dropout_assert(m, x):
+    y = m(x)
+    assert y.shape[0] == 2
+    assert (y < 100).all()
+    return y
+
+
+@program()
+def lru_list_tensor(x):
+    r = remembered(3, scale=2.0)
+    return x * r[0], r is remembered(3, scale=2.0)
+
+
+@program(number)
+def unused(x, i):
+    return x * 2
+
+
+@program(lambda i: (randn(3), randn(3 + i)))
+def unused_tensor(x, y):
+    return x * 2
+
+
+@program(number)
+def unused_after_break(x, i):
+    print("a")
+    return x * 2
+
+
+@program(number)
+def overwritten(x, i):
+    i = 3
+    return x * i
