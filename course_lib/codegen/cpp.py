@@ -36,11 +36,10 @@ from course_lib.scheduling.kernel import FusedKernel, Loop, Step
 PARALLEL_FROM = 16 * 1024  # Starting the threads costs about 2 µs: below this many elements one thread is faster
 FEW_ROWS = 16
 LANES = 64  # Rows that go side by side in the shape 'lanes': four registers of AVX-512, eight of AVX2
-BLOCK = 4096
-"""Longer float sums go in blocks of this size, whose sums are added up as double: the error stays that of a short sum."""
+BLOCK = 4096  # Longer float sums go in blocks, whose sums are added up as double: the error stays that of a short sum
 STRIP = 64  # Elements that go through a row on the stack at a time
 STREAM_FROM = 16 * 2**20  # Bytes from which on a result goes past the caches, which it would leave before anybody reads it
-FETCH_UP_TO = 2048  # Columns of a short row: the processor itself sees only in a longer one what will be read next
+FETCH_UP_TO = 2048  # Columns of a short row: only in a longer one the processor itself sees what will be read next
 
 Shape = Literal["rows", "lanes", "columns"]
 
@@ -59,12 +58,10 @@ def prelude() -> str:
 def shape_of(kernel: FusedKernel, trees: Mapping[Step, Expr]) -> Shape:
     """Which loop gets the SIMD lanes, and which the threads."""
     rows, columns = kernel.rows, kernel.columns
-    if any(step.level == "across" for step in trees):
-        return "rows"
-    inside = [tree for step, tree in trees.items() if not is_row_level(step, kernel)]
-    read = [index for tree in inside for _, index in loads(tree)]
+    read = [index for step, tree in trees.items() if not is_row_level(step, kernel) for _, index in loads(tree)]
     along = lambda loop: any(Linear.of(index, {loop.symbol}).coefficient(loop.symbol) == 1 for index in read)
-    if rows and any(step.is_reduction for step in trees) and along(rows[-1]) and not along(columns[-1]):
+    reduces = {step.level for step in trees if step.is_reduction}
+    if rows and reduces == {"column"} and along(rows[-1]) and not along(columns[-1]):
         return "lanes"
     return "columns" if iterations(rows) < FEW_ROWS and iterations(columns) >= PARALLEL_FROM else "rows"
 
@@ -231,9 +228,8 @@ class CppKernel(CppOps):
             ctype = "double" if wide else ctype
             lines = [f"{ctype} {name} = {first};"]
             if self.lane:
-                zero = first == "0"
-                lines = [f"{ctype} {name}[{self.lanes}]{' = {}' if zero else ''};"]
-                lines += [] if zero else [f"for ({ctype}& each : {name}) each = {first};"]
+                lines = [f"{ctype} {name}[{self.lanes}]{' = {}' if first == '0' else ''};"]
+                lines += [f"for ({ctype}& each : {name}) each = {first};"] if first != "0" else []
             self.lines_for(step, lines)
 
     def take(self, step: Step, part: Accumulator) -> None:

@@ -70,8 +70,7 @@ class CppOps(Printer):
     divide = "/"
     rules = RULES
 
-    rows: dict[Any, str]
-    """Loads that have been made already, and stores that will be made later: where they are in a row on the stack."""
+    rows: dict[Any, str]  # Loads made already and stores to be made later: where they are in a row on the stack
 
     def declare(self, name: str, dtype: torch.dtype, text: str) -> str:
         return f"const {computed_as(dtype)} {name} = {text};"

@@ -24,8 +24,7 @@ from course_lib.lowering.ops import linear_index
 from course_lib.scheduling.expressions import Expr, is_costly, steps_used
 from course_lib.scheduling.kernel import FusedKernel, Loop, Step
 
-SCRATCH_BYTES = 128 * 1024
-"""What a row may keep on the stack of a thread from one pass to the next; beyond it values are computed again."""
+SCRATCH_BYTES = 128 * 1024  # What a row may keep on the stack from one pass to the next; beyond it values are computed again
 
 PLAIN = {"sum": ("0", "+"), "prod": ("1", "*"), "any": ("0", "|"), "all": ("1", "&")}
 """Reductions that need one variable: what it begins with, and the operator that takes a value in."""

@@ -97,16 +97,10 @@ template <class T> static INLINE void fetch_row(const T* from, int64_t n) {
 
 // --- the C library's functions, by one name for float and double ------------------------------------------------------
 
-#define SIMD_VERSIONS __attribute__((simd("notinbranch")))
-#ifdef VECTOR_MATH  // glibc's libmvec has them for whole SIMD registers
-#define SIMD SIMD_VERSIONS
+#ifdef VECTOR_MATH  // glibc's libmvec has them for whole SIMD registers (most since 2.35)
+#define SIMD __attribute__((simd("notinbranch")))
 #else
 #define SIMD
-#endif
-#ifdef MORE_VECTOR_MATH  // since glibc 2.35
-#define MORE SIMD_VERSIONS
-#else
-#define MORE
 #endif
 #define LIBRARY1(name, versions)                                    \
   extern "C" versions double name(double) noexcept;                 \
@@ -118,9 +112,9 @@ template <class T> static INLINE void fetch_row(const T* from, int64_t n) {
 #define BOTH(name) static INLINE float name(float x) { return name##f(x); }
 #define FUNCTION(name, versions) LIBRARY1(name, versions) BOTH(name)
 LIBRARY1(exp, SIMD) LIBRARY1(log, SIMD) FUNCTION(sin, SIMD) FUNCTION(cos, SIMD) LIBRARY2(pow, SIMD) LIBRARY2(fmod, )
-LIBRARY1(erf, MORE) LIBRARY1(tanh, MORE) FUNCTION(erfc, MORE) FUNCTION(exp2, MORE) FUNCTION(expm1, MORE) LIBRARY2(atan2, MORE)
-FUNCTION(log2, MORE) FUNCTION(log10, MORE) FUNCTION(log1p, MORE) FUNCTION(tan, MORE) FUNCTION(asin, MORE) FUNCTION(acos, MORE)
-FUNCTION(atan, MORE) FUNCTION(sinh, MORE) FUNCTION(cosh, MORE) FUNCTION(asinh, MORE) FUNCTION(acosh, MORE) FUNCTION(atanh, MORE)
+LIBRARY1(erf, SIMD) LIBRARY1(tanh, SIMD) FUNCTION(erfc, SIMD) FUNCTION(exp2, SIMD) FUNCTION(expm1, SIMD) LIBRARY2(atan2, SIMD)
+FUNCTION(log2, SIMD) FUNCTION(log10, SIMD) FUNCTION(log1p, SIMD) FUNCTION(tan, SIMD) FUNCTION(asin, SIMD) FUNCTION(acos, SIMD)
+FUNCTION(atan, SIMD) FUNCTION(sinh, SIMD) FUNCTION(cosh, SIMD) FUNCTION(asinh, SIMD) FUNCTION(acosh, SIMD) FUNCTION(atanh, SIMD)
 
 #define BUILTIN(name, builtin)                                         \
   static INLINE float name(float x) { return __builtin_##builtin##f(x); } \

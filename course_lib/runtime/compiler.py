@@ -33,7 +33,7 @@ WRAPS = ("-fwrapv", "-fno-strict-aliasing")  # Signed integers wrap around as in
 
 OPTIONAL = (
     ("-march=native",), ("-mcpu=native",), ("-mprefer-vector-width=512",), ("-fopenmp",), ("-fopenmp-simd",),
-    ("-DVECTOR_MATH", "-lm"), ("-DMORE_VECTOR_MATH", "-lm"),
+    ("-DVECTOR_MATH", "-lm"),
 )  # fmt: skip
 """Tried one by one; `-fopenmp-simd` and `-mcpu` only where the one before them fails."""
 

@@ -14,8 +14,8 @@ from __future__ import annotations
 import functools
 import json
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -23,17 +23,9 @@ import torch
 from course_lib import build_cache, config, events
 from course_lib.lowering.ir import ExternKernel, LoopGraph, View
 
-BUDGET = 0.1  # Seconds that each candidate may be measured for; at most `ROUNDS` calls
-ROUNDS = 7
+BUDGET = 0.1  # Seconds that each candidate may be measured for
+ROUNDS = 7  # Calls of each at most
 MUST_GAIN = 1.1  # How many times faster than torch's own call another one must be: less may be noise
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """One way to compute a product: `rewrite` makes the operands of its operator from those of `mm` or `addmm`."""
-
-    op: Any
-    rewrite: Callable[..., tuple[Any, ...]]
 
 
 def linear_operands(*operands: Any) -> tuple[Any, ...]:
@@ -49,10 +41,11 @@ def transposed(matrix: Any) -> Any:
     return replace(matrix, shape=matrix.shape[::-1], stride=matrix.stride[::-1])
 
 
-def candidates() -> Mapping[str, Candidate]:
-    """The ways beside torch's own call, as far as this build of torch has them."""
+def candidates() -> dict[str, tuple[Any, Callable[..., tuple[Any, ...]]]]:
+    """The operators beside torch's own, as far as this build of torch has them, and what makes their operands from those of `mm`
+    or `addmm`."""
     linear = getattr(torch.ops.mkldnn, "_linear_pointwise", None) if torch.backends.mkldnn.is_available() else None
-    return {"oneDNN": Candidate(linear.default, linear_operands)} if linear is not None else {}
+    return {"oneDNN": (linear.default, linear_operands)} if linear is not None else {}
 
 
 def choose_products(graph: LoopGraph) -> LoopGraph:
@@ -81,17 +74,16 @@ def choose(kernel: ExternKernel) -> ExternKernel:
     events.emit(events.ProductChosen(kernel, name, seconds))
     if name == "torch":
         return kernel
-    way, gain = candidates()[name], seconds["torch"] / seconds[name]
-    why = f"{name} was {gain:.1f} times as fast as torch's own call for this size"
-    return replace(kernel, op=way.op, args=way.rewrite(*kernel.args), out_variant=None, why=why)
+    op, operands = candidates()[name]
+    why = f"{name} was {seconds['torch'] / seconds[name]:.1f} times as fast as torch's own call for this size"
+    return replace(kernel, op=op, args=operands(*kernel.args), out_variant=None, why=why)
 
 
 def seconds_of(op: Any, layouts: list[Any]) -> dict[str, float]:
     """Seconds of torch's own call ("torch") and of each candidate, measured now or found on disk."""
     precision = torch.get_float32_matmul_precision()
     key = build_cache.key_of("product", torch.__version__, str(op), repr(layouts), str(torch.get_num_threads()), precision)
-    measured = lambda: measure([operand(*layout) for layout in layouts])
-    entry = build_cache.build(key, ".json", lambda path: path.write_text(json.dumps(measured())))
+    entry = build_cache.build(key, ".json", lambda path: path.write_text(json.dumps(measure([operand(*x) for x in layouts]))))
     return json.loads(entry.path.read_text())
 
 
@@ -105,11 +97,10 @@ def measure(tensors: list[torch.Tensor]) -> dict[str, float]:
     """The fastest of some calls of each, in turn. A candidate with other results than torch's is no candidate."""
     own = torch.mm if len(tensors) == 2 else torch.addmm
     calls: dict[str, Callable[[], Any]] = {"torch": functools.partial(own, *tensors)}
-    expected = own(*tensors)
-    for name, way in candidates().items():
-        operands = way.rewrite(*tensors)
-        if torch.allclose(way.op(*operands), expected, rtol=1e-4, atol=1e-4):
-            calls[name] = functools.partial(way.op, *operands)
+    for name, (op, operands) in candidates().items():
+        tried = functools.partial(op, *operands(*tensors))
+        if torch.allclose(tried(), own(*tensors), rtol=1e-4, atol=1e-4):
+            calls[name] = tried
     best = dict.fromkeys(calls, float("inf"))
     until = time.perf_counter() + BUDGET * len(calls)
     for _ in range(ROUNDS):

@@ -27,7 +27,7 @@ class Inline:
 
     ops: Handler
     producers: Mapping[str, Pointwise]
-    extent: Mapping[sympy.Symbol, Size]  # How far each symbol of the indices that are asked for counts
+    extent: dict[sympy.Symbol, Size]  # How far each symbol of the indices that are asked for counts
     become: Mapping[sympy.Symbol, sympy.Expr]  # What stands for each of these symbols outside
 
     def load(self, buffer: str, index: sympy.Expr) -> Value:
@@ -39,6 +39,10 @@ class Inline:
 
     def index_expr(self, expr: sympy.Expr, dtype: torch.dtype) -> Value:
         return self.ops.index_expr(sympy.sympify(expr).xreplace(self.become), dtype)
+
+    def indirect(self, value: Value, size: int | sympy.Expr, wrap: bool = True) -> sympy.Symbol:
+        self.extent[symbol := self.ops.indirect(value, size, wrap)] = size
+        return symbol
 
     def __getattr__(self, op: str) -> Any:
         return getattr(self.ops, op)
@@ -53,6 +57,6 @@ def inlined_into(node: LoopNode, producers: Sequence[Pointwise]) -> LoopNode:
 
     def inner(ops: Handler, index: Index, rindex: Index = ()) -> Value:
         become = dict(zip(extent, map(sympy.sympify, [*index, *rindex]), strict=True))
-        return node.value(Inline(ops, by_name, extent, become), rows, columns)
+        return node.value(Inline(ops, by_name, dict(extent), become), rows, columns)
 
     return replace(node, inner=inner, origins=origins)

@@ -30,6 +30,7 @@ from course_lib.scheduling.kernel import FusedKernel, Kernel
 CanFuse = Callable[[Group, Group], Fuse | No]
 
 SIBLINGS = 8  # How many of the readers of one buffer are compared with each other
+FEW = 8  # A loop that reads less than one in so many elements of another's result had better compute them itself
 
 
 @dataclass(frozen=True)
@@ -76,13 +77,18 @@ class Schedule:
 
 def schedule(graph: LoopGraph, can_fuse: CanFuse = can_fuse) -> Schedule:
     """Group the nodes of `graph` into kernels."""
-    nodes, removed = live_nodes(graph, record_all(graph.nodes, graph.buffers))
+    nodes, removed = live_nodes(graph.nodes, graph)
     removed += [f"{node} (same as {other})" for node, other in graph.duplicates]
     inlined: list[str] = []
     alone: list[Group] = []
     while True:
         fusion = Fusion(nodes, graph, can_fuse)
         alone = alone or fusion.alone
+        if few := fusion.hardly_read():
+            inlined += [f"{node}: only a few of its elements are read" for nodes in few.values() for node in nodes]
+            nodes = [inlined_into(n, few[n]) if not isinstance(n, ExternKernel) and n in few else n for n in nodes]
+            nodes, _ = live_nodes(nodes, graph)
+            continue
         fusion.run()
         if not (cheap := fusion.to_inline()):
             break
@@ -98,12 +104,12 @@ def schedule(graph: LoopGraph, can_fuse: CanFuse = can_fuse) -> Schedule:
     return result
 
 
-def live_nodes(graph: LoopGraph, bodies: Mapping[Node, Body]) -> tuple[list[Node], list[str]]:
+def live_nodes(nodes: Sequence[Node], graph: LoopGraph) -> tuple[list[Node], list[str]]:
     """The nodes that an output or a side effect needs, and the names of the others."""
-    needed = graph.returned
+    needed, bodies = graph.returned, record_all(nodes, graph.buffers)
     live: list[Node] = []
     removed: list[str] = []
-    for node in reversed(graph.nodes):
+    for node in reversed(nodes):
         if not node.buffers or needed & {b.name for b in node.buffers}:
             live.append(node)
             needed |= read_names(node, bodies)
@@ -193,6 +199,18 @@ class Fusion:
                 if group is not first and first in self.before[group]:
                     return group
         return None
+
+    def hardly_read(self) -> dict[Node, list[Pointwise]]:
+        """For a loop the cheap loops of which it reads few elements (a gather after log_softmax): computed in it, the others
+        need not be stored."""
+        members = [member for group in self.alone for member in group.members if member.body.is_cheap]
+        cheap = {member.node.buffer: member.node for member in members if isinstance(member.node, Pointwise)}
+        few: dict[Node, list[Pointwise]] = {}
+        for group in self.alone:
+            for buffer in sorted(group.reads & cheap.keys(), key=lambda buffer: buffer.name):
+                if int_or(group.touched(buffer)) * FEW <= int_or(buffer.nbytes) and buffer.name not in self.usage.outputs:
+                    few.setdefault(group.nodes[0], []).append(cheap[buffer])
+        return few
 
     def to_inline(self) -> list[Pointwise]:
         """Cheap loops that only loops read, none of which they could be fused with."""

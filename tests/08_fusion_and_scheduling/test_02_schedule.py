@@ -139,3 +139,22 @@ def test_sums_over_rows_run_along_with_what_reduces_columns():
     (kernel,) = result.kernels
     assert [step.level for step in kernel.steps if step.is_reduction] == ["column", "across", "across"]
     assert result.bytes_after == 3 * 64 * 24 * 4 + 3 * 24 * 4
+
+
+def test_what_is_hardly_read_is_computed_where_it_is_read():
+    """Cross entropy reads one log-probability of each row: none of the others reaches memory."""
+
+    def loss(logits, labels):
+        return -torch.log_softmax(logits, -1).gather(1, labels[:, None]).sum()
+
+    result = schedule(agree(loss, torch.randn(32, 500), torch.randint(0, 500, (32,))))
+    assert any("only a few of its elements" in line for line in result.inlined)
+    assert result.bytes_after < 2 * 32 * 500 * 4
+
+
+def test_what_is_read_in_part_and_returned_is_stored():
+    def f(x):
+        y = x * 2 + 1
+        return y, y[:2].relu()
+
+    assert schedule(agree(f, torch.randn(64, 8))).inlined == []

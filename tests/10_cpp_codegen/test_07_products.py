@@ -100,7 +100,7 @@ def test_measured_once_then_remembered(monkeypatch, tmp_path):
 
 
 def test_a_wrong_candidate_is_no_candidate(monkeypatch):
-    wrong = gemm.Candidate(lambda x, w: x @ w + 1, lambda x, w: (x, w))
+    wrong = (lambda x, w: x @ w + 1, lambda x, w: (x, w))
     monkeypatch.setattr(gemm, "candidates", lambda: {"wrong": wrong})
     assert gemm.measure([torch.randn(8, 8), torch.randn(8, 8)]).keys() == {"torch"}
 
