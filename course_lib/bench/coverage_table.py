@@ -37,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     path = Path(args.output) / "operator-coverage.json"
     if not args.hostile:
         report = merged(path, rows, {"samples": args.samples, "seed": args.seed})
-        path.write_text(json.dumps(report, indent=1) + "\n")
+        path.write_text(one_row_a_line(report))
         path.with_suffix(".md").write_text(page(report))
     counts = totals(rows)
     print(", ".join(f"{counts[kind]} {kind}" for kind in KINDS))
@@ -82,6 +82,13 @@ def merged(path: Path, rows: Sequence[Row], how: dict[str, Any]) -> dict[str, An
     return {"date": told["date"], "versions": told["versions"], **how, "rows": [table[key] for key in sorted(table)]}
 
 
+def one_row_a_line(report: dict[str, Any]) -> str:
+    """The JSON, laid out so that a changed row is a changed line."""
+    rows = ",\n".join(json.dumps(row) for row in report["rows"])
+    head = json.dumps({key: value for key, value in report.items() if key != "rows"}, indent=1)
+    return f'{head[:-2]},\n "rows": [\n{rows}\n]}}\n'
+
+
 # -- the page ----------------------------------------------------------------------------------------------------------------
 
 
@@ -89,14 +96,14 @@ def page(report: dict[str, Any]) -> str:
     """The table as Markdown."""
     rows = report["rows"]
     versions = report["versions"]
-    built = [dtype for dtype in DTYPES if any(row["built"] for row in rows if row["dtype"] == dtype)]
+    built = sum(row["built"] for row in rows)
     lines = [
-        "# Operator coverage",
+        f"# Operator coverage: {len({row['operator'] for row in rows})} operators",
         "",
         "How course_lib compiles torch's own operator database (`torch.testing._internal.common_methods_invocations`) on the",
         "CPU, inputs without gradients. Of each operator and dtype a few sample calls are compared with eager: values, dtypes,",
-        f"shapes, strides, and the inputs afterwards. Kernels were built in C++ for {' and '.join(built) or 'no dtype'}; for the",
-        "others NumPy ran the loops.",
+        f"shapes, strides, and the inputs afterwards. For {built} of {len(rows)} pairs of an operator and a dtype kernels were",
+        "built in C++ and called; for the others NumPy ran the loops.",
         "",
         f"Written by `course coverage --samples {report['samples']}` on {report['date'][:10]}: torch {versions['torch']}, "
         f"Python {versions['python']}.",
@@ -153,6 +160,7 @@ def extern_rows(rows: Sequence[dict[str, Any]]) -> list[list[str]]:
     where: dict[tuple[str, str], set[str]] = defaultdict(set)
     for row in rows:
         for op, why in row["extern"].items():
+            why = "no loop form here" if why.startswith(f"{op} has no loop form") else why
             where[op, why].add(row["operator"])
     ordered = sorted(where.items(), key=lambda entry: (-len(entry[1]), entry[0]))
     return [[f"`{op}`", some(names), why] for (op, why), names in ordered]
