@@ -12,12 +12,9 @@ import tempfile
 import warnings
 from pathlib import Path
 
-recompile_limit = 8
-"""Entries a code object may hold; beyond it, inputs that fit none run in eager. (`torch._dynamo.config.recompile_limit`)"""
-inline_depth_limit = 64
-"""Calls followed into calls before capture gives up: a function that calls itself for ever would never end."""
-measure_products = True
-"""Measure once which library is fastest for each size of matrix product; False: torch's own choice, always the same."""
+recompile_limit = 8  # Entries a code object may hold; inputs that fit none run in eager. (`torch._dynamo.config.recompile_limit`)
+inline_depth_limit = 64  # Calls followed into calls before capture gives up: endless recursion would never end
+measure_products = True  # Measure once which library is fastest for each size of product; False: torch's choice, always the same
 
 
 @functools.cache

@@ -36,10 +36,8 @@ class Pipeline:
     decompositions: dict[Any, Callable[..., Any]] = dataclasses.field(default_factory=lambda: lowering.DECOMPOSITIONS)
     """ATen operator → how it is written in simpler ones (lesson 06)"""
     trace: Callable[..., fx.GraphModule] = autograd.trace  # (graph, decompositions) → ATen graph (lesson 06)
-    joint: Callable[..., fx.GraphModule] = autograd.joint
-    """(graph, decompositions) → ATen graph of forward and backward (lesson 06)"""
-    partition: Callable[..., autograd.Partition] = autograd.partition
-    """(joint graph, may_recompute) → forward graph, backward graph, what is saved in between (lesson 06)"""
+    joint: Callable[..., fx.GraphModule] = autograd.joint  # (graph, decompositions) → forward and backward in one (lesson 06)
+    partition: Callable[..., autograd.Partition] = autograd.partition  # (joint graph, may_recompute) → its halves (lesson 06)
     lower: Callable[[fx.GraphModule], lowering.LoopGraph] = lowering.lower  # ATen graph → loop IR (lesson 07)
     fuse: Callable[..., Any] = scheduling.can_fuse  # (producer, consumer) → `Fuse` or `No` (lesson 08)
     schedule: Callable[..., scheduling.Schedule] = scheduling.schedule  # (loops, fuse) → kernels in order (lesson 08)
@@ -124,7 +122,9 @@ def with_sizes(gm: fx.GraphModule, args: Sequence[Any]) -> fx.GraphModule:
     static, mode = copy.deepcopy(gm), FakeTensorMode()
     FakeTensorProp(static, mode).propagate(*args)
     for node, arg in zip(static.graph.find_nodes(op="placeholder"), args, strict=True):
-        if not isinstance(arg, torch.Tensor):
+        if isinstance(arg, torch.Tensor):
+            node.meta["val"] = mode.from_tensor(arg)  # what was propagated does not say that it needs a gradient
+        else:
             node.replace_all_uses_with(arg)
     for node in static.graph.find_nodes(op="call_function", target=torch.ops.aten.sym_size.int):
         node.replace_all_uses_with(node.meta["val"])

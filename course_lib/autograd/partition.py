@@ -55,7 +55,7 @@ def partition(joint: fx.GraphModule, may_recompute: Callable[[fx.Node], bool]) -
     inputs, tangents = placeholders[:first_tangent], placeholders[first_tangent:]
     backward = downstream(graph, tangents)
     overwritten = {inputs[update.input] for update in joint.meta["signature"].updates}
-    width = lambda node: INFINITE if node in overwritten else node_bytes(node)
+    width = lambda node: INFINITE if node in overwritten else node_bytes(node) + (node not in inputs)  # an input is there
     saved = minimum_cut(graph, upstream(graph, gradients), backward, may_recompute, width)
     second = part(joint, [*saved, *tangents], gradients)
     copied = {n.name for n in second.graph.nodes if n.op == "call_function"}
@@ -76,7 +76,7 @@ def minimum_cut(
     computed."""
     network = networkx.DiGraph()
     network.add_nodes_from(("source", "sink"))
-    for node in needed - backward:
+    for node in sorted(needed - backward):  # in order: the same graph is cut the same way
         network.add_edge((node, "in"), (node, "out"), capacity=width(node))
         if node.op == "placeholder" or not may_recompute(node):
             network.add_edge("source", (node, "in"), capacity=INFINITE)

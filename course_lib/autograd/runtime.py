@@ -11,6 +11,7 @@ import torch
 
 from course_lib.autograd.partition import Partition
 from course_lib.autograd.signature import Result, Signature
+from course_lib.autograd.trace import restride
 
 Program = Callable[..., tuple[Any, ...]]
 
@@ -52,10 +53,10 @@ def differentiable(forward: Program, backward: Program, signature: Signature, pa
             results = forward(*inputs)
             ctx.save_for_backward(*((*inputs, *results)[place] for place in parts.places))
             values = tuple(v.detach() if any(v is x for x in inputs) else v for v in results[:count])
-            constant = [
-                v for v, yes in zip(values, signature.differentiable, strict=True) if not yes and isinstance(v, torch.Tensor)
+            fixed = [
+                v for v, yes in zip(values, signature.differentiable, strict=True) if isinstance(v, torch.Tensor) and not yes
             ]
-            ctx.mark_non_differentiable(*constant)
+            ctx.mark_non_differentiable(*fixed)
             ctx.inputs = len(inputs)
             return values
 
@@ -63,18 +64,18 @@ def differentiable(forward: Program, backward: Program, signature: Signature, pa
         def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
             wanted = [g for g, yes in zip(gradients, signature.differentiable, strict=True) if yes]
             again = torch.empty(0, requires_grad=torch.is_grad_enabled())
-            found = Backward.apply(again, *ctx.saved_tensors, *map(laid_out, wanted, tangents))
+            found = Backward.apply(again, *ctx.saved_tensors, *map(restride, wanted, tangents))
             by_input = dict(zip(signature.gradients, found, strict=True))
             return tuple(by_input.get(n) for n in range(ctx.inputs))
 
-    return finished(Forward.apply, signature, original)
+    apply = Forward.apply if torch.is_grad_enabled() else torch.enable_grad()(Forward.apply)  # the graph turns it on itself
+    compiled = finished(apply, signature, original)
 
+    def run(*inputs: Any) -> tuple[Any, ...]:
+        hooked = torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
+        return original(*inputs) if hooked else compiled(*inputs)  # hooks (of `checkpoint`) expect what eager saves
 
-def laid_out(tensor: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """A gradient with the strides that backward was compiled for."""
-    if tensor.stride() == like.stride():
-        return tensor
-    return torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device).copy_(tensor)
+    return run
 
 
 def overlaps(inputs: Sequence[Any], signature: Signature) -> bool:

@@ -15,8 +15,6 @@ from typing import Any
 
 import torch
 
-Layout = tuple[tuple[int, ...], tuple[int, ...], int]
-
 
 @dataclass(frozen=True)
 class Result:
@@ -25,7 +23,7 @@ class Result:
 
     index: int
     of_input: bool = False
-    layout: Layout | None = None
+    layout: tuple[tuple[int, ...], tuple[int, ...], int] | None = None
     requires_grad: bool = True
 
     def made_of(self, inputs: Sequence[Any], values: Sequence[Any]) -> Any:
@@ -33,7 +31,8 @@ class Result:
         if self.layout is None:
             return base
         sizes, strides, offset = self.layout
-        view = base.as_strided(sizes, strides, base.storage_offset() + offset)
+        with torch.enable_grad():
+            view = base.as_strided(sizes, strides, base.storage_offset() + offset)
         return view if self.requires_grad else view.detach()
 
 
@@ -90,8 +89,9 @@ def signature_of(inputs: Sequence[Any], results: Sequence[Any]) -> tuple[Signatu
             return same or value(tensor)
         if memory(tensor) not in owners:
             mates = [r for r in results if isinstance(r, torch.Tensor) and memory(r) == memory(tensor)]
-            base = next((r for r in mates if r._base is None), tensor._base) if any(m is not tensor for m in mates) else tensor
-            if base is None or memory(base) != memory(tensor):
+            whole = sorted((r for r in mates if r._base is None), key=lambda r: not r.requires_grad)
+            base = tensor if all(r is tensor for r in mates) else next(iter(whole), tensor._base)
+            if base is None or memory(base) != memory(tensor) or any(r.requires_grad > base.requires_grad for r in mates):
                 raise NotImplementedError("two results share memory in a way that autograd does not know")
             owners[memory(tensor)] = False, value(base).index, base
         of_input, index, base = owners[memory(tensor)]

@@ -43,9 +43,11 @@ def trace(gm: fx.GraphModule, decompositions: Decompositions, gradients: bool = 
     fakes = [node.meta["val"] for node in gm.graph.find_nodes(op="placeholder")]
     mode = next((t.fake_mode for t in fakes if hasattr(t, "fake_mode")), None) or FakeTensorMode()
     tracing = Tracing(gm, decompositions, gradients)
-    with mode, torch.set_grad_enabled(gradients):
+    with mode, torch.set_grad_enabled(gradients and torch.is_grad_enabled()):
         traced = make_fx(tracing.run)(*fakes)
     assert tracing.signature is not None
+    if gradients and any(node.target is aten.mkldnn_rnn_layer.default for node in traced.graph.nodes):
+        raise NotImplementedError("oneDNN's recurrent layers keep what their backward needs only while autograd records them")
     return tidy(traced, gm, tracing.signature)
 
 
@@ -59,11 +61,13 @@ class Tracing:
     def run(self, *fakes: Any) -> list[Any]:
         with FunctionalTensorMode(), Decomposing(self.decompositions):
             primals = [self.enter(fake) for fake in fakes]
-            inputs = [own_copy(p) if self.gradients else p for p in primals]
+            with torch.enable_grad():
+                inputs = [own_copy(p) if self.gradients else p for p in primals]
             program = Tagging(self.gm)
             results = program.run(*inputs)
             like = [node.meta.get("val") if isinstance(node, fx.Node) else None for node in self.gm.graph.output_node().args[0]]
-            self.signature, values = signature_of(inputs, list(map(restride, results, like)))
+            with torch.set_grad_enabled(self.gradients):
+                self.signature, values = signature_of(inputs, list(map(restride, results, like)))
             if self.gradients:
                 values += self.differentiate(primals, values)
                 program.mark()
@@ -80,11 +84,14 @@ class Tracing:
         assert self.signature is not None
         wanted = [n for n, p in enumerate(primals) if has_gradient(p)]
         outputs = [v for v, yes in zip(values, self.signature.differentiable, strict=True) if yes]
+        if not outputs:
+            return []
         tangents = [tangent(n, v) for n, v in enumerate(outputs)]
-        found: Any = [None] * len(wanted)
-        if outputs:
+        try:
             with torch._C._DisableAutocast():
                 found = torch.autograd.grad(outputs, [primals[n] for n in wanted], tangents, allow_unused=True)
+        except RuntimeError as problem:  # as it would in eager, but there only if somebody asks for gradients
+            raise NotImplementedError(f"backward of this graph fails: {problem}") from problem
         self.signature.gradients = tuple(n for n, g in zip(wanted, found, strict=True) if g is not None)
         return [restride(g, primals[n]) for n, g in zip(wanted, found, strict=True) if g is not None]
 
@@ -161,7 +168,7 @@ def leave(value: Any) -> Any:
 
 
 def restride(value: Any, like: Any) -> Any:
-    """An output, laid out as the captured operation itself would: a decomposition may choose other strides."""
+    """`value` with the strides of `like`: a decomposition may choose others than the captured operation, and so may autograd."""
     if not isinstance(value, torch.Tensor) or not isinstance(like, torch.Tensor):
         return value
     if all(n == 1 or have == want for n, have, want in zip(value.shape, value.stride(), like.stride(), strict=True)):

@@ -1,0 +1,135 @@
+"""Where a joint graph is cut: what is kept, what is computed again, how many kernels there are, which line each comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+import course_lib as cl
+from course_lib import autograd, events
+from course_lib.scheduling import FusedKernel
+
+
+def trained(function: Callable[..., Any], *args: Tensor) -> Any:
+    """The recording of one training step."""
+    with cl.record() as trace:
+        result = cl.compile(function, fullgraph=True)(*args)
+    result.sum().backward()
+    return trace
+
+
+def cut(function: Callable[..., Any], *args: Tensor) -> autograd.Partition:
+    return trained(function, *args).of(events.Partitioned)[0].partition
+
+
+def leaf(*shape: int) -> Tensor:
+    return torch.randn(shape, requires_grad=True)
+
+
+def names(nodes: Any) -> set[str]:
+    return {node.name for node in nodes}
+
+
+def test_a_pointwise_chain_keeps_its_input_only():
+    parts = cut(lambda x: (x * 2).sigmoid().tanh().exp(), leaf(64, 64))
+    assert names(parts.saved) == {"x"} and parts.saved_bytes == 64 * 64 * 4
+    assert {"sigmoid", "tanh", "exp"} <= names(parts.recomputed)
+
+
+def test_what_is_smaller_is_kept():
+    """Of x and x > 0, which backward needs, the second takes a quarter of the bytes."""
+    (kept,) = cut(lambda x: x * 2 * (x > 0), leaf(64, 64)).saved
+    assert kept.meta["val"].dtype is torch.bool
+
+
+def test_a_reduction_and_a_product_are_kept_not_computed_again():
+    def f(x: Tensor, w: Tensor) -> Tensor:
+        return F.softmax(x @ w, -1).log()
+
+    parts = cut(f, leaf(8, 16), leaf(16, 32))
+    targets = {str(node.target) for node in parts.recomputed}
+    assert not any("mm" in target or "sum" in target or "amax" in target for target in targets)
+
+
+def test_an_input_that_is_overwritten_is_not_what_is_kept():
+    def f(x: Tensor, buffer: Tensor) -> Tensor:
+        y = x * (buffer + 0)
+        buffer.add_(1)
+        return y
+
+    x, buffer = leaf(4), torch.arange(4.0)
+    y = cl.compile(f, fullgraph=True)(x, buffer)
+    y.sum().backward()
+    assert x.grad is not None and x.grad.tolist() == [0, 1, 2, 3] and buffer.tolist() == [1, 2, 3, 4]
+
+
+def test_a_backward_that_fails_in_eager_fails_when_it_is_asked_for():
+    def f(x: Tensor, buffer: Tensor) -> Tensor:
+        y = x * buffer
+        buffer.add_(1)
+        return y
+
+    y = cl.compile(f, fullgraph=True)(leaf(4), torch.arange(4.0))
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
+def test_dropout_drops_the_same_in_backward_and_what_eager_would():
+    x = leaf(1000)
+    torch.manual_seed(3)
+    want = F.dropout(x, 0.3)
+    torch.manual_seed(3)
+    y = cl.compile(lambda x: F.dropout(x, 0.3), fullgraph=True)(x)
+    (grad,) = torch.autograd.grad(y.sum(), x)
+    torch.testing.assert_close(y, want)
+    torch.testing.assert_close(grad, torch.where(y != 0, 1 / 0.7, 0.0))
+
+
+def kernels(trace: Any) -> list[int]:
+    """Fused kernels of each graph that was built: forward, backward."""
+    return [sum(isinstance(k, FusedKernel) for k in e.compiled.schedule.kernels) for e in trace.of(events.KernelsBuilt)]
+
+
+def test_layer_norm_is_one_kernel_forward_and_one_backward():
+    assert kernels(trained(lambda x, w, b: F.layer_norm(x, (64,), w, b), leaf(32, 64), leaf(64), leaf(64))) == [1, 1]
+
+
+def test_softmax_is_one_kernel_forward_and_one_backward():
+    assert kernels(trained(lambda x: F.softmax(x * 2, -1) ** 2, leaf(32, 64))) == [1, 1]
+
+
+def test_backward_knows_the_line_it_comes_from():
+    def f(x: Tensor, w: Tensor) -> Tensor:
+        y = F.layer_norm(x, (16,))
+        y = y @ w
+        return F.gelu(y)
+
+    trace = trained(f, leaf(4, 16), leaf(16, 16))
+    parts = trace.of(events.Partitioned)[0].partition
+    captured = {}
+    for node in parts.backward.graph.nodes:
+        if node.op == "call_function":
+            captured.setdefault(node.meta["origin"].name, []).append(str(node.target))
+    assert set(captured) == {"layer_norm", "matmul", "gelu"}
+    assert any("mm" in target for target in captured["matmul"])
+    first = f.__code__.co_firstlineno
+    lines = {n.meta["origin"].meta["location"].line - first for n in parts.backward.graph.nodes if n.op == "call_function"}
+    assert lines == {1, 2, 3}
+
+
+def test_a_mutation_is_a_value_of_the_graph():
+    def f(x: Tensor, buffer: Tensor) -> Tensor:
+        buffer.mul_(2)
+        return x + buffer
+
+    with cl.record() as trace:
+        cl.compile(f, fullgraph=True)(torch.ones(3), torch.ones(3))
+    graph = trace.of(events.AtenTraced)[0].graph
+    assert not any(getattr(n.target, "_schema", None) and n.target._schema.is_mutable for n in graph.graph.nodes)
+    (update,) = graph.meta["signature"].updates
+    assert update.seen_by == "version"
