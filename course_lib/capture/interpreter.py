@@ -17,7 +17,6 @@ import itertools
 import operator
 import sys
 import types
-from collections.abc import Callable
 from types import CellType, FunctionType
 from typing import Any
 
@@ -40,13 +39,13 @@ BINARY_OPERATORS = {
     "%=": operator.imod, "**=": operator.ipow, "@=": operator.imatmul, "&=": operator.iand, "|=": operator.ior,
     "^=": operator.ixor, "<<=": operator.ilshift, ">>=": operator.irshift,
 }  # fmt: skip
+ENDS = {*JUMPS, "RAISE_VARARGS", "RETURN_VALUE"}
 COMPARISONS = {
     "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
 
 
-def unary(function: Any) -> Callable[[Machine, Instruction], None]:
-    """The method of an instruction that computes one value from one."""
+def unary(function: Any) -> Any:  # the method of an instruction that computes one value from one
     return lambda it, i: it.push(it.operate(function, it.pop()))
 
 
@@ -194,13 +193,14 @@ class Interpreter(Machine):
             self.jump(i.arg)
 
     def decide(self, value: Any, place: int) -> bool:
-        """`bool(value)`, for the jump at `place`. Of a tensor that decides whether the program raises (`assert`,
-        `if t.any(): raise ...`): what lets it go on; the head asks again."""
+        """`bool(value)`, for the jump at `place`. Where one side raises (`assert`), the other is taken; the head asks again."""
         jump = self.program[place]
-        other = self.program[place + 1 : self.index_of.get(jump.arg, 0)] if jump.op.startswith("POP_JUMP_IF_") else []
-        raises = other and other[-1].op == "RAISE_VARARGS" and not any(i.op in JUMPS for i in other)
-        expected = jump.op == "POP_JUMP_IF_TRUE"
-        return expected if raises and self.world.builder.expect(value, expected) else self.truth(value)
+        sides = {jump.op == "POP_JUMP_IF_TRUE": place + 1, jump.op == "POP_JUMP_IF_FALSE": self.index_of.get(jump.arg, place)}
+        for expected, start in sides.items() if len(sides) == 2 else ():
+            end = next((i.op for i in self.program[start:] if i.op in ENDS), "")
+            if end == "RAISE_VARARGS" and self.world.builder.expect(value, expected):
+                return expected
+        return self.truth(value)
 
     def POP_JUMP_IF_NONE(self, i: Instruction) -> None:
         if self.pop() is None:
