@@ -89,6 +89,7 @@ class Pipeline:
         if codegen == "none":
             return torch.no_grad()(aten.forward)
         loops = events.stage("lower", events.Lowered, self.lower, aten)
+        loops = events.stage("products", None, runtime.choose_products, loops)
         schedule = events.stage("schedule", events.Scheduled, self.schedule, loops, self.fuse)
         plan = events.stage("memory", events.MemoryPlanned, self.plan, schedule, loops)
         return events.stage("build", events.KernelsBuilt, self.build, loops, schedule, plan, codegen)

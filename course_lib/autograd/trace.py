@@ -43,7 +43,8 @@ def trace(gm: fx.GraphModule, decompositions: Decompositions, gradients: bool = 
     fakes = [node.meta["val"] for node in gm.graph.find_nodes(op="placeholder")]
     mode = next((t.fake_mode for t in fakes if hasattr(t, "fake_mode")), None) or FakeTensorMode()
     tracing = Tracing(gm, decompositions, gradients)
-    with mode, torch.set_grad_enabled(gradients and torch.is_grad_enabled()):
+    records = gradients and torch.is_grad_enabled()
+    with mode, torch.inference_mode(False), torch.set_grad_enabled(records):  # an inference tensor is not decomposed
         traced = make_fx(tracing.run)(*fakes)
     assert tracing.signature is not None
     if gradients and any(node.target is aten.mkldnn_rnn_layer.default for node in traced.graph.nodes):

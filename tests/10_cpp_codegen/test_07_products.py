@@ -6,6 +6,7 @@ import pytest
 import torch
 from back_half import lowered
 
+import course_lib as cl
 from course_lib import config, events, runtime, scheduling
 from course_lib.runtime import gemm
 
@@ -108,3 +109,17 @@ def test_a_wrong_candidate_is_no_candidate(monkeypatch):
 def test_measuring_can_be_turned_off(monkeypatch):
     monkeypatch.setattr(config, "measure_products", False)
     assert compiled_with_choice(torch.mm, torch.randn(8, 8), torch.randn(8, 8))[1] == []
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode, torch.enable_grad])
+def test_compile_chooses_and_fuses_in_every_mode(mode):
+    """Whole programs, forward and backward: products are chosen, and what is between them becomes kernels."""
+    seen = []
+    x, w, b = torch.randn(16, 24), torch.randn(32, 24, requires_grad=True), torch.randn(32, requires_grad=True)
+    with events.listener(seen.append), mode():
+        cl.compile(lambda x, w, b: torch.softmax(linear_gelu(x, w, b), -1))(x, w, b)
+    chosen = [event for event in seen if isinstance(event, events.ProductChosen)]
+    built = [event.compiled for event in seen if isinstance(event, events.KernelsBuilt)]
+    assert len(chosen) >= (2 if mode is torch.enable_grad else 1)
+    assert built and all(compiled.kernels for compiled in built)
+    assert not any("_softmax" in compiled.wrapper_source for compiled in built)
