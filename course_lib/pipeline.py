@@ -88,8 +88,7 @@ class Pipeline:
         events.emit(events.AtenTraced(aten))
         if codegen == "none":
             return torch.no_grad()(aten.forward)
-        loops = events.stage("lower", events.Lowered, self.lower, aten)
-        loops = events.stage("products", None, runtime.choose_products, loops)
+        loops = runtime.choose_products(events.stage("lower", events.Lowered, self.lower, aten))
         schedule = events.stage("schedule", events.Scheduled, self.schedule, loops, self.fuse)
         plan = events.stage("memory", events.MemoryPlanned, self.plan, schedule, loops)
         return events.stage("build", events.KernelsBuilt, self.build, loops, schedule, plan, codegen)
