@@ -87,11 +87,11 @@ class Pipeline:
         """A functional ATen graph to machine code."""
         events.emit(events.AtenTraced(aten))
         if codegen == "none":
-            return torch.no_grad()(aten.forward)
+            return without_autocast(torch.no_grad()(aten.forward))
         loops = runtime.choose_products(events.stage("lower", events.Lowered, self.lower, aten))
         schedule = events.stage("schedule", events.Scheduled, self.schedule, loops, self.fuse)
         plan = events.stage("memory", events.MemoryPlanned, self.plan, schedule, loops)
-        return events.stage("build", events.KernelsBuilt, self.build, loops, schedule, plan, codegen)
+        return without_autocast(events.stage("build", events.KernelsBuilt, self.build, loops, schedule, plan, codegen))
 
     def specialize(self, gm: fx.GraphModule, codegen: str, differentiate: bool) -> Program:
         """A graph with symbolic sizes: kernels are built for each set of sizes when it is first met; after
@@ -130,6 +130,16 @@ def with_sizes(gm: fx.GraphModule, args: Sequence[Any]) -> fx.GraphModule:
         node.replace_all_uses_with(node.meta["val"])
     static.recompile()
     return static
+
+
+def without_autocast(program: Program) -> Program:
+    """A program whose operators are not cast once more: what autocast does is in the graph."""
+
+    def run(*args: Any) -> tuple[Any, ...]:
+        with torch._C._DisableAutocast():
+            return program(*args)
+
+    return run if torch._C._is_any_autocast_enabled() else program
 
 
 def fall_back(gm: fx.GraphModule, why: str, warn: bool = False) -> Program:

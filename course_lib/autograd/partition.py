@@ -34,11 +34,6 @@ class Partition:
     places: tuple[int, ...]
     recomputed: tuple[fx.Node, ...]
 
-    @property
-    def saved_bytes(self) -> int:
-        """Bytes kept from forward to backward. Inputs count: they must stay as they are."""
-        return int(sum(node_bytes(node) for node in self.saved))
-
     def __str__(self) -> str:
         kept = ", ".join(f"{n.name} ({node_bytes(n):,} bytes)" for n in self.saved)
         return f"saved: {kept or 'nothing'}; computed again: {', '.join(n.name for n in self.recomputed) or 'nothing'}"

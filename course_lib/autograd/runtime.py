@@ -38,7 +38,8 @@ def differentiable(forward: Program, backward: Program, signature: Signature, pa
     class Backward(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, differentiated: Any, *tensors: torch.Tensor) -> tuple[Any, ...]:
-            return backward(*tensors)
+            with torch._C._DisableAutocast():
+                return backward(*tensors)
 
         @staticmethod
         def backward(ctx: Any, *gradients: Any) -> Any:

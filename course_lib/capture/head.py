@@ -34,7 +34,7 @@ from course_lib import frames
 from course_lib.capture.attributes import TensorMethod
 from course_lib.capture.calls import SAFE_TYPES, Id
 from course_lib.capture.classes import isinstance, own_dict
-from course_lib.capture.graph import PLAIN, name_of
+from course_lib.capture.graph import PLAIN, STATE, name_of
 from course_lib.capture.sources import FUNCTION, SameAs, Test, has_literal, variable
 from course_lib.capture.unsupported import Unsupported
 from course_lib.capture.world import MAPPINGS, MISSING, NULL, SEQUENCES, Known, World, is_full, slots
@@ -94,7 +94,9 @@ class HeadBuilder:
             lines.append(f"__out = {GRAPH}({listed})")
         if self.checks:
             again = f"{self.name_for(frames.run_apart)}({', '.join((FUNCTION, *self.head.parameters))})"
-            lines.append(f"if not ({' and '.join(self.checks)}): return {again}")
+            turned = any(node.target in STATE for node in self.world.builder.graph.nodes)
+            undo = "".join(f"{switch}({was}); " for switch, was in self.world.at_start if turned)
+            lines.append(f"if not ({' and '.join(self.checks)}): {undo}return {again}")
         self.head.body = lines + self.body
         return self.head
 

@@ -194,9 +194,8 @@ def enter(watcher: Watcher | None) -> Watcher | None:
     raise RuntimeError("the frame hook could not be built, so nothing can be captured: `course doctor` says what is missing")
 
 
-def call(watcher: Watcher | None, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    """`function(*args, **kwargs)` with the frames below it shown to `watcher` (None: to nobody)."""
-    return enter(watcher)
+call: Callable[..., Any] = enter
+"""`call(watcher, function, *args, **kwargs)`: with the frames below it shown to `watcher` (None: to nobody)."""
 
 
 def number(code: CodeType) -> int:

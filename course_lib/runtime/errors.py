@@ -1,6 +1,4 @@
-"""What can go wrong on this machine rather than in the program.
-In PyTorch: `torch/_inductor/exc.py`, `CppCompileError`, `InvalidCxxCompiler`, `TritonMissing`.
-"""
+"""What can go wrong on this machine rather than in the program. In PyTorch: `torch/_inductor/exc.py` (`CppCompileError`)."""
 
 from __future__ import annotations
 

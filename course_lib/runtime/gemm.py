@@ -31,14 +31,8 @@ MUST_GAIN = 1.1  # How many times faster than torch's own call another one must 
 def linear_operands(*operands: Any) -> tuple[Any, ...]:
     """(x, w) or (bias, x, w) as oneDNN's linear layer wants them: x, w transposed, bias; and no function behind it."""
     *bias, x, w = operands
-    return x, transposed(w), bias[0] if bias else None, "none", [], ""
-
-
-def transposed(matrix: Any) -> Any:
-    """A matrix with its dimensions exchanged: a tensor, or a view in the graph."""
-    if isinstance(matrix, torch.Tensor):
-        return matrix.t()
-    return replace(matrix, shape=matrix.shape[::-1], stride=matrix.stride[::-1])
+    w = w.t() if isinstance(w, torch.Tensor) else replace(w, shape=w.shape[::-1], stride=w.stride[::-1])  # or a view in the graph
+    return x, w, bias[0] if bias else None, "none", [], ""
 
 
 def candidates() -> dict[str, tuple[Any, Callable[..., tuple[Any, ...]]]]:
