@@ -11,6 +11,7 @@ In PyTorch: `torch/fx/experimental/symbolic_shapes.py` (`ShapeEnv`), `torch/_dyn
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from dataclasses import dataclass, field
 from typing import Any
@@ -136,7 +137,7 @@ class Shapes:
     def tests(self) -> dict[Test, Location | None]:
         """What must hold for the sizes of another call: the ranges and relations that answers were based on, and the user's
         line that asked first. Warns of a size that was marked as dynamic, and cannot be."""
-        asked = [(guard.expr, at) for guard, at in zip(self.env.guards, self.causes, strict=True)]
+        asked = [(guard.expr, at) for guard, at in itertools.zip_longest(self.env.guards, self.causes)]
         found: dict[Test, Location | None] = {}
         for symbol, (_, dim) in self.found.items():
             size = self.env.replacements.get(symbol, symbol)
