@@ -122,9 +122,8 @@ def with_sizes(gm: fx.GraphModule, args: Sequence[Any]) -> fx.GraphModule:
     static, mode = copy.deepcopy(gm), FakeTensorMode()
     FakeTensorProp(static, mode).propagate(*args)
     for node, arg in zip(static.graph.find_nodes(op="placeholder"), args, strict=True):
-        if isinstance(arg, torch.Tensor):
-            node.meta["val"] = mode.from_tensor(arg)  # what was propagated does not say that it needs a gradient
-        else:
+        node.meta["val"] = mode.from_tensor(arg) if isinstance(arg, torch.Tensor) else arg  # propagation forgets gradients
+        if not isinstance(arg, torch.Tensor):
             node.replace_all_uses_with(arg)
     for node in static.graph.find_nodes(op="call_function", target=torch.ops.aten.sym_size.int):
         node.replace_all_uses_with(node.meta["val"])
