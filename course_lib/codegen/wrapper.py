@@ -166,7 +166,7 @@ class Wrapper:
         call = f"{self.callee(kernel.op)}({', '.join(self.arguments(kernel))})"
         targets = [self.new(buffer.name) if buffer else "_" for buffer in kernel.outputs]
         left = f"{', '.join(targets)} = " if targets else ""
-        if any("List" in str(result.type) for result in kernel.op._schema.returns):
+        if any("List" in str(r.type) for r in getattr(getattr(kernel.op, "_schema", None), "returns", ())):
             left, call = f"{tuple_text(targets)} = ", f"tree_leaves({call})"
         self.line(left + call, kernel.why)
         for buffer, target in zip(kernel.outputs, targets, strict=True):

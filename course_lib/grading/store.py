@@ -44,6 +44,7 @@ def execute(nb: Notebook, folder: Path, timeout: float = 300) -> Notebook:
 _MACHINE_PATHS = (
     (re.compile(r"[^\s'\"<>:,(]*/(?=(?:site|dist)-packages/)"), ""),
     (re.compile(r"(?<![\w.])/[^\s'\"<>:,()]*/(?=(?:course_lib|notebooks|solutions)/)"), ""),
+    (re.compile(r"/\S*ipykernel_\d+/\d+\.py"), "CELL"),
 )
 
 
