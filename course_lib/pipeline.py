@@ -126,7 +126,7 @@ def with_sizes(gm: fx.GraphModule, args: Sequence[Any]) -> fx.GraphModule:
         if not isinstance(arg, torch.Tensor):
             node.replace_all_uses_with(arg)
     for node in static.graph.find_nodes(op="call_function", target=torch.ops.aten.sym_size.int):
-        node.replace_all_uses_with(node.meta["val"])
+        node.replace_all_uses_with(node.args[0].meta["val"].shape[node.args[1]])
     static.recompile()
     return static
 
