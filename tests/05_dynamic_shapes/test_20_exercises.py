@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from mutants import Mutants, own_reasons
+from mutants import Mutants, exercise_tests
 
 from course_lib.frames import installed
 
@@ -124,25 +124,9 @@ WRONG = {
     },
 }
 
-
-def test_every_exercise_is_tested():
-    assert list(ALTERNATIVES) == list(WRONG) == LESSON.exercises
-
-
-@pytest.mark.parametrize("exercise", LESSON.exercises)
-def test_the_reference_and_another_right_answer_pass(exercise):
-    for answer in (None, ALTERNATIVES[exercise](exercise)):
-        verdict = LESSON.verdict(exercise, answer)
-        assert verdict.passed, verdict
-
-
-@pytest.mark.parametrize("exercise", LESSON.exercises)
-def test_an_untouched_stub_fails_with_its_own_sentence(exercise):
-    verdict = LESSON.verdict(exercise, LESSON.stub(exercise))
-    assert not verdict.passed and verdict.error == "NotImplementedError" and verdict.message.startswith("Exercise:")
-
-
-@pytest.mark.parametrize("exercise", LESSON.exercises)
-def test_wrong_answers_fail_each_for_its_own_reason(exercise):
-    answers = {name: answer(exercise) for name, answer in WRONG[exercise].items()}
-    own_reasons(LESSON.verdicts(exercise, answers))
+(
+    test_every_exercise_is_tested,
+    test_the_reference_and_another_right_answer_pass,
+    test_an_untouched_stub_fails_with_its_own_sentence,
+    test_wrong_answers_fail_each_for_its_own_reason,
+) = exercise_tests(LESSON, ALTERNATIVES, WRONG)

@@ -23,10 +23,12 @@ import io
 import linecache
 import signal
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
+
+import pytest
 
 from course_lib.grading import CheckFailed
 from course_lib.grading.generate import exercise_from
@@ -191,3 +193,30 @@ def own_reasons(verdicts: Mapping[str, Verdict]) -> None:
         assert verdict.part in ("visible checks", "hidden checks") and verdict.what, f"{name!r} is {verdict}"
         assert verdict.what not in said, f"{name!r} and {said[verdict.what]!r} fail for the same reason: {verdict.what}"
         said[verdict.what] = name
+
+
+def exercise_tests(
+    lesson: Mutants, alternatives: Mapping[str, Callable[[str], str]], wrong: Mapping[str, Mapping[str, Callable[[str], str]]]
+) -> tuple[Callable[..., None], ...]:
+    """The tests that every lesson has, for it to bind to names that begin with `test_`: its exercises are all here; the reference
+    and another right answer pass; a stub fails with its own sentence; wrong answers fail, each for its own reason."""
+
+    def every_exercise_is_tested() -> None:
+        assert list(alternatives) == list(wrong) == lesson.exercises
+
+    @pytest.mark.parametrize("exercise", lesson.exercises)
+    def right_answers_pass(exercise: str) -> None:
+        for answer in (None, alternatives[exercise](exercise)):
+            verdict = lesson.verdict(exercise, answer)
+            assert verdict.passed, verdict
+
+    @pytest.mark.parametrize("exercise", lesson.exercises)
+    def a_stub_fails(exercise: str) -> None:
+        verdict = lesson.verdict(exercise, lesson.stub(exercise))
+        assert not verdict.passed and verdict.error == "NotImplementedError" and verdict.message.startswith("Exercise:")
+
+    @pytest.mark.parametrize("exercise", lesson.exercises)
+    def wrong_answers_fail(exercise: str) -> None:
+        own_reasons(lesson.verdicts(exercise, {name: answer(exercise) for name, answer in wrong[exercise].items()}))
+
+    return every_exercise_is_tested, right_answers_pass, a_stub_fails, wrong_answers_fail
