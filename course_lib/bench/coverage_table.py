@@ -32,9 +32,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"course coverage: no operator of the database matches '{args.only}'", file=sys.stderr)
         return 2
     build = DTYPES if args.build == ["all"] else tuple(args.build)
+    path = Path(args.output) / "operator-coverage.json"
+    path.parent.mkdir(parents=True, exist_ok=True)  # now, not after an hour's work
     jobs = [Job(name, tuple(args.dtypes), args.samples, build, args.hostile, args.seed) for name in names]
     rows = run_all(jobs, args.jobs, args.seconds, lambda line: print(line, flush=True))
-    path = Path(args.output) / "operator-coverage.json"
     if not args.hostile:
         report = merged(path, rows, {"samples": args.samples, "seed": args.seed})
         path.write_text(one_row_a_line(report))

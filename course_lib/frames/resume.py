@@ -14,6 +14,7 @@ In PyTorch: `torch/_dynamo/resume_execution.py` (`ContinueExecutionCache`), whic
 from __future__ import annotations
 
 import dis
+import functools
 import threading
 import weakref
 from dataclasses import dataclass
@@ -122,9 +123,11 @@ def resume(
         _thread.nested = nested
 
 
+@functools.lru_cache(maxsize=256)
 def live(code: CodeType) -> dict[int, frozenset[str]]:
     """For each instruction's offset the local variables that may be read from there on, before they are written."""
     program, table = instructions(code), exception_table(code)
+    handlers = {i.offset: [entry.target for entry in table if entry.start <= i.offset < entry.end] for i in program}
     nothing: frozenset[str] = frozenset()
     at: dict[int, frozenset[str]] = {}
     before = None
@@ -139,9 +142,7 @@ def live(code: CodeType) -> dict[int, frozenset[str]]:
                 now -= {i.arg}
             if i.op in ("LOAD_FAST", "DELETE_FAST", "LOAD_FAST_AND_CLEAR", "MAKE_CELL"):
                 now |= {i.arg}
-            for entry in table:
-                if entry.start <= i.offset < entry.end:
-                    now |= at.get(entry.target, nothing)
+            now = now.union(*(at.get(handler, nothing) for handler in handlers[i.offset]))
             at[i.offset] = now
     return at
 

@@ -10,7 +10,6 @@ In PyTorch: `torch/_decomp/decompositions.py`, `torch/_inductor/decomposition.py
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -19,7 +18,6 @@ import torch
 from torch import Tensor
 from torch._decomp import _core_aten_decompositions_post_autograd, get_decompositions
 from torch._prims_common import suggest_memory_format
-from torch._refs.linalg import vector_norm as torchs_vector_norm
 
 from course_lib.lowering.lower import LOWERINGS
 
@@ -65,16 +63,6 @@ def log_softmax(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
     wide = below_zero(x, dim)
     result = wide - wide.exp().sum(dim, keepdim=True).log()
     return result if half_to_float else result.to(x.dtype)
-
-
-def logsumexp(x: Tensor, dim: Sequence[int], keepdim: bool = False) -> Tensor:
-    if not x.numel() or not x.dtype.is_floating_point:
-        x = x if x.dtype.is_floating_point else x.to(torch.get_default_dtype())
-        return x.exp().sum(dim, keepdim).log()
-    largest = x.amax(dim, keepdim=True)
-    largest = torch.where(largest.abs() == math.inf, 0, largest)  # inf - inf would be nan
-    total = (x - largest).exp().sum(dim, keepdim)
-    return total.log() + (largest if keepdim else largest.squeeze(dim))
 
 
 def scaled(x: Tensor, weight: Tensor | None, bias: Tensor | None, shape: Sequence[int] | None = None) -> Tensor:
@@ -126,15 +114,6 @@ def batch_norm_inference(
 def batch_norm(x: Tensor, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float) -> Any:
     """In inference; training, which also updates the running statistics, stays with torch."""
     return NotImplemented if training else batch_norm_inference(x, weight, bias, mean, var, momentum, eps)
-
-
-def vector_norm(x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
-    """The usual norm with the operations that are cheapest; others as torch has them."""
-    if ord != 2 or x.is_complex() or not x.numel():
-        return torchs_vector_norm(x, ord, dim, keepdim, dtype=dtype)
-    wide = half_in_float(x if dtype is None else x.to(dtype))
-    dims = list(range(x.ndim)) if dim is None else dim
-    return (wide * wide).sum(dims, keepdim).sqrt().to(dtype or x.dtype)
 
 
 def nll_loss_backward(
@@ -194,10 +173,8 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     **dict.fromkeys((aten.nll_loss_backward.default, aten.nll_loss2d_backward.default), nll_loss_backward),
     aten._softmax.default: softmax,
     aten._log_softmax.default: log_softmax,
-    aten.logsumexp.default: logsumexp,
     aten.native_layer_norm.default: layer_norm,
     aten.native_group_norm.default: group_norm,
     aten._native_batch_norm_legit_no_training.default: batch_norm_inference,
     aten.native_batch_norm.default: batch_norm,
-    aten.linalg_vector_norm.default: vector_norm,
 }
