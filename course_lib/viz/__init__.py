@@ -13,7 +13,9 @@ from course_lib.viz.code import code
 from course_lib.viz.fusion import fusion
 from course_lib.viz.graphs import fx_graph
 from course_lib.viz.guards import guard_costs, guard_table, guard_tree
+from course_lib.viz.joint import joint_graph
 from course_lib.viz.loops import loops
+from course_lib.viz.memory import memory_timeline
 from course_lib.viz.pipeline_map import pipeline_map
 from course_lib.viz.predict import Predict
 from course_lib.viz.recompiles import each_call, timeline
@@ -25,6 +27,6 @@ from course_lib.viz.trampoline import swap, unswap
 
 __all__ = [
     "Picture", "Point", "Predict", "Stepper", "Trace", "bars", "bytecode_table", "code", "disassembly", "each_call", "fusion",
-    "fx_graph", "guard_costs", "guard_table", "guard_tree", "loops", "pipeline_map", "record", "roofline", "swap", "table",
-    "timeline", "unswap",
+    "fx_graph", "guard_costs", "guard_table", "guard_tree", "joint_graph", "loops", "memory_timeline", "pipeline_map", "record",
+    "roofline", "swap", "table", "timeline", "unswap",
 ]  # fmt: skip

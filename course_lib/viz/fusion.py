@@ -16,7 +16,7 @@ from course_lib import events
 from course_lib.viz.loops import is_extern, label_of, reads
 from course_lib.viz.recording import Recording
 from course_lib.viz.style import SMALL, Picture, escape, human_bytes, plural
-from course_lib.viz.svg import Svg, shorten
+from course_lib.viz.svg import Svg, lanes, shorten
 from course_lib.viz.tables import html_table
 
 BOX, CYLINDER, LABEL, BETWEEN = 196, 30, 104, 34
@@ -26,8 +26,6 @@ NOTE = 18
 SMALL_SHARE = 0.002
 """In a picture of many loops, inputs smaller than this share of the largest buffer are named in the box that reads them."""
 DENSE_FROM = 8
-SCROLL_FROM = 1700
-"""Drawings taller than this scroll."""
 REASONS = 6
 """Pairs kept apart that are listed at once; the others unfold."""
 
@@ -80,10 +78,7 @@ def fusion(recording: Any, index: int = 0) -> Picture:
     apart = kept_apart(schedule)
     notes = [f"inlined: {line}" for line in getattr(schedule, "inlined", ())]
     notes += [f"removed: {line}" for line in getattr(schedule, "removed", ())]
-    drawing = svg.render(alt)
-    if svg.height > SCROLL_FROM:
-        drawing = f'<div class="cl-scroll">{drawing}</div>'
-    body = f"{drawing}{html_apart(apart)}{html_notes(notes)}"
+    body = f"{svg.framed(alt)}{html_apart(apart)}{html_notes(notes)}"
     return Picture(body, caption, alt, as_text(heading, totals, before, after, apart, notes, sizes))
 
 
@@ -190,13 +185,7 @@ class Panel:
             last = max((reader.arrive[name] for reader in self.items if name in reader.arrive), default=0.0)
             if last:
                 stretches.append((item.beside[name], last, name))
-        free: list[float] = []
-        lanes: dict[str, int] = {}
-        for start, end, name in sorted(stretches):
-            lane = next((i for i, taken in enumerate(free) if taken < start - 2), len(free))
-            free[lane : lane + 1] = [end]
-            lanes[name] = lane
-        return lanes
+        return lanes(stretches)
 
     def weight(self, name: str) -> float:
         """0 for the smallest buffer of the picture, 1 for the largest, by the logarithm of their bytes."""

@@ -108,7 +108,7 @@ def readable_path(expr: str) -> str:
 def is_parameter(node: fx.Node) -> bool:
     """Is this input a parameter or buffer of a module?"""
     source = node.meta.get("source") or getattr(node.meta.get("origin"), "meta", {}).get("source")
-    return node.op == "placeholder" and source is not None and bool(re.search(r"\._(parameters|buffers)\[", str(source)))
+    return node.op == "placeholder" and bool(re.search(r"\._(parameters|buffers)\[", getattr(source, "expr", "")))
 
 
 def location_of(node: fx.Node) -> str:

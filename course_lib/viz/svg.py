@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import math
 import textwrap
+from collections.abc import Hashable, Iterable
+from typing import Any
 
 from course_lib.viz.style import COLOURS, DIM, FILLS, MONO, NORMAL, SANS, SMALL, escape, ink
 
+SCROLL_FROM = 1700
+"""Drawings taller than this scroll (px)."""
 NARROW, WIDE = set("iljtf.,:;'|!()[]{} I1r/"), set("mwMWGOQ@%—→×")
 
 
@@ -103,6 +107,12 @@ class Svg:
             f'stroke-linejoin="round"{dash}>{title}</path>'
         )
 
+    def area(self, d: str, stage: str, *, strength: float = 0.2, line: float = 0.8, tip: str = "") -> None:
+        """A closed line round a tint."""
+        title = f"<title>{escape(tip)}</title>" if tip else ""
+        fill = f'fill="{FILLS[stage]}" fill-opacity="{strength:g}"'
+        self.parts.append(f'<path d="{d}" {fill} {stroke(stage)} stroke-width="{line:g}">{title}</path>')
+
     def arrow(
         self,
         points: list[tuple[float, float]],
@@ -147,6 +157,11 @@ class Svg:
         head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="{escape(alt)}" font-family="{SANS}">'
         return head + "\n".join(self.parts) + "</svg>"
 
+    def framed(self, alt: str) -> str:
+        """The same; a tall drawing in a box that scrolls."""
+        drawing = self.render(alt)
+        return drawing if self.height <= SCROLL_FROM else f'<div class="cl-scroll" tabindex="0">{drawing}</div>'
+
 
 def stroke(stage: str | None) -> str:
     """The line colour of a stage: its own, drawn a little towards the text's so that it shows on either theme."""
@@ -173,4 +188,15 @@ def rounded(points: list[tuple[float, float]], radius: float = 8) -> str:
     return d + f" L{n(points[-1][0])} {n(points[-1][1])}"
 
 
-__all__ = ["SMALL", "Svg", "shorten", "text_width", "wrap"]
+def lanes(stretches: Iterable[tuple[float, float, Hashable]]) -> dict[Any, int]:
+    """A lane for each line that runs along a column, from `start` to `end` (start, end, name): the first that is free there."""
+    free: list[float] = []
+    chosen: dict[Any, int] = {}
+    for start, end, name in sorted(((min(a, b), max(a, b), name) for a, b, name in stretches), key=lambda s: s[:2]):
+        lane = next((i for i, taken in enumerate(free) if taken < start - 2), len(free))
+        free[lane : lane + 1] = [end]
+        chosen[name] = lane
+    return chosen
+
+
+__all__ = ["SMALL", "Svg", "lanes", "shorten", "text_width", "wrap"]

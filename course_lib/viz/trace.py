@@ -16,6 +16,7 @@ from course_lib.viz.code import block, code
 from course_lib.viz.fusion import fusion
 from course_lib.viz.graphs import fx_graph
 from course_lib.viz.guards import guard_table, guard_tree
+from course_lib.viz.joint import joint_graph
 from course_lib.viz.loops import loops
 from course_lib.viz.memory import MemoryUse
 from course_lib.viz.pipeline_map import pipeline_map
@@ -55,6 +56,13 @@ class Trace(Recording):
         """The graph in ATen operators."""
         event = pick(self.of(events.AtenTraced), index, "graph was traced to ATen operators (backend='eager' does not)")
         return fx_graph(event.graph, stage="autograd")
+
+    def joint(self, index: int = 0, detail: str | None = None) -> Picture:
+        """Forward and backward of one graph side by side, what is kept between them, and what is computed again. `detail`:
+        "operators", "operations" or "modules"; None chooses by size."""
+        event = pick(self.of(events.Partitioned), index, "graph was differentiated (no input needed a gradient)")
+        signature = self.of(events.JointTraced)[index].graph.meta.get("signature")
+        return joint_graph(event.partition, signature, detail=detail)
 
     def guards_table(self, index: int | None = None) -> Picture:
         """Every guard once, or those of one captured graph; the last one that failed is marked."""
