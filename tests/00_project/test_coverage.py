@@ -1,0 +1,153 @@
+"""tests/coverage.toml: what the course must teach, and where it does. Each complaint is one sentence."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TABLE = tomllib.loads((ROOT / "tests/coverage.toml").read_text(encoding="utf-8"))
+LESSONS = {f"{number:02}" for number in range(16)}
+TEXTS = {"1", "2", "3", "4"}
+SHORTEST, MOST_CELLS = 20, 2
+AFTER = ("## Exercises", "## Recap")  # where questions stand
+
+
+def plain(text: str) -> str:
+    """The words of a cell: it does not matter where a line ends."""
+    return re.sub(r"\s+", " ", text)
+
+
+def cells_of(number: str, root: Path = ROOT) -> tuple[list[str], list[str]]:
+    """The cells of lesson `number` and its exercise; and of these the ones where a question may stand."""
+    told, asked = [], []
+    for path in root.glob(f"notebooks/{number}_*.ipynb"):
+        sources = [plain(cell.source) for cell in nbformat.read(path, 4).cells]
+        start = next((i for i, source in enumerate(sources) if any(heading in source for heading in AFTER)), len(sources))
+        told, asked = sources, sources[start:]
+    for path in root.glob(f"exercises/{number}_*/*.ipynb"):
+        exercise = [plain(cell.source) for cell in nbformat.read(path, 4).cells]
+        told, asked = told + exercise, asked + exercise
+    return told, asked
+
+
+def written(root: Path = ROOT) -> set[str]:
+    return {path.name[:2] for path in root.glob("notebooks/[0-9][0-9]_*.ipynb")}
+
+
+def texts_of(point: dict[str, Any]) -> set[str]:
+    return set(re.findall(r"(?:^|; )([1-4]) ", point["source"]))
+
+
+def complaints(table: dict[str, Any], cells: dict[str, tuple[list[str], list[str]]]) -> list[str]:
+    """What is wrong with `table`, if `cells` are those of the lessons that are written."""
+    said, served = [], dict[tuple[str, str], str]()
+    waiting = set(table["in_progress"])
+    for point in table["point"]:
+        name, where = point["name"], point.get("in", {})
+        if not where:
+            said.append(f"'{name}' belongs to no lesson: write in.NN")
+        for number, quote in where.items():
+            said += [f"lesson {number}: {what}" for what in _about(point, number, quote, cells, waiting)]
+            if quote and (other := served.setdefault((number, plain(quote)), name)) != name:
+                said.append(f"lesson {number}: '{name}' and '{other}' have one quote: each point needs its own")
+    for number in sorted(waiting):
+        quotes = [point["in"][number] for point in table["point"] if number in point.get("in", {})]
+        if number in cells and all(quotes):
+            said.append(f"lesson {number} has all its quotes: take it out of in_progress")
+    return said
+
+
+def _about(
+    point: dict[str, Any], number: str, quote: str, cells: dict[str, tuple[list[str], list[str]]], waiting: set[str]
+) -> list[str]:
+    name = point["name"]
+    if number not in LESSONS:
+        return [f"there is no such lesson ('{name}')"]
+    if not quote:
+        return [f"'{name}' has no quote: teach it, and name the words"] if number in cells and number not in waiting else []
+    if number not in cells:
+        return [f"'{name}' has a quote, but the notebook is not there"]
+    words = plain(quote)
+    told, asked = cells[number]
+    found = sum(words in cell for cell in told)
+    if len(words) < SHORTEST:
+        return [f"the quote for '{name}' is too short to mean something: '{words}'"]
+    if not found:
+        return [f"'{name}' is not covered: no cell says '{words}'"]
+    if found > MOST_CELLS:
+        return [f"the quote for '{name}' stands in {found} cells: choose one that says where: '{words}'"]
+    if point.get("question") and not any(words in cell for cell in asked):
+        return [f"'{name}' is a question and must stand in an exercise, or under Exercises or Recap: '{words}'"]
+    return []
+
+
+def test_every_point_of_a_written_lesson_is_covered():
+    assert complaints(TABLE, {number: cells_of(number) for number in sorted(written())}) == []
+
+
+def test_every_point_says_what_it_is_and_where_from():
+    names = [point["name"] for point in TABLE["point"]]
+    twice = {name for name in names if names.count(name) > 1}
+    assert not twice, f"two points of one name: {twice}"
+    for point in TABLE["point"]:
+        known = texts_of(point) or point["source"].startswith("course plan")
+        assert known, f"'{point['name']}': a source begins with the number of a text, 1 to 4: {point['source']!r}"
+        unknown = set(point) - {"name", "source", "question", "in"}
+        assert not unknown, f"'{point['name']}' has a key that nobody reads: {unknown}"
+
+
+def test_every_lesson_and_every_text_has_points():
+    lessons = {number for point in TABLE["point"] for number in point["in"]}
+    assert lessons == LESSONS, f"lessons without a point: {sorted(LESSONS - lessons)}"
+    texts = {text for point in TABLE["point"] for text in texts_of(point)}
+    assert texts == TEXTS, f"texts without a point: {sorted(TEXTS - texts)}"
+
+
+# ---- the test is tested: each gap, opened on purpose -------------------------------------------------------------------
+
+QUOTE = "a break costs every fusion across it"
+LESSON_03 = ["A cell says: a break costs\nevery fusion across it.", "## Recap\n1. Why does a break cost speed, and no more?"]
+
+
+def said_of(*points: dict[str, Any], in_progress: tuple[str, ...] = (), cells: list[str] = LESSON_03) -> str:
+    written_cells = {"03": ([plain(cell) for cell in cells], [plain(cell) for cell in cells if "## Recap" in cell])}
+    return " | ".join(complaints({"in_progress": list(in_progress), "point": list(points)}, written_cells))
+
+
+def point(quote: str = QUOTE, number: str = "03", **more: Any) -> dict[str, Any]:
+    return {"name": "what a break costs", "source": "4 breaks", "in": {number: quote}} | more
+
+
+def test_a_covered_point_and_a_later_lesson_have_nothing_wrong():
+    assert said_of(point(), point("", "09"), point("", "03", name="later"), in_progress=("03",)) == ""
+
+
+@pytest.mark.parametrize(
+    "bad, told",
+    [
+        (point(""), "lesson 03: 'what a break costs' has no quote"),
+        (point("a break costs every kernel"), "is not covered: no cell says 'a break costs every kernel'"),
+        (point("fusion"), "too short"),
+        (point(question=True), "is a question and must stand in"),
+        (point(number="17"), "there is no such lesson"),
+        (point(number="09"), "the notebook is not there"),
+        ({"name": "lost", "source": "1", "in": {}}, "'lost' belongs to no lesson"),
+    ],
+)
+def test_each_gap_is_seen(bad, told):
+    assert told in said_of(bad)
+
+
+def test_a_quote_that_stands_everywhere_or_serves_twice_is_seen():
+    assert "stands in 3 cells" in said_of(point(), cells=[QUOTE] * 3)
+    assert "each point needs its own" in said_of(point(), point(name="another"))
+
+
+def test_a_lesson_that_is_done_does_not_stay_in_progress():
+    assert "take it out of in_progress" in said_of(point(), in_progress=("03",))
