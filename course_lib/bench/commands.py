@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import functools
 import sys
+import time
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TextIO
 
 import torch
 
+import course_lib
 from course_lib.bench import compare, eager, first_call, machine, models, report
 from course_lib.bench import overhead as guard_cost
 from course_lib.bench import suite as suite_
@@ -78,6 +81,7 @@ def parser() -> argparse.ArgumentParser:
     it.add_argument("--rows", type=positive, help="replaces the number of rows of every input")
     it.add_argument("names", nargs="*", metavar="name", help=", ".join(f.__name__ for f in models.FUNCTIONS) + " (default: all)")
     it = command(suite, [compiling, timing], iters=15)
+    it.add_argument("--seconds", type=float, help="start no further case after so long (GPU)")
     it.add_argument("--fresh-memory", action="store_true", help="let the C library give large pieces back, as it does by default")
     it.add_argument("names", nargs="*", metavar="words", help="only cases whose name contains one of these (default: all)")
     return top
@@ -161,8 +165,10 @@ def kernels(args: argparse.Namespace) -> int:
 
 
 def suite(args: argparse.Namespace) -> int:
-    """The workloads that the compiler is measured by on a CPU, each with what it must reach."""
+    """The workloads that the compiler is measured by, each with what it must reach. On a GPU they are others."""
     out = report.text_stream(args.json)
+    if args.device.startswith("cuda"):
+        return on_gpu(args, out)
     chosen = [case for name, case in suite_.known().items() if not args.names or any(word in name for word in args.names)]
     if not chosen:
         print(f"course bench: no case is called so; there are {', '.join(suite_.known())}", file=sys.stderr)
@@ -185,6 +191,42 @@ def suite(args: argparse.Namespace) -> int:
     results = {case.name: [report.as_json(o, os) for o in os] for case, os in zip(chosen, everything, strict=True)}
     save(args, told, {"copy_bandwidth": copy, "cases": results})
     return max(map(status, everything))
+
+
+def on_gpu(args: argparse.Namespace, out: TextIO) -> int:
+    """`suite` on a GPU. What does not fit in `--seconds` is left out, and that is told."""
+    from course_lib.bench import gpu_suite
+
+    told, copy, start = machine.describe(), gpu_suite.copy_bandwidth(), time.perf_counter()
+    print(f"{machine.summary(told)}\ncopy bandwidth {copy / 1e9:.0f} GB/s\n", file=out, flush=True)
+    chosen = [(c, c.contenders(not args.no_torch_compile)) for c in gpu_suite.cases()]
+    case, several = gpu_suite.ablation()
+    chosen.append((dataclasses.replace(case, name="ablation: " + case.name), several))
+    rows: list[tuple[str, ...]] = [gpu_suite.HEAD]
+    results, worst = {}, 0
+    for case, several in chosen:
+        if args.names and not any(word in case.name for word in args.names):
+            continue
+        if args.seconds and time.perf_counter() - start > args.seconds:
+            print(f"{case.name}: left out, the time is up", file=out, flush=True)
+            continue
+        outcomes = compare.compare(
+            case.workload, several, device=args.device, rounds=args.iters, min_time=args.min_time, checks=case.checks
+        )
+        new = gpu_suite.lines_of(case, outcomes, copy)
+        rows += new
+        print("\n".join("  ".join(row) for row in new), file=out, flush=True)
+        for each in outcomes:
+            notes = "; ".join(filter(None, [each.problem, *(each.program.fallbacks if each.program else [])]))
+            print(f"    {each.name}: {notes}\n" if notes else "", end="", file=out, flush=True)
+        results[case.name] = [report.as_json(o, outcomes) for o in outcomes]
+        worst = max(worst, status(outcomes))
+        torch._dynamo.reset()
+        course_lib.reset()
+        torch.cuda.empty_cache()
+        save(args, told, {"copy_bandwidth": copy, "cases": results})
+    print("\n" + report.columns(rows), file=out)
+    return worst
 
 
 def compile(args: argparse.Namespace) -> int:
@@ -221,7 +263,7 @@ def contenders(args: argparse.Namespace) -> list[Contender]:
 
 def status(outcomes: Sequence[Outcome]) -> int:
     """1 if any result is wrong or if ours did not run."""
-    return int(any(outcome.wrong or (outcome.problem and outcome.name != "torch.compile") for outcome in outcomes))
+    return int(any(outcome.wrong or (outcome.problem and not outcome.name.startswith("torch.compile")) for outcome in outcomes))
 
 
 def save(args: argparse.Namespace, told: dict[str, Any], results: dict[str, Any]) -> None:

@@ -66,7 +66,7 @@ def is_impure(op: Any) -> bool:
 
 
 CREATIONS = frozenset(
-    "_to_copy copy full full_like new_full zeros zeros_like ones ones_like arange iota scalar_tensor empty".split()
+    "to_copy copy full full_like new_full zeros zeros_like ones ones_like arange iota scalar_tensor empty".split()
 )
 
 

@@ -47,6 +47,13 @@ def test_what_is_smaller_is_kept():
     assert kept.meta["val"].dtype is torch.bool
 
 
+def test_half_precision_is_kept_as_such():
+    """What is converted to float32 to compute with is converted again in backward: the product is kept in float16."""
+    x, w = (torch.randn(8, 8, dtype=torch.float16, requires_grad=True) for _ in range(2))
+    saved = cut(lambda x, w: F.gelu(x @ w), x, w).saved
+    assert {node.meta["val"].dtype for node in saved} == {torch.float16}
+
+
 def test_a_reduction_and_a_product_are_kept_not_computed_again():
     def f(x: Tensor, w: Tensor) -> Tensor:
         return F.softmax(x @ w, -1).log()

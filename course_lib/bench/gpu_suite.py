@@ -1,0 +1,203 @@
+"""`course bench suite --device cuda`: the workloads that the compiler is measured by on a GPU.
+
+In:  a GPU (the targets were set on an H200). Out: as `suite`: a table, and with `--json` every sample.
+
+Each case says in which modes both compilers run. "course_lib" and "torch.compile" are the default mode; the others stand with
+their mode behind the name. `at_most` are milliseconds to reach on an H200; that machine's processor is slow at starting kernels,
+so what is bound by that is better read as a ratio to eager.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.nn import functional as F
+
+import course_lib
+from course_lib.bench import compare, models, suite
+from course_lib.bench.compare import Contender, Outcome, Workload
+from course_lib.scheduling import No
+
+Inputs = tuple[torch.Tensor, ...]
+rand = functools.partial(torch.randn, device="cuda")
+half = functools.partial(torch.randn, device="cuda", dtype=torch.float16)
+
+BOTH = ("default",)
+GRAPHS = ("default", "reduce-overhead")
+ALL = ("default", "reduce-overhead", "max-autotune")
+
+
+@dataclass(frozen=True)
+class GpuCase:
+    """A workload on the GPU. `moved`: bytes that must move at least. `checks`: fresh inputs that results are compared on."""
+
+    name: str
+    function: Callable[..., Any]
+    inputs: Callable[[], Inputs]
+    modes: tuple[str, ...] = BOTH
+    train: bool = False
+    moved: int = 0
+    at_most: Mapping[str, float] = field(default_factory=dict)
+    checks: int = 2
+
+    @property
+    def workload(self) -> Workload:
+        return Workload(self.name, self.function, self.inputs, self.train)
+
+    def contenders(self, torch_compile: bool = True) -> list[Contender]:
+        chosen = [compare.eager()]
+        for mode in self.modes:
+            chosen += [named(compare.ours(mode), mode), *([named(compare.theirs(mode), mode)] if torch_compile else [])]
+        return chosen
+
+
+def named(contender: Contender, mode: str) -> Contender:
+    name = contender.name if mode == "default" else f"{contender.name} {mode}"
+    return Contender(name, contender.compile, contender.watch, contender.note)
+
+
+# ---- formulas ------------------------------------------------------------------------------------------------------------
+
+
+def gelu_chain(x, r):
+    """Four operations, one pass over memory when fused."""
+    return F.gelu(x * 1.5 + 0.1) + r
+
+
+def many(x):
+    """A hundred operations on next to nothing."""
+    for _ in range(50):
+        x = x * 1.01 + 0.1
+    return x
+
+
+def rope(x, cos, sin):
+    """Rotary positions: pairs of columns are turned by an angle that grows along the sequence."""
+    one, two = x.chunk(2, -1)
+    return torch.cat((one * cos - two * sin, two * cos + one * sin), -1)
+
+
+def swiglu(x):
+    gate, up = x.chunk(2, -1)
+    return F.silu(gate) * up
+
+
+def simple(x):
+    return x * 2 + 1
+
+
+# ---- cases ---------------------------------------------------------------------------------------------------------------
+
+WIDE = (16384, 8192)
+GB4 = 4 * WIDE[0] * WIDE[1]
+
+
+def norm_gradients() -> Inputs:
+    x = rand(WIDE)
+    mean, rstd = x.mean(-1, keepdim=True), (x.var(-1, unbiased=False, keepdim=True) + 1e-5).rsqrt()
+    return rand(WIDE), x, rand(WIDE[1]), mean, rstd
+
+
+def optimizer_state(n: int = 2**30) -> Inputs:
+    return rand(n), rand(n), rand(n), rand(n).abs_()
+
+
+def block(batch: int, seq: int, train: bool, at_most: Mapping[str, float]) -> GpuCase:
+    model = models.TinyBlock(768, 4).to("cuda", torch.float16)
+    inputs = lambda: (half(batch, seq, 768).requires_grad_(train),)
+    return GpuCase(f"TinyBlock {batch}x{seq}x768 {'training' if train else 'inference'}", model, inputs, ALL, train, 0, at_most)
+
+
+def transformer(train: bool) -> GpuCase:
+    model = models.Transformer(layers=6, hidden=768, heads=12).to("cuda", torch.float16)
+    inputs = lambda: (half(8, 128, 768).requires_grad_(train),)
+    return GpuCase(f"six-layer transformer {'training' if train else 'inference'}", model, inputs, GRAPHS, train)
+
+
+def densenet(train: bool) -> list[GpuCase]:
+    """The third text's network, if timm is there. (In training its batch norms count, so each contender gets gradients only.)"""
+    try:
+        timm = importlib.import_module("timm")
+    except ImportError:
+        return []
+    model = timm.create_model("densenet121", pretrained=False).cuda().train(train)
+    inputs = lambda: (rand(16, 3, 128, 128).requires_grad_(train),)
+    return [GpuCase(f"DenseNet-121 {'training' if train else 'inference'}", model, inputs, GRAPHS, train, checks=1)]
+
+
+def cases() -> list[GpuCase]:
+    """All of them."""
+    default = lambda ms: {"course_lib": ms}
+    norm = lambda: (rand(WIDE), rand(WIDE[1]), rand(WIDE[1]))
+    return [
+        GpuCase("gelu(x * 1.5 + 0.1) + r, 268M", gelu_chain, lambda: (rand(32768, 8192), rand(32768, 8192)), moved=6 * GB4),
+        GpuCase("softmax 16384x8192", models.softmax, lambda: (rand(WIDE),), moved=2 * GB4, at_most=default(0.262)),
+        GpuCase("layer_norm 16384x8192", models.layer_norm, norm, moved=2 * GB4),
+        GpuCase("rms_norm 16384x8192", models.rms_norm, lambda: norm()[:2], moved=2 * GB4),
+        GpuCase("sum of all", torch.sum, lambda: (rand(WIDE),), moved=GB4, at_most=default(0.135)),
+        GpuCase("sum of columns", lambda x: x.sum(0), lambda: (rand(WIDE),), moved=GB4, at_most=default(0.135)),
+        GpuCase("layer_norm backward", suite.layer_norm_backward, norm_gradients, moved=3 * GB4),
+        GpuCase("softmax backward", suite.softmax_backward, lambda: (rand(WIDE), rand(WIDE).softmax(-1)), moved=3 * GB4),
+        GpuCase("cross entropy, 128k classes", F.cross_entropy,
+                lambda: (rand(4096, 128256), torch.randint(0, 128256, (4096,), device="cuda")), moved=4096 * 128256 * 4),
+        GpuCase("Adam step, 1G parameters", suite.adam_step, optimizer_state, moved=7 * 2**32, checks=1),
+        GpuCase("RoPE", rope, lambda: (half(8, 32, 4096, 128), half(4096, 64), half(4096, 64)), moved=4 * 8 * 32 * 4096 * 128),
+        GpuCase("SwiGLU", swiglu, lambda: (half(16384, 22016),), moved=3 * 2 * 16384 * 11008),
+        block(32, 128, False, {"course_lib": 0.090}),
+        block(1, 16, False, {"course_lib": 0.029, "course_lib reduce-overhead": 0.020}),
+        block(32, 128, True, {"course_lib": 0.70, "course_lib reduce-overhead": 0.30}),
+        GpuCase("x * 2 + 1 on 4", simple, lambda: (rand(4),), GRAPHS, at_most=default(0.012)),
+        GpuCase("100 operations on 4", many, lambda: (rand(4),), GRAPHS, at_most=default(0.012)),
+        transformer(False), transformer(True), *densenet(False), *densenet(True),
+    ]  # fmt: skip
+
+
+def ablation() -> tuple[GpuCase, list[Contender]]:
+    """One transformer, and what each part of the compiler is worth: all of it, then without one part at a time."""
+    whole = course_lib.Pipeline()
+    apart = lambda producer, consumer: No("fusion is switched off")
+    without = {
+        "all": ("reduce-overhead", whole),
+        "no CUDA graphs": ("default", whole),
+        "no fusion": ("reduce-overhead", whole.replace(fuse=apart)),
+        "no decompositions": ("reduce-overhead", whole.replace(decompositions={})),
+    }
+    ours = lambda mode, pipeline: lambda f: course_lib.compile(f, mode=mode, pipeline=pipeline)
+    chosen = [Contender(f"course_lib, {name}", ours(*how), compare.watch_ours) for name, how in without.items()]
+    return transformer(False), [compare.eager(), *chosen]
+
+
+# ---- the table -----------------------------------------------------------------------------------------------------------
+
+
+def lines_of(case: GpuCase, outcomes: list[Outcome], copy: float) -> list[tuple[str, ...]]:
+    """A row for each contender: milliseconds, times faster than eager, and than torch.compile in its best mode."""
+    timed = {outcome.name: outcome.samples.median for outcome in outcomes if outcome.samples}
+    theirs = min((seconds for name, seconds in timed.items() if name.startswith("torch.compile")), default=None)
+    rows: list[tuple[str, ...]] = []
+    for name, seconds in timed.items():
+        most = case.at_most.get(name)
+        missed = "!" if most is not None and seconds * 1e3 > most else ""
+        ratio = lambda other: f"{other / seconds:.2f}x" if other else "–"
+        share = f"{case.moved / seconds / copy:.2f}" if case.moved else ""
+        limit = f"{most} ms{missed}" if most is not None else ""
+        rows.append((case.name, name, f"{seconds * 1e3:.4f}", ratio(timed.get("eager")), ratio(theirs), share, limit))
+    return rows
+
+
+HEAD = ("case", "who", "ms", "vs eager", "vs torch.compile's best", "of a copy", "must")
+
+
+def copy_bandwidth() -> float:
+    """Bytes a second that a plain copy of 2 GB reads and writes."""
+    from course_lib.bench.measure import cuda_clock
+
+    source = torch.randn(2**29, device="cuda")
+    target = torch.empty_like(source)
+    target.copy_(source)
+    return 2 * source.nbytes * 20 / cuda_clock(lambda: target.copy_(source), 20)
