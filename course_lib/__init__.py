@@ -18,6 +18,7 @@ from course_lib.pipeline import Pipeline
 if TYPE_CHECKING:
     from course_lib.viz import record
     from course_lib.viz.explain import explain
+    from course_lib.viz.explorer import explore
     from course_lib.viz.logs import set_logs
     from course_lib.viz.mirror import mirror
 
@@ -25,12 +26,14 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Interpreter", "Pipeline", "Unsupported", "allow_in_graph", "capturing", "compile", "config", "disable",
-    "disallow_in_graph", "explain", "graph_break", "is_compiling", "list_backends", "list_mode_options", "list_options",
-    "mark_dynamic", "mirror", "record", "reset", "set_logs",
+    "disallow_in_graph", "explain", "explore", "graph_break", "is_compiling", "list_backends", "list_mode_options",
+    "list_options", "mark_dynamic", "mirror", "record", "reset", "set_logs",
 ]  # fmt: skip
 
 
-_SHOWN = {"explain": "viz.explain", "mirror": "viz.mirror", "record": "viz", "set_logs": "viz.logs"}
+_SHOWN = {
+    "explain": "viz.explain", "explore": "viz.explorer", "mirror": "viz.mirror", "record": "viz", "set_logs": "viz.logs",
+}  # fmt: skip
 """These show what happened, so they live with the pictures, which are loaded only when they are wanted."""
 
 

@@ -10,6 +10,7 @@ In PyTorch: `tlparse`, `torch/fx/passes/graph_drawer.py`, and `depyf`.
 
 from course_lib.viz.bytecode import bytecode_table, disassembly
 from course_lib.viz.code import code
+from course_lib.viz.explorer import Explorer, explore
 from course_lib.viz.fusion import fusion
 from course_lib.viz.graphs import fx_graph
 from course_lib.viz.guards import guard_costs, guard_table, guard_tree
@@ -26,7 +27,7 @@ from course_lib.viz.trace import Trace, record
 from course_lib.viz.trampoline import swap, unswap
 
 __all__ = [
-    "Picture", "Point", "Predict", "Stepper", "Trace", "bars", "bytecode_table", "code", "disassembly", "each_call", "fusion",
-    "fx_graph", "guard_costs", "guard_table", "guard_tree", "joint_graph", "loops", "memory_timeline", "pipeline_map", "record",
-    "roofline", "swap", "table", "timeline", "unswap",
+    "Explorer", "Picture", "Point", "Predict", "Stepper", "Trace", "bars", "bytecode_table", "code", "disassembly",
+    "each_call", "explore", "fusion", "fx_graph", "guard_costs", "guard_table", "guard_tree", "joint_graph", "loops",
+    "memory_timeline", "pipeline_map", "record", "roofline", "swap", "table", "timeline", "unswap",
 ]  # fmt: skip

@@ -17,6 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from course_lib import config
@@ -103,14 +104,14 @@ def gpu(target: str) -> tuple[str, int | str, int]:
     raise ValueError(f'a GPU target is written "sm_90" (NVIDIA) or "gfx942" (AMD), not {target!r}')
 
 
-def assembly(source: KernelSource, target: str) -> str:
-    """The assembly of a C++ kernel for one stated instruction set, without the machinery of threads."""
+def assembly(source: KernelSource, target: str, more: Sequence[str] = ()) -> str:
+    """The assembly of a C++ kernel for one stated instruction set, without the machinery of threads; `more` are flags."""
     compiler = find_compiler()
     with tempfile.TemporaryDirectory(prefix="course_lib-") as folder:
         file = Path(folder) / f"{source.name}.cpp"
         file.write_text(prelude() + "\n" + source.source)
         flags = [*(f for f in FLAGS if f not in ("-shared", "-fPIC")), *WRAPS, "-fopenmp-simd", f"-march={target}"]
-        command = [compiler, *flags, "-S", "-fno-asynchronous-unwind-tables", str(file), "-o", "-"]
+        command = [compiler, *flags, *more, "-S", "-fno-asynchronous-unwind-tables", str(file), "-o", "-"]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             raise CompileFailed("the C++ compiler", command, done.stderr.splitlines()[:8], file)

@@ -6,13 +6,16 @@ In:  the events of everything that is compiled within the block. Out: `Trace`, a
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from course_lib import events
 from course_lib.viz.breaks import break_card, cut_frame
 from course_lib.viz.bytecode import bytecode_table, plain_problem
 from course_lib.viz.code import block, code
+from course_lib.viz.explorer import Explorer
 from course_lib.viz.fusion import fusion
 from course_lib.viz.graphs import fx_graph
 from course_lib.viz.guards import guard_table, guard_tree
@@ -46,6 +49,14 @@ class Trace(Recording):
     def stepper(self, function: Which = None) -> Stepper:
         """The same, one instruction at a time, with a slider."""
         return Stepper(self, function)
+
+    def explorer(self, target: str = "") -> Explorer:
+        """Every stage side by side, from line to kernel. `target` ("sm_90", "x86-64-v3") adds machine code."""
+        return Explorer(self, target=target)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the explorer as one page that needs no network (`.html`). Gives the path back."""
+        return self.explorer().save(path)
 
     def graph(self, index: int = 0) -> Picture:
         """The captured graph."""

@@ -1,14 +1,18 @@
-"""Recordings that the picture tests share: one made by hand, one by compiling a small function for real."""
+"""What the picture tests share: recordings (one made by hand, the others by compiling for real), and a browser."""
 
 from __future__ import annotations
 
+import json
 import linecache
+import os
+import shutil
 
 import pytest
 import torch
 
 import course_lib as cl
 from course_lib import events
+from course_lib.bench.models import Transformer
 from course_lib.viz.recording import Recording
 
 SOURCE = """def helper(a, b):
@@ -74,3 +78,60 @@ def trace():
 def trace_again():
     """The same once more."""
     return compile_small()
+
+
+@pytest.fixture(scope="session")
+def transformer():
+    """A training step of a transformer of six layers."""
+    with cl.record() as trace:
+        cl.compile(Transformer(6, 32, 2))(torch.randn(2, 8, 32))
+    return trace
+
+
+PAGE = """<meta charset=utf-8><style>%s</style><div id=here></div><script type=module>
+%s
+const state = %s, changed = [], sent = window.sent = [];
+const model = { get: (name) => state[name], on: (_, what) => changed.push(what), save_changes: () => sent.push({ ...state }),
+  set: (name, value) => { state[name] = value; changed.forEach((what) => what()); } };
+render({ model, el: document.getElementById("here") });
+</script>"""
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """A headless Chromium, where there is one."""
+    playwright = pytest.importorskip("playwright.sync_api")
+    pytest.importorskip("anywidget")
+    chromium = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+    if not chromium:
+        pytest.skip("no chromium on this machine")
+    with playwright.sync_playwright() as browsers:
+        flags = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+        running = browsers.chromium.launch(executable_path=chromium, args=flags)
+        yield running
+        running.close()
+
+
+@pytest.fixture
+def page(browser):
+    """An empty page. What its scripts raise fails the test."""
+    errors: list[str] = []
+    made = browser.new_page(viewport={"width": 1280, "height": 1000})
+    made.set_default_timeout(10_000)
+    made.on("pageerror", lambda error: errors.append(str(error)))
+    yield made
+    made.close()
+    assert errors == []
+
+
+@pytest.fixture
+def live(page):
+    """`live(widget)`: the page, with the widget in it and no kernel behind it."""
+
+    def show(widget):
+        own = [name for name in widget.keys if not name.startswith("_") and name not in ("layout", "tabbable", "tooltip")]
+        state = {name: getattr(widget, name) for name in own}
+        page.set_content(PAGE % (widget._css, widget._esm.replace("export default { render };", ""), json.dumps(state)))
+        return page
+
+    return show

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 import sys
 
 import pytest
@@ -72,41 +70,16 @@ def test_a_question_cannot_bring_markup_of_its_own():
     assert predict.marked("a < b & `x < 1`") == "a &lt; b &amp; <code>x &lt; 1</code>"
 
 
-PAGE = """<meta charset=utf-8><style>%s</style><div id=here></div><script type=module>
-%s
-const state = %s, changed = [], sent = window.sent = [];
-const model = { get: (name) => state[name], on: (_, what) => changed.push(what), save_changes: () => sent.push(state.choice),
-  set: (name, value) => { state[name] = value; changed.forEach((what) => what()); } };
-render({ model, el: document.getElementById("here") });
-</script>"""
-
-
-@pytest.mark.slow
-def test_it_is_answered_by_keyboard_and_by_mouse_in_a_browser_without_a_kernel():
-    playwright = pytest.importorskip("playwright.sync_api")
-    pytest.importorskip("anywidget")
-    chromium = shutil.which("chromium") or shutil.which("google-chrome")
-    if not chromium:
-        pytest.skip("no chromium on this machine")
-    widget = question().widget
-    state = {name: getattr(widget, name) for name in ("question", "options", "choice")}
-    script = predict.SCRIPT.read_text().replace("export default { render };", "")
-    with playwright.sync_playwright() as browsers:
-        browser = browsers.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
-        page = browser.new_page()
-        errors: list[str] = []
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.set_content(PAGE % (widget._css, script, json.dumps(state)))
-        group = page.get_by_role("group", name="How many kernels for (x + 1).relu()?")
-        options = group.get_by_role("radio")
-        assert [options.nth(i).get_attribute("data-lm-suppress-shortcuts") for i in range(3)] == ["true"] * 3
-        assert page.get_by_role("status").inner_text() == "Choose before you read on."
-        page.keyboard.press("Tab")
-        page.keyboard.press("Space")
-        page.keyboard.press("ArrowDown")
-        assert group.get_by_role("radio", name="b) one").is_checked()
-        page.get_by_text("two").click()
-        assert page.get_by_role("status").inner_text().startswith("You said c.")
-        assert page.evaluate("window.sent") == [0, 1, 2]
-        browser.close()
-    assert errors == []
+def test_it_is_answered_by_keyboard_and_by_mouse_in_a_browser_without_a_kernel(live):
+    page = live(question().widget)
+    group = page.get_by_role("group", name="How many kernels for (x + 1).relu()?")
+    options = group.get_by_role("radio")
+    assert [options.nth(i).get_attribute("data-lm-suppress-shortcuts") for i in range(3)] == ["true"] * 3
+    assert page.get_by_role("status").inner_text() == "Choose before you read on."
+    page.keyboard.press("Tab")
+    page.keyboard.press("Space")
+    page.keyboard.press("ArrowDown")
+    assert group.get_by_role("radio", name="b) one").is_checked()
+    page.get_by_text("two").click()
+    assert page.get_by_role("status").inner_text().startswith("You said c.")
+    assert [state["choice"] for state in page.evaluate("window.sent")] == [0, 1, 2]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 
 import pytest
@@ -49,41 +48,16 @@ def test_the_nodes_are_those_of_the_graph(trace):
     assert [node["kind"] for node in nodes].count("input") == 4
 
 
-PAGE = """<meta charset=utf-8><div id=here></div><script type=module>
-%s
-const state = %s, changed = [];
-const model = { get: (name) => state[name], on: (_, what) => changed.push(what),
-  set: (name, value) => { state[name] = value; changed.forEach((what) => what()); } };
-render({ model, el: document.getElementById("here") });
-</script>"""
-
-
-@pytest.mark.slow
-def test_it_steps_by_keyboard_in_a_browser_without_a_kernel(by_hand):
-    playwright = pytest.importorskip("playwright.sync_api")
-    pytest.importorskip("anywidget")
-    chromium = shutil.which("chromium") or shutil.which("google-chrome")
-    if not chromium:
-        pytest.skip("no chromium on this machine")
+def test_it_steps_by_keyboard_in_a_browser_without_a_kernel(by_hand, live):
     stepper = viz.Stepper(by_hand)
-    widget = stepper.widget
-    state = {name: getattr(widget, name) for name in ("steps", "nodes", "sources", "title", "problem", "index")}
-    script = viz.stepper.SCRIPT.read_text().replace("export default { render };", "")
-    with playwright.sync_playwright() as browsers:
-        browser = browsers.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
-        page = browser.new_page()
-        errors: list[str] = []
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.set_content(PAGE % (script, json.dumps(state)))
-        slider = page.get_by_role("slider")
-        slider.focus()
-        assert slider.get_attribute("data-lm-suppress-shortcuts") == "true", "JupyterLab would eat the arrow keys"
-        for _ in range(6):
-            page.keyboard.press("ArrowRight")
-        assert page.locator(".cl-ins").inner_text() == "6 BINARY_OP *"
-        assert page.locator(".cl-now").inner_text().split() == ["2", "return", "a", "*", "b"]
-        assert page.locator(".cl-fresh").inner_text().startswith("mul = ")
-        page.keyboard.press("End")
-        assert page.locator(".cl-count").inner_text() == f"step {len(stepper.steps)} of {len(stepper.steps)}"
-        browser.close()
-    assert errors == []
+    page = live(stepper.widget)
+    slider = page.get_by_role("slider")
+    slider.focus()
+    assert slider.get_attribute("data-lm-suppress-shortcuts") == "true", "JupyterLab would eat the arrow keys"
+    for _ in range(6):
+        page.keyboard.press("ArrowRight")
+    assert page.locator(".cl-ins").inner_text() == "6 BINARY_OP *"
+    assert page.locator(".cl-now").inner_text().split() == ["2", "return", "a", "*", "b"]
+    assert page.locator(".cl-fresh").inner_text().startswith("mul = ")
+    page.keyboard.press("End")
+    assert page.locator(".cl-count").inner_text() == f"step {len(stepper.steps)} of {len(stepper.steps)}"
