@@ -106,6 +106,8 @@ def signature_of(inputs: Sequence[Any], results: Sequence[Any]) -> tuple[Signatu
     for tensor in results:
         made.append(result(tensor))
     written = [n for n, x in enumerate(inputs) if isinstance(x, torch.Tensor) and torch._functionalize_has_data_mutation(x.elem)]
+    if any(overlaps_itself(inputs[n]) for n in written):
+        raise NotImplementedError("an input is written to whose elements share memory")
     updates = tuple(Update(n, value(inputs[n]).index, who_sees(inputs[n])) for n in written)
     ours = {update.index: update.seen_by == "autograd" for update in updates}
     return Signature(tuple(made), updates, tuple(ours.get(n, has_gradient(v)) for n, v in enumerate(values))), values
@@ -113,6 +115,16 @@ def signature_of(inputs: Sequence[Any], results: Sequence[Any]) -> tuple[Signatu
 
 def memory(tensor: torch.Tensor) -> int:
     return torch.multiprocessing.reductions.StorageWeakRef(tensor.untyped_storage()).cdata
+
+
+def overlaps_itself(tensor: torch.Tensor) -> bool:
+    """Are two elements in one place?"""
+    reach = 0
+    for stride, size in sorted((s, n) for s, n in zip(tensor.stride(), tensor.shape, strict=True) if n > 1):
+        if stride <= reach:
+            return True
+        reach += stride * (size - 1)
+    return False
 
 
 def who_sees(written: Any) -> str:

@@ -45,7 +45,10 @@ def trace(gm: fx.GraphModule, decompositions: Decompositions, gradients: bool = 
     tracing = Tracing(gm, decompositions, gradients)
     records = gradients and torch.is_grad_enabled()
     with mode, torch.inference_mode(False), torch.set_grad_enabled(records):  # an inference tensor is not decomposed
-        traced = make_fx(tracing.run)(*fakes)
+        try:
+            traced = make_fx(tracing.run)(*fakes)
+        except RuntimeError as problem:  # a backward that eager has to fail only if it is asked for; a write to memory that overlaps
+            raise NotImplementedError(f"this graph cannot be traced: {problem}") from problem
     assert tracing.signature is not None
     if gradients and any(node.target is aten.mkldnn_rnn_layer.default for node in traced.graph.nodes):
         raise NotImplementedError("oneDNN's recurrent layers keep what their backward needs only while autograd records them")
@@ -88,13 +91,11 @@ class Tracing:
         if not outputs:
             return []
         tangents = [tangent(n, v) for n, v in enumerate(outputs)]
-        try:
-            with torch._C._DisableAutocast():
-                found = torch.autograd.grad(outputs, [primals[n] for n in wanted], tangents, allow_unused=True)
-        except RuntimeError as problem:  # as it would in eager, but there only if somebody asks for gradients
-            raise NotImplementedError(f"backward of this graph fails: {problem}") from problem
+        with torch._C._DisableAutocast():
+            found = torch.autograd.grad(outputs, [primals[n] for n in wanted], tangents, allow_unused=True)
         self.signature.gradients = tuple(n for n, g in zip(wanted, found, strict=True) if g is not None)
-        return [restride(g, primals[n]) for n, g in zip(wanted, found, strict=True) if g is not None]
+        # An input with gaps has a gradient without any.
+        return [restride(g, torch.empty_like(primals[n])) for n, g in zip(wanted, found, strict=True) if g is not None]
 
 
 class Decomposing(TorchDispatchMode):
@@ -194,7 +195,8 @@ def tidy(traced: fx.GraphModule, gm: fx.GraphModule, signature: Signature) -> fx
             node.replace_all_uses_with(node.args[0])
         elif node.meta.get("origin", node) is None:  # a copy made for `Tracing.run`
             node.meta["origin"] = node.args[0].meta.get("origin")
-            if node.args[0] in placeholders and placeholders.index(node.args[0]) not in written:
+            if node.users and node.args[0] in placeholders and placeholders.index(node.args[0]) not in written:
+                node.args[0].meta["val"] = node.meta["val"]  # which begins where its memory does: views count from there
                 node.replace_all_uses_with(node.args[0])
     graph.eliminate_dead_code()
     traced.recompile()

@@ -220,7 +220,7 @@ def triangle(low: Lowering, node: fx.Node, x: View, diagonal: int = 0) -> View:
 
 @lowers(aten.flip.default)
 def flip(low: Lowering, node: fx.Node, x: View, dims: Sequence[int]) -> View:
-    dims = [d % len(x.shape) for d in dims]
+    dims = [d % max(len(x.shape), 1) for d in dims]
     turn = lambda index: [x.shape[d] - 1 - i if d in dims else i for d, i in enumerate(index)]
     return low.pointwise(node, lambda ops, index: element(x, ops, turn(index)))
 

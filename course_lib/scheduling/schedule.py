@@ -208,7 +208,7 @@ class Fusion:
         few: dict[Node, list[Pointwise]] = {}
         for group in self.alone:
             for buffer in sorted(group.reads & cheap.keys(), key=lambda buffer: buffer.name):
-                if int_or(group.touched(buffer)) * FEW <= int_or(buffer.nbytes) and buffer.name not in self.usage.outputs:
+                if int_or(group.touched(buffer)) * FEW < int_or(buffer.nbytes) and buffer.name not in self.usage.outputs:
                     few.setdefault(group.nodes[0], []).append(cheap[buffer])
         return few
 
