@@ -47,7 +47,9 @@ def trace(gm: fx.GraphModule, decompositions: Decompositions, gradients: bool = 
     with mode, torch.inference_mode(False), torch.set_grad_enabled(records):  # an inference tensor is not decomposed
         try:
             traced = make_fx(tracing.run)(*fakes)
-        except RuntimeError as problem:  # a backward that eager has to fail only if it is asked for; a write to memory that overlaps
+        except (
+            RuntimeError
+        ) as problem:  # a backward that eager has to fail only if it is asked for; a write to memory that overlaps
             raise NotImplementedError(f"this graph cannot be traced: {problem}") from problem
     assert tracing.signature is not None
     if gradients and any(node.target is aten.mkldnn_rnn_layer.default for node in traced.graph.nodes):

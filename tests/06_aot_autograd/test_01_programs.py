@@ -341,6 +341,42 @@ def test_an_overlapping_input_that_is_written_to() -> None:
         torch.testing.assert_close(base, want_base)
 
 
+def test_a_parameter_that_lies_within_another() -> None:
+    """A view of an input counts from where the input begins."""
+    flat = torch.randn(43)
+    x = flat[3:].view(5, 8).detach().requires_grad_()
+    f = lambda x: x[:, 1:] * 2
+    torch.testing.assert_close(cl.compile(f)(x), f(x))
+
+
+def test_the_gradient_of_an_input_with_gaps_has_none() -> None:
+    x = torch.randn(5000)[::1000].detach().requires_grad_()
+    (gradient,) = torch.autograd.grad(cl.compile(lambda x: x.sin().sum())(x), x)
+    torch.testing.assert_close(gradient, x.cos())
+    assert gradient.is_contiguous()
+
+
+def fill_one_column(x: Tensor) -> Tensor:
+    x.narrow(1, 0, 1).fill_(2)
+    return x + 1
+
+
+def add_windows(x: Tensor) -> Tensor:
+    windows = x.unfold(0, 2, 1)
+    windows.add_(windows)
+    return x + 1
+
+
+@pytest.mark.parametrize("function, shape", [(fill_one_column, (4, 8)), (add_windows, (5, 1))])
+def test_writes_to_elements_that_share_memory_run_in_eager(function: Callable[..., Any], shape: tuple[int, ...]) -> None:
+    numbers = torch.randn(shape[0], 1)
+    mine, want = numbers.clone().expand(shape), numbers.clone().expand(shape)
+    with cl.record() as trace:
+        torch.testing.assert_close(cl.compile(function)(mine), function(want))
+    torch.testing.assert_close(mine, want)
+    assert len(trace.of(cl.events.FellBack)) == 1
+
+
 def test_twice_differentiated_says_so() -> None:
     x = leaf(3)
     (g,) = torch.autograd.grad(cl.compile(lambda x: x.sin())(x).sum(), x, create_graph=True)

@@ -90,3 +90,7 @@ def test_any_chain_of_views(steps, shape):
         return x
 
     agree(chain, torch.randn(shape))
+
+
+def test_flip_of_a_number():
+    agree(lambda x: x.flip(0) + 1, torch.tensor(2.0))

@@ -158,3 +158,13 @@ def test_what_is_read_in_part_and_returned_is_stored():
         return y, y[:2].relu()
 
     assert schedule(agree(f, torch.randn(64, 8))).inlined == []
+
+
+def test_nothing_is_little_to_read_of_nothing():
+    """Of no elements none is read: that is not "hardly any", and scheduling comes to an end."""
+
+    def f(x):
+        wide = x * 2 + 1
+        return wide[..., :1].relu() + 1
+
+    assert not any("only a few" in line for line in schedule(agree(f, torch.randn(0, 8, 64))).inlined)

@@ -11,7 +11,7 @@ from back_half import compile_function
 from hand_kernels import Hand, gelu_chain, layer_norm
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from random_graphs import random_function
+from random_functions import random_function
 from run_kernels import check, run
 
 from course_lib.codegen import cpp
