@@ -192,6 +192,8 @@ class CppKernel(CppOps):
             with self.on_behalf_of(step):
                 if source == "scratch":
                     self.values[step] = self.scratch_element(step)
+                    if step in phase.stored:
+                        self.store(f"{self.element(step)} = {self.values[step]};")
                 elif step.level == "across":
                     self.line(f"{self.scratch_element(step)} += {self.value_text(self.trees[step])};")
                 elif step.is_reduction:

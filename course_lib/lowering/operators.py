@@ -66,7 +66,8 @@ def is_impure(op: Any) -> bool:
 
 
 CREATIONS = frozenset(
-    "to_copy copy full full_like new_full zeros zeros_like ones ones_like arange iota scalar_tensor empty".split()
+    "to_copy copy full full_like new_full zeros zeros_like new_zeros ones ones_like new_ones arange iota scalar_tensor empty "
+    "empty_like new_empty empty_strided empty_permuted".split()
 )
 
 

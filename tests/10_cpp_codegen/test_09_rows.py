@@ -80,6 +80,21 @@ def test_in_place():
     assert torch.equal(got, -values)
 
 
+def test_what_is_kept_on_the_stack_reaches_the_memory_of_an_operand_too():
+    """tanh is costly, so the passes of softmax keep it in a row; its own memory, that of the product, is written last."""
+
+    def function(a, b):
+        t = (a @ b).tanh()
+        return t, t.softmax(-1)
+
+    a, b = torch.randn(7, 30), torch.randn(30, 50)
+    compiled = compile_function(function, a, b)
+    (kernel,) = compiled.schedule.fused
+    assert "tanh_row" in compiled.kernels[0].source and kernel.in_place
+    for got, want in zip(compiled(a, b), function(a, b), strict=True):
+        torch.testing.assert_close(got, want)
+
+
 def test_special_values_in_float16():
     x = torch.arange(-(2**15), 2**15).to(torch.int16).view(torch.float16)
     compiled = compile_function(lambda x: (x * 1.5, x * x, x / 3 - 1), x)
