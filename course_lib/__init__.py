@@ -16,10 +16,8 @@ from course_lib.compiler import capturing, compile, reset
 from course_lib.pipeline import Pipeline
 
 if TYPE_CHECKING:
-    from course_lib.viz import record
+    from course_lib.viz import explore, record, set_logs
     from course_lib.viz.explain import explain
-    from course_lib.viz.explorer import explore
-    from course_lib.viz.logs import set_logs
     from course_lib.viz.mirror import mirror
 
 __version__ = "0.1.0"
@@ -31,17 +29,16 @@ __all__ = [
 ]  # fmt: skip
 
 
-_SHOWN = {
-    "explain": "viz.explain", "explore": "viz.explorer", "mirror": "viz.mirror", "record": "viz", "set_logs": "viz.logs",
-}  # fmt: skip
+_SHOWN = {"explain", "explore", "mirror", "record", "set_logs"}
 """These show what happened, so they live with the pictures, which are loaded only when they are wanted."""
 
 
 def __getattr__(name: str) -> Any:
     if name in _SHOWN:
-        return getattr(importlib.import_module(f"course_lib.{_SHOWN[name]}"), name)
+        return getattr(importlib.import_module("course_lib.viz"), name)
     raise AttributeError(f"module 'course_lib' has no attribute '{name}'")
 
 
-if os.environ.get("COURSE_LOGS"):
-    importlib.import_module("course_lib.viz.logs")
+for variable, module in (("COURSE_LOGS", "logs"), ("COURSE_TRACE", "tracing")):
+    if os.environ.get(variable):
+        importlib.import_module(f"course_lib.viz.{module}")

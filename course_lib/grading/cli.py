@@ -37,6 +37,13 @@ def coverage(args: argparse.Namespace) -> int:
     return coverage_table.main(args.arguments)
 
 
+def report(args: argparse.Namespace) -> int:
+    """Run a script and write its compile report; the script's exit status comes back."""
+    from course_lib.viz.script import run_traced
+
+    return run_traced(args.script, args.out, args.torch_compile)
+
+
 def exercises(args: argparse.Namespace) -> int:
     """Write every exercise from its solution, or with `--check` say which are stale, malformed or leak."""
     from course_lib.grading.gate import static_complaints
@@ -88,6 +95,11 @@ def parser() -> argparse.ArgumentParser:
     it = commands.add_parser("coverage", help="which of torch's operators compile, and whether they are right", add_help=False)
     it.add_argument("arguments", nargs=argparse.REMAINDER)
     it.set_defaults(run=coverage)
+
+    it = command(report, "run a script, and write one page about everything that was compiled in it")
+    it.add_argument("--out", type=Path, default=Path("compile_report"), help="the folder for the page (default: %(default)s)")
+    it.add_argument("--torch-compile", action="store_true", help="let torch.compile in the script mean cl.compile")
+    it.add_argument("script", nargs=argparse.REMAINDER, help="the script (or -m module) and its arguments")
 
     it = command(check, "mark your own exercise notebook")
     it.add_argument("lesson", help="its number or name: 2, 02 or 02_bytecode_capture")

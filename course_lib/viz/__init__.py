@@ -10,13 +10,17 @@ In PyTorch: `tlparse`, `torch/fx/passes/graph_drawer.py`, and `depyf`.
 
 from course_lib.viz.bytecode import bytecode_table, disassembly
 from course_lib.viz.code import code
+from course_lib.viz.explain import explain
 from course_lib.viz.explorer import Explorer, explore
+from course_lib.viz.flame import compile_time
 from course_lib.viz.fusion import fusion
 from course_lib.viz.graphs import fx_graph
 from course_lib.viz.guards import guard_costs, guard_table, guard_tree
 from course_lib.viz.joint import joint_graph
+from course_lib.viz.logs import set_logs
 from course_lib.viz.loops import loops
 from course_lib.viz.memory import memory_timeline
+from course_lib.viz.mirror import mirror
 from course_lib.viz.pipeline_map import pipeline_map
 from course_lib.viz.predict import Predict
 from course_lib.viz.recompiles import each_call, timeline
@@ -27,7 +31,8 @@ from course_lib.viz.trace import Trace, record
 from course_lib.viz.trampoline import swap, unswap
 
 __all__ = [
-    "Explorer", "Picture", "Point", "Predict", "Stepper", "Trace", "bars", "bytecode_table", "code", "disassembly",
-    "each_call", "explore", "fusion", "fx_graph", "guard_costs", "guard_table", "guard_tree", "joint_graph", "loops",
-    "memory_timeline", "pipeline_map", "record", "roofline", "swap", "table", "timeline", "unswap",
+    "Explorer", "Picture", "Point", "Predict", "Stepper", "Trace", "bars", "bytecode_table", "code", "compile_time",
+    "disassembly", "each_call", "explain", "explore", "fusion", "fx_graph", "guard_costs", "guard_table", "guard_tree",
+    "joint_graph", "loops", "memory_timeline", "mirror", "pipeline_map", "record", "roofline", "set_logs", "swap", "table",
+    "timeline", "unswap",
 ]  # fmt: skip

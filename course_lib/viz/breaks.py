@@ -31,7 +31,11 @@ def break_card(recording: Recording, index: int = 0) -> Picture:
     problems = recording.graph_breaks
     if not -len(problems) <= index < len(problems):
         raise LookupError(f"there is no graph break {index}; there are {len(problems)}, numbered from 0")
-    problem = problems[index]
+    return card_of(recording, problems[index])
+
+
+def card_of(recording: Recording, problem: Any) -> Picture:
+    """The card of one `Unsupported`."""
     parts: list[tuple[str, list[str], int]] = []  # title, lines, which of them is the one
     if problem.location:
         where = f"{place(problem.location.filename, problem.location.line)} in {problem.location.function}"

@@ -8,8 +8,10 @@ colour. Without pygments the code is shown without colours.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Collection
+from typing import Any
 
 from course_lib.viz.style import Picture, escape, plural
 
@@ -49,14 +51,7 @@ def block(source: str, language: str, highlight_lines: Collection[int] = (), fir
 
 def highlighted(source: str, language: str) -> list[str]:
     """Each line as HTML with a `<span>` for each token that has a colour."""
-    try:
-        from pygments.lexers import get_lexer_by_name
-        from pygments.util import ClassNotFound
-    except ImportError:
-        return [escape(line) for line in source.split("\n")]
-    try:
-        lexer = get_lexer_by_name(LEXERS.get(language.lower(), language), stripnl=False, ensurenl=False)
-    except ClassNotFound:
+    if (lexer := lexer_of(language)) is None:
         return [escape(line) for line in source.split("\n")]
     parts = []
     for token, text in lexer.get_tokens(source):
@@ -67,6 +62,21 @@ def highlighted(source: str, language: str) -> list[str]:
     return "".join(parts).split("\n")
 
 
+@functools.cache
+def lexer_of(language: str) -> Any:
+    """Pygments' lexer; None if it is not installed, or knows no such language."""
+    try:
+        from pygments.lexers import get_lexer_by_name
+        from pygments.util import ClassNotFound
+    except ImportError:
+        return None
+    try:
+        return get_lexer_by_name(LEXERS.get(language.lower(), language), stripnl=False, ensurenl=False)
+    except ClassNotFound:
+        return None
+
+
+@functools.cache
 def token_class(token: str) -> str:
     """Our letter for a pygments token, '' for plain text."""
     rules = (

@@ -51,7 +51,11 @@ class Item:
 
 def fusion(recording: Any, index: int = 0) -> Picture:
     """Loops before and after fusion. `recording` is a `Recording` (`index` chooses the graph) or a `Schedule`."""
-    schedule, graph = find(recording, index)
+    return fusion_of(*find(recording, index))
+
+
+def fusion_of(schedule: Any, graph: Any = None) -> Picture:
+    """The picture of one `Schedule`; with the `LoopGraph` that it was made of, the graph's results are told apart."""
     sizes = buffer_sizes(schedule, graph)
     after = [item_of_kernel(kernel) for kernel in schedule.kernels]
     nodes = [node for kernel in schedule.kernels for node in (getattr(kernel, "nodes", None) or (kernel,))]

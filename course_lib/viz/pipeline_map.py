@@ -32,7 +32,7 @@ ROOMS = (
     Room("frames", "frame hook", "02", "catches the call", "_C/_dynamo/eval_frame", ("bytecode,", "arguments")),
     Room("capture", "capture", "02, 03", "interprets symbols", "_dynamo/symbolic_convert", ("FX graph,", "guards"), ("capture",)),
     Room("guards", "guards", "04, 05", "may it be reused?", "_dynamo/guards", ("FX graph",), ("guards",)),
-    Room("autograd", "autograd", "06", "core operators", "_functorch/aot_autograd", ("ATen", "graph"), ("trace",)),
+    Room("autograd", "autograd", "06", "core operators", "_functorch/aot_autograd", ("ATen", "graph"), ("trace", "partition")),
     Room("lowering", "lowering", "07", "operators to loops", "_inductor/lowering, ir", ("loop IR",), ("lower",)),
     Room("scheduling", "scheduling", "08", "fuses loops", "_inductor/scheduler", ("fused", "kernels"), ("schedule", "memory")),
     Room("codegen", "codegen", "09, 10", "writes the code", "_inductor/codegen", ("C++ or", "Triton"), ()),

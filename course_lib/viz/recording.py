@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, TypeVar
 
 from course_lib.events import Event, GraphBroke, GraphCaptured, Recompiled, Scheduled, StageTimed
@@ -14,6 +15,13 @@ class Recording:
 
     def __init__(self) -> None:
         self.events: list[Event] = []
+        self.times: list[float] = []
+        """When each was told, in seconds (of `time.perf_counter`)."""
+
+    def note(self, event: Event) -> None:
+        """A listener: remember an event."""
+        self.events.append(event)
+        self.times.append(time.perf_counter())
 
     def of(self, kind: type[E]) -> list[E]:
         """The events of one kind."""

@@ -91,6 +91,12 @@ class Picture:
         body = f'{plain}<div class="cl-rich" hidden style="display: none">\n{self.body}\n</div>'
         return f'<figure class="cl-fig" aria-label="{escape(self.alt)}">{style}{body}{caption}</figure>'
 
+    @property
+    def embedded(self) -> str:
+        """The figure for a `page` that has the style sheets itself."""
+        caption = f"<figcaption>{escape(self.caption)}</figcaption>" if self.caption else ""
+        return f'<figure class="cl-fig" aria-label="{escape(self.alt)}">{self.body}{caption}</figure>'
+
     def __str__(self) -> str:
         return self.text
 
@@ -118,10 +124,13 @@ class Picture:
         return path
 
 
-def page(body: str, title: str) -> str:
-    """A whole HTML page that follows the reader's own light or dark setting."""
-    look = "<style>body { color-scheme: light dark; background: Canvas; color: CanvasText; margin: 24px; }</style>"
-    head = f'<meta charset="utf-8"><title>{escape(title)}</title>{look}'
+def page(body: str, title: str, sheets: tuple[str, ...] = ()) -> str:
+    """A whole HTML page that follows the reader's own light or dark setting; with `sheets`, it has the style sheets for all
+    figures in it."""
+    look = "body { color-scheme: light dark; background: Canvas; color: CanvasText; margin: 24px; }"
+    look += sheet(*sheets) if sheets else ""
+    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{escape(title)}</title>'
+    head += f"<style>{look}</style>"
     return f'<!doctype html><html lang="en">{head}\n{body}</html>\n'
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from course_lib.viz.breaks import break_card, cut_frame
 from course_lib.viz.bytecode import bytecode_table, plain_problem
 from course_lib.viz.code import block, code
 from course_lib.viz.explorer import Explorer
+from course_lib.viz.flame import compile_time
 from course_lib.viz.fusion import fusion
 from course_lib.viz.graphs import fx_graph
 from course_lib.viz.guards import guard_table, guard_tree
@@ -25,6 +28,7 @@ from course_lib.viz.memory import MemoryUse
 from course_lib.viz.pipeline_map import pipeline_map
 from course_lib.viz.recompiles import timeline
 from course_lib.viz.recording import Recording
+from course_lib.viz.report import Run, command_line, write_report
 from course_lib.viz.shapes import shape_map, size_guards
 from course_lib.viz.stepper import Stepper
 from course_lib.viz.style import Picture, escape, plural
@@ -41,6 +45,14 @@ class Trace(Recording):
     def show(self) -> Picture:
         """The pipeline, with what each stage did and how long it took."""
         return pipeline_map(recording=self)
+
+    def compile_time(self) -> Picture:
+        """Where compile time went: functions, and below each its stages."""
+        return compile_time(self)
+
+    def report(self, path: str | os.PathLike[str]) -> Path:
+        """Write the trace report: one HTML file with every compile of this recording. Gives the path back."""
+        return write_report(self, Path(path))
 
     def bytecode(self, function: Which = None) -> Picture:
         """Each instruction that the symbolic interpreter ran, with the stack."""
@@ -183,13 +195,23 @@ def section(name: str, source: str, language: str, opened: bool) -> str:
 
 
 @contextlib.contextmanager
-def record() -> Iterator[Trace]:
+def record(folder: str | os.PathLike[str] | None = None) -> Iterator[Trace]:
     """Collect what the compiler tells within the block:
 
     with cl.record() as trace:
         cl.compile(f)(x)
     trace.show()
-    """
-    trace = Trace()
-    with events.listener(trace.events.append, in_words):
-        yield trace
+
+    With a `folder`, the report of the block is written there, as `report.html`, however the block ends."""
+    trace, run, start = Trace(), Run(command_line()), time.perf_counter()
+    try:
+        with events.listener(trace.note, in_words):
+            yield trace
+    except BaseException as error:
+        run.error = "".join(traceback.format_exception(error, limit=-4)).rstrip()
+        raise
+    finally:
+        if folder is not None:
+            run.seconds = time.perf_counter() - start
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            write_report(trace, Path(folder, "report.html"), run)

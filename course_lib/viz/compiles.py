@@ -1,0 +1,291 @@
+"""What was compiled, in order and by function: the events of a run put into a tree.
+
+In:  a `Recording`.
+Out: `Function`s (with their resume functions below them), each with its `Compile`s: why it was compiled, what was captured, what
+     the back half made of it (`Build`, `Program`), how long each stage took, and what did not work.
+
+Events carry no numbers that tie them together; their order does. A compile goes from `FrameSeen` to the end of the stage
+"guards". What the back half does outside of one belongs to a graph with symbolic sizes, which is built when the sizes are first
+met, or to a graph that another compiler captured (`torch.compile(f, backend="course")`); its nodes say which.
+In PyTorch: `tlparse`, which reads the same from the compile ids of `TORCH_TRACE`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from typing import Any
+
+from course_lib import events, frames
+from course_lib.frames.resume import Resume
+from course_lib.viz.breaks import resumed_by
+from course_lib.viz.guards import told
+from course_lib.viz.recording import Recording
+
+FOREIGN = "a graph that another compiler captured"
+
+
+@dataclass
+class Program:
+    """One ATen graph on its way to kernels. `part`: 'inference', 'forward' or 'backward'."""
+
+    part: str
+    aten: Any
+    loops: Any = None
+    schedule: Any = None
+    plan: Any = None
+    compiled: Any = None
+    products: list[Any] = field(default_factory=list)
+
+    @property
+    def kernels(self) -> list[Any]:
+        return self.schedule.kernels if self.schedule else []
+
+
+@dataclass
+class Build:
+    """What the back half made of one captured graph, once: of a graph with symbolic sizes there may be several."""
+
+    joint: Any = None
+    partition: Any = None
+    programs: list[Program] = field(default_factory=list)
+    fell_back: str = ""
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def captured_names(self) -> tuple[str, ...]:
+        """The names of the nodes of the captured graph that this was made of."""
+        traced = self.joint if self.joint is not None else self.programs[0].aten if self.programs else None
+        origins = (node.meta.get("origin") for node in traced.graph.nodes) if traced is not None else ()
+        return next((names_of(origin.graph) for origin in origins if origin is not None), ())
+
+
+def names_of(graph: Any) -> tuple[str, ...]:
+    return tuple(node.name for node in graph.nodes)
+
+
+def by_stage(timed: Iterable[dict[str, float]]) -> dict[str, float]:
+    """Seconds by stage, summed."""
+    total: dict[str, float] = {}
+    for stages in timed:
+        for stage, took in stages.items():
+            total[stage] = total.get(stage, 0.0) + took
+    return total
+
+
+@dataclass
+class Compile:
+    """One time that the hook asked what is to run in a frame's place, and what came of it."""
+
+    number: int
+    name: str
+    where: str
+    code: Any = None
+    started: float = 0.0
+    ended: float = 0.0
+    failures: list[Any] = field(default_factory=list)
+    """For each entry that was there, the `GuardFailed` that kept it from being used."""
+    result: Any = None
+    problems: list[Any] = field(default_factory=list)
+    builds: list[Build] = field(default_factory=list)
+    own_seconds: dict[str, float] = field(default_factory=dict)
+    entries: int = 1
+    limit: str = ""
+    title: str = ""
+    """The function, as a reader knows it: 'M.forward, from line 7 on'."""
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Seconds by stage."""
+        return by_stage([self.own_seconds, *(build.seconds for build in self.builds)])
+
+    @property
+    def took(self) -> float:
+        return sum(self.seconds.values())
+
+    @property
+    def programs(self) -> list[Program]:
+        return [program for build in self.builds for program in build.programs]
+
+    @property
+    def fallbacks(self) -> list[str]:
+        return [build.fell_back for build in self.builds if build.fell_back]
+
+    @property
+    def is_recompile(self) -> bool:
+        return bool(self.failures) and self.result is not None
+
+    @property
+    def reason(self) -> str:
+        """Why it came to this."""
+        if self.name == FOREIGN:
+            return "torch.compile handed its graph over"
+        if not self.failures:
+            return "its first call"
+        return f"no entry fits: {told(self.failures[-1])}"
+
+    @property
+    def outcome(self) -> str:
+        """What came of it, in a few words."""
+        if self.limit:
+            return "in eager: the recompile limit is reached"
+        if self.result is None and self.problems and "guards" in self.own_seconds:
+            return "no graph before a graph break; it goes on behind that"
+        if self.result is None and self.name != FOREIGN:
+            return "in eager: a graph break that the frame cannot be split at" if self.problems else "nothing to compile"
+        if self.fallbacks:
+            return "operation by operation: not compiled"
+        if self.problems:
+            return "compiled up to a graph break"
+        return "compiled" if self.programs or self.builds else "captured"
+
+
+@dataclass
+class Function:
+    """A code object that was met, and the resume functions of it."""
+
+    name: str
+    where: str
+    resume: Resume | None = None
+    compiles: list[Compile] = field(default_factory=list)
+    below: list[Function] = field(default_factory=list)
+
+    @property
+    def all_compiles(self) -> list[Compile]:
+        return [*self.compiles, *(compile for function in self.below for compile in function.all_compiles)]
+
+    @property
+    def took(self) -> float:
+        return sum(compile.took for compile in self.all_compiles)
+
+    @property
+    def title(self) -> str:
+        """'M.forward', 'M.forward from line 7'."""
+        line = self.resume.line if self.resume else None
+        return f"{self.name.split(' from ')[0]}, from line {line} on" if line else self.name
+
+
+class Reader:
+    """The state of one pass over the events."""
+
+    def __init__(self, recording: Recording) -> None:
+        self.compiles: list[Compile] = []
+        self.open: Compile | None = None
+        self.build: Build | None = None  # The one that the back half's events are about
+        for event, at in zip_longest(recording.events, recording.times, fillvalue=0.0):
+            self.read(event, at)
+
+    def read(self, event: Any, at: float) -> None:
+        match event:
+            case events.FrameSeen():
+                self.open = Compile(len(self.compiles) + 1, event.name, event.where, event.code, at, at)
+                self.build = None
+                self.compiles.append(self.open)
+            case events.GuardFailed() if self.open:
+                self.open.failures.append(event)
+            case events.GraphCaptured() if self.open:
+                self.open.result = event.result
+            case events.GraphBroke() if self.open:
+                self.open.problems.append(event.problem)
+            case events.Recompiled() if self.compiles:
+                self.compiles[-1].entries = event.entries
+            case events.StageTimed(stage=("capture" | "guards") as stage) if self.open:
+                self.open.own_seconds[stage] = self.open.own_seconds.get(stage, 0.0) + event.seconds
+                self.open.ended = at
+                self.open = None if stage == "guards" else self.open
+            case events.FellBack() if self.open and self.open.result is None:
+                self.open.limit = event.why
+            case _:
+                self.read_build(event)
+
+    def read_build(self, event: Any) -> None:
+        """An event of the back half."""
+        if isinstance(event, events.StageTimed):
+            if event.stage == "trace" or self.build is None:
+                self.start_build()
+            assert self.build is not None
+            self.build.seconds[event.stage] = self.build.seconds.get(event.stage, 0.0) + event.seconds
+            return
+        if self.build is None:
+            self.start_build()
+        build = self.build
+        assert build is not None
+        program = build.programs[-1] if build.programs else None
+        match event:
+            case events.FellBack():
+                build.fell_back = event.why
+            case events.JointTraced():
+                build.joint = event.graph
+                self.find_owner(build)
+            case events.Partitioned():
+                build.partition = event.partition
+            case events.AtenTraced():
+                build.programs.append(Program(part_of(build), event.graph))
+                self.find_owner(build)
+            case events.Lowered() if program:
+                program.loops = event.graph
+            case events.ProductChosen() if program:
+                program.products.append(event)
+            case events.Scheduled() if program:
+                program.schedule = event.schedule
+            case events.MemoryPlanned() if program:
+                program.plan = event.plan
+            case events.KernelsBuilt() if program:
+                program.compiled = event.compiled
+
+    def start_build(self) -> None:
+        self.build = Build()
+        if self.open and self.open.result is not None:
+            self.open.builds.append(self.build)
+
+    def find_owner(self, build: Build) -> None:
+        """Give a build that stands outside of every compile to the compile whose graph it was made of."""
+        if any(build in compile.builds for compile in self.compiles):
+            return
+        names = build.captured_names
+        captured = (c for c in reversed(self.compiles) if c.result is not None and names_of(c.result.graph.graph) == names)
+        owner = next(captured, None)
+        if owner is None:
+            owner = Compile(len(self.compiles) + 1, FOREIGN, "")
+            self.compiles.append(owner)
+        owner.builds.append(build)
+
+
+def part_of(build: Build) -> str:
+    """What the next ATen graph of a build is."""
+    return "inference" if build.joint is None else "backward" if build.programs else "forward"
+
+
+def compiles_of(recording: Recording) -> list[Compile]:
+    """All of them, in order."""
+    compiles = Reader(recording).compiles
+    for _, function in walk(functions_of(compiles)):
+        for compile in function.compiles:
+            compile.title = function.title
+    return compiles
+
+
+def functions_of(compiles: list[Compile]) -> list[Function]:
+    """The same as a tree: resume functions below what they resume."""
+    found: dict[Any, Function] = {}
+    for compile in compiles:
+        key = frames.number(compile.code) if compile.code is not None else compile.name
+        if key not in found:
+            found[key] = Function(compile.name, compile.where)
+        found[key].compiles.append(compile)
+    codes = {key: function.compiles[0].code for key, function in found.items() if function.compiles[0].code is not None}
+    top: list[Function] = []
+    for key, function in found.items():
+        resume = resumed_by(codes[key], list(codes.values())) if key in codes else None
+        above = found.get(frames.number(resume.original)) if resume else None
+        function.resume = resume
+        (above.below if above else top).append(function)
+    return top
+
+
+def walk(functions: list[Function], depth: int = 0) -> Iterator[tuple[int, Function]]:
+    """Every function of the tree, and how deep it stands."""
+    for function in functions:
+        yield depth, function
+        yield from walk(function.below, depth + 1)

@@ -1,0 +1,311 @@
+"""The trace report: one HTML file about everything that was compiled in a run.
+
+In:  a `Recording`, and what is known about the run (`Run`).
+Out: a page without scripts or network. First what a person asks first: which line broke a graph, which guard failed and which
+     line made it, what was compiled again and why, where compile time went, which kernel came from which line. Then every compile
+     as a tree (`report_tree.py`).
+In PyTorch: `tlparse`.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shlex
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from course_lib.viz.compiles import Compile, Function, compiles_of, functions_of, walk
+from course_lib.viz.flame import compile_time
+from course_lib.viz.guards import about, readable, told
+from course_lib.viz.kernels import kernels_of
+from course_lib.viz.recording import Recording
+from course_lib.viz.report_tree import Budget, anchor, tree
+from course_lib.viz.style import escape, human_bytes, human_seconds, page, place, plural
+from course_lib.viz.tables import html_table
+
+SHEETS = ("break", "bytecode", "code", "guards", "loops", "report")
+CONTENTS = {
+    "first": "look first", "breaks": "graph breaks", "guards": "failed guards", "time": "compile time", "kernels": "kernels",
+    "eager": "in eager", "compiles": "every compile",
+}  # fmt: skip
+FINDINGS = 6
+"""So many findings stand at the top; the tables below have all."""
+MOST_ROWS, MOST_LINES = 24, 6
+"""So many rows of a table are shown at once, the others unfold; so many lines of the program for a kernel."""
+
+
+@dataclass
+class Run:
+    """What is known about the run beside its events."""
+
+    command: str = ""
+    started: float = field(default_factory=time.time)
+    seconds: float = 0.0
+    error: str = ""
+    """How the program ended, if not well."""
+    finished: bool = True
+    others: tuple[str, ...] = ()
+    """Reports of its other processes: names of files beside this one."""
+
+
+@dataclass
+class Finding:
+    """A thing to look at. `weight` puts the dearest first."""
+
+    mark: str
+    title: str
+    body: str
+    target: str
+    weight: float = 0.0
+
+
+def report(recording: Recording, run: Run | None = None, drawings: bool = True) -> str:
+    """The page. Without `drawings` it is quick to make: the tree then has code and tables only."""
+    run, compiles = run or Run(), compiles_of(recording)
+    functions = functions_of(compiles)
+    title = f"Compile report{f' of {run.command}' if run.command else ''}"
+    parts = [head(run, compiles)]
+    if compiles:
+        parts += [
+            section("first", "What to look at first", lambda: findings_html(compiles, run)),
+            section("breaks", "Lines that ended a graph", lambda: breaks_html(compiles)),
+            section("guards", "Guards that failed, and what was compiled again", lambda: recompiles_html(compiles)),
+            section("time", "Where compile time went", lambda: time_html(recording, functions)),
+            section("kernels", "Which kernel came from which line", lambda: kernels_html(compiles)),
+            section("eager", "What runs in eager after all", lambda: eager_html(compiles)),
+            section("compiles", "Every compile", lambda: tree(recording, functions, Budget(drawings))),
+        ]
+    return page(f'<main class="cl-fig cl-report">{"".join(parts)}</main>', title, SHEETS)
+
+
+def write_report(recording: Recording, path: Path, run: Run | None = None, drawings: bool = True) -> Path:
+    """Write the page to a file; who reads it meanwhile sees the last one whole. Gives the path back."""
+    text = report(recording, run, drawings)
+    unfinished = path.with_suffix(".part")
+    unfinished.write_text(text, encoding="utf-8")
+    unfinished.replace(path)
+    return path
+
+
+def command_line() -> str:
+    """How this program was started, as a person would type it."""
+    words = list(getattr(sys, "orig_argv", sys.argv))
+    if "course_lib.viz.script" in words:
+        words = [words[0], *(word for word in words[words.index("course_lib.viz.script") + 1 :] if word != "--torch-compile")]
+    return shlex.join([os.path.basename(words[0]), *words[1:]]) if words else ""
+
+
+def section(name: str, title: str, make: Callable[[], str]) -> str:
+    """A part of the page. What cannot be shown is told; a report never ends the program that it is about."""
+    try:
+        body = make()
+    except Exception as error:
+        body = f"<p>This part could not be shown: {escape(type(error).__name__)}: {escape(error)}</p>"
+    return f'<section id="{name}"><h2>{escape(title)}</h2>{body}</section>'
+
+
+# ---- the head -------------------------------------------------------------------------------------------------------
+
+
+def head(run: Run, compiles: list[Compile]) -> str:
+    """What ran, and the run in one sentence."""
+    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(run.started))
+    versions = f"Python {platform.python_version()}, torch {torch.__version__}, {'GPU' if torch.cuda.is_available() else 'CPU'}"
+    lines = [f"<h1>{escape(run.command or 'Compile report')}</h1>"]
+    lines.append(f'<p class="cl-dim">{escape(when)} · {escape(versions)} · {human_seconds(run.seconds)} in all</p>')
+    lines.append(f"<p><b>{escape(summary(compiles, run))}</b></p>")
+    if run.error:
+        lines.append(f'<div class="cl-torn cl-m">{escape(run.error)}</div>')
+    if not run.finished:
+        lines.append("<p>The program was still running when this was written, or was ended from outside.</p>")
+    if run.others:
+        links = ", ".join(f'<a href="{escape(name)}">{escape(name)}</a>' for name in run.others)
+        lines.append(f"<p>Its other processes: {links}</p>")
+    if compiles:
+        links = " · ".join(f'<a href="#{name}">{said}</a>' for name, said in CONTENTS.items())
+        lines.append(f"<nav>{links}</nav>")
+    return f"<header>{''.join(lines)}</header>"
+
+
+def summary(compiles: list[Compile], run: Run) -> str:
+    """The run in a sentence."""
+    if not compiles:
+        return "Nothing was compiled: no function that cl.compile had wrapped was called."
+    done = [compile for compile in compiles if compile.result is not None or compile.builds]
+    kernels = sum(len(program.kernels) for compile in compiles for program in compile.programs)
+    breaks = sum(len(compile.problems) for compile in compiles)
+    again = sum(compile.is_recompile for compile in compiles)
+    took = sum(compile.took for compile in compiles)
+    said = f"{plural(len(done), 'graph')} captured, {plural(breaks, 'graph break')}, {plural(again, 'recompile')}, "
+    said += f"{plural(kernels, 'kernel')}; {human_seconds(took)} of compiling"
+    return said + (f" ({100 * took / run.seconds:.0f} % of the run)." if run.seconds > took else ".")
+
+
+# ---- what to look at first ------------------------------------------------------------------------------------------
+
+
+def findings(compiles: list[Compile]) -> list[Finding]:
+    """What costs most and can be changed, the dearest first."""
+    found: list[Finding] = []
+    for many in by(breaks_of(compiles), lambda pair: (str(pair[1].location), pair[1].reason)).values():
+        problem = many[0][1]
+        times = f" ({len(many)} times)" if len(many) > 1 else ""
+        title = f"{where(problem.location)} ends a graph{times}: {problem.reason}"
+        code = caret(problem.location)
+        hint = f"<p><b>What to do:</b> {escape(problem.hint)}</p>" if problem.hint else ""
+        found.append(Finding("✂", title, code + hint, f"c{many[0][0].number}", 20 + len(many) if problem.location else 10))
+    for name, many in by((c for c in compiles if c.failures), lambda c: c.title).items():
+        made, limit = sum(c.is_recompile for c in many), next((c for c in many if c.limit), None)
+        failed = many[-1].failures[-1]
+        again = f"{name} was compiled {'twice' if made == 1 else f'{made + 1} times'}"
+        title = f"{again}, and now calls that fit no entry run in eager" if limit else again
+        body = f"<p>The last guard that failed: <code>{escape(told(failed))}</code>{because(failed.guard)}</p>"
+        found.append(Finding("◆", title, body + advice(failed.guard), f"c{many[-1].number}", 60 if limit else 10 * made))
+    for compile in compiles:
+        for why in dict.fromkeys(compile.fallbacks):
+            title = f"{compile.title} runs operation by operation"
+            found.append(Finding("↩", title, f"<p>{escape(why)}</p>", f"c{compile.number}", 40))
+    return sorted(found, key=lambda finding: -finding.weight)
+
+
+def findings_html(compiles: list[Compile], run: Run) -> str:
+    found = findings(compiles)
+    if not found:
+        return "<p>No graph broke, nothing was compiled twice, and nothing fell back to eager.</p>"
+    cards = [
+        f'<div class="cl-card"><h3>{f.mark} <a href="#{f.target}">{escape(f.title)}</a></h3>{f.body}</div>'
+        for f in found[:FINDINGS]
+    ]
+    more = f"<p>{len(found) - FINDINGS} more are in the tables below.</p>" if len(found) > FINDINGS else ""
+    return "".join(cards) + more
+
+
+def advice(guard: Any) -> str:
+    """What to do about a guard that fails again and again."""
+    said = ""
+    if guard.kind in ("tensor", "sizes"):
+        said = "if the size changes from call to call, cl.mark_dynamic(tensor, dim) before the first call, or dynamic=True"
+    elif guard.kind == "value":
+        said = "pass the number as a tensor, or keep it from changing"
+    elif guard.kind in ("identity", "type", "class"):
+        said = "the object is another one at each call: make it once, outside"
+    return f"<p><b>What to do:</b> {escape(said)}.</p>" if said else ""
+
+
+def because(guard: Any) -> str:
+    """The line that made a guard necessary."""
+    if guard.cause is None:
+        return ""
+    return f", tested because of {where(guard.cause)}: <code>{escape(guard.cause.text)}</code>"
+
+
+def where(location: Any) -> str:
+    return f"{place(location.filename, location.line)}" if location else "an unknown line"
+
+
+def caret(location: Any) -> str:
+    """The line with its caret, and the two lines around it."""
+    return f'<div class="cl-code"><pre>{escape(location.caret)}</pre></div>' if location and location.caret else ""
+
+
+def by(items: Any, key: Callable[[Any], Any]) -> dict[Any, list[Any]]:
+    """The items with the same key together."""
+    groups: dict[Any, list[Any]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
+
+
+def link(compile: Compile) -> str:
+    return f'<a href="#c{compile.number}">{escape(compile.title)}</a>'
+
+
+# ---- tables ---------------------------------------------------------------------------------------------------------
+
+
+def breaks_of(compiles: list[Compile]) -> list[tuple[Compile, Any]]:
+    return [(compile, problem) for compile in compiles for problem in compile.problems]
+
+
+def breaks_html(compiles: list[Compile]) -> str:
+    rows = []
+    for many in by(breaks_of(compiles), lambda pair: (str(pair[1].location), pair[1].reason)).values():
+        problem = many[0][1]
+        title = escape(str(problem.location)) if problem.location else ""
+        at = f'<span title="{title}">{escape(where(problem.location))}</span>{caret(problem.location)}'
+        why = escape(problem.reason) + (f'<br><span class="cl-dim">{escape(problem.hint)}</span>' if problem.hint else "")
+        links = ", ".join(dict.fromkeys(link(compile) for compile, _ in many[:4]))
+        rows.append((at, why, links, str(len(many))))
+    if not rows:
+        return "<p>None.</p>"
+    return html_table(rows, ("line", "why, and what to do", "while compiling", "times"), [3])
+
+
+def recompiles_html(compiles: list[Compile]) -> str:
+    rows = []
+    for compile in compiles:
+        for entry, failure in enumerate(compile.failures, 1):
+            last = entry == len(compile.failures)
+            cause = failure.guard.cause
+            line = f"{escape(where(cause))}<br><code>{escape(cause.text)}</code>" if cause else "the frame's arguments"
+            test = f"<code>{escape(readable(' and '.join(t.text(about(failure.guard)) for t in failure.guard.tests)))}</code>"
+            came = f"{compile.outcome}, {human_seconds(compile.took)}" if last else "the next entry was tried"
+            rows.append((link(compile), str(entry), escape(told(failure)), f"{test}<br>{line}", escape(came)))
+    if not rows:
+        return "<p>None: every call after the first fitted the code that was there.</p>"
+    header = ("function", "entry", "what was found", "the guard, and the line that made it", "so")
+    shown = html_table(rows[:MOST_ROWS], header, [1])
+    return shown + folded(rows[MOST_ROWS:], header, [1])
+
+
+def folded(rows: Sequence[tuple[str, ...]], header: tuple[str, ...], numbers: list[int]) -> str:
+    """More rows, to be unfolded."""
+    return f"<details><summary>{len(rows)} more</summary>{html_table(rows, header, numbers)}</details>" if rows else ""
+
+
+def time_html(recording: Recording, functions: list[Function]) -> str:
+    rows = []
+    for depth, function in walk(functions):
+        stages = sorted(((took, stage) for c in function.compiles for stage, took in c.seconds.items()), reverse=True)
+        dearest = f"{stages[0][1]}: {human_seconds(stages[0][0])}" if stages else ""
+        own = sum(compile.took for compile in function.compiles)
+        name = f'<span class="cl-in{min(depth, 4)}">{link(function.compiles[0])}</span>'
+        rows.append((own, (name, str(len(function.compiles)), human_seconds(own), escape(dearest))))
+    rows.sort(key=lambda row: -row[0])
+    table = html_table(
+        [row for _, row in rows[:20]], ("function", "times asked", "seconds", "of that, most in one stage"), [1, 2]
+    )
+    return compile_time(recording).embedded + table
+
+
+def kernels_html(compiles: list[Compile]) -> str:
+    rows = []
+    for compile in compiles:
+        for program in compile.programs:
+            for one in kernels_of(program):
+                name = f"<code>{escape(one.name)}</code>"
+                if not one.is_library:
+                    name = f'<a href="#{anchor(compile, program, one.kernel)}">{name}</a>'
+                lines = [f"{escape(where(at))} <code>{escape(at.text)}</code>" for at in one.lines[:MOST_LINES]]
+                lines += [f"and {len(one.lines) - MOST_LINES} more"] if len(one.lines) > MOST_LINES else []
+                about_it = "library" if one.is_library else escape(one.space)
+                row = name, about_it, "<br>".join(lines) or "–", f"{link(compile)}, {program.part}", human_bytes(one.bytes)
+                rows.append(row)
+    if not rows:
+        return "<p>No kernel was made.</p>"
+    header = ("kernel", "loops", "lines of the program", "in", "moves")
+    return html_table(rows[:MOST_ROWS], header, [4]) + folded(rows[MOST_ROWS:], header, [4])
+
+
+def eager_html(compiles: list[Compile]) -> str:
+    rows = [(link(c), escape(why)) for c in compiles for why in (*([c.limit] if c.limit else ()), *dict.fromkeys(c.fallbacks))]
+    stuck = [c for c in compiles if c.result is None and c.problems and "guards" not in c.own_seconds]
+    rows += [(link(c), escape(c.problems[-1].reason)) for c in stuck]
+    return html_table(rows, ("what", "why")) if rows else "<p>Nothing.</p>"

@@ -1,0 +1,202 @@
+"""The trace report: it answers what a person asks first, for runs that nobody prepared for it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import course_lib as cl
+from course_lib import events
+from course_lib.bench.models import TinyBlock
+from course_lib.viz.compiles import FOREIGN, compiles_of, functions_of
+from course_lib.viz.flame import bars_of
+from course_lib.viz.kernels import kernels_of
+from course_lib.viz.mirror import course
+from course_lib.viz.report import Run, findings, report
+
+HERE = Path(__file__).name
+
+
+def branchy(x, scale):
+    y = torch.sin(x) * scale
+    if y.sum() > 0:
+        y = y + 1
+    return y.relu()
+
+
+@pytest.fixture(scope="module")
+def recorded():
+    """A graph break, a recompile, a model that learns, and one whose sizes are symbolic."""
+    cl.reset()
+    torch.manual_seed(0)
+    with cl.record() as trace:
+        compiled = cl.compile(branchy)
+        compiled(torch.ones(8), 2)
+        compiled(torch.ones(8), 3)
+        cl.compile(TinyBlock(16, 2))(torch.randn(4, 16)).sum().backward()
+        sizes = cl.compile(lambda x: torch.tanh(x) * 2, dynamic=True)
+        for size in (5, 6):
+            sizes(torch.randn(size))
+    return trace
+
+
+@pytest.fixture(scope="module")
+def html(recorded):
+    return report(recorded, Run("python train.py", seconds=100.0))
+
+
+def test_the_first_finding_is_the_line_that_broke_and_what_to_do(recorded, html):
+    found = findings(compiles_of(recorded))
+    at = branchy.__code__.co_firstlineno + 2
+    assert found[0].mark == "✂" and f"{HERE}:{at} ends a graph (2 times)" in found[0].title
+    assert "if y.sum() &gt; 0:" in found[0].body and "torch.where" in found[0].body
+    assert html.index(f"{HERE}:{at} ends a graph") < html.index("Every compile")
+
+
+def test_a_recompile_names_the_guard_what_was_found_and_what_to_do(recorded, html):
+    again = next(finding for finding in findings(compiles_of(recorded)) if finding.mark == "◆")
+    assert "branchy was compiled twice" in again.title
+    assert "scale: expected 2, got 3" in again.body
+    assert "scale: expected 2, got 3" in html.partition("Guards that failed")[2]
+
+
+def test_every_link_leads_to_something_on_the_page(html):
+    targets = set(re.findall(r' id="([^"]+)"', html))
+    links = re.findall(r'href="#([^"]+)"', html)
+    assert len(links) > 20
+    assert not [name for name in links if name not in targets]
+
+
+def test_the_page_needs_no_network_and_runs_no_script(html):
+    assert not re.search(r"<script|<link|<img|src=|url\(", html)
+    assert not [url for url in re.findall(r"https?://[^\"'<\s]+", html) if "w3.org" not in url]
+
+
+def test_kernels_know_the_lines_they_came_from(recorded):
+    forward = next(c for c in compiles_of(recorded) if c.name == "TinyBlock.forward").programs[0]
+    said = {one.name: [at.text for at in one.lines] for one in kernels_of(forward)}
+    gelu = next(lines for name, lines in said.items() if "gelu" in name)
+    assert "x = torch.nn.functional.gelu(x)" in gelu and "x = x * 1.41421356 + 0.01" in gelu
+    assert all(lines for lines in said.values())
+
+
+def test_resume_functions_stand_below_what_they_resume(recorded):
+    top = {function.name: function for function in functions_of(compiles_of(recorded))}
+    assert [below.resume.original.co_name for below in top["branchy"].below] == ["branchy"]
+    assert top["branchy"].below[0].title.startswith("branchy, from line")
+
+
+def test_what_is_built_for_later_sizes_belongs_to_the_compile_whose_graph_it_is(recorded):
+    symbolic = next(c for c in compiles_of(recorded) if c.name.endswith("<lambda>"))
+    assert len(symbolic.builds) == 2
+    assert all(build.programs[0].compiled is not None for build in symbolic.builds)
+
+
+def test_a_graph_of_another_compiler_has_a_place():
+    cl.reset()
+    with cl.record() as trace:
+        torch.compile(lambda x: x.sin() + 1, backend=course)(torch.randn(4))
+    torch._dynamo.reset()
+    (compile,) = compiles_of(trace)
+    assert compile.name == FOREIGN and compile.programs[0].kernels
+    assert "handed its graph over" in report(trace)
+
+
+def test_compile_time_adds_up(recorded):
+    told = sum(event.seconds for event in recorded.of(events.StageTimed))
+    assert sum(bar.seconds for bar in bars_of(recorded)) == pytest.approx(told)
+    assert "branchy" in recorded.compile_time().alt
+
+
+def test_a_run_that_compiles_nothing_is_one_sentence():
+    with cl.record() as trace:
+        torch.ones(2) + 1
+    html = report(trace)
+    assert "Nothing was compiled" in html and "<section" not in html
+    with pytest.raises(LookupError, match="nothing was compiled"):
+        trace.compile_time()
+
+
+def test_a_part_that_cannot_be_shown_is_told_and_the_rest_is_there(recorded, monkeypatch):
+    def broken(*args):
+        raise RuntimeError("no such <colour>")
+
+    monkeypatch.setattr("course_lib.viz.report.kernels_html", broken)
+    html = report(recorded, drawings=False)
+    assert "This part could not be shown: RuntimeError: no such &lt;colour&gt;" in html and "Every compile" in html
+
+
+def test_record_with_a_folder_writes_the_report_however_the_block_ends(tmp_path):
+    cl.reset()
+    with pytest.raises(ZeroDivisionError), cl.record(tmp_path / "new" / "folder"):
+        cl.compile(lambda x: x * 3)(torch.ones(3))
+        1 / 0
+    html = (tmp_path / "new" / "folder" / "report.html").read_text()
+    assert "ZeroDivisionError" in html and "x * 3" in html
+
+
+# ---- whole programs -------------------------------------------------------------------------------------------------
+
+SCRIPT = """
+import os, sys, torch
+@torch.compile
+def f(x):
+    return x.relu() * 2
+if "compile" in sys.argv: f(torch.ones(3))
+if "crash" in sys.argv: raise ValueError("the data is gone")
+if "kill" in sys.argv: os.kill(os.getpid(), 9)
+if "fork" in sys.argv:
+    child = os.fork()
+    if child == 0:
+        torch.compile(lambda x: x.sin() + 1)(torch.ones(3))
+        sys.exit(0)
+    os.waitpid(child, 0)
+"""
+
+
+def run(tmp_path, *arguments):
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    command = [sys.executable, "-m", "course_lib", "report", "--torch-compile", "--out", str(tmp_path / "out"), str(script)]
+    environment = {**os.environ, "PYTHONPATH": str(Path(cl.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
+    environment.pop("COURSE_TRACE_PROCESS", None)
+    done = subprocess.run([*command, *arguments], capture_output=True, text=True, env=environment)
+    pages = {path.name: path.read_text() for path in (tmp_path / "out").glob("*.html")}
+    return done, pages
+
+
+@pytest.mark.slow
+def test_a_script_that_crashes_keeps_its_traceback_its_status_and_gets_its_report(tmp_path):
+    done, pages = run(tmp_path, "compile", "crash")
+    assert done.returncode == 1 and "ValueError: the data is gone" in done.stderr and "runpy" not in done.stderr
+    assert "ValueError: the data is gone" in pages["report.html"] and "1 graph captured" in pages["report.html"]
+
+
+@pytest.mark.slow
+def test_a_script_that_is_killed_has_a_report_of_what_was_compiled_before(tmp_path):
+    done, pages = run(tmp_path, "compile", "kill")
+    assert done.returncode == 137 and "signal 9" in done.stderr
+    assert "1 graph captured" in pages["report.html"] and "was ended from outside" in pages["report.html"]
+
+
+@pytest.mark.slow
+def test_a_script_that_forks_has_a_report_for_each_process(tmp_path):
+    done, pages = run(tmp_path, "compile", "fork")
+    assert done.returncode == 0, done.stderr
+    child = next(name for name in pages if name != "report.html")
+    assert "x.relu()" in pages["report.html"] and "x.sin()" not in pages["report.html"]
+    assert "x.sin()" in pages[child] and "x.relu()" not in pages[child]
+    assert f'href="{child}"' in pages["report.html"]
+
+
+@pytest.mark.slow
+def test_a_script_that_never_compiles_is_told_so(tmp_path):
+    done, pages = run(tmp_path)
+    assert done.returncode == 0 and "nothing was compiled" in done.stderr
+    assert list(pages) == ["report.html"] and "Nothing was compiled" in pages["report.html"]
