@@ -65,13 +65,44 @@ def check(args: argparse.Namespace) -> int:
     """Mark the learner's own notebook; 0 only with full marks."""
     from course_lib.grading.marks import mark_exercise
     from course_lib.grading.notebooks import find_lesson, find_root
+    from course_lib.grading.progress import remember
     from course_lib.grading.runner import Limits
 
     lesson = find_lesson(find_root(), args.lesson)
     limits = Limits(cell_seconds=args.seconds, memory_bytes=int(args.memory * 2**30))
     report = mark_exercise(lesson, args.notebook, limits)
+    if args.notebook is None:
+        remember(lesson, report)
     print(report)
     return 0 if report.points == report.out_of else 1
+
+
+def progress(args: argparse.Namespace) -> int:
+    """The lessons with what has been earned, and what comes next."""
+    from course_lib.grading.notebooks import find_root
+    from course_lib.grading.progress import progress
+
+    print(progress(find_root()))
+    return 0
+
+
+def grade(args: argparse.Namespace) -> int:
+    """Mark a class; 0 once every submission has its marks."""
+    from course_lib.grading.classroom import Job
+    from course_lib.grading.classroom import grade as grade_class
+    from course_lib.grading.notebooks import CourseError, find_root
+    from course_lib.grading.runner import Limits
+    from course_lib.grading.sandbox import why_no_sandbox
+
+    if not args.no_sandbox and (why := why_no_sandbox()):
+        then = "`--no-sandbox` marks them without walls: they may then read and write what you may"
+        raise CourseError(f"Submissions cannot be walled in: {why}. {then}.")
+    limits = Limits(args.seconds, total_seconds=args.total, memory_bytes=int(args.memory * 2**30))
+    scheduler = (args.scheduler or "local") if args.executor == "dask" else None
+    job = Job(args.folder, args.output, find_root(), args.jobs, limits, not args.no_sandbox, scheduler)
+    grade_class(job, lambda line: print(line, flush=True))
+    print(f"grades: {args.output / 'grades.csv'}, feedback: {args.output / 'feedback'}")
+    return 0
 
 
 def parser() -> argparse.ArgumentParser:
@@ -106,6 +137,23 @@ def parser() -> argparse.ArgumentParser:
     it.add_argument("--notebook", type=Path, help="another file than the lesson's own under exercises/")
     it.add_argument("--seconds", type=float, default=120, help="time limit of one cell (default: %(default)s)")
     it.add_argument("--memory", type=float, default=6, help="memory limit in GiB (default: %(default)s)")
+
+    command(progress, "how far you are: points of each lesson, and what comes next")
+
+    it = command(grade, "mark a class: every notebook in a folder of submissions, each in a sandbox")
+    it.add_argument("folder", type=Path, help="holds STUDENT/NN_name/NN_name.ipynb, as nbgrader collects them")
+    it.add_argument("--output", type=Path, default=Path("grades"), help="where grades.csv and feedback go (default: %(default)s)")
+    it.add_argument("--jobs", type=int, default=2, help="submissions at a time (default: %(default)s)")
+    it.add_argument("--executor", choices=("local", "dask"), default="local", help="who runs them (default: %(default)s)")
+    it.add_argument(
+        "--scheduler", metavar="ADDRESS", help="of a Dask scheduler, tcp://host:8786 (default: workers on this machine)"
+    )
+    it.add_argument("--seconds", type=float, default=120, help="time limit of one cell (default: %(default)s)")
+    it.add_argument("--total", type=float, default=900, help="time limit of one notebook (default: %(default)s)")
+    it.add_argument("--memory", type=float, default=6, help="memory limit of one notebook in GiB (default: %(default)s)")
+    it.add_argument(
+        "--no-sandbox", action="store_true", help="run submissions with your own rights: only where you know who wrote them"
+    )
 
     it = command(exercises, "make exercises/ from solutions/")
     it.add_argument("lessons", nargs="*", help="numbers or names (default: all)")

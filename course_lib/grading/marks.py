@@ -7,20 +7,32 @@ The checks that run are the ones from the course, put back over whatever stands 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import copy
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbformat.v4 import new_code_cell
 
 from .generate import exercise_from
-from .notebooks import GradedCell, Lesson, Notebook, graded_cells, grading_metadata, is_checks, read
+from .notebooks import GradedCell, Lesson, Notebook, graded_cells, grading_metadata, is_solution, read
+from .probes import with_probes
 from .runner import CellRun, Limits, run_notebook
+from .sandbox import Sandbox
 
 _REASONS = {
     "time": "It ran longer than {limits.cell_seconds:g} seconds and was stopped. Is there a loop that never ends?",
     "memory": "It used more than {gigabytes:g} GiB of memory and was stopped.",
     "processes": "It started more than {limits.processes} processes and was stopped.",
+    "files": "It wrote more than {folder:g} GiB of files and was stopped.",
+    "output": "It printed more than {printed:g} MiB and was stopped.",
     "died": "The Python process crashed while this ran.",
-    "not reached": "It was not run: the notebook as a whole took longer than {limits.total_seconds:g} seconds.",
+    "not reached": "It was not run: earlier cells took all {limits.total_seconds:g} seconds, or ended the process too often.",
 }
+
+
+_NO_ANSWER = "raise NotImplementedError('Exercise: the cell for this answer is not there any more.')"
 
 
 @dataclass(frozen=True)
@@ -63,9 +75,9 @@ class Report:
 
 
 def mark_exercise(lesson: Lesson, path: Path | None = None, limits: Limits | None = None) -> Report:
-    """Run the learner's notebook (`path`, else the lesson's own exercise file) and mark it."""
+    """Run the learner's notebook (`path`, else the lesson's own exercise file) and mark it by the visible checks."""
     path = path or lesson.exercise
-    nb = with_course_checks(read(path), exercise_from(read(lesson.solution)))
+    nb = assembled(read(path), exercise_from(read(lesson.solution)))
     return mark_notebook(nb, lesson.name, path.resolve().parent, limits)
 
 
@@ -73,33 +85,56 @@ def mark_notebook(nb: Notebook, name: str, folder: Path, limits: Limits | None =
     """Run `nb` as it is and mark its checks cells."""
     limits = limits or Limits()
     runs = {run.index: run for run in run_notebook(nb, folder, limits)}
-    return Report(name, tuple(_mark(cell, runs, nb, limits) for cell in graded_cells(nb)))
+    return Report(name, tuple(_mark(cell, runs, limits) for cell in graded_cells(nb)))
 
 
-def with_course_checks(learners: Notebook, reference: Notebook) -> Notebook:
-    """`learners` with every checks cell as it is in `reference`; one that was deleted comes back at the end."""
-    course = {grading_metadata(cell)["grade_id"]: cell for cell in reference.cells if is_checks(cell)}
-    there = set()
+def mark_submission(learners: Notebook, reference: Notebook, name: str, limits: Limits, sandbox: Sandbox | None) -> Report:
+    """Mark a stranger's notebook by all checks of `reference` (with hidden tests, without its answers), and look whether it
+    tampered with them."""
+    nb = assembled(learners, reference)
+    cells = graded_cells(nb)
+    probes = with_probes(nb)
+    folder = sandbox.folder if sandbox else Path.cwd()
+    runs = {run.index: run for run in run_notebook(probes.nb, folder, limits, sandbox)}
+    marks = [_mark(cell, probes.without(runs), limits) for cell in cells]
+    said = [probes.complaint(cell.index, runs) for cell in cells]
+    return Report(name, tuple(replace(m, points=0.0, reason=why) if why else m for m, why in zip(marks, said, strict=True)))
+
+
+def assembled(learners: Notebook, reference: Notebook) -> Notebook:
+    """The course's notebook with the learner's answers in it. Checks and given cells are the course's, whatever the learner made
+    of them; cells that the learner added stay where they are, and are worth nothing."""
+    answers = {grading_metadata(c)["grade_id"]: c.source for c in learners.cells[::-1] if grading_metadata(c).get("grade_id")}
+    ours = {_key(cell) for cell in reference.cells}
+    added: dict[Any, list[Any]] = {}
+    after: Any = None
     for cell in learners.cells:
-        grade_id = grading_metadata(cell).get("grade_id")
-        if grade_id in course and grade_id not in there:
-            there.add(grade_id)
-            cell.cell_type, cell.source = "code", course[grade_id].source
-            cell.metadata.nbgrader = course[grade_id].metadata.nbgrader
-    learners.cells += [cell for grade_id, cell in course.items() if grade_id not in there]
-    return learners
+        if _key(cell) in ours:
+            after = _key(cell)
+        elif cell.cell_type == "code":
+            added.setdefault(after, []).append(new_code_cell(cell.source))
+    cells = list(added.get(None, []))
+    for cell in copy.deepcopy(reference.cells):
+        if is_solution(cell):
+            cell.source = answers.get(grading_metadata(cell)["grade_id"], _NO_ANSWER)
+        cells += [cell, *added.get(_key(cell), [])]
+    return nbformat.from_dict({**reference, "cells": cells})
 
 
-def _mark(cell: GradedCell, runs: dict[int, CellRun], nb: Notebook, limits: Limits) -> Mark:
+def _key(cell: Any) -> Any:
+    """What a cell is known by: its name for grading, else its id."""
+    return grading_metadata(cell).get("grade_id") or ("id", cell.get("id"))
+
+
+def _mark(cell: GradedCell, runs: dict[int, CellRun], limits: Limits) -> Mark:
     run = runs[cell.index]
     points = cell.points if run.ok else 0.0
-    return Mark(cell.title, cell.grade_id, points, cell.points, "" if run.ok else _reason(run, cell, runs, nb, limits))
+    return Mark(cell.title, cell.grade_id, points, cell.points, "" if run.ok else _reason(cell, runs, limits))
 
 
-def _reason(run: CellRun, cell: GradedCell, runs: dict[int, CellRun], nb: Notebook, limits: Limits) -> str:
+def _reason(cell: GradedCell, runs: dict[int, CellRun], limits: Limits) -> str:
     """One sentence, or the check's own What, Why, Expected and Got. An earlier cell that failed is the likelier cause."""
-    if run.outcome in _REASONS:
-        return _REASONS[run.outcome].format(limits=limits, gigabytes=limits.memory_bytes / 2**30)
+    run = runs[cell.index]
     if run.ename == "CheckFailed":
         return run.evalue
     if run.ename == "NotImplementedError":
@@ -112,5 +147,6 @@ def _reason(run: CellRun, cell: GradedCell, runs: dict[int, CellRun], nb: Notebo
 
 def _short(run: CellRun, limits: Limits) -> str:
     if run.outcome in _REASONS:
-        return _REASONS[run.outcome].format(limits=limits, gigabytes=limits.memory_bytes / 2**30)
+        sizes = {"gigabytes": limits.memory_bytes / 2**30, "folder": limits.folder_bytes / 2**30}
+        return _REASONS[run.outcome].format(limits=limits, printed=limits.output_bytes / 2**20, **sizes)
     return f"{run.ename}: {run.evalue}" if run.evalue else run.ename

@@ -108,7 +108,7 @@ def with_probes(nb: Notebook) -> Probes:
     """A probe before anything of the learner's has run, and one before and after each checks cell."""
     nonce = secrets.token_hex(8)
     source = PROBE.format(name=f"_probe_{nonce}", nonce=nonce)
-    cells, places = [new_code_cell(f"import course_lib.viz, course_lib.bench\n{source}")], []
+    cells, places = [new_code_cell(f"import course_lib\n{source}")], []
     for cell in nb.cells:
         around = [new_code_cell(source)] if is_checks(cell) else []
         places.append(len(cells) + len(around))

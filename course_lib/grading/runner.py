@@ -4,22 +4,26 @@ In:  a notebook, the folder it runs in, `Limits`. Out: one `CellRun` for each co
 
 A learner's cell may loop for ever, fill the memory, fork, or crash its process. None of that may cost the marks of the
 other exercises: a cell that goes too far is stopped, and the rest is run again in a fresh kernel without it.
-This protects from accidents. Submissions of strangers are graded in a sandbox besides.
+This protects from accidents. Submissions of strangers run in a `Sandbox` besides.
 """
 
 from __future__ import annotations
 
+import os
 import queue
 import re
+import shutil
 import subprocess
+import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from .notebooks import Notebook
+from .sandbox import Sandbox
 
-Outcome = Literal["ok", "error", "time", "memory", "processes", "died", "not reached"]
+Outcome = Literal["ok", "error", "time", "memory", "processes", "files", "output", "died", "not reached"]
 _LOOK_EVERY = 0.2  # seconds between two looks at the kernel's memory and clock
 
 _MAX_RESTARTS = 4
@@ -30,10 +34,13 @@ class Limits:
     """What one cell, and the whole notebook, may use."""
 
     cell_seconds: float = 120
+    import_seconds: float = 60  # that the first cell gets besides
     grace_seconds: float = 5  # that an interrupted cell gets to stop by itself
     total_seconds: float = 900
     memory_bytes: int = 6 << 30
     processes: int = 64
+    output_bytes: int = 16 << 20  # that one cell may print
+    folder_bytes: int = 2 << 30  # that a sandboxed notebook may write
 
 
 @dataclass(frozen=True)
@@ -54,14 +61,14 @@ class CellRun:
         return f"cell {self.index}: {self.outcome} {self.ename}".rstrip()
 
 
-def run_notebook(nb: Notebook, folder: Path, limits: Limits | None = None) -> list[CellRun]:
+def run_notebook(nb: Notebook, folder: Path, limits: Limits | None = None, sandbox: Sandbox | None = None) -> list[CellRun]:
     """Run every code cell in order, going on after an error, as a learner would who runs them one by one."""
     limits = limits or Limits()
     cells = [(index, cell.source) for index, cell in enumerate(nb.cells) if cell.cell_type == "code"]
     deadline = time.monotonic() + limits.total_seconds
     done: dict[int, CellRun] = {}
     for _ in range(_MAX_RESTARTS):
-        with _Kernel(folder, limits) as kernel:
+        with _Kernel(folder, limits, sandbox) as kernel:
             if not _run_until_death(kernel, cells, done, deadline):
                 break
     return [done.get(index, CellRun(index, "not reached")) for index, _ in cells]
@@ -73,8 +80,7 @@ def _run_until_death(kernel: _Kernel, cells: list[tuple[int, str]], done: dict[i
     A cell that was run by an earlier kernel is run again for what it defines, unless it was its death.
     """
     for index, source in cells:
-        fatal = index in done and done[index].outcome in ("memory", "processes", "died", "time")
-        if fatal:
+        if index in done and done[index].outcome not in ("ok", "error"):
             continue
         if time.monotonic() > deadline:
             return False
@@ -89,12 +95,19 @@ def _run_until_death(kernel: _Kernel, cells: list[tuple[int, str]], done: dict[i
 class _Kernel:
     """An IPython kernel of this very Python, watched from outside while a cell runs."""
 
-    def __init__(self, folder: Path, limits: Limits) -> None:
+    def __init__(self, folder: Path, limits: Limits, sandbox: Sandbox | None = None) -> None:
         from jupyter_client.manager import KernelManager
 
-        self.limits = limits
-        self.manager = KernelManager(kernel_spec_manager=this_python(), kernel_name="python3")
-        self.manager.start_kernel(cwd=str(folder), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.limits, self.sandbox = limits, sandbox
+        options: dict[str, Any] = {}
+        if sandbox:  # there is no network inside: sockets are files in its folder, which a kernel before may have filled
+            for left in sandbox.folder.iterdir():
+                shutil.rmtree(left, ignore_errors=True) if left.is_dir() and not left.is_symlink() else left.unlink()
+            place = tempfile.mkdtemp(prefix="k", dir=sandbox.folder)
+            options = {"transport": "ipc", "ip": f"{place}/s", "connection_file": f"{place}/c.json"}
+        self.manager = KernelManager(kernel_spec_manager=this_python(sandbox), kernel_name="python3", **options)
+        environment = {"env": sandbox.environment()} if sandbox else {}
+        self.manager.start_kernel(cwd=str(folder), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **environment)
         self.client = self.manager.client()
         self.client.start_channels()
 
@@ -118,8 +131,9 @@ class _Kernel:
     def run(self, index: int, source: str, deadline: float) -> CellRun:
         """Run one cell to its end, or stop it when it passes a limit."""
         request = self.client.execute(source, allow_stdin=False, stop_on_error=False)
-        stop_at = min(time.monotonic() + self.limits.cell_seconds, deadline)
-        interrupted, error, next_look = False, {}, 0.0
+        seconds = self.limits.cell_seconds + (self.limits.import_seconds if index == 0 else 0)
+        stop_at = min(time.monotonic() + seconds, deadline)
+        interrupted, error, next_look, printed = False, {}, 0.0, 0
         while True:
             now = time.monotonic()
             if now >= next_look:
@@ -139,6 +153,10 @@ class _Kernel:
                 continue
             if message["parent_header"].get("msg_id") != request:
                 continue
+            printed += len(message["content"].get("text", "")) + len(str(message["content"].get("data", "")))
+            if printed > self.limits.output_bytes:
+                self._kill()
+                return CellRun(index, "output")
             if message["msg_type"] == "error":
                 error = message["content"]
             elif message["msg_type"] == "status" and message["content"]["execution_state"] == "idle":
@@ -158,6 +176,8 @@ class _Kernel:
             return "processes"
         if sum(_resident(process) for process in family) > self.limits.memory_bytes:
             return "memory"
+        if self.sandbox and _size_of(self.sandbox.folder, self.limits.folder_bytes) > self.limits.folder_bytes:
+            return "files"
         return None
 
     def _family(self) -> list[Any]:
@@ -189,14 +209,31 @@ def _resident(process: Any) -> int:
         return 0
 
 
-def this_python() -> Any:
+def _size_of(folder: Path, enough: int) -> int:
+    """Bytes in a folder, a file counting as 4096 at least; it stops to count at `enough`."""
+    total = 0
+    for where, _, names in os.walk(folder):
+        for name in names:
+            try:
+                total += max(4096, os.lstat(os.path.join(where, name)).st_size)
+            except OSError:  # it is gone already
+                continue
+            if total > enough:
+                return total
+    return total
+
+
+def this_python(sandbox: Sandbox | None = None) -> Any:
     """A list of kernels with one entry: the Python that is running now, whatever is registered on the machine."""
     from ipykernel.kernelspec import RESOURCES, get_kernel_dict
     from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
 
     class ThisPython(KernelSpecManager):
         def get_kernel_spec(self, kernel_name: str) -> KernelSpec:
-            return KernelSpec(resource_dir=RESOURCES, **get_kernel_dict())
+            about = get_kernel_dict()
+            if sandbox:  # a signal does not reach into it: interrupt by message
+                about |= {"argv": [*sandbox.command(), *about["argv"]], "interrupt_mode": "message"}
+            return KernelSpec(resource_dir=RESOURCES, **about)
 
     return ThisPython()
 

@@ -1,0 +1,205 @@
+"""`course grade` on a class in which not everybody is honest, and `course progress`."""
+
+from __future__ import annotations
+
+import copy
+import csv
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from course_lib.grading import classroom, sandbox
+from course_lib.grading.cli import main
+from course_lib.grading.generate import generate
+from course_lib.grading.notebooks import read, to_text
+from course_lib.grading.progress import progress
+from course_lib.grading.runner import Limits
+from tests.tools.tiny_course import BIGGEST, DOUBLE, edit, tiny_course, with_answers
+
+needs_walls = pytest.mark.skipif(bool(sandbox.why_no_sandbox()), reason=sandbox.why_no_sandbox())
+LIMITS = Limits(cell_seconds=8, memory_bytes=3 << 29, folder_bytes=300 << 20, processes=40)
+RIGHT = "return [2 * n for n in numbers]"
+
+# name: (the body of `double`, points of both exercises, what the reason for the first must say)
+CLASS = {
+    "honest": (DOUBLE.strip(), (2, 3), ""),
+    "loops": ("while True: pass", (0, 3), "longer than 8 seconds"),
+    "forks": ("import os\n    while True: os.fork()", (0, 3), "was stopped"),
+    "eats memory": ("x = []\n    while True: x.append(bytearray(10**8))", (0, 3), "GiB of memory"),
+    "fills the disk": (
+        "import itertools\n    for n in itertools.count(): open(f'f{n}', 'wb').write(bytes(10**8))", (0, 3), "GiB of files"),
+    "prints without end": ("while True: print('x' * 10**5)", (0, 3), "It printed more than 16 MiB"),
+    "deletes": ("import shutil\n    shutil.rmtree('ROOT', ignore_errors=True)\n    " + RIGHT, (2, 3), ""),
+    "overwrites": ("open('SOLUTION', 'w').write('')\n    " + RIGHT, (0, 3), "Error"),
+    "reads solutions": ("return open('SOLUTION').read()", (0, 3), "FileNotFoundError"),
+    "phones home": ("import socket\n    socket.create_connection(('1.1.1.1', 53), 2)", (0, 3), "OSError"),
+    "leaves early": ("import os\n    print('2 of 2 points')\n    os._exit(0)", (0, 3), "crashed"),
+    "exits": ("raise SystemExit(0)", (0, 3), "SystemExit"),
+    "silences the checker": (
+        "import course_lib.grading.checks as c\n    c.check_equal = lambda *a, **k: None", (0, 0), "tampered"),
+    "hides the check": ("global check_equal\n    check_equal = lambda *a, **k: None", (0, 0), "check_equal was replaced"),
+    "changes the library": (
+        "import course_lib.compiler as c\n    c.reset = lambda: None\n    " + RIGHT, (0, 0), "course_lib.compiler"),
+    "equals everything": (
+        "class E(list):\n        def __eq__(self, other): return True\n    return E()", (0, 3), "double([1, 2])"),
+}  # fmt: skip
+
+
+@pytest.fixture
+def tiny(tmp_path):
+    lesson = tiny_course(tmp_path / "course")
+    generate(lesson)
+    return lesson
+
+
+def submit(lesson, student: str, **answers: str) -> Path:
+    """A student's folder with the exercise filled in; the course's own copy is as before."""
+    fresh = lesson.exercise.read_text(encoding="utf-8")
+    path = with_answers(lesson, **answers)
+    to = lesson.root / "submitted" / student / lesson.name / path.name
+    to.parent.mkdir(parents=True)
+    shutil.move(path, to)
+    lesson.exercise.write_text(fresh, encoding="utf-8")
+    return to
+
+
+def graded(lesson, **options) -> tuple[dict[str, list[dict[str, str]]], list[str]]:
+    """The rows of grades.csv by student, and what was said on the way."""
+    said: list[str] = []
+    output = lesson.root / "grades"
+    classroom.grade(classroom.Job(lesson.root, output, lesson.root, limits=LIMITS, **options), said.append)
+    rows: dict[str, list[dict[str, str]]] = {}
+    with (output / "grades.csv").open(encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            rows.setdefault(row["student"], []).append(row)
+    return rows, said
+
+
+@pytest.mark.slow
+@needs_walls
+def test_everybody_gets_a_mark_and_a_reason_and_nothing_is_harmed(tiny):
+    places = {"ROOT": str(tiny.root), "SOLUTION": str(tiny.solution)}
+    for student, (body, _, _) in CLASS.items():
+        for word, place in places.items():
+            body = body.replace(word, place)
+        submit(tiny, student, double=f"    {body}", biggest=BIGGEST)
+    folder = tiny.root / "submitted"
+    for student, text in {"sends garbage": "{no", "sends a list": "[]"}.items():
+        (folder / student / tiny.name).mkdir(parents=True)
+        (folder / student / tiny.name / f"{tiny.name}.ipynb").write_text(text)
+    (folder / "sends nothing" / tiny.name).mkdir(parents=True)
+    (folder / "sends a link" / tiny.name).mkdir(parents=True)
+    (folder / "sends a link" / tiny.name / f"{tiny.name}.ipynb").symlink_to(tiny.solution)
+    before = {path: path.read_bytes() for path in tiny.root.rglob("*.ipynb")}
+
+    rows, _ = graded(tiny)
+    for student, (_, points, reason) in CLASS.items():
+        first, second = rows[student]
+        assert (float(first["points"]), float(second["points"])) == points, (student, first, second)
+        assert reason in first["reason"] and bool(first["reason"]) == bool(reason), (student, first["reason"])
+    for student in ("sends garbage", "sends a list", "sends nothing", "sends a link"):
+        assert [float(row["points"]) for row in rows[student]] == [0, 0] and rows[student][0]["reason"], student
+    assert {path: path.read_bytes() for path in tiny.root.rglob("*.ipynb")} == before
+
+
+@pytest.mark.slow
+@needs_walls
+def test_points_cannot_be_invented(tiny):
+    """A cell that calls itself checks, the course's checks twice, and edited given cells are worth nothing."""
+    path = submit(tiny, "invents", double="    return 0", biggest=BIGGEST)
+    nb = read(path)
+    checks = next(cell for cell in nb.cells if cell.metadata.get("nbgrader", {}).get("grade_id") == "test_double")
+    checks.source = "pass"
+    invented = copy.deepcopy(checks)
+    invented.metadata.nbgrader |= {"grade_id": "bonus", "points": 1000}
+    nb.cells += [copy.deepcopy(checks), invented]
+    nb.cells[1].source = "def check_equal(*a): pass"
+    for cell in nb.cells:
+        cell.pop("id", None)
+    path.write_text(to_text(nb))
+    rows, _ = graded(tiny)
+    assert [(row["grade_id"], float(row["points"])) for row in rows["invents"]] == [("test_double", 0), ("test_biggest", 3)]
+    assert "Expected: [2, 4]" in rows["invents"][0]["reason"]
+
+
+@pytest.mark.slow
+def test_after_a_crash_only_the_rest_is_marked(tiny):
+    submit(tiny, "ann", double=DOUBLE, biggest=BIGGEST)
+    bob = submit(tiny, "bob", double="    return numbers", biggest=BIGGEST)
+    rows, said = graded(tiny, walled=False)
+    assert [float(row["points"]) for row in rows["ann"] + rows["bob"]] == [2, 3, 0, 3]
+    book = tiny.root / "grades" / "marks.jsonl"
+    with book.open("a") as file:
+        file.write('{"student": "ann", "lesson": "01_ti')  # the power went off here
+    (tiny.root / "grades" / "grades.csv").unlink()
+    edit(bob, "return numbers", RIGHT)
+    rows, said = graded(tiny, walled=False)
+    assert said[0] == "2 submissions, 1 marked already" and said[1:] == ["[1/1] bob/01_tiny: 5 of 5"]
+    assert [float(row["points"]) for row in rows["ann"] + rows["bob"]] == [2, 3, 2, 3]
+    feedback = (tiny.root / "grades" / "feedback" / "bob" / "01_tiny.md").read_text()
+    assert feedback.startswith("# 01_tiny: 5 of 5 points") and "HIDDEN" not in feedback
+
+
+@pytest.mark.slow
+def test_dasks_workers_give_the_same_marks(tiny):
+    pytest.importorskip("distributed")
+    for n in range(3):
+        submit(tiny, f"student {n}", double=DOUBLE, biggest="    return 5" if n == 1 else BIGGEST)
+    rows, said = graded(tiny, walled=not sandbox.why_no_sandbox(), scheduler="local")
+    assert [[float(row["points"]) for row in rows[f"student {n}"]] for n in range(3)] == [[2, 3], [2, 0], [2, 3]], said
+
+
+def test_without_walls_the_command_says_so_and_stops(tiny, monkeypatch, capsys):
+    monkeypatch.chdir(tiny.root)
+    monkeypatch.setattr(sandbox, "why_no_sandbox", lambda: "bubblewrap is not installed")
+    assert main(["grade", "submitted"]) == 2
+    said = capsys.readouterr().err
+    assert "cannot be walled in: bubblewrap is not installed" in said and "--no-sandbox" in said
+
+
+def test_a_folder_that_is_not_there_is_one_sentence(tiny, monkeypatch, capsys):
+    monkeypatch.chdir(tiny.root)
+    assert main(["grade", "nowhere", "--no-sandbox"]) == 2
+    assert "nowhere is no folder" in capsys.readouterr().err
+
+
+def test_progress_is_remembered_and_what_changed_is_told(tiny, monkeypatch, capsys):
+    monkeypatch.chdir(tiny.root)
+    assert str(progress(tiny.root)).splitlines()[0] == f"{'01_tiny':<28} {'░' * 20}    0 of 5"
+    with_answers(tiny, double=DOUBLE)
+    assert "begun: `course check 01`" in str(progress(tiny.root))
+    main(["check", "1"])
+    main(["progress"])
+    said = capsys.readouterr().out
+    assert "2 of 5" in said and "Next: notebooks/01_tiny.ipynb" in said
+    with_answers(tiny, biggest=BIGGEST)
+    assert "changed since: `course check 01`" in str(progress(tiny.root))
+    main(["check", "1"])
+    assert progress(tiny.root).lessons[0].done and "You have done all of it." in str(progress(tiny.root))
+
+
+@pytest.mark.slow
+def test_nbgraders_own_flow_runs_on_the_tree_as_it_is(tiny):
+    """Release, submissions, autograde, feedback, CSV: with nbgrader's commands and our configuration."""
+    config = Path(classroom.__file__).parent
+    environment = os.environ | {"JUPYTER_CONFIG_PATH": str(config), "PYTHONPATH": str(config.parents[1])}
+
+    def nbgrader(*words: str) -> None:
+        command = [sys.executable, "-m", "nbgrader", *words, f"--config={config / 'nbgrader_config.py'}"]
+        done = subprocess.run(command, cwd=tiny.root, capture_output=True, text=True, env=environment)
+        assert done.returncode == 0, done.stderr[-3000:]
+
+    nbgrader("generate_assignment", tiny.name, "--force", "--create")
+    submit(tiny, "ann", double=DOUBLE, biggest=BIGGEST)
+    submit(tiny, "bob", double="    return numbers", biggest=BIGGEST)
+    nbgrader("autograde", tiny.name, "--create")
+    nbgrader("generate_feedback", tiny.name)
+    nbgrader("export")
+    with (tiny.root / "grades.csv").open() as file:
+        scores = {row["student_id"]: float(row["score"]) for row in csv.DictReader(file)}
+    assert scores == {"ann": 5, "bob": 3}
+    assert (tiny.root / "feedback" / "bob" / tiny.name / f"{tiny.name}.html").is_file()
