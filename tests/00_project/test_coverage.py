@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -23,21 +23,24 @@ def plain(text: str) -> str:
     return re.sub(r"\s+", " ", text)
 
 
-def cells_of(number: str, root: Path = ROOT) -> tuple[list[str], list[str]]:
+def sources_of(notebook: Path) -> list[str]:
+    return [plain("".join(cell["source"])) for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]]
+
+
+def cells_of(number: str) -> tuple[list[str], list[str]]:
     """The cells of lesson `number` and its exercise; and of these the ones where a question may stand."""
     told, asked = [], []
-    for path in root.glob(f"notebooks/{number}_*.ipynb"):
-        sources = [plain(cell.source) for cell in nbformat.read(path, 4).cells]
+    for path in ROOT.glob(f"notebooks/{number}_*.ipynb"):
+        sources = sources_of(path)
         start = next((i for i, source in enumerate(sources) if any(heading in source for heading in AFTER)), len(sources))
         told, asked = sources, sources[start:]
-    for path in root.glob(f"exercises/{number}_*/*.ipynb"):
-        exercise = [plain(cell.source) for cell in nbformat.read(path, 4).cells]
-        told, asked = told + exercise, asked + exercise
+    for path in ROOT.glob(f"exercises/{number}_*/*.ipynb"):
+        told, asked = told + sources_of(path), asked + sources_of(path)
     return told, asked
 
 
-def written(root: Path = ROOT) -> set[str]:
-    return {path.name[:2] for path in root.glob("notebooks/[0-9][0-9]_*.ipynb")}
+def written() -> set[str]:
+    return {path.name[:2] for path in ROOT.glob("notebooks/[0-9][0-9]_*.ipynb")}
 
 
 def texts_of(point: dict[str, Any]) -> set[str]:
