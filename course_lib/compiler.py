@@ -110,9 +110,9 @@ class Compiler:
             events.emit(events.GraphBroke(result.problem))
         check = events.stage("guards", None, Check, result.guards, list(frame.locals), code.co_qualname)
         if failure := check.first_failure(frame.func, *args):
-            warnings.warn(
-                f"{code.co_qualname} runs in eager: a guard does not hold for the call it was made from: {failure}", stacklevel=2
-            )
+            why = f"a guard does not hold for the call it was made from: {failure}"
+            events.emit(events.FellBack(code.co_qualname, why))
+            warnings.warn(f"{code.co_qualname} runs in eager: {why}", stacklevel=2)
             return SKIP
         entries.append(GuardedCode(check, result.head.function(functools.partial(call, None, compiled)), result))
         if len(entries) > 1:

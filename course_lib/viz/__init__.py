@@ -21,6 +21,7 @@ from course_lib.viz.logs import set_logs
 from course_lib.viz.loops import loops
 from course_lib.viz.memory import memory_timeline
 from course_lib.viz.mirror import mirror
+from course_lib.viz.mirror_back import ablation
 from course_lib.viz.pipeline_map import pipeline_map
 from course_lib.viz.predict import Predict
 from course_lib.viz.recompiles import each_call, timeline
@@ -31,7 +32,7 @@ from course_lib.viz.trace import Trace, record
 from course_lib.viz.trampoline import swap, unswap
 
 __all__ = [
-    "Explorer", "Picture", "Point", "Predict", "Stepper", "Trace", "bars", "bytecode_table", "code", "compile_time",
+    "Explorer", "Picture", "Point", "Predict", "Stepper", "Trace", "ablation", "bars", "bytecode_table", "code", "compile_time",
     "disassembly", "each_call", "explain", "explore", "fusion", "fx_graph", "guard_costs", "guard_table", "guard_tree",
     "joint_graph", "loops", "memory_timeline", "mirror", "pipeline_map", "record", "roofline", "set_logs", "swap", "table",
     "timeline", "unswap",

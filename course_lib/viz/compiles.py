@@ -91,7 +91,8 @@ class Compile:
     builds: list[Build] = field(default_factory=list)
     own_seconds: dict[str, float] = field(default_factory=dict)
     entries: int = 1
-    limit: str = ""
+    in_eager: str = ""
+    """Why calls run in eager after all: the recompile limit, or a guard that does not hold for the call it was made from."""
     title: str = ""
     """The function, as a reader knows it: 'M.forward, from line 7 on'."""
 
@@ -128,8 +129,8 @@ class Compile:
     @property
     def outcome(self) -> str:
         """What came of it, in a few words."""
-        if self.limit:
-            return "in eager: the recompile limit is reached"
+        if self.in_eager:
+            return "in eager after all"
         if self.result is None and self.problems and "guards" in self.own_seconds:
             return "no graph before a graph break; it goes on behind that"
         if self.result is None and self.name != FOREIGN:
@@ -194,8 +195,8 @@ class Reader:
                 self.open.own_seconds[stage] = self.open.own_seconds.get(stage, 0.0) + event.seconds
                 self.open.ended = at
                 self.open = None if stage == "guards" else self.open
-            case events.FellBack() if self.open and self.open.result is None:
-                self.open.limit = event.why
+            case events.FellBack() if self.compiles and event.what == self.compiles[-1].name:
+                self.compiles[-1].in_eager = event.why
             case _:
                 self.read_build(event)
 

@@ -1,15 +1,16 @@
 """`cl.mirror(f, *args)`: one call through both compilers, side by side.
 
 In:  a function or module, and the arguments of one call.
-Out: a `Mirror`: the graphs that course_lib and the real `torch.compile` captured, and in words what differs.
+Out: a `Mirror`: the graphs that course_lib and the real `torch.compile` captured, their guards in both dialects, and in words
+     what differs. `.compiled` goes on to the kernels (`mirror_back.py`): it takes torch.compile seconds, so it waits to be asked.
 
-Only capture is compared: each backend keeps the graph and runs it as it is. The call is made three times (eager, ours,
-theirs) on copies of the arguments, from one random seed. In PyTorch: `torch._dynamo.explain` tells one side."""
+The call is made three times (eager, ours, theirs) on copies of the arguments, from one random seed; the backend of this first
+half keeps the graph and runs it as it is. In PyTorch: `torch._dynamo.explain` tells one side."""
 
 from __future__ import annotations
 
-import copy
 import difflib
+import functools
 import itertools
 import re
 from collections.abc import Callable
@@ -18,17 +19,16 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch.utils import _pytree as pytree
 
 from course_lib import events
 from course_lib.compiler import compile
-from course_lib.pipeline import Pipeline, needs_grad
 from course_lib.viz.graphs import op_name, readable_path, source_of
+from course_lib.viz.mirror_back import NOT_AVAILABLE, SAME, Halves, Trial, course, halves, verdict
 from course_lib.viz.recording import Recording
 from course_lib.viz.style import Picture, escape, plural
 from course_lib.viz.tables import columns, html_table
 
-SAME = "as eager"
+__all__ = ["Mirror", "Side", "course", "mirror"]
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,8 @@ class Side:
     name: str
     graphs: list[Listing] = field(default_factory=list)
     guards: int = 0
+    guard_texts: list[str] = field(default_factory=list)
+    """Each as its compiler would say it; empty where a version of torch does not tell."""
     breaks: list[str] = field(default_factory=list)
     answer: str = SAME
 
@@ -60,6 +62,22 @@ class Mirror:
 
     ours: Side
     theirs: Side
+    trial: Trial
+
+    @functools.cached_property
+    def compiled(self) -> Halves:
+        """Both compilers all the way to kernels: what each fuses, bytes, times, and how the results compare."""
+        return halves(self.trial)
+
+    @property
+    def guards(self) -> Picture:
+        """The guards in both dialects: ours one for each object, with all that is assumed of it; theirs one for each question."""
+        sides = [side.guard_texts or [NOT_AVAILABLE] for side in (self.ours, self.theirs)]
+        rows, header = list(itertools.zip_longest(*sides, fillvalue="")), (self.ours.name, self.theirs.name)
+        body = html_table([tuple(f"<code>{escape(cell)}</code>" for cell in row) for row in rows], header)
+        alt = "; ".join(f"{side.name}: {plural(side.guards, 'guard')}" for side in (self.ours, self.theirs)) + "."
+        caption = "What each compiler tests before it uses its code again, in its own words."
+        return Picture(f'<div class="cl-scroll">{body}</div>', caption, alt, columns(rows, header))
 
     @property
     def differences(self) -> list[str]:
@@ -129,20 +147,15 @@ def pair_up(ours: Listing, theirs: Listing) -> list[tuple[str, str]]:
     return rows
 
 
-def mirror(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Mirror:
-    """`function(*args, **kwargs)` in eager, through course_lib and through `torch.compile`; the graphs side by side.
+def mirror(function: Callable[..., Any], *args: Any, train: bool = False, **kwargs: Any) -> Mirror:
+    """`function(*args, **kwargs)` in eager, through course_lib and through `torch.compile`; the graphs side by side. With
+    `train`, the backward of the sum of its results is run too, and gradients are compared.
     What eager raises is raised; what only one compiler raises is told. Resets `torch._dynamo` before and after."""
     import torch._dynamo as dynamo
     from torch._dynamo.utils import counters
 
     ours, theirs, recording = Side("course_lib"), Side("torch.compile"), Recording()
-
-    def run(wrap: Callable[[Any], Any]) -> Any:
-        fresh = lambda tensor: tensor.detach().clone().requires_grad_(tensor.requires_grad)
-        copies, named = pytree.tree_map_only(torch.Tensor, fresh, (args, kwargs))
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
-            return wrap(copy.deepcopy(function))(*copies, **named)
+    trial = Trial(function, args, kwargs, train)
 
     def keep(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
         theirs.graphs.append(listing(gm, dynamo_source))
@@ -150,25 +163,27 @@ def mirror(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Mirror:
 
     def count(guards: Any) -> list[bool]:
         theirs.guards += len(guards)
+        theirs.guard_texts += [f"{g.guard_type} {dialect(g.name)}".rstrip() for g in guards if hasattr(g, "guard_type")]
         return [True] * len(guards)
 
     def compare(side: Side, wrap: Callable[[Any], Any]) -> None:
         try:
-            side.answer = verdict(run(wrap), expected)
+            side.answer = verdict(trial.run(wrap), expected)
         except Exception as error:
             side.answer = f"raised {type(error).__name__}"
 
-    expected = run(lambda f: f)
+    expected = trial.run(lambda f: f)
     with events.listener(recording.events.append):
         compare(ours, lambda f: compile(f, backend="eager"))
     ours.graphs, ours.guards = [listing(gm, source_of) for gm in recording.graphs], len(recording.guards)
+    ours.guard_texts = [f"{guard.kind}: {guard.expr}" for guard in recording.guards]
     ours.breaks = [problem.reason for problem in recording.graph_breaks]
     dynamo.reset()
     counters.clear()
     compare(theirs, lambda f: torch.compile(f, backend=keep, options={"guard_filter_fn": count}))
     theirs.breaks = [text.splitlines()[0] for kind in ("graph_break", "unimplemented") for text in counters[kind]]
     dynamo.reset()
-    return Mirror(ours, theirs)
+    return Mirror(ours, theirs, trial)
 
 
 def listing(gm: fx.GraphModule, source: Callable[[fx.Node], str]) -> Listing:
@@ -189,26 +204,9 @@ def listing(gm: fx.GraphModule, source: Callable[[fx.Node], str]) -> Listing:
 def dynamo_source(node: fx.Node) -> str:
     """Where a placeholder of torch's graph comes from, as the user would write it: `self.ln.weight`."""
     name = getattr(getattr(node.meta.get("grapharg"), "source", None), "name", None) or node.name
-    return re.sub(r"^[LG]\['(\w+)'\]", r"\1", readable_path(str(name() if callable(name) else name)))
+    return dialect(str(name() if callable(name) else name))
 
 
-def verdict(got: Any, wanted: Any) -> str:
-    """`SAME`, or how a result differs from eager's."""
-    for one, two in itertools.zip_longest(pytree.tree_leaves(got), pytree.tree_leaves(wanted)):
-        try:
-            torch.testing.assert_close(one, two, equal_nan=True, check_dtype=False)
-        except (AssertionError, TypeError):
-            return "other values than eager"
-        if isinstance(two, torch.Tensor) and one.dtype != two.dtype:
-            return f"{one.dtype} where eager gives {two.dtype}".replace("torch.", "")
-    return SAME
-
-
-def course(gm: fx.GraphModule, example_inputs: list[torch.Tensor]) -> Callable[..., Any]:
-    """Our back half under torch's capture: `torch.compile(f, backend="course")` (registered as an entry point)."""
-    if not all(isinstance(t, torch.Tensor) for t in example_inputs):
-        return gm.forward
-    for node in gm.graph.nodes:
-        if "example_value" in node.meta:
-            node.meta.setdefault("val", node.meta["example_value"])
-    return Pipeline().run_compile(gm, differentiate=needs_grad(example_inputs, gm))
+def dialect(name: str) -> str:
+    """A path as torch writes it, as the user would: `L['self']._modules['ln']` → `self.ln`."""
+    return re.sub(r"\b[LG]\['(\w+)'\]", r"\1", readable_path(name))

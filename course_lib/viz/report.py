@@ -160,18 +160,20 @@ def findings(compiles: list[Compile]) -> list[Finding]:
         title = f"{where(problem.location)} ends a graph{times}: {problem.reason}"
         code = caret(problem.location)
         hint = f"<p><b>What to do:</b> {escape(problem.hint)}</p>" if problem.hint else ""
-        found.append(Finding("✂", title, code + hint, f"c{many[0][0].number}", 20 + len(many) if problem.location else 10))
+        found.append(Finding("✂", title, code + hint, f"c{many[0][0].number}", 100 + len(many) if problem.location else 10))
     for name, many in by((c for c in compiles if c.failures), lambda c: c.title).items():
-        made, limit = sum(c.is_recompile for c in many), next((c for c in many if c.limit), None)
+        made, limit = sum(c.is_recompile for c in many), any(c.in_eager for c in many)
         failed = many[-1].failures[-1]
         again = f"{name} was compiled {'twice' if made == 1 else f'{made + 1} times'}"
         title = f"{again}, and now calls that fit no entry run in eager" if limit else again
         body = f"<p>The last guard that failed: <code>{escape(told(failed))}</code>{because(failed.guard)}</p>"
         found.append(Finding("◆", title, body + advice(failed.guard), f"c{many[-1].number}", 60 if limit else 10 * made))
     for compile in compiles:
-        for why in dict.fromkeys(compile.fallbacks):
-            title = f"{compile.title} runs operation by operation"
-            found.append(Finding("↩", title, f"<p>{escape(why)}</p>", f"c{compile.number}", 40))
+        whys = dict.fromkeys(compile.fallbacks, "runs operation by operation")
+        whys |= {compile.in_eager: "runs in eager"} if compile.in_eager and not compile.failures else {}
+        for why, what in whys.items():
+            body = f"<p>{escape(why)}</p>"
+            found.append(Finding("↩", f"{compile.title} {what}", body, f"c{compile.number}", 40))
     return sorted(found, key=lambda finding: -finding.weight)
 
 
@@ -190,7 +192,11 @@ def findings_html(compiles: list[Compile], run: Run) -> str:
 def advice(guard: Any) -> str:
     """What to do about a guard that fails again and again."""
     said = ""
-    if guard.kind in ("tensor", "sizes"):
+    if guard.kind in ("tensor", "value") and about(guard).startswith("self."):
+        said = (
+            "modules that differ in this share the code, and each kind is compiled once; up to the recompile limit that is fine"
+        )
+    elif guard.kind in ("tensor", "sizes"):
         said = "if the size changes from call to call, cl.mark_dynamic(tensor, dim) before the first call, or dynamic=True"
     elif guard.kind == "value":
         said = "pass the number as a tensor, or keep it from changing"
@@ -223,6 +229,12 @@ def by(items: Any, key: Callable[[Any], Any]) -> dict[Any, list[Any]]:
     return groups
 
 
+def reached(problem: Any) -> str:
+    """The calls that led to a break, outermost first."""
+    calls = [f"{call.function} ({where(call)})" for call in problem.stack[:-1]]
+    return f"reached from {' → '.join(calls)}" if calls else ""
+
+
 def link(compile: Compile) -> str:
     return f'<a href="#c{compile.number}">{escape(compile.title)}</a>'
 
@@ -240,6 +252,7 @@ def breaks_html(compiles: list[Compile]) -> str:
         problem = many[0][1]
         title = escape(str(problem.location)) if problem.location else ""
         at = f'<span title="{title}">{escape(where(problem.location))}</span>{caret(problem.location)}'
+        at += f'<span class="cl-dim">{escape(reached(problem))}</span>'
         why = escape(problem.reason) + (f'<br><span class="cl-dim">{escape(problem.hint)}</span>' if problem.hint else "")
         links = ", ".join(dict.fromkeys(link(compile) for compile, _ in many[:4]))
         rows.append((at, why, links, str(len(many))))
@@ -249,20 +262,31 @@ def breaks_html(compiles: list[Compile]) -> str:
 
 
 def recompiles_html(compiles: list[Compile]) -> str:
+    """A row for each time that no entry fitted: the guard of each entry that failed, and what came of it."""
     rows = []
     for compile in compiles:
-        for entry, failure in enumerate(compile.failures, 1):
-            last = entry == len(compile.failures)
+        found, made = [], []
+        for failure in compile.failures:
             cause = failure.guard.cause
-            line = f"{escape(where(cause))}<br><code>{escape(cause.text)}</code>" if cause else "the frame's arguments"
-            test = f"<code>{escape(readable(' and '.join(t.text(about(failure.guard)) for t in failure.guard.tests)))}</code>"
-            came = f"{compile.outcome}, {human_seconds(compile.took)}" if last else "the next entry was tried"
-            rows.append((link(compile), str(entry), escape(told(failure)), f"{test}<br>{line}", escape(came)))
+            line = f"{escape(where(cause))} <code>{escape(cause.text)}</code>" if cause else "the frame's arguments"
+            found.append(f"<li>{escape(told(failure))}</li>")
+            made.append(f"<li><code>{escape(failed_test(failure))}</code><br>{line}</li>")
+        if found:
+            cells = f"<ol>{''.join(found)}</ol>", f"<ol>{''.join(made)}</ol>"
+            rows.append((link(compile), *cells, f"{escape(compile.outcome)}, {human_seconds(compile.took)}"))
     if not rows:
         return "<p>None: every call after the first fitted the code that was there.</p>"
-    header = ("function", "entry", "what was found", "the guard, and the line that made it", "so")
-    shown = html_table(rows[:MOST_ROWS], header, [1])
-    return shown + folded(rows[MOST_ROWS:], header, [1])
+    header = ("function", "what was found, by entry", "the guard, and the line that made it", "so")
+    return html_table(rows[:MOST_ROWS], header) + folded(rows[MOST_ROWS:], header, [])
+
+
+def failed_test(failure: Any) -> str:
+    """The part of a guard that did not hold."""
+    path, part = about(failure.guard), told(failure).partition(":")[0]
+    tests = failure.guard.tests
+    failed = [test for test in tests if test.op != "holds" and part.startswith(test.left.format(path))]
+    exact = [test for test in failed if test.left != "{}"] or failed or list(tests)
+    return readable(" and ".join(test.text(path) for test in exact))
 
 
 def folded(rows: Sequence[tuple[str, ...]], header: tuple[str, ...], numbers: list[int]) -> str:
@@ -305,7 +329,9 @@ def kernels_html(compiles: list[Compile]) -> str:
 
 
 def eager_html(compiles: list[Compile]) -> str:
-    rows = [(link(c), escape(why)) for c in compiles for why in (*([c.limit] if c.limit else ()), *dict.fromkeys(c.fallbacks))]
+    rows = [
+        (link(c), escape(why)) for c in compiles for why in (*([c.in_eager] if c.in_eager else ()), *dict.fromkeys(c.fallbacks))
+    ]
     stuck = [c for c in compiles if c.result is None and c.problems and "guards" not in c.own_seconds]
     rows += [(link(c), escape(c.problems[-1].reason)) for c in stuck]
     return html_table(rows, ("what", "why")) if rows else "<p>Nothing.</p>"

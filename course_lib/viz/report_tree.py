@@ -30,7 +30,7 @@ class Budget:
     """How many drawings a page may have: it should open at once, however much was compiled."""
 
     drawings: bool = True
-    bytes_left: int = 6_000_000
+    bytes_left: int = 4_000_000
 
     def draw(self, make: Callable[[], Picture]) -> str:
         """A picture, while there is room; then a sentence."""
@@ -41,6 +41,13 @@ class Budget:
         drawn = make().embedded
         self.bytes_left -= len(drawn)
         return drawn
+
+    def code(self, source: str, language: str) -> str:
+        """Source with colours, while there is room; then without."""
+        coloured = self.bytes_left > 0
+        shown = block(source.rstrip(), language) if coloured else f"<pre>{escape(source.rstrip())}</pre>"
+        self.bytes_left -= len(shown) if coloured else 0
+        return f'<div class="cl-code" tabindex="0">{shown}</div>'
 
 
 def tree(recording: Recording, functions: list[Function], budget: Budget) -> str:
@@ -82,8 +89,8 @@ def compile_html(recording: Recording, compile: Compile, budget: Budget) -> str:
         failed = "".join(f"<li>{escape(told(failure))}</li>" for failure in compile.failures)
         parts.append(f"<p>Guards of the entries that were there and did not hold:</p><ol>{failed}</ol>")
     parts += [card_of(recording, problem).embedded for problem in compile.problems]
-    if compile.limit:
-        parts.append(f"<p>{escape(compile.limit)}</p>")
+    if compile.in_eager:
+        parts.append(f"<div class='cl-torn'>{escape(compile.in_eager)}</div>")
     if compile.result is not None:
         parts += captured_html(compile.result, budget)
     for number, build in enumerate(compile.builds):
@@ -93,13 +100,13 @@ def compile_html(recording: Recording, compile: Compile, budget: Budget) -> str:
 
 def captured_html(result: Any, budget: Budget) -> list[str]:
     """What capture gave: the graph, the guards, the head."""
-    graph = code_html(result.graph.code.strip(), "python")
+    graph = budget.code(result.graph.code.strip(), "python")
     drawing = budget.draw(lambda: fx_graph(result.graph, result.name, "capture"))
     guards = guard_table(result.guards, title=result.name)
     return [
         fold(f"the captured graph: {plural(result.operations, 'operation')}", graph + drawing),
         fold(plural(len(result.guards), "guard"), guards.embedded),
-        fold("the head: what runs in the frame's place", code_html(result.head.source, "python")),
+        fold("the head: what runs in the frame's place", budget.code(result.head.source, "python")),
     ]
 
 
@@ -131,7 +138,7 @@ def program_html(compile: Compile, program: Program, budget: Budget) -> str:
     """One ATen graph on its way to kernels."""
     aten = program.aten
     count = sum(node.op == "call_function" for node in aten.graph.nodes)
-    parts = [fold(f"{count} ATen operators", code_html(aten.code.strip(), "python"))]
+    parts = [fold(f"{count} ATen operators", budget.code(aten.code.strip(), "python"))]
     title = f"{program.part}: {plural(count, 'operator')}"
     if program.schedule is not None:
         schedule = program.schedule
@@ -146,7 +153,7 @@ def program_html(compile: Compile, program: Program, budget: Budget) -> str:
         rows = [(escape(p.kernel), escape(p.choice), escape(timings(p.seconds))) for p in program.products]
         parts.append(fold("matrix products", html_table(rows, ("product", "chosen", "measured"))))
     if program.compiled is not None:
-        parts.append(kernels_html(compile, program))
+        parts.append(kernels_html(compile, program, budget))
     return fold(escape(title), "".join(parts), len(compile.programs) == 1)
 
 
@@ -161,12 +168,12 @@ def fusion_html(program: Program, budget: Budget) -> str:
     return budget.draw(lambda: fusion_of(program.schedule, program.loops)) + fold(plural(len(rows), "decision"), table)
 
 
-def kernels_html(compile: Compile, program: Program) -> str:
+def kernels_html(compile: Compile, program: Program, budget: Budget) -> str:
     """Everything that was generated."""
     compiled = program.compiled
-    parts = [fold("the wrapper: allocates, calls kernels and library", code_html(compiled.wrapper_source, "python"))]
+    parts = [fold("the wrapper: allocates, calls kernels and library", budget.code(compiled.wrapper_source, "python"))]
     for kernel, source in zip(program.schedule.fused, compiled.kernels, strict=False):
-        inner = f'<div id="{anchor(compile, program, kernel)}">{code_html(source.source, source.language)}</div>'
+        inner = f'<div id="{anchor(compile, program, kernel)}">{budget.code(source.source, source.language)}</div>'
         parts.append(fold(f"<code>{escape(source.name)}</code> <span class='cl-dim'>{escape(kernel)}</span>", inner))
     found = " (found on disk)" if compiled.cached else ""
     return fold(f"code: {plural(len(compiled.kernels), 'generated kernel')}{found}", "".join(parts))
@@ -175,7 +182,3 @@ def kernels_html(compile: Compile, program: Program) -> str:
 def anchor(compile: Compile, program: Program, kernel: Any) -> str:
     """The id of a kernel's code on the page."""
     return f"k{compile.number}-{compile.programs.index(program)}-{program.schedule.kernels.index(kernel)}"
-
-
-def code_html(source: str, language: str) -> str:
-    return f'<div class="cl-code" tabindex="0">{block(source.rstrip(), language)}</div>'
