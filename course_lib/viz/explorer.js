@@ -50,7 +50,7 @@ class Links {
 
 class Pane {
   constructor(info, explorer) {
-    Object.assign(this, { ...info, explorer, height: HEIGHTS[info.key] || 20, cursor: -1, shown: [], place: new Map() });
+    Object.assign(this, { ...info, explorer, height: HEIGHTS[info.key] || 20, cursor: -1, shown: [], place: new Map(), top: 0, seen: 0 });
     const style = `${explorer.colours(info.stage)}; --height: ${this.height}px`;
     this.root = element("section", `cl-x-pane cl-x-${info.key}`, { style });
     this.body = element("div", "cl-x-body cl-m", {
@@ -77,8 +77,16 @@ class Pane {
       const index = Math.floor((event.clientY - this.window.getBoundingClientRect().top) / this.height) + this.first;
       return event.target.closest(".cl-x-row") ? this.shown[index] : undefined;
     };
-    body.addEventListener("scroll", () => explorer.later(this), { passive: true });
-    body.addEventListener("mousemove", (event) => explorer.point(at(event)));
+    // Where the list stands is kept here: to ask the browser between changes would make it lay out the page each time.
+    new ResizeObserver(() => { this.seen = body.clientHeight; explorer.later(this); }).observe(body);
+    body.addEventListener("scroll", () => {
+      if (this.top !== body.scrollTop) { this.top = body.scrollTop; explorer.later(this); }
+    }, { passive: true });
+    body.addEventListener("mousemove", (event) => {
+      const mouse = `${event.screenX},${event.screenY}`; // if it stands still, the list moved
+      if (mouse !== explorer.mouse) explorer.point(at(event));
+      explorer.mouse = mouse;
+    });
     body.addEventListener("mouseleave", () => explorer.point(undefined));
     body.addEventListener("click", (event) => {
       const id = at(event);
@@ -94,19 +102,19 @@ class Pane {
   }
 
   press(event) {
-    const { explorer, shown } = this, page = Math.max(1, Math.floor(this.body.clientHeight / this.height) - 1);
+    const { explorer, shown } = this, page = Math.max(1, Math.floor(this.seen / this.height) - 1);
     const index = this.cursor < 0 ? -1 : this.place.get(this.cursor) ?? -1;
     const steps = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -Infinity, End: Infinity };
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key in steps) {
       const start = index < 0 && explorer.lit.size ? this.firstLit() - (steps[event.key] > 0 ? 1 : 0) : index;
-      explorer.pin(shown[Math.max(0, Math.min(shown.length - 1, start + steps[event.key]))], this);
+      this.step(shown[Math.max(0, Math.min(shown.length - 1, start + steps[event.key]))]);
     } else if (event.key === "ArrowLeft" || event.key === "ArrowRight") {
-      const opens = event.key === "ArrowRight", row = this.rows[this.cursor];
+      const opens = event.key === "ArrowRight";
       if (index < 0) return;
       if (this.foldable(this.cursor) && explorer.folded.has(this.cursor) === opens) this.fold(this.cursor);
-      else if (!opens) explorer.pin(this.parent(this.cursor) ?? this.cursor, this);
-      else if (row && index + 1 < shown.length) explorer.pin(shown[index + 1], this);
+      else if (!opens) this.step(this.parent(this.cursor) ?? this.cursor);
+      else if (index + 1 < shown.length) this.step(shown[index + 1]);
     } else if (event.key === "Escape") {
       if (explorer.pinned === undefined) return;
       explorer.pin(undefined, this);
@@ -116,10 +124,12 @@ class Pane {
     event.stopPropagation();
   }
 
-  firstLit() {
-    const found = this.shown.findIndex((id) => this.explorer.lit.has(id));
-    return Math.max(0, found);
+  step(id) {
+    this.explorer.pin(id, this);
+    this.reveal(id);
   }
+
+  firstLit() { return Math.max(0, this.shown.findIndex((id) => this.explorer.lit.has(id))); }
 
   foldable(id) { return id + 1 < this.end && this.rows[id + 1].depth > this.rows[id].depth; }
 
@@ -162,15 +172,17 @@ class Pane {
   // Scroll so that `id` can be seen. Nothing moves if it can be already.
   reveal(id) {
     this.unfold(id);
-    const top = this.place.get(id) * this.height, { scrollTop, clientHeight } = this.body;
-    if (top < scrollTop + this.height || top + 2 * this.height > scrollTop + clientHeight) this.body.scrollTop = top - clientHeight / 3;
+    const at = this.place.get(id) * this.height, highest = this.shown.length * this.height - this.seen;
+    if (at >= this.top + this.height && at + 2 * this.height <= this.top + this.seen) return;
+    this.top = Math.round(Math.max(0, Math.min(highest, at - this.seen / 3)));
+    this.body.scrollTop = this.top;
   }
 
   paint() {
     const { explorer, body, shown } = this;
     if (this.root.hidden) return;
-    this.first = Math.max(0, Math.floor(body.scrollTop / this.height) - MARGIN);
-    const last = Math.min(shown.length, Math.ceil((body.scrollTop + body.clientHeight) / this.height) + MARGIN);
+    this.first = Math.max(0, Math.floor(this.top / this.height) - MARGIN);
+    const last = Math.min(shown.length, Math.ceil((this.top + this.seen) / this.height) + MARGIN);
     this.window.style.transform = `translateY(${this.first * this.height}px)`;
     this.window.innerHTML = shown.slice(this.first, last).map((id, n) => this.html(id, this.first + n)).join("");
     const active = explorer.focus !== undefined && this.place.has(this.cursor) ? this.cursor : undefined;
@@ -246,8 +258,6 @@ class Explorer {
     this.panes = data.panes.map((info) => new Pane(info, this));
     this.build(host);
     for (const pane of this.panes) pane.layout();
-    new ResizeObserver(() => this.panes.forEach((pane) => this.later(pane))).observe(this.root);
-    this.pin(data.start, undefined, true);
   }
 
   get moving() { return this.time < this.last; }
@@ -316,8 +326,8 @@ class Explorer {
     this.light();
     if (id !== undefined) {
       for (const pane of this.panes) {
-        const target = pane === from ? id : this.litIn(pane)[0];
-        if (target !== undefined) pane.reveal(target);
+        const [first] = pane === from ? [] : this.litIn(pane);
+        if (first !== undefined) pane.reveal(first);
       }
     }
     if (!quiet) this.say();
@@ -398,8 +408,10 @@ class Explorer {
 }
 
 function render({ model, el }) {
-  const explorer = new Explorer(JSON.parse(model.get("data")), el);
+  const data = JSON.parse(model.get("data")), explorer = new Explorer(data, el);
   explorer.go(explorer.last);
+  // Once the lists have their sizes, there is something to bring into view.
+  requestAnimationFrame(() => { for (const pane of explorer.panes) pane.seen = pane.body.clientHeight; explorer.pin(data.start, undefined, true); });
 }
 
 export default { render };

@@ -165,9 +165,9 @@ def thread(provenance: Provenance, row: Row) -> list[str]:
     """One captured operation as a line of the table."""
     related = provenance.related(row)
     found = {pane: [one for one in rows if one in related] for pane, rows in provenance.rows.items()}
-    groups = [one.text for one in found["groups"] if one.depth == 1]
+    groups = ["a library call" if one.kind == "library" else one.text for one in found["groups"] if one.depth == 1]
     return [
-        ", ".join(f"{one.label}: {one.text.strip()}" for one in found["source"][:1]), row.text,
+        ", ".join(f"{one.label}: {one.text.strip()}" for one in found["source"][:1]), row.text.split(" = ")[0],
         listed(name_of(one) for one in found["aten"]), str(len(found["loops"])), listed(groups),
     ]  # fmt: skip
 
@@ -178,9 +178,9 @@ def name_of(row: Row) -> str:
 
 
 def listed(names: Iterable[str]) -> str:
-    """'add, mul (3 times)'."""
+    """'add, mul ×3'."""
     count = Counter(names)
-    return ", ".join(name if n == 1 else f"{name} ({n} times)" for name, n in count.items())
+    return ", ".join(name if n == 1 else f"{name} ×{n}" for name, n in count.items())
 
 
 def explore(function: Callable[..., Any], *args: Any, train: bool = False, target: str = "", **kwargs: Any) -> Explorer:

@@ -11,6 +11,7 @@ In PyTorch: `torch/_inductor/debug.py` (`create_mapping_pre_post_grad_nodes`), w
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -367,7 +368,8 @@ class Reader:
                 row.of, row.up = maker, [maker]  # a call of a kernel, or memory for what it computes
 
     def add_code(self, source: str, language: str, at: int) -> list[Row]:
-        lines = source.rstrip("\n").split("\n")
+        """Lines of generated source; comments stand closer, so that they are seen in a narrow list."""
+        lines = [re.sub(r" {3,}(?=(//|#) )", "   ", line) for line in source.rstrip("\n").split("\n")]
         coloured = highlighted("\n".join(lines), language)
         pairs = enumerate(zip(lines, coloured, strict=True), 1)
         return [self.add("code", text, html=html, label=str(number), at=at) for number, (text, html) in pairs]

@@ -26,16 +26,16 @@ def tiny_page(tiny, tmp_path_factory):
 
 def test_the_table_leads_from_each_line_to_its_kernel(tiny):
     rows = [line.split("  ") for line in str(tiny).splitlines()]
-    gelu = next(row for row in rows if "gelu = gelu(linear)" in row)
+    gelu = next(row for row in rows if "gelu" in row)
     assert gelu[0] == "25: x = torch.nn.functional.gelu(x)" and gelu[-1] == "fused_gelu_mul_add"
-    assert "var_mean, getitem (2 times), add (2 times), rsqrt, sub, mul (2 times)" in str(tiny)
+    assert "var_mean, getitem ×2, add ×2, rsqrt, sub, mul ×2" in str(tiny)
 
 
 def test_a_saved_notebook_keeps_the_table(tiny, monkeypatch):
     pytest.importorskip("anywidget")
     data, _ = tiny._repr_mimebundle_()
     assert "application/vnd.jupyter.widget-view+json" in data
-    assert data["text/plain"] == str(tiny) and "<code>gelu = gelu(linear)</code>" in data["text/html"]
+    assert data["text/plain"] == str(tiny) and "<code>gelu</code>" in data["text/html"]
     monkeypatch.setitem(sys.modules, "anywidget", None)
     assert set(viz.Explorer(cl_trace())._repr_mimebundle_()) == {"text/html", "text/plain"}
 
