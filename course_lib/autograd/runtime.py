@@ -10,8 +10,12 @@ from typing import Any
 import torch
 
 from course_lib.autograd.partition import Partition
-from course_lib.autograd.signature import Result, Signature
-from course_lib.autograd.trace import restride
+from course_lib.autograd.signature import Result, Signature, restride
+
+TWICE = (
+    b"a compiled graph cannot be differentiated twice: compute this gradient in eager, or keep the part that needs it out of"
+    b" the compiled function (cl.disable)"
+)
 
 Program = Callable[..., tuple[Any, ...]]
 
@@ -35,37 +39,24 @@ def differentiable(forward: Program, backward: Program, signature: Signature, pa
     count = len(signature.differentiable)
     tangents = [n.meta["val"] for n in parts.backward.graph.find_nodes(op="placeholder")[len(parts.saved) :]]
 
-    class Backward(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, differentiated: Any, *tensors: torch.Tensor) -> tuple[Any, ...]:
-            with torch._C._DisableAutocast():
-                return backward(*tensors)
-
-        @staticmethod
-        def backward(ctx: Any, *gradients: Any) -> Any:
-            raise RuntimeError(
-                "a compiled graph cannot be differentiated twice: compute this gradient in eager, or keep the part that needs it"
-                " out of the compiled function (cl.disable)"
-            )
-
     class Forward(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, *inputs: Any) -> tuple[Any, ...]:
             results = forward(*inputs)
             ctx.save_for_backward(*((*inputs, *results)[place] for place in parts.places))
             values = tuple(v.detach() if any(v is x for x in inputs) else v for v in results[:count])
-            fixed = [
-                v for v, yes in zip(values, signature.differentiable, strict=True) if isinstance(v, torch.Tensor) and not yes
-            ]
-            ctx.mark_non_differentiable(*fixed)
+            told = zip(values, signature.differentiable, strict=True)
+            ctx.mark_non_differentiable(*(v for v, yes in told if isinstance(v, torch.Tensor) and not yes))
             ctx.inputs = len(inputs)
             return values
 
         @staticmethod
         def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
             wanted = [g for g, yes in zip(gradients, signature.differentiable, strict=True) if yes]
-            again = torch.empty(0, requires_grad=torch.is_grad_enabled())
-            found = Backward.apply(again, *ctx.saved_tensors, *map(restride, wanted, tangents))
+            with torch.no_grad(), torch._C._DisableAutocast():
+                found = backward(*ctx.saved_tensors, *map(restride, wanted, tangents))
+            if torch.is_grad_enabled():
+                found = [torch._C._functions.DelayedError(TWICE, 1)(g.detach().requires_grad_()) for g in found]
             by_input = dict(zip(signature.gradients, found, strict=True))
             return tuple(by_input.get(n) for n in range(ctx.inputs))
 

@@ -11,9 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import torch
+
+Values = Sequence[Any]
 
 
 @dataclass(frozen=True)
@@ -26,7 +29,7 @@ class Result:
     layout: tuple[tuple[int, ...], tuple[int, ...], int] | None = None
     requires_grad: bool = True
 
-    def made_of(self, inputs: Sequence[Any], values: Sequence[Any]) -> Any:
+    def made_of(self, inputs: Values, values: Values) -> Any:
         base = (inputs if self.of_input else values)[self.index]
         if self.layout is None:
             return base
@@ -46,6 +49,8 @@ class Update:
     seen_by: str
 
     def apply(self, x: torch.Tensor, new: torch.Tensor) -> None:
+        if new is x:  # a kernel has written to it
+            return torch.autograd.graph.increment_version(x) if self.seen_by == "version" else None
         with torch.set_grad_enabled(self.seen_by == "autograd"):
             (x.data if self.seen_by == "nobody" else x).copy_(new)
 
@@ -60,15 +65,16 @@ class Signature:
     differentiable: tuple[bool, ...]
     gradients: tuple[int, ...] = ()
 
-    def finish(self, inputs: Sequence[Any], values: Sequence[Any]) -> tuple[Any, ...]:
+    def finish(self, inputs: Values, values: Values) -> tuple[Any, ...]:
         """Do the writes, and give the results."""
         for update in self.updates:
             update.apply(inputs[update.input], values[update.index])
         return tuple(result.made_of(inputs, values) for result in self.results)
 
 
-def signature_of(inputs: Sequence[Any], results: Sequence[Any]) -> tuple[Signature, list[Any]]:
-    """The signature of a program that has run on `FunctionalTensor`s, and the values that its graph must return.
+def signature_of(inputs: Values, results: Values, real_inputs: Values, real_results: Values) -> tuple[Signature, list[Any]]:
+    """The signature of a program that has run on `FunctionalTensor`s, and the values that its graph must return. How a result
+    lies in an input is asked of the `real` ones, the captured program's: a functional input that was written to lies otherwise.
 
     Raises NotImplementedError for what cannot be said this way: an input that got another shape or memory."""
     values: list[Any] = []
@@ -83,11 +89,13 @@ def signature_of(inputs: Sequence[Any], results: Sequence[Any]) -> tuple[Signatu
         values.append(tensor)
         return Result(len(values) - 1)
 
-    def result(tensor: Any) -> Result:
+    def result(tensor: Any, real: Any) -> Result:
         same = next((r for r, seen in zip(made, results, strict=False) if seen is tensor), None)
         if same is not None or not isinstance(tensor, torch.Tensor):
             return same or value(tensor)
         if memory(tensor) not in owners:
+            if (laid := restride(tensor, real)) is not tensor:
+                return value(laid)
             mates = [r for r in results if isinstance(r, torch.Tensor) and memory(r) == memory(tensor)]
             whole = sorted((r for r in mates if r._base is None), key=lambda r: not r.requires_grad)
             base = tensor if all(r is tensor for r in mates) else next(iter(whole), tensor._base)
@@ -99,12 +107,13 @@ def signature_of(inputs: Sequence[Any], results: Sequence[Any]) -> tuple[Signatu
             return Result(index, of_input)
         if base.dtype != tensor.dtype:
             raise NotImplementedError("a result is a view of an input in another dtype")
-        layout = tuple(tensor.shape), tensor.stride(), tensor.storage_offset() - base.storage_offset()
+        part, base = (real, real_inputs[index]) if of_input and real is not None else (tensor, base)
+        layout = tuple(part.shape), part.stride(), part.storage_offset() - base.storage_offset()
         return Result(index, of_input, layout, tensor.requires_grad)
 
     made: list[Result] = []
-    for tensor in results:
-        made.append(result(tensor))
+    for tensor, real in zip(results, real_results, strict=True):
+        made.append(result(tensor, real))
     written = [n for n, x in enumerate(inputs) if isinstance(x, torch.Tensor) and torch._functionalize_has_data_mutation(x.elem)]
     if any(overlaps_itself(inputs[n]) for n in written):
         raise NotImplementedError("an input is written to whose elements share memory")
@@ -113,18 +122,24 @@ def signature_of(inputs: Sequence[Any], results: Sequence[Any]) -> tuple[Signatu
     return Signature(tuple(made), updates, tuple(ours.get(n, has_gradient(v)) for n, v in enumerate(values))), values
 
 
+def restride(value: Any, like: Any) -> Any:
+    """`value` with the strides of `like`: a decomposition may choose others than the captured operation, and so may autograd."""
+    if not isinstance(value, torch.Tensor) or not isinstance(like, torch.Tensor):
+        return value
+    if all(n == 1 or have == want for n, have, want in zip(value.shape, value.stride(), like.stride(), strict=True)):
+        return value
+    return torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device).copy_(value)
+
+
 def memory(tensor: torch.Tensor) -> int:
     return torch.multiprocessing.reductions.StorageWeakRef(tensor.untyped_storage()).cdata
 
 
 def overlaps_itself(tensor: torch.Tensor) -> bool:
     """Are two elements in one place?"""
-    reach = 0
-    for stride, size in sorted((s, n) for s, n in zip(tensor.stride(), tensor.shape, strict=True) if n > 1):
-        if stride <= reach:
-            return True
-        reach += stride * (size - 1)
-    return False
+    dims = sorted((s, n) for s, n in zip(tensor.stride(), tensor.shape, strict=True) if n > 1)
+    reach = accumulate((stride * (size - 1) for stride, size in dims), initial=0)
+    return any(stride <= before for (stride, _), before in zip(dims, reach, strict=False))
 
 
 def who_sees(written: Any) -> str:

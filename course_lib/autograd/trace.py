@@ -27,7 +27,7 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx, track_te
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from course_lib.autograd.signature import Signature, has_gradient, signature_of
+from course_lib.autograd.signature import Signature, has_gradient, restride, signature_of
 
 aten = torch.ops.aten
 Decompositions = Mapping[Any, Callable[..., Any]]
@@ -73,7 +73,7 @@ class Tracing:
             results = program.run(*inputs)
             like = [node.meta.get("val") if isinstance(node, fx.Node) else None for node in self.gm.graph.output_node().args[0]]
             with torch.set_grad_enabled(self.gradients):
-                self.signature, values = signature_of(inputs, list(map(restride, results, like)))
+                self.signature, values = signature_of(inputs, results, fakes, like)
             if self.gradients:
                 values += self.differentiate(primals, values)
                 program.mark()
@@ -169,15 +169,6 @@ def leave(value: Any) -> Any:
         return value
     torch._sync(value)
     return torch._from_functional_tensor(value.elem)
-
-
-def restride(value: Any, like: Any) -> Any:
-    """`value` with the strides of `like`: a decomposition may choose others than the captured operation, and so may autograd."""
-    if not isinstance(value, torch.Tensor) or not isinstance(like, torch.Tensor):
-        return value
-    if all(n == 1 or have == want for n, have, want in zip(value.shape, value.stride(), like.stride(), strict=True)):
-        return value
-    return torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device).copy_(value)
 
 
 def tidy(traced: fx.GraphModule, gm: fx.GraphModule, signature: Signature) -> fx.GraphModule:

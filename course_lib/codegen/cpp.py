@@ -141,7 +141,7 @@ class CppKernel(CppOps):
                 self.line(f"{computed_as(step.buffer.dtype)} {self.scratch[step]}[{iterations(columns)}];")
         totals = {step: self.accumulator(step) for step in phase.reductions}
         in_order = any(total.in_order for total in totals.values())
-        longest = iterations(columns) * (8 if self.lane else 1)
+        longest = iterations(columns) * (8 if self.lane or len(columns) > 1 else 1)  # or 8 lanes share a sum
         sums = [step for step, total in totals.items() if total.sums_floats and longest > BLOCK]
         threads = self.parallel and self.shape == "columns" and not in_order
         staged = self.staged(phase, columns[-1])

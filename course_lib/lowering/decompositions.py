@@ -171,6 +171,8 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     **torchs_own(),
     **foreach(),
     **dict.fromkeys((aten.nll_loss_backward.default, aten.nll_loss2d_backward.default), nll_loss_backward),
+    # To the size that it has: a plain view. A write through `expand` becomes a sum of differences, which rounds.
+    aten.expand.default: lambda x, size, **_: x.view(size) if list(size) == list(x.shape) else NotImplemented,
     aten._softmax.default: softmax,
     aten._log_softmax.default: log_softmax,
     aten.native_layer_norm.default: layer_norm,

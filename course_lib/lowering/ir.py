@@ -212,6 +212,7 @@ class LoopGraph:
     constants: dict[str, torch.Tensor] = field(default_factory=dict)
     duplicates: list[tuple[str, str]] = field(default_factory=list)
     """FX nodes that compute what an earlier one did, and that one: (name, its twin)."""
+    updates: dict[int, Buffer | None] = field(default_factory=dict)  # Which output is put into which input, unseen by autograd
 
     @property
     def returned(self) -> set[str]:

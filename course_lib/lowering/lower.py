@@ -104,6 +104,8 @@ class Lowering:
             elif node.op == "output":
                 outputs = (self.values.get(value, value) for value in operators.flat_outputs(node))
                 self.graph.outputs = [self.in_memory(value) for value in outputs]
+                written = self.gm.meta["signature"].updates if "signature" in self.gm.meta else ()
+                self.graph.updates = {u.index: self.graph.inputs[u.input] for u in written if u.seen_by != "autograd"}
             elif (twin := self.twin(node)) is not None:
                 self.values[node] = self.values[twin]
                 self.graph.duplicates.append((node.name, twin.name))

@@ -84,11 +84,6 @@ def where(low: Lowering, node: fx.Node, condition: View, yes: Any, no: View) -> 
     return low.pointwise(node, body)
 
 
-@lowers(aten.masked_fill.Scalar, aten.masked_fill.Tensor)
-def masked_fill(low: Lowering, node: fx.Node, x: View, mask: View, value: Any) -> View:
-    return where(low, node, mask, value, x)
-
-
 @lowers(aten._to_copy.default, aten.clone.default, prims.convert_element_type.default, aten.lift_fresh_copy.default)
 def copy(low: Lowering, node: fx.Node, x: View, *_: Any, **options: Any) -> View:
     """Another dtype, another layout, or both: the buffer's layout is that of the node's value."""

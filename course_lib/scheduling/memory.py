@@ -11,10 +11,10 @@ In PyTorch: `torch/_inductor/codegen/wrapper.py` (`MemoryPlanningState`, `Alloca
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from course_lib.lowering.indexing import Linear
-from course_lib.lowering.ir import Buffer, ExternKernel, LoopGraph, Size
+from course_lib.lowering.ir import Buffer, ExternKernel, LoopGraph, Size, View
 from course_lib.scheduling.expressions import loads, record
 from course_lib.scheduling.kernel import FusedKernel, Kernel
 from course_lib.scheduling.schedule import Schedule
@@ -67,6 +67,9 @@ class Planner:
         """Buffers to plan: inputs and constants belong to somebody else."""
         self.last_use = {name: n for n, k in enumerate(kernels) for name in (*k.reads, *(b.name for b in k.buffers))}
         self.last_use |= dict.fromkeys(graph.returned, len(kernels))
+        names = [output.buffer.name if isinstance(output, View) else "" for output in graph.outputs]
+        self.given = {names[n]: old for n, old in graph.updates.items() if names.count(names[n]) == 1}
+        """For what is computed only to be put into an input, that input."""
         self.free: list[Allocation] = []
         self.result = MemoryPlan()
 
@@ -74,10 +77,10 @@ class Planner:
         """A place for each buffer that kernel `n` stores; what it was the last to read becomes free."""
         dying = [name for name in sorted(kernel.reads) if name in self.ours and self.last_use[name] == n]
         for buffer in kernel.buffers:
-            if isinstance(kernel, FusedKernel) and (old := self.operand_to_overwrite(kernel, buffer, dying)):
-                dying.remove(old)
+            if isinstance(kernel, FusedKernel) and (old := self.operand_to_overwrite(n, kernel, buffer, dying)):
+                dying = [name for name in dying if name != old]
                 kernel.in_place[buffer.name] = old
-                self.put(Allocation(buffer, self.result.place[old], "in place", n))
+                self.put(Allocation(buffer, self.result.place.get(old, old), "in place", n))
             elif free := self.free_like(kernel, buffer):
                 self.free.remove(free)
                 self.put(Allocation(buffer, free.storage, "reuse", n))
@@ -90,9 +93,12 @@ class Planner:
         self.result.place[allocation.buffer.name] = allocation.storage
         self.result.allocations.append(allocation)
 
-    def operand_to_overwrite(self, kernel: FusedKernel, new: Buffer, dying: list[str]) -> str | None:
-        """An operand that dies here and is only read at the very element that is then written."""
-        fits = (b for b in dying if alike(self.ours[b], new) and only_read_where_written(kernel, b, new.name, self.buffers))
+    def operand_to_overwrite(self, n: int, kernel: FusedKernel, new: Buffer, dying: list[str]) -> str | None:
+        """The input that `new` is for, or an operand that dies here; if only the very element that is then written is read."""
+        given = self.given.get(new.name)
+        if given and self.last_use.get(given.name, n) <= n and replace(given, name=new.name) == new:
+            dying = [given.name, *dying]
+        fits = (b for b in dying if alike(self.buffers[b], new) and only_read_where_written(kernel, b, new.name, self.buffers))
         return next(fits, None)
 
     def free_like(self, kernel: Kernel, new: Buffer) -> Allocation | None:

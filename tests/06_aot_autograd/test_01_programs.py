@@ -266,6 +266,18 @@ def shared(values: list[Tensor]) -> list[int]:
     return [first.setdefault(t.untyped_storage()._cdata, n) for n, t in enumerate(values)]
 
 
+@program(lambda: (torch.randn(13, 7)[1:13:2, 1:7:2], leaf(3)))
+def a_view_of_a_written_input_with_gaps(x, w):
+    x.add_(2)
+    return x[3:5], x[3:5] * w
+
+
+@program(lambda: (torch.tensor([[1e30, torch.inf, torch.nan]]), leaf(3)))
+def a_write_through_an_expand_that_changes_nothing(x, w):
+    x.expand(1, 3).fill_(2)
+    return x * w
+
+
 def trained(function: Callable[..., Any], make: Callable[[], tuple[Any, ...]], seed: int) -> dict[str, Any]:
     """Run it, then backward twice through all results (and inputs, which may have been written to) that have a gradient."""
     torch.manual_seed(seed)

@@ -55,7 +55,7 @@ INTS = [torch.int64, torch.int64, torch.int32, torch.uint8, torch.int8, torch.in
 SIZES = [1, 2, 3, 4, 5, 6, 8, 17]
 LARGE = [70, 130, 300, 4100, 17000]
 SPECIAL = [math.nan, math.inf, -math.inf, 0.0, -0.0, 1e-40, -1e-42, 1.0, -1.0, 2.5, -0.5]
-LONGEST = 30  # Seconds that a program may take to compile
+LONGEST = 120  # Seconds that a program may take to compile
 LAYOUTS = "dense dense dense permuted permuted sliced offset expanded overlapping far".split()
 ORDERS = ["1", "2", "3", "float('inf')", "0.5"]
 
@@ -319,7 +319,7 @@ class Writer:
             if self.r.random() < 0.5 else "exp tanh sigmoid erf".split()
         )
         return self.r.choice([f"torch.{op}({x})", f"torch.{op}({x})", f"F.gelu({x})", f"F.silu({x})", f"F.softplus({x})", f"F.mish({x})",
-                              f"F.elu({x})", f"F.gelu({x}, approximate='tanh')", f"F.hardswish({x})", f"F.logsigmoid({x})", f"F.selu({x})",
+                              f"F.elu({x}.nan_to_num())", f"F.gelu({x}, approximate='tanh')", f"F.hardswish({x})", f"F.logsigmoid({x})", f"F.selu({x}.nan_to_num())",
                               f"{x}.pow({self.r.choice(['2', '3', '0.5', '-1', '1.5', '-0.5', '-2'])})", f"torch.hypot({x}, {x} + 1)"]), True
 
     def rough_binary(self):
@@ -464,7 +464,7 @@ class Writer:
         if t.ndim == 2 and t.shape[0] < 50:
             target = f"torch.tensor({[self.r.randrange(classes) for _ in range(t.shape[0])]})"
         return self.r.choice([
-            f"F.mse_loss({x}, {y}, reduction='{how}')", f"F.l1_loss({x}, {y}, reduction='{how}')", f"F.smooth_l1_loss({x}, {y}, reduction='{how}')", f"F.huber_loss({x}, {y})",
+            f"F.mse_loss({x}, {y}, reduction='{how}')", f"F.l1_loss({x}, {y}, reduction='{how}')", f"F.smooth_l1_loss({x}.nan_to_num(), {y}.nan_to_num(), reduction='{how}')", f"F.huber_loss({x}.nan_to_num(), {y}.nan_to_num())",
             f"F.cross_entropy({x}, {target}, reduction='{how}')", f"F.cross_entropy({x}, {target}, label_smoothing=0.1)", f"F.nll_loss({x}, {target}, reduction='{how}')",
             f"F.binary_cross_entropy_with_logits({x}, {y}.sigmoid(), reduction='{how}')", f"F.kl_div({x}, {y}, log_target=True, reduction='{how}')", f"F.soft_margin_loss({x}, {y})",
             f"F.cross_entropy({x}, {target}, ignore_index=0)", f"F.margin_ranking_loss({x}, {y}, {y}.sign() * 0 + 1)", f"F.cross_entropy({x}, {y}.softmax(-1))",
@@ -595,6 +595,9 @@ def disturbed(program: Program, size: float, seed: int) -> Callable[..., Any]:
 
     def run(*inputs: torch.Tensor) -> tuple[Any, ...]:
         ns: dict[str, Any] = {"torch": torch, "F": F, **{i.name: t for i, t in zip(program.inputs, inputs, strict=True)}}
+        for t in inputs:
+            if t.requires_grad:
+                t.register_hook(shaken)
         for line in program.lines:
             random = torch.get_rng_state()
             seen = ns
@@ -697,7 +700,7 @@ class NotTraced(Exception):
 class Batch:
     """Programs whose C++ kernels are built as one library."""
 
-    def __init__(self, flags: str = "-O1") -> None:
+    def __init__(self, flags: str = "-O1 -ftree-vectorize") -> None:
         self.flags = flags
         self.graphs: list[Any] = []
         self.seed = 0
@@ -754,7 +757,7 @@ class Batch:
         sources = [source for entry in self.graphs for source in entry[3].values()]
         if sources:
             kept = compiler.FLAGS
-            compiler.FLAGS = tuple(self.flags if f == "-O3" else f for f in kept)
+            compiler.FLAGS = (*(f for f in kept if f != "-O3"), *self.flags.split())
             try:
                 entry = compiler.build_library("\n".join([cpp.prelude(), *(s.source for s in sources)]))
             finally:
@@ -780,21 +783,24 @@ def make(seed: int) -> Program:
     return program
 
 
-def check(seeds: Sequence[int], flags: str = "-O1", ways: Sequence[str] = ("loops", "kernels")) -> dict[int, str]:
+def check(
+    seeds: Sequence[int], flags: str = "-O1 -ftree-vectorize", ways: Sequence[str] = ("loops", "kernels")
+) -> dict[int, str]:
     """The seeds whose programs differ from eager, each with what differs."""
     wrong: dict[int, str] = {}
     batch, programs = Batch(flags), {}
     config.measure_products = False
     for seed in seeds:
         program = make(seed)
-        signal.alarm(LONGEST)
         try:
+            signal.alarm(LONGEST)
             programs[seed] = program, batch.add(program)
         except NotTraced:
             check.not_traced += 1
         except Exception:
             wrong[seed] = f"does not compile: {traceback.format_exc()}\n{program}"
-        signal.alarm(0)
+        finally:
+            signal.alarm(0)
     if "kernels" in ways:
         batch.build_kernels()
     for seed, (program, compiled) in programs.items():
@@ -816,7 +822,7 @@ def main() -> int:
     parser.add_argument("--start", type=int, default=0)
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--batch", type=int, default=40, help="programs for one build of C++")
-    parser.add_argument("--flags", default="-O1")
+    parser.add_argument("--flags", default="-O1 -ftree-vectorize")
     parser.add_argument("--ways", nargs="+", default=["loops", "kernels"])
     parser.add_argument("--show", type=int, default=3)
     args = parser.parse_args()
