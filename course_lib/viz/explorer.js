@@ -199,7 +199,7 @@ class Pane {
     else if (explorer.folded.has(id) && this.holdsLit(id)) kinds.push("cl-x-holds");
     if (id === explorer.focus) kinds.push("cl-x-focus");
     if (explorer.moving && row.at === explorer.time) kinds.push("cl-x-now");
-    if (row.at > explorer.time) kinds.push("cl-x-later");
+    if (!explorer.made(id)) kinds.push("cl-x-later");
     if (index + 1 === this.shown.length || rows[this.shown[index + 1]].depth < 2) kinds.push("cl-x-last");
     const foldable = this.foldable(id), open = !explorer.folded.has(id);
     const fold = foldable ? `<span class="cl-x-fold" aria-hidden="true">${open ? "▾" : "▸"}</span>` : "";
@@ -269,7 +269,7 @@ class Explorer {
   build(host) {
     this.root = element("div", "cl-fig cl-x", { role: "group", "aria-label": `Compiler explorer: ${this.data.title}` });
     this.status = element("div", "cl-x-hidden", { role: "status", "aria-live": "polite" });
-    this.thread = element("div", "cl-x-thread", { role: "toolbar", "aria-label": "What belongs together, stage by stage" });
+    this.thread = element("div", "cl-x-thread", { role: "group", "aria-label": "What belongs together, stage by stage" });
     this.steps = this.panes.map((pane) => {
       const value = element("span", "cl-x-value"), name = element("b", "", {}, pane.title);
       const made = element("button", "", { type: "button", style: this.colours(pane.stage) }, name, value);
@@ -306,6 +306,12 @@ class Explorer {
       element("div", "cl-x-slider", {}, track, this.slider), on, last, this.said);
   }
 
+  // Is it there, at this time? A call is told when it is done, and is there once something in it is.
+  made(id) {
+    const row = this.rows[id], next = this.rows[id + 1];
+    return row.at <= this.time || (next !== undefined && next.depth > row.depth && next.at <= this.time);
+  }
+
   // Paint a list with the next frame, once.
   later(pane) {
     if (!this.waiting.size) requestAnimationFrame(() => { const all = [...this.waiting]; this.waiting.clear(); for (const one of all) one.paint(); });
@@ -340,7 +346,8 @@ class Explorer {
   }
 
   light() {
-    this.lit = this.focus === undefined ? new Set() : this.links.related(this.focus);
+    const all = this.focus === undefined ? [] : [...this.links.related(this.focus)];
+    this.lit = new Set(all.filter((id) => this.made(id))); // what is not made yet cannot be lit
     for (const { pane, made, value } of this.steps) {
       const found = this.litIn(pane), text = found.length ? this.summary(pane, found) : "–";
       pane.lit = found.length;
@@ -356,8 +363,8 @@ class Explorer {
   summary(pane, found) {
     const rows = found.map((id) => this.rows[id]), own = rows.filter((row) => row.kind !== "head");
     if (pane.key === "groups") {
-      const heads = rows.filter((row) => row.depth === 1);
-      return heads.length === 1 ? heads[0].text : counted(heads.length, "group");
+      const kernels = [...new Set(found.map((id) => (this.rows[id].depth === 2 ? pane.parent(id) : id)))];
+      return kernels.length === 1 ? this.rows[kernels[0]].text : counted(kernels.length, "group");
     }
     if (pane.key === "source") return `${own[0].label}: ${own[0].text.trim()}${own.length > 1 ? ` and ${counted(own.length - 1, "line")} more` : ""}`;
     return own.length === 1 ? own[0].text.trim().split(" = ")[0] : counted(own.length, pane.one);
@@ -390,8 +397,8 @@ class Explorer {
     for (const pane of this.panes) {
       const now = this.moving ? this.atMoment(pane) : undefined;
       if (now !== undefined) pane.reveal(now);
-      this.later(pane);
     }
+    this.light();
   }
 
   atMoment(pane) {

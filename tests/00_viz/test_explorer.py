@@ -135,6 +135,7 @@ def test_pointing_at_a_line_lights_what_belongs_to_it_in_every_list(tiny_page, p
     assert any("1.4142135f" in row for row in lit(page, "code")), "a click scrolls the other lists there"
     page.get_by_role("tree", name="Generated code").get_by_text("1.4142135f").click()
     assert lit(page, "source") == ["x = x * 1.41421356 + 0.01"], "and back"
+    assert page.get_by_role("button", name="Fused groups: fused_gelu_mul_add").is_visible()
 
 
 def test_it_is_used_by_keyboard_alone_and_says_what_is_lit(tiny, live):
@@ -187,7 +188,12 @@ def test_the_scrubber_goes_back_to_before_the_graph_was_there(tiny, live):
     now = page.locator(".cl-x-fx .cl-x-now .cl-x-text").all_inner_texts()
     assert any(text.startswith("layer_norm = ") for text in now)
     assert page.evaluate(seen % "aten") == 0
+    assert page.get_by_role("button", name="ATen graph: nothing").is_visible(), "what is not made yet is not lit"
     assert "layer_norm: f32[2, 4, 64]" in page.locator(".cl-x-stack").inner_text()
+    slider.fill(str(tiny.provenance.find("bytecode", "LOAD_GLOBAL F").at))
+    settled(page)
+    outer = page.get_by_role("tree", name="Bytecode").get_by_role("treeitem", name="CALL 1").first
+    assert "cl-x-later" not in (outer.get_attribute("class") or ""), "the call is there while it is followed"
 
 
 def test_a_list_can_be_widened_hidden_and_brought_back(tiny, live):
