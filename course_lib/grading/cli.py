@@ -44,6 +44,15 @@ def report(args: argparse.Namespace) -> int:
     return run_traced(args.script, args.out, args.torch_compile)
 
 
+def gallery(args: argparse.Namespace) -> int:
+    """Make docs/gallery.md again, from real traces."""
+    from course_lib.bench.gallery import gallery
+    from course_lib.grading.notebooks import find_root
+
+    print(gallery(args.out or find_root() / "docs"))
+    return 0
+
+
 def exercises(args: argparse.Namespace) -> int:
     """Write every exercise from its solution, or with `--check` say which are stale, malformed or leak."""
     from course_lib.grading.gate import static_complaints
@@ -131,6 +140,9 @@ def parser() -> argparse.ArgumentParser:
     it.add_argument("--out", type=Path, default=Path("compile_report"), help="the folder for the page (default: %(default)s)")
     it.add_argument("--torch-compile", action="store_true", help="let torch.compile in the script mean cl.compile")
     it.add_argument("script", nargs=argparse.REMAINDER, help="the script (or -m module) and its arguments")
+
+    it = command(gallery, "make docs/gallery.md: every picture once, from real traces")
+    it.add_argument("--out", type=Path, help="another folder than docs/")
 
     it = command(check, "mark your own exercise notebook")
     it.add_argument("lesson", help="its number or name: 2, 02 or 02_bytecode_capture")

@@ -10,6 +10,7 @@ In PyTorch: `tlparse`, `torch/fx/passes/graph_drawer.py`, and `depyf`.
 
 from course_lib.viz.bytecode import bytecode_table, disassembly
 from course_lib.viz.code import code
+from course_lib.viz.compare import Launch, landscape, launch_timeline, launches, speedup_bars
 from course_lib.viz.explain import explain
 from course_lib.viz.explorer import Explorer, explore
 from course_lib.viz.flame import compile_time
@@ -22,18 +23,21 @@ from course_lib.viz.loops import loops
 from course_lib.viz.memory import memory_timeline
 from course_lib.viz.mirror import mirror
 from course_lib.viz.mirror_back import ablation
+from course_lib.viz.modules import module_graph
 from course_lib.viz.pipeline_map import pipeline_map
 from course_lib.viz.predict import Predict
 from course_lib.viz.recompiles import each_call, timeline
 from course_lib.viz.stepper import Stepper
 from course_lib.viz.style import Picture
 from course_lib.viz.tables import Point, bars, roofline, table
+from course_lib.viz.tiles import tile_map
 from course_lib.viz.trace import Trace, record
 from course_lib.viz.trampoline import swap, unswap
 
 __all__ = [
-    "Explorer", "Picture", "Point", "Predict", "Stepper", "Trace", "ablation", "bars", "bytecode_table", "code", "compile_time",
-    "disassembly", "each_call", "explain", "explore", "fusion", "fx_graph", "guard_costs", "guard_table", "guard_tree",
-    "joint_graph", "loops", "memory_timeline", "mirror", "pipeline_map", "record", "roofline", "set_logs", "swap", "table",
-    "timeline", "unswap",
+    "Explorer", "Launch", "Picture", "Point", "Predict", "Stepper", "Trace", "ablation", "bars", "bytecode_table", "code",
+    "compile_time", "disassembly", "each_call", "explain", "explore", "fusion", "fx_graph", "guard_costs", "guard_table",
+    "guard_tree", "joint_graph", "landscape", "launch_timeline", "launches", "loops", "memory_timeline", "mirror",
+    "module_graph", "pipeline_map", "record", "roofline", "set_logs", "speedup_bars", "swap", "table", "tile_map", "timeline",
+    "unswap",
 ]  # fmt: skip

@@ -2,6 +2,8 @@
 
     COURSE_LOGS="graph_breaks,recompiles" python train.py        or        cl.set_logs("graph_breaks", "guards")
 
+Each line begins with the name of its log; what belongs to it is indented. `COURSE_LOGS=help` says what there is.
+
 In PyTorch: `torch/_logging` (`TORCH_LOGS`, `torch._logging.set_logs`).
 """
 
@@ -11,29 +13,82 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from course_lib import events
+from course_lib.scheduling import No
+from course_lib.scheduling.fusion import int_or
 
-LOGS: dict[str, dict[type[events.Event], Callable[[Any], str]]] = {
-    "graph_breaks": {events.GraphBroke: lambda e: str(e.problem)},
-    "guards": {events.GraphCaptured: lambda e: "\n".join([str(e.result), *map(str, e.result.guards)])},
-    "recompiles": {
-        events.GuardFailed: lambda e: f"{e.name}: {e.got}",
-        events.Recompiled: lambda e: f"{e.name} is compiled again: {e.entries} entries",
-        events.FellBack: lambda e: f"{e.what}: {e.why}",
-    },
-    "dynamic": {
-        events.GraphCaptured: lambda e: "\n".join(str(g) for g in e.result.guards if g.kind == "sizes")
-    },
-    "graph_code": {events.GraphCaptured: lambda e: e.result.graph.code.strip() + "\n\n" + e.result.head.source},
-    "aot_graphs": {events.AtenTraced: lambda e: e.graph.code.strip()},
-    "schedule": {events.Scheduled: lambda e: "\n".join(map(str, e.schedule.kernels))},
-    "fusion": {events.Scheduled: lambda e: "\n".join(map(str, e.schedule.decisions))},
-    "output_code": {events.KernelsBuilt: lambda e: e.compiled.source},
-    "perf_hints": {events.FellBack: lambda e: f"{e.what}: {e.why}", events.GraphBroke: lambda e: e.problem.hint},
-}  # fmt: skip
-"""Name → what it says about which event."""
+Say = Callable[[Any], str]
+
+
+@dataclass(frozen=True)
+class Log:
+    """A topic: what it is about, and what it says about which event ("" for nothing)."""
+
+    about: str
+    says: dict[type[events.Event], Say]
+
+
+def aot_graph(event: events.AtenTraced) -> str:
+    """An ATen graph. Its inputs say what it is: backward's are what forward kept, and tangents."""
+    inputs = event.graph.graph.find_nodes(op="placeholder")
+    kind = "backward" if any(node.name.startswith("tangent_") for node in inputs) else "forward"
+    return f"{kind} graph\n{event.graph.code.strip()}"
+
+
+def kept_apart(event: events.Scheduled) -> str:
+    """The fusion that would have saved most, had it been possible."""
+    lost = [(int_or(d.answer.lost), str(d)) for d in event.schedule.decisions if isinstance(d.answer, No) and d.answer.lost]
+    return f"most bytes go through memory here: {max(lost)[1]}" if lost else ""
+
+
+LOGS: dict[str, Log] = {
+    "graph_breaks": Log("where a graph ended, why, and what can be done about it", {events.GraphBroke: lambda e: str(e.problem)}),
+    "guards": Log(
+        "what each captured graph assumes, and the line that made it necessary",
+        {events.GraphCaptured: lambda e: "\n".join([str(e.result), *map(str, e.result.guards)])},
+    ),
+    "recompiles": Log(
+        "which guard failed, and what was compiled again because of it",
+        {
+            events.GuardFailed: lambda e: f"{e.name}: {e.got}",
+            events.Recompiled: lambda e: f"{e.name} is compiled again: {e.entries} entries",
+            events.FellBack: lambda e: f"{e.what}: {e.why}",
+        },
+    ),
+    "dynamic": Log(
+        "what is assumed about symbolic sizes",
+        {events.GraphCaptured: lambda e: "\n".join(str(g) for g in e.result.guards if g.kind == "sizes")},
+    ),
+    "graph_code": Log(
+        "each captured graph as Python, and the head that runs in the frame's place",
+        {events.GraphCaptured: lambda e: e.result.graph.code.strip() + "\n\n" + e.result.head.source},
+    ),
+    "aot_graphs": Log(
+        "the joint graph, what is kept between its halves, and each graph in ATen operators",
+        {
+            events.JointTraced: lambda e: f"joint graph\n{e.graph.code.strip()}",
+            events.Partitioned: lambda e: str(e.partition),
+            events.AtenTraced: aot_graph,
+        },
+    ),
+    "schedule": Log("the kernels in order, with the bytes that each moves", {events.Scheduled: lambda e: str(e.schedule)}),
+    "fusion": Log(
+        "every fusion decision with its reason", {events.Scheduled: lambda e: "\n".join(map(str, e.schedule.decisions))}
+    ),
+    "output_code": Log("all that was generated: kernels and wrapper", {events.KernelsBuilt: lambda e: e.compiled.source}),
+    "perf_hints": Log(
+        "what costs time and can be changed",
+        {
+            events.FellBack: lambda e: f"{e.what}: {e.why}",
+            events.GraphBroke: lambda e: e.problem.hint,
+            events.Scheduled: kept_apart,
+        },
+    ),
+}
+"""Name → topic."""
 _listening = contextlib.ExitStack()
 
 
@@ -46,7 +101,7 @@ def set_logs(*names: str) -> None:
 
     def say(event: events.Event) -> None:
         for name in names:
-            for kind, text in LOGS[name].items():
+            for kind, text in LOGS[name].says.items():
                 if isinstance(event, kind) and (said := text(event)):
                     print(f"[{name}] " + said.replace("\n", "\n    "), file=sys.stderr)
 
@@ -54,5 +109,15 @@ def set_logs(*names: str) -> None:
         _listening.enter_context(events.listener(say))
 
 
-if wanted := os.environ.get("COURSE_LOGS"):
-    set_logs(*(name.strip() for name in wanted.split(",")))
+def from_environment(wanted: str) -> None:
+    """What `COURSE_LOGS` asks for. A program is not stopped by a name that does not exist: it is told, and the others are set."""
+    names = [name.strip() for name in wanted.split(",") if name.strip()]
+    if "help" in names:
+        print("\n".join(f"{name:<13} {log.about}" for name, log in LOGS.items()), file=sys.stderr)
+    if unknown := [name for name in names if name not in LOGS and name != "help"]:
+        print(f"COURSE_LOGS: there is no log {', '.join(unknown)}; there are {', '.join(LOGS)}", file=sys.stderr)
+    set_logs(*(name for name in names if name in LOGS))
+
+
+if os.environ.get("COURSE_LOGS"):
+    from_environment(os.environ["COURSE_LOGS"])

@@ -10,11 +10,27 @@ In PyTorch: `meta["nn_module_stack"]`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from torch import fx
 
-from course_lib.viz.graphs import is_operation, is_parameter, source_of
+from course_lib.viz.graphs import (
+    NO_GRAPHVIZ,
+    NoGraphviz,
+    faint,
+    is_operation,
+    is_parameter,
+    lines_of,
+    op_name,
+    render,
+    source_of,
+    themed,
+    type_of,
+)
+from course_lib.viz.style import COLOURS, Picture, escape, plural
+from course_lib.viz.tables import columns, html_table
 
 MOST = 16
 """At most so many modules are told apart."""
@@ -43,3 +59,49 @@ def captured_operation(node: fx.Node) -> fx.Node | None:
     """The captured operation that a traced node came from; a captured one is its own."""
     origin = node.meta.get("origin", node)
     return origin if isinstance(origin, fx.Node) and is_operation(origin) else None
+
+
+def module_graph(gm: Any, title: str = "") -> Picture:
+    """A captured graph with one box for each module: what a large graph looks like from afar."""
+    operations = [node for node in gm.graph.nodes if is_operation(node)]
+    home = modules_of(operations)
+    counts = Counter(home.values())
+    edges = Counter((home[source], home[node]) for node in operations for source in node.all_input_nodes if source in home)
+    reads = {
+        home[user]: node for node in gm.graph.nodes if node.op == "placeholder" and not is_parameter(node) for user in node.users
+    }
+    alt = f"{title or 'The graph'} by module: " + ", ".join(
+        f"{name} ({plural(count, 'operation')})" for name, count in counts.items()
+    )
+    kinds = {name: Counter(op_name(node) for node in operations if home[node] == name) for name in counts}
+    rows = [(name, str(count), ", ".join(kind for kind, _ in kinds[name].most_common(6))) for name, count in counts.items()]
+    header = ("module", "operations", "mostly")
+    caption = "The captured graph by module: a box is all operations of one module, the arrows are the tensors between them."
+    try:
+        drawing = draw_modules(counts, [edge for edge in edges if edge[0] != edge[1]], reads, alt)
+    except NoGraphviz:
+        drawing, caption = html_table([tuple(map(escape, row)) for row in rows], header), NO_GRAPHVIZ
+    return Picture(f'<div class="cl-scroll">{drawing}</div>', caption, alt + ".", columns(rows, header))
+
+
+def draw_modules(counts: Mapping[str, int], edges: Iterable[tuple[str, str]], reads: Mapping[str, fx.Node], alt: str) -> str:
+    """The modules as SVG. Raises NoGraphviz."""
+    try:
+        import graphviz
+    except ImportError:
+        raise NoGraphviz from None
+    dot = graphviz.Digraph()
+    dot.attr(bgcolor="transparent", rankdir="TB", ranksep="0.3", nodesep="0.25", margin="0.05")
+    dot.attr("node", shape="box", style="rounded,filled", fontname="Helvetica", fontsize="13", margin="0.2,0.06", height="0.3")
+    names = {name: f"m{number}" for number, name in enumerate(counts)}
+    for name, count in counts.items():
+        label = lines_of(name, plural(count, "operation"))
+        dot.node(names[name], label, color=COLOURS["capture"], fillcolor=faint("capture", 0.16))
+    for node in dict.fromkeys(reads.values()):
+        label = lines_of(source_of(node), type_of(node))
+        dot.node(node.name, label, color=COLOURS["runtime"], fillcolor=faint("runtime", 0.12))
+    for name, node in reads.items():
+        dot.edge(node.name, names[name])
+    for one, other in edges:
+        dot.edge(names[one], names[other])
+    return themed(render(dot.source), alt, {number: name for name, number in names.items()})

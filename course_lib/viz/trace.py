@@ -20,11 +20,12 @@ from course_lib.viz.code import block, code
 from course_lib.viz.explorer import Explorer
 from course_lib.viz.flame import compile_time
 from course_lib.viz.fusion import fusion
-from course_lib.viz.graphs import fx_graph
+from course_lib.viz.graphs import AT_MOST, fx_graph
 from course_lib.viz.guards import guard_table, guard_tree
 from course_lib.viz.joint import joint_graph
 from course_lib.viz.loops import loops
 from course_lib.viz.memory import MemoryUse
+from course_lib.viz.modules import module_graph
 from course_lib.viz.pipeline_map import pipeline_map
 from course_lib.viz.recompiles import timeline
 from course_lib.viz.recording import Recording
@@ -32,6 +33,7 @@ from course_lib.viz.report import Run, command_line, write_report
 from course_lib.viz.shapes import shape_map, size_guards
 from course_lib.viz.stepper import Stepper
 from course_lib.viz.style import Picture, escape, plural
+from course_lib.viz.tiles import tile_map
 from course_lib.viz.words import in_words
 
 Which = str | int | Callable[..., Any] | None
@@ -70,9 +72,11 @@ class Trace(Recording):
         """Write the explorer as one page that needs no network (`.html`). Gives the path back."""
         return self.explorer().save(path)
 
-    def graph(self, index: int = 0) -> Picture:
-        """The captured graph."""
+    def graph(self, index: int = 0, by_module: bool | None = None) -> Picture:
+        """The captured graph; one with more than 120 operations is drawn by module (None: by its size)."""
         result = pick(self.captures, index, "graph was captured")
+        if by_module or (by_module is None and result.operations > AT_MOST):
+            return module_graph(result.graph, result.name)
         return fx_graph(result.graph, result.name, "capture")
 
     def aten(self, index: int = 0) -> Picture:
@@ -142,6 +146,12 @@ class Trace(Recording):
         else:
             raise LookupError(f"there is no kernel {kernel!r}; there are {', '.join(names) or 'none'}")
         return code(chosen.source, chosen.language, chosen.name, caption=f"The generated source of {chosen.name}.")
+
+    def tiles(self, index: int = 0, kernel: int = 0, meta: Mapping[str, int] | None = None) -> Picture:
+        """How a Triton kernel's programs cover its tensor, and which lanes are masked."""
+        compiled = pick(self.of(events.KernelsBuilt), index, "kernel was built (this backend stops before that)").compiled
+        triton = [source for source in compiled.kernels if source.language == "triton"]
+        return tile_map(pick(triton, kernel, 'Triton kernel was made (options={"codegen": "triton"} makes some)'), meta)
 
     def breaks(self) -> Picture:
         """Every graph break: the reason, the line, and what to do about it."""

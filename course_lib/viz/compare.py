@@ -1,0 +1,171 @@
+"""Measured things side by side: how many times faster, where the best tile size lies, and when which kernel is started.
+
+In:  numbers that were measured. Out: `Picture`s. Eager is grey, ours in a stage's colour, the real torch.compile dashed slate.
+
+`launches(call)` records one call with torch's own profiler, for `launch_timeline`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from course_lib.viz.style import SMALL, Picture, human_seconds, plural
+from course_lib.viz.svg import Svg, n, shorten, text_width
+from course_lib.viz.tables import columns, show, who
+
+LONG, THICK, STEP = 460.0, 16.0, 21.0
+
+
+def speedup_bars(values: Mapping[str, Mapping[str, float]], caption: str = "", *, stage: str = "scheduling") -> Picture:
+    """Workload → name → how many times as fast as eager. The line is eager. Raises ValueError where there is nothing to draw."""
+    if not values or not any(values.values()):
+        raise ValueError("speed-up bars need at least one value")
+    most = max(1.0, *(v for row in values.values() for v in row.values()))
+    label = 20 + max(text_width(name, SMALL) for row in values.values() for name in row)
+    label = max(label, 12 + max(text_width(name, bold=True) for name in values))
+    height = sum(26 + STEP * len(row) for row in values.values())
+    svg, y = Svg(label + LONG + 70, height + 22), 0.0
+    one, rows = label + LONG / most, []
+    for workload, row in values.items():
+        svg.text(0, y + 17, workload, bold=True)
+        y += 24
+        for name, value in row.items():
+            colour, dashed = who(name, stage)
+            svg.text(label - 10, y + 12, name, SMALL, anchor="end")
+            svg.box(label, y, max(2.0, LONG * value / most), THICK, colour, radius=2, strength=0.45, dashed=dashed)
+            end = label + LONG * value / most
+            beside = one if one - 42 < end < one else end  # not across the line
+            svg.text(beside + 8, y + 13, f"{show(value)}×", SMALL)
+            rows.append((workload, name, f"{show(value)}×"))
+            y += STEP
+        y += 2
+    svg.path(f"M{n(one)} 20 V{n(y)}", stage="eager", line=1.6, opacity=1, dashed=True)
+    svg.text(one, y + 15, "eager", SMALL, anchor="middle", stage="eager")
+    alt = "How many times as fast as eager: " + "; ".join(f"{w}, {name} {value}" for w, name, value in rows) + "."
+    caption = caption or "How many times as fast as eager (the dashed line); longer is faster."
+    return Picture(svg.render(alt), caption, alt, columns(rows))
+
+
+CELL_WIDE, CELL_TALL, SIDE = 92.0, 34.0, 148.0
+
+
+def landscape(seconds: Mapping[tuple[Any, Any], float], names: tuple[str, str] = ("ROWS", "COLUMNS"), title: str = "") -> Picture:
+    """Measured configurations: (first, second) → seconds. The stronger the tint, the faster; the best is framed."""
+    if not seconds:
+        raise ValueError("a landscape needs at least one measured configuration")
+    down, right = (sorted({key[axis] for key in seconds}) for axis in (0, 1))
+    best, worst = min(seconds.values()), max(seconds.values())
+    svg = Svg(SIDE + CELL_WIDE * len(right) + 8, 52 + CELL_TALL * len(down) + 6)
+    svg.text(0, 16, title or f"seconds by {names[0]} and {names[1]}", bold=True)
+    svg.text(0, 44, f"{names[0]} ↓  {names[1]} →", SMALL, dim=True)
+    for j, column in enumerate(right):
+        svg.text(SIDE + CELL_WIDE * (j + 0.5), 44, str(column), SMALL, anchor="middle", dim=True)
+    for i, row in enumerate(down):
+        y = 52 + CELL_TALL * i
+        svg.text(SIDE - 8, y + 21, str(row), SMALL, anchor="end", dim=True)
+        for j, column in enumerate(right):
+            if (took := seconds.get((row, column))) is None:
+                continue
+            good = 1.0 if worst == best else (worst - took) / (worst - best)
+            box = (SIDE + CELL_WIDE * j + 2, y + 2, CELL_WIDE - 4, CELL_TALL - 4)
+            svg.box(*box, "codegen", radius=3, strength=0.05 + 0.5 * good, line=3.5 if took == best else 1)
+            svg.text(box[0] + box[2] / 2, y + 21, human_seconds(took), SMALL, anchor="middle", bold=took == best)
+    first, second = next(key for key, took in seconds.items() if took == best)
+    alt = f"{plural(len(seconds), 'configuration')} measured; the fastest, {human_seconds(best)}, has {names[0]}={first}, "
+    alt += f"{names[1]}={second}; the slowest takes {worst / best:.1f} times as long."
+    rows = [(f"{names[0]}={a}", f"{names[1]}={b}", human_seconds(took)) for (a, b), took in sorted(seconds.items())]
+    caption = "Each cell is a configuration that was run; the stronger the tint, the faster. The best is framed."
+    return Picture(f'<div class="cl-scroll">{svg.render(alt)}</div>', caption, alt, columns(rows))
+
+
+# ---- launches -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Something that ran, from `start` for `seconds`; on the device, or on the host."""
+
+    name: str
+    start: float
+    seconds: float
+    on_device: bool = False
+
+    @property
+    def end(self) -> float:
+        return self.start + self.seconds
+
+
+def launches(call: Callable[[], Any]) -> list[Launch]:
+    """One call, the last of three under torch's profiler: operators on the host (the outermost only), kernels on the device. The
+    whole call is the first entry."""
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    activities += [torch.profiler.ProfilerActivity.CUDA] if torch.cuda.is_available() else []
+    call()
+    with torch.profiler.profile(activities=activities) as profile:
+        for _ in range(3):
+            with torch.profiler.record_function("the call"):
+                call()
+            if torch.cuda.is_available():
+                torch.cuda.synchronize()
+    events = sorted(profile.events(), key=lambda event: (event.time_range.start, -event.time_range.end))
+    whole = [event for event in events if event.name == "the call" and event.device_type == torch.autograd.DeviceType.CPU][-1]
+    zero, found, end = whole.time_range.start, [], -1.0
+    for event in events[events.index(whole) :]:
+        start, took = (event.time_range.start - zero) / 1e6, event.time_range.elapsed_us() / 1e6
+        on_device = event.device_type != torch.autograd.DeviceType.CPU
+        if event is whole or (on_device and event.name != "the call"):
+            found.append(Launch(event.name, start, took, on_device))
+        elif not on_device and start >= max(end, 0.0) and event.time_range.start < whole.time_range.end:
+            found.append(Launch(event.name.removeprefix("aten::"), start, took))
+            end = start + took
+    return found
+
+
+LANE, TRACK, NAMES = 24.0, 640.0, 118.0
+
+
+def launch_timeline(ways: Mapping[str, Sequence[Launch]], *, stage: str = "codegen") -> Picture:
+    """Way of running (eager, compiled, CUDA graph) → what ran. All on one scale: a lane for the host, and one for the device if
+    there is one. Empty stretches of the host's lane are Python and dispatching; of the device's, waiting."""
+    total = max(launch.end for ran in ways.values() for launch in ran)
+    device = any(launch.on_device for ran in ways.values() for launch in ran)
+    block = 26 + LANE * (1 + device) + 10
+    svg, rows = Svg(NAMES + TRACK + 90, block * len(ways) + 4), []
+    for number, (name, ran) in enumerate(ways.items()):
+        colour, _ = who(name, stage)
+        y = block * number
+        whole = max(launch.end for launch in ran)
+        svg.text(0, y + 18, name, bold=True, stage=colour)
+        for lane, on_device in enumerate((False, True)[: 1 + device]):
+            inside = [launch for launch in ran if launch.on_device is on_device and launch is not ran[0]]
+            top = y + 26 + LANE * lane
+            svg.text(NAMES - 8, top + 14, "device" if on_device else "host", SMALL, anchor="end", dim=True)
+            if not on_device:
+                svg.box(NAMES, top, TRACK * ran[0].seconds / total, LANE - 5, colour, radius=2, strength=0.08, line=1)
+            for launch in inside:
+                x, wide = NAMES + TRACK * launch.start / total, max(1.5, TRACK * launch.seconds / total)
+                svg.box(
+                    x,
+                    top,
+                    wide,
+                    LANE - 5,
+                    colour,
+                    radius=2,
+                    strength=0.5,
+                    line=1,
+                    tip=f"{launch.name}: {human_seconds(launch.seconds)}",
+                )
+                if wide > 40:
+                    svg.text(x + 5, top + 14, shorten(launch.name, wide - 10, 11), 11, tip=launch.name)
+        svg.text(NAMES + TRACK * whole / total + 8, y + 40, human_seconds(whole), SMALL)
+        rows.append((name, plural(len(ran) - 1, "launch") if len(ran) == 2 else f"{len(ran) - 1} launches", human_seconds(whole)))
+    alt = "What was started when: " + "; ".join(f"{name}: {count} in {took}" for name, count, took in rows) + "."
+    caption = (
+        "One call of each, on one scale. Each box is something that was started; between boxes the host works in Python, and a "
+    )
+    caption += "device waits."
+    return Picture(svg.render(alt), caption, alt, columns([row[:2] for row in rows]))

@@ -1,0 +1,85 @@
+"""Measured things side by side, tiles, and a large graph by module."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+import pytest
+import torch
+
+import course_lib as cl
+from course_lib import viz
+from course_lib.bench.models import Transformer
+from course_lib.codegen.triton import Tiling, TritonSource
+from course_lib.viz.modules import modules_of
+from course_lib.viz.tiles import tile_map
+
+
+def source(rows, columns, persistent=False):
+    return TritonSource("fused", "triton", "", (), tiling=Tiling(rows, columns, persistent))
+
+
+def test_tiles_say_which_elements_each_program_has_and_what_is_masked():
+    picture = tile_map(source(1000, 0), {"BLOCK": 300})
+    assert "4 programs with BLOCK=300" in picture.caption and "16.7 % of all lanes" in picture.caption
+    assert "program 3  elements 900 to 999  200 lanes masked" in picture.text
+    solid = [float(w) for w in re.findall(r'width="([\d.]+)" height="46"[^>]*fill-opacity="0.35"', picture.body)]
+    assert solid == [128, 128, 128, 42.7]
+
+
+def test_tiles_of_rows_are_walked_in_steps_and_the_last_is_masked_both_ways():
+    picture = tile_map(source(10, 100), {"ROWS": 4, "COLUMNS": 64})
+    assert "3 programs" in picture.caption and "in 2 steps" in picture.caption
+    assert f"{100 * (1 - 1000 / (3 * 4 * 128)):.1f} % of all lanes" in picture.caption
+    assert "columns 64 to 99" in picture.body and "rows 8 to 9" in picture.body
+
+
+def test_the_tiles_of_a_real_kernel_are_those_of_its_launch():
+    pytest.importorskip("triton")
+    cl.reset()
+    with torch.no_grad(), cl.record() as trace:
+        cl.compile(lambda x: torch.softmax(x, -1), options={"codegen": "triton"})(torch.randn(10, 7))
+    assert "rows 0 to 9" in trace.tiles().text and "ROWS=" in trace.tiles().caption
+    with pytest.raises(LookupError, match="out of range"):
+        trace.tiles(kernel=5)
+
+
+def test_where_no_triton_kernel_was_made_it_is_told(trace):
+    with pytest.raises(LookupError, match="codegen"):
+        trace.tiles()
+
+
+def test_speed_up_bars_are_as_long_as_their_values_and_eager_is_a_line():
+    picture = viz.speedup_bars({"softmax": {"course_lib": 2.0, "torch.compile": 1.0}})
+    wide = [float(w) for w in re.findall(r'<rect[^>]* width="([\d.]+)"', picture.body)]
+    assert wide[0] == pytest.approx(2 * wide[1]) and "stroke-dasharray" in picture.body
+    assert picture.text.splitlines()[0].split() == ["softmax", "course_lib", "2×"]
+    with pytest.raises(ValueError, match="at least one"):
+        viz.speedup_bars({})
+
+
+def test_the_landscape_frames_the_fastest():
+    picture = viz.landscape({(1, 64): 3e-3, (2, 64): 1e-3, (2, 128): 2e-3})
+    assert "ROWS=2, COLUMNS=64" in picture.alt and "3.0 times as long" in picture.alt
+    assert picture.body.count('stroke-width="3.5"') == 1
+
+
+def test_launches_of_a_call_are_its_operators_in_order():
+    ran = viz.launches(lambda: torch.ones(4).sin().add(1))
+    names = [launch.name for launch in ran if not launch.on_device]
+    assert names == ["the call", "ones", "sin", "add"]
+    assert all(a.end <= b.start for a, b in pairwise(ran[1:])) and ran[0].seconds >= ran[-1].end - ran[0].start
+    picture = viz.launch_timeline({"eager": ran, "compiled": [viz.Launch("call", 0, 1e-6), viz.Launch("k", 2e-7, 1e-7, True)]})
+    assert ">device</text>" in picture.body and "eager: 3 launches" in picture.alt
+
+
+def test_a_large_graph_is_drawn_by_module_and_every_operation_has_one():
+    cl.reset()
+    with torch.no_grad(), cl.record() as trace:
+        cl.compile(Transformer(8, 8, 2), backend="eager")(torch.randn(1, 4, 8))
+    picture = trace.graph(by_module=True)
+    operations = [node for node in trace.graphs[0].graph.nodes if node.op.startswith("call_")]
+    homes = modules_of(operations)
+    assert set(homes) == set(operations) and set(homes.values()) == {f"self.layers[{n}]" for n in range(8)}
+    assert all(f">self.layers[{n}]</text>" in picture.body for n in range(8))
