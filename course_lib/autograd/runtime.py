@@ -56,7 +56,7 @@ def differentiable(forward: Program, backward: Program, signature: Signature, pa
             with torch.no_grad(), torch._C._DisableAutocast():
                 found = backward(*ctx.saved_tensors, *map(restride, wanted, tangents))
             if torch.is_grad_enabled():
-                found = [torch._C._functions.DelayedError(TWICE, 1)(g.detach().requires_grad_()) for g in found]
+                found = tuple(torch._C._functions.DelayedError(TWICE, 1)(g.detach().requires_grad_()) for g in found)
             by_input = dict(zip(signature.gradients, found, strict=True))
             return tuple(by_input.get(n) for n in range(ctx.inputs))
 

@@ -49,10 +49,11 @@ class Update:
     seen_by: str
 
     def apply(self, x: torch.Tensor, new: torch.Tensor) -> None:
-        if new is x:  # a kernel has written to it
-            return torch.autograd.graph.increment_version(x) if self.seen_by == "version" else None
-        with torch.set_grad_enabled(self.seen_by == "autograd"):
-            (x.data if self.seen_by == "nobody" else x).copy_(new)
+        if new is not x:
+            with torch.set_grad_enabled(self.seen_by == "autograd"):
+                (x.data if self.seen_by == "nobody" else x).copy_(new)
+        elif self.seen_by == "version":  # a kernel has written to it
+            torch.autograd.graph.increment_version(x)
 
 
 @dataclass

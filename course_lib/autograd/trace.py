@@ -47,9 +47,7 @@ def trace(gm: fx.GraphModule, decompositions: Decompositions, gradients: bool = 
     with mode, torch.inference_mode(False), torch.set_grad_enabled(records):  # an inference tensor is not decomposed
         try:
             traced = make_fx(tracing.run)(*fakes)
-        except (
-            RuntimeError
-        ) as problem:  # a backward that eager has to fail only if it is asked for; a write to memory that overlaps
+        except (RuntimeError, ValueError) as problem:  # a backward that fails, in eager only when asked for; odd memory
             raise NotImplementedError(f"this graph cannot be traced: {problem}") from problem
     assert tracing.signature is not None
     if gradients and any(node.target is aten.mkldnn_rnn_layer.default for node in traced.graph.nodes):
@@ -157,7 +155,8 @@ def own_copy(primal: Any) -> Any:
 def tangent(n: int, like: torch.Tensor) -> torch.Tensor:
     """The gradient of value `n`: an input of the graph that is being recorded."""
     with disable_functional_mode():
-        fake = torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device)
+        laid_out = torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device)
+        fake = torch.empty_like(laid_out)  # without gaps, each element in its own place
         tracer = get_proxy_mode().tracer
         track_tensor_tree(fake, tracer.create_proxy("placeholder", f"tangent_{n}", (), {}), constant=None, tracer=tracer)
     return FunctionalTensor.to_functional(fake)

@@ -157,8 +157,8 @@ def unflatten(
         if digits is not None:
             result[d] = digits[n]
         else:
-            index = FloorDiv(flat, stride[d]) if stride[d] != 1 else flat
-            result[d] = index if n == 0 else Mod(index, shape[d])
+            rest = flat if n == 0 else Mod(flat, stride[dims[n - 1]])  # what the dimension before leaves
+            result[d] = FloorDiv(rest, stride[d]) if stride[d] != 1 else rest
     return tuple(result)
 
 

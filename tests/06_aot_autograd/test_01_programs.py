@@ -278,6 +278,11 @@ def a_write_through_an_expand_that_changes_nothing(x, w):
     return x * w
 
 
+@program(two)
+def a_result_of_one_number_many_times(x, w):
+    return x.mean(1)[:, None].expand(4, 3), w * 2
+
+
 def trained(function: Callable[..., Any], make: Callable[[], tuple[Any, ...]], seed: int) -> dict[str, Any]:
     """Run it, then backward twice through all results (and inputs, which may have been written to) that have a gradient."""
     torch.manual_seed(seed)
@@ -387,6 +392,18 @@ def test_writes_to_elements_that_share_memory_run_in_eager(function: Callable[..
         torch.testing.assert_close(cl.compile(function)(mine), function(want))
     torch.testing.assert_close(mine, want)
     assert len(trace.of(cl.events.FellBack)) == 1
+
+
+def test_a_view_that_only_eagers_layout_allows() -> None:
+    """`tile` is traced as operators that lay their result out otherwise: then the graph runs operation by operation."""
+
+    def f(x: Tensor) -> Tensor:
+        tiled = torch.tile(x.triu(-1), (2,))
+        tiled.view(-1).div_(2)
+        return tiled
+
+    x = torch.randn(6, 1).expand(6, 2)[:, 1:]
+    torch.testing.assert_close(cl.compile(f)(x), f(x))
 
 
 def test_twice_differentiated_says_so() -> None:

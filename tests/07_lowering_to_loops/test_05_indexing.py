@@ -104,3 +104,11 @@ def test_positions():
     agree(lambda x: x + torch.arange(5, 1, -1, dtype=torch.float16), torch.randn(4))
     agree(lambda x: x * torch.eye(3) + torch.linspace(0, 1, 3), torch.randn(3, 3))
     agree(lambda x: (torch.arange(12).view(3, 4).t(), torch.zeros_like(x), torch.full_like(x, 3)), torch.randn(3))
+
+
+def test_what_is_padded_around_and_then_used():
+    def f(x):
+        padded = torch.nn.functional.pad(x, (1, 1), mode="circular")
+        return padded, padded.float().softmax(-1)
+
+    agree(f, torch.randn(6, 8).to(torch.bfloat16))

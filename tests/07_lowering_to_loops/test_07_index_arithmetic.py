@@ -50,6 +50,12 @@ def test_and_divides_where_they_do_not():
     assert [str(e) for e in there] == ["(i0//4)", "Mod(i0, 4)"]
 
 
+def test_rows_may_have_gaps_between_them():
+    """A slice of a row of 10 keeps its strides: 8 columns, and then 2 that are not there."""
+    there = unflatten(10 * i0 + i1 - 1, {i0: 6, i1: 10}, (6, 8), (10, 1))
+    assert [compute(e, {i0: 3, i1: 5}) for e in there] == [3, 4]
+
+
 @settings(max_examples=200, deadline=None)
 @given(
     shape=st.lists(st.integers(1, 4), min_size=1, max_size=4),

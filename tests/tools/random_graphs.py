@@ -155,7 +155,7 @@ class Program:
         class Torch:
             def __getattr__(self, name: str) -> Any:
                 function = getattr(torch, name)
-                if name not in ("arange", "full", "rand", "tensor", "zeros"):
+                if name not in ("arange", "full", "rand", "randn", "tensor", "zeros"):
                     return function
                 return lambda *args, **kwargs: tracer.create_proxy("call_function", function, args, kwargs)
 
@@ -275,7 +275,8 @@ class Writer:
             not isinstance(value, torch.Tensor) or value.numel() > 60_000 or value.ndim > 5 or value.is_complex()
         ):
             return False
-        rough = rough or any(n not in self.exact for n in used)
+        halves = {self.ns[n].dtype for n in used} >= {torch.float16, torch.bfloat16}  # which of them is rounded first differs
+        rough = rough or halves or any(n not in self.exact for n in used)
         target = "" if in_place else f"v{len(self.program.lines)}"
         self.program.lines.append(Line(text, rough, target))
         if in_place:
@@ -392,7 +393,7 @@ class Writer:
             f"{x}.repeat({[r.randint(1, 2) for _ in range(t.ndim)]})", f"{x}.tril({r.randint(-1, 1)})", f"{x}.triu({r.randint(-1, 1)})",
             f"{x}.repeat_interleave(2, {d})", f"F.pad({x}, (1, 1), mode='{r.choice(['reflect', 'replicate', 'circular'])}')", f"torch.hstack([{x}, {x}])",
             f"torch.arange({t.shape[-1]}) * {x}", f"torch.full({list(t.shape)}, 2) + {x}", f"torch.arange({t.shape[-1]}).flip(0) + {x}",
-            f"{x}.slice_scatter({x} * 2, {d}, 0)", f"{x}.select_scatter({x}.select({d}, 0) + 1, {d}, -1)", f"torch.tile({x}, (2,))",
+            f"{x}.contiguous().slice_scatter({x} * 2, {d}, 0)", f"{x}.contiguous().select_scatter({x}.select({d}, 0) + 1, {d}, -1)", f"torch.tile({x}, (2,))",
         ]), False
 
     def indexing(self):
@@ -482,9 +483,10 @@ class Writer:
         ]), True
 
     def chance(self):
-        x = self.floating()
-        return self.r.choice([f"F.dropout({x}, 0.5)", f"torch.rand_like({x})", f"torch.bernoulli({x}.detach().sigmoid() * 0 + 0.5)", f"torch.randn_like({x}) * {x}",
-                              f"torch.rand({list(self.ns[x].shape)})"]), False
+        """On what is contiguous: numbers are drawn in the order of memory, and torch says otherwise of some fake tensors' strides."""
+        x = self.floating(lambda t: t.is_contiguous())
+        return self.r.choice([f"F.dropout({x}.contiguous(), 0.5)", f"torch.bernoulli({x}.contiguous().detach() * 0 + 0.5)",
+                              f"torch.rand({list(self.ns[x].shape)})", f"torch.randn({list(self.ns[x].shape)}) * {x}"]), False
 
     def in_place(self):
         x = self.any()
