@@ -5,6 +5,7 @@ In PyTorch: `torch/_dynamo/backends/debugging.py`, `ExplainOutput`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -12,14 +13,17 @@ from typing import Any
 from torch import fx
 
 from course_lib import events
+from course_lib.autograd import trace
 from course_lib.capture import CaptureResult, Guard, Unsupported
 from course_lib.compiler import compile
+from course_lib.lowering import DECOMPOSITIONS, ExternKernel, lower
+from course_lib.pipeline import with_sizes
 from course_lib.viz.recording import Recording
 
 
 @dataclass
 class Explanation:
-    """Graphs, breaks and guards of one call."""
+    """Graphs, breaks and guards of one call, and what of it is left to libraries."""
 
     captures: list[CaptureResult]
     breaks: list[Unsupported]
@@ -44,6 +48,20 @@ class Explanation:
     def guards(self) -> list[Guard]:
         return [guard for result in self.captures for guard in result.guards]
 
+    @property
+    def library_calls(self) -> list[str]:
+        """What no kernel of ours computes (in forward), and why: 'aten.mm.default: matrix product: left to the library'."""
+        found: Counter[str] = Counter()
+        for result in self.captures:
+            if result.operations:
+                try:
+                    loops = lower(trace(with_sizes(result.graph, result.example_inputs), DECOMPOSITIONS))
+                except NotImplementedError as problem:
+                    found[f"the whole graph: {problem}"] += 1
+                else:
+                    found.update(f"{node.op}: {node.why}" for node in loops.nodes if isinstance(node, ExternKernel))
+        return [text if times == 1 else f"{text} ({times} times)" for text, times in found.items()]
+
     def __str__(self) -> str:
         lines = [
             f"{self.graph_count} graphs, {self.graph_break_count} graph breaks, {self.op_count} operations, "
@@ -51,6 +69,7 @@ class Explanation:
         ]
         for number, problem in enumerate(self.breaks, 1):
             lines += [f"break {number}: " + str(problem).replace("\n", "\n  ")]
+        lines += [f"library call, {text}" for text in self.library_calls]
         return "\n".join(lines)
 
 

@@ -159,3 +159,16 @@ def test_a_graph_that_writes_to_its_own_values_cannot_be_lowered():
     gm = make_fx(lambda x: (x * 2).add_(1), tracing_mode="fake")(torch.randn(4))
     with pytest.raises(NotImplementedError, match="must be functional"):
         lower(gm)
+
+
+def test_explain_says_what_is_left_to_libraries_and_why():
+    def f(x, w):
+        return ((x @ w).relu() @ w).sort().values + 1
+
+    explained = cl.explain(f)(torch.randn(4, 4), torch.randn(4, 4))
+    assert explained.library_calls == [
+        "aten.mm.default: matrix product: left to the library (2 times)",
+        "aten.sort.default: sorting: left to the library",
+    ]
+    assert "library call, aten.sort.default: sorting: left to the library" in str(explained)
+    assert cl.explain(lambda x: x.softmax(-1) * 2)(torch.randn(4, 4)).library_calls == []
