@@ -114,7 +114,7 @@ def is_symbolic(gm: fx.GraphModule) -> bool:
     """Has the graph an input whose size (or value) is a symbol?"""
     values = [node.meta["val"] for node in gm.graph.find_nodes(op="placeholder")]
     sizes = [size for v in values for size in ((*v.shape, *v.stride()) if isinstance(v, torch.Tensor) else (v,))]
-    return any(isinstance(size, torch.SymInt) for size in sizes)
+    return any(isinstance(size, (torch.SymInt, torch.SymFloat)) for size in sizes)
 
 
 def with_sizes(gm: fx.GraphModule, args: Sequence[Any]) -> fx.GraphModule:

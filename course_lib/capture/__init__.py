@@ -91,7 +91,7 @@ class Attempt:
         self, frame: Frame, interpreter: type[Interpreter], history: History, breaks: dict[int, tuple[int, Unsupported, bool]]
     ) -> None:
         self.frame, self.breaks = frame, breaks
-        self.world = world = World(history)
+        self.world = world = World(history, interpreter)
         code = frame.code
         world.globals[id(frame.func.__globals__)] = frame.func.__globals__, FRAME.attr("__globals__")
         world._know(frame.func, frame.func, FRAME)
@@ -126,16 +126,8 @@ class Attempt:
         start = Location(frame.code.co_filename, frame.code.co_firstlineno, frame.code.co_qualname)
         for test, cause in world.shapes.tests().items():
             world.guards.setdefault(Guard(FRAME, "sizes", (test,), cause or start))
-        return CaptureResult(
-            frame.code.co_qualname,
-            f"{frame.code.co_filename}:{frame.code.co_firstlineno}",
-            graph,
-            list(world.guards),
-            head,
-            [one.example for one in world.builder.inputs],
-            world.builder.operations,
-            problem,
-        )
+        name, examples = frame.code.co_qualname, [one.example for one in world.builder.inputs]
+        return CaptureResult(name, frame.where, graph, list(world.guards), head, examples, world.builder.operations, problem)
 
     def note(self, problem: Unsupported, plain: bool, at: int = -1) -> bool:
         """Remember to end the graph before the instruction that the frame is at (or the one with index `at`). False if
@@ -164,6 +156,8 @@ def recording_mode() -> Iterator[None]:
         with torch.inference_mode(False), torch.set_grad_enabled(grad and not inference):
             yield
     finally:
+        while torch._C._functorch.peek_interpreter_stack() is not None:
+            torch._C._functorch.pop_dynamic_layer_stack()
         for switch, arguments in before:
             eval(f"{switch}({arguments})", {"torch": torch})
         torch.clear_autocast_cache()  # of casts of fakes

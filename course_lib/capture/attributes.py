@@ -12,7 +12,6 @@ import enum
 import inspect
 import types
 import warnings
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,9 +19,10 @@ import torch
 from course_lib import frames
 from course_lib.capture.classes import TRUSTED, is_data_descriptor, is_users, isinstance, own_dict
 from course_lib.capture.graph import PLAIN
-from course_lib.capture.sources import Imported, Test, TypeOf
+from course_lib.capture.shapes import SYMBOLIC, concrete
+from course_lib.capture.sources import Imported, Test
 from course_lib.capture.unsupported import Unsupported
-from course_lib.capture.world import MISSING, REGISTRIES
+from course_lib.capture.world import MISSING, REGISTRIES, Remaining
 
 if TYPE_CHECKING:
     from course_lib.capture.interpreter import Interpreter
@@ -31,20 +31,13 @@ SETTLED = {"shape", "dtype", "device", "ndim", "requires_grad", "layout", "is_cu
            "is_sparse", "is_quantized", "is_meta", "is_mps", "is_xpu", "is_mkldnn", "is_nested",
            "T", "mT", "H", "mH", "real", "imag", "data"}  # fmt: skip
 """Attributes of a tensor that its guard settles, and those that are operations."""
-SYMBOLIC: dict[type, type] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
-
-
-@dataclass(frozen=True)
-class TensorMethod:
-    """`tensor.name`, about to be called."""
-
-    tensor: torch.Tensor
-    name: str
 
 
 def get(it: Interpreter, value: Any, name: str, *, default: bool = False) -> Any:
     """The value of `value.name`. Raises what Python raises. With `default` as `object.__getattribute__` finds it."""
     world = it.world
+    if type(value) in SYMBOLIC and not hasattr(value, name):
+        value = concrete(value)
     if not default and isinstance(inspect.getattr_static(type(value), "__getattribute__"), types.FunctionType):
         return it.native(getattr, value, name)  # the class's own code decides
     if isinstance(value, torch.Tensor) and not world.is_opaque(value):
@@ -76,7 +69,7 @@ def get(it: Interpreter, value: Any, name: str, *, default: bool = False) -> Any
             if read := own_descriptor(it, value, name, "__get__"):
                 return it.call(read, value, type(value))
             if is_value(found):
-                return world.wrap(found, TypeOf(base=known.source).attr(name))
+                return world.wrap(found, known.source.type().attr(name))
     elif isinstance(value, types.FunctionType):
         return function_attribute(it, value, name)
     elif known is not None and isinstance(value, enum.Enum) and name in own_dict(value):
@@ -98,7 +91,7 @@ def own_descriptor(it: Interpreter, value: Any, name: str, method: str, cls: Any
     function = inspect.getattr_static(type(found), method, None)
     if not isinstance(function, types.FunctionType) or not is_users(type(found)):
         return None
-    source = TypeOf(base=known.source) if known is not None else it.world.source_of(cls)
+    source = known.source.type() if known is not None else it.world.source_of(cls)
     body = next(i for i, base in enumerate(cls.__mro__) if name in base.__dict__)
     place = source and source.attr("__mro__").item(body).attr("__dict__").item(name)
     return types.MethodType(function, it.world.wrap(found, place))
@@ -124,7 +117,7 @@ def tensor_attribute(it: Interpreter, tensor: torch.Tensor, name: str) -> Any:
             return it.world.wrap(found, known.source.attr(name)) if known is not None else found
         found = None  # a part of autograd's own graph
     if callable(found):
-        return TensorMethod(tensor, name)
+        return it.native(getattr, tensor, name)
     if found is MISSING:
         if known is not None:
             it.world.assume(known.source, "absent", Test(f"not hasattr({{}}, {name!r})", "holds", True))
@@ -134,8 +127,8 @@ def tensor_attribute(it: Interpreter, tensor: torch.Tensor, name: str) -> Any:
 
 def type_of(it: Interpreter, value: Any) -> type:
     """`type(value)`: of a tensor, what eager would say."""
-    if isinstance(value, torch.Tensor):
-        known = it.world.of(value)
+    known = it.world.of(value)
+    if isinstance(value, (torch.Tensor, Remaining)):
         return type(known.real) if known else torch.nn.Parameter if isinstance(value, torch.nn.Parameter) else torch.Tensor
     return SYMBOLIC.get(type(value), type(value))
 

@@ -24,6 +24,7 @@ from course_lib.capture.classes import isinstance
 from course_lib.capture.graph import PLAIN
 from course_lib.capture.head import HeadBuilder
 from course_lib.capture.interpreter import Interpreter
+from course_lib.capture.machine import Stack
 from course_lib.capture.unsupported import Unsupported
 from course_lib.capture.world import NULL
 from course_lib.frames import JUMPS, Instruction
@@ -34,24 +35,24 @@ NULL_TEXT = "NULL"
 FRAME_READERS = ("locals", "globals", "eval", "exec")  # Builtins that look at the frame that calls them
 
 
-BRANCHES = {"POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE", "JUMP_IF_TRUE_OR_POP", "JUMP_IF_FALSE_OR_POP"}
+BRANCHES = {"POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE"}
 TRUTHS = {"TO_BOOL", "UNARY_NOT", "CONTAINS_OP", "IS_OP"}
 EXPRESSIONS = {
     "LOAD_ATTR": (1, "{0}.{arg}"), "COMPARE_OP": (2, "{0} {arg} {1}"),
     "UNARY_NEGATIVE": (1, "-{0}"), "UNARY_POSITIVE": (1, "+{0}"), "UNARY_INVERT": (1, "~{0}"), "UNARY_NOT": (1, "not {0}"),
-    "TO_BOOL": (1, "bool({0})"), "BINARY_SUBSCR": (2, "{0}[{1}]"), "BINARY_SLICE": (3, "{0}[{1}:{2}]"),
+    "TO_BOOL": (1, "bool({0})"), "BINARY_SUBSCR": (2, "{0}[{1}]"),
     "GET_ITER": (1, "iter({0})"), "CONVERT_VALUE": (1, "{arg}({0})"), "FORMAT_SIMPLE": (1, "format({0})"),
     "FORMAT_WITH_SPEC": (2, "format({0}, {1})"),
 }  # fmt: skip
 """Instructions that take values and give one: how many, and the text with {0}, {1}, ... in their places."""
 STATEMENTS = {
     "STORE_ATTR": (2, "{1}.{arg} = {0}"), "DELETE_ATTR": (1, "del {0}.{arg}"), "STORE_SUBSCR": (3, "{1}[{2}] = {0}"),
-    "DELETE_SUBSCR": (2, "del {0}[{1}]"), "STORE_SLICE": (4, "{1}[{2}:{3}] = {0}"), "POP_TOP": (1, "{0}"),
+    "DELETE_SUBSCR": (2, "del {0}[{1}]"), "POP_TOP": (1, "{0}"),
 }  # fmt: skip
 """Instructions that take values and give none."""
 
 
-class BreakBuilder(HeadBuilder):
+class BreakBuilder(HeadBuilder, Stack):
     """Writes the head of a frame that stops before instruction `first` of its program."""
 
     def stop(self, it: Interpreter, first: int, broken: int, plain: bool) -> None:
@@ -101,7 +102,7 @@ class BreakBuilder(HeadBuilder):
                 break
             place += 1
             if i.op != "TO_BOOL" or program[place].op not in JUMPS or handler is not None:  # `if` asks by itself
-                self.write_step(i)
+                self.write_step(i, program[place : place + 1])
         if handler is not None and self.lines:
             tail, self.tail = self.tail, []
             self.stack = [*kept, *([str(offset // 2)] if handler.lasti else []), "__error"]
@@ -110,7 +111,7 @@ class BreakBuilder(HeadBuilder):
             done = ["    " + line for line in self.lines]
             self.lines, self.tail = ["try:", *done, "except BaseException as __error:", *failed], tail
 
-    def write_step(self, i: Instruction) -> None:
+    def write_step(self, i: Instruction, after: Sequence[Instruction]) -> None:
         if i.op in EXPRESSIONS:
             count, text = EXPRESSIONS[i.op]
             self.stack.append(self.do(text.format(*self.popn(count), arg=i.arg)))
@@ -118,19 +119,12 @@ class BreakBuilder(HeadBuilder):
             count, text = STATEMENTS[i.op]
             self.lines.append(text.format(*self.popn(count), arg=i.arg))
         elif i.op in BRANCHES:
-            popped = self.stack[:-1]
-            there, here = (i.arg, self.stack if i.op.endswith("OR_POP") else popped), (i.next_offset, popped)
-            self.branch(self.stack[-1], *((there, here) if "TRUE" in i.op else (here, there)))
+            condition = self.pop()
+            pops = bool(after) and after[0].offset == i.offset  # 3.11: JUMP_IF_..._OR_POP
+            there, here = (i.arg, self.stack), (i.next_offset, self.stack[: len(self.stack) - pops])
+            self.branch(condition, *((there, here) if "TRUE" in i.op else (here, there)))
         else:
             getattr(self, i.op)(i)
-
-    def pop(self) -> str:
-        return self.stack.pop()
-
-    def popn(self, count: int) -> list[str]:
-        values = self.stack[len(self.stack) - count :]
-        del self.stack[len(self.stack) - count :]
-        return values
 
     def do(self, text: str) -> str:
         """Compute something, once."""
@@ -170,12 +164,6 @@ class BreakBuilder(HeadBuilder):
 
     def PUSH_NULL(self, i: Instruction) -> None:
         self.stack.append(NULL_TEXT)
-
-    def SWAP(self, i: Instruction) -> None:
-        self.stack[-1], self.stack[-i.arg] = self.stack[-i.arg], self.stack[-1]
-
-    def COPY(self, i: Instruction) -> None:
-        self.stack.append(self.stack[-i.arg])
 
     def LOAD_CONST(self, i: Instruction) -> None:
         if type(i.arg) not in (*PLAIN, tuple):

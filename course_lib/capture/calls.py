@@ -15,7 +15,6 @@ import collections
 import contextlib
 import functools
 import inspect
-import math
 import operator
 import os
 import re
@@ -30,11 +29,12 @@ import torch
 
 from course_lib import frames
 from course_lib.capture import attributes
-from course_lib.capture.attributes import TensorMethod
 from course_lib.capture.classes import MISSING, is_users, isinstance
 from course_lib.capture.graph import PLAIN, STATE, AutogradFunction, has_tensor, name_of
-from course_lib.capture.sources import Source, Test, has_literal
+from course_lib.capture.shapes import SYMBOLIC
+from course_lib.capture.sources import HELPERS, Source, Test, has_literal
 from course_lib.capture.unsupported import Unsupported
+from course_lib.frames.hook import trampoline
 
 if TYPE_CHECKING:
     from course_lib.capture.interpreter import Interpreter
@@ -73,13 +73,19 @@ SAFE_TYPES = {
     *map(type, ({}.keys(), {}.values(), {}.items(), reversed({}), iter(int, 1))),
 }
 """Types written in C whose methods touch nothing but the object and their arguments."""
-OF_SIZES = {int: torch.sym_int, float: torch.sym_float, math.sqrt: torch._sym_sqrt}
-"""Builtins that would make a constant of a symbolic size."""
+INERT = (torch.profiler.record_function, torch.autograd.profiler.record_function, torch._dynamo.compiled_autograd._disable,
+         torch.autograd.graph.disable_saved_tensors_hooks)  # fmt: skip
+"""Contexts that mean nothing to a graph: names for profilers, and switches of what does not run."""
+APART = (inspect.signature, inspect.getfullargspec, torch.overrides.is_tensor_like, collections.namedtuple, typing.get_type_hints,
+         typing.get_origin, typing.get_args, torch._functorch.predispatch.lazy_load_decompositions)  # fmt: skip
+"""Functions that look at functions and types only: nothing to follow."""
 IN_GRAPH: dict[Any, bool] = {}  # Functions that the user has allowed in a graph, or not
+LEVELS = "torch._C._functorch", "torch._functorch.predispatch"
+"""Modules of what vmap and grad do to tensors, and of the levels at which they do it: into the graph with it."""
 COPYING = ("__reduce_ex__", "__reduce__", "__getstate__")  # Methods of `object` that look at all attributes
 NOT_FOLLOWED = tuple(
     f"torch.{name}."
-    for name in "_dynamo _inductor _functorch _subclasses fx jit optim distributed utils.data multiprocessing library "
+    for name in "_dynamo _inductor _subclasses fx jit optim distributed utils.data multiprocessing library "
     "_library export onnx compiler overrides _logging testing _refs _prims cuda utils.cpp_extension".split()
 )
 FOLLOWED = ("torch.jit._state.", "torch.cuda.amp", "torch.optim.swa_utils")
@@ -90,16 +96,16 @@ def call(it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]
     own = inspect.getattr_static(type(function), "__call__", None)
     if isinstance(own, types.FunctionType) and is_users(type(function)) and not isinstance(function, (type, torch.nn.Module)):
         return call(it, attributes.get(it, function, "__call__"), args, kwargs)
-    if isinstance(function, TensorMethod):
-        return it.world.builder.call(function.name, [function.tensor, *args], kwargs)
     cls = getattr(function, "__self__", None)
+    if isinstance(cls, torch.Tensor) and not it.world.is_opaque(cls):
+        return it.world.builder.call(function.__name__, [cls, *args], kwargs)
     if isinstance(cls, type) and issubclass(cls, torch.autograd.Function) and function.__name__ == "apply":
         return it.world.builder.call(AutogradFunction(cls), args, kwargs)  # one operation, with its own backward
     rule = None
     with contextlib.suppress(TypeError):  # not hashable
         rule = RULES.get(function)
-        if len(args) == 1 and type(args[0]) in attributes.SYMBOLIC and function in OF_SIZES:
-            return OF_SIZES[function](*args)
+        if function in (int, float) and (number := it.world.shapes.compute(function, args)) is not None:
+            return number
     if isinstance(function, types.MethodType) and rule is None:
         return call(it, function.__func__, [function.__self__, *args], kwargs)
     if isinstance(function, types.MethodWrapperType) and function.__objclass__ is object:  # `super().__setattr__`
@@ -107,6 +113,9 @@ def call(it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]
         args = [function.__self__, *args] if rule else args
     if rule is not None:
         return rule(it, *args, **kwargs)
+    if getattr(function, "__module__", "") in LEVELS:
+        recorded = function.__name__.startswith(("_", "set_"))
+        return it.world.builder.call(function, args, kwargs) if recorded else it.native(function, *args, **kwargs)
     allowed = IN_GRAPH.get(function) if isinstance(function, (types.FunctionType, types.BuiltinFunctionType)) else None
     if allowed is False:
         raise Unsupported(f"calls {name_of(function)}, which is not allowed in a graph")
@@ -170,13 +179,14 @@ def follow(it: Interpreter, function: types.FunctionType, args: list[Any], kwarg
     if getattr(function, "_course_disable", False) or getattr(function, "_torchdynamo_disable", False):
         raise Unsupported(f"calls {name}, which is marked with disable")
     module = f"{function.__module__}."
+    plain = module == "re." and all(type(arg) in (*PLAIN, re.Pattern) for arg in (*args, *kwargs.values()))
+    if plain or module == "torch._dynamo.mutation_guard.":  # `nn.Module.__init__`, once torch.compile has been used
+        return frames.call(None, function, *args, **kwargs)
     if module.startswith(NOT_FOLLOWED) and not module.startswith(FOLLOWED):
         raise Unsupported(f"calls {name}, a part of torch that is not an operation", "call it outside the compiled function")
     if function.__code__.co_flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
         raise Unsupported(f"calls the coroutine {name}")
     it.world.adopt(function, args)
-    if function.__module__ == "re" and all(type(arg) in (*PLAIN, re.Pattern) for arg in (*args, *kwargs.values())):
-        return frames.call(None, function, *args, **kwargs)
     return it.enter(function, bind(it, function, args, kwargs))
 
 
@@ -202,7 +212,7 @@ def bind(it: Interpreter, function: types.FunctionType, args: list[Any], kwargs:
 @functools.lru_cache(maxsize=2048)
 def _collector(code: types.CodeType) -> types.CodeType:
     """Code with the same signature that gives its parameters as a tuple."""
-    return frames.trampoline(code, lambda *values: values)
+    return trampoline(code, lambda *values: values)
 
 
 def call_module(it: Interpreter, module: torch.nn.Module, args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -225,6 +235,9 @@ SHARED_HOOKS = operator.attrgetter(*(f"_global{name}" for name in HOOKS))(torch.
 def has_hooks(module: torch.nn.Module) -> bool:
     """Would calling the module run anything besides `forward`? (The test of `nn.Module._call_impl`; every guard check asks.)"""
     return any(OWN_HOOKS(module.__dict__)) or any(SHARED_HOOKS) or module._compiled_call_impl is not None
+
+
+HELPERS["has_hooks"] = has_hooks
 
 
 def construct(it: Interpreter, cls: type, args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -278,6 +291,8 @@ def call_builtin(it: Interpreter, function: Any, args: list[Any], kwargs: dict[s
     if not safe:
         reason = f"calls {name_of(function)}, which is not a torch operation and cannot be followed"
         raise Unsupported(reason, "move it out of the compiled function")
+    if (number := it.world.shapes.compute(function, args)) is not None:
+        return number
     for arg in (target, *args):
         if it.world.is_opaque(arg) and not isinstance(arg, torch.Tensor) and function not in (callable, repr):
             raise Unsupported(f"gives a {type(arg).__name__} to {name_of(function)}")
@@ -288,13 +303,11 @@ def call_builtin(it: Interpreter, function: Any, args: list[Any], kwargs: dict[s
 
 
 def is_instance(it: Interpreter, value: Any, classes: Any) -> Any:
-    if type(value) in attributes.SYMBOLIC:
+    if type(value) in SYMBOLIC:
         if type(classes) in (type, tuple):
             return it.native(issubclass, attributes.type_of(it, value), classes)
         value = attributes.type_of(it, value)(value)  # the class has its own opinion
-    if isinstance(value, TensorMethod):
-        value = torch.Tensor.sin
-    elif isinstance(value, torch.Tensor):
+    if isinstance(value, torch.Tensor):
         return frames.call(None, builtins.isinstance, known.real if (known := it.world.of(value)) else value, classes)
     return it.native(builtins.isinstance, value, classes)
 
@@ -365,7 +378,6 @@ Rule = Callable[..., Any]
 RULES: dict[Any, Rule] = {
     builtins.isinstance: is_instance,
     type: lambda it, *args, **kwargs: attributes.type_of(it, *args) if len(args) == 1 else it.native(type, *args, **kwargs),
-    callable: lambda it, value: isinstance(value, TensorMethod) or callable(value),
     id: id_of,
     super: make_super,
     iter: lambda it, value, *end: it.native(iter, value, *end) if end else it.iterate(value),
@@ -381,6 +393,7 @@ RULES: dict[Any, Rule] = {
     print: refused("print has an effect outside the graph", "move it out of the compiled function"),
     sys.exception: lambda it: it.handling,
     sys.exc_info: lambda it: (type(it.handling), it.handling, None) if it.handling else (None, None, None),
+    torch.autograd.grad: lambda it, *args, **kwargs: it.world.builder.call(torch.autograd.grad, args, kwargs),
     torch.autocast_increment_nesting: lambda it: it.world.nest(1),
     torch.autocast_decrement_nesting: lambda it: it.world.nest(-1),
     torch._assert: check,
@@ -389,13 +402,9 @@ RULES: dict[Any, Rule] = {
     **dict.fromkeys((torch.compiler.is_exporting, torch.jit.is_scripting, torch.jit.is_tracing), always(False)),
     **dict.fromkeys((torch._jit_internal.is_scripting, torch._C._is_torch_function_mode_enabled), always(False)),
     **dict.fromkeys((getattr(torch._C, f"_has_torch_function{kind}") for kind in ("", "_unary", "_variadic")), always(False)),
-    **dict.fromkeys(  # names for profilers: in a graph, nothing
-        (torch.profiler.record_function, torch.autograd.profiler.record_function),
-        lambda it, *args, **kwargs: contextlib.nullcontext(),
-    ),
-    **{f: apart(f) for f in (inspect.signature, inspect.getfullargspec, torch.overrides.is_tensor_like, collections.namedtuple)},
+    **dict.fromkeys(INERT, lambda it, *args, **kwargs: contextlib.nullcontext()),
+    **{function: apart(function) for function in APART},
     torch.is_inference_mode_enabled: lambda it: it.world.inference,
     torch.nn.Parameter: lambda it, *args, **kwargs: it.world.builder.call(torch.nn.Parameter, args, kwargs),
-    **{f: apart(f) for f in (typing.get_type_hints, typing.get_origin, typing.get_args)},
 }
 """Functions that know about the interpreted world: (interpreter, *arguments) → result."""

@@ -22,16 +22,11 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch._subclasses.fake_tensor import (
-    DataDependentOutputException,
-    DynamicOutputShapeException,
-    FakeTensor,
-    UnsupportedFakeTensorException,
-)
+from torch._subclasses import fake_tensor
 from torch.overrides import TorchFunctionMode
 
 from course_lib import frames
-from course_lib.capture.shapes import Shapes
+from course_lib.capture.shapes import IN_PLACE, OPERATORS, Shapes
 from course_lib.capture.sources import Location, Source
 from course_lib.capture.unsupported import Unsupported
 
@@ -43,17 +38,17 @@ TO_PYTHON = set(
 )
 """Tensor methods whose result is not a tensor but depends on its data."""
 REACH_AROUND = set(
-    """backward requires_grad_ register_hook register_post_accumulate_grad_hook retain_grad set_ resize_ resize_as_
+    """backward grad requires_grad_ register_hook register_post_accumulate_grad_hook retain_grad set_ resize_ resize_as_
     share_memory_ storage untyped_storage storage_offset pin_memory __setstate__ swap_tensors as_subclass t_ transpose_
     squeeze_ unsqueeze_ swapaxes_ swapdims_ detach_ apply_ map_ map2_ __dlpack__ __set__ from_numpy from_file from_dlpack
-    frombuffer asarray as_tensor""".split()
+    frombuffer""".split()
 )
 """Functions whose effect a graph of operations cannot hold, or that may share memory with what is no tensor."""
-NOT_IN_PLACE = {
-    getattr(operator, "i" + name): getattr(operator, name)
-    for name in "add sub mul truediv floordiv mod pow matmul lshift rshift xor concat".split()
-} | {operator.iand: operator.and_, operator.ior: operator.or_}
-"""`2 *= x` makes a new tensor, and no Python source says it."""
+RESHAPING = {"t_", "transpose_", "squeeze_", "unsqueeze_", "swapaxes_", "swapdims_"}  # Of these, those of the graph's own tensors
+OF_NUMBERS = {IN_PLACE[f"{sign}="]: function for sign, function in OPERATORS.items()} | dict.fromkeys(
+    (operator.pow, operator.ipow), pow
+)
+"""What to say where a number stands on the left: `2 *= x` makes a new tensor, and `-2 ** x` is `-(2 ** x)`."""
 SIGNS = {"__getitem__": operator.getitem, "__setitem__": operator.setitem, "__rdiv__": operator.truediv} | {
     f"__r{name}__": getattr(operator, f"__{name}__") for name in "sub pow truediv floordiv mod matmul lshift rshift".split()
 }
@@ -124,12 +119,13 @@ class GraphBuilder:
         if expr not in self._sizes:
             for symbol in expr.free_symbols:
                 if symbol not in self._sizes:
-                    tensor, dim = self.shapes.found[symbol]
-                    args = self.node_of(tensor), dim
-                    made = args[0] if dim is None else self.graph.call_function(torch.ops.aten.sym_size.int, args)
-                    made.meta.setdefault("val", self.shapes.symint(symbol))
+                    origin = self.shapes.found[symbol]
+                    args = tuple(map(self.argument, origin.args))
+                    function = OF_NUMBERS.get(origin.function, origin.function)
+                    made = self.graph.call_function(function, args) if args else self.node_of(origin.value)
+                    made.meta.setdefault("val", origin.value)
                     self._sizes[symbol] = made
-            self._sizes[expr] = self.shapes.compute(expr, self._sizes, self.graph)
+            self._sizes[expr] = self.shapes.nodes_of(expr, self._sizes, self.graph)
             self._sizes[expr].meta.setdefault("val", size)
         return self._sizes[expr]
 
@@ -142,17 +138,21 @@ class GraphBuilder:
             raise Unsupported(
                 f"tensor.{name}() takes the tensor's data into Python, which waits for the result and ends the graph", IN_PYTHON
             )
-        if name in REACH_AROUND:
+        allowed = name in ("requires_grad_", "grad") and torch._C._functorch.peek_interpreter_stack() is not None
+        allowed |= name in RESHAPING and id(args[0]) in self._nodes and id(args[0]) not in self._outside
+        if name in REACH_AROUND and not allowed:
             raise Unsupported(f"{name}() reaches around the graph", "call it outside the compiled function")
         if getattr(target, "__module__", "") == "_operator" and not isinstance(args[0], torch.Tensor):
-            target = NOT_IN_PLACE.get(target, target)
+            target = OF_NUMBERS.get(target, target)
         before = [arg for arg in args if isinstance(arg, torch.Tensor)]
         result = self.run_fake(getattr(torch.Tensor, target) if isinstance(target, str) else target, args, kwargs)
         self.untracked |= target is getattr and args[1] == "data"
         self.untracked |= name in ("batch_norm", "instance_norm") and any(arg is True for arg in (*args, *kwargs.values()))
         if self.expected and self.may_have_written():
             raise Unsupported("writes to an input after an assertion about data, which must come first")
-        if result is NotImplemented or (result is not None and not has_tensor(result) and target not in STATE):
+        if result is NotImplemented or (
+            result is not None and not has_tensor(result) and target not in STATE and "_nesting" not in name
+        ):
             return result
         op = "call_method" if isinstance(target, str) else "call_function"
         node = self.graph.create_node(
@@ -172,12 +172,12 @@ class GraphBuilder:
                 return function(*args, **kwargs)
         except Unsupported:
             raise
-        except (DataDependentOutputException, DynamicOutputShapeException) as error:
+        except (fake_tensor.DataDependentOutputException, fake_tensor.DynamicOutputShapeException) as error:
             raise Unsupported(
                 f"the result of {name_of(function)} depends on the data in the tensor ({error.func}), which is not known yet",
                 "compute it outside the compiled function, or express it with torch.where",
             ) from None
-        except UnsupportedFakeTensorException as error:
+        except fake_tensor.UnsupportedFakeTensorException as error:
             raise Unsupported(f"{name_of(function)} cannot run without data: {error}") from None
         except Exception as error:
             message = str(error).strip().splitlines() or [""]
@@ -273,11 +273,8 @@ class Recorder(TorchFunctionMode):
         self.builder = builder
 
     def __torch_function__(self, function: Any, types_: Any, args: Any = (), kwargs: Any = None) -> Any:
-        previous = frames.enter(None)
-        try:
+        with frames.Watcher.off():
             return self.record(function, args, kwargs or {})
-        finally:
-            frames.enter(previous)
 
     def record(self, function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         name = getattr(function, "__name__", "")
@@ -309,7 +306,7 @@ def has_tensor(value: Any) -> bool:
         return any(map(has_tensor, value.values()))
     if type(value) is slice:
         return has_tensor((value.start, value.stop, value.step))
-    return isinstance(value, FakeTensor)
+    return isinstance(value, torch.Tensor)
 
 
 def placeholder_name(name: str) -> str:

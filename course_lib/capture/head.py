@@ -19,9 +19,7 @@ import functools
 import gc
 import inspect
 import itertools
-import math
 import operator
-import sys
 import types
 import warnings
 from collections.abc import Callable
@@ -31,21 +29,15 @@ from typing import Any
 import torch
 
 from course_lib import frames
-from course_lib.capture.attributes import TensorMethod
 from course_lib.capture.calls import SAFE_TYPES, Id
 from course_lib.capture.classes import isinstance, own_dict
 from course_lib.capture.graph import PLAIN, STATE, name_of
-from course_lib.capture.sources import FUNCTION, SameAs, Test, has_literal, variable
+from course_lib.capture.sources import FUNCTION, HELPERS, SameAs, Test, has_literal, variable
 from course_lib.capture.unsupported import Unsupported
-from course_lib.capture.world import MAPPINGS, MISSING, NULL, SEQUENCES, Known, World, is_full, slots
+from course_lib.capture.world import MAPPINGS, MISSING, NULL, SEQUENCES, Known, Remaining, World, is_full, slots
 from course_lib.written import define
 
 GRAPH = "__graph"
-HELPERS = {
-    "modules": sys.modules, "torch": torch, "math": math, "CellType": types.CellType, "FunctionType": types.FunctionType,
-    "MethodType": types.MethodType,
-}  # fmt: skip
-"""What source expressions and rebuilt objects are made with."""
 BOUND_FROM = (types.MethodDescriptorType, types.WrapperDescriptorType)
 REDUCIBLE = ("itertools", "builtins", "functools", "operator", "collections", "torch.return_types")
 """Modules whose objects may be made from what their `__reduce__` says."""
@@ -105,6 +97,8 @@ class HeadBuilder:
         self.checks = [("" if truth else "not ") + self.rebuild(tensor) for tensor, truth in self.world.builder.expected]
         for known in list(self.world.known.values()):
             before = len(self.body)
+            if type(known.stand_in) is Remaining and known.stand_in.taken:
+                self.body.append(f"for _ in range({known.stand_in.taken}): next({self.fetch(known)}, None)")
             if known.attributes:
                 self.attribute_effect(known, known.attributes)
             if known.before is not None and known.before is not MISSING:
@@ -234,8 +228,6 @@ class HeadBuilder:
             return f"{self.rebuild(gc.get_referents(value)[0])}.{cls.__name__[5:]}()"
         if cls is Id:
             return self.assign(f"id({self.rebuild(value.obj)})")
-        if cls is TensorMethod:
-            return f"{self.rebuild(value.tensor)}.{value.name}"
         if cls is types.MethodType:
             if isinstance(value.__func__, types.FunctionType):
                 self.world.adopt(value.__func__, [value.__self__])
@@ -244,7 +236,7 @@ class HeadBuilder:
             target = value.__self__
             if target is None or isinstance(target, types.ModuleType):
                 return self.name_for(value)
-            if type(target) in SAFE_TYPES or isinstance(target, type):
+            if type(target) in SAFE_TYPES or isinstance(target, (type, torch.Tensor)):
                 return f"{self.rebuild(target)}.{value.__name__}"
             owner = next(b for b in type(target).__mro__ if isinstance(b.__dict__.get(value.__name__), BOUND_FROM))
             return f"{self.name_for(owner)}.{value.__name__}.__get__({self.rebuild(target)})"

@@ -25,28 +25,23 @@ import torch
 from course_lib.capture import attributes, calls
 from course_lib.capture.classes import isinstance
 from course_lib.capture.graph import has_tensor
-from course_lib.capture.machine import NOTHING, Machine, concrete, new_cell
+from course_lib.capture.machine import NOTHING, Machine, new_cell
+from course_lib.capture.shapes import COMPARISONS, IN_PLACE, OPERATORS, concrete
 from course_lib.capture.sources import Imported, SameAs, Test
 from course_lib.capture.unsupported import Unsupported
 from course_lib.capture.world import MISSING, NULL
 from course_lib.frames import JUMPS, Instruction
 
-BINARY_OPERATORS = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
-    "%": operator.mod, "**": operator.pow, "@": operator.matmul, "&": operator.and_, "|": operator.or_, "^": operator.xor,
-    "<<": operator.lshift, ">>": operator.rshift,
-    "+=": operator.iadd, "-=": operator.isub, "*=": operator.imul, "/=": operator.itruediv, "//=": operator.ifloordiv,
-    "%=": operator.imod, "**=": operator.ipow, "@=": operator.imatmul, "&=": operator.iand, "|=": operator.ior,
-    "^=": operator.ixor, "<<=": operator.ilshift, ">>=": operator.irshift,
-}  # fmt: skip
+BINARY_OPERATORS = OPERATORS | IN_PLACE
 ENDS = {*JUMPS, "RAISE_VARARGS", "RETURN_VALUE"}
-COMPARISONS = {
-    "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne, ">": operator.gt, ">=": operator.ge,
-}  # fmt: skip
 
 
 def unary(function: Any) -> Any:  # the method of an instruction that computes one value from one
     return lambda it, i: it.push(it.operate(function, it.pop()))
+
+
+def jump_if(holds: Any) -> Any:  # the method of an instruction that pops a value and may jump
+    return lambda it, i: it.jump(i.arg) if holds(it, it.pop()) else None
 
 
 class Interpreter(Machine):
@@ -57,12 +52,6 @@ class Interpreter(Machine):
 
     def PUSH_NULL(self, i: Instruction) -> None:
         self.push(NULL)
-
-    def COPY(self, i: Instruction) -> None:
-        self.push(self.stack[-i.arg])
-
-    def SWAP(self, i: Instruction) -> None:
-        self.stack[-i.arg], self.stack[-1] = self.stack[-1], self.stack[-i.arg]
 
     def LOAD_CONST(self, i: Instruction) -> None:
         self.push(i.arg)
@@ -136,9 +125,6 @@ class Interpreter(Machine):
         _, cls, value = self.popn(3)
         self.push(attributes.get(self, super(cls, value), i.arg[0]))
 
-    def LOAD_ASSERTION_ERROR(self, i: Instruction) -> None:
-        self.push(AssertionError)
-
     def IMPORT_NAME(self, i: Instruction) -> None:
         level, names = self.popn(2)
         package = self.globals.get("__package__") or self.globals.get("__name__", "")
@@ -184,13 +170,10 @@ class Interpreter(Machine):
     def JUMP(self, i: Instruction) -> None:
         self.jump(i.arg)
 
-    def POP_JUMP_IF_TRUE(self, i: Instruction) -> None:
-        if self.decide(self.pop(), self.next - 1):
-            self.jump(i.arg)
-
-    def POP_JUMP_IF_FALSE(self, i: Instruction) -> None:
-        if not self.decide(self.pop(), self.next - 1):
-            self.jump(i.arg)
+    POP_JUMP_IF_TRUE = jump_if(lambda it, value: it.decide(value, it.next - 1))
+    POP_JUMP_IF_FALSE = jump_if(lambda it, value: not it.decide(value, it.next - 1))
+    POP_JUMP_IF_NONE = jump_if(lambda it, value: value is None)
+    POP_JUMP_IF_NOT_NONE = jump_if(lambda it, value: value is not None)
 
     def decide(self, value: Any, place: int) -> bool:
         """`bool(value)`, for the jump at `place`. Where one side raises (`assert`), the other is taken; the head asks again."""
@@ -201,26 +184,6 @@ class Interpreter(Machine):
             if end == "RAISE_VARARGS" and self.world.builder.expect(value, expected):
                 return expected
         return self.truth(value)
-
-    def POP_JUMP_IF_NONE(self, i: Instruction) -> None:
-        if self.pop() is None:
-            self.jump(i.arg)
-
-    def POP_JUMP_IF_NOT_NONE(self, i: Instruction) -> None:
-        if self.pop() is not None:
-            self.jump(i.arg)
-
-    def JUMP_IF_TRUE_OR_POP(self, i: Instruction) -> None:
-        if self.truth(self.stack[-1]):
-            self.jump(i.arg)
-        else:
-            self.pop()
-
-    def JUMP_IF_FALSE_OR_POP(self, i: Instruction) -> None:
-        if self.truth(self.stack[-1]):
-            self.pop()
-        else:
-            self.jump(i.arg)
 
     def RETURN_VALUE(self, i: Instruction) -> None:
         self.result = self.pop()
@@ -378,33 +341,17 @@ class Interpreter(Machine):
 
     def BINARY_SUBSCR(self, i: Instruction) -> None:
         container, index = self.popn(2)
-        self.push(self.get_item(container, index))
-
-    def BINARY_SLICE(self, i: Instruction) -> None:
-        container, start, stop = self.popn(3)
-        self.push(self.get_item(container, slice(start, stop)))
-
-    def get_item(self, container: Any, index: Any) -> Any:
-        """`container[index]`"""
         if has_tensor(index):
-            return self.world.builder.call(operator.getitem, [container, index])
-        if not isinstance(container, torch.Tensor):
-            index = concrete(index)
-        if isinstance(container, type):  # `list[int]`, `Color["RED"]`
-            found = self.native(operator.getitem, container, index)
-            return self.world.wrap(found, None) if self.world.is_static(found) else found
-        return self.operate(operator.getitem, container, index)
+            found = self.world.builder.call(operator.getitem, [container, index])
+        elif isinstance(container, type):  # `list[int]`, `Color["RED"]`
+            found = self.native(operator.getitem, container, concrete(index))
+            found = self.world.wrap(found, None) if self.world.is_static(found) else found
+        else:
+            found = self.operate(operator.getitem, container, index if isinstance(container, torch.Tensor) else concrete(index))
+        self.push(found)
 
     def STORE_SUBSCR(self, i: Instruction) -> None:
         value, container, index = self.popn(3)
-        self.set_item(container, index, value)
-
-    def STORE_SLICE(self, i: Instruction) -> None:
-        value, container, start, stop = self.popn(4)
-        self.set_item(container, slice(start, stop), value)
-
-    def set_item(self, container: Any, index: Any, value: Any) -> None:
-        """`container[index] = value`"""
         self.look_into(container)
         if isinstance(container, torch.Tensor):
             self.world.builder.call(operator.setitem, [container, index, value])

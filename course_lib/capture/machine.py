@@ -31,7 +31,31 @@ class Stop(BaseException):
     """The graph is to end before this instruction."""
 
 
-class Machine:
+class Stack:
+    """The value stack: of values here, of their texts in `breaks.py`."""
+
+    stack: list[Any]
+
+    def push(self, value: Any) -> None:
+        self.stack.append(value)
+
+    def pop(self) -> Any:
+        return self.stack.pop()
+
+    def popn(self, count: int) -> list[Any]:
+        """The top `count` values, deepest first."""
+        values = self.stack[len(self.stack) - count :]
+        del self.stack[len(self.stack) - count :]
+        return values
+
+    def COPY(self, i: Instruction) -> None:
+        self.push(self.stack[-i.arg])
+
+    def SWAP(self, i: Instruction) -> None:
+        self.stack[-i.arg], self.stack[-1] = self.stack[-1], self.stack[-i.arg]
+
+
+class Machine(Stack):
     """Runs one code object. `function` is the function it belongs to."""
 
     def __init__(
@@ -149,7 +173,7 @@ class Machine:
 
     def native(self, function: Any, *args: Any, **kwargs: Any) -> Any:
         """Let Python itself call a function; frames that it enters come back to the interpreter through the hook."""
-        inliner = self.world.inliner(type(self))
+        inliner = self.world.inliner
         before, inliner.handling = inliner.handling, self.handling
         try:
             return frames.call(inliner, function, *args, **kwargs)
@@ -174,21 +198,18 @@ class Machine:
         """A generator whose body is interpreted, step by step, whoever asks it for values."""
         sent: Any = NOTHING
         while True:
-            watcher = frames.enter(None)
             try:
-                if isinstance(sent, BaseException):
-                    instruction = self.program[self.next - 1]
-                    self.unwind(instruction, sent)
-                elif sent is not NOTHING:
-                    self.push(sent)
-                self.run()
+                with frames.Watcher.off():
+                    if isinstance(sent, BaseException):
+                        self.unwind(self.program[self.next - 1], sent)
+                    elif sent is not NOTHING:
+                        self.push(sent)
+                    self.run()
             except Unsupported as problem:
                 self.world.problem = problem
                 if isinstance(sent, GeneratorExit):  # Python would only print it
                     return None
                 raise
-            finally:
-                frames.enter(watcher)
             if self.result is not NOTHING:
                 return self.result
             value, self.yielded = self.yielded, NOTHING
@@ -215,6 +236,8 @@ class Machine:
     def operate(self, function: Any, *args: Any) -> Any:
         """An operator: recorded if a tensor takes part, else computed now."""
         self.look_into(*args)
+        if (number := self.world.shapes.compute(function, args)) is not None:
+            return number
         if any(isinstance(arg, torch.Tensor) for arg in args) and not any(map(has_own_operators, args)):
             return self.world.builder.call(function, args)
         return self.native(function, *args)
@@ -230,20 +253,6 @@ class Machine:
         answer: bool = self.native(bool, value)
         return answer
 
-    def push(self, value: Any) -> None:
-        self.stack.append(value)
-
-    def pop(self) -> Any:
-        return self.stack.pop()
-
-    def popn(self, count: int) -> list[Any]:
-        """The top `count` values, deepest first."""
-        if count == 0:
-            return []
-        values = self.stack[-count:]
-        del self.stack[-count:]
-        return values
-
     def jump(self, offset: int) -> None:
         while offset not in self.index_of:  # a place without a canonical instruction: what comes next
             offset += 2
@@ -253,13 +262,12 @@ class Machine:
 def own_failure(error: BaseException) -> str:
     """Where in the rooms below the interpreter an exception was raised, '' if it is the program's own: those rooms raise
     nothing but `Unsupported`."""
-    place = error.__traceback__
-    while place is not None and place.tb_next is not None:
-        place = place.tb_next
-    code = place.tb_frame.f_code if place else None
-    if code is None or not code.co_filename.startswith(HERE) or not code.co_filename.endswith(OWN):
+    place, last = error.__traceback__, None
+    while place is not None:
+        last, place = place if place.tb_frame.f_code.co_filename.startswith(HERE) else last, place.tb_next
+    if last is None or not last.tb_frame.f_code.co_filename.endswith(OWN):
         return ""
-    return f"{code.co_name} ({code.co_filename}:{place.tb_lineno if place else 0})"
+    return f"{last.tb_frame.f_code.co_name} ({last.tb_frame.f_code.co_filename}:{last.tb_lineno})"
 
 
 def new_cell(value: Any) -> CellType:
@@ -272,19 +280,6 @@ def make_cells(code: CodeType, locals_: dict[str, Any], closure: dict[str, CellT
     own = {name: new_cell(locals_.pop(name, MISSING)) for name in code.co_cellvars}
     given = {name: locals_.pop(name) for name, value in list(locals_.items()) if isinstance(value, CellType)}
     return own | given | closure
-
-
-def concrete(value: Any) -> Any:
-    """With numbers in place of symbolic sizes: for what becomes text, or a key."""
-    if isinstance(value, torch.SymInt):
-        return int(value)
-    if isinstance(value, torch.SymFloat):
-        return float(value)
-    if type(value) in (tuple, list) and any(isinstance(item, torch.SymInt) for item in value):
-        return type(value)(map(concrete, value))
-    if type(value) is torch.Size:
-        return torch.Size(map(concrete, value))
-    return value
 
 
 def has_own_operators(value: Any) -> bool:

@@ -12,7 +12,10 @@ In PyTorch: `torch/fx/experimental/symbolic_shapes.py` (`ShapeEnv`), `torch/_dyn
 from __future__ import annotations
 
 import itertools
+import math
+import operator
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,8 +27,24 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, Stateles
 from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.printers import PythonPrinter
 from torch.utils._sympy.reference import PythonReferenceAnalysis
+from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from course_lib.capture.sources import Location, Source, Test
+
+OPERATORS = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
+    "%": operator.mod, "**": operator.pow, "@": operator.matmul, "&": operator.and_, "|": operator.or_, "^": operator.xor,
+    "<<": operator.lshift, ">>": operator.rshift,
+}  # fmt: skip
+IN_PLACE = {f"{sign}=": getattr(operator, f"i{f.__name__.strip('_')}") for sign, f in OPERATORS.items()}
+COMPARISONS = {
+    "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
+SIGN_OF = {f: sign.rstrip("=") for sign, f in (OPERATORS | IN_PLACE).items()} | {operator.neg: "-", operator.pos: "+"}
+SYMBOLIC: dict[Any, Any] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
+COMPUTED = {*SIGN_OF, *COMPARISONS.values(), abs, max, min, int, float, round, *filter(callable, vars(math).values())}
+NUMBERS = (int, float, *SYMBOLIC)
+LONGEST = 300  # Arithmetic on floats whose text is longer is for these floats only
 
 
 @dataclass
@@ -34,10 +53,10 @@ class History:
     differs from call to call is symbolic from then on."""
 
     dynamic: bool | None = None
-    sizes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    sizes: dict[str, tuple[float, ...]] = field(default_factory=dict)
     changed: set[tuple[str, int]] = field(default_factory=set)
 
-    def meet(self, source: Source, sizes: tuple[int, ...]) -> None:
+    def meet(self, source: Source, sizes: tuple[float, ...]) -> None:
         """Compare with the last capture."""
         before = self.sizes.get(source.expr)
         if before is not None and len(before) == len(sizes):
@@ -55,7 +74,20 @@ class Arithmetic(PythonReferenceAnalysis):
     """Expressions as nodes: torch's functions on symbolic numbers are nodes too."""
 
     to_dtype = staticmethod(lambda x, dtype: x.tracer.create_proxy("call_function", torch.sym_float, (x,), {}))
-    sqrt = staticmethod(lambda x: x.tracer.create_proxy("call_function", torch._sym_sqrt, (x,), {}))
+
+
+SIZE = torch.ops.aten.sym_size.int
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What a symbol is: an input, or `function(*args)`, which is the size of an input or arithmetic on other symbols.
+    `texts`: as an exact Python expression, and as it is shown."""
+
+    value: Any
+    texts: tuple[str, str]
+    function: Any = None
+    args: Sequence[Any] = ()
 
 
 class Shapes:
@@ -65,9 +97,7 @@ class Shapes:
         self.history = history
         self.env = ShapeEnv(duck_shape=False, allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
         self.mode = FakeTensorMode(shape_env=self.env)
-        self.found: dict[sympy.Symbol, tuple[Any, int | None]] = {}
-        """Symbol → (the fake, the dimension); a number that is symbolic itself has no dimension."""
-        self._texts: dict[sympy.Symbol, tuple[str, str]] = {}
+        self.found: dict[sympy.Symbol, Origin] = {}
         self.marked: set[sympy.Symbol] = set()
         self.causes: list[Location | None] = []  # For each of the environment's guards the user's line that asked
 
@@ -86,45 +116,74 @@ class Shapes:
         for dim, size in enumerate(fake.shape):
             if isinstance(size, torch.SymInt) and (symbol := size.node.expr).is_Symbol:
                 self.marked |= {symbol} if dim in marked else set()
-                self._add(symbol, fake, dim, f"{source.expr}.shape[{dim}]", f"{source.shown}.shape[{dim}]")
+                texts = f"{source.expr}.shape[{dim}]", f"{source.shown}.shape[{dim}]"
+                self.found[symbol] = Origin(size, texts, SIZE, (fake, dim))
         for stride in fake.stride():
             if isinstance(stride, torch.SymInt) and not stride.node.expr.free_symbols <= set(self.found):
                 int(stride)  # does not follow from the sizes: a constant
         return fake
 
-    def number(self, value: int, source: Source) -> int | torch.SymInt:
-        """An int from outside: symbolic once it has changed, or if all sizes are to be and it is an argument."""
+    def number(self, value: int | float, source: Source) -> Any:
+        """A number from outside: symbolic once it has changed or if a loop gives it, or if all sizes are to be and it is an
+        argument."""
+        counts = source.expr.startswith("upcoming(")
         self.history.meet(source, (value,))
-        wanted = (source.expr, 0) in self.history.changed or (self.history.dynamic and source.is_variable)
-        if self.history.dynamic is False or value in (0, 1) or not wanted:
+        wanted = counts or (source.expr, 0) in self.history.changed or (self.history.dynamic and source.is_variable)
+        constant = value in (0, 1) and not counts if type(value) is int else not math.isfinite(value)
+        if constant or not wanted or self.history.dynamic is False:
             return value
+        return self._symbol(value, (source.expr, source.shown))
+
+    def _symbol(self, value: int | float, texts: tuple[str, str], function: Any = None, args: Sequence[Any] = ()) -> Any:
+        """A symbolic number, which is `value` at this call."""
         from torch._dynamo.source import ConstantSource
 
-        place = ConstantSource(source.expr)
-        symbol = self.env.create_symbol(
-            value, source=place, dynamic_dim=DimDynamic.DYNAMIC, positive=None, do_not_specialize_zero_one=True
-        )
-        size = self.env.create_symintnode(symbol, hint=value, source=place)
-        if not isinstance(size, torch.SymInt):
-            return value
-        self._add(symbol, size, None, source.expr, source.shown)
-        return size
+        place = ConstantSource(texts[0])
+        symbol = self.env.create_unspecified_symbol(value, place, DimDynamic.DYNAMIC)
+        make: Any = self.env.create_symintnode if type(value) is int else self.env.create_symfloatnode
+        self.found[symbol] = Origin(make(symbol, hint=value, source=place), texts, function, args)
+        return self.found[symbol].value
 
-    def _add(self, symbol: sympy.Symbol, value: Any, dim: int | None, expr: str, shown: str) -> None:
-        self.found[symbol] = value, dim
-        self._texts[symbol] = expr, shown
+    def compute(self, function: Any, args: Sequence[Any]) -> Any:
+        """`function(*args)` if that is arithmetic on symbolic numbers with floats in it, else None. It is a symbol of its own:
+        sympy would change the order of operations, and so the last bits. What is not finite is for these very numbers."""
+        if (
+            not any(type(a) in SYMBOLIC for a in args)
+            or function not in COMPUTED
+            or not all(isinstance(a, NUMBERS) for a in args)
+        ):
+            return None
+        hints = [arg.node.hint if type(arg) in SYMBOLIC else arg for arg in args]
+        texts = self._call_text(function, args, False), self._call_text(function, args, True)
+        try:
+            value = function(*hints)
+            good = all(map(math.isfinite, (*hints, value))) and len(texts[0]) < LONGEST
+        except (ArithmeticError, ValueError, TypeError):
+            good = False
+        if not good:
+            return function(*map(concrete, args))
+        if function is SYMBOLIC.get(type(args[0])):
+            return args[0]
+        if type(value) is bool or float not in map(type, (*hints, value)):
+            if SIGN_OF.get(function) in ("//", "%") and type(args[1]) in SYMBOLIC:
+                bool(args[1] != 0)  # a guard: to sympy, n % n is 0
+            return None
+        return self._symbol(value, texts, function, args)
 
-    def symint(self, symbol: sympy.Symbol) -> torch.SymInt:
-        value, dim = self.found[symbol]
-        size: torch.SymInt = value if dim is None else value.shape[dim]
-        return size
+    def _call_text(self, function: Any, args: Sequence[Any], shown: bool) -> str:
+        parts = [self.text(arg.node.expr, shown) if type(arg) in SYMBOLIC else repr(arg) for arg in args]
+        parts = [part if part.isidentifier() else f"({part})" for part in parts]
+        if function in SIGN_OF:
+            return f"({f' {SIGN_OF[function]} '.join(['', *parts][-2:])})"
+        module = "math." if function.__module__ == "math" else ""
+        return f"{module}{function.__name__}({', '.join(parts)})"
 
     def text(self, expr: sympy.Expr, shown: bool = False) -> str:
         """An expression of sizes as Python source: `x.shape[0] * 2`."""
-        names = {symbol: sympy.Symbol(texts[shown], integer=True) for symbol, texts in self._texts.items()}
+        names = {symbol: sympy.Symbol(at.texts[shown], integer=symbol.is_integer) for symbol, at in self.found.items()}
         return PythonPrinter().doprint(expr.xreplace(names))
 
-    def compute(self, expr: sympy.Expr, known: dict[Any, fx.Node], graph: fx.Graph) -> fx.Node:
+    def nodes_of(self, expr: sympy.Expr, known: dict[Any, fx.Node], graph: fx.Graph) -> fx.Node:
         """Nodes that compute an expression from the nodes of its symbols."""
         tracer = fx.proxy.GraphAppendingTracer(graph)
         env = {symbol: fx.Proxy(known[symbol], tracer) for symbol in expr.free_symbols}
@@ -139,26 +198,45 @@ class Shapes:
         line that asked first. Warns of a size that was marked as dynamic, and cannot be."""
         asked = [(guard.expr, at) for guard, at in itertools.zip_longest(self.env.guards, self.causes)]
         found: dict[Test, Location | None] = {}
-        for symbol, (_, dim) in self.found.items():
+        for symbol, origin in self.found.items():
             size = self.env.replacements.get(symbol, symbol)
             at = next((at for expr, at in asked if symbol in expr.free_symbols), None)
-            if size.is_number:
+            if is_float(symbol):  # 0.0 is not -0.0; and what holds for numbers need not hold for NaN
+                form = f"repr({{}}) == {repr(float(size))!r}" if size.is_number else "is_finite({})"
+                found[self._test(symbol, form)] = at
+            elif origin.function not in (None, SIZE):
+                found[self._test(symbol, "type({}) is int")] = at
+            if size.is_number and not is_float(symbol):
                 found[test := self._test(sympy.Eq(symbol, size, evaluate=False))] = at
                 if symbol in self.marked:
                     why = f"was marked as dynamic, but {at} ({at.text if at else ''}) is right for this size only"
                     warnings.warn(f"{test.pretty} {why}; write that line for any size, or do not mark it", stacklevel=2)
-            elif dim is not None:
+            elif origin.function is SIZE:
                 found[self._test(sympy.Ge(symbol, 2, evaluate=False))] = None
         for expr, at in asked:
             if expr.free_symbols <= set(self.found) and expr not in (sympy.true, sympy.false):
                 found.setdefault(self._test(expr), at)
         return found
 
-    def _test(self, expr: Any) -> Test:
-        return Test(self.text(expr), "holds", True, self.text(expr, shown=True))
+    def _test(self, expr: Any, form: str = "{}") -> Test:
+        return Test(form.format(self.text(expr)), "holds", True, form.format(self.text(expr, shown=True)))
 
     def stride_tests(self, fake: torch.Tensor) -> list[Test]:
         """The layout of a tensor with symbolic sizes, stride by stride."""
         strides = [sympy.Integer(n) if type(n) is int else n.node.expr for n in fake.stride()]
         places = [(d, self.text(n)) for d, n in enumerate(strides) if n.free_symbols <= set(self.found)]
         return [Test(f"{{}}.stride({dim}) == {text}", "holds", True) for dim, text in places]
+
+
+def is_float(symbol: sympy.Symbol) -> bool:
+    """Is this a float from outside?"""
+    return symbol_is_type(symbol, SymT.FLOAT)
+
+
+def concrete(value: Any) -> Any:
+    """With numbers in place of symbolic sizes: for what becomes text, or a key."""
+    if type(value) in SYMBOLIC:
+        return SYMBOLIC[type(value)](value)
+    if type(value) in (tuple, list) and any(type(item) in SYMBOLIC for item in value):
+        return type(value)(map(concrete, value))
+    return torch.Size(map(concrete, value)) if type(value) is torch.Size else value

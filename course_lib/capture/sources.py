@@ -10,11 +10,26 @@ from __future__ import annotations
 
 import builtins
 import linecache
+import math
+import sys
 from dataclasses import dataclass, field
+from types import CellType, FunctionType, MethodType
 from typing import Any
 
-HELPERS = {"torch", "math", "modules", "has_hooks", "is_empty", "MOVED", "CellType", "FunctionType", "MethodType"}
-"""Names that heads and checks use."""
+import torch
+
+from course_lib.frames.hook import class_version
+
+MOVED = (AttributeError, LookupError, TypeError, ArithmeticError, ValueError, RuntimeError)
+"""What looking up a path may raise when the objects on it have changed: then the guard does not hold."""
+HELPERS: dict[str, Any] = {
+    "modules": sys.modules, "torch": torch, "math": math, "CellType": CellType, "FunctionType": FunctionType,
+    "MethodType": MethodType, "MOVED": MOVED, "class_version": class_version,
+    "is_finite": lambda number: type(number) is float and math.isfinite(number),
+}  # fmt: skip
+"""What heads and checks use by name. Other modules add to it."""
+
+
 REGISTRIES = "_parameters", "_buffers", "_modules"  # Where an `nn.Module` keeps what a user knows as its attributes
 FUNCTION = "__func"  # The name by which checks and heads know the frame's function object
 
@@ -66,6 +81,18 @@ class Source:
         """`base[key]`"""
         return Source(f"[{key!r}]", self)
 
+    def type(self) -> Source:
+        """`type(base)`"""
+        return Source(")", self, "type(")
+
+    def variable(self, name: str) -> Source:
+        """A global variable: an item of the dict of globals `base`."""
+        return Source(f"[{name!r}]", self, pretty=name, alone=True)
+
+    def cell(self, name: str, index: int) -> Source:
+        """The cell of a variable of an enclosing function: cell `index` of the function `base`."""
+        return Source(f".__closure__[{index}]", self, pretty=name, alone=True)
+
     def __str__(self) -> str:
         return self.shown
 
@@ -86,21 +113,6 @@ FRAME = Source(FUNCTION)  # The frame's own function object
 def Imported(name: str) -> Source:
     """A module that has been imported."""
     return Source(f"modules[{name!r}]", pretty=name, module=name)
-
-
-def TypeOf(base: Source) -> Source:
-    """`type(base)`"""
-    return Source(")", base, "type(")
-
-
-def Global(variable: str, base: Source) -> Source:
-    """A global variable: an item of the dict of globals `base`."""
-    return Source(f"[{variable!r}]", base, pretty=variable, alone=True)
-
-
-def Closure(variable: str, index: int, base: Source) -> Source:
-    """The cell of a variable of an enclosing function: cell `index` of the function `base`."""
-    return Source(f".__closure__[{index}]", base, pretty=variable, alone=True)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ import inspect
 import os
 import sys
 import types
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -39,21 +39,8 @@ from course_lib.capture.classes import (
     own_dict,
 )
 from course_lib.capture.graph import PLAIN, GraphBuilder
-from course_lib.capture.shapes import History, Shapes
-from course_lib.capture.sources import (
-    FRAME,
-    REGISTRIES,
-    Closure,
-    Global,
-    Guard,
-    Imported,
-    Location,
-    SameAs,
-    Source,
-    Test,
-    TypeOf,
-    has_literal,
-)  # fmt: skip
+from course_lib.capture.shapes import SYMBOLIC, History, Shapes, concrete
+from course_lib.capture.sources import FRAME, HELPERS, REGISTRIES, Guard, Imported, Location, SameAs, Source, Test, has_literal
 from course_lib.capture.unsupported import Unsupported
 
 TORCH_FOLDER = os.path.dirname(torch.__file__)
@@ -75,6 +62,7 @@ HANDLES = set("_io io threading _thread logging random socket multiprocessing as
 """Modules whose instances are more than their attributes: files, locks, sources of randomness."""
 WRAPPING = (property, classmethod, staticmethod)
 HEAP_TYPE = 1 << 9
+ITERATORS = {enumerate, zip, *map(type, map(iter, ([], (), range(0)))), type(reversed([]))}
 STATIC = (types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type, enum.Enum)
 NULL: Any = type("Null", (), {"__repr__": lambda self: "NULL"})()
 """CPython's NULL on the value stack: 'no self here', or a variable without a value."""
@@ -93,14 +81,11 @@ class Known:
     opaque: bool = False  # An object that capture knows nothing about: it can be passed on, and that is all
 
 
-@dataclass
 class World:
     """State shared by a frame's interpreter and those of the calls inlined into it."""
 
-    history: History = field(default_factory=History)
-
-    def __post_init__(self) -> None:
-        self.shapes = Shapes(self.history)
+    def __init__(self, history: History, interpreter: Any) -> None:
+        self.shapes = Shapes(history)
         self.builder = GraphBuilder(self.shapes)
         self.guards: dict[Guard, None] = {}
         self.stack: list[Location] = []
@@ -114,18 +99,12 @@ class World:
         self.finished = False
         self.told: list[Any] = []
         self.classes: dict[type, SeenClass] = {}
-        self._inliners: dict[Any, Inliner] = {}
+        self.inliner = Inliner(self, interpreter)
         self.numbers: dict[str, Any] = {}
         self.at_start = global_state.turned()
         self.inference = torch.is_inference_mode_enabled()  # which is off while fakes are made
         self.nesting = 0
         self.assume(FRAME, "state", *global_state.tests())
-
-    def inliner(self, interpreter: Any) -> Inliner:
-        """The watcher that hands frames to interpreters of this class."""
-        if interpreter not in self._inliners:
-            self._inliners[interpreter] = Inliner(self, interpreter)
-        return self._inliners[interpreter]
 
     def assume(self, source: Source, kind: str, *tests: Test) -> None:
         """Write down a guard, once, with the line that is being interpreted as its cause."""
@@ -143,7 +122,7 @@ class World:
 
     def see(self, cls: type, source: Source | None, *names: str) -> None:
         """Guard the special methods of a class, and what it has by these names; that it has none counts too."""
-        for met, place in ((cls, source), (type(cls), source and TypeOf(source))):
+        for met, place in ((cls, source), (type(cls), source and source.type())):
             if is_users(met):
                 if met not in self.classes:
                     seen = self.classes[met] = SeenClass(met)
@@ -199,11 +178,11 @@ class World:
     def _constant(self, obj: Any, source: Source | None) -> Any:
         if source is None or self.is_trusted(source):
             return obj
-        if type(obj) is int:
+        if type(obj) in (int, float):
             if source.expr not in self.numbers:
                 self.numbers[source.expr] = size = self.shapes.number(obj, source)
                 if size is not obj:
-                    self.assume(source, "type", Test("type({})", "is", int))
+                    self.assume(source, "type", Test("type({})", "is", type(obj)))
                     self.builder.add_input(source, size, obj)
             if self.numbers[source.expr] is not obj:
                 return self.numbers[source.expr]
@@ -214,7 +193,7 @@ class World:
 
     def _first(self, obj: Any, source: Source | None) -> Any:
         if source is not None:
-            self.see(*((obj, source) if isinstance(obj, type) else (type(obj), TypeOf(source))))
+            self.see(*((obj, source) if isinstance(obj, type) else (type(obj), source.type())))
         if not self.is_static(obj):
             source = source or self.static_source(obj)
             if source is None:
@@ -250,6 +229,10 @@ class World:
             self.assume(source, "type", same_type, Test("{}.__name__", "==", obj.__name__))
             method = getattr(self.wrap(obj.__self__, source.attr("__self__")), obj.__name__)
             return self._know(method, obj, source).stand_in
+        if cls in ITERATORS:
+            self.assume(source, "type", same_type)
+            with contextlib.suppress(TypeError):
+                return self._know(Remaining(self, obj, source), obj, source).stand_in
         if cls in BY_VALUE:
             self.assume(source, "value", same_type, Test("{}", "==", obj))
             return self._know(obj, obj, source).stand_in
@@ -382,7 +365,7 @@ class World:
             return MISSING
         if base is None and not self.is_static(globals_[name]) and type(globals_[name]) not in PLAIN:
             raise Unsupported(f"reads the global variable '{name}' of a function whose module is not known")
-        return self.wrap(globals_[name], base and Global(name, base=base))
+        return self.wrap(globals_[name], base and base.variable(name))
 
     def store_global(self, globals_: dict[str, Any], name: str, value: Any, function: Any) -> None:
         if self.globals_source(globals_, function) is None:
@@ -396,7 +379,7 @@ class World:
             try:
                 content = known.real.cell_contents
             except ValueError:
-                self.assume(known.source, "absent", Test("is_empty({})", "holds", True))
+                self.assume(known.source, "absent", Test("not is_full({})", "holds", True))
                 known.before = NULL
             else:
                 known.before = cell.cell_contents = self.wrap(content, known.source.attr("cell_contents"))
@@ -409,7 +392,7 @@ class World:
             return
         cls = args[0] if args and isinstance(args[0], type) else type(args[0]) if args else object
         known = self.of(args[0]) if args else None
-        source: Any = TypeOf(base=known.source) if known is not None and cls is not args[0] else self.source_of(cls)
+        source: Any = known.source.type() if known is not None and cls is not args[0] else self.source_of(cls)
         for base in cls.__mro__ if source is not None else ():
             for name, found in base.__dict__.items():
                 if function in functions_of(found).values():
@@ -428,7 +411,7 @@ class World:
             return dict(zip(names, function.__closure__ or (), strict=True))
         cells = {}
         for i, (name, cell) in enumerate(zip(names, function.__closure__ or (), strict=True)):
-            cells[name] = cell if self.of(cell) else self.wrap(cell, Closure(name, i, base=source))
+            cells[name] = cell if self.of(cell) else self.wrap(cell, source.cell(name, i))
         return cells
 
     def fill(self, known: Known, name: str) -> bool:
@@ -481,7 +464,7 @@ class World:
 
     def class_attribute(self, known: Known, name: str, found: Any) -> None:
         """Guard what the class of an instance from outside has by a name, as it stands in the class body."""
-        cls, source = type(known.real), TypeOf(base=known.source)
+        cls, source = type(known.real), known.source.type()
         if found is MISSING or hasattr(type(found), "__get__"):
             self.see(cls, source, name)
         self.wrap_functions(found, cls, source, name)
@@ -556,6 +539,47 @@ def is_full(cell: types.CellType) -> bool:
         return False
 
 
+HELPERS |= {"is_full": is_full, "upcoming": lambda iterator: upcoming(iterator, [])}
+
+
+def upcoming(iterator: Any, parts: list[Any]) -> list[Any]:
+    """What an iterator is going to give; guards ask, so nothing is taken from it. `parts` gets what it takes its items from."""
+    make, args, *state = iterator.__reduce__()
+    parts += args
+    if any(hasattr(arg, "__next__") and type(arg) not in ITERATORS for arg in args):
+        raise TypeError("a look ahead would take something")
+    again = make(*[iter(upcoming(arg, parts)) if type(arg) in ITERATORS else arg for arg in args])
+    if state and state[0] is not None:
+        again.__setstate__(state[0])
+    return list(again)
+
+
+class Remaining:
+    """Stands for an iterator from outside: it gives what stands for the items to come, and the head takes as many from the real
+    one. So a loop around a graph break goes on in one graph, from the break in one turn to that in the next."""
+
+    def __init__(self, world: World, real: Any, source: Source) -> None:
+        self.world, self.source, self.taken = world, Source(")", source, "upcoming("), 0
+        self.parts: list[Any] = []
+        self.items = upcoming(real, self.parts)
+
+    def __iter__(self) -> Remaining:
+        return self
+
+    def __next__(self) -> Any:
+        for part in self.parts:
+            if (known := self.world.stand_ins.get(id(part))) is not None and (
+                type(known.stand_in) is Remaining or [*map(id, known.before or ())] != [*map(id, known.stand_in)]
+            ):
+                raise Unsupported(f"a {type(part).__name__} is used or changed while a loop takes items from it")
+        at = self.taken
+        self.taken = min(at, len(self.items)) + 1
+        if at < len(self.items):
+            return self.world.wrap(self.items[at], self.source.item(at))
+        self.world.assume(self.source, "length", Test("len({})", "==", len(self.items)))
+        raise StopIteration
+
+
 class Inliner(frames.Watcher):
     """Watches what Python calls by itself while a capture runs: frames of Python code come back to the interpreter."""
 
@@ -565,7 +589,9 @@ class Inliner(frames.Watcher):
         self.handling: BaseException | None = None
         self.heads = {which: functools.partial(frames.call, None, which) for which in (self.inline, frames.run_apart)}
 
-    def __call__(self, function: types.FunctionType, code: types.CodeType, args: tuple[Any, ...]) -> frames.Head:
+    def __call__(self, function: types.FunctionType, code: types.CodeType, args: tuple[Any, ...]) -> Any:
+        if function.__name__ == "__repr__" and type(args[0]) in SYMBOLIC:
+            return lambda function, number: repr(concrete(number))
         apart = f"{function.__module__}.".startswith(APART) or function.__module__ == "torch"
         return self.heads[frames.run_apart if apart else self.inline]
 

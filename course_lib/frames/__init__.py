@@ -5,25 +5,10 @@
 `resume.py`: code that goes on in the middle of a function.
 """
 
-from course_lib.frames.hook import (
-    SKIP,
-    Answer,
-    Frame,
-    Head,
-    Watcher,
-    call,
-    enter,
-    flatten,
-    installed,
-    number,
-    parameters,
-    run_apart,
-    trampoline,
-    watching,
-)  # fmt: skip
+from course_lib.frames.hook import SKIP, Answer, Frame, Watcher, call, installed, number, parameters, run_apart, watching
 from course_lib.frames.instructions import JUMPS, Instruction, exception_table, instructions, line_of
 
 __all__ = [
-    "JUMPS", "SKIP", "Answer", "Frame", "Head", "Instruction", "Watcher", "call", "enter", "exception_table", "flatten",
-    "installed", "instructions", "line_of", "number", "parameters", "run_apart", "trampoline", "watching",
+    "JUMPS", "SKIP", "Answer", "Frame", "Instruction", "Watcher", "call", "exception_table", "installed", "instructions",
+    "line_of", "number", "parameters", "run_apart", "watching",
 ]  # fmt: skip

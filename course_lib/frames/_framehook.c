@@ -97,10 +97,8 @@ run_frame(PyThreadState *ts, Frame *f, int throwflag)
 
 /* ---- numbers: a code object's name in a watcher ------------------------------------------------------------------ */
 
-/* Code objects compare and hash by value, so equal ones would share entries, and slowly. A number, kept in a scratch
-slot of the code
-   object and never used twice, does neither; and unlike the entries themselves it owns nothing that the garbage
-   collector must see. */
+/* Code objects compare and hash by value, so equal ones would share entries, and slowly. A number, kept in a scratch slot of the
+   code object and never used twice, does neither; and unlike the entries it owns nothing that the collector must see. */
 static Py_ssize_t slot;
 
 static PyObject *

@@ -128,9 +128,7 @@ class Watcher(dict[int, "list[tuple[Guard, Head]] | None"]):
             enter(previous)
 
 
-def watching(callback: Callable[[Frame], Answer]) -> Watcher:
-    """`with watching(callback):` shows `callback` every frame that starts within the block on this thread."""
-    return Watcher(callback)
+watching = Watcher  # `with watching(callback):` shows `callback` every frame that starts within the block on this thread
 
 
 def parameters(code: CodeType) -> tuple[str, ...]:
@@ -149,8 +147,7 @@ def trampoline(code: CodeType, target: Callable[..., Any]) -> CodeType:
     star = ["*" + rest.pop(0)] if code.co_flags & inspect.CO_VARARGS else ["*"] if keyword_only else []
     signature = ", ".join([*positional, *star, *keyword_only, *("**" + name for name in rest)])
     free = ", ".join(code.co_freevars)
-    # `...` keeps the place of the target among the constants; naming the free variables after it makes them free here
-    # too.
+    # `...` keeps the place of the target among the constants; naming the free variables makes them free here too.
     source = f"def outer({free}):\n  def inner({signature}):\n    return ...({', '.join(names)})\n    {free}\n"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SyntaxWarning)  # "'ellipsis' object is not callable": it will be

@@ -67,8 +67,7 @@ class Instruction:
 
 
 Part: TypeAlias = tuple[str, Any]  # A canonical op and its argument, not yet placed
-JUMPS = frozenset("""JUMP POP_JUMP_IF_TRUE POP_JUMP_IF_FALSE POP_JUMP_IF_NONE POP_JUMP_IF_NOT_NONE JUMP_IF_TRUE_OR_POP
-JUMP_IF_FALSE_OR_POP
+JUMPS = frozenset("""JUMP POP_JUMP_IF_TRUE POP_JUMP_IF_FALSE POP_JUMP_IF_NONE POP_JUMP_IF_NOT_NONE
     FOR_ITER SEND""".split())  # fmt: skip
 DROPPED = frozenset("CACHE RESUME NOP PRECALL COPY_FREE_VARS END_FOR EXTENDED_ARG".split())
 ATTRIBUTES = ((8, "closure"), (4, "annotations"), (2, "kwdefaults"), (1, "defaults"))
@@ -150,6 +149,10 @@ RULES: dict[str, Callable[[dis.Instruction], list[Part]]] = {
     **{f"POP_JUMP_{way}_IF_{what}": renamed(f"POP_JUMP_IF_{what}")
        for way in ("FORWARD", "BACKWARD") for what in ("TRUE", "FALSE", "NONE", "NOT_NONE")},
     **dict.fromkeys(("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"), renamed("JUMP")),
+    "JUMP_IF_TRUE_OR_POP": lambda i: [("COPY", 1), ("POP_JUMP_IF_TRUE", i.argval), ("POP_TOP", None)],
+    "JUMP_IF_FALSE_OR_POP": lambda i: [("COPY", 1), ("POP_JUMP_IF_FALSE", i.argval), ("POP_TOP", None)],
+    "BINARY_SLICE": fixed(("BUILD_SLICE", 2), ("BINARY_SUBSCR", None)),
+    "STORE_SLICE": fixed(("BUILD_SLICE", 2), ("STORE_SUBSCR", None)),
     "LOAD_FAST_CHECK": renamed("LOAD_FAST"),
     "LOAD_FAST_LOAD_FAST": two_names("LOAD_FAST", "LOAD_FAST"),
     "STORE_FAST_LOAD_FAST": two_names("STORE_FAST", "LOAD_FAST"),
@@ -160,6 +163,7 @@ RULES: dict[str, Callable[[dis.Instruction], list[Part]]] = {
     "LOAD_METHOD": load_attr,
     "LOAD_SUPER_ATTR": load_super_attr,
     "RETURN_CONST": lambda i: [("LOAD_CONST", i.argval), ("RETURN_VALUE", None)],
+    "LOAD_ASSERTION_ERROR": fixed(("LOAD_CONST", AssertionError)),
     "KW_NAMES": renamed("LOAD_CONST"),  # the CALL after it becomes CALL_KW
     "MAKE_FUNCTION": make_function,
     "SET_FUNCTION_ATTRIBUTE": set_function_attribute,

@@ -15,37 +15,19 @@ Each source is looked up once, in a variable that the paths below it share.
 
 from __future__ import annotations
 
-import math
 import operator
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
-import torch
-
 from course_lib.capture import FUNCTION, Guard, SameAs, Source, Test
-from course_lib.capture.calls import has_hooks
 from course_lib.capture.classes import SeenClass
-from course_lib.capture.sources import has_literal, variable
-from course_lib.capture.world import is_full
-from course_lib.frames.hook import class_version
+from course_lib.capture.sources import HELPERS, MOVED, has_literal, variable
 from course_lib.written import define
 
 OPPOSITE = {"is": "is not", "is not": "is", "==": "!="}
 FAILS = {"is": operator.is_not, "is not": operator.is_, "==": operator.ne, "holds": lambda got, _: not got}
-MOVED = (AttributeError, KeyError, IndexError, TypeError, ValueError, RuntimeError)
-"""What looking up a path may raise when the objects on it have changed: then the guard does not hold."""
-HELPERS = {
-    "torch": torch,
-    "math": math,
-    "modules": sys.modules,
-    "has_hooks": has_hooks,
-    "class_version": class_version,
-    "is_empty": lambda cell: not is_full(cell),
-    "MOVED": MOVED,
-}
 
 
 @dataclass(frozen=True)

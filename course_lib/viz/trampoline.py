@@ -16,7 +16,8 @@ from collections.abc import Callable
 from types import CodeType, FunctionType
 from typing import Any
 
-from course_lib.frames import Answer, Frame, flatten, parameters, trampoline
+from course_lib.frames import Answer, Frame, parameters
+from course_lib.frames.hook import flatten, trampoline
 
 ENTERED_MANY_TIMES = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _original: weakref.WeakKeyDictionary[FunctionType, CodeType] = weakref.WeakKeyDictionary()

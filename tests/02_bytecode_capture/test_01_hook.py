@@ -16,7 +16,8 @@ from types import FunctionType
 import pytest
 
 from course_lib import native
-from course_lib.frames import SKIP, Watcher, call, enter, flatten, installed, parameters, watching
+from course_lib.frames import SKIP, Watcher, call, installed, parameters, watching
+from course_lib.frames.hook import enter, flatten
 
 pytestmark = pytest.mark.skipif(not installed(), reason="the frame hook could not be built here")
 

@@ -53,7 +53,7 @@ def test_the_timeline_tells_which_entry_served_each_call():
 
 def test_at_the_limit_a_call_is_drawn_in_the_lane_of_eager(monkeypatch):
     monkeypatch.setattr(cl.config, "recompile_limit", 2)
-    trace = recorded(scaled, *[(X, k) for k in (1.0, 2.0, 3.0, 1.0)])
+    trace = recorded(scaled, *[(X, k) for k in (1.0, 2.0, 3.0, 1.0)], dynamic=False)
     assert [turn.entry for turn in turns(trace)[1]] == [1, 2, None, 1]
     assert "recompile limit reached" in str(trace.timeline())
     assert "1 ran in eager" in trace.timeline().alt
@@ -76,7 +76,7 @@ def test_a_method_defaults_and_keywords_are_bound_as_python_does():
 
 
 def test_the_difference_of_two_entries_is_what_is_tested_instead():
-    trace = recorded(scaled, (X, 2.0), (X, 3.0))
+    trace = recorded(scaled, (X, 2.0), (X, 3.0), dynamic=False)
     assert guard_diff(*(result.guards for result in trace.captures)) == (["k == 2.0"], ["k == 3.0"])
 
 

@@ -521,3 +521,69 @@ def unused_after_break(x, i):
 def overwritten(x, i):
     i = 3
     return x * i
+
+
+@program()
+def vmapped(x):
+    return torch.vmap(lambda a: a * 2)(x)
+
+
+@program(lambda i: (randn(3, 4),))
+def vmapped_twice(x):
+    inner = torch.vmap(lambda a, b: a <= b, in_dims=(None, 0))
+    return torch.vmap(inner, in_dims=(0, None))(x[0], x[:, 0]), x + 1
+
+
+@program()
+def func_grad(x):
+    return torch.func.grad(lambda a: a.sin().sum())(x) * 2
+
+
+@program(lambda i: (randn(3, 4),))
+def vmapped_grad(x):
+    return torch.vmap(torch.func.grad(lambda a, b: (a.sin() * b).sum()), in_dims=(0, None))(x, x[0])
+
+
+@program()
+def func_vjp(x):
+    value, back = torch.func.vjp(lambda a: a.sin(), x)
+    return value, back(torch.ones(3))
+
+
+@program()
+def func_jacrev(x):
+    return torch.func.jacrev(lambda a: a.sin())(x)
+
+
+@program(graphs=2)
+def vmap_over_a_break(x):
+    y = x * 2
+    z = torch.vmap(lambda a: a.clone().apply_(lambda v: v + 1) if False else a * 2)(y)
+    print("broken")
+    return z + 1
+
+
+@program()
+def vmap_that_raises(x):
+    try:
+        return torch.vmap(lambda a, b: a * b)(x, x[:2])
+    except ValueError as error:
+        return x + len(str(error)), x * 2
+
+
+@program(graphs=2)
+def item_of_vmapped(x):
+    return torch.vmap(lambda a: a * 2)(x).sum().item() + x
+
+
+@program()
+def reshaped_in_place(x):
+    y = x.expand(2, 3).clone()
+    y.t_()
+    z = y.unsqueeze_(0) * 2
+    return y, z, y.squeeze_().transpose_(0, 1)
+
+
+@program()
+def tensors_of_numbers(x):
+    return torch.as_tensor(3.0) + x + torch.as_tensor([1, 2, 3]), torch.as_tensor(x) + 1, torch.asarray([1.0, 2, 3]) + x
