@@ -13,6 +13,7 @@ import torch
 
 import course_lib as cl
 from course_lib import viz
+from course_lib.bench.measure import interleaved
 from course_lib.bench.models import TinyBlock
 from course_lib.viz.style import Picture, standalone_svg
 from course_lib.viz.views import collapse, index_map
@@ -62,6 +63,10 @@ def pictures() -> Iterator[tuple[str, str, Callable[[], Picture]]]:
     with torch.no_grad():
         fast = cl.compile(model)
         calls: dict[str, Callable[[], torch.Tensor]] = {"eager": lambda: model(x), "course_lib": lambda: fast(x)}
+        wide, bias = torch.randn(2048, 1024), torch.randn(1024)
+        ours = cl.compile(softmax)
+        times = interleaved({"eager": lambda: softmax(wide, bias), "course_lib": lambda: ours(wide, bias)})
+        faster = times["eager"].median / times["course_lib"].median
         ran = {name: viz.launches(call) for name, call in calls.items()}
     yield "pipeline", "trace.show()", trace.show
     yield "bytecode", "trace.bytecode()", lambda: broken.bytecode("branchy")
@@ -81,6 +86,7 @@ def pictures() -> Iterator[tuple[str, str, Callable[[], Picture]]]:
     yield "code", "trace.code(kernel=0)", lambda: trace.code(kernel=0)
     yield "tiles", "trace.tiles()", triton.tiles
     yield "launches", "viz.launch_timeline(...)", lambda: viz.launch_timeline(ran)
+    yield "speed-ups", "viz.speedup_bars(...)", lambda: viz.speedup_bars({"softmax(x + bias)": {"course_lib": faster}})
     yield "compile-time", "trace.compile_time()", trace.compile_time
     yield "mirror", "cl.mirror(f, x)", lambda: cl.mirror(softmax, torch.randn(4, 8), torch.randn(8)).picture
     yield "ablation", "viz.ablation(f, x)", lambda: viz.ablation(softmax, torch.randn(512, 512), torch.randn(512)).picture

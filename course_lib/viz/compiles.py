@@ -115,7 +115,8 @@ class Compile:
 
     @property
     def is_recompile(self) -> bool:
-        return bool(self.failures) and self.result is not None
+        """Did it make one more entry?"""
+        return bool(self.failures) and "guards" in self.own_seconds and not self.in_eager
 
     @property
     def reason(self) -> str:

@@ -254,7 +254,7 @@ def breaks_html(compiles: list[Compile]) -> str:
         at = f'<span title="{title}">{escape(where(problem.location))}</span>{caret(problem.location)}'
         at += f'<span class="cl-dim">{escape(reached(problem))}</span>'
         why = escape(problem.reason) + (f'<br><span class="cl-dim">{escape(problem.hint)}</span>' if problem.hint else "")
-        links = ", ".join(dict.fromkeys(link(compile) for compile, _ in many[:4]))
+        links = ", ".join(link(compile) for compile in {compile.title: compile for compile, _ in many[::-1]}.values())
         rows.append((at, why, links, str(len(many))))
     if not rows:
         return "<p>None.</p>"
