@@ -20,7 +20,7 @@ from torch import fx
 
 from course_lib import events
 from course_lib.lowering.ir import ExternKernel
-from course_lib.scheduling import Fuse
+from course_lib.scheduling import Fuse, FusedKernel
 from course_lib.viz.bytecode import FrameRun, Step, frame_runs, plain_arg, walk
 from course_lib.viz.code import highlighted
 from course_lib.viz.graphs import constants_of, is_operation, op_name, source_of, type_of
@@ -318,30 +318,30 @@ class Reader:
         before, after = human_bytes(schedule.bytes_before), human_bytes(schedule.bytes_after)
         note = f"{plural(len(schedule.kernels), 'group')}, {before} → {after}"
         self.head("groups", self.title, note, at=len(self.moments))
-        own = {id(self.loops[node.buffer.name]) for kernel in schedule.fused for node in kernel.nodes}
-        loose = [row for row in dict.fromkeys(self.loops.values()) if id(row) not in own]  # computed where they are read
+        own = {self.loops[node.buffer.name] for kernel in schedule.fused for node in kernel.nodes}
+        loose = [row for row in dict.fromkeys(self.loops.values()) if row.up and row not in own]
         self.groups, self.steps = {}, {}
         for kernel, group in zip(schedule.kernels, schedule.groups, strict=True):
-            note = human_bytes(group.traffic)
             if isinstance(kernel, ExternKernel):
                 up = [self.loops[buffer.name] for buffer in kernel.buffers][:1]
                 at = self.moment("scheduling", f"{kernel.label} stays a library call")
-                self.groups[kernel] = self.add("groups", kernel.label, kind="library", note=note, up=up, at=at)
-                continue
-            at = self.moment("scheduling", f"{kernel.name} is one kernel")
-            head = self.groups[kernel] = self.add("groups", kernel.name, kind="group", note=note, at=at)
-            for step in kernel.steps:
-                above = set(self.loops[step.buffer.name].up)
-                inlined = [row for row in loose if row.up and self.computes(step.node, row) and not set(row.up) <= above]
-                note = f"{step.buffer.name}{'' if step.buffer.name in kernel.stores else ' in registers'}"
-                row = self.add("groups", step.node.label or step.buffer.name, depth=2, note=note, at=at)
-                row.up = [self.loops[step.buffer.name], *inlined]
-                head.up.append(row)
-                self.steps[kernel, step.buffer.name] = row
+                more = {"kind": "library", "note": human_bytes(group.traffic), "up": up, "at": at}
+                self.groups[kernel] = self.add("groups", kernel.label, **more)
+            else:
+                self.add_kernel(kernel, human_bytes(group.traffic), loose)
 
-    def computes(self, node: Any, loop: Row) -> bool:
-        """Was `loop` computed again inside `node`? Then the node has its origins."""
-        return set(loop.up) <= {self.nodes.get(origin) for origin in node.origins}
+    def add_kernel(self, kernel: FusedKernel, traffic: str, loose: list[Row]) -> None:
+        """A kernel and its steps. `loose` are loops in no kernel: each is computed again where it is read, and what reads it has
+        its origins."""
+        at = self.moment("scheduling", f"{kernel.name} is one kernel")
+        head = self.groups[kernel] = self.add("groups", kernel.name, kind="group", note=traffic, at=at)
+        for step in kernel.steps:
+            loop, origins = self.loops[step.buffer.name], {self.nodes.get(origin) for origin in step.node.origins}
+            inlined = [row for row in loose if origins.issuperset(row.up) and not set(row.up) <= set(loop.up)]
+            note = f"{step.buffer.name}{'' if step.buffer.name in kernel.stores else ' in registers'}"
+            row = self.add("groups", step.node.label or step.buffer.name, depth=2, note=note, at=at, up=[loop, *inlined])
+            head.up.append(row)
+            self.steps[kernel, step.buffer.name] = row
 
     def kernels_built(self, event: events.KernelsBuilt) -> None:
         compiled = event.compiled

@@ -41,6 +41,7 @@ def test_a_saved_notebook_keeps_the_table(tiny, monkeypatch):
 
 
 def cl_trace():
+    """Something small."""
     with cl.record() as trace:
         cl.compile(lambda x: (x + 1).relu())(torch.ones(3))
     return trace
@@ -82,6 +83,11 @@ def test_ptx_leads_back_to_the_lines_of_a_triton_kernel():
     for instruction, line in found.items():
         row = provenance.find("machine", instruction)
         assert [one.text.strip() for one in row.up if line in one.text], instruction
+
+
+def test_a_trace_is_saved_as_the_explorer_of_all_that_was_compiled(tmp_path, page):
+    page.goto(cl_trace().save(tmp_path / "explorer.html").as_uri())
+    assert page.get_by_role("tree", name="FX graph").get_by_text("relu = relu(add)").is_visible()
 
 
 def test_what_was_compiled_before_is_not_there_to_be_explored():
