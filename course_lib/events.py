@@ -11,15 +11,17 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, dataclass_transform
 
 
-@dataclass(frozen=True)
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
 class Event:
-    """Base of all records. They hold plain data or the compiler's own objects, never pictures."""
+    """Base of all records, which are frozen dataclasses. They hold plain data or the compiler's own objects, never pictures."""
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True)(cls)
 
 
-@dataclass(frozen=True)
 class FrameSeen(Event):
     """The hook met a frame for which it has no compiled code that fits."""
 
@@ -28,7 +30,6 @@ class FrameSeen(Event):
     code: Any = field(repr=False, default=None)
 
 
-@dataclass(frozen=True)
 class InstructionRun(Event):
     """The symbolic interpreter ran one instruction. `depth` counts inlined calls; stacks are lists of short texts."""
 
@@ -44,21 +45,18 @@ class InstructionRun(Event):
     node: str = ""  # Name of the FX node that this instruction added, if any
 
 
-@dataclass(frozen=True)
 class GraphBroke(Event):
     """Capture stopped: `problem` is the `Unsupported` with reason, place and hint."""
 
     problem: Any
 
 
-@dataclass(frozen=True)
 class GraphCaptured(Event):
     """Capture finished: `result` is the `CaptureResult` (graph, guards, head)."""
 
     result: Any
 
 
-@dataclass(frozen=True)
 class GuardFailed(Event):
     """A call did not fit an entry: `guard` is the first that failed, `got` says what was found instead."""
 
@@ -67,7 +65,6 @@ class GuardFailed(Event):
     got: str
 
 
-@dataclass(frozen=True)
 class Recompiled(Event):
     """A code object that had entries got one more."""
 
@@ -75,7 +72,6 @@ class Recompiled(Event):
     entries: int
 
 
-@dataclass(frozen=True)
 class FellBack(Event):
     """Something runs in eager after all, and why."""
 
@@ -83,35 +79,30 @@ class FellBack(Event):
     why: str
 
 
-@dataclass(frozen=True)
 class JointTraced(Event):
     """Autograd ran ahead of time: `graph` is forward and backward in one, with a `Signature` in its `meta`."""
 
     graph: Any
 
 
-@dataclass(frozen=True)
 class Partitioned(Event):
     """A joint graph was cut in two: `partition` is the `Partition`."""
 
     partition: Any
 
 
-@dataclass(frozen=True)
 class AtenTraced(Event):
     """The captured graph in core ATen operators."""
 
     graph: Any
 
 
-@dataclass(frozen=True)
 class Lowered(Event):
     """The ATen graph as loops."""
 
     graph: Any
 
 
-@dataclass(frozen=True)
 class ProductChosen(Event):
     """Which library computes a matrix product, and the `seconds` that each way took when it was measured."""
 
@@ -120,28 +111,24 @@ class ProductChosen(Event):
     seconds: dict[str, float]
 
 
-@dataclass(frozen=True)
 class Scheduled(Event):
     """Loops grouped into kernels (`schedule.kernels`), with every fusion decision (`schedule.decisions`)."""
 
     schedule: Any
 
 
-@dataclass(frozen=True)
 class MemoryPlanned(Event):
     """Which buffer lives where and when."""
 
     plan: Any
 
 
-@dataclass(frozen=True)
 class KernelsBuilt(Event):
     """Source became machine code: `compiled` is the `CompiledGraph`."""
 
     compiled: Any
 
 
-@dataclass(frozen=True)
 class StageTimed(Event):
     """A stage took `seconds`."""
 

@@ -26,7 +26,7 @@ from torch import fx
 from torch.utils._pytree import tree_leaves
 
 from course_lib.lowering.indexing import ZERO, Size, loop_symbols, sizes, unflatten
-from course_lib.lowering.ops import Handler, Value, linear_index
+from course_lib.lowering.ops import Handler, Value, ViewHandler, linear_index
 
 Index = Sequence[sympy.Expr]
 
@@ -83,7 +83,19 @@ class View:
 
     def load(self, ops: Handler, index: Index) -> Value:
         """The element at `index`; an index of lower rank, or into a dimension of size 1, broadcasts."""
-        return ops.load(self.buffer.name, linear_index(self.broadcast(index), self.stride, self.offset))
+        index = self.broadcast(index)
+        if isinstance(ops, ViewHandler):
+            return ops.element(self, index)
+        return ops.load(self.buffer.name, linear_index(index, self.stride, self.offset))
+
+    def in_buffer(self, index: Index) -> Index:
+        """The index into the whole buffer of what this view has at `index`."""
+        if self.is_whole:
+            return index
+        symbols = loop_symbols("v", len(self.shape))
+        flat, extent = linear_index(symbols, self.stride, self.offset), dict(zip(symbols, self.shape, strict=True))
+        become = dict(zip(symbols, map(sympy.sympify, index), strict=True))
+        return [i.xreplace(become) for i in unflatten(flat, extent, self.buffer.shape, self.buffer.stride)]
 
     def broadcast(self, index: Index) -> list[sympy.Expr]:
         """The part of a larger tensor's `index` that counts here."""
@@ -100,13 +112,7 @@ class Lazy(View):
     inner: Callable[[Handler, Index], Value] = field(kw_only=True)
 
     def load(self, ops: Handler, index: Index) -> Value:
-        index = self.broadcast(index)
-        if self.is_whole:
-            return self.inner(ops, index)
-        symbols = loop_symbols("v", len(self.shape))
-        flat, extent = linear_index(symbols, self.stride, self.offset), dict(zip(symbols, self.shape, strict=True))
-        become = dict(zip(symbols, index, strict=True))
-        return self.inner(ops, [i.xreplace(become) for i in unflatten(flat, extent, self.buffer.shape, self.buffer.stride)])
+        return self.inner(ops, self.in_buffer(self.broadcast(index)))
 
 
 @dataclass(eq=False)

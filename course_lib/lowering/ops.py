@@ -59,6 +59,13 @@ class Handler(Protocol):
         raises, as eager does."""
 
 
+class ViewHandler:
+    """A handler that is asked for elements of views (`ir.View`), not for flat places in buffers."""
+
+    def element(self, view: Any, index: Sequence[sympy.Expr]) -> Value:
+        raise NotImplementedError
+
+
 def linear_index(index: Sequence[sympy.Expr], stride: Sequence[Any], offset: Any = 0) -> sympy.Expr:
     """The flat position of an element: offset + Σ index·stride. Every view is this formula with other strides."""
     return sympy.sympify(offset) + sum((i * s for i, s in zip(index, stride, strict=True)), sympy.Integer(0))

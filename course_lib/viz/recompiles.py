@@ -25,7 +25,6 @@ from course_lib.viz.svg import Svg, shorten
 from course_lib.viz.tables import columns, html_table
 
 
-@dataclass(frozen=True)
 class Served(events.Event):
     """A call was answered: by entry number `entry` (None: in eager). `call` is what it was called with."""
 

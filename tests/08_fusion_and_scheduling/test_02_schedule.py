@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import torch
 from aten_graphs import agree, lowered, names, scheduled
 from torch import nn
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from course_lib.codegen.cpp import cpp_source
 from course_lib.lowering import DECOMPOSITIONS, ExternKernel, lower
 from course_lib.scheduling import FusedKernel, schedule
 
@@ -26,6 +29,24 @@ def test_what_nobody_needs_is_removed():
 def test_what_was_computed_twice_is_told():
     result = scheduled(lambda x: x.exp() + x.exp() * 2, torch.empty(4))
     assert result.removed == ["exp_1 (same as exp)"]
+
+
+def test_what_is_computed_again_keeps_plain_indices():
+    """Rotary embedding of a part of each head: six loops in one, each read through slices of the one before."""
+
+    def rotate(x):
+        return torch.cat((-x[..., 4:], x[..., :4]), -1)
+
+    def rope(q, cos, sin):
+        q = q.view(2, 16, 4, 16).transpose(1, 2)
+        r, rest = q[..., :8], q[..., 8:]
+        return torch.cat((r * cos + rotate(r) * sin, rest), -1)
+
+    inputs = torch.randn(2, 16, 64), torch.randn(16, 8), torch.randn(16, 8)
+    (kernel,) = schedule(agree(rope, *inputs)).kernels
+    assert isinstance(kernel, FusedKernel)
+    source = cpp_source(kernel, lowered(rope, *inputs).buffers).source
+    assert "/" not in re.sub("//.*", "", source) and "%" not in source and len(source) < 2000
 
 
 def test_each_kernel_comes_after_those_it_needs():
