@@ -87,6 +87,9 @@ class Explorer:
         """What a reader of the saved file sees: for each captured operation its line, and what became of it."""
         header = ("line", "operation", "ATen operators", "loops", "becomes part of")
         rows = [thread(self.provenance, row) for row in self.provenance.rows["fx"] if not row.kind]
+        alt = f"From line to kernel: {plural(len(rows), 'operation')} of {self.title}."
+        if not rows:
+            return Picture("<p>No operation was captured.</p>", "", alt, "No operation was captured.")
         marked = [[f"<code>{escape(cell)}</code>" for cell in row] for row in rows]
         body = f'<div class="cl-scroll">{html_table(marked[:TABLE_ROWS], header)}</div>'
         if len(rows) > TABLE_ROWS:
@@ -94,7 +97,6 @@ class Explorer:
             summary = f"{plural(len(rows) - TABLE_ROWS, 'operation')} more"
             body += f"<details><summary>{summary}</summary>{more}</details>"
         caption = "Each captured operation: the line it came from, and what became of it. (Run the cell for the explorer.)"
-        alt = f"From line to kernel: {plural(len(rows), 'operation')} of {self.title}."
         return Picture(body, caption, alt, columns(rows, header))
 
     @cached_property

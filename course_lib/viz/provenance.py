@@ -231,9 +231,10 @@ class Reader:
             row.up = [origin for origin in (instruction, None if instruction else line) if origin]
             row.at = instruction.at if instruction else at
             head.at = min(head.at, row.at)
-        for node in graph.nodes:  # an input is there once somebody reads it
-            if node.op == "placeholder":
-                self.nodes[node].at = min((self.nodes[user].at for user in node.users), default=at)
+        for node in graph.find_nodes(op="placeholder"):  # an input is there once somebody reads it
+            row, users = self.nodes[node], [self.nodes[user] for user in node.users]
+            row.at = min((user.at for user in users), default=at)
+            row.up = row.up or [origin for user in users[:1] for origin in user.up]
 
     def add_node(self, pane: str, node: fx.Node) -> Row:
         """A node of a graph."""

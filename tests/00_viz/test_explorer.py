@@ -232,3 +232,8 @@ def test_of_a_large_model_only_what_is_seen_is_drawn(transformer, live):
         page.keyboard.press(key)
     assert lit(page, "code")
     assert page.evaluate("document.querySelectorAll('.cl-x-row').length") < 300
+
+
+def test_a_function_without_tensors_can_be_explored_too():
+    explorer = cl.explore(lambda a: a + 1, 3)
+    assert str(explorer) == "No operation was captured." and json.loads(explorer.data)["panes"][-1]["key"] == "bytecode"

@@ -184,3 +184,10 @@ def test_a_backend_that_stops_early_has_no_later_stages():
     assert not provenance.rows["aten"] and not provenance.rows["code"]
     with pytest.raises(LookupError, match="no row of 'Loops' holds 'add'"):
         provenance.find("loops", "add")
+
+
+def test_a_layer_of_torch_itself_is_followed_from_its_own_lines():
+    provenance = provenance_of(torch.nn.Linear(3, 2), [torch.randn(4, 3)])
+    assert [row.text for row in provenance.rows["fx"] if not row.up and row.kind == "input"] == []
+    related = provenance.related(provenance.find("fx", "linear = "))
+    assert any("F.linear(input" in row.text for row in related if row.pane == "source")
