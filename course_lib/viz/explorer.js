@@ -11,7 +11,7 @@ function element(tag, className, attributes = {}, ...children) {
   return made;
 }
 const escape = (text) => text.replace(/[&<>"]/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[c]);
-const counted = (count, one) => (count === 1 ? `1 ${one}` : `${count} ${one.includes(" of ") ? one.replace(" of", "s of") : one + "s"}`);
+const counted = (count, one) => `${count} ${one}${count === 1 ? "" : "s"}`;
 
 // ---- what belongs together ---------------------------------------------------------------------------------------------
 
@@ -19,10 +19,10 @@ class Links {
   constructor(rows) {
     this.rows = rows;
     this.down = rows.map(() => []);
-    this.parts = new Map();
+    this.parts = rows.map(() => []);
     rows.forEach((row, id) => {
       for (const origin of row.up || []) this.down[origin].push(id);
-      if (row.of !== undefined) this.parts.set(row.of, [...(this.parts.get(row.of) || []), id]);
+      if (row.of !== undefined) this.parts[row.of].push(id);
     });
   }
 
@@ -39,7 +39,7 @@ class Links {
     const row = this.rows[id];
     if (row.kind === "head" && row.of === undefined) return new Set();
     const at = row.of ?? id, { kind, up } = this.rows[at];
-    const start = kind === "group" ? [at, ...(up || [])] : [at], found = new Set(this.parts.get(at) || []);
+    const start = kind === "group" ? [at, ...(up || [])] : [at], found = new Set(this.parts[at]);
     this.closure(start, (one) => this.rows[one].up || [], found);
     this.closure(start, (one) => this.down[one], found);
     return found;
