@@ -136,7 +136,8 @@ def page(body: str, title: str, sheets: tuple[str, ...] = ()) -> str:
 
 def standalone_svg(svg: str) -> str:
     """A drawing as a file: text is dark, or light where the reader asked for a dark theme."""
-    look = "<style>svg { color: #1f2328 } @media (prefers-color-scheme: dark) { svg { color: #e6edf3 } }</style>"
+    dark = "@media (prefers-color-scheme: dark) { svg { color: #e6edf3 } }"
+    look = f"<style>svg {{ color-scheme: light dark; color: #1f2328 }} {dark}</style>"
     return re.sub(r"(<svg\b[^>]*>)", lambda tag: tag[1] + look, svg, count=1) + "\n"
 
 
