@@ -73,8 +73,7 @@ SAFE_TYPES = {
     *map(type, ({}.keys(), {}.values(), {}.items(), reversed({}), iter(int, 1))),
 }
 """Types written in C whose methods touch nothing but the object and their arguments."""
-INERT = (torch.profiler.record_function, torch.autograd.profiler.record_function, torch._dynamo.compiled_autograd._disable,
-         torch.autograd.graph.disable_saved_tensors_hooks)  # fmt: skip
+INERT = torch.profiler.record_function, torch.autograd.profiler.record_function, torch.autograd.graph.disable_saved_tensors_hooks
 """Contexts that mean nothing to a graph: names for profilers, and switches of what does not run."""
 APART = (inspect.signature, inspect.getfullargspec, torch.overrides.is_tensor_like, collections.namedtuple, typing.get_type_hints,
          typing.get_origin, typing.get_args, torch._functorch.predispatch.lazy_load_decompositions)  # fmt: skip
@@ -180,6 +179,8 @@ def follow(it: Interpreter, function: types.FunctionType, args: list[Any], kwarg
         raise Unsupported(f"calls {name}, which is marked with disable")
     module = f"{function.__module__}."
     plain = module == "re." and all(type(arg) in (*PLAIN, re.Pattern) for arg in (*args, *kwargs.values()))
+    if module == "torch._dynamo.compiled_autograd.":
+        return contextlib.nullcontext()
     if plain or module == "torch._dynamo.mutation_guard.":  # `nn.Module.__init__`, once torch.compile has been used
         return frames.call(None, function, *args, **kwargs)
     if module.startswith(NOT_FOLLOWED) and not module.startswith(FOLLOWED):

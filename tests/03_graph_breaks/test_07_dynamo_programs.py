@@ -1,5 +1,8 @@
 """What stays in the graph: assertions about data, modules and parameters made inside, cached functions, ..."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from dynamo_programs import PROGRAMS
@@ -40,3 +43,10 @@ def test_an_assertion_that_fails_leaves_everything_as_eager_does():
     with pytest.raises(AssertionError, match="more than 10"):
         compiled(torch.ones(3) * 9, 10)
     assert seen == [1, 2, 1]
+
+
+def test_importing_the_compiler_imports_no_other():
+    """TorchDynamo and Triton take a second to import, and Triton settles for a mode when it is."""
+    code = "import sys, course_lib; print({'triton', 'torch._dynamo', 'torch._inductor'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
