@@ -48,7 +48,7 @@ def partition(joint: fx.GraphModule, may_recompute: Callable[[fx.Node], bool]) -
     placeholders = graph.find_nodes(op="placeholder")
     first_tangent = len(placeholders) - sum(differentiable)
     inputs, tangents = placeholders[:first_tangent], placeholders[first_tangent:]
-    backward = downstream(graph, tangents)
+    backward = downstream(graph, tangents) | {g for g in gradients if g is not None and g.op == "call_function"}
     overwritten = {inputs[update.input] for update in joint.meta["signature"].updates}
     width = lambda node: INFINITE if node in overwritten else node_bytes(node) + (node not in inputs)  # an input is there
     saved = minimum_cut(graph, upstream(graph, gradients), backward, may_recompute, width)

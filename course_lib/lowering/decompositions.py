@@ -116,6 +116,11 @@ def batch_norm(x: Tensor, weight: Any, bias: Any, mean: Any, var: Any, training:
     return NotImplemented if training else batch_norm_inference(x, weight, bias, mean, var, momentum, eps)
 
 
+def vector_norm(x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    dim = dim and [d % max(x.ndim, 1) for d in dim]  # torch 2.11 forgets those counted from the end
+    return torch._refs.linalg.vector_norm(x, ord, dim, keepdim, dtype=dtype)
+
+
 def nll_loss_backward(
     grad: Tensor, x: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int, total_weight: Tensor
 ) -> Tensor:
@@ -179,4 +184,5 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten.native_group_norm.default: group_norm,
     aten._native_batch_norm_legit_no_training.default: batch_norm_inference,
     aten.native_batch_norm.default: batch_norm,
+    aten.linalg_vector_norm.default: vector_norm,
 }

@@ -34,8 +34,25 @@ def program(make: Callable[[], tuple[Any, ...]]) -> Callable[[Callable[..., Any]
 
 
 one = lambda: (leaf(4, 6),)
+nothing = lambda: (leaf(4, 0),)
 two = lambda: (leaf(4, 6), leaf(6))
 through = lambda: (leaf(4, 6) * 1, leaf(6))  # inputs that are themselves computed: they may be written to
+
+
+@program(nothing)
+def a_gradient_that_needs_no_tangent(x):
+    return F.layer_norm(F.mish(x), [4, 0])
+
+
+@program(two)
+def a_leaf_written_through_detach(x, w):
+    x.detach()[:, 0].neg_()
+    return x * w
+
+
+@program(two)
+def norms_over_single_elements(x, w):
+    return torch.linalg.vector_norm(x[:, :1], dim=-1), w[:1].norm(dim=-1)
 
 
 @program(two)
