@@ -186,10 +186,11 @@ def test_progress_is_remembered_and_what_changed_is_told(tiny, monkeypatch, caps
 def test_nbgraders_own_flow_runs_on_the_tree_as_it_is(tiny):
     """Release, submissions, autograde, feedback, CSV: with nbgrader's commands and our configuration."""
     config = Path(classroom.__file__).parent
-    environment = os.environ | {"JUPYTER_CONFIG_PATH": str(config), "PYTHONPATH": str(config.parents[1])}
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])  # nbgrader runs `alembic`
+    environment = os.environ | {"JUPYTER_CONFIG_PATH": str(config), "PYTHONPATH": str(config.parents[1]), "PATH": path}
 
     def nbgrader(*words: str) -> None:
-        command = [sys.executable, "-m", "nbgrader", *words, f"--config={config / 'nbgrader_config.py'}"]
+        command = [sys.executable, "-m", "nbgrader", *words]
         done = subprocess.run(command, cwd=tiny.root, capture_output=True, text=True, env=environment)
         assert done.returncode == 0, done.stderr[-3000:]
 
