@@ -22,6 +22,7 @@ import torch
 
 from course_lib import events
 from course_lib.compiler import compile
+from course_lib.viz.live import Live
 from course_lib.viz.provenance import PANES, Provenance, Row
 from course_lib.viz.recording import Recording
 from course_lib.viz.style import Picture, escape, page, plural, sheet
@@ -34,7 +35,7 @@ FOLD_CALLS_FROM = 400
 TABLE_ROWS = 40
 
 
-class Explorer:
+class Explorer(Live):
     """What was recorded, from line to kernel. `provenance` has the rows and their links as data."""
 
     def __init__(self, recording: Recording, title: str = "", target: str = "") -> None:
@@ -136,16 +137,6 @@ class Explorer:
 
     def __repr__(self) -> str:
         return self.picture.text
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
-        """The widget where there are widgets; the table in any case."""
-        static = self.picture._repr_mimebundle_()
-        try:
-            live = self.widget._repr_mimebundle_(include=include, exclude=exclude)
-        except ImportError:
-            return static
-        data, metadata = live if isinstance(live, tuple) else (live, {})
-        return {**(data or {}), **static}, metadata or {}
 
 
 def row_data(row: Row, number: dict[Row, int], strings: dict[str, int]) -> dict[str, Any]:

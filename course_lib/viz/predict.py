@@ -15,12 +15,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from course_lib.viz.live import Live
 from course_lib.viz.style import Picture, escape, sheet
 
 SCRIPT = Path(__file__).with_name("predict.js")
 
 
-class Predict:
+class Predict(Live):
     """A multiple-choice question. `choice` is the number of the option chosen, None before; without widgets, set it."""
 
     def __init__(self, question: str, options: Sequence[str], answer: int, because: str) -> None:
@@ -93,16 +94,6 @@ class Predict:
 
     def __repr__(self) -> str:
         return self.picture.text
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
-        """The widget where there are widgets; the list in any case."""
-        static = self.picture._repr_mimebundle_()
-        try:
-            live = self.widget._repr_mimebundle_(include=include, exclude=exclude)
-        except ImportError:
-            return static
-        data, metadata = live if isinstance(live, tuple) else (live, {})
-        return {**(data or {}), **static}, metadata or {}
 
 
 def marked(text: str) -> str:

@@ -18,13 +18,14 @@ from typing import Any
 
 from course_lib.viz.bytecode import FrameRun, Step, bytecode_table, find_run, plain_arg, source_line, walk
 from course_lib.viz.graphs import is_operation, op_name, source_of, type_of
+from course_lib.viz.live import Live
 from course_lib.viz.recording import Recording
 from course_lib.viz.style import Picture, place, plural, sheet, short_types
 
 SCRIPT = Path(__file__).with_name("stepper.js")
 
 
-class Stepper:
+class Stepper(Live):
     """A capture, one instruction at a time. `picture` is the static form, `widget` the live one (an `anywidget`, made when
     it is first wanted)."""
 
@@ -77,16 +78,6 @@ class Stepper:
     def save(self, path: Any) -> Path:
         """Write the static form to a file; see `Picture.save`."""
         return self.picture.save(path)
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
-        """The widget where there are widgets; the table in any case."""
-        static = self.picture._repr_mimebundle_()
-        try:
-            live = self.widget._repr_mimebundle_(include=include, exclude=exclude)
-        except ImportError:
-            return static
-        data, metadata = live if isinstance(live, tuple) else (live, {})
-        return {**(data or {}), **static}, metadata or {}
 
 
 def step_data(step: Step) -> dict[str, Any]:
