@@ -1,6 +1,6 @@
 # `make lab` serves the course, `make test` runs everything CI runs. Both set up `.venv` first, once.
 #
-#   make lab  test  test-fast  test-all  lint  demo  doctor  size  exercises  notebooks  clean
+#   make lab  test  test-fast  test-all  lint  demo  doctor  size  exercises  notebooks  slides  site  clean
 #
 # Worth overriding:  PYTHON=python3.12   VENV=.venv-mine   TORCH=torch==2.12.0   LAB_ARGS="--no-browser --port=9000"
 
@@ -31,7 +31,7 @@ NOTEBOOKS = $(wildcard notebooks/*.ipynb solutions/*/*.ipynb)
 START := notebooks/00_start_here.ipynb
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab test test-fast test-all test-notebooks lint demo doctor size exercises exercises-check notebooks test-lab clean
+.PHONY: help setup lab test test-fast test-all test-notebooks lint demo doctor size exercises exercises-check notebooks slides test-lab clean
 
 help: ## what there is
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
@@ -99,6 +99,14 @@ exercises-check: $(STAMP)
 
 notebooks: $(STAMP) ## run every notebook top to bottom and store its outputs (on Python 3.11)
 	$(BIN)/python -m course_lib.grading.store $(NOTEBOOKS)
+
+SITE_STAMP := $(ENV)/.site-installed
+$(SITE_STAMP): $(STAMP)
+	@echo "Installing what the site and the slides need"; $(PIP) -e '.[site]'
+	@touch $@
+
+slides: $(SITE_STAMP) ## lessons as slides with speaker notes, build/slides (needs no network to show)
+	$(BIN)/python -m course_lib slides
 
 test-lab: $(STAMP) ## run the first lesson in a headless browser (needs playwright and chromium)
 	@$(BIN)/python -c "import playwright" 2>/dev/null || $(PIP) playwright

@@ -114,6 +114,18 @@ def grade(args: argparse.Namespace) -> int:
     return 0
 
 
+def slides(args: argparse.Namespace) -> int:
+    """Lessons as slides, from their notebooks' stored outputs."""
+    from course_lib.grading.notebooks import find_root
+    from course_lib.grading.slides import lesson_notebooks, make_slides
+
+    root = find_root()
+    out = args.out or root / "build" / "slides"
+    pages = make_slides(lesson_notebooks(root, args.lessons), out)
+    print(f"{len(pages)} lessons: open {out / 'index.html'}")
+    return 0
+
+
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="course", description="A readable torch.compile, and a course that walks through it.")
     commands = top.add_subparsers(dest="command", required=True, metavar="command")
@@ -166,6 +178,10 @@ def parser() -> argparse.ArgumentParser:
     it.add_argument(
         "--no-sandbox", action="store_true", help="run submissions with your own rights: only where you know who wrote them"
     )
+
+    it = command(slides, "lessons as slides with speaker notes (reveal.js, no network needed)")
+    it.add_argument("lessons", nargs="*", help="numbers (default: all)")
+    it.add_argument("--out", type=Path, help="the folder for the pages (default: build/slides)")
 
     it = command(exercises, "make exercises/ from solutions/")
     it.add_argument("lessons", nargs="*", help="numbers or names (default: all)")

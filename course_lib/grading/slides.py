@@ -1,0 +1,242 @@
+"""`course slides`: a lesson's notebook as slides with speaker notes, in pages that need no network.
+
+In:  notebooks with stored outputs (nothing is run). Out: a folder with `index.html`, a page for each lesson, and reveal.js beside
+them (from the package `sphinx-revealjs`, of the extra `site`).
+
+What goes onto a slide follows from the lesson's spine: `##` begins a column, `###` and each picture a slide below. A slide
+carries the heading, the first sentences, tables, short lists, code and outputs; what the notebook says beyond that becomes the
+speaker's notes. Jupyter's own mark of a cell (`slideshow.slide_type`) has the last word.
+"""
+
+from __future__ import annotations
+
+import copy
+import html
+import importlib.util
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from nbformat.v4 import new_markdown_cell
+
+from .notebooks import Cell, CourseError, Notebook, read
+
+HERE = Path(__file__).with_name("deck")
+LEAD = 300  # characters of prose on one slide
+MOST_ITEMS, MOST_ROWS, MOST_LINES = 6, 12, 18  # of a list, a table, a block of code
+KEPT = ("dist/reveal.js", "dist/reveal.css", "plugin/notes/notes.js", "LICENSE")
+SENTENCE_END = re.compile(r"(?<=[.!?:])\s+(?=[A-Z`*\[“\"])")
+DETAILS = re.compile(r"<details>\s*<summary>(.*?)</summary>(.*?)</details>", re.DOTALL)
+LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)\s]+)\)")
+ONLY_SETS_UP = re.compile(r"(import |from |_ = |$|#)")
+
+
+@dataclass(frozen=True)
+class Split:
+    """A piece of prose: what is shown, and what is said. `said` is empty where all of it is shown."""
+
+    shown: str
+    said: str = ""
+
+
+def make_slides(notebooks: list[Path], out: Path) -> list[Path]:
+    """Write a page of slides for each notebook, the index, and what they need; the pages come back."""
+    reveal = reveal_folder()
+    out.mkdir(parents=True, exist_ok=True)
+    for name in KEPT:
+        (out / "reveal").mkdir(exist_ok=True)
+        shutil.copyfile(reveal / name, out / "reveal" / Path(name).name)
+    for name in ("deck.css", "deck.js"):
+        shutil.copyfile(HERE / name, out / name)
+    pages, titles = [], []
+    for path in notebooks:
+        nb = read(path)
+        pages.append(out / f"{path.stem}.html")
+        titles.append(title_of(nb))
+        pages[-1].write_text(as_page(planned(nb), titles[-1]), encoding="utf-8")
+    (out / "index.html").write_text(index(pages, titles), encoding="utf-8")
+    return pages
+
+
+def lesson_notebooks(root: Path, wanted: list[str]) -> list[Path]:
+    """The lessons' notebooks, or those with the numbers `wanted`."""
+    there = {path.name[:2]: path for path in sorted((root / "notebooks").glob("[0-9][0-9]_*.ipynb"))}
+    if unknown := [number for number in wanted if number[:2].zfill(2) not in there]:
+        raise CourseError(f"There is no lesson {unknown[0]!r}. Lessons: {', '.join(there)}.")
+    return [there[number[:2].zfill(2)] for number in wanted] or list(there.values())
+
+
+def reveal_folder() -> Path:
+    """Where reveal.js lies. Looked up without an import, which would bring Sphinx."""
+    package = importlib.util.find_spec("sphinx_revealjs")
+    if package is None or not package.submodule_search_locations:
+        raise CourseError("Slides need reveal.js, which comes with the extra `site`: pip install -e '.[site]'.")
+    return Path(next(iter(package.submodule_search_locations))) / "_static" / "revealjs"
+
+
+def as_page(nb: Notebook, title: str) -> str:
+    """`nb`, whose cells say what slide they belong to, as one HTML page."""
+    from nbconvert.exporters import SlidesExporter
+    from traitlets.config import Config
+
+    template = {"template_name": "deck", "extra_template_basedirs": [str(HERE.parent)]}
+    config = Config({"SlidesExporter": {**template, "exclude_input_prompt": True, "exclude_output_prompt": True}})
+    nb.metadata["title"] = title
+    return SlidesExporter(config=config).from_notebook_node(nb)[0]
+
+
+def index(pages: list[Path], titles: list[str]) -> str:
+    links = "\n".join(
+        f'<li><a href="{page.name}">{html.escape(title)}</a></li>' for page, title in zip(pages, titles, strict=True)
+    )
+    return (HERE / "index_page.html").read_text(encoding="utf-8").replace("LINKS", links)
+
+
+def title_of(nb: Notebook) -> str:
+    found = re.search(r"(?m)^# (.+)$", nb.cells[0].source) if nb.cells else None
+    return found[1] if found else "Slides"
+
+
+# ---- what goes where --------------------------------------------------------------------------------------------------
+
+
+def planned(nb: Notebook) -> Notebook:
+    """The notebook cut into slides: each cell says its `slide_type`, and what is said but not shown is a cell of notes."""
+    nb = copy.deepcopy(nb)
+    deck = Deck()
+    for cell in nb.cells:
+        own = cell.metadata.get("slideshow", {}).get("slide_type", "-")
+        if own in ("skip", "notes"):
+            deck.add(cell, own)
+        elif cell.cell_type == "markdown":
+            deck.prose(cell, own)
+        else:
+            deck.code(cell, own)
+    deck.say()
+    nb.cells = deck.cells
+    return nb
+
+
+class Deck:
+    """The cells of the slides so far, and where in the lesson they are."""
+
+    def __init__(self) -> None:
+        self.cells: list[Cell] = []
+        self.where: list[str] = []  # the headings that hold here: section, subsection
+        self.waiting: list[str] = []  # notes of the slide that is being filled
+        self.taken = True  # the slide has a code cell: the next one begins another
+
+    def add(self, cell: Cell, slide_type: str) -> None:
+        cell.metadata["slideshow"] = {"slide_type": slide_type}
+        self.cells.append(cell)
+
+    def begin(self, slide_type: str) -> None:
+        """Later cells stand on a new slide."""
+        self.say()
+        self.taken = False
+        if slide_type == "subslide":
+            kicker = " · ".join(html.escape(heading) for heading in self.where)
+            self.add(new_markdown_cell(f'<p class="where">{kicker}</p>'), slide_type)
+
+    def say(self) -> None:
+        """Put the notes of the slide before behind its cells."""
+        if self.waiting:
+            self.add(new_markdown_cell("\n\n".join(self.waiting)), "notes")
+            self.waiting = []
+
+    def prose(self, cell: Cell, own: str) -> None:
+        for n, part in enumerate(re.split(r"(?m)^(?=#{1,3} )", cell.source)):
+            if not part.strip():
+                continue
+            heading = re.match(r"(#{1,3}) +(.+)\n?", part)
+            split = divided(part[heading.end() :] if heading else part)
+            shown, slide_type = split.shown, "-"
+            if heading:
+                level, slide_type = len(heading[1]), "slide" if len(heading[1]) < 3 else "-"
+                self.where = self.where[:1] if level == 3 else []
+                self.begin("subslide" if level == 3 else "slide")
+                self.where.append(heading[2])
+                shown = f"{heading[0].strip()}\n\n{shown}"
+            elif own in ("slide", "subslide") or self.taken:
+                self.begin("subslide")
+            self.add(new_markdown_cell(shown), own if own != "-" and n == 0 else slide_type)
+            if split.said:
+                self.waiting.append(split.said)
+
+    def code(self, cell: Cell, own: str) -> None:
+        if own == "-" and not cell.outputs and all(map(ONLY_SETS_UP.match, cell.source.splitlines())):
+            return self.add(cell, "skip")
+        if self.taken:
+            self.begin("subslide")
+        for output in cell.outputs:
+            data = output.get("data", {})
+            data.pop("application/vnd.jupyter.widget-view+json", None)
+            if "text/html" in data:
+                data.pop("text/plain", None)
+        if cell.metadata.get("jupyter", {}).get("source_hidden"):  # a question, whose source holds the answer
+            cell.metadata["tags"] = ["quiet"]
+            self.waiting.append(f"```python\n{cell.source}\n```")
+        self.add(cell, own)
+        self.taken = bool(cell.outputs)
+
+
+def divided(text: str) -> Split:
+    """Prose as it is shown and said. Questions whose answers are folded are shown, their answers said."""
+    whole = DETAILS.sub(lambda found: f"**{found[1].strip()}**\n\n{found[2].strip()}", text).strip()
+    shown, prose = [], 0
+    for block in blocks(DETAILS.sub(asked, text)):
+        on_slide = shortened(block)
+        if re.match(r"[|>\-*\d`<!]", on_slide):
+            shown.append(on_slide)
+        elif on_slide and prose < LEAD:
+            shown.append(on_slide)
+            prose += len(on_slide)
+    joined = "\n\n".join(shown)
+    return Split(LINK.sub(link_of, joined), "" if joined == whole else LINK.sub(link_of, whole))
+
+
+def asked(details: re.Match[str]) -> str:
+    """The question above a folded answer; what is no question (a solution, a longer listing) is not shown."""
+    question = re.sub(r"</?code>", "`", details[1]).strip()
+    return f"{question}\n\n" if re.match(r"\d+\. ", question) else ""
+
+
+def link_of(link: re.Match[str]) -> str:
+    """Lessons lead to their slides; other files are not there."""
+    text, to = link.groups()
+    if to.startswith(("http:", "https:", "#")):
+        return link[0]
+    lesson = re.fullmatch(r"(\d\d_\w+)\.ipynb", to)
+    return f"[{text}]({lesson[1]}.html)" if lesson else text
+
+
+def blocks(text: str) -> list[str]:
+    """Paragraphs, lists, tables and fenced code, apart."""
+    found, fenced = [""], False
+    for line in text.strip().splitlines():
+        fenced ^= line.lstrip().startswith("```")
+        if line.strip() or fenced:
+            found[-1] += line + "\n"
+        elif found[-1]:
+            found.append("")
+    return [block.rstrip() for block in found if block.strip()]
+
+
+def shortened(block: str) -> str:
+    """A block as it fits on a slide; empty if it does not."""
+    lines = block.splitlines()
+    if block.startswith("|"):
+        return block if len(lines) <= MOST_ROWS + 2 else ""
+    if block.startswith("```"):
+        return block if len(lines) <= MOST_LINES + 2 else ""
+    if re.match(r"(-|\*|\d+\.) ", block):
+        return block if len(lines) <= MOST_ITEMS else ""
+    if len(block) <= LEAD or block.startswith(("<", "!")):
+        return block
+    shown = ""
+    for sentence in SENTENCE_END.split(block):
+        if shown and len(shown) + len(sentence) > LEAD:
+            break
+        shown = f"{shown} {sentence}".strip()
+    return shown.removesuffix(":")
