@@ -31,7 +31,7 @@ NOTEBOOKS = $(wildcard notebooks/*.ipynb solutions/*/*.ipynb)
 START := notebooks/00_start_here.ipynb
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab test test-fast test-all test-notebooks lint demo doctor size exercises exercises-check notebooks slides test-lab clean
+.PHONY: help setup lab test test-fast test-all test-notebooks lint demo doctor size exercises exercises-check notebooks site slides test-lab clean
 
 help: ## what there is
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
@@ -104,6 +104,9 @@ SITE_STAMP := $(ENV)/.site-installed
 $(SITE_STAMP): $(STAMP)
 	@echo "Installing what the site and the slides need"; $(PIP) -e '.[site]'
 	@touch $@
+
+site: $(SITE_STAMP) ## the course as pages to browse offline, build/site
+	$(BIN)/python docs/site/build.py
 
 slides: $(SITE_STAMP) ## lessons as slides with speaker notes, build/slides (needs no network to show)
 	$(BIN)/python -m course_lib slides

@@ -114,6 +114,18 @@ def grade(args: argparse.Namespace) -> int:
     return 0
 
 
+def example(args: argparse.Namespace) -> int:
+    """Marks of a class that never was."""
+    from course_lib.grading.example import example
+    from course_lib.grading.notebooks import find_lesson, find_root
+    from course_lib.grading.notebooks import lessons as all_lessons
+
+    root = find_root()
+    chosen = [find_lesson(root, wanted) for wanted in args.lessons] or all_lessons(root)
+    print(f"{args.out}: {example(chosen, args.students, args.out, args.seed)} rows")
+    return 0
+
+
 def slides(args: argparse.Namespace) -> int:
     """Lessons as slides, from their notebooks' stored outputs."""
     from course_lib.grading.notebooks import find_root
@@ -178,6 +190,12 @@ def parser() -> argparse.ArgumentParser:
     it.add_argument(
         "--no-sandbox", action="store_true", help="run submissions with your own rights: only where you know who wrote them"
     )
+
+    it = command(example, "made-up marks of a class, as `course grade` writes them, to try the dashboard with")
+    it.add_argument("lessons", nargs="*", help="numbers or names (default: all)")
+    it.add_argument("--students", type=int, default=20, help="how many (default: %(default)s)")
+    it.add_argument("--seed", type=int, default=0, help="another number, another class (default: %(default)s)")
+    it.add_argument("--out", type=Path, default=Path("grades.csv"), help="the file (default: %(default)s)")
 
     it = command(slides, "lessons as slides with speaker notes (reveal.js, no network needed)")
     it.add_argument("lessons", nargs="*", help="numbers (default: all)")

@@ -174,7 +174,7 @@ class Deck:
             data.pop("application/vnd.jupyter.widget-view+json", None)
             if "text/html" in data:
                 data.pop("text/plain", None)
-        if cell.metadata.get("jupyter", {}).get("source_hidden"):  # a question, whose source holds the answer
+        if "Predict(" in cell.source or cell.metadata.get("jupyter", {}).get("source_hidden"):  # the source holds the answer
             cell.metadata["tags"] = ["quiet"]
             self.waiting.append(f"```python\n{cell.source}\n```")
         self.add(cell, own)

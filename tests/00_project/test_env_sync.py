@@ -48,7 +48,7 @@ def test_condas_python_is_one_that_the_project_supports(environment, project):
 def test_the_packages_that_were_asked_for_are_installed_for_the_course(project):
     about = project["project"]
     assert names(about["dependencies"] + about["optional-dependencies"]["course"]) >= ASKED_FOR
-    assert set(about["optional-dependencies"]) == {"course", "dev", "gpu", "cluster", "site"}
+    assert set(about["optional-dependencies"]) == {"course", "dev", "gpu", "cluster", "hub", "site"}
 
 
 def test_triton_is_bounded_wherever_it_is_listed(project):

@@ -1,0 +1,212 @@
+"""What a class did, in pictures: read by `notebooks/class_dashboard.ipynb`.
+
+In:  `grades.csv` of `course grade`. Out: `Grades`, and pictures of it: which exercises pass, which wrong answers many share,
+points over students.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from course_lib.viz.style import SMALL, Picture, plural
+from course_lib.viz.svg import Svg, shorten, text_width
+from course_lib.viz.tables import bars, columns, table
+
+from .classroom import COLUMNS
+from .notebooks import CourseError
+
+CELL, NAME = 24, 110  # px of one exercise of one student, and of the students' names
+LONGEST, STEP = 420, 28  # px of a bar of 100 %, and from one to the next
+NOT_TRIED = "Not written yet."
+
+
+@dataclass(frozen=True)
+class Row:
+    """One exercise of one student."""
+
+    student: str
+    lesson: str
+    exercise: str
+    grade_id: str
+    points: float
+    out_of: float
+    reason: str
+
+    @property
+    def passed(self) -> bool:
+        return self.points == self.out_of
+
+    @property
+    def tried(self) -> bool:
+        return self.passed or self.reason.strip() != NOT_TRIED
+
+    @property
+    def number(self) -> str:
+        """'3.1' of 'Exercise 3.1: count_breaks', else the whole heading."""
+        head = self.exercise.split(":")[0].removeprefix("Exercise").strip()
+        return head or self.exercise
+
+    @property
+    def said(self) -> str:
+        """What the check looked at, in one line: the reason without what one student's answer gave."""
+        lines = [line.strip() for line in self.reason.strip().splitlines()] or [""]
+        parts = [line.split(":", 1)[1].strip() for line in lines if line.startswith(("What:", "Why:"))]
+        return ": ".join(part for part in parts if part) or lines[0]
+
+
+@dataclass(frozen=True)
+class Grades:
+    """All rows, in the order of the file."""
+
+    rows: tuple[Row, ...]
+
+    def __str__(self) -> str:
+        lessons = plural(len({row.lesson for row in self.rows}), "lesson")
+        return f"{plural(len(self.students), 'student')}, {lessons}, {plural(len(self.exercises), 'exercise')}"
+
+    @property
+    def students(self) -> dict[str, float]:
+        """Each student's points, most first."""
+        points: dict[str, float] = defaultdict(float)
+        for row in self.rows:
+            points[row.student] += row.points
+        return dict(sorted(points.items(), key=lambda item: (-item[1], item[0])))
+
+    @property
+    def exercises(self) -> dict[tuple[str, str], list[Row]]:
+        """(lesson, name for grading) → its rows, in the course's order."""
+        found: dict[tuple[str, str], list[Row]] = defaultdict(list)
+        for row in self.rows:
+            found[row.lesson, row.grade_id].append(row)
+        lessons = sorted({row.lesson for row in self.rows})
+        return dict(sorted(found.items(), key=lambda item: lessons.index(item[0][0])))
+
+    @property
+    def out_of(self) -> float:
+        """The points of every exercise that somebody handed in."""
+        return sum(rows[0].out_of for rows in self.exercises.values())
+
+
+def read_grades(path: str | Path) -> Grades:
+    """The rows of `grades.csv`. Raises CourseError for another file."""
+    with Path(path).open(newline="", encoding="utf-8") as file:
+        reader = csv.DictReader(file)
+        if tuple(reader.fieldnames or ()) != COLUMNS:
+            raise CourseError(f"{path} is no grades.csv of `course grade`: its columns should be {', '.join(COLUMNS)}.")
+        rows = [row_of(row) for row in reader]
+    return Grades(tuple(rows))
+
+
+def row_of(row: dict[str, str]) -> Row:
+    points, out_of = float(row["points"]), float(row["out_of"])
+    return Row(row["student"], row["lesson"], row["exercise"], row["grade_id"], points, out_of, row["reason"])
+
+
+def pass_rates(grades: Grades) -> Picture:
+    """For each exercise, the share of those who handed the lesson in and got all of its points."""
+    rates = [(name_of(rows[0]), sum(row.passed for row in rows), len(rows)) for rows in grades.exercises.values()]
+    label = max(text_width(name) for name, *_ in rates) * 1.1 + 12
+    svg = Svg(label + LONGEST + 150, STEP * len(rates) + 8)
+    for i, (name, passed, there) in enumerate(rates):
+        y, few = 4 + STEP * i, 2 * passed < there
+        svg.text(label - 10, y + 14, name, anchor="end")
+        svg.box(label, y, max(2.0, LONGEST * passed / there), STEP - 8, "break" if few else "scheduling", radius=3, strength=0.45)
+        svg.text(label + LONGEST * passed / there + 8, y + 14, f"{percent(passed, there)}, {passed} of {there}")
+    svg.path(f"M{label + LONGEST / 2:.0f} 0 V{svg.height:.0f}", line=1, opacity=0.5, dashed=True)
+    fewest = min(rates, key=lambda each: each[1] / each[2])[0]
+    caption = f"Full points, of those who handed the lesson in. Left of the dashed line: fewer than half. Fewest: {fewest}"
+    rows = [(name, percent(passed, there), f"{passed} of {there}") for name, passed, there in rates]
+    alt = "Who solved it: " + "; ".join(f"{name} {share}" for name, share, _ in rows) + "."
+    return Picture(svg.framed(alt), caption, alt, columns(rows, ("exercise", "full points", "")))
+
+
+def percent(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.0f} %"
+
+
+def name_of(row: Row) -> str:
+    name = row.exercise.removeprefix("Exercise").strip()
+    return shorten(name, 260)
+
+
+def wrong_answers(grades: Grades, least: int = 2) -> Picture:
+    """Reasons that at least `least` students share, most frequent first. What was not written yet is left out."""
+    shared: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for row in grades.rows:
+        if row.tried and not row.passed:
+            shared[name_of(row), row.said].append(row.student)
+    often = sorted(((who, *key) for key, who in shared.items() if len(who) >= least), key=lambda each: (-len(each[0]), each[1:]))
+    data = [(len(who), exercise, said, some(who)) for who, exercise, said in often]
+    caption = f"Wrong answers that at least {least} students share. One sentence in front of the class saves all of them."
+    return table(data or [(0, "–", "none is shared", "")], ("students", "exercise", "what the check said", "who"), caption)
+
+
+def some(names: Iterable[str], most: int = 4) -> str:
+    names = sorted(names)
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def points_of_students(grades: Grades) -> Picture:
+    """Each student's points, most first."""
+    middle = sorted(grades.students.values())[len(grades.students) // 2]
+    caption = f"Points of {grades.out_of:g}. The student in the middle has {middle:g}."
+    return bars(grades.students, "points", "Points", caption)
+
+
+def class_map(grades: Grades) -> Picture:
+    """A square for each exercise of each student: full, partly, tried, not tried. Columns tell about exercises, rows about
+    students."""
+    exercises, students = grades.exercises, grades.students
+    by_key = {(row.student, row.lesson, row.grade_id): row for row in grades.rows}
+    svg = Svg(NAME + CELL * len(exercises) + 60, 76 + CELL * len(students))
+    lines: list[list[str]] = []
+    x0, last = NAME, ""
+    for i, (lesson, _) in enumerate(exercises):
+        if lesson != last:
+            svg.text(x0 + CELL * i + 2, 14, lesson[:2], bold=True)
+            svg.path(f"M{x0 + CELL * i - 1} 4 V{28 + CELL * len(students)}", line=0.8, opacity=0.4)
+            last = lesson
+    for j, (student, points) in enumerate(students.items()):
+        y = 24 + CELL * j
+        svg.text(x0 - 8, y + 16, shorten(student, NAME - 12), anchor="end", tip=student)
+        svg.text(x0 + CELL * len(exercises) + 6, y + 16, f"{points:g}", SMALL)
+        line = [student, f"{points:g}"]
+        for i, key in enumerate(exercises):
+            row = by_key.get((student, *key))
+            line.append(square(svg, x0 + CELL * i, y, row))
+        lines.append(line)
+    legend(svg, 48 + CELL * len(students))
+    caption = "Filled: full points. Crossed: a wrong answer. Empty: not tried. A column of crosses is an exercise to teach again."
+    alt = f"{plural(len(students), 'student')} by {plural(len(exercises), 'exercise')}. {caption}"
+    return Picture(
+        svg.framed(alt), caption, alt, columns(lines, ("student", "points", *(rows[0].number for rows in exercises.values())))
+    )
+
+
+def square(svg: Svg, x: float, y: float, row: Row | None) -> str:
+    """Draw one mark, and give it as a letter."""
+    if row is None:
+        return "·"
+    tip = f"{row.student}, {row.exercise}: {row.points:g} of {row.out_of:g}. {row.said}"
+    size = CELL - 4
+    if row.passed:
+        svg.box(x + 1, y, size, size, "scheduling", radius=3, strength=0.6, tip=tip)
+        return "full"
+    if not row.tried:
+        svg.box(x + 1, y, size, size, "eager", radius=3, strength=0, line=1, tip=tip)
+        return "–"
+    svg.box(x + 1, y, size, size, "break", radius=3, strength=0.18, tip=tip)
+    svg.path(f"M{x + 6} {y + 5} l{size - 10} {size - 10} m0 {10 - size} l{10 - size} {size - 10}", stage="break", line=1.4)
+    return "wrong"
+
+
+def legend(svg: Svg, y: float) -> None:
+    x = float(NAME)
+    for points, reason, words in ((1, "", "full points"), (0, "wrong", "a wrong answer"), (0, NOT_TRIED, "not tried")):
+        square(svg, x, y, Row("", "", "", "", points, 1, reason))
+        svg.text(x + CELL + 4, y + 15, words, SMALL)
+        x += CELL + 24 + text_width(words, SMALL)

@@ -1,0 +1,34 @@
+"""A JupyterHub for a class: each learner gets a container of the course's image (docs/hosting.md).
+
+    docker build -t course . && pip install jupyterhub dockerspawner && jupyterhub -f deploy/jupyterhub_config.py
+
+Change the three settings that are marked before strangers can reach it.
+"""
+
+import os
+
+c = get_config()  # noqa: F821  (JupyterHub gives it)
+
+c.JupyterHub.bind_url = os.environ.get("HUB_URL", "http://127.0.0.1:8000")  # change: https, behind your proxy
+c.JupyterHub.authenticator_class = "shared-password"  # change: OAuthenticator, LTI, …
+c.SharedPasswordAuthenticator.user_password = os.environ["HUB_PASSWORD"]  # change: goes with the authenticator above
+c.Authenticator.allow_all = True
+
+c.JupyterHub.spawner_class = "dockerspawner.DockerSpawner"
+c.JupyterHub.hub_ip = "0.0.0.0"  # containers reach the hub over Docker's bridge
+c.DockerSpawner.image = os.environ.get("COURSE_IMAGE", "course")
+c.DockerSpawner.cmd = ["jupyterhub-singleuser"]
+c.DockerSpawner.notebook_dir = "/home/learner/course"
+c.DockerSpawner.default_url = "/lab/tree/notebooks/00_start_here.ipynb"
+c.DockerSpawner.remove = True  # the container goes, the volumes stay
+
+# A new volume begins as a copy of what the image has in that place: exercises to fill in, and where kernels are kept.
+c.DockerSpawner.volumes = {
+    "course-{username}-exercises": "/home/learner/course/exercises",
+    "course-{username}-cache": "/home/learner/.cache",
+}
+
+# A lesson needs a core and 2 GB now and then; the grader's own limits are in docs/grading.md.
+c.DockerSpawner.mem_limit = "4G"
+c.DockerSpawner.cpu_limit = 2
+c.DockerSpawner.environment = {"OMP_NUM_THREADS": "2"}

@@ -1,0 +1,97 @@
+"""`make site`: what it collects, and that every link between its pages leads somewhere. (Sphinx is not needed here.)"""
+
+from __future__ import annotations
+
+import json
+import re
+import runpy
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BUILD = SimpleNamespace(**runpy.run_path(str(ROOT / "docs/site/build.py")))
+CONF = SimpleNamespace(**runpy.run_path(str(ROOT / "docs/site/conf.py")))
+LINK = re.compile(r"(?<!`)\]\((?!https?:|#|mailto:)([^)\s#]+)")
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("site") / "source"
+    BUILD.collect(ROOT, folder)
+    return folder
+
+
+def prose(page: Path) -> str:
+    if page.suffix == ".md":
+        return re.sub(r"(?ms)^```.*?^```|`[^`\n]*`", "", page.read_text(encoding="utf-8"))
+    cells = json.loads(page.read_text(encoding="utf-8"))["cells"]
+    return "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+
+
+def test_every_lesson_exercise_and_document_is_on_the_front_page_once(source):
+    front = (source / "index.md").read_text(encoding="utf-8")
+    for path in (*ROOT.glob("notebooks/*.ipynb"), *ROOT.glob("exercises/*/*.ipynb"), *ROOT.glob("docs/**/*.md")):
+        name = path.relative_to(ROOT).with_suffix("").as_posix()
+        if not name.startswith("docs/site/"):
+            assert len(re.findall(rf"(?m)^{re.escape(name)}$", front)) == 1, name
+    assert not re.search(r"(?m)^[A-Z]{4,}$(?<!README)(?<!CONTRIBUTING)", front), "a placeholder was not filled in"
+
+
+def test_every_link_between_pages_leads_to_a_page(source):
+    dead = [
+        f"{page.relative_to(source)}: {link}"
+        for page in (*source.rglob("*.md"), *source.rglob("*.ipynb"))
+        for link in LINK.findall(prose(page))
+        if not (page.parent / link).resolve().exists()
+    ]
+    assert dead == []
+
+
+def test_every_module_is_in_the_reference(source):
+    told = {name for page in source.glob("reference/*.md") for name in re.findall(r"automodule:: (\S+)", page.read_text())}
+    there = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        for path in ROOT.glob("course_lib/**/*.py")
+    }
+    assert there - told == set(BUILD.NO_PAGE)
+
+
+def test_every_term_of_the_glossary_is_a_term_of_the_site():
+    glossary = (ROOT / "notebooks/glossary.md").read_text(encoding="utf-8")
+    made = BUILD.with_terms(glossary)
+    terms = re.findall(r"(?m)^- \*\*(.+?)\*\*", glossary)
+    assert len(terms) > 100
+    assert re.findall(r"(?m)^(\S.*)\n  \S", made.split("::::{glossary}")[1]) == terms
+
+
+def test_a_widget_is_shown_by_its_static_form_and_a_questions_answer_is_folded():
+    widget = {"output_type": "display_data", "data": {BUILD.WIDGET: {}, "text/html": "<p>static</p>"}}
+    cells = [{"cell_type": "code", "source": ["q = viz.Predict(answer=1)"], "metadata": {}, "outputs": [widget]}]
+    (cell,) = BUILD.shown({"cells": cells})["cells"]
+    assert list(cell["outputs"][0]["data"]) == ["text/html"] and cell["metadata"]["tags"] == ["hide-input"]
+
+
+def test_nothing_is_run_and_nothing_comes_from_a_network():
+    assert CONF.nb_execution_mode == "off" and CONF.nb_ipywidgets_js == {}
+    assert not re.search(
+        r"(?:src|href|url)\W{1,3}https?://",
+        (ROOT / "docs/site/static/site.css").read_text() + (ROOT / "docs/site/explorer.md").read_text(),
+    )
+
+
+@pytest.mark.parametrize(
+    "docstring, made",
+    [
+        ("In:  a `Graph`\n     of it. Out: more.", ["**In:** a ``Graph`` of it. Out: more.", ""]),
+        ("Takes *args and my_name_ as they are.", [r"Takes \*args and my\_name\_ as they are.", ""]),
+        ("Two:\n- one `a`s\n- two", ["Two:", "", r"- one ``a``\ s", "", "- two", ""]),
+        ("A *word* that counts.", ["A *word* that counts.", ""]),
+        ("Like this:\n\n    x = 1\n    y = *x", ["Like this:", "", "::", "", "        x = 1", "        y = *x", ""]),
+    ],
+)
+def test_docstrings_become_what_sphinx_reads(docstring, made):
+    lines = docstring.split("\n")
+    CONF.readable(None, "function", "f", None, None, lines)
+    assert lines == made
