@@ -87,8 +87,8 @@ def interleaved(
 
 
 def order_of(names: list[str], number: int) -> list[str]:
-    """The order in round `number`: each takes each place in turn, and neighbours change sides."""
-    start = number % max(len(names), 1)
+    """The order in round `number`: each takes each place in turn, and neighbours change sides: AB, BA, BA, AB, ..."""
+    start = number // 2 % max(len(names), 1)
     turned = names[start:] + names[:start]
     return turned[::-1] if number % 2 else turned
 

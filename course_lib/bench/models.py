@@ -69,6 +69,65 @@ class Transformer(nn.Module):
         return x
 
 
+class EncoderBlock(nn.Module):
+    """A transformer block as tutorials write it: `nn.MultiheadAttention` and a GELU network. Lesson 13 trains six of them."""
+
+    def __init__(self, d_model=512, nhead=8, dim_feedforward=2048):
+        super().__init__()
+        self.self_attn = nn.MultiheadAttention(d_model, nhead, batch_first=True)
+        self.ffn = nn.Sequential(nn.Linear(d_model, dim_feedforward), nn.GELU(), nn.Linear(dim_feedforward, d_model))
+        self.norm1 = nn.LayerNorm(d_model)
+        self.norm2 = nn.LayerNorm(d_model)
+
+    def forward(self, x):
+        residual = x
+        x = self.norm1(x)
+        x, _ = self.self_attn(x, x, x)
+        x = x + residual
+        residual = x
+        x = self.norm2(x)
+        x = self.ffn(x)
+        return x + residual
+
+
+class DenseLayer(nn.Module):
+    """Two convolutions, each behind a batch norm and a ReLU; what comes out is put beside what came in."""
+
+    def __init__(self, width, growth):
+        super().__init__()
+        self.norm1, self.conv1 = nn.BatchNorm2d(width), nn.Conv2d(width, 4 * growth, 1, bias=False)
+        self.norm2, self.conv2 = nn.BatchNorm2d(4 * growth), nn.Conv2d(4 * growth, growth, 3, padding=1, bias=False)
+
+    def forward(self, x):
+        y = self.conv1(torch.relu(self.norm1(x)))
+        return torch.cat((x, self.conv2(torch.relu(self.norm2(y)))), 1)
+
+
+class DenseNet(nn.Module):
+    """With its defaults DenseNet-121, as torchvision has it; with fewer and thinner layers something that a laptop can train."""
+
+    def __init__(self, growth=32, blocks=(6, 12, 24, 16), stem=64, classes=1000):
+        super().__init__()
+        width = stem
+        layers = [
+            nn.Conv2d(3, width, 7, stride=2, padding=3, bias=False),
+            nn.BatchNorm2d(width),
+            nn.ReLU(),
+            nn.MaxPool2d(3, 2, 1),
+        ]
+        for number, depth in enumerate(blocks):
+            if number:
+                layers += [nn.BatchNorm2d(width), nn.ReLU(), nn.Conv2d(width, width // 2, 1, bias=False), nn.AvgPool2d(2)]
+                width //= 2
+            layers += [DenseLayer(width + growth * i, growth) for i in range(depth)]
+            width += growth * depth
+        self.features = nn.Sequential(*layers, nn.BatchNorm2d(width), nn.ReLU())
+        self.classifier = nn.Linear(width, classes)
+
+    def forward(self, x):
+        return self.classifier(self.features(x).mean((2, 3)))
+
+
 def gelu_layer(x, weight, bias):
     """What `course demo` walks through: one GEMM and a loop behind it."""
     y = x @ weight + bias

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from course_lib.bench.compare import Outcome
-from course_lib.bench.measure import human_time, three_digits
+from course_lib.bench.compare import Outcome, Program
+from course_lib.bench.measure import Samples, human_time, three_digits
 
 HEAD = ("", "median", "p10 – p90", "vs eager", "vs torch.compile", "first call", "max abs diff")
 
@@ -108,6 +108,23 @@ def as_json(outcome: Outcome, outcomes: Sequence[Outcome]) -> dict[str, Any]:
         "calls_per_sample": samples.calls if samples else None,
         "samples": list(samples.seconds) if samples else [],
     }
+
+
+RECORDED = Path(__file__).with_name("recorded")
+
+
+def recorded(name: str) -> tuple[dict[str, Any], list[Outcome]]:
+    """What `--json` wrote on another machine (`bench/recorded/`): all of the file, and its outcomes."""
+    told = json.loads((RECORDED / f"{name}.json").read_text(encoding="utf-8"))
+    return told, [from_json(each) for each in told.get("results", ())]
+
+
+def from_json(told: dict[str, Any]) -> Outcome:
+    """The outcome that `as_json` wrote."""
+    samples = Samples(tuple(told["samples"]), told["calls_per_sample"]) if told["samples"] else None
+    program = Program(**told["program"]) if told["program"] else None
+    numbers = (told["first_call"], told["max_abs_diff"], samples, program)
+    return Outcome(told["name"], *numbers, told["problem"] or "", told["wrong"], told["notes"])
 
 
 def write_json(where: str, record: dict[str, Any]) -> None:

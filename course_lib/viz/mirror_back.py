@@ -292,7 +292,7 @@ class Ablation:
         for combination, answer in self.answers.items():
             took = self.seconds.get(combination)
             times = [human_seconds(self.first[combination]), human_seconds(took)] if took else ["–", "–"]
-            ratio = f"{self.eager_seconds / took:.2f} times as fast" if took else "–"
+            ratio = f"{self.eager_seconds / took:.2f}× as fast" if took else "–"
             rows.append((*combination, *times, ratio, answer))
         text = columns([(a, b, answer) for (a, b), answer in self.answers.items()], (*header[:2], header[-1]))
         said = "; ".join(f"{a} with {b}: {answer}" for (a, b), answer in self.answers.items())

@@ -68,7 +68,14 @@ def test_every_round_runs_each_function_once_in_changing_order():
     rounds = ["".join(name for name, _ in clock.asked[i : i + 3]) for i in range(3, len(clock.asked), 3)]
     assert all(sorted(each) == ["a", "b", "c"] for each in rounds) and len(rounds) == 6
     assert {each[0] for each in rounds} == {"a", "b", "c"}
-    assert rounds[0] == "abc" and order_of(["a", "b", "c"], 1) == ["a", "c", "b"]
+    assert rounds[0] == "abc" and len(set(rounds)) == 6, "three names have six orders"
+
+
+def test_two_functions_change_places_so_that_a_machine_that_slows_down_favours_neither():
+    assert ["".join(order_of(["a", "b"], number)) for number in range(4)] == ["ab", "ba", "ba", "ab"]
+    clock = FakeClock(lambda name, now: 1.0 + 0.05 * now)
+    found = interleaved({name: named(name) for name in "ab"}, rounds=8, min_time=0.0, clock=clock)
+    assert found["a"].times_faster_than(found["b"]) == pytest.approx(1.0, abs=0.02)
 
 
 def test_a_sample_lasts_at_least_min_time():

@@ -1,0 +1,79 @@
+"""What each part of the compiler is worth: all of it, then without one part at a time.
+
+In:  a `Workload`.
+Out: an `Outcome` for eager, for the whole compiler and for each compiler with a part taken out; and their table.
+
+A part is taken out by replacing a stage of the `Pipeline`, so that the rest of the compiler stays as it is. Results are checked
+against eager first, as everywhere in `bench`: a compiler without a part is slower, never wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import course_lib
+from course_lib import Pipeline, events
+from course_lib.bench.compare import Contender, Outcome, Program, Workload, compare, count, eager, watch_ours
+from course_lib.bench.report import speedup
+from course_lib.scheduling import No
+from course_lib.viz.kernels import kernels_of
+from course_lib.viz.recording import Recording
+from course_lib.viz.style import Picture, escape, human_bytes
+from course_lib.viz.tables import columns, html_table
+
+
+def keep_apart(producer: Any, consumer: Any) -> No:
+    """A `fuse` that never fuses."""
+    return No("fusion is switched off")
+
+
+PARTS: dict[str, dict[str, Any]] = {
+    "all of it": {},
+    "no fusion": {"pipeline": Pipeline().replace(fuse=keep_apart)},
+    "no decompositions": {"pipeline": Pipeline().replace(decompositions={})},
+    "no kernels": {"backend": "aot_eager"},
+    "capture only": {"backend": "eager"},
+}
+"""Name → what `cl.compile` is told. The last two stop after autograd and after capture, and run operator by operator."""
+
+
+def contender(name: str, settings: Mapping[str, Any], bytes_of: dict[str, int]) -> Contender:
+    """The compiler with these settings; what its kernels move is written into `bytes_of`."""
+
+    def watch(run: Any) -> Program:
+        recording = Recording()
+        with events.listener(recording.events.append):
+            program = watch_ours(run)
+        built = [kernel for event in recording.of(events.KernelsBuilt) for kernel in kernels_of(event.compiled)]
+        bytes_of[name] = sum(kernel.bytes for kernel in built)
+        return program
+
+    return Contender(name, lambda function: course_lib.compile(function, **settings), watch)
+
+
+def ablate(
+    workload: Workload, parts: Mapping[str, Mapping[str, Any]] = PARTS, **how: Any
+) -> tuple[list[Outcome], dict[str, int]]:
+    """Outcomes of eager and of each entry of `parts`, and the bytes that the kernels of each move. `how` goes to `compare`."""
+    bytes_of: dict[str, int] = {}
+    chosen = [contender(name, settings, bytes_of) for name, settings in parts.items()]
+    return compare(workload, [eager(), *chosen], **how), bytes_of
+
+
+def ablation_table(outcomes: Sequence[Outcome], bytes_of: Mapping[str, int]) -> Picture:
+    """What each compiler made, and how fast it is. Times are no part of the text: they are never twice the same."""
+    rows, plain = [], []
+    for outcome in outcomes:
+        ratio, program = speedup(outcome, outcomes, "eager"), outcome.program
+        kernels = f"{count(program.kernels, 'kernel')}, {count(program.library_calls or 0, 'library call')}" if program else ""
+        moved = human_bytes(bytes_of[outcome.name]) if bytes_of.get(outcome.name) else "–"
+        result = outcome.problem or ("as eager" if program else "")
+        plain.append((outcome.name, kernels, moved, result))
+        against = f"{ratio:.2f}× as fast" if ratio is not None and program else "–"
+        rows.append([escape(cell) for cell in (*plain[-1][:3], against, result)])
+    header = ("", "kernels", "bytes through memory", "against eager", "result")
+    caption = "All of the compiler, then without one part: what the part was worth is the difference to the first line."
+    alt = "Ablation: " + "; ".join(", ".join(filter(None, row)) for row in plain) + "."
+    body = f'<div class="cl-scroll">{html_table(rows, header, (2, 3))}</div>'
+    return Picture(body, caption, alt, columns(plain, (*header[:3], header[-1])))

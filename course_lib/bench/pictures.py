@@ -1,0 +1,98 @@
+"""Measurements as pictures: who was how fast, how far to trust it, and in which order it was measured.
+
+In:  `Outcome`s, `Samples`, or samples with the moment at which they began.
+Out: `Picture`s. Times stand in the drawings only: their text is the same on every machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from course_lib.bench.compare import Outcome, count
+from course_lib.bench.measure import Samples, human_time
+from course_lib.bench.report import speedup
+from course_lib.viz.style import SMALL, Picture, escape
+from course_lib.viz.svg import Svg, text_width
+from course_lib.viz.tables import columns, html_table, who
+
+
+def results(outcomes: Sequence[Outcome], title: str = "") -> Picture:
+    """The result table: for each contender the first call, median and spread, the speed against eager, and what was made."""
+    header = ("", "first call", "median", "p10 – p90", "against eager", "result", "what was compiled")
+    rows, plain = [], []
+    for outcome in outcomes:
+        samples, ratio = outcome.samples, speedup(outcome, outcomes, "eager")
+        compiled = outcome.name != "eager"
+        result = outcome.problem or ("as eager" if compiled else "")
+        program = str(outcome.program) if outcome.program else ""
+        times = [human_time(outcome.first_call) if compiled and outcome.first_call else "–"]
+        times += [human_time(samples.median), f"{human_time(samples.p10)} – {human_time(samples.p90)}"] if samples else ["–", "–"]
+        against = f"{ratio:.2f}× as fast" if ratio is not None and compiled else "–"
+        rows.append([escape(cell) for cell in (outcome.name, *times, against, result, program)])
+        plain.append((outcome.name, result, program))
+    head = f"<p><b>{escape(title)}</b></p>" if title else ""
+    caption = (
+        "First call: with compiling. Median and spread: of samples taken in turn. Against eager: median of each round's ratio."
+    )
+    alt = f"{title or 'Results'}: " + "; ".join(f"{name} {result}, {program}" for name, result, program in plain) + "."
+    text = columns(plain, ("", "result", "what was compiled"))
+    body = f'<div class="cl-scroll">{head}{html_table(rows, header, (1, 2, 3, 4))}</div>'
+    return Picture(body, caption, alt, f"{title}\n{text}" if title else text)
+
+
+LANE, TRACK = 40.0, 520.0
+
+
+def spread(samples: Mapping[str, Samples], title: str = "", *, stage: str = "scheduling") -> Picture:
+    """A lane for each name: every sample as a tick, p10 to p90 as a band, the median as a thick line. All from zero."""
+    most = max(max(each.seconds) for each in samples.values())
+    label = 16 + max(text_width(name) for name in samples)
+    svg = Svg(label + TRACK + 96, 30 + LANE * len(samples) + 26)
+    svg.text(0, 16, title or "every sample", bold=True)
+    for number, (name, each) in enumerate(samples.items()):
+        top, (colour, dashed) = 30 + LANE * number, who(name, stage)
+        at = lambda seconds: label + TRACK * seconds / most
+        svg.text(label - 10, top + 20, name, anchor="end")
+        svg.box(at(each.p10), top + 5, max(2.0, at(each.p90) - at(each.p10)), 22, colour, radius=2, dashed=dashed, line=1)
+        for seconds in each.seconds:
+            svg.path(f"M{at(seconds):.1f} {top + 8} V{top + 24}", line=1.2, opacity=0.55, tip=human_time(seconds))
+        svg.path(f"M{at(each.median):.1f} {top} V{top + 32}", stage=colour, line=4, opacity=1, tip="median")
+        svg.text(label + TRACK + 12, top + 20, human_time(each.median), SMALL)
+    bottom = 30 + LANE * len(samples)
+    svg.path(f"M{label:.1f} {bottom + 2} H{label + TRACK}", line=1, opacity=0.6)
+    svg.text(label, bottom + 18, "0", SMALL, anchor="middle", dim=True)
+    svg.text(label + TRACK, bottom + 18, human_time(most), SMALL, anchor="middle", dim=True)
+    rows = [(name, count(len(each.seconds), "sample")) for name, each in samples.items()]
+    said = "; ".join(f"{name}, {many}" for name, many in rows)
+    caption = "Each tick is a sample, the band holds eight of ten, the thick line is the median. Medians stand on the right."
+    return Picture(svg.render(f"Samples: {said}."), caption, f"Samples of {said}.", columns(rows))
+
+
+class Turn(NamedTuple):
+    """One sample: whose it is, when it began, how long it took."""
+
+    name: str
+    start: float
+    seconds: float
+
+
+def turns(orders: Mapping[str, Sequence[Turn]], *, stage: str = "scheduling") -> Picture:
+    """Orders of measuring, time from left to right: a box for each sample, as wide as it took; the first name is grey."""
+    end = max(turn.start + turn.seconds for several in orders.values() for turn in several)
+    names = list(dict.fromkeys(turn.name for several in orders.values() for turn in several))
+    svg, rows = Svg(TRACK + 130, 62 * len(orders) + 6), []
+    for number, (order, several) in enumerate(orders.items()):
+        top = 62 * number
+        svg.text(0, top + 16, order, bold=True)
+        for turn in several:
+            x, wide = (TRACK + 120) * turn.start / end, (TRACK + 120) * turn.seconds / end
+            colour = "eager" if turn.name == names[0] else stage
+            svg.box(x + 1, top + 24, wide - 2, 26, colour, radius=3, strength=0.35, tip=f"{turn.name}: {turn.seconds:g}")
+            svg.text(x + wide / 2, top + 41, turn.name, SMALL, anchor="middle")
+        took = {name: " ".join(f"{turn.seconds:g}" for turn in several if turn.name == name) for name in names}
+        rows += [(f"{order}:" if name == names[0] else "", name, took[name]) for name in names]
+    text = columns(rows)
+    caption = "Time from left to right; each box is one sample, as wide as it took."
+    alt = "Samples in the order in which they were taken. " + "; ".join(" ".join(row).strip() for row in rows) + "."
+    return Picture(svg.render(alt), caption, alt, text)
