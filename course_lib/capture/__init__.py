@@ -27,7 +27,7 @@ from course_lib.capture.breaks import BreakBuilder
 from course_lib.capture.graph import Recorder
 from course_lib.capture.head import Head, HeadBuilder
 from course_lib.capture.interpreter import Interpreter
-from course_lib.capture.machine import Stop, make_cells, own_failure
+from course_lib.capture.machine import Stop, check_own_failure, make_cells
 from course_lib.capture.shapes import History
 from course_lib.capture.sources import FRAME, FUNCTION, Guard, Local, Location, SameAs, Source, Test, literal
 from course_lib.capture.unsupported import Unsupported
@@ -68,8 +68,7 @@ def capture(
         except Unsupported as error:
             problem = error
         except Exception as error:
-            if where := own_failure(error):
-                raise Unsupported(f"capture itself fails at {where}: {type(error).__name__}: {error}", "report it") from error
+            check_own_failure(error)
             plain, at = True, attempt.root.raised_at(error)
             problem = Unsupported(f"raises {type(error).__name__}: {error}", "it raises in eager too")
             problem.location, problem.offset = attempt.root.location(attempt.root.program[at]), attempt.root.program[at].offset

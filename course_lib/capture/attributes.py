@@ -175,25 +175,31 @@ def function_attribute(it: Interpreter, function: types.FunctionType, name: str)
     return it.world.wrap(found, source.attr(name))
 
 
-def set_(it: Interpreter, value: Any, name: str, new: Any, *, default: bool = False) -> Any:
-    """`value.name = new`; with `default` as `object.__setattr__` does it."""
-    check_own(it, value, name)
+def change(it: Interpreter, value: Any, name: str, *new: Any, default: bool = False) -> None:
+    """`value.name = new`, or without that `del value.name`; with `default` as `object` does it. Only copies change."""
     known = it.world.of(value)
+    if isinstance(value, torch.Tensor):
+        raise Unsupported(f"changes the attribute '{name}' of a tensor")
+    if (it.world.is_static(value) and it.world.source_of(value)) or it.world.is_opaque(value):
+        raise Unsupported(f"changes the attribute '{name}' of {getattr(value, '__name__', type(value).__name__)}")
     if known is not None:
-        if name == "__dict__" or name == "__class__":
+        if name in ("__dict__", "__class__"):
             raise Unsupported(f"replaces {name} of a {type(value).__name__}")
-        if isinstance(value, torch.nn.Module) and not default:
-            return set_module_attribute(it, value, name, new)
+        if isinstance(value, torch.nn.Module) and not (default and new):
+            return set_module_attribute(it, value, name, *new)
         it.world.fill(known, name)
-    if not default and (write := own_descriptor(it, value, name, "__set__")):
-        return it.call(write, value, new)
-    it.native(object.__setattr__ if default else setattr, value, name, new)
+    if not default and (own := own_descriptor(it, value, name, "__set__" if new else "__delete__")):
+        return it.call(own, value, *new)
+    plain = (setattr, object.__setattr__) if new else (delattr, object.__delattr__)
+    it.native(plain[default], value, name, *new)
 
 
-def set_module_attribute(it: Interpreter, module: torch.nn.Module, name: str, new: Any) -> None:
+def set_module_attribute(it: Interpreter, module: torch.nn.Module, name: str, new: Any = MISSING) -> None:
     """`nn.Module.__setattr__` on a module from outside: plain values, and buffers."""
     known = it.world.of(module)
     assert known is not None
+    if new is MISSING:
+        raise Unsupported(f"deletes the attribute '{name}' of a module")
     registry = next((r for r in REGISTRIES if name in get(it, module, r)), None)
     if new is not None and isinstance(new, (torch.nn.Module, torch.nn.Parameter)):
         wanted = "_modules" if isinstance(new, torch.nn.Module) else "_parameters"
@@ -211,23 +217,3 @@ def set_module_attribute(it: Interpreter, module: torch.nn.Module, name: str, ne
         raise Unsupported(f"{type(module).__name__} has its own __setattr__")
     it.world.fill(known, name)
     it.native(object.__setattr__, module, name, new)
-
-
-def delete(it: Interpreter, value: Any, name: str, default: bool = False) -> Any:
-    """`del value.name`; with `default` as `object.__delattr__` does it."""
-    check_own(it, value, name)
-    if (known := it.world.of(value)) is not None:
-        if isinstance(value, torch.nn.Module):
-            raise Unsupported(f"deletes the attribute '{name}' of a module")
-        it.world.fill(known, name)
-    if not default and (remove := own_descriptor(it, value, name, "__delete__")):
-        return it.call(remove, value)
-    it.native(object.__delattr__ if default else delattr, value, name)
-
-
-def check_own(it: Interpreter, value: Any, name: str) -> None:
-    """Refuse to change what has no copy."""
-    if isinstance(value, torch.Tensor):
-        raise Unsupported(f"changes the attribute '{name}' of a tensor")
-    if (it.world.is_static(value) and (it.world.of(value) or it.world.static_source(value))) or it.world.is_opaque(value):
-        raise Unsupported(f"changes the attribute '{name}' of {getattr(value, '__name__', type(value).__name__)}")

@@ -22,7 +22,7 @@ from typing import Any
 from course_lib import frames
 from course_lib.capture.classes import isinstance
 from course_lib.capture.graph import PLAIN
-from course_lib.capture.head import HeadBuilder
+from course_lib.capture.head import HeadBuilder, as_tuple
 from course_lib.capture.interpreter import Interpreter
 from course_lib.capture.machine import Stack
 from course_lib.capture.unsupported import Unsupported
@@ -69,7 +69,6 @@ class BreakBuilder(HeadBuilder, Stack):
                 raise Unsupported("a generator is alive here, which cannot be made anew")
         self.effects()
         self.stack = [NULL_TEXT if value is NULL else self.rebuild(value) for value in it.stack]
-        self.locals: dict[str, str] = {}
         self.cells = {name: self.rebuild(it.world.open_cell(cell)) for name, cell in it.cells.items()}
         start = it.program[first]
         program = [] if plain else it.program[first:]
@@ -141,18 +140,24 @@ class BreakBuilder(HeadBuilder, Stack):
         stack = tuple(text == NULL_TEXT for text in self.stack)
         at = resume_at(it.code, offset, stack, unbound)
         cells = [self.cells.get(name, "CellType()") for name in at.names]
-        values = [self.local(name) if name in it.cells or (name in it.locals and name in alive) else "None" for name in names]
-        listed = lambda parts: f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
+        values = [
+            self.cells[name]
+            if name in it.cells
+            else self.rebuild(it.locals[name])
+            if name in alive and name in it.locals
+            else "None"
+            for name in names
+        ]
         code, call = self.name_for(at, f"at_{offset}"), self.name_for(resume, "resume")
-        args = [code, str(plain), "__func", listed(cells), listed([text for text in self.stack if text != NULL_TEXT]), *values]
+        args = [
+            code,
+            str(plain),
+            "__func",
+            as_tuple(cells),
+            as_tuple([text for text in self.stack if text != NULL_TEXT]),
+            *values,
+        ]
         self.tail.append(f"{indent}return {call}({', '.join(args)})")
-
-    def local(self, name: str) -> str:
-        if name in self.it.cells:
-            return self.cells[name]
-        if name not in self.locals:
-            self.locals[name] = self.rebuild(self.it.locals[name])
-        return self.locals[name]
 
     def branch(self, condition: str, yes: tuple[int, list[str]], no: tuple[int, list[str]]) -> None:
         """A two-way `if`: where each side goes on, with what on the stack."""

@@ -30,11 +30,10 @@ import torch
 from course_lib import frames
 from course_lib.capture import attributes
 from course_lib.capture.classes import MISSING, is_users, isinstance
-from course_lib.capture.graph import PLAIN, STATE, AutogradFunction, has_tensor, name_of
+from course_lib.capture.graph import PLAIN, STATE, has_tensor, name_of
 from course_lib.capture.shapes import SYMBOLIC
 from course_lib.capture.sources import HELPERS, Source, Test, has_literal
 from course_lib.capture.unsupported import Unsupported
-from course_lib.frames.hook import trampoline
 
 if TYPE_CHECKING:
     from course_lib.capture.interpreter import Interpreter
@@ -99,7 +98,9 @@ def call(it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]
     if isinstance(cls, torch.Tensor) and not it.world.is_opaque(cls):
         return it.world.builder.call(function.__name__, [cls, *args], kwargs)
     if isinstance(cls, type) and issubclass(cls, torch.autograd.Function) and function.__name__ == "apply":
-        return it.world.builder.call(AutogradFunction(cls), args, kwargs)  # one operation, with its own backward
+        target: Any = functools.partial(function)  # one operation, with its own backward
+        target.__name__, target.__module__ = f"{cls.__name__}_apply", cls.__module__
+        return it.world.builder.call(target, args, kwargs)
     rule = None
     with contextlib.suppress(TypeError):  # not hashable
         rule = RULES.get(function)
@@ -192,28 +193,26 @@ def follow(it: Interpreter, function: types.FunctionType, args: list[Any], kwarg
 
 
 def bind(it: Interpreter, function: types.FunctionType, args: list[Any], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-    """The parameters' values, as CPython binds them: the frame's arguments in flat order."""
-    code = function.__code__
-    if not all(name.isidentifier() for name in frames.parameters(code)):  # a comprehension's `.0`
-        return tuple(args)
-    binder = types.FunctionType(_collector(code), {}, function.__name__, None, tuple(types.CellType() for _ in code.co_freevars))
-    source = it.world.source_of(function)
-    wrap = it.world.wrap
-    binder.__defaults__ = function.__defaults__ and tuple(
-        wrap(obj, source.attr("__defaults__").item(i)) if source else obj for i, obj in enumerate(function.__defaults__)
-    )
-    binder.__kwdefaults__ = function.__kwdefaults__ and {
-        name: wrap(obj, source.attr("__kwdefaults__").item(name)) if source else obj
-        for name, obj in function.__kwdefaults__.items()
-    }
-    values: tuple[Any, ...] = binder(*args, **kwargs)
+    """The parameters' values in flat order. CPython binds them, for a frame that does not run."""
+    source, wrap = it.world.source_of(function), it.world.wrap
+    copy = types.FunctionType(function.__code__, {}, function.__name__, function.__defaults__, function.__closure__)
+    copy.__kwdefaults__ = function.__kwdefaults__
+    if source is not None:
+        defaults, more = enumerate(function.__defaults__ or ()), (function.__kwdefaults__ or {}).items()
+        copy.__defaults__ = tuple(wrap(obj, source.attr("__defaults__").item(i)) for i, obj in defaults)
+        copy.__kwdefaults__ = {name: wrap(obj, source.attr("__kwdefaults__").item(name)) for name, obj in more}
+    values: tuple[Any, ...] = frames.call(BINDER, copy, *args, **kwargs)
     return values
 
 
-@functools.lru_cache(maxsize=2048)
-def _collector(code: types.CodeType) -> types.CodeType:
-    """Code with the same signature that gives its parameters as a tuple."""
-    return trampoline(code, lambda *values: values)
+class Binder(frames.Watcher):
+    """Lets no frame run: a call gives the values of the parameters."""
+
+    def __call__(self, code: types.CodeType, func: types.FunctionType, *args: Any) -> Any:
+        return functools.partial(frames.call, None, lambda func, *values: values)
+
+
+BINDER = Binder(lambda frame: None)
 
 
 def call_module(it: Interpreter, module: torch.nn.Module, args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -384,12 +383,10 @@ RULES: dict[Any, Rule] = {
     iter: lambda it, value, *end: it.native(iter, value, *end) if end else it.iterate(value),
     getattr: get_attribute,
     hasattr: has_attribute,
-    setattr: attributes.set_,
-    delattr: attributes.delete,
+    **dict.fromkeys((setattr, delattr), attributes.change),
     vars: lambda it, value: attributes.get(it, value, "__dict__"),
     object.__getattribute__: functools.partial(attributes.get, default=True),
-    object.__setattr__: functools.partial(attributes.set_, default=True),
-    object.__delattr__: functools.partial(attributes.delete, default=True),
+    **dict.fromkeys((object.__setattr__, object.__delattr__), functools.partial(attributes.change, default=True)),
     globals: refused("asks for all global variables"),
     print: refused("print has an effect outside the graph", "move it out of the compiled function"),
     sys.exception: lambda it: it.handling,

@@ -155,9 +155,7 @@ class GraphBuilder:
         ):
             return result
         op = "call_method" if isinstance(target, str) else "call_function"
-        node = self.graph.create_node(
-            op, target, tuple(self.argument(arg) for arg in args), {k: self.argument(v) for k, v in kwargs.items()}
-        )
+        node = self.graph.create_node(op, target, self.argument(tuple(args)), self.argument(kwargs))
         node.meta.update(val=result, location=self.location)
         self.last_node = node
         if not any(result is tensor for tensor in before):  # an in-place operation gives back what it was given
@@ -177,8 +175,6 @@ class GraphBuilder:
                 f"the result of {name_of(function)} depends on the data in the tensor ({error.func}), which is not known yet",
                 "compute it outside the compiled function, or express it with torch.where",
             ) from None
-        except fake_tensor.UnsupportedFakeTensorException as error:
-            raise Unsupported(f"{name_of(function)} cannot run without data: {error}") from None
         except Exception as error:
             message = str(error).strip().splitlines() or [""]
             raise Unsupported(
@@ -214,20 +210,16 @@ class GraphBuilder:
             raise Unsupported("an operation gave a dict, which the graph has no form for")
 
     def argument(self, value: Any) -> Any:
-        """A value as an argument of an FX node."""
+        """A value, or a nest of them, as an argument of an FX node."""
+        return fx.node.map_aggregate(value, self._leaf)
+
+    def _leaf(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
             return self.node_of(value)
         if isinstance(value, (torch.SymInt, torch.SymFloat)):
             return self.size_node(value)
         if isinstance(value, torch.SymBool):  # a branch
             return bool(value)
-        if type(value) in (list, tuple, torch.Size):
-            items = [self.argument(item) for item in value]
-            return items if type(value) is list else tuple(items)
-        if type(value) is dict:
-            return {key: self.argument(item) for key, item in value.items()}
-        if type(value) is slice:
-            return slice(self.argument(value.start), self.argument(value.stop), self.argument(value.step))
         if type(value) in PLAIN or isinstance(value, (type, types.BuiltinFunctionType, torch._ops.OpOverload)):
             return value
         if isinstance(value, types.FunctionType) and not value.__closure__:
@@ -254,17 +246,6 @@ class GraphBuilder:
         return sum(node.op.startswith("call_") and node.target not in STATE for node in self.graph.nodes)
 
 
-class AutogradFunction:
-    """`cls.apply` of a `torch.autograd.Function`, as the target of a node."""
-
-    def __init__(self, cls: type[torch.autograd.Function]) -> None:
-        self.cls = cls
-        self.__name__, self.__module__ = f"{cls.__name__}_apply", cls.__module__
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.cls.apply(*args, **kwargs)
-
-
 class Recorder(TorchFunctionMode):
     """While it is active, every torch operation goes into the graph of `builder`."""
 
@@ -273,8 +254,7 @@ class Recorder(TorchFunctionMode):
         self.builder = builder
 
     def __torch_function__(self, function: Any, types_: Any, args: Any = (), kwargs: Any = None) -> Any:
-        with frames.Watcher.off():
-            return self.record(function, args, kwargs or {})
+        return frames.call(None, self.record, function, args, kwargs or {})
 
     def record(self, function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         name = getattr(function, "__name__", "")

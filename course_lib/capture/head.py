@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import functools
 import gc
 import inspect
 import itertools
@@ -34,7 +33,7 @@ from course_lib.capture.classes import isinstance, own_dict
 from course_lib.capture.graph import PLAIN, STATE, name_of
 from course_lib.capture.sources import FUNCTION, HELPERS, SameAs, Test, has_literal, variable
 from course_lib.capture.unsupported import Unsupported
-from course_lib.capture.world import MAPPINGS, MISSING, NULL, SEQUENCES, Known, Remaining, World, is_full, slots
+from course_lib.capture.world import MAPPINGS, MISSING, NULL, SCALARS, SEQUENCES, Known, Remaining, World, is_full, slots
 from course_lib.written import define
 
 GRAPH = "__graph"
@@ -250,21 +249,14 @@ class HeadBuilder:
             return name
         if cls is types.FunctionType:
             return self.write_function(value)
-        if cls is functools.partial:
-            more = [f"**{self.rebuild(value.keywords)}"] if value.keywords else []
-            args = [*map(self.rebuild, (value.func, *value.args)), *more]
-            return self.assign(f"{self.name_for(cls)}({', '.join(args)})")
-        if self.world.is_static(value):
-            return self.name_for(value)
-        if isinstance(value, (int, float, complex, str, bytes)) and not getattr(value, "__dict__", None):
+        if self.world.is_static(value) or (isinstance(value, SCALARS) and not getattr(value, "__dict__", None)):
             return self.name_for(value)
         if isinstance(value, BaseException) or (cls.__flags__ & (1 << 9) and cls.__module__ != "itertools"):
             return self.write_instance(value)
         return self.write_reduced(value)
 
     def listed(self, values: Any) -> str:
-        items = [self.rebuild(item) for item in values]
-        return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
+        return as_tuple([self.rebuild(item) for item in values])
 
     def write_container(self, value: Any) -> str:
         cls = type(value)
@@ -291,7 +283,7 @@ class HeadBuilder:
         for cell in own:  # filled when the function is there, which it may hold
             self.assign("CellType()", cell)
         cells = [self.rebuild(cell) for cell in function.__closure__ or ()]
-        closure = f"({', '.join(cells)}{',' if len(cells) == 1 else ''})" if cells else "None"
+        closure = as_tuple(cells) if cells else "None"
         code, globals_ = self.name_for(function.__code__), self.name_for(function.__globals__)
         name = self.assign(f"FunctionType({code}, {globals_}, {function.__name__!r}, {defaults}, {closure})", function)
         for cell in filter(is_full, own):
@@ -373,3 +365,8 @@ class HeadBuilder:
             name = f"{label}_{next(self._count)}"
         self.head.names[name] = obj
         return name
+
+
+def as_tuple(texts: list[str]) -> str:
+    """The text of a tuple of these."""
+    return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"

@@ -44,6 +44,15 @@ def jump_if(holds: Any) -> Any:  # the method of an instruction that pops a valu
     return lambda it, i: it.jump(i.arg) if holds(it, it.pop()) else None
 
 
+def adding(method: str, looks_into: bool = True) -> Any:  # of an instruction that gives a value to a container on the stack
+    def step(it: Interpreter, i: Instruction) -> None:
+        value = it.pop()
+        it.look_into(*([value] if looks_into else []))
+        it.native(getattr(it.stack[-i.arg], method), value)
+
+    return step
+
+
 class Interpreter(Machine):
     """What each instruction does to the stack, the names and the graph."""
 
@@ -116,10 +125,10 @@ class Interpreter(Machine):
 
     def STORE_ATTR(self, i: Instruction) -> None:
         new, value = self.popn(2)
-        attributes.set_(self, value, i.arg, new)
+        attributes.change(self, value, i.arg, new)
 
     def DELETE_ATTR(self, i: Instruction) -> None:
-        attributes.delete(self, self.pop(), i.arg)
+        attributes.change(self, self.pop(), i.arg)
 
     def LOAD_SUPER_ATTR(self, i: Instruction) -> None:
         _, cls, value = self.popn(3)
@@ -267,36 +276,17 @@ class Interpreter(Machine):
         self.push(self.call(getattr(builtins, i.arg), concrete(self.pop())))
 
     def FORMAT_SIMPLE(self, i: Instruction) -> None:
-        self.push(self.call(format, concrete(self.pop())))
+        value, *spec = self.popn(1 + (i.op == "FORMAT_WITH_SPEC"))
+        self.push(self.call(format, concrete(value), *spec))
 
-    def FORMAT_WITH_SPEC(self, i: Instruction) -> None:
-        value, spec = self.popn(2)
-        self.push(self.call(format, concrete(value), spec))
+    FORMAT_WITH_SPEC = FORMAT_SIMPLE
 
-    def LIST_APPEND(self, i: Instruction) -> None:
-        value = self.pop()
-        self.stack[-i.arg].append(value)
-
-    def SET_ADD(self, i: Instruction) -> None:
-        value = self.pop()
-        self.native(self.stack[-i.arg].add, value)
+    LIST_APPEND, SET_ADD = adding("append", False), adding("add", False)
+    LIST_EXTEND, SET_UPDATE, DICT_UPDATE = adding("extend"), adding("update"), adding("update")
 
     def MAP_ADD(self, i: Instruction) -> None:
         key, value = self.popn(2)
         self.native(operator.setitem, self.stack[-i.arg], concrete(key), value)
-
-    def LIST_EXTEND(self, i: Instruction) -> None:
-        values = self.iterate(self.pop())
-        self.native(self.stack[-i.arg].extend, values)
-
-    def SET_UPDATE(self, i: Instruction) -> None:
-        values = self.iterate(self.pop())
-        self.native(self.stack[-i.arg].update, values)
-
-    def DICT_UPDATE(self, i: Instruction) -> None:
-        update = self.pop()
-        self.look_into(update)
-        self.native(self.stack[-i.arg].update, update)
 
     def DICT_MERGE(self, i: Instruction) -> None:
         update = self.pop()
@@ -380,8 +370,7 @@ class Interpreter(Machine):
         self.push(function)
 
     def CALL(self, i: Instruction) -> None:
-        args = self.popn(i.arg)
-        self.call_popped(args, {})
+        self.call_popped(self.popn(i.arg), {})
 
     def CALL_KW(self, i: Instruction) -> None:
         names = self.pop()

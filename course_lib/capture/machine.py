@@ -8,6 +8,7 @@ In PyTorch: `torch/_dynamo/symbolic_convert.py`, `InstructionTranslatorBase.run`
 from __future__ import annotations
 
 import os
+import traceback
 from collections.abc import Container, Iterator
 from types import CellType, CodeType, FunctionType
 from typing import Any
@@ -122,8 +123,7 @@ class Machine(Stack):
         except RecursionError:
             raise Unsupported("calls are nested too deeply") from None
         except Exception as error:
-            if where := own_failure(error):
-                raise Unsupported(f"capture itself fails at {where}: {type(error).__name__}: {error}", "report it") from error
+            check_own_failure(error)
             self.unwind(instruction, error)
         if events.listening():
             self.tell(instruction, before)
@@ -199,12 +199,11 @@ class Machine(Stack):
         sent: Any = NOTHING
         while True:
             try:
-                with frames.Watcher.off():
-                    if isinstance(sent, BaseException):
-                        self.unwind(self.program[self.next - 1], sent)
-                    elif sent is not NOTHING:
-                        self.push(sent)
-                    self.run()
+                if isinstance(sent, BaseException):
+                    frames.call(None, self.unwind, self.program[self.next - 1], sent)
+                elif sent is not NOTHING:
+                    self.push(sent)
+                frames.call(None, self.run)
             except Unsupported as problem:
                 self.world.problem = problem
                 if isinstance(sent, GeneratorExit):  # Python would only print it
@@ -259,15 +258,13 @@ class Machine(Stack):
         self.next = self.index_of[offset]
 
 
-def own_failure(error: BaseException) -> str:
-    """Where in the rooms below the interpreter an exception was raised, '' if it is the program's own: those rooms raise
-    nothing but `Unsupported`."""
-    place, last = error.__traceback__, None
-    while place is not None:
-        last, place = place if place.tb_frame.f_code.co_filename.startswith(HERE) else last, place.tb_next
-    if last is None or not last.tb_frame.f_code.co_filename.endswith(OWN):
-        return ""
-    return f"{last.tb_frame.f_code.co_name} ({last.tb_frame.f_code.co_filename}:{last.tb_lineno})"
+def check_own_failure(error: BaseException) -> None:
+    """Raise `Unsupported` unless an exception is the program's own: the rooms below the interpreter raise nothing else."""
+    places = [(frame.f_code.co_filename, frame.f_code.co_name, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    file, name, line = next((place for place in reversed(places) if place[0].startswith(HERE)), ("", "", 0))
+    if file.endswith(OWN):
+        reason = f"capture itself fails at {name} ({file}:{line}): {type(error).__name__}: {error}"
+        raise Unsupported(reason, "report it") from error
 
 
 def new_cell(value: Any) -> CellType:

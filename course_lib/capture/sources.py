@@ -85,13 +85,10 @@ class Source:
         """`type(base)`"""
         return Source(")", self, "type(")
 
-    def variable(self, name: str) -> Source:
-        """A global variable: an item of the dict of globals `base`."""
-        return Source(f"[{name!r}]", self, pretty=name, alone=True)
-
-    def cell(self, name: str, index: int) -> Source:
-        """The cell of a variable of an enclosing function: cell `index` of the function `base`."""
-        return Source(f".__closure__[{index}]", self, pretty=name, alone=True)
+    def variable(self, name: str, at: str = "") -> Source:
+        """A global variable: an item of the dict of globals `base`; or the variable of an enclosing function, kept in a cell of
+        the function `base`."""
+        return Source(at or f"[{name!r}]", self, pretty=name, alone=True)
 
     def __str__(self) -> str:
         return self.shown
@@ -163,12 +160,9 @@ class Test:
         return f"{self.left.format(expr)} {self.op} {literal(self.right)}"
 
 
-LITERALS = (int, str, bytes, type(None), type(...))
-
-
 def has_literal(value: Any) -> bool:
     """Can `value` be written as a Python literal that makes an equal object of the same type?"""
-    if type(value) in (bool, *LITERALS):
+    if type(value) in (bool, int, str, bytes, type(None), type(...)):
         return True
     if type(value) is float:
         return value - value == 0.0  # not inf, not nan

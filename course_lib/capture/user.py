@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import torch
 
 from course_lib.capture.calls import IN_GRAPH, RULES, always, refused
-from course_lib.frames import Watcher
+from course_lib.frames import call
 from course_lib.frames.resume import run_plain
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -32,10 +32,7 @@ def disable(function: Any = None, *, recursive: bool = True) -> Any:
 
     @functools.wraps(function)
     def disabled(*args: Any, **kwargs: Any) -> Any:
-        if not recursive:
-            return function(*args, **kwargs)
-        with Watcher.off():
-            return function(*args, **kwargs)
+        return call(None, function, *args, **kwargs) if recursive else function(*args, **kwargs)
 
     disabled._course_disable = True  # type: ignore[attr-defined]
     if not recursive and isinstance(function, FunctionType):

@@ -57,6 +57,7 @@ BY_PARTS: dict[type, tuple[Any, tuple[str, ...]]] = {
     functools.partial: (lambda func, args, keywords: functools.partial(func, *args, **keywords), ("func", "args", "keywords")),
 }
 """Types whose instances are made anew from some of their attributes."""
+SCALARS = (int, float, complex, str, bytes)
 BY_VALUE = (range, slice, types.MethodDescriptorType, types.WrapperDescriptorType)
 HANDLES = set("_io io threading _thread logging random socket multiprocessing asyncio subprocess tempfile weakref".split())
 """Modules whose instances are more than their attributes: files, locks, sources of randomness."""
@@ -233,13 +234,10 @@ class World:
             self.assume(source, "type", same_type)
             with contextlib.suppress(TypeError):
                 return self._know(Remaining(self, obj, source), obj, source).stand_in
-        if cls in BY_VALUE:
-            self.assume(source, "value", same_type, Test("{}", "==", obj))
-            return self._know(obj, obj, source).stand_in
         if cls in (set, frozenset) and all(type(item) in PLAIN or self.is_static(item) for item in obj):
             self.assume(source, "value", same_type, Test("{}", "==", cls(obj)))
             return self._know(cls(obj), obj, source, list(obj)).stand_in
-        if isinstance(obj, (int, float, complex, str, bytes)) and not getattr(obj, "__dict__", None):
+        if cls in BY_VALUE or (isinstance(obj, SCALARS) and not getattr(obj, "__dict__", None)):
             self.assume_constant(obj, source)
             return self._know(obj, obj, source).stand_in
         if can_copy(cls):
@@ -411,7 +409,7 @@ class World:
             return dict(zip(names, function.__closure__ or (), strict=True))
         cells = {}
         for i, (name, cell) in enumerate(zip(names, function.__closure__ or (), strict=True)):
-            cells[name] = cell if self.of(cell) else self.wrap(cell, source.cell(name, i))
+            cells[name] = cell if self.of(cell) else self.wrap(cell, source.variable(name, f".__closure__[{i}]"))
         return cells
 
     def fill(self, known: Known, name: str) -> bool:
@@ -589,7 +587,7 @@ class Inliner(frames.Watcher):
         self.handling: BaseException | None = None
         self.heads = {which: functools.partial(frames.call, None, which) for which in (self.inline, frames.run_apart)}
 
-    def __call__(self, function: types.FunctionType, code: types.CodeType, args: tuple[Any, ...]) -> Any:
+    def __call__(self, code: types.CodeType, function: types.FunctionType, *args: Any) -> Any:
         if function.__name__ == "__repr__" and type(args[0]) in SYMBOLIC:
             return lambda function, number: repr(concrete(number))
         apart = f"{function.__module__}.".startswith(APART) or function.__module__ == "torch"

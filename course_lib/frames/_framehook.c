@@ -6,7 +6,7 @@
  *     watcher[number(code)] = None                   run frames of this code as they are
  *     watcher[number(code)] = [(guard, head), ...]   the first pair whose guard(func, *args) is true: the frame never
  *                                                    runs; its result is what head(func, *args) returns
- *     otherwise: watcher(func, code, args)           answers with the head to use this time, or None: run the frame
+ *     otherwise: watcher(code, func, *args)          answers with the head to use this time, or None: run the frame
  *
  * `func` is the function being called and `args` are its parameters, flat: positional, keyword-only, then the *args
  * tuple and the **kwargs dict. Guards and the watcher run unobserved; heads, and all they call, are observed like any
@@ -140,9 +140,9 @@ is_replaceable(PyCodeObject *code)
         && !(code->co_flags & (CO_COROUTINE | CO_ASYNC_GENERATOR));  /* these are entered many times */
 }
 
-/* The head for this call (a new reference); NULL without an exception: run the frame as it is. */
+/* The head for this call (a new reference); NULL without an exception: run the frame as it is. `call`: code, func, *args. */
 static PyObject *
-find_head(PyObject *asked, PyObject *entries, PyCodeObject *code, PyObject **call, int n)
+find_head(PyObject *asked, PyObject *entries, PyObject **call, int n)
 {
     if (entries && !PyList_Check(entries))
         return PyErr_Format(PyExc_TypeError, "a watcher holds lists of (guard, head) and None, got %R", entries);
@@ -151,7 +151,7 @@ find_head(PyObject *asked, PyObject *entries, PyCodeObject *code, PyObject **cal
         if (!PyTuple_Check(entry) || PyTuple_GET_SIZE(entry) != 2)
             return PyErr_Format(PyExc_TypeError, "a watcher's entries are pairs (guard, head), got %R", entry);
         Py_INCREF(entry);                                /* a guard may change the list */
-        PyObject *answer = PyObject_Vectorcall(PyTuple_GET_ITEM(entry, 0), call, n + 1, NULL);
+        PyObject *answer = PyObject_Vectorcall(PyTuple_GET_ITEM(entry, 0), call + 1, n + 1, NULL);
         int holds = answer ? PyObject_IsTrue(answer) : -1;
         PyObject *head = holds > 0 ? Py_NewRef(PyTuple_GET_ITEM(entry, 1)) : NULL;
         Py_XDECREF(answer);
@@ -159,13 +159,7 @@ find_head(PyObject *asked, PyObject *entries, PyCodeObject *code, PyObject **cal
         if (holds)
             return head;
     }
-    PyObject *args = PyTuple_New(n);
-    if (args == NULL)
-        return NULL;
-    for (int i = 0; i < n; i++)
-        PyTuple_SET_ITEM(args, i, Py_NewRef(call[i + 1]));
-    PyObject *head = PyObject_CallFunctionObjArgs(asked, call[0], code, args, NULL);
-    Py_DECREF(args);
+    PyObject *head = PyObject_Vectorcall(asked, call, n + 2, NULL);
     if (head == Py_None)
         Py_CLEAR(head);
     return head;
@@ -176,20 +170,20 @@ static __attribute__((noinline)) PyObject *
 replace_frame(PyThreadState *ts, Frame *f, PyCodeObject *code, PyObject *entries)
 {
     int n = n_params(code);
-    PyObject *call[n + 1], *asked = watcher;             /* func, *args */
-    call[0] = FRAME_FUNC(f);
-    for (int i = 0; i < n; i++)
-        call[i + 1] = f->localsplus[i];
+    PyObject *call[n + 2], *asked = watcher;             /* code, func, *args */
+    call[0] = (PyObject *)code;
+    call[1] = FRAME_FUNC(f);
+    memcpy(call + 2, f->localsplus, n * sizeof *call);
 
     watcher = NULL;                                      /* guards, and the watcher itself, run unobserved */
     Py_XINCREF(entries);
-    PyObject *head = find_head(asked, entries, code, call, n);
+    PyObject *head = find_head(asked, entries, call, n);
     Py_XDECREF(entries);
     Py_XSETREF(watcher, asked);
 
     if (head == NULL)
         return PyErr_Occurred() ? discard_frame(ts, f, NULL) : run_frame(ts, f, 0);
-    PyObject *result = PyObject_Vectorcall(head, call, n + 1, NULL);
+    PyObject *result = PyObject_Vectorcall(head, call + 1, n + 1, NULL);
     Py_DECREF(head);
     return discard_frame(ts, f, result);
 }

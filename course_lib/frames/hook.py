@@ -17,12 +17,10 @@ In PyTorch: `torch/_dynamo/eval_frame.py` (`set_eval_frame`) and `torch/_dynamo/
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import threading
-import warnings
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import CellType, CodeType, FunctionType
 from typing import Any, Literal, TypeAlias
@@ -78,7 +76,7 @@ class Watcher(dict[int, "list[tuple[Guard, Head]] | None"]):
     __eq__ = object.__eq__
     __repr__ = object.__repr__
 
-    def __call__(self, func: FunctionType, code: CodeType, args: tuple[Any, ...]) -> Head | None:
+    def __call__(self, code: CodeType, func: FunctionType, *args: Any) -> Head | None:
         """The evaluator's question when no pair fits: the head to call this time, or None."""
         own = code.co_filename == __file__  # `__exit__` runs while this still watches
         frame = Frame(func, code, dict(zip(parameters(code), args, strict=True)))
@@ -117,16 +115,6 @@ class Watcher(dict[int, "list[tuple[Guard, Head]] | None"]):
     def __exit__(self, *error: object) -> None:
         enter(_thread.entered.pop())
 
-    @staticmethod
-    @contextlib.contextmanager
-    def off() -> Iterator[None]:
-        """Nobody watches this thread within the block."""
-        previous = enter(None)
-        try:
-            yield
-        finally:
-            enter(previous)
-
 
 watching = Watcher  # `with watching(callback):` shows `callback` every frame that starts within the block on this thread
 
@@ -135,33 +123,6 @@ def parameters(code: CodeType) -> tuple[str, ...]:
     """Their names in flat order: positional, keyword-only, then the `*args` tuple and the `**kwargs` dict."""
     variadic = bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
     return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + variadic]
-
-
-def trampoline(code: CodeType, target: Callable[..., Any]) -> CodeType:
-    """Code with the signature and the free variables of `code`, whose body is `return target(every parameter)`."""
-    names = list(parameters(code))
-    positional, rest = names[: code.co_argcount], names[code.co_argcount :]
-    keyword_only, rest = rest[: code.co_kwonlyargcount], rest[code.co_kwonlyargcount :]
-    if code.co_posonlyargcount:
-        positional.insert(code.co_posonlyargcount, "/")
-    star = ["*" + rest.pop(0)] if code.co_flags & inspect.CO_VARARGS else ["*"] if keyword_only else []
-    signature = ", ".join([*positional, *star, *keyword_only, *("**" + name for name in rest)])
-    free = ", ".join(code.co_freevars)
-    # `...` keeps the place of the target among the constants; naming the free variables makes them free here too.
-    source = f"def outer({free}):\n  def inner({signature}):\n    return ...({', '.join(names)})\n    {free}\n"
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SyntaxWarning)  # "'ellipsis' object is not callable": it will be
-        module = compile(source, "<trampoline>", "exec")
-    inner = _code_within(_code_within(module))
-    return inner.replace(
-        co_consts=tuple(target if const is ... else const for const in inner.co_consts),
-        co_name=code.co_name, co_qualname=code.co_qualname, co_filename=code.co_filename,
-        co_firstlineno=code.co_firstlineno,
-    )  # fmt: skip
-
-
-def _code_within(code: CodeType) -> CodeType:
-    return next(const for const in code.co_consts if isinstance(const, CodeType))
 
 
 def flatten(code: CodeType) -> CodeType:

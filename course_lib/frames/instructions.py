@@ -36,6 +36,7 @@ from types import CodeType
 from typing import Any, TypeAlias
 
 NULL_IS_BELOW = sys.version_info < (3, 13)  # Where the NULL of a call stands: below the callable (3.11, 3.12) or above it (3.13)
+COMPARES_TO_BOOL = sys.version_info >= (3, 13)  # the comparison itself may be asked for a bool
 ENDS_WITH_POP = sys.version_info >= (3, 13)  # a POP_TOP after END_FOR is the loop's; on 3.12 a `break`'s
 
 
@@ -67,6 +68,7 @@ class Instruction:
 
 
 Part: TypeAlias = tuple[str, Any]  # A canonical op and its argument, not yet placed
+Rule: TypeAlias = Callable[[dis.Instruction], list[Part]]
 JUMPS = frozenset("""JUMP POP_JUMP_IF_TRUE POP_JUMP_IF_FALSE POP_JUMP_IF_NONE POP_JUMP_IF_NOT_NONE
     FOR_ITER SEND""".split())  # fmt: skip
 DROPPED = frozenset("CACHE RESUME NOP PRECALL COPY_FREE_VARS END_FOR EXTENDED_ARG".split())
@@ -74,62 +76,35 @@ ATTRIBUTES = ((8, "closure"), (4, "annotations"), (2, "kwdefaults"), (1, "defaul
 CONVERSIONS = (None, "str", "repr", "ascii")
 
 
-def keep(i: dis.Instruction) -> list[Part]:
-    return [(i.opname, i.argval)]
-
-
-def renamed(op: str) -> Callable[[dis.Instruction], list[Part]]:
+def renamed(op: str) -> Rule:
     return lambda i: [(op, i.argval)]
 
 
-def fixed(*parts: Part) -> Callable[[dis.Instruction], list[Part]]:
+def fixed(*parts: Part) -> Rule:
     return lambda i: list(parts)
+
+
+def two_names(first: str, second: str) -> Rule:
+    return lambda i: [(first, i.argval[0]), (second, i.argval[1])]
 
 
 def flag(i: dis.Instruction) -> list[Part]:
     return [(i.opname, bool(i.arg))]
 
 
-def symbol(i: dis.Instruction) -> list[Part]:
-    return [(i.opname, i.argrepr)]
+def loads(i: dis.Instruction) -> list[Part]:
+    """A global, an attribute, an attribute of `super()`; for a call beside a NULL, in the order of this version's CALL."""
+    bits = i.arg or 0
+    load: Part = (i.opname, (i.argval, bool(bits & 2))) if i.opname == "LOAD_SUPER_ATTR" else (i.opname, i.argval)
+    called = bits & 1 and not (i.opname == "LOAD_ATTR" and sys.version_info < (3, 12))
+    if i.opname == "LOAD_METHOD":
+        load, called = ("LOAD_ATTR", i.argval), True
+    return [load, ("PUSH_NULL", None), *([("SWAP", 2)] if NULL_IS_BELOW else [])] if called else [load]
 
 
-def beside_null(load: Part) -> list[Part]:
-    """The callable and a NULL, in the order that this version's CALL expects."""
-    return [load, ("PUSH_NULL", None), ("SWAP", 2)] if NULL_IS_BELOW else [load, ("PUSH_NULL", None)]
-
-
-def load_global(i: dis.Instruction) -> list[Part]:
-    return beside_null((i.opname, i.argval)) if (i.arg or 0) & 1 else keep(i)
-
-
-def load_attr(i: dis.Instruction) -> list[Part]:
-    method = i.opname == "LOAD_METHOD" or (sys.version_info >= (3, 12) and (i.arg or 0) & 1)
-    return beside_null(("LOAD_ATTR", i.argval)) if method else keep(i)
-
-
-def load_super_attr(i: dis.Instruction) -> list[Part]:
-    arg = i.arg or 0
-    load = (i.opname, (i.argval, bool(arg & 2)))
-    return beside_null(load) if arg & 1 else [load]
-
-
-def two_names(first: str, second: str) -> Callable[[dis.Instruction], list[Part]]:
-    return lambda i: [(first, i.argval[0]), (second, i.argval[1])]
-
-
-def compare(i: dis.Instruction) -> list[Part]:
-    as_bool = sys.version_info >= (3, 13) and (i.arg or 0) & 16
-    return [("COMPARE_OP", i.argval), ("TO_BOOL", None)] if as_bool else [("COMPARE_OP", i.argval)]
-
-
-def make_function(i: dis.Instruction) -> list[Part]:
-    attributes = [("SET_FUNCTION_ATTRIBUTE", name) for bit, name in ATTRIBUTES if (i.arg or 0) & bit]
-    return [("MAKE_FUNCTION", None), *attributes]
-
-
-def set_function_attribute(i: dis.Instruction) -> list[Part]:
-    return [(i.opname, name) for bit, name in ATTRIBUTES if i.arg == bit]
+def function_attributes(i: dis.Instruction) -> list[Part]:
+    parts = [("SET_FUNCTION_ATTRIBUTE", name) for bit, name in ATTRIBUTES if (i.arg or 0) & bit]
+    return [("MAKE_FUNCTION", None), *parts] if i.opname == "MAKE_FUNCTION" else parts
 
 
 def format_value(i: dis.Instruction) -> list[Part]:
@@ -145,10 +120,14 @@ def intrinsic(i: dis.Instruction) -> list[Part]:
     return [("UNARY_POSITIVE", None)] if name == "UNARY_POSITIVE" else [(i.opname, name)]
 
 
-RULES: dict[str, Callable[[dis.Instruction], list[Part]]] = {
+RULES: dict[str, Rule] = {
     **{f"POP_JUMP_{way}_IF_{what}": renamed(f"POP_JUMP_IF_{what}")
        for way in ("FORWARD", "BACKWARD") for what in ("TRUE", "FALSE", "NONE", "NOT_NONE")},
     **dict.fromkeys(("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"), renamed("JUMP")),
+    **dict.fromkeys(("LOAD_GLOBAL", "LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"), loads),
+    **dict.fromkeys(("MAKE_FUNCTION", "SET_FUNCTION_ATTRIBUTE"), function_attributes),
+    **dict.fromkeys(("IS_OP", "CONTAINS_OP", "CALL_FUNCTION_EX"), flag),
+    **dict.fromkeys(("CALL_INTRINSIC_1", "CALL_INTRINSIC_2"), intrinsic),
     "JUMP_IF_TRUE_OR_POP": lambda i: [("COPY", 1), ("POP_JUMP_IF_TRUE", i.argval), ("POP_TOP", None)],
     "JUMP_IF_FALSE_OR_POP": lambda i: [("COPY", 1), ("POP_JUMP_IF_FALSE", i.argval), ("POP_TOP", None)],
     "BINARY_SLICE": fixed(("BUILD_SLICE", 2), ("BINARY_SUBSCR", None)),
@@ -158,31 +137,17 @@ RULES: dict[str, Callable[[dis.Instruction], list[Part]]] = {
     "STORE_FAST_LOAD_FAST": two_names("STORE_FAST", "LOAD_FAST"),
     "STORE_FAST_STORE_FAST": two_names("STORE_FAST", "STORE_FAST"),
     "LOAD_CLASSDEREF": lambda i: [("LOAD_LOCALS", None), ("LOAD_FROM_DICT_OR_DEREF", i.argval)],
-    "LOAD_GLOBAL": load_global,
-    "LOAD_ATTR": load_attr,
-    "LOAD_METHOD": load_attr,
-    "LOAD_SUPER_ATTR": load_super_attr,
     "RETURN_CONST": lambda i: [("LOAD_CONST", i.argval), ("RETURN_VALUE", None)],
     "LOAD_ASSERTION_ERROR": fixed(("LOAD_CONST", AssertionError)),
     "KW_NAMES": renamed("LOAD_CONST"),  # the CALL after it becomes CALL_KW
-    "MAKE_FUNCTION": make_function,
-    "SET_FUNCTION_ATTRIBUTE": set_function_attribute,
-    "BINARY_OP": symbol,
-    "COMPARE_OP": compare,
-    "IS_OP": flag,
-    "CONTAINS_OP": flag,
-    "CALL_FUNCTION_EX": flag,
-    "CALL_INTRINSIC_1": intrinsic,
-    "CALL_INTRINSIC_2": intrinsic,
+    "BINARY_OP": lambda i: [("BINARY_OP", i.argrepr)],
+    "COMPARE_OP": lambda i: [("COMPARE_OP", i.argval), *([("TO_BOOL", None)] if COMPARES_TO_BOOL and (i.arg or 0) & 16 else [])],
     "UNPACK_EX": lambda i: [("UNPACK_EX", ((i.arg or 0) & 255, (i.arg or 0) >> 8))],
     "FORMAT_VALUE": format_value,
     "CONVERT_VALUE": lambda i: [("CONVERT_VALUE", CONVERSIONS[i.arg or 0])],
     # Ops of 3.11 that became intrinsics.
     "LIST_TO_TUPLE": fixed(("CALL_INTRINSIC_1", "LIST_TO_TUPLE")),
-    "ASYNC_GEN_WRAP": fixed(("CALL_INTRINSIC_1", "ASYNC_GEN_WRAP")),
     "PREP_RERAISE_STAR": fixed(("CALL_INTRINSIC_2", "PREP_RERAISE_STAR")),
-    "IMPORT_STAR": fixed(("CALL_INTRINSIC_1", "IMPORT_STAR"), ("POP_TOP", None)),
-    "PRINT_EXPR": fixed(("CALL_INTRINSIC_1", "PRINT"), ("POP_TOP", None)),
 }  # fmt: skip
 
 
@@ -193,7 +158,9 @@ def instructions(code: CodeType) -> tuple[Instruction, ...]:
 
 @functools.lru_cache(maxsize=4096)
 def _instructions(code: CodeType, filename: str) -> tuple[Instruction, ...]:
-    placed = [(part, offset, i.positions) for i, offset in _meaningful(code) for part in RULES.get(i.opname, keep)(i)]
+    placed = [
+        (part, offset, i.positions) for i, offset in _meaningful(code) for part in RULES.get(i.opname, renamed(i.opname))(i)
+    ]
     starts = sorted({offset for _, offset, _ in placed})
     end = len(code.co_code)
 

@@ -101,28 +101,26 @@ class Check:
     def first_failure(self, func: FunctionType, *args: Any) -> Failure | None:
         """Which test fails for this call, and on what; None if all hold."""
         namespace = {**self.names, FUNCTION: func, **dict(zip(self.parameters, args, strict=True))}
-        for guard in self.guards:
-            for test in guard.tests:
-                part = test.pretty or test.left.format(guard.source.shown)
-                try:
-                    got = eval(test.left.format(guard.source.expr), namespace)
-                    expected = eval(test.right.source.expr, namespace) if isinstance(test.right, SameAs) else test.right
-                except MOVED as error:
-                    return Failure(guard, part, short(test.right), f"{type(error).__name__}: {error}")
-                if FAILS[test.op](got, expected):
-                    if isinstance(expected, SeenClass):
-                        return Failure(guard, f"{expected.cls.__name__}.{expected.changed()}", "what it was", "another")
-                    if isinstance(test.right, SameAs):
-                        way = "the same object as" if test.op == "is" else "another object than"
-                        return Failure(
-                            guard, part, f"{way} {test.right.source.shown}", "one that is not" if test.op == "is" else "it"
-                        )
-                    return difference(guard, part, expected, got)
+        for guard, test in ((each, test) for each in self.guards for test in each.tests):
+            part, expected = test.pretty or test.left.format(guard.source.shown), test.right
+            try:
+                got = eval(test.left.format(guard.source.expr), namespace)
+                if isinstance(expected, SameAs):
+                    expected = eval(expected.source.expr, namespace)
+            except MOVED as error:
+                return Failure(guard, part, short(test.right), f"{type(error).__name__}: {error}")
+            if FAILS[test.op](got, expected):
+                return difference(guard, test, part, expected, got)
         return None
 
 
-def difference(guard: Guard, part: str, expected: Any, got: Any) -> Failure:
+def difference(guard: Guard, test: Test, part: str, expected: Any, got: Any) -> Failure:
     """A failure told as narrowly as possible: one dimension of a shape rather than the whole."""
+    if isinstance(expected, SeenClass):
+        return Failure(guard, f"{expected.cls.__name__}.{expected.changed()}", "what it was", "another")
+    if isinstance(test.right, SameAs):
+        way, found = ("the same object as", "one that is not") if test.op == "is" else ("another object than", "it")
+        return Failure(guard, part, f"{way} {test.right.source.shown}", found)
     if isinstance(expected, tuple) and isinstance(got, tuple) and len(expected) == len(got) and guard.kind == "tensor":
         for i, (want, have) in enumerate(zip(expected, got, strict=True)):
             if want != have:

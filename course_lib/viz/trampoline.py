@@ -11,13 +11,14 @@ In PyTorch: nothing; TorchDynamo always has its hook.
 from __future__ import annotations
 
 import inspect
+import warnings
 import weakref
 from collections.abc import Callable
 from types import CodeType, FunctionType
 from typing import Any
 
 from course_lib.frames import Answer, Frame, parameters
-from course_lib.frames.hook import flatten, trampoline
+from course_lib.frames.hook import flatten
 
 ENTERED_MANY_TIMES = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _original: weakref.WeakKeyDictionary[FunctionType, CodeType] = weakref.WeakKeyDictionary()
@@ -54,3 +55,30 @@ def _dispatcher(function: FunctionType, callback: Callable[[Frame], Answer]) -> 
         return FunctionType(original, func.__globals__, func.__name__, None, func.__closure__)(*args)
 
     return dispatch
+
+
+def trampoline(code: CodeType, target: Callable[..., Any]) -> CodeType:
+    """Code with the signature and the free variables of `code`, whose body is `return target(every parameter)`."""
+    names = list(parameters(code))
+    positional, rest = names[: code.co_argcount], names[code.co_argcount :]
+    keyword_only, rest = rest[: code.co_kwonlyargcount], rest[code.co_kwonlyargcount :]
+    if code.co_posonlyargcount:
+        positional.insert(code.co_posonlyargcount, "/")
+    star = ["*" + rest.pop(0)] if code.co_flags & inspect.CO_VARARGS else ["*"] if keyword_only else []
+    signature = ", ".join([*positional, *star, *keyword_only, *("**" + name for name in rest)])
+    free = ", ".join(code.co_freevars)
+    # `...` keeps the place of the target among the constants; naming the free variables makes them free here too.
+    source = f"def outer({free}):\n  def inner({signature}):\n    return ...({', '.join(names)})\n    {free}\n"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SyntaxWarning)  # "'ellipsis' object is not callable": it will be
+        module = compile(source, "<trampoline>", "exec")
+    inner = _code_within(_code_within(module))
+    return inner.replace(
+        co_consts=tuple(target if const is ... else const for const in inner.co_consts),
+        co_name=code.co_name, co_qualname=code.co_qualname, co_filename=code.co_filename,
+        co_firstlineno=code.co_firstlineno,
+    )  # fmt: skip
+
+
+def _code_within(code: CodeType) -> CodeType:
+    return next(const for const in code.co_consts if isinstance(const, CodeType))

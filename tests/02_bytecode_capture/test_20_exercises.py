@@ -104,8 +104,7 @@ WRONG = {
             return frames.SKIP
         self.names.append(frame.code.co_qualname)
         def head(func, *args):
-            with frames.Watcher.off():
-                return func(*args)
+            return frames.call(None, func, *args)
         if frame.code.co_name == "twice":
             return (lambda func, *args: False), head"""
         ),
