@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from course_lib import frames
-from course_lib.capture.classes import TRUSTED, is_data_descriptor, is_users, isinstance, own_dict
+from course_lib.capture.classes import TRUSTED, is_users, isinstance, own_dict
 from course_lib.capture.graph import PLAIN
 from course_lib.capture.shapes import SYMBOLIC, concrete
 from course_lib.capture.sources import Imported, Test
@@ -60,11 +60,11 @@ def get(it: Interpreter, value: Any, name: str, *, default: bool = False) -> Any
             world.fill_all(known)
         elif isinstance(found, types.MemberDescriptorType):
             world.fill(known, name)
-        elif not is_data_descriptor(found) and not world.fill(known, name) and found is MISSING:
+        elif not hasattr(type(found), "__set__") and not world.fill(known, name) and found is MISSING:
             member = world.member(known, name) if isinstance(value, torch.nn.Module) else MISSING
             if member is not MISSING:
                 return member
-        if name not in own_dict(value) or is_data_descriptor(found):
+        if name not in own_dict(value) or hasattr(type(found), "__set__"):
             world.class_attribute(known, name, found)
             if read := own_descriptor(it, value, name, "__get__"):
                 return it.call(read, value, type(value))

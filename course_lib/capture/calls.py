@@ -358,11 +358,6 @@ def check(it: Interpreter, condition: Any, *message: Any) -> None:
         raise Unsupported("an assertion fails")
 
 
-def apart(function: Any) -> Rule:
-    """A function that looks at functions and types only: nothing to follow."""
-    return lambda it, *args, **kwargs: function(*args, **kwargs)
-
-
 def refused(reason: str, hint: str = "") -> Rule:
     def refuse(it: Interpreter, *args: Any, **kwargs: Any) -> Any:
         raise Unsupported(reason, hint)
@@ -401,7 +396,7 @@ RULES: dict[Any, Rule] = {
     **dict.fromkeys((torch._jit_internal.is_scripting, torch._C._is_torch_function_mode_enabled), always(False)),
     **dict.fromkeys((getattr(torch._C, f"_has_torch_function{kind}") for kind in ("", "_unary", "_variadic")), always(False)),
     **dict.fromkeys(INERT, lambda it, *args, **kwargs: contextlib.nullcontext()),
-    **{function: apart(function) for function in APART},
+    **{function: lambda it, *args, _function=function, **kwargs: _function(*args, **kwargs) for function in APART},
     torch.is_inference_mode_enabled: lambda it: it.world.inference,
     torch.nn.Parameter: lambda it, *args, **kwargs: it.world.builder.call(torch.nn.Parameter, args, kwargs),
 }

@@ -77,7 +77,3 @@ else:
 def own_dict(value: Any) -> dict[str, Any]:
     """The instance's own attributes."""
     return object.__getattribute__(value, "__dict__") if type(value).__dictoffset__ else {}
-
-
-def is_data_descriptor(found: Any) -> bool:
-    return hasattr(type(found), "__set__")

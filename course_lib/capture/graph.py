@@ -106,7 +106,8 @@ class GraphBuilder:
         last = self.inputs[-1].node if self.inputs else None
         first = next(iter(self.graph.nodes), self.graph._root)
         with self.graph.inserting_after(last) if last else self.graph.inserting_before(first):
-            new.node = self.graph.placeholder(placeholder_name(new.source.shown))
+            words = "".join(c if c.isalnum() else " " for c in new.source.shown).split()  # `self.ln.weight` → `self_ln_weight`
+            new.node = self.graph.placeholder("_".join(words) or "input")
         new.node.meta.update(val=new.value, location=self.location, source=new.source)
         self.inputs.append(new)
         return new.node
@@ -260,8 +261,6 @@ class Recorder(TorchFunctionMode):
         name = getattr(function, "__name__", "")
         if name == "__hash__":
             return id(args[0])
-        if name in ("__repr__", "__format__"):
-            raise Unsupported("a tensor becomes text", "print it outside the compiled function")
         if name in ("__iter__", "__reversed__"):
             rows = list(self.builder.call("unbind", args[:1]))
             return iter(rows) if name == "__iter__" else reversed(rows)
@@ -287,12 +286,6 @@ def has_tensor(value: Any) -> bool:
     if type(value) is slice:
         return has_tensor((value.start, value.stop, value.step))
     return isinstance(value, torch.Tensor)
-
-
-def placeholder_name(name: str) -> str:
-    """A source's name as a node's name: `self.ln.weight` → `self_ln_weight`."""
-    words = "".join(c if c.isalnum() else " " for c in name).split()
-    return "_".join(words) or "input"
 
 
 def name_of(function: Any) -> str:

@@ -38,6 +38,8 @@ from course_lib.written import define
 
 GRAPH = "__graph"
 BOUND_FROM = (types.MethodDescriptorType, types.WrapperDescriptorType)
+ADDING: dict[Any, str] = dict.fromkeys((list, collections.deque), "extend") | dict.fromkeys((set, *MAPPINGS[::-1]), "update")
+"""Containers that can change, and the method that adds items."""
 REDUCIBLE = ("itertools", "builtins", "functools", "operator", "collections", "torch.return_types")
 """Modules whose objects may be made from what their `__reduce__` says."""
 
@@ -98,7 +100,7 @@ class HeadBuilder:
             before = len(self.body)
             if type(known.stand_in) is Remaining and known.stand_in.taken:
                 self.body.append(f"for _ in range({known.stand_in.taken}): next({self.fetch(known)}, None)")
-            if known.attributes:
+            if known.attributes is not None:
                 self.attribute_effect(known, known.attributes)
             if known.before is not None and known.before is not MISSING:
                 self.content_effect(known, known.stand_in, known.before)
@@ -118,36 +120,35 @@ class HeadBuilder:
         self.body.append(self.fetch(known) + text.format(*rebuilt))
 
     def content_effect(self, known: Known, now: Any, before: Any) -> None:
+        """What a cell holds, or a container: what was added, or all of it anew. No method of the user's runs again."""
         if type(now) is types.CellType:
             content = now.cell_contents if is_full(now) else NULL
             if content is NULL and before is not NULL:
                 self.body.append(f"del {self.fetch(known)}.cell_contents")
             elif content is not before:
                 self.say(known, ".cell_contents = {}", content)
-        elif isinstance(now, (list, collections.deque)):
-            items = list(list.__iter__(now) if isinstance(now, list) else now)
-            kept = len(before) if len(items) >= len(before) and all(map(operator.is_, items, before)) else 0
-            if kept == len(items) == len(before):
-                return
-            if isinstance(now, collections.deque) and not kept:
-                self.say(known, ".clear()")
-            verb = "[:] = [{}]" if isinstance(now, list) and not kept else ".extend([{}])"
-            self.say(known, verb.format(", ".join(["{}"] * (len(items) - kept))), *items[kept:])
-        elif isinstance(now, set):
-            for method, changed in (("difference_update", set(before) - now), ("update", now - set(before))):
-                if changed:
-                    self.say(known, f".{method}([{', '.join(['{}'] * len(changed))}])", *changed)
-        elif isinstance(now, dict):
-            ordered = isinstance(now, collections.OrderedDict)
-            now = dict((collections.OrderedDict if ordered else dict).items(now))
-            kept_keys = [key for key in before if key in now]
-            if list(now)[: len(kept_keys)] != kept_keys:  # another order: write all of it
-                self.say(known, ".clear()")
-                before = {}
-            for key in [key for key in before if key not in now]:
-                self.say(known, ".pop({})", key)
-            for key in [key for key, item in now.items() if before.get(key, MISSING) is not item]:
-                self.say(known, "[{}] = {}", key, now[key])
+            return
+        base = next(base for base in ADDING if isinstance(now, base))
+        items: Any = dict(base.items(now)) if base in MAPPINGS else list(base.__iter__(now))
+        if base in MAPPINGS:
+            anew = [*items][: len(before)] != [*before]
+            more: Any = {key: item for key, item in items.items() if before.get(key, MISSING) is not item}
+        else:
+            anew = set(before) != now if base is set else len(items) < len(before) or not all(map(operator.is_, items, before))
+            more = items[len(before) :]
+        if anew or more:
+            self.put(self.fetch(known), base, type(now) is base, items if anew else more, anew)
+
+    def put(self, place: str, base: Any, own: bool, items: Any, anew: bool = False) -> None:
+        """Add items to the container at `place`, emptied if `anew`, with the methods of `base`; `own`: that is its class."""
+        if own and anew and base is list:
+            self.body.append(f"{place}[:] = {self.display(items)}")
+            return
+        by_key = base in MAPPINGS and not own
+        texts = [f"{self.rebuild(k)}, {self.rebuild(item)}" for k, item in items.items()] if by_key else [self.display(items)]
+        method = "__setitem__" if by_key else ADDING[base]
+        for name, text in [("clear", "")] * anew + [(method, text) for text in texts if items]:
+            self.body.append(f"{place}.{name}({text})" if own else f"{self.name_for(base)}.{name}({place}, {text})")
 
     def attribute_effect(self, known: Known, before: dict[str, Any]) -> None:
         now = known.stand_in
@@ -251,7 +252,7 @@ class HeadBuilder:
             return self.write_function(value)
         if self.world.is_static(value) or (isinstance(value, SCALARS) and not getattr(value, "__dict__", None)):
             return self.name_for(value)
-        if isinstance(value, BaseException) or (cls.__flags__ & (1 << 9) and cls.__module__ != "itertools"):
+        if isinstance(value, BaseException) or (cls.__flags__ & (1 << 9) and cls.__module__ not in ("itertools", "functools")):
             return self.write_instance(value)
         return self.write_reduced(value)
 
@@ -262,16 +263,19 @@ class HeadBuilder:
         cls = type(value)
         if cls is tuple:
             return self.assign(self.listed(value)) if value else "()"
-        if cls is list:
-            return self.assign(f"[{', '.join([self.rebuild(item) for item in value])}]")
+        if cls is list or cls is dict:
+            return self.assign(self.display(value))
         if cls in SEQUENCES:
             size = f", {value.maxlen}" if cls is collections.deque else ""
             return self.assign(f"{self.name_for(cls)}({self.listed(value)}{size})")
-        pairs = ", ".join([f"{self.rebuild(key)}: {self.rebuild(item)}" for key, item in value.items()])
-        if cls is dict:
-            return self.assign("{" + pairs + "}")
         factory = self.rebuild(value.default_factory) + ", " if cls is collections.defaultdict else ""
-        return self.assign(f"{self.name_for(cls)}({factory}{{{pairs}}})")
+        return self.assign(f"{self.name_for(cls)}({factory}{self.display(value)})")
+
+    def display(self, items: Any) -> str:
+        """The text of a list or a dict."""
+        if isinstance(items, dict):
+            return "{" + ", ".join([f"{self.rebuild(key)}: {self.rebuild(item)}" for key, item in items.items()]) + "}"
+        return "[" + ", ".join([self.rebuild(item) for item in items]) + "]"
 
     def write_function(self, function: types.FunctionType) -> str:
         if id(function) not in self.world.made:
@@ -298,7 +302,7 @@ class HeadBuilder:
         """An instance of a class written in Python: made without `__init__`, then given its attributes."""
         cls = type(value)
         made = self.name_for(cls)
-        base: Any = next((b for b in cls.__mro__ if b in (set, tuple, list, collections.deque, *MAPPINGS)), object)
+        base: Any = next((b for b in cls.__mro__ if b is tuple or b in ADDING), object)
         if isinstance(value, BaseException):
             name = self.assign(f"{made}.__new__({', '.join([made, *[self.rebuild(arg) for arg in value.args]])})", value)
             for part in ("__context__", "__cause__", "__suppress_context__"):
@@ -309,13 +313,8 @@ class HeadBuilder:
             name = self.assign(f"tuple.__new__({made}, {self.listed(tuple.__iter__(value))})", value)
         else:
             name = self.assign(f"{self.name_for(base)}.__new__({made})", value)
-            if base in MAPPINGS:
-                for key, item in base.items(value):
-                    text = f"{self.rebuild(key)}, {self.rebuild(item)}"
-                    self.body.append(f"{self.name_for(base)}.__setitem__({name}, {text})")
-            elif base is not object:
-                adding = "update" if base is set else "extend"
-                self.body.append(f"{self.name_for(base)}.{adding}({name}, {self.listed(base.__iter__(value))})")
+            if base is not object:
+                self.put(name, base, False, dict(base.items(value)) if base in MAPPINGS else list(base.__iter__(value)))
         own = own_dict(value)
         if own:
             pairs = ", ".join([f"{key!r}: {self.rebuild(item)}" for key, item in own.items()])

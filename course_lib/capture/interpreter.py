@@ -112,13 +112,13 @@ class Interpreter(Machine):
     def LOAD_GLOBAL(self, i: Instruction) -> None:
         value = self.world.read_global(self.globals, i.arg, self.function)
         if value is MISSING:
-            value = getattr(builtins, i.arg, MISSING)
-        if value is MISSING:
             raise NameError(f"name '{i.arg}' is not defined")
         self.push(value)
 
     def STORE_GLOBAL(self, i: Instruction) -> None:
-        self.world.store_global(self.globals, i.arg, self.pop(), self.function)
+        if self.world.globals_source(self.globals, self.function) is None:
+            raise Unsupported(f"stores the global variable '{i.arg}' of a function whose module is not known")
+        self.world.stored.setdefault(id(self.globals), {})[i.arg] = self.pop()
 
     def LOAD_ATTR(self, i: Instruction) -> None:
         self.push(attributes.get(self, self.pop(), i.arg))
@@ -361,9 +361,7 @@ class Interpreter(Machine):
     def SET_FUNCTION_ATTRIBUTE(self, i: Instruction) -> None:
         value, function = self.popn(2)
         if i.arg == "closure":
-            defaults, more = function.__defaults__, function.__kwdefaults__
-            function = FunctionType(function.__code__, self.globals, None, defaults, value)
-            function.__kwdefaults__ = more
+            function = FunctionType(function.__code__, self.globals, None, None, value)  # before it gets anything else
             self.world.made[id(function)] = function
         elif i.arg != "annotations":
             setattr(function, f"__{i.arg}__", value)
@@ -415,9 +413,6 @@ class Interpreter(Machine):
 
     def END_SEND(self, i: Instruction) -> None:
         del self.stack[-2]
-
-    def CLEANUP_THROW(self, i: Instruction) -> None:
-        raise Unsupported("throws an exception into a generator that delegates to another")
 
     def GET_LEN(self, i: Instruction) -> None:
         self.push(self.operate(len, self.stack[-1]))

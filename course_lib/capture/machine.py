@@ -221,8 +221,6 @@ class Machine(Stack):
 
     def iterate(self, value: Any) -> Any:
         """`iter(value)`"""
-        if isinstance(value, torch.Tensor):
-            return iter(list(self.world.builder.call("unbind", [value])))
         self.look_into(value)
         return self.native(iter, value)
 

@@ -13,6 +13,7 @@ by a `VariableTracker`.
 
 from __future__ import annotations
 
+import builtins
 import collections
 import contextlib
 import enum
@@ -28,16 +29,7 @@ import torch
 
 from course_lib import frames
 from course_lib.capture import global_state
-from course_lib.capture.classes import (
-    MISSING,
-    TRUSTED,
-    SeenClass,
-    has_own_lookup,
-    is_data_descriptor,
-    is_users,
-    isinstance,
-    own_dict,
-)
+from course_lib.capture.classes import MISSING, TRUSTED, SeenClass, has_own_lookup, is_users, isinstance, own_dict
 from course_lib.capture.graph import PLAIN, GraphBuilder
 from course_lib.capture.shapes import SYMBOLIC, History, Shapes, concrete
 from course_lib.capture.sources import FRAME, HELPERS, REGISTRIES, Guard, Imported, Location, SameAs, Source, Test, has_literal
@@ -236,7 +228,7 @@ class World:
                 return self._know(Remaining(self, obj, source), obj, source).stand_in
         if cls in (set, frozenset) and all(type(item) in PLAIN or self.is_static(item) for item in obj):
             self.assume(source, "value", same_type, Test("{}", "==", cls(obj)))
-            return self._know(cls(obj), obj, source, list(obj)).stand_in
+            return self._know(cls(obj), obj, source, list(obj) if cls is set else None).stand_in
         if cls in BY_VALUE or (isinstance(obj, SCALARS) and not getattr(obj, "__dict__", None)):
             self.assume_constant(obj, source)
             return self._know(obj, obj, source).stand_in
@@ -262,7 +254,8 @@ class World:
             if not own and base is not tuple:  # the class may say otherwise
                 at = Source(f", {key!r})", source, f"{'dict' if keyed else 'list'}.__getitem__(", f"[{key!r}]")
             if not has_literal(key):
-                at = Source(f")][{place}]", source, f"[*{name_in_text(base)}.values(")
+                cls_text = "modules['collections'].OrderedDict" if base is collections.OrderedDict else "dict"
+                at = Source(f")][{place}]", source, f"[*{cls_text}.values(")
             return self.wrap(base.__getitem__(obj, key), at)
 
         if base is tuple:
@@ -352,7 +345,7 @@ class World:
         return self.globals[id(globals_)][1]
 
     def read_global(self, globals_: dict[str, Any], name: str, function: Any) -> Any:
-        """The value of a global variable, MISSING if there is none."""
+        """The value of a global variable or a builtin, MISSING if there is none."""
         stored = self.stored.get(id(globals_), {})
         if name in stored:
             return stored[name]
@@ -360,15 +353,10 @@ class World:
         if name not in globals_:
             if base is not None and not self.is_trusted(base):
                 self.assume(base, "absent", Test(f"{name!r} not in {{}}", "holds", True))
-            return MISSING
+            return getattr(builtins, name, MISSING)
         if base is None and not self.is_static(globals_[name]) and type(globals_[name]) not in PLAIN:
             raise Unsupported(f"reads the global variable '{name}' of a function whose module is not known")
         return self.wrap(globals_[name], base and base.variable(name))
-
-    def store_global(self, globals_: dict[str, Any], name: str, value: Any, function: Any) -> None:
-        if self.globals_source(globals_, function) is None:
-            raise Unsupported(f"stores the global variable '{name}' of a function whose module is not known")
-        self.stored.setdefault(id(globals_), {})[name] = value
 
     def open_cell(self, cell: types.CellType) -> types.CellType:
         """Fill the stand-in of a cell from outside with what stands for its content."""
@@ -429,7 +417,7 @@ class World:
             elif type(real).__dictoffset__:
                 self.assume(self.own(known, "__dict__"), "absent", Test(f"{name!r} not in {{}}", "holds", True))
             return attributes[name] is not MISSING
-        hidden = is_data_descriptor(slot) or not name.isidentifier()
+        hidden = hasattr(type(slot), "__set__") or not name.isidentifier()
         source = self.own(known, "__dict__").item(name) if hidden else self.own(known, name)
         attributes[name] = own[name] = self.wrap(found, source)
         return True
@@ -505,10 +493,6 @@ def can_copy(cls: Any) -> bool:
 def solid_base(cls: type) -> type:
     """The builtin type that instances of `cls` are built on."""
     return next((base for base in cls.__mro__ if base in (tuple, list, collections.deque, *MAPPINGS)), object)
-
-
-def name_in_text(cls: type) -> str:
-    return f"modules['collections'].{cls.__name__}" if cls is collections.OrderedDict else "dict"
 
 
 def functions_of(found: Any) -> dict[str, types.FunctionType]:

@@ -22,7 +22,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import CellType, CodeType, FunctionType
+from types import CodeType, FunctionType
 from typing import Any, Literal, TypeAlias
 
 from course_lib import native
@@ -45,11 +45,6 @@ class Frame:
     code: CodeType
     locals: dict[str, Any]
     """Parameter → value, in the order of `parameters(code)`. A cell variable among them is still a plain value here."""
-
-    @property
-    def cells(self) -> dict[str, CellType]:
-        """The variables of enclosing functions."""
-        return dict(zip(self.code.co_freevars, self.func.__closure__ or (), strict=True))
 
     @property
     def where(self) -> str:

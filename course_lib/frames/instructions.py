@@ -35,9 +35,7 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any, TypeAlias
 
-NULL_IS_BELOW = sys.version_info < (3, 13)  # Where the NULL of a call stands: below the callable (3.11, 3.12) or above it (3.13)
-COMPARES_TO_BOOL = sys.version_info >= (3, 13)  # the comparison itself may be asked for a bool
-ENDS_WITH_POP = sys.version_info >= (3, 13)  # a POP_TOP after END_FOR is the loop's; on 3.12 a `break`'s
+FROM_3_13 = sys.version_info >= (3, 13)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +97,7 @@ def loads(i: dis.Instruction) -> list[Part]:
     called = bits & 1 and not (i.opname == "LOAD_ATTR" and sys.version_info < (3, 12))
     if i.opname == "LOAD_METHOD":
         load, called = ("LOAD_ATTR", i.argval), True
-    return [load, ("PUSH_NULL", None), *([("SWAP", 2)] if NULL_IS_BELOW else [])] if called else [load]
+    return [load, ("PUSH_NULL", None), *([] if FROM_3_13 else [("SWAP", 2)])] if called else [load]
 
 
 def function_attributes(i: dis.Instruction) -> list[Part]:
@@ -141,7 +139,7 @@ RULES: dict[str, Rule] = {
     "LOAD_ASSERTION_ERROR": fixed(("LOAD_CONST", AssertionError)),
     "KW_NAMES": renamed("LOAD_CONST"),  # the CALL after it becomes CALL_KW
     "BINARY_OP": lambda i: [("BINARY_OP", i.argrepr)],
-    "COMPARE_OP": lambda i: [("COMPARE_OP", i.argval), *([("TO_BOOL", None)] if COMPARES_TO_BOOL and (i.arg or 0) & 16 else [])],
+    "COMPARE_OP": lambda i: [("COMPARE_OP", i.argval), *([("TO_BOOL", None)] if FROM_3_13 and (i.arg or 0) & 16 else [])],
     "UNPACK_EX": lambda i: [("UNPACK_EX", ((i.arg or 0) & 255, (i.arg or 0) >> 8))],
     "FORMAT_VALUE": format_value,
     "CONVERT_VALUE": lambda i: [("CONVERT_VALUE", CONVERSIONS[i.arg or 0])],
@@ -189,7 +187,9 @@ def _meaningful(code: CodeType) -> Iterator[tuple[dis.Instruction, int]]:
             continue
         resumed |= i.opname == "RESUME"
         in_prologue = i.opname == "MAKE_CELL" and not resumed
-        end_of_loop = ENDS_WITH_POP and i.opname == "POP_TOP" and before == "END_FOR"  # FOR_ITER skips both
+        end_of_loop = (
+            FROM_3_13 and i.opname == "POP_TOP" and before == "END_FOR"
+        )  # FOR_ITER skips both; on 3.12 it is a `break`'s
         if i.opname not in DROPPED and not in_prologue and not end_of_loop:
             if i.opname == "CALL" and named:
                 i = i._replace(opname="CALL_KW")

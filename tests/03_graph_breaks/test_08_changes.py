@@ -499,6 +499,41 @@ def functional_call(c):
     return o
 
 
+class LoggingDict(dict):
+    def __setitem__(self, key, value):
+        self.log.append(key)
+        dict.__setitem__(self, key, value * 2)
+
+
+class LoggingOrdered(collections.OrderedDict):
+    def __setitem__(self, key, value):
+        vars(self).setdefault("log", []).append(key)
+        super().__setitem__(key, value * 2)
+
+
+class LoggingList(list):
+    def extend(self, items):
+        self.log.append("extend")
+        list.extend(self, [item * 2 for item in items])
+
+
+@scenario
+def methods_of_containers_run_once(c):
+    def f(table, ordered, items, x):
+        table["a"], ordered["b"] = x, x + 1
+        items.extend([x])
+        list.append(items, x)
+        made = LoggingOrdered(c=x)
+        return x + 1, made
+
+    f, o = c(f), []
+    for _ in range(2):
+        table, ordered, items = LoggingDict(z=1), LoggingOrdered(), LoggingList([5])
+        table.log, items.log = [], []
+        o.append((f(table, ordered, items, ones()), table, ordered, items, table.log, ordered.log, items.log))
+    return o
+
+
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_a_change_is_noticed(name):
     check(SCENARIOS[name])
