@@ -51,8 +51,8 @@ class SeenClass:
 
 
 def special_methods(cls: type) -> dict[str, Any]:
-    members = [item for base in reversed(cls.__mro__) for item in base.__dict__.items() if item[0][:2] == "__" == item[0][-2:]]
-    return {name: found for name, found in members if found is None or callable(found) or hasattr(type(found), "__get__")}
+    members = {n: found for base in reversed(cls.__mro__) for n, found in base.__dict__.items() if n[:2] == "__" == n[-2:]}
+    return {n: found for n, found in members.items() if found is None or callable(found) or hasattr(type(found), "__get__")}
 
 
 def is_users(thing: Any) -> bool:
