@@ -90,7 +90,7 @@ class Attempt:
         self, frame: Frame, interpreter: type[Interpreter], history: History, breaks: dict[int, tuple[int, Unsupported, bool]]
     ) -> None:
         self.frame, self.breaks = frame, breaks
-        self.world = world = World(history, interpreter)
+        self.world = world = World(history)
         code = frame.code
         world.globals[id(frame.func.__globals__)] = frame.func.__globals__, FRAME.attr("__globals__")
         world._know(frame.func, frame.func, FRAME)

@@ -59,16 +59,13 @@ class Stack:
 class Machine(Stack):
     """Runs one code object. `function` is the function it belongs to."""
 
-    def __init__(
-        self, world: World, function: FunctionType, locals_: dict[str, Any], cells: dict[str, CellType], depth: int = 0
-    ) -> None:
+    def __init__(self, world: World, function: FunctionType, locals_: dict[str, Any], cells: dict[str, CellType]) -> None:
         self.world = world
         self.function = function
         self.code: CodeType = function.__code__
         self.globals: dict[str, Any] = function.__globals__
         self.locals = locals_
         self.cells = cells
-        self.depth = depth
         self.stack: list[Any] = []
         self.handling: BaseException | None = None  # The exception that an `except` block is dealing with
         self.raised: dict[int, tuple[BaseException, int]] = {}
@@ -174,11 +171,11 @@ class Machine(Stack):
     def native(self, function: Any, *args: Any, **kwargs: Any) -> Any:
         """Let Python itself call a function; frames that it enters come back to the interpreter through the hook."""
         inliner = self.world.inliner
-        before, inliner.handling = inliner.handling, self.handling
+        before, inliner.caller = inliner.caller, self
         try:
             return frames.call(inliner, function, *args, **kwargs)
         finally:
-            inliner.handling = before
+            inliner.caller = before
 
     def call(self: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
         return calls.call(self, function, list(args), kwargs)
@@ -190,7 +187,7 @@ class Machine(Stack):
         code = function.__code__
         locals_ = dict(zip(frames.parameters(code), values, strict=True))
         cells = make_cells(code, locals_, self.world.closure(function))
-        callee = type(self)(self.world, function, locals_, cells, self.depth + 1)
+        callee = type(self)(self.world, function, locals_, cells)
         callee.handling = self.handling
         return callee.generator() if code.co_flags & 0x20 else callee.run()
 

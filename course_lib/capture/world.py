@@ -77,7 +77,7 @@ class Known:
 class World:
     """State shared by a frame's interpreter and those of the calls inlined into it."""
 
-    def __init__(self, history: History, interpreter: Any) -> None:
+    def __init__(self, history: History) -> None:
         self.shapes = Shapes(history)
         self.builder = GraphBuilder(self.shapes)
         self.guards: dict[Guard, None] = {}
@@ -92,7 +92,7 @@ class World:
         self.finished = False
         self.told: list[Any] = []
         self.classes: dict[type, SeenClass] = {}
-        self.inliner = Inliner(self, interpreter)
+        self.inliner = Inliner(self)
         self.numbers: dict[str, Any] = {}
         self.at_start = global_state.turned()
         self.inference = torch.is_inference_mode_enabled()  # which is off while fakes are made
@@ -565,10 +565,10 @@ class Remaining:
 class Inliner(frames.Watcher):
     """Watches what Python calls by itself while a capture runs: frames of Python code come back to the interpreter."""
 
-    def __init__(self, world: World, interpreter: Any) -> None:
+    def __init__(self, world: World) -> None:
         super().__init__(lambda frame: None)
-        self.world, self.interpreter = world, interpreter
-        self.handling: BaseException | None = None
+        self.world = world
+        self.caller: Any = None  # The interpreter that has called Python
         self.heads = {which: functools.partial(frames.call, None, which) for which in (self.inline, frames.run_apart)}
 
     def __call__(self, code: types.CodeType, function: types.FunctionType, *args: Any) -> Any:
@@ -585,6 +585,4 @@ class Inliner(frames.Watcher):
             at = {id(obj): source.attr("__kwdefaults__").item(name) for name, obj in (function.__kwdefaults__ or {}).items()}
             at |= {id(obj): source.attr("__defaults__").item(i) for i, obj in enumerate(function.__defaults__ or ())}
             args = tuple(self.world.wrap(a, at[id(a)]) if id(a) in at else a for a in args)
-        caller = self.interpreter(self.world, function, {}, {}, len(self.world.stack))
-        caller.handling = self.handling
-        return caller.enter(function, args)
+        return self.caller.enter(function, args)

@@ -220,8 +220,3 @@ def exception_table(code: CodeType) -> list[Any]:
     """Where exceptions go, innermost block first among entries that overlap. An exception between an entry's `start` and `end`
     (exclusive) cuts the stack to `depth`, pushes the offset if `lasti`, then the exception, and goes to `target`."""
     return list(dis.Bytecode(code).exception_entries)  # type: ignore[attr-defined]
-
-
-def line_of(code: CodeType, offset: int) -> int | None:
-    """The source line of the instruction at `offset`."""
-    return next((line for start, end, line in code.co_lines() if start <= offset < end), None)

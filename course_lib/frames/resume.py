@@ -22,7 +22,7 @@ from types import CellType, CodeType, FunctionType
 from typing import Any
 
 from course_lib.frames.hook import number
-from course_lib.frames.instructions import JUMPS, exception_table, instructions, line_of
+from course_lib.frames.instructions import JUMPS, exception_table, instructions
 
 NESTED = 24
 """How many resume functions may run inside each other before the rest of the frame runs as it is: a loop with a graph
@@ -39,10 +39,6 @@ class Resume:
     plain: CodeType  # The same, never captured: the last resort
     names: tuple[str, ...]
     shift: int  # How many bytes further down the original bytecode begins
-
-    @property
-    def line(self) -> int | None:
-        return line_of(self.original, self.offset)
 
     def __str__(self) -> str:
         return f"{self.original.co_qualname} from offset {self.offset}"

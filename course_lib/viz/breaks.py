@@ -239,8 +239,13 @@ def cut_frame(recording: Recording, function: str | Callable[..., Any] | None = 
 def title_of(what: Resume | CodeType) -> str:
     """'bar', 'bar from 112 (line 4)'."""
     if isinstance(what, Resume):
-        return f"{title_of(what.code)} (line {what.line})" if what.line else title_of(what.code)
+        return f"{title_of(what.code)} (line {line})" if (line := line_of(what)) else title_of(what.code)
     return what.co_qualname.split(".<locals>.")[-1]
+
+
+def line_of(at: Resume) -> int | None:
+    """The source line where a resume function goes on."""
+    return next((line for start, end, line in at.original.co_lines() if start <= at.offset < end), None)
 
 
 def draw_block(svg: Svg, block: Block, x: float, y: float) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 
 from course_lib import events, frames
 from course_lib.frames.resume import Resume
-from course_lib.viz.breaks import resumed_by
+from course_lib.viz.breaks import line_of, resumed_by
 from course_lib.viz.guards import told
 from course_lib.viz.recording import Recording
 
@@ -164,7 +164,7 @@ class Function:
     @property
     def title(self) -> str:
         """'M.forward', 'M.forward from line 7'."""
-        line = self.resume.line if self.resume else None
+        line = line_of(self.resume) if self.resume else None
         return f"{self.name.split(' from ')[0]}, from line {line} on" if line else self.name
 
 
