@@ -18,6 +18,7 @@ from course_lib.viz.fusion import fusion
 from course_lib.viz.graphs import fx_graph
 from course_lib.viz.guards import guard_costs, guard_table, guard_tree
 from course_lib.viz.joint import joint_graph
+from course_lib.viz.ladder import bisection, ladder
 from course_lib.viz.logs import set_logs
 from course_lib.viz.loops import loops
 from course_lib.viz.memory import memory_timeline
@@ -35,9 +36,9 @@ from course_lib.viz.trace import Trace, record
 from course_lib.viz.trampoline import swap, unswap
 
 __all__ = [
-    "Explorer", "Launch", "Picture", "Point", "Predict", "Stepper", "Trace", "ablation", "bars", "bytecode_table", "code",
-    "compile_time", "disassembly", "each_call", "explain", "explore", "fusion", "fx_graph", "guard_costs", "guard_table",
-    "guard_tree", "joint_graph", "landscape", "launch_timeline", "launches", "loops", "memory_timeline", "mirror",
+    "Explorer", "Launch", "Picture", "Point", "Predict", "Stepper", "Trace", "ablation", "bars", "bisection", "bytecode_table",
+    "code", "compile_time", "disassembly", "each_call", "explain", "explore", "fusion", "fx_graph", "guard_costs", "guard_table",
+    "guard_tree", "joint_graph", "ladder", "landscape", "launch_timeline", "launches", "loops", "memory_timeline", "mirror",
     "module_graph", "pipeline_map", "record", "roofline", "set_logs", "speedup_bars", "swap", "table", "tile_map", "timeline",
     "unswap",
 ]  # fmt: skip
