@@ -66,7 +66,7 @@ class Exhibit:
             result = function(*args)
             tensors = [a for a in args if isinstance(a, torch.Tensor)]
             leaves = [t for t in tensors if t.requires_grad]
-            gradients = torch.autograd.grad(result.sum(), leaves) if self.trains else ()
+            gradients = torch.autograd.grad(result.sum(), leaves) if self.trains and leaves else ()
             after = [t.detach().clone() for t in tensors]
             yield {"the result": result.detach().clone(), "an argument": after, "a gradient": list(gradients)}
 
