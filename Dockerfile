@@ -18,7 +18,7 @@ ARG NB_USER=learner
 ARG NB_UID=1000
 ENV USER=${NB_USER} HOME=/home/${NB_USER} VENV=/opt/course PATH=/opt/course/bin:$PATH PIP_NO_CACHE_DIR=1 CC=gcc CXX=g++
 RUN useradd --create-home --uid ${NB_UID} ${NB_USER} \
-    && mkdir -p ${VENV} ${HOME}/course \
+    && mkdir -p ${VENV} ${HOME}/course ${HOME}/.cache \
     && chown -R ${NB_USER}: ${VENV} ${HOME}
 USER ${NB_USER}
 WORKDIR ${HOME}/course

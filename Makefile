@@ -55,7 +55,7 @@ lab: $(STAMP) ## serve the course in JupyterLab
 	$(BIN)/jupyter lab $(wildcard $(START)) --ServerApp.root_dir="$(CURDIR)" $(if $(filter 0,$(shell id -u)),--allow-root) $(LAB_ARGS)
 
 test: $(STAMP) lint size exercises-check ## all that CI runs: lint, size, exercises, tests, notebooks
-	$(BIN)/python -m pytest tests -q -n $(WORKERS) --dist loadscope
+	$(BIN)/python -m pytest tests -q -n $(WORKERS) --dist loadscope --no-loadscope-reorder
 	@$(MAKE) --no-print-directory test-notebooks
 
 test-notebooks: $(STAMP) ## run every notebook and compare its outputs with the stored ones

@@ -20,7 +20,8 @@ def root() -> Path:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests marked `gpu` are skipped where torch can use none."""
+    """Long modules come first, and tests marked `gpu` are skipped where torch can use none."""
+    items[:] = long_modules_first(items)
     marked = [item for item in items if item.get_closest_marker("gpu")]
     if not marked:
         return
@@ -29,3 +30,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if not torch.cuda.is_available():
         for item in marked:
             item.add_marker(pytest.mark.skip(reason="torch can use no GPU here"))
+
+
+def long_modules_first(items: list[pytest.Item]) -> list[pytest.Item]:
+    """The tests, module by module: those with slow tests first, then those with many.
+
+    Workers take whole modules in this order (`--dist loadscope --no-loadscope-reorder`). By itself xdist begins with the modules
+    of most tests, so that a few tests of minutes come last and one worker waits for the other."""
+    modules: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        modules.setdefault(item.nodeid.split("::")[0], []).append(item)
+    is_quick = lambda module: not any(item.get_closest_marker("slow") for item in module)
+    ordered = sorted(modules.values(), key=lambda module: (is_quick(module), -len(module)))
+    return [item for module in ordered for item in module]

@@ -115,7 +115,7 @@ def pass_rates(grades: Grades) -> Picture:
         y, few = 4 + STEP * i, 2 * passed < there
         svg.text(label - 10, y + 14, name, anchor="end")
         svg.box(label, y, max(2.0, LONGEST * passed / there), STEP - 8, "break" if few else "scheduling", radius=3, strength=0.45)
-        svg.text(label + LONGEST * passed / there + 8, y + 14, f"{percent(passed, there)}, {passed} of {there}")
+        svg.text(label + LONGEST + 8, y + 14, f"{percent(passed, there)}, {passed} of {there}")
     svg.path(f"M{label + LONGEST / 2:.0f} 0 V{svg.height:.0f}", line=1, opacity=0.5, dashed=True)
     fewest = min(rates, key=lambda each: each[1] / each[2])[0]
     caption = f"Full points, of those who handed the lesson in. Left of the dashed line: fewer than half. Fewest: {fewest}"

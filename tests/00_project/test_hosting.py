@@ -106,6 +106,8 @@ def test_the_hubs_settings_load_and_name_places_of_the_image():
     assert spawner.notebook_dir == f"{home}/course"
     assert all(place.startswith(home) for place in spawner.volumes.values())
     assert f"{home}/course/exercises" in spawner.volumes.values()
+    made = next(command for command in said("RUN") if "mkdir -p" in command)  # else Docker makes it, for root alone
+    assert "${HOME}/.cache" in made and f"{home}/.cache" in spawner.volumes.values()
 
 
 def test_the_hub_does_not_start_without_a_password():
