@@ -29,7 +29,7 @@ def results(outcomes: Sequence[Outcome], title: str = "") -> Picture:
         times = [human_time(outcome.first_call) if compiled and outcome.first_call else "–"]
         times += [human_time(samples.median), f"{human_time(samples.p10)} – {human_time(samples.p90)}"] if samples else ["–", "–"]
         against = f"{ratio:.2f}× as fast" if ratio is not None and compiled else "–"
-        rows.append([escape(cell) for cell in (outcome.name, *times, against, result, program)])
+        rows.append([whole(cell) for cell in (outcome.name, *times, against, result)] + [escape(program)])
         plain.append((outcome.name, result, program))
     head = f"<p><b>{escape(title)}</b></p>" if title else ""
     caption = (
@@ -39,6 +39,11 @@ def results(outcomes: Sequence[Outcome], title: str = "") -> Picture:
     text = columns(plain, ("", "result", "what was compiled"))
     body = f'<div class="cl-scroll">{head}{html_table(rows, header, (1, 2, 3, 4))}</div>'
     return Picture(body, caption, alt, f"{title}\n{text}" if title else text)
+
+
+def whole(text: str) -> str:
+    """A cell that is not broken into lines."""
+    return f'<span style="white-space: nowrap">{escape(text)}</span>' if len(text) < 30 else escape(text)
 
 
 LANE, TRACK = 40.0, 520.0
@@ -96,3 +101,37 @@ def turns(orders: Mapping[str, Sequence[Turn]], *, stage: str = "scheduling") ->
     caption = "Time from left to right; each box is one sample, as wide as it took."
     alt = "Samples in the order in which they were taken. " + "; ".join(" ".join(row).strip() for row in rows) + "."
     return Picture(svg.render(alt), caption, alt, text)
+
+
+class Asked(NamedTuple):
+    """A kernel: when the host asked for it and for how long, when the device began with it and how long it worked. Seconds."""
+
+    at: float
+    asking: float
+    begins: float
+    works: float
+
+
+def queue(ways: Mapping[str, tuple[Sequence[Asked], float]], *, stage: str = "codegen") -> Picture:
+    """Way of measuring → what was asked for, and when its clock was read. A lane for the host, one for the device."""
+    end = max(kernel.begins + kernel.works for several, _ in ways.values() for kernel in several)
+    left, tall = 70.0, 20.0
+    svg, rows = Svg(left + TRACK + 60, 118 * len(ways)), []
+    at = lambda seconds: left + TRACK * seconds / end
+    for number, (way, (several, read)) in enumerate(ways.items()):
+        top = 118.0 * number
+        svg.text(0, top + 16, way, bold=True)
+        for lane, name in enumerate(("host", "device")):
+            svg.text(left - 10, top + 46 + 28 * lane, name, SMALL, anchor="end", dim=True)
+        for kernel in several:
+            asking, working = at(kernel.at + kernel.asking) - at(kernel.at), at(kernel.works) - left
+            svg.box(at(kernel.at), top + 32, asking, tall, "eager", radius=2, strength=0.35, tip="asks for a kernel")
+            svg.box(at(kernel.begins) + 1, top + 60, working - 2, tall, stage, radius=3, strength=0.35, tip="a kernel runs")
+        said = f"the clock is read: {human_time(read)} for {count(len(several), 'call')}"
+        svg.path(f"M{at(read):.1f} {top + 24} V{top + 86}", stage="break", line=2.4, opacity=1, dashed=True)
+        late = at(read) > left + TRACK / 2
+        svg.text(at(read), top + 102, said, SMALL, anchor="end" if late else "start")
+        rows.append((way, said))
+    caption = "The host only asks (grey); the device works later. The dashed line is the moment at which the clock is read."
+    alt = "A queue. " + "; ".join(": ".join(row) for row in rows) + "."
+    return Picture(svg.render(alt), caption, alt, columns(rows))
