@@ -147,14 +147,13 @@ WRONG = {
         "without the pipeline": edit(", pipeline=pipeline", ""),
     },
     "verdict": {
-        "allclose": body('    return "rounding" if torch.allclose(got.double(), exact, rtol=1e-5, atol=1e-5) else "bug"'),
+        "a tolerance for bfloat16": body('    return "rounding" if torch.allclose(got.double(), exact, rtol=0.016) else "bug"'),
         "no floor": edit(" + torch.finfo(got.dtype).eps * reference.square().mean().sqrt()", ""),
         "an absolute floor": edit(" * reference.square().mean().sqrt()", " * 10"),
         "the floor of float32": edit("torch.finfo(got.dtype).eps", "1.2e-7"),
         "not a bit worse than eager": edit("3 * rms(eager)", "1 * rms(eager)"),
         "any dtype": edit(" or got.dtype != eager.dtype", ""),
         "infinite is always a bug": edit("got.isfinite()[sound].all()", "got.isfinite().all()"),
-        "distance to eager": edit("(t[sound].double() - reference)", "(t[sound].double() - eager[sound].double())"),
         "nan is nothing": edit('    if not got.isfinite()[sound].all():\n        return "bug"\n', ""),
     },
     "first_wrong_layer": {
@@ -164,9 +163,7 @@ WRONG = {
         "the model's own input": edit("(*args)\n", "(*args) if len(args) > 1 else cl.compile(layer, pipeline=pipeline)(x)\n",
                                       "allclose(got, result", "allclose(got, layer(x) if len(args) == 1 else result"),
         "only children": edit("return names[layer]", 'return names[layer].split(".")[0]'),
-        "the last one": edit("for layer, args, result in ran:", "for layer, args, result in reversed(ran):"),
         "one argument": edit("(*args)", "(args[0])"),
-        "without the pipeline": edit(", pipeline=pipeline", ""),
     },
     "bisect_stage": {
         "one after the other": body(
@@ -174,7 +171,7 @@ WRONG = {
         ),
         "the neighbour": edit("return stages[low]", "return stages[min(low + 1, len(stages) - 1)]"),
         "only what is left": edit("stages[:middle]", "stages[low:middle]"),
-        "asks once more": edit("    low, high = 0, len(stages)\n", "    low, high = 0, len(stages)\n    is_right(stages)\n"),
+        "stops too early": edit("while high - low > 1:", "while high - low > 2:"),
     },
     **{f"exhibit_{n}": wrong_finds(n) for n in MUSEUM},
 }  # fmt: skip
