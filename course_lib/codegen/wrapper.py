@@ -57,6 +57,7 @@ class Wrapper:
             "check": raise_problem, "laid_out": laid_out, "zeros": torch.zeros, "inf": math.inf, "nan": math.nan,
             "tree_leaves": tree_leaves,
             **{text: dtype for dtype, text in DTYPES.items() if "." not in text},
+            "empty_cuda": torch._C._dynamo.guards._empty_strided_cuda,  # on the current GPU; 1 µs instead of 4
             **{source.name: None for source in kernels.values()},
         }  # fmt: skip
         self.buffers = graph.buffers
@@ -79,7 +80,7 @@ class Wrapper:
         return "\n".join(self.lines) + "\n", self.names
 
     def unique(self, wanted: str) -> str:
-        return identifier(wanted, {"problem", *self.names, *self.variable.values(), *self.views.values()})
+        return identifier(wanted, {*self.names, *self.variable.values(), *self.views.values()})
 
     def new(self, buffer: str) -> str:
         """The variable of a buffer that has none yet."""
@@ -98,9 +99,11 @@ class Wrapper:
         if storage in self.variable:  # a storage is named after the first buffer in it
             self.reuse(self.buffers[storage], buffer, f"the memory of {storage}")
         else:
+            layout, dtype = f"{tuple_text(buffer.shape)}, {tuple_text(buffer.stride)}", DTYPES[buffer.dtype]
             device = "" if buffer.device.type == "cpu" else f", device={str(buffer.device)!r}"
-            layout = f"{tuple_text(buffer.shape)}, {tuple_text(buffer.stride)}, dtype={DTYPES[buffer.dtype]}{device}"
-            self.line(f"{self.new(name)} = empty_strided({layout})")
+            quick = buffer.device.type == "cuda" and len({b.device for b in self.buffers.values()}) == 1
+            call = f"empty_cuda({layout}, {dtype})" if quick else f"empty_strided({layout}, dtype={dtype}{device})"
+            self.line(f"{self.new(name)} = {call}")
         return self.variable[name]
 
     def reuse(self, old: Buffer, new: Buffer, why: str) -> None:
@@ -149,12 +152,20 @@ class Wrapper:
         for name in source.zeroed:
             self.line(f"{self.variable[name]}.zero_()")
         if source.checked:
-            self.line(f"problem = zeros(1, dtype=int64, device={str(kernel.steps[0].buffer.device)!r})")
-            passed.append("problem")
+            passed.append(self.problem(kernel))
         self.line(f"{source.name}({', '.join([*passed, *map(str, source.sizes)])})", str(kernel))
         if source.checked:
-            places = "; ".join(dict.fromkeys(describe(step) for step in kernel.steps))
-            self.line(f"check(problem, {places!r})")
+            self.line(f"check({passed[-1]}, {places(kernel)!r})")
+
+    def problem(self, kernel: FusedKernel) -> str:
+        """A flag that the kernel sets. One that a GPU sets is there for good, where both reach it: nobody waits, a later call
+        tells, as in eager."""
+        name = self.unique("problem")
+        if kernel.steps[0].buffer.device.type == "cpu":
+            self.line(f"{name} = zeros(1, dtype=int64)")
+        else:
+            self.names[name] = torch.zeros(1, dtype=torch.int64, pin_memory=torch.cuda.is_available())
+        return name
 
     def print_extern(self, kernel: ExternKernel) -> None:
         """A call of one of torch's own operators."""
@@ -205,6 +216,11 @@ class Wrapper:
         return name
 
 
+def places(kernel: FusedKernel) -> str:
+    """What a kernel computes, and where in the user's code."""
+    return "; ".join(dict.fromkeys(describe(step) for step in kernel.steps))
+
+
 def tuple_text(sizes: Sequence[Any]) -> str:
     return f"({', '.join(map(str, sizes))}{',' if len(sizes) == 1 else ''})"
 
@@ -220,6 +236,7 @@ def laid_out(tensor: torch.Tensor, stride: tuple[int, ...]) -> torch.Tensor:
 def raise_problem(problem: torch.Tensor, where: str) -> None:
     """What eager would have raised, if a kernel said so. 1: an index out of range, 2: an integer divided by zero."""
     code = problem.item()
+    problem.zero_()
     if code & 1:
         raise IndexError(f"index out of range in {where}")
     if code & 2:

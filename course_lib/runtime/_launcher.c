@@ -9,7 +9,12 @@
  * A tensor is asked for its `data_ptr()`; whether it is contiguous, of the right dtype and on the CPU was settled by
  * the guards. Other threads run while the kernel does.
  *
- * In PyTorch: torch/_inductor/codecache.py (`CppPythonBindingsCodeCache`), which generates one for each kernel.
+ *     start = gpu_launcher(launch, function, programs, threads, shared, stream, device, otherwise)
+ *     start(t0, t1, ...)                        a GPU kernel, through the driver's `launch` (cuLaunchKernel)
+ *
+ * This one starts a kernel on the stream that `stream(device)` names, and does not wait for it.
+ *
+ * In PyTorch: torch/_inductor/codecache.py (`CppPythonBindingsCodeCache`), runtime/static_triton_launcher.py.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -23,6 +28,20 @@ typedef struct {
 
 static PyObject *data_ptr;               /* the interned string */
 
+/* The `data_ptr()` of each tensor; 0 after an error. */
+static int
+addresses(PyObject *const *tensors, Py_ssize_t n, void **found)
+{
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *address = PyObject_CallMethodNoArgs(tensors[i], data_ptr);
+        found[i] = address ? PyLong_AsVoidPtr(address) : NULL;
+        Py_XDECREF(address);
+        if (found[i] == NULL && PyErr_Occurred())        /* NULL without an error: an empty tensor */
+            return 0;
+    }
+    return 1;
+}
+
 /* What `launcher` returns is this function, bound to a `Target` in a bytes object. */
 static PyObject *
 launch(PyObject *self, PyObject *const *args, Py_ssize_t n)
@@ -35,13 +54,8 @@ launch(PyObject *self, PyObject *const *args, Py_ssize_t n)
                             n);
     void *buffers[n_buffers + 1];
     int64_t sizes[n_sizes + 1];
-    for (Py_ssize_t i = 0; i < n_buffers; i++) {
-        PyObject *address = PyObject_CallMethodNoArgs(args[i], data_ptr);
-        buffers[i] = address ? PyLong_AsVoidPtr(address) : NULL;
-        Py_XDECREF(address);
-        if (buffers[i] == NULL && PyErr_Occurred())      /* NULL without an error: an empty tensor */
-            return NULL;
-    }
+    if (!addresses(args, n_buffers, buffers))
+        return NULL;
     for (Py_ssize_t i = 0; i < n_sizes; i++) {
         sizes[i] = PyLong_AsLongLong(args[n_buffers + i]);
         if (sizes[i] == -1 && PyErr_Occurred())
@@ -69,8 +83,68 @@ launcher(PyObject *module, PyObject *args)
     return function;
 }
 
+typedef struct {
+    int (*launch)(void *function, unsigned x, unsigned y, unsigned z, unsigned threads, unsigned, unsigned, unsigned shared,
+                  void *stream, void **arguments, void **extra);
+    void *function;
+    unsigned programs, threads, shared;
+} GpuTarget;
+
+/* What `gpu_launcher` returns: this, bound to (a `GpuTarget` as bytes, stream, device, otherwise). The kernel was compiled for
+ * addresses that are multiples of 16. Where one is not, or the driver refuses, `otherwise(t0, t1, ...)` has to do it. */
+static PyObject *
+start(PyObject *self, PyObject *const *args, Py_ssize_t n)
+{
+    GpuTarget target;
+    memcpy(&target, PyBytes_AS_STRING(PyTuple_GET_ITEM(self, 0)), sizeof target);
+    void *buffers[n + 2], *arguments[n + 2];     /* two more, which Triton has for memory that our kernels do not ask for */
+    buffers[n] = buffers[n + 1] = NULL;
+    PyObject *stream = NULL;
+    if (addresses(args, n, buffers))
+        stream = PyObject_CallOneArg(PyTuple_GET_ITEM(self, 1), PyTuple_GET_ITEM(self, 2));
+    if (stream == NULL)
+        return NULL;
+    void *queue = PyLong_AsVoidPtr(stream);
+    Py_DECREF(stream);
+    uintptr_t bits = 0;
+    for (Py_ssize_t i = 0; i < n + 2; i++) {
+        arguments[i] = &buffers[i];
+        bits |= (uintptr_t)buffers[i];
+    }
+    int problem = bits & 15;
+    if (!problem) {
+        Py_BEGIN_ALLOW_THREADS
+        problem = target.launch(target.function, target.programs, 1, 1, target.threads, 1, 1, target.shared, queue, arguments,
+                                NULL);
+        Py_END_ALLOW_THREADS
+    }
+    if (problem)
+        return PyObject_Vectorcall(PyTuple_GET_ITEM(self, 3), args, n, NULL);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef start_method = {"start", (PyCFunction)(void (*)(void))start, METH_FASTCALL, "Starts a GPU kernel."};
+
+static PyObject *
+gpu_launcher(PyObject *module, PyObject *args)
+{
+    GpuTarget target;
+    unsigned long long launch, function;
+    PyObject *stream, *device, *otherwise;
+    if (!PyArg_ParseTuple(args, "KKIIIOOO:gpu_launcher", &launch, &function, &target.programs, &target.threads, &target.shared,
+                          &stream, &device, &otherwise))
+        return NULL;
+    *(void **)&target.launch = (void *)(uintptr_t)launch;
+    target.function = (void *)(uintptr_t)function;
+    PyObject *bound = Py_BuildValue("(y#OOO)", (char *)&target, (Py_ssize_t)sizeof target, stream, device, otherwise);
+    PyObject *result = bound ? PyCFunction_New(&start_method, bound) : NULL;
+    Py_XDECREF(bound);
+    return result;
+}
+
 static PyMethodDef methods[] = {
     {"launcher", launcher, METH_VARARGS, "launcher(address, n_buffers): a function that runs the kernel at `address`."},
+    {"gpu_launcher", gpu_launcher, METH_VARARGS, "gpu_launcher(...): a function that starts a GPU kernel; see above."},
     {NULL, NULL, 0, NULL},
 };
 

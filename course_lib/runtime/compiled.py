@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from course_lib import native
 from course_lib.codegen.cpp import cpp_source, prelude
 from course_lib.codegen.printer import KernelSource, identifier
@@ -63,7 +65,7 @@ def build(graph: LoopGraph, schedule: Any, plan: Any = None, codegen: str = "aut
             device = kernel.steps[0].buffer.device
             if codegen == "triton" or (codegen == "auto" and device.type == "cuda"):
                 sources[kernel] = triton = triton_source(kernel, graph.buffers, name)
-                launches[name] = load_triton(triton, device)  # Triton compiles it when it is first called
+                launches[name] = load_triton(triton, device)
             else:
                 sources[kernel] = cpp_source(kernel, graph.buffers, name)
     in_cpp = [source for source in sources.values() if source.language == "cpp"]
@@ -76,4 +78,18 @@ def build(graph: LoopGraph, schedule: Any, plan: Any = None, codegen: str = "aut
         launches |= {s.name: make(address(s.name), len(s.buffers) + s.checked) for s in in_cpp}
     wrapper, names = wrapper_source(schedule, plan, graph, sources)
     run = define("call", wrapper, "program", {**names, **launches})
+    if len(gpus := {buffer.device for buffer in graph.buffers.values() if buffer.device.type == "cuda"}) == 1:
+        run = on_device(gpus.pop(), run)
     return CompiledGraph(run, wrapper, list(sources.values()), schedule, plan, cached)
+
+
+def on_device(device: torch.device, run: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ...]]:
+    """Kernels start on the GPU whose turn it is: make it that of the tensors."""
+
+    def guarded(*inputs: Any) -> tuple[Any, ...]:
+        if device.index in (None, torch._C._cuda_getDevice()):
+            return run(*inputs)
+        with torch.cuda.device(device):
+            return run(*inputs)
+
+    return guarded

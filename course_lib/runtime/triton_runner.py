@@ -10,6 +10,7 @@ In PyTorch: `torch/_inductor/runtime/triton_heuristics.py`, `CachingAutotuner`; 
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import importlib
 from collections.abc import Callable
@@ -18,7 +19,9 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
+from course_lib import native
 from course_lib.codegen.triton import TritonSource
+from course_lib.codegen.triton_ops import POINTERS
 from course_lib.runtime.errors import BackendMissing
 from course_lib.written import define
 
@@ -53,9 +56,9 @@ def load_triton(source: TritonSource, device: torch.device) -> Callable[..., Non
             "Triton was imported with TRITON_INTERPRET=1, so it cannot use the GPU: unset it before Python starts"
         )
     meta = source.tiling.meta(interpreted)
-    start = kernel[(source.tiling.programs(meta),)]
     if not interpreted:
-        return functools.partial(start, **meta, num_warps=source.tiling.warps(meta))
+        return compiled(kernel, source, device, meta, source.tiling.warps(meta))
+    start = kernel[(source.tiling.programs(meta),)]
     if "libdevice" in names:
         names["libdevice"] = NumpyLibdevice(triton.language)
 
@@ -64,6 +67,23 @@ def load_triton(source: TritonSource, device: torch.device) -> Callable[..., Non
             start(*tensors, **meta)
 
     return interpret
+
+
+def compiled(kernel: Any, source: TritonSource, device: torch.device, meta: dict[str, int], warps: int) -> Callable[..., None]:
+    """The kernel compiled now, and started by the driver. Triton's own start (`otherwise`) looks at every argument anew in each
+    call: 10 µs instead of 3."""
+    programs = source.tiling.programs(meta)
+    otherwise = functools.partial(kernel[(programs,)], **meta, num_warps=warps)
+    driver = importlib.import_module("triton.runtime").driver.active
+    dtypes = {text: dtype for dtype, text in POINTERS.items()}
+    index = torch.cuda.current_device() if device.index is None else device.index
+    with torch.cuda.device(index):  # a dtype stands for a tensor whose address is a multiple of 16
+        made = kernel.warmup(*(dtypes[kind] for kind in source.types), grid=(1,), **meta, num_warps=warps)
+        function = driver.utils.load_binary(made.name, made.kernel, made.metadata.shared, index)[1]
+    launch = ctypes.cast(ctypes.CDLL("libcuda.so.1").cuLaunchKernel, ctypes.c_void_p).value
+    size = programs, 32 * made.metadata.num_warps, made.metadata.shared
+    launcher: Any = native.load("course_lib.runtime._launcher")
+    return launcher.gpu_launcher(launch, function, *size, torch._C._cuda_getCurrentRawStream, index, otherwise)
 
 
 class NumpyLibdevice:
