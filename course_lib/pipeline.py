@@ -89,6 +89,7 @@ class Pipeline:
         if codegen == "none":
             return without_autocast(torch.no_grad()(aten.forward))
         loops = runtime.choose_products(events.stage("lower", events.Lowered, self.lower, aten))
+        loops = scheduling.split_reductions(loops, lambda buffer: codegen == "triton" or buffer.device.type == "cuda")
         schedule = events.stage("schedule", events.Scheduled, self.schedule, loops, self.fuse)
         plan = events.stage("memory", events.MemoryPlanned, self.plan, schedule, loops)
         return without_autocast(events.stage("build", events.KernelsBuilt, self.build, loops, schedule, plan, codegen))

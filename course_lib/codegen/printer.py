@@ -63,7 +63,6 @@ class KernelSource:
     sizes: tuple[sympy.Symbol, ...] = ()
     line_of: Mapping[int, Step] = field(default_factory=dict, repr=False)
     """Line of the source (from 1) → the step that it is part of; the step's node knows its `origins`."""
-    zeroed: tuple[str, ...] = ()  # Buffers that the kernel adds to: they must be 0 when it is called
     checked: bool = False
     """True if the kernel takes one more buffer, an int64 that it sets to 1 (index out of range) or 2 (integer division by
     zero) where eager would raise."""

@@ -16,18 +16,21 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 from course_lib.codegen.loops import PLAIN, Phase, column_number, extreme, iterations, phases, reduction, short_names
 from course_lib.codegen.printer import LONGEST, KernelSource, label
-from course_lib.codegen.triton_ops import HELPERS, POINTERS, RESERVED, TritonOps
-from course_lib.lowering.indexing import contiguous
+from course_lib.codegen.triton_ops import HELPERS, KEEPS_NAN, POINTERS, RESERVED, TritonOps
+from course_lib.lowering.indexing import Linear, contiguous
 from course_lib.lowering.ir import Buffer
+from course_lib.scheduling.expressions import Expr, loads
 from course_lib.scheduling.kernel import FusedKernel, Loop, Step
+from course_lib.scheduling.split import rows_are_neighbours
 
 PERSISTENT = 16 * 1024  # Longest row that is held in registers
+STEP = 16  # Columns of a tile where rows are neighbours: each column of it is 2 KB in a row
 LARGEST_TILE = 1 << 20  # Triton allows no more elements in one tile
 
 
@@ -38,21 +41,23 @@ class Tiling:
     rows: int
     columns: int  # 0 for a kernel without a reduction
     persistent: bool = False
+    across: bool = False  # Rows, not columns, lie side by side in memory
+    chunks: int = 0  # Programs that walk along `rows`, if each does so
 
     def meta(self, interpreted: bool) -> dict[str, int]:
         """Tile sizes. In the interpreter a program costs a millisecond whatever its tile: a few large ones."""
         if not self.columns:
             return {"BLOCK": power_of_two(min(self.rows, LARGEST_TILE)) if interpreted else 1024}
-        columns = power_of_two(self.columns) if self.persistent else 64 * 1024 if interpreted else 2048
-        room = LARGEST_TILE if interpreted else 2048
+        room, longest = (LARGEST_TILE, 64 * 1024) if interpreted else (8192, STEP) if self.across else (2048, 2048)
+        columns = power_of_two(self.columns) if self.persistent else longest
         return {"ROWS": min(power_of_two(self.rows), max(1, room // columns)), "COLUMNS": columns}
 
     def programs(self, meta: Mapping[str, int]) -> int:
-        return -(-self.rows // meta.get("ROWS", meta.get("BLOCK", 1)))
+        return self.chunks or -(-self.rows // meta.get("ROWS", meta.get("BLOCK", 1)))
 
     def warps(self, meta: Mapping[str, int]) -> int:
         """Threads for a tile, in units of 32: eight to sixteen elements for each thread."""
-        return min(16, max(4, math.prod(meta.values()) // 512))
+        return min(16, max(4, math.prod(meta.values()) // (256 if self.columns and not self.persistent else 512)))
 
 
 @dataclass(frozen=True)
@@ -79,11 +84,28 @@ class TritonKernel(TritonOps):
     def __init__(self, kernel: FusedKernel, buffers: Mapping[str, Buffer], name: str) -> None:
         super().__init__(short_names(kernel), buffers, name, [*RESERVED, *HELPERS, name])
         kernel = self.kernel
-        self.rows, self.columns = iterations(kernel.rows), iterations(kernel.columns)
         self.reduces = bool(kernel.columns)
-        self.persistent = self.reduces and self.columns <= PERSISTENT
         self.phases = phases(kernel, self.trees, keep=False)
-        self.wide = self.rows * self.columns >= 2**31 or any(b.numel >= 2**31 for b in self.buffers.values())
+        self.across = [step for step in self.trees if step.level == "across"]
+        gathered = {symbol for step in self.across for formula in step.rindex for symbol in formula.free_symbols}
+        self.walked = tuple(loop for loop in kernel.rows if loop.symbol in gathered)
+        self.tiling = self.choose_tiling()
+        self.columns, self.persistent = iterations(kernel.columns), self.tiling.persistent
+        size = iterations(kernel.loops)
+        self.wide = size >= 2**31 or any(b.numel >= 2**31 for b in self.buffers.values())
+
+    def choose_tiling(self) -> Tiling:
+        rows, columns = (iterations(loops) for loops in (self.walked or self.kernel.rows, self.kernel.columns))
+        if not self.reduces:
+            return Tiling(rows, 0)
+        loops = {loop.symbol for loop in self.kernel.loops}
+        reads = [Linear.of(index, loops) for tree in self.trees.values() for _, index in loads(tree)]
+        across = rows_are_neighbours(reads, *([loop.symbol for loop in part] for part in (self.kernel.rows, self.kernel.columns)))
+        tiling = Tiling(rows, max(1, columns), across=across and not self.walked)
+        several = sum(bool(phase.columns) for phase in self.phases) > 1
+        longest = PERSISTENT if not tiling.across else 512 if several else STEP
+        chunks = iterations(self.kernel.rows) // rows if self.walked else 0
+        return replace(tiling, persistent=columns <= longest or bool(self.walked), chunks=chunks)
 
     def print(self) -> TritonSource:
         self.pointers = {name: self.unique(name) for name in self.passed}
@@ -92,18 +114,89 @@ class TritonKernel(TritonOps):
         parameters += [f"{name}: tl.constexpr" for name in (("ROWS", "COLUMNS") if self.reduces else ("BLOCK",))]
         self.line("@triton.jit")
         with self.block(f"def {self.name}({', '.join(parameters)}):"):
-            self.print_rows()
-            self.count_uses(self.trees.values())
-            for number, phase in enumerate(self.phases):
-                if phase.columns:
-                    self.print_pass(phase, first=number == 1)
-                self.print_row_steps(phase)
+            if self.walked:
+                self.print_walk()
+            else:
+                self.print_rows()
+                self.print_phases()
         self.lines[:0] = [(0, text, None) for text in self.header()]
         source, line_of = self.layout("    ")
-        tiling = Tiling(self.rows, max(1, self.columns) if self.reduces else 0, self.persistent)
         types = tuple(POINTERS[self.buffers[name].dtype] for name in self.passed) + ("*i64",) * bool(self.checks)
-        zeroed = tuple(step.buffer.name for step in self.trees if step.level == "across")
-        return TritonSource(self.name, "triton", source, self.passed, (), line_of, zeroed, bool(self.checks), tiling, types)
+        return TritonSource(self.name, "triton", source, self.passed, (), line_of, bool(self.checks), self.tiling, types)
+
+    def print_phases(self) -> None:
+        self.count_uses(self.trees.values())
+        done: set[Step] = set()
+        for number, phase in enumerate(self.phases):
+            if pair := self.softmax_pair(number):
+                self.print_online(phase, *pair)
+                done.update(pair)
+            elif phase.columns and not done.issuperset(phase.reductions or [None]):
+                self.print_pass(phase, first=number == 1)
+            self.print_row_steps(phase)
+
+    def softmax_pair(self, number: int) -> tuple[Step, Step] | None:
+        """A maximum of x and, in the next pass, the sum of exp(x - maximum), if these two are all that long rows are read for."""
+        pair = self.phases[number : number + 2]
+        if self.persistent or [len(phase.reductions) for phase in pair] != [1, 1] or any(p.stored & {*p.columns} for p in pair):
+            return None
+        best, total = (phase.reductions[0] for phase in pair)
+        exp = self.through(self.trees[total])
+        sub = self.through(exp.args[0]) if exp.op == "exp" else exp
+        kinds = reduction(best).kind, reduction(total).kind
+        if kinds != ("max", "sum") or sub.op != "sub" or best.buffer.dtype != torch.float32 or sub.args[1].detail is not best:
+            return None
+        return (best, total) if self.through(sub.args[0]) is self.through(self.trees[best]) else None
+
+    def through(self, expr: Expr) -> Expr:
+        """What a value in the columns is computed by."""
+        while expr.op == "value_of" and not expr.detail.is_reduction and expr.detail.level == "column":
+            expr = self.trees[expr.detail]
+        return expr
+
+    def print_online(self, phase: Phase, best: Step, total: Step) -> None:
+        """Both in one pass: when a tile has a new maximum, what was summed so far is scaled down to it."""
+        shape = "[ROWS, COLUMNS]" if self.kernel.rows else "[COLUMNS]"
+        most, gathered, start = self.unique("most"), self.unique("gathered"), self.unique("start")
+        self.line(f'{most} = tl.full({shape}, float("-inf"), tl.float32)')
+        self.line(f"{gathered} = tl.full({shape}, 0.0, tl.float32)")
+        with self.block(f"for {start} in range(0, {self.columns}, COLUMNS):"):
+            self.print_columns(f"({start} + tl.arange(0, COLUMNS))")
+            self.count_uses(self.trees[step] for step in phase.columns)
+            for step in phase.columns:
+                if step is not best:
+                    self.print_step(step, store=False)
+            with self.on_behalf_of(total):
+                self.line(f'value = tl.where(mask, {self.text(self.trees[best])}, float("-inf"))')
+                self.line(f"larger = tl.maximum({most}, value{KEEPS_NAN})")
+                self.line('origin = tl.where(larger == float("-inf"), 0.0, larger)  # -inf minus -inf is nan')
+                self.line(f"{gathered} = {gathered} * tl.exp({most} - origin) + tl.exp(value - origin)")
+                self.line(f"{most} = larger")
+        with self.on_behalf_of(best):
+            self.print_result(best, most)
+        with self.on_behalf_of(total):
+            self.print_result(total, f"{gathered} * tl.exp({most} - {self.values[best]})")
+
+    def print_walk(self) -> None:
+        """A program for each chunk of rows: it walks along them, gathers sums down the columns, and stores these at the end."""
+        program = "tl.program_id(0).to(tl.int64)" if self.wide else "tl.program_id(0)"
+        if chunks := tuple(loop for loop in self.kernel.rows if loop not in self.walked):
+            self.print_indices(chunks, program, "")
+        self.print_columns("tl.arange(0, COLUMNS)")
+        totals = {step: self.unique(f"{label(step)}_down") for step in self.across}
+        for step, total in totals.items():
+            self.values[step] = total
+            self.line(f"{total} = tl.full([1, COLUMNS], 0.0, {self.type_name(reduction(step).accumulate)})")
+        start = self.unique("start")
+        with self.block(f"for {start} in range(0, {iterations(self.walked)}, ROWS):"):
+            self.row_mask = "rows"
+            self.print_indices(self.walked, f"({start} + tl.arange(0, ROWS))[:, None]", "rows")
+            self.line("mask = rows & columns")
+            self.print_phases()
+        for step, total in totals.items():
+            with self.on_behalf_of(step):
+                place = self.place(step.buffer.name, step.store_index)
+                self.line(f"tl.store({place}, {total}.to({self.type_name(step.buffer.dtype)}), columns)")
 
     def print_rows(self) -> None:
         """Which rows (or elements) this program has."""
@@ -117,7 +210,7 @@ class TritonKernel(TritonOps):
         """Which columns this tile has."""
         self.column_mask, shape = ("columns", "[None, :]") if self.kernel.rows else ("mask", "")
         self.print_indices(self.kernel.columns, columns + shape, self.column_mask)
-        if self.kernel.rows:
+        if self.kernel.rows and not self.walked:
             self.line("mask = rows & columns")
 
     def print_indices(self, loops: tuple[Loop, ...], text: str, mask: str) -> None:
@@ -128,7 +221,8 @@ class TritonKernel(TritonOps):
         for n, (loop, below) in enumerate(zip(loops, strides) if len(loops) > 1 else ()):
             divided = f"{number} // {below}" if below != 1 else number
             self.line(f"{loop.symbol} = {divided} % {loop.size}" if n else f"{loop.symbol} = {divided}")
-        self.line(f"{mask} = {number} < {iterations(loops)}")
+        if mask:
+            self.line(f"{mask} = {number} < {iterations(loops)}")
 
     def print_pass(self, phase: Phase, first: bool) -> None:
         """Persistent: the whole row at once. Looped: each tile is taken into accumulators of its shape."""
@@ -140,13 +234,13 @@ class TritonKernel(TritonOps):
                 blocks.enter_context(self.block(f"for {start} in range(0, {self.columns}, COLUMNS):"))
                 self.print_columns(f"({start} + tl.arange(0, COLUMNS))")
                 self.count_uses(self.trees[step] for step in phase.columns)
-            elif first:
+            elif first and not self.walked:
                 self.print_columns("tl.arange(0, COLUMNS)")
             for step in phase.columns:
                 with self.on_behalf_of(step):
                     if step.level == "across":
                         total = self.reduce("sum", f"tl.where(mask, {self.text(self.trees[step])}, 0.0)", axis=0)
-                        self.line(f"tl.atomic_add({self.place(step.buffer.name, step.store_index)}, {total}, columns)")
+                        self.line(f"{self.values[step]} += {total}")
                     elif step.is_reduction:
                         self.print_reduction(step, totals.get(step, ""))
                     else:

@@ -18,6 +18,7 @@ import torch
 
 from course_lib.codegen.printer import ARITHMETIC, ATOM, Printer, Rule, compare, decimal, infix
 from course_lib.scheduling.expressions import Expr
+from course_lib.scheduling.kernel import Loop
 
 POINTERS = {
     torch.float32: "*fp32", torch.float64: "*fp64", torch.float16: "*fp16", torch.bfloat16: "*bf16", torch.int8: "*i8",
@@ -25,7 +26,8 @@ POINTERS = {
 }  # fmt: skip
 
 RESERVED = (
-    "triton tl libdevice problem mask rows columns row column better BLOCK ROWS COLUMNS print range min max sum abs float int"
+    "triton tl libdevice problem mask rows columns row column better value larger origin BLOCK ROWS "
+    "COLUMNS print range min max sum abs float int"
 ).split()
 
 HELPERS = {
@@ -78,6 +80,7 @@ class TritonOps(Printer):
     rules = RULES
     conditions: tuple[str, ...] = ()  # Under which loads happen (`masked`)
     row_mask = column_mask = ""
+    walked: tuple[Loop, ...] = ()  # The rows that one program walks along, one tile after the other
 
     def header(self) -> list[str]:
         """What the kernel needs above it."""
@@ -110,7 +113,7 @@ class TritonOps(Printer):
         formulas = [index, *(node.detail[1] for node in looked_up if node.op == "load")]
         formulas += [node.detail for node in looked_up if node.op == "index_expr"]
         symbols = set().union(*(formula.free_symbols for formula in formulas))
-        on_rows = any(loop.symbol in symbols for loop in self.kernel.rows)
+        on_rows = any(loop.symbol in symbols for loop in self.walked or self.kernel.rows)
         on_columns = any(loop.symbol in symbols for loop in self.kernel.columns)
         if on_rows and on_columns:
             return "mask"

@@ -149,8 +149,6 @@ class Wrapper:
         if any(loop.size == 0 for loop in kernel.rows):
             self.line("pass", f"{kernel}: no elements")
             return
-        for name in source.zeroed:
-            self.line(f"{self.variable[name]}.zero_()")
         if source.checked:
             passed.append(self.problem(kernel))
         self.line(f"{source.name}({', '.join([*passed, *map(str, source.sizes)])})", str(kernel))

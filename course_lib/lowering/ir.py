@@ -167,6 +167,7 @@ class Reduction(Loops):
 
     kind: str
     accumulate: torch.dtype
+    partial: bool = False  # The first half of a reduction that was split for a GPU
 
 
 LoopNode = Pointwise | Reduction

@@ -246,26 +246,33 @@ def combine(a: Group, b: Group, one: Linear | None, other: Linear | None) -> Fit
     leader = 0 if a.columns or not b.columns else 1
     if a.columns and b.columns and any(len({part.loop.kind for part in p.parts if part}) > 1 for p in pieces):
         leader = next((n for n, part in enumerate(pieces[0].parts) if part and part.loop.kind == "column"), 0)
-        if not crosses(pieces, (b, a)[leader], (a, b)[leader]):
+        if not crosses(pieces, (a, b), leader):
             return None
     if a.across & b.reads or b.across & a.reads:
         return None
     return assemble(pieces, a, b, leader)
 
 
-def crosses(pieces: Sequence[Piece], sums: Group, other: Group) -> bool:
-    """True if the rows of each are the columns of the other, and `sums` has nothing but sums that nobody needs before the last
-    of the other's rows, and what goes into them. (On a GPU, where rows run at once, that would take a second kernel.)"""
-    if any(one is None or two is None or one.loop.kind == two.loop.kind for one, two in (piece.parts for piece in pieces)):
+def crosses(pieces: Sequence[Piece], groups: tuple[Group, Group], leader: int) -> bool:
+    """True if the rows of each are the columns of the other, and the other than the leader has nothing but sums that nobody needs
+    before the last of the leader's rows, and what goes into them. On a GPU, where rows run at once, these must be partial sums
+    (`split`): each chunk, a row of both, is walked by one program."""
+    sums, other = groups[1 - leader], groups[leader]
+    if any(part is None for piece in pieces for part in piece.parts):
         return False
-    results = frozenset(node.buffer for node in sums.nodes if isinstance(node, Reduction))
+    kinds = [(piece.parts[leader].loop.kind, piece.parts[1 - leader].loop.kind) for piece in pieces]  # type: ignore[union-attr]
+    reductions = [node for node in sums.nodes if isinstance(node, Reduction)]
+    split = all(node.partial for node in reductions)
+    if ("column", "column") in kinds or (("row", "row") in kinds) != split:
+        return False
+    results = frozenset(node.buffer for node in reductions)
     read = other.reads | {sums.usage.buffers[access.buffer] for member in sums.members for access in member.body.reads}
     for node, body in ((member.node, member.body) for member in sums.members):
         is_sum = isinstance(node, Reduction) and node.kind == "sum" and node.accumulate.is_floating_point
         goes_in = isinstance(node, Pointwise) and all(body.write.index.moves_with(loop.symbol) for loop in sums.loops)
-        if not (is_sum or goes_in) or node.buffer.device.type != "cpu":
+        if not (is_sum or goes_in) or (node.buffer.device.type != "cpu" and not split):
             return False
-    columns = math.prod(loop.size for loop in sums.rows)
+    columns = math.prod(piece.size for piece, (kind, _) in zip(pieces, kinds, strict=True) if kind == "column")
     return isinstance(columns, int) and columns <= MOST_ACROSS and not sums.across and not results & read
 
 

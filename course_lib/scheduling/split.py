@@ -1,0 +1,76 @@
+"""Reductions with too few rows for a GPU, in two steps.
+
+In:  a `LoopGraph`, and for which buffers (`where`) it is worth it: those that a GPU computes.
+Out: the same graph; a sum over millions for a few results is now many partial sums, then their sum.
+
+A row of a reduction belongs to one program, and a GPU wants a thousand programs at once. So the columns are cut into chunks,
+each of which is a row; a second, small reduction combines what they give.
+In PyTorch: `torch/_inductor/ir.py`, `Reduction.num_splits` and `create_multilayer`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
+from typing import Any
+
+import sympy
+
+from course_lib.lowering.indexing import Linear, contiguous
+from course_lib.lowering.ir import Buffer, LoopGraph, Node, Reduction
+from course_lib.scheduling.dependencies import record
+
+PROGRAMS = 8192  # Rows that there should be: a row of 16k elements for each, where a hundred million become one
+TILE = 64  # Rows beyond that which one program has where rows, not columns, lie side by side in memory
+WALKS = (
+    128  # Chunks of sums down the columns that a program may gather while it walks along the rows: one for each multiprocessor
+)
+
+
+def split_reductions(graph: LoopGraph, where: Callable[[Buffer], bool]) -> LoopGraph:
+    """Split what is worth it. (argmax and argmin stay in one piece.)"""
+    graph.nodes[:] = [part for node in graph.nodes for part in (split(node, graph) if where(node.buffers[0]) else [node])]
+    return graph
+
+
+def split(node: Node, graph: LoopGraph) -> list[Node]:
+    """The node, or two that do the same."""
+    if not isinstance(node, Reduction) or node.kind.startswith("arg"):
+        return [node]
+    rows, columns = math.prod(node.ranges), math.prod(node.reduced)
+    if not isinstance(rows, int) or not isinstance(columns, int) or rows == 0:
+        return [node]  # known only when it runs, or nothing to do
+    reads = (access.index for access in record(node, graph.buffers).reads)
+    across = rows_are_neighbours(reads, *node.symbols)
+    crossed = any(
+        isinstance(n, Reduction) and (math.prod(n.ranges), math.prod(n.reduced)) == (columns, rows) for n in graph.nodes
+    )
+    wanted = min(PROGRAMS // rows, columns // 2048)
+    if across:
+        wanted = min(WALKS if crossed else PROGRAMS * TILE // rows, columns // 32)
+    chunks = []
+    for size in node.reduced:
+        chunks.append(next(n for n in range(max(1, min(wanted, size)), 0, -1) if size % n == 0))
+        wanted //= chunks[-1]
+    if math.prod(chunks) < 4:
+        return [node]
+    lengths = tuple(size // n for size, n in zip(node.reduced, chunks, strict=True))
+    shape = (*chunks, *node.ranges)
+    parts = Buffer(f"{node.buffer.name}_parts", node.accumulate, shape, contiguous(shape), node.buffer.device)
+
+    def part(ops: Any, index: Any, rindex: Any) -> Any:
+        places = zip(index, lengths, rindex, strict=False)
+        return node.inner(ops, index[len(chunks) :], tuple(chunk * length + j for chunk, length, j in places))
+
+    whole = lambda ops, index, rindex: parts.view().load(ops, (*rindex, *index))
+    first = replace(node, buffer=parts, ranges=shape, inner=part, reduced=lengths, kept=None, partial=True)
+    return [first, replace(node, inner=whole, reduced=tuple(chunks))]
+
+
+def rows_are_neighbours(reads: Iterable[Linear], rows: Collection[sympy.Symbol], columns: Collection[sympy.Symbol]) -> bool:
+    """Does most of what is read lie row beside row in memory (a sum down the columns of a matrix), not along the row?"""
+    moves = lambda index, symbols: any(index.moves_with(symbol) for symbol in symbols)
+    steps = lambda index, symbols: any(index.coefficient(symbol) == 1 for symbol in symbols)
+    both = [index for index in reads if moves(index, rows) and moves(index, columns)]
+    return sum(steps(index, rows) for index in both) > sum(steps(index, columns) for index in both)

@@ -1,0 +1,105 @@
+"""Long reductions with few results take two kernels on a GPU; here they run in Triton's interpreter."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import course_lib as cl
+from course_lib import events
+from course_lib.bench.suite import layer_norm_backward
+from course_lib.viz.recording import Recording
+
+pytest.importorskip("triton")
+interpreted = pytest.mark.skipif(torch.cuda.is_available(), reason="with a GPU, Triton compiles")
+
+
+def kernels_of(f, *inputs, options=None):
+    """The result, and the kernels that made it."""
+    recording = Recording()
+    with events.listener(recording.events.append):
+        result = cl.compile(f, options={"codegen": "triton"} if options is None else options)(*inputs)
+    assert not recording.of(events.FellBack)
+    return result, [kernel for event in recording.of(events.KernelsBuilt) for kernel in event.compiled.schedule.fused]
+
+
+FUNCTIONS = {
+    "all": (lambda x: x.sum(), 2),
+    "columns": (lambda x: x.sum(0), 2),
+    "three dimensions": (lambda x: (x.view(64, 32, 40) * 2).sum((0, 1)), 2),
+    "mean": (lambda x: (x + 1).mean(), 2),
+    "max": (lambda x: x.max(), 2),
+    "any": (lambda x: (x > 3).any(), 2),
+    "integers": (lambda x: (x * 10).int().sum(0), 2),
+    "argmax": (lambda x: x.argmax(0), 1),
+    "short": (lambda x: x[:64].sum(0), 1),
+    "rows": (lambda x: x.sum(1), 1),
+}
+
+
+@interpreted
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+def test_the_same_as_eager(name, dtype):
+    function, count = FUNCTIONS[name]
+    x = torch.randn(2048, 40).to(dtype)
+    result, kernels = kernels_of(function, x)
+    assert len(kernels) == count
+    torch.testing.assert_close(result, function(x), rtol=1e-2 if dtype == torch.float16 else 1e-5, atol=2e-4)
+
+
+@interpreted
+def test_nan_is_kept():
+    x = torch.randn(4096, 8)
+    x[3000, 5] = float("nan")
+    result, _ = kernels_of(lambda x: x.amax(0), x)
+    assert result.isnan().tolist() == [False] * 5 + [True] + [False] * 2
+
+
+@interpreted
+def test_both_gradients_of_a_norm_read_together():
+    """Two sums down the same columns: one kernel for the parts of both."""
+    g, x = torch.randn(2048, 24), torch.randn(2048, 24)
+    f = lambda g, x: ((g * x).sum(0), g.sum(0))
+    result, kernels = kernels_of(f, g, x)
+    assert [len(kernel.stores) for kernel in kernels] == [2, 1, 1]
+    torch.testing.assert_close(result, f(g, x), rtol=1e-4, atol=1e-4)
+
+
+@interpreted
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+def test_a_norms_backward_reads_its_inputs_once(dtype):
+    """The gradient of x is computed along the rows, those of weight and bias down the columns: one kernel walks along the rows
+    of a chunk and gathers the columns' sums; two more add up the chunks."""
+    upstream, x, weight, mean, rstd = (
+        torch.randn(512, 40), torch.randn(512, 40), torch.randn(40), torch.randn(512, 1), torch.rand(512, 1)
+    )  # fmt: skip
+    inputs = [t.to(dtype) for t in (upstream, x, weight, mean, rstd)]
+    result, kernels = kernels_of(layer_norm_backward, *inputs)
+    assert len(kernels) == 3
+    assert {step.level for step in kernels[0].steps} == {"row", "column", "across"}
+    tolerance = {"rtol": 1e-4, "atol": 1e-3} if dtype == torch.float32 else {"rtol": 2e-2, "atol": 0.25}
+    torch.testing.assert_close(result, layer_norm_backward(*inputs), **tolerance)
+
+
+@interpreted
+def test_a_long_rows_maximum_and_sum_take_one_pass(monkeypatch):
+    monkeypatch.setattr("course_lib.codegen.triton.PERSISTENT", 64)
+    monkeypatch.setattr("course_lib.scheduling.split.PROGRAMS", 1)
+    x = torch.randn(5, 70_000) * 9
+    x[1] = float("-inf")
+    x[2, :69_000] = float("-inf")
+    x[3, 7], x[4, 69_999] = float("nan"), float("inf")
+    loss = lambda x, labels: torch.nn.functional.cross_entropy(x, labels)
+    softmax, kernels = kernels_of(lambda x: torch.softmax(x, -1), x)
+    assert len(kernels) == 1
+    torch.testing.assert_close(softmax, torch.softmax(x, -1), rtol=1e-5, atol=1e-9, equal_nan=True)
+    for dtype in (torch.float32, torch.float16):
+        labels = torch.randint(0, 70_000, (5,))
+        got, _ = kernels_of(loss, x[[0, 0]].to(dtype), labels[:2])
+        torch.testing.assert_close(got, loss(x[[0, 0]].to(dtype), labels[:2]), rtol=1e-3, atol=1e-3)
+
+
+def test_a_cpu_needs_no_split():
+    _, kernels = kernels_of(lambda x: x.sum(0), torch.randn(2048, 40), options={"codegen": "cpp"})
+    assert len(kernels) == 1
