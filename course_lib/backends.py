@@ -19,11 +19,15 @@ from course_lib.pipeline import Pipeline, needs_grad
 Backend = Callable[[fx.GraphModule, list[torch.Tensor]], Callable[..., Any]]
 
 OPTIONS: dict[str, tuple[Any, tuple[Any, ...] | None, str]] = {
-    "codegen": ("auto", ("auto", "cpp", "triton"), "the language of kernels; auto: C++ for CPU, Triton for GPU tensors")
+    "codegen": ("auto", ("auto", "cpp", "triton"), "the language of kernels; auto: C++ for CPU, Triton for GPU tensors"),
+    "cudagraphs": (False, (False, True), "record the kernels of each program as a CUDA graph"),
 }
 """Option → (default, allowed values or None, meaning)."""
-MODES: dict[str, dict[str, Any]] = {"default": {}, "reduce-overhead": {}, "max-autotune": {}, "max-autotune-no-cudagraphs": {}}
-"""Mode → the options it sets. The last three do what the first does until lesson 11 is built."""
+MODES: dict[str, dict[str, Any]] = {
+    "default": {}, "reduce-overhead": {"cudagraphs": True}, "max-autotune": {"cudagraphs": True},
+    "max-autotune-no-cudagraphs": {},
+}  # fmt: skip
+"""Mode → the options it sets."""
 
 
 def eager(gm: fx.GraphModule, example_inputs: list[torch.Tensor], pipeline: Pipeline, codegen: str) -> Callable[..., Any]:
@@ -64,7 +68,8 @@ def find(backend: str | Backend, mode: str | None, options: dict[str, Any] | Non
         return backend
     if backend not in BACKENDS:
         raise ValueError(f"there is no backend '{backend}'; there are {', '.join(list_backends())}, or pass a callable")
-    return partial(BACKENDS[backend], pipeline=pipeline, **chosen)
+    pipeline = pipeline.replace(cudagraphs=chosen["cudagraphs"] or pipeline.cudagraphs)
+    return partial(BACKENDS[backend], pipeline=pipeline, codegen=chosen["codegen"])
 
 
 def mode_options(mode: str | None) -> dict[str, Any]:

@@ -129,6 +129,14 @@ class KernelsBuilt(Event):
     compiled: Any
 
 
+class CudaGraphRecorded(Event):
+    """A CUDA graph was recorded: the `number`-th of `program`; `copied` of its inputs are copied in each call."""
+
+    program: Any
+    number: int
+    copied: int
+
+
 class StageTimed(Event):
     """A stage took `seconds`."""
 

@@ -44,6 +44,7 @@ class Pipeline:
     plan: Callable[..., scheduling.MemoryPlan] = scheduling.plan  # (schedule, loops) → which buffer lives where (lesson 08)
     build: Callable[..., runtime.CompiledGraph] = runtime.build
     """(loops, schedule, plan, codegen) → a callable (lessons 09 and 10)"""
+    cudagraphs: bool = False  # Record the kernels of a program as a CUDA graph? (lesson 11)
 
     def replace(self, **stages: Any) -> Pipeline:
         """A pipeline with some stages exchanged. Unknown names raise TypeError."""
@@ -92,7 +93,8 @@ class Pipeline:
         loops = scheduling.split_reductions(loops, lambda buffer: codegen == "triton" or buffer.device.type == "cuda")
         schedule = events.stage("schedule", events.Scheduled, self.schedule, loops, self.fuse)
         plan = events.stage("memory", events.MemoryPlanned, self.plan, schedule, loops)
-        return without_autocast(events.stage("build", events.KernelsBuilt, self.build, loops, schedule, plan, codegen))
+        program = events.stage("build", events.KernelsBuilt, self.build, loops, schedule, plan, codegen)
+        return without_autocast(runtime.with_cuda_graphs(program, loops) if self.cudagraphs else program)
 
     def specialize(self, gm: fx.GraphModule, codegen: str, differentiate: bool) -> Program:
         """A graph with symbolic sizes: kernels are built for each set of sizes when it is first met; after

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -37,6 +37,8 @@ class CompiledGraph:
     schedule: Any
     memory: Any
     cached: bool  # True if its library of C++ kernels was found on disk
+    problems: list[tuple[torch.Tensor, str]] = field(default_factory=list)
+    """A flag that the GPU sets if eager would have raised an error, and where in the program"""
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
         return self.run(*inputs)
@@ -80,7 +82,7 @@ def build(graph: LoopGraph, schedule: Any, plan: Any = None, codegen: str = "aut
     run = define("call", wrapper, "program", {**names, **launches})
     if len(gpus := {buffer.device for buffer in graph.buffers.values() if buffer.device.type == "cuda"}) == 1:
         run = on_device(gpus.pop(), run)
-    return CompiledGraph(run, wrapper, list(sources.values()), schedule, plan, cached)
+    return CompiledGraph(run, wrapper, list(sources.values()), schedule, plan, cached, names["problems"])
 
 
 def on_device(device: torch.device, run: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ...]]:
