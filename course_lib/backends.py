@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from course_lib import runtime
 from course_lib.pipeline import Pipeline, needs_grad
 
 Backend = Callable[[fx.GraphModule, list[torch.Tensor]], Callable[..., Any]]
@@ -21,11 +22,12 @@ Backend = Callable[[fx.GraphModule, list[torch.Tensor]], Callable[..., Any]]
 OPTIONS: dict[str, tuple[Any, tuple[Any, ...] | None, str]] = {
     "codegen": ("auto", ("auto", "cpp", "triton"), "the language of kernels; auto: C++ for CPU, Triton for GPU tensors"),
     "cudagraphs": (False, (False, True), "record the kernels of each program as a CUDA graph"),
+    "autotune": (False, (False, True), "choose the tile of each GPU kernel by measuring several"),
 }
 """Option → (default, allowed values or None, meaning)."""
 MODES: dict[str, dict[str, Any]] = {
-    "default": {}, "reduce-overhead": {"cudagraphs": True}, "max-autotune": {"cudagraphs": True},
-    "max-autotune-no-cudagraphs": {},
+    "default": {}, "reduce-overhead": {"cudagraphs": True}, "max-autotune": {"cudagraphs": True, "autotune": True},
+    "max-autotune-no-cudagraphs": {"autotune": True},
 }  # fmt: skip
 """Mode → the options it sets."""
 
@@ -69,6 +71,8 @@ def find(backend: str | Backend, mode: str | None, options: dict[str, Any] | Non
     if backend not in BACKENDS:
         raise ValueError(f"there is no backend '{backend}'; there are {', '.join(list_backends())}, or pass a callable")
     pipeline = pipeline.replace(cudagraphs=chosen["cudagraphs"] or pipeline.cudagraphs)
+    if chosen["autotune"] and pipeline.build is runtime.build:
+        pipeline = pipeline.replace(build=partial(runtime.build, autotune=True))
     return partial(BACKENDS[backend], pipeline=pipeline, codegen=chosen["codegen"])
 
 

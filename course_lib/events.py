@@ -129,6 +129,14 @@ class KernelsBuilt(Event):
     compiled: Any
 
 
+class Autotuned(Event):
+    """The tile of a kernel was chosen by measuring: what was tried, and the `seconds` that each took."""
+
+    kernel: str
+    choice: str
+    seconds: dict[str, float]
+
+
 class CudaGraphRecorded(Event):
     """A CUDA graph was recorded: the `number`-th of `program`; `copied` of its inputs are copied in each call."""
 

@@ -21,6 +21,7 @@ from course_lib.codegen.triton import triton_source
 from course_lib.codegen.wrapper import wrapper_source
 from course_lib.lowering.ir import LoopGraph
 from course_lib.runtime.compiler import build_library
+from course_lib.runtime.gemm import operand
 from course_lib.runtime.triton_runner import load_triton
 from course_lib.scheduling.kernel import FusedKernel
 from course_lib.written import define
@@ -52,11 +53,11 @@ class CompiledGraph:
         return "\n".join([f"CompiledGraph{' (from the cache)' if self.cached else ''}", *map(str, self.schedule.kernels)])
 
 
-def build(graph: LoopGraph, schedule: Any, plan: Any = None, codegen: str = "auto") -> CompiledGraph:
+def build(graph: LoopGraph, schedule: Any, plan: Any = None, codegen: str = "auto", autotune: bool = False) -> CompiledGraph:
     """Print, compile and load every kernel of a program, and the program around them.
 
     `codegen`: "cpp", "triton", or "auto" (C++ for kernels on the CPU, Triton on a GPU). Raises `BackendMissing` if this
-    machine lacks what that takes."""
+    machine lacks what that takes. `autotune`: measure several tile sizes for each GPU kernel."""
     if codegen not in ("auto", "cpp", "triton"):
         raise ValueError(f'codegen must be "auto", "cpp" or "triton", not {codegen!r}')
     sources: dict[FusedKernel, KernelSource] = {}
@@ -67,7 +68,7 @@ def build(graph: LoopGraph, schedule: Any, plan: Any = None, codegen: str = "aut
             device = kernel.steps[0].buffer.device
             if codegen == "triton" or (codegen == "auto" and device.type == "cuda"):
                 sources[kernel] = triton = triton_source(kernel, graph.buffers, name)
-                launches[name] = load_triton(triton, device)
+                launches[name] = load_triton(triton, device, operands(triton, graph) if autotune else ())
             else:
                 sources[kernel] = cpp_source(kernel, graph.buffers, name)
     in_cpp = [source for source in sources.values() if source.language == "cpp"]
@@ -83,6 +84,14 @@ def build(graph: LoopGraph, schedule: Any, plan: Any = None, codegen: str = "aut
     if len(gpus := {buffer.device for buffer in graph.buffers.values() if buffer.device.type == "cuda"}) == 1:
         run = on_device(gpus.pop(), run)
     return CompiledGraph(run, wrapper, list(sources.values()), schedule, plan, cached, names["problems"])
+
+
+def operands(source: KernelSource, graph: LoopGraph) -> list[torch.Tensor]:
+    """Tensors to measure a kernel with."""
+    layouts = [graph.buffers[name] for name in source.buffers]
+    real = lambda b: [1 if stride == 0 else size for size, stride in zip(b.shape, b.stride, strict=True)]  # not what is expanded
+    made = [operand(real(b), b.stride, dtype=b.dtype, device=b.device).expand(b.shape) for b in layouts]
+    return [*made, *([torch.zeros(1, dtype=torch.int64, device=layouts[0].device)] if source.checked else [])]
 
 
 def on_device(device: torch.device, run: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ...]]:

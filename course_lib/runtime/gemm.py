@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -80,9 +80,9 @@ def seconds_of(op: Any, layouts: list[Any]) -> dict[str, float]:
     return json.loads(entry.path.read_text())
 
 
-def operand(shape: tuple[int, ...], stride: tuple[int, ...]) -> torch.Tensor:
+def operand(shape: Sequence[Any], stride: Sequence[Any], **kind: Any) -> torch.Tensor:
     """A tensor of this layout, full of numbers between 0 and 1. (Random ones would disturb the program's own.)"""
-    return torch.empty_strided(shape, stride).copy_(torch.linspace(0, 1, shape[-1]))
+    return torch.empty_strided(shape, stride, **kind).copy_(torch.linspace(0, 1, (*shape, 1)[len(shape) - 1]))
 
 
 @torch.inference_mode()

@@ -13,7 +13,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,6 +22,7 @@ import torch
 from course_lib import native
 from course_lib.codegen.triton import TritonSource
 from course_lib.codegen.triton_ops import POINTERS
+from course_lib.runtime.autotune import tuned
 from course_lib.runtime.errors import BackendMissing
 from course_lib.written import define
 
@@ -40,8 +41,8 @@ def import_triton() -> Any:
     return triton
 
 
-def load_triton(source: TritonSource, device: torch.device) -> Callable[..., None]:
-    """The kernel as a callable on tensors of this device."""
+def load_triton(source: TritonSource, device: torch.device, like: Sequence[torch.Tensor] = ()) -> Callable[..., None]:
+    """The kernel as a callable on tensors of this device; its tile chosen by measuring with tensors `like` these, if given."""
     triton = import_triton()
     names: dict[str, Any] = {"__name__": f"course_lib_kernel_{source.name}"}
     kernel: Any = define(source.name, source.source, f"kernel {source.name}", names)
@@ -57,7 +58,8 @@ def load_triton(source: TritonSource, device: torch.device) -> Callable[..., Non
         )
     meta = source.tiling.meta(interpreted)
     if not interpreted:
-        return compiled(kernel, source, device, meta, source.tiling.warps(meta))
+        on_gpu = functools.partial(compiled, kernel, source, device)
+        return on_gpu(*(tuned(source, like, on_gpu) if like else (meta, source.tiling.warps(meta))))
     start = kernel[(source.tiling.programs(meta),)]
     if "libdevice" in names:
         names["libdevice"] = NumpyLibdevice(triton.language)
