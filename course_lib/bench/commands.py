@@ -201,7 +201,7 @@ def on_gpu(args: argparse.Namespace, out: TextIO) -> int:
     print(f"{machine.summary(told)}\ncopy bandwidth {copy / 1e9:.0f} GB/s\n", file=out, flush=True)
     chosen = [(c, c.contenders(not args.no_torch_compile)) for c in gpu_suite.cases()]
     case, several = gpu_suite.ablation()
-    chosen.append((dataclasses.replace(case, name="ablation: " + case.name), several))
+    chosen.insert(-4, (dataclasses.replace(case, name="ablation: " + case.name), several))
     rows: list[tuple[str, ...]] = [gpu_suite.HEAD]
     results, worst = {}, 0
     for case, several in chosen:

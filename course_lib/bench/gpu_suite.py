@@ -110,7 +110,8 @@ def optimizer_state(n: int = 2**30) -> Inputs:
 def block(batch: int, seq: int, train: bool, at_most: Mapping[str, float]) -> GpuCase:
     model = models.TinyBlock(768, 4).to("cuda", torch.float16)
     inputs = lambda: (half(batch, seq, 768).requires_grad_(train),)
-    return GpuCase(f"TinyBlock {batch}x{seq}x768 {'training' if train else 'inference'}", model, inputs, ALL, train, 0, at_most)
+    modes = ALL if seq == 16 else GRAPHS
+    return GpuCase(f"TinyBlock {batch}x{seq}x768 {'training' if train else 'inference'}", model, inputs, modes, train, 0, at_most)
 
 
 def transformer(train: bool) -> GpuCase:
@@ -139,11 +140,11 @@ def cases() -> list[GpuCase]:
         GpuCase("softmax 16384x8192", models.softmax, lambda: (rand(WIDE),), moved=2 * GB4, at_most=default(0.262)),
         GpuCase("layer_norm 16384x8192", models.layer_norm, norm, moved=2 * GB4),
         GpuCase("rms_norm 16384x8192", models.rms_norm, lambda: norm()[:2], moved=2 * GB4),
-        GpuCase("sum of all", torch.sum, lambda: (rand(WIDE),), moved=GB4, at_most=default(0.135)),
+        GpuCase("sum of all", lambda x: x.sum(), lambda: (rand(WIDE),), moved=GB4, at_most=default(0.135)),
         GpuCase("sum of columns", lambda x: x.sum(0), lambda: (rand(WIDE),), moved=GB4, at_most=default(0.135)),
         GpuCase("layer_norm backward", suite.layer_norm_backward, norm_gradients, moved=3 * GB4),
         GpuCase("softmax backward", suite.softmax_backward, lambda: (rand(WIDE), rand(WIDE).softmax(-1)), moved=3 * GB4),
-        GpuCase("cross entropy, 128k classes", F.cross_entropy,
+        GpuCase("cross entropy, 128k classes", lambda x, labels: F.cross_entropy(x, labels),
                 lambda: (rand(4096, 128256), torch.randint(0, 128256, (4096,), device="cuda")), moved=4096 * 128256 * 4),
         GpuCase("Adam step, 1G parameters", suite.adam_step, optimizer_state, moved=7 * 2**32, checks=1),
         GpuCase("RoPE", rope, lambda: (half(8, 32, 4096, 128), half(4096, 64), half(4096, 64)), moved=4 * 8 * 32 * 4096 * 128),
