@@ -32,31 +32,20 @@ MODES: dict[str, dict[str, Any]] = {
 """Mode → the options it sets."""
 
 
-def eager(gm: fx.GraphModule, example_inputs: list[torch.Tensor], pipeline: Pipeline, codegen: str) -> Callable[..., Any]:
-    """Run the captured graph as it is: capture alone."""
-    return gm.forward
-
-
-def aot_eager(gm: fx.GraphModule, example_inputs: list[torch.Tensor], pipeline: Pipeline, codegen: str) -> Callable[..., Any]:
-    """Run the ATen graphs operation by operation: capture, tracing and autograd."""
-    return pipeline.run_compile(gm, "none", needs_grad(example_inputs, gm))
-
-
-def inductor(gm: fx.GraphModule, example_inputs: list[torch.Tensor], pipeline: Pipeline, codegen: str) -> Callable[..., Any]:
-    """All of it: trace, differentiate, lower, fuse, generate and build kernels."""
-    return pipeline.run_compile(gm, codegen, needs_grad(example_inputs, gm))
-
-
-def torch_inductor(
-    gm: fx.GraphModule, example_inputs: list[torch.Tensor], pipeline: Pipeline, codegen: str
-) -> Callable[..., Any]:
+def torch_inductor(gm: fx.GraphModule, inputs: list[torch.Tensor], pipeline: Pipeline, codegen: str) -> Callable[..., Any]:
     """Our capture with torch's own back half, to tell which half a difference comes from."""
     from torch._dynamo.backends.inductor import inductor as theirs
 
-    return theirs(gm, example_inputs)
+    return theirs(gm, inputs)
 
 
-BACKENDS: dict[str, Callable[..., Any]] = {made.__name__: made for made in (aot_eager, eager, inductor, torch_inductor)}
+BACKENDS: dict[str, Callable[[fx.GraphModule, list[torch.Tensor], Pipeline, str], Callable[..., Any]]] = {
+    # capture alone; capture, tracing and autograd; all of it: differentiate, lower, fuse, generate and build kernels
+    "eager": lambda gm, inputs, pipeline, codegen: gm.forward,
+    "aot_eager": lambda gm, inputs, pipeline, codegen: pipeline.run_compile(gm, "none", needs_grad(inputs, gm)),
+    "inductor": lambda gm, inputs, pipeline, codegen: pipeline.run_compile(gm, codegen, needs_grad(inputs, gm)),
+    "torch_inductor": torch_inductor,
+}
 
 
 def find(backend: str | Backend, mode: str | None, options: dict[str, Any] | None, pipeline: Pipeline) -> Backend:
@@ -73,7 +62,7 @@ def find(backend: str | Backend, mode: str | None, options: dict[str, Any] | Non
     pipeline = pipeline.replace(cudagraphs=chosen["cudagraphs"] or pipeline.cudagraphs)
     if chosen["autotune"] and pipeline.build is runtime.build:
         pipeline = pipeline.replace(build=partial(runtime.build, autotune=True))
-    return partial(BACKENDS[backend], pipeline=pipeline, codegen=chosen["codegen"])
+    return lambda gm, inputs: BACKENDS[backend](gm, inputs, pipeline, chosen["codegen"])
 
 
 def mode_options(mode: str | None) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """A fused kernel as C++: loops, SIMD, threads.
 
 In:  a `FusedKernel` and the buffers it reads.
-Out: one function `extern "C" void name(void **buffers, const int64_t *sizes)`; with `prelude.h` before it, it needs no other
+Out: one function `extern "C" void name(void **buffers)`; with `prelude.h` before it, it needs no other
      header. The text is the same on every machine: the instruction set is a flag of the compiler.
 
 Three shapes of kernel, chosen by `shape_of`:
@@ -83,7 +83,7 @@ class CppKernel(CppOps):
         self.ragged = bool(self.lane and kernel.rows[-1].size % self.lanes)
 
     def print(self) -> KernelSource:
-        with self.block(f'extern "C" void {self.name}(void** buffers, const int64_t* sizes) {{', "}"):
+        with self.block(f'extern "C" void {self.name}(void** buffers) {{', "}"):
             self.print_pointers()
             if self.checks:
                 self.line("int problem = 0;")
@@ -94,7 +94,7 @@ class CppKernel(CppOps):
             if self.checks:
                 self.line(f"if (problem) *(int64_t*)buffers[{len(self.passed)}] = problem;")
         source, line_of = self.layout("  ")
-        return KernelSource(self.name, "cpp", source, self.passed, (), line_of, checked=bool(self.checks))
+        return KernelSource(self.name, "cpp", source, self.passed, line_of, checked=bool(self.checks))
 
     def print_pointers(self) -> None:
         """One typed pointer for each buffer; a buffer that is written in place of another shares its memory."""

@@ -50,7 +50,7 @@ RESERVED = (
     "auto bool break case char const continue default do double else enum extern false float for goto if inline int long "
     "register return short signed sizeof static struct switch this true typedef union unsigned void volatile while new delete "
     "and or not xor class template typename namespace operator private public try catch throw using "
-    "int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t float16 bfloat16 buffers sizes problem "
+    "int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t float16 bfloat16 buffers problem "
     "lane lanes first each block end "
     "bits_of float_of fma rounded floats halves copy_row fetch_row nothing from_integer integer_pow checked wrapped "
     "INFINITY NAN INLINE"

@@ -54,13 +54,12 @@ ARITHMETIC: dict[str, str | Rule] = {
 
 @dataclass(frozen=True)
 class KernelSource:
-    """The source of one kernel. `buffers` names the pointer arguments in order, `sizes` the integers after them."""
+    """The source of one kernel. `buffers` names the pointer arguments in order."""
 
     name: str
     language: str
     source: str
     buffers: tuple[str, ...]
-    sizes: tuple[sympy.Symbol, ...] = ()
     line_of: Mapping[int, Step] = field(default_factory=dict, repr=False)
     """Line of the source (from 1) → the step that it is part of; the step's node knows its `origins`."""
     checked: bool = False

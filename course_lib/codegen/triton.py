@@ -122,7 +122,7 @@ class TritonKernel(TritonOps):
         self.lines[:0] = [(0, text, None) for text in self.header()]
         source, line_of = self.layout("    ")
         types = tuple(POINTERS[self.buffers[name].dtype] for name in self.passed) + ("*i64",) * bool(self.checks)
-        return TritonSource(self.name, "triton", source, self.passed, (), line_of, bool(self.checks), self.tiling, types)
+        return TritonSource(self.name, "triton", source, self.passed, line_of, bool(self.checks), self.tiling, types)
 
     def print_phases(self) -> None:
         self.count_uses(self.trees.values())

@@ -151,7 +151,7 @@ class Wrapper:
             return
         if source.checked:
             passed.append(self.problem(kernel))
-        self.line(f"{source.name}({', '.join([*passed, *map(str, source.sizes)])})", str(kernel))
+        self.line(f"{source.name}({', '.join(passed)})", str(kernel))
         if source.checked:
             self.line(f"check({passed[-1]}, {places(kernel)!r})")
 

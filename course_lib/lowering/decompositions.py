@@ -136,29 +136,14 @@ def nll_loss_backward(
     return torch.where((classes == target) & (target != ignore_index), -grad, 0)
 
 
-def one_by_one(single: Callable[..., Tensor], *lists: Any, **options: Any) -> list[Tensor]:
-    """`_foreach_add(xs, ys)` is `add(x, y)` for each pair; what is no list goes to all."""
-    part = lambda a, n: a[n] if isinstance(a, (list, tuple)) else a
-    count = max(len(a) for a in lists if isinstance(a, (list, tuple)))
-    return [single(*(part(a, n) for a in lists), **options) for n in range(count)]
-
-
-def foreach() -> dict[Any, Callable[..., list[Tensor]]]:
-    """A decomposition for every functional `_foreach` operator (but those with numbers in a tensor)."""
-    otherwise: dict[str, Callable[..., Tensor]] = {
-        "maximum": aten.clamp_min,
-        "minimum": aten.clamp_max,
-        "norm": lambda x, ord=2, dtype=None: aten.linalg_vector_norm(x, ord, dtype=dtype),
-        "addcmul": lambda x, a, b, value=1: aten.addcmul(x, a, b, value=value),
-        "addcdiv": lambda x, a, b, value=1: aten.addcdiv(x, a, b, value=value),
-    }
-    table: dict[Any, Callable[..., list[Tensor]]] = {}
+def foreach() -> dict[Any, Callable[..., Any]]:
+    """Every functional `_foreach` operator as torch's own loop over its lists (but those with numbers in a tensor)."""
+    table: dict[Any, Callable[..., Any]] = {}
     for full in filter(lambda name: name.startswith("aten::_foreach_"), torch._C._dispatch_get_all_op_names()):
-        name, _, overload = full.removeprefix("aten::_foreach_").partition(".")
-        op = getattr(getattr(aten, f"_foreach_{name}"), overload or "default")
-        hidden = name.startswith("addc") and overload == "Tensor"
-        if not op._schema.is_mutable and not hidden and (single := otherwise.get(name) or getattr(aten, name, None)):
-            table[op] = partial(one_by_one, single)
+        name, _, overload = full.removeprefix("aten::").partition(".")
+        op = getattr(getattr(aten, name), overload or "default")
+        if not op._schema.is_mutable and not (name.startswith("_foreach_addc") and overload == "Tensor"):
+            table[op] = partial(op._op_dk, torch._C.DispatchKey.CompositeExplicitAutograd)
     return table
 
 

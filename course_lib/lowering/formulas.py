@@ -14,7 +14,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import sympy
 import torch
 
 from course_lib.lowering.ops import BINARY, UNARY, Handler, Value
@@ -43,12 +42,10 @@ class Term:
     value: Value
     dtype: torch.dtype
 
-    def lift(self, other: Term | Number | sympy.Expr) -> Value:
+    def lift(self, other: Term | Number) -> Value:
         """`other` as a value of this term's dtype."""
         if isinstance(other, Term):
             return other.to(self.dtype).value
-        if isinstance(other, sympy.Expr):
-            return self.ops.index_expr(other, self.dtype)
         return self.ops.constant(other, self.dtype)
 
     def binary(self, op: str, other: Any, swap: bool = False) -> Term:
@@ -61,7 +58,7 @@ class Term:
     def to(self, dtype: torch.dtype) -> Term:
         return self if dtype == self.dtype else Term(self.ops, self.ops.to_dtype(self.value, dtype), dtype)
 
-    def like(self, value: Term | Number | sympy.Expr) -> Term:
+    def like(self, value: Term | Number) -> Term:
         """A number as a term of this one's dtype; a term as it is."""
         return value if isinstance(value, Term) else Term(self.ops, self.lift(value), self.dtype)
 

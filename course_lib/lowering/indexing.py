@@ -10,16 +10,16 @@ In PyTorch: `torch/_inductor/sizevars.py` (`stride_vars`, `simplify_with_ranges`
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeAlias
+from itertools import accumulate
+from operator import mul
+from typing import Any
 
 import sympy
-import torch
 from torch.utils._sympy.functions import FloorDiv, Mod
 
-Size: TypeAlias = "int | sympy.Expr"
 ZERO = sympy.Integer(0)
 
 
@@ -29,40 +29,26 @@ def loop_symbols(letter: str, count: int) -> tuple[sympy.Symbol, ...]:
     return tuple(sympy.Symbol(f"{letter}{n}", integer=True, nonnegative=True) for n in range(count))
 
 
-def number(value: Any) -> Any:
-    """A number as torch gives it: a SymInt (shapes are dynamic) becomes the formula that it stands for."""
-    return number_of(value.node.expr) if isinstance(value, torch.SymInt) else value
-
-
-def sizes(values: Iterable[Any]) -> tuple[Size, ...]:
-    """A shape or strides, entry by entry."""
-    return tuple(number(value) for value in values)
-
-
-def contiguous(shape: Sequence[Size]) -> tuple[Size, ...]:
+def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
     """The strides of a row-major tensor of this shape."""
-    stride: list[Size] = []
-    step: Size = 1
-    for size in reversed(shape):
-        stride.append(step)
-        step = step * (size if not isinstance(size, int) else max(size, 1))
-    return tuple(reversed(stride))
+    return tuple(accumulate((max(size, 1) for size in shape[:0:-1]), mul, initial=1))[::-1] if shape else ()
 
 
 @dataclass(frozen=True)
 class Linear:
-    """`constant` + Σ coefficient·atom. An atom is a loop symbol, or any other expression that we do not look into."""
+    """`constant` + Σ coefficient·atom. An atom is a loop symbol, or an expression that we do not look into. What was looked up in
+    memory counts as constant."""
 
-    terms: tuple[tuple[sympy.Expr, Size], ...] = ()
-    constant: Size = 0
+    terms: tuple[tuple[sympy.Expr, Any], ...] = ()
+    constant: Any = 0
 
     @staticmethod
     def of(expr: sympy.Expr | int, loops: Collection[sympy.Symbol]) -> Linear:
         """The formula `expr`, sorted by what each symbol of `loops` contributes."""
         if isinstance(expr, int):
             return Linear((), expr)
-        terms: dict[sympy.Expr, Size] = {}
-        constant: Size = 0
+        terms: dict[sympy.Expr, Any] = {}
+        constant: Any = 0
         for term in sympy.Add.make_args(expr):
             number, rest = term.as_coeff_Mul()
             if rest is sympy.S.One:
@@ -70,7 +56,7 @@ class Linear:
             elif rest in loops:
                 terms[rest] = terms.get(rest, 0) + number_of(number)
             elif not rest.free_symbols.intersection(loops):
-                constant += term  # a dynamic size, or a value looked up in memory
+                constant += term  # a value looked up in memory
             else:
                 coefficient, atom = sympy.expand(term).as_independent(*loops, as_Add=False)
                 if isinstance(atom, sympy.Add):
@@ -79,12 +65,12 @@ class Linear:
         return Linear.make(terms, constant)
 
     @staticmethod
-    def make(terms: Mapping[sympy.Expr, Size], constant: Size = 0) -> Linear:
+    def make(terms: Mapping[sympy.Expr, Any], constant: Any = 0) -> Linear:
         """The sum with its terms in one order, so that equal sums are equal objects."""
         kept = [(atom, c) for atom, c in terms.items() if c != 0]
         return Linear(tuple(sorted(kept, key=lambda term: _name(term[0]))), constant)
 
-    def coefficient(self, symbol: sympy.Symbol) -> Size:
+    def coefficient(self, symbol: sympy.Symbol) -> Any:
         """How far the index moves when `symbol` counts one up."""
         return next((c for atom, c in self.terms if atom == symbol), 0)
 
@@ -98,7 +84,7 @@ class Linear:
 
     def substitute(self, become: Mapping[sympy.Symbol, Linear]) -> Linear:
         """The same formula after each symbol has become another formula."""
-        terms: dict[sympy.Expr, Size] = {}
+        terms: dict[sympy.Expr, Any] = {}
         constant = self.constant
         for atom, coefficient in self.terms:
             new = become.get(atom)
@@ -124,23 +110,18 @@ def _name(atom: sympy.Expr) -> str:
     return atom.name if isinstance(atom, sympy.Symbol) else str(atom)
 
 
-def number_of(value: sympy.Expr) -> Size:
+def number_of(value: sympy.Expr) -> Any:
     """A Python int where sympy holds a number."""
     return int(value) if value.is_Integer else value
 
 
-def divided(a: Size, b: Size) -> Size | None:
-    """a / b, if that is a whole number."""
-    if a == b:
-        return 1
-    if isinstance(a, int) and isinstance(b, int):
-        return a // b if a and b and a % b == 0 else None
-    quotient = number_of(sympy.sympify(a) / b)
-    return quotient if isinstance(quotient, int) or quotient.is_integer else None
+def divided(a: int, b: int) -> int | None:
+    """a / b, if that is a whole number (and not 0)."""
+    return a // b if a and b and a % b == 0 else None
 
 
 def unflatten(
-    flat: sympy.Expr, extent: Mapping[sympy.Symbol, Size], shape: Sequence[Size], stride: Sequence[Size]
+    flat: sympy.Expr, extent: Mapping[sympy.Symbol, int], shape: Sequence[int], stride: Sequence[int]
 ) -> tuple[sympy.Expr, ...]:
     """The index into a tensor of this shape and stride whose element lies at `flat`: the inverse of `linear_index`.
 
@@ -150,7 +131,7 @@ def unflatten(
     result = [ZERO] * len(shape)
     if any(size == 0 for size in shape):
         return tuple(result)
-    dims = sorted((d for d in range(len(shape)) if shape[d] != 1), key=lambda d: -order(stride[d]))
+    dims = sorted((d for d in range(len(shape)) if shape[d] != 1), key=lambda d: -stride[d])
     linear = Linear.of(flat, extent.keys())
     digits = _digits(linear, extent, [(shape[d], stride[d]) for d in dims])
     for n, d in enumerate(dims):
@@ -162,23 +143,16 @@ def unflatten(
     return tuple(result)
 
 
-def order(stride: Size) -> float:
-    """Something to sort strides by; a symbolic one counts as its value for large symbols."""
-    if isinstance(stride, int):
-        return stride
-    return float(stride.xreplace({symbol: sympy.Integer(4096) for symbol in stride.free_symbols}))
-
-
-def _digits(linear: Linear, extent: Mapping[sympy.Symbol, Size], dims: Sequence[tuple[Size, Size]]) -> list[sympy.Expr] | None:
+def _digits(linear: Linear, extent: Mapping[sympy.Symbol, int], dims: Sequence[tuple[int, int]]) -> list[sympy.Expr] | None:
     """The index for each (size, stride) of `dims` in falling order of stride, or None if some term straddles two."""
     index: list[Any] = [0] * len(dims)
-    largest: list[Any] = [0] * len(dims)
+    largest = [0] * len(dims)
     constant = linear.constant
     for symbol, step in linear.terms:
-        if symbol not in extent or (not isinstance(step, int) and not step.is_nonnegative):
+        if symbol not in extent:
             return None
         last = extent[symbol] - 1
-        if isinstance(step, int) and step < 0:  # a flipped dimension: count it from the other end
+        if step < 0:  # a flipped dimension: count it from the other end
             constant, step, symbol = constant + step * last, -step, last - symbol
         for n, (_, stride) in enumerate(dims):
             if (weight := divided(step, stride)) is not None:
@@ -189,11 +163,11 @@ def _digits(linear: Linear, extent: Mapping[sympy.Symbol, Size], dims: Sequence[
             return None
     for n, (size, stride) in enumerate(dims):
         if constant != 0:
-            if not isinstance(constant, int) or not isinstance(stride, int) or constant < 0:
+            if not isinstance(constant, int) or constant < 0:
                 return None
             digit, constant = divmod(constant, stride)
             index[n] += digit
             largest[n] += digit
-        if largest[n] != size - 1 and not (isinstance(largest[n], int) and isinstance(size, int) and largest[n] < size):
+        if largest[n] >= size:
             return None
     return [sympy.sympify(i) for i in index] if constant == 0 else None

@@ -25,7 +25,7 @@ import torch
 from torch import fx
 from torch.utils._pytree import tree_leaves
 
-from course_lib.lowering.indexing import ZERO, Size, loop_symbols, sizes, unflatten
+from course_lib.lowering.indexing import ZERO, loop_symbols, unflatten
 from course_lib.lowering.ops import Handler, Value, ViewHandler, linear_index
 
 Index = Sequence[sympy.Expr]
@@ -37,21 +37,21 @@ class Buffer:
 
     name: str
     dtype: torch.dtype
-    shape: tuple[Size, ...]
-    stride: tuple[Size, ...]
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
     device: torch.device = torch.device("cpu")
 
     @staticmethod
     def like(tensor: torch.Tensor, name: str = "") -> Buffer:
         """What it takes to hold `tensor`, in its layout. Without a name it is only a layout."""
-        return Buffer(name, tensor.dtype, sizes(tensor.shape), sizes(tensor.stride()), tensor.device)
+        return Buffer(name, tensor.dtype, tuple(tensor.shape), tensor.stride(), tensor.device)
 
     @property
-    def numel(self) -> Size:
+    def numel(self) -> int:
         return math.prod(self.shape)
 
     @property
-    def nbytes(self) -> Size:
+    def nbytes(self) -> int:
         """Bytes of the elements (broadcast dimensions counted in full)."""
         return self.numel * self.dtype.itemsize
 
@@ -68,9 +68,9 @@ class View:
     """A tensor value: `buffer` read with these strides, from `offset` (all in elements)."""
 
     buffer: Buffer
-    shape: tuple[Size, ...]
-    stride: tuple[Size, ...]
-    offset: Size = 0
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    offset: int = 0
 
     @property
     def dtype(self) -> torch.dtype:
@@ -120,11 +120,11 @@ class Loops:
     """What `Pointwise` and `Reduction` have in common: a body, run at every index of `ranges`, that writes one buffer."""
 
     buffer: Buffer
-    ranges: tuple[Size, ...]
+    ranges: tuple[int, ...]
     inner: Callable[..., Value]
     origins: tuple[fx.Node, ...] = ()
     label: str = ""
-    reduced: tuple[Size, ...] = ()  # What is combined over, at each index
+    reduced: tuple[int, ...] = ()  # What is combined over, at each index
     kept: Sequence[int] | None = None
     """For each entry of `ranges`, the dimension of `buffer` it is. None: they are the buffer's dimensions as they are."""
 

@@ -16,14 +16,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-import sympy
 import torch
 from torch import fx
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from course_lib.lowering import operators
 from course_lib.lowering.formulas import NoLoopForm, Term
-from course_lib.lowering.indexing import ZERO, number
+from course_lib.lowering.indexing import ZERO
 from course_lib.lowering.ir import Buffer, ExternKernel, Index, Lazy, LoopGraph, Pointwise, Reduction, View
 from course_lib.lowering.ops import Handler, Value
 
@@ -117,7 +116,7 @@ class Lowering:
         fake = node.meta.get("val")
         if not isinstance(fake, torch.Tensor):
             self.graph.inputs.append(None)
-            return number(fake)
+            return fake
         operators.has_strides(fake, "an input")
         buffer = Buffer.like(fake, node.name)
         self.graph.inputs.append(buffer)
@@ -138,9 +137,7 @@ class Lowering:
         if node.target is operator.getitem:
             return args[0][args[1]]
         if isinstance(fake, (int, float, torch.SymInt, torch.SymFloat, torch.SymBool)):
-            if any(isinstance(a, View) for a in args) and not str(node.target).startswith("aten.sym_"):
-                raise NotImplementedError(f"{node.target} asks for the number in a tensor, which no kernel can return")
-            return number(fake)
+            raise NotImplementedError(f"{node.target} asks for the number in a tensor, which no kernel can return")
         if (rule := LOWERINGS.get(node.target)) is None:
             return self.extern(node, why_extern(node))
         made = len(self.graph.nodes), self.count
@@ -175,9 +172,7 @@ class Lowering:
 
     def full(self, value: Any, like: torch.Tensor) -> Lazy:
         """A constant with the layout of `like`."""
-        dtype, value = like.dtype, number(value)
-        if isinstance(value, sympy.Expr):
-            return self.lazy(like, lambda ops, index: ops.index_expr(value, dtype))
+        dtype = like.dtype
         kind = bool if dtype is torch.bool else float if dtype.is_floating_point else int
         return self.lazy(like, lambda ops, index: ops.constant(kind(value), dtype))
 

@@ -19,7 +19,7 @@ import torch
 from torch import fx
 
 from course_lib.lowering.formulas import NoLoopForm, Term
-from course_lib.lowering.indexing import Size, contiguous
+from course_lib.lowering.indexing import contiguous
 from course_lib.lowering.ir import Buffer, Index, View
 from course_lib.lowering.lower import Lowering, element, lowers
 from course_lib.lowering.operators import compute_dtype, name_of
@@ -36,7 +36,7 @@ def dimensions(x: View, dims: Dims) -> list[int]:
     return sorted({d % rank for d in named}) if rank else []
 
 
-def count(x: View, dims: Sequence[int]) -> Size:
+def count(x: View, dims: Sequence[int]) -> int:
     """How many elements become one."""
     return math.prod(x.shape[d] for d in dims)
 
@@ -120,7 +120,6 @@ def var_mean(
         return distance * distance
 
     total = low.reduction(node, "sum", squared_distance, x, reduced, dtype, average.buffer, "var")
-    n = count(x, reduced) - (1 if correction is None else correction)
-    n = max(n, 0) if not hasattr(n, "free_symbols") else n
+    n = max(0, count(x, reduced) - (1 if correction is None else correction))
     first = finish(low, node, total, reduced, like, "var", lambda value: value / n)
     return (first, finish(low, node, average, reduced, node.meta["val"][1], "mean")) if both else first

@@ -21,7 +21,6 @@ import torch
 from torch import fx
 
 from course_lib.lowering.formulas import POINTWISE, Formula, NoLoopForm, Term
-from course_lib.lowering.indexing import number, sizes
 from course_lib.lowering.ir import Index, Lazy, View
 from course_lib.lowering.lower import LOWERINGS, Lowering, element, lowers
 from course_lib.lowering.operators import compute_dtype
@@ -115,8 +114,8 @@ def view(low: Lowering, node: fx.Node, x: View, *args: Any, **kwargs: Any) -> An
     def seen(f: torch.Tensor) -> View:
         if f.dtype != base.dtype:
             raise NoLoopForm("the same bytes read as another dtype are no view of elements: a copy is made")
-        moved = number(f.storage_offset() - base.storage_offset())
-        return replace(x, shape=sizes(f.shape), stride=sizes(f.stride()), offset=x.offset + moved)
+        moved = f.storage_offset() - base.storage_offset()
+        return replace(x, shape=tuple(f.shape), stride=f.stride(), offset=x.offset + moved)
 
     return tuple(map(seen, fake)) if isinstance(fake, (list, tuple)) else seen(fake)
 

@@ -1,10 +1,10 @@
 /* Calling a compiled kernel from Python, in about 0.2 µs.
  *
  * Every generated C++ kernel has one signature, so that no binding has to be generated with it and the kernel's source
- * needs no header of Python or torch: `void kernel(void **buffers, const int64_t *sizes)`.
+ * needs no header of Python or torch: `void kernel(void **buffers)`.
  *
  *     launch = launcher(address, n_buffers)     the address is that of the kernel
- *     launch(t0, t1, ..., s0, s1, ...)          n_buffers tensors, then the sizes as ints
+ *     launch(t0, t1, ...)                       n_buffers tensors
  *
  * A tensor is asked for its `data_ptr()`; whether it is contiguous, of the right dtype and on the CPU was settled by
  * the guards. Other threads run while the kernel does.
@@ -22,7 +22,7 @@
 #include <string.h>
 
 typedef struct {
-    void (*kernel)(void **buffers, const int64_t *sizes);
+    void (*kernel)(void **buffers);
     Py_ssize_t n_buffers;
 } Target;
 
@@ -48,21 +48,13 @@ launch(PyObject *self, PyObject *const *args, Py_ssize_t n)
 {
     Target target;
     memcpy(&target, PyBytes_AS_STRING(self), sizeof target);
-    Py_ssize_t n_buffers = target.n_buffers, n_sizes = n - n_buffers;
-    if (n_sizes < 0)
-        return PyErr_Format(PyExc_TypeError, "this kernel takes %zd buffers, then sizes; got %zd arguments", n_buffers,
-                            n);
-    void *buffers[n_buffers + 1];
-    int64_t sizes[n_sizes + 1];
-    if (!addresses(args, n_buffers, buffers))
+    if (n != target.n_buffers)
+        return PyErr_Format(PyExc_TypeError, "this kernel takes %zd buffers; got %zd arguments", target.n_buffers, n);
+    void *buffers[n + 1];
+    if (!addresses(args, n, buffers))
         return NULL;
-    for (Py_ssize_t i = 0; i < n_sizes; i++) {
-        sizes[i] = PyLong_AsLongLong(args[n_buffers + i]);
-        if (sizes[i] == -1 && PyErr_Occurred())
-            return NULL;
-    }
     Py_BEGIN_ALLOW_THREADS
-    target.kernel(buffers, sizes);
+    target.kernel(buffers);
     Py_END_ALLOW_THREADS
     Py_RETURN_NONE;
 }

@@ -15,9 +15,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import sympy
-
-from course_lib.lowering.ir import Buffer, Size
+from course_lib.lowering.ir import Buffer
 from course_lib.scheduling.groups import Group, fit, join
 
 Rule = Callable[[Group, Group, frozenset[Buffer]], str | None]
@@ -32,7 +30,7 @@ MANY_STEPS = 96  # Nodes from which on a kernel is too long for registers and co
 class Fuse:
     """Yes: `saved` bytes of traffic disappear."""
 
-    saved: Size
+    saved: int
 
     def __str__(self) -> str:
         return f"fuse, saves {human_bytes(self.saved)}"
@@ -43,7 +41,7 @@ class No:
     """No, and what it costs: `lost` bytes still travel through memory because of `reason`."""
 
     reason: str
-    lost: Size = 0
+    lost: int = 0
 
     def __str__(self) -> str:
         return f"keep apart: {self.reason} ({human_bytes(self.lost)} through memory)"
@@ -64,7 +62,7 @@ def is_legal(producer: Group, consumer: Group) -> str | None:
     return next((reason for rule in LEGAL if (reason := rule(producer, consumer, shared))), None)
 
 
-def saved(producer: Group, consumer: Group) -> Size:
+def saved(producer: Group, consumer: Group) -> int:
     """Bytes of traffic that disappear."""
     both = join(producer, consumer)
     return 0 if both is None else producer.traffic + consumer.traffic - both.traffic
@@ -102,8 +100,8 @@ def siblings_share_enough(producer: Group, consumer: Group, shared: frozenset[Bu
     """Siblings only read the same: worth it if that is a good part of what they move."""
     if producer.writes & consumer.reads:
         return None
-    gain, least = saved(producer, consumer), min(producer.traffic, consumer.traffic, key=lambda t: int_or(t))
-    if int_or(gain) * 8 < int_or(least):
+    gain, least = saved(producer, consumer), min(producer.traffic, consumer.traffic)
+    if gain * 8 < least:
         return f"they only share {human_bytes(gain)} of what they read"
     return None
 
@@ -114,7 +112,7 @@ def one_row_needs_all_threads(producer: Group, consumer: Group, shared: frozense
     if both is None or not producer.columns or both.rows or consumer.loops == () or consumer.columns:
         return None
     columns = math.prod(loop.size for loop in both.columns)
-    if int_or(columns) >= ONE_ROW and consumer.writes and producer.writes & consumer.reads:
+    if columns >= ONE_ROW and consumer.writes and producer.writes & consumer.reads:
         return f"a single row of {columns} columns would leave all but one thread idle"
     return None
 
@@ -143,15 +141,8 @@ WORTH: tuple[Rule, ...] = (something_to_save, siblings_share_enough, one_row_nee
 RULES: tuple[Rule, ...] = LEGAL + WORTH
 
 
-def int_or(size: Size, unknown: int = 1 << 20) -> int:
-    """A size as a number; a dynamic one counts as large."""
-    return int(size) if isinstance(size, (int, sympy.Integer)) else unknown
-
-
-def human_bytes(count: Size) -> str:
+def human_bytes(count: float) -> str:
     """'3.1 MB'."""
-    if not isinstance(count, (int, float)):
-        return f"{count} bytes"
     for unit in ("bytes", "KB", "MB", "GB"):
         if count < 1000 or unit == "GB":
             return f"{count} bytes" if unit == "bytes" else f"{count:.1f} {unit}"

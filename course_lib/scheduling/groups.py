@@ -20,8 +20,8 @@ from typing import Any, Literal
 
 import sympy
 
-from course_lib.lowering.indexing import Linear, divided, loop_symbols, order
-from course_lib.lowering.ir import Buffer, ExternKernel, LoopNode, Node, Pointwise, Reduction, Size
+from course_lib.lowering.indexing import Linear, divided, loop_symbols
+from course_lib.lowering.ir import Buffer, ExternKernel, LoopNode, Node, Pointwise, Reduction
 from course_lib.scheduling.dependencies import Body
 from course_lib.scheduling.kernel import FusedKernel, Kind, Loop, Nest, Step
 
@@ -97,26 +97,22 @@ class Group(Nest):
         return frozenset(m.node.buffer for m in self.members if any(map(moves, m.rindex)))
 
     @cached_property
-    def traffic(self) -> Size:
+    def traffic(self) -> int:
         """Bytes that this kernel moves: each element that it reads or stores, once."""
         return sum((self.touched(b) for b in self.reads), 0) + sum((b.nbytes for b in self.stores), 0)
 
-    def touched(self, buffer: Buffer) -> Size:
+    def touched(self, buffer: Buffer) -> int:
         """Bytes of `buffer` that are read: not more than it has, nor than there are loop iterations."""
         if self.is_extern:
             return buffer.nbytes
-        elements: Size = 0
+        elements = 0
         for index in {a.index for m in self.members for a in m.body.reads if a.buffer == buffer.name}:
             lookup = not isinstance(index.constant, int)
             elements += math.prod(loop.size for loop in self.loops if lookup or index.moves_with(loop.symbol))
-        return at_most(elements, buffer.numel) * buffer.dtype.itemsize
+        return min(elements, buffer.numel) * buffer.dtype.itemsize
 
     def __str__(self) -> str:
         return str(self.nodes[0]) if self.is_extern else super().__str__()
-
-
-def at_most(a: Size, b: Size) -> Size:
-    return min(a, b) if isinstance(a, int) and isinstance(b, int) else b
 
 
 def start(node: Node, position: int, usage: Usage, body: Body | None) -> Group:
@@ -125,10 +121,10 @@ def start(node: Node, position: int, usage: Usage, body: Body | None) -> Group:
         return Group(usage, (position,), (node,))
     rows, columns = node.symbols
     outer = [Loop(symbol, size, "row") for symbol, size in zip(rows, node.ranges, strict=True)]
-    outer.sort(key=lambda loop: -order(body.write.index.coefficient(loop.symbol)))
+    outer.sort(key=lambda loop: -body.write.index.coefficient(loop.symbol))
     inner = [Loop(symbol, size, "column") for symbol, size in zip(columns, node.reduced, strict=True)]
     if body.reads and not (isinstance(node, Reduction) and node.kind.startswith("arg")):
-        inner.sort(key=lambda loop: -order(body.reads[0].index.coefficient(loop.symbol)))
+        inner.sort(key=lambda loop: -body.reads[0].index.coefficient(loop.symbol))
     index, rindex = (tuple(Linear(((symbol, 1),)) for symbol in symbols) for symbols in (rows, columns))
     member = Member(node, index, rindex, body)
     return collapse(Group(usage, (position,), (node,), (*outer, *inner), (member,)))
@@ -207,7 +203,7 @@ def ways_to_fit(a: Group, b: Group) -> Iterator[tuple[Linear | None, Linear | No
     yield None, None
 
 
-Walk = list[tuple[Loop, Size]]  # Loops with the step that each takes through some memory, shortest step first
+Walk = list[tuple[Loop, int]]  # Loops with the step that each takes through some memory, shortest step first
 
 
 @dataclass(frozen=True)
@@ -215,14 +211,14 @@ class Part:
     """One iteration counts `weight` iterations of `loop`."""
 
     loop: Loop
-    weight: Size = 1
+    weight: int = 1
 
 
 @dataclass(frozen=True)
 class Piece:
     """A loop of `size` iterations that is part of a loop of one group, of the other, or of both."""
 
-    size: Size
+    size: int
     parts: tuple[Part | None, Part | None]
 
 
@@ -273,7 +269,7 @@ def crosses(pieces: Sequence[Piece], groups: tuple[Group, Group], leader: int) -
         if not (is_sum or goes_in) or (node.buffer.device.type != "cpu" and not split):
             return False
     columns = math.prod(piece.size for piece, (kind, _) in zip(pieces, kinds, strict=True) if kind == "column")
-    return isinstance(columns, int) and columns <= MOST_ACROSS and not sums.across and not results & read
+    return columns <= MOST_ACROSS and not sums.across and not results & read
 
 
 def walk(group: Group, formula: Linear | None) -> tuple[Walk, list[Loop]]:
@@ -281,7 +277,7 @@ def walk(group: Group, formula: Linear | None) -> tuple[Walk, list[Loop]]:
     if formula is None:
         return in_order(group.loops), []
     steps = [(loop, formula.coefficient(loop.symbol)) for loop in group.loops]
-    moving = sorted([s for s in steps if s[1] != 0], key=lambda s: order(s[1]))
+    moving = sorted([s for s in steps if s[1] != 0], key=lambda s: s[1])
     return moving, [loop for loop, step in steps if step == 0]
 
 
@@ -303,13 +299,13 @@ def cut_alike(one: Walk, other: Walk) -> list[Piece] | None:
             return None
         pieces.append(Piece(size, (Part(loop_a, weight_a), Part(loop_b, weight_b))))
         if size != size_a:
-            left.append((loop_a, divided(size_a, size), step_a * size, weight_a * size))
+            left.append((loop_a, size_a // size, step_a * size, weight_a * size))
         if size != size_b:
-            right.append((loop_b, divided(size_b, size), step_b * size, weight_b * size))
+            right.append((loop_b, size_b // size, step_b * size, weight_b * size))
     return None if left or right else pieces
 
 
-def common(a: Size, b: Size) -> Size | None:
+def common(a: int, b: int) -> int | None:
     """The smaller of two sizes, if it divides the larger."""
     return a if divided(b, a) is not None else b if divided(a, b) is not None else None
 
@@ -324,11 +320,11 @@ def assemble(pieces: list[Piece], a: Group, b: Group, leader: int) -> Fit:
 
     def rank(piece: Piece) -> tuple[Any, ...]:
         part = piece.parts[leader]
-        return kind(piece) == "column", *((place[part.loop], -order(part.weight)) if part else (-1,))
+        return kind(piece) == "column", *((place[part.loop], -part.weight) if part else (-1,))
 
     pieces.sort(key=rank)
     loops: list[Loop] = []
-    weights: tuple[dict[sympy.Symbol, dict[sympy.Symbol, Size]], ...]
+    weights: tuple[dict[sympy.Symbol, dict[sympy.Symbol, int]], ...]
     weights = tuple({loop.symbol: {} for loop in group.loops} for group in (a, b))
     for piece, symbol in zip(pieces, symbols_for([kind(piece) for piece in pieces]), strict=True):
         loops.append(Loop(symbol, piece.size, kind(piece)))
@@ -352,7 +348,7 @@ def rewritten(members: tuple[Member, ...], become: Mapping[sympy.Symbol, Linear]
     return tuple(member.substitute(become) for member in members)
 
 
-def to_kernel(group: Group, name: str, saved: Size) -> FusedKernel:
+def to_kernel(group: Group, name: str, saved: int) -> FusedKernel:
     """The group as code generation wants it."""
     columns = {loop.symbol for loop in group.columns}
     across = {buffer.name for buffer in group.across}

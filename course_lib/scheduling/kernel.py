@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import sympy
 
-from course_lib.lowering.ir import Buffer, ExternKernel, LoopNode, Reduction, Size
+from course_lib.lowering.ir import Buffer, ExternKernel, LoopNode, Reduction
 from course_lib.lowering.ops import Handler, Value
 
 Kind = Literal["row", "column"]
@@ -27,7 +27,7 @@ class Loop:
     """One loop of the kernel: `symbol` runs from 0 to `size`."""
 
     symbol: sympy.Symbol
-    size: Size
+    size: int
     kind: Kind
 
 
@@ -98,7 +98,7 @@ class FusedKernel(Nest):
     steps: tuple[Step, ...]
     stores: frozenset[str]
     reads: frozenset[str]  # Buffers loaded from memory, i.e. not written by a step of this kernel
-    bytes_saved: Size = 0
+    bytes_saved: int = 0
     in_place: dict[str, str] = field(default_factory=dict)
     """Stored buffer → the dead buffer whose memory it takes (memory planning)."""
 

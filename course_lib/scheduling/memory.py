@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from course_lib.lowering.indexing import Linear
-from course_lib.lowering.ir import Buffer, ExternKernel, LoopGraph, Size, View
+from course_lib.lowering.ir import Buffer, ExternKernel, LoopGraph, View
 from course_lib.scheduling.expressions import loads, record
 from course_lib.scheduling.kernel import FusedKernel, Kernel
 from course_lib.scheduling.schedule import Schedule
@@ -113,7 +113,7 @@ def alike(old: Buffer, new: Buffer) -> bool:
     return (old.dtype, old.device, extent(old)) == (new.dtype, new.device, extent(new))
 
 
-def extent(buffer: Buffer) -> Size:
+def extent(buffer: Buffer) -> int:
     """Elements from the first to the last of the buffer."""
     if any(size == 0 for size in buffer.shape):
         return 0

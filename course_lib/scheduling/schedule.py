@@ -20,9 +20,9 @@ from itertools import pairwise
 
 import torch
 
-from course_lib.lowering.ir import ExternKernel, LoopGraph, Node, Pointwise, Size
+from course_lib.lowering.ir import ExternKernel, LoopGraph, Node, Pointwise
 from course_lib.scheduling.dependencies import Body, read_names, record_all
-from course_lib.scheduling.fusion import Fuse, No, can_fuse, human_bytes, int_or, is_legal
+from course_lib.scheduling.fusion import Fuse, No, can_fuse, human_bytes, is_legal
 from course_lib.scheduling.groups import Group, Usage, join, start, to_kernel
 from course_lib.scheduling.inline import inlined_into
 from course_lib.scheduling.kernel import FusedKernel, Kernel
@@ -61,12 +61,12 @@ class Schedule:
         return [kernel for kernel in self.kernels if isinstance(kernel, FusedKernel)]
 
     @property
-    def bytes_before(self) -> Size:
+    def bytes_before(self) -> int:
         """Traffic if each loop node ran alone."""
         return sum((group.traffic for group in self.alone), 0)
 
     @property
-    def bytes_after(self) -> Size:
+    def bytes_after(self) -> int:
         return sum((group.traffic for group in self.groups), 0)
 
     def __str__(self) -> str:
@@ -139,7 +139,7 @@ class Fusion:
         """Fuse the pair that saves most, again and again."""
         while True:
             wanted = [(a, b, answer) for a, b in self.pairs() if isinstance(answer := self.ask(a, b), Fuse)]
-            wanted.sort(key=lambda pair: (-int_or(pair[2].saved), pair[0].positions, pair[1].positions))
+            wanted.sort(key=lambda pair: (-pair[2].saved, pair[0].positions, pair[1].positions))
             gone: set[Group] = set()
             for a, b, answer in wanted:
                 if a not in gone and b not in gone and not self.path(a, b):
@@ -208,7 +208,7 @@ class Fusion:
         few: dict[Node, list[Pointwise]] = {}
         for group in self.alone:
             for buffer in sorted(group.reads & cheap.keys(), key=lambda buffer: buffer.name):
-                if int_or(group.touched(buffer)) * FEW < int_or(buffer.nbytes) and buffer.name not in self.usage.outputs:
+                if group.touched(buffer) * FEW < buffer.nbytes and buffer.name not in self.usage.outputs:
                     few.setdefault(group.nodes[0], []).append(cheap[buffer])
         return few
 

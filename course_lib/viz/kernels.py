@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from course_lib.scheduling.fusion import int_or
 from course_lib.viz.loops import is_extern
 from course_lib.viz.modules import captured_operation
 
@@ -35,7 +34,7 @@ def kernels_of(program: Any) -> list[KernelLines]:
         library = is_extern(kernel)
         name = kernel.label.removesuffix(".default") if library else kernel.name
         space = "" if library else kernel.space
-        found.append(KernelLines(kernel, name, space, int_or(group.traffic), tuple(lines_of(kernel)), library))
+        found.append(KernelLines(kernel, name, space, group.traffic, tuple(lines_of(kernel)), library))
     return found
 
 

@@ -18,7 +18,6 @@ from typing import Any
 
 from course_lib import events
 from course_lib.scheduling import No
-from course_lib.scheduling.fusion import int_or
 
 Say = Callable[[Any], str]
 
@@ -40,7 +39,7 @@ def aot_graph(event: events.AtenTraced) -> str:
 
 def kept_apart(event: events.Scheduled) -> str:
     """The fusion that would have saved most, had it been possible."""
-    lost = [(int_or(d.answer.lost), str(d)) for d in event.schedule.decisions if isinstance(d.answer, No) and d.answer.lost]
+    lost = [(d.answer.lost, str(d)) for d in event.schedule.decisions if isinstance(d.answer, No) and d.answer.lost]
     return f"most bytes go through memory here: {max(lost)[1]}" if lost else ""
 
 

@@ -13,9 +13,7 @@ from dataclasses import dataclass
 from itertools import accumulate, groupby
 from typing import Any
 
-from course_lib.lowering.ir import Size
 from course_lib.scheduling import MemoryPlan, Schedule
-from course_lib.scheduling.fusion import int_or
 from course_lib.viz.style import SMALL, Picture, human_bytes, plural
 from course_lib.viz.svg import Svg, n, shorten
 
@@ -26,7 +24,7 @@ class Span:
 
     first: int
     last: int
-    bytes: Size
+    bytes: int
     names: tuple[str, ...]
 
 
@@ -59,19 +57,19 @@ class MemoryUse:
         return [Span(step, last[buffer.name], buffer.nbytes, (buffer.name,)) for step, buffer in made]
 
     @property
-    def live_bytes(self) -> list[Size]:
+    def live_bytes(self) -> list[int]:
         """Bytes held while each kernel runs."""
         return held(self.spans, len(self.plan.free_after))
 
     @property
-    def peak_bytes(self) -> Size:
+    def peak_bytes(self) -> int:
         """The most bytes held at once."""
-        return max(self.live_bytes, key=int_or, default=0)
+        return max(self.live_bytes, default=0)
 
     @property
-    def unplanned_peak(self) -> Size:
+    def unplanned_peak(self) -> int:
         """The peak if each node ran alone."""
-        return max(held(self.spans_alone, len(self.schedule.alone)), key=int_or, default=0)
+        return max(held(self.spans_alone, len(self.schedule.alone)), default=0)
 
     def __str__(self) -> str:
         lines = []
@@ -90,9 +88,9 @@ class MemoryUse:
         return self.picture._repr_mimebundle_()
 
 
-def held(spans: Sequence[Span], count: int) -> list[Size]:
+def held(spans: Sequence[Span], count: int) -> list[int]:
     """Bytes held during each of `count` steps."""
-    change: list[Size] = [0] * (count + 2)
+    change: list[int] = [0] * (count + 2)
     for span in spans:
         change[span.first] += span.bytes
         change[span.last + 1] -= span.bytes
@@ -108,7 +106,7 @@ PANEL, BETWEEN, TALL, HEAD, AXIS = 330.0, 34.0, 240.0, 44.0, 58.0
 def memory_timeline(use: MemoryUse) -> Picture:
     """Memory held over time, if each node ran alone and as planned."""
     alone, planned = use.spans_alone, use.spans
-    peaks = int_or(use.unplanned_peak), int_or(use.peak_bytes)
+    peaks = use.unplanned_peak, use.peak_bytes
     steps = len(use.schedule.alone), len(use.schedule.kernels)
     scale = TALL / (max(peaks) or 1)
     svg = Svg(AXIS + 2 * PANEL + BETWEEN + 8, HEAD + TALL + 30)
@@ -146,7 +144,7 @@ def draw_spans(svg: Svg, spans: list[Span], steps: int, corner: tuple[float, flo
     wide = PANEL / max(steps, 1)
     tops = [floor] * steps
     for number, span in enumerate(sorted(spans, key=lambda span: span.first)):
-        tall, during = int_or(span.bytes) * scale, range(span.first, min(span.last, steps - 1) + 1)
+        tall, during = span.bytes * scale, range(span.first, min(span.last, steps - 1) + 1)
         lower = [tops[step] for step in during]
         for step in during:
             tops[step] -= tall

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 
-import sympy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -30,13 +29,6 @@ def test_what_is_not_linear_is_left_whole():
     formula = Linear.of(3 * (i0 % 4) + i1, (i0, i1))
     assert formula.is_affine_in(i1) and not formula.is_affine_in(i0)
     assert formula.substitute({i0: Linear.of(i2, (i2,))}) == Linear.of(3 * (i2 % 4) + i1, (i1, i2))
-
-
-def test_sizes_may_be_symbols():
-    n = sympy.Symbol("s0", integer=True, positive=True)
-    formula = Linear.of(n * i0 + i1, (i0, i1))
-    assert formula.coefficient(i0) == n and formula.is_affine_in(i0)
-    assert unflatten(n * i0 + i1, {i0: 4, i1: n}, (4, n), (n, 1)) == (i0, i1)
 
 
 def test_the_way_back_needs_no_division_where_digits_come_out_even():

@@ -25,7 +25,7 @@ def test_a_pointwise_kernel_is_one_loop():
     x, y = k.read("x", [120]), k.read("y", [120])
     k.point("out", lambda ops, i: ops.add(x.load(ops, i), y.load(ops, i)), store=True)
     assert cpp_source(*k.build()).source == (
-        'extern "C" void fused(void** buffers, const int64_t* sizes) {\n'
+        'extern "C" void fused(void** buffers) {\n'
         "  const float* __restrict x = (const float*)buffers[0];\n"
         "  const float* __restrict y = (const float*)buffers[1];\n"
         "  float* __restrict out = (float*)buffers[2];\n"

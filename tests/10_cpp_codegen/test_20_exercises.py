@@ -38,7 +38,7 @@ POINTWISE = """    index = node.symbols[0]
             text = text.replace("{ \\n", "{\\n") + "\\n"
         text = "\\n" + text.lstrip("\\n")
     pointers = "".join(f"auto {a} = ({C[buffers[a].dtype]}*)buffers[{n}];" for n, a in enumerate(arguments))
-    return f'extern "C" void {name}(void** buffers, const int64_t* sizes) {{ {pointers} {text} }}\\n'"""
+    return f'extern "C" void {name}(void** buffers) {{ {pointers} {text} }}\\n'"""
 
 REDUCTION = """    (index, rindex), out = node.symbols, node.buffer
     best = {"max": ">", "min": "<"}.get(node.kind)
@@ -50,7 +50,7 @@ REDUCTION = """    (index, rindex), out = node.symbols, node.buffer
         take = f"first || value {best} total || value != value ? value : total"
     start = int(node.kind in ("prod", "all"))
     pointers = "".join(f"auto {a} = ({C[buffers[a].dtype]}*)buffers[{n}];\\n" for n, a in enumerate(arguments))
-    return f'''extern "C" void {name}(void** buffers, const int64_t* sizes) {{
+    return f'''extern "C" void {name}(void** buffers) {{
 {pointers}{loops(index, node.ranges)}
 bool first = true; {wide} total = {start};
 {loops(rindex, node.reduced)}
@@ -82,7 +82,7 @@ KERNEL = """    import math
         head = [f"#pragma omp {words.strip()}"] if words else []
         inside = [*head, f"for (int64_t {loop.symbol} = 0; {loop.symbol} < {loop.size}; {loop.symbol}++)", "{", *inside, "}"]
     pointers = [f"{C[buffers[a].dtype]}* {a} = ({C[buffers[a].dtype]}*)buffers[{n}];" for n, a in enumerate(arguments)]
-    head = f'extern "C" void {name}(void** buffers, const int64_t* sizes) {{'
+    head = f'extern "C" void {name}(void** buffers) {{'
     return "\\n".join([head, *pointers, *inside, "}"])"""
 
 ALTERNATIVES = {
