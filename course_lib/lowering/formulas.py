@@ -166,21 +166,8 @@ def clamp(x: Term, min: Any = None, max: Any = None) -> Term:
     return x if max is None else x.minimum(max)
 
 
-def softplus(x: Term, beta: Number = 1, threshold: Number = 20) -> Term:
-    return (x * beta > threshold).where(x, (x * beta).exp().log1p() / beta)
-
-
 def elu(x: Term, alpha: Number = 1, scale: Number = 1, input_scale: Number = 1) -> Term:
     return (x > 0).where(x * scale, (x * input_scale).expm1() * (alpha * scale))
-
-
-def lerp(start: Term, end: Term, weight: Any) -> Term:
-    """From whichever end is nearer, as torch does it."""
-    far = end - (end - start) * (1 - weight)
-    near = start + weight * (end - start)
-    if isinstance(weight, Term):
-        return (weight.abs() < 0.5).where(near, far)
-    return near if abs(weight) < 0.5 else far
 
 
 def whole(op: str) -> Formula:
@@ -208,9 +195,7 @@ POINTWISE: dict[str, Formula] = {
     # arithmetic
     "add": F(lambda x, y, alpha=1: x + y if alpha == 1 else x + alpha * x.like(y)),
     "sub": F(lambda x, y, alpha=1: x - y if alpha == 1 else x - alpha * x.like(y)),
-    "rsub": F(lambda x, y, alpha=1: y - (x if alpha == 1 else alpha * x)),
     "div": F(divide),
-    "floor_divide": F(lambda x, y: divide(x, y, "floor")),
     "remainder": F(remainder),
     "fmod": F(fmod),
     "pow": F(power),
@@ -220,7 +205,6 @@ POINTWISE: dict[str, Formula] = {
     "clamp_max": F(lambda x, high: x.minimum(high)),
     "addcmul": F(lambda x, a, b, value=1: x + (a * b if value == 1 else value * a * b)),
     "addcdiv": F(lambda x, a, b, value=1: x + (a / b if value == 1 else value * a / b)),
-    "lerp": F(lerp),
     # logic and bits
     "logical_not": F(lambda x: x.to(torch.bool).logical_not(), "own"),
     "logical_and": logical("logical_and"),
@@ -233,17 +217,8 @@ POINTWISE: dict[str, Formula] = {
     "relu": F(lambda x: x.maximum(0)),
     "gelu": F(gelu),
     "silu": F(lambda x: x * x.sigmoid()),
-    "softplus": F(softplus),
-    "mish": F(lambda x: x * softplus(x).tanh()),
     "elu": F(elu),
     "leaky_relu": F(lambda x, slope=0.01: (x > 0).where(x, x * slope)),
     "hardtanh": F(lambda x, low=-1, high=1: clamp(x, low, high)),
-    "hardsigmoid": F(lambda x: clamp(x + 3, 0, 6) / 6),
-    "hardswish": F(lambda x: x * clamp(x + 3, 0, 6) / 6),
-    "threshold": F(lambda x, limit, value: (x <= limit).where(value, x)),
-    # their derivatives
-    "threshold_backward": F(lambda grad, x, limit: (x <= limit).where(0, grad)),
-    "sigmoid_backward": F(lambda grad, y: grad * ((1 - y) * y)),
-    "tanh_backward": F(lambda grad, y: grad * (1 - y * y)),
 }
 """By the name of the operator; all its overloads (Tensor, Scalar, ...) are alike, since a number lifts to a term."""
