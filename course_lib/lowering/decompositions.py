@@ -17,7 +17,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._decomp import _core_aten_decompositions_post_autograd, get_decompositions
-from torch._prims_common import suggest_memory_format
 
 from course_lib.lowering.lower import LOWERINGS
 
@@ -26,6 +25,7 @@ aten = torch.ops.aten
 BESIDE_CORE = """
     _adaptive_avg_pool2d _adaptive_avg_pool2d_backward as_strided_copy avg_pool2d_backward batch_norm_backward
     _batch_norm_with_update_functional dist grid_sampler_2d ldexp linalg_vector_norm narrow_copy _native_batch_norm_legit
+    _native_batch_norm_legit_no_training native_batch_norm native_group_norm
     _native_batch_norm_legit_functional permute_copy repeat tril_indices triu_indices unbind_copy upsample_bicubic2d
     upsample_bilinear2d upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d
     _upsample_nearest_exact2d _upsample_nearest_exact3d upsample_trilinear3d view_copy xlog1py
@@ -40,11 +40,6 @@ STAYS_WHOLE = """
 def half_in_float(x: Tensor) -> Tensor:
     """Statistics of float16 and bfloat16 are computed in float32."""
     return x.to(torch.float32) if x.dtype in (torch.float16, torch.bfloat16) else x
-
-
-def as_eager_lays_out(result: Tensor, x: Tensor) -> Tensor:
-    """`result` in the dtype of `x`, channels last if `x` is, else contiguous."""
-    return result.to(x.dtype).contiguous(memory_format=suggest_memory_format(x))
 
 
 def below_zero(x: Tensor, dim: int) -> Tensor:
@@ -90,30 +85,6 @@ def layer_norm(
         given = next((p for p in (weight, bias) if p is not None), x)
         mean, rstd = mean.to(given.dtype), rstd.to(given.dtype)
     return result.to(x.dtype), mean, rstd
-
-
-def group_norm(
-    x: Tensor, weight: Tensor | None, bias: Tensor | None, n: int, channels: int, space: int, groups: int, eps: float
-) -> tuple[Tensor, Tensor, Tensor]:
-    rows = half_in_float(x).reshape(n, groups, channels // groups * space)
-    result, mean, rstd = standardized(rows, [2], eps)
-    result = scaled(result.reshape(x.shape), weight, bias, [1, channels] + [1] * (x.ndim - 2))
-    return as_eager_lays_out(result, x), mean.reshape(n, groups).to(x.dtype), rstd.reshape(n, groups).to(x.dtype)
-
-
-def batch_norm_inference(
-    x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, var: Tensor, momentum: float, eps: float
-) -> tuple[Tensor, Tensor, Tensor]:
-    per_channel = [1, -1] + [1] * (x.ndim - 2)
-    scale = (half_in_float(var) + eps).rsqrt()
-    result = (half_in_float(x) - mean.reshape(per_channel)) * scale.reshape(per_channel)
-    empty = x.new_empty(0)
-    return as_eager_lays_out(scaled(result, weight, bias, per_channel), x), empty, empty
-
-
-def batch_norm(x: Tensor, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float) -> Any:
-    """In inference; training, which also updates the running statistics, stays with torch."""
-    return NotImplemented if training else batch_norm_inference(x, weight, bias, mean, var, momentum, eps)
 
 
 def vector_norm(x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
@@ -166,8 +137,5 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten._softmax.default: softmax,
     aten._log_softmax.default: log_softmax,
     aten.native_layer_norm.default: layer_norm,
-    aten.native_group_norm.default: group_norm,
-    aten._native_batch_norm_legit_no_training.default: batch_norm_inference,
-    aten.native_batch_norm.default: batch_norm,
     aten.linalg_vector_norm.default: vector_norm,
 }
