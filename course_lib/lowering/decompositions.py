@@ -10,7 +10,7 @@ In PyTorch: `torch/_decomp/decompositions.py`, `torch/_inductor/decomposition.py
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -25,7 +25,7 @@ aten = torch.ops.aten
 BESIDE_CORE = """
     _adaptive_avg_pool2d _adaptive_avg_pool2d_backward as_strided_copy avg_pool2d_backward batch_norm_backward
     _batch_norm_with_update_functional dist grid_sampler_2d ldexp linalg_vector_norm narrow_copy _native_batch_norm_legit
-    _native_batch_norm_legit_no_training native_batch_norm native_group_norm
+    _native_batch_norm_legit_no_training native_batch_norm native_group_norm native_layer_norm
     _native_batch_norm_legit_functional permute_copy repeat tril_indices triu_indices unbind_copy upsample_bicubic2d
     upsample_bilinear2d upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d
     _upsample_nearest_exact2d _upsample_nearest_exact3d upsample_trilinear3d view_copy xlog1py
@@ -60,33 +60,6 @@ def log_softmax(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
     return result if half_to_float else result.to(x.dtype)
 
 
-def scaled(x: Tensor, weight: Tensor | None, bias: Tensor | None, shape: Sequence[int] | None = None) -> Tensor:
-    """x·weight + bias, as far as there are any, each seen with this shape."""
-    seen = lambda y: y if shape is None else y.reshape(shape)
-    if weight is not None:
-        x = x * seen(weight)
-    return x if bias is None else x + seen(bias)
-
-
-def standardized(x: Tensor, dims: Sequence[int], eps: float) -> tuple[Tensor, Tensor, Tensor]:
-    """(x - mean) / sqrt(var + eps) over these dimensions; the mean; what is multiplied with."""
-    var, mean = torch.var_mean(x, dims, correction=0, keepdim=True)
-    rstd = (var + eps).rsqrt()
-    return (x - mean) * rstd, mean, rstd
-
-
-def layer_norm(
-    x: Tensor, shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float
-) -> tuple[Tensor, Tensor, Tensor]:
-    dims = list(range(x.ndim - len(shape), x.ndim))
-    result, mean, rstd = standardized(half_in_float(x.contiguous()), dims, eps)
-    result = scaled(result, weight, bias)
-    if x.device.type == "cpu":  # whose kernel keeps its statistics in the dtype of the parameters
-        given = next((p for p in (weight, bias) if p is not None), x)
-        mean, rstd = mean.to(given.dtype), rstd.to(given.dtype)
-    return result.to(x.dtype), mean, rstd
-
-
 def vector_norm(x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     dim = dim and [d % max(x.ndim, 1) for d in dim]  # torch 2.11 forgets those counted from the end
     return torch._refs.linalg.vector_norm(x, ord, dim, keepdim, dtype=dtype)
@@ -101,9 +74,9 @@ def nll_loss_backward(
     target = target.unsqueeze(1) if channels else target.reshape(1)
     if reduction == 1:  # mean
         grad = grad / total_weight
+    grad = grad.unsqueeze(channels) if grad.ndim else grad
     if weight is not None:
-        weight = weight.reshape(classes.shape)
-    grad = scaled(grad.unsqueeze(channels) if grad.ndim else grad, weight, None)
+        grad = grad * weight.reshape(classes.shape)
     return torch.where((classes == target) & (target != ignore_index), -grad, 0)
 
 
@@ -136,6 +109,5 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten.expand.default: lambda x, size, **_: x.view(size) if list(size) == list(x.shape) else NotImplemented,
     aten._softmax.default: softmax,
     aten._log_softmax.default: log_softmax,
-    aten.native_layer_norm.default: layer_norm,
     aten.linalg_vector_norm.default: vector_norm,
 }

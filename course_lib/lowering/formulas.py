@@ -170,6 +170,15 @@ def elu(x: Term, alpha: Number = 1, scale: Number = 1, input_scale: Number = 1) 
     return (x > 0).where(x * scale, (x * input_scale).expm1() * (alpha * scale))
 
 
+def lerp(start: Term, end: Term, weight: Any) -> Term:
+    """From whichever end is nearer, as torch does it."""
+    far = end - (end - start) * (1 - weight)
+    near = start + weight * (end - start)
+    if isinstance(weight, Term):
+        return (weight.abs() < 0.5).where(near, far)
+    return near if abs(weight) < 0.5 else far
+
+
 def whole(op: str) -> Formula:
     """floor, ceil, ...: nothing to do for integers."""
 
@@ -204,6 +213,7 @@ POINTWISE: dict[str, Formula] = {
     "clamp_min": F(lambda x, low: x.maximum(low)),
     "clamp_max": F(lambda x, high: x.minimum(high)),
     "addcmul": F(lambda x, a, b, value=1: x + (a * b if value == 1 else value * a * b)),
+    "lerp": F(lerp),
     "addcdiv": F(lambda x, a, b, value=1: x + (a / b if value == 1 else value * a / b)),
     # logic and bits
     "logical_not": F(lambda x: x.to(torch.bool).logical_not(), "own"),
