@@ -23,7 +23,7 @@ from course_lib.lowering.lower import LOWERINGS
 aten = torch.ops.aten
 
 BESIDE_CORE = """
-    _adaptive_avg_pool2d _adaptive_avg_pool2d_backward as_strided_copy avg_pool2d_backward batch_norm_backward
+    _adaptive_avg_pool2d _adaptive_avg_pool2d_backward arange as_strided_copy avg_pool2d_backward batch_norm_backward
     _batch_norm_with_update_functional dist grid_sampler_2d ldexp linalg_vector_norm narrow_copy _native_batch_norm_legit
     _native_batch_norm_legit_no_training native_batch_norm native_group_norm native_layer_norm
     _native_batch_norm_legit_functional permute_copy repeat tril_indices triu_indices unbind_copy upsample_bicubic2d

@@ -139,20 +139,11 @@ def zeros(low: Lowering, node: fx.Node, *args: Any, **kwargs: Any) -> View:
     return low.full(0, node.meta["val"])
 
 
-@lowers(aten.arange.default, aten.arange.start, aten.arange.start_step, prims.iota.default)
-def arange(low: Lowering, node: fx.Node, *args: Any, **kwargs: Any) -> View:
+@lowers(prims.iota.default)
+def iota(low: Lowering, node: fx.Node, length: int, *, start: int, step: int, **_: Any) -> View:
+    """0, 1, 2, ... times `step`, from `start` on: what `arange` becomes."""
     fake = node.meta["val"]
-    if node.target is prims.iota.default:
-        start, step = kwargs["start"], kwargs["step"]
-    else:
-        start, step = args[0] if len(args) > 1 else 0, args[2] if len(args) > 2 else 1
-
-    def inner(ops: Handler, index: Index) -> Any:
-        if not isinstance(start, float) and not isinstance(step, float):
-            return ops.index_expr(index[0] * step + start, fake.dtype)
-        return (place(ops, index[0]).to(compute_dtype(fake.dtype)) * step + start).to(fake.dtype).value
-
-    return low.lazy(fake, inner)
+    return low.lazy(fake, lambda ops, index: ops.index_expr(index[0] * step + start, fake.dtype))
 
 
 def replaced(index: Index, dim: int, by: Any) -> list[Any]:

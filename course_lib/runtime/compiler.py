@@ -5,7 +5,7 @@ Out: one shared library for all of them.
 
 Flags that not every compiler has (OpenMP on macOS, say) are tried once and remembered in the cache folder. -ffast-math is not
 among them: linked into a library it switches denormal numbers off for the whole process.
-In PyTorch: `torch/_inductor/cpp_builder.py`, `cpu_vec_isa.py`, `codecache.py`.
+In PyTorch: `torch/_inductor/cpp_builder.py`, `cpu_vec_isa.py`, `codecache.py`, `exc.py` (`CppCompileError`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ import torch  # noqa: F401 - before any kernel is loaded: its OpenMP library is 
 
 from course_lib import build_cache, config
 from course_lib.codegen.cpp import prelude
-from course_lib.runtime.errors import BackendMissing, CompileFailed
 
 FLAGS = ("-std=c++17", "-O3", "-shared", "-fPIC", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-w")
 """Results as eager's to the last bit where they can be: no reordering, no fused multiply-add that the source does not ask for."""
@@ -43,6 +42,19 @@ extern "C" void probe(float* x, double* y) {
   for (int64_t i = 0; i < 4096; i++) { x[i] = sin(pow(x[i], 2.5f)) + log1p(x[i]); y[i] = log(cos(exp(y[i]))) + tanh(y[i]); }
 }
 """
+
+
+class BackendMissing(RuntimeError):
+    """Something that generated code needs is not installed. The message says what, and how to get it."""
+
+
+class CompileFailed(RuntimeError):
+    """A compiler rejected generated source. `source` is the file, kept for a look."""
+
+    def __init__(self, who: str, command: Sequence[str], said: Sequence[str], source: Path) -> None:
+        self.command, self.said, self.source = tuple(command), tuple(said), source
+        lines = "\n".join(f"    {line}" for line in said) or "    (it printed nothing)"
+        super().__init__(f"{who} failed on {source}\n  command: {' '.join(command)}\n  it said:\n{lines}")
 
 
 def build_library(text: str) -> build_cache.Entry:

@@ -23,7 +23,7 @@ from course_lib import native
 from course_lib.codegen.triton import TritonSource
 from course_lib.codegen.triton_ops import POINTERS
 from course_lib.runtime.autotune import tuned
-from course_lib.runtime.errors import BackendMissing
+from course_lib.runtime.compiler import BackendMissing
 from course_lib.written import define
 
 

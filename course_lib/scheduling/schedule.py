@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+import networkx
 import torch
 
 from course_lib.lowering.ir import ExternKernel, LoopGraph, Node, Pointwise
@@ -234,14 +235,9 @@ class Fusion:
 
     def in_order(self) -> list[Group]:
         """Each group after those that it needs; where there is a choice, in program order."""
-        waiting = sorted(self.groups, key=lambda group: max(group.positions))
-        ordered: dict[Group, None] = {}
-        while waiting:
-            ready = next((group for group in waiting if self.needs[group] <= ordered.keys()), None)
-            assert ready is not None, "kernels wait for each other"
-            waiting.remove(ready)
-            ordered[ready] = None
-        return list(ordered)
+        graph = networkx.DiGraph((needed, group) for group in self.groups for needed in self.needs[group])
+        graph.add_nodes_from(self.groups)
+        return list(networkx.lexicographical_topological_sort(graph, key=lambda group: max(group.positions)))
 
     def kernel(self, group: Group, names: Counter[str]) -> Kernel:
         if isinstance(group.nodes[0], ExternKernel):

@@ -24,8 +24,7 @@ from course_lib import config
 from course_lib.codegen.cpp import prelude
 from course_lib.codegen.printer import KernelSource
 from course_lib.codegen.triton import TritonSource
-from course_lib.runtime.compiler import FLAGS, WRAPS, find_compiler
-from course_lib.runtime.errors import BackendMissing, CompileFailed
+from course_lib.runtime.compiler import FLAGS, WRAPS, BackendMissing, CompileFailed, find_compiler
 
 COMPILE = """
 import json, linecache, sys
