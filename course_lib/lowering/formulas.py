@@ -230,5 +230,9 @@ POINTWISE: dict[str, Formula] = {
     "elu": F(elu),
     "leaky_relu": F(lambda x, slope=0.01: (x > 0).where(x, x * slope)),
     "hardtanh": F(lambda x, low=-1, high=1: clamp(x, low, high)),
+    # their derivatives
+    "threshold_backward": F(lambda grad, x, limit: (x <= limit).where(0, grad)),
+    "sigmoid_backward": F(lambda grad, y: grad * ((1 - y) * y)),
+    "tanh_backward": F(lambda grad, y: grad * (1 - y * y)),
 }
 """By the name of the operator; all its overloads (Tensor, Scalar, ...) are alike, since a number lifts to a term."""

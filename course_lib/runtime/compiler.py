@@ -30,11 +30,11 @@ FLAGS = ("-std=c++17", "-O3", "-shared", "-fPIC", "-fno-math-errno", "-fno-trapp
 
 WRAPS = ("-fwrapv", "-fno-strict-aliasing")  # Signed integers wrap around as in torch; memory may be reused with another dtype
 
-OPTIONAL = (
-    ("-march=native",), ("-mcpu=native",), ("-mprefer-vector-width=512",), ("-fopenmp",), ("-fopenmp-simd",),
-    ("-DVECTOR_MATH", "-lm"),
+BEST_FIRST = (
+    ("-march=native", "-mprefer-vector-width=512", "-fopenmp", "-DVECTOR_MATH", "-lm"),
+    ("-march=native", "-fopenmp"), ("-march=native", "-fopenmp-simd"), ("-mcpu=native", "-fopenmp-simd"), ("-fopenmp-simd",), (),
 )  # fmt: skip
-"""Tried one by one; `-fopenmp-simd` and `-mcpu` only where the one before them fails."""
+"""Sets of flags that not every compiler has: the first that this one takes."""
 
 PROBE = """
 extern "C" void probe(float* x, double* y) {
@@ -102,17 +102,9 @@ def identity(compiler: str) -> str:
 
 @functools.cache
 def optional_flags(compiler: str) -> tuple[str, ...]:
-    """Those of `OPTIONAL` that this compiler takes, found by trying once and kept on disk."""
-
-    def try_each(memo: Path) -> None:
-        flags: tuple[str, ...] = ()
-        for group in OPTIONAL:
-            instead_of = {"-mcpu=native": "-march=native", "-fopenmp-simd": "-fopenmp"}.get(group[0])
-            if instead_of not in flags and accepts(compiler, (*flags, *group)):
-                flags += group
-        memo.write_text(json.dumps(flags))
-
-    entry = build_cache.build(build_cache.key_of(identity(compiler), prelude() + PROBE, repr(OPTIONAL)), ".json", try_each)
+    """The best flags that this compiler takes, found by trying once and kept on disk."""
+    find = lambda memo: memo.write_text(json.dumps(next(flags for flags in BEST_FIRST if accepts(compiler, flags) or not flags)))
+    entry = build_cache.build(build_cache.key_of(identity(compiler), prelude() + PROBE, repr(BEST_FIRST)), ".json", find)
     return tuple(json.loads(entry.path.read_text()))
 
 
