@@ -8,8 +8,6 @@ need no lock. An entry whose bytes do not match its name (a full disk) is thrown
 In PyTorch: `torch/_inductor/codecache.py` (`CppCodeCache`, `write_atomic`; there with file locks).
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import os

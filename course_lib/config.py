@@ -2,8 +2,6 @@
 In PyTorch: `torch/_dynamo/config.py` and `torch/_inductor/config.py`. (No torch here: the frame hook can be built on its own.)
 """
 
-from __future__ import annotations
-
 import functools
 import getpass
 import os

@@ -5,8 +5,6 @@ do with it. With no listener a stage pays one truth test: `if events.listening()
 In PyTorch: `torch._logging` (artifacts and `trace_structured`), read by `tlparse`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator

@@ -8,8 +8,6 @@ it could not, or where the source changed since, the interpreter's own compiler 
 In PyTorch: both live in `libtorch_python`, built ahead of time; building on demand is `torch/utils/cpp_extension.py`.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib.util
 import os

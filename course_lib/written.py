@@ -1,8 +1,6 @@
 """Python source that the library writes: heads, guard checks, wrappers. Compiled, and known to tracebacks and debuggers
 (through `linecache`) as long as the function lives."""
 
-from __future__ import annotations
-
 import linecache
 import weakref
 from collections.abc import Callable

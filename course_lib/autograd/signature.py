@@ -7,8 +7,6 @@ In PyTorch: `torch/_functorch/_aot_autograd/schemas.py` (`OutputAliasInfo`, `Inp
 `collect_metadata_analysis.py`, `runtime_wrappers.py`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate

@@ -14,8 +14,6 @@ In PyTorch: `torch/_functorch/_aot_autograd/graph_capture.py` (`aot_dispatch_bas
 `functional_utils.py`; the recording is the same `make_fx`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -6,8 +6,6 @@ Out: lines of source, each with the step that it comes from.
 An operation is written where it is used. It gets a name of its own if it is used twice or if the line would grow too long.
 """
 
-from __future__ import annotations
-
 import itertools
 import keyword
 import os

@@ -11,8 +11,6 @@ The same text runs on a GPU and, on CPU tensors, in Triton's interpreter (`runti
 In PyTorch: `torch/_inductor/codegen/triton.py`, `TritonKernel`, and `runtime/triton_heuristics.py` for the tile sizes.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 from collections.abc import Mapping

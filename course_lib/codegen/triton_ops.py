@@ -8,8 +8,6 @@ is its own, from a small `@triton.jit` function that is printed above the kernel
 In PyTorch: `torch/_inductor/codegen/triton.py`, `TritonOverrides`; `torch/_inductor/runtime/triton_helpers.py`.
 """
 
-from __future__ import annotations
-
 import math
 import re
 

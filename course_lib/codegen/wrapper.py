@@ -11,8 +11,6 @@ Out: the source of one function `call(x, weight, ...)` that allocates, calls ker
 In PyTorch: `torch/_inductor/codegen/wrapper.py`, `PythonWrapperCodegen`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

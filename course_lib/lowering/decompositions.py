@@ -8,8 +8,6 @@ Most come from torch. Our own are those where torch's text is longer or slower t
 In PyTorch: `torch/_decomp/decompositions.py`, `torch/_inductor/decomposition.py`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

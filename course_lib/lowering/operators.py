@@ -5,8 +5,6 @@ Out: the facts that `lowering.lower` decides by. All of them come from the opera
 In PyTorch: `torch/_ops.py` (`OpOverload`), `torch/_C` (`FunctionSchema`), `torch/_prims_common`, `Tag`s in `native/tags.yaml`.
 """
 
-from __future__ import annotations
-
 import functools
 import operator
 from typing import Any

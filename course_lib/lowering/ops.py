@@ -7,8 +7,6 @@ In PyTorch: `torch/_inductor/virtualized.py` (`ops`) and `torch/_inductor/ops_ha
 swapped (`V.set_ops_handler`); here it is an argument.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Protocol
 

@@ -7,8 +7,6 @@ Pointwise operators need no rule of their own: their formulas are in `lowering.f
 In PyTorch: `torch/_inductor/lowering.py`, below `register_lowering`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import reduce

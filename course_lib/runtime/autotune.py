@@ -5,8 +5,6 @@ Out: tile sizes and warps, and an event that says what each of the others took.
 In PyTorch: `torch/_inductor/runtime/triton_heuristics.py` (`CachingAutotuner`, `coordinate_descent_tuner.py`).
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 from collections.abc import Callable, Sequence

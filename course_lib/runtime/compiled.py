@@ -5,8 +5,6 @@ Out: a `CompiledGraph`: call it with the graph's inputs, get the tuple of its ou
 In PyTorch: `torch/_inductor/compile_fx.py`, `CompiledFxGraph` in `output_code.py`.
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -8,8 +8,6 @@ among them: linked into a library it switches denormal numbers off for the whole
 In PyTorch: `torch/_inductor/cpp_builder.py`, `cpu_vec_isa.py`, `codecache.py`, `exc.py` (`CppCompileError`).
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import os

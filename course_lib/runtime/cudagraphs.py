@@ -9,8 +9,6 @@ long as somebody holds a result it is not played again, and a second recording s
 In PyTorch: `torch/_inductor/cudagraph_trees.py` (there recordings share a pool of memory, along the paths a program takes).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 

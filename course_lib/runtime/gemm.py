@@ -9,8 +9,6 @@ out is kept on disk for this processor, number of threads and torch. `config.mea
 In PyTorch: `torch/_inductor/select_algorithm.py`, `AlgorithmSelectorCache` (there only with mode="max-autotune").
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import time

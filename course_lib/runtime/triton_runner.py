@@ -8,8 +8,6 @@ What its interpreter lacks stands here too: `libdevice`, and conversions to bflo
 In PyTorch: `torch/_inductor/runtime/triton_heuristics.py`, `CachingAutotuner`; `runtime/async_compile.py`.
 """
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import importlib

@@ -9,8 +9,6 @@ kernel, and a buffer that two loops read is read once. Everything below is the a
 elements, in an order that respects the dependencies), and is it *worth it* (bytes saved)?
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

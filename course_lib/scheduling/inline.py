@@ -7,8 +7,6 @@ Out: the node with a body that computes those values instead of loading them.
 In PyTorch: `TensorBox.realize` in `torch/_inductor/ir.py` decides when *not* to do this; there it happens while lowering.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any

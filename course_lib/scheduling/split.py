@@ -8,8 +8,6 @@ each of which is a row; a second, small reduction combines what they give.
 In PyTorch: `torch/_inductor/ir.py`, `Reduction.num_splits` and `create_multilayer`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
