@@ -10,8 +10,6 @@ Read in this order: `world.py` (what the program works on), `interpreter.py` (th
 In PyTorch: `torch/_dynamo/convert_frame.py` (`_compile`), `symbolic_convert.py`, `variables/`.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -11,8 +11,6 @@ Out: statements of the head. Each instruction that can break a graph has a text 
 In PyTorch: `torch/_dynamo/symbolic_convert.py` (`break_graph_if_unsupported`, `generic_jump`, `create_call_resume_at`).
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from inspect import getgeneratorstate

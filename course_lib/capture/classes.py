@@ -3,8 +3,6 @@ is missing counts too.
 In PyTorch: `torch/_dynamo/guards.py` guards the entries of `type(x).__dict__` that TorchDynamo itself looked up.
 """
 
-from __future__ import annotations
-
 import builtins
 import sys
 from collections.abc import Iterable

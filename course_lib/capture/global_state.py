@@ -2,8 +2,6 @@
 In PyTorch: `torch/csrc/dynamo/guards.cpp`, `GlobalStateGuard`.
 """
 
-from __future__ import annotations
-
 import torch
 
 from course_lib.capture.sources import Test

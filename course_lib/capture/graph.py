@@ -10,8 +10,6 @@ operation, whoever calls it: an instruction, a builtin such as `sum`, or torch's
 In PyTorch: `torch/_dynamo/output_graph.py` (`OutputGraph`) and `torch/_subclasses/fake_tensor.py`.
 """
 
-from __future__ import annotations
-
 import logging
 import operator
 import types

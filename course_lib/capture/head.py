@@ -11,8 +11,6 @@ the breaking operation itself (`breaks.py`) and calls the resume function. Trace
 In PyTorch, as bytecode: `torch/_dynamo/codegen.py` (`PyCodegen`), `side_effects.py`, `bytecode_transformation.py`.
 """
 
-from __future__ import annotations
-
 import collections
 import contextlib
 import gc

@@ -5,8 +5,6 @@ Out: the value it returns. What each instruction does is written in `interpreter
 In PyTorch: `torch/_dynamo/symbolic_convert.py`, `InstructionTranslatorBase.run` and `step`.
 """
 
-from __future__ import annotations
-
 import os
 import traceback
 from collections.abc import Container, Iterator

@@ -9,8 +9,6 @@ In PyTorch: `torch/fx/experimental/symbolic_shapes.py` (`ShapeEnv`), `torch/_dyn
 `torch/_dynamo/variables/builder.py` (`_automatic_dynamic`).
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import operator

@@ -2,8 +2,6 @@
 In PyTorch: `torch/_dynamo/exc.py`, `Unsupported`, and `torch/_dynamo/graph_break_registry.json`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from course_lib.capture.sources import Location

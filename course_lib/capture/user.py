@@ -1,7 +1,5 @@
 """What a program may say to its compiler. In PyTorch: `torch/compiler/__init__.py`, `torch/_dynamo/decorators.py`."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from types import FunctionType

@@ -24,8 +24,6 @@ old one back.
 In PyTorch: `torch/_dynamo/bytecode_transformation.py` (`Instruction`, `cleaned_instructions`), and `symbolic_convert.py`.
 """
 
-from __future__ import annotations
-
 import bisect
 import dis
 import functools

@@ -11,8 +11,6 @@ That is all, because jumps are relative since CPython 3.11. Variables shared wit
 In PyTorch: `torch/_dynamo/resume_execution.py` (`ContinueExecutionCache`), which rewrites the bytecode.
 """
 
-from __future__ import annotations
-
 import dis
 import functools
 import threading

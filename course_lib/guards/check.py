@@ -13,8 +13,6 @@
 Each source is looked up once, in a variable that the paths below it share.
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
