@@ -6,8 +6,6 @@ In PyTorch: `torch/__init__.py` (`torch.compile`), `torch/_dynamo/eval_frame.py`
 `OptimizedModule`) and `torch/_dynamo/convert_frame.py` (`ConvertFrameAssert`).
 """
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import functools
@@ -31,7 +29,7 @@ from course_lib.guards import Check
 from course_lib.pipeline import COMPILING, Pipeline
 
 F = TypeVar("F", bound=Callable[..., Any])
-_live: weakref.WeakSet[Compiler] = weakref.WeakSet()  # Every compiler that holds compiled code, for `reset`
+_live: weakref.WeakSet["Compiler"] = weakref.WeakSet()  # Every compiler that holds compiled code, for `reset`
 
 
 @contextlib.contextmanager

@@ -4,8 +4,6 @@ frame ─ capture ─▶ FX graph, guards, head ─ trace ─▶ ATen graph ─ 
 memory ─ build ─▶ CompiledGraph
 """
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import threading
@@ -46,7 +44,7 @@ class Pipeline:
     """(loops, schedule, plan, codegen) → a callable (lessons 09 and 10)"""
     cudagraphs: bool = False  # Record the kernels of a program as a CUDA graph? (lesson 11)
 
-    def replace(self, **stages: Any) -> Pipeline:
+    def replace(self, **stages: Any) -> "Pipeline":
         """A pipeline with some stages exchanged. Unknown names raise TypeError."""
         known = [field.name for field in dataclasses.fields(self)]
         for name in stages:

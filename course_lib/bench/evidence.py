@@ -21,7 +21,6 @@ from torch.utils.flop_counter import FlopCounterMode
 from course_lib import events
 from course_lib.bench.compare import count
 from course_lib.compiler import compile
-from course_lib.scheduling.fusion import int_or
 from course_lib.viz.kernels import kernels_of
 from course_lib.viz.recording import Recording
 from course_lib.viz.style import human_bytes
@@ -97,7 +96,7 @@ def collect(function: Callable[..., Any], calls: Sequence[Sequence[Any]], **sett
         fallbacks=len(first.of(events.FellBack)) + len(later.of(events.FellBack)),
         kernels=len(kernels) - library,
         library_calls=library,
-        loop_bytes=sum(int_or(kernel.bytes) for kernel in kernels if not kernel.is_library),
+        loop_bytes=sum(kernel.bytes for kernel in kernels if not kernel.is_library),
         library_flops=int(flops.get_total_flops()),
     )
 

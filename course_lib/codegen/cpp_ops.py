@@ -10,8 +10,6 @@ program asked for the narrow type.
 In PyTorch: `torch/_inductor/codegen/cpp.py`, `CppOverrides` and `CppVecOverrides`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -158,7 +156,7 @@ class Accumulator:
     at: str = ""  # For argmax and argmin: the number of the current column
 
     @staticmethod
-    def of(node: Reduction, value_dtype: torch.dtype, name: str, at: str) -> Accumulator:
+    def of(node: Reduction, value_dtype: torch.dtype, name: str, at: str) -> "Accumulator":
         """What `node` needs, if its values have `value_dtype`."""
         kind = node.kind
         if kind in ("max", "min") and value_dtype == torch.bool:

@@ -15,8 +15,6 @@ The evaluator that makes this possible is `_framehook.c` (PEP 523).
 In PyTorch: `torch/_dynamo/eval_frame.py` (`set_eval_frame`) and `torch/_dynamo/types.py` (`GuardedCode`, `DynamoFrameType`).
 """
 
-from __future__ import annotations
-
 import inspect
 import threading
 import weakref
@@ -103,7 +101,7 @@ class Watcher(dict[int, "list[tuple[Guard, Head]] | None"]):
         self.clear()
         self._alive.clear()
 
-    def __enter__(self) -> Watcher:
+    def __enter__(self) -> "Watcher":
         vars(_thread).setdefault("entered", []).append(enter(self))
         return self
 

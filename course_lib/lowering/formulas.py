@@ -7,8 +7,6 @@ Out: a `Term`. `POINTWISE` is the table: ATen operator → `Formula`.
 In PyTorch: the `register_pointwise` calls of `torch/_inductor/lowering.py`, and `torch/_decomp/decompositions.py`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -42,32 +40,32 @@ class Term:
     value: Value
     dtype: torch.dtype
 
-    def lift(self, other: Term | Number) -> Value:
+    def lift(self, other: "Term | Number") -> Value:
         """`other` as a value of this term's dtype."""
         if isinstance(other, Term):
             return other.to(self.dtype).value
         return self.ops.constant(other, self.dtype)
 
-    def binary(self, op: str, other: Any, swap: bool = False) -> Term:
+    def binary(self, op: str, other: Any, swap: bool = False) -> "Term":
         if self.dtype is torch.bool:
             op = BOOL_ARITHMETIC.get(op, op)
         a, b = self.value, self.lift(other)
         value = getattr(self.ops, op)(*((b, a) if swap else (a, b)))
         return Term(self.ops, value, torch.bool if op in COMPARISONS else self.dtype)
 
-    def to(self, dtype: torch.dtype) -> Term:
+    def to(self, dtype: torch.dtype) -> "Term":
         return self if dtype == self.dtype else Term(self.ops, self.ops.to_dtype(self.value, dtype), dtype)
 
-    def like(self, value: Term | Number) -> Term:
+    def like(self, value: "Term | Number") -> "Term":
         """A number as a term of this one's dtype; a term as it is."""
         return value if isinstance(value, Term) else Term(self.ops, self.lift(value), self.dtype)
 
-    def where(self, yes: Any, no: Any) -> Term:
+    def where(self, yes: Any, no: Any) -> "Term":
         """`yes` where this (a bool) is true, else `no`; one of them is a term."""
         one = yes if isinstance(yes, Term) else no
         return Term(self.ops, self.ops.where(self.value, one.like(yes).value, one.like(no).value), one.dtype)
 
-    def __getattr__(self, op: str) -> Callable[..., Term]:
+    def __getattr__(self, op: str) -> Callable[..., "Term"]:
         """x.erf(), x.maximum(y), ...: every operation of `UNARY` and `BINARY`."""
         if op in BINARY:
             return lambda other: self.binary(op, other)

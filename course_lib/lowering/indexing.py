@@ -8,8 +8,6 @@ so that the scheduler can ask "does this loop walk that memory like that one?" m
 In PyTorch: `torch/_inductor/sizevars.py` (`stride_vars`, `simplify_with_ranges`), `torch/_inductor/dependencies.py`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -43,7 +41,7 @@ class Linear:
     constant: Any = 0
 
     @staticmethod
-    def of(expr: sympy.Expr | int, loops: Collection[sympy.Symbol]) -> Linear:
+    def of(expr: sympy.Expr | int, loops: Collection[sympy.Symbol]) -> "Linear":
         """The formula `expr`, sorted by what each symbol of `loops` contributes."""
         if isinstance(expr, int):
             return Linear((), expr)
@@ -65,7 +63,7 @@ class Linear:
         return Linear.make(terms, constant)
 
     @staticmethod
-    def make(terms: Mapping[sympy.Expr, Any], constant: Any = 0) -> Linear:
+    def make(terms: Mapping[sympy.Expr, Any], constant: Any = 0) -> "Linear":
         """The sum with its terms in one order, so that equal sums are equal objects."""
         kept = [(atom, c) for atom, c in terms.items() if c != 0]
         return Linear(tuple(sorted(kept, key=lambda term: _name(term[0]))), constant)
@@ -82,7 +80,7 @@ class Linear:
         """True if `symbol` appears, if at all, only times a number."""
         return all(atom == symbol or symbol not in atom.free_symbols for atom, _ in self.terms)
 
-    def substitute(self, become: Mapping[sympy.Symbol, Linear]) -> Linear:
+    def substitute(self, become: Mapping[sympy.Symbol, "Linear"]) -> "Linear":
         """The same formula after each symbol has become another formula."""
         terms: dict[sympy.Expr, Any] = {}
         constant = self.constant

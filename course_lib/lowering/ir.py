@@ -13,8 +13,6 @@ In PyTorch: `torch/_inductor/ir.py`. There a `TensorBox` holds a `StorageBox` ho
 what is inside); the functional graph makes both boxes unnecessary.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -42,7 +40,7 @@ class Buffer:
     device: torch.device = torch.device("cpu")
 
     @staticmethod
-    def like(tensor: torch.Tensor, name: str = "") -> Buffer:
+    def like(tensor: torch.Tensor, name: str = "") -> "Buffer":
         """What it takes to hold `tensor`, in its layout. Without a name it is only a layout."""
         return Buffer(name, tensor.dtype, tuple(tensor.shape), tensor.stride(), tensor.device)
 
@@ -55,7 +53,7 @@ class Buffer:
         """Bytes of the elements (broadcast dimensions counted in full)."""
         return self.numel * self.dtype.itemsize
 
-    def view(self) -> View:
+    def view(self) -> "View":
         """The whole buffer as it lies."""
         return View(self, self.shape, self.stride, 0)
 

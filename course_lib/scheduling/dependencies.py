@@ -7,8 +7,6 @@ The body is run once under `expressions.Recorder`, a handler that computes nothi
 In PyTorch: `torch/_inductor/dependencies.py`, `RecordLoadStore` and `MemoryDep`.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -56,7 +54,7 @@ class Body:
         few = len(self.operations) <= 8 and len({a.buffer for a in self.reads}) <= 2
         return few and not COSTLY.intersection(self.operations)
 
-    def substitute(self, become: Mapping[sympy.Symbol, Linear]) -> Body:
+    def substitute(self, become: Mapping[sympy.Symbol, Linear]) -> "Body":
         """The same body in terms of other loops."""
         return replace(
             self,

@@ -9,8 +9,6 @@ is all there is to fusion at this level.
 In PyTorch: `torch/_inductor/codegen/common.py`, `CSEProxy` and `CSE` (there every operation gets a name, `tmp0`, `tmp1`, ...).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -38,11 +36,11 @@ class Expr:
     """One operation. `detail` is what is not an operand: a load's (buffer, index), a constant's number, ..."""
 
     op: str
-    args: tuple[Expr, ...]
+    args: tuple["Expr", ...]
     dtype: torch.dtype
     detail: Any = None
 
-    def walk(self) -> Iterator[Expr]:
+    def walk(self) -> Iterator["Expr"]:
         """This node and all below it, each once, in the order they are written."""
         seen: set[Expr] = set()
         stack = [self]

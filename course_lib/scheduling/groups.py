@@ -10,8 +10,6 @@ a row. One that sums over rows, column by column, may run along with one that re
 In PyTorch: `torch/_inductor/scheduler.py`, `SchedulerNode`, `FusedSchedulerNode`; `codegen/simd.py`, `split_and_set_ranges`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -46,7 +44,7 @@ class Member:
     rindex: tuple[Linear, ...]
     body: Body
 
-    def substitute(self, become: Mapping[sympy.Symbol, Linear]) -> Member:
+    def substitute(self, become: Mapping[sympy.Symbol, Linear]) -> "Member":
         return replace(
             self,
             index=tuple(i.substitute(become) for i in self.index),
@@ -64,7 +62,7 @@ class Group(Nest):
     nodes: tuple[Node, ...]
     loops: tuple[Loop, ...] = ()
     members: tuple[Member, ...] = ()
-    fits: dict[Group, Fit | None] = field(default_factory=dict, repr=False)  # What `fit` found out about this group and another
+    fits: dict["Group", "Fit | None"] = field(default_factory=dict, repr=False)  # What `fit` found out about this group and another
 
     @property
     def is_extern(self) -> bool:
