@@ -3,7 +3,6 @@ In PyTorch: `torch/_dynamo/config.py` and `torch/_inductor/config.py`. (No torch
 """
 
 import functools
-import getpass
 import os
 import shutil
 import tempfile
@@ -26,10 +25,7 @@ def cache_dir() -> Path:
         with tempfile.TemporaryFile(dir=wanted):
             return wanted
     except (OSError, RuntimeError) as error:
-        instead = Path(tempfile.gettempdir()) / f"course_lib-{getpass.getuser() if os.name == 'posix' else 'user'}"
-        instead.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if instead.stat().st_uid != os.getuid():  # somebody else's folder: never load code from it
-            instead = Path(tempfile.mkdtemp(prefix="course_lib-"))
+        instead = Path(tempfile.mkdtemp(prefix="course_lib-"))
         warnings.warn(
             f"cannot write to the cache folder {wanted} ({error.__class__.__name__}); using {instead} instead. "
             "Set COURSE_CACHE to a folder you own to keep compiled kernels between runs.",

@@ -101,14 +101,6 @@ class Lowered(Event):
     graph: Any
 
 
-class ProductChosen(Event):
-    """Which library computes a matrix product, and the `seconds` that each way took when it was measured."""
-
-    kernel: Any
-    choice: str
-    seconds: dict[str, float]
-
-
 class Scheduled(Event):
     """Loops grouped into kernels (`schedule.kernels`), with every fusion decision (`schedule.decisions`)."""
 
@@ -128,9 +120,10 @@ class KernelsBuilt(Event):
 
 
 class Autotuned(Event):
-    """The tile of a kernel was chosen by measuring: what was tried, and the `seconds` that each took."""
+    """What is fastest was found by measuring: the tile of a generated kernel (its name), or which library computes a product (the
+    `ExternKernel`). `seconds`: what was tried, and how long each took."""
 
-    kernel: str
+    kernel: Any
     choice: str
     seconds: dict[str, float]
 

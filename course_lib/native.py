@@ -12,6 +12,7 @@ import functools
 import importlib.util
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -44,17 +45,13 @@ def load(name: str) -> ModuleType | None:
         problem = f"{source.name} was built as {built}, and does not load"
     except CannotBuild as error:
         problem = str(error)
-    older = _import(name, installed) if installed.exists() else None
-    without = f"using {installed}, which is older than its source" if older else "nothing can be captured"
-    warnings.warn(f"{problem}; {without}", RuntimeWarning, stacklevel=2)
-    return older
+    warnings.warn(f"{problem}; nothing can be captured", RuntimeWarning, stacklevel=2)
+    return None
 
 
 def is_current(binary: Path, source: Path) -> bool:
     """Was `binary` built from this `source`? By time; with a grace, for an installer writes the two in any order."""
-    if not binary.exists():
-        return False
-    return not source.exists() or binary.stat().st_mtime > source.stat().st_mtime - 5
+    return binary.exists() and (not source.exists() or binary.stat().st_mtime > source.stat().st_mtime - 5)
 
 
 def compile_c(source: Path, target: Path) -> None:
@@ -62,20 +59,15 @@ def compile_c(source: Path, target: Path) -> None:
     link = ["-bundle", "-undefined", "dynamic_lookup"] if sys.platform == "darwin" else ["-shared"]
     options = ["-O2", "-fPIC", *link, "-I" + sysconfig.get_path("include"), str(source), "-o", str(target)]
     names = (os.environ.get("CC"), sysconfig.get_config_var("CC"), "cc", "gcc", "clang")
-    tried = list(dict.fromkeys(name for name in names if name))
-    for compiler in tried:
-        try:
-            done = subprocess.run([*shlex.split(compiler), *options], capture_output=True, text=True, errors="replace")
-        except OSError:
-            continue
-        if done.returncode == 0:
-            return
-        if "Python.h" in done.stderr:
-            raise CannotBuild("Python's C headers are missing (no Python.h): `apt install python3-dev`")
+    compiler = next((command for name in names if name and shutil.which((command := shlex.split(name))[0])), None)
+    if compiler is None:
+        raise CannotBuild("no C compiler found (tried $CC, cc, gcc, clang): `apt install gcc` or `conda install compilers`")
+    done = subprocess.run([*compiler, *options], capture_output=True, text=True, errors="replace")
+    if "Python.h" in done.stderr:
+        raise CannotBuild("Python's C headers are missing (no Python.h): `apt install python3-dev`")
+    if done.returncode != 0:
         why = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr.strip()[:200])
-        raise CannotBuild(f"the C compiler '{compiler}' could not build {source.name} ({why.strip()})")
-    listed = ", ".join(f"'{name}'" for name in tried)
-    raise CannotBuild(f"no C compiler found (tried {listed}): `apt install gcc` or `conda install compilers`")
+        raise CannotBuild(f"the C compiler '{compiler[0]}' could not build {source.name} ({why.strip()})")
 
 
 def _import(name: str, path: Path) -> ModuleType | None:

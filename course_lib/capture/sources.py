@@ -6,8 +6,6 @@ assumption about the object at a source, as Python tests, with the user's line t
 In PyTorch: `torch/_dynamo/source.py` (`Source`, `LocalSource`, `AttrSource`, ...) and `torch/_guards.py` (`Guard`).
 """
 
-from __future__ import annotations
-
 import builtins
 import linecache
 import math
@@ -40,7 +38,7 @@ class Source:
     none. `pretty` is what a user would write instead; with `alone` it is shown without its base."""
 
     after: str
-    base: Source | None = None
+    base: "Source | None" = None
     before: str = ""
     pretty: str | None = None
     alone: bool = False
@@ -70,22 +68,22 @@ class Source:
         return self.base is None and not self.module
 
     @property
-    def root(self) -> Source:
+    def root(self) -> "Source":
         return self.base.root if self.base else self
 
-    def attr(self, name: str) -> Source:
+    def attr(self, name: str) -> "Source":
         """`base.name`"""
         return Source(f".{name}", self, pretty="" if self.alone and name == "cell_contents" else None)
 
-    def item(self, key: Any) -> Source:
+    def item(self, key: Any) -> "Source":
         """`base[key]`"""
         return Source(f"[{key!r}]", self)
 
-    def type(self) -> Source:
+    def type(self) -> "Source":
         """`type(base)`"""
         return Source(")", self, "type(")
 
-    def variable(self, name: str, at: str = "") -> Source:
+    def variable(self, name: str, at: str = "") -> "Source":
         """A global variable: an item of the dict of globals `base`; or the variable of an enclosing function, kept in a cell of
         the function `base`."""
         return Source(at or f"[{name!r}]", self, pretty=name, alone=True)
@@ -99,7 +97,7 @@ def variable(name: str) -> str:
     return f"{name}_" if hasattr(builtins, name) or name in HELPERS else name
 
 
-def Local(name: str) -> Source:
+def Local(name: str) -> "Source":
     """An argument of the frame."""
     return Source(variable(name), pretty=name)
 
@@ -107,7 +105,7 @@ def Local(name: str) -> Source:
 FRAME = Source(FUNCTION)  # The frame's own function object
 
 
-def Imported(name: str) -> Source:
+def Imported(name: str) -> "Source":
     """A module that has been imported."""
     return Source(f"modules[{name!r}]", pretty=name, module=name)
 

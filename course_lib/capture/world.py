@@ -11,8 +11,6 @@ In PyTorch: `torch/_dynamo/variables/builder.py` (`VariableBuilder`) and `side_e
 by a `VariableTracker`.
 """
 
-from __future__ import annotations
-
 import builtins
 import collections
 import contextlib
@@ -545,7 +543,7 @@ class Remaining:
         self.parts: list[Any] = []
         self.items = upcoming(real, self.parts)
 
-    def __iter__(self) -> Remaining:
+    def __iter__(self) -> "Remaining":
         return self
 
     def __next__(self) -> Any:

@@ -11,7 +11,7 @@ import keyword
 import os
 import re
 from collections import ChainMap, Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -74,6 +74,8 @@ class Printer:
     comment: ClassVar[str]
     scopes: ClassVar[bool]  # True if a name ends with its block (C++), False if it lasts to the end of the function (Python)
     divide: ClassVar[str]  # The operator that divides one index by another. (They are never negative.)
+    number: Callable[[bool | int | float, torch.dtype], str]  # A constant as source
+    declare: Callable[[str, torch.dtype, str], str]  # (name, dtype, text) → a line that gives a value a name
 
     def __init__(self, kernel: FusedKernel, buffers: Mapping[str, Buffer], name: str, reserved: Iterable[str]) -> None:
         self.kernel, self.name = kernel, name
@@ -208,9 +210,6 @@ class Printer:
         text = self.number(expr.detail, expr.dtype)
         return text, 14 if text.startswith("-") else ATOM
 
-    def number(self, value: bool | int | float, dtype: torch.dtype) -> str:
-        raise NotImplementedError
-
     def name_for(self, expr: Expr) -> str:
         if expr.op == "to_dtype":
             return self.name_for(expr.args[0])
@@ -225,9 +224,6 @@ class Printer:
         self.line(self.declare(name, dtype, text))
         self.values[what] = name
         return name
-
-    def declare(self, name: str, dtype: torch.dtype, text: str) -> str:
-        raise NotImplementedError
 
     def index(self, formula: sympy.Expr | int, tight: bool = False) -> str:
         """An index formula as source: 768*i + j. If `tight`, in parentheses where a factor needs them."""

@@ -21,7 +21,7 @@ from torch.utils._pytree import tree_leaves
 from course_lib.codegen.printer import KernelSource, describe, identifier
 from course_lib.lowering.ir import Buffer, ExternKernel, LoopGraph, View
 from course_lib.scheduling.kernel import FusedKernel, Kernel
-from course_lib.scheduling.memory import MemoryPlan
+from course_lib.scheduling.memory import MemoryPlan, extent
 
 aten = torch.ops.aten
 
@@ -36,10 +36,9 @@ DTYPES = {
 } | {torch.bool: "torch.bool"}
 
 
-Kernels = Mapping[FusedKernel, KernelSource]
-
-
-def wrapper_source(schedule: Any, plan: MemoryPlan | None, graph: LoopGraph, kernels: Kernels) -> tuple[str, dict[str, Any]]:
+def wrapper_source(
+    schedule: Any, plan: MemoryPlan | None, graph: LoopGraph, kernels: Mapping[FusedKernel, KernelSource]
+) -> tuple[str, dict[str, Any]]:
     """The source of `call`, and what must be in its namespace beside the kernels. Without a plan nothing is reused or freed."""
     return Wrapper(schedule.kernels, plan or MemoryPlan(free_after=[()] * len(schedule.kernels)), graph, kernels).print()
 
@@ -47,7 +46,9 @@ def wrapper_source(schedule: Any, plan: MemoryPlan | None, graph: LoopGraph, ker
 class Wrapper:
     """The state of one printing: which Python name holds which buffer."""
 
-    def __init__(self, order: Sequence[Kernel], plan: MemoryPlan, graph: LoopGraph, kernels: Kernels) -> None:
+    def __init__(
+        self, order: Sequence[Kernel], plan: MemoryPlan, graph: LoopGraph, kernels: Mapping[FusedKernel, KernelSource]
+    ) -> None:
         self.order, self.plan, self.graph, self.kernels = order, plan, graph, kernels
         self.lines: list[str] = []
         self.names: dict[str, Any] = {
@@ -108,8 +109,7 @@ class Wrapper:
         """`old`'s memory under a new name, as a tensor like `new`."""
         text = self.variable[old.name]
         if old.dtype != new.dtype:
-            elements = 1 + sum((size - 1) * stride for size, stride in zip(old.shape, old.stride, strict=True))
-            text = f"as_strided({text}, ({elements},), (1,), 0).view({DTYPES[new.dtype]})"
+            text = f"as_strided({text}, ({extent(old)},), (1,), 0).view({DTYPES[new.dtype]})"
         if (old.dtype, old.shape, old.stride) != (new.dtype, new.shape, new.stride):
             text = f"as_strided({text}, {tuple_text(new.shape)}, {tuple_text(new.stride)}, 0)"
         self.line(f"{self.new(new.name)} = {text}", why)

@@ -22,9 +22,9 @@ aten = torch.ops.aten
 
 BESIDE_CORE = """
     _adaptive_avg_pool2d _adaptive_avg_pool2d_backward arange as_strided_copy avg_pool2d_backward batch_norm_backward
-    _batch_norm_with_update_functional dist grid_sampler_2d ldexp linalg_vector_norm narrow_copy _native_batch_norm_legit
-    _native_batch_norm_legit_no_training native_batch_norm native_group_norm native_layer_norm
-    _native_batch_norm_legit_functional permute_copy repeat tril_indices triu_indices unbind_copy upsample_bicubic2d
+    _batch_norm_with_update_functional dist elu grid_sampler_2d hardtanh ldexp leaky_relu linalg_vector_norm narrow_copy
+    native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_functional _native_batch_norm_legit_no_training
+    native_group_norm native_layer_norm permute_copy repeat tril_indices triu_indices unbind_copy upsample_bicubic2d
     upsample_bilinear2d upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d
     _upsample_nearest_exact2d _upsample_nearest_exact3d upsample_trilinear3d view_copy xlog1py
 """.split()

@@ -164,10 +164,6 @@ def clamp(x: Term, min: Any = None, max: Any = None) -> Term:
     return x if max is None else x.minimum(max)
 
 
-def elu(x: Term, alpha: Number = 1, scale: Number = 1, input_scale: Number = 1) -> Term:
-    return (x > 0).where(x * scale, (x * input_scale).expm1() * (alpha * scale))
-
-
 def lerp(start: Term, end: Term, weight: Any) -> Term:
     """From whichever end is nearer, as torch does it."""
     far = end - (end - start) * (1 - weight)
@@ -225,9 +221,6 @@ POINTWISE: dict[str, Formula] = {
     "relu": F(lambda x: x.maximum(0)),
     "gelu": F(gelu),
     "silu": F(lambda x: x * x.sigmoid()),
-    "elu": F(elu),
-    "leaky_relu": F(lambda x, slope=0.01: (x > 0).where(x, x * slope)),
-    "hardtanh": F(lambda x, low=-1, high=1: clamp(x, low, high)),
     # their derivatives
     "threshold_backward": F(lambda grad, x, limit: (x <= limit).where(0, grad)),
     "sigmoid_backward": F(lambda grad, y: grad * ((1 - y) * y)),

@@ -8,7 +8,6 @@ In PyTorch: `torch/_inductor/runtime/triton_heuristics.py` (`CachingAutotuner`, 
 import importlib
 import json
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -34,16 +33,13 @@ def tuned(source: TritonSource, tensors: Sequence[torch.Tensor], start: Start) -
     gpu, version = torch.cuda.get_device_name(tensors[0].device), importlib.import_module("triton").__version__
     layouts = repr([(t.shape, t.stride(), t.dtype) for t in tensors])
     key = build_cache.key_of("tiles", source.source, repr(tried), layouts, gpu, version)
-    entry = build_cache.build(key, ".json", lambda path: write(path, [seconds(start(*each), tensors) for each in tried]))
+    measure = lambda path: path.write_text(json.dumps([seconds(start(*each), tensors) for each in tried]))
+    entry = build_cache.build(key, ".json", measure)
     took: list[float] = json.loads(entry.path.read_text())
     names = [", ".join([*(f"{name}={size}" for name, size in tile.items()), f"{warps} warps"]) for tile, warps in tried]
     best = min(range(len(tried)), key=took.__getitem__)
     events.emit(events.Autotuned(source.name, names[best], dict(zip(names, took, strict=True))))
     return tried[best]
-
-
-def write(path: Path, took: list[float]) -> None:
-    path.write_text(json.dumps(took))
 
 
 def seconds(run: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> float:

@@ -67,20 +67,15 @@ def find_compiler() -> str:
     """The path of the C++ compiler, or one sentence on how to get one."""
     if compiler := config.find_cxx():
         return compiler
-    mac = sys.platform == "darwin"
-    how = "run `xcode-select --install`" if mac else "`apt install g++` or `conda install cxx-compiler`"
-    raise BackendMissing(
-        f"no C++ compiler found (tried $CXX, g++, clang++, c++): get one with {how}; until then the graph runs op by op"
-    )
+    how = "`apt install g++`, `conda install cxx-compiler` or `xcode-select --install`"
+    raise BackendMissing(f"no C++ compiler found (tried $CXX, g++, clang++, c++): {how}; until then the graph runs op by op")
 
 
 def run_compiler(compiler: str, flags: Sequence[str], text: str, output: Path, keep: bool = True) -> None:
     """Compile `text` to the shared library `output`. If it fails, the source stays in the cache folder (if `keep`)."""
     source = output.with_suffix(".cpp")
     source.write_text(text)
-    # Libraries come after the source that needs them.
-    command = [compiler, *(f for f in flags if not f.startswith("-l")), str(source), "-o", str(output)]
-    command += [f for f in flags if f.startswith("-l")]
+    command = [compiler, str(source), "-o", str(output), *flags]  # libraries come after the source that needs them
     try:
         done = subprocess.run(command, capture_output=True, text=True)
     except OSError as error:

@@ -63,7 +63,7 @@ def choose(kernel: ExternKernel) -> ExternKernel:
     """The kernel as it is, or as a call of the fastest candidate."""
     seconds = seconds_of(kernel.op, [(view.shape, view.stride) for view in kernel.args])
     name = min(seconds, key=lambda n: seconds[n] if n == "torch" else seconds[n] * MUST_GAIN)
-    events.emit(events.ProductChosen(kernel, name, seconds))
+    events.emit(events.Autotuned(kernel, name, seconds))
     if name == "torch":
         return kernel
     op, operands = candidates()[name]

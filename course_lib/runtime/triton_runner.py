@@ -45,15 +45,9 @@ def load_triton(source: TritonSource, device: torch.device, like: Sequence[torch
     names: dict[str, Any] = {"__name__": f"course_lib_kernel_{source.name}"}
     kernel: Any = define(source.name, source.source, f"kernel {source.name}", names)
     interpreted = type(kernel).__name__ == "InterpretedFunction"
-    if device.type == "cpu" and not interpreted:
-        raise BackendMissing(
-            "Triton was imported before course_lib in the mode that compiles for a GPU, so it cannot run on CPU tensors: set "
-            "TRITON_INTERPRET=1 in the environment before Python starts"
-        )
-    if device.type == "cuda" and interpreted:
-        raise BackendMissing(
-            "Triton was imported with TRITON_INTERPRET=1, so it cannot use the GPU: unset it before Python starts"
-        )
+    if interpreted != (device.type == "cpu"):
+        how = "unset TRITON_INTERPRET" if interpreted else "set TRITON_INTERPRET=1"
+        raise BackendMissing(f"Triton was imported in a mode that cannot run on {device.type}: {how} before Python starts")
     meta = source.tiling.meta(interpreted)
     if not interpreted:
         on_gpu = functools.partial(compiled, kernel, source, device)

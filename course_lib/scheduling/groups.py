@@ -12,8 +12,8 @@ In PyTorch: `torch/_inductor/scheduler.py`, `SchedulerNode`, `FusedSchedulerNode
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
 from typing import Any, Literal
 
 import sympy
@@ -62,7 +62,6 @@ class Group(Nest):
     nodes: tuple[Node, ...]
     loops: tuple[Loop, ...] = ()
     members: tuple[Member, ...] = ()
-    fits: dict["Group", "Fit | None"] = field(default_factory=dict, repr=False)  # What `fit` found out about this group and another
 
     @property
     def is_extern(self) -> bool:
@@ -171,18 +170,16 @@ class Fit:
     mismatched: tuple[str, ...]
 
 
+@cache
 def fit(a: Group, b: Group) -> Fit | None:
-    """Loops that serve both, or None. A fit without mismatched buffers is preferred."""
-    if b not in a.fits:
-        found: Fit | None = None
-        for one, other in ways_to_fit(a, b):
-            another = combine(a, b, one, other)
-            if another is not None and (found is None or not another.mismatched):
-                found = another
-            if found is not None and not found.mismatched:
-                break
-        a.fits[b] = found
-    return a.fits[b]
+    """Loops that serve both, or None. A fit without mismatched buffers is preferred. (The scheduler clears the cache.)"""
+    found: Fit | None = None
+    for one, other in ways_to_fit(a, b):
+        another = combine(a, b, one, other)
+        if another is not None and not another.mismatched:
+            return another
+        found = found or another
+    return found
 
 
 def join(a: Group, b: Group) -> Group | None:

@@ -22,7 +22,7 @@ import torch
 from course_lib.lowering.ir import ExternKernel, LoopGraph, Node, Pointwise
 from course_lib.scheduling.dependencies import Body, read_names, record_all
 from course_lib.scheduling.fusion import Fuse, No, can_fuse, human_bytes, is_legal
-from course_lib.scheduling.groups import Group, Usage, join, start, to_kernel
+from course_lib.scheduling.groups import Group, Usage, fit, join, start, to_kernel
 from course_lib.scheduling.inline import inlined_into
 from course_lib.scheduling.kernel import FusedKernel, Kernel
 
@@ -98,8 +98,7 @@ def schedule(graph: LoopGraph, can_fuse: CanFuse = can_fuse) -> Schedule:
     groups = fusion.in_order()
     kernels = [fusion.kernel(group, names) for group in groups]
     result = Schedule(kernels, groups, alone, fusion.decisions(), inlined, removed)
-    for group in (*alone, *fusion.alone, *groups):
-        group.fits.clear()  # they hold groups that were never made
+    fit.cache_clear()  # it holds groups that were never made
     return result
 
 

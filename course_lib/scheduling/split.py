@@ -21,9 +21,7 @@ from course_lib.scheduling.dependencies import record
 
 PROGRAMS = 8192  # Rows that there should be: a row of 16k elements for each, where a hundred million become one
 TILE = 64  # Rows beyond that which one program has where rows, not columns, lie side by side in memory
-WALKS = (
-    128  # Chunks of sums down the columns that a program may gather while it walks along the rows: one for each multiprocessor
-)
+WALKS = 128  # Chunks of sums down the columns, each gathered by a program that walks along rows: one for each multiprocessor
 
 
 def split_reductions(graph: LoopGraph, where: Callable[[Buffer], bool]) -> LoopGraph:
@@ -34,11 +32,9 @@ def split_reductions(graph: LoopGraph, where: Callable[[Buffer], bool]) -> LoopG
 
 def split(node: Node, graph: LoopGraph) -> list[Node]:
     """The node, or two that do the same."""
-    if not isinstance(node, Reduction) or node.kind.startswith("arg"):
+    if not isinstance(node, Reduction) or node.kind.startswith("arg") or 0 in node.ranges:
         return [node]
     rows, columns = math.prod(node.ranges), math.prod(node.reduced)
-    if rows == 0:
-        return [node]
     reads = (access.index for access in record(node, graph.buffers).reads)
     across = rows_are_neighbours(reads, *node.symbols)
     crossed = any(

@@ -36,7 +36,7 @@ class Program:
     schedule: Any = None
     plan: Any = None
     compiled: Any = None
-    products: list[Any] = field(default_factory=list)
+    measured: list[Any] = field(default_factory=list)
 
     @property
     def kernels(self) -> list[Any]:
@@ -227,8 +227,8 @@ class Reader:
                 self.find_owner(build)
             case events.Lowered() if program:
                 program.loops = event.graph
-            case events.ProductChosen() if program:
-                program.products.append(event)
+            case events.Autotuned() if program:
+                program.measured.append(event)
             case events.Scheduled() if program:
                 program.schedule = event.schedule
             case events.MemoryPlanned() if program:

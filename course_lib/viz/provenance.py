@@ -145,7 +145,7 @@ class Reader:
             events.GraphCaptured: self.graph_captured, events.JointTraced: self.joint_traced,
             events.Partitioned: self.partitioned, events.AtenTraced: self.aten_traced, events.Lowered: self.lowered,
             events.Scheduled: self.scheduled, events.KernelsBuilt: self.kernels_built, events.StageTimed: self.stage_timed,
-            events.GuardFailed: self.guard_failed, events.FellBack: self.fell_back, events.ProductChosen: self.product_chosen,
+            events.GuardFailed: self.guard_failed, events.FellBack: self.fell_back, events.Autotuned: self.autotuned,
         }  # fmt: skip
 
     def read(self) -> None:
@@ -398,8 +398,8 @@ class Reader:
     def fell_back(self, event: events.FellBack) -> None:
         self.moment("break", f"{event.what}: {event.why}")
 
-    def product_chosen(self, event: events.ProductChosen) -> None:
-        self.moment("lowering", f"{event.kernel.label} is computed by {event.choice}")
+    def autotuned(self, event: events.Autotuned) -> None:
+        self.moment("lowering", f"{getattr(event.kernel, 'label', event.kernel)}: {event.choice} was fastest")
 
 
 STAGES = {

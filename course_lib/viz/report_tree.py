@@ -149,9 +149,9 @@ def program_html(compile: Compile, program: Program, budget: Budget) -> str:
         use = MemoryUse(program.schedule, program.plan)
         text = f"memory: peak {human_bytes(use.peak_bytes)}, {human_bytes(use.unplanned_peak)} if each operation ran alone"
         parts.append(fold(escape(text), budget.draw(lambda: use.picture)))
-    if program.products:
-        rows = [(escape(p.kernel), escape(p.choice), escape(timings(p.seconds))) for p in program.products]
-        parts.append(fold("matrix products", html_table(rows, ("product", "chosen", "measured"))))
+    if program.measured:
+        rows = [(escape(p.kernel), escape(p.choice), escape(timings(p.seconds))) for p in program.measured]
+        parts.append(fold("chosen by measuring", html_table(rows, ("kernel", "chosen", "measured"))))
     if program.compiled is not None:
         parts.append(kernels_html(compile, program, budget))
     return fold(escape(title), "".join(parts), len(compile.programs) == 1)

@@ -22,7 +22,7 @@ def onednn_wins(monkeypatch):
 def compiled_with_choice(function, *inputs):
     """The program, and what was chosen for each product."""
     seen = []
-    with events.listener(lambda event: seen.append(event) if isinstance(event, events.ProductChosen) else None):
+    with events.listener(lambda event: seen.append(event) if isinstance(event, events.Autotuned) else None):
         loops = runtime.choose_products(lowered(lambda *given: (function(*given),), *inputs))
     schedule = scheduling.schedule(loops)
     return runtime.build(loops, schedule, scheduling.plan(schedule, loops)), [event.choice for event in seen]
@@ -120,7 +120,7 @@ def test_compile_chooses_and_fuses_in_every_mode(mode):
     x, w, b = torch.randn(16, 24), torch.randn(32, 24, requires_grad=True), torch.randn(32, requires_grad=True)
     with events.listener(seen.append), mode():
         cl.compile(lambda x, w, b: torch.softmax(linear_gelu(x, w, b), -1))(x, w, b)
-    chosen = [event for event in seen if isinstance(event, events.ProductChosen)]
+    chosen = [event for event in seen if isinstance(event, events.Autotuned)]
     built = [event.compiled for event in seen if isinstance(event, events.KernelsBuilt)]
     assert len(chosen) >= (2 if mode is torch.enable_grad else 1)
     assert built and all(compiled.kernels for compiled in built)
