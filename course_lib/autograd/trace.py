@@ -45,7 +45,7 @@ def trace(gm: fx.GraphModule, decompositions: Decompositions, gradients: bool = 
     with mode, torch.inference_mode(False), torch.set_grad_enabled(records):  # an inference tensor is not decomposed
         try:
             traced = make_fx(tracing.run)(*fakes)
-        except (RuntimeError, ValueError) as problem:  # a backward that fails, in eager only when asked for; odd memory
+        except (RuntimeError, ValueError, ArithmeticError) as problem:  # a backward that fails, or is of nothing; odd memory
             raise NotImplementedError(f"this graph cannot be traced: {problem}") from problem
     assert tracing.signature is not None
     if gradients and any(node.target is aten.mkldnn_rnn_layer.default for node in traced.graph.nodes):

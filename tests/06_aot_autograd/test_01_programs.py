@@ -428,3 +428,12 @@ def test_twice_differentiated_says_so() -> None:
     (g,) = torch.autograd.grad(cl.compile(lambda x: x.sin())(x).sum(), x, create_graph=True)
     with pytest.raises(RuntimeError, match="differentiated twice"):
         g.sum().backward()
+
+
+def test_a_gradient_of_nothing_is_as_in_eager():
+    """torch's decomposition of the mean's backward divides by the number of elements, here 0."""
+    x, y = (torch.randn(0, 2, requires_grad=True) for _ in range(2))
+    square = lambda x: F.mse_loss(x, x * 2)
+    cl.compile(square)(x).backward()
+    square(y).backward()
+    assert torch.equal(x.grad, y.grad)
