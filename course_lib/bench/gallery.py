@@ -89,6 +89,10 @@ def pictures() -> Iterator[tuple[str, str, Callable[[], Picture]]]:
     yield "speed-ups", "viz.speedup_bars(...)", lambda: viz.speedup_bars({"softmax(x + bias)": {"course_lib": faster}})
     yield "compile-time", "trace.compile_time()", trace.compile_time
     yield "mirror", "cl.mirror(f, x)", lambda: cl.mirror(softmax, torch.randn(4, 8), torch.randn(8)).picture
+    wrong = {"eager": "", "aot_eager": "call 1: the result", "inductor": "call 1: the result"}
+    yield "ladder", "viz.ladder({backend: what differs})", lambda: viz.ladder(wrong)
+    tries = [(5, False), (8, True), (6, False), (7, True)]
+    yield "bisection", "viz.bisection(stages, tries)", lambda: viz.bisection(list(vars(cl.Pipeline())), tries)
     yield "ablation", "viz.ablation(f, x)", lambda: viz.ablation(softmax, torch.randn(512, 512), torch.randn(512)).picture
 
 
