@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from course_lib.pipeline import Pipeline, needs_grad
+from course_lib.pipeline import Pipeline, is_symbolic, needs_grad
 
 Backend = Callable[[fx.GraphModule, list[torch.Tensor]], Callable[..., Any]]
 
@@ -47,7 +47,7 @@ def torch_inductor(
     """Our capture with torch's own back half, to tell which half a difference comes from."""
     from torch._dynamo.backends.inductor import inductor as theirs
 
-    return theirs(gm, example_inputs)
+    return pipeline.specialize(gm, theirs) if is_symbolic(gm) else theirs(gm, example_inputs)
 
 
 BACKENDS: dict[str, Callable[..., Any]] = {made.__name__: made for made in (aot_eager, eager, inductor, torch_inductor)}
