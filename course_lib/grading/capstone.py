@@ -44,6 +44,8 @@ from .progress import progress, started_at
 from .runner import Limits, run_notebook
 
 Owner = Literal["yours", "given", "ours"]
+ASKED = ("interpreter", "decompositions")
+"""Stages that are a class and a table: nothing is called that could be counted, or replaced where it fails."""
 
 
 @dataclass(frozen=True)
@@ -82,8 +84,7 @@ class Assembly:
             if part.stage == "build":
                 stages["fuse"] = without_reductions(dict(stages))
             made = part.make(self.answers[part.name].names, dict(stages))
-            keeps = part.stage in ("interpreter", "decompositions")  # a class and a table: asked, not called
-            stages[part.stage] = made if keeps else self.watched(part, made, stages[part.stage])
+            stages[part.stage] = made if part.stage in ASKED else self.watched(part, made, stages[part.stage])
         return stages
 
     def watched(self, part: Part, mine: Any, ours: Any) -> Any:
@@ -140,7 +141,8 @@ class Assembly:
         for verdict in self.verdicts:
             part, counts = verdict.part, self.uses.get(verdict.part.name, Counter())
             left = [f"ours: {why}" for why in counts if why != "yours"]
-            note = verdict.why or "; ".join(["served"] * ("yours" in counts) + left)
+            in_use = "yours" in counts or (part.stage in ASKED and verdict.owner != "ours" and self.uses)
+            note = verdict.why or "; ".join(["served"] * bool(in_use) + left)
             said.append((part.room, f"{part.name} ({part.what})", part.exercise, verdict.owner, note))
         return said
 
@@ -276,7 +278,7 @@ def trial(name: str, folder: str) -> None:
         raise problem.__cause__ or problem from None
     if fell := next((event.why for event in told if isinstance(event, events.FellBack)), None):
         raise NotImplementedError(fell) if "Exercise:" in fell else RuntimeError(f"the compiler fell back to eager: {fell}")
-    if part.stage not in ("interpreter", "decompositions") and not one.uses.get(name):
+    if part.stage not in ASKED and not one.uses.get(name):
         raise RuntimeError("the compiler never came to use it")
 
 
