@@ -15,6 +15,7 @@ import course_lib as cl
 from course_lib import viz
 from course_lib.bench.measure import interleaved
 from course_lib.bench.models import TinyBlock
+from course_lib.bench.museum import STAGES
 from course_lib.viz.serving import Handled, latencies, queue
 from course_lib.viz.style import Picture, standalone_svg
 from course_lib.viz.views import collapse, index_map
@@ -99,7 +100,7 @@ def pictures() -> Iterator[tuple[str, str, Callable[[], Picture]]]:
     wrong = {"eager": "", "aot_eager": "call 1: the result", "inductor": "call 1: the result"}
     yield "ladder", "viz.ladder({backend: what differs})", lambda: viz.ladder(wrong)
     tries = [(5, False), (8, True), (6, False), (7, True)]
-    yield "bisection", "viz.bisection(stages, tries)", lambda: viz.bisection(list(vars(cl.Pipeline())), tries)
+    yield "bisection", "viz.bisection(stages, tries)", lambda: viz.bisection(STAGES, tries)
     yield "ablation", "viz.ablation(f, x)", lambda: viz.ablation(softmax, torch.randn(512, 512), torch.randn(512)).picture
 
 
