@@ -13,7 +13,7 @@ import torch
 from torch import fx
 
 from course_lib import runtime
-from course_lib.pipeline import Pipeline, needs_grad
+from course_lib.pipeline import Pipeline, is_symbolic, needs_grad
 
 Backend = Callable[[fx.GraphModule, list[torch.Tensor]], Callable[..., Any]]
 
@@ -34,7 +34,7 @@ def torch_inductor(gm: fx.GraphModule, inputs: list[torch.Tensor], pipeline: Pip
     """Our capture with torch's own back half, to tell which half a difference comes from."""
     from torch._dynamo.backends.inductor import inductor as theirs
 
-    return theirs(gm, inputs)
+    return pipeline.specialize(gm, theirs) if is_symbolic(gm) else theirs(gm, inputs)
 
 
 BACKENDS: dict[str, Callable[[fx.GraphModule, list[torch.Tensor], Pipeline, str], Callable[..., Any]]] = {

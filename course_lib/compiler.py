@@ -20,10 +20,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from torch.compiler import is_dynamo_compiling  # true to torch.compile alone
 
 from course_lib import backends, config, events
 from course_lib.capture import CaptureResult, History, Unsupported, global_state
-from course_lib.frames import SKIP, Answer, Frame, Watcher, call, number
+from course_lib.frames import SKIP, Answer, Frame, Watcher, call, number, run_apart
 from course_lib.frames.resume import is_plain
 from course_lib.guards import Check
 from course_lib.pipeline import COMPILING, Pipeline
@@ -79,6 +80,8 @@ class Compiler:
     def convert(self, frame: Frame) -> Answer:
         """The hook's question: `frame` is about to run and no entry fits."""
         code = frame.code
+        if code.co_filename.startswith(TORCH_COMPILE):  # what it compiles is its own matter
+            return always, run_apart
         if is_skipped(code) or is_plain(code):
             return SKIP
         if not global_state.is_ordinary():
@@ -149,13 +152,17 @@ class Compiler:
 TOOLS = frozenset("IPython ipykernel ipywidgets traitlets zmq tornado jupyter_client matplotlib _pytest pluggy".split())
 """Packages whose frames run below a user's call (a `print` in a notebook) and never hold tensor code."""
 
-
+TORCH_COMPILE = os.path.join(os.path.dirname(os.path.abspath(torch.__file__)), "_dynamo", "")
 LIBRARIES = tuple(os.path.dirname(os.path.abspath(str(path))) + os.sep for path in (torch.__file__, np.__file__, __file__))
 
 
 def is_skipped(code: types.CodeType) -> bool:
     """Is this code none of the user's, or a comprehension's (whose argument has no name)?"""
     return is_library(code.co_filename) or not all(name.isidentifier() for name in code.co_varnames)
+
+
+def always(func: types.FunctionType, *args: Any) -> bool:
+    return True
 
 
 @functools.cache
@@ -220,7 +227,7 @@ def compiled_function(function: F, compiler: Compiler) -> F:
 
     @functools.wraps(function)
     def compiled(*args: Any, **kwargs: Any) -> Any:
-        return watched(*args, **kwargs)
+        return function(*args, **kwargs) if is_dynamo_compiling() else watched(*args, **kwargs)
 
     compiled._course_original = function  # type: ignore[attr-defined]
     compiled._course_compiler = compiler  # type: ignore[attr-defined]
@@ -234,7 +241,7 @@ def compiled_module(model: torch.nn.Module, compiler: Compiler) -> torch.nn.Modu
     watched = functools.partial(call, compiler.watcher, model)
 
     def run(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
-        return watched(*args, **kwargs)
+        return model(*args, **kwargs) if is_dynamo_compiling() else watched(*args, **kwargs)
 
     def deepcopy(self: torch.nn.Module, memo: dict[int, Any]) -> torch.nn.Module:
         fresh = Compiler(compiler.backend, compiler.pipeline, compiler.fullgraph, compiler.dynamic)

@@ -62,7 +62,7 @@ class Pipeline:
         if gm.graph.find_nodes(op="call_function", target=torch.nn.Parameter):
             return fall_back(gm, "a parameter is made inside")
         if is_symbolic(gm):
-            return self.specialize(gm, codegen, differentiate)
+            return self.specialize(gm, lambda static, args: self.run_compile(static, codegen, differentiate))
         try:
             return self.compile_with_gradients(gm, codegen) if differentiate else self.compile_forward(gm, codegen)
         except NotImplementedError as problem:
@@ -94,7 +94,7 @@ class Pipeline:
         program = events.stage("build", events.KernelsBuilt, self.build, loops, schedule, plan, codegen)
         return without_autocast(runtime.with_cuda_graphs(program, loops) if self.cudagraphs else program)
 
-    def specialize(self, gm: fx.GraphModule, codegen: str, differentiate: bool) -> Program:
+    def specialize(self, gm: fx.GraphModule, build: Callable[[fx.GraphModule, list[Any]], Program]) -> Program:
         """A graph with symbolic sizes: kernels are built for each set of sizes when it is first met; after
         `config.recompile_limit` of them the graph runs operation by operation."""
         built: dict[Any, Program] = {}
@@ -105,7 +105,7 @@ class Pipeline:
                 if len(built) >= config.recompile_limit:
                     return gm.forward(*args)
                 with COMPILING:
-                    built[key] = self.run_compile(with_sizes(gm, args), codegen, differentiate)
+                    built[key] = build(with_sizes(gm, args), list(args))
             return built[key](*args)
 
         return run

@@ -15,6 +15,8 @@ import course_lib as cl
 from course_lib import viz
 from course_lib.bench.measure import interleaved
 from course_lib.bench.models import TinyBlock
+from course_lib.bench.museum import STAGES
+from course_lib.viz.serving import Handled, latencies, queue
 from course_lib.viz.style import Picture, standalone_svg
 from course_lib.viz.views import collapse, index_map
 
@@ -24,6 +26,10 @@ Every picture that `course_lib.viz` draws, made from real traces by `course gall
 (`with cl.record() as trace:`) or on plain data; in a notebook it follows the light or dark theme, and has a plain form.
 Widgets (`trace.stepper()`, `cl.explore`, `viz.Predict`) and the trace report (`course report script.py`) are for trying.
 """
+
+
+DAY = [Handled(0, 3, 4, 0, 40, 4), Handled(6, 5, 8, 44, 40, 8), Handled(12, 4, 4, 92, 0, 4), Handled(18, 8, 8, 96, 0, 8)]
+LATE = [one.latency for one in DAY]
 
 
 def stack(blocks: list[TinyBlock], x: torch.Tensor) -> torch.Tensor:
@@ -87,8 +93,14 @@ def pictures() -> Iterator[tuple[str, str, Callable[[], Picture]]]:
     yield "tiles", "trace.tiles()", triton.tiles
     yield "launches", "viz.launch_timeline(...)", lambda: viz.launch_timeline(ran)
     yield "speed-ups", "viz.speedup_bars(...)", lambda: viz.speedup_bars({"softmax(x + bias)": {"course_lib": faster}})
+    yield "queue", "viz.serving.queue(...)", lambda: queue(DAY)
+    yield "latencies", "viz.serving.latencies(...)", lambda: latencies({"eager": [9.0, 8.0, 11.0, 9.5], "compiled": LATE})
     yield "compile-time", "trace.compile_time()", trace.compile_time
     yield "mirror", "cl.mirror(f, x)", lambda: cl.mirror(softmax, torch.randn(4, 8), torch.randn(8)).picture
+    wrong = {"eager": "", "aot_eager": "call 1: the result", "inductor": "call 1: the result"}
+    yield "ladder", "viz.ladder({backend: what differs})", lambda: viz.ladder(wrong)
+    tries = [(5, False), (8, True), (6, False), (7, True)]
+    yield "bisection", "viz.bisection(stages, tries)", lambda: viz.bisection(STAGES, tries)
     yield "ablation", "viz.ablation(f, x)", lambda: viz.ablation(softmax, torch.randn(512, 512), torch.randn(512)).picture
 
 

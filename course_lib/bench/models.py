@@ -184,3 +184,43 @@ def random_inputs(shapes, device="cpu", dtype=torch.float32, rows=None):
     """Fresh standard-normal tensors; `rows` replaces the first size of those with two or more dimensions."""
     shapes = [(rows, *shape[1:]) if rows and len(shape) > 1 else shape for shape in shapes]
     return tuple(torch.randn(shape).to(device, dtype) for shape in shapes)
+
+
+class GPTBlock(nn.Module):
+    """One block of a GPT as it is usually written down: causal attention spelled out, then a GELU network."""
+
+    def __init__(self, hidden, heads, context):
+        super().__init__()
+        self.heads = heads
+        self.ln1, self.ln2 = nn.LayerNorm(hidden), nn.LayerNorm(hidden)
+        self.qkv, self.out = nn.Linear(hidden, 3 * hidden), nn.Linear(hidden, hidden)
+        self.up, self.down = nn.Linear(hidden, 4 * hidden), nn.Linear(4 * hidden, hidden)
+        self.register_buffer("later", torch.ones(context, context).triu(1).bool())
+
+    def forward(self, x):
+        batch, seq, hidden = x.shape
+        width = hidden // self.heads
+        q, k, v = self.qkv(self.ln1(x)).view(batch, seq, 3, self.heads, width).permute(2, 0, 3, 1, 4)
+        scores = (q @ k.transpose(-2, -1)) * width**-0.5
+        weights = scores.masked_fill(self.later[:seq, :seq], -torch.inf).softmax(-1)
+        x = x + self.out((weights @ v).transpose(1, 2).reshape(batch, seq, hidden))
+        return x + self.down(torch.nn.functional.gelu(self.up(self.ln2(x))))
+
+
+class GPT(nn.Module):
+    """Embeddings, blocks, and a score for each token of the vocabulary; with `targets`, the loss."""
+
+    def __init__(self, vocabulary, layers, hidden, heads, context):
+        super().__init__()
+        self.tokens, self.places = nn.Embedding(vocabulary, hidden), nn.Embedding(context, hidden)
+        self.blocks = nn.ModuleList(GPTBlock(hidden, heads, context) for _ in range(layers))
+        self.ln, self.head = nn.LayerNorm(hidden), nn.Linear(hidden, vocabulary, bias=False)
+
+    def forward(self, tokens, targets=None):
+        x = self.tokens(tokens) + self.places(torch.arange(tokens.shape[1], device=tokens.device))
+        for block in self.blocks:
+            x = block(x)
+        scores = self.head(self.ln(x))
+        if targets is None:
+            return scores
+        return torch.nn.functional.cross_entropy(scores.flatten(0, 1), targets.flatten())

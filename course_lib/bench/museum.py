@@ -31,6 +31,8 @@ from course_lib.lowering import Pointwise, Reduction
 from course_lib.pipeline import Pipeline
 
 aten = torch.ops.aten
+STAGES = tuple(name for name, stage in vars(Pipeline()).items() if not isinstance(stage, bool))
+"""The pipeline's stages by name, in order. (A switch is no stage.)"""
 Calls = list[tuple[Any, ...]]
 """The arguments of one call after the other. A tensor that stands in several is the same tensor in each."""
 
@@ -91,8 +93,8 @@ def rewritten(**stages: Any) -> Pipeline:
     """A pipeline no stage of which is the library's own object."""
     real = Pipeline()
     mine: dict[str, Any] = {"interpreter": Interpreter, "decompositions": dict(real.decompositions)}
-    kept = [name for name, stage in vars(real).items() if name not in mine and callable(stage)]
-    return real.replace(**{**mine, **{name: honest(getattr(real, name)) for name in kept}, **stages})
+    mine |= {name: honest(getattr(real, name)) for name in STAGES if name not in mine}
+    return real.replace(**{**mine, **stages})
 
 
 class Wrapped:

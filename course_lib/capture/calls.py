@@ -173,11 +173,12 @@ def is_operation(function: Any) -> bool:
 def follow(it: Interpreter, function: types.FunctionType, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """Interpret the callee's code with the same graph and guards."""
     name = f"{function.__module__}.{function.__qualname__}"
-    if (original := getattr(function, "_course_original", None)) is not None:  # compiled on its own: part of this graph
-        source = it.world.source_of(function)
-        return call(it, it.world.wrap(original, source and source.attr("_course_original")), args, kwargs)
     if getattr(function, "_course_disable", False) or getattr(function, "_torchdynamo_disable", False):
         raise Unsupported(f"calls {name}, which is marked with disable")
+    for attribute in ("_course_original", "_torchdynamo_orig_callable"):
+        if (original := getattr(function, attribute, None)) is not None:  # compiled on its own: part of this graph
+            source = it.world.source_of(function)
+            return call(it, it.world.wrap(original, source and source.attr(attribute)), args, kwargs)
     module = f"{function.__module__}."
     plain = module == "re." and all(type(arg) in (*PLAIN, re.Pattern) for arg in (*args, *kwargs.values()))
     if module == "torch._dynamo.compiled_autograd.":

@@ -95,6 +95,28 @@ def progress(args: argparse.Namespace) -> int:
     return 0
 
 
+def start(args: argparse.Namespace) -> int:
+    """Catch up: everything before this lesson counts as given; in the capstone the course's answers stand in."""
+    from course_lib.grading.notebooks import find_lesson, find_root
+    from course_lib.grading.progress import progress, start_at
+
+    root = find_root()
+    start_at(root, find_lesson(root, args.lesson))
+    print(progress(root))
+    return 0
+
+
+def assemble(args: argparse.Namespace) -> int:
+    """Which stages of the compiler are the learner's by now."""
+    from course_lib.grading.capstone import assemble
+
+    mine = assemble(args.folder)
+    print(mine)
+    if args.page:
+        print(f"written: {mine.save(args.page, args.name)}")
+    return 0
+
+
 def grade(args: argparse.Namespace) -> int:
     """Mark a class; 0 once every submission has its marks."""
     from course_lib.grading.classroom import Job
@@ -175,6 +197,14 @@ def parser() -> argparse.ArgumentParser:
     it.add_argument("--memory", type=float, default=6, help="memory limit in GiB (default: %(default)s)")
 
     command(progress, "how far you are: points of each lesson, and what comes next")
+
+    it = command(start, "catch up: start at a lesson, with all stages before it given")
+    it.add_argument("lesson", help="its number or name")
+
+    it = command(assemble, "your own compiler: which of its stages are yours by now, and why the others are not")
+    it.add_argument("--folder", type=Path, help="another folder of exercise notebooks than exercises/")
+    it.add_argument("--page", type=Path, help="write a page to keep (.html)")
+    it.add_argument("--name", default="", help="whose compiler it is, for that page")
 
     it = command(grade, "mark a class: every notebook in a folder of submissions, each in a sandbox")
     it.add_argument("folder", type=Path, help="holds STUDENT/NN_name/NN_name.ipynb, as nbgrader collects them")

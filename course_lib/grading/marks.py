@@ -141,11 +141,11 @@ def _reason(cell: GradedCell, runs: dict[int, CellRun], limits: Limits) -> str:
         return "Not written yet."
     before = next((runs[i] for i in range(cell.index - 1, -1, -1) if i in runs), None)
     if before is not None and not before.ok and run.ename == "NameError":
-        return f"The cell above it did not finish: {_short(before, limits)}"
-    return _short(run, limits)
+        return f"The cell above it did not finish: {how_it_ended(before, limits)}"
+    return how_it_ended(run, limits)
 
 
-def _short(run: CellRun, limits: Limits) -> str:
+def how_it_ended(run: CellRun, limits: Limits) -> str:
     if run.outcome in _REASONS:
         sizes = {"gigabytes": limits.memory_bytes / 2**30, "folder": limits.folder_bytes / 2**30}
         return _REASONS[run.outcome].format(limits=limits, printed=limits.output_bytes / 2**20, **sizes)

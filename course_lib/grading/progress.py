@@ -22,7 +22,8 @@ BAR = 20  # characters of a full bar
 
 @dataclass(frozen=True)
 class Standing:
-    """One lesson: `state` is "not begun", "begun" (never checked), "checked" or "changed" (since it was checked)."""
+    """One lesson: `state` is "not begun", "begun" (never checked), "checked", "changed" (since it was checked), or "given" (the
+    learner starts at a later one)."""
 
     name: str
     state: str
@@ -31,7 +32,7 @@ class Standing:
 
     @property
     def done(self) -> bool:
-        return self.state == "checked" and self.points == self.out_of
+        return self.state == "given" or (self.state == "checked" and self.points == self.out_of)
 
     def __str__(self) -> str:
         full = round(BAR * self.points / self.out_of) if self.out_of else 0
@@ -40,6 +41,7 @@ class Standing:
             "begun": f"begun: `course check {self.name[:2]}` marks it",
             "changed": f"changed since: `course check {self.name[:2]}`",
             "checked": "✓" if self.done else "",
+            "given": "given: you start later",
         }
         bar = "█" * full + "░" * (BAR - full)
         return f"{self.name:<28} {bar} {self.points:>4g} of {self.out_of:<4g} {words[self.state]}".rstrip()
@@ -68,29 +70,27 @@ class Progress:
 
 def progress(root: Path) -> Progress:
     """Where the learner stands."""
-    known = remembered(root)
-    return Progress(tuple(standing(lesson, known.get(lesson.name)) for lesson in lessons(root)))
+    known, start = remembered(root), started_at(root) or ""
+    return Progress(tuple(standing(lesson, known.get(lesson.name), lesson.name < start) for lesson in lessons(root)))
 
 
-def standing(lesson: Lesson, known: dict[str, Any] | None) -> Standing:
+def standing(lesson: Lesson, known: dict[str, Any] | None, given: bool = False) -> Standing:
     fresh = exercise_from(read(lesson.solution))
     out_of = sum(cell.points for cell in graded_cells(fresh))
     if not lesson.exercise.is_file():
-        return Standing(lesson.name, "not begun", 0, out_of)
+        return Standing(lesson.name, "given" if given else "not begun", 0, out_of)
     mine = read(lesson.exercise)
     if known:
         return Standing(lesson.name, "checked" if known["answers"] == digest(mine) else "changed", known["points"], out_of)
-    return Standing(lesson.name, "not begun" if digest(mine) == digest(fresh) else "begun", 0, out_of)
+    begun = digest(mine) != digest(fresh)
+    return Standing(lesson.name, "begun" if begun else "given" if given else "not begun", 0, out_of)
 
 
 def remember(lesson: Lesson, report: Report) -> None:
     """Keep what a check of the lesson's own exercise notebook found."""
     known = remembered(lesson.root)
     known[lesson.name] = {"points": report.points, "answers": digest(read(lesson.exercise))}
-    path = lesson.root / "exercises" / "progress.json"
-    new = path.with_suffix(".new")
-    new.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-    os.replace(new, path)
+    keep(lesson.root, known)
 
 
 def remembered(root: Path) -> dict[str, dict[str, Any]]:
@@ -99,6 +99,23 @@ def remembered(root: Path) -> dict[str, dict[str, Any]]:
         return dict(json.loads((root / "exercises" / "progress.json").read_text(encoding="utf-8")))
     except (OSError, ValueError):
         return {}
+
+
+def started_at(root: Path) -> str | None:
+    """The lesson that the learner said to start at (`course start`), or None."""
+    return remembered(root).get("start", {}).get("lesson")
+
+
+def start_at(root: Path, lesson: Lesson) -> None:
+    """Remember that all lessons before this one count as given."""
+    keep(root, remembered(root) | {"start": {"lesson": lesson.name}})
+
+
+def keep(root: Path, known: dict[str, dict[str, Any]]) -> None:
+    path = root / "exercises" / "progress.json"
+    new = path.with_suffix(".new")
+    new.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    os.replace(new, path)
 
 
 def digest(nb: Any) -> str:

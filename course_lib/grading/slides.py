@@ -132,12 +132,19 @@ class Deck:
         self.cells.append(cell)
 
     def begin(self, slide_type: str) -> None:
-        """Later cells stand on a new slide."""
+        """Later cells stand on a new slide. One below another is told where it is; a section has its heading."""
         self.say()
         self.taken = False
         if slide_type == "subslide":
             kicker = " · ".join(html.escape(heading) for heading in self.where)
             self.add(new_markdown_cell(f'<p class="where">{kicker}</p>'), slide_type)
+
+    def make_room(self, own: str) -> None:
+        """For a cell without a heading: a new slide if the instructor's mark says so, or if this one has its picture."""
+        if own in ("slide", "subslide"):
+            self.begin("slide")
+        elif own == "-" and self.taken:
+            self.begin("subslide")
 
     def say(self) -> None:
         """Put the notes of the slide before behind its cells."""
@@ -146,9 +153,7 @@ class Deck:
             self.waiting = []
 
     def prose(self, cell: Cell, own: str) -> None:
-        for n, part in enumerate(re.split(r"(?m)^(?=#{1,3} )", cell.source)):
-            if not part.strip():
-                continue
+        for n, part in enumerate(sections(cell.source)):
             heading = re.match(r"(#{1,3}) +(.+)\n?", part)
             split = divided(part[heading.end() :] if heading else part)
             shown, slide_type = split.shown, "-"
@@ -158,8 +163,8 @@ class Deck:
                 self.begin("subslide" if level == 3 else "slide")
                 self.where.append(heading[2])
                 shown = f"{heading[0].strip()}\n\n{shown}"
-            elif own in ("slide", "subslide") or self.taken:
-                self.begin("subslide")
+            else:
+                self.make_room(own)
             self.add(new_markdown_cell(shown), own if own != "-" and n == 0 else slide_type)
             if split.said:
                 self.waiting.append(split.said)
@@ -167,8 +172,7 @@ class Deck:
     def code(self, cell: Cell, own: str) -> None:
         if own == "-" and not cell.outputs and all(map(ONLY_SETS_UP.match, cell.source.splitlines())):
             return self.add(cell, "skip")
-        if self.taken:
-            self.begin("subslide")
+        self.make_room(own)
         for output in cell.outputs:
             data = output.get("data", {})
             data.pop("application/vnd.jupyter.widget-view+json", None)
@@ -179,6 +183,17 @@ class Deck:
             self.waiting.append(f"```python\n{cell.source}\n```")
         self.add(cell, own)
         self.taken = bool(cell.outputs)
+
+
+def sections(text: str) -> list[str]:
+    """Prose cut before each heading; a comment in fenced code is none."""
+    found, fenced = [""], False
+    for line in text.splitlines(keepends=True):
+        fenced ^= line.lstrip().startswith("```")
+        if re.match(r"#{1,3} ", line) and not fenced:
+            found.append("")
+        found[-1] += line
+    return [part for part in found if part.strip()]
 
 
 def divided(text: str) -> Split:

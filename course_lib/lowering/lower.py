@@ -122,7 +122,6 @@ class Lowering:
 
     def constant(self, node: fx.Node) -> View:
         tensor = operator.attrgetter(str(node.target))(self.gm)
-        assert isinstance(tensor, torch.Tensor), f"{node.target} is not a tensor"
         if tensor.ndim == 0 and tensor.device.type == "cpu" and tensor.dtype in operators.DTYPES:
             return self.full(tensor.item(), tensor)
         self.graph.constants[node.name] = tensor

@@ -103,8 +103,6 @@ class NumpyLibdevice:
             else:
                 data = getattr(np, self.NUMPY.get(name, name))(*arrays)
         handle = type(like.handle)(np.asarray(data, dtype=like.handle.data.dtype), like.handle.dtype)
-        if data.shape == arrays[0].shape:
-            return self.tl.tensor(handle, like.type)
         scalar = like.type.scalar
         return self.tl.tensor(handle, self.tl.block_type(scalar, list(data.shape)) if data.shape else scalar)
 
@@ -116,8 +114,6 @@ def round_bfloat16(triton: Any) -> None:
 
     tl, builder = triton.language, interpreter.InterpreterBuilder
     convert = builder.cast_impl
-    if getattr(convert, "rounds_bfloat16", False):
-        return
 
     def cast_impl(self: Any, src: Any, dst_type: Any) -> Any:
         old, new = src.dtype.scalar, dst_type.scalar
@@ -131,5 +127,4 @@ def round_bfloat16(triton: Any) -> None:
             result = values.double().numpy().astype(interpreter._get_np_dtype(dst_type))
         return interpreter.TensorHandle(result.reshape(np.shape(src.data)), new)
 
-    cast_impl.rounds_bfloat16 = True  # type: ignore[attr-defined]
     builder.cast_impl = cast_impl

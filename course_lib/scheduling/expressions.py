@@ -26,7 +26,6 @@ COSTLY = frozenset(
 )
 """Operations dear enough that a value is better read again than computed again."""
 
-
 BOOLEAN = frozenset("eq ne lt le gt ge logical_and logical_or logical_not isnan isinf".split())
 """Operations that give torch.bool whatever they are given. All others give the dtype of their first operand."""
 

@@ -25,6 +25,7 @@ nb_ipywidgets_js = {}  # widgets have a static form; their scripts would come fr
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 4
 suppress_warnings = [
+    "ref.python",  # two classes of one name: an annotation leads to one of them
     "myst.header",  # an exercise begins with the heading of its level
     "misc.highlighting_failure",  # cells with %magic, logs shown as code
     "myst.xref_missing",  # links within a page that nbconvert would make

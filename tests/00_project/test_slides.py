@@ -71,6 +71,16 @@ def test_what_an_instructor_marked_has_the_last_word():
     assert found[1:] == [("notes", "Aside."), ("skip", "picture()"), ("fragment", "shown()")]
 
 
+def test_a_slide_that_an_instructor_begins_has_no_empty_one_before_it():
+    mine = new_markdown_cell("Mine.", metadata={"slideshow": {"slide_type": "slide"}})
+    found = slides("## Title", drawn(), drawn(slideshow={"slide_type": "subslide"}), mine)
+    assert found == [("slide", "## Title\n\n"), ("-", "picture()"), ("subslide", "picture()"), ("slide", "Mine.")]
+
+
+def test_a_comment_in_fenced_code_is_no_heading():
+    assert [kind for kind, _ in slides("## Title\n\n```python\n# not a heading\nx = 1\n```")] == ["slide"]
+
+
 def test_a_cell_that_only_imports_is_no_slide():
     assert ("skip", "import torch\n_ = torch.manual_seed(0)") in slides(
         "## A", new_code_cell("import torch\n_ = torch.manual_seed(0)")
@@ -83,15 +93,24 @@ def test_links_lead_to_slides_and_not_to_files_that_are_not_there():
 
 
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
-def test_every_section_of_a_lesson_has_its_slide_and_the_page_loads_nothing_from_a_network(path):
+def test_every_section_of_a_lesson_has_its_slide_and_nothing_in_it_comes_from_a_network(path):
     nb = read(path)
-    page = as_page(planned(nb), path.stem)
+    cells = planned(nb).cells
     sections = re.findall(r"(?m)^## (.+)$", "\n".join(c.source for c in nb.cells if c.cell_type == "markdown"))
-    assert len(re.findall(r"<h2 ", page)) >= len(sections) >= 8
-    assert page.count('<aside class="notes">') >= 5
+    begun = [c.source for c in cells if c.metadata["slideshow"]["slide_type"] == "slide"]
+    assert len(sections) >= 8 and all(any(f"## {name}" in source for source in begun) for name in sections)
+    assert sum(c.metadata["slideshow"]["slide_type"] == "notes" for c in cells) >= 5
+    pictures = [
+        output.data["text/html"] for c in cells for output in c.get("outputs", ()) if "text/html" in output.get("data", {})
+    ]
+    assert pictures and not any(LOADED.search("".join(picture)) for picture in pictures)
+
+
+def test_a_page_is_whole_and_loads_nothing_from_a_network():
+    page = as_page(planned(read(LESSONS[0])), "x")
+    assert page.count("<section") == page.count("</section>") > 30
+    assert page.count('<aside class="notes">') >= 5 and 'data-mime-type="text/html"' in page
     assert not LOADED.search(page)
-    assert page.count("<section") == page.count("</section>")
-    assert 'data-mime-type="text/html"' in page, "a picture is shown"
 
 
 def test_a_lesson_that_is_not_there_is_named():
