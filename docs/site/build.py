@@ -67,9 +67,13 @@ def shown(nb: dict[str, Any]) -> dict[str, Any]:
 
 def with_terms(glossary: str) -> str:
     """The glossary with its terms as Sphinx knows them, so that the search finds them first."""
-    entries = re.findall(r"(?m)^- \*\*(.+?)\*\*(.*)$", glossary)
     head = glossary[: glossary.index("- **")]
-    terms = [f"{term}\n  {rest.strip(' ,:').replace('): ', ') ', 1)}\n" for term, rest in entries]
+    entries: dict[str, list[str]] = {}  # a term that two lessons define stands once, with both definitions
+    names: dict[str, str] = {}
+    for term, rest in re.findall(r"(?m)^- \*\*(.+?)\*\*(.*)$", glossary):
+        entries.setdefault(term.lower(), []).append(rest.strip(" ,:").replace("): ", ") ", 1))
+        names.setdefault(term.lower(), term)
+    terms = [f"{names[key]}\n  {' '.join(said)}\n" for key, said in entries.items()]
     return head + "::::{glossary}\n" + "\n".join(terms) + "::::\n"
 
 

@@ -63,7 +63,14 @@ def test_every_term_of_the_glossary_is_a_term_of_the_site():
     made = BUILD.with_terms(glossary)
     terms = re.findall(r"(?m)^- \*\*(.+?)\*\*", glossary)
     assert len(terms) > 100
-    assert re.findall(r"(?m)^(\S.*)\n  \S", made.split("::::{glossary}")[1]) == terms
+    assert {term.lower() for term in re.findall(r"(?m)^(\S.*)\n  \S", made.split("::::{glossary}")[1])} == {
+        term.lower() for term in terms
+    }
+
+
+def test_a_term_that_two_lessons_define_stands_once_with_both_definitions():
+    made = BUILD.with_terms("# Glossary\n\n- **tile** (09): a block.\n- **Tile** (11): what is tuned.\n")
+    assert made.endswith("::::{glossary}\ntile\n  (09) a block. (11) what is tuned.\n::::\n")
 
 
 def test_a_widget_is_shown_by_its_static_form_and_a_questions_answer_is_folded():
