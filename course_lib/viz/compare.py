@@ -54,8 +54,11 @@ def speedup_bars(values: Mapping[str, Mapping[str, float]], caption: str = "", *
 CELL_WIDE, CELL_TALL, SIDE = 92.0, 34.0, 148.0
 
 
-def landscape(seconds: Mapping[tuple[Any, Any], float], names: tuple[str, str] = ("ROWS", "COLUMNS"), title: str = "") -> Picture:
-    """Measured configurations: (first, second) → seconds. The stronger the tint, the faster; the best is framed."""
+def landscape(
+    seconds: Mapping[tuple[Any, Any], float], names: tuple[str, str] = ("ROWS", "COLUMNS"), title: str = "", caption: str = ""
+) -> Picture:
+    """Measured configurations: (first, second) → seconds. The stronger the tint, the faster; the best is framed. What was not
+    measured needs a `caption` that says so."""
     if not seconds:
         raise ValueError("a landscape needs at least one measured configuration")
     down, right = (sorted({key[axis] for key in seconds}) for axis in (0, 1))
@@ -76,10 +79,10 @@ def landscape(seconds: Mapping[tuple[Any, Any], float], names: tuple[str, str] =
             svg.box(*box, "codegen", radius=3, strength=0.05 + 0.5 * good, line=3.5 if took == best else 1)
             svg.text(box[0] + box[2] / 2, y + 21, human_seconds(took), SMALL, anchor="middle", bold=took == best)
     first, second = next(key for key, took in seconds.items() if took == best)
-    alt = f"{plural(len(seconds), 'configuration')} measured; the fastest, {human_seconds(best)}, has {names[0]}={first}, "
-    alt += f"{names[1]}={second}; the slowest takes {worst / best:.1f} times as long."
+    alt = f"{plural(len(seconds), 'configuration')}{'' if caption else ' measured'}; the fastest, {human_seconds(best)}, "
+    alt += f"has {names[0]}={first}, {names[1]}={second}; the slowest takes {worst / best:.1f} times as long."
     rows = [(f"{names[0]}={a}", f"{names[1]}={b}", human_seconds(took)) for (a, b), took in sorted(seconds.items())]
-    caption = "Each cell is a configuration that was run; the stronger the tint, the faster. The best is framed."
+    caption = caption or "Each cell is a configuration that was run; the stronger the tint, the faster. The best is framed."
     return Picture(f'<div class="cl-scroll">{svg.render(alt)}</div>', caption, alt, columns(rows))
 
 
@@ -168,7 +171,8 @@ def launch_timeline(ways: Mapping[str, Sequence[Launch]], *, stage: str = "codeg
                 if wide > 40:
                     svg.text(x + 5, top + 14, shorten(launch.name, wide - 10, 11), 11, tip=launch.name)
         svg.text(NAMES + TRACK * whole / total + 8, y + 40, human_seconds(whole), SMALL)
-        rows.append((name, plural(len(ran) - 1, "launch") if len(ran) == 2 else f"{len(ran) - 1} launches", human_seconds(whole)))
+        count = sum(not launch.on_device for launch in ran[1:]) or len(ran) - 1  # what the device ran, the host had started
+        rows.append((name, "1 launch" if count == 1 else f"{count} launches", human_seconds(whole)))
     alt = "What was started when: " + "; ".join(f"{name}: {count} in {took}" for name, count, took in rows) + "."
     caption = (
         "One call of each, on one scale. Each box is something that was started; between boxes the host works in Python, and a "

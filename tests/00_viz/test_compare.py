@@ -72,6 +72,8 @@ def test_launches_of_a_call_are_its_operators_in_order():
     assert all(a.end <= b.start for a, b in pairwise(ran[1:])) and ran[0].seconds >= ran[-1].end - ran[0].start
     picture = viz.launch_timeline({"eager": ran, "compiled": [viz.Launch("call", 0, 1e-6), viz.Launch("k", 2e-7, 1e-7, True)]})
     assert ">device</text>" in picture.body and "eager: 3 launches" in picture.alt
+    once = [viz.Launch("call", 0, 1e-6), viz.Launch("start", 0, 1e-6), *(viz.Launch("k", n * 1e-6, 1e-6, True) for n in (1, 2))]
+    assert "CUDA graph: 1 launch in" in viz.launch_timeline({"CUDA graph": once}).alt
 
 
 def test_a_large_graph_is_drawn_by_module_and_every_operation_has_one():

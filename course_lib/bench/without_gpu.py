@@ -1,0 +1,101 @@
+"""What a GPU would do, on a machine without one: CUDA graphs that are played by running again, and the traffic of Triton kernels
+counted in the interpreter. For lesson 11 and its exercises; nothing here is timed.
+
+In PyTorch: `torch.cuda.graph`, and a profiler's memory counters.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import torch
+
+from course_lib.runtime import cudagraphs
+from course_lib.runtime.triton_runner import import_triton
+
+Program = Callable[..., tuple[Any, ...]]
+
+
+@contextlib.contextmanager
+def imitated_cuda_graphs() -> Iterator[None]:
+    """Programs that are compiled and called in here have CUDA graphs on the CPU: `mode="reduce-overhead"` does what it would do
+    on a GPU, but saves no time."""
+    kept = []  # A GPU gives nobody else the memory of a recording: what is freed here could be anybody's next tensor
+
+    def keeping(program: Program, given: Sequence[torch.Tensor]) -> tuple[Callable[[], None], tuple[Any, ...]]:
+        kept.append(made := capture(program, given))
+        return made
+
+    with (
+        patch.object(cudagraphs, "capture", keeping),
+        patch.object(cudagraphs, "fixed", set()),
+        patch.object(cudagraphs, "why_not", lambda graph: None),
+        patch.object(torch.cuda, "is_current_stream_capturing", lambda: False),
+    ):
+        yield
+
+
+def capture(program: Program, given: Sequence[torch.Tensor]) -> tuple[Callable[[], None], tuple[Any, ...]]:
+    """As `cudagraphs.capture`: the results, and what computes them anew in the same memory, from what then stands where `given`
+    stood. To record is not to run: what the program writes to its inputs is undone."""
+    before = [x.clone() for x in given]
+    results = program(*given)
+    for x, old in zip(given, before, strict=True):
+        if not torch.equal(x, old):
+            x.copy_(old)
+    places = [place(x) for x in given]  # a CUDA graph keeps addresses, not tensors
+
+    def replay() -> None:
+        for old, new in zip(results, program(*(look() for look in places)), strict=True):
+            if isinstance(old, torch.Tensor):
+                old.copy_(new)
+
+    return replay, results
+
+
+def place(x: torch.Tensor) -> Callable[[], torch.Tensor]:
+    """How to see what stands at the address of `x`, without keeping it alive."""
+    elements = 1 + sum((size - 1) * stride for size, stride in zip(x.shape, x.stride(), strict=True)) if x.numel() else 0
+    address, shape, stride, dtype = x.data_ptr(), x.shape, x.stride(), x.dtype
+
+    def look() -> torch.Tensor:
+        raw = (ctypes.c_uint8 * (elements * dtype.itemsize)).from_address(address) if elements else bytearray(dtype.itemsize)
+        return torch.frombuffer(raw, dtype=dtype).as_strided(shape, stride)
+
+    return look
+
+
+@contextlib.contextmanager
+def counted_traffic() -> Iterator[Counter[str]]:
+    """Counts what Triton kernels do in the interpreter: "programs", and the bytes "read" and "written" (masked lanes not)."""
+    import_triton()
+    from triton.runtime.interpreter import InterpreterBuilder as Builder
+
+    seen: Counter[str] = Counter()
+    load, store, start = Builder.create_masked_load, Builder.create_masked_store, Builder.set_grid_idx
+
+    def counted_load(self: Any, pointers: Any, mask: Any, *rest: Any) -> Any:
+        loaded = load(self, pointers, mask, *rest)
+        seen["read"] += int(np.sum(mask.data)) * loaded.data.itemsize
+        return loaded
+
+    def counted_store(self: Any, pointers: Any, value: Any, mask: Any, *rest: Any) -> Any:
+        seen["written"] += int(np.sum(mask.data)) * value.data.itemsize
+        return store(self, pointers, value, mask, *rest)
+
+    def counted_start(self: Any, *index: int) -> Any:
+        seen["programs"] += 1
+        return start(self, *index)
+
+    with (
+        patch.object(Builder, "create_masked_load", counted_load),
+        patch.object(Builder, "create_masked_store", counted_store),
+        patch.object(Builder, "set_grid_idx", counted_start),
+    ):
+        yield seen
