@@ -28,7 +28,7 @@ def tile_map(source: Any, meta: Mapping[str, int] | None = None, title: str = ""
     programs = tiling.programs(meta)
     steps = -(-tiling.columns // across) if across else 1
     down, right = shown(programs), shown(steps)
-    svg = Svg(LEFT + len(right) * (WIDE + GAP) + 8, TOP + len(down) * (TALL + GAP) + 6)
+    svg = Svg(LEFT + len(right) * (WIDE + GAP) + 48, TOP + len(down) * (TALL + GAP) + 6)
     svg.text(4, 16, title or source.name, bold=True, mono=True)
     rows = []
     for i, program in enumerate(down):
@@ -39,8 +39,9 @@ def tile_map(source: Any, meta: Mapping[str, int] | None = None, title: str = ""
             continue
         first, last = program * tall, min((program + 1) * tall, tiling.rows)
         svg.text(4, y + 18, f"program {program:,}", bold=True)
-        what = "rows" if across else "elements"
-        svg.text(4, y + 35, f"{what} {first:,} to {last - 1:,}", SMALL, dim=True)
+        what, end = "row" if across else "element", f" to {last - 1:,}" if last - first > 1 else ""
+        span = f"{what}{'s' * bool(end)} {first:,}{end}"
+        svg.text(4, y + 35, span, SMALL, dim=True)
         used = (last - first) / tall
         for j, step in enumerate(right):
             x = LEFT + j * (WIDE + GAP)
@@ -49,13 +50,14 @@ def tile_map(source: Any, meta: Mapping[str, int] | None = None, title: str = ""
                 continue
             if across:
                 inside = (min((step + 1) * across, tiling.columns) - step * across) / across
-                draw_tile(svg, x, y, inside, used)
+                draw_tile(svg, x, y, inside, used, across, tall)
             else:
-                draw_tile(svg, x, y, used, 1.0)
+                draw_tile(svg, x, y, used, 1.0, tall, 1)
             if i == 0 and across:
                 end = min((step + 1) * across, tiling.columns) - 1
                 svg.text(x, TOP - 8, f"columns {step * across:,} to {end:,}", SMALL, dim=True)
-        rows.append((f"program {program}", f"{what} {first} to {last - 1}", f"{plural(tall - last + first, 'lane')} masked"))
+        masked = tall * max(1, steps * across) - (last - first) * max(1, tiling.columns)
+        rows.append((f"program {program:,}", span, f"{plural(masked, 'lane')} masked"))
     lanes = programs * tall * max(1, steps * across)
     elements = tiling.rows * max(1, tiling.columns)
     share = 100 * (1 - elements / lanes)
@@ -78,9 +80,14 @@ def shown(count: int, most: int = 4) -> list[int | None]:
     return list(range(count)) if count <= most else [*range(most - 2), None, count - 1]
 
 
-def draw_tile(svg: Svg, x: float, y: float, wide: float, tall: float) -> None:
-    """A tile, of which the shares `wide` and `tall` lie in the tensor."""
+def draw_tile(svg: Svg, x: float, y: float, wide: float, tall: float, columns: int, rows: int) -> None:
+    """A tile, of which the shares `wide` and `tall` lie in the tensor. Its lanes are drawn where they are few enough to count."""
     svg.box(
         x, y, WIDE, TALL, "codegen", radius=0, strength=0, line=1.2, dashed=True, tip="masked lanes: neither read nor written"
     )
     svg.box(x, y, WIDE * wide, TALL * tall, "codegen", radius=0, strength=0.35, line=1.6)
+    if columns <= 16 and rows <= 4:
+        for column in range(1, columns):
+            svg.path(f"M{x + WIDE * column / columns:.1f} {y} v{TALL}", stage="codegen", line=0.8, opacity=0.6)
+        for row in range(1, rows):
+            svg.path(f"M{x} {y + TALL * row / rows:.1f} h{WIDE}", stage="codegen", line=0.8, opacity=0.6)

@@ -1,0 +1,47 @@
+// Moves a tile over its tensor. All drawings are here; the kernel is not asked.
+function render({ model, el }) {
+  const frames = model.get("frames"), said = model.get("said"), last = frames.length - 1;
+  const root = document.createElement("div");
+  root.className = "cl-fig cl-step";
+  root.style.setProperty("--cl-capture", "var(--cl-codegen)"); // the style sheet is the stepper's, the stage is another
+  const bar = document.createElement("div"), drawing = document.createElement("div"), words = document.createElement("div");
+  bar.className = "cl-bar";
+  drawing.style.cssText = "overflow-x: auto; margin: 10px 0 4px";
+  words.setAttribute("aria-live", "polite");
+
+  const slider = document.createElement("input");
+  Object.assign(slider, { type: "range", min: 0, max: last, step: 1 });
+  slider.setAttribute("aria-label", "which tile");
+  const button = (text, label, step) => {
+    const made = document.createElement("button");
+    Object.assign(made, { type: "button", textContent: text, title: label });
+    made.setAttribute("aria-label", label);
+    made.addEventListener("click", () => go(model.get("index") + step));
+    return made;
+  };
+  const back = button("◀", "one tile back", -1), forward = button("▶", "one tile on", 1);
+  // JupyterLab takes arrow keys unless the focused element itself says otherwise.
+  for (const control of [slider, back, forward]) control.setAttribute("data-lm-suppress-shortcuts", "true");
+  slider.addEventListener("input", () => go(Number(slider.value)));
+  bar.append(back, forward, slider);
+  root.append(bar, drawing, words);
+  el.append(root);
+
+  function go(target) {
+    model.set("index", Math.max(0, Math.min(last, target)));
+    draw();
+  }
+
+  function draw() {
+    const at = model.get("index");
+    slider.value = at;
+    slider.setAttribute("aria-valuetext", said[at]);
+    back.disabled = at === 0;
+    forward.disabled = at === last;
+    drawing.innerHTML = frames[at];
+    words.textContent = said[at];
+  }
+
+  draw();
+}
+export default { render };
