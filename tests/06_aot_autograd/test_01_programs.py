@@ -437,3 +437,13 @@ def test_a_gradient_of_nothing_is_as_in_eager():
     cl.compile(square)(x).backward()
     square(y).backward()
     assert torch.equal(x.grad, y.grad)
+
+
+def test_an_exercise_that_is_not_written_yet_says_so_from_backward_too():
+    def backward(*args):
+        raise NotImplementedError("Exercise: softmax_backward is not written yet")
+
+    table = dict(cl.Pipeline().decompositions) | {torch.ops.aten._softmax_backward_data.default: backward}
+    step = cl.compile(lambda x: x.softmax(-1), pipeline=cl.Pipeline().replace(decompositions=table))
+    with pytest.raises(NotImplementedError, match="Exercise: softmax_backward"):
+        step(torch.randn(3, 4, requires_grad=True))
