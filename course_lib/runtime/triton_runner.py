@@ -103,8 +103,8 @@ class NumpyLibdevice:
             else:
                 data = getattr(np, self.NUMPY.get(name, name))(*arrays)
         handle = type(like.handle)(np.asarray(data, dtype=like.handle.data.dtype), like.handle.dtype)
-        scalar = like.type.scalar
-        return self.tl.tensor(handle, self.tl.block_type(scalar, list(data.shape)) if data.shape else scalar)
+        shaped = self.tl.block_type(like.type.scalar, list(data.shape)) if data.shape else like.type.scalar
+        return self.tl.tensor(handle, like.type if data.shape == arrays[0].shape else shaped)
 
 
 def round_bfloat16(triton: Any) -> None:

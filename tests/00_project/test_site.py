@@ -24,10 +24,11 @@ def source(tmp_path_factory) -> Path:
 
 
 def prose(page: Path) -> str:
-    if page.suffix == ".md":
-        return re.sub(r"(?ms)^```.*?^```|`[^`\n]*`", "", page.read_text(encoding="utf-8"))
-    cells = json.loads(page.read_text(encoding="utf-8"))["cells"]
-    return "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+    """The text of a page without code, in which `kernel[(n,)](x, out)` is no link."""
+    text = page.read_text(encoding="utf-8")
+    if page.suffix == ".ipynb":
+        text = "\n".join("".join(cell["source"]) for cell in json.loads(text)["cells"] if cell["cell_type"] == "markdown")
+    return re.sub(r"(?ms)^```.*?^```|`[^`\n]*`", "", text)
 
 
 def test_every_lesson_exercise_and_document_is_on_the_front_page_once(source):

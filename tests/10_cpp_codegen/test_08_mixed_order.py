@@ -45,7 +45,7 @@ def test_as_eager(function, shape, codegen):
     compiled = compile_function(function, g, x, codegen=codegen)
     for _ in range(2):  # what is added up begins with 0 each time
         for got, want in zip(compiled(g, x), function(g, x), strict=True):
-            torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4, msg=lambda m: f"{m}\n{compiled.source}")
+            torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-3, msg=lambda m: f"{m}\n{compiled.source}")
 
 
 @pytest.mark.parametrize("function", ONE_KERNEL)
