@@ -43,7 +43,7 @@ def load(name: str) -> ModuleType | None:
         if module := _import(name, built):
             return module
         problem = f"{source.name} was built as {built}, and does not load"
-    except CannotBuild as error:
+    except (CannotBuild, OSError) as error:  # a compiler that cannot be run
         problem = str(error)
     warnings.warn(f"{problem}; nothing can be captured", RuntimeWarning, stacklevel=2)
     return None

@@ -176,7 +176,7 @@ class Fusion:
                 for second in loops[n + 1 : n + SIBLINGS]:
                     if (second, first) not in found and first not in self.needs[second]:
                         found[(second, first) if second in self.needs[first] else (first, second)] = None
-        return iter(found)
+        return iter(sorted(found, key=lambda pair: (pair[0].positions, pair[1].positions)))  # sets of buffers have no order
 
     def ask(self, a: Group, b: Group) -> Fuse | No:
         """The answer about a pair: what `can_fuse` says, if it is legal at all."""
@@ -193,9 +193,9 @@ class Fusion:
     def path(self, a: Group, b: Group) -> Group | None:
         """A third group on a way from one to the other: fused, they would have to run both before and after it."""
         for first, last in ((a, b), (b, a)):
-            for group in self.needs[last]:
-                if group is not first and first in self.before[group]:
-                    return group
+            between = [group for group in self.needs[last] if group is not first and first in self.before[group]]
+            if between:
+                return min(between, key=lambda group: group.positions)
         return None
 
     def hardly_read(self) -> dict[Node, list[Pointwise]]:

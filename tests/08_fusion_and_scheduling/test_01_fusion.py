@@ -222,3 +222,15 @@ def test_the_decisions_that_made_a_kernel_are_remembered():
 def test_steps_keep_where_they_came_from():
     graph = lowered(lambda x: (x + 1).relu(), torch.empty(8))
     assert all(node.origins for node in graph.nodes)
+
+
+def test_decisions_come_in_the_order_of_the_program():
+    """A set of buffers is ordered by the hashes of their names, which differ from process to process: here the names differ."""
+    inputs = [torch.empty(16) for _ in range(4)]
+
+    def decisions(n: int) -> tuple[str, ...]:
+        a, b, c, d = (f"{letter}{n}" for letter in "abcd")
+        f = eval(f"lambda {a}, {b}, {c}, {d}: ({a} + {b} + {c} + {d}, {a}[:4].exp(), {b}[:5].exp(), {c}[:6].exp(), {d}[:7] + 1)")
+        return tuple(map(str, scheduled(f, *inputs).decisions))
+
+    assert len({decisions(n) for n in range(20)}) == 1
