@@ -83,7 +83,7 @@ ALTERNATIVES = {
         """        tiling = super().choose_tiling()
         size = max([self.buffers[name].dtype.itemsize for name in self.passed])
         fits = power_of_two(tiling.columns) <= ROW_BYTES // size
-        return replace(tiling, persistent=fits) if tiling.columns else tiling""",
+        return replace(tiling, persistent=fits) if tiling.columns and not tiling.chunks else tiling""",
     ),
     "split": body(SPLIT),
 }
@@ -144,7 +144,8 @@ WRONG = {
         "the first one's dtype": edit(
             "max(self.buffers[name].dtype.itemsize for name in self.passed)", "self.buffers[self.passed[0]].dtype.itemsize"
         ),
-        "pointwise, too": edit("if not tiling.columns:", "if False:"),
+        "pointwise, too": edit("if not tiling.columns or tiling.chunks:", "if tiling.chunks:"),
+        "walking, too": edit(" or tiling.chunks:", ":"),
     },
     "split": {
         "one node": edit("return first, replace(node, inner=whole, reduced=(chunks,))", "return (node,)"),
