@@ -5,20 +5,32 @@ In:  a folder. Out: `gallery.md` in it, and the drawings as SVG files in `pictur
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import astuple, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
 import course_lib as cl
-from course_lib import viz
-from course_lib.bench.measure import interleaved
+from course_lib import events, viz
+from course_lib.bench.measure import Samples, interleaved
 from course_lib.bench.models import TinyBlock
 from course_lib.bench.museum import STAGES
+from course_lib.bench.pictures import spread
+from course_lib.bench.roofline import ceilings, recorded_kernels
+from course_lib.viz.lanes import lanes
+from course_lib.viz.limits import measure
+from course_lib.viz.move_tile import move_tile
+from course_lib.viz.order import order
+from course_lib.viz.pipes import pipes
 from course_lib.viz.serving import Handled, latencies, queue
+from course_lib.viz.shapes import buckets
 from course_lib.viz.style import Picture, standalone_svg
 from course_lib.viz.views import collapse, index_map
+from course_lib.viz.warps import coalescing, tile_layout
 
 HEAD = """# Gallery
 
@@ -30,6 +42,12 @@ Widgets (`trace.stepper()`, `cl.explore`, `viz.Predict`) and the trace report (`
 
 DAY = [Handled(0, 3, 4, 0, 40, 4), Handled(6, 5, 8, 44, 40, 8), Handled(12, 4, 4, 92, 0, 4), Handled(18, 8, 8, 96, 0, 8)]
 LATE = [one.latency for one in DAY]
+LENGTHS = [5, 12, 17, 20, 24, 30, 31, 33, 40, 48, 60, 66, 70, 90, 128]
+CUT = {"x": 64, "h": 256, "y": 64}, {"h": ["x"], "y": ["h"]}, {"h", "y"}, {"h", "y"}, ["x"]
+MODELLED = {
+    (r, c): 1e-6 * (4096 // r) * (1024 // c) * max((r + c) / 40, r * c / 3000) for r in (16, 32, 64) for c in (16, 32, 64, 128)
+}
+MODEL = "A model of a product's tiles, not measured; the stronger the tint, the faster. The best is framed."
 
 
 def stack(blocks: list[TinyBlock], x: torch.Tensor) -> torch.Tensor:
@@ -51,29 +69,70 @@ def softmax(x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
     return torch.softmax(x + bias, -1)
 
 
-def pictures() -> Iterator[tuple[str, str, Callable[[], Picture]]]:
-    """(name, the code that makes it, how to make it), in the order of the pipeline."""
-    torch.manual_seed(0)
-    cl.reset()
+def rows(x: torch.Tensor) -> torch.Tensor:
+    """Code that differs by size."""
+    return x + 1 if x.shape[0] > 10 else x - 1
+
+
+class Measured:
+    """What was measured when the gallery was last made: it is kept beside the drawings, so that the same code draws the same
+    pictures. With `anew`, or where what was measured has another form by now, it is measured again."""
+
+    def __init__(self, path: Path, anew: bool = False) -> None:
+        self.path = path
+        self.kept: dict[str, Any] = json.loads(path.read_text()) if path.exists() and not anew else {}
+        self.used: dict[str, Any] = {}
+
+    def __call__(self, name: str, measure: Callable[[], Any]) -> Any:
+        """Numbers that `measure` gives, in a form that JSON knows."""
+        self.used[name] = self.kept[name] if name in self.kept else measure()
+        return self.used[name]
+
+    def stages(self, name: str, trace: viz.Trace) -> viz.Trace:
+        """The trace with the stage times that are kept."""
+        now = [[event.stage, event.seconds] for event in trace.of(events.StageTimed)]
+        kept = self(name, lambda: now)
+        if [stage for stage, _ in kept] != [stage for stage, _ in now]:
+            kept = self.used[name] = now
+        seconds = (took for _, took in kept)
+        trace.events = [replace(e, seconds=next(seconds)) if isinstance(e, events.StageTimed) else e for e in trace.events]
+        return trace
+
+    def save(self) -> None:
+        self.path.write_text(json.dumps(self.used, indent=1) + "\n")
+
+
+def traces(measured: Measured) -> dict[str, viz.Trace]:
+    """The recordings that are drawn."""
+    found = {}
     model, x = TinyBlock(64, 4), torch.randn(32, 64)
-    with cl.record() as trace:
+    cl.compile(torch.nn.Linear(2, 2))(torch.randn(2, 2)).sum().backward()  # what is only done once a process does not count
+    with cl.record() as found["block"]:
         cl.compile(model)(x).sum().backward()
-    with cl.record() as broken:
+    with cl.record() as found["broken"]:
         compiled = viz.each_call(cl.compile(branchy))
         for scale in (2, 2, 3, 2):
             compiled(torch.ones(8), scale)
-    with torch.no_grad(), cl.record() as triton:
-        cl.compile(softmax, options={"codegen": "triton"})(torch.randn(1000, 300), torch.randn(300))
-    with torch.no_grad(), cl.record() as large:
+    triton = {"codegen": "triton"}
+    with torch.no_grad(), cl.record() as found["triton"]:
+        cl.compile(softmax, options=triton)(torch.randn(1000, 300), torch.randn(300))
+    with cl.record() as found["walk"]:
+        cl.compile(torch.nn.LayerNorm(256), options=triton)(torch.randn(3000, 256, requires_grad=True)).sum().backward()
+    with torch.no_grad(), cl.record() as found["large"]:
         cl.compile(stack, backend="eager")([TinyBlock(8, 2) for _ in range(6)], torch.randn(2, 8))
-    with torch.no_grad():
-        fast = cl.compile(model)
-        calls: dict[str, Callable[[], torch.Tensor]] = {"eager": lambda: model(x), "course_lib": lambda: fast(x)}
-        wide, bias = torch.randn(2048, 1024), torch.randn(1024)
-        ours = cl.compile(softmax)
-        times = interleaved({"eager": lambda: softmax(wide, bias), "course_lib": lambda: ours(wide, bias)})
-        faster = times["eager"].median / times["course_lib"].median
-        ran = {name: viz.launches(call) for name, call in calls.items()}
+    with cl.record() as found["sizes"]:
+        sized = cl.compile(rows, backend="eager")
+        for size in (5, 6, 11, 12, 10, 20):
+            sized(torch.randn(size))
+    return {name: measured.stages(name, trace) for name, trace in found.items()}
+
+
+def pictures(measured: Measured) -> Iterator[tuple[str, str, Callable[[], Picture]]]:
+    """(name, the code that makes it, how to make it), in the order of the pipeline."""
+    torch.manual_seed(0)
+    cl.reset()
+    found = traces(measured)
+    trace, broken, triton, walk, large, sizes = found.values()
     yield "pipeline", "trace.show()", trace.show
     yield "bytecode", "trace.bytecode()", lambda: broken.bytecode("branchy")
     yield "graph", "trace.graph()", trace.graph
@@ -81,21 +140,31 @@ def pictures() -> Iterator[tuple[str, str, Callable[[], Picture]]]:
     yield "break", "trace.break_card()", broken.break_card
     yield "cut", "trace.cut()", lambda: broken.cut("branchy")
     yield "guards", "trace.guards_tree()", broken.guards_tree
+    yield "guards-table", "trace.guards_table()", lambda: broken.guards_table(0)
     yield "timeline", "trace.timeline()", lambda: broken.timeline("branchy")
+    yield "shape-map", "trace.shape_map(f, sizes)", lambda: sizes.shape_map(rows, {"x.shape[0]": range(1, 21)})
+    yield "buckets", "viz.shapes.buckets(lengths, borders)", lambda: buckets(LENGTHS, (32, 64, 128))
     yield "aten", "trace.aten()", trace.aten
     yield "joint", "trace.joint()", trace.joint
+    yield "pipes", "viz.pipes.pipes(...)", lambda: pipes(*CUT)
     yield "loops", "trace.loops()", trace.loops
     yield "index-map", "viz.views.index_map(...)", lambda: index_map({"x": (a := torch.arange(12).view(3, 4)), "x.T": a.T})
     yield "collapse", "viz.views.collapse(...)", lambda: collapse(torch.arange(12.0).view(3, 4), 1)
     yield "fusion", "trace.fusion()", trace.fusion
+    needs = {"relu": (), "matmul (library)": ("relu",), "add": ("relu", "matmul (library)")}
+    yield "order", "viz.order.order(needs, together)", lambda: order(needs, ("relu", "add"))
     yield "memory", "trace.memory()", lambda: trace.memory().picture
     yield "code", "trace.code(kernel=0)", lambda: trace.code(kernel=0)
+    yield "lanes", "viz.lanes.lanes(30, 4, threads=2)", lambda: lanes(30, 4, threads=2)
     yield "tiles", "trace.tiles()", triton.tiles
-    yield "launches", "viz.launch_timeline(...)", lambda: viz.launch_timeline(ran)
-    yield "speed-ups", "viz.speedup_bars(...)", lambda: viz.speedup_bars({"softmax(x + bias)": {"course_lib": faster}})
+    yield "tiles-walk", "trace.tiles(1)", lambda: walk.tiles(1)
+    yield "move-tile", "viz.move_tile.move_tile((4, 20), (2, 8))", lambda: move_tile((4, 20), (2, 8)).picture
+    yield "layout", "viz.warps.tile_layout(...)", lambda: tile_layout(1024, per_thread=4, warps=4)
+    yield "coalescing", "viz.warps.coalescing([1, 2, 8])", lambda: coalescing([1, 2, 8])
+    yield "compile-time", "trace.compile_time()", trace.compile_time
+    yield from measured_pictures(measured, trace)
     yield "queue", "viz.serving.queue(...)", lambda: queue(DAY)
     yield "latencies", "viz.serving.latencies(...)", lambda: latencies({"eager": [9.0, 8.0, 11.0, 9.5], "compiled": LATE})
-    yield "compile-time", "trace.compile_time()", trace.compile_time
     yield "mirror", "cl.mirror(f, x)", lambda: cl.mirror(softmax, torch.randn(4, 8), torch.randn(8)).picture
     wrong = {"eager": "", "aot_eager": "call 1: the result", "inductor": "call 1: the result"}
     yield "ladder", "viz.ladder({backend: what differs})", lambda: viz.ladder(wrong)
@@ -104,22 +173,51 @@ def pictures() -> Iterator[tuple[str, str, Callable[[], Picture]]]:
     yield "ablation", "viz.ablation(f, x)", lambda: viz.ablation(softmax, torch.randn(512, 512), torch.randn(512)).picture
 
 
-def gallery(folder: Path) -> Path:
-    """Write the gallery into `folder`; the page's path comes back."""
+def measured_pictures(measured: Measured, trace: viz.Trace) -> Iterator[tuple[str, str, Callable[[], Picture]]]:
+    """Those that are about times of kernels and calls."""
+    model, x = TinyBlock(64, 4).eval(), torch.randn(32, 64)
+    wide, bias = torch.randn(2048, 1024), torch.randn(1024)
+    with torch.no_grad():
+        fast, ours = cl.compile(model), cl.compile(softmax)
+        fast(x)
+        calls: dict[str, Callable[[], torch.Tensor]] = {"eager": lambda: model(x), "course_lib": lambda: fast(x)}
+        told = measured("launches", lambda: {name: [astuple(one) for one in viz.launches(call)] for name, call in calls.items()})
+        ran = {name: [viz.Launch(*one) for one in ones] for name, ones in told.items()}
+        compared = {"eager": lambda: softmax(wide, bias), "course_lib": lambda: ours(wide, bias)}
+        samples = measured("softmax", lambda: {name: s.seconds for name, s in interleaved(compared).items()})
+    times = {name: Samples(tuple(several)) for name, several in samples.items()}
+    faster = times["eager"].median / times["course_lib"].median
+    limits, seconds = measured("ceilings", ceilings), measured("kernels", lambda: measure(trace))
+    yield "launches", "viz.launch_timeline(...)", lambda: viz.launch_timeline(ran)
+    yield "speed-ups", "viz.speedup_bars(...)", lambda: viz.speedup_bars({"softmax(x + bias)": {"course_lib": faster}})
+    yield (
+        "bars",
+        "viz.bars({name: seconds}, 's')",
+        lambda: viz.bars({n: t.median for n, t in times.items()}, "s", "softmax(x + bias)"),
+    )
+    yield "spread", "bench.pictures.spread(samples)", lambda: spread(times, "softmax(x + bias)")
+    yield "roofline", "trace.roofline(bandwidth, peak)", lambda: trace.roofline(limits[0], limits[1], seconds=seconds)
+    yield "roofline-gpu", "bench.roofline.recorded_kernels()", recorded_kernels
+    yield "landscape", "viz.landscape({(rows, columns): seconds})", lambda: viz.landscape(MODELLED, caption=MODEL)
+
+
+def gallery(folder: Path, anew: bool = False) -> Path:
+    """Write the gallery into `folder`; the page's path comes back. `anew`: measure all times again."""
     drawings = folder / "pictures" / "gallery"
     drawings.mkdir(parents=True, exist_ok=True)
-    parts = [HEAD]
-    for name, code, make in pictures():
+    measured, parts = Measured(drawings / "measured.json", anew), [HEAD]
+    for name, code, make in pictures(measured):
         picture = make()
         parts.append(f"## `{code}`\n\n{picture.caption}\n")
         if svg := re.search(r"<svg.*?</svg>", picture.body, flags=re.S):
             (drawings / f"{name}.svg").write_text(standalone_svg(svg[0]), encoding="utf-8")
             alt = " ".join(picture.alt.replace("[", "(").replace("]", ")").split())
             parts.append(f"![{alt}](pictures/gallery/{name}.svg)\n")
-        else:
+        if not svg or name.startswith("roofline"):  # whose table says what the points are
             lines = [line.rstrip() for line in picture.text.splitlines()]
             more = [f"… {len(lines) - MOST_LINES} more lines"] if len(lines) > MOST_LINES else []
             parts.append("\n".join(["```text", *lines[:MOST_LINES], *more, "```", ""]))
+    measured.save()
     page = folder / "gallery.md"
     page.write_text("\n".join(parts), encoding="utf-8")
     return page

@@ -49,7 +49,7 @@ def gallery(args: argparse.Namespace) -> int:
     from course_lib.bench.gallery import gallery
     from course_lib.grading.notebooks import find_root
 
-    print(gallery(args.out or find_root() / "docs"))
+    print(gallery(args.out or find_root() / "docs", args.measure))
     return 0
 
 
@@ -189,6 +189,7 @@ def parser() -> argparse.ArgumentParser:
 
     it = command(gallery, "make docs/gallery.md: every picture once, from real traces")
     it.add_argument("--out", type=Path, help="another folder than docs/")
+    it.add_argument("--measure", action="store_true", help="measure times again (else those of the last time are drawn)")
 
     it = command(check, "mark your own exercise notebook")
     it.add_argument("lesson", help="its number or name: 2, 02 or 02_bytecode_capture")

@@ -2,21 +2,23 @@
 
 In:  numbers that were measured. Out: `Picture`s. Eager is grey, ours in a stage's colour, the real torch.compile dashed slate.
 
-`launches(call)` records one call with torch's own profiler, for `launch_timeline`.
+`launches(call)` records one call with torch's own profiler, for `launch_timeline`; generated kernels with their names.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from course_lib.viz.limits import kernels_in_profile
 from course_lib.viz.style import SMALL, Picture, human_seconds, plural
-from course_lib.viz.svg import Svg, n, shorten, text_width
-from course_lib.viz.tables import columns, show, who
+from course_lib.viz.svg import Svg, fold, n, shorten, text_width
+from course_lib.viz.tables import LABEL, LETTERS, bars, columns, show, who
 
 LONG, THICK, STEP = 460.0, 16.0, 21.0
 
@@ -26,23 +28,30 @@ def speedup_bars(values: Mapping[str, Mapping[str, float]], caption: str = "", *
     if not values or not any(values.values()):
         raise ValueError("speed-up bars need at least one value")
     most = max(1.0, *(v for row in values.values() for v in row.values()))
-    label = 20 + max(text_width(name, SMALL) for row in values.values() for name in row)
-    label = max(label, 12 + max(text_width(name, bold=True) for name in values))
-    height = sum(26 + STEP * len(row) for row in values.values())
+    names = {name: fold(name, LABEL, SMALL) for row in values.values() for name in row}
+    label = 20 + max(text_width(line, SMALL) for lines in names.values() for line in lines)
+    titles = {name: fold(name, LABEL, bold=True) for name in values}
+    label = max(label, 12 + max(text_width(line, bold=True) for lines in titles.values() for line in lines))
+    more = [len(lines) - 1 for row in values.values() for lines in map(names.__getitem__, row)]
+    more += [len(lines) - 1 for lines in titles.values()]
+    height = sum(26 + STEP * len(row) for row in values.values()) + LETTERS * sum(more)
     svg, y = Svg(label + LONG + 70, height + 22), 0.0
     one, rows = label + LONG / most, []
     for workload, row in values.items():
-        svg.text(0, y + 17, workload, bold=True)
-        y += 24
+        for line in titles[workload]:
+            svg.text(0, y + 17, line, bold=True)
+            y += LETTERS
+        y += 24 - LETTERS
         for name, value in row.items():
             colour, dashed = who(name, stage)
-            svg.text(label - 10, y + 12, name, SMALL, anchor="end")
+            for i, line in enumerate(names[name]):
+                svg.text(label - 10, y + 12 + LETTERS * i, line, SMALL, anchor="end")
             svg.box(label, y, max(2.0, LONG * value / most), THICK, colour, radius=2, strength=0.45, dashed=dashed)
             end = label + LONG * value / most
             beside = one if one - 42 < end < one else end  # not across the line
             svg.text(beside + 8, y + 13, f"{show(value)}×", SMALL)
             rows.append((workload, name, f"{show(value)}×"))
-            y += STEP
+            y += STEP + LETTERS * (len(names[name]) - 1)
         y += 2
     svg.path(f"M{n(one)} 20 V{n(y)}", stage="eager", line=1.6, opacity=1, dashed=True)
     svg.text(one, y + 15, "eager", SMALL, anchor="middle", stage="eager")
@@ -63,8 +72,9 @@ def landscape(
         raise ValueError("a landscape needs at least one measured configuration")
     down, right = (sorted({key[axis] for key in seconds}) for axis in (0, 1))
     best, worst = min(seconds.values()), max(seconds.values())
-    svg = Svg(SIDE + CELL_WIDE * len(right) + 8, 52 + CELL_TALL * len(down) + 6)
-    svg.text(0, 16, title or f"seconds by {names[0]} and {names[1]}", bold=True)
+    title = title or f"seconds by {names[0]} and {names[1]}"
+    svg = Svg(max(SIDE + CELL_WIDE * len(right), text_width(title, bold=True)) + 8, 52 + CELL_TALL * len(down) + 6)
+    svg.text(0, 16, title, bold=True)
     svg.text(0, 44, f"{names[0]} ↓  {names[1]} →", SMALL, dim=True)
     for j, column in enumerate(right):
         svg.text(SIDE + CELL_WIDE * (j + 0.5), 44, str(column), SMALL, anchor="middle", dim=True)
@@ -84,6 +94,22 @@ def landscape(
     rows = [(f"{names[0]}={a}", f"{names[1]}={b}", human_seconds(took)) for (a, b), took in sorted(seconds.items())]
     caption = caption or "Each cell is a configuration that was run; the stronger the tint, the faster. The best is framed."
     return Picture(f'<div class="cl-scroll">{svg.render(alt)}</div>', caption, alt, columns(rows))
+
+
+def tuned(kernel: Any, choice: str, seconds: Mapping[str, float]) -> Picture:
+    """What autotuning tried for a generated kernel (its name), as a landscape of tiles and threads; or for a product (its
+    `ExternKernel`), as bars. What the machine refused to run has infinite seconds and is left out."""
+    ran = {what: took for what, took in seconds.items() if math.isfinite(took)}
+    if not isinstance(kernel, str):
+        name = f"{kernel.label}: {' and '.join(str(list(view.shape)) for view in kernel.args)}"
+        return bars(ran, "s", name, f"Measured while compiling; taken: {choice}.", stage="codegen")
+    told = {what: dict(re.findall(r"(\w+)=(\d+)", what)) for what in ran}  # 'ROWS=4, COLUMNS=512, 8 warps'
+    names = list(next(iter(told.values())))
+    tile = next((name for name in names if len({sizes[name] for sizes in told.values()}) > 1), names[0])
+    cells = {(int(sizes[tile]), int(what.split()[-2])): ran[what] for what, sizes in told.items()}
+    rest = "".join(f", {name}={told[choice][name]}" for name in names if name != tile)
+    caption = f"Seconds for each tile and number of warps{rest}, measured while compiling. Framed: the fastest, which was taken."
+    return landscape(cells, (tile, "warps"), kernel, caption)
 
 
 # ---- launches -------------------------------------------------------------------------------------------------------
@@ -109,7 +135,7 @@ def launches(call: Callable[[], Any]) -> list[Launch]:
     activities = [torch.profiler.ProfilerActivity.CPU]
     activities += [torch.profiler.ProfilerActivity.CUDA] if torch.cuda.is_available() else []
     call()
-    with torch.profiler.profile(activities=activities) as profile:
+    with kernels_in_profile(), torch.profiler.profile(activities=activities) as profile:
         for _ in range(CALLS):
             with torch.profiler.record_function("the call"):
                 call()
@@ -125,7 +151,7 @@ def launches(call: Callable[[], Any]) -> list[Launch]:
         on_device = event.device_type != torch.autograd.DeviceType.CPU
         if event is whole:
             found.append(Launch(event.name, 0.0, took))
-        elif event.time_range.start >= until or event.name == "the call":
+        elif event.time_range.start >= until or event.name in NO_LAUNCH:
             continue
         elif on_device or (start >= end and event.time_range.start < whole.time_range.end):
             found.append(Launch(event.name.removeprefix("aten::"), start, took, on_device))
@@ -134,6 +160,8 @@ def launches(call: Callable[[], Any]) -> list[Launch]:
 
 
 CALLS = 9
+NO_LAUNCH = {"the call", *(f"aten::{name}" for name in "empty empty_strided empty_like as_strided view reshape t detach".split())}
+"""What starts nothing: memory is found, or looked at in another way."""
 LANE, TRACK, NAMES = 24.0, 640.0, 118.0
 
 

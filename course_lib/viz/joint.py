@@ -389,7 +389,7 @@ class Drawing:
         label = f"{shorten(kept.title, CYLINDER - 24 - text_width(size, SMALL), SMALL)}  {size}"
         tip = "\n".join(f"{kept_name(node)}: {type_of(node)}, {human_bytes(node_bytes(node))}" for node in kept.nodes)
         svg.cylinder(self.cut, kept.y, CYLINDER, kept.height, stage, strength=0.1 if kept.is_input else 0.3, tip=tip)
-        svg.text(self.cut + CYLINDER / 2, kept.y + 20, label, SMALL, anchor="middle", tip=tip)
+        svg.text(self.cut + CYLINDER / 2, kept.y + 21.5, label, SMALL, anchor="middle", tip=tip)
 
     def draw_loss(self, svg: Svg) -> None:
         """Below both sides: what the program does with the results, and where gradients come from."""
@@ -415,8 +415,9 @@ def draw_box(svg: Svg, box: Box, x: float) -> None:
     tip = "\n".join(f"{n.name} = {op_name(n)}({constants_of(n)})" if is_operation(n) else source_of(n) for n in box.nodes)
     again = box.kind == "again"
     svg.box(x, box.y, BOX, box.height, STAGE[box.kind], radius=8, strength=0.06 if again else 0.16, dashed=again, tip=tip)
-    title = shorten(box.title, BOX - 24 - text_width(box.type, SMALL))
-    svg.text(x + 10, box.y + 17, title, bold=box.kind in ("forward", "backward"), tip=tip)
+    bold = box.kind in ("forward", "backward")
+    title = shorten(box.title, BOX - 26 - text_width(box.type, SMALL), bold=bold)
+    svg.text(x + 10, box.y + 17, title, bold=bold, tip=tip)
     svg.text(x + BOX - 8, box.y + 17, box.type, SMALL, anchor="end", dim=True)
     if box.note:
         svg.text(x + 10, box.y + 34, shorten(box.note, BOX - 20, SMALL), SMALL, dim=True, tip=box.note)

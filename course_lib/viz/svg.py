@@ -26,13 +26,25 @@ def text_width(text: str, size: float = NORMAL, mono: bool = False, bold: bool =
     return units * size * (1.06 if bold else 1.0)
 
 
-def shorten(text: str, width: float, size: float = NORMAL, mono: bool = False) -> str:
+def shorten(text: str, width: float, size: float = NORMAL, mono: bool = False, bold: bool = False) -> str:
     """`text`, cut at the end with an ellipsis so that it is at most `width` px wide."""
-    if text_width(text, size, mono) <= width:
+    if text_width(text, size, mono, bold) <= width:
         return text
-    while text and text_width(text + "…", size, mono) > width:
+    while text and text_width(text + "…", size, mono, bold) > width:
         text = text[:-1]
     return text.rstrip(" ,·") + "…"
+
+
+def fold(text: str, width: float, size: float = NORMAL, bold: bool = False) -> list[str]:
+    """`text` in lines of at most `width` px; only a word that is longer by itself goes beyond."""
+    lines = [""]
+    for word in text.split():
+        longer = f"{lines[-1]} {word}".lstrip()
+        if lines[-1] and text_width(longer, size, bold=bold) > width:
+            lines.append(word)
+        else:
+            lines[-1] = longer
+    return lines
 
 
 def wrap(text: str, columns: int, lines: int = 9) -> list[str]:

@@ -7,12 +7,13 @@ torch.compile is dark slate with a dashed edge.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from course_lib.viz.style import SMALL, Picture, escape, human_bytes, human_seconds
-from course_lib.viz.svg import Svg, text_width
+from course_lib.viz.svg import Svg, fold, shorten, text_width
 
 
 def columns(rows: Iterable[Sequence[object]], header: Sequence[str] = (), indent: str = "") -> str:
@@ -57,14 +58,18 @@ def show(cell: object) -> str:
 # ---- bars -----------------------------------------------------------------------------------------------------------
 
 LONGEST, THICK, STEP = 520, 20, 32
+LABEL, LETTERS = 320.0, 16
+"""px: names wider than this are written in several lines, and the height of one more line."""
+WHO = re.compile(r"(?P<ours>course_lib|\bours?\b)|(?P<eager>(?<![\w-])eager\b)|torch\.compile|torchinductor", re.IGNORECASE)
 
 
 def who(name: str, ours: str) -> tuple[str, bool]:
-    """The colour of a name, and whether it is the real torch.compile's (dashed)."""
-    lower = name.lower()
-    if "torch.compile" in lower or "torchinductor" in lower:
-        return "torch.compile", True
-    return ("eager", False) if "eager" in lower else (ours, False)
+    """The colour of a name, and whether it is the real torch.compile's (dashed). Who is named first is meant: 'ours against
+    eager' is ours, and so is our backend 'aot_eager'."""
+    first = WHO.search(name)
+    if first is None or first["ours"]:
+        return ours, False
+    return ("eager", False) if first["eager"] else ("torch.compile", True)
 
 
 def bars(
@@ -75,20 +80,25 @@ def bars(
     if not values:
         raise ValueError("bars need at least one value")
     most = max((v for v in values.values() if math.isfinite(v)), default=0.0) or 1.0
-    label = max(text_width(name) for name in values) + 16
-    top = 30 if title else 8
-    svg = Svg(label + LONGEST + 110, top + STEP * len(values) + 2)
-    if title:
-        svg.text(0, 16, title, bold=True)
-    for i, (name, value) in enumerate(values.items()):
-        y = top + i * STEP
+    names = {name: fold(name, LABEL) for name in values}
+    label = max(text_width(line) for lines in names.values() for line in lines) + 16
+    behind = max(110.0, *(1.1 * text_width(amount(value, unit)) + 14 for value in values.values()))
+    titles = fold(title, label + LONGEST + behind, bold=True) if title else []
+    top = 14 + LETTERS * len(titles) if titles else 8
+    svg = Svg(label + LONGEST + behind, top + sum(STEP + LETTERS * (len(lines) - 1) for lines in names.values()) + 2)
+    for i, line in enumerate(titles):
+        svg.text(0, 16 + LETTERS * i, line, bold=True)
+    y = float(top)
+    for name, value in values.items():
         colour, dashed = who(name, stage)
         length = max(2.0, LONGEST * value / most) if math.isfinite(value) and value > 0 else 0.0
-        svg.text(label - 10, y + 15, name, anchor="end")
+        for i, line in enumerate(names[name]):
+            svg.text(label - 10, y + 15 + LETTERS * i, line, anchor="end")
         if length:
             svg.box(label, y, length, THICK, colour, radius=3, strength=0.45, line=1.6, dashed=dashed)
         svg.text(label + length + 8, y + 15, amount(value, unit))
-    svg.path(f"M{label:.0f} {top - 4} V{top + STEP * len(values) - 6}", line=1, opacity=0.5)
+        y += STEP + LETTERS * (len(names[name]) - 1)
+    svg.path(f"M{label:.0f} {top - 4} V{y - 6:.0f}", line=1, opacity=0.5)
     said = "; ".join(f"{name} {amount(value, unit)}" for name, value in values.items())
     alt = f"{title or 'Bars'}: {said}."
     text = columns([(name, amount(value, unit)) for name, value in values.items()])
@@ -145,7 +155,7 @@ def roofline(
     ridge = peak / bandwidth
     low = math.floor(math.log10(min([ridge, *(p.intensity for p in data)]))) - 0.3
     high = math.ceil(math.log10(max([ridge, *(p.intensity for p in data)]))) + 0.3
-    top = math.log10(peak) + 0.4
+    top = max(math.log10(peak) + 0.4, *(math.log10(p.rate) + 0.3 for p in data))
     bottom = min(math.log10(min([peak, *(p.rate for p in data)])) - 0.5, math.log10(bandwidth) + low)
     at_x = lambda intensity: x0 + width * (math.log10(intensity) - low) / (high - low)
     at_y = lambda rate: y0 + height * (top - math.log10(rate)) / (top - bottom)
@@ -161,24 +171,45 @@ def roofline(
     left = max(10**low, 10**bottom / bandwidth)
     roof = f"M{at_x(left):.1f} {at_y(left * bandwidth):.1f} L{at_x(ridge):.1f} {at_y(peak):.1f} H{x0 + width}"
     svg.path(roof, stage=stage, line=3, opacity=1)
-    svg.text(x0 + width - 4, at_y(peak) - 8, f"peak {rate_text(peak)}", SMALL, anchor="end")
+    svg.text(x0 + width - 4, y0 + 12, f"peak {rate_text(peak)}", SMALL, anchor="end")
     svg.text(x0 + width / 2, y0 + height + 40, "operations for each byte moved (FLOP/B)", SMALL, anchor="middle", dim=True)
     svg.text(x0 + 8, y0 + 12, f"memory {human_bytes(bandwidth)}/s", SMALL)
-    taken: list[tuple[float, float]] = []
-    for point in data:
+    spots = [(at_x(point.intensity), at_y(point.rate)) for point in data]
+    for point, (x, y) in zip(data, spots, strict=True):
         colour, dashed = who(point.name, stage)
-        x, y = at_x(point.intensity), at_y(point.rate)
-        svg.box(x - 6, y - 6, 12, 12, colour, radius=6, strength=0.6, line=2, dashed=dashed)
-        label = y + 4
-        while any(abs(label - other) < 14 and abs(x - other_x) < 130 for other_x, other in taken):
-            label = max(other for other_x, other in taken if abs(x - other_x) < 130) + 15
-        taken.append((x, label))
-        left = x + 12 + text_width(point.name, SMALL) > x0 + width  # no room on the right
-        svg.text(x - 12 if left else x + 12, label, point.name, SMALL, anchor="end" if left else "start")
+        tip = f"{point.name}: {rate_text(point.rate)}, {human_seconds(point.seconds)}"
+        svg.box(x - 6, y - 6, 12, 12, colour, radius=6, strength=0.6, line=2, dashed=dashed, tip=tip)
+    slope = [(at_x(i), at_y(min(peak, i * bandwidth))) for i in (10 ** (low + (high - low) * k / 120) for k in range(121))]
+    obstacles = [(x - 7, y - 7, x + 7, y + 7) for x, y in spots] + [(x - 3, y - 3, x + 3, y + 3) for x, y in slope]
+    for name, several in together(data, spots).items():
+        text = shorten(name[0], 210, SMALL) + (f" ×{len(several)}" if len(several) > 1 else "")
+        wide, (x, y) = text_width(text, SMALL), several[0]
+        ways = [(x + 11, 0), (x - 11 - wide, 0), (x - wide / 2, -16), (x - wide / 2, 18), (x + 9, -12), (x - 9 - wide, -12)]
+        ways += [(start, down) for down in (14, 28, -28, 42) for start in (x + 11, x - 11 - wide)]
+        boxes = [(start, y + down - 7, start + wide, y + down + 6) for start, down in ways]
+        boxes = [box for box in boxes if box[0] > x0 and box[2] < x0 + width] or boxes
+        best = min(boxes, key=lambda box: sum(overlap(box, other) for other in obstacles))
+        obstacles.append(best)
+        left = best[2] < x  # its end is what must not move, however wide the letters are
+        svg.text(best[2] if left else best[0], best[3] - 2, text, SMALL, anchor="end" if left else "start", tip=name[0])
     rows = [(p.name, f"{p.intensity:.3g} FLOP/B", rate_text(p.rate), limit(p, ridge)) for p in data]
     alt = "Roofline: " + "; ".join(f"{name} at {where}, {limited}" for name, where, _, limited in rows) + "."
     caption = caption or "Below the slope a kernel waits for memory, below the flat roof for arithmetic."
     return Picture(svg.render(alt), caption, alt, columns(rows))
+
+
+def together(points: Sequence[Point], spots: Sequence[tuple[float, float]]) -> dict[tuple[str, int], list[tuple[float, float]]]:
+    """Spots of one name, those at nearly the same place under one key: their name is written once."""
+    found: dict[tuple[str, int], list[tuple[float, float]]] = {}
+    for number, (point, spot) in enumerate(zip(points, spots, strict=True)):
+        near = (key for key, others in found.items() if key[0] == point.name and math.dist(others[0], spot) < 16)
+        found.setdefault(next(near, (point.name, number)), []).append(spot)
+    return found
+
+
+def overlap(a: Sequence[float], b: Sequence[float]) -> bool:
+    """Do two boxes (left, top, right, bottom) share any place?"""
+    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
 
 
 def limit(point: Point, ridge: float) -> str:

@@ -1,8 +1,8 @@
 """How a Triton kernel covers its tensor: tiles, the programs that have them, and the lanes that a mask switches off.
 
 In:  a `TritonSource` (`trace.tiles()` finds it), and the tile sizes if not those that a GPU would get.
-Out: a `Picture`. A box is a tile; what is tinted lies in the tensor, what is dashed is masked. Of many tiles the first and
-     the last are drawn.
+Out: a `Picture`. A box is a tile; what is tinted lies in the tensor, what is dashed is masked; an arrow leads to the tile that
+     the same program has next. Of many tiles the first and the last are drawn.
 In PyTorch there is no such picture; `TORCH_LOGS=output_code` shows the `xnumel`, `XBLOCK` and masks that it is made of.
 """
 
@@ -12,67 +12,111 @@ from collections.abc import Mapping
 from typing import Any
 
 from course_lib.viz.style import SMALL, Picture, plural
-from course_lib.viz.svg import Svg
+from course_lib.viz.svg import Svg, text_width
 from course_lib.viz.tables import columns
 
-WIDE, TALL, GAP, LEFT, TOP = 128.0, 46.0, 10.0, 190.0, 44.0
-"""px: a tile, what is between two, and the room for names on the left and on top."""
+WIDE, TALL, GAP, STEP, LEFT, TOP = 128.0, 46.0, 10.0, 26.0, 150.0, 44.0
+"""px: a tile, what is between two programs, and between two tiles of one; the room for names on the left and on top."""
+
+
+class Cover:
+    """Which elements every tile of a kernel has. A program has a few rows (or elements) and one tile for all columns; or it walks
+    along the columns; or, where sums are gathered down the columns, along its chunk of rows."""
+
+    def __init__(self, tiling: Any, meta: Mapping[str, int]) -> None:
+        self.tall, self.across = meta.get("ROWS", meta.get("BLOCK", 1)), meta.get("COLUMNS", 1)
+        self.columns, self.programs, self.chunks = max(1, tiling.columns), tiling.programs(meta), tiling.chunks
+        self.rows = tiling.rows * (tiling.chunks or 1)
+        self.rows_each = tiling.rows if tiling.chunks else self.tall
+        self.is_flat, self.persistent = not tiling.columns, tiling.persistent
+        self.steps = -(-self.rows_each // self.tall) if self.chunks else -(-self.columns // self.across)
+
+    @property
+    def lanes(self) -> int:
+        """Of all tiles together."""
+        return self.programs * self.steps * self.tall * self.across
+
+    def row_span(self, program: int) -> tuple[int, int]:
+        """The first row of a program, and the one after its last."""
+        return program * self.rows_each, min((program + 1) * self.rows_each, self.rows)
+
+    def inside(self, program: int, step: int) -> tuple[float, float]:
+        """How much of a tile lies in the tensor: shares of its rows and of its columns."""
+        first, end = self.row_span(program)
+        left = 0 if self.chunks else step * self.across
+        first = first + step * self.tall if self.chunks else first
+        return min(end - first, self.tall) / self.tall, min(self.columns - left, self.across) / self.across
+
+    def masked(self, program: int) -> int:
+        first, end = self.row_span(program)
+        return self.lanes // self.programs - (end - first) * self.columns
+
+    def heading(self, step: int) -> str:
+        """What the tiles of one step have in common."""
+        if self.chunks:
+            return span("row", step * self.tall, min((step + 1) * self.tall, self.rows_each), "+")
+        return span("column", step * self.across, min((step + 1) * self.across, self.columns))
+
+    @property
+    def walk(self) -> str:
+        """How a program goes through what it has."""
+        if self.is_flat:
+            return ""
+        if self.chunks:
+            return f"; each walks down its {plural(self.rows_each, 'row')} in {plural(self.steps, 'step')} and sums on the way"
+        return "; each holds its rows at once" if self.persistent else f"; each walks its rows in {plural(self.steps, 'step')}"
+
+
+def span(what: str, first: int, end: int, sign: str = "") -> str:
+    """'columns 0 to 299', or 'row 8' where it is one."""
+    return f"{what}s {sign}{first:,} to {end - 1:,}" if end - first > 1 else f"{what} {sign}{first:,}"
 
 
 def tile_map(source: Any, meta: Mapping[str, int] | None = None, title: str = "") -> Picture:
     """The tiles of one kernel. `meta` are its tile sizes (`ROWS` and `COLUMNS`, or `BLOCK`)."""
-    tiling = source.tiling
-    meta = dict(meta or tiling.meta(interpreted=False))
-    tall = meta.get("ROWS", meta.get("BLOCK", 1))
-    across = meta.get("COLUMNS", 1) if tiling.columns else 0
-    programs = tiling.programs(meta)
-    steps = -(-tiling.columns // across) if across else 1
-    down, right = shown(programs), shown(steps)
-    svg = Svg(LEFT + len(right) * (WIDE + GAP) + 48, TOP + len(down) * (TALL + GAP) + 6)
-    svg.text(4, 16, title or source.name, bold=True, mono=True)
+    meta = dict(meta or source.tiling.meta(interpreted=False))
+    cover, name = Cover(source.tiling, meta), title or source.name
+    down, right = shown(cover.programs), shown(cover.steps)
+    width = LEFT + len(right) * (WIDE + STEP) + (104 if cover.chunks else 18)
+    svg = Svg(max(width, text_width(name, mono=True) + 8), TOP + len(down) * (TALL + GAP) + 6)
+    svg.text(4, 16, name, bold=True, mono=True)
     rows = []
     for i, program in enumerate(down):
         y = TOP + i * (TALL + GAP)
         if program is None:
-            svg.text(4, y + TALL / 2, f"… {programs - len(down) + 1:,} more", dim=True)
+            svg.text(4, y + TALL / 2, f"… {cover.programs - len(down) + 1:,} more", dim=True)
             rows.append(("…", "", ""))
             continue
-        first, last = program * tall, min((program + 1) * tall, tiling.rows)
+        has = span("element" if cover.is_flat else "row", *cover.row_span(program))
         svg.text(4, y + 18, f"program {program:,}", bold=True)
-        what, end = "row" if across else "element", f" to {last - 1:,}" if last - first > 1 else ""
-        span = f"{what}{'s' * bool(end)} {first:,}{end}"
-        svg.text(4, y + 35, span, SMALL, dim=True)
-        used = (last - first) / tall
-        for j, step in enumerate(right):
-            x = LEFT + j * (WIDE + GAP)
-            if step is None:
-                svg.text(x + WIDE / 2, y + TALL / 2 + 4, "…", anchor="middle")
-                continue
-            if across:
-                inside = (min((step + 1) * across, tiling.columns) - step * across) / across
-                draw_tile(svg, x, y, inside, used, across, tall)
-            else:
-                draw_tile(svg, x, y, used, 1.0, tall, 1)
-            if i == 0 and across:
-                end = min((step + 1) * across, tiling.columns) - 1
-                svg.text(x, TOP - 8, f"columns {step * across:,} to {end:,}", SMALL, dim=True)
-        masked = tall * max(1, steps * across) - (last - first) * max(1, tiling.columns)
-        rows.append((f"program {program:,}", span, f"{plural(masked, 'lane')} masked"))
-    lanes = programs * tall * max(1, steps * across)
-    elements = tiling.rows * max(1, tiling.columns)
-    share = 100 * (1 - elements / lanes)
+        svg.text(4, y + 35, has, SMALL, dim=True)
+        draw_program(svg, cover, program, right, y, headed=i == 0 and not cover.is_flat)
+        rows.append((f"program {program:,}", has, f"{plural(cover.masked(program), 'lane')} masked"))
+    share = 100 * (1 - cover.rows * cover.columns / cover.lanes)
     sizes = ", ".join(f"{name}={size}" for name, size in meta.items())
-    walk = (
-        "each holds its rows at once"
-        if tiling.persistent
-        else f"each walks its rows in {plural(steps, 'step')}"
-        if across
-        else ""
-    )
-    caption = f"{plural(programs, 'program')} with {sizes}{'; ' + walk if walk else ''}. Tinted: in the tensor; dashed: masked"
+    caption = f"{plural(cover.programs, 'program')} with {sizes}{cover.walk}. Tinted: in the tensor; dashed: masked"
     caption += f", {share:.1f} % of all lanes."
-    alt = f"Tiles of {title or source.name}: {caption}"
+    alt = f"Tiles of {name}: {caption}"
     return Picture(f'<div class="cl-scroll">{svg.render(alt)}</div>', caption, alt, columns(rows) + f"\n{caption}")
+
+
+def draw_program(svg: Svg, cover: Cover, program: int, steps: list[int | None], y: float, headed: bool) -> None:
+    """The tiles of one program, in the order in which it has them."""
+    for j, step in enumerate(steps):
+        x = LEFT + j * (WIDE + STEP)
+        if step is None:
+            svg.text(x + WIDE / 2, y + TALL / 2 + 4, f"… {cover.steps - len(steps) + 1:,} more", SMALL, anchor="middle", dim=True)
+        else:
+            draw_tile(svg, cover, x, y, *cover.inside(program, step))
+            if headed:
+                svg.text(x, TOP - 8, cover.heading(step), SMALL, dim=True)
+        if j + 1 < len(steps) or cover.chunks:
+            svg.arrow([(x + WIDE + 4, y + TALL / 2), (x + WIDE + STEP - 4, y + TALL / 2)], stage="codegen", line=1.2)
+    if cover.chunks:
+        x = LEFT + len(steps) * (WIDE + STEP)
+        svg.box(x, y + TALL / 2 - 6, 92, 12, "scheduling", radius=0, strength=0.35, line=1.6, tip="stored when the walk is over")
+        if headed:
+            svg.text(x, TOP - 8, "its sums, a row", SMALL, dim=True)
 
 
 def shown(count: int, most: int = 4) -> list[int | None]:
@@ -80,8 +124,11 @@ def shown(count: int, most: int = 4) -> list[int | None]:
     return list(range(count)) if count <= most else [*range(most - 2), None, count - 1]
 
 
-def draw_tile(svg: Svg, x: float, y: float, wide: float, tall: float, columns: int, rows: int) -> None:
-    """A tile, of which the shares `wide` and `tall` lie in the tensor. Its lanes are drawn where they are few enough to count."""
+def draw_tile(svg: Svg, cover: Cover, x: float, y: float, tall: float, wide: float) -> None:
+    """A tile, of which the shares `tall` and `wide` lie in the tensor. Its lanes are drawn where they are few enough to count.
+    Elements without rows and columns lie side by side."""
+    rows, columns = (1, cover.tall) if cover.is_flat else (cover.tall, cover.across)
+    tall, wide = (1.0, tall) if cover.is_flat else (tall, wide)
     svg.box(
         x, y, WIDE, TALL, "codegen", radius=0, strength=0, line=1.2, dashed=True, tip="masked lanes: neither read nor written"
     )

@@ -17,12 +17,14 @@ from course_lib import events
 from course_lib.viz.breaks import break_card, cut_frame
 from course_lib.viz.bytecode import bytecode_table, plain_problem
 from course_lib.viz.code import block, code
+from course_lib.viz.compare import tuned
 from course_lib.viz.explorer import Explorer
 from course_lib.viz.flame import compile_time
 from course_lib.viz.fusion import fusion
 from course_lib.viz.graphs import AT_MOST, fx_graph
 from course_lib.viz.guards import guard_table, guard_tree
 from course_lib.viz.joint import joint_graph
+from course_lib.viz.limits import kernel_roofline
 from course_lib.viz.loops import loops
 from course_lib.viz.memory import MemoryUse
 from course_lib.viz.modules import module_graph
@@ -152,6 +154,17 @@ class Trace(Recording):
         compiled = pick(self.of(events.KernelsBuilt), index, "kernel was built (this backend stops before that)").compiled
         triton = [source for source in compiled.kernels if source.language == "triton"]
         return tile_map(pick(triton, kernel, 'Triton kernel was made (options={"codegen": "triton"} makes some)'), meta)
+
+    def roofline(self, bandwidth: float, peak: float, index: int = 0, seconds: Sequence[float] | None = None) -> Picture:
+        """The kernels of one compiled graph under the limits of a machine, in bytes/s and FLOP/s. They are timed here and now,
+        unless `seconds` says what was measured elsewhere."""
+        pick(self.of(events.KernelsBuilt), index, "kernel was built (this backend stops before that)")
+        return kernel_roofline(self, bandwidth, peak, index, seconds)
+
+    def autotuned(self, index: int = 0) -> Picture:
+        """What was tried for one kernel or product, how long each took, and which was taken."""
+        event = pick(self.of(events.Autotuned), index, "kernel was tuned")
+        return tuned(event.kernel, event.choice, event.seconds)
 
     def breaks(self) -> Picture:
         """Every graph break: the reason, the line, and what to do about it."""

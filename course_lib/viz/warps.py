@@ -65,7 +65,7 @@ def coalescing(strides: Sequence[int], size: int = 4, most: int = 6) -> Picture:
     cells = SECTOR // size
     cell, gap, left, band = 15.0, 10.0, 104.0, 104.0
     wide = cells * cell
-    svg = Svg(left + most * (wide + gap) + 70, len(strides) * band)
+    svg = Svg(left + most * (wide + gap) + 78, len(strides) * band)
     lines = []
     for number, stride in enumerate(strides):
         y, touched = number * band, sectors(stride, size)

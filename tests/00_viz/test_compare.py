@@ -9,15 +9,15 @@ import pytest
 import torch
 
 import course_lib as cl
-from course_lib import viz
+from course_lib import events, viz
 from course_lib.bench.models import Transformer
 from course_lib.codegen.triton import Tiling, TritonSource
 from course_lib.viz.modules import modules_of
 from course_lib.viz.tiles import tile_map
 
 
-def source(rows, columns, persistent=False):
-    return TritonSource("fused", "triton", "", (), tiling=Tiling(rows, columns, persistent))
+def source(rows, columns, persistent=False, chunks=0):
+    return TritonSource("fused", "triton", "", (), tiling=Tiling(rows, columns, persistent, chunks=chunks))
 
 
 def test_tiles_say_which_elements_each_program_has_and_what_is_masked():
@@ -33,6 +33,26 @@ def test_tiles_of_rows_are_walked_in_steps_and_the_last_is_masked_both_ways():
     assert "3 programs" in picture.caption and "in 2 steps" in picture.caption
     assert f"{100 * (1 - 1000 / (3 * 4 * 128)):.1f} % of all lanes" in picture.caption
     assert "columns 64 to 99" in picture.body and "rows 8 to 9" in picture.body
+
+
+def test_a_program_that_walks_down_its_chunk_of_rows_is_drawn_walking():
+    picture = tile_map(source(10, 100, True, chunks=3), {"ROWS": 4, "COLUMNS": 128})
+    assert "3 programs" in picture.caption and "walks down its 10 rows in 3 steps" in picture.caption
+    assert picture.text.splitlines()[1].split("  ")[1] == "rows 10 to 19"
+    masked = 3 * 4 * 128 - 10 * 100
+    assert f"{masked:,} lanes masked" in picture.text and f"{100 * masked / (3 * 4 * 128):.1f} % of all lanes" in picture.caption
+    assert "rows +8 to 9" in picture.body and "its sums" in picture.body
+
+
+def test_a_real_kernel_that_walks_covers_each_row_once():
+    pytest.importorskip("triton")
+    cl.reset()
+    with cl.record() as trace:
+        norm = cl.compile(torch.nn.LayerNorm(256), options={"codegen": "triton"})
+        norm(torch.randn(3000, 256, requires_grad=True)).sum().backward()
+    walking = next(k for e in trace.of(events.KernelsBuilt) for k in e.compiled.kernels if k.tiling.chunks)
+    last = tile_map(walking, {"ROWS": 8, "COLUMNS": 256}).text.splitlines()[-2]
+    assert "to 2,999" in last and walking.tiling.rows * walking.tiling.chunks == 3000
 
 
 def test_the_tiles_of_a_real_kernel_are_those_of_its_launch():

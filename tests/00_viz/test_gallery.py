@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 
 import pytest
 
@@ -18,3 +19,10 @@ def test_the_command_makes_the_page_and_every_drawing_on_it(tmp_path, root):
     stored = (root / "docs" / "gallery.md").read_text()
     headings = lambda text: re.findall(r"^## .*$", text, flags=re.M)
     assert headings(page) == headings(stored), "run `course gallery`"
+    again = tmp_path / "again"
+    kept = tmp_path / "pictures" / "gallery" / "measured.json"
+    (again / "pictures" / "gallery").mkdir(parents=True)
+    shutil.copy(kept, again / "pictures" / "gallery")
+    assert gallery(again).read_text() == page
+    for drawing in kept.parent.iterdir():
+        assert (again / "pictures" / "gallery" / drawing.name).read_text() == drawing.read_text(), drawing.name

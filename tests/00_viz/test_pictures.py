@@ -16,6 +16,7 @@ from course_lib.capture.unsupported import Unsupported
 from course_lib.viz import graphs
 from course_lib.viz.bytecode import frame_runs, nest, plain_arg, walk
 from course_lib.viz.recording import Recording
+from course_lib.viz.svg import text_width
 
 NAMES = "show bytecode graph aten guards_table loops fusion code breaks".split()
 
@@ -283,6 +284,26 @@ def test_eager_is_grey_and_torch_compile_dashed():
     boxes = re.findall(r"<rect[^>]*>", body)
     assert "#6B7280" in boxes[0] and "stroke-dasharray" not in boxes[0]
     assert "#009E73" in boxes[1] and "stroke-dasharray" in boxes[2]
+
+
+def test_a_colour_is_that_of_who_is_named_first():
+    said = ("aot_eager", "ours against eager", "course_lib vs torch.compile", "eager, 4 threads", "one by one, as in eager")
+    boxes = re.findall(r"<rect[^>]*>", viz.bars(dict.fromkeys((*said, "torch.compile against ours"), 1.0)).body)
+    grey = ["#6B7280" in box for box in boxes]
+    assert grey == [False, False, False, True, True, False]
+    assert ["dasharray" in box for box in boxes] == [False] * 5 + [True]
+
+
+def test_long_names_titles_and_units_stay_within_the_drawing():
+    name = "what a learner calls a way of running it, with all its settings and the size of the batch"
+    picture = viz.bars({name: 1.0, "b": 2.0}, "bytes of traffic through memory", "A title as long as this one is " * 5)
+    width = float(re.search(r'width="([\d.]+)"', picture.body)[1])
+    ends = re.findall(r'<text x="([\d.]+)"[^>]*font-size="([\d.]+)" text-anchor="(\w+)"[^>]*>([^<]+)<', picture.body)
+    for x, size, anchor, text in ends:
+        wide = text_width(text, float(size))
+        left, right = (float(x) - wide, float(x)) if anchor == "end" else (float(x), float(x) + wide)
+        assert left >= -2 and right <= width + 2, text
+    assert name in picture.text and " ".join(text for *_, anchor, text in ends if anchor == "end").startswith(name)
 
 
 def test_the_roofline_says_what_limits_each_kernel():
