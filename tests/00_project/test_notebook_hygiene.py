@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from pathlib import Path
 
 import nbformat
 import pytest
-from nbformat.v4 import new_code_cell, new_notebook, new_output
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 ROOT = Path(__file__).parents[2]
 STORED = sorted(ROOT.glob("notebooks/**/*.ipynb")) + sorted(ROOT.glob("solutions/*/*.ipynb"))
 MAX_CODE_LINES = 14
 MACHINE_PATH = re.compile(r"(?<![\w.:/])/(?:tmp|root|home|work|Users|mnt|opt)/[\w.-]+")
+NAMED_FILE = re.compile(r"`((?:\w+/)+\w+\.py)`")
+TORCH = Path(importlib.util.find_spec("torch").submodule_search_locations[0])
+PLACES = [ROOT, ROOT / "course_lib", TORCH.parent, TORCH, TORCH / "_inductor"]
 INTERACTIVE = re.compile(r"\binteract(?:ive|_manual)?\(|widgets\.Output\(")
 
 
@@ -28,6 +32,8 @@ def complaints(nb) -> list[str]:
     counts = [cell.execution_count for cell in live if cell.execution_count]
     if counts != list(range(1, len(counts) + 1)):
         said.append(f"not run top to bottom in a fresh kernel: {counts}. Run `make notebooks`")
+    named = [name for cell in nb.cells if cell.cell_type == "markdown" for name in NAMED_FILE.findall(cell.source)]
+    said += [f"no file {name}, here or in torch" for name in named if not any((place / name).exists() for place in PLACES)]
     waived = [cell for cell in live if "nbval-ignore-output" in tags(cell)]
     if len(waived) > max(2, len(live) // 8):
         said.append(f"{len(waived)} of {len(live)} cells waive the comparison of their outputs")
@@ -48,6 +54,8 @@ def _about_cell(cell) -> list[str]:
         "tagged raises-exception and stored without one": not raised and not skipped and "raises-exception" in tags(cell),
         "nbval-skip needs skip-execution beside it": skipped and "skip-execution" not in tags(cell),
         "a final ';' does not hide the output from nbval: write _ =": cell.source.rstrip().endswith(";"),
+        "its source answers the question: fold it (jupyter.source_hidden)": "viz.Predict(" in cell.source
+        and not cell.metadata.get("jupyter", {}).get("source_hidden"),
         "marks are metadata tags, not comments": "NBVAL_" in cell.source,
         "interact() and Output widgets hang when nobody watches": bool(INTERACTIVE.search(cell.source)),
         f"{len(lines)} lines of code: a cell is one thought ({MAX_CODE_LINES} at most)": not graded
@@ -113,6 +121,7 @@ def test_a_good_notebook_has_nothing_wrong():
         (cell(count=None, tags=["nbval-skip"]), "needs skip-execution"),
         (cell("f();"), "does not hide the output"),
         (cell("# NBVAL_IGNORE_OUTPUT\nf()"), "metadata tags, not comments"),
+        (cell('viz.Predict("?", ["a", "b"], 1, "…")'), "its source answers the question"),
         (cell("interact(f, x=3)"), "hang when nobody watches"),
         (cell("x = 1\n" * 15), "15 lines of code"),
         (cell("open('/mnt/model.pt')"), "a path of one machine: /mnt/model.pt"),
@@ -126,6 +135,11 @@ def test_each_hole_is_seen(bad, told):
 def test_waiving_the_comparison_of_many_cells_is_seen():
     many = notebook(*(cell(count=i, tags=["nbval-ignore-output"]) for i in range(1, 5)))
     assert any("4 of 4 cells waive" in complaint for complaint in complaints(many))
+
+
+def test_a_file_that_is_gone_is_seen():
+    said = new_markdown_cell("`lowering/rules.py`, `torch/_inductor/ir.py` and `codegen/gone.py`")
+    assert complaints(notebook(said)) == ["no file codegen/gone.py, here or in torch"]
 
 
 def test_another_kernel_is_seen():
