@@ -9,13 +9,14 @@ In PyTorch: `torch/__init__.py` (`torch.compile`), `torch/_dynamo/eval_frame.py`
 import contextlib
 import copy
 import functools
+import importlib
 import os
 import sysconfig
 import types
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -61,16 +62,17 @@ class CodeState:
     warned: bool = False  # Was it said that no more entries are made?
 
 
+@dataclass(eq=False)
 class Compiler:
     """Answers the frame hook for one `compile`: which code runs in a frame's place."""
 
-    def __init__(
-        self, backend: backends.Backend, pipeline: Pipeline, fullgraph: bool = False, dynamic: bool | None = None
-    ) -> None:
-        self.backend = backend
-        self.pipeline = pipeline
-        self.fullgraph = fullgraph
-        self.dynamic = dynamic
+    backend: backends.Backend
+    pipeline: Pipeline
+    fullgraph: bool = False
+    dynamic: bool | None = None
+
+    def __post_init__(self) -> None:
+        call(None, importlib.import_module, "torch._dynamo")  # sizes need it: whole, and not when a frame is half captured
         self.codes: dict[int, CodeState] = {}
         """By the code's number: code objects themselves are equal when they read the same, wherever they come from."""
         self.watcher = Watcher(self.convert)
@@ -115,10 +117,11 @@ class Compiler:
             events.emit(events.FellBack(code.co_qualname, why))
             warnings.warn(f"{code.co_qualname} runs in eager: {why}", stacklevel=2)
             return SKIP
-        entries.append(GuardedCode(check, result.head.function(functools.partial(call, None, compiled)), result))
+        head = result.head.function(functools.partial(call, None, compiled))
+        entries.append(GuardedCode(check, head, replace(result, example_inputs=[])))  # the user's tensors are not kept
         if len(entries) > 1:
             events.emit(events.Recompiled(code.co_qualname, len(entries)))
-        return check.function, entries[-1].head
+        return check.function, head
 
     def state_of(self, code: types.CodeType) -> CodeState:
         return self.codes.setdefault(number(code), CodeState(History(self.dynamic)))
@@ -158,7 +161,8 @@ LIBRARIES = tuple(os.path.dirname(os.path.abspath(str(path))) + os.sep for path 
 
 def is_skipped(code: types.CodeType) -> bool:
     """Is this code none of the user's, or a comprehension's (whose argument has no name)?"""
-    return is_library(code.co_filename) or not all(name.isidentifier() for name in code.co_varnames)
+    none = is_library(code.co_filename) and code is not called(len).__code__
+    return none or not all(name.isidentifier() for name in code.co_varnames)
 
 
 def always(func: types.FunctionType, *args: Any) -> bool:
@@ -220,10 +224,22 @@ def compile(
     return compiled_function(model, compiler)
 
 
+def called(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A frame that calls what has none to capture: a function of torch, or one written in C."""
+
+    def calls(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return calls
+
+
 def compiled_function(function: F, compiler: Compiler) -> F:
     """`function`, with the frames below it watched by `compiler`."""
     function = getattr(function, "_course_original", function)
-    watched = functools.partial(call, compiler.watcher, function)
+    inner = getattr(function, "func", function)  # of a `functools.partial`
+    code = getattr(inner, "__code__", None) or getattr(type(inner).__call__, "__code__", None)
+    own = code is not None and not is_library(code.co_filename)
+    watched = functools.partial(call, compiler.watcher, function if own else called(function))
 
     @functools.wraps(function)
     def compiled(*args: Any, **kwargs: Any) -> Any:
@@ -244,8 +260,7 @@ def compiled_module(model: torch.nn.Module, compiler: Compiler) -> torch.nn.Modu
         return model(*args, **kwargs) if is_dynamo_compiling() else watched(*args, **kwargs)
 
     def deepcopy(self: torch.nn.Module, memo: dict[int, Any]) -> torch.nn.Module:
-        fresh = Compiler(compiler.backend, compiler.pipeline, compiler.fullgraph, compiler.dynamic)
-        return compiled_module(copy.deepcopy(model, memo), fresh)
+        return compiled_module(copy.deepcopy(model, memo), replace(compiler))
 
     members = {"__call__": run, "__deepcopy__": deepcopy, "_course_model": model, "_course_compiler": compiler}
     cls = type(f"Compiled{type(model).__name__}", (type(model),), members)

@@ -57,7 +57,7 @@ def capture(
 ) -> CaptureResult:
     """Interpret `frame` symbolically. Where it meets something unsupported, it starts again and ends the graph before
     that instruction. Raises `Unsupported` if the frame cannot be split there; with `fullgraph`, at once."""
-    breaks: dict[int, tuple[int, Unsupported, bool]] = {}
+    breaks: Breaks = {}
     while True:
         attempt = Attempt(frame, interpreter, history or History(), breaks)
         problem, plain, at = None, False, -1
@@ -75,18 +75,22 @@ def capture(
             continue
         for event in attempt.world.told:  # what was interpreted, to whoever listens
             events.emit(event)
+        attempt.world.known.clear()  # the user's objects go at once, not when garbage is collected
+        attempt.world.stand_ins.clear()
         if problem is not None:
             raise problem
         return result
 
 
-class Attempt:
-    """One interpretation of a frame. `breaks`: where to end the graph; index of the first instruction that the head does →
-    (index of the breaking one, the problem, whether the rest of the frame runs as it is)."""
+Breaks = dict[int, tuple[int, Unsupported, bool]]
+"""Where to end the graph: index of the first instruction that the head does → (index of the breaking one, the problem, whether
+the rest of the frame runs as it is)."""
 
-    def __init__(
-        self, frame: Frame, interpreter: type[Interpreter], history: History, breaks: dict[int, tuple[int, Unsupported, bool]]
-    ) -> None:
+
+class Attempt:
+    """One interpretation of a frame."""
+
+    def __init__(self, frame: Frame, interpreter: type[Interpreter], history: History, breaks: Breaks) -> None:
         self.frame, self.breaks = frame, breaks
         self.world = world = World(history)
         code = frame.code
@@ -139,6 +143,9 @@ class Attempt:
                 first -= 1
             if first in self.breaks and self.breaks[first][2]:
                 return False
+        problem.__traceback__ = problem.__context__ = None  # whose frames hold the user's objects
+        if problem.__cause__ is not None:
+            problem.__cause__.__traceback__ = None
         self.breaks[first] = broken, problem, plain
         return True
 

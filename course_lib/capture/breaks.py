@@ -57,8 +57,7 @@ class BreakBuilder(HeadBuilder, Stack):
         """Side effects, the instructions `first` to `broken`, and the calls of resume functions. With `plain` the rest
         of the frame, that instruction first, runs as it is."""
         self.it, self.live = it, live(it.code)
-        zero_argument_super = "__class__" in it.code.co_freevars  # it looks at the first argument
-        self.first = set(it.code.co_varnames[:1]) if zero_argument_super else set()
+        self.first = set(it.code.co_varnames[: "__class__" in it.code.co_freevars])  # `super()` looks at the first argument
         readers = [i.arg for i in it.program if i.op == "LOAD_GLOBAL" and i.arg in FRAME_READERS]
         if readers or any(value is sys._getframe for value in it.stack):
             raise Unsupported(f"a function that calls {(*readers, 'sys._getframe')[0]}() cannot be split")
@@ -68,17 +67,14 @@ class BreakBuilder(HeadBuilder, Stack):
         self.effects()
         self.stack = [NULL_TEXT if value is NULL else self.rebuild(value) for value in it.stack]
         self.cells = {name: self.rebuild(it.world.open_cell(cell)) for name, cell in it.cells.items()}
-        start = it.program[first]
-        program = [] if plain else it.program[first:]
-        if not all(i.op in {*EXPRESSIONS, *STATEMENTS, *BRANCHES} or hasattr(self, i.op) for i in it.program[first : broken + 1]):
-            plain, program = True, []
+        known = {*EXPRESSIONS, *STATEMENTS, *BRANCHES, *dir(self)}
         self.lines: list[str] = []  # the operation itself
         self.tail: list[str] = []  # the calls of resume functions
         self.handler: Any = None
-        if plain:
-            self.go_on(start.offset, plain=True)
+        if plain or not all(i.op in known for i in it.program[first : broken + 1]):
+            self.go_on(it.program[first].offset, plain=True)
         else:
-            self.write_steps(program, broken - first)
+            self.write_steps(it.program[first:], broken - first)
         lines = [*self.lines, *self.tail]
         if it.handling is not None:
             lines = ["    " + line for line in lines]
@@ -137,25 +133,11 @@ class BreakBuilder(HeadBuilder, Stack):
         unbound = frozenset(n for n in names if n not in it.locals and n not in it.cells and n in alive)
         stack = tuple(text == NULL_TEXT for text in self.stack)
         at = resume_at(it.code, offset, stack, unbound)
-        cells = [self.cells.get(name, "CellType()") for name in at.names]
-        values = [
-            self.cells[name]
-            if name in it.cells
-            else self.rebuild(it.locals[name])
-            if name in alive and name in it.locals
-            else "None"
-            for name in names
-        ]
+        values = {name: self.rebuild(value) for name, value in it.locals.items() if name in alive} | self.cells
+        cells = as_tuple([self.cells.get(name, "CellType()") for name in at.names])
         code, call = self.name_for(at, f"at_{offset}"), self.name_for(resume, "resume")
-        args = [
-            code,
-            str(plain),
-            "__func",
-            as_tuple(cells),
-            as_tuple([text for text in self.stack if text != NULL_TEXT]),
-            *values,
-        ]
-        self.tail.append(f"{indent}return {call}({', '.join(args)})")
+        args = [code, str(plain), "__func", cells, as_tuple([text for text in self.stack if text != NULL_TEXT])]
+        self.tail.append(f"{indent}return {call}({', '.join([*args, *(values.get(name, 'None') for name in names)])})")
 
     def branch(self, condition: str, yes: tuple[int, list[str]], no: tuple[int, list[str]]) -> None:
         """A two-way `if`: where each side goes on, with what on the stack."""

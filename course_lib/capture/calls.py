@@ -38,9 +38,8 @@ from course_lib.capture.unsupported import Unsupported
 if TYPE_CHECKING:
     from course_lib.capture.interpreter import Interpreter
 
-OPERATION_MODULES = set(
-    "torch torch.functional torch.nn.functional torch._C._nn torch._C._fft torch._C._special torch._C._linalg".split()
-)
+OPERATION_MODULES = {"torch", "torch.functional", "torch.nn.functional"}
+OPERATION_MODULES |= {f"torch._C._{name}" for name in ("nn", "fft", "special", "linalg")}
 NOT_OPERATIONS = {"set_printoptions", "max_unpool2d", "_fused_adam_", "_fused_adamw_", "_fused_sgd_", "_fused_adagrad_"}
 """Of the second torch's fake tensors do not know the strides (channels last); the last are whole steps, as fast as can be."""
 FACTS = {
@@ -55,9 +54,8 @@ FACTS = {
     torch._C._cuda_isCurrentStreamCapturing if hasattr(torch._C, "_cuda_isCurrentStreamCapturing") else None,
 }  # fmt: skip
 """Functions of torch that compute no tensor: their result follows from constants and from the state that is guarded."""
-SAFE_MODULES = set(
-    "math cmath _operator itertools _functools _collections _bisect _heapq _abc _string _struct unicodedata".split()
-)
+SAFE_MODULES = {f"_{name}" for name in "operator functools collections bisect heapq abc string struct".split()}
+SAFE_MODULES |= {"math", "cmath", "itertools", "unicodedata"}
 REFUSED = {input, open, exec, eval, compile, __import__, breakpoint, locals, dir}
 """Builtins that look at, or change, more than their arguments."""
 SAFE_TYPES = {
@@ -195,13 +193,8 @@ def follow(it: Interpreter, function: types.FunctionType, args: list[Any], kwarg
 
 def bind(it: Interpreter, function: types.FunctionType, args: list[Any], kwargs: dict[str, Any]) -> tuple[Any, ...]:
     """The parameters' values in flat order. CPython binds them, for a frame that does not run."""
-    source, wrap = it.world.source_of(function), it.world.wrap
-    copy = types.FunctionType(function.__code__, {}, function.__name__, function.__defaults__, function.__closure__)
-    copy.__kwdefaults__ = function.__kwdefaults__
-    if source is not None:
-        defaults, more = enumerate(function.__defaults__ or ()), (function.__kwdefaults__ or {}).items()
-        copy.__defaults__ = tuple(wrap(obj, source.attr("__defaults__").item(i)) for i, obj in defaults)
-        copy.__kwdefaults__ = {name: wrap(obj, source.attr("__kwdefaults__").item(name)) for name, obj in more}
+    copy = types.FunctionType(function.__code__, {}, function.__name__, None, function.__closure__)
+    copy.__defaults__, copy.__kwdefaults__ = it.world.defaults(function)
     values: tuple[Any, ...] = frames.call(BINDER, copy, *args, **kwargs)
     return values
 
@@ -243,17 +236,16 @@ HELPERS["has_hooks"] = has_hooks
 
 def construct(it: Interpreter, cls: type, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """`cls(*args, **kwargs)`: Python makes the object; what the class wrote in Python is interpreted."""
-    if issubclass(cls, torch.Tensor):
+    if issubclass(cls, torch.Tensor) or hasattr(cls, "__del__"):  # which is to run when the program drops the object
         raise Unsupported(f"makes a {cls.__name__}", "make it outside the compiled function")
     it.world.see(cls, it.world.source_of(cls))
     for name in ("__new__", "__init__"):
-        maker = inspect.getattr_static(cls, name)
-        maker = getattr(maker, "__func__", maker)
-        owner = next(base for base in cls.__mro__ if name in base.__dict__)
-        if not isinstance(maker, types.FunctionType) and not is_safe_type(owner):
+        maker, owner = inspect.getattr_static(cls, name), next(base for base in cls.__mro__ if name in base.__dict__)
+        if isinstance(getattr(maker, "__func__", maker), types.FunctionType):
+            continue
+        if not is_safe_type(owner):
             raise Unsupported(f"makes a {cls.__name__}, which capture cannot make")
-        if not isinstance(maker, types.FunctionType) and owner is not object and owner is not functools.partial:
-            it.look_into(*args, *kwargs.values())
+        it.look_into(*([] if owner in (object, functools.partial) else [*args, *kwargs.values()]))
     return it.native(cls, *args, **kwargs)
 
 

@@ -2,6 +2,8 @@
 In PyTorch: `torch/csrc/dynamo/guards.cpp`, `GlobalStateGuard`.
 """
 
+from collections.abc import Callable
+
 import torch
 
 from course_lib.capture.sources import Test
@@ -32,6 +34,13 @@ def turned() -> list[tuple[str, str]]:
         found.append(("torch.set_autocast_enabled", f"{device!r}, {torch.is_autocast_enabled(device)}"))
         found.append(("torch.set_autocast_dtype", f"{device!r}, {torch.get_autocast_dtype(device)}"))
     return found
+
+
+def random() -> Callable[[], object]:
+    """Set torch's generators of random numbers as they stand now."""
+    cuda = torch.cuda.default_generators if torch.cuda.is_initialized() else ()
+    states = [(generator, generator.get_state()) for generator in (torch.default_generator, *cuda)]
+    return lambda: [generator.set_state(state) for generator, state in states]
 
 
 def is_ordinary() -> bool:

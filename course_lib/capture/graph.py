@@ -149,9 +149,8 @@ class GraphBuilder:
         self.untracked |= name in ("batch_norm", "instance_norm") and any(arg is True for arg in (*args, *kwargs.values()))
         if self.expected and self.may_have_written():
             raise Unsupported("writes to an input after an assertion about data, which must come first")
-        if result is NotImplemented or (
-            result is not None and not has_tensor(result) and target not in STATE and "_nesting" not in name
-        ):
+        fact = result is not None and not has_tensor(result) and target not in STATE and "_nesting" not in name
+        if fact or result is NotImplemented:
             return result
         op = "call_method" if isinstance(target, str) else "call_function"
         node = self.graph.create_node(op, target, self.argument(tuple(args)), self.argument(kwargs))

@@ -26,6 +26,7 @@ from typing import Any
 import torch
 
 from course_lib import frames
+from course_lib.capture import global_state
 from course_lib.capture.calls import SAFE_TYPES, Id
 from course_lib.capture.classes import isinstance, own_dict
 from course_lib.capture.graph import PLAIN, STATE, name_of
@@ -76,10 +77,9 @@ class HeadBuilder:
 
     def finish(self) -> Head:
         """The whole: fetch, run the graph, then the rest."""
-        inputs = self.world.builder.inputs
         lines = list(self.fetched)
         if self.world.builder.operations:
-            args = [one.source.expr for one in inputs]
+            args = [one.source.expr for one in self.world.builder.inputs]
             long = len(", ".join(args)) > 80
             listed = "".join(f"\n        {arg}," for arg in args) + "\n    " if long else ", ".join(args)
             lines.append(f"__out = {GRAPH}({listed})")
@@ -87,7 +87,8 @@ class HeadBuilder:
             again = f"{self.name_for(frames.run_apart)}({', '.join((FUNCTION, *self.head.parameters))})"
             turned = any(node.target in STATE for node in self.world.builder.graph.nodes)
             undo = "".join(f"{switch}({was}); " for switch, was in self.world.at_start if turned)
-            lines.append(f"if not ({' and '.join(self.checks)}): {undo}return {again}")
+            lines.insert(0, f"__random = {self.name_for(global_state.random)}()")  # to draw the same numbers again
+            lines.append(f"if not ({' and '.join(self.checks)}): {undo}__random(); return {again}")
         self.head.body = lines + self.body
         return self.head
 
@@ -107,15 +108,14 @@ class HeadBuilder:
         for key, stored in self.world.stored.items():
             source = self.world.globals[key][1]
             for name, value in stored.items():
-                text = self.rebuild(value)
-                self.body.append(f"{source.expr if source else ''}[{name!r}] = {text}")
+                self.say(f"{source.expr if source else ''}[{name!r}] = ", value)
         for switch, now in self.world.switched():
             self.body.append(f"{switch}({now})")
 
-    def say(self, known: Known, text: str, *values: Any) -> None:
-        """A statement about the real object: `text` after its expression, with the rebuilt values in its places."""
-        rebuilt = [self.rebuild(value) for value in values]
-        self.body.append(self.fetch(known) + text.format(*rebuilt))
+    def say(self, before: str, value: Any, after: str = "") -> None:
+        """A statement with the rebuilt value in it."""
+        rebuilt = self.rebuild(value)
+        self.body.append(f"{before}{rebuilt}{after}")
 
     def content_effect(self, known: Known, now: Any, before: Any) -> None:
         """What a cell holds, or a container: what was added, or all of it anew. No method of the user's runs again."""
@@ -124,7 +124,7 @@ class HeadBuilder:
             if content is NULL and before is not NULL:
                 self.body.append(f"del {self.fetch(known)}.cell_contents")
             elif content is not before:
-                self.say(known, ".cell_contents = {}", content)
+                self.say(f"{self.fetch(known)}.cell_contents = ", content)
             return
         base = next(base for base in ADDING if isinstance(now, base))
         items: Any = dict(base.items(now)) if base in MAPPINGS else list(base.__iter__(now))
@@ -158,11 +158,8 @@ class HeadBuilder:
         plain = type(now).__setattr__ in (object.__setattr__, torch.nn.Module.__setattr__)
         for name, value in own.items():
             if before.get(name, MISSING) is not value:
-                if plain and name.isidentifier():
-                    self.say(known, f".{name} = {{}}", value)
-                else:
-                    text = self.rebuild(value)
-                    self.body.append(f"object.__setattr__({self.fetch(known)}, {name!r}, {text})")
+                place, simple = self.fetch(known), plain and name.isidentifier()
+                self.say(*((f"{place}.{name} = ", value) if simple else (f"object.__setattr__({place}, {name!r}, ", value, ")")))
         for name in [name for name, value in before.items() if value is not MISSING and name not in own]:
             self.body.append(f"object.__delattr__({self.fetch(known)}, {name!r})")
 
@@ -216,12 +213,15 @@ class HeadBuilder:
             return self.hoist(value, self.world.shapes.text(value.node.expr))
         if cls is torch.Size:
             return self.assign(f"torch.Size({self.listed(value)})")
-        if cls in PLAIN or (self.world.is_static(value) and self.world.static_source(value)) or isinstance(value, type):
+        if cls is object and self.world.of(value) is None:
+            return self.assign("object()")
+        if cls is types.FunctionType and not self.world.static_source(value):
+            return self.write_function(value)
+        scalar = isinstance(value, SCALARS) and not getattr(value, "__dict__", None)
+        if scalar or cls in PLAIN or isinstance(value, type) or self.world.is_static(value):
             return self.name_for(value)
         if cls in SEQUENCES or cls in MAPPINGS:
             return self.write_container(value)
-        if cls is object and self.world.of(value) is None:
-            return self.assign("object()")
         if cls.__name__ in ("dict_keys", "dict_values", "dict_items"):
             return f"{self.rebuild(gc.get_referents(value)[0])}.{cls.__name__[5:]}()"
         if cls is Id:
@@ -232,9 +232,7 @@ class HeadBuilder:
             return self.assign(f"MethodType({self.rebuild(value.__func__)}, {self.rebuild(value.__self__)})")
         if cls in (types.BuiltinMethodType, types.MethodWrapperType):
             target = value.__self__
-            if target is None or isinstance(target, types.ModuleType):
-                return self.name_for(value)
-            if type(target) in SAFE_TYPES or isinstance(target, (type, torch.Tensor)):
+            if type(target) in SAFE_TYPES or isinstance(target, torch.Tensor):
                 return f"{self.rebuild(target)}.{value.__name__}"
             owner = next(b for b in type(target).__mro__ if isinstance(b.__dict__.get(value.__name__), BOUND_FROM))
             return f"{self.name_for(owner)}.{value.__name__}.__get__({self.rebuild(target)})"
@@ -243,13 +241,8 @@ class HeadBuilder:
         if cls is types.CellType:
             name = self.assign("CellType()", value)
             if is_full(value):
-                text = self.rebuild(value.cell_contents)
-                self.body.append(f"{name}.cell_contents = {text}")
+                self.say(f"{name}.cell_contents = ", value.cell_contents)
             return name
-        if cls is types.FunctionType:
-            return self.write_function(value)
-        if self.world.is_static(value) or (isinstance(value, SCALARS) and not getattr(value, "__dict__", None)):
-            return self.name_for(value)
         if isinstance(value, BaseException) or (cls.__flags__ & (1 << 9) and cls.__module__ not in ("itertools", "functools")):
             return self.write_instance(value)
         return self.write_reduced(value)
@@ -305,24 +298,18 @@ class HeadBuilder:
             name = self.assign(f"{made}.__new__({', '.join([made, *[self.rebuild(arg) for arg in value.args]])})", value)
             for part in ("__context__", "__cause__", "__suppress_context__"):
                 if (linked := getattr(value, part)) is not None and linked is not False:
-                    text = self.rebuild(linked)
-                    self.body.append(f"{name}.{part} = {text}")
+                    self.say(f"{name}.{part} = ", linked)
         elif base is tuple:
             name = self.assign(f"tuple.__new__({made}, {self.listed(tuple.__iter__(value))})", value)
         else:
             name = self.assign(f"{self.name_for(base)}.__new__({made})", value)
             if base is not object:
                 self.put(name, base, False, dict(base.items(value)) if base in MAPPINGS else list(base.__iter__(value)))
-        own = own_dict(value)
-        if own:
-            pairs = ", ".join([f"{key!r}: {self.rebuild(item)}" for key, item in own.items()])
-            self.body.append(f"{name}.__dict__.update({{{pairs}}})")
+        if own := own_dict(value):
+            self.body.append(f"{name}.__dict__.update({self.display(own)})")
         for slot in slots(cls):
-            try:
-                found = object.__getattribute__(value, slot)
-            except AttributeError:
-                continue
-            self.body.append(f"object.__setattr__({name}, {slot!r}, {self.rebuild(found)})")
+            with contextlib.suppress(AttributeError):
+                self.say(f"object.__setattr__({name}, {slot!r}, ", object.__getattribute__(value, slot), ")")
         return name
 
     def write_reduced(self, value: Any) -> str:

@@ -5,8 +5,8 @@ Out: the value it returns. What each instruction does is written in `interpreter
 In PyTorch: `torch/_dynamo/symbolic_convert.py`, `InstructionTranslatorBase.run` and `step`.
 """
 
+import dis
 import os
-import traceback
 from collections.abc import Container, Iterator
 from types import CellType, CodeType, FunctionType
 from typing import Any
@@ -23,6 +23,8 @@ from course_lib.frames import Instruction, instructions
 
 OWN = tuple(f"{name}.py" for name in "graph world shapes head breaks".split())
 HERE = os.path.dirname(os.path.abspath(__file__))
+RAISE = dis.opmap["RAISE_VARARGS"]
+SLIPS = NameError, AttributeError, TypeError, IndexError
 NOTHING: Any = type("Nothing", (), {})()
 
 
@@ -252,12 +254,17 @@ class Machine(Stack):
 
 
 def check_own_failure(error: BaseException) -> None:
-    """Raise `Unsupported` unless an exception is the program's own: the rooms below the interpreter raise nothing else."""
-    places = [(frame.f_code.co_filename, frame.f_code.co_name, line) for frame, line in traceback.walk_tb(error.__traceback__)]
-    file, name, line = next((place for place in reversed(places) if place[0].startswith(HERE)), ("", "", 0))
-    if file.endswith(OWN):
+    """Raise `Unsupported` unless an exception is the program's own: the rooms below the interpreter raise nothing else, and a
+    learner's method makes no slips that are not its own."""
+    file, name, line, raised, at = "", "", 0, False, error.__traceback__
+    while at is not None:
+        code = at.tb_frame.f_code
+        if code.co_filename.startswith(HERE) or isinstance(at.tb_frame.f_locals.get("self"), Machine):
+            file, name, line, raised = code.co_filename, code.co_name, at.tb_lineno, code.co_code[at.tb_lasti] == RAISE
+        at = at.tb_next
+    if file.endswith(OWN) or not (file.startswith(HERE) or raised or not isinstance(error, SLIPS)):
         reason = f"capture itself fails at {name} ({file}:{line}): {type(error).__name__}: {error}"
-        raise Unsupported(reason, "report it") from error
+        raise Unsupported(reason, "report it" if file.startswith(HERE) else "correct that line of the interpreter") from error
 
 
 def new_cell(value: Any) -> CellType:

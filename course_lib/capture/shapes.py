@@ -92,7 +92,9 @@ class Shapes:
     """The sizes of one capture."""
 
     def __init__(self, history: History) -> None:
-        self.history = history
+        from torch._dynamo.source import ConstantSource  # a second to import, as is all that torch needs for sizes
+
+        self.history, self.place = history, ConstantSource
         self.env = ShapeEnv(duck_shape=False, allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
         self.mode = FakeTensorMode(shape_env=self.env)
         self.found: dict[sympy.Symbol, Origin] = {}
@@ -107,10 +109,8 @@ class Shapes:
         symbolic = [self.history.is_symbolic(source, d, size, marked) for d, size in enumerate(sizes)]
         if not any(symbolic) or isinstance(tensor, torch.nn.Parameter):
             return self.mode.from_tensor(tensor, static_shapes=True)
-        from torch._dynamo.source import ConstantSource  # a second to import, and only wanted here
-
         context = StatelessSymbolicContext([DimDynamic.DYNAMIC if s else DimDynamic.STATIC for s in symbolic])
-        fake = self.mode.from_tensor(tensor, source=ConstantSource(source.expr), symbolic_context=context)
+        fake = self.mode.from_tensor(tensor, source=self.place(source.expr), symbolic_context=context)
         for dim, size in enumerate(fake.shape):
             if isinstance(size, torch.SymInt) and (symbol := size.node.expr).is_Symbol:
                 self.marked |= {symbol} if dim in marked else set()
@@ -134,9 +134,7 @@ class Shapes:
 
     def _symbol(self, value: int | float, texts: tuple[str, str], function: Any = None, args: Sequence[Any] = ()) -> Any:
         """A symbolic number, which is `value` at this call."""
-        from torch._dynamo.source import ConstantSource
-
-        place = ConstantSource(texts[0])
+        place = self.place(texts[0])
         symbol = self.env.create_unspecified_symbol(value, place, DimDynamic.DYNAMIC)
         make: Any = self.env.create_symintnode if type(value) is int else self.env.create_symfloatnode
         self.found[symbol] = Origin(make(symbol, hint=value, source=place), texts, function, args)
@@ -145,11 +143,9 @@ class Shapes:
     def compute(self, function: Any, args: Sequence[Any]) -> Any:
         """`function(*args)` if that is arithmetic on symbolic numbers with floats in it, else None. It is a symbol of its own:
         sympy would change the order of operations, and so the last bits. What is not finite is for these very numbers."""
-        if (
-            not any(type(a) in SYMBOLIC for a in args)
-            or function not in COMPUTED
-            or not all(isinstance(a, NUMBERS) for a in args)
-        ):
+        if SYMBOLIC.keys().isdisjoint(map(type, args)) or function not in COMPUTED:
+            return None
+        if not all(isinstance(a, NUMBERS) for a in args):
             return None
         hints = [arg.node.hint if type(arg) in SYMBOLIC else arg for arg in args]
         texts = self._call_text(function, args, False), self._call_text(function, args, True)

@@ -398,6 +398,16 @@ class World:
             cells[name] = cell if self.of(cell) else self.wrap(cell, source.variable(name, f".__closure__[{i}]"))
         return cells
 
+    def defaults(self, function: types.FunctionType) -> tuple[tuple[Any, ...] | None, dict[str, Any] | None]:
+        """What stands for the defaults of a function's parameters. (Places are counted from the last, as Python does.)"""
+        source, defaults, more = self.source_of(function), function.__defaults__, function.__kwdefaults__
+        if source is not None and defaults:
+            at = source.attr("__defaults__")
+            defaults = tuple(self.wrap(obj, at.item(i - len(defaults))) for i, obj in enumerate(defaults))
+        if source is not None and more:
+            more = {name: self.wrap(obj, source.attr("__kwdefaults__").item(name)) for name, obj in more.items()}
+        return defaults, more
+
     def fill(self, known: Known, name: str) -> bool:
         """Give the stand-in of an instance its attribute `name`, if the real one has it. True if it is there now."""
         copy, real, attributes = known.stand_in, known.real, known.attributes
@@ -578,9 +588,9 @@ class Inliner(frames.Watcher):
     def inline(self, function: types.FunctionType, *args: Any) -> Any:
         """Interpret the frame. (Defaults are the function's own: what stands for them is put in their place.)"""
         self.world.adopt(function, args)
-        source = self.world.source_of(function)
-        if source is not None and (function.__defaults__ or function.__kwdefaults__):
-            at = {id(obj): source.attr("__kwdefaults__").item(name) for name, obj in (function.__kwdefaults__ or {}).items()}
-            at |= {id(obj): source.attr("__defaults__").item(i) for i, obj in enumerate(function.__defaults__ or ())}
-            args = tuple(self.world.wrap(a, at[id(a)]) if id(a) in at else a for a in args)
+        if function.__defaults__ or function.__kwdefaults__:
+            real = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+            defaults, more = self.world.defaults(function)
+            stand_ins = {id(obj): new for obj, new in zip(real, [*(defaults or ()), *(more or {}).values()], strict=True)}
+            args = tuple(stand_ins.get(id(arg), arg) for arg in args)
         return self.caller.enter(function, args)

@@ -154,9 +154,7 @@ def instructions(code: CodeType) -> tuple[Instruction, ...]:
 
 @functools.lru_cache(maxsize=4096)
 def _instructions(code: CodeType, filename: str) -> tuple[Instruction, ...]:
-    placed = [
-        (part, offset, i.positions) for i, offset in _meaningful(code) for part in RULES.get(i.opname, renamed(i.opname))(i)
-    ]
+    placed = [(new, at, i.positions) for i, at in _meaningful(code) for new in RULES.get(i.opname, renamed(i.opname))(i)]
     starts = sorted({offset for _, offset, _ in placed})
     end = len(code.co_code)
 
@@ -185,9 +183,7 @@ def _meaningful(code: CodeType) -> Iterator[tuple[dis.Instruction, int]]:
             continue
         resumed |= i.opname == "RESUME"
         in_prologue = i.opname == "MAKE_CELL" and not resumed
-        end_of_loop = (
-            FROM_3_13 and i.opname == "POP_TOP" and before == "END_FOR"
-        )  # FOR_ITER skips both; on 3.12 it is a `break`'s
+        end_of_loop = FROM_3_13 and i.opname == "POP_TOP" and before == "END_FOR"  # FOR_ITER skips both; on 3.12 it is `break`'s
         if i.opname not in DROPPED and not in_prologue and not end_of_loop:
             if i.opname == "CALL" and named:
                 i = i._replace(opname="CALL_KW")

@@ -1,0 +1,180 @@
+"""What hangs on a tensor, random numbers, and what lives no longer than it should: compared with eager.
+
+PYTEST_DONT_REWRITE: a scenario's `assert` is the program's own."""
+
+# ruff: noqa: F821
+
+import gc
+import operator
+import subprocess
+import sys
+import weakref
+
+import pytest
+import torch
+from scenarios import Ours, check, collect, play, tried
+
+import course_lib as cl
+
+SCENARIOS, scenario = collect()
+r = torch.randn
+
+
+# ---- random numbers and assertions -----------------------------------------------------------------------------------
+
+
+@scenario
+def numbers_drawn_before_an_assertion_that_fails(c):
+    def f(x):
+        y = torch.rand(3) + x
+        assert y.sum() > 100, "small"
+        return y
+
+    f = c(f)
+    return tried(lambda: f(torch.ones(3))), torch.rand(2), tried(lambda: f(torch.ones(3) * 99)), torch.rand(2)
+
+
+@scenario
+def a_failing_assertion_that_is_caught(c):
+    def f(x):
+        y = torch.nn.functional.dropout(x) + torch.randn(3)
+        try:
+            assert (y > 50).all()
+        except AssertionError:
+            y = y * 2
+        return y, torch.rand(2)
+
+    f = c(f)
+    return f(torch.ones(3)), f(torch.ones(3) * 999), torch.rand(1)
+
+
+# ---- defaults --------------------------------------------------------------------------------------------------------
+
+
+@scenario
+def defaults_are_rebound(c):
+    def g(x, k=2, *, m=3):
+        return x * k + m
+
+    f, x = c(lambda x: g(x)), torch.ones(2)
+    out = [f(x)]
+    for g.__defaults__, g.__kwdefaults__ in (((5,), {"m": 3}), ((5,), {"m": 7}), ((x, 5), {"m": 7}), ((5, 2), {"m": 7})):
+        out.append(f(x))
+    g.__defaults__ = None
+    return out, tried(lambda: f(x))
+
+
+@scenario
+def more_defaults_come_before_the_one_there_was(c):
+    def key(v, sign=1):
+        return v * sign
+
+    def f(x):
+        return x * sorted([1, 2, 3], key=key)[0]
+
+    f, out = c(f), []
+    for key.__defaults__ in ((1,), (1, -1), (9, 1)):
+        out.append(f(torch.ones(2)))
+    return out
+
+
+# ---- functions without a frame of their own ----------------------------------------------------------------------------
+
+
+@scenario
+def a_function_of_torch(c):
+    return [c(f)(r(3, 3), r(3, 3)) for f in (torch.add, torch.matmul, operator.sub, torch.nn.functional.mse_loss)]
+
+
+@scenario
+def a_partial_of_a_function_of_torch(c):
+    import functools
+
+    return c(functools.partial(torch.add, alpha=2))(r(3), r(3)), c(r(3).add)(r(3))
+
+
+@pytest.mark.parametrize(
+    "function", [torch.sin, torch.nn.functional.gelu, abs, r(3).mul], ids=["C", "Python", "builtin", "method"]
+)
+def test_a_function_of_torch_is_captured(function):
+    c, x = Ours(), r(3)
+    torch.testing.assert_close(c(function, fullgraph=True)(x), function(x))
+    assert len(c.graphs) == 1
+
+
+# ---- objects go when the program drops them --------------------------------------------------------------------------
+
+
+@scenario
+def what_del_does(c):
+    log = []
+
+    class Loud:
+        def __del__(self):
+            log.append("gone")
+
+    def f(x):
+        loud = Loud()
+        log.append("here")
+        return x + 1 if loud else x
+
+    f = c(f)
+    out = [f(torch.ones(2)), f(torch.ones(2))]
+    gc.collect()
+    return out, sorted(log)
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_no_tensor_of_the_first_call_is_kept(backend):
+    f = cl.compile(lambda x: x * 2 + 1, backend=backend)
+    x = r(3)
+    seen = weakref.ref(x)
+    f(x)
+    del x
+    gc.collect()
+    assert seen() is None
+
+
+# ---- errors of capture itself ----------------------------------------------------------------------------------------
+
+
+def test_a_slip_in_a_learners_interpreter_is_not_the_users():
+    class Mine(cl.Pipeline().interpreter):
+        def UNARY_NEGATIVE(self, i):
+            self.push(opperator.neg(self.pop()))
+
+    class Raising(cl.Pipeline().interpreter):
+        def UNARY_NEGATIVE(self, i):
+            raise NameError("no such sign")
+
+    for interpreter, reason in ((Mine, "capture itself fails at UNARY_NEGATIVE"), (Raising, "raises NameError: no such sign")):
+        with cl.record() as trace:
+            f = cl.compile(lambda x: -x + 1, backend="eager", pipeline=cl.Pipeline().replace(interpreter=interpreter))
+            assert f(torch.ones(2)).tolist() == [0, 0]
+        assert trace.graph_breaks[0].reason.startswith(reason)
+
+
+def test_the_first_capture_may_come_while_torch_imports_itself():
+    """A hook of the user's for imports is a frame like any other: it is captured when torch first imports TorchDynamo."""
+    program = """
+import sys, torch, course_lib as cl
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        self.last = name + "."
+sys.meta_path.insert(0, Finder())
+def f(x):
+    return torch.nn.functional.layer_norm(x, (4,)) + 1
+from torch.utils.flop_counter import FlopCounterMode
+with FlopCounterMode(display=False):
+    cl.compile(f, backend="eager")(torch.ones(2, 4))
+four = torch.ones(4)
+print(cl.compile(lambda x: x * 2, backend="eager", fullgraph=True)(four[None]).sum().item())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.strip() == "8.0", done.stderr
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_scenario_agrees_with_eager(name):
+    check(SCENARIOS[name])
+    play(SCENARIOS[name], Ours())
