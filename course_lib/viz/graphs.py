@@ -18,6 +18,7 @@ from typing import Any
 from torch import fx
 
 from course_lib.viz.style import COLOURS, DIM, FILLS, Picture, escape, ink, place, plural, short_types
+from course_lib.viz.svg import least_width
 from course_lib.viz.tables import columns, html_table
 
 FOLD_PARAMETERS_FROM = 8
@@ -261,7 +262,7 @@ def themed(svg: str, alt: str, tips: dict[str, str]) -> str:
         svg,
     )
     width, height = re.search(r'viewBox="[-\d.]+ [-\d.]+ ([\d.]+) ([\d.]+)"', svg).groups()  # type: ignore[union-attr]
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" role="img" '
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" {least_width(float(width))} role="img" '
     head += f'aria-label="{escape(alt)}" font-family="{FAMILY}"'
     svg = re.sub(r'<svg\b(?: (?:width|height|xmlns)="[^"]*"|\s)*', head + " ", svg, count=1)
     return svg.strip()

@@ -142,14 +142,16 @@ def standalone_svg(svg: str) -> str:
 
 
 def place(filename: str, line: int | None = None) -> str:
-    """A file as a reader knows it: the cell of a notebook, a file of an installed package from the package on, else its name."""
+    """A file as a reader knows it: the cell of a notebook, a file of an installed package from the package on, else its name
+    (an `__init__.py` with its folder)."""
     filename = filename.replace("\\", "/")
     if re.search(r"ipykernel_\d+/|^<ipython-input|^<stdin>|^<string>", filename):
         short = "this notebook"
     elif match := re.search(r"(?:site|dist)-packages/(.+)$", filename):
         short = match[1]
     else:
-        short = filename.rsplit("/", 1)[-1]
+        parts = filename.split("/")
+        short = "/".join(parts[-2:] if parts[-1] == "__init__.py" else parts[-1:])
     return f"{short}:{line}" if line else short
 
 

@@ -15,6 +15,8 @@ from course_lib.viz.style import COLOURS, DIM, FILLS, MONO, NORMAL, SANS, SMALL,
 
 SCROLL_FROM = 1700
 """Drawings taller than this scroll (px)."""
+SHRINKS = 0.73
+"""How much smaller a drawing may become: the smallest letters are then 8 px."""
 NARROW, WIDE = set("iljtf.,:;'|!()[]{} I1r/"), set("mwMWGOQ@%—→×")
 
 
@@ -163,9 +165,9 @@ class Svg:
         self.path(f"M{n(x)} {n(y + ry)} a{n(width / 2)} {n(ry)} 0 0 0 {n(width)} 0", stage=stage, line=1.3, opacity=1)
 
     def render(self, alt: str) -> str:
-        """The `<svg>` element. It is never scaled down by itself: text keeps its size, narrow windows scroll."""
+        """The `<svg>` element. In a narrow window it shrinks as far as `least_width` allows, then the window scrolls."""
         width, height = n(math.ceil(self.width)), n(math.ceil(self.height))
-        size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
+        size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}" {least_width(self.width)}'
         head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="{escape(alt)}" font-family="{SANS}">'
         return head + "\n".join(self.parts) + "</svg>"
 
@@ -178,6 +180,11 @@ class Svg:
 def stroke(stage: str | None) -> str:
     """The line colour of a stage: its own, drawn a little towards the text's so that it shows on either theme."""
     return f'stroke="{COLOURS[stage]}" style="stroke: {ink(stage, 80)}"' if stage else 'stroke="currentColor"'
+
+
+def least_width(width: float) -> str:
+    """The attribute that keeps a drawing from shrinking until it cannot be read."""
+    return f'style="min-width: {n(SHRINKS * width)}px"'
 
 
 def n(value: float) -> str:

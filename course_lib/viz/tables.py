@@ -83,7 +83,7 @@ def bars(
     names = {name: fold(name, LABEL) for name in values}
     label = max(text_width(line) for lines in names.values() for line in lines) + 16
     behind = max(110.0, *(1.1 * text_width(amount(value, unit)) + 14 for value in values.values()))
-    titles = fold(title, label + LONGEST + behind, bold=True) if title else []
+    titles = fold(title, 0.94 * (label + LONGEST + behind), bold=True) if title else []
     top = 14 + LETTERS * len(titles) if titles else 8
     svg = Svg(label + LONGEST + behind, top + sum(STEP + LETTERS * (len(lines) - 1) for lines in names.values()) + 2)
     for i, line in enumerate(titles):

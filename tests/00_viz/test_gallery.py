@@ -26,3 +26,29 @@ def test_the_command_makes_the_page_and_every_drawing_on_it(tmp_path, root):
     assert gallery(again).read_text() == page
     for drawing in kept.parent.iterdir():
         assert (again / "pictures" / "gallery" / drawing.name).read_text() == drawing.read_text(), drawing.name
+
+
+UNREADABLE = """(svg) => {
+  const { width, height } = svg.viewBox.baseVal, all = svg.getBoundingClientRect(), found = [];
+  const texts = [...svg.querySelectorAll("text")].filter((text) => text.textContent.trim()).map((text) => {
+    const { left, right, top, bottom } = text.getBoundingClientRect(), scale = all.width / width;
+    const [l, r, t, b] = [left - all.left, right - all.left, top - all.top, bottom - all.top].map((x) => x / scale);
+    return { l, r, t, b, says: text.lastChild.textContent };
+  });
+  texts.forEach((a, n) => {
+    if (a.l < -2 || a.r > width + 2 || a.t < -3 || a.b > height + 3) found.push(`'${a.says}' is cut`);
+    for (const b of texts.slice(n + 1)) {
+      const over = [Math.min(a.r, b.r) - Math.max(a.l, b.l), Math.min(a.b, b.b) - Math.max(a.t, b.t)];
+      if (over[0] > 3 && over[1] > 5) found.push(`'${a.says}' and '${b.says}' overlap`);
+    }
+  });
+  return found;
+}"""
+
+
+def test_no_text_of_the_gallery_is_cut_or_lies_over_another(page, root):
+    drawings = sorted((root / "docs" / "pictures" / "gallery").glob("*.svg"))
+    page.set_content("".join(f'<div id="{path.stem}">{path.read_text()}</div>' for path in drawings))
+    assert len(drawings) > 30
+    for path in drawings:
+        assert page.eval_on_selector(f"#{path.stem} svg", UNREADABLE) == [], path.name
