@@ -21,6 +21,7 @@ from course_lib.bench.models import TinyBlock
 from course_lib.bench.museum import STAGES
 from course_lib.bench.pictures import spread
 from course_lib.bench.roofline import ceilings, recorded_kernels
+from course_lib.viz.choose import choose_fusion
 from course_lib.viz.lanes import lanes
 from course_lib.viz.limits import measure
 from course_lib.viz.move_tile import move_tile
@@ -36,7 +37,8 @@ HEAD = """# Gallery
 
 Every picture that `course_lib.viz` draws, made from real traces by `course gallery`. Each is a function on a recording
 (`with cl.record() as trace:`) or on plain data; in a notebook it follows the light or dark theme, and has a plain form.
-Widgets (`trace.stepper()`, `cl.explore`, `viz.Predict`) and the trace report (`course report script.py`) are for trying.
+Widgets (`trace.stepper()`, `cl.explore`, `viz.Predict`, `viz.choose`, `viz.move_tile`) and the
+trace report (`course report script.py`) are for trying.
 """
 
 
@@ -153,6 +155,7 @@ def pictures(measured: Measured) -> Iterator[tuple[str, str, Callable[[], Pictur
     yield "fusion", "trace.fusion()", trace.fusion
     needs = {"relu": (), "matmul (library)": ("relu",), "add": ("relu", "matmul (library)")}
     yield "order", "viz.order.order(needs, together)", lambda: order(needs, ("relu", "add"))
+    yield "choose", "viz.choose.choose_fusion(graph)", lambda: choose_fusion(triton.of(events.Lowered)[0].graph).picture
     yield "memory", "trace.memory()", lambda: trace.memory().picture
     yield "code", "trace.code(kernel=0)", lambda: trace.code(kernel=0)
     yield "lanes", "viz.lanes.lanes(30, 4, threads=2)", lambda: lanes(30, 4, threads=2)
