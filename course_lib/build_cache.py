@@ -32,10 +32,7 @@ class Entry:
 
 def key_of(*parts: str) -> str:
     """One short name for everything that the result depends on."""
-    digest = hashlib.sha256()
-    for part in (FORMAT, processor(), *parts):
-        digest.update(f"{len(part)}:{part}".encode())
-    return digest.hexdigest()[:32]
+    return hashlib.sha256(repr((FORMAT, processor(), *parts)).encode()).hexdigest()[:32]
 
 
 @functools.cache

@@ -116,7 +116,7 @@ def signature_of(inputs: Values, results: Values, real_inputs: Values, real_resu
     written = [n for n, x in enumerate(inputs) if isinstance(x, torch.Tensor) and torch._functionalize_has_data_mutation(x.elem)]
     if any(overlaps_itself(inputs[n]) for n in written):
         raise NotImplementedError("an input is written to whose elements share memory")
-    updates = tuple(Update(n, value(inputs[n]).index, who_sees(inputs[n], real_inputs[n].is_leaf)) for n in written)
+    updates = tuple(Update(n, value(inputs[n]).index, who_sees(inputs[n], real_inputs[n])) for n in written)
     ours = {update.index: update.seen_by == "autograd" for update in updates}
     return Signature(tuple(made), updates, tuple(ours.get(n, has_gradient(v)) for n, v in enumerate(values))), values
 
@@ -141,11 +141,12 @@ def overlaps_itself(tensor: torch.Tensor) -> bool:
     return any(stride <= before for (stride, _), before in zip(dims, reach, strict=False))
 
 
-def who_sees(written: Any, leaf: bool) -> str:
+def who_sees(written: Any, real: torch.Tensor) -> str:
     if torch._functionalize_are_all_mutations_hidden_from_autograd(written.elem):
         return "nobody"
     quiet = torch._functionalize_are_all_mutations_under_no_grad_or_inference_mode(written.elem)
-    return "version" if quiet or leaf or not written.requires_grad else "autograd"  # a leaf is only written through `detach()`
+    quiet = quiet or (real.is_leaf and real.requires_grad)  # a parameter is only written through `detach()`
+    return "version" if quiet or not written.requires_grad else "autograd"
 
 
 def has_gradient(value: Any) -> bool:

@@ -25,7 +25,7 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx, track_te
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from course_lib.autograd.signature import Signature, has_gradient, restride, signature_of
+from course_lib.autograd.signature import Signature, has_gradient, memory, restride, signature_of
 
 aten = torch.ops.aten
 Decompositions = Mapping[Any, Callable[..., Any]]
@@ -102,8 +102,14 @@ class Decomposing(TorchDispatchMode):
     def __init__(self, table: Decompositions) -> None:
         super().__init__()
         self.table = table
+        self.unfolded: set[int] = set()  # Memory that `unfold` was applied to
 
     def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if op is aten.unfold.default:
+            self.unfolded.add(memory(args[0]))
+        written = tree_leaves(args[0]) if self.unfolded and op._schema.is_mutable else []
+        if any(tensor._is_view() and memory(tensor) in self.unfolded for tensor in written):
+            raise NotImplementedError("a view of what `unfold` shows is written to: functionalization adds up its windows")
         if op in self.table:
             with self:
                 result = self.table[op](*args, **(kwargs or {}))

@@ -101,9 +101,10 @@ class TritonOps(Printer):
 
     def number(self, value: bool | int | float, dtype: torch.dtype) -> str:
         if not dtype.is_floating_point:
-            return str(bool(value) if dtype == torch.bool else int(value))
+            return str(bool(value) if dtype == torch.bool else int(value) % 256 if dtype == torch.uint8 else int(value))
         text = decimal(value, dtype)
-        return text if math.isfinite(float(text)) else f'float("{text}")'
+        text = text if math.isfinite(float(text)) else f'float("{text}")'
+        return f"tl.full([], {text}, tl.float64)" if dtype == torch.float64 else text  # a bare number: float32 to libdevice
 
     def mask_for(self, index: sympy.Expr) -> str:
         """The mask for a pointer of this index: it must have the pointer's shape."""
@@ -129,7 +130,7 @@ class TritonOps(Printer):
         place = self.place(buffer, index)  # may print lines: an index tensor is read first
         mask = self.mask_under_conditions(index)
         if self.conditions and self.mask_for(index) != "mask":
-            place += f" + 0 * {self.conditions[-1]}.to(tl.int32)"  # a pointer for each element of the condition
+            place += f" + 0 * ({' & '.join(self.conditions)}).to(tl.int32)"  # a pointer for each element of the mask
         return f"tl.load({place}{', ' + mask if mask else ''})", ATOM
 
     def print_indirect(self, expr: Expr) -> tuple[str, int]:
@@ -164,7 +165,7 @@ class TritonOps(Printer):
 
     def print_index_expr(self, expr: Expr) -> tuple[str, int]:
         text, kind = self.index(expr.detail), self.type_name(expr.dtype)
-        return (f"tl.full([1], {text}, {kind})" if expr.detail.is_number else f"({text}).to({kind})"), ATOM
+        return (f"tl.cast({text}, {kind})" if expr.detail.is_number else f"({text}).to({kind})"), ATOM
 
     def print_to_dtype(self, expr: Expr) -> tuple[str, int]:
         (value,) = expr.args
@@ -173,5 +174,7 @@ class TritonOps(Printer):
         if expr.dtype == torch.bool:
             return f"{self.text(value, 6)} != 0", 5
         narrow = value.dtype.is_floating_point and expr.dtype in (torch.uint8, torch.int8, torch.int16)
+        if all(node.args or node.op == "constant" for node in value.walk()):  # a number of Python's has no `to`
+            return f"tl.cast({self.text(value)}, {self.type_name(expr.dtype)})", ATOM
         text = self.text(value, ATOM) + (".to(tl.int32)" if narrow else "")
         return f"{text}.to({self.type_name(expr.dtype)})", ATOM

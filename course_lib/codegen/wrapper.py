@@ -160,7 +160,7 @@ class Wrapper:
         if kernel.steps[0].buffer.device.type == "cpu":
             self.line(f"{name} = zeros(1, dtype=int64)")
         else:
-            flag = torch.zeros(1, dtype=torch.int64, pin_memory=torch.cuda.is_available())
+            flag = torch.zeros(1, dtype=torch.int64, device="cpu", pin_memory=torch.cuda.is_available())
             self.names[name] = flag
             self.names["problems"].append((flag, places(kernel)))
         return name

@@ -69,13 +69,12 @@ def build(graph: LoopGraph, schedule: Any, plan: Any = None, codegen: str = "aut
                 launches[name] = load_triton(triton, device, operands(triton, graph) if autotune else ())
             else:
                 sources[kernel] = cpp_source(kernel, graph.buffers, name)
-    in_cpp = [source for source in sources.values() if source.language == "cpp"]
     cached = False
-    if in_cpp:  # all in one file
+    if in_cpp := [source for source in sources.values() if source.language == "cpp"]:  # all in one file
         entry = build_library("\n".join([prelude(), *(source.source for source in in_cpp)]))
         library, cached = ctypes.CDLL(str(entry.path)), entry.cached
         make = native.load("course_lib.runtime._launcher").launcher  # type: ignore[union-attr]
-        address = lambda name: ctypes.cast(getattr(library, name), ctypes.c_void_p).value
+        address = lambda name: ctypes.cast(library[name], ctypes.c_void_p).value
         launches |= {s.name: make(address(s.name), len(s.buffers) + s.checked) for s in in_cpp}
     wrapper, names = wrapper_source(schedule, plan, graph, sources)
     run = define("call", wrapper, "program", {**names, **launches})

@@ -11,8 +11,9 @@ In PyTorch: `torch/_inductor/runtime/triton_heuristics.py`, `CachingAutotuner`; 
 import ctypes
 import functools
 import importlib
+import math
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -35,7 +36,7 @@ def import_triton() -> Any:
             f"triton cannot be imported ({error}): get it with `pip install triton` (Linux only; `course doctor` says which "
             'version goes with your torch); until then use options={"codegen": "cpp"}'
         ) from None
-    round_bfloat16(triton)
+    mend_interpreter(triton)
     return triton
 
 
@@ -83,11 +84,6 @@ def compiled(kernel: Any, source: TritonSource, device: torch.device, meta: dict
 class NumpyLibdevice:
     """`libdevice` for the interpreter, which computes with numpy and has no GPU library to call."""
 
-    NUMPY: ClassVar = {
-        "asin": "arcsin", "acos": "arccos", "atan": "arctan", "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh",
-        "pow": "float_power", "atan2": "arctan2",
-    }  # fmt: skip
-
     def __init__(self, tl: Any) -> None:
         self.tl = tl
 
@@ -97,19 +93,17 @@ class NumpyLibdevice:
     def compute(self, name: str, args: tuple[Any, ...]) -> Any:
         like = next(arg for arg in args if isinstance(arg, self.tl.tensor))
         arrays = [arg.handle.data if isinstance(arg, self.tl.tensor) else arg for arg in args]
-        with np.errstate(all="ignore"):
-            if name == "erfc":
-                data = torch.special.erfc(torch.from_numpy(np.atleast_1d(arrays[0]))).numpy().reshape(arrays[0].shape)
-            else:
-                data = getattr(np, self.NUMPY.get(name, name))(*arrays)
-        handle = type(like.handle)(np.asarray(data, dtype=like.handle.data.dtype), like.handle.dtype)
+        function = getattr(np, name, None) or np.vectorize(getattr(math, name))  # numpy has no `erfc`
+        data = np.asarray(function(*arrays), dtype=like.handle.data.dtype)
         shaped = self.tl.block_type(like.type.scalar, list(data.shape)) if data.shape else like.type.scalar
+        handle = type(like.handle)(data, like.handle.dtype)
         return self.tl.tensor(handle, like.type if data.shape == arrays[0].shape else shaped)
 
 
-def round_bfloat16(triton: Any) -> None:
+def mend_interpreter(triton: Any) -> None:
     """Let the interpreter convert to and from bfloat16 as torch does. It keeps such numbers as the bits of a uint16; Triton 3.7's
-    own cuts digits off instead of rounding, loses denormal numbers, and converts from float64 or integers wrongly."""
+    own cuts digits off instead of rounding, loses denormal numbers, and converts from float64 or integers wrongly. It has no
+    constants of that type, and takes the result of comparing two scalars for a number."""
     from triton.runtime import interpreter
 
     tl, builder = triton.language, interpreter.InterpreterBuilder
@@ -128,3 +122,5 @@ def round_bfloat16(triton: Any) -> None:
         return interpreter.TensorHandle(result.reshape(np.shape(src.data)), new)
 
     builder.cast_impl = cast_impl
+    builder.get_bf16 = lambda self, value: cast_impl(self, self.get_fp32(value), tl.bfloat16)
+    builder.create_splat = lambda _, to, arg: interpreter.TensorHandle(np.full(to.shape, np.ravel(arg.data)[0]), arg.dtype.scalar)

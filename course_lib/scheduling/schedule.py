@@ -192,11 +192,9 @@ class Fusion:
 
     def path(self, a: Group, b: Group) -> Group | None:
         """A third group on a way from one to the other: fused, they would have to run both before and after it."""
-        for first, last in ((a, b), (b, a)):
-            between = [group for group in self.needs[last] if group is not first and first in self.before[group]]
-            if between:
-                return min(between, key=lambda group: group.positions)
-        return None
+        ways = [(group, first) for first, last in ((a, b), (b, a)) for group in self.needs[last] if group is not first]
+        between = [group for group, first in ways if first in self.before[group]]
+        return min(between, key=lambda group: group.positions, default=None)
 
     def hardly_read(self) -> dict[Node, list[Pointwise]]:
         """For a loop the cheap loops of which it reads few elements (a gather after log_softmax): computed in it, the others

@@ -447,3 +447,34 @@ def test_an_exercise_that_is_not_written_yet_says_so_from_backward_too():
     step = cl.compile(lambda x: x.softmax(-1), pipeline=cl.Pipeline().replace(decompositions=table))
     with pytest.raises(NotImplementedError, match="Exercise: softmax_backward"):
         step(torch.randn(3, 4, requires_grad=True))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_buffer_that_is_written_to_passes_the_gradient_on(dynamic: bool) -> None:
+    """The buffer requires no gradient before the call, and does after it."""
+
+    def f(x: Tensor, buffer: Tensor) -> Tensor:
+        buffer.narrow(-1, 0, 1).copy_(x)
+        return buffer * 3
+
+    def gradient(function: Any) -> Tensor:
+        x, buffer = torch.ones(1, requires_grad=True), torch.zeros(1)
+        result = function(x, buffer)
+        return torch.autograd.grad([result, buffer], x, [torch.full((1,), 5.0), torch.full((1,), 7.0)])[0]
+
+    assert gradient(cl.compile(f, dynamic=dynamic)).item() == gradient(f).item() == 22
+
+
+@pytest.mark.parametrize("write", [lambda w: w.narrow(0, 0, 1).sub_(0.5), lambda w: w.mul_(2), lambda w: w[..., 0].zero_()])
+def test_what_unfold_does_not_show_stays(write: Any) -> None:
+    """Windows with gaps between them: `torch.compile` (2.13) sets the gaps to 0."""
+
+    def f(x: Tensor) -> Tensor:
+        write(x.unfold(0, 2, 3))
+        return x * 1
+
+    x, y = torch.arange(16.0).view(8, 2), torch.arange(16.0).view(8, 2)
+    assert torch.equal(cl.compile(f)(x), f(y)) and torch.equal(x, y)
+    with cl.record() as trace:  # what is only read stays compiled
+        cl.compile(lambda x: x.unfold(0, 2, 3) * 2)(x)
+    assert not trace.of(cl.events.FellBack)

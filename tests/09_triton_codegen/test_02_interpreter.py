@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import operations
 import pytest
+import random_graphs
 import random_kernels
 import torch
+import torch.nn.functional as F
+from back_half import compile_function
 from hand_kernels import gelu_chain, layer_norm, softmax
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -78,3 +81,25 @@ def test_random_pointwise_kernels(rng):
 @given(anything)
 def test_random_reductions(rng):
     check(*random_kernels.reduction_kernels(rng, special=True), "triton", rtol=1e-4, atol=1e-5)
+
+
+ODD = {
+    "a negative constant for unsigned numbers": lambda x, b, u: u.clamp(-1, 1) + -1,
+    "a constant among bfloat16 numbers": lambda x, b, u: torch.where(b > 0, 1.5, b),
+    "the negative of a constant": lambda x, b, u: torch.zeros_like(b).neg().float() * x,
+    "scalars compared, and spread": lambda x, b, u: (x.isnan() & x.sum().isnan()) | (x == x.max()),
+    "a condition and a mask": lambda x, b, u: F.pad(x[None], (1, 1), mode="circular"),
+    "an index that is a number": lambda x, b, u: torch.diag_embed(x.sum(0)[None]) * x,
+}
+
+
+@pytest.mark.parametrize("case", ODD)
+def test_constants_and_scalars(case):
+    inputs = torch.randn(1, 7), torch.randn(1, 7, dtype=torch.bfloat16), torch.arange(7, dtype=torch.uint8)
+    function = lambda *inputs: (ODD[case](*inputs),)
+    torch.testing.assert_close(compile_function(function, *inputs, codegen="triton")(*inputs), function(*inputs))
+
+
+def test_random_graphs():
+    """(`python tests/tools/random_graphs.py --codegen triton` runs as many as you have time for, and on a GPU.)"""
+    assert random_graphs.check(range(710200, 710220), codegen="triton") == {}

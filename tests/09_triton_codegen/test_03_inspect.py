@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from back_half import compile_function
 from hand_kernels import Hand, gelu_chain, layer_norm
 
 from course_lib import runtime
@@ -66,3 +67,11 @@ def test_a_kernel_that_does_not_compile_says_so():
     broken = replace(printed, source=printed.source.replace("tl.rsqrt", "tl.no_such_function"))
     with pytest.raises(runtime.CompileFailed, match="no_such_function"):
         inspect_kernel(broken)
+
+
+@pytest.mark.parametrize("function", [lambda x: (torch.fmod(x, 0.1),), lambda x: (x % -1.5,), lambda x: (x**-1.5,)])
+def test_constants_beside_doubles(function):
+    """A bare number is a float32 to `libdevice`, which has no function of a double and a float."""
+    pytest.importorskip("triton")
+    (source,) = compile_function(function, torch.rand(4, 6, dtype=torch.float64), codegen="triton").kernels
+    assert ".f64" in inspect_kernel(source, target="sm_90")["ptx"]

@@ -2,6 +2,7 @@
 """Random graphs of tensor operations through the whole back half, forward and backward, held against eager.
 
     python tests/tools/random_graphs.py --start 0 --count 2000      (says the first seeds that differ)
+    python tests/tools/random_graphs.py --codegen triton --device cuda --count 1000      (on a GPU; on the CPU Triton interprets)
 
 A seed is a program: inputs of random shapes, dtypes, layouts (transposed, sliced, expanded, overlapping, far apart, empty) and
 values (also nan, inf, denormal), and some steps: arithmetic, views, indexing, reductions, norms, products, losses, writes in
@@ -41,7 +42,7 @@ import torch
 import torch.nn.functional as F
 from torch import fx
 
-from course_lib import config, native
+from course_lib import config, native, runtime
 from course_lib.codegen import cpp
 from course_lib.codegen.wrapper import wrapper_source
 from course_lib.pipeline import Pipeline, with_sizes
@@ -81,16 +82,19 @@ class Input:
 
     def numbers(self, shape: Sequence[int], g: torch.Generator, r: Random) -> torch.Tensor:
         if self.dtype is torch.bool:
-            return torch.rand(shape, generator=g) > 0.5
+            return (torch.rand(shape, generator=g, device="cpu") > 0.5).to(torch.get_default_device())
         if not self.dtype.is_floating_point:
             limit = torch.iinfo(self.dtype)
             low, high = (limit.min, limit.max) if self.values == "hostile" else (max(limit.min, -9), 10)
-            return torch.randint(low, high, shape, generator=g, dtype=self.dtype)
-        x = torch.randn(shape, generator=g, dtype=torch.float64)
+            numbers = torch.randint(low, high, shape, generator=g, dtype=self.dtype, device="cpu")
+            return numbers.to(torch.get_default_device())
+        x = torch.randn(shape, generator=g, dtype=torch.float64, device="cpu")
         if self.values == "hostile":
-            special = torch.tensor(SPECIAL, dtype=torch.float64)[torch.randint(len(SPECIAL), shape, generator=g)]
-            x = torch.where(torch.rand(shape, generator=g) < 0.3, special, x)
-        return x.to(self.dtype) if self.values != "whole" else x.mul(2).round().to(self.dtype)
+            special = torch.tensor(SPECIAL, dtype=torch.float64, device="cpu")
+            special = special[torch.randint(len(SPECIAL), shape, generator=g, device="cpu")]
+            x = torch.where(torch.rand(shape, generator=g, device="cpu") < 0.3, special, x)
+        x = x.to(self.dtype) if self.values != "whole" else x.mul(2).round().to(self.dtype)
+        return x.to(torch.get_default_device())
 
     def laid_out(self, numbers: Callable[[Sequence[int]], torch.Tensor], r: Random) -> torch.Tensor:
         shape, rank = self.shape, len(self.shape)
@@ -249,7 +253,8 @@ class Writer:
         if found and self.r.random() < 0.7:
             return f"{self.r.choice(found)}.long().remainder({size})"
         shape = [self.r.randint(1, 4) for _ in range(self.r.randint(1, 2) if rank is None else rank)]
-        places = torch.randint(size, shape, generator=torch.Generator().manual_seed(self.r.randrange(1000)))
+        g = torch.Generator().manual_seed(self.r.randrange(1000))
+        places = torch.randint(size, shape, generator=g, device="cpu")
         return f"torch.tensor({places.tolist()})"
 
     # --- statements
@@ -578,7 +583,7 @@ def gradients_of(program: Program, leaves: list[torch.Tensor], outputs: list[tor
     if not leaves or not outputs:
         return []
     g = torch.Generator().manual_seed(program.seed)
-    tangents = [torch.randn(o.shape, generator=g, dtype=torch.float64).to(o.dtype) for o in outputs]
+    tangents = [torch.randn(o.shape, generator=g, dtype=torch.float64, device="cpu").to(o) for o in outputs]
     return list(torch.autograd.grad(outputs, leaves, tangents, allow_unused=True))
 
 
@@ -598,7 +603,8 @@ def disturbed(program: Program, size: float, seed: int) -> Callable[..., Any]:
         """Each number off by so much of itself, and by as much of 1: terms of the size of 1 may have cancelled."""
         if not isinstance(t, torch.Tensor) or not t.dtype.is_floating_point:
             return t
-        off, of_one = (torch.rand((2, *t.shape), generator=g, dtype=torch.float64) * 2 - 1) * size * torch.finfo(t.dtype).eps
+        random = torch.rand((2, *t.shape), generator=g, dtype=torch.float64, device="cpu").to(t.device)
+        off, of_one = (random * 2 - 1) * size * torch.finfo(t.dtype).eps
         wide = t if t.dtype is torch.float64 else t.float()
         return (wide * (1 + off).to(wide.dtype) + of_one.to(wide.dtype)).to(t.dtype)
 
@@ -707,10 +713,11 @@ class NotTraced(Exception):
 
 
 class Batch:
-    """Programs whose C++ kernels are built as one library."""
+    """Programs whose C++ kernels are built as one library. Triton's are built one by one, as users get them."""
 
-    def __init__(self, flags: str = "-O1 -ftree-vectorize") -> None:
+    def __init__(self, flags: str = "-O1 -ftree-vectorize", codegen: str = "cpp") -> None:
         self.flags = flags
+        self.codegen = codegen
         self.graphs: list[Any] = []
         self.seed = 0
         self.mode = "loops"
@@ -740,11 +747,14 @@ class Batch:
             raise NotTraced from problem
         program.strides = [node.meta["val"].stride() for node in gm.graph.output_node().args[0]]
         before = len(self.graphs)
-        compiled = pipeline.run_compile(gm, "cpp", program.differentiate)
+        compiled = pipeline.run_compile(gm, self.codegen, program.differentiate)
         self.fell_back += len(self.graphs) == before
         return compiled
 
     def build(self, graph: Any, schedule: Any, plan: Any, codegen: str) -> Callable[..., Any]:
+        if codegen != "cpp":
+            self.graphs.append([graph, schedule, plan, {}, runtime.build(graph, schedule, plan, codegen)])
+            return self.graphs[-1][-1]
         kept = {name: getattr(cpp, name) for name in self.internals}
         vars(cpp).update(self.internals)
         try:
@@ -763,6 +773,8 @@ class Batch:
         return run
 
     def build_kernels(self) -> None:
+        if self.codegen != "cpp":
+            return
         sources = [source for entry in self.graphs for source in entry[3].values()]
         if sources:
             kept = compiler.FLAGS
@@ -786,22 +798,27 @@ def too_long(*_: Any) -> None:
 
 def make(seed: int) -> Program:
     """The program of a seed. Where eager itself cannot go backward, it has no gradients."""
-    program = Writer(seed).program
-    if program.differentiate and outcome(program, program.function(), 0).problem:
-        program.differentiate = False
+    with torch.device("cpu"):  # where an index that is too large is an error like others
+        program = Writer(seed).program
+        if program.differentiate and outcome(program, program.function(), 0).problem:
+            program.differentiate = False
     return program
 
 
 def check(
-    seeds: Sequence[int], flags: str = "-O1 -ftree-vectorize", ways: Sequence[str] = ("loops", "kernels")
+    seeds: Sequence[int], flags: str = "-O1 -ftree-vectorize", ways: Sequence[str] = ("loops", "kernels"), codegen: str = "cpp"
 ) -> dict[int, str]:
     """The seeds whose programs differ from eager, each with what differs."""
     wrong: dict[int, str] = {}
-    batch, programs = Batch(flags), {}
+    batch, programs = Batch(flags, codegen), {}
     kept = config.measure_products, signal.signal(signal.SIGALRM, too_long)
     config.measure_products = False
     for seed in seeds:
         program = make(seed)
+        if codegen == "triton":  # x * y + z is rounded once there
+            for line in program.lines:
+                line.rough = True
+            program.exact = []
         try:
             signal.alarm(LONGEST)
             programs[seed] = program, batch.add(program)
@@ -836,11 +853,20 @@ def main() -> int:
     parser.add_argument("--flags", default="-O1 -ftree-vectorize")
     parser.add_argument("--ways", nargs="+", default=["loops", "kernels"])
     parser.add_argument("--show", type=int, default=3)
+    parser.add_argument("--codegen", default="cpp", choices=["cpp", "triton"], help="triton: only the kernels are compared")
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--seconds", type=float, default=math.inf, help="begin no batch after so many")
     args = parser.parse_args()
+    torch.set_default_device(args.device)
+    ways = args.ways if args.codegen == "cpp" else ["kernels"]
     warnings.simplefilter("ignore")
     bad, start, kinds = 0, time.time(), Counter()
     for first in range(args.start, args.start + args.count, args.batch):
-        for seed, said in check(range(first, min(first + args.batch, args.start + args.count)), args.flags, args.ways).items():
+        if time.time() - start > args.seconds:
+            args.count = first - args.start
+            break
+        seeds = range(first, min(first + args.batch, args.start + args.count))
+        for seed, said in check(seeds, args.flags, ways, args.codegen).items():
             bad += 1
             kinds[said.split(",")[0][:40]] += 1
             if bad <= args.show:
