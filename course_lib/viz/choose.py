@@ -25,7 +25,7 @@ from course_lib.viz.tables import columns
 SCRIPT = Path(__file__).with_name("choose.js")
 MOST = 5
 """Choices: each doubles the number of drawings."""
-BOX, TALL, GAP, TOP = 104.0, 44.0, 62.0, 30.0
+BOX, TALL, GAP, TOP = 92.0, 44.0, 50.0, 30.0
 
 
 class Choose(Live):

@@ -26,7 +26,7 @@ OF_ROOM = {
     "build": "runtime",
 }  # fmt: skip
 """Stage of the pipeline → its room."""
-NAME, GAP, HIGH, STEP = 108, 8, 34, 54
+NAME, GAP, HIGH, STEP = 98, 6, 34, 54
 
 
 def ladder(differences: Mapping[str, str]) -> Picture:
@@ -37,8 +37,9 @@ def ladder(differences: Mapping[str, str]) -> Picture:
         if backend not in RUNGS:
             raise ValueError(f"'{backend}' is no rung of the ladder; the rungs are {', '.join(RUNGS)}")
     titles = {room.name: room.title for room in ROOMS}
-    wide = {name: text_width(title, SMALL, bold=True) + 20 for name, title in titles.items()}
-    width = NAME + sum(wide.values()) + GAP * len(wide) + 190
+    wide = {name: text_width(title, SMALL, bold=True) + 16 for name, title in titles.items()}
+    longest = max((text_width(f"✗ {what or 'as eager'}", bold=True) for what in differences.values()), default=0.0)
+    width = NAME + sum(wide.values()) + GAP * len(wide) + 1.1 * longest + 10
     svg = Svg(width, STEP * len(differences) + 6)
     backends = list(differences)
     first = next((name for name, what in differences.items() if what), None)
@@ -71,9 +72,9 @@ def verdict(svg: Svg, x: float, y: float, right: bool, said: str) -> None:
 def bisection(stages: Sequence[str], tries: Sequence[tuple[int, bool]]) -> Picture:
     """One row for each try (count, right): with the first `count` stages exchanged, was the result right? What can still be
     guilty after a try is outlined."""
-    wide = [text_width(name, SMALL, bold=True) + 18 for name in stages]
+    wide = [text_width(name, SMALL, bold=True) + 13 for name in stages]
     left = text_width(f"try {len(tries)}") + 24
-    svg = Svg(left + sum(wide) + 6 * len(wide) + 130, 26 + STEP * len(tries))
+    svg = Svg(left + sum(wide) + 6 * len(wide) + 84, 26 + STEP * len(tries))
     svg.text(left, 14, "filled: exchanged for a stage that is right · outlined: can still be guilty", SMALL, dim=True)
     low, high, rows = 0, len(stages), []  # right with the first `high`, wrong with the first `low`
     for n, (count, right) in enumerate(tries):

@@ -41,7 +41,7 @@ ROOMS = (
 NAMES = tuple(room.name for room in ROOMS)
 ALIASES = {"frame hook": "frames", "trace": "autograd", "fusion": "scheduling", "kernels": "codegen"}
 
-BOX, TALL, GAP, LEFT = 150, 78, 84, 12
+BOX, TALL, GAP, LEFT = 148, 78, 74, 10
 ROW = 182
 
 
@@ -88,9 +88,9 @@ def draw_room(svg: Svg, room: Room, x: float, y: float, lit: bool, fact: str, to
     svg.box(x, y, BOX, TALL, room.name, strength=0.34 if lit else 0.1, line=3.5 if lit else 1.5)
     svg.text(x + 12, y + 24, ("▸ " if lit else "") + room.title, LARGE, bold=True)
     svg.text(x + 12, y + 44, fact or room.what, SMALL)
-    svg.text(x + 12, y + 64, f"lesson {room.lesson}", SMALL, dim=True)
+    svg.text(x + 12, y + 64, f"lesson {room.lesson}", 11, dim=True)
     if took:
-        svg.text(x + BOX - 10, y + 64, human_seconds(took), SMALL, anchor="end")
+        svg.text(x + BOX - 7, y + 64, human_seconds(took), 11, anchor="end")
     svg.text(
         x + BOX / 2, y + TALL + 16, room.torch, 11, mono=True, anchor="middle", dim=True, tip=f"in PyTorch: torch/{room.torch}"
     )

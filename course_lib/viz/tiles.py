@@ -15,7 +15,7 @@ from course_lib.viz.style import SMALL, Picture, plural
 from course_lib.viz.svg import Svg, text_width
 from course_lib.viz.tables import columns
 
-WIDE, TALL, GAP, STEP, LEFT, TOP = 128.0, 46.0, 10.0, 26.0, 150.0, 44.0
+WIDE, TALL, GAP, STEP, LEFT, TOP = 128.0, 46.0, 10.0, 24.0, 140.0, 44.0
 """px: a tile, what is between two programs, and between two tiles of one; the room for names on the left and on top."""
 
 
@@ -77,7 +77,7 @@ def tile_map(source: Any, meta: Mapping[str, int] | None = None, title: str = ""
     meta = dict(meta or source.tiling.meta(interpreted=False))
     cover, name = Cover(source.tiling, meta), title or source.name
     down, right = shown(cover.programs), shown(cover.steps)
-    width = LEFT + len(right) * (WIDE + STEP) + (104 if cover.chunks else 18)
+    width = LEFT + len(right) * (WIDE + STEP) + (84 if cover.chunks else 18)
     svg = Svg(max(width, text_width(name, mono=True) + 8), TOP + len(down) * (TALL + GAP) + 6)
     svg.text(4, 16, name, bold=True, mono=True)
     rows = []
@@ -114,9 +114,9 @@ def draw_program(svg: Svg, cover: Cover, program: int, steps: list[int | None], 
             svg.arrow([(x + WIDE + 4, y + TALL / 2), (x + WIDE + STEP - 4, y + TALL / 2)], stage="codegen", line=1.2)
     if cover.chunks:
         x = LEFT + len(steps) * (WIDE + STEP)
-        svg.box(x, y + TALL / 2 - 6, 92, 12, "scheduling", radius=0, strength=0.35, line=1.6, tip="stored when the walk is over")
+        svg.box(x, y + TALL / 2 - 6, 80, 12, "scheduling", radius=0, strength=0.35, line=1.6, tip="stored when the walk is over")
         if headed:
-            svg.text(x, TOP - 8, "its sums, a row", SMALL, dim=True)
+            svg.text(x, TOP - 8, "its sums", SMALL, dim=True)
 
 
 def shown(count: int, most: int = 4) -> list[int | None]:
