@@ -65,7 +65,7 @@ def capture(
             result = attempt.run()
         except Unsupported as error:
             problem = error
-        except Exception as error:
+        except BaseException as error:
             check_own_failure(error)
             plain, at = True, attempt.root.raised_at(error)
             problem = Unsupported(f"raises {type(error).__name__}: {error}", "it raises in eager too")
@@ -121,6 +121,7 @@ class Attempt:
             else:
                 builder = BreakBuilder(world, frame.code.co_qualname, tuple(frame.locals))
                 builder.stop(self.root, self.root.next, broken, plain)
+            builder.head.names["__name__"] = frame.func.__globals__.get("__name__", "")  # what a call sees of its caller
             graph = world.builder.finish(builder.outputs)
             head = builder.finish()
         world.shapes.note(None)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import enum
 import inspect
+import operator
 import types
 import warnings
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from course_lib import frames
-from course_lib.capture.classes import TRUSTED, is_users, isinstance, own_dict
+from course_lib.capture.classes import TRUSTED, is_users, isinstance, member_of, own_dict
 from course_lib.capture.graph import PLAIN
 from course_lib.capture.shapes import SYMBOLIC, concrete
 from course_lib.capture.sources import Imported, Test
@@ -35,16 +36,14 @@ SETTLED = {"shape", "dtype", "device", "ndim", "requires_grad", "layout", "is_cu
 
 def get(it: Interpreter, value: Any, name: str, *, default: bool = False) -> Any:
     """The value of `value.name`. Raises what Python raises. With `default` as `object.__getattribute__` finds it."""
-    world = it.world
-    if type(value) in SYMBOLIC and not hasattr(value, name):
-        value = concrete(value)
-    if not default and isinstance(inspect.getattr_static(type(value), "__getattribute__"), types.FunctionType):
+    world, value = it.world, concrete(value) if type(value) in SYMBOLIC else value
+    found = member_of(type(value), name)
+    if not default and isinstance(member_of(type(value), "__getattribute__"), types.FunctionType):
         return it.native(getattr, value, name)  # the class's own code decides
     if isinstance(value, torch.Tensor) and not world.is_opaque(value):
         return tensor_attribute(it, value, name)
     known = world.of(value)
     if known is not None and known.opaque:
-        found = inspect.getattr_static(type(value), name, MISSING)
         if not isinstance(found, (types.FunctionType, types.MethodDescriptorType)) or name in own_dict(value):
             raise Unsupported(f"reads the attribute '{name}' of a {type(value).__name__}")
         world.class_attribute(known, name, found)
@@ -55,16 +54,15 @@ def get(it: Interpreter, value: Any, name: str, *, default: bool = False) -> Any
     if known is not None and known.attributes is not None:
         if name == "__class__":
             return type(value)
-        found = inspect.getattr_static(type(value), name, MISSING)
         if name in ("__dict__", "__reduce_ex__", "__reduce__", "__getstate__", "__dir__"):
             world.fill_all(known)
         elif isinstance(found, types.MemberDescriptorType):
             world.fill(known, name)
-        elif not hasattr(type(found), "__set__") and not world.fill(known, name) and found is MISSING:
+        elif not is_data(found) and not world.fill(known, name) and found is MISSING:
             member = world.member(known, name) if isinstance(value, torch.nn.Module) else MISSING
             if member is not MISSING:
                 return member
-        if name not in own_dict(value) or hasattr(type(found), "__set__"):
+        if name not in own_dict(value) or is_data(found):
             world.class_attribute(known, name, found)
             if read := own_descriptor(it, value, name, "__get__"):
                 return it.call(read, value, type(value))
@@ -75,7 +73,6 @@ def get(it: Interpreter, value: Any, name: str, *, default: bool = False) -> Any
     elif known is not None and isinstance(value, enum.Enum) and name in own_dict(value):
         return world.wrap(own_dict(value)[name], known.source.attr(name))
     elif name not in own_dict(value):
-        found = inspect.getattr_static(type(value), name, MISSING)
         if is_value(found) and type(value).__flags__ & (1 << 9):
             return class_attribute(it, type(value), name)
         if read := own_descriptor(it, value, name, "__get__"):
@@ -87,14 +84,19 @@ def own_descriptor(it: Interpreter, value: Any, name: str, method: str, cls: Any
     """`__get__`, `__set__` or `__delete__` of the descriptor by this name in the class of `value`, if it is the user's own
     kind: a copy of it runs, as of any other object."""
     known, cls = it.world.of(value), cls or type(value)
-    found = inspect.getattr_static(cls, name, None)
-    function = inspect.getattr_static(type(found), method, None)
+    found = member_of(cls, name)
+    function = member_of(type(found), method)
     if not isinstance(function, types.FunctionType) or not is_users(type(found)):
         return None
     source = known.source.type() if known is not None else it.world.source_of(cls)
     body = next(i for i, base in enumerate(cls.__mro__) if name in base.__dict__)
     place = source and source.attr("__mro__").item(body).attr("__dict__").item(name)
     return types.MethodType(function, it.world.wrap(found, place))
+
+
+def is_data(found: Any) -> bool:
+    """Does this class attribute come before what the instance itself has by that name?"""
+    return hasattr(type(found), "__get__") and hasattr(type(found), "__set__")
 
 
 def is_value(found: Any) -> bool:
@@ -185,7 +187,8 @@ def change(it: Interpreter, value: Any, name: str, *new: Any, default: bool = Fa
     if known is not None:
         if name in ("__dict__", "__class__"):
             raise Unsupported(f"replaces {name} of a {type(value).__name__}")
-        if isinstance(value, torch.nn.Module) and not (default and new):
+        method = "__setattr__" if new else "__delattr__"
+        if getattr(type(value), method) is getattr(torch.nn.Module, method) and not (default and new):
             return set_module_attribute(it, value, name, *new)
         it.world.fill(known, name)
     if not default and (own := own_descriptor(it, value, name, "__set__" if new else "__delete__")):
@@ -195,25 +198,21 @@ def change(it: Interpreter, value: Any, name: str, *new: Any, default: bool = Fa
 
 
 def set_module_attribute(it: Interpreter, module: torch.nn.Module, name: str, new: Any = MISSING) -> None:
-    """`nn.Module.__setattr__` on a module from outside: plain values, and buffers."""
+    """`nn.Module.__setattr__` (or `__delattr__`) on a module from outside."""
     known = it.world.of(module)
     assert known is not None
-    if new is MISSING:
-        raise Unsupported(f"deletes the attribute '{name}' of a module")
     registry = next((r for r in REGISTRIES if name in get(it, module, r)), None)
-    if new is not None and isinstance(new, (torch.nn.Module, torch.nn.Parameter)):
-        wanted = "_modules" if isinstance(new, torch.nn.Module) else "_parameters"
-        if registry not in (None, wanted):
-            raise Unsupported(f"makes '{name}', one of a module's {registry}, one of its {wanted}")
-        it.world.fill(known, name)
-        own_dict(module).pop(name, None)
-        registry = wanted
-    elif registry in ("_parameters", "_modules") and new is not None:
-        raise Unsupported(f"replaces the parameter or submodule '{name}' of a module")
-    if registry:
-        get(it, module, registry)[name] = new
-        return
-    if type(module).__setattr__ is not torch.nn.Module.__setattr__:
-        raise Unsupported(f"{type(module).__name__} has its own __setattr__")
+    wanted = "_modules" if isinstance(new, torch.nn.Module) else "_parameters" if isinstance(new, torch.nn.Parameter) else None
+    if registry and new is not None and new is not MISSING and registry != (wanted or "_buffers"):
+        raise Unsupported(f"replaces '{name}', one of a module's {registry}, by a {type(new).__name__}")
     it.world.fill(known, name)
-    it.native(object.__setattr__, module, name, new)
+    if wanted:
+        own_dict(module).pop(name, None)
+    place = registry or wanted
+    kept = get(it, module, place) if place else None
+    if new is MISSING:
+        it.native(object.__delattr__ if kept is None else operator.delitem, module if kept is None else kept, name)
+    elif kept is not None:
+        kept[name] = new
+    else:
+        it.native(object.__setattr__, module, name, new)

@@ -13,23 +13,17 @@ In PyTorch: `torch/_dynamo/symbolic_convert.py` (`break_graph_if_unsupported`, `
 
 import sys
 from collections.abc import Sequence
-from inspect import getgeneratorstate
-from types import GeneratorType
 from typing import Any
 
 from course_lib import frames
-from course_lib.capture.classes import isinstance
 from course_lib.capture.graph import PLAIN
-from course_lib.capture.head import HeadBuilder, as_tuple
+from course_lib.capture.head import NULL_TEXT, HeadBuilder
 from course_lib.capture.interpreter import Interpreter
 from course_lib.capture.machine import Stack
 from course_lib.capture.unsupported import Unsupported
-from course_lib.capture.world import NULL
 from course_lib.frames import JUMPS, Instruction
-from course_lib.frames.resume import live, resume, resume_at
 
 END: Any = type("End", (), {})()
-NULL_TEXT = "NULL"
 FRAME_READERS = ("locals", "globals", "eval", "exec")  # Builtins that look at the frame that calls them
 
 
@@ -56,17 +50,12 @@ class BreakBuilder(HeadBuilder, Stack):
     def stop(self, it: Interpreter, first: int, broken: int, plain: bool) -> None:
         """Side effects, the instructions `first` to `broken`, and the calls of resume functions. With `plain` the rest
         of the frame, that instruction first, runs as it is."""
-        self.it, self.live = it, live(it.code)
-        self.first = set(it.code.co_varnames[: "__class__" in it.code.co_freevars])  # `super()` looks at the first argument
+        self.it = it
         readers = [i.arg for i in it.program if i.op == "LOAD_GLOBAL" and i.arg in FRAME_READERS]
         if readers or any(value is sys._getframe for value in it.stack):
             raise Unsupported(f"a function that calls {(*readers, 'sys._getframe')[0]}() cannot be split")
-        for value in it.locals.values():  # even one that is never asked again: it is closed when the frame ends
-            if isinstance(value, GeneratorType) and getgeneratorstate(value) == "GEN_SUSPENDED":
-                raise Unsupported("a generator is alive here, which cannot be made anew")
         self.effects()
-        self.stack = [NULL_TEXT if value is NULL else self.rebuild(value) for value in it.stack]
-        self.cells = {name: self.rebuild(it.world.open_cell(cell)) for name, cell in it.cells.items()}
+        self.stack = self.stack_of(it)
         known = {*EXPRESSIONS, *STATEMENTS, *BRANCHES, *dir(self)}
         self.lines: list[str] = []  # the operation itself
         self.tail: list[str] = []  # the calls of resume functions
@@ -127,17 +116,7 @@ class BreakBuilder(HeadBuilder, Stack):
 
     def go_on(self, offset: int, plain: bool = False, indent: str = "") -> None:
         """`return resume(...)`: the rest of the frame from `offset`."""
-        it = self.it
-        alive = self.live.get(offset, frozenset()) | self.first
-        names = list(it.code.co_varnames)
-        unbound = frozenset(n for n in names if n not in it.locals and n not in it.cells and n in alive)
-        stack = tuple(text == NULL_TEXT for text in self.stack)
-        at = resume_at(it.code, offset, stack, unbound)
-        values = {name: self.rebuild(value) for name, value in it.locals.items() if name in alive} | self.cells
-        cells = as_tuple([self.cells.get(name, "CellType()") for name in at.names])
-        code, call = self.name_for(at, f"at_{offset}"), self.name_for(resume, "resume")
-        args = [code, str(plain), "__func", cells, as_tuple([text for text in self.stack if text != NULL_TEXT])]
-        self.tail.append(f"{indent}return {call}({', '.join([*args, *(values.get(name, 'None') for name in names)])})")
+        self.tail.append(f"{indent}return {self.resumption(self.it, offset, self.stack, '__func', plain)}")
 
     def branch(self, condition: str, yes: tuple[int, list[str]], no: tuple[int, list[str]]) -> None:
         """A two-way `if`: where each side goes on, with what on the stack."""

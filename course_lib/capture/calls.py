@@ -26,10 +26,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.utils.checkpoint
 
 from course_lib import frames
 from course_lib.capture import attributes
-from course_lib.capture.classes import MISSING, is_users, isinstance
+from course_lib.capture.classes import MISSING, is_users, isinstance, member_of
 from course_lib.capture.graph import PLAIN, STATE, has_tensor, name_of
 from course_lib.capture.shapes import SYMBOLIC
 from course_lib.capture.sources import HELPERS, Source, Test, has_literal
@@ -49,7 +50,7 @@ FACTS = {
     torch.is_floating_point, torch.is_complex, torch._C._get_tracing_state, torch._C._log_api_usage_once,
     torch._C._functorch.peek_interpreter_stack, torch.are_deterministic_algorithms_enabled, torch._C._is_any_autocast_enabled,
     torch._C._is_autocast_available, torch._C._get_privateuse1_backend_name, torch._C._is_tracing,
-    torch._C._is_torch_function_enabled, sys.getrecursionlimit, os.fspath,
+    torch._C._is_torch_function_enabled, torch._C._are_functorch_transforms_active, sys.getrecursionlimit, os.fspath,
     torch.is_autocast_cpu_enabled, torch._C._get_cudnn_enabled, torch._C._get_deterministic_algorithms,
     torch._C._cuda_isCurrentStreamCapturing if hasattr(torch._C, "_cuda_isCurrentStreamCapturing") else None,
 }  # fmt: skip
@@ -64,7 +65,7 @@ SAFE_TYPES = {
     *(types.FunctionType, types.MethodType, types.CodeType, types.GeneratorType, types.CellType, types.SimpleNamespace),
     *(types.GenericAlias, types.UnionType, types.NoneType, types.EllipsisType, types.BuiltinFunctionType, BaseException),
     *(collections.deque, collections.OrderedDict, collections.defaultdict, functools.partial, torch.Size, torch.dtype),
-    *(torch.device, torch.finfo, torch.iinfo, torch.SymInt, torch.SymBool, torch.SymFloat, types.TracebackType),
+    *(torch.device, torch.finfo, torch.iinfo, weakref.ref, torch.SymInt, torch.SymBool, torch.SymFloat, types.TracebackType),
     *(types.WrapperDescriptorType, types.MethodDescriptorType, types.GetSetDescriptorType, types.MethodWrapperType),
     *map(type, map(iter, ([], (), {}, set(), "", b"", range(1), {}.values(), {}.items(), reversed([])))),
     *map(type, ({}.keys(), {}.values(), {}.items(), reversed({}), iter(int, 1))),
@@ -73,7 +74,8 @@ SAFE_TYPES = {
 INERT = torch.profiler.record_function, torch.autograd.profiler.record_function, torch.autograd.graph.disable_saved_tensors_hooks
 """Contexts that mean nothing to a graph: names for profilers, and switches of what does not run."""
 APART = (inspect.signature, inspect.getfullargspec, torch.overrides.is_tensor_like, collections.namedtuple, typing.get_type_hints,
-         typing.get_origin, typing.get_args, torch._functorch.predispatch.lazy_load_decompositions)  # fmt: skip
+         typing.get_origin, typing.get_args, torch._functorch.predispatch.lazy_load_decompositions,
+         torch.jit.annotate, torch.distributed.is_available, getattr(torch.distributed, "is_initialized", None))  # fmt: skip
 """Functions that look at functions and types only: nothing to follow."""
 IN_GRAPH: dict[Any, bool] = {}  # Functions that the user has allowed in a graph, or not
 LEVELS = "torch._C._functorch", "torch._functorch.predispatch"
@@ -89,8 +91,10 @@ FOLLOWED = ("torch.jit._state.", "torch.cuda.amp", "torch.optim.swa_utils")
 
 def call(it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """`function(*args, **kwargs)`. Raises what Python raises, or `Unsupported`."""
-    own = inspect.getattr_static(type(function), "__call__", None)
-    if isinstance(own, types.FunctionType) and is_users(type(function)) and not isinstance(function, (type, torch.nn.Module)):
+    if isinstance(function, torch.nn.Module):
+        return call_module(it, function, args, kwargs)
+    own = member_of(type(function), "__call__")
+    if isinstance(own, types.FunctionType) and is_users(type(function)) and not isinstance(function, type):
         return call(it, attributes.get(it, function, "__call__"), args, kwargs)
     cls = getattr(function, "__self__", None)
     if isinstance(cls, torch.Tensor) and not it.world.is_opaque(cls):
@@ -125,8 +129,6 @@ def call(it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]
         return follow(it, function, args, kwargs)
     if isinstance(function, functools.partial):
         return call(it, function.func, [*function.args, *args], {**function.keywords, **kwargs})
-    if isinstance(function, torch.nn.Module):
-        return call_module(it, function, args, kwargs)
     if isinstance(function, type):
         return construct(it, function, args, kwargs)
     if isinstance(function, functools._lru_cache_wrapper):  # what it remembers belongs to eager, unless all are constants
@@ -150,7 +152,7 @@ def call(it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]
         raise Unsupported(f"calls {name_of(function)}, of which capture knows nothing")
     if isinstance(own, types.FunctionType):
         return call(it, attributes.get(it, function, "__call__"), args, kwargs)
-    if own is None:
+    if own is MISSING:
         raise TypeError(f"'{type(function).__name__}' object is not callable")
     return call_builtin(it, function, args, kwargs)
 
@@ -240,7 +242,7 @@ def construct(it: Interpreter, cls: type, args: list[Any], kwargs: dict[str, Any
         raise Unsupported(f"makes a {cls.__name__}", "make it outside the compiled function")
     it.world.see(cls, it.world.source_of(cls))
     for name in ("__new__", "__init__"):
-        maker, owner = inspect.getattr_static(cls, name), next(base for base in cls.__mro__ if name in base.__dict__)
+        maker, owner = member_of(cls, name), next(base for base in cls.__mro__ if name in base.__dict__)
         if isinstance(getattr(maker, "__func__", maker), types.FunctionType):
             continue
         if not is_safe_type(owner):
@@ -252,7 +254,7 @@ def construct(it: Interpreter, cls: type, args: list[Any], kwargs: dict[str, Any
 def is_safe_type(cls: type) -> bool:
     if type(cls).__hash__ is not None and (cls in SAFE_TYPES or cls in FACTS):
         return True
-    return issubclass(cls, BaseException) or cls.__module__ in ("itertools", "functools", "operator", "re", "typing")
+    return issubclass(cls, BaseException) or cls.__module__ in "itertools functools operator re typing torch.return_types".split()
 
 
 def call_builtin(it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -270,12 +272,10 @@ def call_builtin(it: Interpreter, function: Any, args: list[Any], kwargs: dict[s
     if isinstance(function, types.BuiltinFunctionType) and function in FACTS:
         safe = True
     elif target is not None and not isinstance(target, types.ModuleType):
-        safe = is_safe_type(target if isinstance(target, type) else type(target))
-        if not safe and isinstance(function, types.MethodWrapperType):
-            safe = is_safe_type(function.__objclass__)
-        elif not safe:  # inherited from a type written in C
-            safe = isinstance(target, tuple(SAFE_TYPES - {object}))
-        safe = (safe or function.__name__ in COPYING) and not it.world.is_opaque(target)
+        kind = target if isinstance(target, type) else type(target)
+        inherited = isinstance(target, tuple(SAFE_TYPES - {object})) or function.__name__ in COPYING
+        of_wrapper = isinstance(function, types.MethodWrapperType) and is_safe_type(function.__objclass__)
+        safe = (is_safe_type(kind) or inherited or of_wrapper) and not it.world.is_opaque(target)
     elif owner is not None:
         safe = is_safe_type(owner)
     else:
@@ -309,9 +309,9 @@ def get_attribute(it: Interpreter, value: Any, name: str, *default: Any) -> Any:
     try:
         return attributes.get(it, value, name)
     except AttributeError:
-        if not default:
-            raise
-        return default[0]
+        if default:
+            return default[0]
+        raise
 
 
 def has_attribute(it: Interpreter, value: Any, name: str) -> bool:
@@ -351,6 +351,20 @@ def check(it: Interpreter, condition: Any, *message: Any) -> None:
         raise Unsupported("an assertion fails")
 
 
+def set_of_module(it: Interpreter, module: torch.nn.Module, name: str, new: Any) -> Any:
+    if it.world.of(module) is not None:
+        return attributes.set_module_attribute(it, module, name, new)
+    return follow(it, torch.nn.Module.__setattr__, [module, name, new], {})
+
+
+def checkpoint(it: Interpreter, function: Any, *args: Any, use_reentrant: bool = True, **kwargs: Any) -> Any:
+    """What is kept for backward is the back half's choice. (Reentrant, it is another function: without gradients.)"""
+    if use_reentrant or "context_fn" in kwargs:
+        raise Unsupported("calls torch.utils.checkpoint in a way that is not followed", "pass use_reentrant=False")
+    options = "preserve_rng_state", "determinism_check", "debug", "early_stop"
+    return it.call(function, *args, **{name: arg for name, arg in kwargs.items() if name not in options})
+
+
 def refused(reason: str, hint: str = "") -> Rule:
     def refuse(it: Interpreter, *args: Any, **kwargs: Any) -> Any:
         raise Unsupported(reason, hint)
@@ -365,7 +379,7 @@ def always(value: Any) -> Rule:
 Rule = Callable[..., Any]
 RULES: dict[Any, Rule] = {
     builtins.isinstance: is_instance,
-    type: lambda it, *args, **kwargs: attributes.type_of(it, *args) if len(args) == 1 else it.native(type, *args, **kwargs),
+    type: lambda it, *args, **kwargs: attributes.type_of(it, *args) if len(args) == 1 else refused("makes a class")(it),
     id: id_of,
     super: make_super,
     iter: lambda it, value, *end: it.native(iter, value, *end) if end else it.iterate(value),
@@ -391,6 +405,8 @@ RULES: dict[Any, Rule] = {
     **dict.fromkeys(INERT, lambda it, *args, **kwargs: contextlib.nullcontext()),
     **{function: lambda it, *args, _function=function, **kwargs: _function(*args, **kwargs) for function in APART},
     torch.is_inference_mode_enabled: lambda it: it.world.inference,
+    torch.nn.Module.__setattr__: set_of_module,
+    torch.utils.checkpoint.checkpoint: checkpoint,
     torch.nn.Parameter: lambda it, *args, **kwargs: it.world.builder.call(torch.nn.Parameter, args, kwargs),
 }
 """Functions that know about the interpreted world: (interpreter, *arguments) → result."""

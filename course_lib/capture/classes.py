@@ -27,10 +27,7 @@ class SeenClass:
         self.__name__ = f"{cls.__name__}_as_seen"
 
     def see(self, names: Iterable[str]) -> None:
-        self.members |= {name: self.look_up(name) for name in names}
-
-    def look_up(self, name: str) -> Any:
-        return next((base.__dict__[name] for base in self.cls.__mro__ if name in base.__dict__), MISSING)
+        self.members |= {name: member_of(self.cls, name) for name in names}
 
     def __eq__(self, version: object) -> bool:
         if isinstance(version, SeenClass):
@@ -43,9 +40,14 @@ class SeenClass:
     def changed(self) -> str:
         """The first name that means something else than it did, "" if there is none."""
         names = self.members | special_methods(self.cls)
-        return next((name for name in names if self.look_up(name) is not self.members.get(name, MISSING)), "")
+        return next((name for name in names if member_of(self.cls, name) is not self.members.get(name, MISSING)), "")
 
     __hash__ = object.__hash__
+
+
+def member_of(cls: type, name: str) -> Any:
+    """What stands under this name in the class body, or in one above it."""
+    return next((base.__dict__[name] for base in cls.__mro__ if name in base.__dict__), MISSING)
 
 
 def special_methods(cls: type) -> dict[str, Any]:

@@ -55,6 +55,7 @@ PLAIN = (
     bool, int, float, complex, str, bytes, type(None), type(...), type(NotImplemented), torch.dtype, torch.device,
     torch.layout, torch.memory_format, torch.Size,
 )  # fmt: skip
+DTYPES = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
 STATE = {
     torch._C._set_grad_enabled, torch.set_autocast_enabled, torch.set_autocast_dtype,
     torch.set_autocast_cache_enabled, torch.clear_autocast_cache,
@@ -219,7 +220,7 @@ class GraphBuilder:
         if isinstance(value, torch.SymBool):  # a branch
             return bool(value)
         if type(value) in PLAIN or isinstance(value, (type, types.BuiltinFunctionType, torch._ops.OpOverload)):
-            return value
+            return DTYPES[value] if isinstance(value, type) and value in DTYPES else value
         if isinstance(value, types.FunctionType) and not value.__closure__:
             return value
         if type(value) is range:
@@ -269,7 +270,7 @@ class Recorder(TorchFunctionMode):
         if name in SIGNS:
             return self.builder.call(SIGNS[name], args[::-1] if name.startswith("__r") else args)
         of_tensor = getattr(function, "__objclass__", None) is torch._C.TensorBase
-        if of_tensor or getattr(function, "__qualname__", "").startswith("Tensor."):
+        if of_tensor or getattr(function, "__qualname__", "").startswith(("Tensor.", "TensorBase.")):
             return self.builder.call(name, args, kwargs)
         return self.builder.call(function, args, kwargs)
 

@@ -14,7 +14,6 @@ In PyTorch, as bytecode: `torch/_dynamo/codegen.py` (`PyCodegen`), `side_effects
 import collections
 import contextlib
 import gc
-import inspect
 import itertools
 import operator
 import types
@@ -28,14 +27,17 @@ import torch
 from course_lib import frames
 from course_lib.capture import global_state
 from course_lib.capture.calls import SAFE_TYPES, Id
-from course_lib.capture.classes import isinstance, own_dict
+from course_lib.capture.classes import isinstance, member_of, own_dict
 from course_lib.capture.graph import PLAIN, STATE, name_of
+from course_lib.capture.machine import Machine
 from course_lib.capture.sources import FUNCTION, HELPERS, SameAs, Test, has_literal, variable
 from course_lib.capture.unsupported import Unsupported
 from course_lib.capture.world import MAPPINGS, MISSING, NULL, SCALARS, SEQUENCES, Known, Remaining, World, is_full, slots
+from course_lib.frames.resume import live, resume, resume_at
 from course_lib.written import define
 
 GRAPH = "__graph"
+NULL_TEXT = "NULL"
 BOUND_FROM = (types.MethodDescriptorType, types.WrapperDescriptorType)
 ADDING: dict[Any, str] = dict.fromkeys((list, collections.deque), "extend") | dict.fromkeys((set, *MAPPINGS[::-1]), "update")
 """Containers that can change, and the method that adds items."""
@@ -152,14 +154,19 @@ class HeadBuilder:
         now = known.stand_in
         own = dict(own_dict(now))
         for name in before:
-            if name not in own and isinstance(inspect.getattr_static(type(now), name, None), types.MemberDescriptorType):
+            if name not in own and isinstance(member_of(type(now), name), types.MemberDescriptorType):
                 with contextlib.suppress(AttributeError):
                     own[name] = object.__getattribute__(now, name)
         plain = type(now).__setattr__ in (object.__setattr__, torch.nn.Module.__setattr__)
         for name, value in own.items():
             if before.get(name, MISSING) is not value:
-                place, simple = self.fetch(known), plain and name.isidentifier()
-                self.say(*((f"{place}.{name} = ", value) if simple else (f"object.__setattr__({place}, {name!r}, ", value, ")")))
+                place, slot = self.fetch(known), type(member_of(type(now), name))
+                if hasattr(slot, "__set__") and slot is not types.MemberDescriptorType:
+                    self.say(f"{place}.__dict__[{name!r}] = ", value)
+                elif plain and name.isidentifier():
+                    self.say(f"{place}.{name} = ", value)
+                else:
+                    self.say(f"object.__setattr__({place}, {name!r}, ", value, ")")
         for name in [name for name, value in before.items() if value is not MISSING and name not in own]:
             self.body.append(f"object.__delattr__({self.fetch(known)}, {name!r})")
 
@@ -245,6 +252,8 @@ class HeadBuilder:
             return name
         if isinstance(value, BaseException) or (cls.__flags__ & (1 << 9) and cls.__module__ not in ("itertools", "functools")):
             return self.write_instance(value)
+        if cls is types.GeneratorType:
+            return self.write_generator(value)
         return self.write_reduced(value)
 
     def listed(self, values: Any) -> str:
@@ -311,6 +320,37 @@ class HeadBuilder:
             with contextlib.suppress(AttributeError):
                 self.say(f"object.__setattr__({name}, {slot!r}, ", object.__getattribute__(value, slot), ")")
         return name
+
+    def write_generator(self, value: Any) -> str:
+        """A generator of the interpreted program: one that has come as far."""
+        if value.gi_frame is None:
+            return self.assign("(_ for _ in ())")
+        it = value.gi_frame.f_locals.get("self")
+        if value.gi_running or value.gi_code is not Machine.generator.__code__ or it.handling is not None:
+            raise Unsupported("a generator is alive here, which cannot be made anew")
+        first = next(n for n, i in enumerate(it.program) if i.op == "RETURN_GENERATOR") + 1  # which a POP_TOP follows
+        offset = it.program[it.next - 1 if it.next else first].offset
+        name = self.assign(self.resumption(it, offset, [*self.stack_of(it), "None"], self.rebuild(it.function), True))
+        if it.next:
+            self.body.append(f"next({name})  # to the `yield` where it stands")
+        return name
+
+    def stack_of(self, it: Any) -> list[str]:
+        return [NULL_TEXT if value is NULL else self.rebuild(value) for value in it.stack]
+
+    def resumption(self, it: Any, offset: int, stack: list[str], function: str, plain: bool) -> str:
+        """The call that goes on with what `it` interprets at `offset`, with this on the stack."""
+        code, names = it.code, it.code.co_varnames
+        alive = live(code).get(offset, frozenset()) | {*names[: "__class__" in code.co_freevars]}  # `super()` looks at the first
+        held = {name: value for name, value in it.locals.items() if name in alive or type(value) is types.GeneratorType}
+        cells = {name: self.rebuild(it.world.open_cell(cell)) for name, cell in it.cells.items()}
+        values = {name: self.rebuild(value) for name, value in held.items()} | cells
+        unbound = alive.intersection(names) - {*values}
+        at = resume_at(code, offset, tuple(text == NULL_TEXT for text in stack), unbound)
+        closure = as_tuple([cells.get(name, "CellType()") for name in at.names])
+        listed = as_tuple([text for text in stack if text != NULL_TEXT])
+        args = [self.name_for(at, f"at_{offset}"), str(plain), function, closure, listed]
+        return f"{self.name_for(resume, 'resume')}({', '.join([*args, *(values.get(name, 'None') for name in names)])})"
 
     def write_reduced(self, value: Any) -> str:
         """Iterators and other objects that can tell how to make a copy of them (as for `pickle`)."""

@@ -12,16 +12,15 @@ In PyTorch: `torch/_dynamo/symbolic_convert.py`, `InstructionTranslatorBase`.
 from __future__ import annotations
 
 import builtins
-import collections.abc
 import itertools
 import operator
 import sys
-import types
 from types import CellType, FunctionType
 from typing import Any
 
 import torch
 
+from course_lib import frames
 from course_lib.capture import attributes, calls
 from course_lib.capture.classes import isinstance
 from course_lib.capture.graph import has_tensor
@@ -36,8 +35,12 @@ BINARY_OPERATORS = OPERATORS | IN_PLACE
 ENDS = {*JUMPS, "RAISE_VARARGS", "RETURN_VALUE"}
 
 
-def unary(function: Any) -> Any:  # the method of an instruction that computes one value from one
-    return lambda it, i: it.push(it.operate(function, it.pop()))
+def pushing(value: Any) -> Any:  # the method of an instruction that pushes one value
+    return lambda it, i: it.push(value(it, i))
+
+
+def doing(action: Any) -> Any:  # the method of an instruction that pushes nothing
+    return lambda it, i: action(it, i)
 
 
 def jump_if(holds: Any) -> Any:  # the method of an instruction that pops a value and may jump
@@ -56,23 +59,47 @@ def adding(method: str, looks_into: bool = True) -> Any:  # of an instruction th
 class Interpreter(Machine):
     """What each instruction does to the stack, the names and the graph."""
 
-    def POP_TOP(self, i: Instruction) -> None:
-        self.pop()
+    PUSH_NULL = pushing(lambda it, i: NULL)
+    LOAD_CONST = pushing(lambda it, i: i.arg)
+    RETURN_GENERATOR = pushing(lambda it, i: None)
+    LOAD_CLOSURE = pushing(lambda it, i: it.cells[i.arg])
+    # Around an inlined comprehension: put the name's value (or its cell) aside. `STORE_FAST` puts it back.
+    LOAD_FAST_AND_CLEAR = pushing(lambda it, i: it.cells.pop(i.arg) if i.arg in it.cells else it.locals.pop(i.arg, NULL))
+    LOAD_ATTR = pushing(lambda it, i: attributes.get(it, it.pop(), i.arg))
+    LOAD_SUPER_ATTR = pushing(lambda it, i: attributes.get(it, super(*it.popn(3)[1:]), i.arg[0]))
+    IMPORT_FROM = pushing(lambda it, i: attributes.get(it, it.stack[-1], i.arg))
+    COMPARE_OP = pushing(lambda it, i: it.operate(COMPARISONS[i.arg], *it.popn(2)))
+    UNARY_NEGATIVE = pushing(lambda it, i: it.operate(operator.neg, it.pop()))
+    UNARY_POSITIVE = pushing(lambda it, i: it.operate(operator.pos, it.pop()))
+    UNARY_INVERT = pushing(lambda it, i: it.operate(operator.invert, it.pop()))
+    UNARY_NOT = pushing(lambda it, i: not it.truth(it.pop()))
+    TO_BOOL = pushing(lambda it, i: it.decide(it.pop(), it.next))
+    GET_ITER = GET_YIELD_FROM_ITER = pushing(lambda it, i: it.iterate(it.pop()))
+    GET_LEN = pushing(lambda it, i: it.operate(len, it.stack[-1]))
+    CHECK_EXC_MATCH = pushing(lambda it, i: isinstance(it.stack[-2], it.pop()))
+    BUILD_LIST = pushing(lambda it, i: it.popn(i.arg))
+    BUILD_SET = pushing(lambda it, i: it.native(set, it.popn(i.arg)))
+    BUILD_CONST_KEY_MAP = pushing(lambda it, i: dict(zip(it.pop(), it.popn(i.arg), strict=True)))
+    BUILD_SLICE = pushing(lambda it, i: slice(*it.popn(i.arg)))
+    BUILD_STRING = pushing(lambda it, i: "".join(it.popn(i.arg)))
+    CONVERT_VALUE = pushing(lambda it, i: it.call(getattr(builtins, i.arg), concrete(it.pop())))
+    FORMAT_SIMPLE = pushing(lambda it, i: it.call(format, concrete(it.pop())))
+    FORMAT_WITH_SPEC = pushing(lambda it, i: it.call(format, *map(concrete, it.popn(2))))
+    MATCH_SEQUENCE = pushing(lambda it, i: type(it.stack[-1]).__flags__ & 1 << 5 != 0)  # a flag that CPython has for `match`
+    MATCH_MAPPING = pushing(lambda it, i: type(it.stack[-1]).__flags__ & 1 << 6 != 0)
 
-    def PUSH_NULL(self, i: Instruction) -> None:
-        self.push(NULL)
-
-    def LOAD_CONST(self, i: Instruction) -> None:
-        self.push(i.arg)
+    POP_TOP = doing(lambda it, i: it.pop())
+    STORE_ATTR = doing(lambda it, i: attributes.change(it, it.pop(), i.arg, it.pop()))
+    DELETE_ATTR = doing(lambda it, i: attributes.change(it, it.pop(), i.arg))
+    DELETE_SUBSCR = doing(lambda it, i: it.operate(operator.delitem, it.stack.pop(-2), concrete(it.pop())))
+    JUMP = doing(lambda it, i: it.jump(i.arg))
+    END_SEND = doing(lambda it, i: it.stack.pop(-2))
+    CALL = doing(lambda it, i: it.call_popped(it.popn(i.arg), {}))
 
     def LOAD_FAST(self, i: Instruction) -> None:
         if i.arg not in self.locals:
             raise UnboundLocalError(f"cannot access local variable '{i.arg}' where it is not associated with a value")
         self.push(self.locals[i.arg])
-
-    def LOAD_FAST_AND_CLEAR(self, i: Instruction) -> None:
-        """Around an inlined comprehension: put the name's value (or its cell) aside. `STORE_FAST` puts it back."""
-        self.push(self.cells.pop(i.arg) if i.arg in self.cells else self.locals.pop(i.arg, NULL))
 
     def MAKE_CELL(self, i: Instruction) -> None:
         self.cells[i.arg] = new_cell(self.locals.pop(i.arg, MISSING))
@@ -91,9 +118,6 @@ class Interpreter(Machine):
         self.LOAD_FAST(i)
         self.pop()
         del self.locals[i.arg]
-
-    def LOAD_CLOSURE(self, i: Instruction) -> None:
-        self.push(self.cells[i.arg])
 
     def LOAD_DEREF(self, i: Instruction) -> None:
         try:
@@ -120,20 +144,6 @@ class Interpreter(Machine):
             raise Unsupported(f"stores the global variable '{i.arg}' of a function whose module is not known")
         self.world.stored.setdefault(id(self.globals), {})[i.arg] = self.pop()
 
-    def LOAD_ATTR(self, i: Instruction) -> None:
-        self.push(attributes.get(self, self.pop(), i.arg))
-
-    def STORE_ATTR(self, i: Instruction) -> None:
-        new, value = self.popn(2)
-        attributes.change(self, value, i.arg, new)
-
-    def DELETE_ATTR(self, i: Instruction) -> None:
-        attributes.change(self, self.pop(), i.arg)
-
-    def LOAD_SUPER_ATTR(self, i: Instruction) -> None:
-        _, cls, value = self.popn(3)
-        self.push(attributes.get(self, super(cls, value), i.arg[0]))
-
     def IMPORT_NAME(self, i: Instruction) -> None:
         level, names = self.popn(2)
         package = self.globals.get("__package__") or self.globals.get("__name__", "")
@@ -143,24 +153,9 @@ class Interpreter(Machine):
         name = name if names or level else name.split(".")[0]
         self.push(self.world.wrap(sys.modules[name], Imported(name)))
 
-    def IMPORT_FROM(self, i: Instruction) -> None:
-        self.push(attributes.get(self, self.stack[-1], i.arg))
-
     def BINARY_OP(self, i: Instruction) -> None:
         left, right = self.popn(2)
         self.push(self.operate(BINARY_OPERATORS[i.arg], left, right))
-
-    def COMPARE_OP(self, i: Instruction) -> None:
-        left, right = self.popn(2)
-        self.push(self.operate(COMPARISONS[i.arg], left, right))
-
-    UNARY_NEGATIVE, UNARY_POSITIVE, UNARY_INVERT = map(unary, (operator.neg, operator.pos, operator.invert))
-
-    def UNARY_NOT(self, i: Instruction) -> None:
-        self.push(not self.truth(self.pop()))
-
-    def TO_BOOL(self, i: Instruction) -> None:
-        self.push(self.decide(self.pop(), self.next))
 
     def IS_OP(self, i: Instruction) -> None:
         left, right = self.popn(2)
@@ -175,9 +170,6 @@ class Interpreter(Machine):
         if isinstance(container, torch.Tensor):
             raise Unsupported("`in` a tensor depends on its data")
         self.push(self.native(operator.contains, container, concrete(item)) != i.arg)
-
-    def JUMP(self, i: Instruction) -> None:
-        self.jump(i.arg)
 
     POP_JUMP_IF_TRUE = jump_if(lambda it, value: it.decide(value, it.next - 1))
     POP_JUMP_IF_FALSE = jump_if(lambda it, value: not it.decide(value, it.next - 1))
@@ -197,9 +189,6 @@ class Interpreter(Machine):
     def RETURN_VALUE(self, i: Instruction) -> None:
         self.result = self.pop()
 
-    def GET_ITER(self, i: Instruction) -> None:
-        self.push(self.iterate(self.pop()))
-
     def FOR_ITER(self, i: Instruction) -> None:
         self.look_into(self.stack[-1])
         item = self.native(next, self.stack[-1], NOTHING)
@@ -212,17 +201,18 @@ class Interpreter(Machine):
     def RAISE_VARARGS(self, i: Instruction) -> None:
         error, cause = [*self.popn(i.arg), MISSING, MISSING][:2]
         if error is MISSING:
-            if self.handling is None:
-                raise RuntimeError("No active exception to reraise")
-            raise self.handling
+            raise RuntimeError("No active exception to reraise") if self.handling is None else self.handling
         error = self.call(error) if isinstance(error, type) else error
         if not isinstance(error, BaseException):
             raise TypeError("exceptions must derive from BaseException")
-        if not isinstance(error, Exception):
+        if isinstance(error, KeyboardInterrupt):
             raise Unsupported(f"raises {type(error).__name__}, which would end the capture too")
         if cause is not MISSING:
             error.__cause__ = self.call(cause) if isinstance(cause, type) else cause
-        raise error
+        try:
+            raise error if self.handling is None else self.handling
+        except BaseException:
+            raise error  # noqa: B904  (so CPython links the two, and ties no ring)
 
     def RERAISE(self, i: Instruction) -> None:
         raise self.pop()
@@ -234,10 +224,6 @@ class Interpreter(Machine):
 
     def POP_EXCEPT(self, i: Instruction) -> None:
         self.handling = self.pop()
-
-    def CHECK_EXC_MATCH(self, i: Instruction) -> None:
-        classes = self.pop()
-        self.push(isinstance(self.stack[-1], classes))
 
     def BEFORE_WITH(self, i: Instruction) -> None:
         manager = self.pop()
@@ -252,34 +238,9 @@ class Interpreter(Machine):
     def BUILD_TUPLE(self, i: Instruction) -> None:
         self.push(tuple(self.popn(i.arg)))
 
-    def BUILD_LIST(self, i: Instruction) -> None:
-        self.push(self.popn(i.arg))
-
-    def BUILD_SET(self, i: Instruction) -> None:
-        self.push(self.native(set, self.popn(i.arg)))
-
     def BUILD_MAP(self, i: Instruction) -> None:
         values = self.popn(2 * i.arg)
         self.push(self.native(dict, zip(map(concrete, values[::2]), values[1::2], strict=True)))
-
-    def BUILD_CONST_KEY_MAP(self, i: Instruction) -> None:
-        keys = self.pop()
-        self.push(dict(zip(keys, self.popn(i.arg), strict=True)))
-
-    def BUILD_SLICE(self, i: Instruction) -> None:
-        self.push(slice(*self.popn(i.arg)))
-
-    def BUILD_STRING(self, i: Instruction) -> None:
-        self.push("".join(self.popn(i.arg)))
-
-    def CONVERT_VALUE(self, i: Instruction) -> None:
-        self.push(self.call(getattr(builtins, i.arg), concrete(self.pop())))
-
-    def FORMAT_SIMPLE(self, i: Instruction) -> None:
-        value, *spec = self.popn(1 + (i.op == "FORMAT_WITH_SPEC"))
-        self.push(self.call(format, concrete(value), *spec))
-
-    FORMAT_WITH_SPEC = FORMAT_SIMPLE
 
     LIST_APPEND, SET_ADD = adding("append", False), adding("add", False)
     LIST_EXTEND, SET_UPDATE, DICT_UPDATE = adding("extend"), adding("update"), adding("update")
@@ -333,6 +294,8 @@ class Interpreter(Machine):
         container, index = self.popn(2)
         if has_tensor(index):
             found = self.world.builder.call(operator.getitem, [container, index])
+        elif type(container).__module__ == "typing":  # `Optional[int]`
+            found = frames.call(None, operator.getitem, container, index)
         elif isinstance(container, type):  # `list[int]`, `Color["RED"]`
             found = self.native(operator.getitem, container, concrete(index))
             found = self.world.wrap(found, None) if self.world.is_static(found) else found
@@ -348,10 +311,6 @@ class Interpreter(Machine):
         else:
             self.native(operator.setitem, container, index if has_tensor(index) else concrete(index), value)
 
-    def DELETE_SUBSCR(self, i: Instruction) -> None:
-        container, index = self.popn(2)
-        self.operate(operator.delitem, container, concrete(index))
-
     def MAKE_FUNCTION(self, i: Instruction) -> None:
         code = self.pop()
         function = FunctionType(code, self.globals, None, None, tuple(CellType() for _ in code.co_freevars))
@@ -366,9 +325,6 @@ class Interpreter(Machine):
         elif i.arg != "annotations":
             setattr(function, f"__{i.arg}__", value)
         self.push(function)
-
-    def CALL(self, i: Instruction) -> None:
-        self.call_popped(self.popn(i.arg), {})
 
     def CALL_KW(self, i: Instruction) -> None:
         names = self.pop()
@@ -390,15 +346,8 @@ class Interpreter(Machine):
         args = list(self.unpacked(self.pop()))
         self.call_popped(args, dict(kwargs))
 
-    def RETURN_GENERATOR(self, i: Instruction) -> None:
-        self.push(None)
-
     def YIELD_VALUE(self, i: Instruction) -> None:
         self.yielded = self.pop()
-
-    def GET_YIELD_FROM_ITER(self, i: Instruction) -> None:
-        value = self.pop()
-        self.push(value if isinstance(value, types.GeneratorType) else self.iterate(value))
 
     def SEND(self, i: Instruction) -> None:
         value, receiver = self.pop(), self.stack[-1]
@@ -406,23 +355,13 @@ class Interpreter(Machine):
             send = getattr(receiver, "send", None) if value is not None else None
             self.push(self.native(send, value) if send else self.native(next, receiver))
         except StopIteration as stop:
-            self.jump(i.arg)
-            if self.program[self.next].op != "END_SEND":  # 3.11: the receiver goes at once
-                self.pop()
-            self.push(stop.value)
+            self.delegated(i, stop.value)
 
-    def END_SEND(self, i: Instruction) -> None:
-        del self.stack[-2]
-
-    def GET_LEN(self, i: Instruction) -> None:
-        self.push(self.operate(len, self.stack[-1]))
-
-    def MATCH_SEQUENCE(self, i: Instruction) -> None:
-        value = self.stack[-1]
-        self.push(isinstance(value, collections.abc.Sequence) and not isinstance(value, (str, bytes, bytearray)))
-
-    def MATCH_MAPPING(self, i: Instruction) -> None:
-        self.push(isinstance(self.stack[-1], collections.abc.Mapping))
+    def CLEANUP_THROW(self, i: Instruction) -> None:
+        error = self.popn(3)[-1]
+        if not isinstance(error, StopIteration):
+            raise error
+        self.stack += [None, error.value]
 
     def MATCH_KEYS(self, i: Instruction) -> None:
         keys, subject = self.stack[-1], self.stack[-2]

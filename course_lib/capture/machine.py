@@ -119,7 +119,7 @@ class Machine(Stack):
             raise
         except RecursionError:
             raise Unsupported("calls are nested too deeply") from None
-        except Exception as error:
+        except BaseException as error:
             check_own_failure(error)
             self.unwind(instruction, error)
         if events.listening():
@@ -133,10 +133,7 @@ class Machine(Stack):
                 del self.stack[entry.depth :]
                 if entry.lasti:
                     self.push(instruction.offset // 2)
-                linked = self.handling
-                while linked is not None and linked is not error:
-                    linked = linked.__context__
-                if linked is None and error.__context__ is None:
+                if error.__context__ is None and error is not self.handling and instruction.op != "RERAISE":
                     error.__context__ = self.handling
                 self.push(error.with_traceback(None))
                 self.jump(entry.target)
@@ -145,8 +142,9 @@ class Machine(Stack):
 
     def raised_at(self, error: BaseException | None) -> int:
         """The index of the instruction that raised the exception, or the first one that it was raised in answer to."""
-        at = self.next - 1
-        while error is not None:
+        at, seen = self.next - 1, set[int]()
+        while error is not None and id(error) not in seen:
+            seen.add(id(error))
             at, error = self.raised.get(id(error), (error, at))[1], error.__context__
         return at
 
@@ -197,7 +195,7 @@ class Machine(Stack):
         while True:
             try:
                 if isinstance(sent, BaseException):
-                    frames.call(None, self.unwind, self.program[self.next - 1], sent)
+                    frames.call(None, self.throw, sent)
                 elif sent is not NOTHING:
                     self.push(sent)
                 frames.call(None, self.run)
@@ -215,6 +213,29 @@ class Machine(Stack):
                 if self.world.finished:  # nobody asked for more
                     return None
                 sent = error
+
+    def throw(self, error: BaseException) -> None:
+        """An exception comes in at a `yield`. What `yield from` takes its values from gets it first."""
+        send, place = self.program[self.next - 2], self.program[self.next - 1]
+        if send.op == "SEND" and (throw := getattr(self.stack[-1], "throw", None)):
+            try:
+                self.yielded = self.native(throw, error)
+                return
+            except StopIteration as stop:
+                self.delegated(send, stop.value)
+                return
+            except Unsupported:
+                raise
+            except BaseException as other:
+                error = other
+        self.unwind(place, error)
+
+    def delegated(self, send: Instruction, value: Any) -> None:
+        """`yield from` is over, and is `value`."""
+        self.jump(send.arg)
+        if self.program[self.next].op != "END_SEND":  # 3.11: the receiver goes at once
+            self.pop()
+        self.push(value)
 
     def iterate(self, value: Any) -> Any:
         """`iter(value)`"""
@@ -256,6 +277,8 @@ class Machine(Stack):
 def check_own_failure(error: BaseException) -> None:
     """Raise `Unsupported` unless an exception is the program's own: the rooms below the interpreter raise nothing else, and a
     learner's method makes no slips that are not its own."""
+    if isinstance(error, (Stop, KeyboardInterrupt)):
+        raise error
     file, name, line, raised, at = "", "", 0, False, error.__traceback__
     while at is not None:
         code = at.tb_frame.f_code

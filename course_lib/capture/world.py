@@ -16,7 +16,6 @@ import collections
 import contextlib
 import enum
 import functools
-import inspect
 import os
 import sys
 import types
@@ -27,7 +26,7 @@ import torch
 
 from course_lib import frames
 from course_lib.capture import global_state
-from course_lib.capture.classes import MISSING, TRUSTED, SeenClass, has_own_lookup, is_users, isinstance, own_dict
+from course_lib.capture.classes import MISSING, TRUSTED, SeenClass, has_own_lookup, is_users, isinstance, member_of, own_dict
 from course_lib.capture.graph import PLAIN, GraphBuilder
 from course_lib.capture.shapes import SYMBOLIC, History, Shapes, concrete
 from course_lib.capture.sources import FRAME, HELPERS, REGISTRIES, Guard, Imported, Location, SameAs, Source, Test, has_literal
@@ -40,7 +39,7 @@ MAPPINGS = (dict, collections.OrderedDict, collections.defaultdict)
 APART = ("course_lib.", "torch._tensor.", "torch._ops.", "torch.fx.", "torch._subclasses.", "torch.utils._sympy.", "sympy.",
          "torch.overrides.", "torch._dynamo.", "torch._guards.", "torch._prims", "torch._refs.", "torch._decomp", "torch._meta",
          "torch.utils._python_dispatch.", "torch.utils.weak.", "weakref.", "_weakrefset.", "torch._library.",
-         "torch._higher_order_ops.")  # fmt: skip
+         "torch._higher_order_ops.", "copyreg.")  # fmt: skip
 """Python code below torch's own operators and symbolic sizes: part of Python, to the interpreted program."""
 BY_PARTS: dict[type, tuple[Any, tuple[str, ...]]] = {
     types.MethodType: (types.MethodType, ("__func__", "__self__")),
@@ -242,7 +241,7 @@ class World:
         its items."""
         cls, own, keyed = type(obj), type(obj) is base, base in MAPPINGS
         keys = tuple(base.keys(obj)) if keyed else tuple(range(base.__len__(obj)))
-        if not all(type(key) in (str, int, float, bool, bytes, tuple, type(None)) or self.is_static(key) for key in keys):
+        if not all(type(key) in (*PLAIN, tuple, frozenset) or self.is_static(key) for key in keys):
             return self._opaque(obj, source)
         kind, length = ("keys", "tuple({})" if own else "tuple(dict.keys({}))") if keyed else ("length", "len({})")
         self.assume(source, kind, Test("type({})", "is", cls), Test(length, "==", keys if keyed else len(keys)))
@@ -303,7 +302,7 @@ class World:
         return (isinstance(obj, STATIC) and not isinstance(obj, torch.nn.Module) and not is_bound(obj)) or type(obj) in (
             types.CodeType, torch._ops.OpOverload, torch._ops.OpOverloadPacket, type(torch.ops), torch.finfo, torch.iinfo, object,
             torch._library.custom_ops.CustomOpDef, types.GenericAlias, types.UnionType, property, staticmethod, classmethod,
-            types.GetSetDescriptorType,
+            types.GetSetDescriptorType, type(sys.version_info),
         ) or type(obj).__module__ in ("typing", "re")  # fmt: skip
 
     def is_trusted(self, source: Source) -> bool:
@@ -415,7 +414,7 @@ class World:
         own = own_dict(copy)
         if name in attributes:
             return name in own
-        found, slot = own_dict(real).get(name, MISSING), inspect.getattr_static(type(real), name, None)
+        found, slot = own_dict(real).get(name, MISSING), member_of(type(real), name)
         if found is MISSING:
             attributes[name] = MISSING
             if isinstance(slot, types.MemberDescriptorType):

@@ -3,7 +3,7 @@
 In:  a code object, an offset, and which values stand on the stack there.
 Out: code that takes every local variable as an argument and the stack as closure cells, and goes on at that offset:
 
-    COPY_FREE_VARS, RESUME              what every function with a closure begins with
+    COPY_FREE_VARS, RESUME              what every function with a closure begins with (and a generator as one)
     LOAD_DEREF stack0, PUSH_NULL, ...   put the stack back
     JUMP_FORWARD offset                 into the original bytecode, which follows unchanged
 
@@ -82,7 +82,8 @@ def make_resume(code: CodeType, offset: int, stack: tuple[bool, ...], unbound: f
     names = own + code.co_freevars
     free = names + tuple(f"stack{i}" for i, is_null in enumerate(stack) if not is_null)
     slots = list(code.co_varnames)
-    prologue = (_op("COPY_FREE_VARS", len(free)) if free else b"") + _op("RESUME", 0)
+    begin = _op("RETURN_GENERATOR") + _op("POP_TOP") if code.co_flags & 0x20 else b""  # a generator
+    prologue = (_op("COPY_FREE_VARS", len(free)) if free else b"") + begin + _op("RESUME", 0)
     for name in sorted(unbound):
         prologue += _op("DELETE_FAST", slots.index(name))
     slot = len(slots) + len(names)

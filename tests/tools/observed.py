@@ -32,7 +32,7 @@ def describe(value, seen):
         inside += map(go, list(value))
     elif isinstance(value, dict):
         inside += [(go(key), go(item)) for key, item in value.items()]
-        inside.append(getattr(value, "default_factory", None))
+        inside.append(value.default_factory if isinstance(value, collections.defaultdict) else None)
     elif isinstance(value, (set, frozenset)):
         inside += map(go, sorted(value, key=repr))
     elif isinstance(value, types.FunctionType):
@@ -42,7 +42,7 @@ def describe(value, seen):
         return "method", value.__name__, go(value.__self__)
     elif isinstance(value, BaseException):
         inside += [str(value), go(value.args), go(value.__cause__), go(value.__context__), value.__suppress_context__]
-    elif hasattr(value, "__next__"):
+    elif hasattr(type(value), "__next__"):
         inside += map(go, list(value))
     elif isinstance(value, (slice, range)):
         inside.append(repr(value))
