@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from torch.autograd import forward_ad  # where tangents are asked for: kernels know of none
 from torch.compiler import is_dynamo_compiling  # true to torch.compile alone
 
 from course_lib import backends, config, events
@@ -219,9 +220,7 @@ def compile(
     if disable:
         return model
     compiler = Compiler(chosen, pipeline, fullgraph, dynamic)
-    if isinstance(model, torch.nn.Module):
-        return compiled_module(model, compiler)
-    return compiled_function(model, compiler)
+    return compiled_module(model, compiler) if isinstance(model, torch.nn.Module) else compiled_function(model, compiler)
 
 
 def called(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -243,7 +242,7 @@ def compiled_function(function: F, compiler: Compiler) -> F:
 
     @functools.wraps(function)
     def compiled(*args: Any, **kwargs: Any) -> Any:
-        return function(*args, **kwargs) if is_dynamo_compiling() else watched(*args, **kwargs)
+        return function(*args, **kwargs) if is_dynamo_compiling() or forward_ad._current_level >= 0 else watched(*args, **kwargs)
 
     compiled._course_original = function  # type: ignore[attr-defined]
     compiled._course_compiler = compiler  # type: ignore[attr-defined]
@@ -257,7 +256,7 @@ def compiled_module(model: torch.nn.Module, compiler: Compiler) -> torch.nn.Modu
     watched = functools.partial(call, compiler.watcher, model)
 
     def run(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
-        return model(*args, **kwargs) if is_dynamo_compiling() else watched(*args, **kwargs)
+        return model(*args, **kwargs) if is_dynamo_compiling() or forward_ad._current_level >= 0 else watched(*args, **kwargs)
 
     def deepcopy(self: torch.nn.Module, memo: dict[int, Any]) -> torch.nn.Module:
         return compiled_module(copy.deepcopy(model, memo), replace(compiler))

@@ -153,6 +153,4 @@ def fall_back(gm: fx.GraphModule, why: str, warn: bool = False) -> Program:
 def needs_grad(inputs: Sequence[torch.Tensor], gm: fx.GraphModule) -> bool:
     """Will eager record a backward for these inputs? (`gm` may turn grad mode on itself.)"""
     turned_on = any(n.target is torch._C._set_grad_enabled and n.args[0] for n in gm.graph.nodes)
-    return (torch.is_grad_enabled() or turned_on) and any(
-        isinstance(value, torch.Tensor) and value.requires_grad for value in inputs
-    )
+    return (torch.is_grad_enabled() or turned_on) and any(isinstance(x, torch.Tensor) and x.requires_grad for x in inputs)

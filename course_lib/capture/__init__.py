@@ -163,6 +163,8 @@ def recording_mode() -> Iterator[None]:
     finally:
         while torch._C._functorch.peek_interpreter_stack() is not None:
             torch._C._functorch.pop_dynamic_layer_stack()
+        with contextlib.suppress(RuntimeError):  # there is none (`is_ordinary`)
+            torch._C._exit_dual_level(level=0)
         for switch, arguments in before:
             eval(f"{switch}({arguments})", {"torch": torch})
         torch.clear_autocast_cache()  # of casts of fakes

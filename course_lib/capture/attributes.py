@@ -170,11 +170,10 @@ def class_attribute(it: Interpreter, cls: type, name: str) -> Any:
 
 def function_attribute(it: Interpreter, function: types.FunctionType, name: str) -> Any:
     found = it.native(getattr, function, name)
-    if name in ("__name__", "__qualname__", "__module__", "__doc__", "__code__") or not (source := it.world.source_of(function)):
-        return found
-    if isinstance(found, (types.MethodType, types.BuiltinMethodType, types.MethodWrapperType)):
-        return found
-    return it.world.wrap(found, source.attr(name))
+    bound = isinstance(found, (types.MethodType, types.BuiltinMethodType, types.MethodWrapperType))
+    constant = bound or name in ("__name__", "__qualname__", "__module__", "__doc__", "__code__")
+    source = None if constant else it.world.source_of(function)
+    return it.world.wrap(found, source.attr(name)) if source else found
 
 
 def change(it: Interpreter, value: Any, name: str, *new: Any, default: bool = False) -> None:

@@ -32,7 +32,7 @@ from course_lib import frames
 from course_lib.capture import attributes
 from course_lib.capture.classes import MISSING, is_users, isinstance, member_of
 from course_lib.capture.graph import PLAIN, STATE, has_tensor, name_of
-from course_lib.capture.shapes import SYMBOLIC
+from course_lib.capture.shapes import SYMBOLIC, concrete
 from course_lib.capture.sources import HELPERS, Source, Test, has_literal
 from course_lib.capture.unsupported import Unsupported
 
@@ -49,7 +49,7 @@ FACTS = {
     torch.is_autocast_cache_enabled, torch.get_autocast_dtype, torch.get_autocast_gpu_dtype, torch.get_autocast_cpu_dtype,
     torch.is_floating_point, torch.is_complex, torch._C._get_tracing_state, torch._C._log_api_usage_once,
     torch._C._functorch.peek_interpreter_stack, torch.are_deterministic_algorithms_enabled, torch._C._is_any_autocast_enabled,
-    torch._C._is_autocast_available, torch._C._get_privateuse1_backend_name, torch._C._is_tracing,
+    torch._C._is_autocast_available, torch._C._get_privateuse1_backend_name, torch._C._is_tracing, torch._C._is_fwd_grad_enabled,
     torch._C._is_torch_function_enabled, torch._C._are_functorch_transforms_active, sys.getrecursionlimit, os.fspath,
     torch.is_autocast_cpu_enabled, torch._C._get_cudnn_enabled, torch._C._get_deterministic_algorithms,
     torch._C._cuda_isCurrentStreamCapturing if hasattr(torch._C, "_cuda_isCurrentStreamCapturing") else None,
@@ -100,6 +100,8 @@ def call(it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]
     if isinstance(cls, torch.Tensor) and not it.world.is_opaque(cls):
         return it.world.builder.call(function.__name__, [cls, *args], kwargs)
     if isinstance(cls, type) and issubclass(cls, torch.autograd.Function) and function.__name__ == "apply":
+        for name in ("forward", "setup_context", "backward", "vjp", "jvp"):
+            depends_on_arguments(it, attributes.get(it, cls, name), f"{cls.__name__}.apply")
         target: Any = functools.partial(function)  # one operation, with its own backward
         target.__name__, target.__module__ = f"{cls.__name__}_apply", cls.__module__
         return it.world.builder.call(target, args, kwargs)
@@ -155,6 +157,20 @@ def call(it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]
     if own is MISSING:
         raise TypeError(f"'{type(function).__name__}' object is not callable")
     return call_builtin(it, function, args, kwargs)
+
+
+def depends_on_arguments(it: Interpreter, function: Any, name: str) -> None:
+    """See to it that the user's code under an operation does the same at each call: the constants that it reads are guarded,
+    and it uses nothing else that can change."""
+    if not isinstance(function, types.FunctionType) or not is_users(function):
+        return
+    found = [it.world.open_cell(cell).cell_contents for cell in it.world.closure(function).values()]
+    reads = [i.arg for i in frames.instructions(function.__code__) if i.op == "LOAD_GLOBAL"]
+    for value in found + [it.world.read_global(function.__globals__, each, function) for each in reads]:
+        if value is print or not (type(concrete(value)) in PLAIN or it.world.is_static(value) or value is MISSING):
+            raise Unsupported(f"calls {name}, whose code uses a {type(value).__name__} from outside")
+        if value is not function:
+            depends_on_arguments(it, value, name)
 
 
 def is_operation(function: Any) -> bool:
@@ -218,9 +234,8 @@ def call_module(it: Interpreter, module: torch.nn.Module, args: list[Any], kwarg
     hooked = has_hooks(known.real if known else module)
     if known is not None:
         it.world.assume(known.source, "hooks", Test("has_hooks({})", "is", hooked))
-    if own_call or hooked or "_call_impl" in type(module).__dict__:
-        return call(it, attributes.get(it, module, "__call__" if own_call else "_call_impl"), args, kwargs)
-    return call(it, attributes.get(it, module, "forward"), args, kwargs)
+    inner = "_call_impl" if hooked or "_call_impl" in type(module).__dict__ else "forward"
+    return call(it, attributes.get(it, module, "__call__" if own_call else inner), args, kwargs)
 
 
 HOOKS = "_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"
@@ -272,10 +287,9 @@ def call_builtin(it: Interpreter, function: Any, args: list[Any], kwargs: dict[s
     if isinstance(function, types.BuiltinFunctionType) and function in FACTS:
         safe = True
     elif target is not None and not isinstance(target, types.ModuleType):
-        kind = target if isinstance(target, type) else type(target)
-        inherited = isinstance(target, tuple(SAFE_TYPES - {object})) or function.__name__ in COPYING
-        of_wrapper = isinstance(function, types.MethodWrapperType) and is_safe_type(function.__objclass__)
-        safe = (is_safe_type(kind) or inherited or of_wrapper) and not it.world.is_opaque(target)
+        cls = target if isinstance(target, type) else getattr(function, "__objclass__", type(target))
+        safe = is_safe_type(cls) or isinstance(target, tuple(SAFE_TYPES - {object}))  # inherited from a type written in C
+        safe = (safe or function.__name__ in COPYING) and not it.world.is_opaque(target)
     elif owner is not None:
         safe = is_safe_type(owner)
     else:

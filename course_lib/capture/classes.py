@@ -57,7 +57,7 @@ def special_methods(cls: type) -> dict[str, Any]:
 
 def is_users(thing: Any) -> bool:
     """Is this class or function the user's, who may change it?"""
-    return thing.__module__.split(".")[0] not in TRUSTED
+    return str(thing.__module__).split(".")[0] not in TRUSTED
 
 
 def has_own_lookup(cls: type) -> bool:

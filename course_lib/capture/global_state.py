@@ -5,6 +5,7 @@ In PyTorch: `torch/csrc/dynamo/guards.cpp`, `GlobalStateGuard`.
 from collections.abc import Callable
 
 import torch
+from torch.autograd import forward_ad
 
 from course_lib.capture.sources import Test
 
@@ -30,6 +31,7 @@ def tests() -> tuple[Test, ...]:
 def turned() -> list[tuple[str, str]]:
     """The switches that a program may turn while it is interpreted: what to call, with what, to set them as they stand."""
     found = [("torch._C._set_grad_enabled", str(torch.is_grad_enabled()))]
+    found += [("torch._C._set_fwd_grad_enabled", str(torch._C._is_fwd_grad_enabled()))]
     for device in ("cpu", "cuda"):
         found.append(("torch.set_autocast_enabled", f"{device!r}, {torch.is_autocast_enabled(device)}"))
         found.append(("torch.set_autocast_dtype", f"{device!r}, {torch.get_autocast_dtype(device)}"))
@@ -38,8 +40,7 @@ def turned() -> list[tuple[str, str]]:
 
 def random() -> Callable[[], object]:
     """Set torch's generators of random numbers as they stand now."""
-    cuda = torch.cuda.default_generators if torch.cuda.is_initialized() else ()
-    states = [(generator, generator.get_state()) for generator in (torch.default_generator, *cuda)]
+    states = [(generator, generator.get_state()) for generator in (torch.default_generator, *torch.cuda.default_generators)]
     return lambda: [generator.set_state(state) for generator, state in states]
 
 
@@ -49,4 +50,5 @@ def is_ordinary() -> bool:
         torch._C._len_torch_function_stack() == 0
         and torch._C._len_torch_dispatch_stack() == 0
         and torch._C._functorch.peek_interpreter_stack() is None
+        and forward_ad._current_level < 0
     )

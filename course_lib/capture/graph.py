@@ -22,6 +22,7 @@ import torch
 from torch import fx
 from torch._subclasses import fake_tensor
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves
 
 from course_lib import frames
 from course_lib.capture.shapes import IN_PLACE, OPERATORS, Shapes
@@ -43,9 +44,8 @@ REACH_AROUND = set(
 )
 """Functions whose effect a graph of operations cannot hold, or that may share memory with what is no tensor."""
 RESHAPING = {"t_", "transpose_", "squeeze_", "unsqueeze_", "swapaxes_", "swapdims_"}  # Of these, those of the graph's own tensors
-OF_NUMBERS = {IN_PLACE[f"{sign}="]: function for sign, function in OPERATORS.items()} | dict.fromkeys(
-    (operator.pow, operator.ipow), pow
-)
+OF_NUMBERS = {IN_PLACE[f"{sign}="]: function for sign, function in OPERATORS.items()}
+OF_NUMBERS |= dict.fromkeys((operator.pow, operator.ipow), pow)
 """What to say where a number stands on the left: `2 *= x` makes a new tensor, and `-2 ** x` is `-(2 ** x)`."""
 SIGNS = {"__getitem__": operator.getitem, "__setitem__": operator.setitem, "__rdiv__": operator.truediv} | {
     f"__r{name}__": getattr(operator, f"__{name}__") for name in "sub pow truediv floordiv mod matmul lshift rshift".split()
@@ -58,7 +58,7 @@ PLAIN = (
 DTYPES = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
 STATE = {
     torch._C._set_grad_enabled, torch.set_autocast_enabled, torch.set_autocast_dtype,
-    torch.set_autocast_cache_enabled, torch.clear_autocast_cache,
+    torch.set_autocast_cache_enabled, torch.clear_autocast_cache, torch._C._set_fwd_grad_enabled,
 }  # fmt: skip
 """Switches that a program may turn while it runs: the graph turns them too, in their place among the operations."""
 
@@ -135,11 +135,12 @@ class GraphBuilder:
         kwargs = kwargs or {}
         name = target if isinstance(target, str) else getattr(target, "__name__", "")
         if name in TO_PYTHON:
-            raise Unsupported(
-                f"tensor.{name}() takes the tensor's data into Python, which waits for the result and ends the graph", IN_PYTHON
-            )
-        allowed = name in ("requires_grad_", "grad") and torch._C._functorch.peek_interpreter_stack() is not None
-        allowed |= name in RESHAPING and id(args[0]) in self._nodes and id(args[0]) not in self._outside
+            why = f"tensor.{name}() takes the tensor's data into Python, which waits for the result and ends the graph"
+            raise Unsupported(why, IN_PYTHON)
+        allowed = name in RESHAPING and id(args[0]) in self._nodes and id(args[0]) not in self._outside
+        if name in ("requires_grad_", "grad"):  # at a level of `torch.func.grad`
+            leaves = [arg for arg in tree_leaves(args) if isinstance(arg, torch.Tensor)]
+            allowed = any(map(torch._C._functorch.is_functorch_wrapped_tensor, leaves))
         if name in REACH_AROUND and not allowed:
             raise Unsupported(f"{name}() reaches around the graph", "call it outside the compiled function")
         if getattr(target, "__module__", "") == "_operator" and not isinstance(args[0], torch.Tensor):
@@ -150,8 +151,8 @@ class GraphBuilder:
         self.untracked |= name in ("batch_norm", "instance_norm") and any(arg is True for arg in (*args, *kwargs.values()))
         if self.expected and self.may_have_written():
             raise Unsupported("writes to an input after an assertion about data, which must come first")
-        fact = result is not None and not has_tensor(result) and target not in STATE and "_nesting" not in name
-        if fact or result is NotImplemented:
+        kept = result is None or has_tensor(result) or target in STATE or name.endswith(("_nesting", "_dual_level"))
+        if result is NotImplemented or not kept:
             return result
         op = "call_method" if isinstance(target, str) else "call_function"
         node = self.graph.create_node(op, target, self.argument(tuple(args)), self.argument(kwargs))
@@ -219,14 +220,11 @@ class GraphBuilder:
             return self.size_node(value)
         if isinstance(value, torch.SymBool):  # a branch
             return bool(value)
-        if type(value) in PLAIN or isinstance(value, (type, types.BuiltinFunctionType, torch._ops.OpOverload)):
+        function = isinstance(value, types.FunctionType) and not value.__closure__
+        if function or type(value) in PLAIN or isinstance(value, (type, types.BuiltinFunctionType, torch._ops.OpOverload)):
             return DTYPES[value] if isinstance(value, type) and value in DTYPES else value
-        if isinstance(value, types.FunctionType) and not value.__closure__:
-            return value
-        if type(value) is range:
-            return list(value)
-        if isinstance(value, (int, float)):  # of a subclass
-            return int(value) if isinstance(value, int) else float(value)
+        if isinstance(value, (int, float, range)):  # the first two of a subclass
+            return int(value) if isinstance(value, int) else float(value) if isinstance(value, float) else list(value)
         raise Unsupported(f"a {type(value).__name__} cannot be an argument of an operation in the graph")
 
     def finish(self, outputs: list[Any]) -> fx.GraphModule:

@@ -111,8 +111,7 @@ class HeadBuilder:
             source = self.world.globals[key][1]
             for name, value in stored.items():
                 self.say(f"{source.expr if source else ''}[{name!r}] = ", value)
-        for switch, now in self.world.switched():
-            self.body.append(f"{switch}({now})")
+        self.body += [f"{switch}({now})" for switch, now in self.world.switched()]
 
     def say(self, before: str, value: Any, after: str = "") -> None:
         """A statement with the rebuilt value in it."""
@@ -178,9 +177,7 @@ class HeadBuilder:
 
     def fetch(self, known: Known) -> str:
         """The real object that a stand-in from outside stands for."""
-        if known.source.is_variable:
-            return known.source.expr
-        return self.hoist(known.stand_in, known.source.expr)
+        return known.source.expr if known.source.is_variable else self.hoist(known.stand_in, known.source.expr)
 
     def hoist(self, value: Any, expr: str) -> str:
         if id(value) not in self._expr:
@@ -234,9 +231,12 @@ class HeadBuilder:
         if cls is Id:
             return self.assign(f"id({self.rebuild(value.obj)})")
         if cls is types.MethodType:
-            if isinstance(value.__func__, types.FunctionType):
-                self.world.adopt(value.__func__, [value.__self__])
-            return self.assign(f"MethodType({self.rebuild(value.__func__)}, {self.rebuild(value.__self__)})")
+            target, function = value.__self__, value.__func__
+            if isinstance(target, type) and getattr(target, value.__name__, None) == value:
+                return f"{self.rebuild(target)}.{value.__name__}"
+            if isinstance(function, types.FunctionType):
+                self.world.adopt(function, [target])
+            return self.assign(f"MethodType({self.rebuild(function)}, {self.rebuild(target)})")
         if cls in (types.BuiltinMethodType, types.MethodWrapperType):
             target = value.__self__
             if type(target) in SAFE_TYPES or isinstance(target, torch.Tensor):

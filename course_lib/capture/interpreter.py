@@ -148,6 +148,8 @@ class Interpreter(Machine):
         level, names = self.popn(2)
         package = self.globals.get("__package__") or self.globals.get("__name__", "")
         name = i.arg if not level else ".".join(filter(None, [package.rsplit(".", level - 1)[0], i.arg]))
+        if name.startswith("torch."):  # which may be another part of torch that is wanted for the first time
+            frames.call(None, __import__, name, None, None, names or ())
         if name not in sys.modules:
             raise Unsupported(f"imports {name} for the first time", "import it at the top of the file")
         name = name if names or level else name.split(".")[0]

@@ -169,9 +169,7 @@ def has_literal(value: Any) -> bool:
 
 def literal(value: Any) -> str:
     """How a test's right-hand side is shown: a literal, else the object's name."""
-    if has_literal(value):
-        return repr(value)
-    return getattr(value, "__name__", None) or repr(value)
+    return (not has_literal(value) and getattr(value, "__name__", None)) or repr(value)
 
 
 @dataclass(frozen=True)

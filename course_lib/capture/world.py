@@ -84,8 +84,7 @@ class World:
         self.globals: dict[int, tuple[dict[str, Any], Source | None]] = {}
         self.stored: dict[int, dict[str, Any]] = {}
         self.made: dict[int, types.FunctionType] = {}  # The functions that the interpreted program made
-        self.problem: Unsupported | None = None
-        """What could not be followed where Python lets no exception out: while it closes a generator."""
+        self.problem: Unsupported | None = None  # What could not be followed where no exception may come out: closing a generator
         self.finished = False
         self.told: list[Any] = []
         self.classes: dict[type, SeenClass] = {}
@@ -397,15 +396,14 @@ class World:
             cells[name] = cell if self.of(cell) else self.wrap(cell, source.variable(name, f".__closure__[{i}]"))
         return cells
 
-    def defaults(self, function: types.FunctionType) -> tuple[tuple[Any, ...] | None, dict[str, Any] | None]:
+    def defaults(self, function: types.FunctionType) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """What stands for the defaults of a function's parameters. (Places are counted from the last, as Python does.)"""
-        source, defaults, more = self.source_of(function), function.__defaults__, function.__kwdefaults__
-        if source is not None and defaults:
-            at = source.attr("__defaults__")
-            defaults = tuple(self.wrap(obj, at.item(i - len(defaults))) for i, obj in enumerate(defaults))
-        if source is not None and more:
-            more = {name: self.wrap(obj, source.attr("__kwdefaults__").item(name)) for name, obj in more.items()}
-        return defaults, more
+        source, defaults, more = self.source_of(function), function.__defaults__ or (), function.__kwdefaults__ or {}
+        if source is None:
+            return defaults, more
+        places, names = source.attr("__defaults__"), source.attr("__kwdefaults__")
+        found = tuple(self.wrap(obj, places.item(i)) for i, obj in enumerate(defaults, -len(defaults)))
+        return found, {name: self.wrap(obj, names.item(name)) for name, obj in more.items()}
 
     def fill(self, known: Known, name: str) -> bool:
         """Give the stand-in of an instance its attribute `name`, if the real one has it. True if it is there now."""
@@ -590,6 +588,6 @@ class Inliner(frames.Watcher):
         if function.__defaults__ or function.__kwdefaults__:
             real = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
             defaults, more = self.world.defaults(function)
-            stand_ins = {id(obj): new for obj, new in zip(real, [*(defaults or ()), *(more or {}).values()], strict=True)}
+            stand_ins = dict(zip(map(id, real), [*defaults, *more.values()], strict=True))
             args = tuple(stand_ins.get(id(arg), arg) for arg in args)
         return self.caller.enter(function, args)

@@ -64,9 +64,7 @@ class Wrapper:
         self.views: dict[View, str] = {}  # View of a part of a buffer, or in another order → its variable
 
     def print(self) -> tuple[str, dict[str, Any]]:
-        arguments = [
-            self.new(buffer.name) if buffer else self.unique(f"unused_{n}") for n, buffer in enumerate(self.graph.inputs)
-        ]
+        arguments = [self.new(one.name) if one else self.unique(f"unused_{n}") for n, one in enumerate(self.graph.inputs)]
         self.names |= {self.new(name): tensor for name, tensor in self.graph.constants.items()}
         self.lines.append(f"def call({', '.join(arguments)}):")
         for kernel, dead in zip(self.order, self.plan.free_after, strict=True):

@@ -104,16 +104,14 @@ def make_resume(code: CodeType, offset: int, stack: tuple[bool, ...], unbound: f
     return Resume(code, offset, new, new.replace(), names, len(prologue))
 
 
-def resume(
-    at: Resume, plain: bool, func: FunctionType, cells: tuple[CellType, ...], stack: tuple[Any, ...], *locals_: Any
-) -> Any:
+def resume(at: Resume, plain: bool, func: FunctionType, cells: tuple[CellType, ...], stack: tuple[Any, ...], *args: Any) -> Any:
     """Go on at `at` as a frame of `func`: what a head returns."""
     nested = getattr(_thread, "nested", 0)
     code = at.plain if plain or nested >= NESTED else at.code
     closure = (*cells, *map(CellType, stack))
     _thread.nested = nested + 1
     try:
-        return FunctionType(code, func.__globals__, func.__name__, None, closure)(*locals_)
+        return FunctionType(code, func.__globals__, func.__name__, None, closure)(*args)
     finally:
         _thread.nested = nested
 

@@ -42,9 +42,7 @@ class Term:
 
     def lift(self, other: "Term | Number") -> Value:
         """`other` as a value of this term's dtype."""
-        if isinstance(other, Term):
-            return other.to(self.dtype).value
-        return self.ops.constant(other, self.dtype)
+        return other.to(self.dtype).value if isinstance(other, Term) else self.ops.constant(other, self.dtype)
 
     def binary(self, op: str, other: Any, swap: bool = False) -> "Term":
         if self.dtype is torch.bool:

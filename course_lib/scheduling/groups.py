@@ -239,9 +239,7 @@ def combine(a: Group, b: Group, one: Linear | None, other: Linear | None) -> Fit
         leader = next((n for n, part in enumerate(pieces[0].parts) if part and part.loop.kind == "column"), 0)
         if not crosses(pieces, (a, b), leader):
             return None
-    if a.across & b.reads or b.across & a.reads:
-        return None
-    return assemble(pieces, a, b, leader)
+    return None if a.across & b.reads or b.across & a.reads else assemble(pieces, a, b, leader)
 
 
 def crosses(pieces: Sequence[Piece], groups: tuple[Group, Group], leader: int) -> bool:

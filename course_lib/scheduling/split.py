@@ -37,9 +37,8 @@ def split(node: Node, graph: LoopGraph) -> list[Node]:
     rows, columns = math.prod(node.ranges), math.prod(node.reduced)
     reads = (access.index for access in record(node, graph.buffers).reads)
     across = rows_are_neighbours(reads, *node.symbols)
-    crossed = any(
-        isinstance(n, Reduction) and (math.prod(n.ranges), math.prod(n.reduced)) == (columns, rows) for n in graph.nodes
-    )
+    others = [n for n in graph.nodes if isinstance(n, Reduction)]
+    crossed = any((math.prod(n.ranges), math.prod(n.reduced)) == (columns, rows) for n in others)
     wanted = min(PROGRAMS // rows, columns // 2048)
     if across:
         wanted = min(WALKS if crossed else PROGRAMS * TILE // rows, columns // 32)

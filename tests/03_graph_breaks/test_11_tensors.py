@@ -10,9 +10,12 @@ import subprocess
 import sys
 import weakref
 
+import numpy
 import pytest
 import torch
 from scenarios import Ours, check, collect, play, tried
+from torch.autograd import forward_ad
+from torch.func import grad_and_value, hessian, jacfwd, jvp, vjp, vmap
 
 import course_lib as cl
 
@@ -133,6 +136,115 @@ def test_no_tensor_of_the_first_call_is_kept(backend):
     del x
     gc.collect()
     assert seen() is None
+
+
+# ---- transforms and tangents -------------------------------------------------------------------------------------------
+
+
+def cube(x):
+    return (x**3).sum(-1)
+
+
+TRANSFORMS = {
+    "jvp": lambda x, v: jvp(torch.sin, (x,), (v,)),
+    "jvp of jvp": lambda x, v: jvp(lambda y: jvp(torch.sin, (y,), (v,))[1], (x,), (v,)),
+    "jvp under vmap": lambda x, v: vmap(lambda a, b: jvp(torch.sin, (a,), (b,)))(x, v),
+    "jacfwd": lambda x, v: jacfwd(lambda a, b: a * b, argnums=(0, 1))(x[0], v[0]),
+    "hessian": lambda x, v: hessian(cube)(x[0]),
+    "vjp, asked twice": lambda x, v: [vjp(torch.tanh, x)[1](v), vjp(torch.tanh, x)[1](2 * v)],
+    "grad with more results": lambda x, v: grad_and_value(lambda a: (cube(a).sum(), a + 1), has_aux=True)(x),
+    "tangents by hand": lambda x, v: by_hand(x, v),
+}
+
+
+def by_hand(x, v):
+    with forward_ad.dual_level():
+        return forward_ad.unpack_dual(forward_ad.make_dual(x, v).sin())
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_a_transform_is_one_graph(name, backend):
+    f, x, v = TRANSFORMS[name], r(2, 3), r(2, 3)
+    torch.testing.assert_close(cl.compile(f, fullgraph=True, backend=backend)(x, v), f(x, v))
+    assert forward_ad._current_level == -1
+
+
+def test_tangents_do_not_get_lost_in_code_that_knows_of_none():
+    f = cl.compile(lambda x: x.sin() * x)
+    x, v = r(3), r(3)
+    f(x)
+    with forward_ad.dual_level():
+        found = forward_ad.unpack_dual(f(forward_ad.make_dual(x, v))).tangent
+    torch.testing.assert_close(found, jvp(lambda x: x.sin() * x, (x,), (v,))[1])
+
+
+@scenario
+def a_level_that_an_exception_leaves(c):
+    def f(x, v):
+        with forward_ad.dual_level():
+            y = forward_ad.make_dual(x, v).sin()
+            c.graph_break()
+            raise ValueError(f"{forward_ad._current_level} {y.shape}")
+
+    f = c(f)
+    return tried(lambda: f(r(3), r(3))), forward_ad._current_level, tried(lambda: f(r(3), r(3)))
+
+
+# ---- operations of the user's own --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@pytest.mark.parametrize("place", ["forward", "backward", "both"])
+def test_what_an_operation_reads_outside_may_change(place, backend):
+    scale = 2.0
+
+    class Times(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * (scale if place != "backward" else 2)
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * (scale if place != "forward" else 2)
+
+    def f(x):
+        return Times.apply(x) + 1
+
+    c = cl.compile(f, backend=backend, fullgraph=True)
+    for scale in (2.0, 5.0, 7.0):  # noqa: B007
+        found = []
+        for g in (f, c):
+            x = torch.ones(3, requires_grad=True)
+            y = g(x)
+            y.sum().backward()
+            found.append((y, x.grad))
+        torch.testing.assert_close(*found)
+
+
+@scenario
+def an_operation_with_side_effects(c):
+    log = []
+
+    class Logged(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            log.append("forward")
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            return g
+
+    f = c(lambda x: Logged.apply(x + 1) * 3)
+    return f(r(3)), f(r(3)), log
+
+
+@scenario
+def numbers_of_numpy(c):
+    f = c(lambda x: x * float(numpy.random.rand()) + numpy.random.randint(9))
+    numpy.random.seed(3)
+    return f(r(3)), f(r(3)), float(numpy.random.rand())
 
 
 # ---- errors of capture itself ----------------------------------------------------------------------------------------
