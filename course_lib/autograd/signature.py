@@ -71,9 +71,9 @@ class Signature:
         return tuple(result.made_of(inputs, values) for result in self.results)
 
 
-def signature_of(inputs: Values, results: Values, real_inputs: Values, real_results: Values) -> tuple[Signature, list[Any]]:
-    """The signature of a program that has run on `FunctionalTensor`s, and the values that its graph must return. How a result
-    lies in an input is asked of the `real` ones, the captured program's: a functional input that was written to lies otherwise.
+def signature_of(inputs: Values, before: Values, results: Values, fakes: Values, like: Values) -> tuple[Signature, list[Any]]:
+    """The signature of a program that has run on functional `inputs`, whose `grad_fn`s were `before`, and the values that its
+    graph must return. How a result lies in an input is asked of `fakes` and `like`, the captured program's.
 
     Raises NotImplementedError for what cannot be said this way: an input that got another shape or memory."""
     values: list[Any] = []
@@ -106,17 +106,17 @@ def signature_of(inputs: Values, results: Values, real_inputs: Values, real_resu
             return Result(index, of_input)
         if base.dtype != tensor.dtype:
             raise NotImplementedError("a result is a view of an input in another dtype")
-        part, base = (real, real_inputs[index]) if of_input and real is not None else (tensor, base)
+        part, base = (real, fakes[index]) if of_input and real is not None else (tensor, base)
         layout = tuple(part.shape), part.stride(), part.storage_offset() - base.storage_offset()
         return Result(index, of_input, layout, tensor.requires_grad)
 
     made: list[Result] = []
-    for tensor, real in zip(results, real_results, strict=True):
+    for tensor, real in zip(results, like, strict=True):
         made.append(result(tensor, real))
     written = [n for n, x in enumerate(inputs) if isinstance(x, torch.Tensor) and torch._functionalize_has_data_mutation(x.elem)]
     if any(overlaps_itself(inputs[n]) for n in written):
         raise NotImplementedError("an input is written to whose elements share memory")
-    updates = tuple(Update(n, value(inputs[n]).index, who_sees(inputs[n], real_inputs[n])) for n in written)
+    updates = tuple(Update(n, value(inputs[n]).index, who_sees(inputs[n], before[n])) for n in written)
     ours = {update.index: update.seen_by == "autograd" for update in updates}
     return Signature(tuple(made), updates, tuple(ours.get(n, has_gradient(v)) for n, v in enumerate(values))), values
 
@@ -141,12 +141,11 @@ def overlaps_itself(tensor: torch.Tensor) -> bool:
     return any(stride <= before for (stride, _), before in zip(dims, reach, strict=False))
 
 
-def who_sees(written: Any, real: torch.Tensor) -> str:
+def who_sees(written: Any, before: Any) -> str:
+    """`before`: its `grad_fn` when the program began. A write under `no_grad` or through `detach()` leaves that as it was."""
     if torch._functionalize_are_all_mutations_hidden_from_autograd(written.elem):
         return "nobody"
-    quiet = torch._functionalize_are_all_mutations_under_no_grad_or_inference_mode(written.elem)
-    quiet = quiet or (real.is_leaf and real.requires_grad)  # a parameter is only written through `detach()`
-    return "version" if quiet or not written.requires_grad else "autograd"
+    return "version" if written.grad_fn is before else "autograd"
 
 
 def has_gradient(value: Any) -> bool:

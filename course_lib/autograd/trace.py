@@ -25,7 +25,7 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx, track_te
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from course_lib.autograd.signature import Signature, has_gradient, memory, restride, signature_of
+from course_lib.autograd.signature import Signature, has_gradient, memory, overlaps_itself, restride, signature_of
 
 aten = torch.ops.aten
 Decompositions = Mapping[Any, Callable[..., Any]]
@@ -65,11 +65,12 @@ class Tracing:
             primals = [self.enter(fake) for fake in fakes]
             with torch.enable_grad():
                 inputs = [own_copy(p) if self.gradients else p for p in primals]
+            before = [x.grad_fn if isinstance(x, torch.Tensor) else None for x in inputs]
             program = Tagging(self.gm)
             results = program.run(*inputs)
             like = [node.meta.get("val") if isinstance(node, fx.Node) else None for node in self.gm.graph.output_node().args[0]]
             with torch.set_grad_enabled(self.gradients):
-                self.signature, values = signature_of(inputs, results, fakes, like)
+                self.signature, values = signature_of(inputs, before, results, fakes, like)
             if self.gradients:
                 values += self.differentiate(primals, values)
                 program.mark()
@@ -107,9 +108,9 @@ class Decomposing(TorchDispatchMode):
     def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if op is aten.unfold.default:
             self.unfolded.add(memory(args[0]))
-        written = tree_leaves(args[0]) if self.unfolded and op._schema.is_mutable else []
-        if any(tensor._is_view() and memory(tensor) in self.unfolded for tensor in written):
-            raise NotImplementedError("a view of what `unfold` shows is written to: functionalization adds up its windows")
+        written = [x for x in tree_leaves(args[:1]) if op._schema.is_mutable and isinstance(x, torch.Tensor)]
+        if any(overlaps_itself(x) or (x._is_view() and memory(x) in self.unfolded) for x in written):
+            raise NotImplementedError("an element is written to that a view shows twice: functionalization adds the two up")
         if op in self.table:
             with self:
                 result = self.table[op](*args, **(kwargs or {}))

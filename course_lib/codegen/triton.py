@@ -273,9 +273,7 @@ class TritonKernel(TritonOps):
         """Take the values of a tile into `total`; if there is none, they are the whole row."""
         node, tree = reduction(step), self.trees[step]
         first, kind = self.accumulator(step)
-        value = self.text(tree)
-        if kind != self.type_name(tree.dtype):
-            value = f"({value}).to({kind})"
+        value = self.text(tree) if kind == self.type_name(tree.dtype) else self.converted(tree, kind)
         value = f"tl.where(mask, {value}, {first})"
         if node.kind in PLAIN:
             if total:

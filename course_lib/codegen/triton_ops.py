@@ -23,10 +23,8 @@ POINTERS = {
     torch.int16: "*i16", torch.int32: "*i32", torch.int64: "*i64", torch.uint8: "*u8", torch.bool: "*i1",
 }  # fmt: skip
 
-RESERVED = (
-    "triton tl libdevice problem mask rows columns row column better value larger origin BLOCK ROWS "
-    "COLUMNS print range min max sum abs float int"
-).split()
+RESERVED = """triton tl libdevice problem mask rows columns row column better value larger origin BLOCK ROWS COLUMNS print range
+    min max sum abs float int""".split()
 
 HELPERS = {
     "multiply": "a, b:\n    return a * b",
@@ -43,7 +41,6 @@ HELPERS = {
     "        r = tl.where(b % 2 != 0, r * a, r)\n        a = a * a\n        b = b // 2\n    return r",
 }
 """Name → parameters, a colon, and the body."""
-
 
 TL = "exp exp2 log log2 rsqrt sin cos erf sigmoid floor ceil abs maximum minimum sqrt where".split()
 LIBDEVICE = "expm1 log10 log1p tan asin acos atan sinh cosh tanh asinh acosh atanh erfc pow atan2 fmod trunc".split()
@@ -108,10 +105,7 @@ class TritonOps(Printer):
 
     def mask_for(self, index: sympy.Expr) -> str:
         """The mask for a pointer of this index: it must have the pointer's shape."""
-        looked_up = [node for at in index.free_symbols & self.symbols.keys() for node in self.symbols[at].walk()]
-        formulas = [index, *(node.detail[1] for node in looked_up if node.op == "load")]
-        formulas += [node.detail for node in looked_up if node.op == "index_expr"]
-        symbols = set().union(*(formula.free_symbols for formula in formulas))
+        symbols = index.free_symbols.union(*(symbols_of(self.symbols[at]) for at in index.free_symbols & self.symbols.keys()))
         on_rows = any(loop.symbol in symbols for loop in self.walked or self.kernel.rows)
         on_columns = any(loop.symbol in symbols for loop in self.kernel.columns)
         if on_rows and on_columns:
@@ -139,8 +133,7 @@ class TritonOps(Printer):
         if wrap:
             name = self.unique("wrapped")
             self.line(f"{name} = tl.where({at} < 0, {at} + {size}, {at})")
-        symbols = {s for node in expr.walk() if node.op == "load" for s in node.detail[1].free_symbols}
-        mask = self.mask_under_conditions(sum(symbols, sympy.Integer(0)))
+        mask = self.mask_under_conditions(sum(symbols_of(expr), sympy.Integer(0)))
         outside = self.unique("outside")
         self.line(f"{outside} = {mask + ' & ' if mask else ''}(({name} < 0) | ({name} >= {size}))")
         self.line(f"tl.store(problem + 0 * {name}, 1, {outside})")
@@ -174,7 +167,16 @@ class TritonOps(Printer):
         if expr.dtype == torch.bool:
             return f"{self.text(value, 6)} != 0", 5
         narrow = value.dtype.is_floating_point and expr.dtype in (torch.uint8, torch.int8, torch.int16)
+        kind = self.type_name(expr.dtype)
+        return (f"{self.converted(value, 'tl.int32')}.to({kind})" if narrow else self.converted(value, kind)), ATOM
+
+    def converted(self, value: Expr, kind: str) -> str:
         if all(node.args or node.op == "constant" for node in value.walk()):  # a number of Python's has no `to`
-            return f"tl.cast({self.text(value)}, {self.type_name(expr.dtype)})", ATOM
-        text = self.text(value, ATOM) + (".to(tl.int32)" if narrow else "")
-        return f"{text}.to({self.type_name(expr.dtype)})", ATOM
+            return f"tl.cast({self.text(value)}, {kind})"
+        return f"{self.text(value, ATOM)}.to({kind})"
+
+
+def symbols_of(expr: Expr) -> set[sympy.Symbol]:
+    """The symbols of loops that a value depends on."""
+    found = (node.detail[1] if node.op == "load" else node.detail for node in expr.walk() if node.op in ("load", "index_expr"))
+    return set().union(*(formula.free_symbols for formula in found))

@@ -85,8 +85,8 @@ def has_strides(tensor: Any, what: str) -> None:
 
 def check_tensors(node: fx.Node) -> None:
     """Raise `NoLoopForm` for tensors that a loop cannot read or write."""
-    values = tree_leaves([n.meta.get("val") for n in (node, *node.all_input_nodes)])
-    tensors = [value for value in values if isinstance(value, torch.Tensor)]
+    values = [n.meta.get("val") for n in (node, *node.all_input_nodes)]
+    tensors = [value for value in tree_leaves(values) if isinstance(value, torch.Tensor)]
     for tensor in tensors:
         if tensor.dtype not in DTYPES:
             raise NoLoopForm(f"{tensor.dtype} has no loop form here: {node.target} runs as torch's own operator")

@@ -478,3 +478,31 @@ def test_what_unfold_does_not_show_stays(write: Any) -> None:
     with cl.record() as trace:  # what is only read stays compiled
         cl.compile(lambda x: x.unfold(0, 2, 3) * 2)(x)
     assert not trace.of(cl.events.FellBack)
+
+
+@pytest.mark.parametrize("write", [lambda v: v.zero_(), lambda v: v[..., 1:].fill_(2), lambda v: v[..., :1].add_(1)])
+def test_a_write_to_an_element_that_a_view_shows_several_times(write: Any) -> None:
+    """`torch.compile` (2.13) adds the differences up: `zero_` gives 0, -3, -6."""
+
+    def f(x: Tensor) -> tuple[Tensor, Tensor]:
+        view = x.unsqueeze(-1).expand(-1, 4)
+        write(view)
+        return x * 1, view
+
+    x, y = torch.arange(3.0), torch.arange(3.0)
+    torch.testing.assert_close((cl.compile(f)(x), x), (f(y), y), rtol=0, atol=0)
+
+
+def test_a_write_through_detach_to_an_input_that_requires_grad() -> None:
+    """It is none of autograd's business, also where the input is a view of a parameter."""
+
+    def f(x: Tensor) -> Tensor:
+        x.detach().t().sigmoid_()
+        return x * 3
+
+    def result(function: Any) -> tuple[Tensor, ...]:
+        parameter = torch.randn(2, 3, generator=torch.Generator().manual_seed(0)).requires_grad_()
+        found = function(parameter[1:])
+        return found, parameter, torch.autograd.grad(found.sum(), parameter)[0]
+
+    torch.testing.assert_close(result(cl.compile(f)), result(f))

@@ -89,6 +89,8 @@ ODD = {
     "the negative of a constant": lambda x, b, u: torch.zeros_like(b).neg().float() * x,
     "scalars compared, and spread": lambda x, b, u: (x.isnan() & x.sum().isnan()) | (x == x.max()),
     "a condition and a mask": lambda x, b, u: F.pad(x[None], (1, 1), mode="circular"),
+    "all of a constant": lambda x, b, u: torch.ones_like(x).bool().all() & x.isnan(),
+    "an index that is computed, and lanes without an element": lambda x, b, u: F.pad(x, (1, 1), mode="reflect").softmax(1),
     "an index that is a number": lambda x, b, u: torch.diag_embed(x.sum(0)[None]) * x,
 }
 
