@@ -167,7 +167,11 @@ def findings(compiles: list[Compile]) -> list[Finding]:
         again = f"{name} was compiled {'twice' if made == 1 else f'{made + 1} times'}"
         title = f"{again}, and now calls that fit no entry run in eager" if limit else again
         body = f"<p>The last guard that failed: <code>{escape(told(failed))}</code>{because(failed.guard)}</p>"
-        found.append(Finding("◆", title, body + advice(failed.guard), f"c{many[-1].number}", 60 if limit else 10 * made))
+        found.append(
+            Finding(
+                "◆", title, body + advice(failed.guard, ", from line " in name), f"c{many[-1].number}", 60 if limit else 10 * made
+            )
+        )
     for compile in compiles:
         whys = dict.fromkeys(compile.fallbacks, "runs operation by operation")
         whys |= {compile.in_eager: "runs in eager"} if compile.in_eager and not compile.failures else {}
@@ -189,10 +193,12 @@ def findings_html(compiles: list[Compile], run: Run) -> str:
     return "".join(cards) + more
 
 
-def advice(guard: Any) -> str:
-    """What to do about a guard that fails again and again."""
+def advice(guard: Any, resumed: bool = False) -> str:
+    """What to do about a guard that fails again and again; `resumed`: in what runs behind a graph break."""
     said = ""
-    if guard.kind in ("tensor", "value") and about(guard).startswith("self."):
+    if resumed:
+        said = "this runs behind a graph break, with what was at hand there: mend the break first, and look again"
+    elif guard.kind in ("tensor", "value") and about(guard).startswith("self."):
         said = (
             "modules that differ in this share the code, and each kind is compiled once; up to the recompile limit that is fine"
         )

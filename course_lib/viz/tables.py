@@ -181,6 +181,7 @@ def roofline(
         svg.box(x - 6, y - 6, 12, 12, colour, radius=6, strength=0.6, line=2, dashed=dashed, tip=tip)
     slope = [(at_x(i), at_y(min(peak, i * bandwidth))) for i in (10 ** (low + (high - low) * k / 120) for k in range(121))]
     obstacles = [(x - 7, y - 7, x + 7, y + 7) for x, y in spots] + [(x - 3, y - 3, x + 3, y + 3) for x, y in slope]
+    obstacles.append((x0 + width - 120, y0, x0 + width, y0 + 14))  # where the peak is told
     for name, several in together(data, spots).items():
         text = shorten(name[0], 210, SMALL) + (f" ×{len(several)}" if len(several) > 1 else "")
         wide, (x, y) = text_width(text, SMALL), several[0]

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,22 @@ def test_a_recompile_names_the_guard_what_was_found_and_what_to_do(recorded, htm
     assert "branchy was compiled twice" in again.title
     assert "scale: expected 2, got 3" in again.body
     assert "scale: expected 2, got 3" in html.partition("Guards that failed")[2]
+
+
+def test_what_runs_behind_a_break_is_not_advised_before_the_break_is_mended():
+    def f(x, n):
+        total = 0.0
+        for _ in range(n):
+            x = x + 1
+            total = total + x.sum().item()
+        return x * total
+
+    with warnings.catch_warnings(), torch.no_grad(), cl.record() as trace:
+        warnings.simplefilter("ignore")
+        compiled = cl.compile(f)
+        compiled(torch.ones(3), 3)
+    resumed = [one for one in findings(compiles_of(trace)) if one.mark == "◆" and "from line" in one.title]
+    assert resumed and all("mend the break first" in one.body for one in resumed)
 
 
 def test_every_link_leads_to_something_on_the_page(html):
