@@ -330,6 +330,10 @@ class HeadBuilder:
             raise Unsupported("a generator is alive here, which cannot be made anew")
         first = next(n for n, i in enumerate(it.program) if i.op == "RETURN_GENERATOR") + 1  # which a POP_TOP follows
         offset = it.program[it.next - 1 if it.next else first].offset
+        targets = [entry.target for entry in frames.exception_table(it.code) if entry.start <= offset < entry.end]
+        at_break = type(self) is not HeadBuilder  # where the frame goes on, and may drop it
+        if at_break and any(it.program[it.index_of[target]].op != "CALL_INTRINSIC_1" for target in targets):
+            raise Unsupported("a generator is alive here, whose `finally` is to run as soon as it is dropped")
         name = self.assign(self.resumption(it, offset, [*self.stack_of(it), "None"], self.rebuild(it.function), True))
         if it.next:
             self.body.append(f"next({name})  # to the `yield` where it stands")

@@ -92,6 +92,8 @@ class Interpreter(Machine):
     STORE_ATTR = doing(lambda it, i: attributes.change(it, it.pop(), i.arg, it.pop()))
     DELETE_ATTR = doing(lambda it, i: attributes.change(it, it.pop(), i.arg))
     DELETE_SUBSCR = doing(lambda it, i: it.operate(operator.delitem, it.stack.pop(-2), concrete(it.pop())))
+    DELETE_DEREF = doing(lambda it, i: delattr(it.world.open_cell(it.cells[i.arg]), "cell_contents"))
+    MAP_ADD = doing(lambda it, i: it.native(operator.setitem, it.stack[-i.arg - 2], concrete(it.stack.pop(-2)), it.pop()))
     JUMP = doing(lambda it, i: it.jump(i.arg))
     END_SEND = doing(lambda it, i: it.stack.pop(-2))
     CALL = doing(lambda it, i: it.call_popped(it.popn(i.arg), {}))
@@ -129,9 +131,6 @@ class Interpreter(Machine):
 
     def STORE_DEREF(self, i: Instruction) -> None:
         self.world.open_cell(self.cells[i.arg]).cell_contents = self.pop()
-
-    def DELETE_DEREF(self, i: Instruction) -> None:
-        del self.world.open_cell(self.cells[i.arg]).cell_contents
 
     def LOAD_GLOBAL(self, i: Instruction) -> None:
         value = self.world.read_global(self.globals, i.arg, self.function)
@@ -246,10 +245,6 @@ class Interpreter(Machine):
 
     LIST_APPEND, SET_ADD = adding("append", False), adding("add", False)
     LIST_EXTEND, SET_UPDATE, DICT_UPDATE = adding("extend"), adding("update"), adding("update")
-
-    def MAP_ADD(self, i: Instruction) -> None:
-        key, value = self.popn(2)
-        self.native(operator.setitem, self.stack[-i.arg], concrete(key), value)
 
     def DICT_MERGE(self, i: Instruction) -> None:
         update = self.pop()
