@@ -111,8 +111,9 @@ class Attempt:
             except Stop:
                 result = None
                 broken, problem, plain = self.breaks[self.root.next]
+            finally:
+                world.finished = True  # generators that are closed now do nothing
             builder: HeadBuilder
-            world.finished = True
             if problem is None:
                 builder = HeadBuilder(world, frame.code.co_qualname, tuple(frame.locals))
                 answer = builder.rebuild(result)

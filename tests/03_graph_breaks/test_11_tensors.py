@@ -191,6 +191,21 @@ def a_level_that_an_exception_leaves(c):
     return tried(lambda: f(r(3), r(3))), forward_ad._current_level, tried(lambda: f(r(3), r(3)))
 
 
+@scenario
+def a_break_inside_a_transform(c):
+    log = []
+
+    def g(x):
+        log.append(1)
+        c.graph_break()
+        return x.sin() * 2
+
+    f = c(lambda x, v: jvp(g, (x + 1,), (v,)))
+    out = [f(r(3), r(3)) for _ in range(3)]
+    gc.collect()  # what capture left behind closes no level
+    return out, log, f(r(3), r(3))
+
+
 # ---- operations of the user's own --------------------------------------------------------------------------------------
 
 
