@@ -6,6 +6,7 @@ Change the three settings that are marked before strangers can reach it.
 """
 
 import os
+from pathlib import PurePosixPath
 
 c = get_config()  # noqa: F821  (JupyterHub gives it)
 
@@ -18,14 +19,15 @@ c.JupyterHub.spawner_class = "dockerspawner.DockerSpawner"
 c.JupyterHub.hub_ip = "0.0.0.0"  # containers reach the hub over Docker's bridge
 c.DockerSpawner.image = os.environ.get("COURSE_IMAGE", "course")
 c.DockerSpawner.cmd = ["jupyterhub-singleuser"]
-c.DockerSpawner.notebook_dir = "/home/learner/course"
+home = PurePosixPath("/home", os.environ.get("NB_USER", "learner"))  # in the container: the Dockerfile's NB_USER
+c.DockerSpawner.notebook_dir = str(home / "course")
 c.DockerSpawner.default_url = "/lab/tree/notebooks/00_start_here.ipynb"
 c.DockerSpawner.remove = True  # the container goes, the volumes stay
 
 # A new volume begins as a copy of what the image has in that place: exercises to fill in, and where kernels are kept.
 c.DockerSpawner.volumes = {
-    "course-{username}-exercises": "/home/learner/course/exercises",
-    "course-{username}-cache": "/home/learner/.cache",
+    "course-{username}-exercises": str(home / "course/exercises"),
+    "course-{username}-cache": str(home / ".cache"),
 }
 
 # A lesson needs a core and 2 GB now and then; the grader's own limits are in docs/grading.md.
