@@ -14,6 +14,7 @@ In PyTorch: `torch/_functorch/_aot_autograd/graph_capture.py` (`aot_dispatch_bas
 `functional_utils.py`; the recording is the same `make_fx`.
 """
 
+import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -145,7 +146,9 @@ class Tagging(fx.Interpreter):
         while functions:
             if (function := functions.pop()) is not None and id(function) not in self.known:
                 self.known[id(function)] = function
-                function.register_prehook(lambda _, n=self.current: self.mark(n))
+                function.register_prehook(
+                    lambda _, n=self.current, tagging=weakref.proxy(self): tagging.mark(n)
+                )  # or neither dies
                 functions += [before for before, _ in function.next_functions]
         return result
 

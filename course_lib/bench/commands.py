@@ -18,7 +18,7 @@ from typing import Any, TextIO
 import torch
 
 import course_lib
-from course_lib.bench import compare, eager, first_call, machine, models, report
+from course_lib.bench import compare, eager, first_call, leaks, machine, models, report
 from course_lib.bench import overhead as guard_cost
 from course_lib.bench import suite as suite_
 from course_lib.bench.compare import Contender, Outcome, Workload
@@ -77,6 +77,10 @@ def parser() -> argparse.ArgumentParser:
     command(overhead, [compiling, timing], iters=50)
     it = command(compile, [compiling, block])
     it.add_argument("--runs", type=positive, default=1, help="fresh processes for each (default: %(default)s)")
+    it = command(memory, [])
+    it.add_argument("--compiles", type=positive, default=10_000)
+    it.add_argument("--calls", type=positive, default=1_000_000)
+    it.add_argument("--backend", default="inductor")
     it = command(kernels, [compiling, timing], iters=30)
     it.add_argument("--rows", type=positive, help="replaces the number of rows of every input")
     it.add_argument("names", nargs="*", metavar="name", help=", ".join(f.__name__ for f in models.FUNCTIONS) + " (default: all)")
@@ -243,6 +247,28 @@ def compile(args: argparse.Namespace) -> int:
     print(first_call.table(runs), file=out)
     save(args, told, {"runs": {name: [vars(one) for one in several] for name, several in runs.items()}})
     return int(any(one.problem for one in runs["course_lib"]))
+
+
+def memory(args: argparse.Namespace) -> int:
+    """Whether memory stays flat over thousands of compiles and a million calls."""
+    out = report.text_stream(args.json)
+    told = machine.describe()
+    print(f"{machine.summary(told)}\nbackend {args.backend}\n", file=out, flush=True)
+    found = {}
+    for name, several in (
+        ("compiles", leaks.compiles(args.compiles, args.backend)),
+        ("calls", leaks.calls(args.calls, args.backend)),
+    ):
+        seen = list(several)
+        found[name] = [vars(reading) for reading in seen]
+        bytes_, objects = leaks.gained(seen)
+        print(
+            f"{name}\n{leaks.table(seen)}\neach leaves {bytes_:.1f} bytes and {objects:.4f} objects behind\n",
+            file=out,
+            flush=True,
+        )
+    save(args, told, found)
+    return 0
 
 
 # ---- shared -----------------------------------------------------------------------------------------------------------

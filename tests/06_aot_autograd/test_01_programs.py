@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch._subclasses import FakeTensor
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 import course_lib as cl
 
@@ -506,3 +509,20 @@ def test_a_write_through_detach_to_an_input_that_requires_grad() -> None:
         return found, parameter, torch.autograd.grad(found.sum(), parameter)[0]
 
     torch.testing.assert_close(result(cl.compile(f)), result(f))
+
+
+def test_a_training_program_that_is_dropped_leaves_nothing_behind() -> None:
+    """What was recorded to make it (fake tensors, autograd's graph of them, sizes) is a web of references, partly in C++."""
+
+    def live() -> int:
+        gc.collect()
+        return sum(isinstance(each, FakeTensor | ShapeEnv) for each in gc.get_objects())
+
+    def train() -> None:
+        model = cl.compile(nn.Sequential(nn.Linear(3, 4), nn.GELU(), nn.LayerNorm(4)))
+        model(torch.randn(2, 3)).sum().backward()
+
+    train()
+    before = live()
+    train()
+    assert live() == before

@@ -10,7 +10,7 @@ import torch
 
 import course_lib
 from course_lib import runtime
-from course_lib.bench import commands, compare, first_call, main, models
+from course_lib.bench import commands, compare, first_call, leaks, main, models
 from course_lib.bench.first_call import FirstCall
 
 SMALL = ["--batch", "2", "--seq", "8", "--hidden", "32", "--iters", "3", "--warmup", "1", "--min-time", "0"]
@@ -40,6 +40,21 @@ def test_tinyblock_is_one_graph_with_three_kernels_and_two_library_calls(capsys)
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 def test_tinyblock_is_right_in_each_dtype(dtype):
     assert main(["tinyblock", *OURS, "--dtype", dtype]) == 0
+
+
+def test_memory_stays_flat(capsys):
+    assert main(["memory", "--compiles", "40", "--calls", "400", "--backend", "eager", "--json", "-"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    objects = [reading["objects"] for reading in told["calls"]]
+    assert abs(objects[-1] - objects[1]) < 20
+    assert [reading["done"] for reading in told["compiles"]] == list(range(4, 41, 4))
+
+
+def test_a_leak_is_counted():
+    drawer = []
+    seen = list(leaks.readings(lambda n: drawer.append([n, []]), 1000))
+    assert 1.9 < leaks.gained(seen)[1] < 2.1
+    assert len(drawer) == 1000
 
 
 def test_what_runs_op_by_op_is_told_and_counts_no_kernels():
