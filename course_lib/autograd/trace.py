@@ -48,7 +48,6 @@ def trace(gm: fx.GraphModule, decompositions: Decompositions, gradients: bool = 
             traced = make_fx(tracing.run)(*fakes)
         except (RuntimeError, ValueError, ArithmeticError) as problem:  # a backward that fails, or is of nothing; odd memory
             raise NotImplementedError(f"this graph cannot be traced: {problem}") from problem
-    assert tracing.signature is not None
     if gradients and any(node.target is aten.mkldnn_rnn_layer.default for node in traced.graph.nodes):
         raise NotImplementedError("oneDNN's recurrent layers keep what their backward needs only while autograd records them")
     return tidy(traced, gm, tracing.signature)
@@ -59,7 +58,7 @@ class Tracing:
 
     def __init__(self, gm: fx.GraphModule, decompositions: Decompositions, gradients: bool) -> None:
         self.gm, self.decompositions, self.gradients = gm, decompositions, gradients
-        self.signature: Signature | None = None
+        self.signature: Signature  # once it has run
 
     def run(self, *fakes: Any) -> list[Any]:
         with FunctionalTensorMode(), Decomposing(self.decompositions):
@@ -85,7 +84,6 @@ class Tracing:
 
     def differentiate(self, primals: list[Any], values: list[Any]) -> list[Any]:
         """The gradients of the inputs that have one."""
-        assert self.signature is not None
         wanted = [n for n, p in enumerate(primals) if has_gradient(p)]
         outputs = [v for v, yes in zip(values, self.signature.differentiable, strict=True) if yes]
         if not outputs:
@@ -143,12 +141,11 @@ class Tagging(fx.Interpreter):
         self.mark(n.meta.get("origin", n))
         result = super().run_node(n)
         functions = [t.grad_fn for t in tree_leaves(result) if isinstance(t, torch.Tensor)]
+        tagging = weakref.proxy(self)  # autograd's graph would keep us, and `known` keeps it: neither would ever go
         while functions:
             if (function := functions.pop()) is not None and id(function) not in self.known:
                 self.known[id(function)] = function
-                function.register_prehook(
-                    lambda _, n=self.current, tagging=weakref.proxy(self): tagging.mark(n)
-                )  # or neither dies
+                function.register_prehook(lambda _, n=self.current: tagging.mark(n))
                 functions += [before for before, _ in function.next_functions]
         return result
 
