@@ -10,24 +10,18 @@ In PyTorch: `torch/_inductor/codecache.py` (`CppCodeCache`, `write_atomic`; ther
 
 import functools
 import hashlib
+import json
 import os
 import platform
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from course_lib import config
+from course_lib.events import CacheEntry, emit
 
 FORMAT = "1"  # Change it when the meaning of an entry changes: old entries are then never found
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A built file, and whether it was there already."""
-
-    path: Path
-    cached: bool
 
 
 def key_of(*parts: str) -> str:
@@ -45,20 +39,27 @@ def processor() -> str:
         return f"{platform.machine()} {platform.processor()} {platform.platform()}"
 
 
-def build(key: str, suffix: str, make: Callable[[Path], object], folder: str = "") -> Entry:
+def build(key: str, suffix: str, make: Callable[[Path], object], folder: str = "") -> CacheEntry:
     """The file for `key`. If it is missing or damaged, `make(path)` must write it. `folder`: where in the cache."""
     where = config.cache_dir() / (folder or key[:2])
     where.mkdir(parents=True, exist_ok=True)
     for path in where.glob(f"{key}-*{suffix}"):
         if checksum(path) == path.name.removeprefix(f"{key}-").removesuffix(suffix):
-            return Entry(path, cached=True)
+            emit(entry := CacheEntry(path, cached=True))
+            return entry
         path.unlink(missing_ok=True)
     with tempfile.TemporaryDirectory(prefix="building-", dir=where) as work:
         new = Path(work) / f"new{suffix}"
         make(new)
         path = where / f"{key}-{checksum(new)}{suffix}"
         os.replace(new, path)
-    return Entry(path, cached=False)
+    emit(entry := CacheEntry(path, cached=False))
+    return entry
+
+
+def remember(key: str, find: Callable[[], Any]) -> Any:
+    """What `find()` gave when it was first asked for with this key: anything that JSON can hold."""
+    return json.loads(build(key, ".json", lambda path: path.write_text(json.dumps(find()))).path.read_text())
 
 
 def checksum(path: Path) -> str:

@@ -32,7 +32,7 @@ from course_lib.guards import Check
 from course_lib.pipeline import COMPILING, Pipeline
 
 F = TypeVar("F", bound=Callable[..., Any])
-_live: weakref.WeakSet["Compiler"] = weakref.WeakSet()  # Every compiler that holds compiled code, for `reset`
+live: weakref.WeakSet["Compiler"] = weakref.WeakSet()  # Every compiler that holds compiled code, for `reset`
 
 
 @contextlib.contextmanager
@@ -77,19 +77,19 @@ class Compiler:
         self.codes: dict[int, CodeState] = {}
         """By the code's number: code objects themselves are equal when they read the same, wherever they come from."""
         self.watcher = Watcher(self.convert)
-        _live.add(self)
+        live.add(self)
 
     @apart_from_hooks()
     def convert(self, frame: Frame) -> Answer:
         """The hook's question: `frame` is about to run and no entry fits."""
         code = frame.code
         if code.co_filename.startswith(TORCH_COMPILE):  # what it compiles is its own matter
-            return always, run_apart
+            return (lambda func, *args: True), run_apart
         if is_skipped(code) or is_plain(code):
             return SKIP
         if not global_state.is_ordinary():
             return None
-        state = self.state_of(code)
+        state, stages = self.state_of(code), self.pipeline
         entries = state.entries
         args = tuple(frame.locals.values())
         events.emit(events.FrameSeen(code.co_qualname, frame.where, code))
@@ -98,7 +98,7 @@ class Compiler:
             if len(entries) >= config.recompile_limit:
                 return self.at_limit(frame, state)
         try:
-            result = self.pipeline.run_capture(frame, state.history, self.fullgraph)
+            result = events.stage("capture", None, stages.capture, frame, stages.interpreter, state.history, self.fullgraph)
         except Unsupported as problem:
             events.emit(events.GraphBroke(problem))
             if self.fullgraph:
@@ -112,7 +112,7 @@ class Compiler:
             compiled = self.backend(result.graph, result.example_inputs)
         if result.problem is not None:
             events.emit(events.GraphBroke(result.problem))
-        check = events.stage("guards", None, Check, result.guards, list(frame.locals), code.co_qualname)
+        check = events.stage("guards", events.GuardsMade, Check, result.guards, list(frame.locals), code.co_qualname)
         if failure := check.first_failure(frame.func, *args):
             why = f"a guard does not hold for the call it was made from: {failure}"
             events.emit(events.FellBack(code.co_qualname, why))
@@ -164,10 +164,6 @@ def is_skipped(code: types.CodeType) -> bool:
     """Is this code none of the user's, or a comprehension's (whose argument has no name)?"""
     none = is_library(code.co_filename) and code is not called(len).__code__
     return none or not all(name.isidentifier() for name in code.co_varnames)
-
-
-def always(func: types.FunctionType, *args: Any) -> bool:
-    return True
 
 
 @functools.cache
@@ -282,5 +278,5 @@ def capturing(
 
 def reset() -> None:
     """Forget everything compiled so far. (The kernels on disk stay.)"""
-    for compiler in list(_live):
+    for compiler in list(live):
         compiler.reset()

@@ -9,6 +9,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, dataclass_transform
 
 
@@ -53,6 +54,12 @@ class GraphCaptured(Event):
     """Capture finished: `result` is the `CaptureResult` (graph, guards, head)."""
 
     result: Any
+
+
+class GuardsMade(Event):
+    """What must hold for compiled code to be used again: `check` is the `Check`."""
+
+    check: Any
 
 
 class GuardFailed(Event):
@@ -117,6 +124,13 @@ class KernelsBuilt(Event):
     """Source became machine code: `compiled` is the `CompiledGraph`."""
 
     compiled: Any
+
+
+class CacheEntry(Event):
+    """The cache on disk was asked for a built file: at `path`, found there (`cached`, a hit) or built now (a miss)."""
+
+    path: Path
+    cached: bool
 
 
 class Autotuned(Event):

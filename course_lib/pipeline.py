@@ -18,7 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
 from course_lib import autograd, capture, config, events, lowering, runtime, scheduling
-from course_lib.capture import CaptureResult, History
+from course_lib.capture import CaptureResult
 
 Program = Callable[..., tuple[Any, ...]]
 COMPILING = threading.RLock()  # One thread compiles at a time: `make_fx` patches torch itself
@@ -51,10 +51,6 @@ class Pipeline:
             if name not in known:
                 raise TypeError(f"the pipeline has no stage '{name}'; its stages are {', '.join(known)}")
         return dataclasses.replace(self, **stages)
-
-    def run_capture(self, frame: Any, history: History, fullgraph: bool) -> CaptureResult:
-        """The front half: from a frame to a graph."""
-        return events.stage("capture", None, self.capture, frame, self.interpreter, history, fullgraph)
 
     def run_compile(self, gm: fx.GraphModule, codegen: str = "auto", differentiate: bool = False) -> Program:
         """The back half: from a captured graph to machine code. What it cannot compile runs as it is, and is told.

@@ -46,7 +46,7 @@ class Check:
     """The compiled form of `guards` for a frame with these parameters. `function(func, *args)` answers True or False."""
 
     def __init__(self, guards: Sequence[Guard], parameters: Sequence[str], name: str = "frame") -> None:
-        self.guards = tuple(guards)
+        self.guards, self.name = tuple(guards), name
         self.parameters = tuple(map(variable, parameters))
         self.names: dict[str, Any] = dict(HELPERS)
         self.source = self._write()

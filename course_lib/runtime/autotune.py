@@ -6,7 +6,6 @@ In PyTorch: `torch/_inductor/runtime/triton_heuristics.py` (`CachingAutotuner`, 
 """
 
 import importlib
-import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -31,11 +30,9 @@ def tuned(source: TritonSource, tensors: Sequence[torch.Tensor], start: Start) -
     """The fastest candidate: measured now, or found on disk."""
     tried = candidates(source)
     gpu, version = torch.cuda.get_device_name(tensors[0].device), importlib.import_module("triton").__version__
-    layouts = repr([(t.shape, t.stride(), t.dtype) for t in tensors])
-    key = build_cache.key_of("tiles", source.source, repr(tried), layouts, gpu, version)
-    measure = lambda path: path.write_text(json.dumps([seconds(start(*each), tensors) for each in tried]))
-    entry = build_cache.build(key, ".json", measure)
-    took: list[float] = json.loads(entry.path.read_text())
+    layouts = [(t.shape, t.stride(), t.dtype) for t in tensors]
+    key = build_cache.key_of("tiles", source.source, repr([tried, layouts]), gpu, version)
+    took: list[float] = build_cache.remember(key, lambda: [seconds(start(*each), tensors) for each in tried])
     names = [", ".join([*(f"{name}={size}" for name, size in tile.items()), f"{warps} warps"]) for tile, warps in tried]
     best = min(range(len(tried)), key=took.__getitem__)
     events.emit(events.Autotuned(source.name, names[best], dict(zip(names, took, strict=True))))

@@ -9,7 +9,6 @@ In PyTorch: `torch/_inductor/cpp_builder.py`, `cpu_vec_isa.py`, `codecache.py`, 
 """
 
 import functools
-import json
 import os
 import shutil
 import subprocess
@@ -55,7 +54,7 @@ class CompileFailed(RuntimeError):
         super().__init__(f"{who} failed on {source}\n  command: {' '.join(command)}\n  it said:\n{lines}")
 
 
-def build_library(text: str) -> build_cache.Entry:
+def build_library(text: str) -> build_cache.CacheEntry:
     """The shared library for a C++ text."""
     compiler = find_compiler()
     flags = (*FLAGS, *WRAPS, *optional_flags(compiler))
@@ -96,9 +95,8 @@ def identity(compiler: str) -> str:
 @functools.cache
 def optional_flags(compiler: str) -> tuple[str, ...]:
     """The best flags that this compiler takes, found by trying once and kept on disk."""
-    find = lambda memo: memo.write_text(json.dumps(next(flags for flags in BEST_FIRST if accepts(compiler, flags) or not flags)))
-    entry = build_cache.build(build_cache.key_of(identity(compiler), prelude() + PROBE, repr(BEST_FIRST)), ".json", find)
-    return tuple(json.loads(entry.path.read_text()))
+    best = lambda: next(flags for flags in BEST_FIRST if accepts(compiler, flags) or not flags)
+    return tuple(build_cache.remember(build_cache.key_of(identity(compiler), prelude() + PROBE, repr(BEST_FIRST)), best))
 
 
 def accepts(compiler: str, flags: Sequence[str]) -> bool:

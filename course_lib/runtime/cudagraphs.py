@@ -58,7 +58,7 @@ class Recording:
     def __init__(self, program: Program, inputs: Sequence[torch.Tensor], moving: set[int]) -> None:
         self.addresses = {n: x.data_ptr() for n, x in enumerate(inputs) if n not in moving}
         self.moving = sorted(moving)
-        given = list(inputs)
+        self.program, given = program, list(inputs)
         if any(torch._debug_has_internal_overlap(x) == 1 for x in self.moved(inputs)):
             raise RuntimeError("an input that must be copied has elements that share memory (`expand`)")
         with torch.inference_mode(False), torch.no_grad():

@@ -10,7 +10,6 @@ In PyTorch: `torch/_inductor/select_algorithm.py`, `AlgorithmSelectorCache` (the
 """
 
 import functools
-import json
 import time
 import timeit
 from collections.abc import Callable, Sequence
@@ -75,8 +74,7 @@ def seconds_of(op: Any, layouts: list[Any]) -> dict[str, float]:
     """Seconds of torch's own call ("torch") and of each candidate, measured now or found on disk."""
     precision = torch.get_float32_matmul_precision()
     key = build_cache.key_of("product", torch.__version__, str(op), repr(layouts), str(torch.get_num_threads()), precision)
-    entry = build_cache.build(key, ".json", lambda path: path.write_text(json.dumps(measure([operand(*x) for x in layouts]))))
-    return json.loads(entry.path.read_text())
+    return build_cache.remember(key, lambda: measure([operand(*x) for x in layouts]))
 
 
 def operand(shape: Sequence[Any], stride: Sequence[Any], **kind: Any) -> torch.Tensor:

@@ -66,7 +66,7 @@ def each_call(compiled: Any) -> Callable[..., Any]:
         entries = compiled._course_compiler.state_of(function.__code__).entries
         before = len(entries)
         flat = [bound.arguments[name] for name in parameters]
-        fits = next((i for i, entry in enumerate(entries, 1) if entry.check(function, *flat)), None)
+        fits = next((i for i, entry in enumerate(entries, 1) if not entry.check.first_failure(function, *flat)), None)
         words = ", ".join([in_words(arg) for arg in args] + [f"{name}={in_words(arg)}" for name, arg in kwargs.items()])
         result = compiled(*args, **kwargs)
         entry = fits or (len(entries) if len(entries) > before else None)

@@ -16,6 +16,7 @@ from typing import Any
 from course_lib import events
 from course_lib.viz.breaks import break_card, cut_frame
 from course_lib.viz.bytecode import bytecode_table, plain_problem
+from course_lib.viz.calls import CudaGraphReplayed, GuardsChecked, KernelLaunched, telling
 from course_lib.viz.code import block, code
 from course_lib.viz.compare import tuned
 from course_lib.viz.explorer import Explorer
@@ -45,6 +46,21 @@ Which = str | int | Callable[..., Any] | None
 class Trace(Recording):
     """A recording with pictures. Beside the methods here, `graphs`, `guards`, `kernels`, `graph_breaks`, `recompiles` and
     `seconds` are the data themselves."""
+
+    @property
+    def launches(self) -> list[KernelLaunched]:
+        """Every kernel that ran, generated or a library's, in order, with its seconds."""
+        return self.of(KernelLaunched)
+
+    @property
+    def replays(self) -> list[CudaGraphReplayed]:
+        """Every start of a recorded CUDA graph."""
+        return self.of(CudaGraphReplayed)
+
+    @property
+    def guard_checks(self) -> list[GuardsChecked]:
+        """Every time that the guards of an entry were asked, with the answer and the seconds that it took."""
+        return self.of(GuardsChecked)
 
     def show(self) -> Picture:
         """The pipeline, with what each stage did and how long it took."""
@@ -228,7 +244,7 @@ def record(folder: str | os.PathLike[str] | None = None) -> Iterator[Trace]:
     With a `folder`, the report of the block is written there, as `report.html`, however the block ends."""
     trace, run, start = Trace(), Run(command_line()), time.perf_counter()
     try:
-        with events.listener(trace.note, in_words):
+        with events.listener(trace.note, in_words), telling():
             yield trace
     except BaseException as error:
         run.error = "".join(traceback.format_exception(error, limit=-4)).rstrip()
