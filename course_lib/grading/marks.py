@@ -2,7 +2,8 @@
 
 In:  `exercises/NN_name/NN_name.ipynb` as the learner left it. Out: a `Report` with one `Mark` for each exercise.
 
-The checks that run are the ones from the course, put back over whatever stands in the learner's checks cells.
+The checks that run are the ones from the course, put back over whatever stands in the learner's checks cells: those that the
+notebook shows, and those that it does not.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from typing import Any
 import nbformat
 from nbformat.v4 import new_code_cell
 
-from .generate import exercise_from
 from .notebooks import GradedCell, Lesson, Notebook, graded_cells, grading_metadata, is_solution, read
 from .probes import with_probes
 from .runner import CellRun, Limits, run_notebook
@@ -75,9 +75,9 @@ class Report:
 
 
 def mark_exercise(lesson: Lesson, path: Path | None = None, limits: Limits | None = None) -> Report:
-    """Run the learner's notebook (`path`, else the lesson's own exercise file) and mark it by the visible checks."""
+    """Run the learner's notebook (`path`, else the lesson's own exercise file) and mark it by all checks, hidden ones too."""
     path = path or lesson.exercise
-    nb = assembled(read(path), exercise_from(read(lesson.solution)))
+    nb = assembled(read(path), read(lesson.solution))
     return mark_notebook(nb, lesson.name, path.resolve().parent, limits)
 
 

@@ -181,6 +181,12 @@ def test_the_visible_check_says_what_why_expected_and_got(tiny, monkeypatch, cap
 
 
 @pytest.mark.slow
+def test_an_answer_that_is_right_only_where_the_notebook_looks_earns_nothing(tiny):
+    with_answers(tiny, double="    return [2, 4]", biggest=BIGGEST)
+    assert [mark.points for mark in mark_exercise(tiny).marks] == [0, 3]
+
+
+@pytest.mark.slow
 def test_editing_the_checks_earns_nothing(tiny):
     path = with_answers(tiny, double="    return None")
     edit(path, "check_equal(double([1, 2]), [2, 4], 'double([1, 2])', 'each number doubles')", "print('passed')")
