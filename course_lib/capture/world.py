@@ -481,7 +481,7 @@ class World:
         return deeper - 1 + self.nesting
 
 
-@functools.cache
+@functools.lru_cache(256)
 def can_copy(cls: Any) -> bool:
     """May an instance be copied attribute by attribute? Classes written in Python, whose copies nobody notices."""
     if hasattr(cls, "__del__") or issubclass(cls, (BaseException, types.ModuleType, type)):
