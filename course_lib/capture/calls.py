@@ -311,7 +311,7 @@ def call_builtin(it: Interpreter, function: Any, args: list[Any], kwargs: dict[s
 
 def is_instance(it: Interpreter, value: Any, classes: Any) -> Any:
     if type(value) in SYMBOLIC:
-        if type(classes) in (type, tuple):
+        if not is_users(type(classes)):
             return it.native(issubclass, attributes.type_of(it, value), classes)
         value = attributes.type_of(it, value)(value)  # the class has its own opinion
     if isinstance(value, torch.Tensor):

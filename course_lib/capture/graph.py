@@ -165,7 +165,7 @@ class GraphBuilder:
     def run_fake(self, function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
         FAKE_LOG.disabled = True  # what fails is told as a graph break
         try:
-            with warnings.catch_warnings(), torch._C.DisableTorchFunction(), self.shapes.mode:
+            with warnings.catch_warnings(), torch._C.DisableTorchFunction(), torch._C._EnablePythonDispatcher(), self.shapes.mode:
                 warnings.simplefilter("ignore")
                 return function(*args, **kwargs)
         except Unsupported:

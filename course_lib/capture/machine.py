@@ -100,15 +100,15 @@ class Machine(Stack):
         """Run one instruction; whatever cannot be followed is told with its place."""
         self.next += 1
         self.world.stack[-1] = self.location(instruction)
-        builder = self.world.builder
-        builder.location, builder.last_node = self.world.user_location(), None
+        builder, here = self.world.builder, self.world.user_location()
+        builder.location, builder.last_node = here, None
         before = events.in_words(self.world, self.stack)
         try:
             method = getattr(self, instruction.op, None)
             if method is None:
                 raise Unsupported(f"the instruction {instruction.op} is not interpreted")
             method(instruction)
-            self.world.shapes.note(self.world.user_location())
+            self.world.shapes.note(here)
             if self.world.problem is not None:
                 raise self.world.problem
         except Unsupported as problem:

@@ -56,10 +56,10 @@ class Source:
     @property
     def shown(self) -> str:
         """The expression as the user would write it: `self.ln.weight`, not `self._modules['ln']._parameters['weight']`."""
-        base = self.base.shown if self.base and not self.alone else ""
         if self.base and self.base.base and self.base.after[1:] in REGISTRIES and self.after[0] == "[":
             base, key = self.base.base.shown, self.after[2:-2]
             return f"{base}[{key}]" if key.isdigit() else f"{base}.{key}"
+        base = self.base.shown if self.base and not self.alone else ""
         return self.from_base(base) if self.pretty is None else base + self.pretty
 
     @property

@@ -161,6 +161,18 @@ def test_one_graph_computes_with_its_sizes(f, calls, backend):
     assert graphs[0].graph.find_nodes(op="call_function", target=torch.ops.aten.sym_size.int)
 
 
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: x.clone() if isinstance(x.shape[0], torch.Tensor) else x + 1,
+        lambda x: x[:, :1].T[None].baddbmm(x[None], x.T[None]),
+    ],
+    ids=["is a size a tensor?", "an operation whose sizes torch works out in Python"],
+)
+def test_any_size_is_one_graph(f):
+    assert len(run(f, *(torch.randn(n, 3) for n in (6, 9, 12)), dynamic=True).graphs) == 1
+
+
 def test_the_back_half_builds_a_program_for_each_set_of_sizes_up_to_the_limit():
     compiled = cl.compile(rows, dynamic=True)
     with cl.record() as trace, torch.no_grad():
