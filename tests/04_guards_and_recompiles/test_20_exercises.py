@@ -101,6 +101,7 @@ WRONG = {
         "one is missing": edit('        "no grad": "torch.is_grad_enabled()",\n', ""),
         "the numbers are guarded": edit('"other numbers": None', '"other numbers": "x.shape[0]"'),
         "the shape of what lies otherwise": edit('"transposed": "x.stride()[0]"', '"transposed": "x.shape[0]"'),
+        "what lies otherwise is the same": edit('"transposed": "x.stride()[0]"', '"transposed": None'),
         "2 is 2.0": edit('"an int": "type(k)"', '"an int": "k"'),
         "the shape before the dtype": edit('double": "x.dtype"', 'double": "x.shape[0]"'),
         "arguments before switches": edit('"torch.is_grad_enabled()"', '"x.shape[1]"'),
