@@ -19,7 +19,7 @@ from course_lib.viz.tables import columns, html_table, who
 
 def results(outcomes: Sequence[Outcome], title: str = "") -> Picture:
     """The result table: for each contender the first call, median and spread, the speed against eager, and what was made."""
-    header = ("", "first call", "median", "p10 – p90", "against eager", "result", "what was compiled")
+    header = ("", "first call", "median", "p10 – p90", "against eager", "result")
     rows, plain = [], []
     for outcome in outcomes:
         samples, ratio = outcome.samples, speedup(outcome, outcomes, "eager")
@@ -29,7 +29,7 @@ def results(outcomes: Sequence[Outcome], title: str = "") -> Picture:
         times = [human_time(outcome.first_call) if compiled and outcome.first_call else "–"]
         times += [human_time(samples.median), f"{human_time(samples.p10)} – {human_time(samples.p90)}"] if samples else ["–", "–"]
         against = f"{ratio:.2f}× as fast" if ratio is not None and compiled else "–"
-        rows.append([whole(cell) for cell in (outcome.name, *times, against, result)] + [escape(program)])
+        rows.append([whole(cell) for cell in (outcome.name, *times, against, result)])
         plain.append((outcome.name, result, program))
     head = f"<p><b>{escape(title)}</b></p>" if title else ""
     caption = (
@@ -37,7 +37,8 @@ def results(outcomes: Sequence[Outcome], title: str = "") -> Picture:
     )
     alt = f"{title or 'Results'}: " + "; ".join(f"{name} {result}, {program}" for name, result, program in plain) + "."
     text = columns(plain, ("", "result", "what was compiled"))
-    body = f'<div class="cl-scroll">{head}{html_table(rows, header, (1, 2, 3, 4))}</div>'
+    made = "".join(f"<p>{escape(name)}: {escape(program)}</p>" for name, _, program in plain if program)
+    body = f'<div class="cl-scroll">{head}{html_table(rows, header, (1, 2, 3, 4))}{made}</div>'
     return Picture(body, caption, alt, f"{title}\n{text}" if title else text)
 
 

@@ -180,12 +180,18 @@ class Block:
     below: list[tuple[str, Block]] = field(default_factory=list)
 
     @property
+    def own_width(self) -> float:
+        """What did not run has only its name and, below, why."""
+        return WIDE if self.piece else min(WIDE, 30 + max(text_width(self.title), text_width(self.number, SMALL)))
+
+    @property
     def width(self) -> float:
-        return max(WIDE, sum(block.width for _, block in self.below) + GAP * (len(self.below) - 1))
+        return max(self.own_width, sum(block.width for _, block in self.below) + GAP * (len(self.below) - 1))
 
     @property
     def own_height(self) -> float:
-        return 34 + 17 * len(self.lines) + (8 if self.lines else 0)
+        lines = len(self.lines) + (self.piece is None and self.number != "")
+        return 34 + 17 * lines + (8 if lines else 0)
 
     @property
     def height(self) -> float:
@@ -218,7 +224,7 @@ def cut_frame(recording: Recording, function: str | Callable[..., Any] | None = 
             elif at in mine:
                 block.below.append((carried(at), Block(title_of(at), "not needed so far", [], None)))
             else:
-                block.below.append((carried(at), Block(f"again: {title_of(at)}", "", [], None)))
+                block.below.append((carried(at), Block(title_of(at), "drawn above", [], None)))
         return block
 
     top = lay_out(pieces[0])
@@ -250,13 +256,14 @@ def line_of(at: Resume) -> int | None:
 
 def draw_block(svg: Svg, block: Block, x: float, y: float) -> None:
     """A piece, its torn edge, and below it where it goes on."""
-    left = x + (block.width - WIDE) / 2
+    wide, left = block.own_width, x + (block.width - block.own_width) / 2
     run = block.piece is not None
     stage = "capture" if run and block.piece.result else "runtime"  # type: ignore[union-attr]
-    svg.box(left, y, WIDE, block.own_height, stage, strength=0.14 if run else 0, dashed=not run, radius=10)
-    room = WIDE - 44 - text_width(block.number, SMALL)
+    svg.box(left, y, wide, block.own_height, stage, strength=0.14 if run else 0, dashed=not run, radius=10)
+    room = wide - 44 - text_width(block.number, SMALL) if run else wide - 20
     svg.text(left + 12, y + 22, shorten(block.title, room, bold_size(run)), bold=run, dim=not run, tip=block.title)
-    svg.text(left + WIDE - 10, y + 22, block.number, SMALL, anchor="end", dim=True)
+    beside = (left + wide - 10, y + 22) if run else (left + 12, y + 42)
+    svg.text(*beside, block.number, SMALL, anchor="end" if run else "start", dim=True)
     for n, line in enumerate(block.lines):
         svg.text(left + 12, y + 44 + 17 * n, line, 12, mono=True)
     if not block.below or block.piece is None:
@@ -270,11 +277,12 @@ def draw_block(svg: Svg, block: Block, x: float, y: float) -> None:
     svg.box(left + 18, torn + 11, WIDE - 36, 24, "eager", strength=0.2, radius=4, tip=block.piece.problem.reason)
     svg.text(left + 28, torn + 27, shorten(said, WIDE - 56, 12, mono=True), 12, mono=True, tip=said)
     at = x + (block.width - sum(one.width for _, one in block.below) - GAP * (len(block.below) - 1)) / 2
+    last = block.below[-1][1]
     for told, one in block.below:
         centre, low = at + one.width / 2, bottom + TORN - 3
         corner = low - 26
         svg.arrow([(middle, torn + 36), (middle, corner), (centre, corner), (centre, low)])
-        room = WIDE / 2 + (GAP if one is block.below[-1][1] else -12)
+        room = one.width / 2 + GAP + (last.width / 2 - 20 if one is not last else 0)
         svg.text(centre + 8, low - 7, shorten(f"hands on {told}", room, SMALL), SMALL, tip=told)
         draw_block(svg, one, at, bottom + TORN)
         at += one.width + GAP

@@ -19,6 +19,7 @@ from course_lib.compiler import compile
 from course_lib.lowering import DECOMPOSITIONS, ExternKernel, lower
 from course_lib.pipeline import with_sizes
 from course_lib.viz.recording import Recording
+from course_lib.viz.style import plural
 
 
 @dataclass
@@ -64,8 +65,8 @@ class Explanation:
 
     def __str__(self) -> str:
         lines = [
-            f"{self.graph_count} graphs, {self.graph_break_count} graph breaks, {self.op_count} operations, "
-            f"{len(self.guards)} guards"
+            f"{plural(self.graph_count, 'graph')}, {plural(self.graph_break_count, 'graph break')}, "
+            f"{plural(self.op_count, 'operation')}, {plural(len(self.guards), 'guard')}"
         ]
         for number, problem in enumerate(self.breaks, 1):
             lines += [f"break {number}: " + str(problem).replace("\n", "\n  ")]

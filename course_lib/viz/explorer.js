@@ -65,7 +65,7 @@ class Pane {
     this.room.append(this.window);
     this.body.append(this.room);
     this.root.append(element("header", "", {}, element("h4", "", {}, info.title), this.count, this.wide, this.close), this.body, this.ruler);
-    if (info.key === "bytecode") this.root.append((this.stack = element("div", "cl-x-stack cl-m", { "aria-label": "the stack", role: "group" })));
+    if (info.key === "bytecode") this.root.append((this.stack = element("div", "cl-x-stack cl-m", { "aria-label": "the stack", role: "group", tabindex: "0" })));
     this.listen();
   }
 

@@ -127,7 +127,7 @@ def guard_costs(check: Any, function: Any, *args: Any) -> dict[Any, float]:
     return {guard: max(took - nothing, 0.0) for guard, took in zip(check.guards, each, strict=True)}
 
 
-ROW, STEP, TESTS, COST = 24, 18, 290, 760
+ROW, STEP, TESTS = 24, 18, 250
 """px: the height of a row, the indent of a step, where the tests stand, and the bars of their costs."""
 
 
@@ -139,11 +139,12 @@ def guard_tree(
     guards = list(guards)
     failed, why = getattr(failure, "guard", None), told(failure)
     rows = list(tree_of(guards).rows())
-    svg = Svg(COST + 190 if costs else COST + 40, ROW * (len(rows) + (failed is not None)) + 30)
+    cost = 655 if costs else 760
+    svg = Svg(cost + 175 if costs else cost + 40, ROW * (len(rows) + (failed is not None)) + 30)
     svg.text(4, 14, "what", SMALL, dim=True)
     svg.text(TESTS, 14, "must be", SMALL, dim=True)
     if costs:
-        svg.text(COST + 12, 14, "cost of this test alone", SMALL, dim=True)
+        svg.text(cost + 12, 14, "cost of this test alone", SMALL, dim=True)
     most, y, text = max(costs.values(), default=0.0) or 1.0, 24.0, []
     above: dict[int, float] = {}  # depth → where the last branch of that depth stands
     for depth, branch in rows:
@@ -163,16 +164,16 @@ def guard_tree(
         if branch.guards:
             draw_diamond(svg, TESTS - 14, y + 10, "break" if here else "guards")
             expr = readable("; ".join(dict.fromkeys(map(required, branch.guards))))
-            svg.text(TESTS, y + 15, shorten(expr, COST - TESTS, SMALL, mono=True), SMALL, mono=True, tip=expr)
+            svg.text(TESTS, y + 15, shorten(expr, cost - TESTS, SMALL, mono=True), SMALL, mono=True, tip=expr)
         if costs and branch.guards:
             took = sum(costs.get(guard, 0.0) for guard in branch.guards)
-            svg.box(COST + 12, y + 5, max(2.0, 90 * took / most), 11, "guards", radius=2, strength=0.45)
-            svg.text(COST + 18 + max(2.0, 90 * took / most), y + 15, human_seconds(took), SMALL)
+            svg.box(cost + 12, y + 5, max(2.0, 90 * took / most), 11, "guards", radius=2, strength=0.45)
+            svg.text(cost + 18 + max(2.0, 90 * took / most), y + 15, human_seconds(took), SMALL)
         kinds = ", ".join(dict.fromkeys(guard.kind for guard in branch.guards))
         text.append(f"{'✕' if here else '│' if broken else ' '} {'  ' * depth}{branch.name:<{30 - 2 * depth}} {kinds}".rstrip())
         y += ROW
         if here:
-            svg.text(TESTS, y + 13, shorten(f"✕ {why}", COST - TESTS - 20), bold=True, stage="break", tip=why)
+            svg.text(TESTS, y + 13, shorten(f"✕ {why}", cost - TESTS - 20), bold=True, stage="break", tip=why)
             y += ROW
             text.append(f"  {'  ' * depth}  did not hold: {why}")
     alt = f"{plural(len(guards), 'guard')}{f' of {title}' if title else ''} as a tree of {plural(len(rows), 'path')}."

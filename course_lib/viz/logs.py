@@ -43,6 +43,13 @@ def kept_apart(event: events.Scheduled) -> str:
     return f"most bytes go through memory here: {max(lost)[1]}" if lost else ""
 
 
+def hint(event: events.GraphBroke) -> str:
+    """What can be done about a graph break, and where; "" where nothing is known."""
+    problem = event.problem
+    where = f" at {problem.location}" if problem.location else ""
+    return f"{problem.reason}{where}: {problem.hint}" if problem.hint else ""
+
+
 LOGS: dict[str, Log] = {
     "graph_breaks": Log("where a graph ended, why, and what can be done about it", {events.GraphBroke: lambda e: str(e.problem)}),
     "guards": Log(
@@ -80,11 +87,7 @@ LOGS: dict[str, Log] = {
     "output_code": Log("all that was generated: kernels and wrapper", {events.KernelsBuilt: lambda e: e.compiled.source}),
     "perf_hints": Log(
         "what costs time and can be changed",
-        {
-            events.FellBack: lambda e: f"{e.what}: {e.why}",
-            events.GraphBroke: lambda e: e.problem.hint,
-            events.Scheduled: kept_apart,
-        },
+        {events.FellBack: lambda e: f"{e.what}: {e.why}", events.GraphBroke: hint, events.Scheduled: kept_apart},
     ),
 }
 """Name → topic."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import inspect
 import itertools
 import re
 from collections.abc import Callable
@@ -158,7 +159,7 @@ def mirror(function: Callable[..., Any], *args: Any, train: bool = False, **kwar
     trial = Trial(function, args, kwargs, train)
 
     def keep(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
-        theirs.graphs.append(listing(gm, dynamo_source))
+        theirs.graphs.append(listing(gm, lambda node: as_ours(dynamo_source(node), function)))
         return gm.forward
 
     def count(guards: Any) -> list[bool]:
@@ -205,6 +206,16 @@ def dynamo_source(node: fx.Node) -> str:
     """Where a placeholder of torch's graph comes from, as the user would write it: `self.ln.weight`."""
     name = getattr(getattr(node.meta.get("grapharg"), "source", None), "name", None) or node.name
     return dialect(str(name() if callable(name) else name))
+
+
+def as_ours(name: str, function: Callable[..., Any]) -> str:
+    """The same input by our name. A layer of torch itself is run by torch inside `def inner(*args): return fn(*args)`, so its own
+    names are `fn.0.weight` and `args[0]`; ours are `self[0].weight` and `input`."""
+    if isinstance(function, torch.nn.Module):
+        parameters = dict(enumerate(inspect.signature(function.forward).parameters))
+        name = re.sub(r"^fn\b", "self", name)
+        name = re.sub(r"^args\[(\d+)\]", lambda found: parameters.get(int(found[1]), found[0]), name)
+    return re.sub(r"\.(\d+)(?=\.|$)", r"[\1]", name)
 
 
 def dialect(name: str) -> str:

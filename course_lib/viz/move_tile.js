@@ -3,6 +3,8 @@ function render({ model, el }) {
   const frames = model.get("frames"), said = model.get("said"), last = frames.length - 1;
   const root = document.createElement("div");
   root.className = "cl-fig cl-step";
+  root.setAttribute("role", "group");
+  root.setAttribute("aria-label", "A tile over its tensor");
   root.style.setProperty("--cl-capture", "var(--cl-codegen)"); // the style sheet is the stepper's, the stage is another
   const bar = document.createElement("div"), drawing = document.createElement("div"), words = document.createElement("div");
   bar.className = "cl-bar";
@@ -38,6 +40,7 @@ function render({ model, el }) {
     slider.setAttribute("aria-valuetext", said[at]);
     back.disabled = at === 0;
     forward.disabled = at === last;
+    if (root.contains(document.activeElement) && document.activeElement.disabled) slider.focus(); // a disabled button hears no key
     drawing.innerHTML = frames[at];
     words.textContent = said[at];
   }

@@ -14,7 +14,7 @@ from course_lib.viz.svg import Svg, shorten
 from course_lib.viz.tables import columns, html_table
 
 MARKS = {"yours": "✓", "given": "▫", "ours": "·"}
-BOX, GAP, LEFT, LINE, TOP = 206, 30, 12, 20, 48
+BOX, GAP, LEFT, LINE, TOP = 182, 24, 12, 20, 48
 Part = tuple[str, str, str]
 """Room, name, and "yours", "given" or "ours"."""
 

@@ -138,7 +138,8 @@ def timeline(recording: Recording, name: str | None = None) -> Picture:
     lanes = max([turn.entry or 0 for turn in calls])
     has_eager = any(turn.entry is None for turn in calls)
     top = 42 + LINE * max(len(turn.words) for turn in calls)
-    svg = Svg(LEFT + COLUMN * len(calls) + 20, top + LANE * (lanes + has_eager) + 14)
+    column = COLUMN if len(calls) < 8 else 83.0  # eight calls fit in a narrow window
+    svg = Svg(LEFT + column * len(calls) + 20, top + LANE * (lanes + has_eager) + 14)
     svg.text(4, 16, name, bold=True, mono=True)
     svg.text(4, 36, "calls, in order →", SMALL, dim=True)
     for lane in range(lanes + has_eager):
@@ -147,12 +148,12 @@ def timeline(recording: Recording, name: str | None = None) -> Picture:
         boxes = [i for i, turn in enumerate(calls) if turn.made is not None and turn.entry == lane + 1]
         ends = [
             LEFT - 70,
-            *(x for i in boxes for x in (LEFT + COLUMN * i - 16, LEFT + COLUMN * i + 60)),
-            LEFT + COLUMN * len(calls),
+            *(x for i in boxes for x in (LEFT + column * (i + 0.5) - 62, LEFT + column * (i + 0.5) + 14)),
+            LEFT + column * len(calls),
         ]
         for start, end in zip(ends[::2], ends[1::2], strict=True):
             svg.path(f"M{start} {y} H{end}", line=1, opacity=0.25, dashed=lane == lanes)
-    rows = [draw_turn(svg, i, turn, lanes, top) for i, turn in enumerate(calls)]
+    rows = [draw_turn(svg, LEFT + column * (i + 0.5) - 24, column, i, turn, lanes, top) for i, turn in enumerate(calls)]
     header = ("call", "with", "tried in vain", "served by", "because")
     entries = [(turn.entry, turn.made, i) for i, turn in enumerate(calls, 1) if turn.made is not None]
     diffs = []
@@ -182,12 +183,11 @@ def told_diff(text: str, sign: str) -> str:
     return "\n".join(f"  {sign} {line}" for line in text.splitlines())
 
 
-def draw_turn(svg: Svg, i: int, turn: Turn, lanes: int, top: float) -> tuple[str, ...]:
-    """One call: its arguments, a cross on every entry that did not fit, and who served it. Gives its line of the text."""
-    x = LEFT + COLUMN * i + COLUMN / 2 - 24
+def draw_turn(svg: Svg, x: float, wide: float, i: int, turn: Turn, lanes: int, top: float) -> tuple[str, ...]:
+    """One call around `x`: arguments, a cross on every entry that did not fit, and who served it. Gives its line of the text."""
     svg.text(x, 16, f"call {i + 1}", SMALL, anchor="middle", dim=True)
     for line, word in enumerate(turn.words):
-        short = shorten(word, COLUMN - 6, SMALL, mono=True)
+        short = shorten(word, wide - 6, SMALL, mono=True)
         svg.text(x, 36 + LINE * line, short, SMALL, anchor="middle", mono=True, tip=turn.call)
     lane = lanes if turn.entry is None else turn.entry - 1
     vain = lane if turn.entry is not None else len(turn.failures)

@@ -10,12 +10,15 @@ function render({ model, el }) {
   const steps = model.get("steps"), nodes = model.get("nodes"), sources = model.get("sources");
   const last = steps.length - 1;
   const root = element("div", "cl-fig cl-step");
+  root.setAttribute("role", "group");
+  root.setAttribute("aria-label", "Stepper: " + model.get("title"));
   const bar = element("div", "cl-bar");
   const slider = element("input");
   Object.assign(slider, { type: "range", min: 0, max: last, step: 1 });
   slider.setAttribute("aria-label", "step of " + model.get("title"));
   const count = element("span", "cl-count");
-  count.setAttribute("aria-live", "polite");
+  const status = element("div", "cl-hidden"); // for those who do not see what changes
+  status.setAttribute("role", "status");
 
   const button = (text, label, target) => {
     const made = element("button", "", text);
@@ -44,13 +47,18 @@ function render({ model, el }) {
   const code = element("div", "cl-pane"), stack = element("div", "cl-pane"), graph = element("div", "cl-pane");
   // As high as the longest function needs, so that nothing jumps while stepping.
   const longest = Math.max(...Object.values(sources).map((lines) => lines.length), 1);
+  for (const [pane, label] of [[code, "the source"], [stack, "the instruction and the stack"], [graph, "the FX graph so far"]]) {
+    pane.setAttribute("role", "region");
+    pane.setAttribute("aria-label", label);
+    pane.setAttribute("tabindex", "0"); // what scrolls must be reached by keyboard
+  }
   code.style.height = `${Math.min(320, 30 + 20 * longest)}px`;
   graph.style.maxHeight = "480px";
   stack.style.marginTop = "10px";
   left.append(code, stack);
   right.append(graph);
   panes.append(left, right);
-  root.append(bar, panes);
+  root.append(bar, panes, status);
   el.append(root);
 
   function go(target) {
@@ -65,6 +73,7 @@ function render({ model, el }) {
     count.textContent = `step ${at + 1} of ${last + 1}`;
     first.disabled = back.disabled = at === 0;
     end.disabled = forward.disabled = at === last;
+    if (root.contains(document.activeElement) && document.activeElement.disabled) slider.focus(); // a disabled button hears no key
 
     code.replaceChildren(element("h4", "", `${"↳ ".repeat(step.depth)}${step.function}, ${step.place}`));
     let marked = null;
@@ -79,6 +88,8 @@ function render({ model, el }) {
     const offset = step.offset >= 0 ? `${step.offset}  ` : "";
     stack.replaceChildren(element("h4", "", "the instruction"), element("div", "cl-ins", `${offset}${step.op} ${step.arg}`));
     if (step.inside) stack.append(element("div", "cl-calls", `this call is followed: its ${step.inside} instructions come next`));
+    const held = [...step.stays, ...step.on].join(", ") || "empty";
+    status.textContent = `step ${at + 1}: ${step.op} ${step.arg}, line ${step.line}; stack: ${held}${step.node ? `; new node ${step.node}` : ""}`;
     const heading = element("h4", "", "the stack, its top at the right: dashed is taken off, filled is put on");
     heading.style.marginTop = "8px";
     const values = element("div", "cl-stack");

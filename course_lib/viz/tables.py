@@ -57,9 +57,10 @@ def show(cell: object) -> str:
 
 # ---- bars -----------------------------------------------------------------------------------------------------------
 
-LONGEST, THICK, STEP = 520, 20, 32
+LONGEST, THICK, STEP, BEHIND, FITS = 520.0, 20, 32, 110.0, 830.0
 LABEL, LETTERS = 320.0, 16
-"""px: names wider than this are written in several lines, and the height of one more line."""
+"""px: names wider than this are written in several lines, and the height of one more line. What is no wider than `FITS` can be
+read in a window of 800 px."""
 WHO = re.compile(r"(?P<ours>course_lib|\bours?\b)|(?P<eager>(?<![\w-])eager\b)|torch\.compile|torchinductor", re.IGNORECASE)
 
 
@@ -82,16 +83,17 @@ def bars(
     most = max((v for v in values.values() if math.isfinite(v)), default=0.0) or 1.0
     names = {name: fold(name, LABEL) for name in values}
     label = max(text_width(line) for lines in names.values() for line in lines) + 16
-    behind = max(110.0, *(1.1 * text_width(amount(value, unit)) + 14 for value in values.values()))
-    titles = fold(title, 0.94 * (label + LONGEST + behind), bold=True) if title else []
+    longest = max(240.0, min(LONGEST, FITS - label - BEHIND))
+    behind = max(BEHIND, *(1.1 * text_width(amount(value, unit)) + 14 for value in values.values()))
+    titles = fold(title, 0.94 * (label + longest + behind), bold=True) if title else []
     top = 14 + LETTERS * len(titles) if titles else 8
-    svg = Svg(label + LONGEST + behind, top + sum(STEP + LETTERS * (len(lines) - 1) for lines in names.values()) + 2)
+    svg = Svg(label + longest + behind, top + sum(STEP + LETTERS * (len(lines) - 1) for lines in names.values()) + 2)
     for i, line in enumerate(titles):
         svg.text(0, 16 + LETTERS * i, line, bold=True)
     y = float(top)
     for name, value in values.items():
         colour, dashed = who(name, stage)
-        length = max(2.0, LONGEST * value / most) if math.isfinite(value) and value > 0 else 0.0
+        length = max(2.0, longest * value / most) if math.isfinite(value) and value > 0 else 0.0
         for i, line in enumerate(names[name]):
             svg.text(label - 10, y + 15 + LETTERS * i, line, anchor="end")
         if length:

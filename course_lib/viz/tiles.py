@@ -77,7 +77,9 @@ def tile_map(source: Any, meta: Mapping[str, int] | None = None, title: str = ""
     meta = dict(meta or source.tiling.meta(interpreted=False))
     cover, name = Cover(source.tiling, meta), title or source.name
     down, right = shown(cover.programs), shown(cover.steps)
-    width = LEFT + len(right) * (WIDE + STEP) + (84 if cover.chunks else 18)
+    kind = "element" if cover.is_flat else "row"
+    left = max(LEFT, *(16 + text_width(span(kind, *cover.row_span(one)), SMALL) for one in down if one is not None))
+    width = left + len(right) * (WIDE + STEP) + (84 if cover.chunks else 18)
     svg = Svg(max(width, text_width(name, mono=True) + 8), TOP + len(down) * (TALL + GAP) + 6)
     svg.text(4, 16, name, bold=True, mono=True)
     rows = []
@@ -87,10 +89,10 @@ def tile_map(source: Any, meta: Mapping[str, int] | None = None, title: str = ""
             svg.text(4, y + TALL / 2, f"… {cover.programs - len(down) + 1:,} more", dim=True)
             rows.append(("…", "", ""))
             continue
-        has = span("element" if cover.is_flat else "row", *cover.row_span(program))
+        has = span(kind, *cover.row_span(program))
         svg.text(4, y + 18, f"program {program:,}", bold=True)
         svg.text(4, y + 35, has, SMALL, dim=True)
-        draw_program(svg, cover, program, right, y, headed=i == 0 and not cover.is_flat)
+        draw_program(svg, cover, program, right, left, y, headed=i == 0 and not cover.is_flat)
         rows.append((f"program {program:,}", has, f"{plural(cover.masked(program), 'lane')} masked"))
     share = 100 * (1 - cover.rows * cover.columns / cover.lanes)
     sizes = ", ".join(f"{name}={size}" for name, size in meta.items())
@@ -100,10 +102,10 @@ def tile_map(source: Any, meta: Mapping[str, int] | None = None, title: str = ""
     return Picture(f'<div class="cl-scroll">{svg.render(alt)}</div>', caption, alt, columns(rows) + f"\n{caption}")
 
 
-def draw_program(svg: Svg, cover: Cover, program: int, steps: list[int | None], y: float, headed: bool) -> None:
+def draw_program(svg: Svg, cover: Cover, program: int, steps: list[int | None], left: float, y: float, headed: bool) -> None:
     """The tiles of one program, in the order in which it has them."""
     for j, step in enumerate(steps):
-        x = LEFT + j * (WIDE + STEP)
+        x = left + j * (WIDE + STEP)
         if step is None:
             svg.text(x + WIDE / 2, y + TALL / 2 + 4, f"… {cover.steps - len(steps) + 1:,} more", SMALL, anchor="middle", dim=True)
         else:
@@ -113,7 +115,7 @@ def draw_program(svg: Svg, cover: Cover, program: int, steps: list[int | None], 
         if j + 1 < len(steps) or cover.chunks:
             svg.arrow([(x + WIDE + 4, y + TALL / 2), (x + WIDE + STEP - 4, y + TALL / 2)], stage="codegen", line=1.2)
     if cover.chunks:
-        x = LEFT + len(steps) * (WIDE + STEP)
+        x = left + len(steps) * (WIDE + STEP)
         svg.box(x, y + TALL / 2 - 6, 80, 12, "scheduling", radius=0, strength=0.35, line=1.6, tip="stored when the walk is over")
         if headed:
             svg.text(x, TOP - 8, "its sums", SMALL, dim=True)

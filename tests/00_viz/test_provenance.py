@@ -61,6 +61,23 @@ def test_a_line_of_a_kernel_leads_to_the_line_that_its_own_comment_names(model, 
 
 
 @pytest.mark.parametrize("model", ["tiny", "six_layers"])
+def test_every_line_of_every_kernel_of_a_training_step_has_all_stages_above_it_and_is_found_from_each(model, request):
+    """Kernel line → group → loop → ATen node → FX node → instruction → the user's line, and back; in forward and in backward."""
+    provenance = request.getfixturevalue(model)
+    backward = {row for row in provenance.rows["aten"] if row.kind == "backward"}
+    lines = [row for row in provenance.rows["code"] if re.search(r"// \S+ \(models\.py:\d+\)", row.text)]
+    from_backward = 0
+    for line in lines:
+        related = provenance.related(line)
+        for pane in ("groups", "loops", "aten", "fx", "bytecode", "source"):
+            above = [row for row in related if row.pane == pane and row.kind not in ("head", "group", "library")]
+            assert above, f"{line.text.strip()!r} has nothing in {PANES[pane].title}"
+            assert all(line in provenance.related(row) for row in above if row.of is None), (line.text, pane)
+        from_backward += bool(backward.intersection(related))
+    assert len(lines) > 20 and 0 < from_backward < len(lines)
+
+
+@pytest.mark.parametrize("model", ["tiny", "six_layers"])
 def test_what_is_lit_from_one_end_is_lit_from_the_other(model, request):
     provenance = request.getfixturevalue(model)
     single = [row for row in provenance if row.kind not in ("head", "group", "library") and row.of is None]

@@ -90,3 +90,10 @@ def test_text_and_picture_are_the_same_each_time():
     one, two = (cl.mirror(two_operations, torch.ones(3), torch.ones(3)).picture for _ in range(2))
     assert (one.text, one.html) == (two.text, two.html)
     assert one.text in str(one) and 'class="cl-them"' in one.html
+
+
+def test_a_layer_of_torch_itself_has_the_same_inputs_in_both():
+    model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU())
+    both = cl.mirror(model, torch.randn(2, 4), train=True)
+    ours, theirs = both.ours.graphs[0].inputs, both.theirs.graphs[0].inputs
+    assert sorted(ours) == sorted(theirs) == ["input", "self[0].bias", "self[0].weight"]

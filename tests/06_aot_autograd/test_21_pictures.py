@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from course_lib.viz.pipes import pipes
+from course_lib.viz.pipes import PIPE, pipes
 
 SIZES = {"x": 0, "m": 16384, "e": 16384, "s": 256, "y": 16384}
 MADE_OF = {"m": ["x"], "e": ["m"], "s": ["e"], "y": ["e", "s"]}
@@ -20,7 +20,7 @@ def test_every_tensor_is_told_with_its_bytes_and_what_is_kept_is_cut():
 
 
 def test_a_pipe_is_as_thick_as_its_bytes_say():
-    heights = [float(h) for h in re.findall(r'<rect [^>]*width="84" height="([\d.]+)"', PICTURE.body)]
+    heights = [float(h) for h in re.findall(rf'<rect [^>]*width="{PIPE:.0f}" height="([\d.]+)"', PICTURE.body)]
     assert heights[1] == heights[2] == heights[4] > heights[3] and heights[0] >= 5
 
 
