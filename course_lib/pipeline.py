@@ -15,7 +15,6 @@ from typing import Any
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
 from course_lib import autograd, capture, config, events, lowering, runtime, scheduling
 from course_lib.capture import CaptureResult
@@ -60,7 +59,8 @@ class Pipeline:
         if is_symbolic(gm):
             return self.specialize(gm, lambda static, args: self.run_compile(static, codegen, differentiate))
         try:
-            return self.compile_with_gradients(gm, codegen) if differentiate else self.compile_forward(gm, codegen)
+            with capture.recording_mode():  # whatever the graph switched when tracing it ended half-way
+                return self.compile_with_gradients(gm, codegen) if differentiate else self.compile_forward(gm, codegen)
         except NotImplementedError as problem:
             if self.lower is not lowering.lower or "Exercise:" in str(problem):
                 raise  # an exercise that is not written yet says so itself
@@ -99,8 +99,8 @@ class Pipeline:
             key = tuple((*arg.shape, *arg.stride()) if isinstance(arg, torch.Tensor) else arg for arg in args)
             if key not in built:
                 if len(built) >= config.recompile_limit:
-                    return gm.forward(*args)
-                with COMPILING:
+                    return fall_back(gm, f"it met more than {config.recompile_limit} sets of sizes")(*args)
+                with COMPILING, capture.recording_mode():
                     built[key] = build(with_sizes(gm, args), list(args))
             return built[key](*args)
 
@@ -117,9 +117,12 @@ def is_symbolic(gm: fx.GraphModule) -> bool:
 def with_sizes(gm: fx.GraphModule, args: Sequence[Any]) -> fx.GraphModule:
     """The graph for inputs of just these sizes; numbers among the inputs become constants."""
     static, mode = copy.deepcopy(gm), FakeTensorMode()
-    FakeTensorProp(static, mode).propagate(*args)
+    interpreter = fx.Interpreter(static, garbage_collect_values=False)
+    with mode:
+        interpreter.run(*(mode.from_tensor(arg) if isinstance(arg, torch.Tensor) else arg for arg in args))
+    for node, value in interpreter.env.items():
+        node.meta["val"] = value
     for node, arg in zip(static.graph.find_nodes(op="placeholder"), args, strict=True):
-        node.meta["val"] = mode.from_tensor(arg) if isinstance(arg, torch.Tensor) else arg  # propagation forgets gradients
         if not isinstance(arg, torch.Tensor):
             node.replace_all_uses_with(arg)
     for node in static.graph.find_nodes(op="call_function", target=torch.ops.aten.sym_size.int):
@@ -140,7 +143,7 @@ def without_autocast(program: Program) -> Program:
 
 def fall_back(gm: fx.GraphModule, why: str, warn: bool = False) -> Program:
     """Run the captured graph operation by operation, and say why."""
-    events.emit(events.FellBack("the graph runs operation by operation", why))
+    events.emit(events.FellBack(autograd.runtime.OP_BY_OP, why))
     if warn:
         warnings.warn(why, stacklevel=2)
     return gm.forward

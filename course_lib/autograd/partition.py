@@ -10,7 +10,7 @@ as wide as its result is large, let the inputs and what may not be computed agai
 In PyTorch: `torch/_functorch/partitioners.py` (`min_cut_rematerialization_partition`, `solve_min_cut`).
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,11 +51,12 @@ def partition(joint: fx.GraphModule, may_recompute: Callable[[fx.Node], bool]) -
     width = lambda node: INFINITE if node in overwritten else node_bytes(node) + (node not in inputs)  # an input is there
     saved = minimum_cut(graph, upstream(graph, gradients), backward, may_recompute, width)
     second = part(joint, [*saved, *tangents], gradients)
+    checks = [n for n in graph.nodes if n.op == "call_function" and n.meta.get("val") is None and n not in backward]
     copied = {n.name for n in second.graph.nodes if n.op == "call_function"}
     recomputed = tuple(n for n in graph.nodes if n.name in copied and n not in backward)
     results = [*values, *(n for n in saved if n not in inputs and n not in values)]
     places = tuple(map([*inputs, *results].index, saved))
-    return Partition(part(joint, inputs, results), second, tuple(saved), places, recomputed)
+    return Partition(part(joint, inputs, results, checks), second, tuple(saved), places, recomputed)
 
 
 def minimum_cut(
@@ -106,14 +107,14 @@ def downstream(graph: fx.Graph, inputs: list[fx.Node]) -> set[fx.Node]:
     return found
 
 
-def part(whole: fx.GraphModule, inputs: list[fx.Node], outputs: list[fx.Node]) -> fx.GraphModule:
-    """The graph that computes `outputs` from `inputs`, which become its placeholders."""
+def part(whole: fx.GraphModule, inputs: list[fx.Node], outputs: list[fx.Node], more: Sequence[fx.Node] = ()) -> fx.GraphModule:
+    """The graph that computes `outputs` from `inputs`, which become its placeholders, and does `more`."""
     graph = fx.Graph()
     twin: dict[fx.Node, fx.Node] = {}
     for node in inputs:
         twin[node] = graph.placeholder(node.name)
         twin[node].meta = dict(node.meta)
-    wanted = upstream(whole.graph, outputs, known=twin)
+    wanted = upstream(whole.graph, [*outputs, *more], known=twin)
     for node in whole.graph.nodes:
         if node in wanted and node not in twin:
             twin[node] = graph.node_copy(node, twin.__getitem__)

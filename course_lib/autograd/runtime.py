@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from course_lib import events
 from course_lib.autograd.partition import Partition
 from course_lib.autograd.signature import Result, Signature, restride
 
@@ -15,6 +16,7 @@ TWICE = (
     b" the compiled function (cl.disable)"
 )
 
+OP_BY_OP = "the graph runs operation by operation"
 Program = Callable[..., tuple[Any, ...]]
 
 
@@ -26,6 +28,7 @@ def finished(graph: Program, signature: Signature, original: Program) -> Program
 
     def run(*inputs: Any) -> tuple[Any, ...]:
         if signature.updates and overlaps(inputs, signature):
+            events.emit(events.FellBack(OP_BY_OP, "an input that is written to shares memory with another"))
             return original(*inputs)
         return signature.finish(inputs, graph(*inputs))
 
@@ -62,8 +65,10 @@ def differentiable(forward: Program, backward: Program, signature: Signature, pa
     compiled = finished(apply, signature, original)
 
     def run(*inputs: Any) -> tuple[Any, ...]:
-        hooked = torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
-        return original(*inputs) if hooked else compiled(*inputs)  # hooks (of `checkpoint`) expect what eager saves
+        if torch._C._autograd._top_saved_tensors_default_hooks(True) is None:
+            return compiled(*inputs)
+        events.emit(events.FellBack(OP_BY_OP, "hooks for saved tensors (`checkpoint` has some) expect what eager saves"))
+        return original(*inputs)
 
     return run
 

@@ -40,6 +40,7 @@ STREAM_FROM = 16 * 2**20  # Bytes from which on a result goes past the caches, w
 FETCH_UP_TO = 2048  # Columns of a short row: only in a longer one the processor itself sees what will be read next
 
 Shape = Literal["rows", "lanes", "columns"]
+Staged = dict[Any, tuple[str, sympy.Expr]]  # Load or step → buffer and index
 
 
 def cpp_source(kernel: FusedKernel, buffers: Mapping[str, Buffer], name: str | None = None) -> KernelSource:
@@ -140,9 +141,10 @@ class CppKernel(CppOps):
         totals = {step: self.accumulator(step) for step in phase.reductions}
         in_order = any(total.in_order for total in totals.values())
         longest = iterations(columns) * (8 if self.lane or len(columns) > 1 else 1)  # or 8 lanes share a sum
-        sums = [step for step, total in totals.items() if total.sums_floats and longest > BLOCK]
+        adds_floats = lambda total: total.kind == "sum" and computed_as(total.dtype) == "float"
+        sums = [step for step, total in totals.items() if adds_floats(total) and longest > BLOCK]
         threads = self.parallel and self.shape == "columns" and not in_order
-        staged = self.staged(phase, columns[-1])
+        staged, apart = self.staged(phase, columns[-1])
         blocked = bool(sums or staged)
         alone = len(columns) == 1 and not blocked
         for step, total in totals.items():
@@ -157,12 +159,17 @@ class CppKernel(CppOps):
             parts = totals | {step: replace(totals[step], name=f"{totals[step].name}_part") for step in sums}
             for step in sums:
                 self.declare_accumulator(step, parts[step])
-            blocks.enter_context(self.rows_around(staged, columns[-1], *bounds))
-            # The loop that is vectorised: over columns, or over lanes inside the columns.
+            rounding = blocks.enter_context(self.rows_around(staged, columns[-1], *bounds))
+            # The loop that is vectorised: over columns, or over lanes inside the columns. Where values are rounded to float16
+            # on the way, a loop for each step: rows are rounded eight at a time, and nobody waits for a long chain.
             simd = not in_order
-            self.pragma(threads and alone, simd and not self.lane, clauses=clauses_of(parts))
-            with self.loop(columns[-1], *bounds), self.over_lanes(simd):
-                self.print_columns(phase, parts)
+            for steps in [[step] for step in phase.columns] if apart else [list(phase.columns)]:
+                clauses = clauses_of({step: part for step, part in parts.items() if step in steps})
+                self.pragma(threads and alone, simd and not self.lane, clauses=clauses)
+                with self.loop(columns[-1], *bounds), self.over_lanes(simd):
+                    self.print_columns(phase, steps, parts)
+                for step in rounding.keys() & steps if apart else ():
+                    self.lines_for(step, [rounding[step]])
             with self.over_lanes() if sums else contextlib.nullcontext():
                 for step in sums:
                     self.lines_for(step, totals[step].take(f"{parts[step].name}{self.lane}", self.lane))
@@ -181,24 +188,27 @@ class CppKernel(CppOps):
                     there = self.index(index.xreplace({column.symbol: sympy.Integer(0), row: row + 1}))
                     self.line(f"fetch_row({self.pointers[buffer]} + {there}, {column.size});")
 
-    def print_columns(self, phase: Phase, parts: Mapping[Step, Accumulator]) -> None:
-        """The body: each step's value, where it goes, and what the reductions take in."""
-        computed = [step for step, source in phase.columns.items() if source == "compute"]
+    def print_columns(self, phase: Phase, steps: list[Step], parts: Mapping[Step, Accumulator]) -> None:
+        """The body: the values of these steps, where they go, and what the reductions take in."""
+        computed = [step for step in steps if phase.columns[step] == "compute"]
+        self.values.update((step, row) for step, row in self.rows.items() if step in phase.columns and step not in steps)
         needed = {used for step in computed for used in steps_used(self.trees[step])}
         self.count_uses(self.trees[step] for step in computed)
         for step, source in phase.columns.items():
             with self.on_behalf_of(step):
                 if source == "scratch":
                     self.values[step] = self.scratch_element(step)
-                    if step in phase.stored:
+                    if step in phase.stored and step in steps:
                         self.store(f"{self.element(step)} = {self.values[step]};")
+                elif step not in steps:
+                    continue
                 elif step.level == "across":
                     self.line(f"{self.scratch_element(step)} += {self.value_text(self.trees[step])};")
                 elif step.is_reduction:
                     self.take(step, parts[step])
                 else:
                     places = [self.scratch_element(step)] if step in phase.kept else []
-                    places += [self.element(step)] if step in phase.stored else []
+                    places += [self.element(step)] if step in phase.stored or step in self.rows else []
                     self.print_step(step, places, named=step in needed)
         self.print_late()
 
@@ -207,7 +217,7 @@ class CppKernel(CppOps):
         tree = self.trees[step]
         in_place = bool(self.kernel.in_place)
         if len(places) == 1 and not named and not in_place and self.values.get(tree) is None:
-            to_memory = step.buffer.name in self.pointers and places[0] == self.element(step)
+            to_memory = (step.buffer.name in self.pointers and places[0] == self.element(step)) or step in self.rows
             if to_memory and tree.op == "to_dtype" and tree.dtype in HALVES and tree.args[0].dtype == torch.float32:
                 tree = tree.args[0]  # the store itself rounds
             self.line(f"{places[0]} = {self.value_text(tree)};")
@@ -307,36 +317,42 @@ class CppKernel(CppOps):
         s = loop.symbol
         return self.block(f"for (int64_t {s} = {start}; {s} < {stop or loop.size}; {s}++) {{", "}")
 
-    def staged(self, phase: Phase, loop: Loop) -> dict[Any, tuple[str, sympy.Expr]]:
+    def staged(self, phase: Phase, loop: Loop) -> tuple[Staged, bool]:
         """What goes through a row on the stack around the vectorised `loop`: float16, which the compiler would convert one by
-        one, and results that go past the caches. Load or step → buffer and index."""
+        one, and results that go past the caches. And does each step have a loop of its own?"""
         along = lambda index: self.walks_along(index, loop.symbol)
         steps = [step for step, source in phase.columns.items() if source == "compute"]
         nodes = [node for step in steps for node in self.trees[step].walk()]
         if self.lane or any(node.op in ("masked", "indirect") for node in nodes):
-            return {}
+            return {}, False
         found = {n.detail: n.detail for n in nodes if n.op == "load" and n.dtype == torch.float16 and along(n.detail[1])}
         for step in steps:
             large = step.buffer.dtype == torch.float32 and step.buffer.nbytes >= STREAM_FROM
             if step in phase.stored and (large or step.buffer.dtype == torch.float16) and along(step.store_index):
                 found[step] = step.buffer.name, step.store_index
-        return found
+        inner = [step for step in steps if not step.is_reduction and step.level != "across"]
+        rounds = any(step.buffer.dtype == torch.float16 and step in self.used for step in inner)
+        apart = bool(found) and rounds and all(step in found for step in inner if step in phase.stored)
+        return {step: (step.buffer.name, step.store_index) for step in inner if apart and step in self.used} | found, apart
 
     @contextlib.contextmanager
-    def rows_around(self, staged: Mapping[Any, tuple[str, sympy.Expr]], loop: Loop, first: str, stop: str) -> Iterator[None]:
-        """Rows are filled before the vectorised loop and stored after it."""
+    def rows_around(self, staged: Staged, loop: Loop, first: str, stop: str) -> Iterator[dict[Step, str]]:
+        """Rows are filled before the vectorised loop and stored after it. Gives the lines that round those of 16 bits."""
         symbol, size, start = loop.symbol, min(loop.size, STRIP), sympy.Symbol(first) if stop else sympy.Integer(0)
         count = f"{stop} - {first}" if stop and loop.size % STRIP else size
-        stores = []
+        stores, rounding = [], {}
         for what, (buffer, index) in staged.items():
-            row, memory = self.unique(f"{buffer}_row"), f"{self.pointers[buffer]} + {self.index(index.xreplace({symbol: start}))}"
-            self.line(f"float {row}[{size}];")
-            if isinstance(what, Step):
-                stores.append(f"copy_row({memory}, {row}, {count});")
-            else:
-                self.line(f"copy_row({row}, {memory}, {count});")
+            row, dtype = self.unique(f"{buffer}_row"), what.buffer.dtype if isinstance(what, Step) else torch.float32
+            memory = f"{self.pointers.get(buffer)} + {self.index(index.xreplace({symbol: start}))}"
+            self.line(f"{computed_as(dtype)} {row}[{size}];")
             self.rows[what] = f"{row}[{symbol}{f' - {first}' if stop else ''}]"
-        yield
+            if dtype in HALVES and what in self.used:
+                rounding[what] = f"round_row<{STORED[dtype]}>({row}, {count});"
+            if not isinstance(what, Step):
+                self.line(f"copy_row({row}, {memory}, {count});")
+            elif buffer in self.pointers:
+                stores.append(f"copy_row({memory}, {row}, {count});")
+        yield rounding
         for text in stores:
             self.line(text)
         self.rows.clear()

@@ -171,10 +171,6 @@ class Accumulator:
         return self.kind.startswith("arg")
 
     @property
-    def sums_floats(self) -> bool:
-        return self.kind == "sum" and computed_as(self.dtype) == "float"
-
-    @property
     def has_nan(self) -> bool:
         return self.kind in ("max", "min") and self.dtype.is_floating_point
 

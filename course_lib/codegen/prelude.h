@@ -71,6 +71,9 @@ template <class T> static INLINE float rounded(float x) { return T::rounded(x); 
 
 // --- rows at a time, by instructions that no compiler uses by itself: `store` puts eight elements `v` to their place ----
 
+template <class To, class From> static INLINE void copy_row(To* to, const From* from, int64_t n) {
+  for (int64_t i = 0; i < n; i++) to[i] = from[i];
+}
 #if defined(__F16C__) && defined(__AVX__)
 typedef float floats __attribute__((vector_size(32)));
 typedef short halves __attribute__((vector_size(16)));
@@ -85,11 +88,12 @@ COPY_ROW(float16, float, floats, halves h = __builtin_ia32_vcvtps2ph256(v, 0); _
 // Past the caches: what was there before need not be fetched, and nothing is driven out.
 COPY_ROW(float, float, floats,
          if ((uintptr_t)(to + i) % 32) __builtin_memcpy(to + i, &v, 32); else __builtin_ia32_movntps256(to + i, v))
-#else
-template <class To, class From> static INLINE void copy_row(To* to, const From* from, int64_t n) {
-  for (int64_t i = 0; i < n; i++) to[i] = from[i];
-}
 #endif
+template <class T> static INLINE void round_row(float* row, int64_t n) {  // as if it had been stored as T
+  T stored[64];
+  copy_row(stored, row, n);
+  copy_row(row, stored, n);
+}
 // What the next row needs: on its way into the cache while this one is computed.
 template <class T> static INLINE void fetch_row(const T* from, int64_t n) {
   for (int64_t i = 0; i < n; i += 64 / sizeof(T)) __builtin_prefetch(from + i, 0, 2);

@@ -17,6 +17,7 @@ from torch import Tensor
 from torch._decomp import _core_aten_decompositions_post_autograd, get_decompositions
 
 from course_lib.lowering.lower import LOWERINGS
+from course_lib.lowering.operators import compute_dtype
 
 aten = torch.ops.aten
 
@@ -35,14 +36,9 @@ STAYS_WHOLE = """
 """What torch would take apart, and a library does better, or whose parts ask for the data."""
 
 
-def half_in_float(x: Tensor) -> Tensor:
-    """Statistics of float16 and bfloat16 are computed in float32."""
-    return x.to(torch.float32) if x.dtype in (torch.float16, torch.bfloat16) else x
-
-
 def below_zero(x: Tensor, dim: int) -> Tensor:
     """`x` less its largest element, so that exp never overflows and the largest term of a sum is 1."""
-    wide = half_in_float(x.contiguous())  # eager's result is contiguous
+    wide = x.contiguous().to(compute_dtype(x.dtype))  # eager's result is contiguous
     return wide - wide.amax(dim, keepdim=True) if wide.numel() else wide
 
 
@@ -61,6 +57,13 @@ def log_softmax(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
 def vector_norm(x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     dim = dim and [d % max(x.ndim, 1) for d in dim]  # torch 2.11 forgets those counted from the end
     return torch._refs.linalg.vector_norm(x, ord, dim, keepdim, dtype=dtype)
+
+
+def bernoulli_(x: Tensor, p: float = 0.5, **generator: Any) -> Any:
+    """Eager draws in the order of memory. So does this overload; the one that functionalization would take does not."""
+    if x.is_contiguous():
+        return NotImplemented
+    return x.copy_(aten.bernoulli.Tensor(x, torch.tensor(p, dtype=torch.float64), **generator))
 
 
 def nll_loss_backward(
@@ -105,6 +108,7 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     **dict.fromkeys((aten.nll_loss_backward.default, aten.nll_loss2d_backward.default), nll_loss_backward),
     # To the size that it has: a plain view. A write through `expand` becomes a sum of differences, which rounds.
     aten.expand.default: lambda x, size, **_: x.view(size) if list(size) == list(x.shape) else NotImplemented,
+    aten.bernoulli_.float: bernoulli_,
     aten._softmax.default: softmax,
     aten._log_softmax.default: log_softmax,
     aten.linalg_vector_norm.default: vector_norm,

@@ -133,9 +133,10 @@ def integer_division(x: Term, y: Any) -> None:
         raise NoLoopForm(f"{why}: it runs as torch's own operator")
 
 
-def divide(x: Term, y: Any, rounding_mode: str | None = None) -> Term:
+def divide(x: Any, y: Any, rounding_mode: str | None = None) -> Term:
     if rounding_mode is None:
         return x / y
+    x = y.like(x) if isinstance(y, Term) else x  # 7 // y
     integer_division(x, y)
     if rounding_mode == "floor":
         return x // y
@@ -160,15 +161,6 @@ def clamp(x: Term, min: Any = None, max: Any = None) -> Term:
     if min is not None:
         x = x.maximum(min)
     return x if max is None else x.minimum(max)
-
-
-def lerp(start: Term, end: Term, weight: Any) -> Term:
-    """From whichever end is nearer, as torch does it."""
-    far = end - (end - start) * (1 - weight)
-    near = start + weight * (end - start)
-    if isinstance(weight, Term):
-        return (weight.abs() < 0.5).where(near, far)
-    return near if abs(weight) < 0.5 else far
 
 
 def whole(op: str) -> Formula:
@@ -200,13 +192,7 @@ POINTWISE: dict[str, Formula] = {
     "remainder": F(remainder),
     "fmod": F(fmod),
     "pow": F(power),
-    "square": F(lambda x: x * x),
     "clamp": F(clamp),
-    "clamp_min": F(lambda x, low: x.maximum(low)),
-    "clamp_max": F(lambda x, high: x.minimum(high)),
-    "addcmul": F(lambda x, a, b, value=1: x + (a * b if value == 1 else value * a * b)),
-    "lerp": F(lerp),
-    "addcdiv": F(lambda x, a, b, value=1: x + (a / b if value == 1 else value * a / b)),
     # logic and bits
     "logical_not": F(lambda x: x.to(torch.bool).logical_not(), "own"),
     "logical_and": logical("logical_and"),
@@ -221,7 +207,6 @@ POINTWISE: dict[str, Formula] = {
     "silu": F(lambda x: x * x.sigmoid()),
     # their derivatives
     "threshold_backward": F(lambda grad, x, limit: (x <= limit).where(0, grad)),
-    "sigmoid_backward": F(lambda grad, y: grad * ((1 - y) * y)),
     "tanh_backward": F(lambda grad, y: grad * (1 - y * y)),
 }
 """By the name of the operator; all its overloads (Tensor, Scalar, ...) are alike, since a number lifts to a term."""

@@ -34,11 +34,6 @@ def dimensions(x: View, dims: Dims) -> list[int]:
     return sorted({d % rank for d in named}) if rank else []
 
 
-def count(x: View, dims: Sequence[int]) -> int:
-    """How many elements become one."""
-    return math.prod(x.shape[d] for d in dims)
-
-
 def reduce(low: Lowering, node: fx.Node, x: View, dims: Sequence[int], kind: str, like: Any, label: str = "") -> View:
     """`kind` over `dims` of `x`. Sums convert to the result's dtype before they add, as torch does; those of float16 and
     bfloat16 gather in float32, those of integers in int64."""
@@ -77,15 +72,10 @@ def mean(low: Lowering, node: fx.Node, x: View, dims: Dims = None, keepdim: bool
     return finish(low, node, row_mean(low, node, x, reduced, compute_dtype(fake.dtype)), reduced, fake, "mean")
 
 
-def rows_of(x: View, dims: Sequence[int], dtype: torch.dtype) -> Buffer:
-    """For one value a row: the reduced dimensions keep size 1."""
-    shape = tuple(1 if d in dims else size for d, size in enumerate(x.shape))
-    return Buffer("", dtype, shape, contiguous(shape), x.buffer.device)
-
-
 def row_mean(low: Lowering, node: fx.Node, x: View, dims: Sequence[int], dtype: torch.dtype) -> View:
     """The mean over `dims`, which keep size 1."""
-    layout, n = rows_of(x, dims, dtype), count(x, dims)
+    shape = tuple(1 if d in dims else size for d, size in enumerate(x.shape))
+    layout, n = Buffer("", dtype, shape, contiguous(shape), x.buffer.device), math.prod(x.shape[d] for d in dims)
     convert = lambda ops, index: element(x, ops, index).to(dtype)
     total = low.reduction(node, "sum", convert, x, dims, dtype, layout, "mean")
     return low.pointwise(node, lambda ops, index: element(total, ops, index) / n, layout, "mean")
@@ -118,6 +108,6 @@ def var_mean(
         return distance * distance
 
     total = low.reduction(node, "sum", squared_distance, x, reduced, dtype, average.buffer, "var")
-    n = max(0, count(x, reduced) - (1 if correction is None else correction))
+    n = max(0, math.prod(x.shape[d] for d in reduced) - (1 if correction is None else correction))
     first = finish(low, node, total, reduced, like, "var", lambda value: value / n)
     return (first, finish(low, node, average, reduced, node.meta["val"][1], "mean")) if both else first

@@ -82,19 +82,15 @@ def where(low: Lowering, node: fx.Node, condition: View, yes: Any, no: View) -> 
 
 
 @lowers(aten._to_copy.default, aten.clone.default, prims.convert_element_type.default, aten.lift_fresh_copy.default)
-def copy(low: Lowering, node: fx.Node, x: View, *_: Any, **options: Any) -> View:
+@lowers(aten.copy.default)
+def copy(low: Lowering, node: fx.Node, x: View, *more: Any, **options: Any) -> View:
     """Another dtype, another layout, or both: the buffer's layout is that of the node's value."""
     fake = node.meta["val"]
+    x = more[0] if node.target is aten.copy.default else x  # `x.copy_(source)` leaves `source`, broadcast to `x`
     if isinstance(x, Lazy):
         return low.lazy(fake, lambda ops, index: element(x, ops, index).to(fake.dtype).value)
     label = "copy" if x.dtype == fake.dtype else "to"
     return low.pointwise(node, lambda ops, index: element(x, ops, index), label=label)
-
-
-@lowers(aten.copy.default)
-def copy_into(low: Lowering, node: fx.Node, x: View, source: View, non_blocking: bool = False) -> View:
-    """What `x.copy_(source)` leaves: `source`, broadcast to `x`."""
-    return copy(low, node, source)
 
 
 VIEWS = (

@@ -26,7 +26,7 @@ WALKS = 128  # Chunks of sums down the columns, each gathered by a program that 
 
 def split_reductions(graph: LoopGraph, where: Callable[[Buffer], bool]) -> LoopGraph:
     """Split what is worth it. (argmax and argmin stay in one piece.)"""
-    graph.nodes[:] = [part for node in graph.nodes for part in (split(node, graph) if where(node.buffers[0]) else [node])]
+    graph.nodes[:] = [part for node in graph.nodes for part in (split(node, graph) if any(map(where, node.buffers)) else [node])]
     return graph
 
 

@@ -526,3 +526,70 @@ def test_a_training_program_that_is_dropped_leaves_nothing_behind() -> None:
     before = live()
     train()
     assert live() == before
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+@pytest.mark.parametrize(
+    "function", [torch.linalg.inv, lambda x: torch.linalg.cholesky(x) * 2, lambda x: torch.linalg.solve(x, x)], ids=str
+)
+def test_a_failed_factorization_is_told(function: Callable[..., Any], requires_grad: bool) -> None:
+    """The check has no result that anybody needs. It stays all the same, also where the graph is cut in two."""
+    compiled = cl.compile(function)
+    fine = (torch.eye(3) * 2).requires_grad_(requires_grad)
+    with cl.record() as trace:
+        torch.testing.assert_close(compiled(fine), function(fine))
+    assert not trace.of(cl.events.FellBack)
+    with pytest.raises(torch.linalg.LinAlgError):
+        compiled(torch.zeros(3, 3).requires_grad_(requires_grad))
+
+
+@pytest.mark.parametrize("layout", [lambda x: x.transpose(0, 1), lambda x: x[:, ::2], lambda x: x.permute(2, 0, 1) + 1], ids=str)
+def test_a_mask_is_drawn_in_the_order_of_memory(layout: Callable[[Tensor], Tensor]) -> None:
+    """As eager does it. (A layer with `batch_first` drops of a transposed tensor.)"""
+    function = lambda x: F.dropout(layout(x), 0.5)
+    results = []
+    for run in (function, cl.compile(function)):
+        torch.manual_seed(0)
+        x = torch.randn(3, 6, 8, requires_grad=True)
+        result = run(x)
+        results.append([result, *torch.autograd.grad(result.sum(), x), torch.rand(3)])
+    torch.testing.assert_close(*results)
+
+
+def test_a_trace_that_ends_half_way_leaves_no_transform_on() -> None:
+    """It is found out within `vmap` that the graph must run operation by operation."""
+
+    def row(x: Tensor) -> Tensor:
+        y = x * 1
+        y.unfold(0, 3, 1).mul_(2)
+        return y
+
+    x = torch.randn(2, 5)
+    with cl.record() as trace:
+        torch.testing.assert_close(cl.compile(torch.vmap(row))(x), torch.vmap(row)(x))
+    assert len(trace.of(cl.events.FellBack)) == 1 and torch._C._functorch.peek_interpreter_stack() is None
+
+
+def test_a_gradient_within_for_any_size() -> None:
+    function = lambda x: torch.func.grad(lambda t: (t**3).sum())(x) * 2
+    compiled = cl.compile(function, dynamic=True)
+    for n in (3, 5):
+        x, y = (torch.linspace(0, 1, n, requires_grad=True) for _ in range(2))
+        compiled(x).sum().backward(), function(y).sum().backward()
+        torch.testing.assert_close(x.grad, y.grad)
+
+
+def test_a_call_that_runs_operation_by_operation_is_told() -> None:
+    def f(x: Tensor, y: Tensor) -> Tensor:
+        return x.add_(1) * y
+
+    shared, plain = cl.compile(f), cl.compile(torch.sin)
+    base, x = torch.randn(4), leaf(3)
+    shared(base[:], torch.randn(4))
+    with cl.record() as trace:
+        shared(base[:], base)
+    assert [event.why for event in trace.of(cl.events.FellBack)] == ["an input that is written to shares memory with another"]
+    plain(x)
+    with cl.record() as trace, torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t):
+        plain(x)
+    assert ["hooks for saved tensors" in event.why for event in trace.of(cl.events.FellBack)] == [True]

@@ -172,3 +172,10 @@ def test_complex_numbers_stay_with_torch():
     x = torch.randn(4, dtype=torch.complex64)
     graph = agree(lambda x: (x * 2).abs() + 1, x)
     assert graph.nodes[0].why == "torch.complex64 has no loop form here: aten.mul.Tensor runs as torch's own operator"
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.float32, torch.float16], ids=str)
+def test_a_number_divided_by_a_tensor(dtype):
+    x = some(dtype)
+    x = torch.where(x == 0, torch.ones_like(x), x)
+    agree(lambda x: (7 // x, -7 // x, 7 % x, 7 / x, torch.div(7, x, rounding_mode="trunc")), x)

@@ -95,6 +95,17 @@ def test_what_is_kept_on_the_stack_reaches_the_memory_of_an_operand_too():
         torch.testing.assert_close(got, want)
 
 
+def test_what_is_rounded_on_the_way_has_a_loop_for_each_step():
+    """One long chain of operations would make the processor wait; and a whole row is rounded by one instruction for eight."""
+    function = lambda x, y: ((x * y + 1).tanh() - y, (x * 3).amax(-1), x + 1)
+    x, y = torch.randn(5, 200).half(), torch.randn(200).half()
+    compiled = compile_function(function, x, y)
+    text = compiled.kernels[0].source
+    assert text.count("round_row<float16>") >= 2 and "rounded<float16>" not in text.split("round_row")[0]
+    for got, want in zip(compiled(x, y), function(x, y), strict=True):
+        torch.testing.assert_close(got, want, rtol=0, atol=0)
+
+
 def test_special_values_in_float16():
     x = torch.arange(-(2**15), 2**15).to(torch.int16).view(torch.float16)
     compiled = compile_function(lambda x: (x * 1.5, x * x, x / 3 - 1), x)
