@@ -224,7 +224,8 @@ def drawn(points: Sequence[tuple[Point, bool]], bandwidth: float, peak: float, c
         share = f"{100 * least / point.seconds:.0f} %" if point.seconds else "–"
         told = (count(point.flops), human_bytes(point.bytes), f"{point.intensity:.3g}" if point.bytes else "–")
         what = limit(point, peak / bandwidth).removeprefix("limited by ") if point.bytes else "–"
-        rows.append([escape(cell) for cell in (number, who, *told, human_seconds(point.seconds), share, what)])
+        cells = [escape(cell) for cell in (number, who, *told, human_seconds(point.seconds), share, what)]
+        rows.append([cell.replace("_", "_<wbr>") for cell in cells])
         plain_rows.append((who, *told, what))
     body = picture.body + html_table(rows, HEADER, (0, 2, 3, 4, 5, 6))
     text = columns(plain_rows, ("kernel", "operations", "bytes", "FLOP/B", "waits for"))
