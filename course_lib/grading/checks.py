@@ -93,8 +93,8 @@ def _check_values(got: Any, expected: Any, what: str, why: str, rtol: float | No
     try:
         _assert_close(got, expected, rtol=rtol, atol=atol, equal_nan=True)
     except AssertionError as error:
-        detail = next((line.strip() for line in str(error).splitlines() if "difference" in line), "")
-        raise CheckFailed(f"{what}: the values", ". ".join(part for part in (why, detail) if part), expected, got) from None
+        limits = [line.strip() for line in str(error).splitlines() if "difference" in line and "up to 0.0 allowed" not in line]
+        raise CheckFailed(f"{what}: the values", ". ".join(part for part in (why, *limits) if part), expected, got) from None
 
 
 def _same(got: Any, expected: Any) -> bool:

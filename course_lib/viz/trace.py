@@ -190,8 +190,8 @@ class Trace(Recording):
         told = [f"{number}. {plain_problem(problem)}" for number, problem in enumerate(problems, 1)]
         text = "\n\n".join(told)
         body = "".join(f'<div class="cl-torn cl-m">✂ {escape(one)}</div>' for one in told)
-        alt = f"{plural(len(problems), 'graph break')}: " + "; ".join(problem.reason for problem in problems) + "."
-        return Picture(body, "Where a graph ended, why, and what can be done about it.", alt, text, ("break",))
+        alt = f"Capture stopped {plural(len(problems), 'time')}: " + "; ".join(problem.reason for problem in problems) + "."
+        return Picture(body, "Where capture stopped, why, and what can be done about it.", alt, text, ("break",))
 
     def break_card(self, index: int = 0) -> Picture:
         """One graph break in full: with the bytecode around it and the calls that led there."""

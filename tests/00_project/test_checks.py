@@ -118,6 +118,12 @@ def test_the_message_teaches():
     ]
 
 
+def test_a_difference_is_told_beside_the_limit_that_it_crossed():
+    with pytest.raises(CheckFailed, match=r"(?m)^Why: .*Relative difference: 0\.5 \(up to 1e-09 allowed\)$") as failure:
+        check_close(1.0, 2.0, "a speed", "it counts", rtol=1e-9, atol=0.0)
+    assert "up to 0.0 allowed" not in str(failure.value)
+
+
 def test_an_answer_whose_repr_fails_or_is_long_still_gives_a_message():
     class Broken:
         def __repr__(self):

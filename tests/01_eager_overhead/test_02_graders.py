@@ -86,6 +86,7 @@ WRONG: dict[str, dict[str, tuple[str, ...]]] = {
         "counts one result": ("for tensor in fresh))", "for tensor in fresh[:1]))"),
         "counts views": ("if tensor.untyped_storage().data_ptr() not in places or id(tensor) in given", ""),
         "takes in-place for a view": (" or id(tensor) in given", ""),
+        "looks for tensors in no keyword": ("tree_leaves((args, kwargs))", "tree_leaves(args)"),
         "drops keyword arguments": ("op(*args, **(kwargs or {}))", "op(*args)"),
         "gives no result back": ("        return result\n", ""),
     },

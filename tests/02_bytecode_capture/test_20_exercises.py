@@ -160,7 +160,10 @@ WRONG = {
             """    graph = fx.Graph()
     tracer = fx.proxy.GraphAppendingTracer(graph)
     names = frames.parameters(fn.__code__)
-    result = fn(*[fx.Proxy(graph.placeholder(name), tracer) for name in names])
+    try:
+        result = fn(*[fx.Proxy(graph.placeholder(name), tracer) for name in names])
+    except fx.proxy.TraceError as problem:
+        raise cl.Unsupported(str(problem)) from None
     graph.output(result.node)
     return fx.GraphModule(torch.nn.Module(), graph)"""
         ),
@@ -203,7 +206,7 @@ CHEATS = {
     def keep(gm, example_inputs):
         graphs.append(gm)
         return gm.forward
-    cl.compile(fn, backend=keep)(*[torch.randn(4) for _ in frames.parameters(fn.__code__)])
+    cl.compile(fn, backend=keep, fullgraph=True)(*[torch.randn(4) for _ in frames.parameters(fn.__code__)])
     *_, output = graphs[0].graph.nodes
     output.args = output.args[0]
     graphs[0].recompile()
