@@ -203,7 +203,7 @@ def cut_frame(recording: Recording, function: str | Callable[..., Any] | None = 
     pieces = pieces_of(recording, function)
     known = {frames.number(piece.code): piece for piece in pieces}
     drawn = {frames.number(pieces[0].code)}
-    captured = [frames.number(piece.code) for piece in pieces if piece.result]  # a graph's number: the order of their capture
+    captured = [frames.number(piece.code) for piece in pieces if piece.result]  # graphs are numbered in this order
 
     def lay_out(piece: Piece) -> Block:
         number = f"graph {captured.index(frames.number(piece.code)) + 1}" if piece.result else "no graph"
@@ -338,6 +338,7 @@ def resume_code(at: Resume) -> Picture:
     svg.arrow([(edge - 14, jump), (edge + 24, jump), (edge + 24, low), (edge - 4, low)], stage="capture", line=2)
     svg.width += 24
     caption = "Outlined: the prologue, which is new. It jumps over what has been done already; all the rest is unchanged."
-    alt = f"{plural(new, 'instruction')} {'stand' if new > 1 else 'stands'} before the bytecode of {own}; the last jumps to offset {at.offset + at.shift}."
+    stand = f"{plural(new, 'instruction')} {'stand' if new > 1 else 'stands'}"
+    alt = f"{stand} before the bytecode of {own}; the last jumps to offset {at.offset + at.shift}."
     rows = "\n".join(f"{one:<34} {mark:<8} {two}".rstrip() for one, mark, two in text)
     return Picture(svg.render(alt), caption, alt, rows)
