@@ -120,6 +120,10 @@ WRONG = {
         "nothing is padded": edit("model(padded)[:, :n]", "model(x)"),
         "padded in front": edit("(0, 0, 0, bucket(n) - n)", "(0, 0, bucket(n) - n, 0)", "[:, :n]", "[:, -n:]"),
         "sorted by length": edit("for x in requests:", "for x in sorted(requests, key=lambda x: x.shape[1]):"),
+        "only what was in the sample": edit(
+            "return lambda n: min(b for b in borders if b >= n)",
+            "return lambda n: min(b for b in borders if b >= n) if n in sample else 512",
+        ),
         "always eight": edit("range(most - 1)", "range(7)"),
     },
 }
