@@ -27,7 +27,7 @@ from torch.compiler import is_dynamo_compiling  # true to torch.compile alone
 from course_lib import backends, config, events
 from course_lib.capture import CaptureResult, History, Unsupported, global_state
 from course_lib.frames import SKIP, Answer, Frame, Watcher, call, number, run_apart
-from course_lib.frames.resume import is_plain
+from course_lib.frames.resume import PLAIN
 from course_lib.guards import Check
 from course_lib.pipeline import COMPILING, Pipeline
 
@@ -85,7 +85,7 @@ class Compiler:
         code = frame.code
         if code.co_filename.startswith(TORCH_COMPILE):  # what it compiles is its own matter
             return (lambda func, *args: True), run_apart
-        if is_skipped(code) or is_plain(code):
+        if is_skipped(code) or number(code) in PLAIN:
             return SKIP
         if not global_state.is_ordinary():
             return None

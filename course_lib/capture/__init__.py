@@ -48,9 +48,6 @@ class CaptureResult:
     operations: int
     problem: Unsupported | None = None
 
-    def __str__(self) -> str:
-        return f"{self.name} ({self.where}): {self.operations} operations, {len(self.guards)} guards"
-
 
 def capture(
     frame: Frame, interpreter: type[Interpreter] = Interpreter, history: History | None = None, fullgraph: bool = False
@@ -60,18 +57,18 @@ def capture(
     breaks: Breaks = {}
     while True:
         attempt = Attempt(frame, interpreter, history or History(), breaks)
-        problem, plain, at = None, False, -1
+        problem, plain = None, False
         try:
             result = attempt.run()
         except Unsupported as error:
             problem = error
         except BaseException as error:
             check_own_failure(error)
-            plain, at = True, attempt.root.raised_at(error)
-            problem = Unsupported(f"raises {type(error).__name__}: {error}", "it raises in eager too")
-            problem.location, problem.offset = attempt.root.location(attempt.root.program[at]), attempt.root.program[at].offset
+            plain, place = True, attempt.root.program[attempt.root.next - 1]
+            why = f"raises {type(error).__name__}: {error}"
+            problem = Unsupported(why, "it raises in eager too", attempt.root.location(place), offset=place.offset)
             problem.__cause__ = error
-        if problem is not None and not fullgraph and attempt.note(problem, plain, at):
+        if problem is not None and not fullgraph and attempt.note(problem, plain):
             continue
         for event in attempt.world.told:  # what was interpreted, to whoever listens
             events.emit(event)
@@ -132,10 +129,9 @@ class Attempt:
         name, examples = frame.code.co_qualname, [one.example for one in world.builder.inputs]
         return CaptureResult(name, frame.where, graph, list(world.guards), head, examples, world.builder.operations, problem)
 
-    def note(self, problem: Unsupported, plain: bool, at: int = -1) -> bool:
-        """Remember to end the graph before the instruction that the frame is at (or the one with index `at`). False if
-        that was tried already."""
-        program, broken = self.root.program, self.root.next - 1 if at < 0 else at
+    def note(self, problem: Unsupported, plain: bool) -> bool:
+        """Remember to end the graph before the instruction that the frame is at. False if that was tried already."""
+        program, broken = self.root.program, self.root.next - 1
         if self.root.next == 0 or problem.location is None:  # before the start, or while the head is written
             return False
         first = broken - (program[broken].op == "CALL_KW")  # the names of its arguments, loaded just before, belong to it

@@ -109,9 +109,12 @@ def tensor_attribute(it: Interpreter, tensor: torch.Tensor, name: str) -> Any:
         return type_of(it, tensor)
     if name in SETTLED:
         return it.world.builder.call(getattr, [tensor, name])
-    known = it.world.of(tensor)
+    known, stored = it.world.of(tensor), it.world.stored.get((id(tensor), name))
     found = getattr(torch.Tensor, name, MISSING)
-    if name in ("grad", "grad_fn", "is_leaf") or (known is not None and name in getattr(known.real, "__dict__", {})):
+    if stored and stored[2] is not MISSING:
+        return stored[2]
+    outside = not stored and known is not None and name in getattr(known.real, "__dict__", {})
+    if name in ("grad", "grad_fn", "is_leaf") or outside:
         with torch._C.DisableTorchFunction(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             found = getattr(known.real if known else tensor, name)
@@ -121,7 +124,7 @@ def tensor_attribute(it: Interpreter, tensor: torch.Tensor, name: str) -> Any:
     if callable(found):
         return it.native(getattr, tensor, name)
     if found is MISSING:
-        if known is not None:
+        if known is not None and not stored:
             it.world.assume(known.source, "absent", Test(f"not hasattr({{}}, {name!r})", "holds", True))
         raise AttributeError(f"'Tensor' object has no attribute '{name}'")
     raise Unsupported(f"reads tensor.{name}, which reaches around the graph", "move it out of the compiled function")
@@ -179,8 +182,8 @@ def function_attribute(it: Interpreter, function: types.FunctionType, name: str)
 def change(it: Interpreter, value: Any, name: str, *new: Any, default: bool = False) -> None:
     """`value.name = new`, or without that `del value.name`; with `default` as `object` does it. Only copies change."""
     known = it.world.of(value)
-    if isinstance(value, torch.Tensor):
-        raise Unsupported(f"changes the attribute '{name}' of a tensor")
+    if isinstance(value, torch.Tensor) and not it.world.is_opaque(value):
+        return change_tensor(it, value, name, *new)
     if (it.world.is_static(value) and it.world.source_of(value)) or it.world.is_opaque(value):
         raise Unsupported(f"changes the attribute '{name}' of {getattr(value, '__name__', type(value).__name__)}")
     if known is not None:
@@ -194,6 +197,18 @@ def change(it: Interpreter, value: Any, name: str, *new: Any, default: bool = Fa
         return it.call(own, value, *new)
     plain = (setattr, object.__setattr__) if new else (delattr, object.__delattr__)
     it.native(plain[default], value, name, *new)
+
+
+def change_tensor(it: Interpreter, tensor: torch.Tensor, name: str, new: Any = MISSING) -> None:
+    """`tensor.name = new`: an attribute of the user's own, or the gradient of a tensor from outside."""
+    if new is MISSING:
+        tensor_attribute(it, tensor, name)  # which may raise
+    like = new is None or (isinstance(new, torch.Tensor) and (new.shape, new.dtype) == (tensor.shape, tensor.dtype))
+    if hasattr(torch.Tensor, name) and not (name == "grad" and like and it.world.of(tensor)):
+        raise Unsupported(f"changes the attribute '{name}' of a tensor")
+    it.world.stored[id(tensor), name] = tensor, name, new
+    if new is MISSING and it.world.of(tensor) is None:  # made with it
+        del it.world.stored[id(tensor), name]
 
 
 def set_module_attribute(it: Interpreter, module: torch.nn.Module, name: str, new: Any = MISSING) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 from course_lib import frames
 from course_lib.capture.graph import PLAIN
-from course_lib.capture.head import NULL_TEXT, HeadBuilder
+from course_lib.capture.head import HeadBuilder
 from course_lib.capture.interpreter import Interpreter
 from course_lib.capture.machine import Stack
 from course_lib.capture.unsupported import Unsupported
@@ -25,8 +25,6 @@ from course_lib.frames import JUMPS, Instruction
 
 END: Any = type("End", (), {})()
 FRAME_READERS = ("locals", "globals", "eval", "exec")  # Builtins that look at the frame that calls them
-
-
 BRANCHES = {"POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE"}
 TRUTHS = {"TO_BOOL", "UNARY_NOT", "CONTAINS_OP", "IS_OP"}
 EXPRESSIONS = {
@@ -66,8 +64,9 @@ class BreakBuilder(HeadBuilder, Stack):
             self.write_steps(it.program[first:], broken - first)
         lines = [*self.lines, *self.tail]
         if it.handling is not None:
-            lines = ["    " + line for line in lines]
-            lines = ["try:", f"    raise {self.rebuild(it.handling)}", "except BaseException:", *lines]
+            lines, error = ["    " + line for line in lines], self.rebuild(it.handling)
+            unseen = f"    {error}.__traceback__ = {error}.__traceback__.tb_next"
+            lines = ["try:", f"    raise {error}", "except BaseException:", unseen, *lines]
         self.body += lines
 
     def write_steps(self, program: Sequence[Instruction], count: int) -> None:
@@ -126,9 +125,6 @@ class BreakBuilder(HeadBuilder, Stack):
         for (offset, self.stack), indent in ((yes, "    "), (no, "")):
             self.go_on(offset, indent=indent)
 
-    def PUSH_NULL(self, i: Instruction) -> None:
-        self.stack.append(NULL_TEXT)
-
     def LOAD_CONST(self, i: Instruction) -> None:
         if type(i.arg) not in (*PLAIN, tuple):
             raise Unsupported(f"a constant {type(i.arg).__name__} at a graph break")
@@ -147,26 +143,16 @@ class BreakBuilder(HeadBuilder, Stack):
         item, container = self.popn(2)
         self.stack.append(self.do(f"{item} {'not in' if i.arg else 'in'} {container}"))
 
-    def CALL(self, i: Instruction) -> None:
-        self.write_call(self.popn(i.arg))
-
     def CALL_KW(self, i: Instruction) -> None:
-        names = eval(self.pop())
-        args = self.popn(i.arg)
-        split = len(args) - len(names)
-        self.write_call(args[:split] + [f"{name}={text}" for name, text in zip(names, args[split:], strict=True)])
+        self.push(eval(self.pop()))  # the names
+        super().CALL_KW(i)
 
     def CALL_FUNCTION_EX(self, i: Instruction) -> None:
         kwargs = [f"**{self.pop()}"] if i.arg else []
-        self.write_call([f"*{self.pop()}", *kwargs])
+        self.call_popped([f"*{self.pop()}", *kwargs], {})
 
-    def write_call(self, args: list[str]) -> None:
-        first, second = self.popn(2)
-        if first == NULL_TEXT:
-            first, second = second, first
-        if second != NULL_TEXT:
-            args = [second, *args]
-        self.stack.append(self.do(f"{first}({', '.join(args)})"))
+    def call_with(self, function: str, args: list[str], kwargs: dict[str, str]) -> None:
+        self.push(self.do(f"{function}({', '.join([*args, *(f'{name}={text}' for name, text in kwargs.items())])})"))
 
     def UNPACK_SEQUENCE(self, i: Instruction) -> None:
         names = [f"__r{next(self._count)}" for _ in range(i.arg)]

@@ -26,7 +26,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch._refs
 import torch.utils.checkpoint
+from torch.utils._pytree import tree_leaves
 
 from course_lib import frames
 from course_lib.capture import attributes
@@ -51,7 +53,7 @@ FACTS = {
     torch._C._functorch.peek_interpreter_stack, torch.are_deterministic_algorithms_enabled, torch._C._is_any_autocast_enabled,
     torch._C._is_autocast_available, torch._C._get_privateuse1_backend_name, torch._C._is_tracing, torch._C._is_fwd_grad_enabled,
     torch._C._is_torch_function_enabled, torch._C._are_functorch_transforms_active, sys.getrecursionlimit, os.fspath,
-    torch.is_autocast_cpu_enabled, torch._C._get_cudnn_enabled, torch._C._get_deterministic_algorithms,
+    torch.is_autocast_cpu_enabled, sys.intern, torch._C._get_cudnn_enabled, torch._C._get_deterministic_algorithms,
     torch._C._cuda_isCurrentStreamCapturing if hasattr(torch._C, "_cuda_isCurrentStreamCapturing") else None,
 }  # fmt: skip
 """Functions of torch that compute no tensor: their result follows from constants and from the state that is guarded."""
@@ -126,6 +128,10 @@ def call(it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]
     if isinstance(function, torch._library.custom_ops.CustomOpDef):
         function = function._opoverload
     if allowed or is_operation(function):
+        for arg in (*args, *kwargs.values()):  # an object of the user's that takes part in torch's functions
+            if hasattr(type(arg), "__torch_function__") and not isinstance(arg, torch.Tensor):
+                handler = attributes.get(it, type(arg), "__torch_function__")
+                return call(it, handler, [function, (type(arg),), tuple(args), kwargs], {})
         return it.world.builder.call(function, args, kwargs)
     if isinstance(function, types.FunctionType):
         return follow(it, function, args, kwargs)
@@ -379,6 +385,22 @@ def checkpoint(it: Interpreter, function: Any, *args: Any, use_reentrant: bool =
     return it.call(function, *args, **{name: arg for name, arg in kwargs.items() if name not in options})
 
 
+def new_tensor(cls: Any, it: Interpreter, *data: Any, **options: Any) -> Any:
+    """`torch.Tensor([1, 2])`, `torch.LongTensor(2, 3)`: of these numbers, or of these sizes."""
+    listed = len(data) == 1 and type(data[0]) in (list, tuple)
+    options["dtype"] = torch.get_default_dtype() if cls is torch.Tensor else cls.dtype
+    return it.call(torch.tensor if listed else torch.empty, *data, **options)
+
+
+def tensor_of(function: Any, it: Interpreter, data: Any, **options: Any) -> Any:
+    """`torch.tensor(data)`; a list with scalar tensors in it is made as torch's own reference makes it."""
+    parts = [part for part in tree_leaves(data) if isinstance(part, torch.Tensor)] if type(data) in (list, tuple) else ()
+    if not parts or any(part.ndim for part in parts) or options:
+        return it.world.builder.call(function, [data], options)
+    make = torch._refs._internal_new_from_data
+    return frames.call(None, make, {}, torch.get_default_dtype(), "cpu", data, True, True, type_inference=True)
+
+
 def refused(reason: str, hint: str = "") -> Rule:
     def refuse(it: Interpreter, *args: Any, **kwargs: Any) -> Any:
         raise Unsupported(reason, hint)
@@ -406,7 +428,7 @@ RULES: dict[Any, Rule] = {
     globals: refused("asks for all global variables"),
     print: refused("print has an effect outside the graph", "move it out of the compiled function"),
     sys.exception: lambda it: it.handling,
-    sys.exc_info: lambda it: (type(it.handling), it.handling, None) if it.handling else (None, None, None),
+    sys.exc_info: lambda it: (type(it.handling), it.handling, it.handling.__traceback__) if it.handling else (None, None, None),
     torch.autograd.grad: lambda it, *args, **kwargs: it.world.builder.call(torch.autograd.grad, args, kwargs),
     torch.autocast_increment_nesting: lambda it: it.world.nest(1),
     torch.autocast_decrement_nesting: lambda it: it.world.nest(-1),
@@ -419,6 +441,10 @@ RULES: dict[Any, Rule] = {
     **dict.fromkeys(INERT, lambda it, *args, **kwargs: contextlib.nullcontext()),
     **{function: lambda it, *args, _function=function, **kwargs: _function(*args, **kwargs) for function in APART},
     torch.is_inference_mode_enabled: lambda it: it.world.inference,
+    torch.cond: lambda it, condition, yes, no, operands=(): it.call(yes if it.truth(condition) else no, *operands),
+    torch.compile: lambda it, model=None, **options: (lambda model: model) if model is None else model,  # part of this graph
+    **{cls: functools.partial(new_tensor, cls) for cls in (torch.Tensor, *torch._tensor_classes) if cls.__module__ == "torch"},
+    **{function: functools.partial(tensor_of, function) for function in (torch.tensor, torch.as_tensor)},
     torch.nn.Module.__setattr__: set_of_module,
     torch.utils.checkpoint.checkpoint: checkpoint,
     torch.nn.Parameter: lambda it, *args, **kwargs: it.world.builder.call(torch.nn.Parameter, args, kwargs),

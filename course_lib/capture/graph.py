@@ -171,16 +171,12 @@ class GraphBuilder:
         except Unsupported:
             raise
         except (fake_tensor.DataDependentOutputException, fake_tensor.DynamicOutputShapeException) as error:
-            raise Unsupported(
-                f"the result of {name_of(function)} depends on the data in the tensor ({error.func}), which is not known yet",
-                "compute it outside the compiled function, or express it with torch.where",
-            ) from None
+            why = f"the result of {name_of(function)} depends on the data in the tensor ({error.func}), which is not known yet"
+            raise Unsupported(why, "compute it outside the compiled function, or express it with torch.where") from None
         except Exception as error:
             message = str(error).strip().splitlines() or [""]
-            raise Unsupported(
-                f"{name_of(function)} fails on tensors of these shapes: {type(error).__name__}: {message[0]}",
-                "the call fails in eager too, or needs the tensor's data",
-            ) from None
+            why = f"{name_of(function)} fails on tensors of these shapes: {type(error).__name__}: {message[0]}"
+            raise Unsupported(why, "the call fails in eager too, or needs the tensor's data") from None
         finally:
             FAKE_LOG.disabled = False
 

@@ -37,7 +37,6 @@ from course_lib.frames.resume import live, resume, resume_at
 from course_lib.written import define
 
 GRAPH = "__graph"
-NULL_TEXT = "NULL"
 BOUND_FROM = (types.MethodDescriptorType, types.WrapperDescriptorType)
 ADDING: dict[Any, str] = dict.fromkeys((list, collections.deque), "extend") | dict.fromkeys((set, *MAPPINGS[::-1]), "update")
 """Containers that can change, and the method that adds items."""
@@ -107,10 +106,12 @@ class HeadBuilder:
                 self.content_effect(known, known.stand_in, known.before)
             if len(self.body) > before:
                 self.assume_apart(known)
-        for key, stored in self.world.stored.items():
-            source = self.world.globals[key][1]
-            for name, value in stored.items():
-                self.say(f"{source.expr if source else ''}[{name!r}] = ", value)
+        for obj, name, value in self.world.stored.values():
+            source = self.world.globals[id(obj)][1] if type(obj) is dict else None
+            place = f"{source.expr}[{name!r}]" if source else f"{self.rebuild(obj)}.{name}"
+            self.say(f"{place} = ", value) if value is not MISSING else self.body.append(f"del {place}")
+            if id(obj) in self.world.known:
+                self.assume_apart(self.world.known[id(obj)])
         self.body += [f"{switch}({now})" for switch, now in self.world.switched()]
 
     def say(self, before: str, value: Any, after: str = "") -> None:
@@ -140,9 +141,6 @@ class HeadBuilder:
 
     def put(self, place: str, base: Any, own: bool, items: Any, anew: bool = False) -> None:
         """Add items to the container at `place`, emptied if `anew`, with the methods of `base`; `own`: that is its class."""
-        if own and anew and base is list:
-            self.body.append(f"{place}[:] = {self.display(items)}")
-            return
         by_key = base in MAPPINGS and not own
         texts = [f"{self.rebuild(k)}, {self.rebuild(item)}" for k, item in items.items()] if by_key else [self.display(items)]
         method = "__setitem__" if by_key else ADDING[base]
@@ -308,6 +306,8 @@ class HeadBuilder:
             for part in ("__context__", "__cause__", "__suppress_context__"):
                 if (linked := getattr(value, part)) is not None and linked is not False:
                     self.say(f"{name}.{part} = ", linked)
+            if trace := self.world.raised.get(id(value), (value, None))[1]:
+                self.body.append(f"{name}.__traceback__ = {self.name_for(trace, 'traceback')}")
         elif base is tuple:
             name = self.assign(f"tuple.__new__({made}, {self.listed(tuple.__iter__(value))})", value)
         else:
@@ -339,10 +339,10 @@ class HeadBuilder:
             self.body.append(f"next({name})  # to the `yield` where it stands")
         return name
 
-    def stack_of(self, it: Any) -> list[str]:
-        return [NULL_TEXT if value is NULL else self.rebuild(value) for value in it.stack]
+    def stack_of(self, it: Any) -> list[Any]:
+        return [value if value is NULL else self.rebuild(value) for value in it.stack]
 
-    def resumption(self, it: Any, offset: int, stack: list[str], function: str, plain: bool) -> str:
+    def resumption(self, it: Any, offset: int, stack: list[Any], function: str, plain: bool) -> str:
         """The call that goes on with what `it` interprets at `offset`, with this on the stack."""
         code, names = it.code, it.code.co_varnames
         alive = live(code).get(offset, frozenset()) | {*names[: "__class__" in code.co_freevars]}  # `super()` looks at the first
@@ -350,9 +350,9 @@ class HeadBuilder:
         cells = {name: self.rebuild(it.world.open_cell(cell)) for name, cell in it.cells.items()}
         values = {name: self.rebuild(value) for name, value in held.items()} | cells
         unbound = alive.intersection(names) - {*values}
-        at = resume_at(code, offset, tuple(text == NULL_TEXT for text in stack), unbound)
+        at = resume_at(code, offset, tuple(text is NULL for text in stack), unbound)
         closure = as_tuple([cells.get(name, "CellType()") for name in at.names])
-        listed = as_tuple([text for text in stack if text != NULL_TEXT])
+        listed = as_tuple([text for text in stack if text is not NULL])
         args = [self.name_for(at, f"at_{offset}"), str(plain), function, closure, listed]
         return f"{self.name_for(resume, 'resume')}({', '.join([*args, *(values.get(name, 'None') for name in names)])})"
 

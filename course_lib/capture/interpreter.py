@@ -59,7 +59,6 @@ def adding(method: str, looks_into: bool = True) -> Any:  # of an instruction th
 class Interpreter(Machine):
     """What each instruction does to the stack, the names and the graph."""
 
-    PUSH_NULL = pushing(lambda it, i: NULL)
     LOAD_CONST = pushing(lambda it, i: i.arg)
     RETURN_GENERATOR = pushing(lambda it, i: None)
     LOAD_CLOSURE = pushing(lambda it, i: it.cells[i.arg])
@@ -96,7 +95,6 @@ class Interpreter(Machine):
     MAP_ADD = doing(lambda it, i: it.native(operator.setitem, it.stack[-i.arg - 2], concrete(it.stack.pop(-2)), it.pop()))
     JUMP = doing(lambda it, i: it.jump(i.arg))
     END_SEND = doing(lambda it, i: it.stack.pop(-2))
-    CALL = doing(lambda it, i: it.call_popped(it.popn(i.arg), {}))
 
     def LOAD_FAST(self, i: Instruction) -> None:
         if i.arg not in self.locals:
@@ -141,7 +139,7 @@ class Interpreter(Machine):
     def STORE_GLOBAL(self, i: Instruction) -> None:
         if self.world.globals_source(self.globals, self.function) is None:
             raise Unsupported(f"stores the global variable '{i.arg}' of a function whose module is not known")
-        self.world.stored.setdefault(id(self.globals), {})[i.arg] = self.pop()
+        self.world.stored[id(self.globals), i.arg] = self.globals, i.arg, self.pop()
 
     def IMPORT_NAME(self, i: Instruction) -> None:
         level, names = self.popn(2)
@@ -201,11 +199,12 @@ class Interpreter(Machine):
 
     def RAISE_VARARGS(self, i: Instruction) -> None:
         error, cause = [*self.popn(i.arg), MISSING, MISSING][:2]
-        if error is MISSING:
-            raise RuntimeError("No active exception to reraise") if self.handling is None else self.handling
+        if error is MISSING and (error := self.handling) is None:
+            raise Unsupported("raises again what the head of this frame, or its caller, is handling")
         error = self.call(error) if isinstance(error, type) else error
         if not isinstance(error, BaseException):
             raise TypeError("exceptions must derive from BaseException")
+        self.look_into(error)
         if isinstance(error, KeyboardInterrupt):
             raise Unsupported(f"raises {type(error).__name__}, which would end the capture too")
         if cause is not MISSING:
@@ -216,6 +215,7 @@ class Interpreter(Machine):
             raise error  # noqa: B904  (so CPython links the two, and ties no ring)
 
     def RERAISE(self, i: Instruction) -> None:
+        self.look_into(self.stack[-1])
         raise self.pop()
 
     def PUSH_EXC_INFO(self, i: Instruction) -> None:
@@ -323,20 +323,8 @@ class Interpreter(Machine):
             setattr(function, f"__{i.arg}__", value)
         self.push(function)
 
-    def CALL_KW(self, i: Instruction) -> None:
-        names = self.pop()
-        args = self.popn(i.arg)
-        split = len(args) - len(names)
-        self.call_popped(args[:split], dict(zip(names, args[split:], strict=True)))
-
-    def call_popped(self, args: list[Any], kwargs: dict[str, Any]) -> None:
-        """The two slots under the arguments are NULL and a callable in either order, or a callable and its first argument."""
-        first, second = self.popn(2)
-        if first is NULL:
-            first, second = second, first
-        if second is not NULL:
-            args = [second, *args]
-        self.push(calls.call(self, first, args, kwargs))
+    def call_with(self, function: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
+        self.push(calls.call(self, function, args, kwargs))
 
     def CALL_FUNCTION_EX(self, i: Instruction) -> None:
         kwargs = self.pop() if i.arg else {}

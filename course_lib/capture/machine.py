@@ -7,8 +7,9 @@ In PyTorch: `torch/_dynamo/symbolic_convert.py`, `InstructionTranslatorBase.run`
 
 import dis
 import os
-from collections.abc import Container, Iterator
-from types import CellType, CodeType, FunctionType
+import sys
+from collections.abc import Callable, Container, Iterator
+from types import CellType, CodeType, FrameType, FunctionType, TracebackType
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ from course_lib.capture import calls
 from course_lib.capture.classes import isinstance
 from course_lib.capture.sources import Location
 from course_lib.capture.unsupported import Unsupported
-from course_lib.capture.world import HEAP_TYPE, MISSING, World
+from course_lib.capture.world import HEAP_TYPE, MISSING, NULL, World
 from course_lib.frames import Instruction, instructions
 
 OWN = tuple(f"{name}.py" for name in "graph world shapes head breaks".split())
@@ -33,9 +34,10 @@ class Stop(BaseException):
 
 
 class Stack:
-    """The value stack: of values here, of their texts in `breaks.py`."""
+    """The value stack: of values here, of their texts in `breaks.py`; and what calls take from it."""
 
     stack: list[Any]
+    call_with: Callable[..., None]  # (function, args, kwargs): push what the call gives
 
     def push(self, value: Any) -> None:
         self.stack.append(value)
@@ -49,11 +51,28 @@ class Stack:
         del self.stack[len(self.stack) - count :]
         return values
 
+    def PUSH_NULL(self, i: Instruction) -> None:
+        self.push(NULL)
+
     def COPY(self, i: Instruction) -> None:
         self.push(self.stack[-i.arg])
 
     def SWAP(self, i: Instruction) -> None:
         self.stack[-i.arg], self.stack[-1] = self.stack[-1], self.stack[-i.arg]
+
+    def CALL(self, i: Instruction) -> None:
+        self.call_popped(self.popn(i.arg), {})
+
+    def CALL_KW(self, i: Instruction) -> None:
+        names = self.pop()
+        args = self.popn(i.arg)
+        split = len(args) - len(names)
+        self.call_popped(args[:split], dict(zip(names, args[split:], strict=True)))
+
+    def call_popped(self, args: list[Any], kwargs: dict[str, Any]) -> None:
+        """The two slots under the arguments are NULL and a callable in either order, or a callable and its first argument."""
+        slots = [value for value in self.popn(2) if value is not NULL]
+        self.call_with(slots[0], [*slots[1:], *args], kwargs)
 
 
 class Machine(Stack):
@@ -68,8 +87,6 @@ class Machine(Stack):
         self.cells = cells
         self.stack: list[Any] = []
         self.handling: BaseException | None = None  # The exception that an `except` block is dealing with
-        self.raised: dict[int, tuple[BaseException, int]] = {}
-        """Exceptions that came through here, and the index of the instruction that raised them."""
         self.program = instructions(self.code)
         self.index_of: dict[int, int] = {}
         for index, instruction in enumerate(self.program):
@@ -127,7 +144,11 @@ class Machine(Stack):
 
     def unwind(self, instruction: Instruction, error: BaseException) -> None:
         """Go on where the exception table says, or let the exception out."""
-        self.raised.setdefault(id(error), (error, self.next - 1))
+        _, trace = self.world.raised.get(id(error), (error, None))
+        if (instruction.op, instruction.arg) not in (("RAISE_VARARGS", 0), ("RERAISE", instruction.arg)):
+            trace = TracebackType(trace, frame_of(self.code), -1, instruction.line or -1)
+        self.world.raised[id(error)] = error, trace
+        error.__traceback__ = trace
         for entry in frames.exception_table(self.code):
             if entry.start <= instruction.offset < entry.end:
                 del self.stack[entry.depth :]
@@ -135,18 +156,10 @@ class Machine(Stack):
                     self.push(instruction.offset // 2)
                 if error.__context__ is None and error is not self.handling and instruction.op != "RERAISE":
                     error.__context__ = self.handling
-                self.push(error.with_traceback(None))
+                self.push(error)
                 self.jump(entry.target)
                 return
         raise error
-
-    def raised_at(self, error: BaseException | None) -> int:
-        """The index of the instruction that raised the exception, or the first one that it was raised in answer to."""
-        at, seen = self.next - 1, set[int]()
-        while error is not None and id(error) not in seen:
-            seen.add(id(error))
-            at, error = self.raised.get(id(error), (error, at))[1], error.__context__
-        return at
 
     def tell(self, instruction: Instruction, before: tuple[str, ...]) -> None:
         here, node, depth = self.world.stack[-1], self.world.builder.last_node, len(self.world.stack) - 1
@@ -260,10 +273,8 @@ class Machine(Stack):
     def truth(self, value: Any) -> bool:
         """`bool(value)`"""
         if isinstance(value, torch.Tensor):
-            raise Unsupported(
-                "a branch depends on the data in a tensor",
-                "use torch.where to compute both sides, torch.cond for a real branch, or move the `if` out of the function",
-            )
+            hint = "use torch.where to compute both sides, torch.cond for a real branch, or move the `if` out of the function"
+            raise Unsupported("a branch depends on the data in a tensor", hint)
         self.look_into(value)
         answer: bool = self.native(bool, value)
         return answer
@@ -288,6 +299,13 @@ def check_own_failure(error: BaseException) -> None:
     if file.endswith(OWN) or not (file.startswith(HERE) or raised or not isinstance(error, SLIPS)):
         reason = f"capture itself fails at {name} ({file}:{line}): {type(error).__name__}: {error}"
         raise Unsupported(reason, "report it" if file.startswith(HERE) else "correct that line of the interpreter") from error
+
+
+def frame_of(code: CodeType) -> FrameType:
+    """A frame for a line of a traceback: of a function that looks like the one with this code, and does nothing."""
+    like = {name: getattr(code, name) for name in ("co_filename", "co_name", "co_qualname")}
+    frame: FrameType = frames.call(None, FunctionType((lambda get: get()).__code__.replace(**like), {}), sys._getframe)
+    return frame
 
 
 def new_cell(value: Any) -> CellType:

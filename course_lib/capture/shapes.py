@@ -195,12 +195,12 @@ class Shapes:
         for symbol, origin in self.found.items():
             size = self.env.replacements.get(symbol, symbol)
             at = next((at for expr, at in asked if symbol in expr.free_symbols), None)
-            if is_float(symbol):  # 0.0 is not -0.0; and what holds for numbers need not hold for NaN
+            if symbol_is_type(symbol, SymT.FLOAT):  # 0.0 is not -0.0; and what holds for numbers need not hold for NaN
                 form = f"repr({{}}) == {repr(float(size))!r}" if size.is_number else "is_finite({})"
                 found[self._test(symbol, form)] = at
             elif origin.function not in (None, SIZE):
                 found[self._test(symbol, "type({}) is int")] = at
-            if size.is_number and not is_float(symbol):
+            if size.is_number and not symbol_is_type(symbol, SymT.FLOAT):
                 found[test := self._test(sympy.Eq(symbol, size, evaluate=False))] = at
                 if symbol in self.marked:
                     why = f"was marked as dynamic, but {at} ({at.text if at else ''}) is right for this size only"
@@ -220,11 +220,6 @@ class Shapes:
         strides = [sympy.Integer(n) if type(n) is int else n.node.expr for n in fake.stride()]
         places = [(d, self.text(n)) for d, n in enumerate(strides) if n.free_symbols <= set(self.found)]
         return [Test(f"{{}}.stride({dim}) == {text}", "holds", True) for dim, text in places]
-
-
-def is_float(symbol: sympy.Symbol) -> bool:
-    """Is this a float from outside?"""
-    return symbol_is_type(symbol, SymT.FLOAT)
 
 
 def concrete(value: Any) -> Any:

@@ -26,8 +26,6 @@ HELPERS: dict[str, Any] = {
     "is_finite": lambda number: type(number) is float and math.isfinite(number),
 }  # fmt: skip
 """What heads and checks use by name. Other modules add to it."""
-
-
 REGISTRIES = "_parameters", "_buffers", "_modules"  # Where an `nn.Module` keeps what a user knows as its attributes
 FUNCTION = "__func"  # The name by which checks and heads know the frame's function object
 

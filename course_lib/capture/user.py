@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import torch
 
 from course_lib.capture.calls import IN_GRAPH, RULES, always, refused
-from course_lib.frames import call
-from course_lib.frames.resume import run_plain
+from course_lib.frames import call, number
+from course_lib.frames.resume import PLAIN
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -34,7 +34,7 @@ def disable(function: Any = None, *, recursive: bool = True) -> Any:
 
     disabled._course_disable = True  # type: ignore[attr-defined]
     if not recursive and isinstance(function, FunctionType):
-        run_plain(function.__code__)
+        PLAIN.add(number(function.__code__))
     return disabled
 
 

@@ -44,9 +44,11 @@ APART = ("course_lib.", "torch._tensor.", "torch._ops.", "torch.fx.", "torch._su
 BY_PARTS: dict[type, tuple[Any, tuple[str, ...]]] = {
     types.MethodType: (types.MethodType, ("__func__", "__self__")),
     functools.partial: (lambda func, args, keywords: functools.partial(func, *args, **keywords), ("func", "args", "keywords")),
+    types.BuiltinMethodType: (getattr, ("__self__", "__name__")),
 }
 """Types whose instances are made anew from some of their attributes."""
 SCALARS = (int, float, complex, str, bytes)
+BY_IDENTITY = object.__eq__, torch.Tensor.__eq__  # As keys of a dict objects with these are told apart by what they are
 BY_VALUE = (range, slice, types.MethodDescriptorType, types.WrapperDescriptorType)
 HANDLES = set("_io io threading _thread logging random socket multiprocessing asyncio subprocess tempfile weakref".split())
 """Modules whose instances are more than their attributes: files, locks, sources of randomness."""
@@ -82,8 +84,10 @@ class World:
         self.known: dict[int, Known] = {}
         self.stand_ins: dict[int, Known] = {}
         self.globals: dict[int, tuple[dict[str, Any], Source | None]] = {}
-        self.stored: dict[int, dict[str, Any]] = {}
+        self.stored: dict[tuple[int, str], tuple[Any, str, Any]] = {}
+        """What was stored where no copy is: (object, name, value) of global variables and attributes of tensors."""
         self.made: dict[int, types.FunctionType] = {}  # The functions that the interpreted program made
+        self.raised: dict[int, tuple[BaseException, Any]] = {}  # Exceptions, and what their tracebacks are
         self.problem: Unsupported | None = None  # What could not be followed where no exception may come out: closing a generator
         self.finished = False
         self.told: list[Any] = []
@@ -214,10 +218,6 @@ class World:
             self.assume(source, "type", same_type)
             make, names = BY_PARTS[cls]
             return self._know(make(*(self.wrap(getattr(obj, n), source.attr(n)) for n in names)), obj, source).stand_in
-        if cls is types.BuiltinMethodType:
-            self.assume(source, "type", same_type, Test("{}.__name__", "==", obj.__name__))
-            method = getattr(self.wrap(obj.__self__, source.attr("__self__")), obj.__name__)
-            return self._know(method, obj, source).stand_in
         if cls in ITERATORS:
             self.assume(source, "type", same_type)
             with contextlib.suppress(TypeError):
@@ -240,18 +240,19 @@ class World:
         its items."""
         cls, own, keyed = type(obj), type(obj) is base, base in MAPPINGS
         keys = tuple(base.keys(obj)) if keyed else tuple(range(base.__len__(obj)))
-        if not all(type(key) in (*PLAIN, tuple, frozenset) or self.is_static(key) for key in keys):
+        named = all(type(key) in (*PLAIN, tuple, frozenset) or self.is_static(key) for key in keys)
+        if not named and not all(type(key).__eq__ in BY_IDENTITY or type(key) in PLAIN for key in keys):
             return self._opaque(obj, source)
-        kind, length = ("keys", "tuple({})" if own else "tuple(dict.keys({}))") if keyed else ("length", "len({})")
-        self.assume(source, kind, Test("type({})", "is", cls), Test(length, "==", keys if keyed else len(keys)))
+        kind, length = ("keys", "tuple({})" if own else "tuple(dict.keys({}))") if keyed and named else ("length", "len({})")
+        self.assume(source, kind, Test("type({})", "is", cls), Test(length, "==", keys if kind == "keys" else len(keys)))
+        named_class = "modules['collections'].OrderedDict" if base is collections.OrderedDict else "dict"
 
         def item(place: int, key: Any) -> Any:
             at = source.item(key)
             if not own and base is not tuple:  # the class may say otherwise
                 at = Source(f", {key!r})", source, f"{'dict' if keyed else 'list'}.__getitem__(", f"[{key!r}]")
             if not has_literal(key):
-                cls_text = "modules['collections'].OrderedDict" if base is collections.OrderedDict else "dict"
-                at = Source(f")][{place}]", source, f"[*{cls_text}.values(")
+                at = Source(f")][{place}]", source, f"[*{named_class}.values(")
             return self.wrap(base.__getitem__(obj, key), at)
 
         if base is tuple:
@@ -263,7 +264,8 @@ class World:
             known = self._know(made, obj, source)  # before its items, which may hold it
             for place, key in enumerate(keys):
                 if keyed:
-                    base.__setitem__(made, key, item(place, key))
+                    kept = key if named else self.wrap(key, Source(f")][{place}]", source, f"[*{named_class}.keys("))
+                    base.__setitem__(made, kept, item(place, key))
                 else:
                     base.append(made, item(place, key))
             known.before = dict(base.items(made)) if keyed else list(base.__iter__(made))
@@ -342,9 +344,8 @@ class World:
 
     def read_global(self, globals_: dict[str, Any], name: str, function: Any) -> Any:
         """The value of a global variable or a builtin, MISSING if there is none."""
-        stored = self.stored.get(id(globals_), {})
-        if name in stored:
-            return stored[name]
+        if (id(globals_), name) in self.stored:
+            return self.stored[id(globals_), name][2]
         base = self.globals_source(globals_, function)
         if name not in globals_:
             if base is not None and not self.is_trusted(base):

@@ -48,10 +48,6 @@ class Frame:
     def where(self) -> str:
         return f"{self.code.co_filename}:{self.code.co_firstlineno}"
 
-    def __str__(self) -> str:
-        args = ", ".join(f"{name}={value!r}" for name, value in self.locals.items())
-        return f"{self.code.co_qualname}({args}) at {self.where}"
-
 
 class Watcher(dict[int, "list[tuple[Guard, Head]] | None"]):
     """A callback together with its answers so far: what the evaluator holds. `with watcher:` watches the block on this

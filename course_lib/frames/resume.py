@@ -38,24 +38,11 @@ class Resume:
     names: tuple[str, ...]
     shift: int  # How many bytes further down the original bytecode begins
 
-    def __str__(self) -> str:
-        return f"{self.original.co_qualname} from offset {self.offset}"
-
 
 _made: weakref.WeakValueDictionary[Any, Resume] = weakref.WeakValueDictionary()
 """By the number of its own code, and by what it was made from; heads keep them alive."""
-_plain: set[int] = set()
+PLAIN: set[int] = set()  # Numbers of the code that is not to be captured
 _thread = threading.local()
-
-
-def is_plain(code: CodeType) -> bool:
-    """Is this code that is not to be captured?"""
-    return number(code) in _plain
-
-
-def run_plain(code: CodeType) -> None:
-    """Let frames of this code run as they are."""
-    _plain.add(number(code))
 
 
 def resumed(code: CodeType) -> Resume | None:
@@ -72,7 +59,7 @@ def resume_at(code: CodeType, offset: int, stack: tuple[bool, ...], unbound: fro
     if key not in _made:
         made = _made[key] = make_resume(code, offset, stack, unbound)
         _made[number(made.code)] = made
-        run_plain(made.plain)
+        PLAIN.add(number(made.plain))
     return _made[key]
 
 
