@@ -22,6 +22,7 @@ from course_lib.bench import compare, eager, first_call, leaks, machine, models,
 from course_lib.bench import overhead as guard_cost
 from course_lib.bench import suite as suite_
 from course_lib.bench.compare import Contender, Outcome, Workload
+from course_lib.bench.library import library_share
 
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
@@ -185,13 +186,14 @@ def suite(args: argparse.Namespace) -> int:
     rows, everything = [], []
     for case in chosen:
         outcomes = run(args, case.workload)
-        rows.append(suite_.line_of(case, outcomes, copy))
+        rows.append(suite_.line_of(case, outcomes, copy, library_share(case.workload, args.iters, args.min_time)))
         everything.append(outcomes)
         problems = "; ".join(f"{each.name}: {each.problem}" for each in outcomes if each.problem)
         print("  ".join(rows[-1]) + (f"\n    {problems}" if problems else ""), file=out, flush=True)
     print(f"\n{suite_.table(rows)}\n", file=out)
     means = [f"{suite_.geometric_mean(everything, base):.2f}x {base}" for base in ("eager", "torch.compile")]
     print(f"geometric mean: {', '.join(means)}. '!' marks what is missed; 'copy': share of the copy bandwidth reached", file=out)
+    print("'library': share of our time that matrix products and other library calls take by themselves", file=out)
     results = {case.name: [report.as_json(o, os) for o in os] for case, os in zip(chosen, everything, strict=True)}
     save(args, told, {"copy_bandwidth": copy, "cases": results})
     return max(map(status, everything))

@@ -161,11 +161,12 @@ def keep_memory() -> bool:
     return bool(mallopt(mmap_max, 0) and mallopt(trim_threshold, 2**31 - 1))
 
 
-HEAD = ("", "eager", "torch.compile", "course_lib", "vs eager", "vs torch.compile", "copy", "must")
+HEAD = ("", "eager", "torch.compile", "course_lib", "vs eager", "vs torch.compile", "copy", "library", "must")
 
 
-def line_of(case: Case, outcomes: Sequence[Outcome], copy: float) -> tuple[str, ...]:
-    """A row of the table. `copy`: bytes/s of a plain copy. A ratio that misses what it must reach is marked."""
+def line_of(case: Case, outcomes: Sequence[Outcome], copy: float, library: float | None = None) -> tuple[str, ...]:
+    """A row of the table. `copy`: bytes/s of a plain copy; `library`: the share of our time that is library calls. A ratio that
+    misses what it must reach is marked."""
     by_name = {outcome.name: outcome for outcome in outcomes}
     times = [human_time(o.samples.median) if (o := by_name.get(name)) and o.samples else "–" for name in HEAD[1:4]]
     ratios = [
@@ -173,7 +174,8 @@ def line_of(case: Case, outcomes: Sequence[Outcome], copy: float) -> tuple[str, 
     ]
     ours = by_name["course_lib"].samples
     share = f"{case.moved / ours.median / copy:.2f}" if case.moved and ours else ""
-    return (case.name, *times, *ratios, share, ", ".join(f"{least}x {base}" for base, least in case.must.items()))
+    inside = "" if library is None else f"{library:.2f}"
+    return (case.name, *times, *ratios, share, inside, ", ".join(f"{least}x {base}" for base, least in case.must.items()))
 
 
 def ratio_text(ratio: float | None, least: float | None) -> str:

@@ -9,7 +9,8 @@ import torch
 from torch.nn import functional as F
 
 from course_lib.bench import main, suite
-from course_lib.bench.compare import Outcome
+from course_lib.bench.compare import Outcome, Workload
+from course_lib.bench.library import library_share
 from course_lib.bench.measure import Samples
 from course_lib.bench.models import Transformer
 
@@ -91,3 +92,20 @@ def test_geometric_mean():
     outcome = lambda name, seconds: Outcome(name, samples=Samples((seconds,)))
     cases = [[outcome("eager", 4.0), outcome("course_lib", 1.0)], [outcome("eager", 1.0), outcome("course_lib", 1.0)]]
     assert suite.geometric_mean(cases, "eager") == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize("train", [False, True])
+def test_the_share_of_library_calls(train):
+    """A product of large matrices is nearly all of it; a kernel alone is nothing of it."""
+    inputs = lambda: (torch.randn(256, 256, requires_grad=train), torch.randn(256, 256, requires_grad=train))
+    share = library_share(Workload("products", lambda a, b: (a @ b @ a @ b).relu(), inputs, train), rounds=3, min_time=0.0)
+    assert share is not None and 0.1 < share < 3
+    assert library_share(Workload("kernel", lambda a, b: a * b + 1, inputs, train), rounds=2, min_time=0.0) is None
+
+
+def test_library_calls_of_every_kind_can_be_made_again():
+    block = Transformer(layers=1, hidden=16, heads=2)
+    assert library_share(Workload("block", block, lambda: (torch.randn(2, 5, 16, requires_grad=True),), True), 2, 0.0)
+    look_up = lambda w, x: (torch.nn.functional.embedding(x, w).sort(0)[0]).expand(2, 3, 4) @ w.t()
+    table, index = torch.randn(5, 4, requires_grad=True), torch.tensor([1, 0, 4])
+    assert library_share(Workload("embedding", lambda w: look_up(w, index), lambda: (table,), True), 2, 0.0)

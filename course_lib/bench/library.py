@@ -1,0 +1,60 @@
+"""What a program spends in library calls: the part of a call that no kernel of ours can make faster.
+
+In:  a `Workload`.
+Out: the share of a call of the compiled program that its library calls (matrix products, attention, ...) take by themselves.
+
+Each call is made again on operands of the same layouts, into memory that is there already (`out`), one after the other and in
+turn with the whole program. A share of 0.85 says: with kernels that take no time at all the program would be 1.18 times as fast.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_map_only
+
+import course_lib as cl
+from course_lib import events
+from course_lib.bench.compare import Workload
+from course_lib.bench.measure import interleaved
+from course_lib.lowering.ir import Buffer, ExternKernel, View
+from course_lib.scheduling.memory import extent
+
+
+def library_share(workload: Workload, rounds: int = 10, min_time: float = 0.005) -> float | None:
+    """The share of a call that its library calls take; None if it makes none."""
+    with cl.record() as trace, workload.mode():
+        inputs = workload.inputs()
+        step = workload.step(cl.compile(workload.function), inputs)
+        step()
+    kernels = [kernel for event in trace.of(events.Scheduled) for kernel in event.schedule.kernels]
+    calls = [library_call(kernel) for kernel in kernels if isinstance(kernel, ExternKernel) and kernel.buffers]
+    if not calls:
+        return None
+
+    @torch.no_grad()
+    def library() -> None:
+        for call in calls:
+            call()
+
+    with workload.mode():
+        took = interleaved({"program": step, "library": library}, rounds, min_time)
+    return took["program"].times_faster_than(took["library"])
+
+
+def library_call(kernel: ExternKernel) -> Callable[[], Any]:
+    """The call by itself, with tensors of the layouts that it meets in the program."""
+    args, kwargs = tree_map_only(View, like, (kernel.args, kernel.kwargs))
+    if kernel.out_variant is None:
+        return functools.partial(kernel.op, *args, **kwargs)
+    return functools.partial(kernel.out_variant, *args, **kwargs, out=like(kernel.buffers[0].view()))
+
+
+def like(view: View) -> torch.Tensor:
+    """A tensor of this layout: numbers from 0 to 1, integers 0 (which any index may be)."""
+    count = extent(Buffer("", view.dtype, view.shape, view.stride))
+    make = functools.partial(torch.linspace, 0, 1) if view.dtype.is_floating_point else torch.zeros
+    return make(count, dtype=view.dtype, device=view.buffer.device).as_strided(view.shape, view.stride)
