@@ -44,7 +44,7 @@ def differentiable(forward: Program, backward: Program, signature: Signature, pa
         @staticmethod
         def forward(ctx: Any, *inputs: Any) -> tuple[Any, ...]:
             results = forward(*inputs)
-            ctx.save_for_backward(*((*inputs, *results)[place] for place in parts.places))
+            ctx.save_for_backward(*map((*inputs, *results).__getitem__, parts.places))
             values = tuple(v.detach() if any(v is x for x in inputs) else v for v in results[:count])
             told = zip(values, signature.differentiable, strict=True)
             ctx.mark_non_differentiable(*(v for v, yes in told if isinstance(v, torch.Tensor) and not yes))

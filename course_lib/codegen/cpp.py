@@ -141,8 +141,7 @@ class CppKernel(CppOps):
         totals = {step: self.accumulator(step) for step in phase.reductions}
         in_order = any(total.in_order for total in totals.values())
         longest = iterations(columns) * (8 if self.lane or len(columns) > 1 else 1)  # or 8 lanes share a sum
-        adds_floats = lambda total: total.kind == "sum" and computed_as(total.dtype) == "float"
-        sums = [step for step, total in totals.items() if adds_floats(total) and longest > BLOCK]
+        sums = [s for s, t in totals.items() if t.kind == "sum" and computed_as(t.dtype) == "float" and longest > BLOCK]
         threads = self.parallel and self.shape == "columns" and not in_order
         staged, apart = self.staged(phase, columns[-1])
         blocked = bool(sums or staged)

@@ -28,7 +28,7 @@ from course_lib.scheduling.kernel import FusedKernel, Loop, Step
 from course_lib.scheduling.split import rows_are_neighbours
 
 PERSISTENT = 16 * 1024  # Longest row that is held in registers
-STEP = 16  # Columns of a tile where rows are neighbours: each column of it is 2 KB in a row
+STEP = 32  # Columns of a tile where rows are neighbours; it has as many rows, or more
 LARGEST_TILE = 1 << 20  # Triton allows no more elements in one tile
 
 
@@ -46,16 +46,18 @@ class Tiling:
         """Tile sizes. In the interpreter a program costs a millisecond whatever its tile: a few large ones."""
         if not self.columns:
             return {"BLOCK": power_of_two(min(self.rows, LARGEST_TILE)) if interpreted else 1024}
-        room, longest = (LARGEST_TILE, 64 * 1024) if interpreted else (8192, STEP) if self.across else (2048, 2048)
+        room = LARGEST_TILE if interpreted else 4096 if self.chunks else 2048
+        longest = LARGEST_TILE // STEP if interpreted else STEP if self.across else 2048
         columns = power_of_two(self.columns) if self.persistent else longest
-        return {"ROWS": min(power_of_two(self.rows), max(1, room // columns)), "COLUMNS": columns}
+        return {"ROWS": min(power_of_two(self.rows), max(STEP if self.across else 1, room // columns)), "COLUMNS": columns}
 
     def programs(self, meta: Mapping[str, int]) -> int:
         return self.chunks or -(-self.rows // meta.get("ROWS", meta.get("BLOCK", 1)))
 
     def warps(self, meta: Mapping[str, int]) -> int:
         """Threads for a tile, in units of 32: eight to sixteen elements for each thread."""
-        return min(16, max(4, math.prod(meta.values()) // (256 if self.columns and not self.persistent else 512)))
+        each = 1024 if self.chunks and meta["ROWS"] > 1 else 512 if self.persistent or self.across or not self.columns else 256
+        return min(16, max(4, math.prod(meta.values()) // each))
 
 
 @dataclass(frozen=True)
@@ -89,8 +91,8 @@ class TritonKernel(TritonOps):
         self.walked = tuple(loop for loop in kernel.rows if loop.symbol in gathered)
         self.tiling = self.choose_tiling()
         self.columns, self.persistent = iterations(kernel.columns), self.tiling.persistent
-        size = iterations(kernel.loops)
-        self.wide = size >= 2**31 or any(b.numel >= 2**31 for b in self.buffers.values())
+        self.wide = iterations(kernel.loops) >= 2**31 or any(b.numel >= 2**31 for b in self.buffers.values())
+        self.program = "tl.program_id(0).to(tl.int64)" if self.wide else "tl.program_id(0)"
 
     def choose_tiling(self) -> Tiling:
         rows, columns = (iterations(loops) for loops in (self.walked or self.kernel.rows, self.kernel.columns))
@@ -100,8 +102,7 @@ class TritonKernel(TritonOps):
         reads = [Linear.of(index, loops) for tree in self.trees.values() for _, index in loads(tree)]
         across = rows_are_neighbours(reads, *([loop.symbol for loop in part] for part in (self.kernel.rows, self.kernel.columns)))
         tiling = Tiling(rows, max(1, columns), across=across and not self.walked)
-        several = sum(bool(phase.columns) for phase in self.phases) > 1
-        longest = PERSISTENT if not tiling.across else 512 if several else STEP
+        longest = PERSISTENT if not tiling.across else 512 if sum(bool(phase.columns) for phase in self.phases) > 1 else STEP
         chunks = iterations(self.kernel.rows) // rows if self.walked else 0
         return replace(tiling, persistent=columns <= longest or bool(self.walked), chunks=chunks)
 
@@ -135,8 +136,8 @@ class TritonKernel(TritonOps):
 
     def softmax_pair(self, number: int) -> tuple[Step, Step] | None:
         """A maximum of x and, in the next pass, the sum of exp(x - maximum), if these two are all that long rows are read for."""
-        pair = self.phases[number : number + 2]
-        if self.persistent or [len(phase.reductions) for phase in pair] != [1, 1] or any(p.stored & {*p.columns} for p in pair):
+        alone = lambda phase: len(phase.reductions) == 1 and not phase.stored & {*phase.columns} - {*phase.reductions}
+        if self.persistent or len(pair := [*filter(alone, self.phases[number : number + 2])]) < 2:
             return None
         best, total = (phase.reductions[0] for phase in pair)
         exp = self.through(self.trees[total])
@@ -161,15 +162,13 @@ class TritonKernel(TritonOps):
         with self.block(f"for {start} in range(0, {self.columns}, COLUMNS):"):
             self.print_columns(f"({start} + tl.arange(0, COLUMNS))")
             self.count_uses(self.trees[step] for step in phase.columns)
-            for step in phase.columns:
-                if step is not best:
-                    self.print_step(step, store=False)
+            for step in [step for step in phase.columns if step is not best]:
+                self.print_step(step, store=False)
             with self.on_behalf_of(total):
                 self.line(f'value = tl.where(mask, {self.text(self.trees[best])}, float("-inf"))')
-                self.line(f"larger = tl.maximum({most}, value{KEEPS_NAN})")
-                self.line('origin = tl.where(larger == float("-inf"), 0.0, larger)  # -inf minus -inf is nan')
-                self.line(f"{gathered} = {gathered} * tl.exp({most} - origin) + tl.exp(value - origin)")
-                self.line(f"{most} = larger")
+                self.line(f"scale = tl.exp(-tl.abs(tl.where(value == {most}, 0.0, value - {most})))  # the smaller to the larger")
+                self.line(f"{gathered} = tl.where(value > {most}, {gathered} * scale + 1.0, {gathered} + scale)")
+                self.line(f"{most} = tl.maximum({most}, value{KEEPS_NAN})")
         with self.on_behalf_of(best):
             self.print_result(best, most)
         with self.on_behalf_of(total):
@@ -177,9 +176,8 @@ class TritonKernel(TritonOps):
 
     def print_walk(self) -> None:
         """A program for each chunk of rows: it walks along them, gathers sums down the columns, and stores these at the end."""
-        program = "tl.program_id(0).to(tl.int64)" if self.wide else "tl.program_id(0)"
         if chunks := tuple(loop for loop in self.kernel.rows if loop not in self.walked):
-            self.print_indices(chunks, program, "")
+            self.print_indices(chunks, self.program, "")
         self.print_columns("tl.arange(0, COLUMNS)")
         totals = {step: self.unique(f"{label(step)}_down") for step in self.across}
         for step, total in totals.items():
@@ -200,8 +198,7 @@ class TritonKernel(TritonOps):
         """Which rows (or elements) this program has."""
         if self.kernel.rows:
             size, self.row_mask = ("ROWS", "rows") if self.reduces else ("BLOCK", "mask")
-            program = "tl.program_id(0).to(tl.int64)" if self.wide else "tl.program_id(0)"
-            rows = f"{program} * {size} + tl.arange(0, {size})"
+            rows = f"{self.program} * {size} + tl.arange(0, {size})"
             self.print_indices(self.kernel.rows, f"({rows})[:, None]" if self.reduces else rows, self.row_mask)
 
     def print_columns(self, columns: str) -> None:

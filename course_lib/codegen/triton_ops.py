@@ -23,7 +23,7 @@ POINTERS = {
     torch.int16: "*i16", torch.int32: "*i32", torch.int64: "*i64", torch.uint8: "*u8", torch.bool: "*i1",
 }  # fmt: skip
 
-RESERVED = """triton tl libdevice problem mask rows columns row column better value larger origin BLOCK ROWS COLUMNS print range
+RESERVED = """triton tl libdevice problem mask rows columns row column better value scale BLOCK ROWS COLUMNS print range
     min max sum abs float int""".split()
 
 HELPERS = {
@@ -61,6 +61,7 @@ RULES: dict[str, str | Rule] = {
     "maximum:float": (f"tl.maximum({{}}, {{}}{KEEPS_NAN})", ATOM),
     "minimum:float": (f"tl.minimum({{}}, {{}}{KEEPS_NAN})", ATOM),
     "sqrt:float32": "tl.sqrt_rn",  # `tl.sqrt` is an approximation that takes denormal numbers for 0
+    "reciprocal:float32": ("tl.div_rn(1.0, {})", ATOM),  # `/` is one too; and Python itself would divide constants
     "floordiv": "float_floor_div", "floordiv:integer": "floor_div",
     "mod": "float_mod", "mod:integer": "floor_mod", "fmod:integer": infix("%", 13),
 }  # fmt: skip
@@ -105,9 +106,9 @@ class TritonOps(Printer):
 
     def mask_for(self, index: sympy.Expr) -> str:
         """The mask for a pointer of this index: it must have the pointer's shape."""
-        symbols = index.free_symbols.union(*(symbols_of(self.symbols[at]) for at in index.free_symbols & self.symbols.keys()))
+        symbols = index.free_symbols.union(*(self.symbols_of(value) for at, value in self.symbols.items() if index.has(at)))
         on_rows = any(loop.symbol in symbols for loop in self.walked or self.kernel.rows)
-        on_columns = any(loop.symbol in symbols for loop in self.kernel.columns)
+        on_columns = any(loop.symbol in symbols for loop in self.kernel.columns) and not (self.step and self.step.level == "row")
         if on_rows and on_columns:
             return "mask"
         return self.row_mask if on_rows else self.column_mask if on_columns else ""
@@ -133,10 +134,10 @@ class TritonOps(Printer):
         if wrap:
             name = self.unique("wrapped")
             self.line(f"{name} = tl.where({at} < 0, {at} + {size}, {at})")
-        mask = self.mask_under_conditions(sum(symbols_of(expr), sympy.Integer(0)))
+        mask = self.mask_under_conditions(sum(self.symbols_of(expr), sympy.Integer(0)))
         outside = self.unique("outside")
         self.line(f"{outside} = {mask + ' & ' if mask else ''}(({name} < 0) | ({name} >= {size}))")
-        self.line(f"tl.store(problem + 0 * {name}, 1, {outside})")
+        self.line(f"tl.store(problem + 0 * tl.cast({outside}, tl.int32), 1, {outside})")
         return f"tl.where({outside}, 0, {name})", ATOM
 
     def named(self, expr: Expr, wanted: str) -> str:
@@ -175,8 +176,11 @@ class TritonOps(Printer):
             return f"tl.cast({self.text(value)}, {kind})"
         return f"{self.text(value, ATOM)}.to({kind})"
 
-
-def symbols_of(expr: Expr) -> set[sympy.Symbol]:
-    """The symbols of loops that a value depends on."""
-    found = (node.detail[1] if node.op == "load" else node.detail for node in expr.walk() if node.op in ("load", "index_expr"))
-    return set().union(*(formula.free_symbols for formula in found))
+    def symbols_of(self, expr: Expr) -> set[sympy.Symbol]:
+        """The symbols of loops that a value depends on, here or where it was computed."""
+        nodes = list(expr.walk())
+        for node in nodes:  # they become more
+            if node.op == "value_of":
+                nodes += [below for below in self.trees[node.detail].walk() if below not in nodes]
+        found = (node.detail[1] if node.op == "load" else node.detail for node in nodes if node.op in ("load", "index_expr"))
+        return set().union(*(formula.free_symbols for formula in found))

@@ -14,8 +14,6 @@ import torch
 from course_lib import build_cache, events
 from course_lib.codegen.triton import TritonSource
 
-Start = Callable[[dict[str, int], int], Callable[..., None]]  # (tile sizes, warps) → the kernel as a callable
-
 
 def candidates(source: TritonSource) -> list[tuple[dict[str, int], int]]:
     """What is tried, the usual choice first: tiles a half to four times as large, with fewer and more warps."""
@@ -26,8 +24,8 @@ def candidates(source: TritonSource) -> list[tuple[dict[str, int], int]]:
     return [(tile, n) for tile in tiles for n in (warps, max(1, warps // 2), min(32, warps * 2))]
 
 
-def tuned(source: TritonSource, tensors: Sequence[torch.Tensor], start: Start) -> tuple[dict[str, int], int]:
-    """The fastest candidate: measured now, or found on disk."""
+def tuned(source: TritonSource, tensors: Sequence[torch.Tensor], start: Callable[..., Any]) -> tuple[dict[str, int], int]:
+    """The fastest candidate: measured now, or found on disk. `start(tile, warps)` gives the kernel as a callable."""
     tried = candidates(source)
     gpu, version = torch.cuda.get_device_name(tensors[0].device), importlib.import_module("triton").__version__
     layouts = [(t.shape, t.stride(), t.dtype) for t in tensors]

@@ -7,6 +7,7 @@ In PyTorch: `torch/_inductor/compile_fx.py`, `CompiledFxGraph` in `output_code.p
 
 import ctypes
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -59,16 +60,19 @@ def build(graph: LoopGraph, schedule: Any, plan: Any = None, codegen: str = "aut
     if codegen not in ("auto", "cpp", "triton"):
         raise ValueError(f'codegen must be "auto", "cpp" or "triton", not {codegen!r}')
     sources: dict[FusedKernel, KernelSource] = {}
-    launches: dict[str, Callable[..., None]] = {}
+    in_triton: list[tuple[Any, ...]] = []
     for kernel in schedule.kernels:
         if isinstance(kernel, FusedKernel):
             name = identifier(kernel.name, [source.name for source in sources.values()])
             device = kernel.steps[0].buffer.device
             if codegen == "triton" or (codegen == "auto" and device.type == "cuda"):
                 sources[kernel] = triton = triton_source(kernel, graph.buffers, name)
-                launches[name] = load_triton(triton, device, operands(triton, graph) if autotune else ())
+                if 0 not in [loop.size for loop in kernel.rows]:
+                    in_triton.append((triton, device, operands(triton, graph) if autotune else ()))
             else:
                 sources[kernel] = cpp_source(kernel, graph.buffers, name)
+    with ThreadPoolExecutor(1 if autotune else None) as threads:  # most of what Triton does needs no lock of Python's
+        launches = dict(threads.map(lambda kernel: (kernel[0].name, load_triton(*kernel)), in_triton))
     cached = False
     if in_cpp := [source for source in sources.values() if source.language == "cpp"]:  # all in one file
         entry = build_library("\n".join([prelude(), *(source.source for source in in_cpp)]))

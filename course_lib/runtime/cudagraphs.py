@@ -56,8 +56,8 @@ class Recording:
     """One CUDA graph, and the memory that it reads and writes."""
 
     def __init__(self, program: Program, inputs: Sequence[torch.Tensor], moving: set[int]) -> None:
-        self.addresses = {n: x.data_ptr() for n, x in enumerate(inputs) if n not in moving}
-        self.moving = sorted(moving)
+        self.moving, self.staying = sorted(moving), [n for n in range(len(inputs)) if n not in moving]
+        self.addresses = [inputs[n].data_ptr() for n in self.staying]
         self.program, given = program, list(inputs)
         if any(torch._debug_has_internal_overlap(x) == 1 for x in self.moved(inputs)):
             raise RuntimeError("an input that must be copied has elements that share memory (`expand`)")
@@ -79,7 +79,7 @@ class Recording:
 
     def is_at(self, addresses: Sequence[int]) -> bool:
         """Are the inputs where they were?"""
-        return all(addresses[n] == address for n, address in self.addresses.items())
+        return [addresses[n] for n in self.staying] == self.addresses
 
     def is_free(self) -> bool:
         """Does nobody hold the results of the last time any more?"""

@@ -79,7 +79,7 @@ def seconds_of(op: Any, layouts: list[Any]) -> dict[str, float]:
 
 def operand(shape: Sequence[Any], stride: Sequence[Any], **kind: Any) -> torch.Tensor:
     """A tensor of this layout, full of numbers between 0 and 1. (Random ones would disturb the program's own.)"""
-    return torch.empty_strided(shape, stride, **kind).copy_(torch.linspace(0, 1, (*shape, 1)[len(shape) - 1]))
+    return torch.empty_strided(shape, stride, **kind).copy_(torch.linspace(0, 1, shape[-1]) if shape else torch.tensor(0.5))
 
 
 @torch.inference_mode()

@@ -20,7 +20,7 @@ Rule = Callable[[Group, Group, frozenset[Buffer]], str | None]
 """(producer, consumer, the buffers between them) → why not, or None."""
 
 ONE_ROW = 16 * 1024  # Columns from which on a single row should not be left to one thread
-MANY_STEPS = 96  # Nodes from which on a kernel is too long for registers and compilers
+MANY_STEPS = 256  # Nodes from which on a kernel is too long for compilers
 
 
 @dataclass(frozen=True)

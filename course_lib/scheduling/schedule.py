@@ -155,10 +155,10 @@ class Fusion:
         earlier = (self.before.pop(a) | self.before.pop(b)) - {a, b}
         self.before[both] = earlier
         for group in self.groups:
-            if not self.needs[group].isdisjoint((a, b)):
-                self.needs[group] = (self.needs[group] - {a, b}) | {both}
-            if not self.before[group].isdisjoint((a, b)):
-                self.before[group] = (self.before[group] - {a, b}) | earlier | {both}
+            for first, more in ((self.needs[group], {both}), (self.before[group], earlier | {both})):
+                if a in first or b in first:
+                    first -= {a, b}
+                    first |= more
 
     def pairs(self) -> Iterator[tuple[Group, Group]]:
         """Pairs with something between them: one reads what the other writes, or both read the same."""

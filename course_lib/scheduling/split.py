@@ -20,7 +20,6 @@ from course_lib.lowering.ir import Buffer, LoopGraph, Node, Reduction
 from course_lib.scheduling.dependencies import record
 
 PROGRAMS = 8192  # Rows that there should be: a row of 16k elements for each, where a hundred million become one
-TILE = 64  # Rows beyond that which one program has where rows, not columns, lie side by side in memory
 WALKS = 128  # Chunks of sums down the columns, each gathered by a program that walks along rows: one for each multiprocessor
 
 
@@ -41,7 +40,7 @@ def split(node: Node, graph: LoopGraph) -> list[Node]:
     crossed = any((math.prod(n.ranges), math.prod(n.reduced)) == (columns, rows) for n in others)
     wanted = min(PROGRAMS // rows, columns // 2048)
     if across:
-        wanted = min(WALKS if crossed else PROGRAMS * TILE // rows, columns // 32)
+        wanted = min(WALKS, columns // 8) if crossed else min(64 * PROGRAMS // rows, columns // 32)  # a tile has 64
     chunks = []
     for size in node.reduced:
         chunks.append(next(n for n in range(max(1, min(wanted, size)), 0, -1) if size % n == 0))

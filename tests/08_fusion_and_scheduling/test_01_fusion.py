@@ -155,7 +155,7 @@ def test_same_innermost_loop():
 
 def test_not_too_long():
     def long(x):
-        for n in range(100):
+        for n in range(300):
             x = x + n
         return x
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from hand_kernels import Hand, gelu_chain, layer_norm, softmax
 
-from course_lib.codegen.triton import Tiling, triton_source
+from course_lib.codegen.triton import LARGEST_TILE, Tiling, triton_source
 
 
 def source(case):
@@ -77,6 +79,8 @@ def test_every_line_of_the_body_knows_its_step():
         (Tiling(4096, 768, True), {"ROWS": 2, "COLUMNS": 1024}, 2048),
         (Tiling(4096, 16384, True), {"ROWS": 1, "COLUMNS": 16384}, 4096),
         (Tiling(4096, 100_000), {"ROWS": 1, "COLUMNS": 2048}, 4096),
+        (Tiling(3072, 128, across=True), {"ROWS": 64, "COLUMNS": 32}, 48),
+        (Tiling(32, 768, True, chunks=128), {"ROWS": 4, "COLUMNS": 1024}, 128),
     ],
 )
 def test_tiles_on_a_gpu(tiling, meta, programs):
@@ -84,9 +88,12 @@ def test_tiles_on_a_gpu(tiling, meta, programs):
     assert tiling.programs(meta) == programs
 
 
-def test_few_large_tiles_in_the_interpreter():
-    tiling = Tiling(3_000_000, 0)
-    assert tiling.programs(tiling.meta(interpreted=True)) == 3
+@pytest.mark.parametrize(
+    "tiling", [Tiling(10**6, 10**6, across=True), Tiling(10**6, 512, True, True), Tiling(10**6, 700, True, chunks=9)]
+)
+def test_few_large_tiles_in_the_interpreter(tiling):
+    assert Tiling(3_000_000, 0).programs({"BLOCK": LARGEST_TILE}) == 3
+    assert math.prod(tiling.meta(interpreted=True).values()) == LARGEST_TILE  # Triton allows no more
 
 
 def test_in_place_is_one_pointer():

@@ -14,6 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from run_kernels import check, run
 
+import course_lib as cl
+
 pytest.importorskip("triton")
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="with a GPU, Triton compiles: see test_04_gpu.py")
 
@@ -105,3 +107,61 @@ def test_constants_and_scalars(case):
 def test_random_graphs():
     """(`python tests/tools/random_graphs.py --codegen triton` runs as many as you have time for, and on a GPU.)"""
     assert random_graphs.check(range(710200, 710220), codegen="triton") == {}
+
+
+def test_an_index_is_checked_for_the_elements_there_are():
+    """A tile has more lanes than the row has elements; they compute an index that nobody asks for."""
+    function = lambda x: (F.pad(x, (1, 1), mode="reflect").logsumexp([-2]),)
+    compiled = compile_function(function, torch.randn(1, 4), codegen="triton")
+    assert "outside = mask & (" in compiled.source
+    x = torch.randn(1, 4)
+    torch.testing.assert_close(compiled(x), function(x))
+
+
+def test_an_index_that_another_step_computed_belongs_to_a_row():
+    """Which row of `x` is the best, then something of that row: the mask has the shape of the index."""
+    function = lambda x, y: (y.gather(1, x.argmax(1, keepdim=True)) + x.sum(1, keepdim=True),)
+    x, y = torch.randn(70, 9), torch.randn(70, 9)
+    torch.testing.assert_close(compile_function(function, x, y, codegen="triton")(x, y), function(x, y))
+
+
+def test_a_constant_divided_by_zero():
+    """Python, which reads the kernel, would raise an error."""
+    function = lambda x: (1 / torch.zeros_like(x) * x,)
+    x = torch.rand(5) + 1
+    torch.testing.assert_close(compile_function(function, x, codegen="triton")(x), function(x))
+
+
+def test_a_kernel_without_elements_is_not_built(monkeypatch):
+    """It would not run, and may not even compile: an empty index tensor can have any dtype."""
+    monkeypatch.setattr("course_lib.runtime.compiled.load_triton", None)
+    x = torch.empty(0, 6)
+    torch.testing.assert_close(compile_function(lambda x: (x * 2 + 1,), x, codegen="triton")(x), (x,))
+
+
+@pytest.mark.parametrize("codegen", ["triton", "cpp"])
+def test_a_part_of_what_was_written_in_place(codegen):
+    """The input begins behind the start of its memory, and so does what is written in its place."""
+
+    def function(x):
+        x.narrow(0, 0, 1).mul_(-1)
+        part = x.narrow(1, 1, 3)
+        return (part @ part.mT,)
+
+    make = lambda: torch.arange(153.0).view(17, 9)[1:17:2, 1:9:2]
+    x, other = make(), make()
+    compiled = cl.compile(lambda x: function(x)[0], options={"codegen": codegen}, fullgraph=True)
+    torch.testing.assert_close(compiled(x), function(other)[0])
+    torch.testing.assert_close(x, other)
+
+
+def test_an_index_that_is_the_same_for_all():
+    """Labels that are constants, read where a condition holds: the flag's pointer has the condition's shape."""
+
+    def function(x):
+        y = torch.log_softmax(torch.where(torch.arange(5) < 1, x.clone(), x), 1)
+        return (F.nll_loss(y, torch.zeros(3, 5, dtype=torch.int64), reduction="none"),)
+
+    compiled = compile_function(function, torch.randn(3, 17, 5), codegen="triton")
+    x = torch.randn(3, 17, 5)
+    torch.testing.assert_close(compiled(x), function(x))

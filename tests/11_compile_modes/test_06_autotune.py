@@ -11,6 +11,7 @@ import course_lib as cl
 from course_lib import config, events
 from course_lib.codegen.triton import Tiling, TritonSource
 from course_lib.runtime import autotune
+from course_lib.runtime.gemm import operand
 from course_lib.viz.recording import Recording
 
 
@@ -67,3 +68,9 @@ def test_on_a_gpu():
         got = cl.compile(f, mode="max-autotune-no-cudagraphs")(x, at)
     torch.testing.assert_close(got, f(x, at), rtol=1e-4, atol=1e-5)
     assert recording.of(events.Autotuned)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (3, 5)], ids=str)
+def test_a_kernel_is_measured_on_numbers_of_any_shape(shape):
+    made = operand(shape, torch.empty(shape).stride(), dtype=torch.float32)
+    assert made.shape == shape and bool(((made >= 0) & (made <= 1)).all())

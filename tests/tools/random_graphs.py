@@ -497,7 +497,7 @@ class Writer:
     def chance(self):
         """On what is contiguous: numbers are drawn in the order of memory, and torch says otherwise of some fake tensors' strides."""
         x = self.floating(lambda t: t.is_contiguous())
-        return self.r.choice([f"F.dropout({x}.contiguous(), 0.5)", f"torch.bernoulli({x}.contiguous().detach() * 0 + 0.5)",
+        return self.r.choice([f"F.dropout({x}.contiguous(), 0.5)", f"torch.bernoulli(torch.full_like({x}.contiguous().detach(), 0.5))",
                               f"torch.rand({list(self.ns[x].shape)})", f"torch.randn({list(self.ns[x].shape)}) * {x}"]), False
 
     def in_place(self):
@@ -805,6 +805,20 @@ def make(seed: int) -> Program:
     return program
 
 
+def eager_is_odd_on_gpu(program: Program) -> bool:
+    """What eager itself does otherwise on a GPU: `hardswish` of float64 multiplies by a float32 1/6, the mean loss of one label
+    that is ignored is 0 where a CPU says nan, `rms_norm` of an infinite row is nan; and who writes to elements that share memory
+    is not said."""
+    text = program.text
+    shared = [i.name for i in program.inputs if i.layout in ("overlapping", "expanded")]
+    return (
+        ("F.hardswish(" in text and "float64" in str(program))
+        or ("torch.zeros([]" in text and "ignore_index=0" in text)
+        or ("F.rms_norm(" in text and any(i.values == "hostile" for i in program.inputs))
+        or any(re.search(rf"^ +{name}\b[^=]*\.[a-z_]+_\(", text, re.MULTILINE) for name in shared)
+    )
+
+
 def check(
     seeds: Sequence[int], flags: str = "-O1 -ftree-vectorize", ways: Sequence[str] = ("loops", "kernels"), codegen: str = "cpp"
 ) -> dict[int, str]:
@@ -815,6 +829,9 @@ def check(
     config.measure_products = False
     for seed in seeds:
         program = make(seed)
+        if torch.get_default_device().type == "cuda" and eager_is_odd_on_gpu(program):
+            check.left_out += 1
+            continue
         if codegen == "triton":  # x * y + z is rounded once there
             for line in program.lines:
                 line.rough = True
@@ -842,7 +859,7 @@ def check(
     return wrong
 
 
-check.fell_back = check.not_traced = 0
+check.fell_back = check.not_traced = check.left_out = 0
 
 
 def main() -> int:
@@ -876,7 +893,7 @@ def main() -> int:
         print(f"... {first}, {time.time() - start:.0f} s", file=sys.stderr, flush=True)
     seconds = time.time() - start
     print(
-        f"{args.count} programs from seed {args.start}: {bad} differ {dict(kinds)}, {check.fell_back} ran op by op, {check.not_traced} torch cannot trace; {seconds:.0f} s, {args.count / seconds:.1f} a second"
+        f"{args.count} programs from seed {args.start}: {bad} differ {dict(kinds)}, {check.fell_back} ran op by op, {check.not_traced} torch cannot trace, {check.left_out} left out (eager is odd there); {seconds:.0f} s, {args.count / seconds:.1f} a second"
     )
     return bool(bad)
 
