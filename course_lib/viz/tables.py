@@ -189,12 +189,12 @@ def roofline(
         wide, (x, y) = text_width(text, SMALL), several[0]
         ways = [(x + 11, 0), (x - 11 - wide, 0), (x - wide / 2, -16), (x - wide / 2, 18), (x + 9, -12), (x - 9 - wide, -12)]
         ways += [(start, down) for down in (14, 28, -28, 42) for start in (x + 11, x - 11 - wide)]
-        boxes = [(start, y + down - 7, start + wide, y + down + 6) for start, down in ways]
+        boxes = [(start, y + down - 8, start + wide, y + down + 7) for start, down in ways]
         boxes = [box for box in boxes if box[0] > x0 and box[2] < x0 + width] or boxes
         best = min(boxes, key=lambda box: sum(overlap(box, other) for other in obstacles))
         obstacles.append(best)
         left = best[2] < x  # its end is what must not move, however wide the letters are
-        svg.text(best[2] if left else best[0], best[3] - 2, text, SMALL, anchor="end" if left else "start", tip=name[0])
+        svg.text(best[2] if left else best[0], best[3] - 3, text, SMALL, anchor="end" if left else "start", tip=name[0])
     rows = [(p.name, f"{p.intensity:.3g} FLOP/B", rate_text(p.rate), limit(p, ridge)) for p in data]
     alt = "Roofline: " + "; ".join(f"{name} at {where}, {limited}" for name, where, _, limited in rows) + "."
     caption = caption or "Below the slope a kernel waits for memory, below the flat roof for arithmetic."
