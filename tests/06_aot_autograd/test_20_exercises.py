@@ -129,6 +129,7 @@ WRONG = {
         "the library's own": body(
             "    return lowering.DECOMPOSITIONS[aten._softmax.default](x, dim, half_to_float)", BACKWARD, NORM
         ),
+        "the sum of its backward has lost its dimension": edit("product.sum(dim, keepdim=True)", "product.sum(dim)"),
         "each element on its own": edit(
             "return product - output * product.sum(dim, keepdim=True)", "return product * (1 - output)"
         ),
