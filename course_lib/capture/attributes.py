@@ -45,7 +45,7 @@ def get(it: Interpreter, value: Any, name: str, *, default: bool = False) -> Any
     known = world.of(value)
     if known is not None and known.opaque:
         if not isinstance(found, (types.FunctionType, types.MethodDescriptorType)) or name in own_dict(value):
-            raise Unsupported(f"reads the attribute '{name}' of a {type(value).__name__}")
+            raise Unsupported(f"reads the attribute '{name}' of a {type(value).__name__}", "use it outside the compiled function")
         world.class_attribute(known, name, found)
     if isinstance(value, types.ModuleType):
         return module_attribute(it, value, name)

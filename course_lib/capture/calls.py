@@ -397,8 +397,7 @@ def tensor_of(function: Any, it: Interpreter, data: Any, **options: Any) -> Any:
     parts = [part for part in tree_leaves(data) if isinstance(part, torch.Tensor)] if type(data) in (list, tuple) else ()
     if not parts or any(part.ndim for part in parts) or options:
         return it.world.builder.call(function, [data], options)
-    make = torch._refs._internal_new_from_data
-    return frames.call(None, make, {}, torch.get_default_dtype(), "cpu", data, True, True, type_inference=True)
+    return frames.call(None, torch._refs._internal_new_from_data, {}, torch.get_default_dtype(), "cpu", data, True, True, True)
 
 
 def refused(reason: str, hint: str = "") -> Rule:

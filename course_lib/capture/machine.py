@@ -259,7 +259,7 @@ class Machine(Stack):
         """Refuse what is known by its type alone."""
         for value in values:
             if self.world.is_opaque(value):
-                raise Unsupported(f"looks into a {type(value).__name__}, of which capture knows nothing")
+                raise Unsupported(f"looks into a {type(value).__name__}, of which capture knows nothing", "use it outside")
 
     def operate(self, function: Any, *args: Any) -> Any:
         """An operator: recorded if a tensor takes part, else computed now."""
@@ -273,8 +273,10 @@ class Machine(Stack):
     def truth(self, value: Any) -> bool:
         """`bool(value)`"""
         if isinstance(value, torch.Tensor):
-            hint = "use torch.where to compute both sides, torch.cond for a real branch, or move the `if` out of the function"
-            raise Unsupported("a branch depends on the data in a tensor", hint)
+            raise Unsupported(
+                "a branch depends on the data in a tensor",
+                "use torch.where to compute both sides, torch.cond for a real branch, or move the `if` out of the function",
+            )
         self.look_into(value)
         answer: bool = self.native(bool, value)
         return answer
@@ -304,8 +306,7 @@ def check_own_failure(error: BaseException) -> None:
 def frame_of(code: CodeType) -> FrameType:
     """A frame for a line of a traceback: of a function that looks like the one with this code, and does nothing."""
     like = {name: getattr(code, name) for name in ("co_filename", "co_name", "co_qualname")}
-    frame: FrameType = frames.call(None, FunctionType((lambda get: get()).__code__.replace(**like), {}), sys._getframe)
-    return frame
+    return frames.call(None, FunctionType((lambda get: get()).__code__.replace(**like), {}), sys._getframe)
 
 
 def new_cell(value: Any) -> CellType:
