@@ -273,10 +273,8 @@ class Machine(Stack):
     def truth(self, value: Any) -> bool:
         """`bool(value)`"""
         if isinstance(value, torch.Tensor):
-            raise Unsupported(
-                "a branch depends on the data in a tensor",
-                "use torch.where to compute both sides, torch.cond for a real branch, or move the `if` out of the function",
-            )
+            hint = "use torch.where to compute both sides, torch.cond for a real branch, or move the `if` out of the function"
+            raise Unsupported("a branch depends on the data in a tensor", hint)
         self.look_into(value)
         answer: bool = self.native(bool, value)
         return answer
