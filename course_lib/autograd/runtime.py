@@ -45,7 +45,7 @@ def differentiable(forward: Program, backward: Program, signature: Signature, pa
         def forward(ctx: Any, *inputs: Any) -> tuple[Any, ...]:
             results = forward(*inputs)
             ctx.save_for_backward(*map((*inputs, *results).__getitem__, parts.places))
-            values = tuple(v.detach() if any(v is x for x in inputs) else v for v in results[:count])
+            values = tuple(v.detach() if isinstance(v, torch.Tensor) else v for v in results[:count])  # no view made in here
             told = zip(values, signature.differentiable, strict=True)
             ctx.mark_non_differentiable(*(v for v, yes in told if isinstance(v, torch.Tensor) and not yes))
             ctx.inputs = len(inputs)

@@ -86,6 +86,22 @@ def test_a_backward_that_fails_in_eager_fails_when_it_is_asked_for():
         y.sum().backward()
 
 
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_a_result_that_the_graph_made_as_a_view_may_be_written_to(backend):
+    def f(x, w):
+        h = (x.mT @ w).mT
+        cl.graph_break()
+        h[:, 1] = 0.5
+        return h * 2
+
+    x, w = leaf(2, 4, 5), leaf(4, 4)
+    results = []
+    for call in (f, cl.compile(f, backend=backend)):
+        y = call(x, w)
+        results.append((y, *torch.autograd.grad(y.square().sum(), (x, w))))
+    torch.testing.assert_close(results[1], results[0])
+
+
 def test_dropout_drops_the_same_in_backward_and_what_eager_would():
     x = leaf(1000)
     torch.manual_seed(3)
