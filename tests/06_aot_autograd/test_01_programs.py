@@ -530,7 +530,7 @@ def test_a_training_program_that_is_dropped_leaves_nothing_behind() -> None:
 
 @pytest.mark.parametrize("requires_grad", [False, True])
 @pytest.mark.parametrize(
-    "function", [torch.linalg.inv, lambda x: torch.linalg.cholesky(x) * 2, lambda x: torch.linalg.solve(x, x)], ids=str
+    "function", [torch.linalg.inv, lambda x: torch.linalg.cholesky(x) * 2, lambda x: torch.linalg.solve(x, x)]
 )
 def test_a_failed_factorization_is_told(function: Callable[..., Any], requires_grad: bool) -> None:
     """The check has no result that anybody needs. It stays all the same, also where the graph is cut in two."""
@@ -543,7 +543,7 @@ def test_a_failed_factorization_is_told(function: Callable[..., Any], requires_g
         compiled(torch.zeros(3, 3).requires_grad_(requires_grad))
 
 
-@pytest.mark.parametrize("layout", [lambda x: x.transpose(0, 1), lambda x: x[:, ::2], lambda x: x.permute(2, 0, 1) + 1], ids=str)
+@pytest.mark.parametrize("layout", [lambda x: x.transpose(0, 1), lambda x: x[:, ::2], lambda x: x.permute(2, 0, 1) + 1])
 def test_a_mask_is_drawn_in_the_order_of_memory(layout: Callable[[Tensor], Tensor]) -> None:
     """As eager does it. (A layer with `batch_first` drops of a transposed tensor.)"""
     function = lambda x: F.dropout(layout(x), 0.5)
