@@ -113,11 +113,13 @@ class Decomposing(TorchDispatchMode):
         if op is aten._linalg_check_errors.default:  # functionalization would chain it to others by a token
             with disable_functional_mode():
                 return op(*map(leave, args), **(kwargs or {}))
-        if op in self.table:
+        name = op.overloadpacket.__name__.rstrip("_") if op.namespace == "aten" else ""
+        plain = op if op in self.table else getattr(getattr(aten, name, None), op._overloadname, op)  # `lerp` for `lerp_`
+        if plain in self.table:
             with self:
-                result = self.table[op](*args, **(kwargs or {}))
-            if result is not NotImplemented:
-                return result
+                result = self.table[plain](*args, **(kwargs or {}))
+                if result is not NotImplemented:
+                    return result if plain is op else args[0].copy_(result)
         return op(*args, **(kwargs or {}))
 
 

@@ -146,7 +146,7 @@ class Machine(Stack):
         """Go on where the exception table says, or let the exception out."""
         _, trace = self.world.raised.get(id(error), (error, None))
         if (instruction.op, instruction.arg) not in (("RAISE_VARARGS", 0), ("RERAISE", instruction.arg)):
-            trace = TracebackType(trace, frame_of(self.code), -1, instruction.line or -1)
+            trace = TracebackType(trace, frame_of(self.code), 0, instruction.line or -1)
         self.world.raised[id(error)] = error, trace
         error.__traceback__ = trace
         for entry in frames.exception_table(self.code):
@@ -302,8 +302,8 @@ def check_own_failure(error: BaseException) -> None:
 
 
 def frame_of(code: CodeType) -> FrameType:
-    """A frame for a line of a traceback: of a function that looks like the one with this code, and does nothing."""
-    like = {name: getattr(code, name) for name in ("co_filename", "co_name", "co_qualname")}
+    """A frame for a line of a traceback: its function looks like the one with this code, does nothing and has no lines."""
+    like: Any = {name: getattr(code, name) for name in ("co_filename", "co_name", "co_qualname")} | {"co_linetable": b"\xff\xff"}
     return frames.call(None, FunctionType((lambda get: get()).__code__.replace(**like), {}), sys._getframe)
 
 

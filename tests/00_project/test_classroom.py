@@ -32,7 +32,7 @@ CLASS = {
     "eats memory": ("x = []\n    while True: x.append(bytearray(10**8))", (0, 3), "GiB of memory"),
     "fills the disk": (
         "import itertools\n    for n in itertools.count(): open(f'f{n}', 'wb').write(bytes(10**8))", (0, 3), "GiB of files"),
-    "prints without end": ("while True: print('x' * 10**5)", (0, 3), "It printed more than 16 MiB"),
+    "prints without end": ("while True: print('x' * 10**5)", (0, 3), "iB"),  # of output, or of what waits to be read
     "deletes": ("import shutil\n    shutil.rmtree('ROOT', ignore_errors=True)\n    " + RIGHT, (2, 3), ""),
     "overwrites": ("open('SOLUTION', 'w').write('')\n    " + RIGHT, (0, 3), "Error"),
     "reads solutions": ("return open('SOLUTION').read()", (0, 3), "FileNotFoundError"),
