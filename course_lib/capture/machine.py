@@ -93,8 +93,7 @@ class Machine(Stack):
             self.index_of.setdefault(instruction.offset, index)
         self.next = 0
         self.stops: Container[int] = ()  # Where not to go on, as indices into `program`
-        self.result: Any = NOTHING
-        self.yielded: Any = NOTHING
+        self.result = self.yielded = NOTHING
 
     def run(self) -> Any:
         """Interpret to a return (or, in a generator, to a yield)."""
@@ -146,7 +145,7 @@ class Machine(Stack):
         """Go on where the exception table says, or let the exception out."""
         _, trace = self.world.raised.get(id(error), (error, None))
         if (instruction.op, instruction.arg) not in (("RAISE_VARARGS", 0), ("RERAISE", instruction.arg)):
-            trace = TracebackType(trace, frame_of(self.code), 0, instruction.line or -1)
+            trace = TracebackType(trace, frame_of(self.code, line := instruction.line or 1), 0, line)
         self.world.raised[id(error)] = error, trace
         error.__traceback__ = trace
         for entry in frames.exception_table(self.code):
@@ -301,10 +300,11 @@ def check_own_failure(error: BaseException) -> None:
         raise Unsupported(reason, "report it" if file.startswith(HERE) else "correct that line of the interpreter") from error
 
 
-def frame_of(code: CodeType) -> FrameType:
-    """A frame for a line of a traceback: its function looks like the one with this code, does nothing and has no lines."""
-    like: Any = {name: getattr(code, name) for name in ("co_filename", "co_name", "co_qualname")} | {"co_linetable": b"\xff\xff"}
-    return frames.call(None, FunctionType((lambda get: get()).__code__.replace(**like), {}), sys._getframe)
+def frame_of(code: CodeType, line: int) -> FrameType:
+    """A frame for a line of a traceback: of a function that looks like the one with this code, and does nothing."""
+    like: Any = {name: getattr(code, name) for name in ("co_filename", "co_name", "co_qualname")} | {"co_firstlineno": line}
+    nothing = (lambda get: get()).__code__.replace(co_linetable=b"\xef\x00\xef\x00", **like)  # all of it in that line
+    return frames.call(None, FunctionType(nothing, {}), sys._getframe)
 
 
 def new_cell(value: Any) -> CellType:
