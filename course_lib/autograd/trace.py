@@ -113,7 +113,7 @@ class Decomposing(TorchDispatchMode):
         if op is aten._linalg_check_errors.default:  # functionalization would chain it to others by a token
             with disable_functional_mode():
                 return op(*map(leave, args), **(kwargs or {}))
-        name = op.overloadpacket.__name__.rstrip("_") if op.namespace == "aten" else ""
+        name = op.overloadpacket.__name__.rstrip("_") if op.namespace == "aten" and written and written[0] is args[0] else ""
         plain = op if op in self.table else getattr(getattr(aten, name, None), op._overloadname, op)  # `lerp` for `lerp_`
         if plain in self.table:
             with self:

@@ -594,3 +594,14 @@ def test_a_call_that_runs_operation_by_operation_is_told() -> None:
     with cl.record() as trace, torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t):
         plain(x)
     assert ["hooks for saved tensors" in event.why for event in trace.of(cl.events.FellBack)] == [True]
+
+
+def test_writes_in_place_fall_apart_and_those_to_lists_are_right() -> None:
+    def f(x: Tensor, ys: list[Tensor]) -> Tensor:
+        torch._foreach_add_(ys, [y * 2 for y in ys], alpha=2)
+        torch._foreach_lerp_(ys, [y + 1 for y in ys], 0.3)
+        return F.leaky_relu(x.lerp_(ys[0], 0.3), inplace=True)
+
+    ours, eager = ((torch.randn(3, generator=g), [torch.randn(3, generator=g)]) for g in (torch.Generator(), torch.Generator()))
+    torch.testing.assert_close(cl.compile(f)(*ours), f(*eager))
+    torch.testing.assert_close(ours, eager)
