@@ -135,18 +135,21 @@ def joint_graph(partition: Any, signature: Any = None, title: str = "", detail: 
     naive, again = without_recomputing(partition), [node.name for node in partition.recomputed]
     names = some([kept_name(node) for one in kept for node in one.nodes])
     alt = f"Joint graph{f' of {title}' if title else ''}: {operators(partition.forward)} in forward, "
-    alt += f"{operators(partition.backward)} in backward, of which {len(again)} are forward work done again. "
+    alt += f"{operators(partition.backward)} in backward, of which {len(again) or 'none'} are forward work done again. "
     alt += f"K{heading[1:]}: {names}."
-    caption = (
-        "Forward runs down the left side, backward comes up the right. A cylinder on the line of the cut is kept; dashed is done "
-    )
-    caption += f"again. With nothing done again, {human_bytes(naive)} would be kept."
+    caption = "Forward runs down the left side, backward comes up the right. A cylinder on the line of the cut is kept; "
+    if again:
+        compared = f"with nothing done again, {human_bytes(naive)}"
+        caption += f"dashed is done again. W{compared[1:]} would be kept."
+    else:
+        compared = "nothing is done again"
+        caption += f"{compared}."
     rows = [
         (band.title, told(band.left), ", ".join(k.title for k in band.kept) or "–", told(band.right[::-1]))
         for band in sides.bands
     ]
     text = columns(rows, ("from", "forward", "kept", "backward"))
-    text += f"\n{heading}; with nothing done again, {human_bytes(naive)}\ndone again: {some(again)}"
+    text += f"\n{heading}; {compared}" + (f"\ndone again: {some(again)}" if again else "")
     return Picture(Drawing(sides).draw(heading).framed(alt), caption, alt, text)
 
 

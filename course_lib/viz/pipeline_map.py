@@ -1,11 +1,13 @@
 """The map of the whole pipeline, with one stage lit: the first picture of every lesson.
 
 In:  the stage the lesson is about, and optionally a `Recording`, whose counts and times are written into the boxes.
-Out: a `Picture` of eight rooms in two rows: the front half, from a Python frame to a graph; the back half, from there to kernels.
+Out: a `Picture` of eight rooms in two columns: the front half, from a Python frame to a graph; the back half, from there to
+     kernels. It fits into an output of JupyterLab in a window of 800 px, so that its letters never shrink.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,25 +26,26 @@ class Room:
     lesson: str
     what: str
     torch: str
-    gives: tuple[str, ...]
+    gives: str
     timers: tuple[str, ...] = ()
 
 
 ROOMS = (
-    Room("frames", "frame hook", "02", "catches the call", "_C/_dynamo/eval_frame", ("bytecode,", "arguments")),
-    Room("capture", "capture", "02, 03", "interprets symbols", "_dynamo/symbolic_convert", ("FX graph,", "guards"), ("capture",)),
-    Room("guards", "guards", "04, 05", "may it be reused?", "_dynamo/guards", ("FX graph",), ("guards",)),
-    Room("autograd", "autograd", "06", "core operators", "_functorch/aot_autograd", ("ATen", "graph"), ("trace", "partition")),
-    Room("lowering", "lowering", "07", "operators to loops", "_inductor/lowering, ir", ("loop IR",), ("lower",)),
-    Room("scheduling", "scheduling", "08", "fuses loops", "_inductor/scheduler", ("fused", "kernels"), ("schedule", "memory")),
-    Room("codegen", "codegen", "09, 10", "writes the code", "_inductor/codegen", ("C++ or", "Triton"), ()),
-    Room("runtime", "runtime", "11", "builds and calls", "_inductor/codecache", (), ("build",)),
+    Room("frames", "frame hook", "02", "catches the call", "_C/_dynamo/eval_frame", "bytecode, arguments"),
+    Room("capture", "capture", "02, 03", "interprets symbols", "_dynamo/symbolic_convert", "FX graph, guards", ("capture",)),
+    Room("guards", "guards", "04, 05", "may it be reused?", "_dynamo/guards", "FX graph", ("guards",)),
+    Room("autograd", "autograd", "06", "core operators", "_functorch/aot_autograd", "ATen graph", ("trace", "partition")),
+    Room("lowering", "lowering", "07", "operators to loops", "_inductor/lowering, ir", "loop IR", ("lower",)),
+    Room("scheduling", "scheduling", "08", "fuses loops", "_inductor/scheduler", "fused kernels", ("schedule", "memory")),
+    Room("codegen", "codegen", "09, 10", "writes the code", "_inductor/codegen", "C++ or Triton"),
+    Room("runtime", "runtime", "11", "builds and calls", "_inductor/codecache", "", ("build",)),
 )
 NAMES = tuple(room.name for room in ROOMS)
 ALIASES = {"frame hook": "frames", "trace": "autograd", "fusion": "scheduling", "kernels": "codegen"}
 
-BOX, TALL, GAP, LEFT = 148, 78, 74, 10
-ROW = 182
+BOX, TALL, DOWN, BETWEEN, TOP = 266, 72, 32, 40, 26
+"""px: a room, the way down to the next, the space between the columns, and that for the headings."""
+HEADINGS = ("FRONT HALF: from a Python frame to a graph", "BACK HALF: from the graph to kernels")
 
 
 def pipeline_map(lit: str | None = None, recording: Recording | None = None) -> Picture:
@@ -54,22 +57,16 @@ def pipeline_map(lit: str | None = None, recording: Recording | None = None) -> 
         raise ValueError(f"no stage is called '{lit}'; the stages are {', '.join(NAMES)}")
     facts = counts(recording) if recording else {}
     seconds = recording.seconds if recording else {}
-    width = 2 * LEFT + 4 * BOX + 3 * GAP
-    svg = Svg(width, 2 * ROW - 50)
-    for row, heading in enumerate(("FRONT HALF: from a running Python frame to a graph", "BACK HALF: from the graph to kernels")):
-        svg.text(LEFT + 32 * row, row * ROW + 16, heading, SMALL, dim=True)
+    tall = [TALL] * 4
+    svg = Svg(2 * BOX + BETWEEN + 6, TOP + sum(tall) + 4 * DOWN)
+    draw_headings(svg)
     for i, room in enumerate(ROOMS):
-        x, y = LEFT + (i % 4) * (BOX + GAP), (i // 4) * ROW + 28
+        x, y = corner(i, tall)
         took = sum(seconds.get(timer, 0.0) for timer in room.timers)
         draw_room(svg, room, x, y, room.name == lit, facts.get(room.name, ""), took)
-        if i == 3:
-            right, below = x + BOX / 2, y + TALL + 30
-            svg.arrow([(right, y + TALL + 22), (right, below + 8), (LEFT + 18, below + 8), (LEFT + 18, ROW + 26)])
-            svg.text(right - 10, below + 2, " ".join(room.gives), SMALL, anchor="end")
-        elif room.gives:
-            svg.arrow([(x + BOX + 3, y + TALL / 2), (x + BOX + GAP - 3, y + TALL / 2)])
-            for j, line in enumerate(room.gives):
-                svg.text(x + BOX + GAP / 2 - 3, y + TALL / 2 - 8 - 14 * (len(room.gives) - 1 - j), line, SMALL, anchor="middle")
+        if room.gives:
+            svg.arrow(way(i, tall))
+            svg.text(x + BOX / 2 + 10, y + TALL + (15 if i == 3 else DOWN / 2 + 4), room.gives, SMALL)
     here = next((room for room in ROOMS if room.name == lit), None)
     caption = (
         f"The pipeline; this lesson is about {here.title} (outlined)."
@@ -83,16 +80,37 @@ def pipeline_map(lit: str | None = None, recording: Recording | None = None) -> 
     return Picture(svg.render(alt), caption, alt, as_text(lit, facts, seconds))
 
 
+def corner(i: int, tall: Sequence[float]) -> tuple[float, float]:
+    """Where room `i` stands, if the four of a column are `tall` px high."""
+    return 3 + (i // 4) * (BOX + BETWEEN), TOP + sum(tall[: i % 4]) + (i % 4) * DOWN
+
+
+def way(i: int, tall: Sequence[float]) -> list[tuple[float, float]]:
+    """The corners of the arrow from room `i` to the next: down, or from the foot of the left column to the head of the right."""
+    (x, y), (x_next, y_next) = corner(i, tall), corner(i + 1, tall)
+    middle, below = x + BOX / 2, y + tall[i % 4]
+    if i != 3:
+        return [(middle, below + 2), (middle, below + DOWN - 4)]
+    aside, foot, head = x_next - BETWEEN / 2, below + 23, y_next + tall[0] / 2
+    return [(middle, below + 2), (middle, foot), (aside, foot), (aside, head), (x_next - 3, head)]
+
+
+def draw_headings(svg: Svg) -> None:
+    """What the two columns are."""
+    for i, heading in enumerate(HEADINGS):
+        svg.text(corner(4 * i, ())[0], 14, heading, SMALL, dim=True)
+
+
 def draw_room(svg: Svg, room: Room, x: float, y: float, lit: bool, fact: str, took: float) -> None:
-    """One box: title and lesson, what it does (or did), and below it the name of its counterpart in PyTorch."""
+    """One box: title and lesson, what it does (or did), and the name of its counterpart in PyTorch."""
     svg.box(x, y, BOX, TALL, room.name, strength=0.34 if lit else 0.1, line=3.5 if lit else 1.5)
     svg.text(x + 12, y + 24, ("▸ " if lit else "") + room.title, LARGE, bold=True)
-    svg.text(x + 12, y + 44, fact or room.what, SMALL)
-    svg.text(x + 12, y + 64, f"lesson {room.lesson}", 11, dim=True)
+    svg.text(x + BOX - 10, y + 24, f"lesson {room.lesson}", SMALL, anchor="end", dim=True)
+    svg.text(x + 12, y + 45, fact or room.what)
     if took:
-        svg.text(x + BOX - 7, y + 64, human_seconds(took), 11, anchor="end")
+        svg.text(x + BOX - 10, y + 45, human_seconds(took), anchor="end")
     svg.text(
-        x + BOX / 2, y + TALL + 16, room.torch, 11, mono=True, anchor="middle", dim=True, tip=f"in PyTorch: torch/{room.torch}"
+        x + 12, y + 64, f"torch/{room.torch}", 11, mono=True, dim=True, tip=f"its counterpart in PyTorch: torch/{room.torch}"
     )
 
 

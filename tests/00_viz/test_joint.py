@@ -48,6 +48,15 @@ def test_what_is_computed_again_is_dashed_and_stands_in_backward(trained, partit
     assert trained.joint(detail="operators").body.count("stroke-dasharray") >= len(again)
 
 
+def test_where_nothing_is_computed_again_the_picture_says_so():
+    x, y = (torch.randn(4, requires_grad=True) for _ in range(2))
+    with cl.record() as trace:
+        cl.compile(lambda x, y: x * y)(x, y).sum().backward()
+    picture = trace.joint()
+    assert picture.caption.endswith("is kept; nothing is done again.") and "dashed" not in picture.caption
+    assert "of which none are forward work done again" in picture.alt and picture.text.endswith("; nothing is done again")
+
+
 def test_forward_runs_down_and_backward_comes_up(partition):
     sides = Sides(partition, None, "operators")
     Drawing(sides)
