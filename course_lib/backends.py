@@ -17,12 +17,12 @@ from course_lib.pipeline import Pipeline, is_symbolic, needs_grad
 
 Backend = Callable[[fx.GraphModule, list[torch.Tensor]], Callable[..., Any]]
 
-OPTIONS: dict[str, tuple[Any, tuple[Any, ...] | None, str]] = {
+OPTIONS: dict[str, tuple[Any, tuple[Any, ...], str]] = {
     "codegen": ("auto", ("auto", "cpp", "triton"), "the language of kernels; auto: C++ for CPU, Triton for GPU tensors"),
     "cudagraphs": (False, (False, True), "record the kernels of each program as a CUDA graph"),
     "autotune": (False, (False, True), "choose the tile of each GPU kernel by measuring several"),
 }
-"""Option → (default, allowed values or None, meaning)."""
+"""Option → (default, allowed values, meaning)."""
 MODES: dict[str, dict[str, Any]] = {
     "default": {}, "reduce-overhead": {"cudagraphs": True}, "max-autotune": {"cudagraphs": True, "autotune": True},
     "max-autotune-no-cudagraphs": {"autotune": True},
@@ -73,8 +73,7 @@ def check_options(options: dict[str, Any]) -> dict[str, Any]:
     for name, value in options.items():
         if name not in OPTIONS:
             raise ValueError(f"there is no option '{name}'; there are {', '.join(OPTIONS)}")
-        allowed = OPTIONS[name][1]
-        if allowed is not None and value not in allowed:
+        if value not in (allowed := OPTIONS[name][1]):
             raise ValueError(f"option '{name}' must be one of {', '.join(map(repr, allowed))}, got {value!r}")
     return options
 

@@ -47,10 +47,9 @@ def apart_from_hooks() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class GuardedCode:
-    """One compiled entry: if `check` holds, call `head`. (`torch/csrc/dynamo/cache_entry.cpp`)"""
+    """One compiled entry: if `check` holds, its head runs. (`torch/csrc/dynamo/cache_entry.cpp`)"""
 
     check: Check
-    head: Callable[..., Any]
     result: CaptureResult
 
 
@@ -119,7 +118,7 @@ class Compiler:
             warnings.warn(f"{code.co_qualname} runs in eager: {why}", stacklevel=2)
             return SKIP
         head = result.head.function(functools.partial(call, None, compiled))
-        entries.append(GuardedCode(check, head, replace(result, example_inputs=[])))  # the user's tensors are not kept
+        entries.append(GuardedCode(check, replace(result, example_inputs=[])))  # the user's tensors are not kept
         if len(entries) > 1:
             events.emit(events.Recompiled(code.co_qualname, len(entries)))
         return check.function, head
@@ -221,11 +220,7 @@ def compile(
 
 def called(function: Callable[..., Any]) -> Callable[..., Any]:
     """A frame that calls what has none to capture: a function of torch, or one written in C."""
-
-    def calls(*args: Any, **kwargs: Any) -> Any:
-        return function(*args, **kwargs)
-
-    return calls
+    return lambda *args, **kwargs: function(*args, **kwargs)
 
 
 def compiled_function(function: F, compiler: Compiler) -> F:

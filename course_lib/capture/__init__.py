@@ -27,8 +27,7 @@ from course_lib.capture.head import Head, HeadBuilder
 from course_lib.capture.interpreter import Interpreter
 from course_lib.capture.machine import Stop, check_own_failure, make_cells
 from course_lib.capture.shapes import History
-from course_lib.capture.sources import FRAME, FUNCTION, Guard, Local, Location, SameAs, Source, Test, literal
-from course_lib.capture.unsupported import Unsupported
+from course_lib.capture.sources import FRAME, FUNCTION, Guard, Local, Location, SameAs, Source, Test, Unsupported, literal
 from course_lib.capture.world import World
 from course_lib.frames import Frame, instructions
 from course_lib.frames.resume import live
@@ -110,7 +109,6 @@ class Attempt:
                 broken, problem, plain = self.breaks[self.root.next]
             finally:
                 world.finished = True  # generators that are closed now do nothing
-            builder: HeadBuilder
             if problem is None:
                 builder = HeadBuilder(world, frame.code.co_qualname, tuple(frame.locals))
                 answer = builder.rebuild(result)

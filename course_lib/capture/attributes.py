@@ -21,9 +21,8 @@ from course_lib import frames
 from course_lib.capture.classes import TRUSTED, is_users, isinstance, member_of, own_dict
 from course_lib.capture.graph import PLAIN
 from course_lib.capture.shapes import SYMBOLIC, concrete
-from course_lib.capture.sources import Imported, Test
-from course_lib.capture.unsupported import Unsupported
-from course_lib.capture.world import MISSING, REGISTRIES, Remaining
+from course_lib.capture.sources import REGISTRIES, Imported, Test, Unsupported
+from course_lib.capture.world import MISSING, Known, Remaining
 
 if TYPE_CHECKING:
     from course_lib.capture.interpreter import Interpreter
@@ -59,7 +58,7 @@ def get(it: Interpreter, value: Any, name: str, *, default: bool = False) -> Any
         elif isinstance(found, types.MemberDescriptorType):
             world.fill(known, name)
         elif not is_data(found) and not world.fill(known, name) and found is MISSING:
-            member = world.member(known, name) if isinstance(value, torch.nn.Module) else MISSING
+            member = module_member(it, known, name) if isinstance(value, torch.nn.Module) else MISSING
             if member is not MISSING:
                 return member
         if name not in own_dict(value) or is_data(found):
@@ -78,6 +77,18 @@ def get(it: Interpreter, value: Any, name: str, *, default: bool = False) -> Any
         if read := own_descriptor(it, value, name, "__get__"):
             return it.call(read, value, type(value))
     return it.native(object.__getattribute__ if default else getattr, value, name)
+
+
+def module_member(it: Interpreter, known: Known, name: str) -> Any:
+    """A parameter, buffer or submodule of a module from outside, MISSING if it has none of that name."""
+    real, own = known.real, known.stand_in.__dict__
+    for registry in REGISTRIES:
+        if registry in own:
+            if name in own[registry]:
+                return own[registry][name]
+        elif name in real.__dict__.get(registry, ()):
+            return it.world.wrap(real.__dict__[registry][name], known.source.attr(registry).item(name))
+    return MISSING
 
 
 def own_descriptor(it: Interpreter, value: Any, name: str, method: str, cls: Any = None) -> Any:

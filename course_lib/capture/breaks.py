@@ -20,8 +20,9 @@ from course_lib.capture.graph import PLAIN
 from course_lib.capture.head import HeadBuilder
 from course_lib.capture.interpreter import Interpreter
 from course_lib.capture.machine import Stack
-from course_lib.capture.unsupported import Unsupported
+from course_lib.capture.sources import Unsupported
 from course_lib.frames import JUMPS, Instruction
+from course_lib.frames.resume import AT_BREAK
 
 END: Any = type("End", (), {})()
 FRAME_READERS = ("locals", "globals", "eval", "exec")  # Builtins that look at the frame that calls them
@@ -52,6 +53,7 @@ class BreakBuilder(HeadBuilder, Stack):
         readers = [i.arg for i in it.program if i.op == "LOAD_GLOBAL" and i.arg in FRAME_READERS]
         if readers or any(value is sys._getframe for value in it.stack):
             raise Unsupported(f"a function that calls {(*readers, 'sys._getframe')[0]}() cannot be split")
+        self.head.names[AT_BREAK] = it.code, it.program[broken].line or 1
         self.effects()
         self.stack = self.stack_of(it)
         known = {*EXPRESSIONS, *STATEMENTS, *BRANCHES, *dir(self)}
@@ -62,12 +64,12 @@ class BreakBuilder(HeadBuilder, Stack):
             self.go_on(it.program[first].offset, plain=True)
         else:
             self.write_steps(it.program[first:], broken - first)
-        lines = [*self.lines, *self.tail]
-        if it.handling is not None:
+        lines = self.lines
+        if it.handling is not None and lines:
             lines, error = ["    " + line for line in lines], self.rebuild(it.handling)
             unseen = f"    {error}.__traceback__ = {error}.__traceback__.tb_next"
             lines = ["try:", f"    raise {error}", "except BaseException:", unseen, *lines]
-        self.body += lines
+        self.body += [*lines, *self.tail]
 
     def write_steps(self, program: Sequence[Instruction], count: int) -> None:
         offset = program[count].offset
@@ -87,10 +89,10 @@ class BreakBuilder(HeadBuilder, Stack):
         if handler is not None and self.lines:
             tail, self.tail = self.tail, []
             self.stack = [*kept, *([str(offset // 2)] if handler.lasti else []), "__error"]
-            self.go_on(handler.target)
-            failed = ["    " + line for line in self.tail]
-            done = ["    " + line for line in self.lines]
-            self.lines, self.tail = ["try:", *done, "except BaseException as __error:", *failed], tail
+            self.go_on(handler.target)  # outside of `except`: the program decides how long it handles the exception
+            done, went_well = (["    " + line for line in lines] for lines in (self.lines, tail))
+            self.lines = ["try:", *done, "    __error = None", "except BaseException as __caught:", "    __error = __caught"]
+            self.tail = ["if __error is None:", *went_well, *self.tail]
 
     def write_step(self, i: Instruction, after: Sequence[Instruction]) -> None:
         if i.op in EXPRESSIONS:

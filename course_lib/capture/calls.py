@@ -35,8 +35,7 @@ from course_lib.capture import attributes
 from course_lib.capture.classes import MISSING, is_users, isinstance, member_of
 from course_lib.capture.graph import PLAIN, STATE, has_tensor, name_of
 from course_lib.capture.shapes import SYMBOLIC, concrete
-from course_lib.capture.sources import HELPERS, Source, Test, has_literal
-from course_lib.capture.unsupported import Unsupported
+from course_lib.capture.sources import HELPERS, Imported, Source, Test, Unsupported, has_literal
 
 if TYPE_CHECKING:
     from course_lib.capture.interpreter import Interpreter
@@ -139,18 +138,11 @@ def call(it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]
         return call(it, function.func, [*function.args, *args], {**function.keywords, **kwargs})
     if isinstance(function, type):
         return construct(it, function, args, kwargs)
-    if isinstance(function, functools._lru_cache_wrapper):  # what it remembers belongs to eager, unless all are constants
-        args = [int(arg) if isinstance(arg, torch.SymInt) else arg for arg in args]
-        if all(type(arg) in PLAIN for arg in (*args, *kwargs.values())):
-            answer = function(*args, **kwargs)
-            if type(answer) in PLAIN or it.world.is_static(answer):
-                return answer
-            source = it.world.source_of(function)
-            if source is None or not all(has_literal(arg) or type(arg) is torch.Size for arg in (*args, *kwargs.values())):
-                raise Unsupported(f"calls {name_of(function)}, which remembers a {type(answer).__name__}")
+    if isinstance(function, functools._lru_cache_wrapper):  # what it remembers for constants is found there again
+        args, source = [int(arg) if isinstance(arg, torch.SymInt) else arg for arg in args], it.world.source_of(function)
+        if source and all(has_literal(arg) or type(arg) is torch.Size for arg in (*args, *kwargs.values())):
             listed = ", ".join([*map(repr, args), *(f"{name}={arg!r}" for name, arg in kwargs.items())])
-            return it.world.wrap(answer, Source(f"({listed})", source))
-        source = it.world.source_of(function)
+            return it.world.wrap(function(*args, **kwargs), Source(f"({listed})", source))
         return call(it, it.world.wrap(function.__wrapped__, source and source.attr("__wrapped__")), args, kwargs)
     if isinstance(function, weakref.ref) and (known := it.world.of(function)) is not None:
         return it.world.wrap(function(), Source("()", known.source))
@@ -366,6 +358,15 @@ def id_of(it: Interpreter, value: Any) -> int:
     return made
 
 
+def handled(it: Interpreter) -> BaseException | None:
+    """The exception that is being handled: by the interpreted program, or else by whoever called it."""
+    if it.handling is None and sys.exception() is None:
+        it.world.assume(Source(".exception()", Imported("sys")), "identity", Test("{}", "is", None))
+    elif it.handling is None or it.world.is_opaque(it.handling):
+        raise Unsupported("asks for an exception that was raised outside")
+    return it.handling
+
+
 def check(it: Interpreter, condition: Any, *message: Any) -> None:
     if not it.world.builder.expect(condition, True) and not it.truth(condition):
         raise Unsupported("an assertion fails")
@@ -426,13 +427,12 @@ RULES: dict[Any, Rule] = {
     **dict.fromkeys((object.__setattr__, object.__delattr__), functools.partial(attributes.change, default=True)),
     globals: refused("asks for all global variables"),
     print: refused("print has an effect outside the graph", "move it out of the compiled function"),
-    sys.exception: lambda it: it.handling,
-    sys.exc_info: lambda it: (type(it.handling), it.handling, it.handling.__traceback__) if it.handling else (None, None, None),
+    sys.exception: handled,
+    sys.exc_info: lambda it: (type(error), error, error.__traceback__) if (error := handled(it)) else (None, None, None),
     torch.autograd.grad: lambda it, *args, **kwargs: it.world.builder.call(torch.autograd.grad, args, kwargs),
     torch.autocast_increment_nesting: lambda it: it.world.nest(1),
     torch.autocast_decrement_nesting: lambda it: it.world.nest(-1),
-    torch._assert: check,
-    torch._check: check,
+    **dict.fromkeys((torch._assert, torch._check), check),
     **dict.fromkeys((torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling), always(True)),
     **dict.fromkeys((torch.compiler.is_exporting, torch.jit.is_scripting, torch.jit.is_tracing), always(False)),
     **dict.fromkeys((torch._jit_internal.is_scripting, torch._C._is_torch_function_mode_enabled), always(False)),

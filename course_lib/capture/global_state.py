@@ -46,9 +46,5 @@ def random() -> Callable[[], object]:
 
 def is_ordinary() -> bool:
     """False while a mode or a transform would change what operations mean: capture leaves such frames alone."""
-    return (
-        torch._C._len_torch_function_stack() == 0
-        and torch._C._len_torch_dispatch_stack() == 0
-        and torch._C._functorch.peek_interpreter_stack() is None
-        and forward_ad._current_level < 0
-    )
+    modes = torch._C._len_torch_function_stack() + torch._C._len_torch_dispatch_stack()
+    return modes == 0 and torch._C._functorch.peek_interpreter_stack() is None and forward_ad._current_level < 0

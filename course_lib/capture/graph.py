@@ -26,11 +26,9 @@ from torch.utils._pytree import tree_leaves
 
 from course_lib import frames
 from course_lib.capture.shapes import IN_PLACE, OPERATORS, Shapes
-from course_lib.capture.sources import Location, Source
-from course_lib.capture.unsupported import Unsupported
+from course_lib.capture.sources import Location, Source, Unsupported
 
 FAKE_LOG = logging.getLogger("torch._subclasses.fake_tensor")
-IN_PYTHON = "keep the value a tensor, or call it outside the compiled function"
 TO_PYTHON = set(
     "item tolist numpy __bool__ __int__ __float__ __index__ __complex__ __array__ data_ptr __repr__ __format__ __reduce_ex__ "
     "__deepcopy__ __contains__ __hash__".split()
@@ -136,7 +134,7 @@ class GraphBuilder:
         name = target if isinstance(target, str) else getattr(target, "__name__", "")
         if name in TO_PYTHON:
             why = f"tensor.{name}() takes the tensor's data into Python, which waits for the result and ends the graph"
-            raise Unsupported(why, IN_PYTHON)
+            raise Unsupported(why, "keep the value a tensor, or call it outside the compiled function")
         allowed = name in RESHAPING and id(args[0]) in self._nodes and id(args[0]) not in self._outside
         if name in ("requires_grad_", "grad"):  # at a level of `torch.func.grad`
             leaves = [arg for arg in tree_leaves(args) if isinstance(arg, torch.Tensor)]

@@ -30,10 +30,9 @@ from course_lib.capture.calls import SAFE_TYPES, Id
 from course_lib.capture.classes import isinstance, member_of, own_dict
 from course_lib.capture.graph import PLAIN, STATE, name_of
 from course_lib.capture.machine import Machine
-from course_lib.capture.sources import FUNCTION, HELPERS, SameAs, Test, has_literal, variable
-from course_lib.capture.unsupported import Unsupported
-from course_lib.capture.world import MAPPINGS, MISSING, NULL, SCALARS, SEQUENCES, Known, Remaining, World, is_full, slots
-from course_lib.frames.resume import live, resume, resume_at
+from course_lib.capture.sources import FUNCTION, HELPERS, SameAs, Test, Unsupported, has_literal, variable
+from course_lib.capture.world import MAPPINGS, MISSING, NULL, SCALARS, SEQUENCES, Handled, Known, Remaining, World, is_full, slots
+from course_lib.frames.resume import AT_BREAK, live, resume, resume_at, tidied
 from course_lib.written import define
 
 GRAPH = "__graph"
@@ -59,7 +58,8 @@ class Head:
 
     def function(self, graph: Callable[..., Any]) -> Callable[..., Any]:
         """The head as a function that calls `graph` on the graph's inputs."""
-        return define("head", self.source, f"head of {self.name}", {**HELPERS, **self.names, GRAPH: graph})
+        head = define("head", self.source, f"head of {self.name}", {**HELPERS, **self.names, GRAPH: graph})
+        return tidied(head) if AT_BREAK in self.names else head
 
 
 class HeadBuilder:
@@ -109,15 +109,10 @@ class HeadBuilder:
         for obj, name, value in self.world.stored.values():
             source = self.world.globals[id(obj)][1] if type(obj) is dict else None
             place = f"{source.expr}[{name!r}]" if source else f"{self.rebuild(obj)}.{name}"
-            self.say(f"{place} = ", value) if value is not MISSING else self.body.append(f"del {place}")
+            self.body.append(f"{place} = {self.rebuild(value)}" if value is not MISSING else f"del {place}")
             if id(obj) in self.world.known:
                 self.assume_apart(self.world.known[id(obj)])
         self.body += [f"{switch}({now})" for switch, now in self.world.switched()]
-
-    def say(self, before: str, value: Any, after: str = "") -> None:
-        """A statement with the rebuilt value in it."""
-        rebuilt = self.rebuild(value)
-        self.body.append(f"{before}{rebuilt}{after}")
 
     def content_effect(self, known: Known, now: Any, before: Any) -> None:
         """What a cell holds, or a container: what was added, or all of it anew. No method of the user's runs again."""
@@ -126,7 +121,7 @@ class HeadBuilder:
             if content is NULL and before is not NULL:
                 self.body.append(f"del {self.fetch(known)}.cell_contents")
             elif content is not before:
-                self.say(f"{self.fetch(known)}.cell_contents = ", content)
+                self.body.append(f"{self.fetch(known)}.cell_contents = {self.rebuild(content)}")
             return
         base = next(base for base in ADDING if isinstance(now, base))
         items: Any = dict(base.items(now)) if base in MAPPINGS else list(base.__iter__(now))
@@ -159,11 +154,11 @@ class HeadBuilder:
             if before.get(name, MISSING) is not value:
                 place, slot = self.fetch(known), type(member_of(type(now), name))
                 if hasattr(slot, "__set__") and slot is not types.MemberDescriptorType:
-                    self.say(f"{place}.__dict__[{name!r}] = ", value)
+                    self.body.append(f"{place}.__dict__[{name!r}] = {self.rebuild(value)}")
                 elif plain and name.isidentifier():
-                    self.say(f"{place}.{name} = ", value)
+                    self.body.append(f"{place}.{name} = {self.rebuild(value)}")
                 else:
-                    self.say(f"object.__setattr__({place}, {name!r}, ", value, ")")
+                    self.body.append(f"object.__setattr__({place}, {name!r}, {self.rebuild(value)})")
         for name in [name for name, value in before.items() if value is not MISSING and name not in own]:
             self.body.append(f"object.__delattr__({self.fetch(known)}, {name!r})")
 
@@ -246,7 +241,7 @@ class HeadBuilder:
         if cls is types.CellType:
             name = self.assign("CellType()", value)
             if is_full(value):
-                self.say(f"{name}.cell_contents = ", value.cell_contents)
+                self.body.append(f"{name}.cell_contents = {self.rebuild(value.cell_contents)}")
             return name
         if isinstance(value, BaseException) or (cls.__flags__ & (1 << 9) and cls.__module__ not in ("itertools", "functools")):
             return self.write_instance(value)
@@ -305,7 +300,7 @@ class HeadBuilder:
             name = self.assign(f"{made}.__new__({', '.join([made, *[self.rebuild(arg) for arg in value.args]])})", value)
             for part in ("__context__", "__cause__", "__suppress_context__"):
                 if (linked := getattr(value, part)) is not None and linked is not False:
-                    self.say(f"{name}.{part} = ", linked)
+                    self.body.append(f"{name}.{part} = {self.rebuild(linked)}")
             if trace := self.world.raised.get(id(value), (value, None))[1]:
                 self.body.append(f"{name}.__traceback__ = {self.name_for(trace, 'traceback')}")
         elif base is tuple:
@@ -318,7 +313,8 @@ class HeadBuilder:
             self.body.append(f"{name}.__dict__.update({self.display(own)})")
         for slot in slots(cls):
             with contextlib.suppress(AttributeError):
-                self.say(f"object.__setattr__({name}, {slot!r}, ", object.__getattribute__(value, slot), ")")
+                held = self.rebuild(object.__getattribute__(value, slot))
+                self.body.append(f"object.__setattr__({name}, {slot!r}, {held})")
         return name
 
     def write_generator(self, value: Any) -> str:
@@ -340,7 +336,7 @@ class HeadBuilder:
         return name
 
     def stack_of(self, it: Any) -> list[Any]:
-        return [value if value is NULL else self.rebuild(value) for value in it.stack]
+        return [value if value is NULL or type(value) is Handled else self.rebuild(value) for value in it.stack]
 
     def resumption(self, it: Any, offset: int, stack: list[Any], function: str, plain: bool) -> str:
         """The call that goes on with what `it` interprets at `offset`, with this on the stack."""
@@ -350,9 +346,9 @@ class HeadBuilder:
         cells = {name: self.rebuild(it.world.open_cell(cell)) for name, cell in it.cells.items()}
         values = {name: self.rebuild(value) for name, value in held.items()} | cells
         unbound = alive.intersection(names) - {*values}
-        at = resume_at(code, offset, tuple(text is NULL for text in stack), unbound)
+        at = resume_at(code, offset, tuple(None if type(slot) is Handled else slot is NULL for slot in stack), unbound)
         closure = as_tuple([cells.get(name, "CellType()") for name in at.names])
-        listed = as_tuple([text for text in stack if text is not NULL])
+        listed = as_tuple([self.rebuild(slot.error) if type(slot) is Handled else slot for slot in stack if slot is not NULL])
         args = [self.name_for(at, f"at_{offset}"), str(plain), function, closure, listed]
         return f"{self.name_for(resume, 'resume')}({', '.join([*args, *(values.get(name, 'None') for name in names)])})"
 

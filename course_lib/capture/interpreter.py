@@ -23,12 +23,11 @@ import torch
 from course_lib import frames
 from course_lib.capture import attributes, calls
 from course_lib.capture.classes import isinstance
-from course_lib.capture.graph import has_tensor
+from course_lib.capture.graph import has_tensor, name_of
 from course_lib.capture.machine import NOTHING, Machine, new_cell
 from course_lib.capture.shapes import COMPARISONS, IN_PLACE, OPERATORS, concrete
-from course_lib.capture.sources import Imported, SameAs, Test
-from course_lib.capture.unsupported import Unsupported
-from course_lib.capture.world import MISSING, NULL
+from course_lib.capture.sources import Imported, SameAs, Test, Unsupported
+from course_lib.capture.world import MISSING, NULL, Handled
 from course_lib.frames import JUMPS, Instruction
 
 BINARY_OPERATORS = OPERATORS | IN_PLACE
@@ -62,7 +61,6 @@ class Interpreter(Machine):
     LOAD_CONST = pushing(lambda it, i: i.arg)
     RETURN_GENERATOR = pushing(lambda it, i: None)
     LOAD_CLOSURE = pushing(lambda it, i: it.cells[i.arg])
-    # Around an inlined comprehension: put the name's value (or its cell) aside. `STORE_FAST` puts it back.
     LOAD_FAST_AND_CLEAR = pushing(lambda it, i: it.cells.pop(i.arg) if i.arg in it.cells else it.locals.pop(i.arg, NULL))
     LOAD_ATTR = pushing(lambda it, i: attributes.get(it, it.pop(), i.arg))
     LOAD_SUPER_ATTR = pushing(lambda it, i: attributes.get(it, super(*it.popn(3)[1:]), i.arg[0]))
@@ -84,6 +82,7 @@ class Interpreter(Machine):
     CONVERT_VALUE = pushing(lambda it, i: it.call(getattr(builtins, i.arg), concrete(it.pop())))
     FORMAT_SIMPLE = pushing(lambda it, i: it.call(format, concrete(it.pop())))
     FORMAT_WITH_SPEC = pushing(lambda it, i: it.call(format, *map(concrete, it.popn(2))))
+    WITH_EXCEPT_START = pushing(lambda it, i: it.call(it.stack[-4], type(error := it.stack[-1]), error, error.__traceback__))
     MATCH_SEQUENCE = pushing(lambda it, i: type(it.stack[-1]).__flags__ & 1 << 5 != 0)  # a flag that CPython has for `match`
     MATCH_MAPPING = pushing(lambda it, i: type(it.stack[-1]).__flags__ & 1 << 6 != 0)
 
@@ -91,8 +90,10 @@ class Interpreter(Machine):
     STORE_ATTR = doing(lambda it, i: attributes.change(it, it.pop(), i.arg, it.pop()))
     DELETE_ATTR = doing(lambda it, i: attributes.change(it, it.pop(), i.arg))
     DELETE_SUBSCR = doing(lambda it, i: it.operate(operator.delitem, it.stack.pop(-2), concrete(it.pop())))
+    STORE_DEREF = doing(lambda it, i: setattr(it.world.open_cell(it.cells[i.arg]), "cell_contents", it.pop()))
     DELETE_DEREF = doing(lambda it, i: delattr(it.world.open_cell(it.cells[i.arg]), "cell_contents"))
     MAP_ADD = doing(lambda it, i: it.native(operator.setitem, it.stack[-i.arg - 2], concrete(it.stack.pop(-2)), it.pop()))
+    YIELD_VALUE = doing(lambda it, i: setattr(it, "yielded", it.pop()))
     JUMP = doing(lambda it, i: it.jump(i.arg))
     END_SEND = doing(lambda it, i: it.stack.pop(-2))
 
@@ -126,9 +127,6 @@ class Interpreter(Machine):
             free = i.arg in self.code.co_freevars
             kind, words = (NameError, "free variable") if free else (UnboundLocalError, "local variable")
             raise kind(f"cannot access {words} '{i.arg}' where it is not associated with a value") from None
-
-    def STORE_DEREF(self, i: Instruction) -> None:
-        self.world.open_cell(self.cells[i.arg]).cell_contents = self.pop()
 
     def LOAD_GLOBAL(self, i: Instruction) -> None:
         value = self.world.read_global(self.globals, i.arg, self.function)
@@ -199,8 +197,8 @@ class Interpreter(Machine):
 
     def RAISE_VARARGS(self, i: Instruction) -> None:
         error, cause = [*self.popn(i.arg), MISSING, MISSING][:2]
-        if error is MISSING and (error := self.handling) is None:
-            raise Unsupported("raises again what the head of this frame, or its caller, is handling")
+        if error is MISSING and ((error := self.handling) is None or self.world.is_opaque(error)):
+            raise Unsupported("raises again an exception from outside")
         error = self.call(error) if isinstance(error, type) else error
         if not isinstance(error, BaseException):
             raise TypeError("exceptions must derive from BaseException")
@@ -210,7 +208,7 @@ class Interpreter(Machine):
         if cause is not MISSING:
             error.__cause__ = self.call(cause) if isinstance(cause, type) else cause
         try:
-            raise error if self.handling is None else self.handling
+            raise error if self.handling is None or self.world.is_opaque(self.handling) else self.handling
         except BaseException:
             raise error  # noqa: B904  (so CPython links the two, and ties no ring)
 
@@ -220,21 +218,19 @@ class Interpreter(Machine):
 
     def PUSH_EXC_INFO(self, i: Instruction) -> None:
         error = self.pop()
-        self.stack += [self.handling, error]
+        self.stack += [Handled(self.handling, error), error]
         self.handling = error
 
     def POP_EXCEPT(self, i: Instruction) -> None:
-        self.handling = self.pop()
+        handled = self.pop()
+        self.handling = handled.before
+        self.stack = [self.handling if value is handled else value for value in self.stack]
 
     def BEFORE_WITH(self, i: Instruction) -> None:
         manager = self.pop()
         self.look_into(manager)
         self.push(attributes.get(self, manager, "__exit__"))
         self.push(self.call(attributes.get(self, manager, "__enter__")))
-
-    def WITH_EXCEPT_START(self, i: Instruction) -> None:
-        error = self.stack[-1]
-        self.push(self.call(self.stack[-4], type(error), error, error.__traceback__))
 
     def BUILD_TUPLE(self, i: Instruction) -> None:
         self.push(tuple(self.popn(i.arg)))
@@ -252,7 +248,8 @@ class Interpreter(Machine):
         merged = self.stack[-i.arg]
         keys = self.native(list, self.call(attributes.get(self, update, "keys")))
         if twice := [key for key in keys if key in merged]:
-            raise TypeError(f"got multiple values for keyword argument '{twice[0]}'")
+            function = next(value for value in self.stack[-i.arg - 3 :] if value is not NULL)
+            raise TypeError(f"{name_of(function)}() got multiple values for keyword argument '{twice[0]}'")
         for key in keys:
             merged[key] = self.operate(operator.getitem, update, key)
 
@@ -279,8 +276,8 @@ class Interpreter(Machine):
         values = list(self.unpacked(self.pop()))
         if len(values) < before + after:
             raise ValueError(f"not enough values to unpack (expected at least {before + after}, got {len(values)})")
-        tail = values[len(values) - after :]
-        self.stack.extend(reversed([*values[:before], values[before : len(values) - after], *tail]))
+        last = len(values) - after
+        self.stack.extend(reversed([*values[:before], values[before:last], *values[last:]]))
 
     def unpacked(self, value: Any) -> Any:
         iterator = self.iterate(value)
@@ -330,9 +327,6 @@ class Interpreter(Machine):
         kwargs = self.pop() if i.arg else {}
         args = list(self.unpacked(self.pop()))
         self.call_popped(args, dict(kwargs))
-
-    def YIELD_VALUE(self, i: Instruction) -> None:
-        self.yielded = self.pop()
 
     def SEND(self, i: Instruction) -> None:
         value, receiver = self.pop(), self.stack[-1]

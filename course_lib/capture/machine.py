@@ -7,9 +7,8 @@ In PyTorch: `torch/_dynamo/symbolic_convert.py`, `InstructionTranslatorBase.run`
 
 import dis
 import os
-import sys
 from collections.abc import Callable, Container, Iterator
-from types import CellType, CodeType, FrameType, FunctionType, TracebackType
+from types import CellType, CodeType, FunctionType
 from typing import Any
 
 import torch
@@ -17,10 +16,10 @@ import torch
 from course_lib import config, events, frames
 from course_lib.capture import calls
 from course_lib.capture.classes import isinstance
-from course_lib.capture.sources import Location
-from course_lib.capture.unsupported import Unsupported
+from course_lib.capture.sources import Location, Unsupported
 from course_lib.capture.world import HEAP_TYPE, MISSING, NULL, World
 from course_lib.frames import Instruction, instructions
+from course_lib.frames.resume import traceback_line
 
 OWN = tuple(f"{name}.py" for name in "graph world shapes head breaks".split())
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -145,7 +144,7 @@ class Machine(Stack):
         """Go on where the exception table says, or let the exception out."""
         _, trace = self.world.raised.get(id(error), (error, None))
         if (instruction.op, instruction.arg) not in (("RAISE_VARARGS", 0), ("RERAISE", instruction.arg)):
-            trace = TracebackType(trace, frame_of(self.code, line := instruction.line or 1), 0, line)
+            trace = traceback_line(trace, self.code, instruction.line or 1)
         self.world.raised[id(error)] = error, trace
         error.__traceback__ = trace
         for entry in frames.exception_table(self.code):
@@ -298,13 +297,6 @@ def check_own_failure(error: BaseException) -> None:
     if file.endswith(OWN) or not (file.startswith(HERE) or raised or not isinstance(error, SLIPS)):
         reason = f"capture itself fails at {name} ({file}:{line}): {type(error).__name__}: {error}"
         raise Unsupported(reason, "report it" if file.startswith(HERE) else "correct that line of the interpreter") from error
-
-
-def frame_of(code: CodeType, line: int) -> FrameType:
-    """A frame for a line of a traceback: of a function that looks like the one with this code, and does nothing."""
-    like: Any = {name: getattr(code, name) for name in ("co_filename", "co_name", "co_qualname")} | {"co_firstlineno": line}
-    nothing = (lambda get: get()).__code__.replace(co_linetable=b"\xef\x00\xef\x00", **like)  # all of it in that line
-    return frames.call(None, FunctionType(nothing, {}), sys._getframe)
 
 
 def new_cell(value: Any) -> CellType:

@@ -35,9 +35,7 @@ OPERATORS = {
     "<<": operator.lshift, ">>": operator.rshift,
 }  # fmt: skip
 IN_PLACE = {f"{sign}=": getattr(operator, f"i{f.__name__.strip('_')}") for sign, f in OPERATORS.items()}
-COMPARISONS = {
-    "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne, ">": operator.gt, ">=": operator.ge,
-}  # fmt: skip
+COMPARISONS = {"<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne, ">": operator.gt, ">=": operator.ge}
 SIGN_OF = {f: sign.rstrip("=") for sign, f in (OPERATORS | IN_PLACE).items()} | {operator.neg: "-", operator.pos: "+"}
 SYMBOLIC: dict[Any, Any] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 COMPUTED = {*SIGN_OF, *COMPARISONS.values(), abs, max, min, int, float, round, *filter(callable, vars(math).values())}

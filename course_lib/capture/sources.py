@@ -2,8 +2,10 @@
 
 A `Source` is a path from the frame to an object: `self._modules['ln']._parameters['weight']`. It prints as the Python expression
 that finds the object again on the next call; guards test it there, and the head fetches graph inputs through it. A `Guard` is one
-assumption about the object at a source, as Python tests, with the user's line that made it necessary.
-In PyTorch: `torch/_dynamo/source.py` (`Source`, `LocalSource`, `AttrSource`, ...) and `torch/_guards.py` (`Guard`).
+assumption about the object at a source, as Python tests, with the user's line that made it necessary. `Unsupported` says at
+which line capture stopped, and why, so that a user can act on it.
+In PyTorch: `torch/_dynamo/source.py` (`Source`, `LocalSource`, `AttrSource`, ...), `torch/_guards.py` (`Guard`) and
+`torch/_dynamo/exc.py` (`Unsupported`).
 """
 
 import builtins
@@ -200,3 +202,29 @@ class SameAs:
     @property
     def __name__(self) -> str:
         return self.source.shown
+
+
+@dataclass(eq=False)
+class Unsupported(Exception):
+    """Capture met something that has no form in a graph.
+
+    reason: one sentence; hint: what the user can do; location: the line and columns;
+    instruction: the bytecode instruction; stack: the calls that led there, outermost first."""
+
+    reason: str
+    hint: str = ""
+    location: Location | None = None
+    instruction: str = ""
+    offset: int = -1
+    stack: tuple[Location, ...] = field(default=())
+
+    def __str__(self) -> str:
+        lines = [self.reason]
+        if self.location:
+            lines.append(f"  at {self.location} in {self.location.function}")
+            lines += ["    " + row for row in self.location.caret.splitlines()]
+        if len(self.stack) > 1:
+            lines.append("  reached through " + " → ".join(f"{call.function} ({call})" for call in self.stack))
+        if self.hint:
+            lines.append(f"  what to do: {self.hint}")
+        return "\n".join(lines)

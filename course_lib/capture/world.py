@@ -29,8 +29,7 @@ from course_lib.capture import global_state
 from course_lib.capture.classes import MISSING, TRUSTED, SeenClass, has_own_lookup, is_users, isinstance, member_of, own_dict
 from course_lib.capture.graph import PLAIN, GraphBuilder
 from course_lib.capture.shapes import SYMBOLIC, History, Shapes, concrete
-from course_lib.capture.sources import FRAME, HELPERS, REGISTRIES, Guard, Imported, Location, SameAs, Source, Test, has_literal
-from course_lib.capture.unsupported import Unsupported
+from course_lib.capture.sources import FRAME, HELPERS, Guard, Imported, Location, SameAs, Source, Test, Unsupported, has_literal
 
 TORCH_FOLDER = os.path.dirname(torch.__file__)
 TENSOR_TYPES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
@@ -58,6 +57,14 @@ ITERATORS = {enumerate, zip, *map(type, map(iter, ([], (), range(0)))), type(rev
 STATIC = (types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type, enum.Enum)
 NULL: Any = type("Null", (), {"__repr__": lambda self: "NULL"})()
 """CPython's NULL on the value stack: 'no self here', or a variable without a value."""
+
+
+@dataclass(eq=False)
+class Handled:
+    """Stands on the stack while `error` is being handled, where CPython has what is handled `before` and after it."""
+
+    before: BaseException | None
+    error: BaseException
 
 
 @dataclass
@@ -108,10 +115,8 @@ class World:
         return next((place for place in reversed(self.stack) if not place.filename.startswith(TORCH_FOLDER)), None)
 
     def assume_identity(self, obj: Any, source: Source) -> None:
-        if isinstance(obj, types.FunctionType):
-            self.assume(source, "identity", Test("{}.__code__", "is", obj.__code__))
-        else:
-            self.assume(source, "identity", Test("{}", "is", obj))
+        function = isinstance(obj, types.FunctionType)
+        self.assume(source, "identity", Test("{}.__code__", "is", obj.__code__) if function else Test("{}", "is", obj))
 
     def see(self, cls: type, source: Source | None, *names: str) -> None:
         """Guard the special methods of a class, and what it has by these names; that it has none counts too."""
@@ -331,12 +336,10 @@ class World:
     def globals_source(self, globals_: dict[str, Any], function: Any = None) -> Source | None:
         """Where this dict of global variables is found."""
         if id(globals_) not in self.globals:
-            name = globals_.get("__name__")
-            source: Source | None = None
-            if isinstance(name, str) and getattr(sys.modules.get(name), "__dict__", None) is globals_:
+            name, known = str(globals_.get("__name__")), self.of(function)
+            source = known.source.attr("__globals__") if known is not None else None
+            if getattr(sys.modules.get(name), "__dict__", None) is globals_:
                 source = Imported(name).attr("__dict__")
-            elif (known := self.of(function)) is not None:
-                source = known.source.attr("__globals__")
             if source is None:
                 return None
             self.globals[id(globals_)] = globals_, source
@@ -359,13 +362,11 @@ class World:
         """Fill the stand-in of a cell from outside with what stands for its content."""
         known = self.of(cell)
         if known is not None and known.before is MISSING:
-            try:
-                content = known.real.cell_contents
-            except ValueError:
+            if is_full(known.real):
+                known.before = cell.cell_contents = self.wrap(known.real.cell_contents, known.source.attr("cell_contents"))
+            else:
                 self.assume(known.source, "absent", Test("not is_full({})", "holds", True))
                 known.before = NULL
-            else:
-                known.before = cell.cell_contents = self.wrap(content, known.source.attr("cell_contents"))
         return cell
 
     def adopt(self, function: types.FunctionType, args: Any) -> None:
@@ -442,17 +443,6 @@ class World:
             self.assume(self.own(known, "__dict__"), "keys", Test("tuple({})", "==", names))
         for name in [*names, *slots(type(known.real))]:
             self.fill(known, name)
-
-    def member(self, known: Known, name: str) -> Any:
-        """A parameter, buffer or submodule of a module from outside, MISSING if it has none of that name."""
-        real, own = known.real, known.stand_in.__dict__
-        for registry in REGISTRIES:
-            if registry in own:
-                if name in own[registry]:
-                    return own[registry][name]
-            elif name in real.__dict__.get(registry, ()):
-                return self.wrap(real.__dict__[registry][name], known.source.attr(registry).item(name))
-        return MISSING
 
     def class_attribute(self, known: Known, name: str, found: Any) -> None:
         """Guard what the class of an instance from outside has by a name, as it stands in the class body."""

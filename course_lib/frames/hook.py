@@ -136,21 +136,15 @@ def installed() -> bool:
 _thread = threading.local()
 
 
-def enter(watcher: Watcher | None) -> Watcher | None:
-    """Make `watcher` the one of this thread; returns the one before, to be entered again when done."""
+def missing(*args: Any, **kwargs: Any) -> Any:
     raise RuntimeError("the frame hook could not be built, so nothing can be captured: `course doctor` says what is missing")
 
 
-call: Callable[..., Any] = enter
+enter: Callable[[Watcher | None], Watcher | None] = getattr(_framehook, "enter", missing)
+"""Makes a watcher the one of this thread; returns the one before, to be entered again when done."""
+call: Callable[..., Any] = getattr(_framehook, "call", missing)
 """`call(watcher, function, *args, **kwargs)`: with the frames below it shown to `watcher` (None: to nobody)."""
-
-
-def number(code: CodeType) -> int:
-    """The code object's key in a watcher. (Code objects themselves compare by value: two equal ones must not share answers.)"""
-    return id(code)
-
-
-if _framehook is not None:
-    enter, call, number = _framehook.enter, _framehook.call, _framehook.number
+number: Callable[[CodeType], int] = getattr(_framehook, "number", id)
+"""The code object's key in a watcher. (Code objects themselves compare by value: two equal ones must not share answers.)"""
 class_version: Callable[[type], int] = getattr(_framehook, "class_version", lambda cls: 0)
 """A number that is another one after any change to the class or one above it; 0 where that is not known."""

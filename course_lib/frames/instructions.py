@@ -84,10 +84,6 @@ def two_names(first: str, second: str) -> Rule:
     return lambda i: [(first, i.argval[0]), (second, i.argval[1])]
 
 
-def flag(i: dis.Instruction) -> list[Part]:
-    return [(i.opname, bool(i.arg))]
-
-
 def loads(i: dis.Instruction) -> list[Part]:
     """A global, an attribute, an attribute of `super()`; for a call beside a NULL, in the order of this version's CALL."""
     bits = i.arg or 0
@@ -122,7 +118,7 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"), renamed("JUMP")),
     **dict.fromkeys(("LOAD_GLOBAL", "LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"), loads),
     **dict.fromkeys(("MAKE_FUNCTION", "SET_FUNCTION_ATTRIBUTE"), function_attributes),
-    **dict.fromkeys(("IS_OP", "CONTAINS_OP", "CALL_FUNCTION_EX"), flag),
+    **dict.fromkeys(("IS_OP", "CONTAINS_OP", "CALL_FUNCTION_EX"), lambda i: [(i.opname, bool(i.arg))]),
     **dict.fromkeys(("CALL_INTRINSIC_1", "CALL_INTRINSIC_2"), intrinsic),
     "JUMP_IF_TRUE_OR_POP": lambda i: [("COPY", 1), ("POP_JUMP_IF_TRUE", i.argval), ("POP_TOP", None)],
     "JUMP_IF_FALSE_OR_POP": lambda i: [("COPY", 1), ("POP_JUMP_IF_FALSE", i.argval), ("POP_TOP", None)],

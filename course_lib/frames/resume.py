@@ -13,15 +13,19 @@ In PyTorch: `torch/_dynamo/resume_execution.py` (`ContinueExecutionCache`), whic
 
 import dis
 import functools
+import linecache
+import sys
 import threading
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
-from types import CellType, CodeType, FunctionType
+from types import CellType, CodeType, FunctionType, TracebackType
 from typing import Any
 
-from course_lib.frames.hook import number
+from course_lib.frames.hook import call, number
 from course_lib.frames.instructions import JUMPS, exception_table, instructions
 
+AT_BREAK = "__at_break"  # What a head calls the line whose work it does: (code, line)
 NESTED = 24
 """How many resume functions may run inside each other before the rest of the frame runs as it is: a loop with a graph
 break would otherwise nest deeper with each turn."""
@@ -50,9 +54,10 @@ def resumed(code: CodeType) -> Resume | None:
     return _made.get(number(code))
 
 
-def resume_at(code: CodeType, offset: int, stack: tuple[bool, ...], unbound: frozenset[str]) -> Resume:
-    """The resume function of `code` at `offset`. `stack` tells for each value on it whether it is a NULL; `unbound` are
-    the local variables without a value. Of a resume function's code, the one of the original."""
+def resume_at(code: CodeType, offset: int, stack: tuple[bool | None, ...], unbound: frozenset[str]) -> Resume:
+    """The resume function of `code` at `offset`. `stack` tells for each value on it whether it is a NULL (None: it is what was
+    handled before an exception, which is given instead); `unbound` are the local variables without a value. Of a resume
+    function's code, the one of the original."""
     if before := resumed(code):
         code, offset = before.original, offset - before.shift
     key = number(code), offset, stack, unbound
@@ -63,7 +68,7 @@ def resume_at(code: CodeType, offset: int, stack: tuple[bool, ...], unbound: fro
     return _made[key]
 
 
-def make_resume(code: CodeType, offset: int, stack: tuple[bool, ...], unbound: frozenset[str]) -> Resume:
+def make_resume(code: CodeType, offset: int, stack: tuple[bool | None, ...], unbound: frozenset[str]) -> Resume:
     """Write the prologue, and move the tables by its length."""
     own = tuple(name for name in code.co_cellvars if name not in code.co_varnames)
     names = own + code.co_freevars
@@ -76,6 +81,7 @@ def make_resume(code: CodeType, offset: int, stack: tuple[bool, ...], unbound: f
     slot = len(slots) + len(names)
     for is_null in stack:
         prologue += _op("PUSH_NULL") if is_null else _op("LOAD_DEREF", slot)
+        prologue += _op("PUSH_EXC_INFO") + _op("POP_TOP") if is_null is None else b""
         slot += not is_null
     prologue += _op("JUMP_FORWARD", offset // 2)
     units = len(prologue) // 2
@@ -92,7 +98,10 @@ def make_resume(code: CodeType, offset: int, stack: tuple[bool, ...], unbound: f
 
 
 def resume(at: Resume, plain: bool, func: FunctionType, cells: tuple[CellType, ...], stack: tuple[Any, ...], *args: Any) -> Any:
-    """Go on at `at` as a frame of `func`: what a head returns."""
+    """Go on at `at` as a frame of `func`: what a head returns. An exception on the stack is about to be handled."""
+    for value in stack:
+        if isinstance(value, BaseException):
+            tidy(value)
     nested = getattr(_thread, "nested", 0)
     code = at.plain if plain or nested >= NESTED else at.code
     closure = (*cells, *map(CellType, stack))
@@ -101,6 +110,43 @@ def resume(at: Resume, plain: bool, func: FunctionType, cells: tuple[CellType, .
         return FunctionType(code, func.__globals__, func.__name__, None, closure)(*args)
     finally:
         _thread.nested = nested
+
+
+def traceback_line(inner: TracebackType | None, code: CodeType, line: int) -> TracebackType:
+    """A line of a traceback, of a frame of a function that looks like the one with this code, and does nothing."""
+    like: Any = {name: getattr(code, name) for name in ("co_filename", "co_name", "co_qualname")} | {"co_firstlineno": line}
+    nothing = (lambda get: get()).__code__.replace(co_linetable=b"\xef\x00\xef\x00", **like)  # all of it in that line
+    return TracebackType(inner, call(None, FunctionType(nothing, {}), sys._getframe), 0, line)
+
+
+def tidy(error: BaseException) -> None:
+    """Let the traceback tell of the program as it was written: of the lines whose work heads did, and of no resume function
+    being called."""
+    parts, made, resumed = [error.__traceback__], None, False
+    while (last := parts[-1]) is not None:
+        parts.append(last.tb_next)
+    for part in filter(None, reversed(parts)):
+        frame = part.tb_frame
+        place = frame.f_globals.get(AT_BREAK)
+        if place is not None and "__graph(" not in linecache.getline(frame.f_code.co_filename, part.tb_lineno):
+            made = made if resumed else traceback_line(made, *place)
+        elif frame.f_globals is not globals():
+            made = TracebackType(made, frame, part.tb_lasti, part.tb_lineno)
+        resumed = frame.f_globals is globals()
+    error.__traceback__ = made
+
+
+def tidied(head: Callable[..., Any]) -> Callable[..., Any]:
+    """The head, raising what looks as if the lines had raised it whose work it does."""
+
+    def in_place(*args: Any) -> Any:
+        try:
+            return head(*args)
+        except BaseException as error:
+            tidy(error)
+            raise
+
+    return in_place
 
 
 @functools.lru_cache(maxsize=256)

@@ -11,8 +11,7 @@ import torch
 
 import course_lib as cl
 from course_lib import events, viz
-from course_lib.capture.sources import Location
-from course_lib.capture.unsupported import Unsupported
+from course_lib.capture.sources import Location, Unsupported
 from course_lib.viz import graphs
 from course_lib.viz.bytecode import frame_runs, nest, plain_arg, walk
 from course_lib.viz.recording import Recording

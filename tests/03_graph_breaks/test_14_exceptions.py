@@ -1,0 +1,289 @@
+"""Exceptions around graph breaks: type, message, the lines of the traceback, what was being handled when they were raised, and
+what is being handled afterwards. Everything as in eager."""
+
+import contextlib
+import io
+import sys
+import traceback
+
+import pytest
+import torch
+
+import course_lib as cl
+
+PROGRAMS = {}
+
+
+def program(function):
+    PROGRAMS[function.__name__] = function
+    return function
+
+
+def lines(error):
+    return [(frame.name, frame.lineno) for frame in traceback.extract_tb(error.__traceback__) if frame.filename == __file__]
+
+
+@cl.disable
+def fails(x):
+    raise KeyError("from eager")
+
+
+def breaks_and_fails(x):
+    y = x * 2
+    print("break")
+    return fails(y) + 1
+
+
+@program
+def a_call_that_broke_the_graph(x):
+    y = x + 1
+    fails(y)
+    return y
+
+
+@program
+def two_calls_deep(x):
+    y = x + 1
+    z = breaks_and_fails(y)
+    return z
+
+
+@program
+def in_the_second_turn_of_a_loop(x):
+    for i in range(3):
+        x = x + i
+        print("turn")
+        if i == 1:
+            fails(x)
+    return x
+
+
+@program
+def caught_by_the_function_itself(x):
+    y = x + 1
+    try:
+        fails(y)
+    except KeyError as error:
+        return lines(error), y
+
+
+@program
+def through_finally(x):
+    y = x + 1
+    try:
+        breaks_and_fails(y)
+    finally:
+        y = y + 1
+        print("finally")
+
+
+@program
+def through_a_with_block(x):
+    with torch.no_grad():
+        y = x + 1
+        fails(y)
+    return y
+
+
+@program
+def raised_in_answer(x):
+    try:
+        fails(x + 1)
+    except KeyError:
+        raise ValueError("no")  # noqa: B904
+
+
+@program
+def raised_from(x):
+    try:
+        fails(x + 1)
+    except KeyError as error:
+        raise ValueError("no") from error
+
+
+@program
+def shapes_do_not_fit(x):
+    y = x + 1
+    return y @ x[:2]
+
+
+@program
+def out_of_a_generator(x):
+    def values():
+        yield x + 1
+        print("generator")
+        fails(x)
+
+    for y in values():
+        x = x + y
+    return x
+
+
+@program
+def seen_by_a_function_in_eager(x):
+    @cl.disable(recursive=False)
+    def outside(x):
+        try:
+            breaks_and_fails(x)
+        except KeyError as error:
+            return lines(error)
+
+    return outside(x), x + 1
+
+
+@program
+def nothing_is_handled_any_more(x):
+    y = x + 1
+    try:
+        fails(y)
+    except KeyError:
+        y = y * 2
+    try:
+        raise ValueError("another")
+    except ValueError as error:
+        return y, repr(error.__context__), sys.exc_info()[0]
+
+
+@program
+def nothing_is_handled_after_a_loop(x):
+    for _ in range(2):
+        try:
+            fails(x)
+        except KeyError:
+            x = x * 2
+            print("in the handler")
+    print("behind it")
+    return x, sys.exc_info()
+
+
+@program
+def raises_after_a_loop_that_handled(x):
+    for _ in range(2):
+        try:
+            fails(x)
+        except KeyError as error:
+            print(f"again after {error}")
+    raise ValueError("gave up")
+
+
+@program
+def it_is_handled_behind_a_break(x):
+    try:
+        raise ValueError("v")
+    except ValueError:
+        print("break")
+        return x + 1, sys.exc_info()[0], str(sys.exception())
+
+
+@program
+def raised_while_another_is_handled(x):
+    try:
+        try:
+            raise ValueError("v")
+        except ValueError:
+            print("one")
+            x = x + 1
+            raise KeyError("k")  # noqa: B904
+    except KeyError as error:
+        y = x + 1, repr(error.__context__)
+        print("two")
+    x = x + 1
+    try:
+        fails(x)
+    except KeyError as error:
+        return y, repr(error.__context__), sys.exc_info()[0]
+
+
+@program
+def a_handler_in_a_handler(x):
+    try:
+        raise ValueError("outer")
+    except ValueError:
+        try:
+            fails(x)
+        except KeyError:
+            print("inner")
+            x = x + 1
+        print("outer")
+        y = x * 2, sys.exc_info()[0]
+        print("outer again")
+    print("behind both")
+    return y, sys.exc_info()[0]
+
+
+@program
+def raised_again_without_a_name(x):
+    try:
+        try:
+            fails(x)
+        except KeyError:
+            print("handled")
+            x = x + 1
+            raise
+    except KeyError as error:
+        return x, lines(error)
+
+
+def takes(a, /, *, c, **others):
+    return a
+
+
+@program
+def an_argument_given_twice(x):
+    y = x + 1
+    try:
+        takes(x, c=2, **{"c": 3})
+    except TypeError as error:
+        return y, str(error)
+
+
+def told(function):
+    """What the call gives, or the exceptions that come out, from the last to the first; and what is printed."""
+    found = []
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        try:
+            found.append(repr(function(torch.ones(3))))
+        except Exception as error:
+            at = error
+            while at is not None:
+                found.append((type(at), str(at), repr(at.__cause__), lines(at)[at is error :]))
+                at = at.__context__
+    return found, printed.getvalue(), sys.exc_info()
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_exceptions_are_those_of_eager(name):
+    compiled = cl.compile(PROGRAMS[name], backend="eager")
+    for _ in range(3):
+        assert told(compiled) == told(PROGRAMS[name])
+
+
+def test_what_the_caller_handles_is_no_constant():
+    def f(x):
+        return x + 1, sys.exc_info()[0]
+
+    compiled = cl.compile(f, backend="eager")
+    for _ in range(2):
+        assert compiled(torch.ones(1))[1] is None
+        for error in (KeyError, ValueError):
+            try:
+                raise error
+            except error:
+                assert compiled(torch.ones(1))[1] is error
+
+
+def test_the_head_shows_its_own_line_where_the_graph_fails():
+    def backend(graph, inputs):
+        return fails_in_the_graph
+
+    def fails_in_the_graph(x):
+        raise RuntimeError("kernel")
+
+    def f(x):
+        y = x + 1
+        print("break")
+        return y
+
+    with pytest.raises(RuntimeError) as caught:
+        cl.compile(f, backend=backend)(torch.ones(1))
+    assert any("__graph(" in (frame.line or "") for frame in traceback.extract_tb(caught.value.__traceback__))
