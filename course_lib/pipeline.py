@@ -123,6 +123,7 @@ def with_sizes(gm: fx.GraphModule, args: Sequence[Any]) -> fx.GraphModule:
     for node, value in interpreter.env.items():
         node.meta["val"] = value
     for node, arg in zip(static.graph.find_nodes(op="placeholder"), args, strict=True):
+        node.meta["requires_grad"] = getattr(arg, "requires_grad", False)
         if not isinstance(arg, torch.Tensor):
             node.replace_all_uses_with(arg)
     for node in static.graph.find_nodes(op="call_function", target=torch.ops.aten.sym_size.int):

@@ -93,9 +93,9 @@ def signature_of(inputs: Values, before: Values, results: Values, fakes: Values,
         if same is not None or not isinstance(tensor, torch.Tensor):
             return same or value(tensor)
         if memory(tensor) not in owners:
-            if (laid := restride(tensor, real)) is not tensor:
-                return value(laid)
             mates = [r for r in results if isinstance(r, torch.Tensor) and memory(r) == memory(tensor)]
+            if (laid := restride(tensor, real)) is not tensor and all(r is tensor for r in mates):
+                return value(laid)
             whole = sorted((r for r in mates if r._base is None), key=lambda r: not r.requires_grad)
             base = tensor if all(r is tensor for r in mates) else next(iter(whole), tensor._base)
             if base is None or memory(base) != memory(tensor) or any(r.requires_grad > base.requires_grad for r in mates):
@@ -121,11 +121,14 @@ def signature_of(inputs: Values, before: Values, results: Values, fakes: Values,
     return Signature(tuple(made), updates, tuple(ours.get(n, has_gradient(v)) for n, v in enumerate(values))), values
 
 
-def restride(value: Any, like: Any) -> Any:
-    """`value` with the strides of `like`: a decomposition may choose others than the captured operation, and so may autograd."""
-    if not isinstance(value, torch.Tensor) or not isinstance(like, torch.Tensor):
-        return value
-    if all(n == 1 or have == want for n, have, want in zip(value.shape, value.stride(), like.stride(), strict=True)):
+def restride(value: Any, like: Any, lies: Any = None) -> Any:
+    """`value`, which lies in memory as `lies` does, with the strides of `like`: a decomposition may choose others than the
+    captured operation, and so may autograd and a write to a view."""
+    tensors = all(isinstance(t, torch.Tensor) and t.layout is torch.strided for t in (value, like))
+    if not tensors or value.shape != like.shape:
+        return value  # of torch 2.11's fake tensors some have a wrong shape
+    strides = (value if lies is None else lies).stride()
+    if all(n == 1 or have == want for n, have, want in zip(value.shape, strides, like.stride(), strict=True)):
         return value
     return torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device).copy_(value)
 

@@ -62,7 +62,7 @@ class Tracing:
 
     def run(self, *fakes: Any) -> list[Any]:
         with FunctionalTensorMode(), Decomposing(self.decompositions):
-            primals = [self.enter(fake) for fake in fakes]
+            primals = list(map(self.enter, fakes, self.gm.graph.find_nodes(op="placeholder")))
             with torch.enable_grad():
                 inputs = [own_copy(p) if self.gradients else p for p in primals]
             before = [x.grad_fn if isinstance(x, torch.Tensor) else None for x in inputs]
@@ -76,11 +76,12 @@ class Tracing:
                 program.mark()
             return [leave(value) for value in values]
 
-    def enter(self, fake: Any) -> Any:
-        """An input as the program meets it."""
+    def enter(self, fake: Any, node: fx.Node) -> Any:
+        """An input as the program meets it. (The fake of one that is written to says what became of it.)"""
         if not isinstance(fake, torch.Tensor):
             return fake
-        return FunctionalTensor.to_functional(fake).detach().requires_grad_(self.gradients and fake.requires_grad)
+        wanted = self.gradients and node.meta.get("requires_grad", fake.requires_grad)
+        return FunctionalTensor.to_functional(fake).detach().requires_grad_(wanted)
 
     def differentiate(self, primals: list[Any], values: list[Any]) -> list[Any]:
         """The gradients of the inputs that have one."""
@@ -102,17 +103,19 @@ class Decomposing(TorchDispatchMode):
     def __init__(self, table: Decompositions) -> None:
         super().__init__()
         self.table = table
-        self.unfolded: set[int] = set()  # Memory that `unfold` was applied to
+        self.shown: set[int] = set()  # Memory of which a view shows elements twice, or not at all (`expand`, `unfold`)
 
     def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if op is aten.unfold.default:
-            self.unfolded.add(memory(args[0]))
         written = [x for x in tree_leaves(args[:1]) if op._schema.is_mutable and isinstance(x, torch.Tensor)]
-        if any(overlaps_itself(x) or (x._is_view() and memory(x) in self.unfolded) for x in written):
+        if any(overlaps_itself(x) or (x._is_view() and memory(x) in self.shown) for x in written):
             raise NotImplementedError("an element is written to that a view shows twice: functionalization adds the two up")
         if op is aten._linalg_check_errors.default:  # functionalization would chain it to others by a token
             with disable_functional_mode():
                 return op(*map(leave, args), **(kwargs or {}))
+        # torch's own loop over lists of tensors, but where their numbers are in a tensor.
+        if op.name().startswith("aten::_foreach_") and not ("addc" in op.name() and op._overloadname == "Tensor"):
+            with self:
+                return op._op_dk(torch._C.DispatchKey.CompositeExplicitAutograd, *args, **(kwargs or {}))
         name = op.overloadpacket.__name__.rstrip("_") if op.namespace == "aten" and written and written[0] is args[0] else ""
         plain = op if op in self.table else getattr(getattr(aten, name, None), op._overloadname, op)  # `lerp` for `lerp_`
         if plain in self.table:
@@ -120,7 +123,11 @@ class Decomposing(TorchDispatchMode):
                 result = self.table[plain](*args, **(kwargs or {}))
                 if result is not NotImplemented:
                     return result if plain is op else args[0].copy_(result)
-        return op(*args, **(kwargs or {}))
+        result = op(*args, **(kwargs or {}))
+        strided = isinstance(result, torch.Tensor) and result.layout is torch.strided
+        if strided and (op is aten.unfold.default or overlaps_itself(result)):
+            self.shown.add(memory(result))
+        return result
 
 
 class Tagging(fx.Interpreter):
@@ -173,8 +180,10 @@ def tangent(n: int, like: torch.Tensor) -> torch.Tensor:
 
 
 def leave(value: Any) -> Any:
-    """A value of the functional world as the graph returns it."""
-    return value.from_functional() if isinstance(value, FunctionalTensor) else value
+    """A value of the functional world as the graph returns it, in the strides that the program saw."""
+    if not isinstance(value, FunctionalTensor):
+        return value
+    return restride(value, value, lies=value.from_functional()).from_functional()
 
 
 def tidy(traced: fx.GraphModule, gm: fx.GraphModule, signature: Signature) -> fx.GraphModule:

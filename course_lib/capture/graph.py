@@ -105,7 +105,8 @@ class GraphBuilder:
         with self.graph.inserting_after(last) if last else self.graph.inserting_before(first):
             words = "".join(c if c.isalnum() else " " for c in new.source.shown).split()  # `self.ln.weight` → `self_ln_weight`
             new.node = self.graph.placeholder("_".join(words) or "input")
-        new.node.meta.update(val=new.value, location=self.location, source=new.source)
+        wanted = getattr(new.example, "requires_grad", False)  # as it comes in: a write may change that of `value`
+        new.node.meta.update(val=new.value, location=self.location, source=new.source, requires_grad=wanted)
         self.inputs.append(new)
         return new.node
 

@@ -318,7 +318,7 @@ class CppKernel(CppOps):
 
     def staged(self, phase: Phase, loop: Loop) -> tuple[Staged, bool]:
         """What goes through a row on the stack around the vectorised `loop`: float16, which the compiler would convert one by
-        one, and results that go past the caches. And does each step have a loop of its own?"""
+        one, and results that go past the caches ("": kept there only). And does each step have a loop of its own?"""
         along = lambda index: self.walks_along(index, loop.symbol)
         steps = [step for step, source in phase.columns.items() if source == "compute"]
         nodes = [node for step in steps for node in self.trees[step].walk()]
@@ -332,7 +332,7 @@ class CppKernel(CppOps):
         inner = [step for step in steps if not step.is_reduction and step.level != "across"]
         rounds = any(step.buffer.dtype == torch.float16 and step in self.used for step in inner)
         apart = bool(found) and rounds and all(step in found for step in inner if step in phase.stored)
-        return {step: (step.buffer.name, step.store_index) for step in inner if apart and step in self.used} | found, apart
+        return {step: ("", step.store_index) for step in inner if apart and step in self.used} | found, apart
 
     @contextlib.contextmanager
     def rows_around(self, staged: Staged, loop: Loop, first: str, stop: str) -> Iterator[dict[Step, str]]:

@@ -60,6 +60,18 @@ def computed_as(dtype: torch.dtype) -> str:
     return "float" if dtype in HALVES else STORED[dtype]
 
 
+def number(value: bool | int | float, dtype: torch.dtype) -> str:
+    """A constant as C++ source, as short as keeps it exact."""
+    if dtype == torch.bool:
+        return "true" if value else "false"
+    if dtype.is_floating_point:
+        text = decimal(value, dtype)
+        names = {"inf": "INFINITY", "-inf": "-INFINITY", "nan": "NAN"}
+        return names.get(text) or text + ("" if dtype == torch.float64 else "f")
+    value = int(value)
+    return LIMITS.get(value) or (f"{value}LL" if abs(value) >= 2**31 else str(value))
+
+
 class CppOps(Printer):
     """The table of operators, and one method for each operation that is neither in it nor a plain call."""
 
@@ -67,14 +79,12 @@ class CppOps(Printer):
     scopes = True
     divide = "/"
     rules = RULES
+    number = staticmethod(number)
 
     rows: dict[Any, str]  # Loads made already and stores to be made later: where they are in a row on the stack
 
     def declare(self, name: str, dtype: torch.dtype, text: str) -> str:
         return f"const {computed_as(dtype)} {name} = {text};"
-
-    def number(self, value: bool | int | float, dtype: torch.dtype) -> str:
-        return number(value, dtype)
 
     def spell(self, expr: Expr) -> tuple[str, int]:
         text, binds = super().spell(expr)
@@ -129,18 +139,6 @@ class CppOps(Printer):
         if floats and target in NARROW:
             text = f"({'int64_t' if target == torch.uint8 else 'int32_t'}){text}"
         return f"({STORED[target]}){text}", CAST
-
-
-def number(value: bool | int | float, dtype: torch.dtype) -> str:
-    """A constant as C++ source, as short as keeps it exact."""
-    if dtype == torch.bool:
-        return "true" if value else "false"
-    if dtype.is_floating_point:
-        text = decimal(value, dtype)
-        names = {"inf": "INFINITY", "-inf": "-INFINITY", "nan": "NAN"}
-        return names.get(text) or text + ("" if dtype == torch.float64 else "f")
-    value = int(value)
-    return LIMITS.get(value) or (f"{value}LL" if abs(value) >= 2**31 else str(value))
 
 
 @dataclass(frozen=True)

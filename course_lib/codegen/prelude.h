@@ -211,14 +211,10 @@ template <class T> static INLINE T fmod(T a, T b, int& problem) {
   problem |= b == 0 ? 2 : 0;
   return b == 0 || is_minus_one(b) ? (T)0 : (T)(a % b);
 }
-template <class T> static INLINE T mod(T a, T b, int& problem) {  // the sign of the divisor
-  T r = fmod(a, b, problem);
-  return r != 0 && (r < 0) != (b < 0) ? (T)(r + b) : r;
-}
 // Integers by a constant other than 0: nothing to report. Floats: as torch.remainder and c10::div_floor_floating.
 template <class T> static INLINE T fmod(T a, T b) { int none = 0; return fmod(a, b, none); }
-template <class T> static INLINE T mod(T a, T b) {
-  T r = fmod(a, b);
+template <class T, class... Problem> static INLINE T mod(T a, T b, Problem&... problem) {  // the sign of the divisor
+  T r = fmod(a, b, problem...);
   return r != 0 && (r < 0) != (b < 0) ? (T)(r + b) : r;
 }
 template <class T> static INLINE T floordiv(T a, T b) {

@@ -9,7 +9,6 @@ In PyTorch: `torch/_decomp/decompositions.py`, `torch/_inductor/decomposition.py
 """
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import torch
@@ -25,7 +24,7 @@ BESIDE_CORE = """
     _adaptive_avg_pool2d _adaptive_avg_pool2d_backward arange as_strided_copy avg_pool2d_backward batch_norm_backward
     _batch_norm_with_update_functional dist elu grid_sampler_2d hardtanh ldexp leaky_relu linalg_vector_norm narrow_copy
     native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_functional _native_batch_norm_legit_no_training
-    native_group_norm native_layer_norm permute_copy repeat tril_indices triu_indices unbind_copy upsample_bicubic2d
+    native_group_norm native_layer_norm permute_copy tril_indices triu_indices unbind_copy upsample_bicubic2d
     upsample_bilinear2d upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d
     _upsample_nearest_exact2d _upsample_nearest_exact3d upsample_trilinear3d view_copy xlog1py
 """.split()
@@ -81,17 +80,6 @@ def nll_loss_backward(
     return torch.where((classes == target) & (target != ignore_index), -grad, 0)
 
 
-def foreach() -> dict[Any, Callable[..., Any]]:
-    """Every functional `_foreach` operator as torch's own loop over its lists (but those with numbers in a tensor)."""
-    table: dict[Any, Callable[..., Any]] = {}
-    for full in filter(lambda name: name.startswith("aten::_foreach_"), torch._C._dispatch_get_all_op_names()):
-        name, _, overload = full.removeprefix("aten::").partition(".")
-        op = getattr(getattr(aten, name), overload or "default")
-        if not op._schema.is_mutable and not (name.startswith("_foreach_addc") and overload == "Tensor"):
-            table[op] = partial(op._op_dk, torch._C.DispatchKey.CompositeExplicitAutograd)
-    return table
-
-
 def torchs_own() -> dict[Any, Callable[..., Any]]:
     """torch's decompositions of what no rule of ours lowers as it is."""
     beside = get_decompositions([getattr(aten, name) for name in BESIDE_CORE if hasattr(aten, name)])
@@ -104,7 +92,6 @@ def torchs_own() -> dict[Any, Callable[..., Any]]:
 
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     **torchs_own(),
-    **foreach(),
     **dict.fromkeys((aten.nll_loss_backward.default, aten.nll_loss2d_backward.default), nll_loss_backward),
     # To the size that it has: a plain view. A write through `expand` becomes a sum of differences, which rounds.
     aten.expand.default: lambda x, size, **_: x.view(size) if list(size) == list(x.shape) else NotImplemented,
@@ -112,4 +99,5 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten._softmax.default: softmax,
     aten._log_softmax.default: log_softmax,
     aten.linalg_vector_norm.default: vector_norm,
+    aten.repeat.default: lambda x, repeats: torch._refs.repeat(x, repeats).contiguous(),  # as eager's result is
 }

@@ -100,10 +100,12 @@ class Formula:
     """How one element is computed, and in which dtype.
 
     `compute`: "result" converts the operands to the result's dtype (float16 and bfloat16: to float32), "operands" to the dtype
-    that the operands promote to (comparisons), "own" leaves each in its own."""
+    that the operands promote to (comparisons), "own" leaves each in its own. `rounds`: on a CPU eager rounds a number beside
+    float16 or bfloat16 to that dtype first."""
 
     function: Callable[..., Term]
     compute: Literal["result", "operands", "own"] = "result"
+    rounds: bool = False
 
 
 def gelu(x: Term, approximate: str = "none") -> Term:
@@ -186,12 +188,13 @@ POINTWISE: dict[str, Formula] = {
     **{op: F(lambda x, y, op=op: x.binary(op, y)) for op in BINARY if op.startswith("bitwise_")},
     **{op: F(lambda x, y, op=op: x.binary(op, y)) for op in ("mul", "maximum", "minimum", "atan2")},
     # arithmetic
-    "add": F(lambda x, y, alpha=1: x + y if alpha == 1 else x + alpha * x.like(y)),
-    "sub": F(lambda x, y, alpha=1: x - y if alpha == 1 else x - alpha * x.like(y)),
+    "add": F(lambda x, y, alpha=1: x + y if alpha == 1 else x + alpha * x.like(y), rounds=True),
+    "sub": F(lambda x, y, alpha=1: x - y if alpha == 1 else x - alpha * x.like(y), rounds=True),
     "div": F(divide),
-    "remainder": F(remainder),
-    "fmod": F(fmod),
-    "pow": F(power),
+    "remainder": F(remainder, rounds=True),
+    "fmod": F(fmod, rounds=True),
+    "pow": F(power, rounds=True),
+    "frac": F(lambda x: x - x.trunc()),
     "clamp": F(clamp),
     # logic and bits
     "logical_not": F(lambda x: x.to(torch.bool).logical_not(), "own"),

@@ -66,7 +66,7 @@ class Linear:
     def make(terms: Mapping[sympy.Expr, Any], constant: Any = 0) -> "Linear":
         """The sum with its terms in one order, so that equal sums are equal objects."""
         kept = [(atom, c) for atom, c in terms.items() if c != 0]
-        return Linear(tuple(sorted(kept, key=lambda term: _name(term[0]))), constant)
+        return Linear(tuple(sorted(kept, key=lambda term: getattr(term[0], "name", None) or str(term[0]))), constant)
 
     def coefficient(self, symbol: sympy.Symbol) -> Any:
         """How far the index moves when `symbol` counts one up."""
@@ -102,10 +102,6 @@ class Linear:
 
     def __str__(self) -> str:
         return str(self.expr)
-
-
-def _name(atom: sympy.Expr) -> str:
-    return atom.name if isinstance(atom, sympy.Symbol) else str(atom)
 
 
 def number_of(value: sympy.Expr) -> Any:

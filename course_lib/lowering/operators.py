@@ -42,7 +42,7 @@ def escaping(graph: fx.Graph) -> set[fx.Node]:
     """Nodes whose memory the caller may get to see: outputs, and what they are views of."""
     found = {n for n in flat_outputs(graph.output_node()) if isinstance(n, fx.Node)}
     for node in reversed(graph.nodes):
-        if node in found and (is_view(node.target) or node.target is operator.getitem):
+        if node in found and (is_view(node.target) or node.target in (operator.getitem, torch.ops.aten._unsafe_view.default)):
             found.update(node.all_input_nodes)
     return found
 

@@ -39,17 +39,22 @@ def add_pointwise(formula: Formula) -> Callable[..., View]:
     """The rule for an operator with this formula."""
 
     def rule(low: Lowering, node: fx.Node, *args: Any, **kwargs: Any) -> View:
-        dtype = compute_dtype(node.meta["val"].dtype)
+        common = node.meta["val"].dtype
         if formula.compute == "operands":
             fakes = [a.meta["val"] if isinstance(a, fx.Node) else a for a in node.args]
-            dtype = compute_dtype(torch.result_type(*fakes) if len(fakes) == 2 else fakes[0].dtype)
+            common = torch.result_type(*fakes) if len(fakes) == 2 else fakes[0].dtype
+        dtype = compute_dtype(common)
+        rounds = formula.rounds and dtype != common and node.meta["val"].device.type == "cpu"
 
         def body(ops: Handler, index: Index) -> Term:
             def operand(a: Any) -> Any:
                 if not isinstance(a, View):
-                    return a
+                    return torch.tensor(a, dtype=common).item() if rounds and isinstance(a, float) else a
                 term = element(a, ops, index)
-                return term if formula.compute == "own" else term.to(dtype)
+                if formula.compute == "own":
+                    return term
+                long = a.shape and not a.dtype.is_floating_point and a.dtype.itemsize > 1  # 4097 is 4096 as float16
+                return (term.to(common) if long else term).to(dtype)
 
             return formula.function(*map(operand, args), **{k: operand(a) for k, a in kwargs.items()})
 

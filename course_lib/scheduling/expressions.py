@@ -94,6 +94,7 @@ class Recorder:
         return tuple(value for symbol, value in self.indirect_values.items() if symbol in index.free_symbols)
 
     def constant(self, value: bool | int | float, dtype: torch.dtype) -> Expr:
+        value = value if dtype.is_floating_point else torch.tensor(value).to(dtype).item()  # -1 is 255 as uint8
         return self.make("constant", (), dtype, value)
 
     def to_dtype(self, value: Expr, dtype: torch.dtype) -> Expr:

@@ -140,8 +140,7 @@ RULES: tuple[Rule, ...] = LEGAL + WORTH
 
 def human_bytes(count: float) -> str:
     """'3.1 MB'."""
-    for unit in ("bytes", "KB", "MB", "GB"):
-        if count < 1000 or unit == "GB":
-            return f"{count} bytes" if unit == "bytes" else f"{count:.1f} {unit}"
-        count = count / 1000
-    raise AssertionError
+    if count < 1000:
+        return f"{count} bytes"
+    power = 1 + (count >= 1e6) + (count >= 1e9)
+    return f"{count / 1000**power:.1f} {' KMG'[power]}B"

@@ -104,7 +104,7 @@ class NumpyHandler:
         place = np.asarray(compute(index, self.values))
         for mask in self.masks:  # where masked out, anything that exists may be read
             place = np.where(mask, place, 0)
-        if flat.numel() == 0:
+        if self.memory[buffer].numel() == 0:
             return np.zeros(place.shape, numpy_dtype(flat.dtype))
         value = flat[torch.from_numpy(np.asarray(place + start))]
         return (value.float() if value.dtype is torch.bfloat16 else value).numpy()

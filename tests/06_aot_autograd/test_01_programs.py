@@ -53,6 +53,39 @@ def a_leaf_written_through_detach(x, w):
     return x * w
 
 
+@program(lambda: (leaf(4, 6) * 1, torch.randn(4, 6)))
+def an_input_gets_a_gradient_by_a_write(x, plain):
+    before = plain + 1
+    plain.mul_(x)
+    return before.exp(), plain * 2
+
+
+@program(lambda: (torch.randn(4).double()[:, None].expand(4, 17), leaf(3)))
+def two_copies_of_one_tensor_are_two(x, w):
+    return x.contiguous(), x.reshape(-1), w * 2
+
+
+@program(one)
+def a_part_of_what_is_shown_twice_is_written_to(x):
+    y = x * 2
+    shown = y.expand(3, 4, 6)
+    shown.select(0, 1)[1:].mul_(x[1:])
+    return y, shown
+
+
+@program(two)
+def a_new_tensor_is_written_to_by_index(x, w):
+    y = (x * w).t().sin()
+    y.index_add_(0, torch.tensor([0]), y[:1] * 2)
+    return y, y.sum(0)
+
+
+@program(one)
+def a_repetition_of_an_expanded_tensor(x):
+    y = x[:, :1].expand(4, 1).repeat([1, 2]) * 2
+    return y, y.t()
+
+
 @program(two)
 def norms_over_single_elements(x, w):
     return torch.linalg.vector_norm(x[:, :1], dim=-1), w[:1].norm(dim=-1)
@@ -337,7 +370,7 @@ def test_program_trains_as_in_eager(name: str, backend: str) -> None:
             torch.testing.assert_close(got[what], value, equal_nan=True, **close, msg=lambda m, what=what: f"{what}: {m}")
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", sorted(PROGRAMS.keys() - {"a_part_of_what_is_shown_twice_is_written_to"}))
 def test_nothing_falls_back(name: str) -> None:
     function, make = PROGRAMS[name]
     with cl.record() as trace:

@@ -7,6 +7,7 @@ import math
 import pytest
 import torch
 from aten_graphs import agree, formulas, lowered
+from back_half import compile_function
 from torch.nn import functional as F
 
 FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
@@ -63,6 +64,34 @@ def test_a_number_takes_the_tensors_dtype_where_its_kind_fits(dtype):
         lambda x: torch.add(x, x, alpha=3),
         lambda x: torch.sub(x, 2, alpha=0.5),
     )(some(dtype))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_what_eager_rounds_before_it_begins(dtype):
+    """A number beside float16, and whole numbers that it cannot hold."""
+    torch.manual_seed(0)
+    x, whole = torch.randn(500).to(dtype), torch.randint(-70_000, 70_000, (500,))
+    functions = (
+        lambda x, whole: x + 0.1,
+        lambda x, whole: x - 0.1,
+        lambda x, whole: -0.1 - x,
+        lambda x, whole: x * 0.1,
+        lambda x, whole: x % 0.1,
+        lambda x, whole: torch.fmod(x, 0.1),
+        lambda x, whole: x + whole,
+        lambda x, whole: x * whole[0] / 100,
+        lambda x, whole: whole == whole.to(x.dtype),
+        lambda x, whole: x.long() * 4 + 2049 <= x * 4 + 2048,
+    )
+    run = lambda x, whole: tuple(f(x, whole) for f in functions)
+    torch.testing.assert_close(compile_function(run, x, whole)(x, whole), run(x, whole), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dtype", INTS, ids=str)
+def test_a_number_out_of_range_wraps(dtype):
+    f = lambda x: (x <= -1, x == -1, x < 300, x.maximum(x - x - 1), torch.where(x > 2, x, -1))
+    x = torch.arange(-4, 5).to(dtype)
+    torch.testing.assert_close(compile_function(f, x)(x), f(x))
 
 
 def test_a_tensor_without_dimensions_promotes_like_a_number():

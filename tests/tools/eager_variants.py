@@ -1,0 +1,175 @@
+"""Other ways to run a program of `random_graphs` in eager: where eager differs from itself, nobody can be held against it.
+
+Each way computes the same mathematics on the same numbers. It only decides differently what eager leaves open, and says so:
+
+    the sign of a zero       two zeros are equal wherever results are compared, so what hangs on their sign (`1 / x`, `copysign`,
+                             `atan2`) cannot be held either. Eager's own `relu`, `maximum` and `clamp` give -0 or 0 by whether an
+                             element is reached by the vector loop or by what is left over from it.
+    gaps between elements    operands that are not dense go through other loops of eager, with other answers for nan and infinity
+                             (the gradient of `hardswish`: nan in the vector loop, finite in the other) and other roundings.
+    another formula          `var_mean` runs Welford's update, where one infinity in a row makes its mean nan, a sum does not;
+                             `prod` has two formulas for its gradient and asks the data which to take; `batch_norm` multiplies
+                             scale and deviation first; `pow(-0.5)` is a `rsqrt` or a `pow` depending on the dtype.
+    torch's decompositions   torch writes many operators in smaller ones (for `torch.compile`, and for us), and those have other
+                             answers for nan and infinity: bilinear interpolation, the gradients of `huber_loss` and `elu`.
+    views by `as_strided`    what is returned as a view of an input that is shown several times (`expand`) has a gradient that is
+                             summed where the memory is, one number after the other, in its own dtype.
+
+A result of ours that differs from eager's must be, element by element, what one of these ways gives. `random_graphs` counts how
+often each was needed.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from course_lib.lowering.decompositions import torchs_own
+
+Function = Callable[..., Any]
+DECOMPOSITIONS = torchs_own()
+
+
+class Decomposed(TorchDispatchMode):
+    """Runs operators as torch's decompositions say."""
+
+    def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if op not in DECOMPOSITIONS:
+            return op(*args, **(kwargs or {}))
+        with self:
+            result = DECOMPOSITIONS[op](*args, **(kwargs or {}))
+        return op(*args, **(kwargs or {})) if result is NotImplemented else result
+
+
+def variants(program: Any) -> Iterator[tuple[str, Function]]:
+    """The ways, each with its name. `program`: a `random_graphs.Program`."""
+    for zero in (0.0, -0.0):
+        yield "the sign of a zero", line_by_line(program, after=functools.partial(with_zeros, zero=zero))
+    yield "gaps between elements", line_by_line(program, operands=with_gaps)
+    if (text := otherwise(program.text)) != program.text:
+        yield "another formula", function_of(text)
+        yield "another formula", line_by_line(program, operands=with_gaps, rewrite=otherwise)
+        for zero in (0.0, -0.0):
+            yield "another formula", line_by_line(program, after=functools.partial(with_zeros, zero=zero), rewrite=otherwise)
+    yield "torch's decompositions", in_mode(program.function(), Decomposed())
+    if any(i.layout in ("expanded", "overlapping") and i.grad for i in program.inputs):
+        yield "views by `as_strided`", with_strided_results(program)
+
+
+def in_mode(function: Function, mode: Any) -> Function:
+    """The function, and its backward, in this mode."""
+    run = lambda *inputs: function(*inputs)
+    run.mode = mode  # type: ignore[attr-defined]
+    return run
+
+
+def function_of(text: str) -> Function:
+    namespace = {"torch": torch, "F": F, "product": product, "normalized": normalized}
+    exec(text, namespace)
+    return namespace["f"]
+
+
+def line_by_line(
+    program: Any,
+    after: Function = lambda value: value,
+    operands: Function | None = None,
+    rewrite: Callable[[str], str] = lambda text: text,
+) -> Function:
+    """The program with something done to each value after it is made, or to what a line reads."""
+
+    def run(*inputs: torch.Tensor) -> tuple[Any, ...]:
+        ns: dict[str, Any] = {"torch": torch, "F": F, "product": product, "normalized": normalized}
+        ns |= {i.name: after(t) for i, t in zip(program.inputs, inputs, strict=True)}
+        for line in program.lines:
+            text, random = rewrite(line.text), torch.get_rng_state()
+            if operands and line.target and not is_view(value := eval(text, dict(ns)), ns):
+                torch.set_rng_state(random)
+                value = eval(text, {name: operands(v) if isinstance(v, torch.Tensor) else v for name, v in ns.items()})
+            elif not (operands and line.target):
+                value = eval(text, dict(ns))
+            value = after(value)
+            if line.target:
+                ns[line.target] = value
+        return tuple(ns[name] for name in program.outputs)
+
+    return run
+
+
+def is_view(value: torch.Tensor, ns: dict[str, Any]) -> bool:
+    """Does it share memory with a value that is there already?"""
+    memory = value.untyped_storage().data_ptr()
+    return any(isinstance(t, torch.Tensor) and t.untyped_storage().data_ptr() == memory for t in ns.values())
+
+
+def with_zeros(value: torch.Tensor, zero: float) -> torch.Tensor:
+    """All zeros of one sign, in forward and backward."""
+    if value.dtype.is_floating_point:
+        if not shown_twice(value):
+            value.data.copy_(value.data.masked_fill(value.data == 0, zero))
+        if value.requires_grad:
+            value.register_hook(lambda g: g.masked_fill(g == 0, zero))
+    return value
+
+
+def shown_twice(value: torch.Tensor) -> bool:
+    return any(n > 1 and step == 0 for n, step in zip(value.shape, value.stride(), strict=True))
+
+
+def with_gaps(value: torch.Tensor) -> torch.Tensor:
+    """The same numbers, every second place in memory."""
+    return torch.stack([value, value], -1)[..., 0] if value.numel() < 60_000 else value
+
+
+REWRITTEN = [
+    (r"torch\.var_mean\((\w+), (\[[^\]]*\])(, keepdim=True)?\)\[1\]", r"torch.mean(\1, \2\3)"),
+    (r"\b(\w+)\.prod\((-?\d+)(, keepdim=True)?\)", r"product(\1, \2\3)"),
+    (r"F\.batch_norm\((\w+), None, None, (\w+), (\w+), training=True\)", r"normalized(\1, \2, \3)"),
+    (r"\b(\w+)\.pow\(-0\.5\)", r"torch.rsqrt(\1)"),
+]
+"""Operators whose formula is eager's choice → the same by another one."""
+
+
+def otherwise(text: str) -> str:
+    for pattern, by in REWRITTEN:
+        text = re.sub(pattern, by, text)
+    return text
+
+
+def product(x: torch.Tensor, dim: int, keepdim: bool = False) -> torch.Tensor:
+    """`prod` whose gradient is the product of the others, whatever they are."""
+    if not x.dtype.is_floating_point or not x.shape[dim]:
+        return x.prod(dim, keepdim)
+    wide = x.float() if x.dtype != torch.float64 else x
+    return functools.reduce(operator.mul, wide.split(1, dim)).to(x.dtype).sum(dim, keepdim)
+
+
+def normalized(x: torch.Tensor, weight: Any, bias: Any) -> torch.Tensor:
+    """`batch_norm` that subtracts the mean before it multiplies."""
+    shape = [1, -1] + [1] * (x.ndim - 2)
+    wide = x.float() if x.dtype != torch.float64 else x
+    y = F.batch_norm(wide, None, None, training=True)
+    y = y if weight is None else y * weight.to(wide.dtype).view(shape)
+    return (y if bias is None else y + bias.to(wide.dtype).view(shape)).to(x.dtype)
+
+
+def with_strided_results(program: Any) -> Function:
+    """Each result that is a view of an input is made of it by `as_strided`."""
+    function = program.function()
+
+    def run(*inputs: torch.Tensor) -> tuple[Any, ...]:
+        of = {x.untyped_storage().data_ptr(): x for x in inputs}
+        results = []
+        for r in function(*inputs):
+            base = None if any(r is x for x in inputs) else of.get(r.untyped_storage().data_ptr())
+            alike = base is not None and base.dtype == r.dtype
+            results.append(base.as_strided(r.shape, r.stride(), r.storage_offset()) if alike else r)
+        return tuple(results)
+
+    return run
