@@ -20,7 +20,7 @@ import torch
 
 from course_lib.codegen.loops import PLAIN, Phase, column_number, extreme, iterations, phases, reduction, short_names
 from course_lib.codegen.printer import LONGEST, KernelSource, label
-from course_lib.codegen.triton_ops import HELPERS, KEEPS_NAN, POINTERS, RESERVED, TritonOps
+from course_lib.codegen.triton_ops import HELPERS, KEEPS_NAN, POINTERS, RESERVED, TritonOps, is_number
 from course_lib.lowering.indexing import Linear, contiguous
 from course_lib.lowering.ir import Buffer
 from course_lib.scheduling.expressions import Expr, loads
@@ -179,10 +179,8 @@ class TritonKernel(TritonOps):
         if chunks := tuple(loop for loop in self.kernel.rows if loop not in self.walked):
             self.print_indices(chunks, self.program, "")
         self.print_columns("tl.arange(0, COLUMNS)")
-        totals = {step: self.unique(f"{label(step)}_down") for step in self.across}
-        for step, total in totals.items():
-            self.values[step] = total
-            self.line(f"{total} = tl.full([1, COLUMNS], 0.0, {self.type_name(reduction(step).accumulate)})")
+        zeros = lambda step: f"tl.full([1, COLUMNS], 0.0, {self.type_name(reduction(step).accumulate)})"
+        totals = {step: self.bind(step, zeros(step), f"{label(step)}_down") for step in self.across}
         start = self.unique("start")
         with self.block(f"for {start} in range(0, {iterations(self.walked)}, ROWS):"):
             self.row_mask = "rows"
@@ -270,7 +268,7 @@ class TritonKernel(TritonOps):
         """Take the values of a tile into `total`; if there is none, they are the whole row."""
         node, tree = reduction(step), self.trees[step]
         first, kind = self.accumulator(step)
-        value = self.text(tree) if kind == self.type_name(tree.dtype) else self.converted(tree, kind)
+        value = self.text(tree) if kind == self.type_name(tree.dtype) and not is_number(tree) else self.converted(tree, kind)
         value = f"tl.where(mask, {value}, {first})"
         if node.kind in PLAIN:
             if total:
@@ -315,8 +313,7 @@ class TritonKernel(TritonOps):
             text = f"{self.reduce('min', place)}.to(tl.int64)"
         if step.buffer.dtype in (torch.float16, torch.bfloat16):
             text = f"({text}).to({self.type_name(step.buffer.dtype)})"
-        self.values[step] = self.unique(label(step))
-        self.line(f"{self.values[step]} = {text}")
+        self.bind(step, text, label(step))
 
     def reduce(self, function: str, value: str, axis: int = 1) -> str:
         axis, keep = (axis, ", keep_dims=True") if self.kernel.rows else (0, "")
@@ -340,6 +337,7 @@ class TritonKernel(TritonOps):
             value = self.value_text(tree)
             alone = store and step not in self.used and not self.kernel.in_place
             if not alone or len(value) > LONGEST // 2:
+                value = self.converted(tree, self.type_name(tree.dtype)) if is_number(tree) else value
                 value = self.bind(step, value, label(step))
                 self.values.setdefault(tree, value)
         if store:

@@ -60,17 +60,16 @@ def build(graph: LoopGraph, schedule: Any, plan: Any = None, codegen: str = "aut
     if codegen not in ("auto", "cpp", "triton"):
         raise ValueError(f'codegen must be "auto", "cpp" or "triton", not {codegen!r}')
     sources: dict[FusedKernel, KernelSource] = {}
-    in_triton: list[tuple[Any, ...]] = []
     for kernel in schedule.kernels:
         if isinstance(kernel, FusedKernel):
             name = identifier(kernel.name, [source.name for source in sources.values()])
-            device = kernel.steps[0].buffer.device
-            if codegen == "triton" or (codegen == "auto" and device.type == "cuda"):
-                sources[kernel] = triton = triton_source(kernel, graph.buffers, name)
-                if 0 not in [loop.size for loop in kernel.rows]:
-                    in_triton.append((triton, device, operands(triton, graph) if autotune else ()))
-            else:
-                sources[kernel] = cpp_source(kernel, graph.buffers, name)
+            on_gpu = codegen == "auto" and kernel.steps[0].buffer.device.type == "cuda"
+            sources[kernel] = (triton_source if codegen == "triton" or on_gpu else cpp_source)(kernel, graph.buffers, name)
+    in_triton = [
+        (source, kernel.steps[0].buffer.device, operands(source, graph) if autotune else ())
+        for kernel, source in sources.items()
+        if source.language == "triton" and 0 not in [loop.size for loop in kernel.rows]
+    ]
     with ThreadPoolExecutor(1 if autotune else None) as threads:  # most of what Triton does needs no lock of Python's
         launches = dict(threads.map(lambda kernel: (kernel[0].name, load_triton(*kernel)), in_triton))
     cached = False

@@ -9,6 +9,7 @@ long as somebody holds a result it is not played again, and a second recording s
 In PyTorch: `torch/_inductor/cudagraph_trees.py` (there recordings share a pool of memory, along the paths a program takes).
 """
 
+import weakref
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
@@ -22,8 +23,7 @@ Program = Callable[..., tuple[Any, ...]]
 MOST = 4  # Recordings of one program; a call that none of them can serve runs kernel by kernel
 MANY = 32  # Recordings of one program that are ever made: addresses that always change are not worth it
 
-fixed: set[int] = set()
-"""Addresses of what recordings have computed."""
+fixed: set[int] = set()  # Addresses of what recordings have computed, as long as they are there
 
 
 def with_cuda_graphs(program: Program, graph: LoopGraph) -> Program:
@@ -58,11 +58,11 @@ class Recording:
     def __init__(self, program: Program, inputs: Sequence[torch.Tensor], moving: set[int]) -> None:
         self.moving, self.staying = sorted(moving), [n for n in range(len(inputs)) if n not in moving]
         self.addresses = [inputs[n].data_ptr() for n in self.staying]
-        self.program, given = program, list(inputs)
-        if any(torch._debug_has_internal_overlap(x) == 1 for x in self.moved(inputs)):
+        self.program, given, moved = program, list(inputs), [inputs[n] for n in self.moving]
+        if any(torch._debug_has_internal_overlap(x) == 1 for x in moved):
             raise RuntimeError("an input that must be copied has elements that share memory (`expand`)")
         with torch.inference_mode(False), torch.no_grad():
-            self.copies = [torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device) for x in self.moved(inputs)]
+            self.copies = [torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device) for x in moved]
             for n, copy in zip(self.moving, self.copies, strict=True):
                 given[n] = copy
             self.replay, results = capture(program, given)
@@ -72,10 +72,9 @@ class Recording:
         others = {x.untyped_storage()._cdata for n, x in enumerate(inputs) if n not in moving}
         storages = {r.untyped_storage()._cdata for r in results if isinstance(r, torch.Tensor)} - others
         self.held = [(storage, torch._C._storage_Use_Count(storage)) for storage in storages]
-        fixed.update(r.data_ptr() for r in results if isinstance(r, torch.Tensor))
-
-    def moved(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        return [inputs[n] for n in self.moving]
+        addresses = {r.data_ptr() for r in results if isinstance(r, torch.Tensor)} - fixed
+        fixed.update(addresses)
+        weakref.finalize(self, fixed.difference_update, addresses)
 
     def is_at(self, addresses: Sequence[int]) -> bool:
         """Are the inputs where they were?"""
@@ -87,7 +86,7 @@ class Recording:
 
     def play(self, inputs: Sequence[torch.Tensor]) -> tuple[Any, ...]:
         if self.copies:
-            torch._foreach_copy_(self.copies, self.moved(inputs))
+            torch._foreach_copy_(self.copies, [inputs[n] for n in self.moving])
         self.replay()
         return tuple(
             inputs[n] if n is not None else r.detach() if isinstance(r, torch.Tensor) else r

@@ -32,17 +32,14 @@ def import_triton() -> Any:
     try:
         triton = importlib.import_module("triton")
     except ImportError as error:
-        raise BackendMissing(
-            f"triton cannot be imported ({error}): get it with `pip install triton` (Linux only; `course doctor` says which "
-            'version goes with your torch); until then use options={"codegen": "cpp"}'
-        ) from None
+        raise BackendMissing(f"triton cannot be imported ({error}): get it with `pip install triton` (Linux only)") from None
     mend_interpreter(triton)
     return triton
 
 
 def load_triton(source: TritonSource, device: torch.device, like: Sequence[torch.Tensor] = ()) -> Callable[..., None]:
     """The kernel as a callable on tensors of this device; its tile chosen by measuring with tensors `like` these, if given."""
-    triton = import_triton()
+    import_triton()
     names: dict[str, Any] = {"__name__": f"course_lib_kernel_{source.name}"}
     kernel: Any = define(source.name, source.source, f"kernel {source.name}", names)
     interpreted = type(kernel).__name__ == "InterpretedFunction"
@@ -55,7 +52,7 @@ def load_triton(source: TritonSource, device: torch.device, like: Sequence[torch
         return on_gpu(*(tuned(source, like, on_gpu) if like else (meta, source.tiling.warps(meta))))
     start = kernel[(source.tiling.programs(meta),)]
     if "libdevice" in names:
-        names["libdevice"] = NumpyLibdevice(triton.language)
+        names["libdevice"] = NumpyLibdevice()
 
     def interpret(*tensors: torch.Tensor) -> None:
         with np.errstate(all="ignore"):  # infinities and NaN are results here, not warnings
@@ -85,26 +82,22 @@ def compiled(kernel: Any, source: TritonSource, device: torch.device, meta: dict
 class NumpyLibdevice:
     """`libdevice` for the interpreter, which computes with numpy and has no GPU library to call."""
 
-    def __init__(self, tl: Any) -> None:
-        self.tl = tl
-
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        return lambda *args: self.compute(name, args)
+        return functools.partial(by_numpy, getattr(np, name, None) or np.vectorize(getattr(math, name)))  # there is no np.erfc
 
-    def compute(self, name: str, args: tuple[Any, ...]) -> Any:
-        like = next(arg for arg in args if isinstance(arg, self.tl.tensor))
-        arrays = [arg.handle.data if isinstance(arg, self.tl.tensor) else arg for arg in args]
-        function = getattr(np, name, None) or np.vectorize(getattr(math, name))  # numpy has no `erfc`
-        data = np.asarray(function(*arrays), dtype=like.handle.data.dtype)
-        shaped = self.tl.block_type(like.type.scalar, list(data.shape)) if data.shape else like.type.scalar
-        handle = type(like.handle)(data, like.handle.dtype)
-        return self.tl.tensor(handle, like.type if data.shape == arrays[0].shape else shaped)
+
+def by_numpy(function: Callable[..., Any], *args: Any) -> Any:
+    from triton import language as tl
+
+    like = next(arg for arg in args if isinstance(arg, tl.tensor))
+    data = np.asarray(function(*(arg.handle.data if isinstance(arg, tl.tensor) else arg for arg in args)), like.handle.data.dtype)
+    shaped = tl.block_type(like.type.scalar, list(data.shape)) if data.shape else like.type.scalar
+    return tl.tensor(type(like.handle)(data, like.handle.dtype), shaped)
 
 
 def mend_interpreter(triton: Any) -> None:
-    """Let the interpreter convert to and from bfloat16 as torch does. It keeps such numbers as the bits of a uint16; Triton 3.7's
-    own cuts digits off instead of rounding, loses denormal numbers, and converts from float64 or integers wrongly. It has no
-    constants of that type, and takes the result of comparing two scalars for a number."""
+    """Let the interpreter convert to and from bfloat16 (it keeps the bits in a uint16) as torch does. Triton 3.7's own does not
+    round and is wrong for others than float32, has no such constants, and takes a comparison of two scalars for a number."""
     from triton.runtime import interpreter
 
     tl, builder = triton.language, interpreter.InterpreterBuilder

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 import torch
-from back_half import compile_function
+from back_half import lowered
 from hand_kernels import Hand, gelu_chain, layer_norm
 
-from course_lib import runtime
+from course_lib import runtime, scheduling
 from course_lib.codegen.cpp import cpp_source
 from course_lib.codegen.triton import triton_source
 from course_lib.viz.inspect import inspect_kernel
@@ -69,9 +69,39 @@ def test_a_kernel_that_does_not_compile_says_so():
         inspect_kernel(broken)
 
 
+def sources(function, *inputs):
+    """The generated kernels. Nothing is run, so that it does not matter which way Triton was imported."""
+    loops = lowered(function, *inputs)
+    return [triton_source(kernel, loops.buffers) for kernel in scheduling.schedule(loops).fused]
+
+
 @pytest.mark.parametrize("function", [lambda x: (torch.fmod(x, 0.1),), lambda x: (x % -1.5,), lambda x: (x**-1.5,)])
 def test_constants_beside_doubles(function):
     """A bare number is a float32 to `libdevice`, which has no function of a double and a float."""
     pytest.importorskip("triton")
-    (source,) = compile_function(function, torch.rand(4, 6, dtype=torch.float64), codegen="triton").kernels
+    (source,) = sources(function, torch.rand(4, 6, dtype=torch.float64))
     assert ".f64" in inspect_kernel(source, target="sm_90")["ptx"]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: (torch.zeros_like(x, dtype=torch.int64).aminmax(dim=1)[0],),  # the largest of int64 beside a bare 0
+        lambda x: (torch.zeros_like(x).pow(-2) + x,),  # Python's 1.0 / 0.0
+        lambda x: (torch.sign(torch.full_like(x, 2)) * x,),  # Python's True has no `.to`
+        lambda x: (torch.full_like(x, 2, dtype=torch.float16).sign().double() - x,),
+        lambda x: (torch.where(x > 0, torch.full_like(x, 5, dtype=torch.int64), torch.full_like(x, 2**40, dtype=torch.int64)),),
+    ],
+    ids=["the largest integer", "divided by zero", "a comparison", "of another dtype", "a choice"],
+)
+def test_numbers_alone_are_computed_by_triton(function):
+    pytest.importorskip("triton")
+    for source in sources(function, torch.rand(4, 6)):
+        assert "ptx" in inspect_kernel(source, target="sm_90")
+
+
+def test_division_is_exact_but_by_the_sum_of_a_row():
+    (ratio,) = sources(lambda x, y: (x / y,), torch.rand(4, 6), torch.rand(4, 6))
+    assert "tl.div_rn(" in ratio.source
+    (softmax,) = sources(lambda x: (torch.softmax(x, -1),), torch.rand(4, 6))
+    assert "div_rn" not in softmax.source and " / sum" in softmax.source

@@ -58,6 +58,7 @@ def test_a_tile_moves_over_every_element_once():
 
 
 def test_a_program_walks_along_its_rows():
+    pytest.importorskip("anywidget")
     tiles = move_tile((4, 20), (2, 8))
     assert tiles.said(4) == "program 1, step 2 of 3: i = 2 to 3, j = 8 to 15; 0 lanes masked"
     assert len(tiles.widget.frames) == len(tiles.widget.said) == 6

@@ -205,3 +205,12 @@ def test_what_cannot_be_recorded_runs_as_before():
 
     x = torch.randn(8, device="cuda")
     torch.testing.assert_close(cl.compile(f, mode="reduce-overhead")(x), f(x))
+
+
+def test_addresses_are_forgotten_with_their_recording(on_a_cpu):
+    recorder, x = Recorder(lambda x: (x * 2,)), torch.randn(3)
+    for _ in range(3):
+        recorder(x)
+    assert len(cudagraphs.fixed) == len(recorder.recordings) == 1
+    recorder.recordings.clear()
+    assert cudagraphs.fixed == set()
