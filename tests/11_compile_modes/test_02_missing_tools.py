@@ -9,13 +9,14 @@ import torch
 from hand_kernels import gelu_chain
 from run_kernels import program
 
-from course_lib import config, runtime
+from course_lib import config, native, runtime
 from course_lib.runtime import compiler, triton_runner
 
 
 @pytest.fixture
 def own_path(tmp_path, monkeypatch):
     """A folder that is the whole PATH, and a cache folder of its own."""
+    native.load("course_lib.runtime._launcher")  # the package's own module, which a C compiler builds when it is first needed
     (tmp_path / "bin").mkdir()
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.delenv("CXX", raising=False)
