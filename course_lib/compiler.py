@@ -89,8 +89,7 @@ class Compiler:
         if not global_state.is_ordinary():
             return None
         state, stages = self.state_of(code), self.pipeline
-        entries = state.entries
-        args = tuple(frame.locals.values())
+        entries, args = state.entries, tuple(frame.locals.values())
         events.emit(events.FrameSeen(code.co_qualname, frame.where, code))
         if entries:
             self.tell_failures(frame, entries, args)

@@ -21,7 +21,7 @@ from course_lib import frames
 from course_lib.capture.classes import TRUSTED, is_users, isinstance, member_of, own_dict
 from course_lib.capture.graph import PLAIN
 from course_lib.capture.shapes import SYMBOLIC, concrete
-from course_lib.capture.sources import REGISTRIES, Imported, Test, Unsupported
+from course_lib.capture.sources import REGISTRIES, Imported, Test, Unsupported, has_literal
 from course_lib.capture.world import MISSING, Known, Remaining
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ def class_attribute(it: Interpreter, cls: type, name: str) -> Any:
             it.world.see(cls, source, name)
     if found is not static and not isinstance(static, staticmethod):
         return found  # a bound classmethod, or what a descriptor or the metaclass makes of it
-    of_python = type(found) in PLAIN and not is_users(cls)
+    of_python = (type(found) in PLAIN and not is_users(cls)) or (source is None and has_literal(found))
     if of_python or (name.startswith("__") and not isinstance(found, (types.FunctionType, dict, list))):
         return found
     if source is None and not it.world.is_static(found) and type(found) not in PLAIN:

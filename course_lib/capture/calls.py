@@ -197,7 +197,7 @@ def follow(it: Interpreter, function: types.FunctionType, args: list[Any], kwarg
     plain = module == "re." and all(type(arg) in (*PLAIN, re.Pattern) for arg in (*args, *kwargs.values()))
     if module == "torch._dynamo.compiled_autograd.":
         return contextlib.nullcontext()
-    if plain or module == "torch._dynamo.mutation_guard.":  # `nn.Module.__init__`, once torch.compile has been used
+    if plain or module in ("linecache.", "torch._dynamo.mutation_guard."):  # `nn.Module.__init__`, once torch.compile was used
         return frames.call(None, function, *args, **kwargs)
     if module.startswith(NOT_FOLLOWED) and not module.startswith(FOLLOWED):
         raise Unsupported(f"calls {name}, a part of torch that is not an operation", "call it outside the compiled function")
@@ -348,8 +348,8 @@ class Id(int):
 def id_of(it: Interpreter, value: Any) -> int:
     """Of an object from outside the real one's, which is then guarded: the program may have kept it elsewhere."""
     known = it.world.of(value)
-    if isinstance(value, torch.Tensor) and not (known and isinstance(known.real, torch.nn.Parameter)):
-        raise Unsupported("asks for the id of a tensor")
+    if isinstance(value, torch.Tensor) and known and not isinstance(known.real, torch.nn.Parameter):
+        raise Unsupported("asks for the id of a tensor from outside")
     if known is not None and type(known.real) not in PLAIN:
         it.world.assume(known.source, "identity", Test("{}", "is", known.real))
         return id(known.real)

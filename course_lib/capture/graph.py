@@ -281,6 +281,7 @@ def has_tensor(value: Any) -> bool:
 
 def name_of(function: Any) -> str:
     """How a user would write the function."""
-    module = getattr(function, "__module__", None) or ""
+    module = getattr(function, "__module__", None) or "builtins"
     name: str = getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or repr(function)
-    return name if not module or module in ("builtins", "_operator") else f"{module}.{name}"
+    path = name if module in ("builtins", "_operator") else f"{module}.{name}"
+    return ".".join(part for part in path.split(".") if not part.startswith("pybind11_"))

@@ -211,11 +211,11 @@ class World:
     def _copy(self, obj: Any, source: Source) -> Any:
         """The stand-in of an object that is met for the first time, by its type."""
         cls: Any = type(obj)
-        base = solid_base(cls)
+        base: Any = solid_base(cls)
         same_type = Test("type({})", "is", cls)
         if isinstance(obj, torch.Tensor):
             return self._tensor(obj, source)
-        if base is not object and (cls is base or can_copy(cls)):
+        if base not in (object, types.SimpleNamespace) and (cls is base or can_copy(cls)):
             return self._container(obj, base, source)
         if cls is types.CellType:
             return self._know(types.CellType(), obj, source, MISSING).stand_in
@@ -235,7 +235,7 @@ class World:
             return self._know(obj, obj, source).stand_in
         if can_copy(cls):
             self.assume(source, "type", same_type)
-            known = self._know(object.__new__(cls), obj, source)
+            known = self._know(base.__new__(cls), obj, source)
             known.attributes = {}
             return known.stand_in
         return self._opaque(obj, source)
@@ -481,14 +481,14 @@ def can_copy(cls: Any) -> bool:
         return False
     base: Any = solid_base(cls)
     try:
-        return bool(cls.__flags__ & HEAP_TYPE) and isinstance(base.__new__(cls), cls)
+        return bool(cls.__flags__ & HEAP_TYPE or cls is types.SimpleNamespace) and isinstance(base.__new__(cls), cls)
     except TypeError:  # made of more than attributes
         return False
 
 
 def solid_base(cls: type) -> type:
     """The builtin type that instances of `cls` are built on."""
-    return next((base for base in cls.__mro__ if base in (tuple, list, collections.deque, *MAPPINGS)), object)
+    return next((b for b in cls.__mro__ if b in (tuple, list, collections.deque, types.SimpleNamespace, *MAPPINGS)), object)
 
 
 def functions_of(found: Any) -> dict[str, types.FunctionType]:

@@ -3,6 +3,7 @@ part in torch's functions, and the traceback lines of exceptions that are kept a
 
 import collections
 import traceback
+import types
 
 import pytest
 import torch
@@ -125,6 +126,44 @@ def objects_in_torch_functions(wrapped, x):
 def compiled_inside_and_cond(x):
     doubled = torch.compile(lambda v: v * 2, backend="eager")(x)
     return torch.cond(x.shape[0] > 3, lambda v: v + 1, lambda v: v - 1, (doubled,))
+
+
+class Options(types.SimpleNamespace):
+    def total(self):
+        return self.width + 1
+
+
+OPTIONS = types.SimpleNamespace(width=3, inner=types.SimpleNamespace(scale=2.0))
+
+
+@program(lambda i: (torch.randn(3), types.SimpleNamespace(a=1 + i, b=[2]), Options(width=i)))
+def namespaces(x, plain, own):
+    plain.c, own.seen = x + plain.a, True
+    plain.b.append(own.total())
+    del plain.a
+    made = types.SimpleNamespace(x=x * OPTIONS.inner.scale)
+    return plain, own, sorted(vars(plain)), hasattr(plain, "a"), made, repr(OPTIONS.inner)
+
+
+@program(one)
+def ids_of_made_tensors(x):
+    y = x + 1
+    seen = {id(y): 2}
+    return y * seen[id(y)], id(y) == id(x + 1)
+
+
+@program(one)
+def a_class_made_inside(x):
+    pair = collections.namedtuple("pair", "a b")(x, 2)
+    return pair.a + pair.b, pair._fields
+
+
+@program(one)
+def the_text_of_a_traceback(x):
+    try:
+        deep(x, 1)
+    except KeyError:
+        return x + 1, [row for row in traceback.format_exc().splitlines() if "^" not in row]  # made lines have no columns
 
 
 def lines(error):
