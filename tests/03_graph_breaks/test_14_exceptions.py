@@ -224,6 +224,104 @@ def raised_again_without_a_name(x):
         return x, lines(error)
 
 
+class Manager:
+    def __init__(self):
+        self.log = []
+
+    def __enter__(self):
+        self.log.append("in")
+
+    def __exit__(self, kind, error, trace):
+        self.log.append(kind and kind.__name__)
+        print("leaving")
+        return kind is KeyError
+
+
+@program
+def blocks_that_break_and_swallow(x):
+    manager = Manager()
+    with manager:
+        x = x + 1
+        fails(x)
+    with manager:
+        x = x * 2
+    try:
+        with manager:
+            raise ValueError("other")
+    except ValueError as error:
+        manager.log.append(repr(error.__context__))
+    return x, manager.log, sys.exc_info()[0]
+
+
+@program
+def three_handlers_deep(x):
+    seen = []
+    try:
+        fails(x)
+    except KeyError as first:
+        try:
+            fails(x)
+        except KeyError as second:
+            seen.append((repr(second.__context__), second.__context__ is first))
+            print("two")
+            try:
+                raise RuntimeError("r") from first
+            except RuntimeError as third:
+                seen.append((repr(third.__cause__), third.__context__ is second))
+                print("three")
+                x = x + 1
+            seen.append(sys.exc_info()[1] is second)
+        print("one")
+        x = x * 2
+        seen.append(sys.exc_info()[1] is first)
+    return x, seen, sys.exc_info()[0]
+
+
+@program
+def finally_that_leaves_the_loop(x):
+    for i in range(3):
+        try:
+            fails(x)
+        finally:
+            print("finally")
+            x = x + 1
+            if i < 2:
+                continue  # noqa: B012
+            break  # noqa: B012
+    return x, sys.exc_info()
+
+
+@program
+def a_generator_that_handles(x):
+    def values():
+        try:
+            print("first")
+            yield x + 1
+        except ValueError as error:
+            print(error)
+            yield x * 3
+        finally:
+            print("closed")
+
+    iterator = values()
+    found = [next(iterator), iterator.throw(ValueError("thrown"))]
+    iterator.close()
+    return found, sys.exc_info()[0]
+
+
+@program
+def errors_are_kept(x):
+    kept = []
+    for _ in range(2):
+        try:
+            fails(x)
+        except KeyError as error:
+            kept.append(error)
+            print("kept")
+            x = x + 1
+    return x, [(error.args, error.__context__, lines(error)) for error in kept]
+
+
 def takes(a, /, *, c, **others):
     return a
 
