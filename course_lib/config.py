@@ -10,6 +10,7 @@ import warnings
 from pathlib import Path
 
 recompile_limit = 8  # Entries a code object may hold; inputs that fit none run in eager. (`torch._dynamo.config.recompile_limit`)
+sizes_limit = 64  # Sets of sizes that a graph with symbolic sizes is built for; others run operation by operation
 inline_depth_limit = 64  # Calls followed into calls before capture gives up: endless recursion would never end
 measure_products = os.environ.get("COURSE_MEASURE") != "0"  # Measure once which library multiplies fastest; else torch's own
 

@@ -42,6 +42,7 @@ class Pipeline:
     build: Callable[..., runtime.CompiledGraph] = runtime.build
     """(loops, schedule, plan, codegen) → a callable (lessons 09 and 10)"""
     cudagraphs: bool = False  # Record the kernels of a program as a CUDA graph? (lesson 11)
+    fixed: frozenset[int] | None = None  # For a graph with symbolic sizes: those sizes that are numbers (lesson 05)
 
     def replace(self, **stages: Any) -> "Pipeline":
         """A pipeline with some stages exchanged. Unknown names raise TypeError."""
@@ -57,7 +58,8 @@ class Pipeline:
         if gm.graph.find_nodes(op="call_function", target=torch.nn.Parameter):
             return fall_back(gm, "a parameter is made inside")
         if is_symbolic(gm):
-            return self.specialize(gm, lambda static, args: self.run_compile(static, codegen, differentiate))
+            own = self.replace(fixed=frozenset(size for size in sizes_of(gm) if isinstance(size, int)))
+            return self.specialize(gm, lambda static, args: own.run_compile(static, codegen, differentiate))
         try:
             with capture.recording_mode():  # whatever the graph switched when tracing it ended half-way
                 return self.compile_with_gradients(gm, codegen) if differentiate else self.compile_forward(gm, codegen)
@@ -83,7 +85,8 @@ class Pipeline:
         events.emit(events.AtenTraced(aten))
         if codegen == "none":
             return without_autocast(torch.no_grad()(aten.forward))
-        loops = runtime.choose_products(events.stage("lower", events.Lowered, self.lower, aten))
+        loops = dataclasses.replace(events.stage("lower", events.Lowered, self.lower, aten), fixed=self.fixed)
+        loops = runtime.choose_products(loops)
         loops = scheduling.split_reductions(loops, lambda buffer: codegen == "triton" or buffer.device.type == "cuda")
         schedule = events.stage("schedule", events.Scheduled, self.schedule, loops, self.fuse)
         plan = events.stage("memory", events.MemoryPlanned, self.plan, schedule, loops)
@@ -91,15 +94,15 @@ class Pipeline:
         return without_autocast(runtime.with_cuda_graphs(program, loops) if self.cudagraphs else program)
 
     def specialize(self, gm: fx.GraphModule, build: Callable[[fx.GraphModule, list[Any]], Program]) -> Program:
-        """A graph with symbolic sizes: kernels are built for each set of sizes when it is first met; after
-        `config.recompile_limit` of them the graph runs operation by operation."""
+        """A graph with symbolic sizes: a program is planned for each set of sizes when it is first met, around kernels that take
+        them as arguments; after `config.sizes_limit` sets the graph runs operation by operation."""
         built: dict[Any, Program] = {}
 
         def run(*args: Any) -> tuple[Any, ...]:
             key = tuple((*arg.shape, *arg.stride()) if isinstance(arg, torch.Tensor) else arg for arg in args)
             if key not in built:
-                if len(built) >= config.recompile_limit:
-                    return fall_back(gm, f"it met more than {config.recompile_limit} sets of sizes")(*args)
+                if len(built) >= config.sizes_limit:
+                    return fall_back(gm, f"it met more than {config.sizes_limit} sets of sizes")(*args)
                 with COMPILING, capture.recording_mode():
                     built[key] = build(with_sizes(gm, args), list(args))
             return built[key](*args)
@@ -109,9 +112,13 @@ class Pipeline:
 
 def is_symbolic(gm: fx.GraphModule) -> bool:
     """Has the graph an input whose size (or value) is a symbol?"""
+    return any(isinstance(size, (torch.SymInt, torch.SymFloat)) for size in sizes_of(gm))
+
+
+def sizes_of(gm: fx.GraphModule) -> list[Any]:
+    """Sizes and strides of all inputs, and those inputs that are numbers."""
     values = [node.meta["val"] for node in gm.graph.find_nodes(op="placeholder")]
-    sizes = [size for v in values for size in ((*v.shape, *v.stride()) if isinstance(v, torch.Tensor) else (v,))]
-    return any(isinstance(size, (torch.SymInt, torch.SymFloat)) for size in sizes)
+    return [size for v in values for size in ((*v.shape, *v.stride()) if isinstance(v, torch.Tensor) else (v,))]
 
 
 def with_sizes(gm: fx.GraphModule, args: Sequence[Any]) -> fx.GraphModule:

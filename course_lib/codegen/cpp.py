@@ -25,7 +25,7 @@ import torch
 from course_lib.codegen.cpp_ops import HALVES, RESERVED, STORED, Accumulator, CppOps, computed_as
 from course_lib.codegen.loops import PLAIN, Phase, as_columns, column_number, is_row_level, iterations, phases, reduction
 from course_lib.codegen.printer import KernelSource, label
-from course_lib.lowering.indexing import Linear, contiguous
+from course_lib.lowering.indexing import Linear, contiguous, power_of_two
 from course_lib.lowering.ir import Buffer
 from course_lib.lowering.ops import linear_index
 from course_lib.scheduling.expressions import Expr, loads, steps_used
@@ -92,8 +92,11 @@ class CppKernel(CppOps):
                 self.print_loops()
             if self.checks:
                 self.line(f"if (problem) *(int64_t*)buffers[{len(self.passed)}] = problem;")
+        where = f"((const int64_t*)buffers[{len(self.passed) + bool(self.checks)}])"
+        given = [(1, f"const int64_t {name} = {where}[{n}];", None) for n, name in enumerate(self.sizes.values())]
+        self.lines[1 + len(self.touched) : 1 + len(self.touched)] = given
         source, line_of = self.layout("  ")
-        return KernelSource(self.name, "cpp", source, self.passed, line_of, checked=bool(self.checks))
+        return KernelSource(self.name, "cpp", source, self.passed, line_of, bool(self.checks), tuple(self.sizes))
 
     def print_pointers(self) -> None:
         """One typed pointer for each buffer; a buffer that is written in place of another shares its memory."""
@@ -112,10 +115,10 @@ class CppKernel(CppOps):
         across = [step for step in self.trees if step.level == "across"]
         for step in across:
             self.scratch[step] = self.unique(label(step))
-            self.lines_for(step, [f"double {self.scratch[step]}[{columns}] = {{}};"])
+            self.lines_for(step, [f"double {self.scratch[step]}[{self.room(columns)}] = {{}};"])
         with contextlib.ExitStack() as blocks:
             if rows and self.parallel and self.shape != "columns":
-                gathers = [f"reduction(+: {self.scratch[step]}[:{columns}])" for step in across]
+                gathers = [f"reduction(+: {self.scratch[step]}[:{self.size(columns)}])" for step in across]
                 self.pragma(threads=True, collapse=len(rows), clauses=gathers)
             for loop in rows:
                 blocks.enter_context(self.block_of_lanes(loop) if self.lane and loop is rows[-1] else self.loop(loop))
@@ -137,7 +140,7 @@ class CppKernel(CppOps):
         for step in phase.columns:
             if step in phase.kept:
                 self.scratch[step] = self.unique(f"{label(step)}_row")
-                self.line(f"{computed_as(step.buffer.dtype)} {self.scratch[step]}[{iterations(columns)}];")
+                self.line(f"{computed_as(step.buffer.dtype)} {self.scratch[step]}[{self.room(iterations(columns))}];")
         totals = {step: self.accumulator(step) for step in phase.reductions}
         in_order = any(total.in_order for total in totals.values())
         longest = iterations(columns) * (8 if self.lane or len(columns) > 1 else 1)  # or 8 lanes share a sum
@@ -185,7 +188,7 @@ class CppKernel(CppOps):
             for buffer, index in dict.fromkeys(load for step in phase.columns for load in loads(self.trees[step])):
                 if self.walks_along(index, column.symbol) and row in index.free_symbols:
                     there = self.index(index.xreplace({column.symbol: sympy.Integer(0), row: row + 1}))
-                    self.line(f"fetch_row({self.pointers[buffer]} + {there}, {column.size});")
+                    self.line(f"fetch_row({self.pointers[buffer]} + {there}, {self.size(column.size)});")
 
     def print_columns(self, phase: Phase, steps: list[Step], parts: Mapping[Step, Accumulator]) -> None:
         """The body: the values of these steps, where they go, and what the reductions take in."""
@@ -314,7 +317,11 @@ class CppKernel(CppOps):
 
     def loop(self, loop: Loop, start: str = "0", stop: str = "") -> contextlib.AbstractContextManager[None]:
         s = loop.symbol
-        return self.block(f"for (int64_t {s} = {start}; {s} < {stop or loop.size}; {s}++) {{", "}")
+        return self.block(f"for (int64_t {s} = {start}; {s} < {stop or self.size(loop.size)}; {s}++) {{", "}")
+
+    def room(self, count: int) -> int:
+        """How long an array on the stack is: for many sizes, the next power of two."""
+        return count if self.kernel.fixed is None else power_of_two(count)
 
     def staged(self, phase: Phase, loop: Loop) -> tuple[Staged, bool]:
         """What goes through a row on the stack around the vectorised `loop`: float16, which the compiler would convert one by
@@ -338,12 +345,12 @@ class CppKernel(CppOps):
     def rows_around(self, staged: Staged, loop: Loop, first: str, stop: str) -> Iterator[dict[Step, str]]:
         """Rows are filled before the vectorised loop and stored after it. Gives the lines that round those of 16 bits."""
         symbol, size, start = loop.symbol, min(loop.size, STRIP), sympy.Symbol(first) if stop else sympy.Integer(0)
-        count = f"{stop} - {first}" if stop and loop.size % STRIP else size
+        count = f"{stop} - {first}" if stop and loop.size % STRIP else STRIP if stop else self.size(loop.size)
         stores, rounding = [], {}
         for what, (buffer, index) in staged.items():
             row, dtype = self.unique(f"{buffer}_row"), what.buffer.dtype if isinstance(what, Step) else torch.float32
             memory = f"{self.pointers.get(buffer)} + {self.index(index.xreplace({symbol: start}))}"
-            self.line(f"{computed_as(dtype)} {row}[{size}];")
+            self.line(f"{computed_as(dtype)} {row}[{self.room(size)}];")
             self.rows[what] = f"{row}[{symbol}{f' - {first}' if stop else ''}]"
             if dtype in HALVES and what in self.used:
                 rounding[what] = f"round_row<{STORED[dtype]}>({row}, {count});"
@@ -362,17 +369,17 @@ class CppKernel(CppOps):
         if loop.size <= size:
             yield "0", ""
             return
-        first, end = self.unique("block"), self.unique("end")
-        with self.block(f"for (int64_t {first} = 0; {first} < {loop.size}; {first} += {size}) {{", "}"):
+        first, end, n = self.unique("block"), self.unique("end"), self.size(loop.size)
+        with self.block(f"for (int64_t {first} = 0; {first} < {n}; {first} += {size}) {{", "}"):
             text = f"{first} + {size}"
             if loop.size % size:
-                self.line(f"const int64_t {end} = {text} < {loop.size} ? {text} : {loop.size};")
+                self.line(f"const int64_t {end} = {text} < {n} ? {text} : {n};")
             yield first, end if loop.size % size else text
 
     @contextlib.contextmanager
     def block_of_lanes(self, loop: Loop) -> Iterator[None]:
         """The shape 'lanes': a loop over blocks of neighbouring rows."""
-        n, size = loop.size, self.lanes
+        n, size = self.size(loop.size), self.lanes
         with self.block(f"for (int64_t first = 0; first < {n}; first += {size}) {{", "}"):
             if self.ragged:
                 self.line(f"const int64_t lanes = {n} - first < {size} ? {n} - first : {size};")

@@ -63,6 +63,7 @@ class KernelSource:
     checked: bool = False
     """True if the kernel takes one more buffer, an int64 that it sets to 1 (index out of range) or 2 (integer division by
     zero) where eager would raise."""
+    sizes: tuple[int, ...] = ()  # Of a kernel for many sizes: those of this call, its last buffer (int64)
 
 
 class Printer:
@@ -91,6 +92,7 @@ class Printer:
         """Buffers that are written in place of another share its memory, so they are not passed."""
         self.passed = tuple(dict.fromkeys(self.in_place.get(name, name) for name in self.touched))
         self.pointers: dict[str, str] = {}  # Buffer → the name of its pointer
+        self.sizes: dict[int, str] = {}  # Number → the name of the argument that it is
 
         self.lines: list[tuple[int, str, Step | None]] = []  # Depth, text, and the step that it comes from
         self.depth = 0
@@ -148,6 +150,13 @@ class Printer:
         name = identifier(wanted, self.taken)
         self.taken.add(name)
         return name
+
+    def size(self, number: int) -> str:
+        """A size or stride as source: a number, or an argument (one for all that are equal) if calls with others will come."""
+        if self.kernel.fixed is None or number < 2 or number in self.kernel.fixed:
+            return str(number)
+        self.sizes[number] = self.sizes.get(number) or self.unique(f"n{len(self.sizes)}")
+        return self.sizes[number]
 
     def layout(self, indent: str) -> tuple[str, dict[int, Step]]:
         """The finished source, with a comment where a step begins, and which line is whose."""
@@ -231,7 +240,7 @@ class Printer:
         if e in self.symbols:
             return self.text(self.symbols[e])
         if isinstance(e, (sympy.Symbol, sympy.Integer)):
-            return f"({e})" if tight and e.is_negative else str(e)
+            return f"({e})" if tight and e.is_negative else self.size(int(e)) if e.is_Integer else str(e)
         if isinstance(e, sympy.Mul):
             return "*".join(self.index(factor, tight=True) for factor in e.args)
         if isinstance(e, sympy.Add):

@@ -21,7 +21,7 @@ import torch
 from course_lib.codegen.loops import PLAIN, Phase, column_number, extreme, iterations, phases, reduction, short_names
 from course_lib.codegen.printer import LONGEST, KernelSource, label
 from course_lib.codegen.triton_ops import HELPERS, KEEPS_NAN, POINTERS, RESERVED, TritonOps, is_number
-from course_lib.lowering.indexing import Linear, contiguous
+from course_lib.lowering.indexing import Linear, contiguous, power_of_two
 from course_lib.lowering.ir import Buffer
 from course_lib.scheduling.expressions import Expr, loads
 from course_lib.scheduling.kernel import FusedKernel, Loop, Step
@@ -73,11 +73,6 @@ def triton_source(kernel: FusedKernel, buffers: Mapping[str, Buffer], name: str 
     return TritonKernel(kernel, buffers, name or kernel.name).print()
 
 
-def power_of_two(n: int) -> int:
-    """The smallest power of two that is at least n."""
-    return 1 << max(0, n - 1).bit_length()
-
-
 class TritonKernel(TritonOps):
     """Walks the phases of one kernel; a pass over the columns is nothing (persistent) or a `for` loop."""
 
@@ -121,7 +116,7 @@ class TritonKernel(TritonOps):
         self.lines[:0] = [(0, text, None) for text in self.header()]
         source, line_of = self.layout("    ")
         types = tuple(POINTERS[self.buffers[name].dtype] for name in self.passed) + ("*i64",) * bool(self.checks)
-        return TritonSource(self.name, "triton", source, self.passed, line_of, bool(self.checks), self.tiling, types)
+        return TritonSource(self.name, "triton", source, self.passed, line_of, bool(self.checks), (), self.tiling, types)
 
     def print_phases(self) -> None:
         self.count_uses(self.trees.values())

@@ -145,7 +145,8 @@ class Wrapper:
             return
         if source.checked:
             passed.append(self.problem(kernel))
-        self.line(f"{source.name}({', '.join(passed)})", str(kernel))
+        sizes = [self.value(torch.tensor(source.sizes))] if source.sizes else []
+        self.line(f"{source.name}({', '.join(passed + sizes)})", str(kernel))
         if source.checked:
             self.line(f"check({passed[-1]}, {places(kernel)!r})")
 

@@ -48,9 +48,7 @@ typedef struct _PyInterpreterFrame Frame;
 static PyObject *return_stub;            /* a code object whose whole body is RETURN_VALUE */
 
 /* Get rid of a frame that never ran, and pass on `result` (NULL: an exception is set). Steals `result`. */
-static PyObject *
-discard_frame(PyThreadState *ts, Frame *f, PyObject *result)
-{
+static PyObject *discard_frame(PyThreadState *ts, Frame *f, PyObject *result) {
 #if PY_VERSION_HEX < 0x030C0000
     return result;                       /* 3.11: the caller clears the frame */
 #else
@@ -80,9 +78,7 @@ static _PyFrameEvalFunction next_evaluator;  /* what was installed before us: CP
 #if PY_VERSION_HEX >= 0x030C0000 && PY_VERSION_HEX < 0x030D0000
 /* With a hook each Python call nests C calls. 3.12 allows only 1500 of those, and would raise RecursionError near a depth
    of 750: give back what the hook costs, as far down as the C stack surely reaches. */
-static PyObject *
-run_frame(PyThreadState *ts, Frame *f, int throwflag)
-{
+static PyObject *run_frame(PyThreadState *ts, Frame *f, int throwflag) {
     static _Thread_local int depth;
     int spared = depth++ < 5000 ? 2 : 0;
     ts->c_recursion_remaining += spared;
@@ -101,9 +97,7 @@ run_frame(PyThreadState *ts, Frame *f, int throwflag)
    code object and never used twice, does neither; and unlike the entries it owns nothing that the collector must see. */
 static Py_ssize_t slot;
 
-static PyObject *
-number_of(PyCodeObject *code)            /* borrowed; NULL with an exception */
-{
+static PyObject *number_of(PyCodeObject *code) {  /* borrowed; NULL with an exception */
     static long long last;
     void *number = NULL;
     PyUnstable_Code_GetExtra((PyObject *)code, slot, &number);
@@ -115,9 +109,7 @@ number_of(PyCodeObject *code)            /* borrowed; NULL with an exception */
     return number;
 }
 
-static void
-free_number(void *number)
-{
+static void free_number(void *number) {
     Py_XDECREF((PyObject *)number);
 }
 
@@ -126,24 +118,18 @@ free_number(void *number)
 static _Thread_local PyObject *watcher;  /* this thread's; NULL: none */
 static int watched_threads;              /* changed under the GIL */
 
-static int
-n_params(PyCodeObject *code)
-{
+static int n_params(PyCodeObject *code) {
     return code->co_argcount + code->co_kwonlyargcount
         + !!(code->co_flags & CO_VARARGS) + !!(code->co_flags & CO_VARKEYWORDS);
 }
 
-static int
-is_replaceable(PyCodeObject *code)
-{
+static int is_replaceable(PyCodeObject *code) {
     return code->co_flags & CO_OPTIMIZED                             /* no module or class body */
         && !(code->co_flags & (CO_COROUTINE | CO_ASYNC_GENERATOR));  /* these are entered many times */
 }
 
 /* The head for this call (a new reference); NULL without an exception: run the frame as it is. `call`: code, func, *args. */
-static PyObject *
-find_head(PyObject *asked, PyObject *entries, PyObject **call, int n)
-{
+static PyObject *find_head(PyObject *asked, PyObject *entries, PyObject **call, int n) {
     if (entries && !PyList_Check(entries))
         return PyErr_Format(PyExc_TypeError, "a watcher holds lists of (guard, head) and None, got %R", entries);
     for (Py_ssize_t i = 0; entries && i < PyList_GET_SIZE(entries); i++) {
@@ -166,9 +152,7 @@ find_head(PyObject *asked, PyObject *entries, PyObject **call, int n)
 }
 
 /* Call the head in the frame's place, or run the frame. Apart, so that frames left alone pay no C stack for `call`. */
-static __attribute__((noinline)) PyObject *
-replace_frame(PyThreadState *ts, Frame *f, PyCodeObject *code, PyObject *entries)
-{
+static __attribute__((noinline)) PyObject *replace_frame(PyThreadState *ts, Frame *f, PyCodeObject *code, PyObject *entries) {
     int n = n_params(code);
     PyObject *call[n + 2], *asked = watcher;             /* code, func, *args */
     call[0] = (PyObject *)code;
@@ -188,9 +172,7 @@ replace_frame(PyThreadState *ts, Frame *f, PyCodeObject *code, PyObject *entries
     return discard_frame(ts, f, result);
 }
 
-static PyObject *
-eval_frame(PyThreadState *ts, Frame *f, int throwflag)
-{
+static PyObject *eval_frame(PyThreadState *ts, Frame *f, int throwflag) {
     if (watcher == NULL || throwflag || f->owner == FRAME_OWNED_BY_GENERATOR)  /* a generator is shown once, when it is made */
         return run_frame(ts, f, throwflag);
     PyCodeObject *code = FRAME_CODE(f);
@@ -209,9 +191,7 @@ eval_frame(PyThreadState *ts, Frame *f, int throwflag)
 
 /* Make `next` (stolen; NULL: nobody) this thread's watcher; returns the one before. The evaluator is replaced only while
    somebody watches, so that the rest of a program pays nothing. */
-static PyObject *
-exchange(PyObject *next)
-{
+static PyObject *exchange(PyObject *next) {
     PyInterpreterState *interp = PyInterpreterState_Get();
     PyObject *before = watcher;
     watcher = next;
@@ -228,27 +208,21 @@ exchange(PyObject *next)
     return before;
 }
 
-static int
-check_watcher(PyObject *object)
-{
+static int check_watcher(PyObject *object) {
     if (object == Py_None || (PyDict_Check(object) && PyCallable_Check(object)))
         return 0;
     PyErr_Format(PyExc_TypeError, "expected a Watcher or None, got %.100s", Py_TYPE(object)->tp_name);
     return -1;
 }
 
-static PyObject *
-enter(PyObject *self, PyObject *next)
-{
+static PyObject *enter(PyObject *self, PyObject *next) {
     if (check_watcher(next) < 0)
         return NULL;
     PyObject *before = exchange(next == Py_None ? NULL : Py_NewRef(next));
     return before ? before : Py_NewRef(Py_None);
 }
 
-static PyObject *
-call(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
-{
+static PyObject *call(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames) {
     if (n < 2)
         return PyErr_Format(PyExc_TypeError, "call takes a watcher, a function and its arguments; got %zd", n);
     if (check_watcher(args[0]) < 0)
@@ -259,18 +233,14 @@ call(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
     return result;
 }
 
-static PyObject *
-number(PyObject *self, PyObject *code)
-{
+static PyObject *number(PyObject *self, PyObject *code) {
     if (!PyCode_Check(code))
         return PyErr_Format(PyExc_TypeError, "expected a code object, got %.100s", Py_TYPE(code)->tp_name);
     return Py_XNewRef(number_of((PyCodeObject *)code));
 }
 
 /* CPython gives a class a new version tag after any change to it or to a class above it. It has none (0) after too many. */
-static PyObject *
-class_version(PyObject *self, PyObject *cls)
-{
+static PyObject *class_version(PyObject *self, PyObject *cls) {
     if (!PyType_Check(cls))
         return PyErr_Format(PyExc_TypeError, "expected a class, got %R", cls);
     if (((PyTypeObject *)cls)->tp_version_tag == 0)
@@ -288,9 +258,7 @@ static PyMethodDef methods[] = {
 
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_framehook", "See _framehook.c.", -1, methods};
 
-PyMODINIT_FUNC
-PyInit__framehook(void)
-{
+PyMODINIT_FUNC PyInit__framehook(void) {
     const char body[] = {(char)RETURN_VALUE, 0};
     PyObject *empty = (PyObject *)PyCode_NewEmpty("<course_lib frame hook>", "discarded_frame", 1);
     PyObject *replace = empty ? PyObject_GetAttrString(empty, "replace") : NULL;

@@ -165,3 +165,8 @@ def _digits(linear: Linear, extent: Mapping[sympy.Symbol, int], dims: Sequence[t
         if largest[n] >= size:
             return None
     return [sympy.sympify(i) for i in index] if constant == 0 else None
+
+
+def power_of_two(n: int) -> int:
+    """The smallest power of two that is at least n."""
+    return 1 << max(0, n - 1).bit_length()

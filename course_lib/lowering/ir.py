@@ -14,7 +14,7 @@ what is inside); the functional graph makes both boxes unnecessary.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -218,6 +218,7 @@ class LoopGraph:
     duplicates: list[tuple[str, str]] = field(default_factory=list)
     """FX nodes that compute what an earlier one did, and that one: (name, its twin)."""
     updates: dict[int, Buffer | None] = field(default_factory=dict)  # Which output is put into which input, unseen by autograd
+    fixed: Collection[int] | None = None  # If calls with other sizes will come: the sizes that all have
 
     @property
     def returned(self) -> set[str]:

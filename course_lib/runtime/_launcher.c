@@ -29,9 +29,7 @@ typedef struct {
 static PyObject *data_ptr;               /* the interned string */
 
 /* The `data_ptr()` of each tensor; 0 after an error. */
-static int
-addresses(PyObject *const *tensors, Py_ssize_t n, void **found)
-{
+static int addresses(PyObject *const *tensors, Py_ssize_t n, void **found) {
     for (Py_ssize_t i = 0; i < n; i++) {
         PyObject *address = PyObject_CallMethodNoArgs(tensors[i], data_ptr);
         found[i] = address ? PyLong_AsVoidPtr(address) : NULL;
@@ -43,9 +41,7 @@ addresses(PyObject *const *tensors, Py_ssize_t n, void **found)
 }
 
 /* What `launcher` returns is this function, bound to a `Target` in a bytes object. */
-static PyObject *
-launch(PyObject *self, PyObject *const *args, Py_ssize_t n)
-{
+static PyObject *launch(PyObject *self, PyObject *const *args, Py_ssize_t n) {
     Target target;
     memcpy(&target, PyBytes_AS_STRING(self), sizeof target);
     if (n != target.n_buffers)
@@ -61,9 +57,7 @@ launch(PyObject *self, PyObject *const *args, Py_ssize_t n)
 
 static PyMethodDef launch_method = {"launch", (PyCFunction)(void (*)(void))launch, METH_FASTCALL, "Runs a kernel."};
 
-static PyObject *
-launcher(PyObject *module, PyObject *args)
-{
+static PyObject *launcher(PyObject *module, PyObject *args) {
     Target target;
     unsigned long long address;
     if (!PyArg_ParseTuple(args, "Kn:launcher", &address, &target.n_buffers))
@@ -84,9 +78,7 @@ typedef struct {
 
 /* What `gpu_launcher` returns: this, bound to (a `GpuTarget` as bytes, stream, device, otherwise). The kernel was compiled for
  * addresses that are multiples of 16. Where one is not, or the driver refuses, `otherwise(t0, t1, ...)` has to do it. */
-static PyObject *
-start(PyObject *self, PyObject *const *args, Py_ssize_t n)
-{
+static PyObject *start(PyObject *self, PyObject *const *args, Py_ssize_t n) {
     GpuTarget target;
     memcpy(&target, PyBytes_AS_STRING(PyTuple_GET_ITEM(self, 0)), sizeof target);
     void *buffers[n + 2], *arguments[n + 2];     /* two more, which Triton has for memory that our kernels do not ask for */
@@ -117,9 +109,7 @@ start(PyObject *self, PyObject *const *args, Py_ssize_t n)
 
 static PyMethodDef start_method = {"start", (PyCFunction)(void (*)(void))start, METH_FASTCALL, "Starts a GPU kernel."};
 
-static PyObject *
-gpu_launcher(PyObject *module, PyObject *args)
-{
+static PyObject *gpu_launcher(PyObject *module, PyObject *args) {
     GpuTarget target;
     unsigned long long launch, function;
     PyObject *stream, *device, *otherwise;
@@ -142,9 +132,7 @@ static PyMethodDef methods[] = {
 
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_launcher", "See _launcher.c.", -1, methods};
 
-PyMODINIT_FUNC
-PyInit__launcher(void)
-{
+PyMODINIT_FUNC PyInit__launcher(void) {
     data_ptr = PyUnicode_InternFromString("data_ptr");
     return data_ptr ? PyModule_Create(&module) : NULL;
 }

@@ -8,7 +8,7 @@ In PyTorch: `torch/_inductor/compile_fx.py`, `CompiledFxGraph` in `output_code.p
 import ctypes
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -64,7 +64,10 @@ def build(graph: LoopGraph, schedule: Any, plan: Any = None, codegen: str = "aut
         if isinstance(kernel, FusedKernel):
             name = identifier(kernel.name, [source.name for source in sources.values()])
             on_gpu = codegen == "auto" and kernel.steps[0].buffer.device.type == "cuda"
-            sources[kernel] = (triton_source if codegen == "triton" or on_gpu else cpp_source)(kernel, graph.buffers, name)
+            if codegen == "triton" or on_gpu:
+                sources[kernel] = triton_source(kernel, graph.buffers, name)
+            else:
+                sources[kernel] = cpp_source(replace(kernel, fixed=graph.fixed), graph.buffers, name)
     in_triton = [
         (source, kernel.steps[0].buffer.device, operands(source, graph) if autotune else ())
         for kernel, source in sources.items()
@@ -78,7 +81,7 @@ def build(graph: LoopGraph, schedule: Any, plan: Any = None, codegen: str = "aut
         library, cached = ctypes.CDLL(str(entry.path)), entry.cached
         make = native.load("course_lib.runtime._launcher").launcher  # type: ignore[union-attr]
         address = lambda name: ctypes.cast(library[name], ctypes.c_void_p).value
-        launches |= {s.name: make(address(s.name), len(s.buffers) + s.checked) for s in in_cpp}
+        launches |= {s.name: make(address(s.name), len(s.buffers) + s.checked + bool(s.sizes)) for s in in_cpp}
     wrapper, names = wrapper_source(schedule, plan, graph, sources)
     run = define("call", wrapper, "program", {**names, **launches})
     if len(gpus := {buffer.device for buffer in graph.buffers.values() if buffer.device.type == "cuda"}) == 1:

@@ -12,13 +12,14 @@ In PyTorch: `torch/_inductor/select_algorithm.py`, `AlgorithmSelectorCache` (the
 import functools
 import time
 import timeit
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
 
 from course_lib import build_cache, config, events
+from course_lib.lowering.indexing import power_of_two
 from course_lib.lowering.ir import ExternKernel, LoopGraph, View
 
 BUDGET = 0.2  # Seconds that may be spent on measuring one product
@@ -42,7 +43,8 @@ def onednn() -> Any:
 def choose_products(graph: LoopGraph) -> LoopGraph:
     """Replace calls of `mm` and `addmm` where another library is faster."""
     if config.measure_products:
-        graph.nodes[:] = [choose(node) if isinstance(node, ExternKernel) and is_product(node) else node for node in graph.nodes]
+        best = lambda node: choose(node, graph.fixed) if isinstance(node, ExternKernel) and is_product(node) else node
+        graph.nodes[:] = map(best, graph.nodes)
     return graph
 
 
@@ -57,9 +59,11 @@ def is_product(node: ExternKernel) -> bool:
     return known and fits and all(v.dtype == torch.float32 and v.buffer.device.type == "cpu" for v in views)
 
 
-def choose(kernel: ExternKernel) -> ExternKernel:
-    """The kernel as it is, or as a call of oneDNN."""
-    seconds = seconds_of(kernel.op, [(view.shape, view.stride) for view in kernel.args])
+def choose(kernel: ExternKernel, fixed: Collection[int] | None = None) -> ExternKernel:
+    """The kernel as it is, or as a call of oneDNN. If other sizes will come, those that are not `fixed` are measured as the
+    next power of two."""
+    near = lambda sizes: tuple(n if fixed is None or n in fixed else power_of_two(n) for n in sizes)
+    seconds = seconds_of(kernel.op, [(near(view.shape), near(view.stride)) for view in kernel.args])
     gain = seconds["torch"] / seconds.get("oneDNN", float("inf"))
     events.emit(events.Autotuned(kernel, "oneDNN" if gain > MUST_GAIN else "torch", seconds))
     if gain <= MUST_GAIN:

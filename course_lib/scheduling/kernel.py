@@ -9,6 +9,7 @@ gathered on the way (the gradient of a norm's weight).
 In PyTorch: `torch/_inductor/scheduler.py`, `FusedSchedulerNode`, and `codegen/simd.py`, `SIMDKernel` (numel, rnumel).
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -99,6 +100,7 @@ class FusedKernel(Nest):
     bytes_saved: int = 0
     in_place: dict[str, str] = field(default_factory=dict)
     """Stored buffer → the dead buffer whose memory it takes (memory planning)."""
+    fixed: Collection[int] | None = None  # If calls with other sizes will come: the sizes that all have
 
     @property
     def nodes(self) -> tuple[LoopNode, ...]:  # type: ignore[override]

@@ -35,3 +35,13 @@ def test_reductions_with_what_comes_before_and_after(rng):
 @given(anything)
 def test_reductions_of_nan_and_infinity(rng):
     check(*random_kernels.reduction_kernels(rng, special=True), rtol=1e-4, atol=1e-5)
+
+
+@given(anything)
+def test_arithmetic_with_sizes_as_arguments(rng):
+    check(*random_kernels.pointwise_kernels(rng, unary_ops=EXACT), rtol=0.0, atol=0.0, fixed=())
+
+
+@given(anything)
+def test_reductions_with_sizes_as_arguments(rng):
+    check(*random_kernels.reduction_kernels(rng, special=rng.random() < 0.3), rtol=1e-4, atol=1e-5, fixed=())

@@ -11,16 +11,17 @@ from course_lib import runtime
 from course_lib.lowering.ir import LoopGraph
 
 
-def program(kernel, buffers, codegen="cpp"):
-    """A `CompiledGraph` of just this kernel; its inputs are `buffers` in order, its outputs the stored buffers."""
+def program(kernel, buffers, codegen="cpp", fixed=None):
+    """A `CompiledGraph` of just this kernel; its inputs are `buffers` in order, its outputs the stored buffers.
+    `fixed`: for many sizes, these excepted."""
     outputs = [step.buffer.view() for step in kernel.steps if step.buffer.name in kernel.stores]
-    graph = LoopGraph([*buffers.values()], list(kernel.nodes), outputs)
+    graph = LoopGraph([*buffers.values()], list(kernel.nodes), outputs, fixed=fixed)
     return runtime.build(graph, SimpleNamespace(kernels=[kernel]), codegen=codegen)
 
 
-def run(kernel, buffers, tensors, codegen="cpp"):
+def run(kernel, buffers, tensors, codegen="cpp", fixed=None):
     """Stored buffer → tensor."""
-    compiled = program(kernel, buffers, codegen)
+    compiled = program(kernel, buffers, codegen, fixed)
     names = [step.buffer.name for step in kernel.steps if step.buffer.name in kernel.stores]
     device = kernel.steps[0].buffer.device
     results = compiled(*(moved(tensors[name], device) for name in buffers))
@@ -34,9 +35,9 @@ def moved(tensor, device):
     return torch.as_strided(as_memory(tensor).to(device), tensor.shape, tensor.stride())
 
 
-def check(kernel, buffers, tensors, codegen="cpp", rtol=None, atol=None):
+def check(kernel, buffers, tensors, codegen="cpp", rtol=None, atol=None, fixed=None):
     """Run and compare everything that is stored with what torch computes."""
-    got, compiled = run(kernel, buffers, tensors, codegen)
+    got, compiled = run(kernel, buffers, tensors, codegen, fixed)
     want = evaluate(kernel, buffers, tensors)
     for name, value in got.items():
         assert value.dtype == want[name].dtype and value.shape == want[name].shape
