@@ -16,7 +16,7 @@ from course_lib.viz.recording import Recording
 
 
 def source(tiling, text="k"):
-    return TritonSource("k", "triton", text, ("x",), {}, False, tiling, ("*fp32",))
+    return TritonSource("k", "triton", text, ("x",), {}, tiling=tiling, types=("*fp32",))
 
 
 @pytest.mark.parametrize(
