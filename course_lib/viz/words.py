@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from course_lib.capture.graph import PLAIN
-from course_lib.capture.world import NULL, World, is_full
+from course_lib.capture.world import NULL, Handled, World, is_full
 
 BRACKETS: dict[type, str] = {list: "[{}]", tuple: "({})", set: "{{{}}}", frozenset: "{{{}}}"}
 
@@ -21,6 +21,8 @@ def in_words(world: World, value: Any, depth: int = 4) -> str:
     listed = lambda values: shorten(", ".join(map(say, values)))
     if isinstance(value, torch.Tensor):
         return f"{name_of(world, value)}: {str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
+    if type(value) is Handled:  # what CPython has there
+        return say(value.before)
     known = world.of(value)
     if isinstance(value, torch.nn.Module):
         return f"{type(value).__name__}()"

@@ -385,3 +385,17 @@ def test_the_head_shows_its_own_line_where_the_graph_fails():
     with pytest.raises(RuntimeError) as caught:
         cl.compile(f, backend=backend)(torch.ones(1))
     assert any("__graph(" in (frame.line or "") for frame in traceback.extract_tb(caught.value.__traceback__))
+
+
+def test_the_stack_is_shown_as_cpython_has_it_while_an_exception_is_handled():
+    def f(x):
+        try:
+            raise ValueError("v")
+        except ValueError:
+            y = x + 1
+        return y
+
+    with cl.record() as trace:
+        cl.compile(f, backend="eager")(torch.ones(2))
+    pushed = next(event for event in trace.events if getattr(event, "op", "") == "PUSH_EXC_INFO")
+    assert pushed.after == ("None", "ValueError object")
