@@ -42,8 +42,6 @@ RULES: dict[str, str | Rule] = ARITHMETIC | {
     "where": ("{:4} ? {:4} : {:3}", 3),
 }  # fmt: skip
 
-FUNCTIONS = [op for op in (*UNARY, *BINARY) if op not in RULES]
-
 RESERVED = (
     "auto bool break case char const continue default do double else enum extern false float for goto if inline int long "
     "register return short signed sizeof static struct switch this true typedef union unsigned void volatile while new delete "
@@ -52,7 +50,7 @@ RESERVED = (
     "lane lanes first each block end "
     "bits_of float_of fma rounded floats halves copy_row fetch_row nothing from_integer integer_pow checked wrapped "
     "INFINITY NAN INLINE"
-).split() + [name for op in FUNCTIONS for name in (op, f"{op}f")]
+).split() + [name for op in (*UNARY, *BINARY) if op not in RULES for name in (op, f"{op}f")]
 
 
 def computed_as(dtype: torch.dtype) -> str:

@@ -162,6 +162,8 @@ class Lowering:
 
     def buffer(self, layout: Buffer) -> Buffer:
         """New memory, with a name nobody has."""
+        if any(size > 1 and stride == 0 for size, stride in zip(layout.shape, layout.stride, strict=True)):
+            raise NotImplementedError("a new tensor whose elements share memory (torch 2.11 says so of `select_scatter`)")
         while (name := f"buf{self.count}") in self.taken:
             self.count += 1
         self.count += 1

@@ -147,3 +147,26 @@ def test_what_is_computed_again_in_a_later_pass_is_stored_once(layout):
     compiled = compile_function(function, x)
     for got, want in zip(compiled(x), function(x), strict=True):
         torch.testing.assert_close(got, want, rtol=2e-3, atol=2e-3)
+
+
+CONDITIONAL = {
+    "where": lambda x, y: torch.where(x > 0, y, x),
+    "cat": lambda x, y: torch.cat([x, y], 1),
+    "slice_scatter": lambda x, y: torch.slice_scatter(y, x[:, :2], 1, 0, 2),
+    "pad": lambda x, y: torch.nn.functional.pad(x, (1, 2)) * 2,
+}
+
+
+@pytest.mark.parametrize("n", [4, 7, 40])
+@pytest.mark.parametrize("name", CONDITIONAL)
+def test_rows_that_are_read_under_a_condition_and_fetched(name, n):
+    """GCC 12 loaded zeros here: it must not see the prefetch beside the loop."""
+
+    def function(x, y):
+        z = CONDITIONAL[name](x, y)
+        return z - z.mean(-1, keepdim=True), z.softmax(-1)
+
+    x, y = torch.randn(6, n), torch.randn(6, n)
+    compiled = compile_function(function, x, y)
+    assert any("fetch_row" in kernel.source for kernel in compiled.kernels)
+    torch.testing.assert_close(compiled(x, y), function(x, y))
