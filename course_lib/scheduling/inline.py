@@ -14,7 +14,7 @@ from typing import Any
 import sympy
 import torch
 
-from course_lib.lowering.ir import Index, LoopNode, Pointwise, View
+from course_lib.lowering.ir import ExternKernel, Index, Node, Pointwise, View
 from course_lib.lowering.ops import Handler, Value, ViewHandler
 
 
@@ -44,8 +44,10 @@ class Inline(ViewHandler):
         return getattr(self.ops, op)
 
 
-def inlined_into(node: LoopNode, producers: Sequence[Pointwise]) -> LoopNode:
+def inlined_into(node: Node, producers: Sequence[Any]) -> Node:
     """`node` with the bodies of `producers` in place of loads from them."""
+    if isinstance(node, ExternKernel) or not producers:
+        return node
     by_name = {producer.buffer.name: producer for producer in producers}
     origins = tuple(dict.fromkeys([*(o for p in producers for o in p.origins), *node.origins]))
     rows, columns = node.symbols

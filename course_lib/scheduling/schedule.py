@@ -85,14 +85,16 @@ def schedule(graph: LoopGraph, can_fuse: CanFuse = can_fuse) -> Schedule:
         alone = alone or fusion.alone
         if few := fusion.hardly_read():
             inlined += [f"{node}: only a few of its elements are read" for nodes in few.values() for node in nodes]
-            nodes = [inlined_into(n, few[n]) if not isinstance(n, ExternKernel) and n in few else n for n in nodes]
-            nodes, _ = live_nodes(nodes, graph)
+            nodes, _ = live_nodes([inlined_into(n, few.get(n, ())) for n in nodes], graph)
             continue
         fusion.run()
-        if not (cheap := fusion.to_inline()):
+        if not (cheap := list(fusion.to_inline())):
             break
         inlined += [f"{node}: cheap to compute again where it is read" for node in cheap]
-        nodes = [n if isinstance(n, ExternKernel) else inlined_into(n, cheap) for n in nodes if n not in cheap]
+        become: dict[Node, Node] = {}
+        for n in nodes:
+            become[n] = inlined_into(n, [become[p] for p in cheap if n in fusion.usage.readers[p.buffer.name]])
+        nodes = [become[n] for n in nodes if n not in cheap]
 
     names: Counter[str] = Counter()
     groups = fusion.in_order()
@@ -152,8 +154,7 @@ class Fusion:
         self.done.append(Decision(str(a), str(b), answer))
         self.groups = [both if g is a else g for g in self.groups if g is not b]
         self.needs[both] = (self.needs.pop(a) | self.needs.pop(b)) - {a, b}
-        earlier = (self.before.pop(a) | self.before.pop(b)) - {a, b}
-        self.before[both] = earlier
+        earlier = self.before[both] = (self.before.pop(a) | self.before.pop(b)) - {a, b}
         for group in self.groups:
             for first, more in ((self.needs[group], {both}), (self.before[group], earlier | {both})):
                 if a in first or b in first:
@@ -208,21 +209,18 @@ class Fusion:
                     few.setdefault(group.nodes[0], []).append(cheap[buffer])
         return few
 
-    def to_inline(self) -> list[Pointwise]:
+    def to_inline(self) -> Iterator[Pointwise]:
         """Cheap loops that only loops read, none of which they could be fused with."""
         home = {node: group for group in self.groups for node in group.nodes}
-        cheap: list[Pointwise] = []
         for group in self.groups:
             readers = {home[n] for b in group.stores for n in self.usage.readers[b.name]} - {group}
             if (
-                all(isinstance(node, Pointwise) for node in group.nodes)
-                and all(member.body.is_cheap for member in group.members)
+                all(member.body.is_cheap and isinstance(member.node, Pointwise) for member in group.members)
                 and not any(b.name in self.usage.outputs for b in group.stores)
                 and readers
                 and all(not reader.is_extern and is_legal(group, reader) for reader in readers)
             ):
-                cheap += [node for node in group.nodes if isinstance(node, Pointwise)]
-        return cheap
+                yield from (node for node in group.nodes if isinstance(node, Pointwise))
 
     def decisions(self) -> list[Decision]:
         """Each pair once: those that were fused, then those that stayed apart."""

@@ -38,7 +38,8 @@ def guard_table(guards: Iterable[Any], failure: Any = None, title: str = "") -> 
         where = f"{place(guard.cause.filename, guard.cause.line)}" if guard.cause else "entry of the frame"
         line = f"<br><code>{highlighted(guard.cause.text, 'python')[0]}</code>" if guard.cause and guard.cause.text else ""
         kind = f'<span class="cl-g">{escape(guard.kind)}</span>'
-        rows.append((kind, f"<code>{escape(about(guard))}</code>", cell, f"{escape(where)}{line}"))
+        what = subjects(expr) if guard.kind == "sizes" else path
+        rows.append((kind, f"<code>{escape(what)}</code>", cell, f"{escape(where)}{line}"))
         because = f"# {where}: {guard.cause.text}" if guard.cause else f"# {where}"
         first = f"{'✕' if broken else ' '} {guard.kind:<9} "
         text += textwrap.wrap(f"{expr}    {because}", 110, initial_indent=first, subsequent_indent=" " * 16)
@@ -60,6 +61,13 @@ def about(guard: Any) -> str:
     if guard.kind == "state":
         return "torch's settings"
     return readable_path(guard.source.shown).replace("__func.__globals__", "globals").replace("__func", "function")
+
+
+def subjects(test: str) -> str:
+    """Whose sizes a test compares: `2*xs[1].shape[0] > x.shape[0]` → `xs[1], x`."""
+    paths = re.findall(r"[A-Za-z_][\w.]*(?:\[[^\]]*\][\w.]*)*(?!\w*\()", test)
+    found = dict.fromkeys(re.split(r"\.(?:shape|stride|storage_offset)\b", path)[0] for path in paths)
+    return ", ".join(name for name in found if name not in ("and", "or", "not"))
 
 
 def readable(test: str) -> str:

@@ -54,7 +54,7 @@ LOGS: dict[str, Log] = {
     "graph_breaks": Log("where a graph ended, why, and what can be done about it", {events.GraphBroke: lambda e: str(e.problem)}),
     "guards": Log(
         "what each captured graph assumes, and the line that made it necessary",
-        {events.GraphCaptured: lambda e: "\n".join([str(e.result), *map(str, e.result.guards)])},
+        {events.GraphCaptured: lambda e: "\n".join([f"{e.result.name}, {e.result.where}", *map(str, e.result.guards)])},
     ),
     "recompiles": Log(
         "which guard failed, and what was compiled again because of it",

@@ -52,6 +52,7 @@ def test_the_topics_are_those_of_the_design_and_each_says_what_it_is_about():
     [
         ("graph_breaks", broken, "a branch depends on the data in a tensor"),
         ("guards", train, "type(self) is TinyBlock"),
+        ("guards", broken, "[guards] broken.<locals>.f, "),
         ("recompiles", broken, "is compiled again: 2 entries"),
         ("graph_code", train, "gelu"),
         ("aot_graphs", train, "backward graph\n"),
@@ -99,3 +100,9 @@ def test_the_environment_sets_what_it_can_and_never_stops_a_program():
     assert done.returncode == 0 and done.stdout == "done\n"
     assert "there is no log gaurds" in done.stderr and "[graph_code] def forward" in done.stderr
     assert all(f"{name:<13} {log.about}" in done.stderr for name, log in LOGS.items())
+
+
+def test_a_log_says_nothing_in_the_way_python_shows_objects(capfd):
+    for call in (train, broken):
+        text = said(capfd, *DESIGN, call=call)
+        assert not [line for line in text.splitlines() if "object at 0x" in line or "Result(" in line or "Guard(" in line]

@@ -315,3 +315,16 @@ def test_bars_without_values_and_values_without_a_bar():
     with pytest.raises(ValueError, match="at least one"):
         viz.bars({})
     assert viz.bars({"eager": 1.0, "course_lib": float("nan")}, "s").text.splitlines()[1].split() == ["course_lib", "none"]
+
+
+def test_a_guard_on_sizes_is_about_the_tensors_whose_sizes_it_compares():
+    def f(x, several):
+        return x + 1 if x.shape[0] > 2 * several[1].shape[0] else x - 1
+
+    cl.reset()
+    with cl.record() as trace:
+        cl.compile(f, backend="eager", dynamic=True)(torch.randn(12), [torch.randn(3), torch.randn(4)])
+    sizes = [guard for guard in trace.captures[0].guards if guard.kind == "sizes"]
+    body = viz.guard_table(sizes).body
+    assert len(sizes) == 4 and "<code>function</code>" not in body
+    assert "<code>x, several[1]</code>" in body or "<code>several[1], x</code>" in body

@@ -95,6 +95,7 @@ WRONG = {
             '        elif instruction.op == "RETURN_VALUE":\n            break\n        elif instruction.op in',
         ),
         "no cells": edit('("LOAD_FAST", "LOAD_DEREF")', '("LOAD_FAST",)'),
+        "handed on is read": edit('("LOAD_FAST", "LOAD_DEREF")', '("LOAD_FAST", "LOAD_DEREF", "LOAD_CLOSURE")'),
     },
     "spy": {
         "nothing is noted": edit("self.names.append(frame.code.co_qualname)", "pass"),
@@ -154,6 +155,8 @@ WRONG = {
         "the result instead of a callable": edit("return gm.forward", "return gm(*example_inputs)"),
     },
     "capture_function": {
+        "the last of a split": edit("index_of.setdefault(instruction.offset, index)", "index_of[instruction.offset] = index"),
+        "keywords are no nodes": edit(" or any(map(symbolic, kwargs.values()))", ""),
         "no graph module": edit("return fx.GraphModule(torch.nn.Module(), graph)", "return graph"),
         "fx.symbolic_trace": body("    return fx.symbolic_trace(fn)"),
         "proxies": body(

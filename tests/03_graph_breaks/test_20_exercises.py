@@ -115,6 +115,7 @@ WRONG = {
     },
     "moving_median": {
         "double precision": edit(".to(signal.dtype)", ""),
+        "the order of the input": edit(".contiguous()", ""),
         "the shape of the signal": edit("(*batch, length - width + 1)", "signal.shape"),
         "a fixed length": edit("length - width + 1)", "2)"),
         "one dimension": edit("(*batch, length - width + 1)", "(signal.shape[0] - width + 1,)"),

@@ -76,6 +76,22 @@ def test_a_cheap_mask_is_computed_where_it_is_read():
     agree(f, torch.randn(4, 2, 16, 16))
 
 
+def test_what_was_computed_elsewhere_is_no_origin_of_a_loop():
+    """The mask comes from a chain of two cheap loops; the product that stands apart has nothing to do with it."""
+
+    def f(scores, x, y):
+        keep = torch.arange(16).unsqueeze(0) <= torch.arange(16).unsqueeze(1)
+        return scores.masked_fill(~keep, float("-inf")).softmax(-1), (x * y).cumsum(0)
+
+    result = scheduled(f, torch.empty(4, 2, 16, 16), torch.empty(5), torch.empty(5))
+    origins = [{origin.target.__name__ for n in kernel.nodes for origin in n.origins} for kernel in result.fused]
+    assert len(result.inlined) == 2
+    (masked,) = [names for names in origins if "le.Tensor" in names]
+    assert "bitwise_not.default" in masked and "mul.Tensor" not in masked
+    (apart,) = [names for names in origins if "mul.Tensor" in names]
+    assert apart == {"mul.Tensor"}
+
+
 def test_a_dear_loop_is_stored_instead():
     def f(x, y):
         return y * x.exp().erf()

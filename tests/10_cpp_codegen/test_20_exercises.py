@@ -138,6 +138,7 @@ WRONG = {
         ),
         "max from 0": edit('lowest = "-INFINITY" if floats', 'lowest = "0" if floats'),
         "min from 0": edit('highest = "INFINITY" if floats', 'highest = "0" if floats'),
+        "bools: min from 0": edit('str(limits.max) if limits else "1"', 'str(limits.max) if limits else "0"'),
         "a product from 0": edit('"prod": ("1"', '"prod": ("0"'),
         "max loses NaN": edit("value > total || value != value", "value > total"),
         "min loses NaN": edit("value < total || value != value", "value < total"),
@@ -156,6 +157,7 @@ WRONG = {
         "always threads": edit("iterations >= 16384", "iterations"),
         "never threads": edit("iterations >= 16384", "False"),
         "threads for a long outer loop": edit("iterations >= 16384", "loop.size >= 16384"),
+        "more than 16,384": edit("iterations >= 16384", "iterations > 16384"),
         "threads from 10,000 on": edit("iterations >= 16384", "iterations >= 10000"),
         "the value before": edit('variables.get(buffer) or f"{', 'f"v{len(variables) - 1}" if buffer in variables else f"{'),
         "only the last is stored": edit(

@@ -151,6 +151,7 @@ WRONG = {
         "arithmetic on the ridge": edit("arithmetic[name] > memory[name]", "arithmetic[name] >= memory[name]"),
     },
     "why_not_faster": {
+        "the first call, too": edit("statistics.median(trace.calls[1:])", "statistics.median(trace.calls)"),
         "believes the number": edit("trace.reported > 2 * usual", "False"),
         "never in pieces": edit("if evidence.breaks:", "if False:"),
         "recompiles first": edit("if evidence.breaks:", "if evidence.breaks and evidence.recompiles < 2:"),
