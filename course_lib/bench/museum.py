@@ -31,7 +31,7 @@ from course_lib.lowering import Pointwise, Reduction
 from course_lib.pipeline import Pipeline
 
 aten = torch.ops.aten
-STAGES = tuple(name for name, stage in vars(Pipeline()).items() if not isinstance(stage, bool))
+STAGES = tuple(name for name, stage in vars(Pipeline()).items() if stage is not None and not isinstance(stage, bool))
 """The pipeline's stages by name, in order. (A switch is no stage.)"""
 Calls = list[tuple[Any, ...]]
 """The arguments of one call after the other. A tensor that stands in several is the same tensor in each."""
