@@ -111,6 +111,12 @@ WRONG = {
     "steady_samples": {
         "the asking is timed": edit("        call()\n        synchronize()\n        return", "        call()\n        return"),
         "what was queued before is timed": edit("        synchronize()\n        start", "        start"),
+        "waits once before it starts": edit(
+            "        synchronize()\n        start",
+            "        start",
+            "    first = timed()",
+            "    synchronize()\n    first = timed()",
+        ),
         "the first call is one of the samples": edit(
             "    for _ in range(warmup):\n        call()\n", "", "rounds)]", "rounds)]\n    samples = [first] + samples[1:]"
         ),
@@ -165,6 +171,9 @@ WRONG = {
         "the bound must be met": edit("1.5 * least", "1.0001 * least"),
         "always done": edit('"done" if usual <= 1.5 * least else "kernels"', '"done"'),
         "mean of the calls": edit("statistics.median(trace.calls[1:])", "statistics.mean(trace.calls[1:])"),
+        "twice is too much": edit("trace.reported > 2", "trace.reported >= 2"),
+        "half is too little": edit("usual < trace.step / 2", "usual <= trace.step / 2"),
+        "1.5 times is too much": edit("usual <= 1.5 * least", "usual < 1.5 * least"),
         "with the first call": edit("statistics.median(trace.calls[1:])", "statistics.mean(trace.calls)"),
         "the paper machine for all": edit("evidence.least_seconds(limits)", "evidence.least_seconds(PAPER)"),
         "half of the step is elsewhere": edit("usual < trace.step / 2", "usual < trace.step"),

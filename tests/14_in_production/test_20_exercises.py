@@ -127,6 +127,7 @@ WRONG = {
             "return scores + (0.5 - best) if best < 0.5 else scores",
         ),
         "the branch is lost": edit("torch.where(best < 0.5, scores + (0.5 - best), scores)", "scores"),
+        "each for itself": edit("torch.where(best < 0.5,", "torch.where(scores < 0.5,"),
         "always": edit("torch.where(best < 0.5, scores + (0.5 - best), scores)", "scores + (0.5 - best)"),
         "compiled for each request": edit(
             "self.hot = compile(Hot(ranker))",
@@ -169,6 +170,7 @@ WRONG = {
             "server.answer(question, [[1] * border] * batch)",
             "server.models[question](torch.ones(batch, border, dtype=torch.int64))",
         ),
+        "not through the door": edit("server.answer(", "server.work("),
         "borders of this server": edit("in server.BORDERS", "in [b for b in (16, 32, 64) if b <= max(server.BORDERS)]"),
         "it is counted": edit("server.answered, server.noted[:] = answered, noted\n", "server.noted[:] = noted\n"),
         "counted from zero": edit(

@@ -134,8 +134,12 @@ WRONG = {
     "problems": {
         "a list": edit("return found", "return sorted(found)"),
         "inputs are not looked at": edit('found.add("inputs")', "pass"),
+        "inputs are nearly the same": edit("torch.equal(x, before)", "torch.allclose(x, before, atol=1e-4)"),
         "results are not kept": edit('found.add("memory")', "pass"),
         "exactly equal": edit("torch.allclose(one, other, rtol=1e-4, atol=1e-4)", "torch.equal(one, other)"),
+        "gradients exactly equal": edit(
+            "all(same(g, e) for g, e in pairs)", "all(g is e or torch.equal(g, e) for g, e in pairs)"
+        ),
         "absolute only": edit("rtol=1e-4, atol=1e-4)", "rtol=0, atol=1e-4)"),
         "any dtype": edit(
             " or one.dtype != other.dtype", "",
@@ -153,6 +157,7 @@ WRONG = {
             "theirs, mine = ([x.clone() for x in inputs] for _ in range(2))", "theirs = mine = [x.clone() for x in inputs]",
             "expected, got = model(*theirs), compiled(*mine)", "got = compiled(*mine); expected = model(*theirs)",
         ),
+        "frozen ones too": edit("[p for p in model.parameters() if p.requires_grad]", "list(model.parameters())"),
         "only the first parameter": edit("[p for p in model.parameters() if p.requires_grad]", "[*model.parameters()][:1]"),
     },
     "fuse_attention": {
@@ -166,6 +171,12 @@ WRONG = {
         "any filling": edit("masked.args[2] == -torch.inf", "True"),
         "keyword arguments": edit(" and not node.kwargs", ""),
         "other users": edit(" and len(node.users) == 1", ""),
+        "other users of the scaled scores": edit(
+            'step(scaled, "mul", 2)', 'kind(scaled) == "mul" and len(scaled.args) == 2 and not scaled.kwargs'
+        ),
+        "other users of the masked scores": edit(
+            'step(masked, "masked_fill", 3)', 'kind(masked) == "masked_fill" and len(masked.args) == 3 and not masked.kwargs'
+        ),
         "a tensor as the scale": edit("isinstance(scaled.args[1], (int, float))", "True"),
         "once only": edit("        count += 1\n", "        count += 1\n        break\n"),
         "the old nodes stay": edit("    gm.graph.eliminate_dead_code()\n", ""),
@@ -179,12 +190,22 @@ WRONG = {
         "no val": edit('value = node.meta["val"] = node.meta["example_value"]', 'value = node.meta["example_value"]'),
         "not finished": edit(FINISHED, "lambda *args: program(aten)(*args)[0]"),
         "without the signature": edit(FINISHED, "program(aten)"),
+        "the default fuse": edit("pipeline.fuse", "cl.Pipeline().fuse"),
+        "the default decompositions": edit("pipeline.trace(gm, pipeline.d", "pipeline.trace(gm, cl.Pipeline().d"),
+        "the default decompositions, with gradients": edit(
+            "pipeline.joint(gm, pipeline.d", "pipeline.joint(gm, cl.Pipeline().d"
+        ),
+        "another rule": edit("lowering.may_recompute", "lambda node: False"),
+        "symbols in the example inputs": edit(
+            'for node in gm.graph.find_nodes(op="placeholder"):',
+            'for node, value in zip(gm.graph.find_nodes(op="placeholder"), example_inputs):',
+            'value = node.meta["val"] = node.meta["example_value"]', 'node.meta["val"] = node.meta["example_value"]',
+        ),
         "never gradients": edit(WANTS, "if False:"),
         "gradients whenever a parameter has some": edit(
             WANTS, "if any(torch.is_tensor(x) and x.requires_grad for x in example_inputs):"
         ),
         "gradients whenever they are on": edit(WANTS, "if torch.is_grad_enabled():"),
-        "symbols are compiled": edit(" or not all(type(size) is int for size in value.shape)", ""),
         "numbers are compiled": edit("not isinstance(value, torch.Tensor) or not", "isinstance(value, torch.Tensor) and not"),
         "forward twice": edit(HALVES, "program(parts.forward), program(parts.forward)"),
         "backward in eager": edit(HALVES, "program(parts.forward), parts.backward.forward"),
