@@ -143,6 +143,7 @@ WRONG = {
         "all at once": edit("changed = list(base)\n        changed[n] = fresh()[n]", "changed = fresh()"),
         "in place": edit("changed[n] = fresh()[n]", "changed[n].copy_(fresh()[n])"),
         "without three calls": edit("    for _ in range(3):\n        recorded(*base)\n", ""),
+        "two calls": edit("range(3)", "range(2)"),
         "not cloned": edit("held.clone()", "held"),
         "the first stale one": edit("stale.append(n)", "stale.append(n)\n            break"),
         "how many": edit("    return stale, not", "    return len(stale), not"),

@@ -142,6 +142,7 @@ WRONG = {
     "ladder": {
         "another seed": edit("        torch.manual_seed(12)\n", ""),
         "no copies": edit("copy.deepcopy(calls)", "calls"),
+        "each call for itself": edit("copy.deepcopy(calls)", "map(copy.deepcopy, calls)"),
         "only the result": edit(", *(a.clone() for a in args if isinstance(a, torch.Tensor))]", "]"),
         "only the first call": edit("copy.deepcopy(calls)", "copy.deepcopy(calls[:1])"),
         "without the pipeline": edit(", pipeline=pipeline", ""),
@@ -154,6 +155,7 @@ WRONG = {
         "not a bit worse than eager": edit("3 * rms(eager)", "1 * rms(eager)"),
         "any dtype": edit(" or got.dtype != eager.dtype", ""),
         "infinite is always a bug": edit("got.isfinite()[sound].all()", "got.isfinite().all()"),
+        "where two are finite": edit("sound = exact.isfinite() & eager.isfinite()", "sound = eager.isfinite()"),
         "nan is nothing": edit('    if not got.isfinite()[sound].all():\n        return "bug"\n', ""),
     },
     "first_wrong_layer": {
