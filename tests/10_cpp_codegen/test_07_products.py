@@ -61,7 +61,7 @@ def test_results_are_laid_out_and_chained(onednn_wins):
     function = lambda x, w, b, w2, b2: torch.nn.functional.linear(linear_gelu(x, w, b), w2, b2)
     compiled, chosen = compiled_with_choice(function, *inputs)
     assert chosen == ["oneDNN"] * 2
-    torch.testing.assert_close(compiled(*inputs)[0], function(*inputs), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(compiled(*inputs)[0], function(*inputs), rtol=1e-5, atol=1e-4)  # sums of 65 numbers of about 30
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ Each way computes the same mathematics on the same numbers. It only decides diff
                              (the gradient of `hardswish`: nan in the vector loop, finite in the other) and other roundings.
     another formula          `var_mean` runs Welford's update, where one infinity in a row makes its mean nan, a sum does not;
                              `prod` has two formulas for its gradient and asks the data which to take; `batch_norm` multiplies
-                             scale and deviation first; `pow(-0.5)` is a `rsqrt` or a `pow` depending on the dtype.
+                             scale and deviation first; `pow(0.5)` and `pow(-0.5)` are `sqrt` and `rsqrt`, but a `pow`
+                             for float16.
     torch's decompositions   torch writes many operators in smaller ones (for `torch.compile`, and for us), and those have other
                              answers for nan and infinity: bilinear interpolation, the gradients of `huber_loss` and `elu`.
     views by `as_strided`    what is returned as a view of an input that is shown several times (`expand`) has a gradient that is
@@ -132,6 +133,7 @@ REWRITTEN = [
     (r"\b(\w+)\.prod\((-?\d+)(, keepdim=True)?\)", r"product(\1, \2\3)"),
     (r"F\.batch_norm\((\w+), None, None, (\w+), (\w+), training=True\)", r"normalized(\1, \2, \3)"),
     (r"\b(\w+)\.pow\(-0\.5\)", r"torch.rsqrt(\1)"),
+    (r"\b(\w+)\.pow\(0\.5\)", r"torch.sqrt(\1)"),
 ]
 """Operators whose formula is eager's choice → the same by another one."""
 
