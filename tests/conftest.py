@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import random
+import sys
+import zlib
 from pathlib import Path
 
 import pytest
@@ -17,6 +20,15 @@ ROOT = Path(__file__).parents[1]
 def root() -> Path:
     """The repository."""
     return ROOT
+
+
+@pytest.fixture(autouse=True)
+def seeded(request: pytest.FixtureRequest) -> None:
+    """The random numbers of a test depend on its name, not on the tests that ran before it in the same process."""
+    seed = zlib.crc32(request.node.nodeid.encode())
+    random.seed(seed)
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(seed)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
