@@ -19,7 +19,7 @@ import torch
 from course_lib.lowering.indexing import contiguous
 from course_lib.lowering.ir import Reduction
 from course_lib.lowering.ops import linear_index
-from course_lib.scheduling.expressions import Expr, is_costly, steps_used
+from course_lib.scheduling.expressions import COSTLY, Expr, steps_used
 from course_lib.scheduling.kernel import FusedKernel, Loop, Step
 
 SCRATCH_BYTES = 128 * 1024  # What a row may keep on the stack from one pass to the next; beyond it values are computed again
@@ -82,7 +82,7 @@ def phases(kernel: FusedKernel, trees: Mapping[Step, Expr], keep: bool) -> list[
             if step in source:
                 continue
             earlier = next((phase for phase in result[:n] if phase.columns.get(step) == "compute"), None)
-            if earlier and keep and is_costly(trees[step]):
+            if earlier and keep and any(node.op in COSTLY for node in trees[step].walk()):
                 source[step] = "scratch"
                 earlier.kept.add(step)
             else:

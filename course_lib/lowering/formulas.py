@@ -184,12 +184,12 @@ F = Formula
 POINTWISE: dict[str, Formula] = {
     **{op: F(lambda x, op=op: getattr(x, op)()) for op in UNARY if hasattr(aten, op)},
     **{op: whole(op) for op in ("floor", "ceil", "round", "trunc")},
-    **{op: F(lambda x, y, op=op: x.binary(op, y), "operands") for op in COMPARISONS},
+    **{op: F(lambda x, y, op=op: x.binary(op, y), "operands", rounds=True) for op in COMPARISONS},
     **{op: F(lambda x, y, op=op: x.binary(op, y)) for op in BINARY if op.startswith("bitwise_")},
     **{op: F(lambda x, y, op=op: x.binary(op, y)) for op in ("mul", "maximum", "minimum", "atan2")},
     # arithmetic
-    "add": F(lambda x, y, alpha=1: x + y if alpha == 1 else x + alpha * x.like(y), rounds=True),
-    "sub": F(lambda x, y, alpha=1: x - y if alpha == 1 else x - alpha * x.like(y), rounds=True),
+    "add": F(lambda x, y, alpha=1: x + y if alpha == 1 else x + alpha * y, rounds=True),
+    "sub": F(lambda x, y, alpha=1: x - y if alpha == 1 else x - alpha * y, rounds=True),
     "div": F(divide),
     "remainder": F(remainder, rounds=True),
     "fmod": F(fmod, rounds=True),

@@ -94,8 +94,7 @@ class Recorder:
         return tuple(value for symbol, value in self.indirect_values.items() if symbol in index.free_symbols)
 
     def constant(self, value: bool | int | float, dtype: torch.dtype) -> Expr:
-        value = value if dtype.is_floating_point else torch.tensor(value).to(dtype).item()  # -1 is 255 as uint8
-        return self.make("constant", (), dtype, value)
+        return self.make("constant", (), dtype, number_in(value, dtype))
 
     def to_dtype(self, value: Expr, dtype: torch.dtype) -> Expr:
         return value if value.dtype == dtype else self.make("to_dtype", (value,), dtype)
@@ -105,7 +104,7 @@ class Recorder:
 
     def masked(self, condition: Expr, body: Callable[[], Expr], other: bool | int | float) -> Expr:
         value = body()
-        return self.make("masked", (condition, value), value.dtype, other)
+        return self.make("masked", (condition, value), value.dtype, number_in(other, value.dtype))
 
     def indirect(self, value: Expr, size: int | sympy.Expr, wrap: bool = True) -> sympy.Symbol:
         node = self.make("indirect", (value,), torch.int64, (size, wrap))
@@ -113,6 +112,11 @@ class Recorder:
         symbol = next((symbol for symbol, known in self.indirect_values.items() if known is node), new)
         self.indirect_values[symbol] = node
         return symbol
+
+
+def number_in(value: bool | int | float, dtype: torch.dtype) -> bool | int | float:
+    """The number as this dtype has it: -1 is 255 as uint8, 0.1 is 0.09998 as float16. (For float32 the compiler rounds it.)"""
+    return value if dtype in (torch.float32, torch.float64) else torch.tensor(value).to(dtype).item()
 
 
 def record(kernel: FusedKernel, buffers: Mapping[str, Buffer]) -> tuple[dict[Step, Expr], Recorder]:
@@ -134,8 +138,3 @@ def steps_used(tree: Expr) -> list[Step]:
 def loads(tree: Expr) -> list[tuple[str, sympy.Expr]]:
     """What `tree` reads from memory: (buffer, flat index)."""
     return [node.detail for node in tree.walk() if node.op == "load"]
-
-
-def is_costly(tree: Expr) -> bool:
-    """True if computing `tree` twice costs more than keeping its value for the second time."""
-    return any(node.op in COSTLY for node in tree.walk())

@@ -63,6 +63,7 @@ def test_a_number_takes_the_tensors_dtype_where_its_kind_fits(dtype):
         lambda x: torch.where(x > 0, x, 0),
         lambda x: torch.add(x, x, alpha=3),
         lambda x: torch.sub(x, 2, alpha=0.5),
+        lambda x: torch.rsub(x, 2, alpha=3),
     )(some(dtype))
 
 
@@ -71,7 +72,13 @@ def test_what_eager_rounds_before_it_begins(dtype):
     """A number beside float16, and whole numbers that it cannot hold."""
     torch.manual_seed(0)
     x, whole = torch.randn(500).to(dtype), torch.randint(-70_000, 70_000, (500,))
+    x[:9] = 0.1
     functions = (
+        lambda x, whole: x < 0.1,
+        lambda x, whole: x == 0.1,
+        lambda x, whole: torch.where(x > 0, x, 0.1),
+        lambda x, whole: x.masked_fill(x > 0, 0.1).float() * 3,
+        lambda x, whole: F.pad(x, (1, 1), value=0.1).float() * 3,
         lambda x, whole: x + 0.1,
         lambda x, whole: x - 0.1,
         lambda x, whole: -0.1 - x,

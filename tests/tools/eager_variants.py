@@ -72,7 +72,7 @@ def in_mode(function: Function, mode: Any) -> Function:
 
 
 def function_of(text: str) -> Function:
-    namespace = {"torch": torch, "F": F, "product": product, "normalized": normalized}
+    namespace = {"torch": torch, "F": F, "product": product, "normalized": normalized, "variance": variance}
     exec(text, namespace)
     return namespace["f"]
 
@@ -86,7 +86,7 @@ def line_by_line(
     """The program with something done to each value after it is made, or to what a line reads."""
 
     def run(*inputs: torch.Tensor) -> tuple[Any, ...]:
-        ns: dict[str, Any] = {"torch": torch, "F": F, "product": product, "normalized": normalized}
+        ns: dict[str, Any] = {"torch": torch, "F": F, "product": product, "normalized": normalized, "variance": variance}
         ns |= {i.name: after(t) for i, t in zip(program.inputs, inputs, strict=True)}
         for line in program.lines:
             text, random = rewrite(line.text), torch.get_rng_state()
@@ -130,6 +130,7 @@ def with_gaps(value: torch.Tensor) -> torch.Tensor:
 
 REWRITTEN = [
     (r"torch\.var_mean\((\w+), (\[[^\]]*\])(, keepdim=True)?\)\[1\]", r"torch.mean(\1, \2\3)"),
+    (r"torch\.var_mean\((\w+), (\[[^\]]*\])(, keepdim=True)?\)\[0\]", r"variance(\1, \2\3)"),
     (r"\b(\w+)\.prod\((-?\d+)(, keepdim=True)?\)", r"product(\1, \2\3)"),
     (r"F\.batch_norm\((\w+), None, None, (\w+), (\w+), training=True\)", r"normalized(\1, \2, \3)"),
     (r"\b(\w+)\.pow\(-0\.5\)", r"torch.rsqrt(\1)"),
@@ -150,6 +151,13 @@ def product(x: torch.Tensor, dim: int, keepdim: bool = False) -> torch.Tensor:
         return x.prod(dim, keepdim)
     wide = x.float() if x.dtype != torch.float64 else x
     return functools.reduce(operator.mul, wide.split(1, dim)).to(x.dtype).sum(dim, keepdim)
+
+
+def variance(x: torch.Tensor, dims: list[int], keepdim: bool = False) -> torch.Tensor:
+    """`var` in two passes: the mean, then the squares of what differs from it."""
+    wide = x.float() if x.dtype != torch.float64 else x
+    squares = (wide - wide.mean(dims, keepdim=True)).square().sum(dims, keepdim)
+    return (squares / (x.numel() / max(squares.numel(), 1) - 1)).to(x.dtype)
 
 
 def normalized(x: torch.Tensor, weight: Any, bias: Any) -> torch.Tensor:

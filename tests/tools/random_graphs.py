@@ -524,8 +524,11 @@ class Writer:
             where = r.choice([f"{x}[{r.randint(0, n)}:]", f"{x}[..., ::2]", f"{x}.select({d}, 0)", f"{x}.transpose({d}, 0)", f"{x}.view(-1)", f"{x}[..., 1:]", f"{x}.diagonal()",
                               f"{x}.unsqueeze({d})", f"{x}.narrow({d}, 0, 1)"])
             y = r.choice([y, self.number(x)])
+        z = self.any()
+        if self.ns[z].untyped_storage().data_ptr() == t.untyped_storage().data_ptr():
+            z += ".clone()"  # What a copy from where it writes gives hangs on the order
         safe = r.choice([f"{where}.add_({y})", f"{where}.mul_({y})", f"{where}.sub_({y})", f"{where}.relu_()", f"{where}.clamp_(-1, 1)", f"{where}.zero_()", f"{where}.fill_(2)",
-                         f"{where}.copy_({self.any()})", f"{where}.neg_()", f"{where}.masked_fill_({where} > 0, 1)" if x in self.exact else f"{where}.abs_()",
+                         f"{where}.copy_({z})", f"{where}.neg_()", f"{where}.masked_fill_({where} > 0, 1)" if x in self.exact else f"{where}.abs_()",
                          f"{where}.add_({y})", f"{where}.mul_({y})", f"{where}.copy_({x}.flip(0))"])
         if r.random() < 0.75:
             return safe, False
