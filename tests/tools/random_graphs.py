@@ -249,6 +249,11 @@ class Writer:
         )
         return self.r.choice(fits) if self.r.random() < 0.85 else self.number(x)
 
+    def not_written_to(self, name: str, x: str, where: str) -> str:
+        """What is read beside a write to `where` (of x): a copy, if it lies there too, for then results hang on the order."""
+        elsewhere = name not in self.ns or self.ns[name].untyped_storage().data_ptr() != self.ns[x].untyped_storage().data_ptr()
+        return name if elsewhere or name == where else f"{name}.clone()"
+
     def number(self, x: str) -> str:
         t = self.ns[x]
         return self.r.choice(["2", "1", "-1", "3", *(["0.5", "1.5", "-0.1", "1e-3"] if t.dtype.is_floating_point else [])])
@@ -400,7 +405,7 @@ class Writer:
             f"{x}[{start}:{stop}]" if d in (0, -t.ndim) else f"{x}.narrow({d}, {min(start, n)}, {max(0, n - start)})", f"{x}[..., ::2]", f"{x}[..., 1:]",
             f"{x}[1::3]", f"{x}.select({d}, {r.randrange(-n, n)})", f"{x}.expand(3, *{list(t.shape)})", f"{x}.unsqueeze({d}).expand({[-1] * t.ndim + [4]})",
             f"{x}.flip({self.dims(x)})", f"{x}.flip({d})", f"{x}.diagonal()", f"{x}.unfold({d}, {r.randint(1, max(1, n))}, {r.randint(1, 3)})",
-            f"{x}.chunk(2, {d})[0]", f"{x}.split({r.randint(1, 4)}, {d})[-1]", f"{x}.unbind({d})[0]", f"{x}.flatten({r.randint(0, 1)})", f"{x}.movedim({d}, {e})",
+            f"{x}.chunk(2, {d})[0]", f"{x}.split({max(r.randint(1, 4), n // 50)}, {d})[-1]", f"{x}.unbind({d})[0]" if n < 200 else f"{x}.select({d}, 0)", f"{x}.flatten({r.randint(0, 1)})", f"{x}.movedim({d}, {e})",
             f"{x}.contiguous()", f"{x}.reshape({r.choice(shapes_of(t.numel(), r))})", f"{x}.view({r.choice(shapes_of(t.numel(), r))})", f"{x}.mT",
             f"{x}[None]", f"{x}[..., None]", f"{x}[:, -1]", f"{x}.unflatten({d}, (-1, {r.choice([1, 2, 3])}))", f"{x}.swapaxes({d}, {e})",
             f"torch.diag_embed({x})", f"{x}.rot90()", f"{x}.expand_as({self.any()})", f"torch.broadcast_to({x}, {list(self.ns[self.any()].shape)})",
@@ -444,7 +449,7 @@ class Writer:
         y = r.choice(whole)
         return r.choice([f"{x}.index_add({d}, {i}, {y}.index_select({d}, {i}))", f"{x}.scatter_add({d}, torch.zeros_like({x}, dtype=torch.int64), {y})",
                          f"{x}.index_put(({self.index(t.shape[0], 1)},), {x}[0])", f"torch.cumsum({x}, {d})", f"{x}.scatter({d}, torch.zeros_like({x}, dtype=torch.int64)[:1], 2)",
-                         f"torch.cumprod({x}, {d})"]), True
+                         f"torch.cumprod({x}, {d})" if t.shape[d] < 300 else f"torch.cumsum({x}, {d})"]), True  # its gradient is a loop in torch
 
     def reduction(self):
         x = self.any(lambda t: t.ndim > 0)
@@ -487,6 +492,8 @@ class Writer:
         y = self.r.choice(self.names(lambda u: u.dtype == t.dtype and u.shape == t.shape))
         how = self.r.choice(["mean", "sum", "none"])
         classes = t.shape[1] if t.ndim > 1 else t.shape[0]
+        if not classes:  # eager does not look at a label that is ignored, we say that it is out of range
+            raise ValueError
         target = self.index(classes, 1) if t.ndim == 2 else f"torch.zeros({[t.shape[0], *t.shape[2:]] if t.ndim > 1 else []}, dtype=torch.int64)"
         if t.ndim == 2 and t.shape[0] < 50:
             target = f"torch.tensor({[self.r.randrange(classes) for _ in range(t.shape[0])]})"
@@ -515,7 +522,8 @@ class Writer:
                               f"torch.rand({list(self.ns[x].shape)})", f"torch.randn({list(self.ns[x].shape)}) * {x}"]), False
 
     def in_place(self):
-        x = self.any()
+        drawn = {self.ns[n].untyped_storage().data_ptr() for n in self.drawn}  # what is written over is not drawn
+        x = self.any(lambda t: t.untyped_storage().data_ptr() not in drawn)
         r, t = self.r, self.ns[x]
         y = self.beside(x)
         where = x
@@ -524,16 +532,14 @@ class Writer:
             where = r.choice([f"{x}[{r.randint(0, n)}:]", f"{x}[..., ::2]", f"{x}.select({d}, 0)", f"{x}.transpose({d}, 0)", f"{x}.view(-1)", f"{x}[..., 1:]", f"{x}.diagonal()",
                               f"{x}.unsqueeze({d})", f"{x}.narrow({d}, 0, 1)"])
             y = r.choice([y, self.number(x)])
-        z = self.any()
-        if self.ns[z].untyped_storage().data_ptr() == t.untyped_storage().data_ptr():
-            z += ".clone()"  # What a copy from where it writes gives hangs on the order
+        y, z, w = (self.not_written_to(name, x, where) for name in (y, self.any(), x))
         safe = r.choice([f"{where}.add_({y})", f"{where}.mul_({y})", f"{where}.sub_({y})", f"{where}.relu_()", f"{where}.clamp_(-1, 1)", f"{where}.zero_()", f"{where}.fill_(2)",
                          f"{where}.copy_({z})", f"{where}.neg_()", f"{where}.masked_fill_({where} > 0, 1)" if x in self.exact else f"{where}.abs_()",
                          f"{where}.add_({y})", f"{where}.mul_({y})", f"{where}.copy_({x}.flip(0))"])
         if r.random() < 0.75:
             return safe, False
-        return r.choice([f"{where}.sigmoid_()", f"{where}.add_({y}, alpha=0.3)", f"{where}.exp_()", f"{where}.div_({self.number(x)})", f"{where}.lerp_({self.any()}, 0.2)",
-                         f"{where}.addcmul_({x}, {x}, value=0.1)", f"{where}.index_add_(0, torch.tensor([0]), {where}[:1] * 2)"]), True
+        return r.choice([f"{where}.sigmoid_()", f"{where}.add_({y}, alpha=0.3)", f"{where}.exp_()", f"{where}.div_({self.number(x)})", f"{where}.lerp_({z}, 0.2)",
+                         f"{where}.addcmul_({w}, {w}, value=0.1)", f"{where}.index_add_(0, torch.tensor([0]), {where}[:1] * 2)"]), True
 
 
 KINDS = [
@@ -617,12 +623,12 @@ def disturbed(program: Program, size: float, seed: int) -> Callable[..., Any]:
     """The program, line by line, with roundings off by up to `size` units in the last place, forward and backward."""
     g = torch.Generator().manual_seed(seed)
 
-    def shaken(t: Any) -> Any:
+    def shaken(t: Any, times: float = 1) -> Any:
         """Each number off by so much of itself, and by as much of 1: terms of the size of 1 may have cancelled."""
         if not isinstance(t, torch.Tensor) or not t.dtype.is_floating_point:
             return t
         random = torch.rand((2, *t.shape), generator=g, dtype=torch.float64, device="cpu").to(t.device)
-        off, of_one = (random * 2 - 1) * size * torch.finfo(t.dtype).eps
+        off, of_one = (random * 2 - 1) * size * times * torch.finfo(t.dtype).eps
         wide = t if t.dtype is torch.float64 else t.float()
         return (wide * (1 + off).to(wide.dtype) + of_one.to(wide.dtype)).to(t.dtype)
 
@@ -635,7 +641,8 @@ def disturbed(program: Program, size: float, seed: int) -> Callable[..., Any]:
             random = torch.get_rng_state()
             seen = ns
             if line.rough and line.target:
-                seen = {name: shaken(value) if re.search(rf"\b{name}\b", line.text) else value for name, value in ns.items()}
+                wide = lambda t: t.float() if ".float()" in line.text and isinstance(t, torch.Tensor) else t  # as the line says
+                seen = {name: shaken(wide(t)) if re.search(rf"\b{name}\b", line.text) else t for name, t in ns.items()}
             torch.set_rng_state(random)
             value = eval(line.text, dict(seen))
             if value.dtype.is_floating_point:
@@ -644,7 +651,10 @@ def disturbed(program: Program, size: float, seed: int) -> Callable[..., Any]:
                     for n, t in ns.items()
                     if line.target and isinstance(t, torch.Tensor)
                 ):
-                    value.data.copy_(shaken(value.data)) if 0 not in value.stride() else None
+                    # Equal numbers are all rounded the same way: a sum of many of them is off by as many units.
+                    most = max((t.numel() for t in seen.values() if isinstance(t, torch.Tensor)), default=1)
+                    many = most / max(value.numel(), 1) / 16 if value.dtype is torch.float64 else 1
+                    value.data.copy_(shaken(value.data, max(many, 1))) if 0 not in value.stride() else None
                 if value.requires_grad and value.grad_fn is not None:
                     value.register_hook(shaken)
             if line.target:
@@ -657,6 +667,7 @@ def disturbed(program: Program, size: float, seed: int) -> Callable[..., Any]:
 EXCUSED: Counter[str] = Counter()
 """How many comparisons each rule decided: the ways of `eager_variants`, and those below."""
 UNSEEN = "raises where nobody looks"  # An operator whose result nobody needs is not run, so its error is not raised
+OVERLAPPING = "strides beside overlapping inputs"  # torch orders dimensions by strides that say little there
 POLE = (
     "a pole"  # 1 / x where rounding alone decides whether x is 0: infinite, or so large that no digit is known; and its gradient
 )
@@ -688,7 +699,7 @@ def differences(program: Program, call: int, eager: Outcome, ours: Outcome) -> s
 
 def apart(program: Program, call: int, eager: Outcome, ours: Outcome, others: list[Outcome]) -> str:
     """'' if each element of ours is eager's, or that of one of the `others`."""
-    for times, size in ((3, 4.0), (24, 8.0)):
+    for times, size in ((3, 4.0), (24, 16.0)):
         noisy: list[Outcome] | None = None
         said = ""
         for n, (a, b) in enumerate(zip(ours.tensors, eager.tensors, strict=True)):
@@ -699,6 +710,9 @@ def apart(program: Program, call: int, eager: Outcome, ours: Outcome, others: li
                 exact = n < len(program.exact) and program.exact[n]
                 said = unlike(ours.tensors[n], eager.tensors[n])
                 known = n >= len(program.strides) or a.stride() == program.strides[n] or strides(a) == strides(b)
+                if not known and any(i.layout == "overlapping" for i in program.inputs):
+                    EXCUSED[OVERLAPPING] += 1
+                    known = True
                 said = said or ("" if known else f"{a.stride()} instead of {b.stride()}")
                 also = [o.tensors[n].detach() for o in others if o.tensors[n] is not None and o.tensors[n].shape == b.shape]
                 if not said and not same_bits(a, b):
@@ -749,8 +763,9 @@ def too_far(a: torch.Tensor, b: torch.Tensor, noisy: list[torch.Tensor], others:
     for n in noisy:
         fine |= (n.isfinite() != b.isfinite()) | (~n.isfinite() & ~b.isfinite() & (n.isnan() != b.isnan()))
         spread = torch.maximum(spread, (n - b).abs().nan_to_num(0, 0, 0))
-    allowed = 6 * spread + 4 * info.eps * b.abs() + 4 * max(info.tiny, 1e-40)
     for other in (b, *(o.double() for o in others)):
+        units = torch.where(b.isfinite(), 4, 64)  # where eager gives nan, nobody knows how far roundings go
+        allowed = 6 * spread + units * info.eps * other.abs().nan_to_num(0, 0, 0) + 4 * max(info.tiny, 1e-40)
         fine |= same(a, other) | ((a - other).abs() <= allowed)
     if bool(fine.all()):
         return ""
