@@ -8,6 +8,9 @@ A check never trusts the learner's object to compare itself. An object whose `__
 
 from __future__ import annotations
 
+import linecache
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +21,7 @@ _assert_close = torch.testing.assert_close
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 _TENSORS = (torch.Tensor, torch.nn.Parameter)
 _NOT_GIVEN = object()
+_LIBRARY = str(Path(__file__).parents[1])
 
 
 class CheckFailed(AssertionError):
@@ -81,6 +85,32 @@ def check_close(
     else:
         check(type(got) is kind, what, f"the type {kind.__name__} was asked for", kind, type(got))
     _check_values(got, expected, what, why, rtol, atol)
+
+
+def check_runs(call: Callable[[], Any], what: str, why: str = "", hints: Mapping[type[Exception], str] | None = None) -> Any:
+    """What `call()` gives; if it raises, `CheckFailed` with the error and the learner's line that it came from.
+
+    `hints` has a better reason than `why` for some kinds of error. A stub's `NotImplementedError` and a check's own
+    failure pass through: both say already what is to be done.
+    """
+    try:
+        return call()
+    except (CheckFailed, NotImplementedError):
+        raise
+    except Exception as error:
+        reason = next((hint for kind, hint in (hints or {}).items() if isinstance(error, kind)), why)
+        raise CheckFailed(what, reason, "an answer", f"{type(error).__name__}: {error}{_place(error)}") from error
+
+
+def _place(error: Exception) -> str:
+    """The innermost line of a cell that an error went through: a cell's file lies neither in torch nor in this library."""
+    place, step = "", error.__traceback__ and error.__traceback__.tb_next
+    while step is not None:
+        file = step.tb_frame.f_code.co_filename
+        if "site-packages" not in file and not file.startswith((_LIBRARY, "<frozen")):
+            place = linecache.getline(file, step.tb_lineno).strip() or place
+        step = step.tb_next
+    return f"\nin: {place}" if place else ""
 
 
 def _check_values(got: Any, expected: Any, what: str, why: str, rtol: float | None, atol: float | None) -> None:

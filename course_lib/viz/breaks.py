@@ -205,7 +205,7 @@ def cut_frame(recording: Recording, function: str | Callable[..., Any] | None = 
     drawn = {frames.number(pieces[0].code)}
     captured = [frames.number(piece.code) for piece in pieces if piece.result]  # graphs are numbered in this order
 
-    def lay_out(piece: Piece) -> Block:
+    def lay_out(piece: Piece, above: frozenset[int] = frozenset()) -> Block:
         number = f"graph {captured.index(frames.number(piece.code)) + 1}" if piece.result else "no graph"
         lines = wrap(", ".join(piece.operations), 46, 4) if piece.result else []
         if piece.captures > 1:
@@ -217,14 +217,16 @@ def cut_frame(recording: Recording, function: str | Callable[..., Any] | None = 
             following = [one.resume for one in later if one.resume]
         mine = [at for at in following[:ACROSS] if frames.number(at.code) not in drawn]
         drawn.update(frames.number(at.code) for at in mine)
+        above |= {frames.number(piece.code)}
         for at in following[:ACROSS]:
             key = frames.number(at.code)
             if at in mine and key in known:
-                block.below.append((carried(at), lay_out(known[key])))
+                block.below.append((carried(at), lay_out(known[key], above)))
             elif at in mine:
                 block.below.append((carried(at), Block(title_of(at), "not needed so far", [], None)))
             else:
-                block.below.append((carried(at), Block(title_of(at), "drawn above", [], None)))
+                where = "drawn above" if key in above else "drawn elsewhere"
+                block.below.append((carried(at), Block(title_of(at), where, [], None)))
         return block
 
     top = lay_out(pieces[0])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from course_lib.grading import CheckFailed, check, check_close, check_equal
+from course_lib.grading import CheckFailed, check, check_close, check_equal, check_runs
 
 
 class SaysYes:
@@ -134,3 +134,27 @@ def test_an_answer_whose_repr_fails_or_is_long_still_gives_a_message():
     with pytest.raises(CheckFailed) as caught:
         check_equal("x" * 10_000, "y", "it")
     assert len(str(caught.value)) < 500
+
+
+def test_an_answer_that_raises_is_told_in_words_with_its_line():
+    def answer(numbers):
+        return numbers["missing"]
+
+    with pytest.raises(CheckFailed) as caught:
+        check_runs(lambda: answer({}), "the answer runs", "why it should", {KeyError: "its keys are names"})
+    said = str(caught.value)
+    assert "What:     the answer runs" in said and "Why:      its keys are names" in said
+    assert "KeyError: 'missing'" in said and 'in: return numbers["missing"]' in said
+    with pytest.raises(CheckFailed, match="Why:      why it should"):
+        check_runs(lambda: 1 / 0, "the answer runs", "why it should", {KeyError: "its keys are names"})
+
+
+def test_what_a_call_gives_passes_and_so_do_the_errors_that_explain_themselves():
+    assert check_runs(lambda: 7, "the answer runs") == 7
+    for error in (NotImplementedError("write this part"), CheckFailed("a check of its own")):
+
+        def raises(error=error):
+            raise error
+
+        with pytest.raises(type(error), match=str(error).strip()):
+            check_runs(raises, "the answer runs")

@@ -98,6 +98,14 @@ WRONG: dict[str, dict[str, tuple[str, ...]]] = {
             "fused = sum(nbytes[name] for name in from_outside | set(outputs))",
             "fused = sum(nbytes[n] for s in chain for n in set(s.reads) - made_inside) + sum(nbytes[n] for n in outputs)",
         ),
+        "reads a shared input once in eager": (
+            "eager = sum(nbytes[name] for step in chain for name in {*step.reads, step.writes})",
+            "eager = sum(nbytes[n] for n in {n for s in chain for n in s.reads}) + sum(nbytes[s.writes] for s in chain)",
+        ),
+        "writes what nobody reads": (
+            "from_outside | set(outputs)",
+            "from_outside | set(outputs) | (made_inside - {n for s in chain for n in s.reads})",
+        ),
         "takes all buffers for equally large": ("nbytes[name] for", "max(nbytes.values()) for"),
     },
     "attainable": {

@@ -152,6 +152,7 @@ WRONG = {
         "code is not written anew": edit("    gm.recompile()\n", ""),
         "every dtype": edit('other.meta["val"].dtype != node.meta["val"].dtype', "False"),
         "returned ones too": edit('any(user.op == "output" for user in node.users)', "False"),
+        "only what is returned alone": edit("any(user.op == ", "node.users and all(user.op == "),
         "the result instead of a callable": edit("return gm.forward", "return gm(*example_inputs)"),
     },
     "capture_function": {
@@ -231,4 +232,4 @@ CHEATS = {
 def test_handing_the_work_to_the_library_does_not_pass(name):
     exercise, answer = CHEATS[name]
     verdict = LESSON.verdict(exercise, answer(exercise))
-    assert not verdict.passed and verdict.part == "hidden checks" and verdict.what, verdict
+    assert not verdict.passed and verdict.part in ("visible checks", "hidden checks") and verdict.what, verdict

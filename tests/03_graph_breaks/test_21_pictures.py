@@ -80,6 +80,7 @@ def test_each_function_that_a_break_cuts_has_a_picture_of_its_own():
 def test_a_loop_leads_back_and_the_drawing_ends(function):
     picture = recorded(function, (torch.ones(4) * 8,)).cut(function)
     assert ": drawn above" in picture.text
+    assert "drawn elsewhere" not in picture.text or ": no graph" in picture.text, "what follows the loop is drawn once, beside it"
     assert len(picture.text.splitlines()) < 30
 
 

@@ -121,6 +121,10 @@ WRONG = {
         "no switches": edit(
             "        for test in guard.tests:\n", "        for test in () if guard.kind == 'state' else guard.tests:\n"
         ),
+        "globals are constants": edit(
+            "        for test in guard.tests:\n",
+            "        for test in () if '__globals__' in guard.source.expr else guard.tests:\n",
+        ),
         "only comparisons": edit('conditions.append(f"({left})")', "pass"),
         "the library's": body("    return guards.Check(guard_list, parameters).function"),
         "keys may be anything": edit(
@@ -167,6 +171,24 @@ WRONG = {
         ),
         "not into lists": edit("for key in () if said else keys:", "for key in () if said or isinstance(old, list) else keys:"),
         "no aliasing": edit("for other in tensors[:place]:", "for other in ():"),
+        "the objects first": edit(
+            "    for name in before:\n        if said",
+            "    for a, b in [(a, b) for b in before for a in before if a < b]:\n"
+            "        if torch.is_tensor(before[a]) and (before[a] is before[b]) != (after[a] is after[b]):\n"
+            '            return f"{b} is {a}: was {before[a] is before[b]}, is {after[a] is after[b]}"\n'
+            "    for name in before:\n        if said",
+        ),
+        "no gradients": edit('found(f"{path}.requires_grad", old.requires_grad, new.requires_grad)', '""'),
+        "no dimensions": edit(
+            'found(f"{path}.ndim", old.ndim, new.ndim)', 'found(f"{path}.shape[0]", old.shape[0], new.shape[0])'
+        ),
+        "keys in any order": edit("tuple(old), tuple(new))", "tuple(sorted(old)), tuple(sorted(new)))"),
+        "items before the length": edit(
+            'said = found(f"len({path})", len(old), len(new))\n            keys = range(len(old))',
+            'said = "" if old[:1] != new[:1] else found(f"len({path})", len(old), len(new))\n'
+            "            keys = range(min(len(old), len(new)))",
+        ),
+        "keys without quotes": edit('f"{path}[{key!r}]"', 'f"{path}[{key}]"'),
         "only what was one object": edit(
             'if said := found(f"{name} is {other}", before[name] is before[other], after[name] is after[other]):',
             'if before[name] is before[other] and (said := found(f"{name} is {other}", True, after[name] is after[other])):',

@@ -91,6 +91,7 @@ WRONG = {
             'question = f"{text_of(left)} {sign} {text_of(right)}"', 'question = f"{text_of(left)} {sign} {hint_of(right)}"'
         ),
         "an index without a guard": edit('        self.guards.append(f"{self.expr} == {self.hint}")\n', ""),
+        "an index of the size alone": edit('f"{self.expr} == {self.hint}"', 'f"s0 == {self.hint}"'),
         "sides exchanged": edit(
             "ARITHMETIC[sign](hint_of(left), hint_of(right))",
             "ARITHMETIC[sign](hint_of(self), hint_of(right if left is self else left))",

@@ -167,6 +167,8 @@ WRONG = {
             'Buffer.like(fake.float() if fake.dtype is torch.float16 else fake, f"loop_{node.name}")',
         ),
         "numbers of the table are forgotten": edit("[*args, *numbers]", "[*args, *numbers][:2] if numbers else [*args][::-1]"),
+        "numbers are no inputs": edit("graph.inputs.append(buffer)", "graph.inputs += [buffer] if buffer else []"),
+        "the library's names": edit('f"loop_{node.name}"', 'f"buf{len(graph.nodes)}"'),
         "one name for all": edit('f"loop_{node.name}"', '"loop"'),
         "the shape of the input": edit("Pointwise(buffer, buffer.shape,", "Pointwise(buffer, (graph.inputs[0] or buffer).shape,"),
         "only the last output": edit("graph.outputs = list(args[0])", "graph.outputs = list(args[0])[-1:]"),

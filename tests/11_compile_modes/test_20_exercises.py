@@ -103,7 +103,8 @@ ALTERNATIVES = {
     "reasons": body(REASONS),
     "diagnose": body(DIAGNOSE),
     "StaticProgram": body(
-        """        self.copies = {n: torch.empty_like(inputs[n]).as_strided(inputs[n].shape, inputs[n].stride()) for n in moving}
+        """        same = lambda x: torch.empty_like(x).as_strided(x.shape, x.stride()).copy_(x)
+        self.copies = {n: same(inputs[n]) for n in moving}
         self.replay, self.results = capture(program, [self.copies.get(n, x) for n, x in enumerate(inputs)])""",
         """        for n, copy in self.copies.items():
             copy[...] = inputs[n]
@@ -158,6 +159,7 @@ WRONG = {
             "        self.moving = list(moving)\n        self.program = program\n",
         ),
         "copies all": edit("self.moving = list(moving)", "self.moving = list(range(len(inputs)))"),
+        "an empty buffer": edit(COPY, "torch.empty_strided(x.shape, x.stride(), dtype=x.dtype)"),
         "static results": edit("r.clone() if isinstance(r, torch.Tensor) else r", "r"),
         "contiguous": edit(COPY, "torch.empty(x.shape, dtype=x.dtype).copy_(x)"),
         "floats": edit(COPY, "torch.empty_strided(x.shape, x.stride()).copy_(x)"),
