@@ -510,7 +510,7 @@ class Writer:
         y = self.r.choice(self.names(lambda u: u.dtype == t.dtype and u.ndim > 0 and u.numel() < 3000))
         return self.r.choice([
             f"{x} @ {x}.mT", f"{x}.mT @ {x}", f"{x} @ {y}", f"{x} @ {y}.mT", f"F.linear({x}, {y})", f"torch.einsum('...i,...i->...', {x}, {y})", f"torch.outer({x}, {y})",
-            f"torch.addmm({x}, {x}, {y})", f"torch.baddbmm({x}, {x}, {y})", f"F.scaled_dot_product_attention({x}, {x}, {y})", f"F.conv1d({x}, {y})",
+            f"torch.addmm({x}, {x}, {y})", f"torch.baddbmm({x}, {x}, {y})", f"F.scaled_dot_product_attention({x}, {x}, {y})" if t.numel() else f"{x} @ {y}", f"F.conv1d({x}, {y})",
             f"F.conv2d({x}, {y}, padding=1)", f"F.max_pool2d({x}, 2)", f"F.avg_pool2d({x}, 2, padding=1)", f"F.interpolate({x}, scale_factor=2)", f"F.adaptive_avg_pool2d({x}, 1)",
             f"F.interpolate({x}, scale_factor=2, mode='bilinear')", f"torch.dot({x}, {y})", f"F.max_pool1d({x}, 2, 1)", f"F.pixel_shuffle({x}, 2)", f"F.glu({x}, -1)",
         ]), True
