@@ -29,8 +29,7 @@ COMMENT_COLUMN = 72
 ATOM = 100  # Precedence of what never needs parentheses: a name, a call, a number
 
 Rule = tuple[str, int]
-"""How an operation is written and how tightly that binds. In the text, `{:13}` is an operand, which gets parentheses if it
-binds less tightly than 13."""
+"""How an operation is written and how tightly that binds. `{:13}`: an operand, in parentheses if that binds less tightly."""
 
 
 def infix(operator: str, binds: int) -> Rule:
@@ -61,8 +60,7 @@ class KernelSource:
     line_of: Mapping[int, Step] = field(default_factory=dict, repr=False)
     """Line of the source (from 1) → the step that it is part of; the step's node knows its `origins`."""
     checked: bool = False
-    """True if the kernel takes one more buffer, an int64 that it sets to 1 (index out of range) or 2 (integer division by
-    zero) where eager would raise."""
+    """Does it take one more buffer, an int64 that it sets to 1 (index out of range) or 2 (integer division by zero)?"""
     sizes: tuple[int, ...] = ()  # Of a kernel for many sizes: those of this call, its last buffer (int64)
 
 
@@ -284,9 +282,7 @@ def identifier(wanted: str, taken: Collection[str]) -> str:
 
 def decimal(value: float, dtype: torch.dtype) -> str:
     """A number with as few digits as make it the same number in `dtype`: "0.1", "1e-05", "inf", "nan"."""
-    if dtype == torch.float64:
-        return repr(float(value))
-    return str(np.float32(torch.tensor(value, dtype=torch.float32).item()))
+    return repr(float(value)) if dtype == torch.float64 else str(np.float32(torch.tensor(value, dtype=torch.float32).item()))
 
 
 def describe(step: Step) -> str:

@@ -80,6 +80,7 @@ class TritonKernel(TritonOps):
         super().__init__(short_names(kernel), buffers, name, [*RESERVED, *HELPERS, name])
         kernel = self.kernel
         self.reduces = bool(kernel.columns)
+        self.masks = {}
         self.phases = phases(kernel, self.trees, keep=False)
         self.across = [step for step in self.trees if step.level == "across"]
         gathered = {symbol for step in self.across for formula in step.rindex for symbol in formula.free_symbols}
@@ -178,7 +179,6 @@ class TritonKernel(TritonOps):
         totals = {step: self.bind(step, zeros(step), f"{label(step)}_down") for step in self.across}
         start = self.unique("start")
         with self.block(f"for {start} in range(0, {iterations(self.walked)}, ROWS):"):
-            self.row_mask = "rows"
             self.print_indices(self.walked, f"({start} + tl.arange(0, ROWS))[:, None]", "rows")
             self.line("mask = rows & columns")
             self.print_phases()
@@ -190,14 +190,14 @@ class TritonKernel(TritonOps):
     def print_rows(self) -> None:
         """Which rows (or elements) this program has."""
         if self.kernel.rows:
-            size, self.row_mask = ("ROWS", "rows") if self.reduces else ("BLOCK", "mask")
+            size, mask = ("ROWS", "rows") if self.reduces else ("BLOCK", "mask")
             rows = f"{self.program} * {size} + tl.arange(0, {size})"
-            self.print_indices(self.kernel.rows, f"({rows})[:, None]" if self.reduces else rows, self.row_mask)
+            self.print_indices(self.kernel.rows, f"({rows})[:, None]" if self.reduces else rows, mask)
 
     def print_columns(self, columns: str) -> None:
         """Which columns this tile has."""
-        self.column_mask, shape = ("columns", "[None, :]") if self.kernel.rows else ("mask", "")
-        self.print_indices(self.kernel.columns, columns + shape, self.column_mask)
+        mask, shape = ("columns", "[None, :]") if self.kernel.rows else ("mask", "")
+        self.print_indices(self.kernel.columns, columns + shape, mask)
         if self.kernel.rows and not self.walked:
             self.line("mask = rows & columns")
 
@@ -211,6 +211,7 @@ class TritonKernel(TritonOps):
             self.line(f"{loop.symbol} = {divided} % {loop.size}" if n else f"{loop.symbol} = {divided}")
         if mask:
             self.line(f"{mask} = {number} < {iterations(loops)}")
+            self.masks |= {loop.symbol: mask for loop in loops}
 
     def print_pass(self, phase: Phase, first: bool) -> None:
         """Persistent: the whole row at once. Looped: each tile is taken into accumulators of its shape."""
@@ -312,9 +313,7 @@ class TritonKernel(TritonOps):
 
     def reduce(self, function: str, value: str, axis: int = 1) -> str:
         axis, keep = (axis, ", keep_dims=True") if self.kernel.rows else (0, "")
-        if function == "prod":
-            return f"tl.reduce({value}, {axis}, multiply{keep})"
-        return f"tl.{function}({value}, {axis}{keep})"
+        return f"tl.reduce({value}, {axis}, multiply{keep})" if function == "prod" else f"tl.{function}({value}, {axis}{keep})"
 
     def print_row_steps(self, phase: Phase) -> None:
         """Row-level values, then the stores of finished reductions."""

@@ -16,7 +16,6 @@ import torch
 
 from course_lib.codegen.printer import ARITHMETIC, ATOM, Printer, Rule, compare, decimal, infix
 from course_lib.scheduling.expressions import Expr
-from course_lib.scheduling.kernel import Loop
 
 POINTERS = {
     torch.float32: "*fp32", torch.float64: "*fp64", torch.float16: "*fp16", torch.bfloat16: "*bf16", torch.int8: "*i8",
@@ -75,8 +74,7 @@ class TritonOps(Printer):
     divide = "//"
     rules = RULES
     conditions: tuple[str, ...] = ()  # Under which loads happen (`masked`)
-    row_mask = column_mask = ""
-    walked: tuple[Loop, ...] = ()  # The rows that one program walks along, one tile after the other
+    masks: dict[sympy.Symbol, str]  # Loop symbol → the mask that says where it is inside
 
     def header(self) -> list[str]:
         """What the kernel needs above it."""
@@ -110,11 +108,10 @@ class TritonOps(Printer):
     def mask_for(self, index: sympy.Expr) -> str:
         """The mask for a pointer of this index: it must have the pointer's shape."""
         symbols = index.free_symbols.union(*(self.symbols_of(value) for at, value in self.symbols.items() if index.has(at)))
-        on_rows = any(loop.symbol in symbols for loop in self.walked or self.kernel.rows)
-        on_columns = any(loop.symbol in symbols for loop in self.kernel.columns) and not (self.step and self.step.level == "row")
-        if on_rows and on_columns:
-            return "mask"
-        return self.row_mask if on_rows else self.column_mask if on_columns else ""
+        if self.step and self.step.level == "row":  # a row's value, whichever columns it was computed from
+            symbols -= {loop.symbol for loop in self.kernel.columns}
+        names = sorted({self.masks[symbol] for symbol in symbols & self.masks.keys()}, reverse=True)
+        return "mask" if names == ["rows", "columns"] else " & ".join(names)
 
     def mask_under_conditions(self, index: sympy.Expr) -> str:
         return " & ".join([*filter(None, [self.mask_for(index)]), *self.conditions])
@@ -182,9 +179,7 @@ class TritonOps(Printer):
         return (f"{self.converted(value, 'tl.int32')}.to({kind})" if narrow else self.converted(value, kind)), ATOM
 
     def converted(self, value: Expr, kind: str) -> str:
-        if is_number(value):  # Python's has no `to`
-            return f"tl.cast({self.text(value)}, {kind})"
-        return f"{self.text(value, ATOM)}.to({kind})"
+        return f"tl.cast({self.text(value)}, {kind})" if is_number(value) else f"{self.text(value, ATOM)}.to({kind})"
 
     def symbols_of(self, expr: Expr) -> set[sympy.Symbol]:
         """The symbols of loops that a value depends on, here or where it was computed."""

@@ -151,8 +151,7 @@ class Wrapper:
             self.line(f"check({passed[-1]}, {places(kernel)!r})")
 
     def problem(self, kernel: FusedKernel) -> str:
-        """A flag that the kernel sets. One that a GPU sets is there for good, where both reach it: nobody waits, a later call
-        tells, as in eager."""
+        """A flag that the kernel sets. One that a GPU sets is there for good, where both reach it: a later call tells."""
         name = self.unique("problem")
         if kernel.steps[0].buffer.device.type == "cpu":
             self.line(f"{name} = zeros(1, dtype=int64)")
@@ -221,8 +220,7 @@ def tuple_text(sizes: Sequence[Any]) -> str:
 
 
 def laid_out(tensor: torch.Tensor, stride: tuple[int, ...]) -> torch.Tensor:
-    """`tensor` with the strides that it was compiled for: an operator may lay its result out otherwise than it says of
-    fake tensors, and kernels read by position."""
+    """`tensor` with the strides that it was compiled for: of fake tensors an operator may say otherwise."""
     if tensor is None or tensor.stride() == stride:  # where fake tensors had one, oneDNN's LSTM has none
         return tensor
     return torch.empty_strided(tensor.shape, stride, dtype=tensor.dtype, device=tensor.device).copy_(tensor)

@@ -3,13 +3,13 @@
  * Every generated C++ kernel has one signature, so that no binding has to be generated with it and the kernel's source
  * needs no header of Python or torch: `void kernel(void **buffers)`.
  *
- *     launch = launcher(address, n_buffers)     the address is that of the kernel
+ *     launch = launcher(struct.pack("Pn", address, n_buffers))
  *     launch(t0, t1, ...)                       n_buffers tensors
  *
  * A tensor is asked for its `data_ptr()`; whether it is contiguous, of the right dtype and on the CPU was settled by
  * the guards. Other threads run while the kernel does.
  *
- *     start = gpu_launcher(launch, function, programs, threads, shared, stream, device, otherwise)
+ *     start = gpu_launcher(struct.pack("PPIII0P", launch, function, programs, threads, shared), stream, device, otherwise)
  *     start(t0, t1, ...)                        a GPU kernel, through the driver's `launch` (cuLaunchKernel)
  *
  * This one starts a kernel on the stream that `stream(device)` names, and does not wait for it.
@@ -57,17 +57,7 @@ static PyObject *launch(PyObject *self, PyObject *const *args, Py_ssize_t n) {
 
 static PyMethodDef launch_method = {"launch", (PyCFunction)(void (*)(void))launch, METH_FASTCALL, "Runs a kernel."};
 
-static PyObject *launcher(PyObject *module, PyObject *args) {
-    Target target;
-    unsigned long long address;
-    if (!PyArg_ParseTuple(args, "Kn:launcher", &address, &target.n_buffers))
-        return NULL;
-    *(void **)&target.kernel = (void *)(uintptr_t)address;
-    PyObject *bound = PyBytes_FromStringAndSize((char *)&target, sizeof target);
-    PyObject *function = bound ? PyCFunction_New(&launch_method, bound) : NULL;
-    Py_XDECREF(bound);
-    return function;
-}
+static PyObject *launcher(PyObject *module, PyObject *target) { return PyCFunction_New(&launch_method, target); }
 
 typedef struct {
     int (*launch)(void *function, unsigned x, unsigned y, unsigned z, unsigned threads, unsigned, unsigned, unsigned shared,
@@ -109,23 +99,10 @@ static PyObject *start(PyObject *self, PyObject *const *args, Py_ssize_t n) {
 
 static PyMethodDef start_method = {"start", (PyCFunction)(void (*)(void))start, METH_FASTCALL, "Starts a GPU kernel."};
 
-static PyObject *gpu_launcher(PyObject *module, PyObject *args) {
-    GpuTarget target;
-    unsigned long long launch, function;
-    PyObject *stream, *device, *otherwise;
-    if (!PyArg_ParseTuple(args, "KKIIIOOO:gpu_launcher", &launch, &function, &target.programs, &target.threads, &target.shared,
-                          &stream, &device, &otherwise))
-        return NULL;
-    *(void **)&target.launch = (void *)(uintptr_t)launch;
-    target.function = (void *)(uintptr_t)function;
-    PyObject *bound = Py_BuildValue("(y#OOO)", (char *)&target, (Py_ssize_t)sizeof target, stream, device, otherwise);
-    PyObject *result = bound ? PyCFunction_New(&start_method, bound) : NULL;
-    Py_XDECREF(bound);
-    return result;
-}
+static PyObject *gpu_launcher(PyObject *module, PyObject *bound) { return PyCFunction_New(&start_method, bound); }
 
 static PyMethodDef methods[] = {
-    {"launcher", launcher, METH_VARARGS, "launcher(address, n_buffers): a function that runs the kernel at `address`."},
+    {"launcher", launcher, METH_O, "launcher(target): a function that runs the kernel at an address; see above."},
     {"gpu_launcher", gpu_launcher, METH_VARARGS, "gpu_launcher(...): a function that starts a GPU kernel; see above."},
     {NULL, NULL, 0, NULL},
 };

@@ -9,6 +9,7 @@ import ctypes
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from struct import pack
 from typing import Any
 
 import torch
@@ -81,7 +82,7 @@ def build(graph: LoopGraph, schedule: Any, plan: Any = None, codegen: str = "aut
         library, cached = ctypes.CDLL(str(entry.path)), entry.cached
         make = native.load("course_lib.runtime._launcher").launcher  # type: ignore[union-attr]
         address = lambda name: ctypes.cast(library[name], ctypes.c_void_p).value
-        launches |= {s.name: make(address(s.name), len(s.buffers) + s.checked + bool(s.sizes)) for s in in_cpp}
+        launches |= {s.name: make(pack("Pn", address(s.name), len(s.buffers) + s.checked + bool(s.sizes))) for s in in_cpp}
     wrapper, names = wrapper_source(schedule, plan, graph, sources)
     run = define("call", wrapper, "program", {**names, **launches})
     if len(gpus := {buffer.device for buffer in graph.buffers.values() if buffer.device.type == "cuda"}) == 1:

@@ -20,7 +20,7 @@ import torch
 
 from course_lib import build_cache, config, events
 from course_lib.lowering.indexing import power_of_two
-from course_lib.lowering.ir import ExternKernel, LoopGraph, View
+from course_lib.lowering.ir import ExternKernel, LoopGraph
 
 BUDGET = 0.2  # Seconds that may be spent on measuring one product
 ROUNDS = 7  # Calls of each at most
@@ -49,19 +49,16 @@ def choose_products(graph: LoopGraph) -> LoopGraph:
 
 
 def is_product(node: ExternKernel) -> bool:
-    """A product of float32 matrices on the CPU, of known sizes, with a bias for each column if any."""
+    """A product of float32 matrices on the CPU, none of them empty or expanded, with a bias for each column if any."""
     if node.op not in (torch.ops.aten.mm.default, torch.ops.aten.addmm.default) or node.kwargs:
         return False
-    views: list[View] = list(node.args)
-    sizes = [size for view in views for size in (*view.shape, *view.stride)]
-    known = all(isinstance(size, int) and size > 0 for size in sizes)
-    fits = len(views) == 2 or views[0].shape == views[2].shape[1:]
-    return known and fits and all(v.dtype == torch.float32 and v.buffer.device.type == "cpu" for v in views)
+    fits = len(node.args) == 2 or node.args[0].shape == node.args[2].shape[1:]
+    in_floats = all(view.dtype == torch.float32 and view.buffer.device.type == "cpu" for view in node.args)
+    return fits and in_floats and not any(0 in (*view.shape, *view.stride) for view in node.args)
 
 
 def choose(kernel: ExternKernel, fixed: Collection[int] | None = None) -> ExternKernel:
-    """The kernel as it is, or as a call of oneDNN. If other sizes will come, those that are not `fixed` are measured as the
-    next power of two."""
+    """The kernel as it is, or as a call of oneDNN. Sizes that are not `fixed` are measured as the next power of two."""
     near = lambda sizes: tuple(n if fixed is None or n in fixed else power_of_two(n) for n in sizes)
     seconds = seconds_of(kernel.op, [(near(view.shape), near(view.stride)) for view in kernel.args])
     gain = seconds["torch"] / seconds.get("oneDNN", float("inf"))

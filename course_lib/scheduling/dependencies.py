@@ -56,12 +56,9 @@ class Body:
 
     def substitute(self, become: Mapping[sympy.Symbol, Linear]) -> "Body":
         """The same body in terms of other loops."""
-        return replace(
-            self,
-            reads=tuple(Access(a.buffer, a.index.substitute(become)) for a in self.reads),
-            write=Access(self.write.buffer, self.write.index.substitute(become)),
-            values=tuple(v.substitute(become) for v in self.values),
-        )
+        moved = lambda access: Access(access.buffer, access.index.substitute(become))
+        values = tuple(value.substitute(become) for value in self.values)
+        return replace(self, reads=tuple(map(moved, self.reads)), write=moved(self.write), values=values)
 
 
 def record(node: LoopNode, buffers: Mapping[str, Buffer]) -> Body:

@@ -44,19 +44,13 @@ class No:
         return f"keep apart: {self.reason} ({human_bytes(self.lost)} through memory)"
 
 
-def can_fuse(producer: Group, consumer: Group) -> Fuse | No:
-    """Decide about one pair; the same answer feeds the scheduler, `explain` and the pictures."""
+def can_fuse(producer: Group, consumer: Group, rules: tuple[Rule, ...] | None = None) -> Fuse | No:
+    """Decide about one pair; the same answer feeds the scheduler, `explain` and the pictures. `LEGAL` alone: can it be?"""
     shared = producer.writes & consumer.reads or producer.reads & consumer.reads
-    for rule in RULES:
+    for rule in rules or RULES:
         if reason := rule(producer, consumer, shared):
             return No(reason, lost=sum(b.nbytes for b in shared))
     return Fuse(saved(producer, consumer))
-
-
-def is_legal(producer: Group, consumer: Group) -> str | None:
-    """Why these two can never be one kernel, or None. The scheduler asks this whatever `can_fuse` says."""
-    shared = producer.writes & consumer.reads or producer.reads & consumer.reads
-    return next((reason for rule in LEGAL if (reason := rule(producer, consumer, shared))), None)
 
 
 def saved(producer: Group, consumer: Group) -> int:
@@ -66,9 +60,7 @@ def saved(producer: Group, consumer: Group) -> int:
 
 
 def extern_kernels_stay_alone(producer: Group, consumer: Group, shared: frozenset[Buffer]) -> str | None:
-    if producer.is_extern or consumer.is_extern:
-        return "a library call (GEMM, convolution) cannot take loops in"
-    return None
+    return "a library call (GEMM, convolution) cannot take loops in" if producer.is_extern or consumer.is_extern else None
 
 
 def same_device(producer: Group, consumer: Group, shared: frozenset[Buffer]) -> str | None:
@@ -77,9 +69,7 @@ def same_device(producer: Group, consumer: Group, shared: frozenset[Buffer]) -> 
 
 
 def same_iteration_space(producer: Group, consumer: Group, shared: frozenset[Buffer]) -> str | None:
-    if fit(producer, consumer) is None:
-        return f"loops differ: {producer.space} and {consumer.space}"
-    return None
+    return f"loops differ: {producer.space} and {consumer.space}" if fit(producer, consumer) is None else None
 
 
 def same_elements(producer: Group, consumer: Group, shared: frozenset[Buffer]) -> str | None:
@@ -98,9 +88,7 @@ def siblings_share_enough(producer: Group, consumer: Group, shared: frozenset[Bu
     if producer.writes & consumer.reads:
         return None
     gain, least = saved(producer, consumer), min(producer.traffic, consumer.traffic)
-    if gain * 8 < least:
-        return f"they only share {human_bytes(gain)} of what they read"
-    return None
+    return f"they only share {human_bytes(gain)} of what they read" if gain * 8 < least else None
 
 
 def one_row_needs_all_threads(producer: Group, consumer: Group, shared: frozenset[Buffer]) -> str | None:

@@ -45,12 +45,8 @@ class Member:
     body: Body
 
     def substitute(self, become: Mapping[sympy.Symbol, Linear]) -> "Member":
-        return replace(
-            self,
-            index=tuple(i.substitute(become) for i in self.index),
-            rindex=tuple(i.substitute(become) for i in self.rindex),
-            body=self.body.substitute(become),
-        )
+        index, rindex = (tuple(formula.substitute(become) for formula in part) for part in (self.index, self.rindex))
+        return replace(self, index=index, rindex=rindex, body=self.body.substitute(become))
 
 
 @dataclass(eq=False)
@@ -76,8 +72,7 @@ class Group(Nest):
     def reads(self) -> frozenset[Buffer]:
         """The buffers that come from elsewhere."""
         names = {access.buffer for member in self.members for access in member.body.reads}
-        if isinstance(self.nodes[0], ExternKernel):
-            names = self.nodes[0].reads
+        names = names.union(*(node.reads for node in self.nodes if isinstance(node, ExternKernel)))
         return frozenset(self.usage.buffers[name] for name in names) - self.writes
 
     @cached_property
@@ -123,8 +118,7 @@ def start(node: Node, position: int, usage: Usage, body: Body | None) -> Group:
     if body.reads and not (isinstance(node, Reduction) and node.kind.startswith("arg")):
         inner.sort(key=lambda loop: -body.reads[0].index.coefficient(loop.symbol))
     index, rindex = (tuple(Linear(((symbol, 1),)) for symbol in symbols) for symbols in (rows, columns))
-    member = Member(node, index, rindex, body)
-    return collapse(Group(usage, (position,), (node,), (*outer, *inner), (member,)))
+    return collapse(Group(usage, (position,), (node,), (*outer, *inner), (Member(node, index, rindex, body),)))
 
 
 def collapse(group: Group) -> Group:
@@ -317,8 +311,7 @@ def assemble(pieces: list[Piece], a: Group, b: Group, leader: int) -> Fit:
 
     pieces.sort(key=rank)
     loops: list[Loop] = []
-    weights: tuple[dict[sympy.Symbol, dict[sympy.Symbol, int]], ...]
-    weights = tuple({loop.symbol: {} for loop in group.loops} for group in (a, b))
+    weights: list[dict[sympy.Symbol, dict[sympy.Symbol, int]]] = [{loop.symbol: {} for loop in group.loops} for group in (a, b)]
     for piece, symbol in zip(pieces, symbols_for([kind(piece) for piece in pieces]), strict=True):
         loops.append(Loop(symbol, piece.size, kind(piece)))
         for mine, part in zip(weights, piece.parts, strict=True):

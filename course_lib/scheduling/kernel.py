@@ -51,8 +51,7 @@ class Nest:
         return f"{rows}" + (f", columns {columns}" if columns else "")
 
     def __str__(self) -> str:
-        labels = "·".join(dict.fromkeys(node.label or node.buffer.name for node in self.nodes))
-        return f"{labels} over {self.space}"
+        return f"{'·'.join(dict.fromkeys(node.label or node.buffer.name for node in self.nodes))} over {self.space}"
 
 
 @dataclass(frozen=True)

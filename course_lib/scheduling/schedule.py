@@ -21,7 +21,7 @@ import torch
 
 from course_lib.lowering.ir import ExternKernel, LoopGraph, Node, Pointwise
 from course_lib.scheduling.dependencies import Body, read_names, record_all
-from course_lib.scheduling.fusion import Fuse, No, can_fuse, human_bytes, is_legal
+from course_lib.scheduling.fusion import LEGAL, Fuse, No, can_fuse, human_bytes
 from course_lib.scheduling.groups import Group, Usage, fit, join, start, to_kernel
 from course_lib.scheduling.inline import inlined_into
 from course_lib.scheduling.kernel import FusedKernel, Kernel
@@ -98,8 +98,7 @@ def schedule(graph: LoopGraph, can_fuse: CanFuse = can_fuse) -> Schedule:
 
     names: Counter[str] = Counter()
     groups = fusion.in_order()
-    kernels = [fusion.kernel(group, names) for group in groups]
-    result = Schedule(kernels, groups, alone, fusion.decisions(), inlined, removed)
+    result = Schedule([fusion.kernel(g, names) for g in groups], groups, alone, fusion.decisions(), inlined, removed)
     fit.cache_clear()  # it holds groups that were never made
     return result
 
@@ -182,10 +181,8 @@ class Fusion:
     def ask(self, a: Group, b: Group) -> Fuse | No:
         """The answer about a pair: what `can_fuse` says, if it is legal at all."""
         if (a, b) not in self.answers:
-            answer = self.can_fuse(a, b)
-            if isinstance(answer, Fuse) and (reason := is_legal(a, b)):
-                answer = No(reason, sum(x.nbytes for x in a.writes & b.reads))
-            self.answers[a, b] = answer
+            answer, legal = self.can_fuse(a, b), can_fuse(a, b, LEGAL)
+            self.answers[a, b] = legal if isinstance(answer, Fuse) and isinstance(legal, No) else answer
         answer = self.answers[a, b]
         if isinstance(answer, Fuse) and (via := self.path(a, b)):
             return No(f"between them runs {via}, which needs the first and is needed by the second", answer.saved)
@@ -198,8 +195,7 @@ class Fusion:
         return min(between, key=lambda group: group.positions, default=None)
 
     def hardly_read(self) -> dict[Node, list[Pointwise]]:
-        """For a loop the cheap loops of which it reads few elements (a gather after log_softmax): computed in it, the others
-        need not be stored."""
+        """For a loop the cheap loops of which it reads few elements (a gather after log_softmax): these are computed in it."""
         members = [member for group in self.alone for member in group.members if member.body.is_cheap]
         cheap = {member.node.buffer: member.node for member in members if isinstance(member.node, Pointwise)}
         few: dict[Node, list[Pointwise]] = {}
@@ -218,7 +214,7 @@ class Fusion:
                 all(member.body.is_cheap and isinstance(member.node, Pointwise) for member in group.members)
                 and not any(b.name in self.usage.outputs for b in group.stores)
                 and readers
-                and all(not reader.is_extern and is_legal(group, reader) for reader in readers)
+                and all(not r.is_extern and isinstance(can_fuse(group, r, LEGAL), No) for r in readers)
             ):
                 yield from (node for node in group.nodes if isinstance(node, Pointwise))
 
@@ -252,8 +248,7 @@ def usage_of(nodes: Sequence[Node], graph: LoopGraph, bodies: Mapping[Node, Body
 
 
 def dependencies(groups: Sequence[Group]) -> dict[Group, set[Group]]:
-    """For each group those that must run before it: who wrote what it reads; and random numbers come in the order of the
-    program."""
+    """For each group those that must run before it: who wrote what it reads, and who draws random numbers before it does."""
     writer = {buffer.name: group for group in groups for buffer in group.writes}
     needs = {group: {writer[b.name] for b in group.reads if b.name in writer} - {group} for group in groups}
     acts = lambda node: torch.Tag.nondeterministic_seeded in getattr(node.op, "tags", ()) or not node.buffers

@@ -34,8 +34,7 @@ def split(node: Node, graph: LoopGraph) -> list[Node]:
     if not isinstance(node, Reduction) or node.kind.startswith("arg") or 0 in node.ranges:
         return [node]
     rows, columns = math.prod(node.ranges), math.prod(node.reduced)
-    reads = (access.index for access in record(node, graph.buffers).reads)
-    across = rows_are_neighbours(reads, *node.symbols)
+    across = rows_are_neighbours((access.index for access in record(node, graph.buffers).reads), *node.symbols)
     others = [n for n in graph.nodes if isinstance(n, Reduction)]
     crossed = any((math.prod(n.ranges), math.prod(n.reduced)) == (columns, rows) for n in others)
     wanted = min(PROGRAMS // rows, columns // 2048)

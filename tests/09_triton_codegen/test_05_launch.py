@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import struct
 
 import pytest
 import torch
@@ -30,7 +31,8 @@ class Driver:
     def starter(self, stream=lambda device: 1000 + device):
         module = native.load("course_lib.runtime._launcher")
         address = ctypes.cast(self.entry, ctypes.c_void_p).value
-        return module.gpu_launcher(address, 77, 5, 128, 4096, stream, 3, lambda *tensors: self.otherwise.append(tensors))
+        target = struct.pack("PPIII0P", address, 77, 5, 128, 4096)
+        return module.gpu_launcher(target, stream, 3, lambda *tensors: self.otherwise.append(tensors))
 
 
 def test_what_the_driver_is_told():

@@ -32,6 +32,7 @@ import functools
 import math
 import re
 import signal
+import struct
 import sys
 import time
 import traceback
@@ -857,7 +858,7 @@ class Batch:
                 compiler.FLAGS = kept
             library, make = ctypes.CDLL(str(entry.path)), native.load("course_lib.runtime._launcher").launcher
             address = lambda name: ctypes.cast(getattr(library, name), ctypes.c_void_p).value
-            launches = {s.name: make(address(s.name), len(s.buffers) + s.checked) for s in sources}
+            launches = {s.name: make(struct.pack("Pn", address(s.name), len(s.buffers) + s.checked)) for s in sources}
         for entry in self.graphs:
             graph, schedule, plan, mine, _ = entry
             text, names = wrapper_source(schedule, plan, graph, mine)
