@@ -37,8 +37,7 @@ live: weakref.WeakSet["Compiler"] = weakref.WeakSet()  # Every compiler that hol
 
 @contextlib.contextmanager
 def apart_from_hooks() -> Iterator[None]:
-    """Compile on one thread at a time, and save no tensors for the hooks (of `checkpoint`, say) that are active where it
-    happens to run."""
+    """Compile on one thread at a time, and save no tensors for hooks (of `checkpoint`, say) that are active around it."""
     active = torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
     hooks = torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t) if active else contextlib.nullcontext()
     with COMPILING, hooks:
@@ -262,8 +261,7 @@ def compiled_module(model: torch.nn.Module, compiler: Compiler) -> torch.nn.Modu
 def capturing(
     backend: str | backends.Backend = "eager", *, fullgraph: bool = False, pipeline: Pipeline | None = None
 ) -> Iterator[Compiler]:
-    """Capture every frame that starts within the block on this thread. This is the frame hook itself, without
-    `compile` around it."""
+    """Capture every frame that starts within the block on this thread: the frame hook itself, without `compile` around it."""
     pipeline = pipeline or Pipeline()
     compiler = Compiler(backends.find(backend, None, None, pipeline), pipeline, fullgraph)
     with compiler.watcher:

@@ -21,9 +21,7 @@ class Event:
         dataclass(frozen=True)(cls)
 
 
-class FrameSeen(Event):
-    """The hook met a frame for which it has no compiled code that fits."""
-
+class FrameSeen(Event):  # The hook met a frame for which it has no compiled code that fits
     name: str
     where: str
     code: Any = field(repr=False, default=None)
@@ -45,85 +43,59 @@ class InstructionRun(Event):
 
 
 class GraphBroke(Event):
-    """Capture stopped: `problem` is the `Unsupported` with reason, place and hint."""
-
-    problem: Any
+    problem: Any  # Capture stopped: the `Unsupported` with reason, place and hint
 
 
 class GraphCaptured(Event):
-    """Capture finished: `result` is the `CaptureResult` (graph, guards, head)."""
-
-    result: Any
+    result: Any  # Capture finished: the `CaptureResult` (graph, guards, head)
 
 
 class GuardsMade(Event):
-    """What must hold for compiled code to be used again: `check` is the `Check`."""
-
-    check: Any
+    check: Any  # What must hold for compiled code to be used again: the `Check`
 
 
-class GuardFailed(Event):
-    """A call did not fit an entry: `guard` is the first that failed, `got` says what was found instead."""
-
+class GuardFailed(Event):  # A call did not fit an entry: `guard` is the first that failed, `got` says what was found instead
     name: str
     guard: Any
     got: str
 
 
-class Recompiled(Event):
-    """A code object that had entries got one more."""
-
+class Recompiled(Event):  # A code object that had entries got one more
     name: str
     entries: int
 
 
-class FellBack(Event):
-    """Something runs in eager after all, and why."""
-
+class FellBack(Event):  # Something runs in eager after all, and why
     what: str
     why: str
 
 
 class JointTraced(Event):
-    """Autograd ran ahead of time: `graph` is forward and backward in one, with a `Signature` in its `meta`."""
-
-    graph: Any
+    graph: Any  # Autograd ran ahead of time: forward and backward in one, with a `Signature` in its `meta`
 
 
 class Partitioned(Event):
-    """A joint graph was cut in two: `partition` is the `Partition`."""
-
-    partition: Any
+    partition: Any  # A joint graph was cut in two: the `Partition`
 
 
 class AtenTraced(Event):
-    """The captured graph in core ATen operators."""
-
-    graph: Any
+    graph: Any  # The captured graph in core ATen operators
 
 
 class Lowered(Event):
-    """The ATen graph as loops."""
-
-    graph: Any
+    graph: Any  # The ATen graph as loops
 
 
 class Scheduled(Event):
-    """Loops grouped into kernels (`schedule.kernels`), with every fusion decision (`schedule.decisions`)."""
-
-    schedule: Any
+    schedule: Any  # Loops grouped into kernels (`schedule.kernels`), with every fusion decision (`schedule.decisions`)
 
 
 class MemoryPlanned(Event):
-    """Which buffer lives where and when."""
-
-    plan: Any
+    plan: Any  # Which buffer lives where and when
 
 
 class KernelsBuilt(Event):
-    """Source became machine code: `compiled` is the `CompiledGraph`."""
-
-    compiled: Any
+    compiled: Any  # Source became machine code: the `CompiledGraph`
 
 
 class CacheEntry(Event):
@@ -150,9 +122,7 @@ class CudaGraphRecorded(Event):
     copied: int
 
 
-class StageTimed(Event):
-    """A stage took `seconds`."""
-
+class StageTimed(Event):  # A stage took `seconds`
     stage: str
     seconds: float
 

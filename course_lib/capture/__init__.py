@@ -53,7 +53,7 @@ def capture(
 ) -> CaptureResult:
     """Interpret `frame` symbolically. Where it meets something unsupported, it starts again and ends the graph before
     that instruction. Raises `Unsupported` if the frame cannot be split there; with `fullgraph`, at once."""
-    breaks: Breaks = {}
+    breaks: dict[int, tuple[int, Unsupported, bool]] = {}
     while True:
         attempt = Attempt(frame, interpreter, history or History(), breaks)
         problem, plain = None, False
@@ -78,15 +78,11 @@ def capture(
         return result
 
 
-Breaks = dict[int, tuple[int, Unsupported, bool]]
-"""Where to end the graph: index of the first instruction that the head does → (index of the breaking one, the problem, whether
-the rest of the frame runs as it is)."""
-
-
 class Attempt:
-    """One interpretation of a frame."""
+    """One interpretation of a frame. `breaks`: where to end the graph: index of the first instruction that the head does →
+    (index of the breaking one, the problem, whether the rest of the frame runs as it is)."""
 
-    def __init__(self, frame: Frame, interpreter: type[Interpreter], history: History, breaks: Breaks) -> None:
+    def __init__(self, frame: Frame, interpreter: type[Interpreter], history: History, breaks: dict[int, Any]) -> None:
         self.frame, self.breaks = frame, breaks
         self.world = world = World(history)
         code = frame.code
@@ -148,8 +144,7 @@ class Attempt:
 
 @contextlib.contextmanager
 def recording_mode() -> Iterator[None]:
-    """The user's grad mode, without inference mode: fake tensors must be ordinary ones. Switches that the program turns
-    while it is interpreted are turned back."""
+    """The user's grad mode, without inference mode (fakes are ordinary tensors). What a program switches is switched back."""
     grad, inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
     before = global_state.turned()
     try:

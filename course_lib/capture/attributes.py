@@ -13,7 +13,7 @@ import inspect
 import operator
 import types
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
@@ -36,7 +36,8 @@ SETTLED = {"shape", "dtype", "device", "ndim", "requires_grad", "layout", "is_cu
 def get(it: Interpreter, value: Any, name: str, *, default: bool = False) -> Any:
     """The value of `value.name`. Raises what Python raises. With `default` as `object.__getattribute__` finds it."""
     world, value = it.world, concrete(value) if type(value) in SYMBOLIC else value
-    found = member_of(type(value), name)
+    written = world.written(value if isinstance(value, type) else type(value), name)
+    found = member_of(type(value), name) if written is MISSING else written
     if not default and isinstance(member_of(type(value), "__getattribute__"), types.FunctionType):
         return it.native(getattr, value, name)  # the class's own code decides
     if isinstance(value, torch.Tensor) and not world.is_opaque(value):
@@ -49,7 +50,7 @@ def get(it: Interpreter, value: Any, name: str, *, default: bool = False) -> Any
     if isinstance(value, types.ModuleType):
         return module_attribute(it, value, name)
     if isinstance(value, type):
-        return class_attribute(it, value, name)
+        return class_attribute(it, value, name) if written is MISSING else written
     if known is not None and known.attributes is not None:
         if name == "__class__":
             return type(value)
@@ -57,8 +58,8 @@ def get(it: Interpreter, value: Any, name: str, *, default: bool = False) -> Any
             world.fill_all(known)
         elif isinstance(found, types.MemberDescriptorType):
             world.fill(known, name)
-        elif not is_data(found) and not world.fill(known, name) and found is MISSING:
-            member = module_member(it, known, name) if isinstance(value, torch.nn.Module) else MISSING
+        elif not is_data(found) and not world.fill(known, name):
+            member = module_member(it, known, name) if found is MISSING else MISSING
             if member is not MISSING:
                 return member
         if name not in own_dict(value) or is_data(found):
@@ -66,23 +67,23 @@ def get(it: Interpreter, value: Any, name: str, *, default: bool = False) -> Any
             if read := own_descriptor(it, value, name, "__get__"):
                 return it.call(read, value, type(value))
             if is_value(found):
-                return world.wrap(found, known.source.type().attr(name))
+                return found if found is written else world.wrap(found, known.source.type().attr(name))
     elif isinstance(value, types.FunctionType):
         return function_attribute(it, value, name)
     elif known is not None and isinstance(value, enum.Enum) and name in own_dict(value):
         return world.wrap(own_dict(value)[name], known.source.attr(name))
     elif name not in own_dict(value):
         if is_value(found) and type(value).__flags__ & (1 << 9):
-            return class_attribute(it, type(value), name)
+            return found if found is written else class_attribute(it, type(value), name)
         if read := own_descriptor(it, value, name, "__get__"):
             return it.call(read, value, type(value))
     return it.native(object.__getattribute__ if default else getattr, value, name)
 
 
 def module_member(it: Interpreter, known: Known, name: str) -> Any:
-    """A parameter, buffer or submodule of a module from outside, MISSING if it has none of that name."""
-    real, own = known.real, known.stand_in.__dict__
-    for registry in REGISTRIES:
+    """A parameter, buffer or submodule of an object from outside, MISSING if it has none of that name."""
+    real, own = known.real, own_dict(known.stand_in)
+    for registry in REGISTRIES if isinstance(real, torch.nn.Module) else ():
         if registry in own:
             if name in own[registry]:
                 return own[registry][name]
@@ -92,8 +93,7 @@ def module_member(it: Interpreter, known: Known, name: str) -> Any:
 
 
 def own_descriptor(it: Interpreter, value: Any, name: str, method: str, cls: Any = None) -> Any:
-    """`__get__`, `__set__` or `__delete__` of the descriptor by this name in the class of `value`, if it is the user's own
-    kind: a copy of it runs, as of any other object."""
+    """`__get__`, `__set__` or `__delete__` of a descriptor of the user's own kind in the class of `value`: of a copy of it."""
     known, cls = it.world.of(value), cls or type(value)
     found = member_of(cls, name)
     function = member_of(type(found), method)
@@ -137,7 +137,7 @@ def tensor_attribute(it: Interpreter, tensor: torch.Tensor, name: str) -> Any:
     if found is MISSING:
         if known is not None and not stored:
             it.world.assume(known.source, "absent", Test(f"not hasattr({{}}, {name!r})", "holds", True))
-        raise AttributeError(f"'Tensor' object has no attribute '{name}'")
+        raise AttributeError(f"'Tensor' object has no attribute '{name}'", name=name, obj=tensor)
     raise Unsupported(f"reads tensor.{name}, which reaches around the graph", "move it out of the compiled function")
 
 
@@ -152,6 +152,8 @@ def type_of(it: Interpreter, value: Any) -> type:
 def module_attribute(it: Interpreter, module: types.ModuleType, name: str) -> Any:
     if name == "__dict__":
         raise Unsupported(f"reads the dict of the module {module.__name__}")
+    if (changed := it.world.stored.get((id(module.__dict__), name))) and changed[2] is not MISSING:
+        return changed[2]
     if module.__name__.split(".")[0] in TRUSTED:
         return it.world.wrap(frames.call(None, getattr, module, name), Imported(module.__name__).attr(name))
     source = it.world.source_of(module)
@@ -161,6 +163,8 @@ def module_attribute(it: Interpreter, module: types.ModuleType, name: str) -> An
 def class_attribute(it: Interpreter, cls: type, name: str) -> Any:
     """An attribute of a class: a value is guarded where it was found, and copied if it can change."""
     static, source = inspect.getattr_static(cls, name, MISSING), it.world.source_of(cls)
+    if name == "__dict__" and any(changed is cls for changed, *_ in it.world.stored.values()):
+        raise Unsupported(f"reads the dict of the class {cls.__name__}, which was changed before")
     if read := own_descriptor(it, None, name, "__get__", cls):
         return it.call(read, None, cls)
     try:
@@ -196,7 +200,9 @@ def change(it: Interpreter, value: Any, name: str, *new: Any, default: bool = Fa
     if isinstance(value, torch.Tensor) and not it.world.is_opaque(value):
         return change_tensor(it, value, name, *new)
     if (it.world.is_static(value) and it.world.source_of(value)) or it.world.is_opaque(value):
-        raise Unsupported(f"changes the attribute '{name}' of {getattr(value, '__name__', type(value).__name__)}")
+        place = changeable(it, value, name, *new)
+        it.world.stored[id(place), name] = place, name, new[0]
+        return
     if known is not None:
         if name in ("__dict__", "__class__"):
             raise Unsupported(f"replaces {name} of a {type(value).__name__}")
@@ -208,6 +214,17 @@ def change(it: Interpreter, value: Any, name: str, *new: Any, default: bool = Fa
         return it.call(own, value, *new)
     plain = (setattr, object.__setattr__) if new else (delattr, object.__delattr__)
     it.native(plain[default], value, name, *new)
+
+
+def changeable(it: Interpreter, value: Any, name: str, new: Any = MISSING) -> Any:
+    """Where `value.name = new` is kept for the head to do: of a class or a module of the user's, no code of whom that runs."""
+    own = isinstance(value, type) and is_users(value) and type(value).__setattr__ is type.__setattr__ and name[:2] != "__"
+    if own and is_value(new) and not hasattr(type(inspect.getattr_static(value, name, None)), "__get__"):
+        return value
+    own = isinstance(value, types.ModuleType) and value.__name__.split(".")[0] not in TRUSTED and new is not MISSING
+    if own and it.world.globals_source(value.__dict__) is not None:
+        return value.__dict__
+    raise Unsupported(f"changes the attribute '{name}' of {getattr(value, '__name__', type(value).__name__)}")
 
 
 def change_tensor(it: Interpreter, tensor: torch.Tensor, name: str, new: Any = MISSING) -> None:
@@ -233,11 +250,7 @@ def set_module_attribute(it: Interpreter, module: torch.nn.Module, name: str, ne
     it.world.fill(known, name)
     if wanted:
         own_dict(module).pop(name, None)
-    place = registry or wanted
-    kept = get(it, module, place) if place else None
-    if new is MISSING:
-        it.native(object.__delattr__ if kept is None else operator.delitem, module if kept is None else kept, name)
-    elif kept is not None:
-        kept[name] = new
-    else:
-        it.native(object.__setattr__, module, name, new)
+    holder, put, drop = cast(Any, (module, object.__setattr__, object.__delattr__))
+    if place := registry or wanted:
+        holder, put, drop = get(it, module, place), operator.setitem, operator.delitem
+    it.native(drop, holder, name) if new is MISSING else it.native(put, holder, name, new)

@@ -47,8 +47,7 @@ class BreakBuilder(HeadBuilder, Stack):
     """Writes the head of a frame that stops before instruction `first` of its program."""
 
     def stop(self, it: Interpreter, first: int, broken: int, plain: bool) -> None:
-        """Side effects, the instructions `first` to `broken`, and the calls of resume functions. With `plain` the rest
-        of the frame, that instruction first, runs as it is."""
+        """Side effects, instructions `first` to `broken`, calls of resume functions. `plain`: from `first` on as it is."""
         self.it = it
         readers = [i.arg for i in it.program if i.op == "LOAD_GLOBAL" and i.arg in FRAME_READERS]
         if readers or any(value is sys._getframe for value in it.stack):

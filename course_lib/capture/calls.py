@@ -18,24 +18,26 @@ import inspect
 import operator
 import os
 import re
+import string
 import sys
 import types
 import typing
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 import torch._refs
 import torch.utils.checkpoint
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._pytree import tree_leaves
 
 from course_lib import frames
-from course_lib.capture import attributes
+from course_lib.capture import attributes, global_state
 from course_lib.capture.classes import MISSING, is_users, isinstance, member_of
 from course_lib.capture.graph import PLAIN, STATE, has_tensor, name_of
 from course_lib.capture.shapes import SYMBOLIC, concrete
-from course_lib.capture.sources import HELPERS, Imported, Source, Test, Unsupported, has_literal
+from course_lib.capture.sources import FRAME, HELPERS, Imported, Source, Test, Unsupported, has_literal
 
 if TYPE_CHECKING:
     from course_lib.capture.interpreter import Interpreter
@@ -60,20 +62,18 @@ SAFE_MODULES = {f"_{name}" for name in "operator functools collections bisect he
 SAFE_MODULES |= {"math", "cmath", "itertools", "unicodedata"}
 REFUSED = {input, open, exec, eval, compile, __import__, breakpoint, locals, dir}
 """Builtins that look at, or change, more than their arguments."""
-SAFE_TYPES = {
-    *(object, type, str, bytes, bytearray, int, float, complex, bool, list, tuple, dict, set, frozenset, range, slice),
-    *(map, filter, zip, enumerate, reversed, property, staticmethod, classmethod, super, types.MappingProxyType),
-    *(types.FunctionType, types.MethodType, types.CodeType, types.GeneratorType, types.CellType, types.SimpleNamespace),
-    *(types.GenericAlias, types.UnionType, types.NoneType, types.EllipsisType, types.BuiltinFunctionType, BaseException),
+SAFE_TYPES = {cls for module in (builtins, types) for cls in vars(module).values() if isinstance(cls, type)}
+SAFE_TYPES -= {memoryview, types.FrameType, types.ModuleType, types.CoroutineType, types.AsyncGeneratorType}
+SAFE_TYPES |= {
     *(collections.deque, collections.OrderedDict, collections.defaultdict, functools.partial, torch.Size, torch.dtype),
-    *(torch.device, torch.finfo, torch.iinfo, weakref.ref, torch.SymInt, torch.SymBool, torch.SymFloat, types.TracebackType),
-    *(types.WrapperDescriptorType, types.MethodDescriptorType, types.GetSetDescriptorType, types.MethodWrapperType),
+    *(torch.device, torch.finfo, torch.iinfo, weakref.ref, torch.SymInt, torch.SymBool, torch.SymFloat),
     *map(type, map(iter, ([], (), {}, set(), "", b"", range(1), {}.values(), {}.items(), reversed([])))),
     *map(type, ({}.keys(), {}.values(), {}.items(), reversed({}), iter(int, 1))),
 }
 """Types written in C whose methods touch nothing but the object and their arguments."""
-INERT = torch.profiler.record_function, torch.autograd.profiler.record_function, torch.autograd.graph.disable_saved_tensors_hooks
-"""Contexts that mean nothing to a graph: names for profilers, and switches of what does not run."""
+INERT = (torch.profiler.record_function, torch.autograd.profiler.record_function, torch._C.DisableTorchFunction,
+         torch._C.DisableTorchFunctionSubclass, torch.autograd.graph.disable_saved_tensors_hooks)  # fmt: skip
+"""Contexts that mean nothing to a graph: names for profilers, and switches of what does not run (subclasses of tensors)."""
 APART = (inspect.signature, inspect.getfullargspec, torch.overrides.is_tensor_like, collections.namedtuple, typing.get_type_hints,
          typing.get_origin, typing.get_args, torch._functorch.predispatch.lazy_load_decompositions,
          torch.jit.annotate, torch.distributed.is_available, getattr(torch.distributed, "is_initialized", None))  # fmt: skip
@@ -81,6 +81,9 @@ APART = (inspect.signature, inspect.getfullargspec, torch.overrides.is_tensor_li
 IN_GRAPH: dict[Any, bool] = {}  # Functions that the user has allowed in a graph, or not
 LEVELS = "torch._C._functorch", "torch._functorch.predispatch"
 """Modules of what vmap and grad do to tensors, and of the levels at which they do it: into the graph with it."""
+CALLED = dict.fromkeys("map filter reduce starmap takewhile dropwhile filterfalse iter".split(), 0)
+CALLED |= {"accumulate": 1, "groupby": 1} | dict.fromkeys("sorted min max sort bisect_left bisect_right insort_right".split(), -1)
+"""C code that calls one of its arguments, if not `key=` or `func=`: the how manieth."""
 COPYING = ("__reduce_ex__", "__reduce__", "__getstate__")  # Methods of `object` that look at all attributes
 NOT_FOLLOWED = tuple(
     f"torch.{name}."
@@ -134,6 +137,8 @@ def call(it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]
         return it.world.builder.call(function, args, kwargs)
     if isinstance(function, types.FunctionType):
         return follow(it, function, args, kwargs)
+    if type(function) in BY_NAME:
+        return BY_NAME[type(function)](it, function, *args, **kwargs)
     if isinstance(function, functools.partial):
         return call(it, function.func, [*function.args, *args], {**function.keywords, **kwargs})
     if isinstance(function, type):
@@ -157,9 +162,33 @@ def call(it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]
     return call_builtin(it, function, args, kwargs)
 
 
+def call_back(world: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
+    """What C code calls in place of `function`: the interpreter knows what that is to do."""
+    return call(world.inliner.caller, function, list(args), kwargs)
+
+
+def with_callbacks(it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments for C code, which may call one of them."""
+    if (place := CALLED.get(getattr(function, "__name__", ""))) is None:
+        return args, kwargs
+    wrapped = lambda arg: functools.partial(call_back, it.world, arg) if callable(arg) else arg
+    args = [wrapped(arg) if at == place else arg for at, arg in enumerate(args)]
+    return args, {name: wrapped(arg) if name in ("key", "func") else arg for name, arg in kwargs.items()}
+
+
+def get_by_name(it: Interpreter, getter: operator.attrgetter[Any], value: Any) -> Any:
+    found = [functools.reduce(functools.partial(attributes.get, it), path.split("."), value) for path in getter.__reduce__()[1]]
+    return tuple(found) if len(found) > 1 else found[0]
+
+
+def call_by_name(it: Interpreter, caller: operator.methodcaller, value: Any) -> Any:
+    make, args = cast(Any, caller.__reduce__())  # with keywords, `make` is a partial that has the name
+    name, *args, kwargs = (*args, {}) if make is operator.methodcaller else (*make.args, *args, make.keywords)
+    return call(it, attributes.get(it, value, name), args, dict(kwargs))
+
+
 def depends_on_arguments(it: Interpreter, function: Any, name: str) -> None:
-    """See to it that the user's code under an operation does the same at each call: the constants that it reads are guarded,
-    and it uses nothing else that can change."""
+    """See to it that the user's code under an operation does the same at each call: it reads nothing but guarded constants."""
     if not isinstance(function, types.FunctionType) or not is_users(function):
         return
     found = [it.world.open_cell(cell).cell_contents for cell in it.world.closure(function).values()]
@@ -261,6 +290,7 @@ def construct(it: Interpreter, cls: type, args: list[Any], kwargs: dict[str, Any
         if not is_safe_type(owner):
             raise Unsupported(f"makes a {cls.__name__}, which capture cannot make")
         it.look_into(*([] if owner in (object, functools.partial) else [*args, *kwargs.values()]))
+    args, kwargs = (args, kwargs) if is_users(cls) else with_callbacks(it, cls, args, kwargs)
     return it.native(cls, *args, **kwargs)
 
 
@@ -304,6 +334,9 @@ def call_builtin(it: Interpreter, function: Any, args: list[Any], kwargs: dict[s
         known = it.world.of(arg)
         if known is not None and known.attributes is not None and getattr(function, "__name__", "") in COPYING:
             it.world.fill_all(known)
+    if type(target) is str and function.__name__ == "format" and re.search(r"{\w*[.[]", target):  # "{0.shape}"
+        return it.call(string.Formatter().vformat, target, args, kwargs)
+    args, kwargs = with_callbacks(it, function, args, kwargs)
     return it.native(function, *args, **kwargs)
 
 
@@ -312,18 +345,15 @@ def is_instance(it: Interpreter, value: Any, classes: Any) -> Any:
         if not is_users(type(classes)):
             return it.native(issubclass, attributes.type_of(it, value), classes)
         value = attributes.type_of(it, value)(value)  # the class has its own opinion
-    if isinstance(value, torch.Tensor):
+    if isinstance(value, torch.Tensor) and classes is not FakeTensor:  # which none is, to the program
         return frames.call(None, builtins.isinstance, known.real if (known := it.world.of(value)) else value, classes)
-    return it.native(builtins.isinstance, value, classes)
+    return classes is not FakeTensor and it.native(builtins.isinstance, value, classes)
 
 
 def get_attribute(it: Interpreter, value: Any, name: str, *default: Any) -> Any:
-    try:
+    with contextlib.suppress(*[AttributeError for _ in default]):
         return attributes.get(it, value, name)
-    except AttributeError:
-        if default:
-            return default[0]
-        raise
+    return default[0]
 
 
 def has_attribute(it: Interpreter, value: Any, name: str) -> bool:
@@ -365,6 +395,14 @@ def handled(it: Interpreter) -> BaseException | None:
     elif it.handling is None or it.world.is_opaque(it.handling):
         raise Unsupported("asks for an exception that was raised outside")
     return it.handling
+
+
+def attention_switch(name: str, it: Interpreter) -> Any:
+    """Which kernels may compute attention: guarded, unless the program itself has turned it."""
+    value = getattr(torch._C, name)()
+    if (f"torch._C.{global_state.ATTENTION[name]}", str(value)) in it.world.at_start:
+        it.world.assume(FRAME, "state", Test(f"torch._C.{name}()", "==", value))
+    return value
 
 
 def check(it: Interpreter, condition: Any, *message: Any) -> None:
@@ -418,7 +456,7 @@ RULES: dict[Any, Rule] = {
     type: lambda it, *args, **kwargs: attributes.type_of(it, *args) if len(args) == 1 else refused("makes a class")(it),
     id: id_of,
     super: make_super,
-    iter: lambda it, value, *end: it.native(iter, value, *end) if end else it.iterate(value),
+    iter: lambda it, value, *end: it.native(iter, *with_callbacks(it, iter, [value, *end], {})[0]) if end else it.iterate(value),
     getattr: get_attribute,
     hasattr: has_attribute,
     **dict.fromkeys((setattr, delattr), attributes.change),
@@ -439,6 +477,7 @@ RULES: dict[Any, Rule] = {
     **dict.fromkeys((getattr(torch._C, f"_has_torch_function{kind}") for kind in ("", "_unary", "_variadic")), always(False)),
     **dict.fromkeys(INERT, lambda it, *args, **kwargs: contextlib.nullcontext()),
     **{function: lambda it, *args, _function=function, **kwargs: _function(*args, **kwargs) for function in APART},
+    **{getattr(torch._C, name): functools.partial(attention_switch, name) for name in global_state.ATTENTION},
     torch.is_inference_mode_enabled: lambda it: it.world.inference,
     torch.cond: lambda it, condition, yes, no, operands=(): it.call(yes if it.truth(condition) else no, *operands),
     torch.compile: lambda it, model=None, **options: (lambda model: model) if model is None else model,  # part of this graph
@@ -449,3 +488,5 @@ RULES: dict[Any, Rule] = {
     torch.nn.Parameter: lambda it, *args, **kwargs: it.world.builder.call(torch.nn.Parameter, args, kwargs),
 }
 """Functions that know about the interpreted world: (interpreter, *arguments) → result."""
+BY_NAME: dict[Any, Rule] = {operator.attrgetter: get_by_name, operator.methodcaller: call_by_name}
+"""Types of objects that do, too: (interpreter, the object, *arguments) → result."""

@@ -11,12 +11,17 @@ from course_lib.capture.sources import Test
 
 SWITCHES = (
     "torch.is_grad_enabled()", "torch.is_inference_mode_enabled()", "torch.get_default_dtype()",
-    "torch.are_deterministic_algorithms_enabled()",
-    "torch._C._len_torch_function_stack()",
+    "torch.are_deterministic_algorithms_enabled()", "torch._C._len_torch_function_stack()",
     "torch._C._functorch.peek_interpreter_stack()", "torch._C._is_any_autocast_enabled()",
 )  # fmt: skip
 """Grad and inference mode, the dtype of new tensors, deterministic algorithms, active modes, vmap and grad, autocast."""
 AUTOCAST = ("torch.is_autocast_enabled({0!r})", "torch.get_autocast_dtype({0!r})")
+
+ATTENTION = {f"_get_{name}_sdp_enabled": f"_set_sdp_use_{name}" for name in "flash mem_efficient math cudnn overrideable".split()}
+ATTENTION |= {"_get_sdp_priority_order": "_set_sdp_priority_order"}
+"""Which kernels may compute attention: what tells in `torch._C`, and what turns it. Guarded where a program asks."""
+TURNED = {"is_grad_enabled": "_set_grad_enabled", "_is_fwd_grad_enabled": "_set_fwd_grad_enabled",
+          "get_default_dtype": "_set_default_dtype"} | ATTENTION  # fmt: skip
 
 
 def tests() -> tuple[Test, ...]:
@@ -30,8 +35,7 @@ def tests() -> tuple[Test, ...]:
 
 def turned() -> list[tuple[str, str]]:
     """The switches that a program may turn while it is interpreted: what to call, with what, to set them as they stand."""
-    found = [("torch._C._set_grad_enabled", str(torch.is_grad_enabled()))]
-    found += [("torch._C._set_fwd_grad_enabled", str(torch._C._is_fwd_grad_enabled()))]
+    found = [(f"torch._C.{turn}", str(getattr(torch._C, ask)())) for ask, turn in TURNED.items()]
     for device in ("cpu", "cuda"):
         found.append(("torch.set_autocast_enabled", f"{device!r}, {torch.is_autocast_enabled(device)}"))
         found.append(("torch.set_autocast_dtype", f"{device!r}, {torch.get_autocast_dtype(device)}"))

@@ -25,6 +25,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
 from course_lib import frames
+from course_lib.capture.global_state import TURNED
 from course_lib.capture.shapes import IN_PLACE, OPERATORS, Shapes
 from course_lib.capture.sources import Location, Source, Unsupported
 
@@ -54,10 +55,8 @@ PLAIN = (
     torch.layout, torch.memory_format, torch.Size,
 )  # fmt: skip
 DTYPES = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
-STATE = {
-    torch._C._set_grad_enabled, torch.set_autocast_enabled, torch.set_autocast_dtype,
-    torch.set_autocast_cache_enabled, torch.clear_autocast_cache, torch._C._set_fwd_grad_enabled,
-}  # fmt: skip
+STATE = {torch.set_autocast_enabled, torch.set_autocast_dtype, torch.set_autocast_cache_enabled, torch.clear_autocast_cache}
+STATE |= {getattr(torch._C, turn) for turn in TURNED.values()}
 """Switches that a program may turn while it runs: the graph turns them too, in their place among the operations."""
 
 
@@ -252,9 +251,10 @@ class Recorder(TorchFunctionMode):
         name = getattr(function, "__name__", "")
         if name == "__hash__":
             return id(args[0])
-        if name in ("__iter__", "__reversed__"):
-            rows = list(self.builder.call("unbind", args[:1]))
-            return iter(rows) if name == "__iter__" else reversed(rows)
+        if name == "__iter__":
+            return iter(self.builder.call("unbind", args[:1]))
+        if name == "__reversed__":
+            return self.builder.call("flip", [args[0], 0]) if args[0].ndim else args[0]
         if isinstance(function, types.MethodWrapperType):  # an attribute: `tensor.shape` is `shape.__get__(tensor)`
             attribute = getattr(function.__self__, "__name__", "")
             if name != "__get__":

@@ -13,6 +13,7 @@ In PyTorch, as bytecode: `torch/_dynamo/codegen.py` (`PyCodegen`), `side_effects
 
 import collections
 import contextlib
+import functools
 import gc
 import itertools
 import operator
@@ -26,7 +27,7 @@ import torch
 
 from course_lib import frames
 from course_lib.capture import global_state
-from course_lib.capture.calls import SAFE_TYPES, Id
+from course_lib.capture.calls import SAFE_TYPES, Id, call_back
 from course_lib.capture.classes import isinstance, member_of, own_dict
 from course_lib.capture.graph import PLAIN, STATE, name_of
 from course_lib.capture.machine import Machine
@@ -223,6 +224,8 @@ class HeadBuilder:
             return f"{self.rebuild(gc.get_referents(value)[0])}.{cls.__name__[5:]}()"
         if cls is Id:
             return self.assign(f"id({self.rebuild(value.obj)})")
+        if cls is functools.partial and value.func is call_back:
+            return self.rebuild(value.args[1])
         if cls is types.MethodType:
             target, function = value.__self__, value.__func__
             if isinstance(target, type) and getattr(target, value.__name__, None) == value:
@@ -243,7 +246,7 @@ class HeadBuilder:
             if is_full(value):
                 self.body.append(f"{name}.cell_contents = {self.rebuild(value.cell_contents)}")
             return name
-        if isinstance(value, BaseException) or (cls.__flags__ & (1 << 9) and cls.__module__ not in ("itertools", "functools")):
+        if isinstance(value, BaseException) or (cls.__flags__ & (1 << 9) and cls.__module__ not in REDUCIBLE):
             return self.write_instance(value)
         if cls is types.GeneratorType:
             return self.write_generator(value)

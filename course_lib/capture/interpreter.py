@@ -38,10 +38,6 @@ def pushing(value: Any) -> Any:  # the method of an instruction that pushes one 
     return lambda it, i: it.push(value(it, i))
 
 
-def doing(action: Any) -> Any:  # the method of an instruction that pushes nothing
-    return lambda it, i: action(it, i)
-
-
 def jump_if(holds: Any) -> Any:  # the method of an instruction that pops a value and may jump
     return lambda it, i: it.jump(i.arg) if holds(it, it.pop()) else None
 
@@ -86,24 +82,23 @@ class Interpreter(Machine):
     MATCH_SEQUENCE = pushing(lambda it, i: type(it.stack[-1]).__flags__ & 1 << 5 != 0)  # a flag that CPython has for `match`
     MATCH_MAPPING = pushing(lambda it, i: type(it.stack[-1]).__flags__ & 1 << 6 != 0)
 
-    POP_TOP = doing(lambda it, i: it.pop())
-    STORE_ATTR = doing(lambda it, i: attributes.change(it, it.pop(), i.arg, it.pop()))
-    DELETE_ATTR = doing(lambda it, i: attributes.change(it, it.pop(), i.arg))
-    DELETE_SUBSCR = doing(lambda it, i: it.operate(operator.delitem, it.stack.pop(-2), concrete(it.pop())))
-    STORE_DEREF = doing(lambda it, i: setattr(it.world.open_cell(it.cells[i.arg]), "cell_contents", it.pop()))
-    DELETE_DEREF = doing(lambda it, i: delattr(it.world.open_cell(it.cells[i.arg]), "cell_contents"))
-    MAP_ADD = doing(lambda it, i: it.native(operator.setitem, it.stack[-i.arg - 2], concrete(it.stack.pop(-2)), it.pop()))
-    YIELD_VALUE = doing(lambda it, i: setattr(it, "yielded", it.pop()))
-    JUMP = doing(lambda it, i: it.jump(i.arg))
-    END_SEND = doing(lambda it, i: it.stack.pop(-2))
+    POP_TOP = lambda it, i: it.pop()
+    STORE_ATTR = lambda it, i: attributes.change(it, it.pop(), i.arg, it.pop())
+    DELETE_ATTR = lambda it, i: attributes.change(it, it.pop(), i.arg)
+    DELETE_SUBSCR = lambda it, i: it.operate(operator.delitem, it.stack.pop(-2), concrete(it.pop()))
+    STORE_DEREF = lambda it, i: setattr(it.world.open_cell(it.cells[i.arg]), "cell_contents", it.pop())
+    DELETE_DEREF = lambda it, i: delattr(it.world.open_cell(it.cells[i.arg]), "cell_contents")
+    MAKE_CELL = lambda it, i: operator.setitem(it.cells, i.arg, new_cell(it.locals.pop(i.arg, MISSING)))
+    MAP_ADD = lambda it, i: it.native(operator.setitem, it.stack[-i.arg - 2], concrete(it.stack.pop(-2)), it.pop())
+    RETURN_VALUE = lambda it, i: setattr(it, "result", it.pop())
+    YIELD_VALUE = lambda it, i: setattr(it, "yielded", it.pop())
+    JUMP = lambda it, i: it.jump(i.arg)
+    END_SEND = lambda it, i: it.stack.pop(-2)
 
     def LOAD_FAST(self, i: Instruction) -> None:
         if i.arg not in self.locals:
             raise UnboundLocalError(f"cannot access local variable '{i.arg}' where it is not associated with a value")
         self.push(self.locals[i.arg])
-
-    def MAKE_CELL(self, i: Instruction) -> None:
-        self.cells[i.arg] = new_cell(self.locals.pop(i.arg, MISSING))
 
     def STORE_FAST(self, i: Instruction) -> None:
         value = self.pop()
@@ -125,13 +120,13 @@ class Interpreter(Machine):
             self.push(self.world.open_cell(self.cells[i.arg]).cell_contents)
         except ValueError:
             free = i.arg in self.code.co_freevars
-            kind, words = (NameError, "free variable") if free else (UnboundLocalError, "local variable")
-            raise kind(f"cannot access {words} '{i.arg}' where it is not associated with a value") from None
+            said = f"cannot access {'free' if free else 'local'} variable '{i.arg}' where it is not associated with a value"
+            raise (NameError(said, name=i.arg) if free else UnboundLocalError(said)) from None
 
     def LOAD_GLOBAL(self, i: Instruction) -> None:
         value = self.world.read_global(self.globals, i.arg, self.function)
         if value is MISSING:
-            raise NameError(f"name '{i.arg}' is not defined")
+            raise NameError(f"name '{i.arg}' is not defined", name=i.arg)
         self.push(value)
 
     def STORE_GLOBAL(self, i: Instruction) -> None:
@@ -182,9 +177,6 @@ class Interpreter(Machine):
             if end == "RAISE_VARARGS" and self.world.builder.expect(value, expected):
                 return expected
         return self.truth(value)
-
-    def RETURN_VALUE(self, i: Instruction) -> None:
-        self.result = self.pop()
 
     def FOR_ITER(self, i: Instruction) -> None:
         self.look_into(self.stack[-1])
@@ -245,13 +237,13 @@ class Interpreter(Machine):
     def DICT_MERGE(self, i: Instruction) -> None:
         update = self.pop()
         self.look_into(update)
-        merged = self.stack[-i.arg]
-        keys = self.native(list, self.call(attributes.get(self, update, "keys")))
-        if twice := [key for key in keys if key in merged]:
-            function = next(value for value in self.stack[-i.arg - 3 :] if value is not NULL)
+        merged, function = self.stack[-i.arg], next(value for value in self.stack[-i.arg - 3 :] if value is not NULL)
+        if not hasattr(type(update), "keys"):
+            raise TypeError(f"{name_of(function)}() argument after ** must be a mapping, not {type(update).__name__}")
+        more = self.native(dict, update)
+        if twice := [key for key in more if key in merged]:
             raise TypeError(f"{name_of(function)}() got multiple values for keyword argument '{twice[0]}'")
-        for key in keys:
-            merged[key] = self.operate(operator.getitem, update, key)
+        merged.update(more)
 
     def CALL_INTRINSIC_1(self, i: Instruction) -> None:
         if i.arg == "LIST_TO_TUPLE":
@@ -325,8 +317,7 @@ class Interpreter(Machine):
 
     def CALL_FUNCTION_EX(self, i: Instruction) -> None:
         kwargs = self.pop() if i.arg else {}
-        args = list(self.unpacked(self.pop()))
-        self.call_popped(args, dict(kwargs))
+        self.call_popped(list(self.unpacked(self.pop())), dict(kwargs))
 
     def SEND(self, i: Instruction) -> None:
         value, receiver = self.pop(), self.stack[-1]

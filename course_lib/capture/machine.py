@@ -284,8 +284,7 @@ class Machine(Stack):
 
 
 def check_own_failure(error: BaseException) -> None:
-    """Raise `Unsupported` unless an exception is the program's own: the rooms below the interpreter raise nothing else, and a
-    learner's method makes no slips that are not its own."""
+    """Raise `Unsupported` unless an exception is the program's own: neither from the rooms below nor a learner's slip."""
     if isinstance(error, (Stop, KeyboardInterrupt)):
         raise error
     file, name, line, raised, at = "", "", 0, False, error.__traceback__

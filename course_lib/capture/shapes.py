@@ -45,8 +45,7 @@ LONGEST = 300  # Arithmetic on floats whose text is longer is for these floats o
 
 @dataclass
 class History:
-    """What earlier captures of one code object met: source → sizes of the tensor (or the number) found there. A size that
-    differs from call to call is symbolic from then on."""
+    """What earlier captures of one code object met: source → sizes (or the number) there. What differs becomes symbolic."""
 
     dynamic: bool | None = None
     sizes: dict[str, tuple[float, ...]] = field(default_factory=dict)
@@ -103,7 +102,7 @@ class Shapes:
         """A fake like `tensor`, with symbolic sizes where they are wanted."""
         sizes = tuple(tensor.shape)
         self.history.meet(source, sizes)
-        marked = getattr(tensor, "_course_dynamic", ())
+        marked = {*getattr(tensor, "_course_dynamic", ()), *getattr(tensor, "_dynamo_dynamic_indices", ())}
         symbolic = [self.history.is_symbolic(source, d, size, marked) for d, size in enumerate(sizes)]
         if not any(symbolic) or isinstance(tensor, torch.nn.Parameter):
             return self.mode.from_tensor(tensor, static_shapes=True)
@@ -120,8 +119,7 @@ class Shapes:
         return fake
 
     def number(self, value: int | float, source: Source) -> Any:
-        """A number from outside: symbolic once it has changed or if a loop gives it, or if all sizes are to be and it is an
-        argument."""
+        """A number from outside: symbolic once it has changed, if a loop gives it, or as an argument if all sizes are to be."""
         counts = source.expr.startswith("upcoming(")
         self.history.meet(source, (value,))
         wanted = counts or (source.expr, 0) in self.history.changed or (self.history.dynamic and source.is_variable)

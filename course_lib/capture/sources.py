@@ -84,8 +84,7 @@ class Source:
         return Source(")", self, "type(")
 
     def variable(self, name: str, at: str = "") -> "Source":
-        """A global variable: an item of the dict of globals `base`; or the variable of an enclosing function, kept in a cell of
-        the function `base`."""
+        """A global variable: an item of the dict `base`; or one of an enclosing function, in a cell of the function `base`."""
         return Source(at or f"[{name!r}]", self, pretty=name, alone=True)
 
     def __str__(self) -> str:
@@ -129,12 +128,11 @@ class Location:
     def caret(self) -> str:
         """The source line with `^^^` under the expression."""
         raw = linecache.getline(self.filename, self.line).rstrip("\n")
-        if not raw.strip() or self.column < 0:
-            return raw.strip()
-        indent = len(raw) - len(raw.lstrip())
-        start = self.column - indent
+        if not self.text or self.column < 0:
+            return self.text
+        start = self.column - (len(raw) - len(raw.lstrip()))
         width = max(1, min(self.end_column, len(raw)) - self.column)
-        return f"{raw.strip()}\n{' ' * start}{'^' * width}"
+        return f"{self.text}\n{' ' * start}{'^' * width}"
 
     def __str__(self) -> str:
         return f"{self.filename}:{self.line}"

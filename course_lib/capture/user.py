@@ -39,8 +39,7 @@ def disable(function: Any = None, *, recursive: bool = True) -> Any:
 
 
 def allow_in_graph(function: F) -> F:
-    """A call of `function` becomes one node, whatever it does inside: capture runs it on fake tensors instead of reading
-    it. Its result must depend on its arguments alone."""
+    """A call of `function` becomes one node: capture runs it on fakes, unread. Its result must depend on its arguments alone."""
     IN_GRAPH[function] = True
     return function
 

@@ -32,7 +32,6 @@ from course_lib.capture.shapes import SYMBOLIC, History, Shapes, concrete
 from course_lib.capture.sources import FRAME, HELPERS, Guard, Imported, Location, SameAs, Source, Test, Unsupported, has_literal
 
 TORCH_FOLDER = os.path.dirname(torch.__file__)
-TENSOR_TYPES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 SEQUENCES = (list, tuple, set, frozenset, collections.deque)
 MAPPINGS = (dict, collections.OrderedDict, collections.defaultdict)
 APART = ("course_lib.", "torch._tensor.", "torch._ops.", "torch.fx.", "torch._subclasses.", "torch.utils._sympy.", "sympy.",
@@ -92,7 +91,7 @@ class World:
         self.stand_ins: dict[int, Known] = {}
         self.globals: dict[int, tuple[dict[str, Any], Source | None]] = {}
         self.stored: dict[tuple[int, str], tuple[Any, str, Any]] = {}
-        """What was stored where no copy is: (object, name, value) of global variables and attributes of tensors."""
+        """What was stored where no copy is: (object, name, value) of global variables and attributes of tensors and classes."""
         self.made: dict[int, types.FunctionType] = {}  # The functions that the interpreted program made
         self.raised: dict[int, tuple[BaseException, Any]] = {}  # Exceptions, and what their tracebacks are
         self.problem: Unsupported | None = None  # What could not be followed where no exception may come out: closing a generator
@@ -128,8 +127,7 @@ class World:
                 self.classes[met].see(names)
 
     def assume_tensor(self, tensor: torch.Tensor, fake: torch.Tensor, source: Source) -> None:
-        """Everything about a tensor that the graph and the kernels depend on. Sparse tensors fail at `stride()`,
-        wrapped ones (vmap) are kept out by the global state."""
+        """What graph and kernels depend on. Sparse tensors fail at `stride()`; the global state keeps wrapped ones (vmap) out."""
         static = all(type(size) is int for size in fake.shape)
         layout = [Test("{}.shape", "==", tuple(tensor.shape)), Test("{}.stride()", "==", tensor.stride())]
         if not static:
@@ -149,8 +147,7 @@ class World:
         self.assume(source, "tensor", *tests)
 
     def assume_constant(self, value: Any, source: Source) -> None:
-        """`value` is this very number, string, ...: 2, 2.0 and True are equal but not the same; nor are 0.0 and -0.0,
-        and NaN is not even equal to itself."""
+        """`value` is this very number, string, ...: 2, 2.0 and True are equal, so are 0.0 and -0.0; NaN is equal to nothing."""
         tests = [Test("type({})", "is", type(value))]
         if isinstance(value, complex) or (isinstance(value, float) and (value == 0 or value != value)):
             tests.append(Test("repr({})", "==", repr(value)))
@@ -159,8 +156,7 @@ class World:
         self.assume(source, "value", *tests)
 
     def wrap(self, obj: Any, source: Source | None) -> Any:
-        """What stands for the real object `obj` in the interpreted world; one object is one stand-in, wherever it is
-        found. Without a source it is a constant of trusted code."""
+        """What stands for the real `obj`: one stand-in, wherever it is found. Without a source: a constant of trusted code."""
         if type(obj) in PLAIN:
             return self._constant(obj, source)
         known = self.stand_ins.get(id(obj)) or self.of(obj)
@@ -241,8 +237,7 @@ class World:
         return self._opaque(obj, source)
 
     def _container(self, obj: Any, base: Any, source: Source) -> Any:
-        """A list, tuple, deque or dict, or an instance of a class built on one (a named tuple): filled with what stands for
-        its items."""
+        """A list, tuple, deque or dict, or an instance of a class built on one, filled with what stands for its items."""
         cls, own, keyed = type(obj), type(obj) is base, base in MAPPINGS
         keys = tuple(base.keys(obj)) if keyed else tuple(range(base.__len__(obj)))
         named = all(type(key) in (*PLAIN, tuple, frozenset) or self.is_static(key) for key in keys)
@@ -284,7 +279,8 @@ class World:
         return obj
 
     def _tensor(self, tensor: torch.Tensor, source: Source) -> torch.Tensor:
-        if type(tensor) not in TENSOR_TYPES or tensor.layout is not torch.strided or tensor.is_quantized:
+        plain = type(tensor) in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer) and not tensor.is_quantized
+        if not plain or tensor.layout is not torch.strided:
             return self._opaque(tensor, source)
         with torch._C.DisableTorchFunction():
             fake = self.shapes.fake(tensor, source)
@@ -308,7 +304,7 @@ class World:
         return (isinstance(obj, STATIC) and not isinstance(obj, torch.nn.Module) and not is_bound(obj)) or type(obj) in (
             types.CodeType, torch._ops.OpOverload, torch._ops.OpOverloadPacket, type(torch.ops), torch.finfo, torch.iinfo, object,
             torch._library.custom_ops.CustomOpDef, types.GenericAlias, types.UnionType, property, staticmethod, classmethod,
-            types.GetSetDescriptorType, type(sys.version_info),
+            types.GetSetDescriptorType, type(sys.version_info), torch._C._SDPBackend,
         ) or type(obj).__module__ in ("typing", "re")  # fmt: skip
 
     def is_trusted(self, source: Source) -> bool:
@@ -358,6 +354,11 @@ class World:
             raise Unsupported(f"reads the global variable '{name}' of a function whose module is not known")
         return self.wrap(globals_[name], base and base.variable(name))
 
+    def written(self, cls: type, name: str) -> Any:
+        """What the program has stored under this name in a class, MISSING if nothing."""
+        holder = next((base for base in cls.__mro__ if name in base.__dict__ or (id(base), name) in self.stored), None)
+        return self.stored.get((id(holder), name), (None, None, MISSING))[2]
+
     def open_cell(self, cell: types.CellType) -> types.CellType:
         """Fill the stand-in of a cell from outside with what stands for its content."""
         known = self.of(cell)
@@ -370,8 +371,7 @@ class World:
         return cell
 
     def adopt(self, function: types.FunctionType, args: Any) -> None:
-        """Guard a function that no instruction has read: a special method, a property, what `super()` finds. Its first
-        argument tells where it was found."""
+        """Guard a function that no instruction has read: a special method, a property. Its first argument tells its place."""
         if self.of(function) is not None or id(function) in self.made or not is_users(function):
             return
         cls = args[0] if args and isinstance(args[0], type) else type(args[0]) if args else object

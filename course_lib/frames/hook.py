@@ -70,10 +70,9 @@ class Watcher(dict[int, "list[tuple[Guard, Head]] | None"]):
         own = code.co_filename == __file__  # `__exit__` runs while this still watches
         frame = Frame(func, code, dict(zip(parameters(code), args, strict=True)))
         answer = SKIP if own or code.co_flags & inspect.CO_GENERATOR else self.callback(frame)
-        if answer is None:
-            return None
         if answer is SKIP:
             self._remember(code, None)
+        if answer is None or answer is SKIP:
             return None
         if not (isinstance(answer, tuple) and len(answer) == 2 and all(map(callable, answer))):
             raise TypeError(f"the callback must answer None, SKIP or (guard, head), two callables; got {answer!r}")

@@ -76,10 +76,6 @@ def renamed(op: str) -> Rule:
     return lambda i: [(op, i.argval)]
 
 
-def fixed(*parts: Part) -> Rule:
-    return lambda i: list(parts)
-
-
 def two_names(first: str, second: str) -> Rule:
     return lambda i: [(first, i.argval[0]), (second, i.argval[1])]
 
@@ -122,15 +118,15 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(("CALL_INTRINSIC_1", "CALL_INTRINSIC_2"), intrinsic),
     "JUMP_IF_TRUE_OR_POP": lambda i: [("COPY", 1), ("POP_JUMP_IF_TRUE", i.argval), ("POP_TOP", None)],
     "JUMP_IF_FALSE_OR_POP": lambda i: [("COPY", 1), ("POP_JUMP_IF_FALSE", i.argval), ("POP_TOP", None)],
-    "BINARY_SLICE": fixed(("BUILD_SLICE", 2), ("BINARY_SUBSCR", None)),
-    "STORE_SLICE": fixed(("BUILD_SLICE", 2), ("STORE_SUBSCR", None)),
+    "BINARY_SLICE": lambda i: [("BUILD_SLICE", 2), ("BINARY_SUBSCR", None)],
+    "STORE_SLICE": lambda i: [("BUILD_SLICE", 2), ("STORE_SUBSCR", None)],
     "LOAD_FAST_CHECK": renamed("LOAD_FAST"),
     "LOAD_FAST_LOAD_FAST": two_names("LOAD_FAST", "LOAD_FAST"),
     "STORE_FAST_LOAD_FAST": two_names("STORE_FAST", "LOAD_FAST"),
     "STORE_FAST_STORE_FAST": two_names("STORE_FAST", "STORE_FAST"),
     "LOAD_CLASSDEREF": lambda i: [("LOAD_LOCALS", None), ("LOAD_FROM_DICT_OR_DEREF", i.argval)],
     "RETURN_CONST": lambda i: [("LOAD_CONST", i.argval), ("RETURN_VALUE", None)],
-    "LOAD_ASSERTION_ERROR": fixed(("LOAD_CONST", AssertionError)),
+    "LOAD_ASSERTION_ERROR": lambda i: [("LOAD_CONST", AssertionError)],
     "KW_NAMES": renamed("LOAD_CONST"),  # the CALL after it becomes CALL_KW
     "BINARY_OP": lambda i: [("BINARY_OP", i.argrepr)],
     "COMPARE_OP": lambda i: [("COMPARE_OP", i.argval), *([("TO_BOOL", None)] if FROM_3_13 and (i.arg or 0) & 16 else [])],
@@ -138,8 +134,8 @@ RULES: dict[str, Rule] = {
     "FORMAT_VALUE": format_value,
     "CONVERT_VALUE": lambda i: [("CONVERT_VALUE", CONVERSIONS[i.arg or 0])],
     # Ops of 3.11 that became intrinsics.
-    "LIST_TO_TUPLE": fixed(("CALL_INTRINSIC_1", "LIST_TO_TUPLE")),
-    "PREP_RERAISE_STAR": fixed(("CALL_INTRINSIC_2", "PREP_RERAISE_STAR")),
+    "LIST_TO_TUPLE": lambda i: [("CALL_INTRINSIC_1", "LIST_TO_TUPLE")],
+    "PREP_RERAISE_STAR": lambda i: [("CALL_INTRINSIC_2", "PREP_RERAISE_STAR")],
 }  # fmt: skip
 
 
@@ -167,8 +163,7 @@ def _instructions(code: CodeType, filename: str) -> tuple[Instruction, ...]:
 
 
 def _meaningful(code: CodeType) -> Iterator[tuple[dis.Instruction, int]]:
-    """CPython's instructions without those that mean nothing to an interpreter, each with the offset where its
-    EXTENDED_ARGs begin."""
+    """CPython's instructions that mean something to an interpreter, each with the offset where its EXTENDED_ARGs begin."""
     start: int | None = None
     before = ""
     resumed = named = False

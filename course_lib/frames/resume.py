@@ -27,8 +27,7 @@ from course_lib.frames.instructions import JUMPS, exception_table, instructions
 
 AT_BREAK = "__at_break"  # What a head calls the line whose work it does: (code, line)
 NESTED = 24
-"""How many resume functions may run inside each other before the rest of the frame runs as it is: a loop with a graph
-break would otherwise nest deeper with each turn."""
+"""How many resume functions may run inside each other, as in a loop with a break; then the rest of the frame runs as it is."""
 
 
 @dataclass(frozen=True)
@@ -120,8 +119,7 @@ def traceback_line(inner: TracebackType | None, code: CodeType, line: int) -> Tr
 
 
 def tidy(error: BaseException) -> None:
-    """Let the traceback tell of the program as it was written: of the lines whose work heads did, and of no resume function
-    being called."""
+    """Let the traceback tell of the program as written: of the lines whose work heads did, of no call of a resume function."""
     parts, made, resumed = [error.__traceback__], None, False
     while (last := parts[-1]) is not None:
         parts.append(last.tb_next)

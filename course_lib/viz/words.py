@@ -26,8 +26,8 @@ def in_words(world: World, value: Any, depth: int = 4) -> str:
     known = world.of(value)
     if isinstance(value, torch.nn.Module):
         return f"{type(value).__name__}()"
-    if isinstance(owner := getattr(value, "__self__", None), torch.Tensor):
-        return f"{say(owner)}.{value.__name__}"
+    if type(value) is types.BuiltinMethodType and isinstance(value.__self__, torch.Tensor):
+        return f"{say(value.__self__)}.{value.__name__}"
     if isinstance(value, types.MethodType):
         return f"{say(value.__self__)}.{value.__func__.__name__}"
     if type(value) in BRACKETS:

@@ -7,11 +7,15 @@ graphs that its first call may make: as many as torch.compile's.
 # ruff: noqa
 
 import functools
+import itertools
+import operator
+import sys
 from collections import namedtuple
 
 import torch
 from language_programs import LOG, number, one
 from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 PROGRAMS = {}
 randn = torch.randn
@@ -587,3 +591,322 @@ def reshaped_in_place(x):
 @program()
 def tensors_of_numbers(x):
     return torch.as_tensor(3.0) + x + torch.as_tensor([1, 2, 3]), torch.as_tensor(x) + 1, torch.asarray([1.0, 2, 3]) + x
+
+
+class Held:
+    scale, count, seen = 3, 0, []
+
+    def __init__(self, value):
+        self.value = value
+        Held.count += 1
+
+    def times(self, by=1):
+        return self.value * by
+
+    @classmethod
+    def more(cls):
+        cls.scale += 2
+        return cls.scale
+
+    @property
+    def next(self):
+        return self.scale + 1
+
+
+class HeldToo(Held):
+    pass
+
+
+class Single:
+    made = None
+
+    @classmethod
+    def get(cls):
+        if cls.made is None:
+            cls.made = cls()
+        return cls.made
+
+    def __init__(self):
+        self.calls = 0
+
+
+class Counts:
+    def __get__(self, instance, owner):
+        return 5
+
+
+def held(i):
+    Held.scale, Held.count, Held.seen = 3 + i, 0, []
+    for name in {"late", "kept", "n0", "n1", "n2"} & set(Held.__dict__):
+        delattr(Held, name)
+    if "scale" in HeldToo.__dict__:
+        del HeldToo.scale
+    Single.made = None
+    return (Held(randn(3)),)
+
+
+def attention(i):
+    return randn(1, 1, 4, 8), randn(1, 1, 4, 8)
+
+
+def attention_switched(i):
+    torch.backends.cuda.enable_flash_sdp(i % 2 == 0)
+    return attention(i)
+
+
+MODULE = sys.modules[__name__]
+SHARED = 0
+
+
+@program(held)
+def attributes_by_path(h):
+    get = operator.attrgetter("value.shape", "next")
+    return operator.attrgetter("value")(h) * operator.attrgetter("scale")(h), get(h), get
+
+
+@program(held)
+def attributes_by_path_in_map(h):
+    return sum(map(operator.attrgetter("value"), [h, h])), max([h, h], key=operator.attrgetter("scale")) is h
+
+
+@program(held)
+def methods_by_name(h):
+    return operator.methodcaller("times", by=3)(h), list(map(operator.methodcaller("times", 2), [h]))
+
+
+@program(held)
+def getattr_as_a_callback(h):
+    return list(map(getattr, [h, h], ["value", "scale"])), functools.reduce(getattr, ["value", "shape"], h)
+
+
+@program(held)
+def callbacks_that_would_raise(h):
+    found = []
+    for look in (
+        lambda: list(map(getattr, [h], ["value"])),
+        lambda: functools.reduce(getattr, ["value"], h),
+        lambda: operator.attrgetter("value")(h),
+        lambda: "{0.value.shape} {held.scale}".format(h, held=h),
+        lambda: operator.methodcaller("times")(h),
+        lambda: list(map(hasattr, [h, h], ["value", "none"])),
+    ):
+        try:
+            found.append(look())
+        except AttributeError:
+            found.append("wrong")
+    return found
+
+
+@program(held)
+def partial_as_a_callback(h):
+    return list(map(functools.partial(getattr, h), ["value", "scale"])), list(map(functools.partial(torch.add, h.value), [1, 2]))
+
+
+@program(held)
+def setattr_as_a_callback(h):
+    list(map(setattr, [h], ["other"], [5]))
+    return h.value * h.other
+
+
+@program(graphs=2)
+def print_as_a_callback(x):
+    list(map(print, ["a", "b"]))
+    return x + 1
+
+
+@program()
+def types_as_callbacks(x):
+    return list(map(isinstance, [x, 1], [torch.Tensor, str])), list(map(type, [x, 1])), x + 1, [*map(callable, [x, len])]
+
+
+@program(graphs=2)
+def id_as_a_callback(x):
+    return x + 1, len(set(map(id, [x, x, 1]))), [*map(id, [x])][0] == id(x)
+
+
+@program()
+def callbacks_of_itertools(x):
+    rows = [x, x * 2]
+    grouped = [(key, len(list(each))) for key, each in itertools.groupby(rows, key=operator.attrgetter("shape"))]
+    return list(itertools.starmap(getattr, [(x, "shape")])), list(itertools.accumulate(rows, operator.add)), grouped
+
+
+@program(graphs=2)
+def callbacks_alive_at_a_break(x):
+    shapes = map(getattr, [x, x], ["shape", "ndim"])
+    first = next(shapes)
+    print("broken")
+    return x + 1, first, shapes, filter(None, [0, 1]), iter([3, 2, 1].pop, 2), operator.methodcaller("add", 2)
+
+
+@program()
+def a_callback_raises(x):
+    try:
+        list(map(getattr, [x], ["none"]))
+    except AttributeError as error:
+        return x + 1, error.name, error.obj is x
+
+
+@program()
+def names_in_errors(x):
+    try:
+        nothing_of_that_name
+    except NameError as error:
+        return x + 1, error.name, str(error)
+
+
+@program()
+def reversed_tensor(x):
+    return reversed(x) + 1, reversed(x).shape, [*reversed(x)], reversed(x[0])
+
+
+@program()
+def keywords_of_no_mapping(x):
+    said = []
+    for keywords in (3, [1], {"a": 2}, {1: 2}):
+        try:
+            (lambda **k: k)(a=1, **keywords)
+        except TypeError as error:
+            said.append(str(error))
+    return x + 1, said
+
+
+@program(held)
+def class_attributes(h):
+    too = HeldToo(h.value)
+    HeldToo.more(), Held.more()
+    found = [h.scale, too.scale, Held.scale, HeldToo.scale, h.next, too.next, getattr(Held, "scale"), hasattr(Held, "late")]
+    Held.late = h.value * 2
+    Held.seen = Held.seen + [1]
+    too.scale = 100
+    return found, h.late + 1, too.late, h.seen, too.scale, HeldToo.scale, Held.count, "scale" in vars(too)
+
+
+@program(held)
+def class_attribute_of_an_argument(h):
+    Held.scale = 50
+    y = h.scale
+    h.scale = 3
+    Held.scale = 7
+    return h.value * y, h.scale, Held.scale, type(h).scale
+
+
+@program(held, graphs=2)
+def class_attribute_over_a_break(h):
+    Held.scale += 1
+    y = h.value * 2
+    print("broken")
+    Held.scale += 1
+    return y * Held.scale
+
+
+@program(held)
+def class_attribute_by_name(h):
+    for k in range(3):
+        setattr(Held, f"n{k}", k)
+    return h.value * Held.n2 + getattr(Held, "n1"), h.n0
+
+
+@program(held)
+def class_attribute_is_a_tensor(h):
+    Held.kept = h.value * 2
+    y = Held.kept + 1
+    Held.kept.add_(1)
+    return y, Held.kept, h.kept is Held.kept
+
+
+@program(held, graphs=2)
+def class_attribute_is_a_descriptor(h):
+    Held.kept = Counts()
+    return h.value * h.kept
+
+
+@program(held, graphs=2)
+def class_attribute_read_from_the_dict(h):
+    Held.scale = 5
+    return h.value + 1, Held.__dict__["scale"]
+
+
+@program(held, graphs=2)
+def class_attribute_is_deleted(h):
+    Held.late = 4
+    y = h.value * Held.late
+    del Held.late
+    return y, hasattr(Held, "late")
+
+
+@program(held)
+def class_attribute_and_an_exception(h):
+    Held.scale = 9
+    raise ValueError(h.value * Held.scale)
+
+
+@program(held)
+def single_instance(h):
+    one = Single.get()
+    one.calls += 1
+    Single.get().calls += 1
+    return h.value * 2, one is Single.get(), one.calls, Single.made
+
+
+@program(lambda i: (setattr(MODULE, "SHARED", i), randn(3))[1:])
+def attributes_of_a_module(x):
+    global SHARED
+    SHARED += 5
+    seen = MODULE.SHARED
+    MODULE.SHARED = 6
+    MODULE.BRAND_NEW = 7
+    return x * seen + SHARED, MODULE.SHARED, BRAND_NEW
+
+
+@program(attention)
+def attention_by_kernel(q, k):
+    with sdpa_kernel(SDPBackend.MATH):
+        y = nn.functional.scaled_dot_product_attention(q, k, k)
+    with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.MATH], set_priority=True):
+        order = torch._C._get_sdp_priority_order()
+    return y + 1, order, torch._C._get_sdp_priority_order()
+
+
+@program(attention_switched)
+def attention_switched_outside(q, k):
+    before = torch.backends.cuda.flash_sdp_enabled()
+    with sdpa_kernel(SDPBackend.MATH):
+        y = nn.functional.scaled_dot_product_attention(q, k, k)
+    return y, before, torch.backends.cuda.flash_sdp_enabled()
+
+
+@program(attention)
+def attention_and_an_exception(q, k):
+    try:
+        with sdpa_kernel(SDPBackend.MATH):
+            y = nn.functional.scaled_dot_product_attention(q, k, k)
+            raise ValueError
+    except ValueError:
+        return y, torch.backends.cuda.flash_sdp_enabled()
+
+
+@program()
+def default_dtype(x):
+    torch.set_default_dtype(torch.float64)
+    y = torch.ones(3)
+    torch.set_default_dtype(torch.float32)
+    return y + x, torch.ones(1)
+
+
+@program()
+def default_dtype_is_left(x):
+    torch.set_default_dtype(torch.float64)
+    return torch.ones(3) * x, torch.tensor(1.5)
+
+
+@program()
+def without_torch_function(x):
+    with torch._C.DisableTorchFunctionSubclass():
+        return x * 2
+
+
+@program(lambda i: (nn.Linear(3, 3), randn(2, 3)))
+def module_to_dtype(m, x):
+    before = m.weight
+    return m.to(torch.float64)(x.double()), m.weight is before, isinstance(x, torch._subclasses.FakeTensor)

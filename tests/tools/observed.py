@@ -64,5 +64,11 @@ def run(function, make, turn):
             result = function(*args)
         except Exception as error:
             result = error
-    state = torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.is_autocast_enabled("cpu")
+    state = (
+        torch.is_grad_enabled(),
+        torch.is_inference_mode_enabled(),
+        torch.is_autocast_enabled("cpu"),
+        torch.get_default_dtype(),
+    )
+    torch.set_default_dtype(torch.float32)
     return describe((result, args, LOG, language_programs.STATE, printed.getvalue(), state, random.random()), {})
