@@ -20,7 +20,7 @@ Backend = Callable[[fx.GraphModule, list[torch.Tensor]], Callable[..., Any]]
 OPTIONS: dict[str, tuple[Any, tuple[Any, ...], str]] = {
     "codegen": ("auto", ("auto", "cpp", "triton"), "the language of kernels; auto: C++ for CPU, Triton for GPU tensors"),
     "cudagraphs": (False, (False, True), "record the kernels of each program as a CUDA graph"),
-    "autotune": (False, (False, True), "choose the tile of each GPU kernel by measuring several"),
+    "autotune": (False, (False, True), "measure tiles of each GPU kernel, and matrix products of our own beside the library's"),
 }
 """Option → (default, allowed values, meaning)."""
 MODES: dict[str, dict[str, Any]] = {
@@ -58,8 +58,9 @@ def find(backend: str | Backend, mode: str | None, options: dict[str, Any] | Non
     if backend not in BACKENDS:
         raise ValueError(f"there is no backend '{backend}'; there are {', '.join(list_backends())}, or pass a callable")
     pipeline = pipeline.replace(cudagraphs=chosen["cudagraphs"] or pipeline.cudagraphs)
-    if chosen["autotune"] and pipeline.build is runtime.build:
-        pipeline = pipeline.replace(build=partial(runtime.build, autotune=True))
+    if chosen["autotune"]:
+        build = partial(runtime.build, autotune=True) if pipeline.build is runtime.build else pipeline.build
+        pipeline = pipeline.replace(build=build, templates=True)
     return lambda gm, inputs: BACKENDS[backend](gm, inputs, pipeline, chosen["codegen"])
 
 

@@ -42,6 +42,7 @@ class Pipeline:
     build: Callable[..., runtime.CompiledGraph] = runtime.build
     """(loops, schedule, plan, codegen) → a callable (lessons 09 and 10)"""
     cudagraphs: bool = False  # Record the kernels of a program as a CUDA graph? (lesson 11)
+    templates: bool = False  # Measure kernels of our own for matrix products, too? (lesson 11)
     fixed: frozenset[int] | None = None  # For a graph with symbolic sizes: those sizes that are numbers (lesson 05)
 
     def replace(self, **stages: Any) -> "Pipeline":
@@ -88,6 +89,9 @@ class Pipeline:
         loops = dataclasses.replace(events.stage("lower", events.Lowered, self.lower, aten), fixed=self.fixed)
         loops = runtime.choose_products(loops)
         loops = scheduling.split_reductions(loops, lambda buffer: codegen == "triton" or buffer.device.type == "cuda")
+        if self.templates:
+            planned = lambda part: self.schedule(part, self.fuse)
+            loops = events.stage("templates", None, runtime.choose_templates, loops, codegen, planned)
         schedule = events.stage("schedule", events.Scheduled, self.schedule, loops, self.fuse)
         plan = events.stage("memory", events.MemoryPlanned, self.plan, schedule, loops)
         program = events.stage("build", events.KernelsBuilt, self.build, loops, schedule, plan, codegen)

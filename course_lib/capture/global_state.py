@@ -15,6 +15,7 @@ SWITCHES = (
     "torch._C._functorch.peek_interpreter_stack()", "torch._C._is_any_autocast_enabled()",
 )  # fmt: skip
 """Grad and inference mode, the dtype of new tensors, deterministic algorithms, active modes, vmap and grad, autocast."""
+TF32 = "torch._C._get_fp32_precision_getter('cuda', 'matmul')"  # Where it is allowed, kernels may be made for it
 AUTOCAST = ("torch.is_autocast_enabled({0!r})", "torch.get_autocast_dtype({0!r})")
 
 ATTENTION = {f"_get_{name}_sdp_enabled": f"_set_sdp_use_{name}" for name in "flash mem_efficient math cudnn overrideable".split()}
@@ -26,11 +27,11 @@ TURNED = {"is_grad_enabled": "_set_grad_enabled", "_is_fwd_grad_enabled": "_set_
 
 def tests() -> tuple[Test, ...]:
     """Each switch as it stands now."""
-    switches = list(SWITCHES)
+    switches = [*SWITCHES, *([TF32] if torch._C._get_fp32_precision_getter("cuda", "matmul") == "tf32" else [])]
     if torch._C._is_any_autocast_enabled():
         switches += [switch.format(device) for device in ("cpu", "cuda") for switch in AUTOCAST]
     found = [(switch, eval(switch, {"torch": torch})) for switch in switches]
-    return tuple(Test(switch, "==" if type(value) is int else "is", value) for switch, value in found)
+    return tuple(Test(switch, "==" if type(value) in (int, str) else "is", value) for switch, value in found)
 
 
 def turned() -> list[tuple[str, str]]:

@@ -78,8 +78,8 @@ class Printer:
 
     def __init__(self, kernel: FusedKernel, buffers: Mapping[str, Buffer], name: str, reserved: Iterable[str]) -> None:
         self.kernel, self.name = kernel, name
-        self.trees, recorder = record(self.kernel, buffers)
-        self.symbols, self.buffers = recorder.indirect_values, recorder.buffers
+        self.trees, self.recorder = record(self.kernel, buffers)
+        self.symbols, self.buffers = self.recorder.indirect_values, self.recorder.buffers
         self.used = {used for tree in self.trees.values() for used in steps_used(tree)}
         self.checks = [node for tree in self.trees.values() for node in tree.walk() if can_fail(node)]
 

@@ -13,18 +13,20 @@ In PyTorch: `torch/_inductor/codegen/triton.py`, `TritonKernel`, and `runtime/tr
 
 import contextlib
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import sympy
 import torch
 
 from course_lib.codegen.loops import PLAIN, Phase, column_number, extreme, iterations, phases, reduction, short_names
 from course_lib.codegen.printer import LONGEST, KernelSource, label
 from course_lib.codegen.triton_ops import HELPERS, KEEPS_NAN, POINTERS, RESERVED, TritonOps, is_number
 from course_lib.lowering.indexing import Linear, contiguous, power_of_two
-from course_lib.lowering.ir import Buffer
+from course_lib.lowering.ir import Buffer, Product
 from course_lib.scheduling.expressions import Expr, loads
 from course_lib.scheduling.kernel import FusedKernel, Loop, Step
+from course_lib.scheduling.products import allows_tf32
 from course_lib.scheduling.split import rows_are_neighbours
 
 PERSISTENT = 16 * 1024  # Longest row that is held in registers
@@ -60,6 +62,38 @@ class Tiling:
         return min(16, max(4, math.prod(meta.values()) // each))
 
 
+PRODUCT_TILES = [
+    ({"ROWS": rows, "COLUMNS": columns, "DEPTH": depth, "num_stages": stages}, warps)
+    for rows, columns, depth, stages, warps in (
+        (64, 64, 64, 4, 4), (16, 32, 128, 5, 4), (16, 64, 128, 5, 4), (32, 64, 64, 5, 4),
+        (64, 128, 64, 4, 4), (128, 64, 64, 3, 4), (128, 128, 64, 3, 8), (128, 256, 64, 4, 8),
+    )
+]  # fmt: skip
+"""What is tried for a matrix product, the usual first. `num_stages`: how many tiles of its operands are fetched ahead."""
+
+
+@dataclass(frozen=True)
+class ProductTiling(Tiling):
+    """A matrix product: tiles in both directions of the result, `batch` times, each a sum of `depth` products."""
+
+    batch: int = 1
+    depth: int = 1
+
+    @property
+    def tiles(self) -> list[tuple[dict[str, int], int]]:
+        """Tile sizes and warps. Where tiles of 64 along k need no mask, none has one."""
+        return [each for each in PRODUCT_TILES if self.depth % 64 or self.depth % each[0]["DEPTH"] == 0]
+
+    def meta(self, interpreted: bool) -> dict[str, int]:
+        return self.tiles[0][0]
+
+    def programs(self, meta: Mapping[str, int]) -> int:
+        return self.batch * -(-self.rows // meta["ROWS"]) * -(-self.columns // meta["COLUMNS"])
+
+    def warps(self, meta: Mapping[str, int]) -> int:
+        return self.tiles[0][1]
+
+
 @dataclass(frozen=True)
 class TritonSource(KernelSource):
     """A kernel's source, with what is needed to start it and to compile it without tensors."""
@@ -81,19 +115,24 @@ class TritonKernel(TritonOps):
         kernel = self.kernel
         self.reduces = bool(kernel.columns)
         self.masks = {}
+        self.product = next((step for step in self.trees if isinstance(step.node, Product)), None)
         self.phases = phases(kernel, self.trees, keep=False)
         self.across = [step for step in self.trees if step.level == "across"]
         gathered = {symbol for step in self.across for formula in step.rindex for symbol in formula.free_symbols}
         self.walked = tuple(loop for loop in kernel.rows if loop.symbol in gathered)
         self.tiling = self.choose_tiling()
         self.columns, self.persistent = iterations(kernel.columns), self.tiling.persistent
-        self.wide = iterations(kernel.loops) >= 2**31 or any(b.numel >= 2**31 for b in self.buffers.values())
+        counted = kernel.rows if self.product else kernel.loops  # along k a product counts by itself
+        self.wide = iterations(counted) >= 2**31 or any(b.numel >= 2**31 for b in self.buffers.values())
         self.program = "tl.program_id(0).to(tl.int64)" if self.wide else "tl.program_id(0)"
 
     def choose_tiling(self) -> Tiling:
         rows, columns = (iterations(loops) for loops in (self.walked or self.kernel.rows, self.kernel.columns))
         if not self.reduces:
             return Tiling(rows, 0)
+        if self.product:
+            batch, down, across = map(iterations, self.directions(self.product))
+            return ProductTiling(down, across, batch=batch, depth=columns)
         loops = {loop.symbol for loop in self.kernel.loops}
         reads = [Linear.of(index, loops) for tree in self.trees.values() for _, index in loads(tree)]
         across = rows_are_neighbours(reads, *([loop.symbol for loop in part] for part in (self.kernel.rows, self.kernel.columns)))
@@ -106,10 +145,13 @@ class TritonKernel(TritonOps):
         self.pointers = {name: self.unique(name) for name in self.passed}
         self.pointers |= {new: self.pointers[old] for new, old in self.in_place.items()}
         parameters = [*(self.pointers[name] for name in self.passed), *(["problem"] if self.checks else [])]
-        parameters += [f"{name}: tl.constexpr" for name in (("ROWS", "COLUMNS") if self.reduces else ("BLOCK",))]
+        sizes = ["ROWS", "COLUMNS", *(["DEPTH"] if self.product else [])] if self.reduces else ["BLOCK"]
+        parameters += [f"{name}: tl.constexpr" for name in sizes]
         self.line("@triton.jit")
         with self.block(f"def {self.name}({', '.join(parameters)}):"):
-            if self.walked:
+            if self.product:
+                self.print_product(self.product)
+            elif self.walked:
                 self.print_walk()
             else:
                 self.print_rows()
@@ -118,6 +160,55 @@ class TritonKernel(TritonOps):
         source, line_of = self.layout("    ")
         types = tuple(POINTERS[self.buffers[name].dtype] for name in self.passed) + ("*i64",) * bool(self.checks)
         return TritonSource(self.name, "triton", source, self.passed, line_of, bool(self.checks), (), self.tiling, types)
+
+    def directions(self, product: Step) -> tuple[list[Loop], list[Loop], list[Loop]]:
+        """The loops over the batch, down the rows and across the columns of a product's result."""
+        m, n = (formula.free_symbols for formula in product.index[-2:])
+        loops = lambda symbols: [loop for loop in self.kernel.rows if loop.symbol in symbols]
+        return loops({loop.symbol for loop in self.kernel.rows} - m - n), loops(m), loops(n)
+
+    def print_product(self, product: Step) -> None:
+        """A program has one tile of the result. It walks along k; what follows finds the tile in registers."""
+        batch, down, across = self.directions(product)
+        self.line(f"tile = {self.program}")
+        self.line(f"tall, wide = tl.cdiv({iterations(down)}, ROWS), tl.cdiv({iterations(across)}, COLUMNS)")
+        if batch:
+            self.print_indices(batch, "tile // (tall * wide)", "", "batch")
+        self.line("# Eight tiles below each other, then the eight beside them: what they read is still in the cache")
+        self.line("down, across = tl.swizzle2d(tile // wide % tall, tile % wide, tall, wide, 8)")
+        self.print_indices(down, "(down * ROWS + tl.arange(0, ROWS))[:, None]", "rows")
+        self.print_indices(across, "(across * COLUMNS + tl.arange(0, COLUMNS))[None, :]", "columns", "column")
+        self.line("mask = rows & columns")
+        with self.on_behalf_of(product):
+            total = self.bind(product, "tl.zeros([ROWS, COLUMNS], tl.float32)", label(product))
+            self.print_sum(product, total)
+            if product.buffer.dtype != torch.float32:
+                self.bind(product, f"{total}.to({self.type_name(product.buffer.dtype)})", label(product))
+        for phase in self.phases:
+            self.print_row_steps(phase)
+
+    def print_sum(self, product: Step, total: str) -> None:
+        """The loop along k, which counts the columns of the left operand (j) and the rows of the right one (j_down)."""
+        (k,), (_, down, across), start = self.kernel.columns, self.directions(product), self.unique("start")
+        below = replace(k, symbol=sympy.Symbol(f"{k.symbol}_down"))
+        left, right = self.trees[product].args[0], replace(product, rindex=(below.symbol,)).value(self.recorder).args[1]
+        narrow = [x.args[0] for x in (left, right) if x.op == "to_dtype"]
+        if [x.dtype for x in narrow] in ([torch.float16] * 2, [torch.bfloat16] * 2):
+            left, right = narrow  # multiplied as they are, and summed in float32
+        names = self.unique("a"), self.unique("b")
+        operands = ((left, "rows & inside", (down, [k])), (right, "inside_down & columns", ([below], across)))
+        spread = lambda tree, loops: not self.symbols_of(tree).isdisjoint(loop.symbol for loop in loops)
+        masked = k.size % 64 != 0 or not all(spread(tree, loops) for tree, _, sides in operands for loops in sides)
+        with self.block(f"for {start} in range(0, {k.size}, DEPTH):"):
+            steps = f"({start} + tl.arange(0, DEPTH){'.to(tl.int64)' if self.wide else ''})"
+            self.print_indices([k], f"{steps}[None, :]", "inside" * masked)
+            self.print_indices([below], f"{steps}[:, None]", "inside_down" * masked)
+            self.count_uses([left, right])
+            for name, (tree, mask, _) in zip(names, operands, strict=True):
+                text = self.converted(tree, self.type_name(tree.dtype)) if is_number(tree) else self.text(tree)
+                self.line(f"{name} = {f'tl.where({mask}, {text}, 0.0)' if masked else text}")
+            exact = f', input_precision="{"tf32" if allows_tf32() else "ieee"}"' if left.dtype == torch.float32 else ""
+            self.line(f"{total} = tl.dot({', '.join(names)}, {total}{exact})")
 
     def print_phases(self) -> None:
         self.count_uses(self.trees.values())
@@ -197,13 +288,13 @@ class TritonKernel(TritonOps):
     def print_columns(self, columns: str) -> None:
         """Which columns this tile has."""
         mask, shape = ("columns", "[None, :]") if self.kernel.rows else ("mask", "")
-        self.print_indices(self.kernel.columns, columns + shape, mask)
+        self.print_indices(self.kernel.columns, columns + shape, mask, "column")
         if self.kernel.rows and not self.walked:
             self.line("mask = rows & columns")
 
-    def print_indices(self, loops: tuple[Loop, ...], text: str, mask: str) -> None:
-        """The symbols of several loops from one running number, and where it is inside."""
-        number = loops[0].symbol if len(loops) == 1 else "row" if loops[0].kind == "row" else "column"
+    def print_indices(self, loops: Sequence[Loop], text: str, mask: str, together: str = "row") -> None:
+        """The symbols of several loops from one running number (`together`), and where it is inside."""
+        number = loops[0].symbol if len(loops) == 1 else together
         self.line(f"{number} = {text}")
         strides = contiguous([loop.size for loop in loops])
         for n, (loop, below) in enumerate(zip(loops, strides) if len(loops) > 1 else ()):

@@ -22,8 +22,8 @@ POINTERS = {
     torch.int16: "*i16", torch.int32: "*i32", torch.int64: "*i64", torch.uint8: "*u8", torch.bool: "*i1",
 }  # fmt: skip
 
-RESERVED = """triton tl libdevice problem mask rows columns row column better value scale BLOCK ROWS COLUMNS print range
-    min max sum abs float int""".split()
+RESERVED = """triton tl libdevice problem mask rows columns row column better value scale BLOCK ROWS COLUMNS DEPTH print range
+    min max sum abs float int tile tall wide down across batch inside inside_down""".split()
 
 HELPERS = {
     "multiply": "a, b):\n    return a * b",

@@ -168,6 +168,10 @@ class Reduction(Loops):
     partial: bool = False  # The first half of a reduction that was split for a GPU
 
 
+class Product(Reduction):
+    """A matrix product as loops: a sum over k of a[batch, m, k] * b[batch, k, n]. (`scheduling.products` makes them)"""
+
+
 LoopNode = Pointwise | Reduction
 
 

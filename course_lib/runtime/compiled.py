@@ -19,9 +19,8 @@ from course_lib.codegen.cpp import cpp_source, prelude
 from course_lib.codegen.printer import KernelSource, identifier
 from course_lib.codegen.triton import triton_source
 from course_lib.codegen.wrapper import wrapper_source
-from course_lib.lowering.ir import LoopGraph
+from course_lib.lowering.ir import Buffer, LoopGraph
 from course_lib.runtime.compiler import build_library
-from course_lib.runtime.gemm import operand
 from course_lib.runtime.triton_runner import load_triton
 from course_lib.scheduling.kernel import FusedKernel
 from course_lib.written import define
@@ -90,12 +89,10 @@ def build(graph: LoopGraph, schedule: Any, plan: Any = None, codegen: str = "aut
     return CompiledGraph(run, wrapper, list(sources.values()), schedule, plan, cached, names["problems"])
 
 
-def operands(source: KernelSource, graph: LoopGraph) -> list[torch.Tensor]:
-    """Tensors to measure a kernel with."""
-    layouts = [graph.buffers[name] for name in source.buffers]
-    real = lambda b: [1 if stride == 0 else size for size, stride in zip(b.shape, b.stride, strict=True)]  # not what is expanded
-    made = [operand(real(b), b.stride, dtype=b.dtype, device=b.device).expand(b.shape) for b in layouts]
-    return [*made, *([torch.zeros(1, dtype=torch.int64, device=layouts[0].device)] if source.checked else [])]
+def operands(source: KernelSource, graph: LoopGraph) -> list[Buffer]:
+    """What a kernel is called with."""
+    given = [graph.buffers[name] for name in source.buffers]
+    return [*given, *([Buffer("problem", torch.int64, (), (), given[0].device)] if source.checked else [])]
 
 
 def on_device(device: torch.device, run: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ...]]:

@@ -1,26 +1,33 @@
-"""Which library computes a matrix product: measured once on this machine, then remembered.
+"""Who computes a matrix product: measured once on this machine, then remembered.
 
-In:  a `LoopGraph`, whose matrix products are calls of `aten.mm` and `aten.addmm`.
-Out: the same graph; where oneDNN's linear layer is faster for such sizes, the call is one of that.
+In:  a `LoopGraph`, whose matrix products are calls of ATen operators.
+Out: the same graph. On a CPU (`choose_products`) some are now calls of oneDNN's linear layer; on a GPU (`choose_templates`)
+     some are a `Product`, as loops that the scheduler fuses with what stands around them.
 
-torch's own products of float32 go to MKL. On AMD's processors oneDNN can be twice as fast (Zen 5: 310-430 GFLOP/s against
-170-200), on others it is slower (Zen 3: 69 against 83): a rule would be wrong somewhere, so both are run. What was found
-out is kept on disk for this processor, number of threads and torch. `config.measure_products = False` leaves all as it is.
+A rule would be wrong somewhere. torch's products of float32 go to MKL; on AMD's processors oneDNN can be twice as fast (Zen 5:
+310-430 GFLOP/s against 170-200), on others it is slower (Zen 3: 69 against 83). A kernel of ours may be slower than the
+library's and still win, with what it does to operands and result. `config.measure_products = False` leaves a CPU's as they are.
 In PyTorch: `torch/_inductor/select_algorithm.py`, `AlgorithmSelectorCache` (there only with mode="max-autotune").
 """
 
 import functools
 import time
 import timeit
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any
 
 import torch
 
 from course_lib import build_cache, config, events
+from course_lib.codegen.triton import triton_source
 from course_lib.lowering.indexing import power_of_two
 from course_lib.lowering.ir import ExternKernel, LoopGraph
+from course_lib.runtime.autotune import fastest, operand
+from course_lib.runtime.compiled import build
+from course_lib.scheduling.kernel import FusedKernel
+from course_lib.scheduling.products import as_loops, is_product
+from course_lib.scheduling.schedule import Schedule, live_nodes
 
 BUDGET = 0.2  # Seconds that may be spent on measuring one product
 ROUNDS = 7  # Calls of each at most
@@ -43,12 +50,12 @@ def onednn() -> Any:
 def choose_products(graph: LoopGraph) -> LoopGraph:
     """Replace calls of `mm` and `addmm` where another library is faster."""
     if config.measure_products:
-        best = lambda node: choose(node, graph.fixed) if isinstance(node, ExternKernel) and is_product(node) else node
+        best = lambda node: choose(node, graph.fixed) if isinstance(node, ExternKernel) and is_for_onednn(node) else node
         graph.nodes[:] = map(best, graph.nodes)
     return graph
 
 
-def is_product(node: ExternKernel) -> bool:
+def is_for_onednn(node: ExternKernel) -> bool:
     """A product of float32 matrices on the CPU, none of them empty or expanded, with a bias for each column if any."""
     if node.op not in (torch.ops.aten.mm.default, torch.ops.aten.addmm.default) or node.kwargs:
         return False
@@ -76,11 +83,6 @@ def seconds_of(op: Any, layouts: list[Any]) -> dict[str, float]:
     return build_cache.remember(key, lambda: measure([operand(*x) for x in layouts]))
 
 
-def operand(shape: Sequence[Any], stride: Sequence[Any], **kind: Any) -> torch.Tensor:
-    """A tensor of this layout, full of numbers between 0 and 1. (Random ones would disturb the program's own.)"""
-    return torch.empty_strided(shape, stride, **kind).copy_(torch.linspace(0, 1, shape[-1]) if shape else torch.tensor(0.5))
-
-
 @torch.inference_mode()
 def measure(tensors: list[torch.Tensor]) -> dict[str, float]:
     """The fastest of some calls of each, in turn; oneDNN is left out if its result is another."""
@@ -96,3 +98,28 @@ def measure(tensors: list[torch.Tensor]) -> dict[str, float]:
         if time.perf_counter() > until:
             break
     return best
+
+
+def choose_templates(graph: LoopGraph, codegen: str, schedule: Callable[[LoopGraph], Schedule]) -> LoopGraph:
+    """Replace calls of the library where a kernel of ours is faster: the program is scheduled as if all products were loops, and
+    each kernel that has one is measured against the same piece of the program with the call in it."""
+    loops = {node: as_loops(node) for node in graph.nodes if is_product(node, codegen)}  # type: ignore[arg-type]
+    with_loops = lambda calls: replace(graph, nodes=[part for n in graph.nodes for part in (loops[n] if n in calls else [n])])
+    program = lambda part: build(part, schedule(part), None, codegen, autotune=True)
+    ours, chosen = with_loops(loops), []
+    for kernel in schedule(ours).fused if loops else ():
+        written = {node.buffer.name for node in kernel.nodes}
+        for call in [call for call, parts in loops.items() if written.issuperset(p.buffers[0].name for p in parts)]:
+            tried = {name: functools.partial(program, piece(g, kernel)) for name, g in (("library", graph), ("template", ours))}
+            inputs = [ours.buffers[name] for name in sorted(kernel.reads)]
+            if fastest(call, triton_source(kernel, ours.buffers).source, inputs, tried) == "template":
+                chosen.append(call)
+    return with_loops(chosen)
+
+
+def piece(graph: LoopGraph, kernel: FusedKernel) -> LoopGraph:
+    """The part of a program that computes what a kernel stores from what it reads."""
+    inputs, outputs = ([graph.buffers[name] for name in sorted(names)] for names in (kernel.reads, kernel.stores))
+    results = [buffer.view() for buffer in outputs]
+    inside = [n for n in graph.nodes if n.buffers and kernel.reads.isdisjoint(buffer.name for buffer in n.buffers)]
+    return LoopGraph([*inputs], live_nodes(inside, replace(graph, outputs=results))[0], [*results])

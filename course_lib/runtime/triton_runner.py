@@ -22,6 +22,7 @@ import torch
 from course_lib import native
 from course_lib.codegen.triton import TritonSource
 from course_lib.codegen.triton_ops import POINTERS
+from course_lib.lowering.ir import Buffer
 from course_lib.runtime.autotune import tuned
 from course_lib.runtime.compiler import BackendMissing
 from course_lib.written import define
@@ -38,8 +39,8 @@ def import_triton() -> Any:
     return triton
 
 
-def load_triton(source: TritonSource, device: torch.device, like: Sequence[torch.Tensor] = ()) -> Callable[..., None]:
-    """The kernel as a callable on tensors of this device; its tile chosen by measuring with tensors `like` these, if given."""
+def load_triton(source: TritonSource, device: torch.device, like: Sequence[Buffer] = ()) -> Callable[..., None]:
+    """The kernel as a callable on tensors of this device; its tile chosen by measuring on what is `like` these, if given."""
     import_triton()
     names: dict[str, Any] = {"__name__": f"course_lib_kernel_{source.name}"}
     kernel: Any = define(source.name, source.source, f"kernel {source.name}", names)
@@ -115,6 +116,9 @@ def mend_interpreter(triton: Any) -> None:
             result = values.double().numpy().astype(interpreter._get_np_dtype(dst_type))
         return interpreter.TensorHandle(result.reshape(np.shape(src.data)), new)
 
+    dot = builder.create_dot
+    number = lambda self, x: cast_impl(self, x, tl.float32) if x.dtype.scalar == tl.bfloat16 else x
+    builder.create_dot = lambda self, a, b, *more: dot(self, number(self, a), number(self, b), *more)
     builder.cast_impl = cast_impl
     builder.get_bf16 = lambda self, value: cast_impl(self, self.get_fp32(value), tl.bfloat16)
     builder.create_splat = lambda _, to, arg: interpreter.TensorHandle(np.full(to.shape, np.ravel(arg.data)[0]), arg.dtype.scalar)

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from course_lib.lowering.ir import Buffer
+from course_lib.lowering.ir import Buffer, Product
 from course_lib.scheduling.groups import Group, fit, join
 
 Rule = Callable[[Group, Group, frozenset[Buffer]], str | None]
@@ -61,6 +61,12 @@ def saved(producer: Group, consumer: Group) -> int:
 
 def extern_kernels_stay_alone(producer: Group, consumer: Group, shared: frozenset[Buffer]) -> str | None:
     return "a library call (GEMM, convolution) cannot take loops in" if producer.is_extern or consumer.is_extern else None
+
+
+def products_take_epilogues(producer: Group, consumer: Group, shared: frozenset[Buffer]) -> str | None:
+    if producer.columns and consumer.columns and any(isinstance(n, Product) for n in producer.nodes + consumer.nodes):
+        return "a matrix product takes in loops over its result, not another loop over what it sums"
+    return None
 
 
 def same_device(producer: Group, consumer: Group, shared: frozenset[Buffer]) -> str | None:
@@ -121,7 +127,7 @@ def not_too_long(producer: Group, consumer: Group, shared: frozenset[Buffer]) ->
     return f"{steps} steps are too many for one kernel" if steps > MANY_STEPS else None
 
 
-LEGAL: tuple[Rule, ...] = (extern_kernels_stay_alone, same_device, same_iteration_space, same_elements)
+LEGAL: tuple[Rule, ...] = (extern_kernels_stay_alone, products_take_epilogues, same_device, same_iteration_space, same_elements)
 WORTH: tuple[Rule, ...] = (something_to_save, siblings_share_enough, one_row_needs_all_threads, same_innermost_loop, not_too_long)
 RULES: tuple[Rule, ...] = LEGAL + WORTH
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,9 @@ from aten_graphs import agree, always, lowered, names, scheduled
 from torch import nn
 from torch.nn import functional as F
 
-from course_lib.scheduling import RULES, Fuse, No, can_fuse
+from course_lib.scheduling import RULES, Fuse, No, can_fuse, schedule
 from course_lib.scheduling.fusion import human_bytes
+from course_lib.scheduling.products import as_loops, is_product
 
 
 def reasons(function, *inputs) -> list[str]:
@@ -118,6 +120,15 @@ def test_tiny_block_as_the_course_promises():
 
 def test_extern_kernels_stay_alone():
     assert "a library call (GEMM, convolution) cannot take loops in" in reasons(lambda x: (x @ x).relu(), torch.empty(8, 8))
+
+
+def test_products_take_epilogues():
+    """(Products are loops only where `max-autotune` asks for them: tests/11_compile_modes/test_08_templates.py)"""
+    a, b = torch.empty(20, 64), torch.empty(33, 64)
+    graph = lowered(lambda a, b: (a @ b.t()).relu() * (a[:, None] - b[None]).abs().sum(-1), a, b)
+    parts = [part for node in graph.nodes for part in (as_loops(node) if is_product(node, "triton") else [node])]
+    (said,) = {str(d.answer) for d in schedule(replace(graph, nodes=parts)).decisions if isinstance(d.answer, No)}
+    assert said.startswith("keep apart: a matrix product takes in loops over its result, not another loop over what it sums")
 
 
 def test_same_iteration_space():

@@ -10,8 +10,8 @@ import torch
 import course_lib as cl
 from course_lib import config, events
 from course_lib.codegen.triton import Tiling, TritonSource
+from course_lib.lowering.ir import Buffer
 from course_lib.runtime import autotune
-from course_lib.runtime.gemm import operand
 from course_lib.viz.recording import Recording
 
 
@@ -46,7 +46,10 @@ def test_the_fastest_is_chosen_told_and_remembered(monkeypatch, tmp_path):
     recording = Recording()
     with events.listener(recording.events.append):
         for _ in range(2):
-            assert autotune.tuned(k, [torch.empty(4)], lambda tile, warps: (tile, warps)) == ({"BLOCK": 4096}, 2)
+            assert autotune.tuned(k, [Buffer.like(torch.empty(4), "x")], lambda tile, warps: (tile, warps)) == (
+                {"BLOCK": 4096},
+                2,
+            )
     assert len(tried) == len(autotune.candidates(k))
     first, second = recording.of(events.Autotuned)
     assert first == second
@@ -72,5 +75,5 @@ def test_on_a_gpu():
 
 @pytest.mark.parametrize("shape", [(), (1,), (3, 5)], ids=str)
 def test_a_kernel_is_measured_on_numbers_of_any_shape(shape):
-    made = operand(shape, torch.empty(shape).stride(), dtype=torch.float32)
+    made = autotune.operand(shape, torch.empty(shape).stride(), dtype=torch.float32)
     assert made.shape == shape and bool(((made >= 0) & (made <= 1)).all())
