@@ -84,12 +84,8 @@ class CppOps(Printer):
     def declare(self, name: str, dtype: torch.dtype, text: str) -> str:
         return f"const {computed_as(dtype)} {name} = {text};"
 
-    def print_constant(self, expr: Expr) -> tuple[str, int]:
-        value, kind = expr.detail, computed_as(expr.dtype)
-        if kind != "bool" and 8 < value < 2**31 and value == int(value):  # it may count elements: the divisor of a mean
-            size = self.size(int(value))
-            return (f"({kind}){size}", CAST) if not size.isdigit() else super().print_constant(expr)
-        return super().print_constant(expr)
+    def as_constant(self, size: str, dtype: torch.dtype) -> tuple[str, int]:
+        return f"({computed_as(dtype)}){size}", CAST
 
     def spell(self, expr: Expr) -> tuple[str, int]:
         text, binds = super().spell(expr)

@@ -74,6 +74,7 @@ class Printer:
     scopes: ClassVar[bool]  # True if a name ends with its block (C++), False if it lasts to the end of the function (Python)
     divide: ClassVar[str]  # The operator that divides one index by another. (They are never negative.)
     number: Callable[[bool | int | float, torch.dtype], str]  # A constant as source
+    as_constant: Callable[[str, torch.dtype], Rule]  # The name of a size as a number of this dtype
     declare: Callable[[str, torch.dtype, str], str]  # (name, dtype, text) → a line that gives a value a name
 
     def __init__(self, kernel: FusedKernel, buffers: Mapping[str, Buffer], name: str, reserved: Iterable[str]) -> None:
@@ -214,7 +215,11 @@ class Printer:
         return f"{function}({', '.join(map(self.text, expr.args))})"
 
     def print_constant(self, expr: Expr) -> tuple[str, int]:
-        text = self.number(expr.detail, expr.dtype)
+        value, dtype = expr.detail, expr.dtype
+        counts = dtype != torch.bool and 8 < value < 2**31 and value == int(value)  # it may: the divisor of a mean
+        if counts and not (size := self.size(int(value))).isdigit():
+            return self.as_constant(size, dtype)
+        text = self.number(value, dtype)
         return text, 14 if text.startswith("-") else ATOM
 
     def name_for(self, expr: Expr) -> str:

@@ -144,11 +144,8 @@ class TritonKernel(TritonOps):
     def print(self) -> TritonSource:
         self.pointers = {name: self.unique(name) for name in self.passed}
         self.pointers |= {new: self.pointers[old] for new, old in self.in_place.items()}
-        parameters = [*(self.pointers[name] for name in self.passed), *(["problem"] if self.checks else [])]
-        sizes = ["ROWS", "COLUMNS", *(["DEPTH"] if self.product else [])] if self.reduces else ["BLOCK"]
-        parameters += [f"{name}: tl.constexpr" for name in sizes]
         self.line("@triton.jit")
-        with self.block(f"def {self.name}({', '.join(parameters)}):"):
+        with self.block(""):  # its opening is known when the sizes are
             if self.product:
                 self.print_product(self.product)
             elif self.walked:
@@ -156,10 +153,21 @@ class TritonKernel(TritonOps):
             else:
                 self.print_rows()
                 self.print_phases()
+        more = ["problem"] * bool(self.checks) + ["sizes"] * bool(self.sizes)
+        tile = ["ROWS", "COLUMNS", *(["DEPTH"] if self.product else [])] if self.reduces else ["BLOCK"]
+        parameters = [*(self.pointers[name] for name in self.passed), *more, *(f"{name}: tl.constexpr" for name in tile)]
+        given = [(1, self.load_size(n, *size), None) for n, size in enumerate(self.sizes.items())]
+        self.lines[1:2] = [(0, f"def {self.name}({', '.join(parameters)}):", None), *given]
         self.lines[:0] = [(0, text, None) for text in self.header()]
         source, line_of = self.layout("    ")
-        types = tuple(POINTERS[self.buffers[name].dtype] for name in self.passed) + ("*i64",) * bool(self.checks)
-        return TritonSource(self.name, "triton", source, self.passed, line_of, bool(self.checks), (), self.tiling, types)
+        types = tuple(POINTERS[self.buffers[name].dtype] for name in self.passed) + ("*i64",) * len(more)
+        sizes = tuple(self.sizes)
+        return TritonSource(self.name, "triton", source, self.passed, line_of, bool(self.checks), sizes, self.tiling, types)
+
+    def load_size(self, n: int, number: int, name: str) -> str:
+        """Rows that all begin at multiples of 16 can be read 16 bytes at a time: whether they do stays in the text."""
+        value = f"tl.load(sizes{f' + {n}' if n else ''})" + ("" if self.wide else ".to(tl.int32)")
+        return f"{name} = {f'tl.multiple_of({value}, 16)' if number % 16 == 0 else value}"
 
     def directions(self, product: Step) -> tuple[list[Loop], list[Loop], list[Loop]]:
         """The loops over the batch, down the rows and across the columns of a product's result."""
@@ -246,7 +254,7 @@ class TritonKernel(TritonOps):
         most, gathered, start = self.unique("most"), self.unique("gathered"), self.unique("start")
         self.line(f'{most} = tl.full({shape}, float("-inf"), tl.float32)')
         self.line(f"{gathered} = tl.full({shape}, 0.0, tl.float32)")
-        with self.block(f"for {start} in range(0, {self.columns}, COLUMNS):"):
+        with self.block(f"for {start} in range(0, {self.size(self.columns)}, COLUMNS):"):
             self.print_columns(f"({start} + tl.arange(0, COLUMNS))")
             self.count_uses(self.trees[step] for step in phase.columns)
             for step in [step for step in phase.columns if step is not best]:
@@ -269,7 +277,7 @@ class TritonKernel(TritonOps):
         zeros = lambda step: f"tl.full([1, COLUMNS], 0.0, {self.type_name(reduction(step).accumulate)})"
         totals = {step: self.bind(step, zeros(step), f"{label(step)}_down") for step in self.across}
         start = self.unique("start")
-        with self.block(f"for {start} in range(0, {iterations(self.walked)}, ROWS):"):
+        with self.block(f"for {start} in range(0, {self.size(iterations(self.walked))}, ROWS):"):
             self.print_indices(self.walked, f"({start} + tl.arange(0, ROWS))[:, None]", "rows")
             self.line("mask = rows & columns")
             self.print_phases()
@@ -298,10 +306,10 @@ class TritonKernel(TritonOps):
         self.line(f"{number} = {text}")
         strides = contiguous([loop.size for loop in loops])
         for n, (loop, below) in enumerate(zip(loops, strides) if len(loops) > 1 else ()):
-            divided = f"{number} // {below}" if below != 1 else number
-            self.line(f"{loop.symbol} = {divided} % {loop.size}" if n else f"{loop.symbol} = {divided}")
+            divided = f"{number} // {self.size(below)}" if below != 1 else number
+            self.line(f"{loop.symbol} = {divided} % {self.size(loop.size)}" if n else f"{loop.symbol} = {divided}")
         if mask:
-            self.line(f"{mask} = {number} < {iterations(loops)}")
+            self.line(f"{mask} = {number} < {self.size(iterations(loops))}")
             self.masks |= {loop.symbol: mask for loop in loops}
 
     def print_pass(self, phase: Phase, first: bool) -> None:
@@ -311,7 +319,7 @@ class TritonKernel(TritonOps):
             if not self.persistent:
                 totals = {step: self.print_accumulator(step) for step in phase.reductions}
                 start = self.unique("start")
-                blocks.enter_context(self.block(f"for {start} in range(0, {self.columns}, COLUMNS):"))
+                blocks.enter_context(self.block(f"for {start} in range(0, {self.size(self.columns)}, COLUMNS):"))
                 self.print_columns(f"({start} + tl.arange(0, COLUMNS))")
                 self.count_uses(self.trees[step] for step in phase.columns)
             elif first and not self.walked:

@@ -22,8 +22,8 @@ POINTERS = {
     torch.int16: "*i16", torch.int32: "*i32", torch.int64: "*i64", torch.uint8: "*u8", torch.bool: "*i1",
 }  # fmt: skip
 
-RESERVED = """triton tl libdevice problem mask rows columns row column better value scale BLOCK ROWS COLUMNS DEPTH print range
-    min max sum abs float int tile tall wide down across batch inside inside_down""".split()
+RESERVED = """triton tl libdevice problem sizes mask rows columns row column better value scale BLOCK ROWS COLUMNS
+    DEPTH print range min max sum abs float int tile tall wide down across batch inside inside_down""".split()
 
 HELPERS = {
     "multiply": "a, b):\n    return a * b",
@@ -104,6 +104,9 @@ class TritonOps(Printer):
         text = decimal(value, dtype)
         text = text if math.isfinite(float(text)) else f'float("{text}")'
         return f"tl.full([], {text}, tl.float64)" if dtype == torch.float64 else text  # a bare number: float32 to libdevice
+
+    def as_constant(self, size: str, dtype: torch.dtype) -> tuple[str, int]:
+        return f"{size}.to({self.type_name(dtype)})", ATOM
 
     def mask_for(self, index: sympy.Expr) -> str:
         """The mask for a pointer of this index: it must have the pointer's shape."""

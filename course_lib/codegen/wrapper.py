@@ -145,7 +145,7 @@ class Wrapper:
             return
         if source.checked:
             passed.append(self.problem(kernel))
-        sizes = [self.value(torch.tensor(source.sizes))] if source.sizes else []
+        sizes = [self.value(torch.tensor(source.sizes, device=kernel.steps[0].buffer.device))] if source.sizes else []
         self.line(f"{source.name}({', '.join(passed + sizes)})", str(kernel))
         if source.checked:
             self.line(f"check({passed[-1]}, {places(kernel)!r})")

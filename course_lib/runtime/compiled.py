@@ -64,10 +64,9 @@ def build(graph: LoopGraph, schedule: Any, plan: Any = None, codegen: str = "aut
         if isinstance(kernel, FusedKernel):
             name = identifier(kernel.name, [source.name for source in sources.values()])
             on_gpu = codegen == "auto" and kernel.steps[0].buffer.device.type == "cuda"
-            if codegen == "triton" or on_gpu:
-                sources[kernel] = triton_source(kernel, graph.buffers, name)
-            else:
-                sources[kernel] = cpp_source(replace(kernel, fixed=graph.fixed), graph.buffers, name)
+            printer = triton_source if codegen == "triton" or on_gpu else cpp_source
+            fixed = None if autotune and printer is triton_source else graph.fixed  # tiles are measured for one size
+            sources[kernel] = printer(replace(kernel, fixed=fixed), graph.buffers, name)
     in_triton = [
         (source, kernel.steps[0].buffer.device, operands(source, graph) if autotune else ())
         for kernel, source in sources.items()

@@ -36,11 +36,11 @@ def fresh_cache(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-@pytest.mark.parametrize("train", [False, True])
-def test_every_size_gives_what_eager_gives(name, train):
+@pytest.mark.parametrize("codegen, train", [("cpp", False), ("cpp", True), ("triton", True)])
+def test_every_size_gives_what_eager_gives(name, codegen, train):
     f = PROGRAMS[name]
-    compiled = cl.compile(f, dynamic=True)
-    for size in SIZES:
+    compiled = cl.compile(f, dynamic=True, options={"codegen": codegen})
+    for size in SIZES if codegen == "cpp" else SIZES[:3]:
         data = torch.randn(size)
         ours, theirs = (data.clone().requires_grad_(train) for _ in range(2))
         got, want = compiled(ours), f(theirs)
@@ -67,6 +67,14 @@ def test_the_second_size_builds_nothing(fresh_cache):
     assert first.source.split("def call")[0] == third.source.split("def call")[0], "the same kernels"
     (kernel,) = third.kernels
     assert kernel.sizes == (33, 77) and "j < n1" in kernel.source and "/ (float)n1" in kernel.source
+
+
+def test_kernels_in_triton_take_them_too():
+    norm = cl.compile(lambda x: F.layer_norm(x, x.shape[-1:]) * 2, dynamic=True, options={"codegen": "triton"})
+    (first,), (second,), (even,) = (p.kernels for p in built(norm, (40, 100), (50, 101), (48, 96)))
+    assert first.source == second.source and (first.sizes, second.sizes) == ((40, 100), (50, 101))
+    assert "columns = j < n1" in first.source and "/ n1.to(tl.float32)" in first.source
+    assert "n1 = tl.multiple_of(tl.load(sizes + 1).to(tl.int32), 16)" in even.source, "rows that begin at multiples of 16"
 
 
 def test_sizes_that_are_numbers_stay_in_the_text(fresh_cache):
