@@ -1,7 +1,9 @@
 """`make size`: lines by room, and the two limits that keep the house readable.
 
 In:  the tree. Out: a table on standard output; exit status 1 when a limit is passed.
-A line is a line of the formatted file: code, docstrings, comments and blanks alike, so nothing is won by golf.
+A line is a line of the formatted file: code, docstrings, comments and blanks alike, so nothing is won by golf. What stands at the
+head of every generated C++ file (`codegen/prelude.h`, vector mathematics) has a row of its own: it is text of kernels. Its like
+in PyTorch (`torch/csrc/inductor/cpp_prefix.h`, `ATen/cpu/vec`) is not in the packages that the limit was set beside either.
 Standard library only: it runs before anything is installed.
 """
 
@@ -16,7 +18,8 @@ COMPILER_LIMIT = 12_000
 FILE_LIMIT = 700
 SUFFIXES = {".py", ".c", ".h", ".cpp", ".js", ".css"}
 ROOMS = ("frames", "capture", "guards", "autograd", "lowering", "scheduling", "codegen", "runtime")
-NOT_THE_COMPILER = ("viz", "grading", "bench")
+PRELUDE = "prelude"
+NOT_THE_COMPILER = (PRELUDE, "viz", "grading", "bench")
 TOP = "top level"
 
 
@@ -39,7 +42,7 @@ class Sizes:
 
     @property
     def compiler(self) -> int:
-        """Everything in `course_lib/` but `viz`, `grading` and `bench`."""
+        """Everything in `course_lib/` but the prelude, `viz`, `grading` and `bench`."""
         return sum(n for name in self.rooms for n in self.room(name).values())
 
     @property
@@ -80,6 +83,8 @@ def _room_of(path: str) -> str | None:
     parts = path.split("/")
     if parts[0] != "course_lib":
         return None
+    if parts[-1] == "prelude.h":
+        return PRELUDE
     return parts[1] if len(parts) > 2 else TOP
 
 
