@@ -119,6 +119,13 @@ def mend_interpreter(triton: Any) -> None:
     dot = builder.create_dot
     number = lambda self, x: cast_impl(self, x, tl.float32) if x.dtype.scalar == tl.bfloat16 else x
     builder.create_dot = lambda self, a, b, *more: dot(self, number(self, a), number(self, b), *more)
+    patch = interpreter._patch_lang_tensor
+
+    def patch_lang_tensor(tensor: Any, scope: Any) -> None:  # `range(0, n)`: Triton 3.6 wants a number, and has an array of one
+        patch(tensor, scope)
+        scope.set_attr(tensor, "__index__", lambda self: int(np.ravel(self.handle.data)[0]))
+
+    interpreter._patch_lang_tensor = patch_lang_tensor
     builder.cast_impl = cast_impl
     builder.get_bf16 = lambda self, value: cast_impl(self, self.get_fp32(value), tl.bfloat16)
     builder.create_splat = lambda _, to, arg: interpreter.TensorHandle(np.full(to.shape, np.ravel(arg.data)[0]), arg.dtype.scalar)

@@ -21,7 +21,7 @@ PROGRAMS = {
     "transposed": lambda x: (x.t() * 2).contiguous() + 1,
     "places": lambda x: (x.argmax(0), x.argmax(1), x.argmax()),
     "halves": lambda x: torch.sigmoid(x.half() * 1.5) + x.half(),
-    "gathered": lambda x: x[torch.arange(x.shape[0] - 1, -1, -1)] + x.shape[1],
+    "gathered": lambda x: x[torch.arange(x.shape[0] - 1, -1, -1, device=x.device)] + x.shape[1],
     "joined": lambda x: torch.cat([x, x * 2], 1)[:, 1:],
     "padded": lambda x: F.pad(x, (1, 2)).roll(3, 0) * x.shape[0],
     "integers": lambda x: (x * 100).long() // x.shape[0] + (x * 3).long() % 9,
@@ -35,13 +35,18 @@ def fresh_cache(tmp_path, monkeypatch):
     monkeypatch.setattr(cl.config, "cache_dir", lambda: tmp_path)
 
 
+def device_of(codegen):
+    """Triton's kernels run on a GPU, if there is one."""
+    return "cuda" if codegen == "triton" and torch.cuda.is_available() else "cpu"
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("codegen, train", [("cpp", False), ("cpp", True), ("triton", True)])
 def test_every_size_gives_what_eager_gives(name, codegen, train):
     f = PROGRAMS[name]
     compiled = cl.compile(f, dynamic=True, options={"codegen": codegen})
     for size in SIZES if codegen == "cpp" else SIZES[:3]:
-        data = torch.randn(size)
+        data = torch.randn(size, device=device_of(codegen))
         ours, theirs = (data.clone().requires_grad_(train) for _ in range(2))
         got, want = compiled(ours), f(theirs)
         torch.testing.assert_close(got, want, rtol=2e-3, atol=1e-4, equal_nan=True)
@@ -52,11 +57,11 @@ def test_every_size_gives_what_eager_gives(name, codegen, train):
             torch.testing.assert_close(ours.grad, theirs.grad, rtol=2e-3, atol=1e-3, equal_nan=True)
 
 
-def built(compiled, *sizes):
+def built(compiled, *sizes, device="cpu"):
     """For each size whether its library was found (True) or built (False)."""
     with cl.record() as trace:
         for size in sizes:
-            compiled(torch.randn(size))
+            compiled(torch.randn(size, device=device))
     return [made.compiled for made in trace.of(events.KernelsBuilt)]
 
 
@@ -71,7 +76,7 @@ def test_the_second_size_builds_nothing(fresh_cache):
 
 def test_kernels_in_triton_take_them_too():
     norm = cl.compile(lambda x: F.layer_norm(x, x.shape[-1:]) * 2, dynamic=True, options={"codegen": "triton"})
-    (first,), (second,), (even,) = (p.kernels for p in built(norm, (40, 100), (50, 101), (48, 96)))
+    (first,), (second,), (even,) = (p.kernels for p in built(norm, (40, 100), (50, 101), (48, 96), device=device_of("triton")))
     assert first.source == second.source and (first.sizes, second.sizes) == ((40, 100), (50, 101))
     assert "columns = j < n1" in first.source and "/ n1.to(tl.float32)" in first.source
     assert "n1 = tl.multiple_of(tl.load(sizes + 1).to(tl.int32), 16)" in even.source, "rows that begin at multiples of 16"
