@@ -655,7 +655,7 @@ def attention_switched(i):
 
 
 MODULE = sys.modules[__name__]
-SHARED = 0
+SHARED, ADDRESSES = 0, []
 
 
 @program(held)
@@ -910,3 +910,14 @@ def without_torch_function(x):
 def module_to_dtype(m, x):
     before = m.weight
     return m.to(torch.float64)(x.double()), m.weight is before, isinstance(x, torch._subclasses.FakeTensor)
+
+
+def held_with_address(i):
+    (h,) = held(i)
+    ADDRESSES[:] = hash(h), repr(h)
+    return (h,)
+
+
+@program(held_with_address, graphs=2)
+def address_of_an_argument(h):
+    return hash(h) == ADDRESSES[0], repr(h) == ADDRESSES[1], f"{h}" == ADDRESSES[1], h.value + 1
