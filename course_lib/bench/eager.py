@@ -84,7 +84,7 @@ def matmul_peak(size: int = 1024, rounds: int = 7) -> float:
 
 # ---- the way down, as a picture --------------------------------------------------------------------------------------
 
-LAYER, WHAT, CODE, BAR, STEP = 112, 290, 172, 146, 46
+LAYER, WHAT, CODE, BAR, STEP = 108, 286, 164, 104, 46
 
 
 def call_stack(samples: Mapping[str, Samples]) -> Picture:
@@ -128,7 +128,7 @@ class Step:
     writes: str
 
 
-OP, BETWEEN, DEEP = 80, 96, 176
+OP, BETWEEN, DEEP = 74, 88, 176
 
 
 def round_trips(chain: Sequence[Step], nbytes: Mapping[str, int]) -> Picture:
@@ -201,7 +201,7 @@ def trip(svg: Svg, points: list[tuple[float, float]], size: int, stage: str, sid
 
 # ---- time per element against size -----------------------------------------------------------------------------------
 
-PLOT = (92.0, 34.0, 560.0, 270.0)
+PLOT = (92.0, 34.0, 515.0, 270.0)
 SECONDS = (1e-10, 1e-4)
 """The vertical axis, the same on every machine, so that pictures compare."""
 

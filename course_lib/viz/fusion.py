@@ -19,7 +19,7 @@ from course_lib.viz.style import SMALL, Picture, escape, human_bytes, plural
 from course_lib.viz.svg import Svg, lanes, shorten
 from course_lib.viz.tables import html_table
 
-BOX, CYLINDER, LABEL, BETWEEN = 196, 30, 104, 34
+BOX, CYLINDER, LABEL, BETWEEN = 180, 28, 96, 24
 SLOT, TAP, LANE, ROW, GAP = 38, 10, 9, 46, 14
 LOOP, HEAD = 38, 26
 NOTE = 18

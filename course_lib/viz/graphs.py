@@ -126,6 +126,16 @@ def constants_of(node: fx.Node) -> str:
     return ", ".join(shown)
 
 
+def index_text(index: Any) -> str:
+    """An index as it is written between brackets: '1', ':mul', ':, None'."""
+    if isinstance(index, tuple):
+        return ", ".join(map(index_text, index))
+    if not isinstance(index, slice):
+        return str(index)
+    ends = ":".join("" if end is None else str(end) for end in (index.start, index.stop))
+    return ends if index.step is None else f"{ends}:{index.step}"
+
+
 def row_of(node: fx.Node) -> tuple[str, str, str, str, str]:
     """A node as a line of the table."""
     if node.op == "placeholder":
@@ -208,7 +218,7 @@ def add_nodes(
             continue
         reads = ", ".join(source_of(source) for source in node.all_input_nodes if source in folded)
         name = op_name(node).removeprefix("aten.")
-        index = f"[{node.args[1]}]" if name == "getitem" else ""
+        index = f"[{index_text(node.args[1])}]" if name == "getitem" else ""
         origin = node.meta.get("origin")
         came = (
             f"from {op_name(origin)}"

@@ -147,8 +147,8 @@ def guard_tree(
     guards = list(guards)
     failed, why = getattr(failure, "guard", None), told(failure)
     rows = list(tree_of(guards).rows())
-    cost = 655 if costs else 760
-    svg = Svg(cost + 175 if costs else cost + 40, ROW * (len(rows) + (failed is not None)) + 30)
+    cost = 600 if costs else 725
+    svg = Svg(cost + 160 if costs else cost + 40, ROW * (len(rows) + (failed is not None)) + 30)
     svg.text(4, 14, "what", SMALL, dim=True)
     svg.text(TESTS, 14, "must be", SMALL, dim=True)
     if costs:

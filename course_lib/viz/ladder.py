@@ -26,7 +26,7 @@ OF_ROOM = {
     "build": "runtime",
 }  # fmt: skip
 """Stage of the pipeline → its room."""
-NAME, GAP, HIGH, STEP = 98, 6, 34, 54
+NAME, GAP, HIGH, STEP = 98, 3, 34, 54
 
 
 def ladder(differences: Mapping[str, str]) -> Picture:
@@ -37,7 +37,7 @@ def ladder(differences: Mapping[str, str]) -> Picture:
         if backend not in RUNGS:
             raise ValueError(f"'{backend}' is no rung of the ladder; the rungs are {', '.join(RUNGS)}")
     titles = {room.name: room.title for room in ROOMS}
-    wide = {name: text_width(title, SMALL, bold=True) + 16 for name, title in titles.items()}
+    wide = {name: text_width(title, SMALL, bold=True) + 11 for name, title in titles.items()}
     longest = max((text_width(f"✗ {what or 'as eager'}", bold=True) for what in differences.values()), default=0.0)
     width = NAME + sum(wide.values()) + GAP * len(wide) + 1.1 * longest + 10
     svg = Svg(width, STEP * len(differences) + 6)
@@ -72,9 +72,9 @@ def verdict(svg: Svg, x: float, y: float, right: bool, said: str) -> None:
 def bisection(stages: Sequence[str], tries: Sequence[tuple[int, bool]]) -> Picture:
     """One row for each try (count, right): with the first `count` stages exchanged, was the result right? What can still be
     guilty after a try is outlined."""
-    wide = [text_width(name, SMALL, bold=True) + 13 for name in stages]
-    left = text_width(f"try {len(tries)}") + 24
-    svg = Svg(left + sum(wide) + 6 * len(wide) + 84, 26 + STEP * len(tries))
+    wide = [text_width(name, SMALL, bold=True) + 10 for name in stages]
+    left = text_width(f"try {len(tries)}") + 20
+    svg = Svg(left + sum(wide) + 3 * len(wide) + 76, 26 + STEP * len(tries))
     svg.text(left, 14, "filled: exchanged for a stage that is right · outlined: can still be guilty", SMALL, dim=True)
     low, high, rows = 0, len(stages), []  # right with the first `high`, wrong with the first `low`
     for n, (count, right) in enumerate(tries):
@@ -86,7 +86,7 @@ def bisection(stages: Sequence[str], tries: Sequence[tuple[int, bool]]) -> Pictu
             strength, line = 0.34 if exchanged else 0, 3.5 if suspect else 1
             svg.box(x, y, wide[i], HIGH, room, strength=strength, line=line, dashed=not (suspect or exchanged))
             svg.text(x + wide[i] / 2, y + 22, name, SMALL, anchor="middle", bold=suspect, dim=not suspect)
-            x += wide[i] + 6
+            x += wide[i] + 3
         verdict(svg, x + 4, y + 22, right, "right" if right else "wrong")
         rows.append((f"try {n + 1}", f"first {count} exchanged", "right" if right else "wrong", " ".join(stages[low:high])))
     found = stages[low] if high - low == 1 else f"one of {plural(high - low, 'stage')}"

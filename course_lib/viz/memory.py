@@ -99,7 +99,7 @@ def held(spans: Sequence[Span], count: int) -> list[int]:
 
 # ---- the timeline ---------------------------------------------------------------------------------------------------
 
-PANEL, BETWEEN, TALL, HEAD, AXIS = 330.0, 34.0, 240.0, 44.0, 58.0
+PANEL, BETWEEN, TALL, HEAD, AXIS = 326.0, 34.0, 240.0, 44.0, 58.0
 """px: the width of one timeline and what is between two, their height, the headings above, the sizes on the left."""
 
 

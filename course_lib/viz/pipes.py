@@ -14,7 +14,7 @@ from course_lib.viz.style import SMALL, Picture, human_bytes
 from course_lib.viz.svg import Svg
 from course_lib.viz.tables import columns
 
-PIPE, GAP, LANE, THICKEST, END = 82.0, 34.0, 15.0, 46.0, 106.0
+PIPE, GAP, LANE, THICKEST, END = 74.0, 26.0, 15.0, 46.0, 110.0
 
 
 def pipes(

@@ -128,7 +128,7 @@ def guard_diff(before: Iterable[Any], after: Iterable[Any]) -> tuple[list[str], 
     return [test for test in both[0] if test not in both[1]], [test for test in both[1] if test not in both[0]]
 
 
-COLUMN, LANE, LEFT, LINE = 92, 40, 150, 16
+COLUMN, LANE, LEFT, LINE = 92, 40, 134, 16
 """px: the width of a call, the height of an entry, where they begin, and the height of a line of arguments."""
 
 
@@ -138,7 +138,7 @@ def timeline(recording: Recording, name: str | None = None) -> Picture:
     lanes = max([turn.entry or 0 for turn in calls])
     has_eager = any(turn.entry is None for turn in calls)
     top = 42 + LINE * max(len(turn.words) for turn in calls)
-    column = COLUMN if len(calls) < 8 else 83.0  # eight calls fit in a narrow window
+    column = COLUMN if len(calls) < 7 else 77.0  # eight calls fit in a narrow window
     svg = Svg(LEFT + column * len(calls) + 20, top + LANE * (lanes + has_eager) + 14)
     svg.text(4, 16, name, bold=True, mono=True)
     svg.text(4, 36, "calls, in order →", SMALL, dim=True)
@@ -147,8 +147,8 @@ def timeline(recording: Recording, name: str | None = None) -> Picture:
         svg.text(4, y + 4, label, stage="eager" if lane == lanes else "guards", bold=True)
         boxes = [i for i, turn in enumerate(calls) if turn.made is not None and turn.entry == lane + 1]
         ends = [
-            LEFT - 70,
-            *(x for i in boxes for x in (LEFT + column * (i + 0.5) - 62, LEFT + column * (i + 0.5) + 14)),
+            LEFT - 62,
+            *(x for i in boxes for x in (LEFT + column * (i + 0.5) - 59, LEFT + column * (i + 0.5) + 11)),
             LEFT + column * len(calls),
         ]
         for start, end in zip(ends[::2], ends[1::2], strict=True):
@@ -200,7 +200,7 @@ def draw_turn(svg: Svg, x: float, wide: float, i: int, turn: Turn, lanes: int, t
     stage = "eager" if turn.entry is None else "guards"
     tip = "; ".join(whys)
     if turn.made is not None:
-        svg.box(x - 38, y - 14, 76, 28, "guards", line=3.5, radius=4, tip=tip)
+        svg.box(x - 35, y - 14, 70, 28, "guards", line=3.5, radius=4, tip=tip)
         svg.text(x, y + 4, "compiled", SMALL, anchor="middle", tip=tip or human_seconds(turn.seconds))
     else:
         svg.box(x - 9, y - 9, 18, 18, stage, radius=9, strength=0.7, line=2, dashed=turn.entry is None, tip=tip)

@@ -100,7 +100,7 @@ def queue(handled: Sequence[Handled], title: str = "", until: float = 0.0) -> Pi
     return Picture(svg.render(alt), caption, alt, f"{title}\n{text}" if title else text)
 
 
-LANE, MARKS = 40.0, (50, 95, 99)
+LANE, SCALE, MARKS = 40.0, 410.0, (50, 95, 99)
 
 
 def latencies(samples: Mapping[str, Sequence[float]], unit: str = "ticks", caption: str = "") -> Picture:
@@ -112,25 +112,25 @@ def latencies(samples: Mapping[str, Sequence[float]], unit: str = "ticks", capti
         raise ValueError(f"a latency on a logarithmic scale must be positive, got {min(every)}")
     low, high = min(every), max(max(every), min(every) * 1.01)
     left = max(text_width(name) for name in samples) + 18
-    at = lambda value: left + 420 * math.log(value / low) / math.log(high / low)
-    svg, rows = Svg(left + 420 + 210, 24 + LANE * len(samples) + 26), []
+    at = lambda value: left + SCALE * math.log(value / low) / math.log(high / low)
+    svg, rows = Svg(left + SCALE + 192, 24 + LANE * len(samples) + 26), []
     for k, p in enumerate(MARKS):
-        svg.text(left + 420 + 66 + 66 * k, 16, f"p{p}", SMALL, anchor="end", bold=True)
+        svg.text(left + SCALE + 60 + 62 * k, 16, f"p{p}", SMALL, anchor="end", bold=True)
     for i, (name, values) in enumerate(samples.items()):
         colour, dashed = who(name, "scheduling")
         y = 24 + LANE * i
         svg.text(left - 10, y + 22, name, anchor="end")
-        svg.box(left - 3, y + 4, 426, LANE - 10, colour, radius=3, strength=0.05, line=0.8, dashed=dashed)
+        svg.box(left - 3, y + 4, SCALE + 6, LANE - 10, colour, radius=3, strength=0.05, line=0.8, dashed=dashed)
         for value in sorted(values):
             svg.path(f"M{n(at(value))} {n(y + 9)} v20", stage=colour, line=1, opacity=0.35)
         marks = [percentile(values, p) for p in MARKS]
         for k, (p, value) in enumerate(zip(MARKS, marks, strict=True)):
             svg.path(f"M{n(at(value))} {n(y + 4)} v{n(LANE - 10)}", line=2.4, opacity=1, tip=f"p{p}: {ticks(value)} {unit}")
-            svg.text(left + 420 + 66 + 66 * k, y + 22, ticks(value), SMALL, anchor="end")
+            svg.text(left + SCALE + 60 + 62 * k, y + 22, ticks(value), SMALL, anchor="end")
         rows.append((name, len(values), *map(ticks, marks)))
     y = 24 + LANE * len(samples) + 14
     svg.text(left, y, ticks(low), SMALL)
-    svg.text(left + 420, y, f"{ticks(high)} {unit}", SMALL, anchor="end")
+    svg.text(left + SCALE, y, f"{ticks(high)} {unit}", SMALL, anchor="end")
     alt = "; ".join(f"{name}: p50 {a}, p95 {b}, p99 {c}" for name, _, a, b, c in rows) + "."
     caption = caption or "Each thin line is a request; the thick ones are p50, p95 and p99. The scale is logarithmic."
     return Picture(svg.render(alt), caption, alt, columns(rows, ("", "requests", "p50", "p95", "p99")))

@@ -16,7 +16,8 @@ from course_lib.viz.style import COLOURS, DIM, FILLS, MONO, NORMAL, SANS, SMALL,
 SCROLL_FROM = 1700
 """Drawings taller than this scroll (px)."""
 SHRINKS = 0.7
-"""How much smaller a drawing may become: the smallest letters are then 8 px. 830 px shrink to what JupyterLab has at 800."""
+"""How much smaller a drawing may become: the smallest letters are then 8 px. JupyterLab has 600 px for it in a window of 800:
+drawings are at most 766 px wide where they can be, for then the letters (11.5 px) stay above 9."""
 NARROW, WIDE = set("iljtf.,:;'|!()[]{} I1r/"), set("mwMWGOQ@%—→×")
 
 

@@ -57,7 +57,7 @@ def show(cell: object) -> str:
 
 # ---- bars -----------------------------------------------------------------------------------------------------------
 
-LONGEST, THICK, STEP, BEHIND, FITS = 520.0, 20, 32, 110.0, 830.0
+LONGEST, THICK, STEP, BEHIND, FITS = 520.0, 20, 32, 110.0, 755.0
 LABEL, LETTERS = 320.0, 16
 """px: names wider than this are written in several lines, and the height of one more line. What is no wider than `FITS` can be
 read in a window of 800 px."""

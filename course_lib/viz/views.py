@@ -21,7 +21,7 @@ from course_lib.viz.style import SMALL, Picture, plural
 from course_lib.viz.svg import Svg, text_width
 from course_lib.viz.tables import columns
 
-CELL, PLACE, GAP, WIDEST = 30.0, 20.0, 44.0, 830.0
+CELL, PLACE, GAP, WIDEST = 30.0, 20.0, 44.0, 755.0
 MOST_PLACES, MOST_CELLS = 40, 80
 FIRST, OTHERS = 0.5, 0.14
 """How strong the tints of the first row and of the others are."""

@@ -63,7 +63,7 @@ def coalescing(strides: Sequence[int], size: int = 4, most: int = 6) -> Picture:
     if min(strides) < 1:
         raise ValueError(f"coalescing draws strides of 1 and more, not {list(strides)}")
     cells = SECTOR // size
-    cell, gap, left, band = 12.4, 8.0, 96.0, 104.0
+    cell, gap, left, band = 11.3, 6.0, 98.0, 104.0
     wide = cells * cell
     svg = Svg(left + most * (wide + gap) + 78, len(strides) * band)
     lines = []

@@ -52,3 +52,14 @@ def test_no_text_of_the_gallery_is_cut_or_lies_over_another(page, root):
     assert len(drawings) > 30
     for path in drawings:
         assert page.eval_on_selector(f"#{path.stem} svg", UNREADABLE) == [], path.name
+
+
+@pytest.mark.parametrize(
+    "name", ["bisection", "buckets", "coalescing", "fusion", "guards", "ladder", "latencies", "launches", "memory"]
+)
+def test_the_wide_drawings_keep_their_letters_in_a_narrow_window(name, root):
+    """JupyterLab gives a drawing 600 px in a window of 800: letters of 11 px and more may not fall below 8.8."""
+    drawing = (root / "docs" / "pictures" / "gallery" / f"{name}.svg").read_text()
+    width = float(re.search(r'<svg[^>]* width="([\d.]+)"', drawing)[1])
+    smallest = min(map(float, re.findall(r'font-size="([\d.]+)"', drawing)))
+    assert smallest * min(1.0, 600 / width) >= 8.8, f"{name} is {width:g} px wide"

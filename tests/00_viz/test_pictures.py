@@ -328,3 +328,11 @@ def test_a_guard_on_sizes_is_about_the_tensors_whose_sizes_it_compares():
     body = viz.guard_table(sizes).body
     assert len(sizes) == 4 and "<code>function</code>" not in body
     assert "<code>x, several[1]</code>" in body or "<code>several[1], x</code>" in body
+
+
+@pytest.mark.parametrize(
+    "index, written",
+    [(1, "1"), (slice(None, "mul"), ":mul"), (slice(1, None, 2), "1::2"), ((slice(None), None, 0), ":, None, 0")],
+)
+def test_an_index_of_a_graph_is_written_as_between_brackets(index, written):
+    assert graphs.index_text(index) == written
