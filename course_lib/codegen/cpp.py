@@ -178,6 +178,11 @@ class CppKernel(CppOps):
         for step, total in totals.items():
             self.finish(step, total, wide=step in sums)
 
+    def overtakes(self, steps: list[Step]) -> bool:
+        """Does a step read what one before it writes in place of it? Then they cannot have a loop each."""
+        olds = ((n, self.in_place[step.buffer.name]) for n, step in enumerate(steps) if step.buffer.name in self.in_place)
+        return any(old == read for n, old in olds for later in steps[n + 1 :] for read, _ in loads(self.trees[later]))
+
     def print_fetch(self, phase: Phase) -> None:
         """Between the passes over a short row: what was read of this row will be needed of the next."""
         rows, columns = self.kernel.rows, self.kernel.columns
@@ -339,6 +344,7 @@ class CppKernel(CppOps):
         inner = [step for step in steps if not step.is_reduction and step.level != "across"]
         rounds = any(step.buffer.dtype == torch.float16 and step in self.used for step in inner)
         apart = bool(found) and rounds and all(step in found for step in inner if step in phase.stored)
+        apart = apart and not self.overtakes(list(phase.columns))
         return {step: ("", step.store_index) for step in inner if apart and step in self.used} | found, apart
 
     @contextlib.contextmanager

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import sympy
 
-from course_lib.lowering.indexing import Linear, divided, loop_symbols
+from course_lib.lowering.indexing import Linear, contiguous, divided, loop_symbols
 from course_lib.lowering.ir import Buffer, ExternKernel, LoopNode, Node, Pointwise, Reduction
 from course_lib.scheduling.dependencies import Body
 from course_lib.scheduling.kernel import FusedKernel, Kind, Loop, Nest, Step
@@ -170,10 +170,23 @@ def fit(a: Group, b: Group) -> Fit | None:
     found: Fit | None = None
     for one, other in ways_to_fit(a, b):
         another = combine(a, b, one, other)
-        if another is not None and not another.mismatched:
+        if another is None or not counts_up(another.both):
+            continue
+        if not another.mismatched:
             return another
         found = found or another
     return found
+
+
+def counts_up(group: Group) -> bool:
+    """Are columns walked in the order in which `argmax` counts them? It takes the first of several that are the largest."""
+    for member in group.members:
+        if isinstance(member.node, Reduction) and member.node.kind.startswith("arg"):
+            strides = contiguous(member.node.reduced)
+            step = lambda loop: sum(i.coefficient(loop.symbol) * n for i, n in zip(member.rindex, strides, strict=True))
+            if sorted(steps := [*map(step, group.columns)], reverse=True) != steps:
+                return False
+    return True
 
 
 def join(a: Group, b: Group) -> Group | None:

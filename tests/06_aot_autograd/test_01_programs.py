@@ -638,3 +638,31 @@ def test_writes_in_place_fall_apart_and_those_to_lists_are_right() -> None:
     ours, eager = ((torch.randn(3, generator=g), [torch.randn(3, generator=g)]) for g in (torch.Generator(), torch.Generator()))
     torch.testing.assert_close(cl.compile(f)(*ours), f(*eager))
     torch.testing.assert_close(ours, eager)
+
+
+def test_a_write_to_a_detached_input_gives_the_result_a_gradient() -> None:
+    def write(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        z = y.detach()
+        z.sub_(x.exp())
+        return z
+
+    grads = []
+    for f in (write, cl.compile(write)):
+        x, y = torch.linspace(0, 1, 5).requires_grad_(), torch.ones(5)
+        f(x, y).sum().backward()
+        assert x.grad is not None and not y.requires_grad
+        grads.append(x.grad)
+    torch.testing.assert_close(*grads)
+
+
+def test_backward_that_needs_what_was_in_a_written_input_with_gaps() -> None:
+    def write(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        y.transpose(0, 0).mul_(x)
+        return x * y
+
+    grads = []
+    for f in (write, cl.compile(write)):
+        x, y = torch.linspace(0, 1, 5).requires_grad_(), torch.ones(50)[::10]
+        f(x, y).sum().backward()
+        grads.append(x.grad)
+    torch.testing.assert_close(*grads)

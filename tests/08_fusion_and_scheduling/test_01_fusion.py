@@ -11,6 +11,7 @@ from aten_graphs import agree, always, lowered, names, scheduled
 from torch import nn
 from torch.nn import functional as F
 
+import course_lib as cl
 from course_lib.scheduling import RULES, Fuse, No, can_fuse, schedule
 from course_lib.scheduling.fusion import human_bytes
 from course_lib.scheduling.products import as_loops, is_product
@@ -86,6 +87,17 @@ def test_norms_and_softmaxes_are_one_kernel_and_read_their_input_once(function):
 def test_a_reduction_over_the_first_dimension_has_the_last_as_its_rows():
     result = scheduled(lambda x: (x * 2).sum(0), torch.empty(100, 64))
     assert names(result) == ["mul·sum over [64], columns [100]"]
+
+
+def test_argmax_is_walked_in_the_order_in_which_it_counts():
+    """Of two that are the largest it takes the first; a sum beside it may go along memory."""
+    result = scheduled(lambda x: (x.sum(), x.argmax()), torch.empty(170, 6).t())
+    assert names(result) == ["sum·argmax over [], columns [6, 170]"]
+    assert names(scheduled(lambda x: x.sum(), torch.empty(170, 6).t())) == ["sum over [], columns [1020]"]
+    x = torch.zeros(170, 6).t()
+    x[1, 0] = x[0, 5] = 1
+    both = cl.compile(lambda x: (x.sum(), x.argmax(), x.std(1)))
+    assert both(x)[1] == 5
 
 
 def test_several_reductions_of_the_same_rows():

@@ -52,7 +52,9 @@ class Decomposed(TorchDispatchMode):
 def variants(program: Any) -> Iterator[tuple[str, Function]]:
     """The ways, each with its name. `program`: a `random_graphs.Program`."""
     for zero in (0.0, -0.0):
-        yield "the sign of a zero", line_by_line(program, after=functools.partial(with_zeros, zero=zero))
+        one_sign = functools.partial(with_zeros, zero=zero)
+        yield "the sign of a zero", line_by_line(program, after=one_sign)
+        yield "the sign of a zero", line_by_line(program, after=one_sign, inputs=False)
     yield "gaps between elements", line_by_line(program, operands=with_gaps)
     if (text := otherwise(program.text)) != program.text:
         yield "another formula", function_of(text)
@@ -82,12 +84,13 @@ def line_by_line(
     after: Function = lambda value: value,
     operands: Function | None = None,
     rewrite: Callable[[str], str] = lambda text: text,
+    inputs: bool = True,
 ) -> Function:
-    """The program with something done to each value after it is made, or to what a line reads."""
+    """The program with something done to each value after it is made (and to `inputs`), or to what a line reads."""
 
-    def run(*inputs: torch.Tensor) -> tuple[Any, ...]:
+    def run(*given: torch.Tensor) -> tuple[Any, ...]:
         ns: dict[str, Any] = {"torch": torch, "F": F, "product": product, "normalized": normalized, "variance": variance}
-        ns |= {i.name: after(t) for i, t in zip(program.inputs, inputs, strict=True)}
+        ns |= {i.name: after(t) if inputs else t for i, t in zip(program.inputs, given, strict=True)}
         for line in program.lines:
             text, random = rewrite(line.text), torch.get_rng_state()
             if operands and line.target and not is_view(value := eval(text, dict(ns)), ns):
@@ -153,11 +156,11 @@ def product(x: torch.Tensor, dim: int, keepdim: bool = False) -> torch.Tensor:
     return functools.reduce(operator.mul, wide.split(1, dim)).to(x.dtype).sum(dim, keepdim)
 
 
-def variance(x: torch.Tensor, dims: list[int], keepdim: bool = False) -> torch.Tensor:
+def variance(x: torch.Tensor, dims: list[int], keepdim: bool = False, correction: int = 1) -> torch.Tensor:
     """`var` in two passes: the mean, then the squares of what differs from it."""
     wide = x.float() if x.dtype != torch.float64 else x
     squares = (wide - wide.mean(dims, keepdim=True)).square().sum(dims, keepdim)
-    return (squares / (x.numel() / max(squares.numel(), 1) - 1)).to(x.dtype)
+    return (squares / (x.numel() / max(squares.numel(), 1) - correction)).to(x.dtype)
 
 
 def normalized(x: torch.Tensor, weight: Any, bias: Any) -> torch.Tensor:
