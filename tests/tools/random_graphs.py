@@ -382,7 +382,7 @@ class Writer:
     def where(self):
         b = self.any(lambda t: t.dtype is torch.bool, exact=True)
         x = self.any()
-        return self.r.choice([f"torch.where({b}, {x}, {self.beside(x)})", f"{x}.masked_fill({b}, {self.number(x)})", f"torch.logical_and({b}, {x})",
+        return self.r.choice([f"torch.where({b}, {x}, {self.beside(x)})", f"{x}.masked_fill({b}, {self.number(x)})", f"torch.logical_and({b}, {self.any(exact=True)})",
                               f"torch.where({b}, 0, {x})", f"{b}.sum(-1)", f"{b} * {x}", f"torch.logical_xor({b}, {b}.logical_not())"]), False
 
     def convert(self):
