@@ -84,7 +84,6 @@ LEVELS = "torch._C._functorch", "torch._functorch.predispatch"
 CALLED = dict.fromkeys("map filter reduce starmap takewhile dropwhile filterfalse iter".split(), 0)
 CALLED |= {"accumulate": 1, "groupby": 1} | dict.fromkeys("sorted min max sort bisect_left bisect_right insort_right".split(), -1)
 """C code that calls one of its arguments, if not `key=` or `func=`: the how manieth."""
-ADDRESS = {hash: object.__hash__, repr: object.__repr__, format: object.__repr__}  # What tells it if a class says nothing
 COPYING = ("__reduce_ex__", "__reduce__", "__getstate__")  # Methods of `object` that look at all attributes
 NOT_FOLLOWED = tuple(
     f"torch.{name}."
@@ -335,8 +334,8 @@ def call_builtin(it: Interpreter, function: Any, args: list[Any], kwargs: dict[s
         known = it.world.of(arg)
         if known is not None and known.attributes is not None and getattr(function, "__name__", "") in COPYING:
             it.world.fill_all(known)
-        if known is not None and known.real is not arg and ADDRESS.get(function, 0) in (type(arg).__hash__, type(arg).__repr__):
-            raise Unsupported(f"asks for the address of a {type(arg).__name__}", "give it a __repr__ or a __hash__")
+        if known is not None and known.real is not arg and function is hash and type(arg).__hash__ is object.__hash__:
+            raise Unsupported(f"asks for the hash of a {type(arg).__name__}, which is its address", "give it a __hash__")
     if type(target) is str and function.__name__ == "format" and re.search(r"{\w*[.[]", target):  # "{0.shape}"
         return it.call(string.Formatter().vformat, target, args, kwargs)
     args, kwargs = with_callbacks(it, function, args, kwargs)

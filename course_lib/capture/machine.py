@@ -182,9 +182,12 @@ class Machine(Stack):
         inliner = self.world.inliner
         before, inliner.caller = inliner.caller, self
         try:
-            return frames.call(inliner, function, *args, **kwargs)
+            result = frames.call(inliner, function, *args, **kwargs)
         finally:
             inliner.caller = before
+        if type(result) is str:
+            self.world.check_addresses(result)
+        return result
 
     def call(self: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
         return calls.call(self, function, list(args), kwargs)

@@ -17,6 +17,7 @@ import contextlib
 import enum
 import functools
 import os
+import re
 import sys
 import types
 from dataclasses import dataclass
@@ -293,6 +294,13 @@ class World:
         """What is known of a stand-in from outside."""
         known = self.known.get(id(value))
         return known if known is not None and known.stand_in is value else None
+
+    def check_addresses(self, text: str) -> None:
+        """Raise Unsupported for a text that says where a stand-in lies: what it stands for lies elsewhere."""
+        for number in re.findall(r"\bat 0x([0-9a-f]+)", text):
+            known = self.known.get(int(number, 16))
+            if known is not None and known.real is not known.stand_in:
+                raise Unsupported(f"shows the address of a {type(known.stand_in).__name__}", "give it a __repr__")
 
     def is_opaque(self, value: Any) -> bool:
         known = self.of(value)

@@ -921,3 +921,9 @@ def held_with_address(i):
 @program(held_with_address, graphs=2)
 def address_of_an_argument(h):
     return hash(h) == ADDRESSES[0], repr(h) == ADDRESSES[1], f"{h}" == ADDRESSES[1], h.value + 1
+
+
+@program(held_with_address, graphs=2)
+def address_in_a_text(h):
+    text = ADDRESSES[1]
+    return str(h) == text, "%s" % h == text, str([h]) == f"[{text}]", "{}".format(h) == text, h.value + 1
