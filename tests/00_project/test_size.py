@@ -37,6 +37,13 @@ def test_a_compiler_over_its_limit_is_told(tmp_path):
     assert house_size.measure(tmp_path).complaints == ["the compiler has 12,600 lines; the limit is 12,000. Simplify it."]
 
 
+def test_the_prelude_has_a_limit_of_its_own(tmp_path):
+    write(tmp_path, "course_lib/codegen/prelude.h", 251)
+    assert house_size.measure(tmp_path).complaints == [
+        "the prelude of generated C++ has 251 lines; the limit is 250. Simplify it."
+    ]
+
+
 def test_the_table_has_a_row_for_each_room(tmp_path):
     write(tmp_path, "course_lib/frames/hook.c", 5)
     write(tmp_path, "course_lib/viz/a.py", 9)

@@ -16,6 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 COMPILER_LIMIT = 12_000
 FILE_LIMIT = 700
+PRELUDE_LIMIT = 250  # What it has: it may shrink
 SUFFIXES = {".py", ".c", ".h", ".cpp", ".js", ".css"}
 ROOMS = ("frames", "capture", "guards", "autograd", "lowering", "scheduling", "codegen", "runtime")
 PRELUDE = "prelude"
@@ -55,6 +56,8 @@ class Sizes:
         said = [f"{path} has {n} lines; the limit is {FILE_LIMIT}. Split it." for path, n in self.too_long.items()]
         if self.compiler > COMPILER_LIMIT:
             said.append(f"the compiler has {self.compiler:,} lines; the limit is {COMPILER_LIMIT:,}. Simplify it.")
+        if (n := sum(self.room(PRELUDE).values())) > PRELUDE_LIMIT:
+            said.append(f"the prelude of generated C++ has {n} lines; the limit is {PRELUDE_LIMIT}. Simplify it.")
         return said
 
     def __str__(self) -> str:
