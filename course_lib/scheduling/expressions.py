@@ -11,6 +11,7 @@ In PyTorch: `torch/_inductor/codegen/common.py`, `CSEProxy` and `CSE` (there eve
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import sympy
@@ -62,6 +63,7 @@ class Recorder:
         self.buffers = buffers
         self.produced = produced
         self.indirect_values: dict[sympy.Symbol, Expr] = {}
+        self.looking_up: list[sympy.Symbol] = []  # Those made in the body that runs now
         self.nodes: dict[tuple[Any, ...], Expr] = {}
 
     def make(self, op: str, args: tuple[Expr, ...], dtype: torch.dtype, detail: Any = None) -> Expr:
@@ -103,14 +105,27 @@ class Recorder:
         return self.make("where", (condition, yes, no), yes.dtype)
 
     def masked(self, condition: Expr, body: Callable[[], Expr], other: bool | int | float) -> Expr:
-        value = body()
+        value = self.checked(body)
         return self.make("masked", (condition, value), value.dtype, number_in(other, value.dtype))
+
+    def checked(self, body: Callable[[], Expr]) -> Expr:
+        """The body's value, which needs every index that it looked up: one into a dimension of size 1, or into an expanded one,
+        moves no load, but has to be in range all the same."""
+        outer, self.looking_up = self.looking_up, []
+        value = body()
+        for symbol in self.looking_up:
+            if self.indirect_values[symbol] not in set(value.walk()):
+                in_range = self.make("ge", (self.index_expr(symbol, torch.int64), self.constant(0, torch.int64)), torch.bool)
+                value = self.where(in_range, value, value)
+        self.looking_up = outer
+        return value
 
     def indirect(self, value: Expr, size: int | sympy.Expr, wrap: bool = True) -> sympy.Symbol:
         node = self.make("indirect", (value,), torch.int64, (size, wrap))
         new = sympy.Symbol(f"at{len(self.indirect_values)}", integer=True, nonnegative=True)
         symbol = next((symbol for symbol, known in self.indirect_values.items() if known is node), new)
         self.indirect_values[symbol] = node
+        self.looking_up.append(symbol)
         return symbol
 
 
@@ -125,7 +140,7 @@ def record(kernel: FusedKernel, buffers: Mapping[str, Buffer]) -> tuple[dict[Ste
     recorder = Recorder({**buffers, **{step.buffer.name: step.buffer for step in kernel.steps}}, produced)
     trees: dict[Step, Expr] = {}
     for step in kernel.steps:
-        trees[step] = step.value(recorder)
+        trees[step] = recorder.checked(partial(step.value, recorder))
         produced[step.buffer.name] = step
     return trees, recorder
 

@@ -48,6 +48,28 @@ def test_where_eager_does_not_wrap_a_negative_index_raises(codegen):
         compiled(torch.tensor([0, 1, -1, 2]), torch.randn(5, 3))
 
 
+@pytest.mark.parametrize("codegen", CODEGENS)
+@pytest.mark.parametrize(
+    "look_up",
+    [
+        lambda x, i: x[:, i],
+        lambda x, i: x.expand(4, 5)[:, i + 4],
+        lambda x, i: (x.expand(4, 5) + 1)[:, i + 4],
+        lambda x, i: torch.full((5,), 2.0)[i + 4],
+        lambda x, i: torch.nn.functional.embedding(i, x[:1]),
+        lambda x, i: x.gather(1, i),
+        lambda x, i: torch.cat([x[:, i], x], 1),
+    ],
+    ids=["size one", "expanded", "computed again", "full", "embedding", "gather", "in a part of cat"],
+)
+def test_an_index_that_moves_no_load_is_checked(codegen, look_up):
+    x, good = torch.randn(4, 1), torch.tensor([[0, 0]] * 4 if "gather" in look_up.__code__.co_names else [0, 0])
+    compiled = compile_function(lambda x, i: [look_up(x, i) * 2], x, good, codegen=codegen)
+    assert torch.equal(compiled(x, good)[0], look_up(x, good) * 2)
+    with pytest.raises(IndexError, match="index out of range"):
+        compiled(x, good + 3)
+
+
 def test_an_index_into_nothing_raises():
     compiled = program(*embedding(4, 0, 3))
     with pytest.raises(IndexError):
