@@ -2,7 +2,8 @@
 
 In:  a `TritonSource` (`trace.tiles()` finds it), and the tile sizes if not those that a GPU would get.
 Out: a `Picture`. A box is a tile; what is tinted lies in the tensor, what is dashed is masked; an arrow leads to the tile that
-     the same program has next. Of many tiles the first and the last are drawn.
+     the same program has next. Of many tiles the first and the last are drawn. Of a matrix product the operands too, so placed
+     that a tile of the result stands right of the rows and below the columns that its program walks along.
 In PyTorch there is no such picture; `TORCH_LOGS=output_code` shows the `xnumel`, `XBLOCK` and masks that it is made of.
 """
 
@@ -11,12 +12,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from course_lib.codegen.triton import ProductTiling
 from course_lib.viz.style import SMALL, Picture, plural
 from course_lib.viz.svg import Svg, text_width
-from course_lib.viz.tables import columns
+from course_lib.viz.tables import columns as table_text
 
 WIDE, TALL, GAP, STEP, LEFT, TOP = 128.0, 46.0, 10.0, 24.0, 140.0, 44.0
 """px: a tile, what is between two programs, and between two tiles of one; the room for names on the left and on top."""
+MASKED = "masked lanes: neither read nor written"
 
 
 class Cover:
@@ -73,8 +76,10 @@ def span(what: str, first: int, end: int, sign: str = "") -> str:
 
 
 def tile_map(source: Any, meta: Mapping[str, int] | None = None, title: str = "") -> Picture:
-    """The tiles of one kernel. `meta` are its tile sizes (`ROWS` and `COLUMNS`, or `BLOCK`)."""
-    meta = dict(meta or source.tiling.meta(interpreted=False))
+    """The tiles of one kernel. `meta` are its tile sizes (`ROWS` and `COLUMNS`, with `DEPTH` for a product; or `BLOCK`)."""
+    meta = {name: size for name, size in (meta or source.tiling.meta(interpreted=False)).items() if name.isupper()}
+    if isinstance(source.tiling, ProductTiling):
+        return product_map(source.tiling, meta, title or source.name)
     cover, name = Cover(source.tiling, meta), title or source.name
     down, right = shown(cover.programs), shown(cover.steps)
     kind = "element" if cover.is_flat else "row"
@@ -99,7 +104,7 @@ def tile_map(source: Any, meta: Mapping[str, int] | None = None, title: str = ""
     caption = f"{plural(cover.programs, 'program')} with {sizes}{cover.walk}. Tinted: in the tensor; dashed: masked"
     caption += f", {share:.1f} % of all lanes."
     alt = f"Tiles of {name}: {caption}"
-    return Picture(f'<div class="cl-scroll">{svg.render(alt)}</div>', caption, alt, columns(rows) + f"\n{caption}")
+    return Picture(f'<div class="cl-scroll">{svg.render(alt)}</div>', caption, alt, table_text(rows) + f"\n{caption}")
 
 
 def draw_program(svg: Svg, cover: Cover, program: int, steps: list[int | None], left: float, y: float, headed: bool) -> None:
@@ -131,12 +136,88 @@ def draw_tile(svg: Svg, cover: Cover, x: float, y: float, tall: float, wide: flo
     Elements without rows and columns lie side by side."""
     rows, columns = (1, cover.tall) if cover.is_flat else (cover.tall, cover.across)
     tall, wide = (1.0, tall) if cover.is_flat else (tall, wide)
-    svg.box(
-        x, y, WIDE, TALL, "codegen", radius=0, strength=0, line=1.2, dashed=True, tip="masked lanes: neither read nor written"
-    )
+    svg.box(x, y, WIDE, TALL, "codegen", radius=0, strength=0, line=1.2, dashed=True, tip=MASKED)
     svg.box(x, y, WIDE * wide, TALL * tall, "codegen", radius=0, strength=0.35, line=1.6)
     if columns <= 16 and rows <= 4:
         for column in range(1, columns):
             svg.path(f"M{x + WIDE * column / columns:.1f} {y} v{TALL}", stage="codegen", line=0.8, opacity=0.6)
         for row in range(1, rows):
             svg.path(f"M{x} {y + TALL * row / rows:.1f} h{WIDE}", stage="codegen", line=0.8, opacity=0.6)
+
+
+SLIM, LOW, TILE = 36.0, 18.0, 96.0
+"""px: a step along k in the left operand, and in the right one; how wide a tile of the result is."""
+
+
+def program_of(down: int, across: int, tall: int, wide: int, together: int = 8) -> int:
+    """Which program has this tile: `tl.swizzle2d` goes down `together` tiles, then on to the right."""
+    first = down // together * together
+    height = min(tall - first, together)
+    return first * wide + across * height + down - first
+
+
+def product_map(tiling: ProductTiling, meta: Mapping[str, int], name: str) -> Picture:
+    """The tiles of a matrix product: left and right operand, the result, and what its first program walks along."""
+    rows, columns, depth = meta["ROWS"], meta["COLUMNS"], meta["DEPTH"]
+    tall, wide, steps = -(-tiling.rows // rows), -(-tiling.columns // columns), -(-tiling.depth // depth)
+    downs, acrosses, walked = shown(tall), shown(wide), shown(steps)
+    label = lambda what, at, tile, size: span(what, at * tile, min((at + 1) * tile, size))
+    labels = {down: label("row", down, rows, tiling.rows) for down in downs if down is not None}
+    left = max(16 + text_width(text, SMALL) for text in labels.values())
+    middle, below = left + len(walked) * SLIM + 2 * STEP, TOP + len(walked) * LOW + STEP
+    right = middle + len(acrosses) * (TILE + GAP)
+    svg = Svg(max(right, text_width(name, mono=True) + 8), below + len(downs) * (TALL + GAP) + 6)
+    svg.text(4, 16, name, bold=True, mono=True)
+    svg.text(left, below - 8, f"left operand: {plural(steps, 'step')}", SMALL, dim=True)
+    svg.text(middle - 8, TOP + 13, "right operand", SMALL, anchor="end", dim=True)
+    x_of = {across: middle + place * (TILE + GAP) for place, across in enumerate(acrosses)}
+    y_of = {down: below + place * (TALL + GAP) for place, down in enumerate(downs)}
+    share = lambda at, tile, size: min(size - at * tile, tile) / tile
+    for across, x in x_of.items():
+        if across is not None:
+            text = label("column", across, columns, tiling.columns)
+            svg.text(x, TOP - 8, text if across == 0 else text.partition(" ")[2], SMALL, dim=True)
+            for place, step in enumerate(walked):
+                inside = (share(step or 0, depth, tiling.depth), share(across, columns, tiling.columns))
+                draw_operand(svg, x, TOP + place * LOW, TILE, LOW, inside, across == 0, step is None)
+    table = []
+    for down, y in y_of.items():
+        if down is None:
+            svg.text(4, y + TALL / 2, f"… {tall - len(downs) + 1:,} more", dim=True)
+            table.append(("…", "", "", ""))
+            continue
+        svg.text(4, y + TALL / 2 + 4, labels[down], SMALL, dim=True)
+        for place, step in enumerate(walked):
+            inside = (share(down, rows, tiling.rows), share(step or 0, depth, tiling.depth))
+            draw_operand(svg, left + place * SLIM, y, SLIM, TALL, inside, down == 0, step is None)
+        for across, x in x_of.items():
+            if across is None:
+                svg.text(x + TILE / 2, y + TALL / 2 + 4, f"… {wide - len(acrosses) + 1:,} more", SMALL, anchor="middle", dim=True)
+                continue
+            program = f"program {program_of(down, across, tall, wide):,}"
+            inside = (share(down, rows, tiling.rows), share(across, columns, tiling.columns))
+            draw_operand(svg, x, y, TILE, TALL, inside, down == across == 0)
+            low = 4 + TALL / 2 * inside[0] if inside[0] > 0.4 else 14 + TALL * inside[0]
+            svg.text(x + 6, y + low, program, SMALL, bold=down == across == 0)
+            masked = f"{plural(round(rows * columns * (1 - inside[0] * inside[1])), 'lane')} masked"
+            table.append((program, labels[down], label("column", across, columns, tiling.columns), masked))
+    svg.arrow([(middle - 2 * STEP + 4, below + TALL / 2), (middle - 4, below + TALL / 2)], stage="codegen", line=1.2)
+    svg.arrow([(middle + TILE / 2, below - STEP + 3), (middle + TILE / 2, below - 4)], stage="codegen", line=1.2)
+    sizes = ", ".join(f"{name}={size}" for name, size in meta.items())
+    caption = f"{plural(tiling.programs(meta), 'program')} with {sizes}"
+    caption += f" for {tiling.batch:,} products, the first of which is drawn" if tiling.batch > 1 else ""
+    caption += f". Each has one tile of the result and walks along k in {plural(steps, 'step')}; what program 0 reads is filled. "
+    lanes = tall * rows * wide * columns
+    caption += f"Dashed: masked, {100 * (1 - tiling.rows * tiling.columns / lanes):.1f} % of all lanes of the result."
+    alt = f"Tiles of {name}: {caption}"
+    return Picture(f'<div class="cl-scroll">{svg.render(alt)}</div>', caption, alt, table_text(table) + f"\n{caption}")
+
+
+def draw_operand(
+    svg: Svg, x: float, y: float, wide: float, tall: float, inside: tuple[float, float], read: bool, gap: bool = False
+) -> None:
+    """A tile of a product, of whose rows and columns the shares `inside` lie in the matrix; `gap`: some are left out here."""
+    if gap:
+        return svg.text(x + wide / 2, y + tall / 2 + 4, "…", SMALL, anchor="middle", dim=True)
+    svg.box(x, y, wide, tall, "codegen", radius=0, strength=0, line=1.2, dashed=True, tip=MASKED)
+    svg.box(x, y, wide * inside[1], tall * inside[0], "codegen", radius=0, strength=0.35 if read else 0.08, line=1.6)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from itertools import pairwise
 
@@ -11,9 +12,9 @@ import torch
 import course_lib as cl
 from course_lib import events, viz
 from course_lib.bench.models import Transformer
-from course_lib.codegen.triton import Tiling, TritonSource
+from course_lib.codegen.triton import ProductTiling, Tiling, TritonSource
 from course_lib.viz.modules import modules_of
-from course_lib.viz.tiles import tile_map
+from course_lib.viz.tiles import program_of, tile_map
 
 
 def source(rows, columns, persistent=False, chunks=0):
@@ -63,6 +64,45 @@ def test_the_tiles_of_a_real_kernel_are_those_of_its_launch():
     assert "rows 0 to 9" in trace.tiles().text and "ROWS=" in trace.tiles().caption
     with pytest.raises(LookupError, match="out of range"):
         trace.tiles(kernel=5)
+
+
+def test_tiles_of_a_product_lie_in_both_directions_and_say_what_a_program_walks_along():
+    tiling = ProductTiling(1000, 500, batch=3, depth=200)
+    tiles = {"ROWS": 64, "COLUMNS": 128, "DEPTH": 64, "num_stages": 4}
+    picture = tile_map(TritonSource("fused_mm", "triton", "", (), tiling=tiling), tiles)
+    assert f"{3 * 16 * 4} programs with ROWS=64, COLUMNS=128, DEPTH=64 for 3 products" in picture.caption
+    assert "walks along k in 4 steps" in picture.caption and "num_stages" not in picture.caption
+    assert f"{100 * (1 - 1000 * 500 / (1024 * 512)):.1f} % of all lanes" in picture.caption
+    assert "program 1   rows 64 to 127   columns 0 to 127    0 lanes masked" in picture.text
+    assert f"program 63  rows 960 to 999  columns 384 to 499  {64 * 128 - 40 * 116:,} lanes masked" in picture.text
+    filled = re.findall(r'width="([\d.]+)" height="([\d.]+)"[^>]*fill-opacity="0.35"', picture.body)
+    right, left, result = filled[:4], filled[4:8], filled[8:]
+    assert right == [("96", "18")] * 3 + [("96", "2.2")] and result == [("96", "46")]
+    assert left == [("36", "46")] * 3 + [(f"{36 * 8 / 64:g}", "46")]
+
+
+def test_the_programs_drawn_have_the_tiles_that_a_printed_product_gives_them(monkeypatch):
+    pytest.importorskip("triton")
+    from course_lib.runtime import autotune, triton_runner
+
+    monkeypatch.setattr(autotune, "seconds", lambda run, tensors: 1e-6 if "tl.dot" in run.source else 1.0)
+    cl.reset()
+    a, b = torch.randn(700, 64), torch.randn(64, 200)
+    with torch.no_grad(), cl.record() as trace:
+        cl.compile(lambda a, b: torch.mm(a, b).relu(), options={"codegen": "triton", "autotune": True})(a, b)
+    kernel = trace.of(events.KernelsBuilt)[-1].compiled.kernels[0]
+    numbered = re.sub(
+        r"(tl\.store\([^,]*), \w+, mask\)", r"\1, tl.zeros([ROWS, COLUMNS], tl.float32) + tile, mask)", kernel.source
+    )
+    assert numbered != kernel.source
+    result = torch.full((700, 200), -1.0)
+    given = {"a": a, "b": b}
+    run = triton_runner.load_triton(dataclasses.replace(kernel, source=numbered), torch.device("cpu"))
+    run(*(given.get(name, result) for name in kernel.buffers))
+    down, across = torch.arange(700)[:, None] // 64, torch.arange(200)[None, :] // 64
+    drawn = [[program_of(i, j, 11, 4) for j in range(4)] for i in range(11)]
+    assert torch.equal(result, torch.tensor(drawn)[down, across].float())
+    assert f"program {drawn[-1][-1]}  rows 640 to 699  columns 192 to 199" in trace.tiles().text
 
 
 def test_where_no_triton_kernel_was_made_it_is_told(trace):
