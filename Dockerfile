@@ -32,4 +32,4 @@ COPY --chown=${NB_USER} . .
 RUN make setup PYTHON=python3 EXTRAS=course,hub && course doctor
 
 EXPOSE 8888
-CMD ["jupyter", "lab", "--ip=0.0.0.0", "--port=8888", "--no-browser", "notebooks/00_start_here.ipynb"]
+CMD ["jupyter", "lab", "--ip=0.0.0.0", "--port=8888", "--no-browser", "--LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb"]

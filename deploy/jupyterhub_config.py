@@ -16,7 +16,8 @@ c.SharedPasswordAuthenticator.user_password = os.environ["HUB_PASSWORD"]  # chan
 c.Authenticator.allow_all = True
 
 c.JupyterHub.spawner_class = "dockerspawner.DockerSpawner"
-c.JupyterHub.hub_ip = "0.0.0.0"  # containers reach the hub over Docker's bridge
+c.JupyterHub.hub_ip = "0.0.0.0"  # containers reach the hub over Docker's bridge, where the host's own name is not known
+c.JupyterHub.hub_connect_ip = os.environ.get("HUB_CONNECT_IP", "172.17.0.1")  # `docker network inspect bridge`: the gateway
 c.DockerSpawner.image = os.environ.get("COURSE_IMAGE", "course")
 c.DockerSpawner.cmd = ["jupyterhub-singleuser"]
 home = PurePosixPath("/home", os.environ.get("NB_USER", "learner"))  # in the container: the Dockerfile's NB_USER

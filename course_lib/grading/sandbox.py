@@ -21,6 +21,7 @@ from pathlib import Path
 FILE_BYTES = 1 << 30  # the largest single file
 TMP_BYTES = 256 << 20  # what fits into the kernel's own /tmp, which is memory
 SPARE_PROCESSES = 256  # processes and threads beside those the account has already
+WALLS = ("bwrap", *"--unshare-all --die-with-parent --new-session --ro-bind / / --dev /dev --proc /proc".split())
 
 
 @dataclass(frozen=True)
@@ -34,8 +35,7 @@ class Sandbox:
         """What comes before the command of the kernel."""
         package = Path(__file__).resolve().parents[2]
         seen = [Path(sys.prefix), Path(sys.base_prefix), *(Path(p) for p in sys.path if os.path.isabs(p)), package]
-        words = ["bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--ro-bind", "/", "/", "--dev", "/dev"]
-        words += ["--proc", "/proc", "--unsetenv", "JPY_PARENT_PID"]  # the parent cannot be seen from inside
+        words = [*WALLS, "--unsetenv", "JPY_PARENT_PID"]  # the parent cannot be seen from inside
         for place in (Path("/tmp"), Path.home()):
             words += ["--size", str(TMP_BYTES), "--tmpfs", str(place)]
         words += [w for place in dict.fromkeys(seen) if place.is_dir() for w in ("--ro-bind", str(place), str(place))]
@@ -55,12 +55,11 @@ class Sandbox:
 def why_no_sandbox() -> str:
     """Empty if submissions can be walled in here; else one sentence with what to do."""
     if shutil.which("bwrap") is None:
-        return (
-            "bubblewrap is not installed (`apt install bubblewrap`; on macOS and Windows grade inside the course's Docker image)"
-        )
-    tried = subprocess.run(["bwrap", "--unshare-all", "--ro-bind", "/", "/", "true"], capture_output=True, text=True)
+        return "bubblewrap is not installed (`apt install bubblewrap`; on macOS and Windows grade in a container)"
+    tried = subprocess.run([*WALLS, "true"], capture_output=True, text=True)  # Docker allows a part of this: all must be tried
     if tried.returncode:
-        return f"bubblewrap cannot make a sandbox here ({tried.stderr.strip() or 'no reason given'})"
+        why = tried.stderr.strip() or "no reason given"
+        return f"bubblewrap cannot make a sandbox here ({why}); what a container must be allowed is in docs/hosting.md"
     return ""
 
 

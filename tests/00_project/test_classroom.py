@@ -153,6 +153,15 @@ def test_dasks_workers_give_the_same_marks(tiny):
     assert [[float(row["points"]) for row in rows[f"student {n}"]] for n in range(3)] == [[2, 3], [2, 0], [2, 3]], said
 
 
+def test_a_container_that_allows_only_a_part_of_the_walls_is_none_to_grade_in(tmp_path, monkeypatch):
+    bwrap = tmp_path / "bwrap"
+    bwrap.write_text('#!/bin/sh\ncase "$*" in *--proc*) echo "Can\'t mount proc" >&2; exit 1;; esac\n', "utf-8")
+    bwrap.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    said = sandbox.why_no_sandbox.__wrapped__()
+    assert "Can't mount proc" in said and "docs/hosting.md" in said
+
+
 def test_without_walls_the_command_says_so_and_stops(tiny, monkeypatch, capsys):
     monkeypatch.chdir(tiny.root)
     monkeypatch.setattr(sandbox, "why_no_sandbox", lambda: "bubblewrap is not installed")
