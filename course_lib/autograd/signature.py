@@ -106,8 +106,8 @@ def signature_of(inputs: Values, before: Values, results: Values, fakes: Values,
             return Result(index, of_input)
         if base.dtype != tensor.dtype:
             raise NotImplementedError("a result is a view of an input in another dtype")
-        if tensor.requires_grad and not base.requires_grad:
-            raise NotImplementedError("a result has a gradient, and the input has none that it shares memory with (`detach`)")
+        if tensor.requires_grad and tensor._base is not (base if base._base is None else base._base):
+            raise NotImplementedError("a result has a gradient of its own, and shares memory with an input (`detach`)")
         part, base = (real, fakes[index]) if of_input and real is not None else (tensor, base)
         layout = tuple(part.shape), part.stride(), part.storage_offset() - base.storage_offset()
         return Result(index, of_input, layout, tensor.requires_grad)
