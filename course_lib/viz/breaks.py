@@ -163,7 +163,7 @@ def carried(at: Resume) -> str:
     return ", ".join([*names, *([plural(stack, "stack value")] if stack else [])]) or "nothing"
 
 
-WIDE, GAP, TORN, ACROSS = 350, 26, 104, 2
+WIDE, GAP, TORN, ACROSS = 350, 14, 104, 2
 """Width of a piece, distance between two beside each other, height of what stands between two below each other; how many
 may stand beside each other."""
 

@@ -19,7 +19,7 @@ from course_lib.viz.style import SMALL, Picture, escape, human_bytes, plural
 from course_lib.viz.svg import Svg, lanes, shorten
 from course_lib.viz.tables import html_table
 
-BOX, CYLINDER, LABEL, BETWEEN = 180, 28, 96, 24
+BOX, CYLINDER, LABEL, BETWEEN = 177, 28, 96, 22
 SLOT, TAP, LANE, ROW, GAP = 38, 10, 9, 46, 14
 LOOP, HEAD = 38, 26
 NOTE = 18
@@ -244,7 +244,7 @@ class Panel:
         """The box: a loop alone, a kernel with its loops, or a library call."""
         if item.small:
             also = f"+ {', '.join(item.small)}"
-            svg.text(x + 12, y + item.height - 8, shorten(also, BOX - 22, 11), 11, dim=True, tip=f"also reads {also[2:]}")
+            svg.text(x + 12, y + item.height - 8, shorten(also, BOX - 22, SMALL), SMALL, dim=True, tip=f"also reads {also[2:]}")
         if item.extern:
             svg.box(x, y, BOX, item.height, "runtime", radius=0, strength=0.12, line=1.2)
             svg.box(x + 4, y + 4, BOX - 8, item.height - 8, "runtime", radius=0, strength=0, line=1.2)
@@ -264,7 +264,7 @@ class Panel:
         ranges, label = loop
         if frame:
             svg.box(x, y, width, LOOP - 4, "lowering", radius=4, strength=0.14, line=1.2)
-        svg.text(x + 8, y + 13, shorten(ranges, width - 14, 11, mono=True), 11, mono=True, dim=True, tip=ranges)
+        svg.text(x + 8, y + 13, shorten(ranges, width - 14, SMALL, mono=True), SMALL, mono=True, dim=True, tip=ranges)
         svg.text(x + 8, y + 29, shorten(label, width - 14), bold=True, tip=label)
 
 
@@ -293,7 +293,8 @@ def html_apart(apart: list[tuple[str, str, str, float]]) -> str:
     """The list of pairs kept apart."""
     if not apart:
         return ""
-    rows = [(escape(a), escape(b), escape(reason), human_bytes(lost)) for a, b, reason, lost in apart]
+    breakable = lambda name: escape(name).replace("·", "·<wbr>")  # so that the reason has room
+    rows = [(breakable(a), breakable(b), escape(reason), human_bytes(lost)) for a, b, reason, lost in apart]
     header = ("first", "second", "kept apart because", "bytes")
     more = ""
     if len(rows) > REASONS:

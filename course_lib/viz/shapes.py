@@ -111,7 +111,7 @@ def entries_of(recording: Recording, code: Any) -> list[Entry]:
 
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-CELL, TALL, GAP = 34.0, 30.0, 4.0
+CELL, LEAST, TALL, GAP, FITS = 34.0, 22.0, 30.0, 4.0, 760.0
 STRENGTHS = (0.08, 0.26, 0.44, 0.17, 0.35, 0.52)
 
 
@@ -135,14 +135,15 @@ def shape_map(
     down_name, down_sizes = down[0] if down else ("", [None])
     svg_left = 14 + max((text_width(str(n)) for n in down_sizes if n is not None), default=0)
     legend = [*map(str, entries), "✕: no entry; a call compiles anew"]
-    table_wide = svg_left + len(across_sizes) * (CELL + GAP) + 20
+    cell = max(LEAST, min(CELL, (FITS - svg_left - 20) / len(across_sizes) - GAP))
+    table_wide = svg_left + len(across_sizes) * (cell + GAP) + 20
     wide = max(table_wide, svg_left + 44 + max(text_width(line, SMALL, True) for line in legend))
     bottom = 46 + len(down_sizes) * (TALL + GAP)
-    svg = Svg(min(wide, 980), bottom + 20 * len(legend) + 16)
+    svg = Svg(min(wide, max(table_wide, FITS)), bottom + 20 * len(legend) + 16)
     svg.text(svg_left, 14, f"{down_name} ↓   {across} →" if down else f"{across} →", SMALL, bold=True)
     rows: list[list[str]] = []
     for i, size in enumerate(across_sizes):
-        svg.text(svg_left + i * (CELL + GAP) + CELL / 2, 34, str(size), SMALL, anchor="middle")
+        svg.text(svg_left + i * (cell + GAP) + cell / 2, 34, str(size), SMALL, anchor="middle")
     for j, other in enumerate(down_sizes):
         y, row = 42 + j * (TALL + GAP), []
         if other is not None:
@@ -150,12 +151,12 @@ def shape_map(
         for i, size in enumerate(across_sizes):
             args = make(size) if other is None else make(other, size)
             args = args if isinstance(args, tuple) else (args,)
-            row.append(draw_cell(svg, svg_left + i * (CELL + GAP), y, entries, plain, args, (function,) * module))
+            row.append(draw_cell(svg, svg_left + i * (cell + GAP), y, cell, entries, plain, args, (function,) * module))
         rows.append(row)
     for i, line in enumerate(legend):
         letter, _, rest = line.partition(": ")
         svg.text(svg_left, bottom + 20 + 20 * i, letter, bold=True)
-        short = shorten(rest, 920, SMALL, True)
+        short = shorten(rest, svg.width - svg_left - 44, SMALL, True)
         svg.text(svg_left + 24, bottom + 20 + 20 * i, short, SMALL, mono=i < len(entries), tip=rest)
     flat = [cell for row in rows for cell in row]
     missed = sum(cell == "✕" for cell in flat)
@@ -171,18 +172,19 @@ def shape_map(
 
 
 def draw_cell(
-    svg: Svg, x: float, y: float, entries: Sequence[Entry], function: Any, args: tuple[Any, ...], first: tuple[Any, ...]
-) -> str:
+    svg: Svg, x: float, y: float, wide: float, entries: Sequence[Entry], function: Any, args: tuple[Any, ...],
+    first: tuple[Any, ...],
+) -> str:  # fmt: skip
     """One size. Gives what the text form writes there; `*` marks the size that an entry was compiled for."""
     for number, entry in enumerate(entries):
         if entry.serves(function, (*first, *args)):
             born = entry.made_for(args)
             strength = STRENGTHS[number % len(STRENGTHS)]
-            svg.box(x, y, CELL, TALL, "guards", radius=3, strength=strength, line=3.5 if born else 1.2, tip=str(entry))
-            svg.text(x + CELL / 2, y + 20, entry.letter, anchor="middle", bold=born)
+            svg.box(x, y, wide, TALL, "guards", radius=3, strength=strength, line=3.5 if born else 1.2, tip=str(entry))
+            svg.text(x + wide / 2, y + 20, entry.letter, anchor="middle", bold=born)
             return entry.letter + "*" * born
-    svg.box(x, y, CELL, TALL, "break", radius=3, strength=0, line=1.4, dashed=True, tip="no entry serves this size")
-    svg.text(x + CELL / 2, y + 20, "✕", anchor="middle", stage="break")
+    svg.box(x, y, wide, TALL, "break", radius=3, strength=0, line=1.4, dashed=True, tip="no entry serves this size")
+    svg.text(x + wide / 2, y + 20, "✕", anchor="middle", stage="break")
     return "✕"
 
 
