@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from course_lib import frames
-from course_lib.capture.graph import PLAIN
 from course_lib.capture.head import HeadBuilder
 from course_lib.capture.interpreter import Interpreter
 from course_lib.capture.machine import Stack
@@ -127,26 +126,18 @@ class BreakBuilder(HeadBuilder, Stack):
             self.go_on(offset, indent=indent)
 
     def LOAD_CONST(self, i: Instruction) -> None:
-        if type(i.arg) not in (*PLAIN, tuple):
-            raise Unsupported(f"a constant {type(i.arg).__name__} at a graph break")
-        self.stack.append(repr(i.arg))
+        self.push(i.arg)  # names of arguments, for the CALL_KW that comes next
 
     def BINARY_OP(self, i: Instruction) -> None:
         left, right = self.popn(2)
-        if i.arg.endswith("="):
-            name = self.do(left)
+        in_place = i.arg.endswith("=")
+        self.push(name := self.do(left if in_place else f"{left} {i.arg} {right}"))
+        if in_place:
             self.lines.append(f"{name} {i.arg} {right}")
-            self.stack.append(name)
-        else:
-            self.stack.append(self.do(f"{left} {i.arg} {right}"))
 
     def CONTAINS_OP(self, i: Instruction) -> None:
         item, container = self.popn(2)
         self.stack.append(self.do(f"{item} {'not in' if i.arg else 'in'} {container}"))
-
-    def CALL_KW(self, i: Instruction) -> None:
-        self.push(eval(self.pop()))  # the names
-        super().CALL_KW(i)
 
     def CALL_FUNCTION_EX(self, i: Instruction) -> None:
         kwargs = [f"**{self.pop()}"] if i.arg else []

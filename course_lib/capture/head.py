@@ -228,8 +228,6 @@ class HeadBuilder:
             return self.rebuild(value.args[1])
         if cls is types.MethodType:
             target, function = value.__self__, value.__func__
-            if isinstance(target, type) and getattr(target, value.__name__, None) == value:
-                return f"{self.rebuild(target)}.{value.__name__}"
             if isinstance(function, types.FunctionType):
                 self.world.adopt(function, [target])
             return self.assign(f"MethodType({self.rebuild(function)}, {self.rebuild(target)})")
@@ -257,15 +255,12 @@ class HeadBuilder:
 
     def write_container(self, value: Any) -> str:
         cls = type(value)
-        if cls is tuple:
-            return self.assign(self.listed(value)) if value else "()"
-        if cls is list or cls is dict:
-            return self.assign(self.display(value))
-        if cls in SEQUENCES:
-            size = f", {value.maxlen}" if cls is collections.deque else ""
-            return self.assign(f"{self.name_for(cls)}({self.listed(value)}{size})")
+        text = self.display(value) if cls is list or cls in MAPPINGS else self.listed(value)
+        if cls in (tuple, list, dict):
+            return self.assign(text) if text != "()" else text
         factory = self.rebuild(value.default_factory) + ", " if cls is collections.defaultdict else ""
-        return self.assign(f"{self.name_for(cls)}({factory}{self.display(value)})")
+        size = f", {value.maxlen}" if cls is collections.deque else ""
+        return self.assign(f"{self.name_for(cls)}({factory}{text}{size})")
 
     def display(self, items: Any) -> str:
         """The text of a list or a dict."""
@@ -331,7 +326,7 @@ class HeadBuilder:
         offset = it.program[it.next - 1 if it.next else first].offset
         targets = [entry.target for entry in frames.exception_table(it.code) if entry.start <= offset < entry.end]
         at_break = type(self) is not HeadBuilder  # where the frame goes on, and may drop it
-        if at_break and any(it.program[it.index_of[target]].op != "CALL_INTRINSIC_1" for target in targets):
+        if at_break and any(it.program[it.index_of[target]].op != "STOPITERATION_ERROR" for target in targets):
             raise Unsupported("a generator is alive here, whose `finally` is to run as soon as it is dropped")
         name = self.assign(self.resumption(it, offset, [*self.stack_of(it), "None"], self.rebuild(it.function), True))
         if it.next:

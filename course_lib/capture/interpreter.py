@@ -12,6 +12,7 @@ In PyTorch: `torch/_dynamo/symbolic_convert.py`, `InstructionTranslatorBase`.
 from __future__ import annotations
 
 import builtins
+import contextlib
 import itertools
 import operator
 import sys
@@ -23,7 +24,7 @@ import torch
 from course_lib import frames
 from course_lib.capture import attributes, calls
 from course_lib.capture.classes import isinstance
-from course_lib.capture.graph import has_tensor, name_of
+from course_lib.capture.graph import name_of
 from course_lib.capture.machine import NOTHING, Machine, new_cell
 from course_lib.capture.shapes import COMPARISONS, IN_PLACE, OPERATORS, concrete
 from course_lib.capture.sources import Imported, SameAs, Test, Unsupported
@@ -72,6 +73,7 @@ class Interpreter(Machine):
     CHECK_EXC_MATCH = pushing(lambda it, i: isinstance(it.stack[-2], it.pop()))
     BUILD_LIST = pushing(lambda it, i: it.popn(i.arg))
     BUILD_SET = pushing(lambda it, i: it.native(set, it.popn(i.arg)))
+    LIST_TO_TUPLE = pushing(lambda it, i: tuple(it.pop()))
     BUILD_CONST_KEY_MAP = pushing(lambda it, i: dict(zip(it.pop(), it.popn(i.arg), strict=True)))
     BUILD_SLICE = pushing(lambda it, i: slice(*it.popn(i.arg)))
     BUILD_STRING = pushing(lambda it, i: "".join(it.popn(i.arg)))
@@ -245,16 +247,11 @@ class Interpreter(Machine):
             raise TypeError(f"{name_of(function)}() got multiple values for keyword argument '{twice[0]}'")
         merged.update(more)
 
-    def CALL_INTRINSIC_1(self, i: Instruction) -> None:
-        if i.arg == "LIST_TO_TUPLE":
-            self.push(tuple(self.pop()))
-        elif i.arg == "STOPITERATION_ERROR":
-            if isinstance(self.stack[-1], StopIteration):
-                error = RuntimeError("generator raised StopIteration")
-                error.__cause__ = error.__context__ = self.pop()
-                self.push(error)
-        else:
-            raise Unsupported(f"the instruction CALL_INTRINSIC_1 {i.arg} is not interpreted")
+    def STOPITERATION_ERROR(self, i: Instruction) -> None:
+        if isinstance(self.stack[-1], StopIteration):
+            error = RuntimeError("generator raised StopIteration")
+            error.__cause__ = error.__context__ = self.pop()
+            self.push(error)
 
     def UNPACK_SEQUENCE(self, i: Instruction) -> None:
         values = list(itertools.islice(self.unpacked(self.pop()), i.arg + 1))
@@ -278,24 +275,16 @@ class Interpreter(Machine):
 
     def BINARY_SUBSCR(self, i: Instruction) -> None:
         container, index = self.popn(2)
-        if has_tensor(index):
-            found = self.world.builder.call(operator.getitem, [container, index])
-        elif type(container).__module__ == "typing":  # `Optional[int]`
-            found = frames.call(None, operator.getitem, container, index)
-        elif isinstance(container, type):  # `list[int]`, `Color["RED"]`
-            found = self.native(operator.getitem, container, concrete(index))
-            found = self.world.wrap(found, None) if self.world.is_static(found) else found
-        else:
-            found = self.operate(operator.getitem, container, index if isinstance(container, torch.Tensor) else concrete(index))
-        self.push(found)
+        if type(container).__module__ == "typing":  # `Optional[int]`
+            return self.push(frames.call(None, operator.getitem, container, index))
+        found = self.operate(operator.getitem, container, index if isinstance(container, torch.Tensor) else concrete(index))
+        of_class = isinstance(container, type) and self.world.is_static(found)  # `list[int]`, `Color["RED"]`
+        self.push(self.world.wrap(found, None) if of_class else found)
 
     def STORE_SUBSCR(self, i: Instruction) -> None:
         value, container, index = self.popn(3)
         self.look_into(container)
-        if isinstance(container, torch.Tensor):
-            self.world.builder.call(operator.setitem, [container, index, value])
-        else:
-            self.native(operator.setitem, container, index if has_tensor(index) else concrete(index), value)
+        self.native(operator.setitem, container, index if isinstance(container, torch.Tensor) else concrete(index), value)
 
     def MAKE_FUNCTION(self, i: Instruction) -> None:
         code = self.pop()
@@ -340,16 +329,13 @@ class Interpreter(Machine):
 
     def MATCH_CLASS(self, i: Instruction) -> None:
         subject, cls, names = self.popn(3)
-        if not self.call(builtins.isinstance, subject, cls):
-            self.push(None)
-            return
-        by_position = getattr(cls, "__match_args__", ())[: i.arg]
-        itself = i.arg == 1 and cls in (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple)
-        if i.arg > len(by_position) and not itself:
-            raise TypeError(f"{cls.__name__}() accepts {len(by_position)} positional sub-patterns ({i.arg} given)")
-        try:
-            found = tuple(attributes.get(self, subject, name) for name in (*by_position, *names))
-        except AttributeError:
-            self.push(None)
-        else:
-            self.push((subject, *found) if itself else found)
+        found = None
+        if self.call(builtins.isinstance, subject, cls):
+            by_position = getattr(cls, "__match_args__", ())[: i.arg]
+            itself = i.arg == 1 and cls in (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple)
+            if i.arg > len(by_position) and not itself:
+                raise TypeError(f"{cls.__name__}() accepts {len(by_position)} positional sub-patterns ({i.arg} given)")
+            with contextlib.suppress(AttributeError):
+                parts = [attributes.get(self, subject, name) for name in (*by_position, *names)]
+                found = (subject, *parts) if itself else tuple(parts)
+        self.push(found)

@@ -584,9 +584,7 @@ class Inliner(frames.Watcher):
     def inline(self, function: types.FunctionType, *args: Any) -> Any:
         """Interpret the frame. (Defaults are the function's own: what stands for them is put in their place.)"""
         self.world.adopt(function, args)
-        if function.__defaults__ or function.__kwdefaults__:
-            real = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
-            defaults, more = self.world.defaults(function)
-            stand_ins = dict(zip(map(id, real), [*defaults, *more.values()], strict=True))
-            args = tuple(stand_ins.get(id(arg), arg) for arg in args)
-        return self.caller.enter(function, args)
+        defaults, more = self.world.defaults(function)
+        real = *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()
+        stand_ins = dict(zip(map(id, real), (*defaults, *more.values()), strict=True))
+        return self.caller.enter(function, tuple(stand_ins.get(id(arg), arg) for arg in args))

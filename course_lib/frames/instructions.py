@@ -103,11 +103,6 @@ def format_value(i: dis.Instruction) -> list[Part]:
     return [*parts, ("FORMAT_WITH_SPEC" if has_spec else "FORMAT_SIMPLE", None)]
 
 
-def intrinsic(i: dis.Instruction) -> list[Part]:
-    name = i.argrepr.removeprefix("INTRINSIC_")
-    return [("UNARY_POSITIVE", None)] if name == "UNARY_POSITIVE" else [(i.opname, name)]
-
-
 RULES: dict[str, Rule] = {
     **{f"POP_JUMP_{way}_IF_{what}": renamed(f"POP_JUMP_IF_{what}")
        for way in ("FORWARD", "BACKWARD") for what in ("TRUE", "FALSE", "NONE", "NOT_NONE")},
@@ -115,7 +110,7 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(("LOAD_GLOBAL", "LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"), loads),
     **dict.fromkeys(("MAKE_FUNCTION", "SET_FUNCTION_ATTRIBUTE"), function_attributes),
     **dict.fromkeys(("IS_OP", "CONTAINS_OP", "CALL_FUNCTION_EX"), lambda i: [(i.opname, bool(i.arg))]),
-    **dict.fromkeys(("CALL_INTRINSIC_1", "CALL_INTRINSIC_2"), intrinsic),
+    **dict.fromkeys(("CALL_INTRINSIC_1", "CALL_INTRINSIC_2"), lambda i: [(i.argrepr.removeprefix("INTRINSIC_"), None)]),
     "JUMP_IF_TRUE_OR_POP": lambda i: [("COPY", 1), ("POP_JUMP_IF_TRUE", i.argval), ("POP_TOP", None)],
     "JUMP_IF_FALSE_OR_POP": lambda i: [("COPY", 1), ("POP_JUMP_IF_FALSE", i.argval), ("POP_TOP", None)],
     "BINARY_SLICE": lambda i: [("BUILD_SLICE", 2), ("BINARY_SUBSCR", None)],
@@ -133,9 +128,6 @@ RULES: dict[str, Rule] = {
     "UNPACK_EX": lambda i: [("UNPACK_EX", ((i.arg or 0) & 255, (i.arg or 0) >> 8))],
     "FORMAT_VALUE": format_value,
     "CONVERT_VALUE": lambda i: [("CONVERT_VALUE", CONVERSIONS[i.arg or 0])],
-    # Ops of 3.11 that became intrinsics.
-    "LIST_TO_TUPLE": lambda i: [("CALL_INTRINSIC_1", "LIST_TO_TUPLE")],
-    "PREP_RERAISE_STAR": lambda i: [("CALL_INTRINSIC_2", "PREP_RERAISE_STAR")],
 }  # fmt: skip
 
 
