@@ -50,7 +50,12 @@ def find(backend: str | Backend, mode: str | None, options: dict[str, Any] | Non
     """The backend that the arguments of `compile` ask for. Raises ValueError with what there is."""
     if mode is not None and options is not None:
         raise ValueError("give either mode or options to compile, not both: a mode is a set of options")
-    chosen = mode_options(mode) | check_options(options or {})
+    for name, value in (options or {}).items():
+        if name not in OPTIONS:
+            raise ValueError(f"there is no option '{name}'; there are {', '.join(OPTIONS)}")
+        if value not in (allowed := OPTIONS[name][1]):
+            raise ValueError(f"option '{name}' must be one of {', '.join(map(repr, allowed))}, got {value!r}")
+    chosen = list_mode_options("default" if mode is None else mode) | (options or {})
     if not isinstance(backend, str):
         if not callable(backend):
             raise ValueError(f"backend must be a name or a callable, got {type(backend).__name__}")
@@ -64,29 +69,18 @@ def find(backend: str | Backend, mode: str | None, options: dict[str, Any] | Non
     return lambda gm, inputs: BACKENDS[backend](gm, inputs, pipeline, chosen["codegen"])
 
 
-def mode_options(mode: str | None) -> dict[str, Any]:
-    if mode is not None and mode not in MODES:
-        raise ValueError(f"there is no mode '{mode}'; there are {', '.join(MODES)}")
-    return {name: default for name, (default, _, _) in OPTIONS.items()} | MODES[mode or "default"]
-
-
-def check_options(options: dict[str, Any]) -> dict[str, Any]:
-    for name, value in options.items():
-        if name not in OPTIONS:
-            raise ValueError(f"there is no option '{name}'; there are {', '.join(OPTIONS)}")
-        if value not in (allowed := OPTIONS[name][1]):
-            raise ValueError(f"option '{name}' must be one of {', '.join(map(repr, allowed))}, got {value!r}")
-    return options
-
-
 def list_backends() -> list[str]:
     """The names that `compile(backend=...)` takes."""
     return sorted(BACKENDS)
 
 
 def list_mode_options(mode: str | None = None) -> dict[str, Any]:
-    """What each mode sets, or what one mode sets."""
-    return dict(MODES) if mode is None else mode_options(mode)
+    """What each mode sets; of one mode, every option. Raises ValueError for an unknown one."""
+    if mode is None:
+        return dict(MODES)
+    if mode not in MODES:
+        raise ValueError(f"there is no mode '{mode}'; there are {', '.join(MODES)}")
+    return {name: default for name, (default, _, _) in OPTIONS.items()} | MODES[mode]
 
 
 def list_options() -> list[str]:

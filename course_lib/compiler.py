@@ -90,10 +90,11 @@ class Compiler:
         state, stages = self.state_of(code), self.pipeline
         entries, args = state.entries, tuple(frame.locals.values())
         events.emit(events.FrameSeen(code.co_qualname, frame.where, code))
-        if entries:
-            self.tell_failures(frame, entries, args)
-            if len(entries) >= config.recompile_limit:
-                return self.at_limit(frame, state)
+        for entry in entries if events.listening() else ():  # which guard kept it from being used
+            if failure := entry.check.first_failure(frame.func, *args):
+                events.emit(events.GuardFailed(code.co_qualname, failure.guard, str(failure)))
+        if entries and len(entries) >= config.recompile_limit:
+            return self.at_limit(frame, state)
         try:
             result = events.stage("capture", None, stages.capture, frame, stages.interpreter, state.history, self.fullgraph)
         except Unsupported as problem:
@@ -123,13 +124,6 @@ class Compiler:
 
     def state_of(self, code: types.CodeType) -> CodeState:
         return self.codes.setdefault(number(code), CodeState(History(self.dynamic)))
-
-    def tell_failures(self, frame: Frame, entries: list[GuardedCode], args: tuple[Any, ...]) -> None:
-        """Say, for each entry, which guard kept it from being used."""
-        if events.listening():
-            for entry in entries:
-                if failure := entry.check.first_failure(frame.func, *args):
-                    events.emit(events.GuardFailed(frame.code.co_qualname, failure.guard, str(failure)))
 
     def at_limit(self, frame: Frame, state: CodeState) -> Answer:
         """No more entries for this code: calls that fit none run in eager. The old entries stay."""

@@ -127,8 +127,8 @@ class StageTimed(Event):  # A stage took `seconds`
     seconds: float
 
 
-_listeners: list[Callable[[Event], None]] = []
-_words: list[Callable[[Any, Any], str]] = []
+Words = Callable[[Any, Any], str]  # (world, value) → how a listener wants a value of the interpreted program put
+_listeners: list[tuple[Callable[[Event], None], Words | None]] = []
 
 
 def listening() -> bool:
@@ -138,25 +138,24 @@ def listening() -> bool:
 
 def emit(event: Event) -> None:
     """Tell every listener."""
-    for listener in _listeners:
-        listener(event)
+    for tell, _ in _listeners:
+        tell(event)
 
 
 def in_words(world: Any, values: Iterable[Any]) -> tuple[str, ...]:
-    """Values of the interpreted program, as a listener wants them put; () if none does."""
-    return tuple(_words[-1](world, value) for value in values) if _words else ()
+    """Values of the interpreted program, as the last listener that has words wants them put; () if none does."""
+    words = [words for _, words in _listeners if words]
+    return tuple(words[-1](world, value) for value in values) if words else ()
 
 
 @contextlib.contextmanager
-def listener(function: Callable[[Event], None], words: Callable[[Any, Any], str] | None = None) -> Iterator[None]:
-    """Call `function` with every event within the block. `words(world, value)` says what stands on the interpreter's stack."""
-    _listeners.append(function)
-    _words.extend([words] if words else [])
+def listener(function: Callable[[Event], None], words: Words | None = None) -> Iterator[None]:
+    """Call `function` with every event within the block. `words` says what stands on the interpreter's stack."""
+    _listeners.append((function, words))
     try:
         yield
     finally:
-        _listeners.remove(function)
-        del _words[len(_words) - (words is not None) :]
+        _listeners.remove((function, words))
 
 
 def stage(name: str, event: Any, function: Callable[..., Any], *args: Any) -> Any:

@@ -25,7 +25,7 @@ from course_lib.capture.breaks import BreakBuilder
 from course_lib.capture.graph import Recorder
 from course_lib.capture.head import Head, HeadBuilder
 from course_lib.capture.interpreter import Interpreter
-from course_lib.capture.machine import Stop, check_own_failure, make_cells
+from course_lib.capture.machine import NOTHING, check_own_failure, make_cells
 from course_lib.capture.shapes import History
 from course_lib.capture.sources import FRAME, FUNCTION, Guard, Local, Location, SameAs, Source, Test, Unsupported, literal
 from course_lib.capture.world import World
@@ -96,15 +96,12 @@ class Attempt:
 
     def run(self) -> CaptureResult:
         frame, world = self.frame, self.world
-        problem = None
         with recording_mode(), Recorder(world.builder):
             try:
                 result = self.root.run()
-            except Stop:
-                result = None
-                broken, problem, plain = self.breaks[self.root.next]
             finally:
                 world.finished = True  # generators that are closed now do nothing
+            broken, problem, plain = self.breaks[self.root.next] if result is NOTHING else (0, None, False)
             if problem is None:
                 builder = HeadBuilder(world, frame.code.co_qualname, tuple(frame.locals))
                 answer = builder.rebuild(result)

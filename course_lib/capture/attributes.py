@@ -22,7 +22,7 @@ from course_lib.capture.classes import TRUSTED, is_users, isinstance, member_of,
 from course_lib.capture.graph import PLAIN
 from course_lib.capture.shapes import SYMBOLIC, concrete
 from course_lib.capture.sources import REGISTRIES, Imported, Test, Unsupported, has_literal
-from course_lib.capture.world import MISSING, Known, Remaining
+from course_lib.capture.world import HEAP_TYPE, MISSING, Known, Remaining
 
 if TYPE_CHECKING:
     from course_lib.capture.interpreter import Interpreter
@@ -51,32 +51,32 @@ def get(it: Interpreter, value: Any, name: str, *, default: bool = False) -> Any
         return module_attribute(it, value, name)
     if isinstance(value, type):
         return class_attribute(it, value, name) if written is MISSING else written
-    if known is not None and known.attributes is not None:
+    if isinstance(value, types.FunctionType):
+        return function_attribute(it, value, name)
+    if known is not None and isinstance(value, enum.Enum) and name in own_dict(value):
+        return world.wrap(own_dict(value)[name], known.source.attr(name))
+    copied = known if known is not None and known.attributes is not None else None
+    if copied:
         if name == "__class__":
             return type(value)
         if name in ("__dict__", "__reduce_ex__", "__reduce__", "__getstate__", "__dir__"):
-            world.fill_all(known)
+            world.fill_all(copied)
         elif isinstance(found, types.MemberDescriptorType):
-            world.fill(known, name)
-        elif not is_data(found) and not world.fill(known, name):
-            member = module_member(it, known, name) if found is MISSING else MISSING
+            world.fill(copied, name)
+        elif not is_data(found) and not world.fill(copied, name) and found is MISSING:
+            member = module_member(it, copied, name)
             if member is not MISSING:
                 return member
-        if name not in own_dict(value) or is_data(found):
-            world.class_attribute(known, name, found)
-            if read := own_descriptor(it, value, name, "__get__"):
-                return it.call(read, value, type(value))
-            if is_value(found):
-                return found if found is written else world.wrap(found, known.source.type().attr(name))
-    elif isinstance(value, types.FunctionType):
-        return function_attribute(it, value, name)
-    elif known is not None and isinstance(value, enum.Enum) and name in own_dict(value):
-        return world.wrap(own_dict(value)[name], known.source.attr(name))
-    elif name not in own_dict(value):
-        if is_value(found) and type(value).__flags__ & (1 << 9):
-            return found if found is written else class_attribute(it, type(value), name)
+    if name not in own_dict(value) or is_data(found):
+        if copied:
+            world.class_attribute(copied, name, found)
         if read := own_descriptor(it, value, name, "__get__"):
             return it.call(read, value, type(value))
+        if is_value(found) and found is written:
+            return found
+        if is_value(found) and type(value).__flags__ & HEAP_TYPE:
+            place = copied and copied.source.type().attr(name)
+            return world.wrap(found, place) if place else class_attribute(it, type(value), name)
     return it.native(object.__getattribute__ if default else getattr, value, name)
 
 
@@ -177,12 +177,10 @@ def class_attribute(it: Interpreter, cls: type, name: str) -> Any:
     of_python = (type(found) in PLAIN and not is_users(cls)) or (source is None and has_literal(found))
     if of_python or (name.startswith("__") and not isinstance(found, (types.FunctionType, dict, list))):
         return found
+    if not is_value(static) and not isinstance(found, types.FunctionType):
+        return found
     if source is None and not it.world.is_static(found) and type(found) not in PLAIN:
-        if is_value(static) and not isinstance(found, (types.MappingProxyType, types.MemberDescriptorType)):
-            raise Unsupported(f"reads the attribute '{name}' of the class {cls.__name__}, which has no known place")
-        return found
-    if isinstance(found, types.MappingProxyType) or not (is_value(static) or isinstance(found, types.FunctionType)):
-        return found
+        raise Unsupported(f"reads the attribute '{name}' of the class {cls.__name__}, which has no known place")
     return it.world.wrap(found, source and source.attr(name))
 
 

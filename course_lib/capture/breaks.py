@@ -27,14 +27,14 @@ END: Any = type("End", (), {})()
 FRAME_READERS = ("locals", "globals", "eval", "exec")  # Builtins that look at the frame that calls them
 BRANCHES = {"POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE"}
 TRUTHS = {"TO_BOOL", "UNARY_NOT", "CONTAINS_OP", "IS_OP"}
-EXPRESSIONS = {
+EXPRESSIONS: dict[str, tuple[Any, ...]] = {
     "LOAD_ATTR": (1, "{0}.{arg}"), "COMPARE_OP": (2, "{0} {arg} {1}"),
     "UNARY_NEGATIVE": (1, "-{0}"), "UNARY_POSITIVE": (1, "+{0}"), "UNARY_INVERT": (1, "~{0}"), "UNARY_NOT": (1, "not {0}"),
     "TO_BOOL": (1, "bool({0})"), "BINARY_SUBSCR": (2, "{0}[{1}]"),
     "GET_ITER": (1, "iter({0})"), "CONVERT_VALUE": (1, "{arg}({0})"), "FORMAT_SIMPLE": (1, "format({0})"),
-    "FORMAT_WITH_SPEC": (2, "format({0}, {1})"),
+    "FORMAT_WITH_SPEC": (2, "format({0}, {1})"), "BEFORE_WITH": (1, "{0}.__exit__", "{0}.__enter__()"),
 }  # fmt: skip
-"""Instructions that take values and give one: how many, and the text with {0}, {1}, ... in their places."""
+"""Instructions that take values and give others: how many, and the texts with {0}, {1}, ... in their places."""
 STATEMENTS = {
     "STORE_ATTR": (2, "{1}.{arg} = {0}"), "DELETE_ATTR": (1, "del {0}.{arg}"), "STORE_SUBSCR": (3, "{1}[{2}] = {0}"),
     "DELETE_SUBSCR": (2, "del {0}[{1}]"), "POP_TOP": (1, "{0}"),
@@ -94,8 +94,9 @@ class BreakBuilder(HeadBuilder, Stack):
 
     def write_step(self, i: Instruction, after: Sequence[Instruction]) -> None:
         if i.op in EXPRESSIONS:
-            count, text = EXPRESSIONS[i.op]
-            self.stack.append(self.do(text.format(*self.popn(count), arg=i.arg)))
+            count, *texts = EXPRESSIONS[i.op]
+            taken = self.popn(count)
+            self.stack += [self.do(text.format(*taken, arg=i.arg)) for text in texts]
         elif i.op in STATEMENTS:
             count, text = STATEMENTS[i.op]
             self.lines.append(text.format(*self.popn(count), arg=i.arg))
@@ -150,11 +151,6 @@ class BreakBuilder(HeadBuilder, Stack):
         names = [f"__r{next(self._count)}" for _ in range(i.arg)]
         self.lines.append(f"[{', '.join(names)}] = {self.pop()}")
         self.stack.extend(reversed(names))
-
-    def BEFORE_WITH(self, i: Instruction) -> None:
-        manager = self.pop()
-        self.stack.append(self.do(f"{manager}.__exit__"))
-        self.stack.append(self.do(f"{manager}.__enter__()"))
 
     def WITH_EXCEPT_START(self, i: Instruction) -> None:
         error = self.stack[-1]

@@ -166,8 +166,6 @@ class GraphBuilder:
             with warnings.catch_warnings(), torch._C.DisableTorchFunction(), torch._C._EnablePythonDispatcher(), self.shapes.mode:
                 warnings.simplefilter("ignore")
                 return function(*args, **kwargs)
-        except Unsupported:
-            raise
         except (fake_tensor.DataDependentOutputException, fake_tensor.DynamicOutputShapeException) as error:
             why = f"the result of {name_of(function)} depends on the data in the tensor ({error.func}), which is not known yet"
             raise Unsupported(why, "compute it outside the compiled function, or express it with torch.where") from None

@@ -28,10 +28,6 @@ SLIPS = NameError, AttributeError, TypeError, IndexError
 NOTHING: Any = type("Nothing", (), {})()
 
 
-class Stop(BaseException):
-    """The graph is to end before this instruction."""
-
-
 class Stack:
     """The value stack: of values here, of their texts in `breaks.py`; and what calls take from it."""
 
@@ -78,12 +74,10 @@ class Machine(Stack):
     """Runs one code object. `function` is the function it belongs to."""
 
     def __init__(self, world: World, function: FunctionType, locals_: dict[str, Any], cells: dict[str, CellType]) -> None:
-        self.world = world
-        self.function = function
+        self.world, self.function = world, function
         self.code: CodeType = function.__code__
         self.globals: dict[str, Any] = function.__globals__
-        self.locals = locals_
-        self.cells = cells
+        self.locals, self.cells = locals_, cells
         self.stack: list[Any] = []
         self.handling: BaseException | None = None  # The exception that an `except` block is dealing with
         self.program = instructions(self.code)
@@ -95,12 +89,10 @@ class Machine(Stack):
         self.result = self.yielded = NOTHING
 
     def run(self) -> Any:
-        """Interpret to a return (or, in a generator, to a yield)."""
+        """Interpret to a return (or, in a generator, to a yield). NOTHING: stopped before an instruction that ends the graph."""
         self.world.stack.append(Location(self.code.co_filename, self.code.co_firstlineno, self.code.co_qualname))
         try:
-            while self.result is NOTHING and self.yielded is NOTHING:
-                if self.next in self.stops:
-                    raise Stop
+            while self.result is NOTHING and self.yielded is NOTHING and self.next not in self.stops:
                 self.step(self.program[self.next])
         finally:
             self.world.stack.pop()
@@ -236,8 +228,7 @@ class Machine(Stack):
                 self.yielded = self.native(throw, error)
                 return
             except StopIteration as stop:
-                self.delegated(send, stop.value)
-                return
+                return self.delegated(send, stop.value)
             except Unsupported:
                 raise
             except BaseException as other:
@@ -281,14 +272,12 @@ class Machine(Stack):
         return answer
 
     def jump(self, offset: int) -> None:
-        while offset not in self.index_of:  # a place without a canonical instruction: what comes next
-            offset += 2
         self.next = self.index_of[offset]
 
 
 def check_own_failure(error: BaseException) -> None:
     """Raise `Unsupported` unless an exception is the program's own: neither from the rooms below nor a learner's slip."""
-    if isinstance(error, (Stop, KeyboardInterrupt)):
+    if isinstance(error, KeyboardInterrupt):
         raise error
     file, name, line, raised, at = "", "", 0, False, error.__traceback__
     while at is not None:

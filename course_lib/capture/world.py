@@ -209,29 +209,26 @@ class World:
         """The stand-in of an object that is met for the first time, by its type."""
         cls: Any = type(obj)
         base: Any = solid_base(cls)
-        same_type = Test("type({})", "is", cls)
         if isinstance(obj, torch.Tensor):
             return self._tensor(obj, source)
         if base not in (object, types.SimpleNamespace) and (cls is base or can_copy(cls)):
             return self._container(obj, base, source)
         if cls is types.CellType:
             return self._know(types.CellType(), obj, source, MISSING).stand_in
-        if cls in BY_PARTS:
-            self.assume(source, "type", same_type)
-            make, names = BY_PARTS[cls]
-            return self._know(make(*(self.wrap(getattr(obj, n), source.attr(n)) for n in names)), obj, source).stand_in
-        if cls in ITERATORS:
-            self.assume(source, "type", same_type)
-            with contextlib.suppress(TypeError):
-                return self._know(Remaining(self, obj, source), obj, source).stand_in
         if cls in (set, frozenset) and all(type(item) in PLAIN or self.is_static(item) for item in obj):
-            self.assume(source, "value", same_type, Test("{}", "==", cls(obj)))
+            self.assume(source, "value", Test("type({})", "is", cls), Test("{}", "==", cls(obj)))
             return self._know(cls(obj), obj, source, list(obj) if cls is set else None).stand_in
         if cls in BY_VALUE or (isinstance(obj, SCALARS) and not getattr(obj, "__dict__", None)):
             self.assume_constant(obj, source)
             return self._know(obj, obj, source).stand_in
+        self.assume(source, "type", Test("type({})", "is", cls))
+        if cls in BY_PARTS:
+            make, names = BY_PARTS[cls]
+            return self._know(make(*(self.wrap(getattr(obj, n), source.attr(n)) for n in names)), obj, source).stand_in
+        if cls in ITERATORS:
+            with contextlib.suppress(TypeError):
+                return self._know(Remaining(self, obj, source), obj, source).stand_in
         if can_copy(cls):
-            self.assume(source, "type", same_type)
             known = self._know(base.__new__(cls), obj, source)
             known.attributes = {}
             return known.stand_in
@@ -396,15 +393,11 @@ class World:
 
     def closure(self, function: types.FunctionType) -> dict[str, types.CellType]:
         """The cells that a function closes over, by name."""
-        names = function.__code__.co_freevars
-        known = self.of(function)
-        source = known.source if known else self.static_source(function)
-        if source is None:  # made by the interpreted program
-            return dict(zip(names, function.__closure__ or (), strict=True))
-        cells = {}
-        for i, (name, cell) in enumerate(zip(names, function.__closure__ or (), strict=True)):
-            cells[name] = cell if self.of(cell) else self.wrap(cell, source.variable(name, f".__closure__[{i}]"))
-        return cells
+        names, cells, source = function.__code__.co_freevars, function.__closure__ or (), self.source_of(function)
+        if source is not None:  # not made by the interpreted program
+            places = [source.variable(name, f".__closure__[{i}]") for i, name in enumerate(names)]
+            cells = tuple(cell if self.of(cell) else self.wrap(cell, at) for cell, at in zip(cells, places, strict=True))
+        return dict(zip(names, cells, strict=True))
 
     def defaults(self, function: types.FunctionType) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """What stands for the defaults of a function's parameters. (Places are counted from the last, as Python does.)"""

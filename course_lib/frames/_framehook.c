@@ -109,10 +109,6 @@ static PyObject *number_of(PyCodeObject *code) {  /* borrowed; NULL with an exce
     return number;
 }
 
-static void free_number(void *number) {
-    Py_XDECREF((PyObject *)number);
-}
-
 /* ---- the hook ---------------------------------------------------------------------------------------------------- */
 
 static _Thread_local PyObject *watcher;  /* this thread's; NULL: none */
@@ -189,13 +185,15 @@ static PyObject *eval_frame(PyThreadState *ts, Frame *f, int throwflag) {
 
 /* ---- the module -------------------------------------------------------------------------------------------------- */
 
-/* Make `next` (stolen; NULL: nobody) this thread's watcher; returns the one before. The evaluator is replaced only while
-   somebody watches, so that the rest of a program pays nothing. */
-static PyObject *exchange(PyObject *next) {
+/* Make `next` (None: nobody) this thread's watcher; returns the one before. The evaluator is replaced only while somebody
+   watches, so that the rest of a program pays nothing. */
+static PyObject *enter(PyObject *self, PyObject *next) {
+    if (next != Py_None && !(PyDict_Check(next) && PyCallable_Check(next)))
+        return PyErr_Format(PyExc_TypeError, "expected a Watcher or None, got %.100s", Py_TYPE(next)->tp_name);
     PyInterpreterState *interp = PyInterpreterState_Get();
     PyObject *before = watcher;
-    watcher = next;
-    watched_threads += (next != NULL) - (before != NULL);
+    watcher = next == Py_None ? NULL : Py_NewRef(next);
+    watched_threads += (watcher != NULL) - (before != NULL);
     _PyFrameEvalFunction now = _PyInterpreterState_GetEvalFrameFunc(interp);
     if (watched_threads > 0 && now != eval_frame && (!next_evaluator || now == _PyEval_EvalFrameDefault)) {
         next_evaluator = now;
@@ -205,31 +203,18 @@ static PyObject *exchange(PyObject *next) {
         _PyInterpreterState_SetEvalFrameFunc(interp, next_evaluator);
         next_evaluator = NULL;
     }
-    return before;
-}
-
-static int check_watcher(PyObject *object) {
-    if (object == Py_None || (PyDict_Check(object) && PyCallable_Check(object)))
-        return 0;
-    PyErr_Format(PyExc_TypeError, "expected a Watcher or None, got %.100s", Py_TYPE(object)->tp_name);
-    return -1;
-}
-
-static PyObject *enter(PyObject *self, PyObject *next) {
-    if (check_watcher(next) < 0)
-        return NULL;
-    PyObject *before = exchange(next == Py_None ? NULL : Py_NewRef(next));
     return before ? before : Py_NewRef(Py_None);
 }
 
 static PyObject *call(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames) {
     if (n < 2)
         return PyErr_Format(PyExc_TypeError, "call takes a watcher, a function and its arguments; got %zd", n);
-    if (check_watcher(args[0]) < 0)
+    PyObject *before = enter(self, args[0]);
+    if (before == NULL)
         return NULL;
-    PyObject *before = exchange(args[0] == Py_None ? NULL : Py_NewRef(args[0]));
     PyObject *result = PyObject_Vectorcall(args[1], args + 2, n - 2, kwnames);
-    Py_XDECREF(exchange(before));
+    Py_DECREF(enter(self, before));
+    Py_DECREF(before);
     return result;
 }
 
@@ -266,6 +251,6 @@ PyMODINIT_FUNC PyInit__framehook(void) {
     if (replace && none && changes)
         return_stub = PyObject_Call(replace, none, changes);     /* kept for ever */
     Py_XDECREF(empty); Py_XDECREF(replace); Py_XDECREF(none); Py_XDECREF(changes);
-    slot = PyUnstable_Eval_RequestCodeExtraIndex(free_number);
+    slot = PyUnstable_Eval_RequestCodeExtraIndex((freefunc)Py_DecRef);
     return return_stub && slot >= 0 ? PyModule_Create(&module) : NULL;
 }
