@@ -160,12 +160,9 @@ def is_skipped(code: types.CodeType) -> bool:
 @functools.cache
 def is_library(filename: str) -> bool:
     """Is this a file of Python, torch or this library? (`torch/_dynamo/trace_rules.py`)"""
-    if filename.startswith(("<frozen ", "<course_lib ")):
-        return True
     _, installed, package = filename.partition(os.sep + "site-packages" + os.sep)
-    if installed and package.split(os.sep)[0] in TOOLS:
-        return True
-    if filename.startswith(sysconfig.get_path("stdlib") + os.sep) and not installed:
+    of_python = filename.startswith(sysconfig.get_path("stdlib") + os.sep) and not installed
+    if of_python or filename.startswith(("<frozen ", "<course_lib ")) or (installed and package.split(os.sep)[0] in TOOLS):
         return True
     followed = os.path.join("torch", "nn", "modules") + os.sep, os.path.join("course_lib", "bench") + os.sep
     if any(folder in filename for folder in followed) and not filename.endswith(os.path.join("modules", "module.py")):
@@ -241,10 +238,8 @@ def compiled_module(model: torch.nn.Module, compiler: Compiler) -> torch.nn.Modu
     def run(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
         return model(*args, **kwargs) if is_dynamo_compiling() or forward_ad._current_level >= 0 else watched(*args, **kwargs)
 
-    def deepcopy(self: torch.nn.Module, memo: dict[int, Any]) -> torch.nn.Module:
-        return compiled_module(copy.deepcopy(model, memo), replace(compiler))
-
-    members = {"__call__": run, "__deepcopy__": deepcopy, "_course_model": model, "_course_compiler": compiler}
+    twin_of_copy = lambda self, memo: compiled_module(copy.deepcopy(model, memo), replace(compiler))
+    members = {"__call__": run, "__deepcopy__": twin_of_copy, "_course_model": model, "_course_compiler": compiler}
     cls = type(f"Compiled{type(model).__name__}", (type(model),), members)
     twin: torch.nn.Module = object.__new__(cls)
     object.__setattr__(twin, "__dict__", model.__dict__)

@@ -78,7 +78,6 @@ APART = (inspect.signature, inspect.getfullargspec, torch.overrides.is_tensor_li
          typing.get_origin, typing.get_args, torch._functorch.predispatch.lazy_load_decompositions,
          torch.jit.annotate, torch.distributed.is_available, getattr(torch.distributed, "is_initialized", None))  # fmt: skip
 """Functions that look at functions and types only: nothing to follow."""
-IN_GRAPH: dict[Any, bool] = {}  # Functions that the user has allowed in a graph, or not
 LEVELS = "torch._C._functorch", "torch._functorch.predispatch"
 """Modules of what vmap and grad do to tensors, and of the levels at which they do it: into the graph with it."""
 CALLED = dict.fromkeys("map filter reduce starmap takewhile dropwhile filterfalse iter".split(), 0)
@@ -124,12 +123,9 @@ def call(it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]
     if getattr(function, "__module__", "") in LEVELS:
         recorded = function.__name__.startswith(("_", "set_"))
         return it.world.builder.call(function, args, kwargs) if recorded else it.native(function, *args, **kwargs)
-    allowed = IN_GRAPH.get(function) if isinstance(function, (types.FunctionType, types.BuiltinFunctionType)) else None
-    if allowed is False:
-        raise Unsupported(f"calls {name_of(function)}, which is not allowed in a graph")
-    if isinstance(function, torch._library.custom_ops.CustomOpDef):
-        function = function._opoverload
-    if allowed or is_operation(function):
+    if type(function) in BY_TYPE:
+        return BY_TYPE[type(function)](it, function, *args, **kwargs)
+    if is_operation(function):
         for arg in (*args, *kwargs.values()):  # an object of the user's that takes part in torch's functions
             if hasattr(type(arg), "__torch_function__") and not isinstance(arg, torch.Tensor):
                 handler = attributes.get(it, type(arg), "__torch_function__")
@@ -137,10 +133,6 @@ def call(it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]
         return it.world.builder.call(function, args, kwargs)
     if isinstance(function, types.FunctionType):
         return follow(it, function, args, kwargs)
-    if type(function) in BY_NAME:
-        return BY_NAME[type(function)](it, function, *args, **kwargs)
-    if isinstance(function, functools.partial):
-        return call(it, function.func, [*function.args, *args], {**function.keywords, **kwargs})
     if isinstance(function, type):
         return construct(it, function, args, kwargs)
     if isinstance(function, functools._lru_cache_wrapper):  # what it remembers for constants is found there again
@@ -441,6 +433,11 @@ def tensor_of(function: Any, it: Interpreter, data: Any, **options: Any) -> Any:
     return frames.call(None, torch._refs._internal_new_from_data, {}, torch.get_default_dtype(), "cpu", data, True, True, True)
 
 
+def recorded(function: Any) -> Rule:
+    """Into the graph as it is."""
+    return lambda it, *args, **kwargs: it.world.builder.call(function, args, kwargs)
+
+
 def refused(reason: str, hint: str = "") -> Rule:
     def refuse(it: Interpreter, *args: Any, **kwargs: Any) -> Any:
         raise Unsupported(reason, hint)
@@ -469,7 +466,7 @@ RULES: dict[Any, Rule] = {
     print: refused("print has an effect outside the graph", "move it out of the compiled function"),
     sys.exception: handled,
     sys.exc_info: lambda it: (type(error), error, error.__traceback__) if (error := handled(it)) else (None, None, None),
-    torch.autograd.grad: lambda it, *args, **kwargs: it.world.builder.call(torch.autograd.grad, args, kwargs),
+    **{function: recorded(function) for function in (torch.autograd.grad, torch.nn.Parameter)},
     torch.autocast_increment_nesting: lambda it: it.world.nest(1),
     torch.autocast_decrement_nesting: lambda it: it.world.nest(-1),
     **dict.fromkeys((torch._assert, torch._check), check),
@@ -487,8 +484,12 @@ RULES: dict[Any, Rule] = {
     **{function: functools.partial(tensor_of, function) for function in (torch.tensor, torch.as_tensor)},
     torch.nn.Module.__setattr__: set_of_module,
     torch.utils.checkpoint.checkpoint: checkpoint,
-    torch.nn.Parameter: lambda it, *args, **kwargs: it.world.builder.call(torch.nn.Parameter, args, kwargs),
 }
 """Functions that know about the interpreted world: (interpreter, *arguments) → result."""
-BY_NAME: dict[Any, Rule] = {operator.attrgetter: get_by_name, operator.methodcaller: call_by_name}
+BY_TYPE: dict[Any, Rule] = {
+    operator.attrgetter: get_by_name,
+    operator.methodcaller: call_by_name,
+    functools.partial: lambda it, bound, *args, **kwargs: it.call(bound.func, *bound.args, *args, **{**bound.keywords, **kwargs}),
+    torch._library.custom_ops.CustomOpDef: lambda it, operator, *args, **kwargs: it.call(operator._opoverload, *args, **kwargs),
+}
 """Types of objects that do, too: (interpreter, the object, *arguments) → result."""

@@ -7,7 +7,8 @@ from typing import Any, TypeVar
 
 import torch
 
-from course_lib.capture.calls import IN_GRAPH, RULES, always, refused
+from course_lib.capture.calls import RULES, always, recorded, refused
+from course_lib.capture.graph import name_of
 from course_lib.frames import call, number
 from course_lib.frames.resume import PLAIN
 
@@ -40,13 +41,13 @@ def disable(function: Any = None, *, recursive: bool = True) -> Any:
 
 def allow_in_graph(function: F) -> F:
     """A call of `function` becomes one node: capture runs it on fakes, unread. Its result must depend on its arguments alone."""
-    IN_GRAPH[function] = True
+    RULES[function] = recorded(function)
     return function
 
 
 def disallow_in_graph(function: F) -> F:
     """A call of this torch operation ends the graph, so that Python runs it."""
-    IN_GRAPH[function] = False
+    RULES[function] = refused(f"calls {name_of(function)}, which is not allowed in a graph")
     return function
 
 

@@ -119,11 +119,6 @@ static int n_params(PyCodeObject *code) {
         + !!(code->co_flags & CO_VARARGS) + !!(code->co_flags & CO_VARKEYWORDS);
 }
 
-static int is_replaceable(PyCodeObject *code) {
-    return code->co_flags & CO_OPTIMIZED                             /* no module or class body */
-        && !(code->co_flags & (CO_COROUTINE | CO_ASYNC_GENERATOR));  /* these are entered many times */
-}
-
 /* The head for this call (a new reference); NULL without an exception: run the frame as it is. `call`: code, func, *args. */
 static PyObject *find_head(PyObject *asked, PyObject *entries, PyObject **call, int n) {
     if (entries && !PyList_Check(entries))
@@ -178,7 +173,8 @@ static PyObject *eval_frame(PyThreadState *ts, Frame *f, int throwflag) {
         return run_frame(ts, f, 0);
     if (entries == NULL && PyErr_Occurred())
         return discard_frame(ts, f, NULL);
-    if (!is_replaceable(code))
+    int entered_often = code->co_flags & (CO_COROUTINE | CO_ASYNC_GENERATOR);
+    if (!(code->co_flags & CO_OPTIMIZED) || entered_often)           /* or the body of a module or a class */
         return PyDict_SetItem(watcher, number, Py_None) ? discard_frame(ts, f, NULL) : run_frame(ts, f, 0);
     return replace_frame(ts, f, code, entries);
 }
