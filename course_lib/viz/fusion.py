@@ -264,7 +264,7 @@ class Panel:
         ranges, label = loop
         if frame:
             svg.box(x, y, width, LOOP - 4, "lowering", radius=4, strength=0.14, line=1.2)
-        svg.text(x + 8, y + 13, shorten(ranges, width - 14, SMALL, mono=True), SMALL, mono=True, dim=True, tip=ranges)
+        svg.text(x + 8, y + 13, shorten(ranges, width - 12, SMALL, mono=True), SMALL, mono=True, dim=True, tip=ranges)
         svg.text(x + 8, y + 29, shorten(label, width - 14), bold=True, tip=label)
 
 

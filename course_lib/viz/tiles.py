@@ -207,8 +207,8 @@ def product_map(tiling: ProductTiling, meta: Mapping[str, int], name: str) -> Pi
     caption = f"{plural(tiling.programs(meta), 'program')} with {sizes}"
     caption += f" for {tiling.batch:,} products, the first of which is drawn" if tiling.batch > 1 else ""
     caption += f". Each has one tile of the result and walks along k in {plural(steps, 'step')}; what program 0 reads is filled. "
-    lanes = tall * rows * wide * columns
-    caption += f"Dashed: masked, {100 * (1 - tiling.rows * tiling.columns / lanes):.1f} % of all lanes of the result."
+    idle = 100 * (1 - tiling.rows * tiling.columns / (tall * rows * wide * columns))
+    caption += f"Dashed: masked, {idle:.1f} % of all lanes of the result." if idle else "No lane of the result is masked."
     alt = f"Tiles of {name}: {caption}"
     return Picture(f'<div class="cl-scroll">{svg.render(alt)}</div>', caption, alt, table_text(table) + f"\n{caption}")
 
