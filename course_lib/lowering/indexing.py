@@ -109,11 +109,6 @@ def number_of(value: sympy.Expr) -> Any:
     return int(value) if value.is_Integer else value
 
 
-def divided(a: int, b: int) -> int | None:
-    """a / b, if that is a whole number (and not 0)."""
-    return a // b if a and b and a % b == 0 else None
-
-
 def unflatten(
     flat: sympy.Expr, extent: Mapping[sympy.Symbol, int], shape: Sequence[int], stride: Sequence[int]
 ) -> tuple[sympy.Expr, ...]:
@@ -149,9 +144,9 @@ def _digits(linear: Linear, extent: Mapping[sympy.Symbol, int], dims: Sequence[t
         if step < 0:  # a flipped dimension: count it from the other end
             constant, step, symbol = constant + step * last, -step, last - symbol
         for n, (_, stride) in enumerate(dims):
-            if (weight := divided(step, stride)) is not None:
-                index[n] += symbol * weight
-                largest[n] += last * weight
+            if step and stride and step % stride == 0:
+                index[n] += symbol * (step // stride)
+                largest[n] += last * (step // stride)
                 break
         else:
             return None

@@ -25,6 +25,7 @@ from course_lib.lowering.indexing import power_of_two
 from course_lib.lowering.ir import ExternKernel, LoopGraph
 from course_lib.runtime.autotune import fastest, operand
 from course_lib.runtime.compiled import build
+from course_lib.scheduling.dependencies import record_all
 from course_lib.scheduling.kernel import FusedKernel
 from course_lib.scheduling.products import as_loops, is_product
 from course_lib.scheduling.schedule import Schedule, live_nodes
@@ -120,6 +121,6 @@ def choose_templates(graph: LoopGraph, codegen: str, schedule: Callable[[LoopGra
 def piece(graph: LoopGraph, kernel: FusedKernel) -> LoopGraph:
     """The part of a program that computes what a kernel stores from what it reads."""
     inputs, outputs = ([graph.buffers[name] for name in sorted(names)] for names in (kernel.reads, kernel.stores))
-    results = [buffer.view() for buffer in outputs]
     inside = [n for n in graph.nodes if n.buffers and kernel.reads.isdisjoint(buffer.name for buffer in n.buffers)]
-    return LoopGraph([*inputs], live_nodes(inside, replace(graph, outputs=results))[0], [*results])
+    live, _ = live_nodes(inside, record_all(inside, graph.buffers), {*kernel.stores})
+    return LoopGraph([*inputs], live, [buffer.view() for buffer in outputs])

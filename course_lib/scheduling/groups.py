@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import sympy
 
-from course_lib.lowering.indexing import Linear, contiguous, divided, loop_symbols
+from course_lib.lowering.indexing import Linear, contiguous, loop_symbols
 from course_lib.lowering.ir import Buffer, ExternKernel, LoopNode, Node, Pointwise, Reduction
 from course_lib.scheduling.dependencies import Body
 from course_lib.scheduling.kernel import FusedKernel, Kind, Loop, Nest, Step
@@ -294,8 +294,8 @@ def cut_alike(one: Walk, other: Walk) -> list[Piece] | None:
     while left and right:
         loop_a, size_a, step_a, weight_a = left.pop()
         loop_b, size_b, step_b, weight_b = right.pop()
-        size = common(size_a, size_b)
-        if step_a != step_b or size is None:
+        size = math.gcd(size_a, size_b)
+        if step_a != step_b or size != min(size_a, size_b) or size == 0:  # the smaller must divide the larger
             return None
         pieces.append(Piece(size, (Part(loop_a, weight_a), Part(loop_b, weight_b))))
         if size != size_a:
@@ -303,11 +303,6 @@ def cut_alike(one: Walk, other: Walk) -> list[Piece] | None:
         if size != size_b:
             right.append((loop_b, size_b // size, step_b * size, weight_b * size))
     return None if left or right else pieces
-
-
-def common(a: int, b: int) -> int | None:
-    """The smaller of two sizes, if it divides the larger."""
-    return a if divided(b, a) is not None else b if divided(a, b) is not None else None
 
 
 def assemble(pieces: list[Piece], a: Group, b: Group, leader: int) -> Fit:

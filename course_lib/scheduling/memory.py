@@ -8,12 +8,10 @@ its result over an operand that nobody needs any more, element by element (`in p
 In PyTorch: `torch/_inductor/codegen/wrapper.py` (`MemoryPlanningState`, `AllocateLine`, `ReuseLine`), `memory.py`.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from course_lib.lowering.indexing import Linear
 from course_lib.lowering.ir import Buffer, ExternKernel, LoopGraph, View
-from course_lib.scheduling.expressions import loads, record
+from course_lib.scheduling.groups import Group
 from course_lib.scheduling.kernel import FusedKernel, Kernel
 from course_lib.scheduling.schedule import Schedule
 
@@ -60,7 +58,7 @@ class Planner:
 
     def __init__(self, schedule: Schedule, graph: LoopGraph) -> None:
         kernels = schedule.kernels
-        self.buffers = graph.buffers
+        self.buffers, self.groups = graph.buffers, schedule.groups
         self.ours = {buffer.name: buffer for kernel in kernels for buffer in kernel.buffers}
         """Buffers to plan: inputs and constants belong to somebody else."""
         self.last_use = {name: n for n, k in enumerate(kernels) for name in (*k.reads, *(b.name for b in k.buffers))}
@@ -75,7 +73,7 @@ class Planner:
         """A place for each buffer that kernel `n` stores; what it was the last to read becomes free."""
         dying = [name for name in sorted(kernel.reads) if name in self.ours and self.last_use[name] == n]
         for buffer in kernel.buffers:
-            if isinstance(kernel, FusedKernel) and (old := self.operand_to_overwrite(n, kernel, buffer, dying)):
+            if isinstance(kernel, FusedKernel) and (old := self.operand_to_overwrite(n, buffer, dying)):
                 dying = [name for name in dying if name != old]
                 kernel.in_place[buffer.name] = old
                 self.put(Allocation(buffer, self.result.place.get(old, old), "in place", n))
@@ -91,13 +89,13 @@ class Planner:
         self.result.place[allocation.buffer.name] = allocation.storage
         self.result.allocations.append(allocation)
 
-    def operand_to_overwrite(self, n: int, kernel: FusedKernel, new: Buffer, dying: list[str]) -> str | None:
+    def operand_to_overwrite(self, n: int, new: Buffer, dying: list[str]) -> str | None:
         """The input that `new` is for, or an operand that dies here; if only the very element that is then written is read."""
         given = self.given.get(new.name)
         if given and self.last_use.get(given.name, n) <= n and replace(given, name=new.name) == new:
             dying = [given.name, *dying]
-        fits = (b for b in dying if alike(self.buffers[b], new) and only_read_where_written(kernel, b, new.name, self.buffers))
-        return next(fits, None)
+        fits = lambda old: alike(self.buffers[old], new) and only_read_where_written(self.groups[n], old, new.name)
+        return next(filter(fits, dying), None)
 
     def free_like(self, kernel: Kernel, new: Buffer) -> Allocation | None:
         """Free memory of the same size. (An operator without `out` allocates by itself.)"""
@@ -118,9 +116,9 @@ def extent(buffer: Buffer) -> int:
     return 1 + sum(((size - 1) * stride for size, stride in zip(buffer.shape, buffer.stride, strict=True)), 0)
 
 
-def only_read_where_written(kernel: FusedKernel, old: str, new: str, buffers: Mapping[str, Buffer]) -> bool:
-    """True if the kernel reads `old` only at the element of `new` that it writes in the same iteration."""
-    loops = [loop.symbol for loop in kernel.loops]
-    store = next(Linear.of(s.store_index, loops) for s in kernel.steps if s.buffer.name == new)
-    read = [index for tree in record(kernel, buffers)[0].values() for name, index in loads(tree) if name == old]
-    return all(store.coefficient(symbol) != 0 for symbol in loops) and all(Linear.of(index, loops) == store for index in read)
+def only_read_where_written(group: Group, old: str, new: str) -> bool:
+    """True if the group reads `old` only at the element of `new` that it writes in the same iteration."""
+    bodies = [member.body for member in group.members]
+    store = next(body.write.index for body in bodies if body.write.buffer == new)
+    read = [access.index for body in bodies for access in body.reads if access.buffer == old]
+    return all(store.coefficient(loop.symbol) != 0 for loop in group.loops) and all(index == store for index in read)

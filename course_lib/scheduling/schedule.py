@@ -12,7 +12,7 @@ In PyTorch: `torch/_inductor/scheduler.py`: `Scheduler.fuse_nodes`, `will_fusion
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -76,25 +76,27 @@ class Schedule:
 
 def schedule(graph: LoopGraph, can_fuse: CanFuse = can_fuse) -> Schedule:
     """Group the nodes of `graph` into kernels."""
-    nodes, removed = live_nodes(graph.nodes, graph)
-    removed += [f"{node} (same as {other})" for node, other in graph.duplicates]
-    inlined: list[str] = []
+    nodes = graph.nodes
     alone: list[Group] = []
+    inlined: list[str] = []
+    removed: list[str] = []
     while True:
-        fusion = Fusion(nodes, graph, can_fuse)
-        alone = alone or fusion.alone
-        if few := fusion.hardly_read():
-            inlined += [f"{node}: only a few of its elements are read" for nodes in few.values() for node in nodes]
-            nodes, _ = live_nodes([inlined_into(n, few.get(n, ())) for n in nodes], graph)
-            continue
-        fusion.run()
-        if not (cheap := list(fusion.to_inline())):
+        bodies = record_all(nodes, graph.buffers)
+        nodes, gone = live_nodes(nodes, bodies, graph.returned)
+        fusion = Fusion(nodes, bodies, graph, can_fuse)
+        if not alone:
+            alone, removed = fusion.alone, gone + [f"{node} (same as {other})" for node, other in graph.duplicates]
+        why, pairs = "only a few of its elements are read", fusion.hardly_read()
+        if not pairs:
+            fusion.run()
+            why, pairs = "cheap to compute again where it is read", fusion.to_inline()
+        if not pairs:
             break
-        inlined += [f"{node}: cheap to compute again where it is read" for node in cheap]
+        inlined += dict.fromkeys(f"{producer}: {why}" for producer, _ in pairs)
         become: dict[Node, Node] = {}
-        for n in nodes:
-            become[n] = inlined_into(n, [become[p] for p in cheap if n in fusion.usage.readers[p.buffer.name]])
-        nodes = [become[n] for n in nodes if n not in cheap]
+        for node in nodes:
+            become[node] = inlined_into(node, [become[producer] for producer, reader in pairs if reader is node])
+        nodes = list(become.values())
 
     names: Counter[str] = Counter()
     groups = fusion.in_order()
@@ -103,9 +105,9 @@ def schedule(graph: LoopGraph, can_fuse: CanFuse = can_fuse) -> Schedule:
     return result
 
 
-def live_nodes(nodes: Sequence[Node], graph: LoopGraph) -> tuple[list[Node], list[str]]:
+def live_nodes(nodes: Sequence[Node], bodies: Mapping[Node, Body], outputs: set[str]) -> tuple[list[Node], list[str]]:
     """The nodes that an output or a side effect needs, and the names of the others."""
-    needed, bodies = graph.returned, record_all(nodes, graph.buffers)
+    needed = set(outputs)
     live: list[Node] = []
     removed: list[str] = []
     for node in reversed(nodes):
@@ -120,10 +122,8 @@ def live_nodes(nodes: Sequence[Node], graph: LoopGraph) -> tuple[list[Node], lis
 class Fusion:
     """Groups of nodes, and the work of making them fewer."""
 
-    def __init__(self, nodes: list[Node], graph: LoopGraph, can_fuse: CanFuse) -> None:
-        self.nodes = nodes
+    def __init__(self, nodes: list[Node], bodies: Mapping[Node, Body], graph: LoopGraph, can_fuse: CanFuse) -> None:
         self.can_fuse = can_fuse
-        bodies = record_all(nodes, graph.buffers)
         self.usage = usage_of(nodes, graph, bodies)
         self.alone = [start(node, n, self.usage, bodies.get(node)) for n, node in enumerate(nodes)]
         self.groups = list(self.alone)
@@ -160,23 +160,19 @@ class Fusion:
                     first -= {a, b}
                     first |= more
 
-    def pairs(self) -> Iterator[tuple[Group, Group]]:
+    def pairs(self) -> list[tuple[Group, Group]]:
         """Pairs with something between them: one reads what the other writes, or both read the same."""
         home = {b.name: g for g in self.groups for b in g.writes}
         readers: dict[str, list[Group]] = {}
-        for group in self.groups:
+        for group in sorted(self.groups, key=lambda group: group.positions):
             for buffer in group.reads:
                 readers.setdefault(buffer.name, []).append(group)
-        found: dict[tuple[Group, Group], None] = {}
-        for name, group_list in readers.items():
-            if name in home:
-                found.update(dict.fromkeys((home[name], reader) for reader in group_list))
-            loops = sorted((g for g in group_list if not g.is_extern), key=lambda g: g.positions)
+        found = {(home[name], reader) for name, those in readers.items() if name in home for reader in those}
+        for those in readers.values():
+            loops = [group for group in those if not group.is_extern]
             for n, first in enumerate(loops):
-                for second in loops[n + 1 : n + SIBLINGS]:
-                    if (second, first) not in found and first not in self.needs[second]:
-                        found[(second, first) if second in self.needs[first] else (first, second)] = None
-        return iter(sorted(found, key=lambda pair: (pair[0].positions, pair[1].positions)))  # sets of buffers have no order
+                found |= {(first, second) for second in loops[n + 1 : n + SIBLINGS] if (second, first) not in found}
+        return sorted(found, key=lambda pair: (pair[0].positions, pair[1].positions))
 
     def ask(self, a: Group, b: Group) -> Fuse | No:
         """The answer about a pair: what `can_fuse` says, if it is legal at all."""
@@ -194,29 +190,32 @@ class Fusion:
         between = [group for group, first in ways if first in self.before[group]]
         return min(between, key=lambda group: group.positions, default=None)
 
-    def hardly_read(self) -> dict[Node, list[Pointwise]]:
-        """For a loop the cheap loops of which it reads few elements (a gather after log_softmax): these are computed in it."""
+    def hardly_read(self) -> list[tuple[Node, Node]]:
+        """Cheap loops of which another reads few elements (a gather after log_softmax), each with that other."""
         members = [member for group in self.alone for member in group.members if member.body.is_cheap]
         cheap = {member.node.buffer: member.node for member in members if isinstance(member.node, Pointwise)}
-        few: dict[Node, list[Pointwise]] = {}
-        for group in self.alone:
-            for buffer in sorted(group.reads & cheap.keys(), key=lambda buffer: buffer.name):
-                if group.touched(buffer) * FEW < buffer.nbytes and buffer.name not in self.usage.outputs:
-                    few.setdefault(group.nodes[0], []).append(cheap[buffer])
-        return few
+        return [
+            (cheap[buffer], group.nodes[0])
+            for group in self.alone
+            for buffer in sorted(group.reads & cheap.keys(), key=lambda buffer: buffer.name)
+            if group.touched(buffer) * FEW < buffer.nbytes and buffer.name not in self.usage.outputs
+        ]
 
-    def to_inline(self) -> Iterator[Pointwise]:
-        """Cheap loops that only loops read, none of which they could be fused with."""
+    def to_inline(self) -> list[tuple[Node, Node]]:
+        """Cheap loops that only loops read, none of which they could be fused with, each with those that read it."""
         home = {node: group for group in self.groups for node in group.nodes}
+        pairs: list[tuple[Node, Node]] = []
         for group in self.groups:
             readers = {home[n] for b in group.stores for n in self.usage.readers[b.name]} - {group}
             if (
-                all(member.body.is_cheap and isinstance(member.node, Pointwise) for member in group.members)
+                not group.is_extern
+                and all(member.body.is_cheap and isinstance(member.node, Pointwise) for member in group.members)
                 and not any(b.name in self.usage.outputs for b in group.stores)
                 and readers
                 and all(not r.is_extern and isinstance(can_fuse(group, r, LEGAL), No) for r in readers)
             ):
-                yield from (node for node in group.nodes if isinstance(node, Pointwise))
+                pairs += [(node, reader) for node in group.nodes for b in node.buffers for reader in self.usage.readers[b.name]]
+        return pairs
 
     def decisions(self) -> list[Decision]:
         """Each pair once: those that were fused, then those that stayed apart."""
