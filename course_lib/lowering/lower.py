@@ -137,14 +137,11 @@ class Lowering:
             raise NotImplementedError(f"{node.target} asks for the number in a tensor, which no kernel can return")
         if (rule := LOWERINGS.get(node.target)) is None:
             return self.extern(node, why_extern(node))
-        made = len(self.graph.nodes), self.count
         try:
             if not operators.is_view(node.target):
                 operators.check_tensors(node)
             return rule(self, node, *args, **kwargs)
         except NoLoopForm as reason:
-            del self.graph.nodes[made[0] :]
-            self.count = made[1]
             return self.extern(node, str(reason))
 
     def arguments(self, node: fx.Node) -> Any:

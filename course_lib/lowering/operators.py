@@ -49,10 +49,7 @@ def escaping(graph: fx.Graph) -> set[fx.Node]:
 
 def is_view(op: Any) -> bool:
     """True if the operator returns memory of its first argument."""
-    schema = getattr(op, "_schema", None)
-    if schema is None or not any(r.alias_info is not None for r in schema.returns):
-        return False
-    return not schema.is_mutable or torch.Tag.inplace_view in op.tags
+    return getattr(op, "is_view", False)
 
 
 def is_impure(op: Any) -> bool:
