@@ -86,7 +86,7 @@ class CppKernel(CppOps):
             self.print_pointers()
             if self.checks:
                 self.line("int problem = 0;")
-            if any(node.op == "indirect" and node.detail[0] == 0 for node in self.checks):
+            if any(node.detail[0] == 0 for node in self.checks):
                 self.line("problem = 1;  // an index into nothing is always out of range")
             else:
                 self.print_loops()
@@ -115,7 +115,7 @@ class CppKernel(CppOps):
         across = [step for step in self.trees if step.level == "across"]
         for step in across:
             self.scratch[step] = self.unique(label(step))
-            self.lines_for(step, [f"double {self.scratch[step]}[{self.room(columns)}] = {{}};"])
+            self.line(f"double {self.scratch[step]}[{self.room(columns)}] = {{}};", step=step)
         with contextlib.ExitStack() as blocks:
             if rows and self.parallel and self.shape != "columns":
                 gathers = [f"reduction(+: {self.scratch[step]}[:{self.size(columns)}])" for step in across]
@@ -132,7 +132,7 @@ class CppKernel(CppOps):
                 for loop in self.kernel.columns:
                     blocks.enter_context(self.loop(loop))
                 for step in across:
-                    self.lines_for(step, [f"{self.element(step)} = {self.scratch_element(step)};"])
+                    self.line(f"{self.element(step)} = {self.scratch_element(step)};", step=step)
 
     def print_pass(self, phase: Phase) -> None:
         """Accumulators, the loops over the columns, and in them every step of the phase."""
@@ -171,10 +171,10 @@ class CppKernel(CppOps):
                 with self.loop(columns[-1], *bounds), self.over_lanes(simd):
                     self.print_columns(phase, steps, parts)
                 for step in rounding.keys() & steps if apart else ():
-                    self.lines_for(step, [rounding[step]])
+                    self.line(rounding[step], step=step)
             with self.over_lanes() if sums else contextlib.nullcontext():
                 for step in sums:
-                    self.lines_for(step, totals[step].take(f"{parts[step].name}{self.lane}", self.lane))
+                    self.line(*totals[step].take(f"{parts[step].name}{self.lane}", self.lane), step=step)
         for step, total in totals.items():
             self.finish(step, total, wide=step in sums)
 
@@ -247,21 +247,21 @@ class CppKernel(CppOps):
             if self.lane:
                 lines = [f"{ctype} {name}[{self.lanes}]{' = {}' if first == '0' else ''};"]
                 lines += [f"for ({ctype}& each : {name}) each = {first};"] if first != "0" else []
-            self.lines_for(step, lines)
+            self.line(*lines, step=step)
 
     def take(self, step: Step, part: Accumulator) -> None:
         tree = self.trees[step]
         value = self.value_text(tree)
         if part.kind not in PLAIN and not value.isidentifier():
             value = self.bind(tree, value, "value")
-        self.lines_for(step, part.take(value, self.lane))
+        self.line(*part.take(value, self.lane))
 
     def finish(self, step: Step, total: Accumulator, wide: bool) -> None:
         """From here on the step's name stands for the result."""
         result = total.result(self.lane)
         dtype = step.buffer.dtype
         if not self.lane and total.has_nan:
-            self.lines_for(step, [f"if ({total.name}_nan) {total.name} = NAN;"])
+            self.line(f"if ({total.name}_nan) {total.name} = NAN;", step=step)
             result = total.name
         if dtype in HALVES:
             result = f"rounded<{STORED[dtype]}>({result})"
@@ -278,7 +278,7 @@ class CppKernel(CppOps):
         computed = [step for step in phase.rows if step not in self.values]
         arrays = {step: self.unique(label(step)) for step in computed if self.lane and step in self.used}
         for step, name in arrays.items():
-            self.lines_for(step, [f"{computed_as(step.buffer.dtype)} {name}[{self.lanes}];"])
+            self.line(f"{computed_as(step.buffer.dtype)} {name}[{self.lanes}];", step=step)
         self.count_uses(self.trees[step] for step in computed)
         around = self.values
         with self.over_lanes() if phase.rows else contextlib.nullcontext():
@@ -307,11 +307,6 @@ class CppKernel(CppOps):
         columns = self.kernel.columns
         strides = contiguous([loop.size for loop in columns])
         return f"{self.scratch[step]}[{self.index(linear_index([loop.symbol for loop in columns], strides))}]"
-
-    def lines_for(self, step: Step, lines: Iterable[str]) -> None:
-        with self.on_behalf_of(step):
-            for line in lines:
-                self.line(line)
 
     def pragma(self, threads: bool = False, simd: bool = False, collapse: int = 1, clauses: Iterable[str] = ()) -> None:
         """The OpenMP line before a loop, if there is anything to say."""

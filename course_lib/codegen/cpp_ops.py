@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from course_lib.codegen.loops import PLAIN, extreme
-from course_lib.codegen.printer import ARITHMETIC, ATOM, Printer, Rule, can_fail, compare, decimal, infix
+from course_lib.codegen.printer import ARITHMETIC, ATOM, Printer, Rule, compare, decimal, infix
 from course_lib.lowering.ir import Reduction
 from course_lib.lowering.ops import BINARY, UNARY
 from course_lib.scheduling.expressions import Expr
@@ -96,8 +96,7 @@ class CppOps(Printer):
     def call(self, function: str, expr: Expr) -> str:
         operands = expr.args[0].dtype
         template = "" if operands.is_floating_point else f"<{STORED[operands]}>"
-        arguments = [*map(self.text, expr.args), *(["problem"] if can_fail(expr) else [])]
-        return f"{function}{template}({', '.join(arguments)})"
+        return super().call(f"{function}{template}", expr)
 
     def print_load(self, expr: Expr) -> tuple[str, int]:
         buffer, index = expr.detail

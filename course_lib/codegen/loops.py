@@ -107,15 +107,12 @@ def is_row_level(step: Step, kernel: FusedKernel) -> bool:
 
 
 def short_names(kernel: FusedKernel) -> FusedKernel:
-    """The kernel with its rows called i (several: i0, i1, ...) and its columns j."""
-    new: dict[sympy.Symbol, sympy.Symbol] = {}
-    for group, letter in ((kernel.rows, "i"), (kernel.columns, "j")):
-        for n, loop in enumerate(group):
-            name = letter if len(group) == 1 else f"{letter}{n}"
-            new[loop.symbol] = sympy.Symbol(name, integer=True, nonnegative=True)
+    """The kernel with a loop over rows that is the only one called i, not i0, and such a one over columns j."""
+    alone = [loops[0].symbol for loops in (kernel.rows, kernel.columns) if len(loops) == 1]
+    new = {symbol: sympy.Symbol(symbol.name[0], integer=True, nonnegative=True) for symbol in alone}
     renamed = lambda index: tuple(sympy.sympify(formula).xreplace(new) for formula in index)
     steps = (replace(step, index=renamed(step.index), rindex=renamed(step.rindex)) for step in kernel.steps)
-    loops = (replace(loop, symbol=new[loop.symbol]) for loop in kernel.loops)
+    loops = (replace(loop, symbol=new.get(loop.symbol, loop.symbol)) for loop in kernel.loops)
     return replace(kernel, loops=tuple(loops), steps=tuple(steps))
 
 

@@ -123,7 +123,7 @@ FUNCTION(atan, SIMD) FUNCTION(sinh, SIMD) FUNCTION(cosh, SIMD) FUNCTION(asinh, S
 #define BUILTIN(name, builtin)                                         \
   static INLINE float name(float x) { return __builtin_##builtin##f(x); } \
   static INLINE double name(double x) { return __builtin_##builtin(x); }
-BUILTIN(sqrt, sqrt) BUILTIN(floor, floor) BUILTIN(ceil, ceil) BUILTIN(trunc, trunc) BUILTIN(round, rint)
+BUILTIN(sqrt, sqrt) BUILTIN(floor, floor) BUILTIN(ceil, ceil) BUILTIN(trunc, trunc) BUILTIN(round, rint) BUILTIN(abs, fabs)
 
 // --- own vector mathematics: exp, log, erf, tanh, sigmoid for float -----------------------------------------------------
 
@@ -193,34 +193,21 @@ template <class T> static INLINE T maximum(T a, T b) { return (a > b || a != a) 
 template <class T> static INLINE T minimum(T a, T b) { return (a < b || a != a) ? a : b; }
 template <class T> static INLINE T sign(T x) { return (T)((x > 0) - (x < 0)); }
 template <class T> static INLINE T abs(T x) { return x < 0 ? (T)-x : x; }
-static INLINE float abs(float x) { return __builtin_fabsf(x); }
-static INLINE double abs(double x) { return __builtin_fabs(x); }
 template <class T> static INLINE bool isnan(T x) { return x != x; }
 template <class T> static INLINE bool isinf(T x) { return abs(x) == (T)INFINITY; }
 
-// Integers: rounds towards minus infinity. Division by zero sets `problem` and is raised after the kernel. The smallest
-// integer has no negative: divided by -1 it wraps around instead of trapping.
+// Integers, by a number other than 0. The smallest has no negative: divided by -1 it wraps around instead of trapping.
+// Floats: as torch.remainder and c10::div_floor_floating.
 template <class T> static INLINE bool is_minus_one(T b) { return (T)-1 < 0 && b == (T)-1; }
-template <class T> static INLINE T floordiv(T a, T b, int& problem) {
-  problem |= b == 0 ? 2 : 0;
-  if (b == 0) return 0;
-  if (is_minus_one(b)) return (T)(0 - (uint64_t)a);
-  return (T)(a / b - (a % b != 0 && (a < 0) != (b < 0)));
-}
-template <class T> static INLINE T fmod(T a, T b, int& problem) {
-  problem |= b == 0 ? 2 : 0;
-  return b == 0 || is_minus_one(b) ? (T)0 : (T)(a % b);
-}
-// Integers by a constant other than 0: nothing to report. Floats: as torch.remainder and c10::div_floor_floating.
-template <class T> static INLINE T fmod(T a, T b) { int none = 0; return fmod(a, b, none); }
-template <class T, class... Problem> static INLINE T mod(T a, T b, Problem&... problem) {  // the sign of the divisor
-  T r = fmod(a, b, problem...);
+template <class T> static INLINE T fmod(T a, T b) { return is_minus_one(b) ? (T)0 : (T)(a % b); }
+template <class T> static INLINE T mod(T a, T b) {  // the sign of the divisor
+  T r = fmod(a, b);
   return r != 0 && (r < 0) != (b < 0) ? (T)(r + b) : r;
 }
-template <class T> static INLINE T floordiv(T a, T b) {
-  int none = 0;
-  if constexpr ((T)0.5 == 0) return floordiv(a, b, none);
-  else {
+template <class T> static INLINE T floordiv(T a, T b) {  // rounds towards minus infinity
+  if constexpr ((T)0.5 == 0) {
+    return is_minus_one(b) ? (T)(0 - (uint64_t)a) : (T)(a / b - (a % b != 0 && (a < 0) != (b < 0)));
+  } else {
     T r = fmod(a, b), q = (a - r) / b;
     q = r != 0 && (r < 0) != (b < 0) ? q - 1 : q;
     T f = floor(q), zero = a / b < 0 ? -(T)0 : (T)0;

@@ -60,7 +60,7 @@ class KernelSource:
     line_of: Mapping[int, Step] = field(default_factory=dict, repr=False)
     """Line of the source (from 1) → the step that it is part of; the step's node knows its `origins`."""
     checked: bool = False
-    """Does it take one more buffer, an int64 that it sets to 1 (index out of range) or 2 (integer division by zero)?"""
+    """Does it take one more buffer, an int64 that it sets to 1 if an index is out of range?"""
     sizes: tuple[int, ...] = ()  # Of a kernel for many sizes: those of this call, its last buffer (int64)
 
 
@@ -82,7 +82,7 @@ class Printer:
         self.trees, self.recorder = record(self.kernel, buffers)
         self.symbols, self.buffers = self.recorder.indirect_values, self.recorder.buffers
         self.used = {used for tree in self.trees.values() for used in steps_used(tree)}
-        self.checks = [node for tree in self.trees.values() for node in tree.walk() if can_fail(node)]
+        self.checks = [node for tree in self.trees.values() for node in tree.walk() if node.op == "indirect"]
 
         stored = [step.buffer.name for step in self.trees if step.buffer.name in self.kernel.stores]
         read = [buffer for tree in self.trees.values() for buffer, _ in loads(tree)]
@@ -103,8 +103,9 @@ class Printer:
         self.late: list[tuple[Step, str]] = []
         self.guarded = 0
 
-    def line(self, text: str) -> None:
-        self.lines.append((self.depth, text, self.step))
+    def line(self, *texts: str, step: Step | None = None) -> None:
+        """Lines that come from `step`, or else from the step that is being printed."""
+        self.lines += [(self.depth, text, step or self.step) for text in texts]
 
     @contextmanager
     def block(self, opening: str, closing: str = ""):
@@ -141,8 +142,7 @@ class Printer:
 
     def print_late(self) -> None:
         for step, text in self.late:
-            with self.on_behalf_of(step):
-                self.line(text)
+            self.line(text, step=step)
         self.late.clear()
 
     def unique(self, wanted: str) -> str:
@@ -268,14 +268,6 @@ class Operand:
 
     def __format__(self, binding: str) -> str:
         return self.printer.text(self.expr, int(binding or 0))
-
-
-def can_fail(expr: Expr) -> bool:
-    """True for what eager would raise an error for, depending on the data."""
-    if expr.op in ("floordiv", "mod", "fmod") and not expr.dtype.is_floating_point:
-        divisor = expr.args[1]
-        return divisor.op != "constant" or divisor.detail == 0
-    return expr.op == "indirect"
 
 
 def identifier(wanted: str, taken: Collection[str]) -> str:

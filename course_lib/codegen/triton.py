@@ -282,9 +282,8 @@ class TritonKernel(TritonOps):
             self.line("mask = rows & columns")
             self.print_phases()
         for step, total in totals.items():
-            with self.on_behalf_of(step):
-                place = self.place(step.buffer.name, step.store_index)
-                self.line(f"tl.store({place}, {total}.to({self.type_name(step.buffer.dtype)}), columns)")
+            place = self.place(step.buffer.name, step.store_index)
+            self.line(f"tl.store({place}, {total}.to({self.type_name(step.buffer.dtype)}), columns)", step=step)
 
     def print_rows(self) -> None:
         """Which rows (or elements) this program has."""
@@ -353,10 +352,9 @@ class TritonKernel(TritonOps):
         name = self.unique(f"{label(step)}_tile")
         shape = "[ROWS, COLUMNS]" if self.kernel.rows else "[COLUMNS]"
         first, kind = self.accumulator(step)
-        with self.on_behalf_of(step):
-            self.line(f"{name} = tl.full({shape}, {first}, {kind})")
-            if reduction(step).kind.startswith("arg"):
-                self.line(f"{name}_at = tl.full({shape}, 0, tl.int64)")
+        self.line(f"{name} = tl.full({shape}, {first}, {kind})", step=step)
+        if reduction(step).kind.startswith("arg"):
+            self.line(f"{name}_at = tl.full({shape}, 0, tl.int64)", step=step)
         return name
 
     def print_reduction(self, step: Step, total: str) -> None:

@@ -129,17 +129,19 @@ def power(x: Any, exponent: Any) -> Term:
     return special[exponent]() if exponent in special else x**exponent
 
 
-def integer_division(x: Term, y: Any) -> None:
-    if not x.dtype.is_floating_point and (isinstance(y, Term) or y == 0):
+def dividend(x: Any, y: Any) -> Term:
+    """`x`, which is to be divided by `y`, as a term. Raises `NoLoopForm` where `y` may be an integer 0."""
+    x = y.like(x) if isinstance(y, Term) else x  # 7 // y
+    if not x.dtype.is_floating_point and (isinstance(y, Term) or torch.tensor(y).to(x.dtype) == 0):  # 256 is 0 as uint8
         why = "dividing integers by a tensor must raise where the divisor is 0"
         raise NoLoopForm(f"{why}: it runs as torch's own operator")
+    return x
 
 
 def divide(x: Any, y: Any, rounding_mode: str | None = None) -> Term:
     if rounding_mode is None:
         return x / y
-    x = y.like(x) if isinstance(y, Term) else x  # 7 // y
-    integer_division(x, y)
+    x = dividend(x, y)
     if rounding_mode == "floor":
         return x // y
     if x.dtype.is_floating_point:
@@ -147,16 +149,6 @@ def divide(x: Any, y: Any, rounding_mode: str | None = None) -> Term:
     y = x.like(y)
     quotient = x // y  # of integers: floor division is one too low where it is not even and the signs differ
     return ((x % y).ne(0) & ((x < 0) ^ (y < 0))).where(quotient + 1, quotient)
-
-
-def remainder(x: Any, y: Any) -> Term:
-    integer_division(x if isinstance(x, Term) else y, y)
-    return x % y
-
-
-def fmod(x: Term, y: Any) -> Term:
-    integer_division(x, y)
-    return x.fmod(y)
 
 
 def clamp(x: Term, min: Any = None, max: Any = None) -> Term:
@@ -191,8 +183,8 @@ POINTWISE: dict[str, Formula] = {
     "add": F(lambda x, y, alpha=1: x + y if alpha == 1 else x + alpha * y, rounds=True),
     "sub": F(lambda x, y, alpha=1: x - y if alpha == 1 else x - alpha * y, rounds=True),
     "div": F(divide),
-    "remainder": F(remainder, rounds=True),
-    "fmod": F(fmod, rounds=True),
+    "remainder": F(lambda x, y: dividend(x, y) % y, rounds=True),
+    "fmod": F(lambda x, y: dividend(x, y).fmod(y), rounds=True),
     "pow": F(power, rounds=True),
     "frac": F(lambda x: x - x.trunc()),
     "clamp": F(clamp),

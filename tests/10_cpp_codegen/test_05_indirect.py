@@ -112,15 +112,16 @@ def test_an_index_under_a_mask_is_checked_only_there(codegen):
     assert torch.equal(got, torch.where(at >= 0, values[at.clamp(min=0)], -1.0))
 
 
-def test_integer_division_by_a_zero_in_the_data_raises_as_in_eager():
-    k = Hand([4])
-    x, y = k.read("x", [4], torch.int64), k.read("y", [4], torch.int64)
-    k.point("div", lambda ops, i: ops.floordiv(x.load(ops, i), y.load(ops, i)), store=True, dtype=torch.int64)
-    compiled = program(*k.build())
-    one = torch.tensor([7, -7, 7, -7])
-    assert compiled(one, torch.tensor([2, 2, -2, -2]))[0].tolist() == [3, -4, -4, 3]
-    with pytest.raises(RuntimeError, match="ZeroDivisionError in div"):
-        compiled(one, torch.tensor([2, 0, 1, 1]))
+@pytest.mark.parametrize("divide", [torch.floor_divide, torch.remainder, torch.fmod])
+def test_integer_division_by_zero_raises_as_in_eager(divide):
+    x, y = torch.tensor([7, 200], dtype=torch.uint8), torch.tensor([2, 3], dtype=torch.uint8)
+    compiled = compile_function(lambda x, y: (divide(x, y),), x, y)
+    assert torch.equal(compiled(x, y)[0], divide(x, y))
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        compiled(x, torch.tensor([2, 0], dtype=torch.uint8))
+    by_a_number = compile_function(lambda x: (divide(x, 256),), x)
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):  # 256 is 0 as uint8
+        by_a_number(x)
 
 
 def test_a_place_before_the_start_rounds_down():
