@@ -241,7 +241,7 @@ class CppKernel(CppOps):
         return Accumulator.of(node, self.trees[step].dtype, self.unique(name), at)
 
     def declare_accumulator(self, step: Step, accumulator: Accumulator, wide: bool = False) -> None:
-        for ctype, name, first in accumulator.variables():
+        for ctype, name, first, _ in accumulator.variables():
             ctype = "double" if wide else ctype
             lines = [f"{ctype} {name} = {first};"]
             if self.lane:
@@ -399,4 +399,4 @@ class CppKernel(CppOps):
 
 
 def clauses_of(totals: Mapping[Step, Accumulator]) -> list[str]:
-    return [clause for total in totals.values() for clause in total.clauses()]
+    return [f"reduction({how}: {name})" for total in totals.values() for _, name, _, how in total.variables()]

@@ -125,11 +125,7 @@ class CppOps(Printer):
         if target == torch.bool:
             return f"{self.text(value, 10)} != 0", 9
         if target in HALVES:
-            text = self.text(value)
-            if source == torch.float64:
-                text = f"(float)({text})"
-            elif not floats:
-                text = f"from_integer<float>({text})"
+            text = self.text(value) if floats else f"from_integer<float>({self.text(value)})"
             return f"rounded<{STORED[target]}>({text})", ATOM
         if computed_as(source) == STORED[target]:
             return self.text(value, CAST), CAST
@@ -172,20 +168,15 @@ class Accumulator:
     def has_nan(self) -> bool:
         return self.kind in ("max", "min") and self.dtype.is_floating_point
 
-    def variables(self) -> list[tuple[str, str, str]]:
-        """(type, name, first value) of each."""
+    def variables(self) -> list[tuple[str, str, str, str]]:
+        """(type, name, first value, what OpenMP calls its reduction) of each."""
         if self.kind in PLAIN:
             ctype = "int" if self.dtype == torch.bool else computed_as(self.dtype)  # bool would not be vectorised
-            return [(ctype, self.name, PLAIN[self.kind][0])]
+            return [(ctype, self.name, *PLAIN[self.kind])]
         first = number(extreme(self.dtype, lowest="max" in self.kind), self.dtype)
-        more = [("int", f"{self.name}_nan", "0")] if self.has_nan else []
-        more += [("int64_t", f"{self.name}_at", "0")] if self.in_order else []
-        return [(computed_as(self.dtype), self.name, first), *more]
-
-    def clauses(self) -> list[str]:
-        """OpenMP's reduction clauses."""
-        operator = PLAIN[self.kind][1] if self.kind in PLAIN else self.kind
-        return [f"reduction({operator}: {self.name})"] + ([f"reduction(|: {self.name}_nan)"] if self.has_nan else [])
+        more = [("int", f"{self.name}_nan", "0", "|")] if self.has_nan else []
+        more += [("int64_t", f"{self.name}_at", "0", "")] if self.in_order else []
+        return [(computed_as(self.dtype), self.name, first, self.kind), *more]
 
     def take(self, value: str, lane: str) -> list[str]:
         """Lines that take in one value (a name, if it is needed more than once)."""

@@ -11,11 +11,10 @@ In PyTorch: `torch/_inductor/sizevars.py` (`stride_vars`, `simplify_with_ranges`
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import accumulate
-from operator import mul
 from typing import Any
 
 import sympy
+from torch._prims_common import make_contiguous_strides_for
 from torch.utils._sympy.functions import FloorDiv, Mod
 
 ZERO = sympy.Integer(0)
@@ -27,9 +26,8 @@ def loop_symbols(letter: str, count: int) -> tuple[sympy.Symbol, ...]:
     return tuple(sympy.Symbol(f"{letter}{n}", integer=True, nonnegative=True) for n in range(count))
 
 
-def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
-    """The strides of a row-major tensor of this shape."""
-    return tuple(accumulate((max(size, 1) for size in shape[:0:-1]), mul, initial=1))[::-1] if shape else ()
+contiguous = make_contiguous_strides_for
+"""The strides of a row-major tensor of a shape."""
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ and calls it with the node's arguments, where tensors have become `View`s. What 
 In PyTorch: `torch/_inductor/graph.py` (`GraphLowering.call_function`) and `torch/_inductor/lowering.py` (`lowerings`).
 """
 
+import itertools
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -85,8 +86,8 @@ class Lowering:
         self.gm = gm
         self.values: dict[fx.Node, Any] = {}
         self.graph = LoopGraph([], [], [])
-        self.taken = {n.name for n in gm.graph.nodes if n.op in ("placeholder", "get_attr")}
-        self.count = 0
+        taken = {n.name for n in gm.graph.nodes if n.op in ("placeholder", "get_attr")}
+        self.names = (name for n in itertools.count() if (name := f"buf{n}") not in taken)
         self.canonical: dict[fx.Node, fx.Node] = {}
         self.seen: dict[Any, fx.Node] = {}
         self.escaping = operators.escaping(gm.graph)
@@ -161,10 +162,7 @@ class Lowering:
         """New memory, with a name nobody has."""
         if any(size > 1 and stride == 0 for size, stride in zip(layout.shape, layout.stride, strict=True)):
             raise NotImplementedError("a new tensor whose elements share memory (torch 2.11 says so of `select_scatter`)")
-        while (name := f"buf{self.count}") in self.taken:
-            self.count += 1
-        self.count += 1
-        return replace(layout, name=name)
+        return replace(layout, name=next(self.names))
 
     def full(self, value: Any, like: torch.Tensor) -> Lazy:
         """A constant with the layout of `like`."""

@@ -105,10 +105,8 @@ def find_out_variant(op: Any) -> Any:
     schema = getattr(op, "_schema", None)
     if schema is None or schema.is_mutable or torch.Tag.dynamic_output_shape in op.tags:
         return None
-    wanted = [(a.name, str(a.type)) for a in schema.arguments]
+    takes = lambda overload: [(a.name, str(a.type), a.is_out) for a in overload._schema.arguments]
     for overload in (getattr(op.overloadpacket, name) for name in op.overloadpacket.overloads()):
-        out = [(a.name, str(a.type)) for a in overload._schema.arguments if a.is_out]
-        rest = [(a.name, str(a.type)) for a in overload._schema.arguments if not a.is_out]
-        if out == [("out", "Tensor")] and rest == wanted:
+        if takes(overload) == [*takes(op), ("out", "Tensor", True)]:
             return None if torch.Tag.generated in overload.tags else overload
     return None

@@ -33,9 +33,8 @@ def tuned(source: TritonSource, buffers: Sequence[Buffer], start: Callable[..., 
     """The fastest candidate: measured now, or found on disk. `start(tile, warps)` gives the kernel as a callable."""
     name = lambda tile, warps: ", ".join([*(f"{name}={size}" for name, size in tile.items()), f"{warps} warps"])
     tried = {name(*each): each for each in candidates(source)}
-    return tried[
-        fastest(source.name, source.source, buffers, {name: functools.partial(start, *each) for name, each in tried.items()})
-    ]
+    starts = {name: functools.partial(start, *each) for name, each in tried.items()}
+    return tried[fastest(source.name, source.source, buffers, starts)]
 
 
 def fastest(what: Any, source: str, buffers: Sequence[Buffer], tried: Mapping[str, Callable[[], Any]]) -> str:

@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import sympy
 
@@ -209,19 +209,18 @@ Walk = list[tuple[Loop, int]]  # Loops with the step that each takes through som
 
 
 @dataclass(frozen=True)
-class Part:
-    """One iteration counts `weight` iterations of `loop`."""
-
-    loop: Loop
-    weight: int = 1
-
-
-@dataclass(frozen=True)
 class Piece:
-    """A loop of `size` iterations that is part of a loop of one group, of the other, or of both."""
+    """A loop of `size` iterations that is part of a loop of one group, of the other, or of both; an iteration of it counts
+    `weights` iterations of each."""
 
     size: int
-    parts: tuple[Part | None, Part | None]
+    loops: tuple[Loop | None, Loop | None]
+    weights: tuple[int, int] = (1, 1)
+
+    def kind(self, leader: int) -> Kind:
+        """Rows or columns, as the group that leads has it."""
+        loop = self.loops[leader]
+        return loop.kind if loop else "row"
 
 
 def combine(a: Group, b: Group, one: Linear | None, other: Linear | None) -> Fit | None:
@@ -240,10 +239,10 @@ def combine(a: Group, b: Group, one: Linear | None, other: Linear | None) -> Fit
         rowwise, still, columns = (b, still_a, a.columns) if still_a else (a, still_b, b.columns)
         if rowwise.columns or tuple(still) != columns:
             return None
-        pieces += [Piece(loop.size, (Part(loop), None) if still_a else (None, Part(loop))) for loop in still]
+        pieces += [Piece(loop.size, (loop, None) if still_a else (None, loop)) for loop in still]
     leader = 0 if a.columns or not b.columns else 1
-    if a.columns and b.columns and any(len({part.loop.kind for part in p.parts if part}) > 1 for p in pieces):
-        leader = next((n for n, part in enumerate(pieces[0].parts) if part and part.loop.kind == "column"), 0)
+    if a.columns and b.columns and any(len({loop.kind for loop in p.loops if loop}) > 1 for p in pieces):
+        leader = next((n for n, loop in enumerate(pieces[0].loops) if loop and loop.kind == "column"), 0)
         if not crosses(pieces, (a, b), leader):
             return None
     return None if a.across & b.reads or b.across & a.reads else assemble(pieces, a, b, leader)
@@ -254,9 +253,9 @@ def crosses(pieces: Sequence[Piece], groups: tuple[Group, Group], leader: int) -
     before the last of the leader's rows, and what goes into them. On a GPU, where rows run at once, these must be partial sums
     (`split`): each chunk, a row of both, is walked by one program."""
     sums, other = groups[1 - leader], groups[leader]
-    if any(part is None for piece in pieces for part in piece.parts):
+    if any(None in piece.loops for piece in pieces):
         return False
-    kinds = [(piece.parts[leader].loop.kind, piece.parts[1 - leader].loop.kind) for piece in pieces]  # type: ignore[union-attr]
+    kinds = [(piece.kind(leader), piece.kind(1 - leader)) for piece in pieces]
     reductions = [node for node in sums.nodes if isinstance(node, Reduction)]
     split = all(node.partial for node in reductions)
     if ("column", "column") in kinds or (("row", "row") in kinds) != split:
@@ -297,7 +296,7 @@ def cut_alike(one: Walk, other: Walk) -> list[Piece] | None:
         size = math.gcd(size_a, size_b)
         if step_a != step_b or size != min(size_a, size_b) or size == 0:  # the smaller must divide the larger
             return None
-        pieces.append(Piece(size, (Part(loop_a, weight_a), Part(loop_b, weight_b))))
+        pieces.append(Piece(size, (loop_a, loop_b), (weight_a, weight_b)))
         if size != size_a:
             left.append((loop_a, size_a // size, step_a * size, weight_a * size))
         if size != size_b:
@@ -307,24 +306,15 @@ def cut_alike(one: Walk, other: Walk) -> list[Piece] | None:
 
 def assemble(pieces: list[Piece], a: Group, b: Group, leader: int) -> Fit:
     """The pieces as loops, in the order of the leading group; it also says what is a row and what a column."""
-    place = {loop: n for n, loop in enumerate((a, b)[leader].loops)}
-
-    def kind(piece: Piece) -> Kind:
-        part = piece.parts[leader]
-        return part.loop.kind if part else "row"
-
-    def rank(piece: Piece) -> tuple[Any, ...]:
-        part = piece.parts[leader]
-        return kind(piece) == "column", *((place[part.loop], -part.weight) if part else (-1,))
-
-    pieces.sort(key=rank)
+    place: dict[Loop | None, int] = {None: -1, **{loop: n for n, loop in enumerate((a, b)[leader].loops)}}
+    pieces.sort(key=lambda piece: (piece.kind(leader) == "column", place[piece.loops[leader]], -piece.weights[leader]))
     loops: list[Loop] = []
     weights: list[dict[sympy.Symbol, dict[sympy.Symbol, int]]] = [{loop.symbol: {} for loop in group.loops} for group in (a, b)]
-    for piece, symbol in zip(pieces, symbols_for([kind(piece) for piece in pieces]), strict=True):
-        loops.append(Loop(symbol, piece.size, kind(piece)))
-        for mine, part in zip(weights, piece.parts, strict=True):
-            if part:
-                mine[part.loop.symbol][symbol] = part.weight
+    for piece, symbol in zip(pieces, symbols_for([piece.kind(leader) for piece in pieces]), strict=True):
+        loops.append(Loop(symbol, piece.size, piece.kind(leader)))
+        for mine, loop, weight in zip(weights, piece.loops, piece.weights, strict=True):
+            if loop:
+                mine[loop.symbol][symbol] = weight
     become = [{old: Linear.make(terms) for old, terms in mine.items()} for mine in weights]
     first, second = rewritten(a.members, become[0]), rewritten(b.members, become[1])
     written = {m.body.write.buffer: m.body.write.index for m in first}

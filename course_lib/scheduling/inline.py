@@ -11,9 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import sympy
-import torch
-
 from course_lib.lowering.ir import ExternKernel, Index, Node, Pointwise, View
 from course_lib.lowering.ops import Handler, Value, ViewHandler
 
@@ -24,21 +21,11 @@ class Inline(ViewHandler):
 
     ops: Handler
     producers: Mapping[str, Pointwise]
-    become: Mapping[sympy.Symbol, sympy.Expr]  # What stands for each symbol of the node's loops outside
 
     def element(self, view: View, index: Index) -> Value:
         if producer := self.producers.get(view.buffer.name):
             return producer.inner(self, view.in_buffer(index))
-        return view.load(self.ops, [self.outside(i) for i in index])
-
-    def load(self, buffer: str, index: sympy.Expr) -> Value:
-        return self.ops.load(buffer, self.outside(index))
-
-    def index_expr(self, expr: sympy.Expr, dtype: torch.dtype) -> Value:
-        return self.ops.index_expr(self.outside(expr), dtype)
-
-    def outside(self, expr: sympy.Expr | int) -> sympy.Expr:
-        return sympy.sympify(expr).xreplace(self.become)
+        return view.load(self.ops, index)
 
     def __getattr__(self, op: str) -> Any:
         return getattr(self.ops, op)
@@ -50,10 +37,5 @@ def inlined_into(node: Node, producers: Sequence[Any]) -> Node:
         return node
     by_name = {producer.buffer.name: producer for producer in producers}
     origins = tuple(dict.fromkeys([*(o for p in producers for o in p.origins), *node.origins]))
-    rows, columns = node.symbols
-
-    def inner(ops: Handler, index: Index, rindex: Index = ()) -> Value:
-        become = dict(zip([*rows, *columns], map(sympy.sympify, [*index, *rindex]), strict=True))
-        return node.value(Inline(ops, by_name, become), rows, columns)
-
+    inner = lambda ops, *indices: node.inner(Inline(ops, by_name), *indices)
     return replace(node, inner=inner, origins=origins)

@@ -10,6 +10,8 @@ In PyTorch: `torch/_inductor/codegen/wrapper.py` (`MemoryPlanningState`, `Alloca
 
 from dataclasses import dataclass, field, replace
 
+from torch._prims_common import compute_required_storage_length
+
 from course_lib.lowering.ir import Buffer, ExternKernel, LoopGraph, View
 from course_lib.scheduling.groups import Group
 from course_lib.scheduling.kernel import FusedKernel, Kernel
@@ -76,18 +78,16 @@ class Planner:
             if isinstance(kernel, FusedKernel) and (old := self.operand_to_overwrite(n, buffer, dying)):
                 dying = [name for name in dying if name != old]
                 kernel.in_place[buffer.name] = old
-                self.put(Allocation(buffer, self.result.place.get(old, old), "in place", n))
+                storage, how = self.result.place.get(old, old), "in place"
             elif free := self.free_like(kernel, buffer):
                 self.free.remove(free)
-                self.put(Allocation(buffer, free.storage, "reuse", n))
+                storage, how = free.storage, "reuse"
             else:
-                self.put(Allocation(buffer, buffer.name, "new", n))
+                storage, how = buffer.name, "new"
+            self.result.place[buffer.name] = storage
+            self.result.allocations.append(Allocation(buffer, storage, how, n))
         unread = [buffer.name for buffer in kernel.buffers if self.last_use[buffer.name] == n]
         self.free += [a for a in self.result.allocations if a.buffer.name in (*dying, *unread)]
-
-    def put(self, allocation: Allocation) -> None:
-        self.result.place[allocation.buffer.name] = allocation.storage
-        self.result.allocations.append(allocation)
 
     def operand_to_overwrite(self, n: int, new: Buffer, dying: list[str]) -> str | None:
         """The input that `new` is for, or an operand that dies here; if only the very element that is then written is read."""
@@ -111,9 +111,7 @@ def alike(old: Buffer, new: Buffer) -> bool:
 
 def extent(buffer: Buffer) -> int:
     """Elements from the first to the last of the buffer."""
-    if any(size == 0 for size in buffer.shape):
-        return 0
-    return 1 + sum(((size - 1) * stride for size, stride in zip(buffer.shape, buffer.stride, strict=True)), 0)
+    return compute_required_storage_length(buffer.shape, buffer.stride, 0)
 
 
 def only_read_where_written(group: Group, old: str, new: str) -> bool:

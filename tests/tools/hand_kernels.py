@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import math
 
-import sympy
 import torch
 
+from course_lib.lowering.indexing import loop_symbols
 from course_lib.lowering.ir import Buffer, Pointwise, Reduction, View
 from course_lib.scheduling.kernel import FusedKernel, Loop, Step
 
@@ -28,12 +28,10 @@ class Hand:
 
     def __init__(self, rows, columns=(), name="fused"):
         self.name = name
-        symbols = [sympy.Symbol(f"r{n}", integer=True, nonnegative=True) for n in range(len(rows))]
-        csymbols = [sympy.Symbol(f"c{n}", integer=True, nonnegative=True) for n in range(len(columns))]
         self.rows, self.columns = tuple(rows), tuple(columns)
-        self.i, self.j = tuple(symbols), tuple(csymbols)
-        self.loops = tuple(Loop(s, n, "row") for s, n in zip(symbols, rows)) + tuple(
-            Loop(s, n, "column") for s, n in zip(csymbols, columns)
+        self.i, self.j = loop_symbols("i", len(rows)), loop_symbols("j", len(columns))
+        self.loops = tuple(Loop(s, n, "row") for s, n in zip(self.i, rows)) + tuple(
+            Loop(s, n, "column") for s, n in zip(self.j, columns)
         )
         self.buffers, self.steps, self.stores = {}, [], set()
 
