@@ -196,17 +196,17 @@ template <class T> static INLINE T abs(T x) { return x < 0 ? (T)-x : x; }
 template <class T> static INLINE bool isnan(T x) { return x != x; }
 template <class T> static INLINE bool isinf(T x) { return abs(x) == (T)INFINITY; }
 
-// Integers, by a number other than 0. The smallest has no negative: divided by -1 it wraps around instead of trapping.
-// Floats: as torch.remainder and c10::div_floor_floating.
-template <class T> static INLINE bool is_minus_one(T b) { return (T)-1 < 0 && b == (T)-1; }
-template <class T> static INLINE T fmod(T a, T b) { return is_minus_one(b) ? (T)0 : (T)(a % b); }
+// Integers: the smallest has no negative, so divided by -1 it wraps around instead of trapping. (By what may be 0, torch's own
+// operator divides, which raises. Here it does not trap either.) Floats: as torch.remainder and c10::div_floor_floating.
+template <class T> static INLINE bool would_trap(T b) { return b == 0 || ((T)-1 < 0 && b == (T)-1); }
+template <class T> static INLINE T fmod(T a, T b) { return would_trap(b) ? (T)0 : (T)(a % b); }
 template <class T> static INLINE T mod(T a, T b) {  // the sign of the divisor
   T r = fmod(a, b);
   return r != 0 && (r < 0) != (b < 0) ? (T)(r + b) : r;
 }
 template <class T> static INLINE T floordiv(T a, T b) {  // rounds towards minus infinity
   if constexpr ((T)0.5 == 0) {
-    return is_minus_one(b) ? (T)(0 - (uint64_t)a) : (T)(a / b - (a % b != 0 && (a < 0) != (b < 0)));
+    return would_trap(b) ? (T)(0 - (uint64_t)a) : (T)(a / b - (a % b != 0 && (a < 0) != (b < 0)));
   } else {
     T r = fmod(a, b), q = (a - r) / b;
     q = r != 0 && (r < 0) != (b < 0) ? q - 1 : q;

@@ -1,13 +1,10 @@
 """Lowering: from an ATen graph to loops (`ir`), whose bodies are written in virtual operations (`ops`)."""
 
-from course_lib.lowering import reductions as _reductions
-from course_lib.lowering import rules as _rules
+from course_lib.lowering import reductions, rules  # noqa: F401 - imported for the rules that they register
 from course_lib.lowering.decompositions import DECOMPOSITIONS
 from course_lib.lowering.ir import Buffer, ExternKernel, LoopGraph, Pointwise, Reduction, View
 from course_lib.lowering.lower import LOWERINGS, lower
 from course_lib.lowering.operators import may_recompute
-
-del _reductions, _rules  # imported for the rules that they register
 
 __all__ = [
     "DECOMPOSITIONS", "LOWERINGS", "Buffer", "ExternKernel", "LoopGraph", "Pointwise", "Reduction", "View", "lower",

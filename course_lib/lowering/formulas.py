@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import torch
 
-from course_lib.lowering.ops import BINARY, UNARY, Handler, Value
+from course_lib.lowering.ops import BINARY, BOOLEAN, UNARY, Handler, Value
 
 aten = torch.ops.aten
 Number = bool | int | float
@@ -49,7 +49,7 @@ class Term:
             op = BOOL_ARITHMETIC.get(op, op)
         a, b = self.value, self.lift(other)
         value = getattr(self.ops, op)(*((b, a) if swap else (a, b)))
-        return Term(self.ops, value, torch.bool if op in COMPARISONS else self.dtype)
+        return Term(self.ops, value, torch.bool if op in BOOLEAN else self.dtype)
 
     def to(self, dtype: torch.dtype) -> "Term":
         return self if dtype == self.dtype else Term(self.ops, self.ops.to_dtype(self.value, dtype), dtype)
@@ -69,8 +69,7 @@ class Term:
             return lambda other: self.binary(op, other)
         if op not in UNARY:
             raise AttributeError(op)
-        dtype = torch.bool if op in ("isnan", "isinf", "logical_not") else self.dtype
-        return lambda: Term(self.ops, getattr(self.ops, op)(self.value), dtype)
+        return lambda: Term(self.ops, getattr(self.ops, op)(self.value), torch.bool if op in BOOLEAN else self.dtype)
 
     __add__ = lambda a, b: a.binary("add", b)
     __radd__ = lambda a, b: a.binary("add", b, swap=True)

@@ -41,8 +41,6 @@ class Linear:
     @staticmethod
     def of(expr: sympy.Expr | int, loops: Collection[sympy.Symbol]) -> "Linear":
         """The formula `expr`, sorted by what each symbol of `loops` contributes."""
-        if isinstance(expr, int):
-            return Linear((), expr)
         terms: dict[sympy.Expr, Any] = {}
         constant: Any = 0
         for term in sympy.Add.make_args(expr):
@@ -141,13 +139,11 @@ def _digits(linear: Linear, extent: Mapping[sympy.Symbol, int], dims: Sequence[t
         last = extent[symbol] - 1
         if step < 0:  # a flipped dimension: count it from the other end
             constant, step, symbol = constant + step * last, -step, last - symbol
-        for n, (_, stride) in enumerate(dims):
-            if step and stride and step % stride == 0:
-                index[n] += symbol * (step // stride)
-                largest[n] += last * (step // stride)
-                break
-        else:
+        n = next((n for n, (_, stride) in enumerate(dims) if stride and step % stride == 0), None)
+        if n is None:
             return None
+        index[n] += symbol * (step // dims[n][1])
+        largest[n] += last * (step // dims[n][1])
     for n, (size, stride) in enumerate(dims):
         if constant != 0:
             if not isinstance(constant, int) or constant < 0:

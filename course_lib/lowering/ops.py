@@ -24,7 +24,10 @@ BINARY = (
     "bitwise_and bitwise_or bitwise_xor left_shift right_shift"
 ).split()
 """`floordiv`, `mod` and `round` follow Python and torch (floor division; the sign of the divisor; half to even); `fmod`
-follows C. `maximum` and `minimum` propagate NaN. Comparisons and `isnan` give torch.bool. Both arguments have one dtype."""
+follows C. `maximum` and `minimum` propagate NaN. Both arguments have one dtype."""
+
+BOOLEAN = frozenset("eq ne lt le gt ge logical_and logical_or logical_not isnan isinf".split())
+"""Operations that give torch.bool whatever they are given. All others give the dtype of their first operand."""
 
 
 class Handler(Protocol):

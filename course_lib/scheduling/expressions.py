@@ -18,7 +18,7 @@ import sympy
 import torch
 
 from course_lib.lowering.ir import Buffer
-from course_lib.lowering.ops import BINARY, UNARY
+from course_lib.lowering.ops import BINARY, BOOLEAN, UNARY
 from course_lib.scheduling.kernel import FusedKernel, Step
 
 COSTLY = frozenset(
@@ -26,9 +26,6 @@ COSTLY = frozenset(
     "sigmoid pow atan2 fmod mod floordiv truediv reciprocal indirect".split()
 )
 """Operations dear enough that a value is better read again than computed again."""
-
-BOOLEAN = frozenset("eq ne lt le gt ge logical_and logical_or logical_not isnan isinf".split())
-"""Operations that give torch.bool whatever they are given. All others give the dtype of their first operand."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,8 +28,8 @@ from torch import fx
 from torch.utils.flop_counter import flop_registry
 
 from course_lib import events
-from course_lib.lowering.ops import BINARY, UNARY
-from course_lib.scheduling.expressions import BOOLEAN, Expr, record
+from course_lib.lowering.ops import BINARY, BOOLEAN, UNARY
+from course_lib.scheduling.expressions import Expr, record
 from course_lib.viz.graphs import op_name
 from course_lib.viz.loops import is_extern
 from course_lib.viz.style import Picture, escape, human_bytes, human_seconds, plural
