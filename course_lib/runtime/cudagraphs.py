@@ -4,9 +4,10 @@ In:  a compiled program whose tensors are all on one GPU.
 Out: a program that does the same; a call costs one start instead of one for each kernel.
 
 A recording reads and writes fixed addresses. Parameters, and what another recording has computed, stay where they are; an input
-that was seen at two addresses is copied into memory of the recording. What a recording has computed lies in its own memory: as
-long as somebody holds a result it is not played again, and a second recording serves meanwhile (forward twice, then backward).
-In PyTorch: `torch/_inductor/cudagraph_trees.py` (there recordings share a pool of memory, along the paths a program takes).
+that was seen at two addresses is copied into memory of the recording. What a recording has computed lies in memory that nothing
+else gets: as long as somebody holds a result it is not played again, and a second recording serves meanwhile (forward twice, then
+backward). What is temporary lies in a pool that all recordings of a stream share, for they run one after the other.
+In PyTorch: `torch/_inductor/cudagraph_trees.py` (there results are in the shared pool too, along the paths that a program takes).
 """
 
 import weakref
@@ -24,6 +25,7 @@ MOST = 4  # Recordings of one program; a call that none of them can serve runs k
 MANY = 32  # Recordings of one program that are ever made: addresses that always change are not worth it
 
 fixed: set[int] = set()  # Addresses of what recordings have computed, as long as they are there
+pools: dict[Any, Any] = {}  # For each stream, the memory of its recordings
 
 
 def with_cuda_graphs(program: Program, graph: LoopGraph) -> Program:
@@ -44,10 +46,17 @@ def why_not(graph: LoopGraph) -> str | None:
     return None if graph.nodes else "it has no kernel"
 
 
+def stream_on(device: torch.device) -> tuple[int, int, int]:
+    """Where work on this GPU is started now."""
+    return torch._C._cuda_getCurrentStream(device.index)
+
+
 def capture(program: Program, given: Sequence[Any]) -> tuple[Callable[[], None], tuple[Any, ...]]:
     """Record what the program starts: how to start it again, and the results that are then computed anew."""
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+    graph, stream = torch.cuda.CUDAGraph(), stream_on(given[0].device)
+    if stream not in pools:
+        pools[stream] = torch.cuda.MemPool()
+    with torch.cuda.graph(graph, pool=pools[stream].id, capture_error_mode="thread_local"):
         results = program(*given)
     return graph.replay, results
 
@@ -58,6 +67,8 @@ class Recording:
     def __init__(self, program: Program, inputs: Sequence[torch.Tensor], moving: set[int]) -> None:
         self.moving, self.staying = sorted(moving), [n for n in range(len(inputs)) if n not in moving]
         self.addresses = [inputs[n].data_ptr() for n in self.staying]
+        self.device = inputs[0].device
+        self.stream = stream_on(self.device)
         self.program, given, moved = program, list(inputs), [inputs[n] for n in self.moving]
         if any(torch._debug_has_internal_overlap(x) == 1 for x in moved):
             raise RuntimeError("an input that must be copied has elements that share memory (`expand`)")
@@ -81,8 +92,9 @@ class Recording:
         return [addresses[n] for n in self.staying] == self.addresses
 
     def is_free(self) -> bool:
-        """Does nobody hold the results of the last time any more?"""
-        return all(torch._C._storage_Use_Count(storage) <= count for storage, count in self.held)
+        """Does nobody hold the results of the last time any more, and is this its stream?"""
+        free = all(torch._C._storage_Use_Count(storage) <= count for storage, count in self.held)
+        return free and stream_on(self.device) == self.stream
 
     def play(self, inputs: Sequence[torch.Tensor]) -> tuple[Any, ...]:
         if self.copies:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import ctypes
+from functools import partial
 
 import numpy as np
 import pytest
@@ -34,6 +35,7 @@ def on_a_cpu(monkeypatch):
         return replay, results
 
     monkeypatch.setattr(cudagraphs, "capture", capture)
+    monkeypatch.setattr(cudagraphs, "stream_on", lambda device: "the stream")
     monkeypatch.setattr(cudagraphs, "fixed", set())
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
 
@@ -205,6 +207,31 @@ def test_what_cannot_be_recorded_runs_as_before():
 
     x = torch.randn(8, device="cuda")
     torch.testing.assert_close(cl.compile(f, mode="reduce-overhead")(x), f(x))
+
+
+def test_another_stream_has_recordings_of_its_own(on_a_cpu, monkeypatch):
+    recorder, x = Recorder(double_and_sum), torch.randn(4)
+    for stream in ("one", "one", "two", "one", "two"):
+        monkeypatch.setattr(cudagraphs, "stream_on", lambda device, now=stream: now)
+        torch.testing.assert_close(recorder(x, x), double_and_sum(x, x))
+    assert [recording.stream for recording in recorder.recordings] == ["one", "two"]
+
+
+@pytest.mark.gpu
+def test_recordings_share_memory_for_what_is_temporary():
+    def f(k, x):
+        return ((x * k) @ x @ x).sum()  # three products' results, 64 MB each, that nobody keeps
+
+    x, grown = torch.randn(4096, 4096, device="cuda"), []
+    compiled = [cl.compile(partial(f, k), mode="reduce-overhead") for k in range(1, 7)]
+    for program in compiled:
+        before = torch.cuda.memory_reserved()
+        for _ in range(3):
+            program(x)
+        grown.append(torch.cuda.memory_reserved() - before)
+    for k, program in enumerate(compiled, 1):  # none has overwritten what another needs
+        torch.testing.assert_close(program(x), f(k, x), rtol=1e-3, atol=1.0)
+    assert sum(grown[2:]) < 2**25, grown
 
 
 def test_addresses_are_forgotten_with_their_recording(on_a_cpu):
