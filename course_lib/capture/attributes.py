@@ -51,6 +51,8 @@ def get(it: Interpreter, value: Any, name: str, *, default: bool = False) -> Any
         return module_attribute(it, value, name)
     if isinstance(value, type):
         return class_attribute(it, value, name) if written is MISSING else written
+    if type(value) is super:
+        return super_attribute(it, value, name)
     if isinstance(value, types.FunctionType):
         return function_attribute(it, value, name)
     if known is not None and isinstance(value, enum.Enum) and name in own_dict(value):
@@ -182,6 +184,22 @@ def class_attribute(it: Interpreter, cls: type, name: str) -> Any:
     if source is None and not it.world.is_static(found) and type(found) not in PLAIN:
         raise Unsupported(f"reads the attribute '{name}' of the class {cls.__name__}, which has no known place")
     return it.world.wrap(found, source and source.attr(name))
+
+
+def super_attribute(it: Interpreter, value: Any, name: str) -> Any:
+    """`super().name`: a plain value is read where it stands, behind classes that have none; of a descriptor Python knows more."""
+    world, cls, known = it.world, value.__self_class__, it.world.of(value.__self__)
+    behind = range(cls.__mro__.index(value.__thisclass__) + 1, len(cls.__mro__)) if cls else ()
+    source = world.source_of(cls) if known is None or value.__self__ is cls else known.source.type()
+    for base, at in ((cls.__mro__[i], source and source.attr("__mro__").item(i)) for i in behind):
+        if name in base.__dict__ or (id(base), name) in world.stored:
+            if not is_value(base.__dict__.get(name)):
+                break
+            if at and is_users(base) and world.source_of(base) is None:
+                world.wrap(base, at)
+            return get(it, base, name)
+        world.see(base, at, name)
+    return it.native(getattr, value, name)
 
 
 def function_attribute(it: Interpreter, function: types.FunctionType, name: str) -> Any:

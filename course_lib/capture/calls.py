@@ -36,7 +36,7 @@ from course_lib import frames
 from course_lib.capture import attributes, global_state
 from course_lib.capture.classes import MISSING, is_users, isinstance, member_of
 from course_lib.capture.graph import PLAIN, STATE, has_tensor, name_of
-from course_lib.capture.shapes import SYMBOLIC, concrete
+from course_lib.capture.shapes import NUMBERS, SYMBOLIC, concrete
 from course_lib.capture.sources import FRAME, HELPERS, Imported, Source, Test, Unsupported, has_literal
 
 if TYPE_CHECKING:
@@ -404,6 +404,13 @@ def check(it: Interpreter, condition: Any, *message: Any) -> None:
         raise Unsupported("an assertion fails")
 
 
+def branch(it: Interpreter, pred: Any, true_fn: Any, false_fn: Any, operands: Any = ()) -> Any:
+    """`torch.cond` of a number, as eager does it. On data eager captures both sides, and refuses some: that is left to it."""
+    if not isinstance(pred, (torch.Tensor, *NUMBERS)):
+        raise Unsupported(f"calls torch.cond with a {type(pred).__name__}, which it refuses")
+    return it.call(true_fn if it.truth(pred) else false_fn, *operands)
+
+
 def set_of_module(it: Interpreter, module: torch.nn.Module, name: str, new: Any) -> Any:
     if it.world.of(module) is not None:
         return attributes.set_module_attribute(it, module, name, new)
@@ -478,7 +485,7 @@ RULES: dict[Any, Rule] = {
     **{function: lambda it, *args, _function=function, **kwargs: _function(*args, **kwargs) for function in APART},
     **{getattr(torch._C, name): functools.partial(attention_switch, name) for name in global_state.ATTENTION},
     torch.is_inference_mode_enabled: lambda it: it.world.inference,
-    torch.cond: lambda it, condition, yes, no, operands=(): it.call(yes if it.truth(condition) else no, *operands),
+    torch.cond: branch,
     torch.compile: lambda it, model=None, **options: (lambda model: model) if model is None else model,  # part of this graph
     **{cls: functools.partial(new_tensor, cls) for cls in (torch.Tensor, *torch._tensor_classes) if cls.__module__ == "torch"},
     **{function: functools.partial(tensor_of, function) for function in (torch.tensor, torch.as_tensor)},

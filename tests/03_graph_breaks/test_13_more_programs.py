@@ -287,3 +287,70 @@ def test_the_program_raises_what_was_kept_with_its_first_lines():
             function(torch.ones(2))
         found += lines(caught.value)[1:]
     assert got == expected and len(got) == 4
+
+
+def front_and_behind():
+    class Behind:
+        scale, parts = 1, [1]
+
+    class Front(Behind):
+        scale = 10
+
+        def read(self):
+            return super().scale, len(super().parts), hasattr(super(), "late")
+
+        @classmethod
+        def read_of_class(cls):
+            return super().scale
+
+    return Behind, Front
+
+
+def changes_what_is_behind(x, behind, front):
+    before = front.read()
+    behind.scale += 1
+    super(type(front), front).parts.append(2)
+    return x * front.read()[0] + front.read_of_class(), before, front.read(), front.scale
+
+
+def test_super_reads_what_was_stored_in_the_class_behind():
+    (behind, front), (eager_behind, eager_front) = front_and_behind(), front_and_behind()
+    compiled = cl.compile(changes_what_is_behind, backend="eager", fullgraph=True)
+    x = torch.randn(3)
+    for turn in range(4):
+        got = compiled(x, behind, front())
+        torch.testing.assert_close(got, changes_what_is_behind(x, eager_behind, eager_front()), msg=f"call {turn}")
+        for each in (behind, eager_behind):  # what others change between calls is seen too
+            each.scale *= 3
+            if turn == 2:
+                each.late = True
+    assert behind.parts == eager_behind.parts == [1, 2, 2, 2, 2] and "parts" not in front.__dict__
+
+
+@pytest.mark.parametrize("pred", [None, "yes", True, 0, 2.5])
+def test_cond_takes_what_eager_takes(pred):
+    def f(x):
+        return torch.cond(pred=pred, true_fn=lambda v: v * 2, false_fn=lambda v: v + 1, operands=(x,))
+
+    x = torch.randn(3)
+    compiled = cl.compile(f, backend="eager")
+    if pred is None or isinstance(pred, str):
+        with pytest.raises(RuntimeError, match="Expected pred to be bool or tensor"):
+            compiled(x)
+    else:
+        assert torch.equal(compiled(x), f(x))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_cond_on_data_whose_branch_gives_an_input_raises_as_in_eager():
+    def f(x):
+        y = x * 2
+        return torch.cond(y.sum() > 0, lambda v: v, lambda v: v + 1, (y,)) * 2
+
+    kinds = []
+    for call in (f, cl.compile(f, backend="eager")):
+        torch._dynamo.reset()
+        with pytest.raises(Exception) as caught:
+            call(torch.ones(3))
+        kinds.append(type(caught.value))
+    assert kinds[0] is kinds[1]
