@@ -112,13 +112,12 @@ class CppKernel(CppOps):
     def print_loops(self) -> None:
         """The loops over rows, and inside them the phases of a row."""
         rows, columns = self.kernel.rows, iterations(self.kernel.columns)
-        across = [step for step in self.trees if step.level == "across"]
-        for step in across:
+        for step in self.across:
             self.scratch[step] = self.unique(label(step))
             self.line(f"double {self.scratch[step]}[{self.room(columns)}] = {{}};", step=step)
         with contextlib.ExitStack() as blocks:
             if rows and self.parallel and self.shape != "columns":
-                gathers = [f"reduction(+: {self.scratch[step]}[:{self.size(columns)}])" for step in across]
+                gathers = [f"reduction(+: {self.scratch[step]}[:{self.size(columns)}])" for step in self.across]
                 self.pragma(threads=True, collapse=len(rows), clauses=gathers)
             for loop in rows:
                 blocks.enter_context(self.block_of_lanes(loop) if self.lane and loop is rows[-1] else self.loop(loop))
@@ -127,11 +126,11 @@ class CppKernel(CppOps):
                     self.print_pass(phase)
                     self.print_fetch(phase)
                 self.print_row_steps(phase)
-        if across:
+        if self.across:
             with contextlib.ExitStack() as blocks:
                 for loop in self.kernel.columns:
                     blocks.enter_context(self.loop(loop))
-                for step in across:
+                for step in self.across:
                     self.line(f"{self.element(step)} = {self.scratch_element(step)};", step=step)
 
     def print_pass(self, phase: Phase) -> None:
@@ -141,16 +140,18 @@ class CppKernel(CppOps):
             if step in phase.kept:
                 self.scratch[step] = self.unique(f"{label(step)}_row")
                 self.line(f"{computed_as(step.buffer.dtype)} {self.scratch[step]}[{self.room(iterations(columns))}];")
-        totals = {step: self.accumulator(step) for step in phase.reductions}
-        in_order = any(total.in_order for total in totals.values())
+        parts = {step: self.accumulator(step) for step in phase.reductions}
+        in_order = any(part.in_order for part in parts.values())
         longest = iterations(columns) * (8 if self.lane or len(columns) > 1 else 1)  # or 8 lanes share a sum
-        sums = [s for s, t in totals.items() if t.kind == "sum" and computed_as(t.dtype) == "float" and longest > BLOCK]
+        sums = [s for s, part in parts.items() if part.kind == "sum" and computed_as(part.dtype) == "float" and longest > BLOCK]
+        totals = parts | {step: replace(parts[step], dtype=torch.float64) for step in sums}
+        parts |= {step: replace(parts[step], name=f"{parts[step].name}_part") for step in sums}
         threads = self.parallel and self.shape == "columns" and not in_order
         staged, apart = self.staged(phase, columns[-1])
         blocked = bool(sums or staged)
         alone = len(columns) == 1 and not blocked
         for step, total in totals.items():
-            self.declare_accumulator(step, total, wide=step in sums)
+            self.declare_accumulator(step, total)
 
         with contextlib.ExitStack() as blocks:
             self.pragma(threads and not alone, clauses=clauses_of(totals))
@@ -158,7 +159,6 @@ class CppKernel(CppOps):
                 blocks.enter_context(self.loop(loop))
             size = STRIP if staged else BLOCK // 8 if self.lane else BLOCK
             bounds = blocks.enter_context(self.blocks_of(columns[-1], size)) if blocked else ("0", "")
-            parts = totals | {step: replace(totals[step], name=f"{totals[step].name}_part") for step in sums}
             for step in sums:
                 self.declare_accumulator(step, parts[step])
             rounding = blocks.enter_context(self.rows_around(staged, columns[-1], *bounds))
@@ -176,7 +176,7 @@ class CppKernel(CppOps):
                 for step in sums:
                     self.line(*totals[step].take(f"{parts[step].name}{self.lane}", self.lane), step=step)
         for step, total in totals.items():
-            self.finish(step, total, wide=step in sums)
+            self.finish(step, total)
 
     def overtakes(self, steps: list[Step]) -> bool:
         """Does a step read what one before it writes in place of it? Then they cannot have a loop each."""
@@ -240,9 +240,8 @@ class CppKernel(CppOps):
         name = label(step) if node.kind in label(step) else f"{label(step)}_{node.kind}"
         return Accumulator.of(node, self.trees[step].dtype, self.unique(name), at)
 
-    def declare_accumulator(self, step: Step, accumulator: Accumulator, wide: bool = False) -> None:
+    def declare_accumulator(self, step: Step, accumulator: Accumulator) -> None:
         for ctype, name, first, _ in accumulator.variables():
-            ctype = "double" if wide else ctype
             lines = [f"{ctype} {name} = {first};"]
             if self.lane:
                 lines = [f"{ctype} {name}[{self.lanes}]{' = {}' if first == '0' else ''};"]
@@ -256,7 +255,7 @@ class CppKernel(CppOps):
             value = self.bind(tree, value, "value")
         self.line(*part.take(value, self.lane))
 
-    def finish(self, step: Step, total: Accumulator, wide: bool) -> None:
+    def finish(self, step: Step, total: Accumulator) -> None:
         """From here on the step's name stands for the result."""
         result = total.result(self.lane)
         dtype = step.buffer.dtype
@@ -265,7 +264,7 @@ class CppKernel(CppOps):
             result = total.name
         if dtype in HALVES:
             result = f"rounded<{STORED[dtype]}>({result})"
-        elif wide:
+        elif dtype == torch.float32 and total.dtype == torch.float64:
             result = f"(float){result}"
         if self.lane or result.isidentifier():
             self.values[step] = result

@@ -67,15 +67,9 @@ def phases(kernel: FusedKernel, trees: Mapping[Step, Expr], keep: bool) -> list[
             result[-1 if step.buffer.name in kernel.in_place else n].stored.add(step)
 
     for n, phase in enumerate(result):
-        wanted: list[Step] = []
-        for step in trees:
-            if is_row_level(step, kernel) and (rank[step] == n or step in phase.stored):
-                phase.rows.append(step)
-            elif step.is_reduction:
-                wanted += [step] if rank[step] == n else []
-                phase.rows += [step] if step in phase.stored else []
-            elif step in phase.stored:
-                wanted.append(step)
+        once = {step for step in trees if is_row_level(step, kernel)}
+        phase.rows = [s for s in trees if (s in once and rank[s] == n) or (s in phase.stored and (s in once or s.is_reduction))]
+        wanted = [s for s in trees if s not in once and (rank[s] == n if s.is_reduction else s in phase.stored)]
         source: dict[Step, Source] = {}
         while wanted:
             step = wanted.pop()

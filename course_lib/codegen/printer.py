@@ -82,6 +82,7 @@ class Printer:
         self.trees, self.recorder = record(self.kernel, buffers)
         self.symbols, self.buffers = self.recorder.indirect_values, self.recorder.buffers
         self.used = {used for tree in self.trees.values() for used in steps_used(tree)}
+        self.across = [step for step in self.trees if step.level == "across"]
         self.checks = [node for tree in self.trees.values() for node in tree.walk() if node.op == "indirect"]
 
         stored = [step.buffer.name for step in self.trees if step.buffer.name in self.kernel.stores]

@@ -117,7 +117,6 @@ class TritonKernel(TritonOps):
         self.masks = {}
         self.product = next((step for step in self.trees if isinstance(step.node, Product)), None)
         self.phases = phases(kernel, self.trees, keep=False)
-        self.across = [step for step in self.trees if step.level == "across"]
         gathered = {symbol for step in self.across for formula in step.rindex for symbol in formula.free_symbols}
         self.walked = tuple(loop for loop in kernel.rows if loop.symbol in gathered)
         self.tiling = self.choose_tiling()

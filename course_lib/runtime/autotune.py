@@ -33,8 +33,9 @@ def tuned(source: TritonSource, buffers: Sequence[Buffer], start: Callable[..., 
     """The fastest candidate: measured now, or found on disk. `start(tile, warps)` gives the kernel as a callable."""
     name = lambda tile, warps: ", ".join([*(f"{name}={size}" for name, size in tile.items()), f"{warps} warps"])
     tried = {name(*each): each for each in candidates(source)}
+    given = [*buffers, *([Buffer("problem", torch.int64, (), (), buffers[0].device)] if source.checked else [])]
     starts = {name: functools.partial(start, *each) for name, each in tried.items()}
-    return tried[fastest(source.name, source.source, buffers, starts)]
+    return tried[fastest(source.name, source.source, given, starts)]
 
 
 def fastest(what: Any, source: str, buffers: Sequence[Buffer], tried: Mapping[str, Callable[[], Any]]) -> str:

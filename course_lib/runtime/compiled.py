@@ -19,7 +19,7 @@ from course_lib.codegen.cpp import cpp_source, prelude
 from course_lib.codegen.printer import KernelSource, identifier
 from course_lib.codegen.triton import triton_source
 from course_lib.codegen.wrapper import wrapper_source
-from course_lib.lowering.ir import Buffer, LoopGraph
+from course_lib.lowering.ir import LoopGraph
 from course_lib.runtime.compiler import build_library
 from course_lib.runtime.triton_runner import load_triton
 from course_lib.scheduling.kernel import FusedKernel
@@ -68,7 +68,7 @@ def build(graph: LoopGraph, schedule: Any, plan: Any = None, codegen: str = "aut
             fixed = None if autotune and printer is triton_source else graph.fixed  # tiles are measured for one size
             sources[kernel] = printer(replace(kernel, fixed=fixed), graph.buffers, name)
     in_triton = [
-        (source, kernel.steps[0].buffer.device, operands(source, graph) if autotune else ())
+        (source, kernel.steps[0].buffer.device, [graph.buffers[name] for name in source.buffers] if autotune else ())
         for kernel, source in sources.items()
         if source.language == "triton" and 0 not in [loop.size for loop in kernel.rows]
     ]
@@ -86,12 +86,6 @@ def build(graph: LoopGraph, schedule: Any, plan: Any = None, codegen: str = "aut
     if len(gpus := {buffer.device for buffer in graph.buffers.values() if buffer.device.type == "cuda"}) == 1:
         run = on_device(gpus.pop(), run)
     return CompiledGraph(run, wrapper, list(sources.values()), schedule, plan, cached, names["problems"])
-
-
-def operands(source: KernelSource, graph: LoopGraph) -> list[Buffer]:
-    """What a kernel is called with."""
-    given = [graph.buffers[name] for name in source.buffers]
-    return [*given, *([Buffer("problem", torch.int64, (), (), given[0].device)] if source.checked else [])]
 
 
 def on_device(device: torch.device, run: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ...]]:
