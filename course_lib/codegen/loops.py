@@ -51,13 +51,14 @@ def phases(kernel: FusedKernel, trees: Mapping[Step, Expr], keep: bool) -> list[
     """The passes of a kernel in order. The first holds no columns, only what once a row comes before them.
 
     `keep`: costly values may travel from one pass to the next in a row on the stack."""
+    once = {step for step in trees if is_row_level(step, kernel)}
     rank: dict[Step, int] = {}
     for step, tree in trees.items():
         used = steps_used(tree)
-        if is_row_level(step, kernel):
+        if step in once:
             rank[step] = max([0, *(rank[u] for u in used)])
         else:  # in a pass after those that complete what it needs
-            rank[step] = max([1, *(rank[u] + (u.is_reduction or is_row_level(u, kernel)) for u in used)])
+            rank[step] = max([1, *(rank[u] + (u.is_reduction or u in once) for u in used)])
 
     result = [Phase() for _ in range(1 + max(rank.values(), default=0))]
     keep = keep and iterations(kernel.columns) * 4 <= SCRATCH_BYTES
@@ -67,7 +68,6 @@ def phases(kernel: FusedKernel, trees: Mapping[Step, Expr], keep: bool) -> list[
             result[-1 if step.buffer.name in kernel.in_place else n].stored.add(step)
 
     for n, phase in enumerate(result):
-        once = {step for step in trees if is_row_level(step, kernel)}
         phase.rows = [s for s in trees if (s in once and rank[s] == n) or (s in phase.stored and (s in once or s.is_reduction))]
         wanted = [s for s in trees if s not in once and (rank[s] == n if s.is_reduction else s in phase.stored)]
         source: dict[Step, Source] = {}
@@ -81,7 +81,7 @@ def phases(kernel: FusedKernel, trees: Mapping[Step, Expr], keep: bool) -> list[
                 earlier.kept.add(step)
             else:
                 source[step] = "compute"
-                wanted += [u for u in steps_used(trees[step]) if not u.is_reduction and not is_row_level(u, kernel)]
+                wanted += [u for u in steps_used(trees[step]) if not u.is_reduction and u not in once]
         phase.columns = {step: source[step] for step in trees if step in source}
     return result
 

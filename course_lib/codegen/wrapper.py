@@ -37,20 +37,14 @@ DTYPES = {
 } | {torch.bool: "torch.bool"}
 
 
-def wrapper_source(
-    schedule: Any, plan: MemoryPlan | None, graph: LoopGraph, kernels: Mapping[FusedKernel, KernelSource]
-) -> tuple[str, dict[str, Any]]:
-    """The source of `call`, and what must be in its namespace beside the kernels. Without a plan nothing is reused or freed."""
-    return Wrapper(schedule.kernels, plan or MemoryPlan(free_after=[()] * len(schedule.kernels)), graph, kernels).print()
-
-
 class Wrapper:
-    """The state of one printing: which Python name holds which buffer."""
+    """The state of one printing: which Python name holds which buffer. Without a plan nothing is reused or freed."""
 
     def __init__(
-        self, order: Sequence[Kernel], plan: MemoryPlan, graph: LoopGraph, kernels: Mapping[FusedKernel, KernelSource]
+        self, order: Sequence[Kernel], plan: MemoryPlan | None, graph: LoopGraph, kernels: Mapping[FusedKernel, KernelSource]
     ) -> None:
-        self.order, self.plan, self.graph, self.kernels = order, plan, graph, kernels
+        self.order, self.graph, self.kernels = order, graph, kernels
+        self.plan = plan or MemoryPlan(free_after=[()] * len(order))
         self.lines: list[str] = []
         self.names: dict[str, Any] = {
             "torch": torch, "aten": aten, "empty_strided": torch.empty_strided, "as_strided": guards._reinterpret_tensor,
@@ -65,6 +59,7 @@ class Wrapper:
         self.views: dict[View, str] = {}  # View of a part of a buffer, or in another order → its variable
 
     def print(self) -> tuple[str, dict[str, Any]]:
+        """The source of `call`, and what must be in its namespace beside the kernels."""
         arguments = [self.new(one.name) if one else self.unique(f"unused_{n}") for n, one in enumerate(self.graph.inputs)]
         self.names |= {self.new(name): tensor for name, tensor in self.graph.constants.items()}
         self.lines.append(f"def call({', '.join(arguments)}):")

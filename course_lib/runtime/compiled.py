@@ -18,7 +18,7 @@ from course_lib import native
 from course_lib.codegen.cpp import cpp_source, prelude
 from course_lib.codegen.printer import KernelSource, identifier
 from course_lib.codegen.triton import triton_source
-from course_lib.codegen.wrapper import wrapper_source
+from course_lib.codegen.wrapper import Wrapper
 from course_lib.lowering.ir import LoopGraph
 from course_lib.runtime.compiler import build_library
 from course_lib.runtime.triton_runner import load_triton
@@ -81,7 +81,7 @@ def build(graph: LoopGraph, schedule: Any, plan: Any = None, codegen: str = "aut
         make = native.load("course_lib.runtime._launcher").launcher  # type: ignore[union-attr]
         address = lambda name: ctypes.cast(library[name], ctypes.c_void_p).value
         launches |= {s.name: make(pack("Pn", address(s.name), len(s.buffers) + s.checked + bool(s.sizes))) for s in in_cpp}
-    wrapper, names = wrapper_source(schedule, plan, graph, sources)
+    wrapper, names = Wrapper(schedule.kernels, plan, graph, sources).print()
     run = define("call", wrapper, "program", {**names, **launches})
     if len(gpus := {buffer.device for buffer in graph.buffers.values() if buffer.device.type == "cuda"}) == 1:
         run = on_device(gpus.pop(), run)

@@ -50,7 +50,7 @@ from torch import fx
 
 from course_lib import config, native, runtime
 from course_lib.codegen import cpp
-from course_lib.codegen.wrapper import wrapper_source
+from course_lib.codegen.wrapper import Wrapper
 from course_lib.pipeline import Pipeline, with_sizes
 from course_lib.runtime import compiler
 from course_lib.scheduling import Fuse, FusedKernel
@@ -861,7 +861,7 @@ class Batch:
             launches = {s.name: make(struct.pack("Pn", address(s.name), len(s.buffers) + s.checked)) for s in sources}
         for entry in self.graphs:
             graph, schedule, plan, mine, _ = entry
-            text, names = wrapper_source(schedule, plan, graph, mine)
+            text, names = Wrapper(schedule.kernels, plan, graph, mine).print()
             entry[4] = define("call", text, "program", {**names, **{s.name: launches[s.name] for s in mine.values()}})
 
 
