@@ -224,8 +224,7 @@ def compiled_function(function: F, compiler: Compiler) -> F:
     def compiled(*args: Any, **kwargs: Any) -> Any:
         return function(*args, **kwargs) if is_dynamo_compiling() or forward_ad._current_level >= 0 else watched(*args, **kwargs)
 
-    compiled._course_original = function  # type: ignore[attr-defined]
-    compiled._course_compiler = compiler  # type: ignore[attr-defined]
+    vars(compiled).update(_course_original=function, _course_compiler=compiler)
     return compiled  # type: ignore[return-value]
 
 

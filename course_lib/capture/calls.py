@@ -99,7 +99,7 @@ def call(it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]
     own = member_of(type(function), "__call__")
     if isinstance(own, types.FunctionType) and is_users(type(function)) and not isinstance(function, type):
         return call(it, attributes.get(it, function, "__call__"), args, kwargs)
-    cls = getattr(function, "__self__", None)
+    cls: Any = getattr(function, "__self__", None)
     if isinstance(cls, torch.Tensor) and not it.world.is_opaque(cls):
         return it.world.builder.call(function.__name__, [cls, *args], kwargs)
     if isinstance(cls, type) and issubclass(cls, torch.autograd.Function) and function.__name__ == "apply":
@@ -294,7 +294,7 @@ def is_safe_type(cls: type) -> bool:
 
 def call_builtin(it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """A callable written in C: run it now, if it is known to touch nothing but its arguments."""
-    target = getattr(function, "__self__", None)
+    target: Any = getattr(function, "__self__", None)
     owner = getattr(function, "__objclass__", None)
     module = target.__name__ if isinstance(target, types.ModuleType) else getattr(function, "__module__", None)
     if function in STATE if isinstance(function, types.BuiltinFunctionType) else False:

@@ -7,7 +7,7 @@ import builtins
 import sys
 from collections.abc import Iterable
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from course_lib.frames.hook import class_version
 
@@ -65,13 +65,9 @@ def has_own_lookup(cls: type) -> bool:
     return FunctionType in (type(cls.__getattribute__), type(getattr(cls.__dict__.get("__class__"), "fget", None)))
 
 
-if TYPE_CHECKING:
-    from builtins import isinstance  # noqa: UP029
-else:
-
-    def isinstance(obj: Any, classes: Any) -> bool:
-        """As the builtin, which may read `obj.__class__`: capture must not run the user's code to look at an object."""
-        return issubclass(type(obj), classes) if has_own_lookup(type(obj)) else builtins.isinstance(obj, classes)
+def isinstance(obj: Any, classes: Any) -> bool:
+    """As the builtin, which may read `obj.__class__`: capture must not run the user's code to look at an object."""
+    return issubclass(type(obj), classes) if has_own_lookup(type(obj)) else builtins.isinstance(obj, classes)
 
 
 def own_dict(value: Any) -> dict[str, Any]:

@@ -81,9 +81,7 @@ class Machine(Stack):
         self.stack: list[Any] = []
         self.handling: BaseException | None = None  # The exception that an `except` block is dealing with
         self.program = instructions(self.code)
-        self.index_of: dict[int, int] = {}
-        for index, instruction in enumerate(self.program):
-            self.index_of.setdefault(instruction.offset, index)
+        self.index_of = {i.offset: index for index, i in reversed([*enumerate(self.program)])}  # of those split, the first
         self.next = 0
         self.stops: Container[int] = ()  # Where not to go on, as indices into `program`
         self.result = self.yielded = NOTHING

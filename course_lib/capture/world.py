@@ -129,12 +129,11 @@ class World:
 
     def assume_tensor(self, tensor: torch.Tensor, fake: torch.Tensor, source: Source) -> None:
         """What graph and kernels depend on. Sparse tensors fail at `stride()`; the global state keeps wrapped ones (vmap) out."""
-        static = all(type(size) is int for size in fake.shape)
-        layout = [Test("{}.shape", "==", tuple(tensor.shape)), Test("{}.stride()", "==", tensor.stride())]
-        if not static:
-            layout = [Test("{}.ndim", "==", tensor.ndim)]
-            layout += [Test(f"{{}}.shape[{d}]", "==", n) for d, n in enumerate(fake.shape) if type(n) is int]
-            layout += self.shapes.stride_tests(fake)
+        if all(type(size) is int for size in fake.shape):
+            layout = [Test("{}.shape", "==", tuple(tensor.shape)), Test("{}.stride()", "==", tensor.stride())]
+        else:
+            sizes = [Test(f"{{}}.shape[{d}]", "==", n) for d, n in enumerate(fake.shape) if type(n) is int]
+            layout = [Test("{}.ndim", "==", tensor.ndim), *sizes, *self.shapes.stride_tests(fake)]
         tests = [
             Test("type({})", "is", type(tensor)),
             Test("{}.dtype", "is", tensor.dtype),
@@ -319,8 +318,9 @@ class World:
     def static_source(self, obj: Any) -> Source | None:
         """Where an object that names its own place (a module, a class, a function) can be imported from."""
         if isinstance(obj, types.ModuleType):
-            return Imported(obj.__name__) if sys.modules.get(obj.__name__) is obj else None
-        module, path = getattr(obj, "__module__", None), getattr(obj, "__qualname__", None)
+            return Imported(obj.__name__) if obj is sys.modules.get(obj.__name__, MISSING) else None
+        module: Any = getattr(obj, "__module__", None)
+        path: Any = getattr(obj, "__qualname__", None)
         if not isinstance(module, str) or not isinstance(path, str) or "<" in path or module not in sys.modules:
             return None
         found: Any = sys.modules[module]

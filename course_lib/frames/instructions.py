@@ -162,8 +162,6 @@ def _meaningful(code: CodeType) -> Iterator[tuple[dis.Instruction, int]]:
     for i in dis.get_instructions(code):
         offset = i.offset if start is None else start
         start = offset if i.opname == "EXTENDED_ARG" else None
-        if i.opname == "EXTENDED_ARG":
-            continue
         resumed |= i.opname == "RESUME"
         in_prologue = i.opname == "MAKE_CELL" and not resumed
         end_of_loop = FROM_3_13 and i.opname == "POP_TOP" and before == "END_FOR"  # FOR_ITER skips both; on 3.12 it is `break`'s
@@ -173,7 +171,7 @@ def _meaningful(code: CodeType) -> Iterator[tuple[dis.Instruction, int]]:
             if i.opname == "KW_NAMES":  # `dis` leaves it to the reader to look the names up
                 i = i._replace(argval=code.co_consts[i.arg or 0])
             yield i, offset
-        named = i.opname == "KW_NAMES" or (named and i.opname == "PRECALL")
+        named = i.opname == "KW_NAMES" or (named and i.opname in ("PRECALL", "EXTENDED_ARG"))
         before = i.opname
 
 
