@@ -247,8 +247,6 @@ class Recorder(TorchFunctionMode):
 
     def record(self, function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         name = getattr(function, "__name__", "")
-        if name == "__reversed__":
-            return self.builder.call("flip", [args[0], 0]) if args[0].ndim else args[0]
         if isinstance(function, types.MethodWrapperType):  # an attribute: `tensor.shape` is `shape.__get__(tensor)`
             attribute = getattr(function.__self__, "__name__", "")
             if name != "__get__":
