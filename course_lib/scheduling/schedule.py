@@ -14,7 +14,9 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from itertools import pairwise
+from operator import or_
 
 import networkx
 import torch
@@ -128,9 +130,11 @@ class Fusion:
         self.alone = [start(node, n, self.usage, bodies.get(node)) for n, node in enumerate(nodes)]
         self.groups = list(self.alone)
         self.needs = dependencies(self.alone)
-        self.before: dict[Group, set[Group]] = {}  # For each group all that must run before it, directly or not
+        self.bits = {group: 1 << n for n, group in enumerate(self.alone)}  # The nodes of each group: a bit for each
+        self.before: dict[Group, int] = {}
+        """For each group the nodes that must run before it, directly or not. (Bits, for there may be thousands.)"""
         for group in self.alone:
-            self.before[group] = self.needs[group].union(*(self.before[needed] for needed in self.needs[group]))
+            self.before[group] = reduce(or_, (self.before[needed] | self.bits[needed] for needed in self.needs[group]), 0)
         self.answers: dict[tuple[Group, Group], Fuse | No] = {}
         self.done: list[Decision] = []
 
@@ -153,12 +157,14 @@ class Fusion:
         self.done.append(Decision(str(a), str(b), answer))
         self.groups = [both if g is a else g for g in self.groups if g is not b]
         self.needs[both] = (self.needs.pop(a) | self.needs.pop(b)) - {a, b}
-        earlier = self.before[both] = (self.before.pop(a) | self.before.pop(b)) - {a, b}
+        inside = self.bits[both] = self.bits[a] | self.bits[b]
+        earlier = self.before[both] = (self.before.pop(a) | self.before.pop(b)) & ~inside
         for group in self.groups:
-            for first, more in ((self.needs[group], {both}), (self.before[group], earlier | {both})):
-                if a in first or b in first:
-                    first -= {a, b}
-                    first |= more
+            if self.before[group] & inside:
+                self.before[group] |= earlier | inside
+            if (needs := self.needs[group]) & {a, b}:
+                needs -= {a, b}
+                needs.add(both)
 
     def pairs(self) -> list[tuple[Group, Group]]:
         """Pairs with something between them: one reads what the other writes, or both read the same."""
@@ -187,7 +193,7 @@ class Fusion:
     def path(self, a: Group, b: Group) -> Group | None:
         """A third group on a way from one to the other: fused, they would have to run both before and after it."""
         ways = [(group, first) for first, last in ((a, b), (b, a)) for group in self.needs[last] if group is not first]
-        between = [group for group, first in ways if first in self.before[group]]
+        between = [group for group, first in ways if self.before[group] & self.bits[first]]
         return min(between, key=lambda group: group.positions, default=None)
 
     def hardly_read(self) -> list[tuple[Node, Node]]:
