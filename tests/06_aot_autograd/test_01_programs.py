@@ -328,7 +328,9 @@ def a_view_of_a_written_input_with_gaps(x, w):
 @program(lambda: (torch.tensor([[1e30, torch.inf, torch.nan]]), leaf(3)))
 def a_write_through_an_expand_that_changes_nothing(x, w):
     x.expand(1, 3).fill_(2)
-    return x * w
+    y = w * 1e9
+    y[None].expand(-1, 3).fill_(2)
+    return x * w, y
 
 
 @program(two)

@@ -13,6 +13,8 @@ Each way computes the same mathematics on the same numbers. It only decides diff
                              for float16.
     torch's decompositions   torch writes many operators in smaller ones (for `torch.compile`, and for us), and those have other
                              answers for nan and infinity: bilinear interpolation, the gradients of `huber_loss` and `elu`.
+    rounded once             each operation computed in double precision and rounded at its end: eager sums thousands of numbers
+                             in float32 here and there (`nansum`), we in double.
     views by `as_strided`    what is returned as a view of an input that is shown several times (`expand`) has a gradient that is
                              summed where the memory is, one number after the other, in its own dtype.
 
@@ -61,6 +63,7 @@ def variants(program: Any) -> Iterator[tuple[str, Function]]:
         yield "another formula", line_by_line(program, operands=with_gaps, rewrite=otherwise)
         for zero in (0.0, -0.0):
             yield "another formula", line_by_line(program, after=functools.partial(with_zeros, zero=zero), rewrite=otherwise)
+    yield "rounded once", line_by_line(program, operands=in_double)
     yield "torch's decompositions", in_mode(program.function(), Decomposed())
     if any(i.layout in ("expanded", "overlapping") and i.grad for i in program.inputs):
         yield "views by `as_strided`", with_strided_results(program)
@@ -95,7 +98,8 @@ def line_by_line(
             text, random = rewrite(line.text), torch.get_rng_state()
             if operands and line.target and not is_view(value := eval(text, dict(ns)), ns):
                 torch.set_rng_state(random)
-                value = eval(text, {name: operands(v) if isinstance(v, torch.Tensor) else v for name, v in ns.items()})
+                others = {name: operands(v) if isinstance(v, torch.Tensor) else v for name, v in ns.items()}
+                value = eval(text, others).to(value.dtype)
             elif not (operands and line.target):
                 value = eval(text, dict(ns))
             value = after(value)
@@ -129,6 +133,11 @@ def shown_twice(value: torch.Tensor) -> bool:
 def with_gaps(value: torch.Tensor) -> torch.Tensor:
     """The same numbers, every second place in memory."""
     return torch.stack([value, value], -1)[..., 0] if value.numel() < 60_000 else value
+
+
+def in_double(value: torch.Tensor) -> torch.Tensor:
+    """The same numbers; operations on them round to 53 bits."""
+    return value.double() if value.dtype.is_floating_point else value
 
 
 REWRITTEN = [
