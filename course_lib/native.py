@@ -22,7 +22,6 @@ from types import ModuleType
 
 from course_lib import build_cache
 
-HERE = Path(__file__).parent
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX") or ".so"
 
 
@@ -33,7 +32,7 @@ class CannotBuild(Exception):
 @functools.cache
 def load(name: str) -> ModuleType | None:
     """The C module `name`, or None after one warning."""
-    source = HERE.joinpath(*name.split(".")[1:]).with_suffix(".c")
+    source = Path(__file__).parent.joinpath(*name.split(".")[1:]).with_suffix(".c")
     installed = source.with_name(source.stem + SUFFIX)
     if is_current(installed, source) and (module := _import(name, installed)):
         return module

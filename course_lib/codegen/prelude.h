@@ -1,7 +1,6 @@
 // What a generated kernel may call. Included as text before the kernels; no header but <stdint.h>, so a build takes a
 // fraction of a second. Every function is plain scalar code without branches: inlined into a loop under `#pragma omp simd`
 // the compiler computes 4, 8 or 16 of them at once.
-//
 // In PyTorch: torch/include/ATen/cpu/vec/, and torch/csrc/inductor/cpp_prefix.h.
 
 #include <stdint.h>
@@ -33,8 +32,8 @@ struct bfloat16 {
   INLINE operator float() const { return float_of((uint32_t)bits << 16); }
   INLINE void operator=(float x) { bits = bits_from(x); }
   static INLINE uint32_t bits_from(float x) {
-    uint32_t b = bits_of(x), nearest = (b + 0x7fff + ((b >> 16) & 1)) >> 16;
-    return x != x ? 0x7fc0 : nearest;
+    uint32_t b = bits_of(x);
+    return x != x ? 0x7fc0 : (b + 0x7fff + ((b >> 16) & 1)) >> 16;
   }
   static INLINE float rounded(float x) { return float_of(bits_from(x) << 16); }
 };
@@ -113,8 +112,7 @@ template <class T> static __attribute__((noinline)) void fetch_row(const T* from
   extern "C" versions double name(double, double) noexcept;         \
   extern "C" versions float name##f(float, float) noexcept;         \
   static INLINE float name(float x, float y) { return name##f(x, y); }
-#define BOTH(name) static INLINE float name(float x) { return name##f(x); }
-#define FUNCTION(name, versions) LIBRARY1(name, versions) BOTH(name)
+#define FUNCTION(name, versions) LIBRARY1(name, versions) static INLINE float name(float x) { return name##f(x); }
 LIBRARY1(exp, SIMD) LIBRARY1(log, SIMD) FUNCTION(sin, SIMD) FUNCTION(cos, SIMD) LIBRARY2(pow, SIMD) LIBRARY2(fmod, )
 LIBRARY1(erf, SIMD) LIBRARY1(tanh, SIMD) FUNCTION(erfc, SIMD) FUNCTION(exp2, SIMD) FUNCTION(expm1, SIMD) LIBRARY2(atan2, SIMD)
 FUNCTION(log2, SIMD) FUNCTION(log10, SIMD) FUNCTION(log1p, SIMD) FUNCTION(tan, SIMD) FUNCTION(asin, SIMD) FUNCTION(acos, SIMD)
@@ -160,9 +158,7 @@ static INLINE float log(float x) {
 
 // erf(x) = x P(x^2) / Q(x^2): a rational minimax fit; beyond 4 it is 1 in float.
 static INLINE float erf(float x) {
-  float c = __builtin_fabsf(x);
-  c = 4.0f < c ? 4.0f : c;
-  float s = c * c;
+  float a = __builtin_fabsf(x), c = 4.0f < a ? 4.0f : a, s = c * c;
   float p = polynomial(s, -2.72614225801306e-10f, 2.77068142495902e-08f, -2.10102402082508e-06f, -5.69250639462346e-05f,
                        -7.34990630326855e-04f, -2.95459980854025e-03f, -1.60960333262415e-02f);
   float q = polynomial(s, -1.45660718464996e-05f, -2.13374055278905e-04f, -1.68282697438203e-03f, -7.37332916720468e-03f,
@@ -175,8 +171,7 @@ static INLINE float tanh(float x) {
   float a = __builtin_fabsf(x), s = x * x;
   float far = 1.0f - 2.0f / (exp(a + a) + 1.0f);
   float p = polynomial(s, -5.70498872745e-3f, 2.06390887954e-2f, -5.37397155531e-2f, 1.33314422036e-1f, -3.33332819422e-1f);
-  float near = fma(p * s, a, a);
-  return __builtin_copysignf(a < 0.625f ? near : far, x);
+  return __builtin_copysignf(a < 0.625f ? fma(p * s, a, a) : far, x);
 }
 
 template <class T> static INLINE T sigmoid(T x) { return 1 / (1 + exp(-x)); }
@@ -226,12 +221,10 @@ template <class T> static INLINE bool is_wide(T b) { return b < 0 || b >= (T)(8 
 template <class T> static INLINE T left_shift(T a, T b) { return is_wide(b) ? (T)0 : (T)((uint64_t)a << b); }
 template <class T> static INLINE T right_shift(T a, T b) { return (T)(a >> (is_wide(b) ? (T)(8 * sizeof(T) - 1) : b)); }
 
-// An element of an index tensor. Out of range: sets `problem`, reads element 0 instead.
+// An element of an index tensor; `wrapped`: a negative one counts from the end. Out of range: sets `problem`, reads element 0.
 static INLINE int64_t checked(int64_t i, int64_t size, int& problem) {
   bool inside = i >= 0 && i < size;
   problem |= inside ? 0 : 1;
   return inside ? i : 0;
 }
-
-// The same, where a negative index counts from the end.
 static INLINE int64_t wrapped(int64_t i, int64_t size, int& problem) { return checked(i < 0 ? i + size : i, size, problem); }

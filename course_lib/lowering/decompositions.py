@@ -8,7 +8,8 @@ Most come from torch. Our own are those where torch's text is longer or slower t
 In PyTorch: `torch/_decomp/decompositions.py`, `torch/_inductor/decomposition.py`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from itertools import zip_longest
 from typing import Any
 
 import torch
@@ -90,16 +91,13 @@ def torchs_own() -> dict[Any, Callable[..., Any]]:
     }
 
 
-def to_its_size(x: Any, size: Sequence[Any]) -> bool:
-    """Does `expand` to this size (-1: as it is) change nothing?"""
-    return len(size) == x.ndim and all(new in (-1, old) for new, old in zip(size, x.shape, strict=True))
-
-
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     **torchs_own(),
     **dict.fromkeys((aten.nll_loss_backward.default, aten.nll_loss2d_backward.default), nll_loss_backward),
     # To the size that it has: a plain view. A write through `expand` becomes a sum of differences, which rounds.
-    aten.expand.default: lambda x, size, **_: x.view(x.shape) if to_its_size(x, size) else NotImplemented,
+    aten.expand.default: lambda x, size, **_: (
+        x.view(x.shape) if all(new in (-1, old) for new, old in zip_longest(size, x.shape)) else NotImplemented
+    ),
     aten.bernoulli_.float: bernoulli_,
     aten._softmax.default: softmax,
     aten._log_softmax.default: log_softmax,

@@ -93,10 +93,8 @@ def check_tensors(node: fx.Node) -> None:
 
 def copying(op: Any) -> Any:
     """For a view operator that has no rule, the form that copies: a buffer never shares memory with another."""
-    if not is_view(op):
-        return op
-    packet = getattr(torch.ops.aten, f"{op.overloadpacket.__name__.rstrip('_')}_copy", None)
-    return getattr(packet, op._overloadname, op) if packet is not None else op
+    packet = is_view(op) and getattr(torch.ops.aten, f"{op.overloadpacket.__name__.rstrip('_')}_copy", None)
+    return getattr(packet, op._overloadname, op) if packet else op
 
 
 @functools.cache

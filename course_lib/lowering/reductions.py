@@ -62,8 +62,7 @@ def one_reduction(low: Lowering, node: fx.Node, x: View, dims: Dims = None, keep
 def extreme_and_where(low: Lowering, node: fx.Node, x: View, dim: int, keepdim: bool = False) -> tuple[View, View]:
     kind, dims = name_of(node), dimensions(x, dim)
     values, indices = node.meta["val"]
-    largest = reduce(low, node, x, dims, kind, values, kind)
-    return largest, reduce(low, node, x, dims, f"arg{kind}", indices, f"arg{kind}")
+    return reduce(low, node, x, dims, kind, values, kind), reduce(low, node, x, dims, f"arg{kind}", indices, f"arg{kind}")
 
 
 @lowers(aten.mean.default, aten.mean.dim)

@@ -27,7 +27,6 @@ def test_c_counts_and_pictures_grading_bench_and_tests_do_not(tmp_path):
     write(tmp_path, "course_lib/a_new_room/x.py", 11)
     for path in ("course_lib/viz/a.py", "course_lib/grading/a.py", "course_lib/bench/a.py", "tests/a.py"):
         write(tmp_path, path, 100)
-    write(tmp_path, "course_lib/codegen/prelude.h", 50)  # text of the kernels
     assert house_size.measure(tmp_path).compiler == 23
 
 
@@ -35,13 +34,6 @@ def test_a_compiler_over_its_limit_is_told(tmp_path):
     for i in range(18):
         write(tmp_path, f"course_lib/capture/{i}.py", 700)
     assert house_size.measure(tmp_path).complaints == ["the compiler has 12,600 lines; the limit is 12,000. Simplify it."]
-
-
-def test_the_prelude_has_a_limit_of_its_own(tmp_path):
-    write(tmp_path, "course_lib/codegen/prelude.h", 251)
-    assert house_size.measure(tmp_path).complaints == [
-        "the prelude of generated C++ has 251 lines; the limit is 250. Simplify it."
-    ]
 
 
 def test_the_table_has_a_row_for_each_room(tmp_path):

@@ -1,9 +1,7 @@
 """`make size`: lines by room, and the two limits that keep the house readable.
 
 In:  the tree. Out: a table on standard output; exit status 1 when a limit is passed.
-A line is a line of the formatted file: code, docstrings, comments and blanks alike, so nothing is won by golf. What stands at the
-head of every generated C++ file (`codegen/prelude.h`, vector mathematics) has a row of its own: it is text of kernels. Its like
-in PyTorch (`torch/csrc/inductor/cpp_prefix.h`, `ATen/cpu/vec`) is not in the packages that the limit was set beside either.
+A line is a line of the formatted file: code, docstrings, comments and blanks alike, so nothing is won by golf.
 Standard library only: it runs before anything is installed.
 """
 
@@ -16,11 +14,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 COMPILER_LIMIT = 12_000
 FILE_LIMIT = 700
-PRELUDE_LIMIT = 250  # What it has: it may shrink
 SUFFIXES = {".py", ".c", ".h", ".cpp", ".js", ".css"}
 ROOMS = ("frames", "capture", "guards", "autograd", "lowering", "scheduling", "codegen", "runtime")
-PRELUDE = "prelude"
-NOT_THE_COMPILER = (PRELUDE, "viz", "grading", "bench")
+NOT_THE_COMPILER = ("viz", "grading", "bench")
 TOP = "top level"
 
 
@@ -43,7 +39,7 @@ class Sizes:
 
     @property
     def compiler(self) -> int:
-        """Everything in `course_lib/` but the prelude, `viz`, `grading` and `bench`."""
+        """Everything in `course_lib/` but `viz`, `grading` and `bench`."""
         return sum(n for name in self.rooms for n in self.room(name).values())
 
     @property
@@ -56,8 +52,6 @@ class Sizes:
         said = [f"{path} has {n} lines; the limit is {FILE_LIMIT}. Split it." for path, n in self.too_long.items()]
         if self.compiler > COMPILER_LIMIT:
             said.append(f"the compiler has {self.compiler:,} lines; the limit is {COMPILER_LIMIT:,}. Simplify it.")
-        if (n := sum(self.room(PRELUDE).values())) > PRELUDE_LIMIT:
-            said.append(f"the prelude of generated C++ has {n} lines; the limit is {PRELUDE_LIMIT}. Simplify it.")
         return said
 
     def __str__(self) -> str:
@@ -86,8 +80,6 @@ def _room_of(path: str) -> str | None:
     parts = path.split("/")
     if parts[0] != "course_lib":
         return None
-    if parts[-1] == "prelude.h":
-        return PRELUDE
     return parts[1] if len(parts) > 2 else TOP
 
 
