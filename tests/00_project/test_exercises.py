@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from tiny_course import BIGGEST, DOUBLE, STUB, edit, solution, tiny_course, with
 from course_lib.grading import cli, gate
 from course_lib.grading.generate import CONFIG, exercise_from, generate
 from course_lib.grading.marks import mark_exercise
-from course_lib.grading.notebooks import Lesson, find_lesson, lessons, read, to_text
+from course_lib.grading.notebooks import Lesson, find_lesson, grading_metadata, is_checks, lessons, read, to_text
 from course_lib.grading.runner import Limits, run_notebook
 
 LESSONS = lessons(Path(__file__).parents[2])
@@ -28,6 +29,36 @@ LESSONS = lessons(Path(__file__).parents[2])
 @pytest.mark.parametrize("lesson", LESSONS, ids=str)
 def test_the_exercise_is_fresh_well_formed_and_tight(lesson):
     assert gate.static_complaints(lesson) == []
+
+
+def said_of_each(lesson: Lesson) -> dict[str, tuple[str, float]]:
+    """`1.2` → what the exercise says of itself, and the points that its checks really give."""
+    found: dict[str, tuple[str, float]] = {}
+    for cell in read(lesson.exercise).cells:
+        for part in re.split(r"(?m)^(?=## )", cell.source) if cell.cell_type == "markdown" else ():
+            if heading := re.match(r"## Exercise ([\d.]+)", part):
+                name = heading[1]
+                found.setdefault(name, ("", 0))
+            if found:
+                found[name] = (found[name][0] + part, found[name][1])
+        if is_checks(cell):
+            found[name] = (found[name][0], found[name][1] + grading_metadata(cell)["points"])
+    return found
+
+
+@pytest.mark.parametrize("lesson", LESSONS, ids=str)
+def test_an_exercise_says_all_that_a_learner_needs_before_starting(lesson):
+    """Difficulty, minutes, the points that its checks give; TODO, approach, example, hint. Easy first, a stretch last."""
+    each = said_of_each(lesson)
+    assert 3 <= len(each) <= 5
+    difficulties = []
+    for name, (text, points) in each.items():
+        heads = re.findall(r"(?m)^\*(easy|medium|stretch) · (\d+) minutes · (\d+) points?\b", text)
+        assert sum(int(head[2]) for head in heads) == points, name
+        for part in (r"\*\*TODO", r"\*\*Approach", r"\*\*Example", r"\*\*Hint|<summary>Hint"):
+            assert len(re.findall(part, text)) >= len(heads) > 0, (name, part)
+        difficulties += [head[0] for head in heads]
+    assert difficulties[0] == "easy" and difficulties[-1] == "stretch"
 
 
 @pytest.mark.slow

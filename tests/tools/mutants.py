@@ -199,10 +199,11 @@ def exercise_tests(
     lesson: Mutants, alternatives: Mapping[str, Callable[[str], str]], wrong: Mapping[str, Mapping[str, Callable[[str], str]]]
 ) -> tuple[Callable[..., None], ...]:
     """The tests that every lesson has, for it to bind to names that begin with `test_`: its exercises are all here; the reference
-    and another right answer pass; a stub fails with its own sentence; wrong answers fail, each for its own reason."""
+    and another right answer pass; a stub fails with its own sentence; three wrong answers fail, each for its own reason."""
 
     def every_exercise_is_tested() -> None:
         assert list(alternatives) == list(wrong) == lesson.exercises
+        assert {name: len(answers) for name, answers in wrong.items() if len(answers) < 3} == {}
 
     @pytest.mark.parametrize("exercise", lesson.exercises)
     def right_answers_pass(exercise: str) -> None:
