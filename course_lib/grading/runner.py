@@ -13,9 +13,11 @@ import os
 import queue
 import re
 import shutil
+import stat
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -176,8 +178,10 @@ class _Kernel:
             return "processes"
         if sum(_resident(process) for process in family) > self.limits.memory_bytes:
             return "memory"
-        if self.sandbox and _size_of(self.sandbox.folder, self.limits.folder_bytes) > self.limits.folder_bytes:
-            return "files"
+        if self.sandbox:
+            nameless = _nameless_bytes(process.pid for process in family)
+            if nameless + _size_of(self.sandbox.folder, self.limits.folder_bytes) > self.limits.folder_bytes:
+                return "files"
         return None
 
     def _family(self) -> list[Any]:
@@ -207,6 +211,27 @@ def _resident(process: Any) -> int:
         return int(process.memory_info().rss)
     except Exception:  # it ended between the two looks
         return 0
+
+
+def _nameless_bytes(pids: Iterable[int]) -> int:
+    """Bytes of files that are open and have no name (deleted, or made by `memfd_create`): no folder shows them."""
+    found: dict[tuple[int, int], int] = {}
+    for pid in pids:
+        for number in _listed(f"/proc/{pid}/fd"):
+            try:
+                about = os.stat(f"/proc/{pid}/fd/{number}")
+            except OSError:  # it is closed already
+                continue
+            if stat.S_ISREG(about.st_mode) and not about.st_nlink:
+                found[about.st_dev, about.st_ino] = about.st_blocks * 512
+    return sum(found.values())
+
+
+def _listed(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:  # the process is gone, or the system has no /proc
+        return []
 
 
 def _size_of(folder: Path, enough: int) -> int:

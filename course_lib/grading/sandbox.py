@@ -19,29 +19,39 @@ from functools import cache
 from pathlib import Path
 
 FILE_BYTES = 1 << 30  # the largest single file
-TMP_BYTES = 256 << 20  # what fits into the kernel's own /tmp, which is memory
+SCRATCH_BYTES = 256 << 20  # what fits into the kernel's own /tmp, and into /dev/shm: both are memory
 SPARE_PROCESSES = 256  # processes and threads beside those the account has already
 WALLS = ("bwrap", *"--unshare-all --die-with-parent --new-session --ro-bind / / --dev /dev --proc /proc".split())
+SYSTEM = {"bin", "dev", "etc", "lib", "lib32", "lib64", "libx32", "nix", "proc", "sbin", "sys", "usr"}  # what is seen of /
 
 
 @dataclass(frozen=True)
 class Sandbox:
-    """`folder` is all that the kernel may write to; `hidden` folders look empty to it."""
+    """`folder` is all that the kernel may write to, beside a little scratch; `hidden` folders look empty to it."""
 
     folder: Path
     hidden: tuple[Path, ...] = ()
 
     def command(self) -> list[str]:
-        """What comes before the command of the kernel."""
-        package = Path(__file__).resolve().parents[2]
-        seen = [Path(sys.prefix), Path(sys.base_prefix), *(Path(p) for p in sys.path if os.path.isabs(p)), package]
+        """What comes before the command of the kernel.
+
+        Everything outside the operating system looks empty (/run holds sockets, /home and the like what is nobody's business),
+        but for the places where Python, its packages and the programs of PATH are. All that is empty is read-only too: it lies
+        in memory.
+        """
+        seen = _needed()
+        copies = [copy / name for copy in seen if (copy / "course_lib").is_dir() for name in ("solutions", "tests")]
+        closed = [top for top in Path("/").iterdir() if top.name not in SYSTEM and top.is_dir() and not top.is_symlink()]
+        closed = [top for top in closed if top != Path("/tmp")] + [home for home in [Path.home()] if _is_system(home)]
+        hidden = [place for place in dict.fromkeys((*self.hidden, *copies)) if place.is_dir()]
         words = [*WALLS, "--unsetenv", "JPY_PARENT_PID"]  # the parent cannot be seen from inside
-        for place in (Path("/tmp"), Path.home()):
-            words += ["--size", str(TMP_BYTES), "--tmpfs", str(place)]
-        words += [w for place in dict.fromkeys(seen) if place.is_dir() for w in ("--ro-bind", str(place), str(place))]
-        words += [w for place in self.hidden if place.is_dir() for w in ("--tmpfs", str(place))]
-        words += ["--bind", str(self.folder), str(self.folder), "--chdir", str(self.folder), "--"]
-        return [*_limits(), *words]
+        words += [w for place in closed for w in ("--tmpfs", str(place))]
+        words += [w for place in ("/tmp", "/dev/shm") for w in ("--size", str(SCRATCH_BYTES), "--tmpfs", place)]
+        words += [w for place in seen for w in ("--ro-bind", str(place), str(place))]
+        words += [w for place in hidden for w in ("--tmpfs", str(place))]
+        words += ["--bind", str(self.folder), str(self.folder), "--chdir", str(self.folder)]
+        words += [w for place in (Path("/dev"), *closed, *hidden) for w in ("--remount-ro", str(place))]
+        return [*_limits(), *words, "--"]
 
     def environment(self) -> dict[str, str]:
         """Nothing of the teacher's environment (keys, tokens) but where Python and its packages are."""
@@ -61,6 +71,20 @@ def why_no_sandbox() -> str:
         why = tried.stderr.strip() or "no reason given"
         return f"bubblewrap cannot make a sandbox here ({why}); what a container must be allowed is in docs/hosting.md"
     return ""
+
+
+def _needed() -> list[Path]:
+    """Where Python, its packages and the programs of PATH are; of the home and /tmp only what Python needs."""
+    package = Path(__file__).resolve().parents[2]
+    python = [Path(sys.prefix), Path(sys.base_prefix), *(Path(p) for p in sys.path if os.path.isabs(p)), package]
+    programs = [Path(p) for p in os.environ.get("PATH", "").split(":") if os.path.isabs(p)]
+    programs = [p for p in programs if not _is_system(p) and not any(p.is_relative_to(at) for at in (Path.home(), Path("/tmp")))]
+    programs = [p.parent if len(p.parts) > 3 else p for p in programs]  # the folder lib beside bin, too
+    return [place for place in dict.fromkeys((*programs, *python)) if place.is_dir()]
+
+
+def _is_system(place: Path) -> bool:
+    return len(place.parts) > 1 and place.parts[1] in SYSTEM
 
 
 def _limits() -> Sequence[str]:

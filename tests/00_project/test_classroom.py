@@ -32,6 +32,9 @@ CLASS = {
     "eats memory": ("x = []\n    while True: x.append(bytearray(10**8))", (0, 3), "GiB of memory"),
     "fills the disk": (
         "import itertools\n    for n in itertools.count(): open(f'f{n}', 'wb').write(bytes(10**8))", (0, 3), "GiB of files"),
+    "hoards files without a name": (
+        "import os\n    held = []\n    while True: held.append(os.memfd_create('x')), os.write(held[-1], bytes(10**8))",
+        (0, 3), "GiB of files"),
     "prints without end": ("while True: print('x' * 10**5)", (0, 3), "iB"),  # of output, or of what waits to be read
     "deletes": ("import shutil\n    shutil.rmtree('ROOT', ignore_errors=True)\n    " + RIGHT, (2, 3), ""),
     "overwrites": ("open('SOLUTION', 'w').write('')\n    " + RIGHT, (0, 3), "Error"),
@@ -104,6 +107,46 @@ def test_everybody_gets_a_mark_and_a_reason_and_nothing_is_harmed(tiny):
     for student in ("sends garbage", "sends a list", "sends nothing", "sends a link"):
         assert [float(row["points"]) for row in rows[student]] == [0, 0] and rows[student][0]["reason"], student
     assert {path: path.read_bytes() for path in tiny.root.rglob("*.ipynb")} == before
+
+
+LOOK_ROUND = """
+import os, sys
+for line in open("/proc/mounts"):
+    _, place, kind, options, *_ = line.split()
+    if kind == "tmpfs" and "rw" in options.split(","):
+        print("scratch", place, os.statvfs(place).f_blocks * os.statvfs(place).f_frsize)
+for top in ("home", "media", "mnt", "opt", "root", "run", "srv", "var"):
+    for where, _, names in os.walk("/" + top):
+        for name in names:
+            print("seen", os.path.join(where, name))
+for course in sys.argv[1:]:
+    print("course", *os.listdir(course + "/solutions"), *os.listdir(course + "/tests"))
+"""
+
+
+@needs_walls
+def test_inside_little_can_be_written_and_of_the_machine_only_the_system_is_seen(tmp_path, monkeypatch):
+    """Memory that a kernel fills through files is bounded; no home, no sockets of /run, no copy of the course's answers."""
+    copy, folder = tmp_path / "copy", tmp_path / "work"
+    for place in (copy / "course_lib", copy / "solutions" / "01_tiny", copy / "tests" / "01_tiny", folder):
+        place.mkdir(parents=True)
+    monkeypatch.syspath_prepend(str(copy))
+    command = [
+        *sandbox.Sandbox(folder).command(),
+        sys.executable,
+        "-c",
+        LOOK_ROUND,
+        str(copy),
+        str(Path(sandbox.__file__).parents[2]),
+    ]
+    found = [line.split() for line in subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()]
+    assert {what[1]: int(what[2]) for what in found if what[0] == "scratch"} == {
+        "/tmp": sandbox.SCRATCH_BYTES,
+        "/dev/shm": sandbox.SCRATCH_BYTES,
+    }
+    python = [str(place.resolve()) for place in map(Path, (sys.prefix, sys.base_prefix, *sys.path))]
+    assert [what[1] for what in found if what[0] == "seen" and not what[1].startswith(tuple(python))] == []
+    assert [what for what in found if what[0] == "course"] == [["course"], ["course"]]
 
 
 @pytest.mark.slow
