@@ -66,8 +66,8 @@ def load_triton(source: TritonSource, device: torch.device, like: Sequence[Buffe
 def compiled(kernel: Any, source: TritonSource, device: torch.device, meta: dict[str, int], warps: int) -> Callable[..., None]:
     """The kernel compiled now, and started by the driver: 3 µs. Triton's own start (`otherwise`) takes 10 to look at them."""
     programs = source.tiling.programs(meta)
-    how: dict[str, Any] = {**meta, "num_warps": warps, "enable_fp_fusion": False}  # x * y + z is rounded twice, as in eager
-    otherwise = functools.partial(kernel[(programs,)], **how)
+    how: dict[str, Any] = {**meta, "num_warps": warps, "enable_fp_fusion": False, "enable_reflect_ftz": False}  # as in eager:
+    otherwise = functools.partial(kernel[(programs,)], **how)  # x * y + z is rounded twice, a denormal number is not 0
     driver = importlib.import_module("triton.runtime").driver.active
     dtypes = {text: dtype for dtype, text in POINTERS.items()}
     index = torch.cuda.current_device() if device.index is None else device.index

@@ -44,7 +44,8 @@ source = ASTSource(
     fn=names[job["name"]], signature=job["signature"], constexprs=job["meta"],
     attrs={(n,): [["tt.divisibility", 16]] for n in range(job["pointers"])},
 )
-made = triton.compile(source, target=GPUTarget(kind, arch, warp), options={"num_warps": job["warps"], "enable_fp_fusion": False})
+options = {"num_warps": job["warps"], "enable_fp_fusion": False} | ({"enable_reflect_ftz": False} if kind == "cuda" else {})
+made = triton.compile(source, target=GPUTarget(kind, arch, warp), options=options)
 binary = made.asm.get("cubin")
 if binary:
     open(job["cubin"], "wb").write(binary)

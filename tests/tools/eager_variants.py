@@ -13,6 +13,8 @@ Each way computes the same mathematics on the same numbers. It only decides diff
                              for float16.
     torch's decompositions   torch writes many operators in smaller ones (for `torch.compile`, and for us), and those have other
                              answers for nan and infinity: bilinear interpolation, the gradients of `huber_loss` and `elu`.
+    what cancels is 0        a difference of equal numbers is 0, or what their roundings leave of it: divided by its own norm
+                             it is nan, or anything.
     rounded once             each operation computed in double precision and rounded at its end: eager sums thousands of numbers
                              in float32 here and there (`nansum`), we in double.
     views by `as_strided`    what is returned as a view of an input that is shown several times (`expand`) has a gradient that is
@@ -25,6 +27,7 @@ often each was needed.
 from __future__ import annotations
 
 import functools
+import math
 import operator
 import re
 from collections.abc import Callable, Iterator
@@ -63,6 +66,7 @@ def variants(program: Any) -> Iterator[tuple[str, Function]]:
         yield "another formula", line_by_line(program, operands=with_gaps, rewrite=otherwise)
         for zero in (0.0, -0.0):
             yield "another formula", line_by_line(program, after=functools.partial(with_zeros, zero=zero), rewrite=otherwise)
+    yield "what cancels is 0", with_nothing_left(program)
     yield "rounded once", line_by_line(program, operands=in_double)
     yield "torch's decompositions", in_mode(program.function(), Decomposed())
     if any(i.layout in ("expanded", "overlapping") and i.grad for i in program.inputs):
@@ -77,7 +81,7 @@ def in_mode(function: Function, mode: Any) -> Function:
 
 
 def function_of(text: str) -> Function:
-    namespace = {"torch": torch, "F": F, "product": product, "normalized": normalized, "variance": variance}
+    namespace = {"torch": torch, "F": F, **FORMULAS}
     exec(text, namespace)
     return namespace["f"]
 
@@ -92,15 +96,15 @@ def line_by_line(
     """The program with something done to each value after it is made (and to `inputs`), or to what a line reads."""
 
     def run(*given: torch.Tensor) -> tuple[Any, ...]:
-        ns: dict[str, Any] = {"torch": torch, "F": F, "product": product, "normalized": normalized, "variance": variance}
+        ns: dict[str, Any] = {"torch": torch, "F": F, **FORMULAS}
         ns |= {i.name: after(t) if inputs else t for i, t in zip(program.inputs, given, strict=True)}
         for line in program.lines:
             text, random = rewrite(line.text), torch.get_rng_state()
-            if operands and line.target and not is_view(value := eval(text, dict(ns)), ns):
+            if operands and line.target and "nan_to_num(" not in text and not is_view(value := eval(text, dict(ns)), ns):
                 torch.set_rng_state(random)
                 others = {name: operands(v) if isinstance(v, torch.Tensor) else v for name, v in ns.items()}
                 value = eval(text, others).to(value.dtype)
-            elif not (operands and line.target):
+            elif not operands or not line.target or "nan_to_num(" in text:
                 value = eval(text, dict(ns))
             value = after(value)
             if line.target:
@@ -144,6 +148,7 @@ REWRITTEN = [
     (r"torch\.var_mean\((\w+), (\[[^\]]*\])(, keepdim=True)?\)\[1\]", r"torch.mean(\1, \2\3)"),
     (r"torch\.var_mean\((\w+), (\[[^\]]*\])(, keepdim=True)?\)\[0\]", r"variance(\1, \2\3)"),
     (r"\b(\w+)\.var\((\[[^\]]*\])(, correction=0)?(, keepdim=True)?\)", r"variance(\1, \2\3\4)"),
+    (r"\b(\w+)\.std\((\d+)((?:, \w+=\w+)*)\)", r"deviation(\1, [\2]\3)"),
     (r"\b(\w+)\.prod\((-?\d+)(, keepdim=True)?\)", r"product(\1, \2\3)"),
     (r"F\.batch_norm\((\w+), None, None, (\w+), (\w+), training=True\)", r"normalized(\1, \2, \3)"),
     (r"\b(\w+)\.pow\(-0\.5\)", r"torch.rsqrt(\1)"),
@@ -166,11 +171,22 @@ def product(x: torch.Tensor, dim: int, keepdim: bool = False) -> torch.Tensor:
     return functools.reduce(operator.mul, wide.split(1, dim)).to(x.dtype).sum(dim, keepdim)
 
 
-def variance(x: torch.Tensor, dims: list[int], keepdim: bool = False, correction: int = 1) -> torch.Tensor:
-    """`var` in two passes: the mean, then the squares of what differs from it."""
+def variance(
+    x: torch.Tensor, dims: list[int], keepdim: bool = False, correction: int = 1, rounded: Function = lambda mean: mean
+) -> torch.Tensor:
+    """`var` in two passes: the mean, then the squares of what differs from it. `rounded`: what becomes of the mean."""
     wide = x.float() if x.dtype != torch.float64 else x
-    squares = (wide - wide.mean(dims, keepdim=True)).square().sum(dims, keepdim)
+    squares = (wide - rounded(wide.mean(dims, keepdim=True))).square().sum(dims, keepdim)
     return (squares / (x.numel() / max(squares.numel(), 1) - correction)).to(x.dtype)
+
+
+def deviation(x: torch.Tensor, dims: list[int], keepdim: bool = False, **options: Any) -> torch.Tensor:
+    """`std`, of `variance`. Where it is nothing but roundings, of equal numbers, its gradient may be anything: here nan."""
+    out = variance(x, dims, keepdim, **options).sqrt()
+    if out.requires_grad:
+        nothing = out.detach() <= 64 * torch.finfo(x.dtype).eps * x.detach().abs().amax(dims, keepdim)
+        out.register_hook(lambda gradient: gradient.masked_fill(nothing, math.nan))
+    return out
 
 
 def normalized(x: torch.Tensor, weight: Any, bias: Any) -> torch.Tensor:
@@ -180,6 +196,32 @@ def normalized(x: torch.Tensor, weight: Any, bias: Any) -> torch.Tensor:
     y = F.batch_norm(wide, None, None, training=True)
     y = y if weight is None else y * weight.to(wide.dtype).view(shape)
     return (y if bias is None else y + bias.to(wide.dtype).view(shape)).to(x.dtype)
+
+
+CANCELS = re.compile(r" [-+] |mean|sum|var|std|norm|lerp|add|sub|sdpa|attention|mm|matmul|linear")
+"""Lines in which numbers may cancel."""
+
+
+def with_nothing_left(program: Any) -> Function:
+    """Where numbers cancel, what is at most some roundings of the largest of them is 0."""
+
+    def run(*given: torch.Tensor) -> tuple[Any, ...]:
+        ns: dict[str, Any] = {"torch": torch, "F": F, **{i.name: t for i, t in zip(program.inputs, given, strict=True)}}
+        for line in program.lines:
+            value = eval(line.text, dict(ns))
+            if line.rough and CANCELS.search(line.text) and value.dtype.is_floating_point and not shown_twice(value):
+                read = [v for n, v in ns.items() if isinstance(v, torch.Tensor) and re.search(rf"\b{n}\b", line.text)]
+                sizes = [float(v.detach().double().abs().nan_to_num(0, 0, 0).max()) for v in read if v.numel()]
+                most = max(sizes, default=0.0)
+                value.data.masked_fill_(value.data.abs() <= 64 * torch.finfo(value.dtype).eps * most, 0)
+            if line.target:
+                ns[line.target] = value
+        return tuple(ns[name] for name in program.outputs)
+
+    return run
+
+
+FORMULAS = {"product": product, "normalized": normalized, "variance": variance, "deviation": deviation}
 
 
 def with_strided_results(program: Any) -> Function:
