@@ -100,8 +100,8 @@ class Lowering:
             elif node.op == "get_attr":
                 self.values[node] = self.constant(node)
             elif node.op == "output":
-                outputs = (self.values.get(value, value) for value in operators.flat_outputs(node))
-                self.graph.outputs = [self.in_memory(value) for value in outputs]
+                outputs = operators.flat_outputs(node)
+                self.graph.outputs = [self.in_memory(self.values.get(value, value), value) for value in outputs]
                 written = self.gm.meta["signature"].updates if "signature" in self.gm.meta else ()
                 self.graph.updates = {u.index: self.graph.inputs[u.input] for u in written if u.seen_by != "autograd"}
             elif (twin := self.twin(node)) is not None:
@@ -212,7 +212,7 @@ class Lowering:
         if torch.Tag.dynamic_output_shape in getattr(node.target, "tags", ()):
             raise NotImplementedError(f"{node.target} gives a tensor whose shape only the data knows")
         op = operators.copying(node.target)
-        args, kwargs = fx.node.map_aggregate(self.arguments(node), self.in_memory)
+        args, kwargs = fx.node.map_aggregate(self.arguments(node), lambda value: self.in_memory(value, node))
         fake = node.meta.get("val")
         results, form = tree_flatten(fake)
         for result in results:
@@ -223,12 +223,12 @@ class Lowering:
         self.graph.nodes.append(ExternKernel(op, args, kwargs, outputs, operators.find_out_variant(op), (node,), why))
         return tree_unflatten([r if b is None else b.view() for r, b in zip(results, outputs, strict=True)], form)
 
-    def in_memory(self, value: Any) -> Any:
-        """A `Lazy` written to memory (once), for a library call or as an output; anything else as it is."""
+    def in_memory(self, value: Any, origin: fx.Node) -> Any:
+        """A `Lazy` written to memory (once), for a library call or as an output, `origin`; anything else as it is."""
         if not isinstance(value, Lazy):
             return value
         if value.inner not in self.stored:
             whole = replace(value, shape=value.buffer.shape, stride=value.buffer.stride, offset=0)
             body = lambda ops, index: element(whole, ops, index)
-            self.stored[value.inner] = self.loop(body, value.buffer, (), "fill")
+            self.stored[value.inner] = self.loop(body, value.buffer, (origin,), "fill")
         return View(self.stored[value.inner].buffer, value.shape, value.stride, value.offset)

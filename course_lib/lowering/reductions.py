@@ -42,7 +42,7 @@ def reduce(low: Lowering, node: fx.Node, x: View, dims: Sequence[int], kind: str
     if kind in ("sum", "prod") and not first.is_floating_point:
         accumulate = torch.int64
     if kind.startswith("arg") and all(x.shape[d] == 1 for d in dims):
-        return low.in_memory(low.full(0, like))
+        return low.in_memory(low.full(0, like), node)
     body = lambda ops, index: element(x, ops, index).to(first)
     return low.reduction(node, kind, body, x, dims, accumulate, Buffer.like(like), label)
 
