@@ -94,7 +94,7 @@ class Compiler:
             if failure := entry.check.first_failure(frame.func, *args):
                 events.emit(events.GuardFailed(code.co_qualname, failure.guard, str(failure)))
         if entries and len(entries) >= config.recompile_limit:
-            return self.at_limit(frame, state)
+            return self.at_limit(frame, code, state)
         try:
             result = events.stage("capture", None, stages.capture, frame, stages.interpreter, state.history, self.fullgraph)
         except Unsupported as problem:
@@ -114,7 +114,7 @@ class Compiler:
         if failure := check.first_failure(frame.func, *args):
             why = f"a guard does not hold for the call it was made from: {failure}"
             events.emit(events.FellBack(code.co_qualname, why))
-            warnings.warn(f"{code.co_qualname} runs in eager: {why}", stacklevel=2)
+            warnings.warn_explicit(f"{code.co_qualname} runs in eager: {why}", UserWarning, code.co_filename, code.co_firstlineno)
             return SKIP
         head = result.head.function(functools.partial(call, None, compiled))
         entries.append(GuardedCode(check, replace(result, example_inputs=[])))  # the user's tensors are not kept
@@ -125,16 +125,16 @@ class Compiler:
     def state_of(self, code: types.CodeType) -> CodeState:
         return self.codes.setdefault(number(code), CodeState(History(self.dynamic)))
 
-    def at_limit(self, frame: Frame, state: CodeState) -> Answer:
+    def at_limit(self, frame: Frame, code: types.CodeType, state: CodeState) -> Answer:
         """No more entries for this code: calls that fit none run in eager. The old entries stay."""
         last = state.entries[-1].check.first_failure(frame.func, *frame.locals.values())
-        limit = f"{frame.code.co_qualname} ({frame.where}) reached the recompile limit ({config.recompile_limit})"
-        why = f"{limit}; last failure: {last}"
+        why = f"{code.co_qualname} ({frame.where}) reached the recompile limit ({config.recompile_limit}); last failure: {last}"
         if self.fullgraph:
             raise Unsupported(why, "make the changing value a tensor, or raise cl.config.recompile_limit")
-        events.emit(events.FellBack(frame.code.co_qualname, why))
+        events.emit(events.FellBack(code.co_qualname, why))
         if not state.warned:
-            warnings.warn(f"{why}. Calls that fit no entry run in eager from now on.", stacklevel=2)
+            said = f"{why}. Calls that fit no entry run in eager from now on."
+            warnings.warn_explicit(said, UserWarning, code.co_filename, code.co_firstlineno)
         state.warned = True
         return None
 

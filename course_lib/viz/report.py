@@ -26,7 +26,7 @@ from course_lib.viz.flame import compile_time
 from course_lib.viz.guards import about, readable, told
 from course_lib.viz.kernels import kernels_of
 from course_lib.viz.recording import Recording
-from course_lib.viz.report_tree import Budget, anchor, tree
+from course_lib.viz.report_tree import Budget, anchor, split, tree
 from course_lib.viz.style import escape, human_bytes, human_seconds, page, place, plural
 from course_lib.viz.tables import html_table
 
@@ -205,7 +205,8 @@ def advice(guard: Any, resumed: bool = False) -> str:
     elif guard.kind in ("tensor", "sizes"):
         said = "if the size changes from call to call, cl.mark_dynamic(tensor, dim) before the first call, or dynamic=True"
     elif guard.kind == "value":
-        said = "pass the number as a tensor, or keep it from changing"
+        is_number = any(test.right in (int, float, complex) for test in guard.tests if test.op == "is")
+        said = "pass the number as a tensor, or keep it from changing" if is_number else "keep it from changing from call to call"
     elif guard.kind in ("identity", "type", "class"):
         said = "the object is another one at each call: make it once, outside"
     return f"<p><b>What to do:</b> {escape(said)}.</p>" if said else ""
@@ -274,7 +275,7 @@ def recompiles_html(compiles: list[Compile]) -> str:
         found, made = [], []
         for failure in compile.failures:
             cause = failure.guard.cause
-            line = f"{escape(where(cause))} <code>{escape(cause.text)}</code>" if cause else "the frame's arguments"
+            line = f"{escape(where(cause))} <code>{escape(cause.text)}</code>" if cause else arguments_of(compile)
             found.append(f"<li>{escape(told(failure))}</li>")
             made.append(f"<li><code>{escape(failed_test(failure))}</code><br>{line}</li>")
         if found:
@@ -284,6 +285,12 @@ def recompiles_html(compiles: list[Compile]) -> str:
         return "<p>None: every call after the first fitted the code that was there.</p>"
     header = ("function", "what was found, by entry", "the guard, and the line that made it", "so")
     return html_table(rows[:MOST_ROWS], header) + folded(rows[MOST_ROWS:], header, [])
+
+
+def arguments_of(compile: Compile) -> str:
+    """What no line of the program asked for: what a call passes is tested whenever it is a tensor or a number."""
+    filename, line = split(compile.where)
+    return f"what <code>{escape(compile.name)}</code> is called with, {escape(place(filename, line))}"
 
 
 def failed_test(failure: Any) -> str:
