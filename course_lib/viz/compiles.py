@@ -20,6 +20,7 @@ from typing import Any
 from course_lib import events, frames
 from course_lib.frames.resume import Resume
 from course_lib.viz.breaks import line_of, resumed_by
+from course_lib.viz.graphs import written_at
 from course_lib.viz.guards import told
 from course_lib.viz.recording import Recording
 
@@ -54,15 +55,21 @@ class Build:
     seconds: dict[str, float] = field(default_factory=dict)
 
     @property
-    def captured_names(self) -> tuple[str, ...]:
-        """The names of the nodes of the captured graph that this was made of."""
+    def captured(self) -> Any:
+        """The captured graph that this was made of, if it is known."""
         traced = self.joint if self.joint is not None else self.programs[0].aten if self.programs else None
         origins = (node.meta.get("origin") for node in traced.graph.nodes) if traced is not None else ()
-        return next((names_of(origin.graph) for origin in origins if origin is not None), ())
+        return next((origin.graph for origin in origins if origin is not None), None)
+
+    @property
+    def first_line(self) -> str:
+        """'model.py:12', the first line of the program in the captured graph; '' if none is known."""
+        places = (written_at(node) for node in self.captured.nodes) if self.captured is not None else ()
+        return next((str(place) for place in places if place is not None), "")
 
 
 def names_of(graph: Any) -> tuple[str, ...]:
-    return tuple(node.name for node in graph.nodes)
+    return tuple(node.name for node in graph.nodes) if graph is not None else ()
 
 
 def by_stage(timed: Iterable[dict[str, float]]) -> dict[str, float]:
@@ -245,11 +252,11 @@ class Reader:
         """Give a build that stands outside of every compile to the compile whose graph it was made of."""
         if any(build in compile.builds for compile in self.compiles):
             return
-        names = build.captured_names
+        names = names_of(build.captured)
         captured = (c for c in reversed(self.compiles) if c.result is not None and names_of(c.result.graph.graph) == names)
         owner = next(captured, None)
         if owner is None:
-            owner = Compile(len(self.compiles) + 1, FOREIGN, "")
+            owner = Compile(len(self.compiles) + 1, FOREIGN, build.first_line)
             self.compiles.append(owner)
         owner.builds.append(build)
 
@@ -272,7 +279,7 @@ def functions_of(compiles: list[Compile]) -> list[Function]:
     """The same as a tree: resume functions below what they resume."""
     found: dict[Any, Function] = {}
     for compile in compiles:
-        key = frames.number(compile.code) if compile.code is not None else compile.name
+        key = frames.number(compile.code) if compile.code is not None else (compile.name, compile.where)
         if key not in found:
             found[key] = Function(compile.name, compile.where)
         found[key].compiles.append(compile)

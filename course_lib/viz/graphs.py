@@ -17,6 +17,7 @@ from typing import Any
 
 from torch import fx
 
+from course_lib.capture.sources import Location
 from course_lib.viz.style import COLOURS, DIM, FILLS, Picture, escape, ink, place, plural, short_types
 from course_lib.viz.svg import least_width
 from course_lib.viz.tables import columns, html_table
@@ -112,11 +113,19 @@ def is_parameter(node: fx.Node) -> bool:
     return node.op == "placeholder" and bool(re.search(r"\._(parameters|buffers)\[", getattr(source, "expr", "")))
 
 
+def written_at(node: fx.Node) -> Location | None:
+    """The line of the program that a captured node stands for. torch's capture leaves it as a printed stack, innermost last."""
+    if node.meta.get("location") is not None:
+        return node.meta["location"]
+    calls = re.findall(r'File "(.+)", line (\d+), in (.+)', node.meta.get("stack_trace") or "")
+    return Location(calls[-1][0], int(calls[-1][1]), calls[-1][2]) if calls else None
+
+
 def location_of(node: fx.Node) -> str:
     """'block.py:12', or ''."""
-    location = node.meta.get("location")
+    location = written_at(node)
     if location is None and isinstance(origin := node.meta.get("origin"), fx.Node) and is_operation(node):
-        location = origin.meta.get("location")
+        location = written_at(origin)
     return place(location.filename, location.line) if location else ""
 
 

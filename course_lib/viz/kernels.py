@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from course_lib.viz.graphs import written_at
 from course_lib.viz.loops import is_extern
 from course_lib.viz.modules import captured_operation
 
@@ -44,7 +45,7 @@ def lines_of(kernel: Any) -> list[Any]:
     for node in getattr(kernel, "nodes", None) or (kernel,):
         for origin in node.origins:
             captured = captured_operation(origin)
-            location = captured.meta.get("location") if captured is not None else None
+            location = written_at(captured) if captured is not None else None
             if location is not None:
                 found.setdefault((location.filename, location.line), location)
     return [found[key] for key in sorted(found)]

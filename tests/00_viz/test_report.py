@@ -125,6 +125,54 @@ def test_a_graph_of_another_compiler_has_a_place():
     assert "handed its graph over" in report(trace)
 
 
+def test_kernels_of_a_graph_that_another_compiler_captured_know_their_lines_too():
+    cl.reset()
+    with cl.record() as trace:
+        torch.compile(branchy, backend=course)(torch.ones(8), 2)
+        torch.compile(TinyBlock(16, 2), backend=course)(torch.randn(4, 16)).sum().backward()
+    torch._dynamo.reset()
+    first, second, model = compiles_of(trace)
+    line = branchy.__code__.co_firstlineno
+    assert [compile.where for compile in (first, second)] == [f"{__file__}:{line + 1}", f"{__file__}:{line + 3}"]
+    assert [at.line for at in kernels_of(first.programs[0])[0].lines][:1] == [line + 1]
+    assert {program.part for program in model.programs} == {"forward", "backward"}
+    for program in model.programs:
+        for kernel in kernels_of(program):
+            assert kernel.lines and all(at.filename.endswith("models.py") and at.text for at in kernel.lines), kernel.name
+
+
+def test_a_kernel_that_only_fills_memory_knows_who_needs_it():
+    cl.reset()
+    model = torch.nn.Dropout(0.5)
+    with cl.record() as trace:
+        cl.compile(lambda x: (model(x) * 2, torch.zeros(3)))(torch.randn(4, 8))
+    kernels = [kernel for compile in compiles_of(trace) for program in compile.programs for kernel in kernels_of(program)]
+    assert sum("fill" in kernel.name for kernel in kernels) == 2
+    assert all(kernel.lines for kernel in kernels)
+
+
+def by_name(x, name):
+    return x * len(name)
+
+
+def by_number(x, scale):
+    return x * scale
+
+
+def test_what_is_advised_about_a_value_fits_it():
+    cl.reset()
+    with cl.record() as trace, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        said, number = cl.compile(by_name), cl.compile(by_number)
+        for name, scale in (("a", 0.0), ("ab", 1.5)):
+            said(torch.ones(4), name)
+            number(torch.ones(4), scale)
+    by_guard = {finding.body.split("<code>")[1].split(":")[0]: finding.body for finding in findings(compiles_of(trace))}
+    assert "as a tensor" not in by_guard["name"] and "keep it from changing" in by_guard["name"]
+    assert all("as a tensor" in body for guard, body in by_guard.items() if guard != "name") and len(by_guard) == 2
+    assert f"is called with, {HERE}:{by_name.__code__.co_firstlineno}" in report(trace)
+
+
 def test_compile_time_adds_up(recorded):
     told = sum(event.seconds for event in recorded.of(events.StageTimed))
     assert sum(bar.seconds for bar in bars_of(recorded)) == pytest.approx(told)
