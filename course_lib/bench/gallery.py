@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import fx
 
 import course_lib as cl
 from course_lib import events, viz
@@ -21,6 +22,9 @@ from course_lib.bench.models import TinyBlock
 from course_lib.bench.museum import STAGES
 from course_lib.bench.pictures import spread
 from course_lib.bench.roofline import ceilings, recorded_kernels
+from course_lib.lowering import lower
+from course_lib.lowering.ir import ExternKernel, LoopGraph
+from course_lib.scheduling.products import as_loops
 from course_lib.viz.choose import choose_fusion
 from course_lib.viz.lanes import lanes
 from course_lib.viz.limits import measure
@@ -76,6 +80,13 @@ def rows(x: torch.Tensor) -> torch.Tensor:
     return x + 1 if x.shape[0] > 10 else x - 1
 
 
+def product_in_loops(gm: fx.GraphModule) -> LoopGraph:
+    """Lowering with the products as loops of our own, as measuring has it where ours are faster (on a GPU; lesson 11)."""
+    loops = lower(gm)
+    parts = [as_loops(node) if isinstance(node, ExternKernel) else [node] for node in loops.nodes]
+    return replace(loops, nodes=[node for part in parts for node in part])
+
+
 class Measured:
     """What was measured when the gallery was last made: it is kept beside the drawings, so that the same code draws the same
     pictures. With `anew`, or where what was measured has another form by now, it is measured again."""
@@ -120,6 +131,9 @@ def traces(measured: Measured) -> dict[str, viz.Trace]:
         cl.compile(softmax, options=triton)(torch.randn(1000, 300), torch.randn(300))
     with cl.record() as found["walk"]:
         cl.compile(torch.nn.LayerNorm(256), options=triton)(torch.randn(3000, 256, requires_grad=True)).sum().backward()
+    ours = cl.Pipeline().replace(lower=product_in_loops)
+    with torch.no_grad(), cl.record() as found["product"]:
+        cl.compile(lambda a, b: torch.relu(a @ b), pipeline=ours, options=triton)(torch.randn(200, 96), torch.randn(96, 150))
     with torch.no_grad(), cl.record() as found["large"]:
         cl.compile(stack, backend="eager")([TinyBlock(8, 2) for _ in range(6)], torch.randn(2, 8))
     with cl.record() as found["sizes"]:
@@ -134,7 +148,7 @@ def pictures(measured: Measured) -> Iterator[tuple[str, str, Callable[[], Pictur
     torch.manual_seed(0)
     cl.reset()
     found = traces(measured)
-    trace, broken, triton, walk, large, sizes = found.values()
+    trace, broken, triton, walk, product, large, sizes = found.values()
     yield "pipeline", "trace.show()", trace.show
     yield "bytecode", "trace.bytecode()", lambda: broken.bytecode("branchy")
     yield "graph", "trace.graph()", trace.graph
@@ -161,6 +175,7 @@ def pictures(measured: Measured) -> Iterator[tuple[str, str, Callable[[], Pictur
     yield "lanes", "viz.lanes.lanes(30, 4, threads=2)", lambda: lanes(30, 4, threads=2)
     yield "tiles", "trace.tiles()", triton.tiles
     yield "tiles-walk", "trace.tiles(1)", lambda: walk.tiles(1)
+    yield "tiles-product", "trace.tiles() of a matrix product", product.tiles
     yield "move-tile", "viz.move_tile.move_tile((4, 20), (2, 8))", lambda: move_tile((4, 20), (2, 8)).picture
     yield "layout", "viz.warps.tile_layout(...)", lambda: tile_layout(1024, per_thread=4, warps=4)
     yield "coalescing", "viz.warps.coalescing([1, 2, 8])", lambda: coalescing([1, 2, 8])

@@ -197,7 +197,7 @@ def launch_timeline(ways: Mapping[str, Sequence[Launch]], *, stage: str = "codeg
                     tip=f"{launch.name}: {human_seconds(launch.seconds)}",
                 )
                 if wide > 40:
-                    svg.text(x + 5, top + 14, shorten(launch.name, wide - 10, 11), 11, tip=launch.name)
+                    svg.text(x + 5, top + 14, shorten(launch.name, wide - 10, SMALL), SMALL, tip=launch.name)
         svg.text(NAMES + TRACK * whole / total + 8, y + 40, human_seconds(whole), SMALL)
         count = sum(not launch.on_device for launch in ran[1:]) or len(ran) - 1  # what the device ran, the host had started
         rows.append((name, "1 launch" if count == 1 else f"{count} launches", human_seconds(whole)))

@@ -109,12 +109,13 @@ class Picture:
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the picture to a file: `.svg` (drawings only), `.html`, or `.txt`. Gives the path back.
 
-        Raises ValueError for another suffix, or `.svg` for a table."""
+        Raises ValueError for another suffix, or `.svg` for what is not one drawing."""
         path = Path(path)
         if path.suffix == ".svg":
-            if not self.body.startswith("<svg"):
+            drawings = re.findall(r"<svg.*?</svg>", self.body, flags=re.S)
+            if len(drawings) != 1:
                 raise ValueError("this picture is not a drawing: save it as .html or .txt")
-            path.write_text(standalone_svg(self.body), encoding="utf-8")
+            path.write_text(standalone_svg(drawings[0]), encoding="utf-8")
         elif path.suffix == ".html":
             path.write_text(page(self.html, self.caption), encoding="utf-8")
         elif path.suffix == ".txt":
