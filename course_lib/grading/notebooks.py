@@ -8,6 +8,8 @@ One number goes through the whole course: `solutions/03_graph_breaks/03_graph_br
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -132,6 +134,12 @@ def graded_cells(nb: Notebook) -> list[GradedCell]:
             about = grading_metadata(cell)
             found.append(GradedCell(index, str(about.get("grade_id", "")), title, float(about.get("points", 0)), cell.source))
     return found
+
+
+def code_digest(nb: Notebook) -> str:
+    """Another text for other code, in any cell; prose and outputs do not count."""
+    code = [cell.source for cell in nb.cells if cell.cell_type == "code"]
+    return hashlib.sha256(json.dumps(code).encode()).hexdigest()[:16]
 
 
 def tidy(nb: Notebook) -> Notebook:

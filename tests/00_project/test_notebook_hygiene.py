@@ -10,6 +10,8 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
+from course_lib.grading.notebooks import code_digest
+
 ROOT = Path(__file__).parents[2]
 STORED = sorted(ROOT.glob("notebooks/**/*.ipynb")) + sorted(ROOT.glob("solutions/*/*.ipynb"))
 MAX_CODE_LINES = 14
@@ -37,6 +39,8 @@ def complaints(nb) -> list[str]:
     waived = [cell for cell in live if "nbval-ignore-output" in tags(cell)]
     if len(waived) > max(2, len(live) // 8):
         said.append(f"{len(waived)} of {len(live)} cells waive the comparison of their outputs")
+    if nb.metadata.get("course", {}).get("code") != code_digest(nb):
+        said.append("its code is not the code that ran when its outputs were stored. Run `make notebooks`")
     if nb.metadata.get("kernelspec", {}).get("name") != "course":
         said.append("the kernel is not the course's (`course`)")
     return said
@@ -95,6 +99,7 @@ def test_an_exercise_holds_no_outputs_and_no_machine_path(path):
 def notebook(*cells):
     nb = new_notebook(cells=list(cells))
     nb.metadata.kernelspec = {"name": "course", "display_name": "Course (torch.compile)", "language": "python"}
+    nb.metadata.course = {"code": code_digest(nb)}
     return nb
 
 
@@ -130,6 +135,12 @@ def test_a_good_notebook_has_nothing_wrong():
 )
 def test_each_hole_is_seen(bad, told):
     assert any(told in complaint for complaint in complaints(notebook(bad)))
+
+
+def test_code_that_changed_since_it_ran_is_seen_though_it_may_print_the_same():
+    nb = notebook(cell("close = abs(ours - theirs) < 1e-5\nprint(close)"))
+    nb.cells[0].source = nb.cells[0].source.replace("1e-5", "1e5")
+    assert ["not the code that ran" in complaint for complaint in complaints(nb)] == [True]
 
 
 def test_waiving_the_comparison_of_many_cells_is_seen():
