@@ -32,9 +32,14 @@ def html_table(rows: Iterable[Sequence[str]], header: Sequence[str], numbers: It
     """A table of cells that are HTML already; the columns in `numbers` are set flush right."""
     right = set(numbers)
     mark = lambda i: ' class="cl-n"' if i in right else ""
-    head = "".join(f'<th scope="col"{mark(i)}>{escape(name)}</th>' for i, name in enumerate(header))
+    head = "".join(f'<th scope="col"{mark(i)}>{breakable(name)}</th>' for i, name in enumerate(header))
     body = "\n".join("<tr>" + "".join(f"<td{mark(i)}>{cell}</td>" for i, cell in enumerate(row)) + "</tr>" for row in rows)
     return f'<table class="cl-t"><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table>'
+
+
+def breakable(name: str) -> str:
+    """A column's name for HTML; a long one (`call_function`) may go on in the next line behind an underscore."""
+    return re.sub(r"\w{12,}", lambda word: word[0].replace("_", "_<wbr>"), escape(name))
 
 
 def table(rows: Iterable[Sequence[object]], header: Sequence[str], caption: str = "", alt: str = "") -> Picture:
