@@ -176,6 +176,10 @@ WRONG = {
             "free += [b for b in kernel.buffers if last[b.name] == n]",
         ),
         "a call that allocates gets an old one": edit("None if allocates(kernel) else", ""),
+        "what a call allocated serves nobody else": edit(
+            "if last[buffer.name] == n]",
+            "if last[buffer.name] == n and not any(buffer in k.buffers for k in kernels if allocates(k))]",
+        ),
         "a storage ends with its first buffer": edit("max(end.get(storage, 0), last[name])", "end.get(storage, last[name])"),
         "nothing is given back": edit("tuple(s for s in end if end[s] == n)", "()"),
         "inputs are planned": edit("MemoryPlan(place, ", "MemoryPlan({b.name: b.name for b in loops.inputs} | place, "),
