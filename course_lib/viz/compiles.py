@@ -100,6 +100,8 @@ class Compile:
     entries: int = 1
     in_eager: str = ""
     """Why calls run in eager after all: the recompile limit, or a guard that does not hold for the call it was made from."""
+    alike: int = 0
+    """So many later calls ran in eager for the same reason; they are not listed."""
     title: str = ""
     """The function, as a reader knows it: 'M.forward, from line 7 on'."""
 
@@ -138,7 +140,7 @@ class Compile:
     def outcome(self) -> str:
         """What came of it, in a few words."""
         if self.in_eager:
-            return "in eager after all"
+            return "in eager after all" + (f", as {self.alike:,} more" if self.alike else "")
         if self.result is None and self.problems and "guards" in self.own_seconds:
             return "no graph before a graph break; it goes on behind that"
         if self.result is None and self.name != FOREIGN:
@@ -268,11 +270,25 @@ def part_of(build: Build) -> str:
 
 def compiles_of(recording: Recording) -> list[Compile]:
     """All of them, in order."""
-    compiles = Reader(recording).compiles
+    compiles = told_once(Reader(recording).compiles)
     for _, function in walk(functions_of(compiles)):
         for compile in function.compiles:
             compile.title = function.title
     return compiles
+
+
+def told_once(compiles: list[Compile]) -> list[Compile]:
+    """At the recompile limit every call that fits no entry comes here: the first of each function stands for all."""
+    first: dict[Any, Compile] = {}
+    kept = []
+    for compile in compiles:
+        if compile.in_eager and compile.failures and compile.code is not None:
+            same = first.setdefault((frames.number(compile.code), compile.in_eager.partition(";")[0]), compile)
+            if same is not compile:
+                same.alike += 1
+                continue
+        kept.append(compile)
+    return kept
 
 
 def functions_of(compiles: list[Compile]) -> list[Function]:

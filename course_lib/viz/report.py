@@ -343,7 +343,9 @@ def kernels_html(compiles: list[Compile]) -> str:
 
 def eager_html(compiles: list[Compile]) -> str:
     rows = [
-        (link(c), escape(why)) for c in compiles for why in (*([c.in_eager] if c.in_eager else ()), *dict.fromkeys(c.fallbacks))
+        (link(c), escape(why) + (f", and {c.alike:,} calls more" if c.alike and why == c.in_eager else ""))
+        for c in compiles
+        for why in (*([c.in_eager] if c.in_eager else ()), *dict.fromkeys(c.fallbacks))
     ]
     stuck = [c for c in compiles if c.result is None and c.problems and "guards" not in c.own_seconds]
     rows += [(link(c), escape(c.problems[-1].reason)) for c in stuck]

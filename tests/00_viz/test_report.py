@@ -159,6 +159,18 @@ def by_number(x, scale):
     return x * scale
 
 
+def test_calls_at_the_recompile_limit_are_counted_not_listed():
+    cl.reset()
+    compiled = cl.compile(by_name)
+    with cl.record() as trace, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for number in range(cl.config.recompile_limit + 40):
+            compiled(torch.ones(4), f"name {number}")
+    compiles = compiles_of(trace)
+    assert len(compiles) == cl.config.recompile_limit + 1 and compiles[-1].alike == 39
+    assert compiles[-1].outcome == "in eager after all, as 39 more" and "and 39 calls more" in report(trace)
+
+
 def test_what_is_advised_about_a_value_fits_it():
     cl.reset()
     with cl.record() as trace, warnings.catch_warnings():
