@@ -151,9 +151,13 @@ TORCH_COMPILE = os.path.join(os.path.dirname(os.path.abspath(torch.__file__)), "
 LIBRARIES = tuple(os.path.dirname(os.path.abspath(str(path))) + os.sep for path in (torch.__file__, np.__file__, __file__))
 
 
+STEPS = frozenset(f"_single_tensor_{name}" for name in "sgd adam rmsprop adagrad adadelta adamax nadam".split())
+"""What optimizers do to all parameters (`torch.optim`), without a look at data: the rest of a `step` runs in eager."""
+
+
 def is_skipped(code: types.CodeType) -> bool:
-    """Is this code none of the user's, or a comprehension's (whose argument has no name)?"""
-    none = is_library(code.co_filename) and code is not called(len).__code__
+    """Is this code none of the user's and no optimizer's step, or a comprehension's (whose argument has no name)?"""
+    none = is_library(code.co_filename) and code is not called(len).__code__ and code.co_name not in STEPS
     return none or not all(name.isidentifier() for name in code.co_varnames)
 
 
@@ -165,9 +169,8 @@ def is_library(filename: str) -> bool:
     if of_python or filename.startswith(("<frozen ", "<course_lib ")) or (installed and package.split(os.sep)[0] in TOOLS):
         return True
     followed = os.path.join("torch", "nn", "modules") + os.sep, os.path.join("course_lib", "bench") + os.sep
-    if any(folder in filename for folder in followed) and not filename.endswith(os.path.join("modules", "module.py")):
-        return False  # layers, and the models we measure
-    return filename.startswith(LIBRARIES)
+    layers = any(folder in filename for folder in followed) and not filename.endswith(os.path.join("modules", "module.py"))
+    return not layers and filename.startswith(LIBRARIES)
 
 
 def compile(

@@ -89,7 +89,7 @@ NOT_FOLLOWED = tuple(
     for name in "_dynamo _inductor _subclasses fx jit optim distributed utils.data multiprocessing library "
     "_library export onnx compiler overrides _logging testing _refs _prims cuda utils.cpp_extension".split()
 )
-FOLLOWED = ("torch.jit._state.", "torch.cuda.amp", "torch.optim.swa_utils")
+FOLLOWED = ("torch.jit._state.", "torch.cuda.amp", "torch.optim.swa_utils", "torch.optim.optimizer._to_scalar")
 
 
 def call(it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -220,7 +220,7 @@ def follow(it: Interpreter, function: types.FunctionType, args: list[Any], kwarg
         return contextlib.nullcontext()
     if plain or module in ("linecache.", "torch._dynamo.mutation_guard."):  # `nn.Module.__init__`, once torch.compile was used
         return frames.call(None, function, *args, **kwargs)
-    if module.startswith(NOT_FOLLOWED) and not module.startswith(FOLLOWED):
+    if module.startswith(NOT_FOLLOWED) and not name.startswith(FOLLOWED):
         raise Unsupported(f"calls {name}, a part of torch that is not an operation", "call it outside the compiled function")
     if function.__code__.co_flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
         raise Unsupported(f"calls the coroutine {name}")
@@ -232,8 +232,7 @@ def bind(it: Interpreter, function: types.FunctionType, args: list[Any], kwargs:
     """The parameters' values in flat order. CPython binds them, for a frame that does not run."""
     copy = types.FunctionType(function.__code__, {}, function.__name__, None, function.__closure__)
     copy.__defaults__, copy.__kwdefaults__ = it.world.defaults(function)
-    values: tuple[Any, ...] = frames.call(BINDER, copy, *args, **kwargs)
-    return values
+    return tuple(frames.call(BINDER, copy, *args, **kwargs))
 
 
 class Binder(frames.Watcher):
@@ -287,9 +286,8 @@ def construct(it: Interpreter, cls: type, args: list[Any], kwargs: dict[str, Any
 
 
 def is_safe_type(cls: type) -> bool:
-    if type(cls).__hash__ is not None and (cls in SAFE_TYPES or cls in FACTS):
-        return True
-    return issubclass(cls, BaseException) or cls.__module__ in "itertools functools operator re typing torch.return_types".split()
+    safe = cls.__module__ in "itertools functools operator re typing torch.return_types".split()
+    return safe or issubclass(cls, BaseException) or (type(cls).__hash__ is not None and (cls in SAFE_TYPES or cls in FACTS))
 
 
 def call_builtin(it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -486,6 +484,7 @@ RULES: dict[Any, Rule] = {
     **{getattr(torch._C, name): functools.partial(attention_switch, name) for name in global_state.ATTENTION},
     torch.is_inference_mode_enabled: lambda it: it.world.inference,
     torch.cond: branch,
+    sys.modules["torch.optim.optimizer"]._get_value: lambda it, step: it.world.builder.call("double", [step]),  # exact
     torch.compile: lambda it, model=None, **options: (lambda model: model) if model is None else model,  # part of this graph
     **{cls: functools.partial(new_tensor, cls) for cls in (torch.Tensor, *torch._tensor_classes) if cls.__module__ == "torch"},
     **{function: functools.partial(tensor_of, function) for function in (torch.tensor, torch.as_tensor)},

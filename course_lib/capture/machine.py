@@ -266,8 +266,7 @@ class Machine(Stack):
             hint = "use torch.where to compute both sides, torch.cond for a real branch, or move the `if` out of the function"
             raise Unsupported("a branch depends on the data in a tensor", hint)
         self.look_into(value)
-        answer: bool = self.native(bool, value)
-        return answer
+        return bool(self.native(bool, value))
 
     def jump(self, offset: int) -> None:
         self.next = self.index_of[offset]

@@ -60,9 +60,8 @@ class History:
 
     def is_symbolic(self, source: Source, dim: int, size: int, marked: Any = ()) -> bool:
         """0 and 1 are always constants: they broadcast."""
-        if size in (0, 1) or self.dynamic is False:
-            return False
-        return bool(self.dynamic) or dim in marked or (source.expr, dim) in self.changed
+        changes = bool(self.dynamic) or dim in marked or (source.expr, dim) in self.changed
+        return changes and size not in (0, 1) and self.dynamic is not False
 
 
 class Arithmetic(PythonReferenceAnalysis):

@@ -476,9 +476,8 @@ class World:
 @functools.lru_cache(256)
 def can_copy(cls: Any) -> bool:
     """May an instance be copied attribute by attribute? Classes written in Python, whose copies nobody notices."""
-    if hasattr(cls, "__del__") or issubclass(cls, (BaseException, types.ModuleType, type)):
-        return False
-    if any(base.__module__.split(".")[0] in HANDLES for base in cls.__mro__):
+    handles = any(base.__module__.split(".")[0] in HANDLES for base in cls.__mro__)
+    if handles or hasattr(cls, "__del__") or issubclass(cls, (BaseException, types.ModuleType, type)):
         return False
     base: Any = solid_base(cls)
     try:
@@ -506,9 +505,8 @@ def slots(cls: type) -> list[str]:
 
 def is_bound(obj: Any) -> bool:
     """Is this a method of a builtin type, bound to an object that may change (`values.append`)?"""
-    if type(obj) is not types.BuiltinMethodType or isinstance(obj.__self__, (types.NoneType, types.ModuleType, type)):
-        return False
-    return hasattr(type(obj.__self__), obj.__name__)  # False: of pybind11
+    method = type(obj) is types.BuiltinMethodType and not isinstance(obj.__self__, (types.NoneType, types.ModuleType, type))
+    return method and hasattr(type(obj.__self__), obj.__name__)  # False: of pybind11
 
 
 def is_full(cell: types.CellType) -> bool:

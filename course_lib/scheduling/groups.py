@@ -170,11 +170,10 @@ def fit(a: Group, b: Group) -> Fit | None:
     found: Fit | None = None
     for one, other in ways_to_fit(a, b):
         another = combine(a, b, one, other)
-        if another is None or not counts_up(another.both):
-            continue
-        if not another.mismatched:
-            return another
-        found = found or another
+        if another is not None and counts_up(another.both):
+            if not another.mismatched:
+                return another
+            found = found or another
     return found
 
 
