@@ -102,6 +102,7 @@ def test_a_learning_rate_that_changes_compiles_once_more():
     assert len(trace.of(events.GraphCaptured)) == 2 and not trace.of(events.FellBack)
 
 
+@pytest.mark.slow
 def test_a_training_step_in_one_function():
     """Loss, `backward()`, the step and a scheduler: as in eager, state and all."""
     torch.manual_seed(0)
