@@ -143,9 +143,9 @@ class GraphBuilder:
             raise Unsupported(f"{name}() reaches around the graph", "call it outside the compiled function")
         if getattr(target, "__module__", "") == "_operator" and not isinstance(args[0], torch.Tensor):
             target = OF_NUMBERS.get(target, target)
-        if name[:4] == "addc" and isinstance(kwargs.get("value"), torch.Tensor):  # addcmul, addcdiv_: eager takes its number
-            scaled = self.call(name[4:7], [self.call("mul", [args[1], kwargs["value"]]), args[2]])
-            return self.call(f"add{name[7:]}", [args[0], scaled])
+        scale = kwargs.get("value") if name[:4] == "addc" and len(args) == 3 and len(kwargs) == 1 else None  # addcmul, addcdiv_
+        if isinstance(scale, torch.Tensor) and scale.dtype == torch.float64 and not (scale.ndim or scale.requires_grad):
+            return self.call(f"add{name[7:]}", [args[0], self.call(name[4:7], [self.call("mul", [args[1], scale]), args[2]])])
         before = [arg for arg in args if isinstance(arg, torch.Tensor)]
         result = self.run_fake(getattr(torch.Tensor, target) if isinstance(target, str) else target, args, kwargs)
         self.untracked |= target is getattr and args[1] == "data"

@@ -128,3 +128,14 @@ def test_a_training_step_in_one_function():
     assert any("lerp_" in names for names in nodes) and not trace.of(events.FellBack)
     for a, b in zip(both[0][0].parameters(), both[1][0].parameters(), strict=True):
         torch.testing.assert_close(b, a)
+
+
+def test_a_tensor_as_scale_keeps_out_and_the_names_of_arguments():
+    x, y, scale = torch.randn(3), torch.rand(3) + 1, torch.tensor(0.5, dtype=torch.float64)
+    out = torch.zeros(3)
+    assert cl.compile(lambda x, y, s, o: torch.addcmul(x, y, y, value=s, out=o))(x, y, scale, out) is out
+    torch.testing.assert_close(out, torch.addcmul(x, y, y, value=0.5))
+    named = cl.compile(lambda x, y, s: torch.addcdiv(x, tensor1=x, tensor2=y, value=s))
+    torch.testing.assert_close(named(x, y, scale), torch.addcdiv(x, x, y, value=0.5))
+    plain = cl.compile(lambda x, y, s: torch.addcdiv(x, x, y, value=s), fullgraph=True)
+    torch.testing.assert_close(plain(x, y, scale), torch.addcdiv(x, x, y, value=0.5))
