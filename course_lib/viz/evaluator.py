@@ -183,7 +183,10 @@ def run_node(node: LoopNode, memory: Memory) -> None:
     sizes = [int(size) for size in (*node.ranges, *node.reduced)]
     symbols = loop_symbols("n", len(sizes))
     handler = NumpyHandler(memory, dict(zip(symbols, grid(sizes), strict=True)))
-    value = np.broadcast_to(node.value(handler, symbols[:rank], symbols[rank:]), sizes)
+    if 0 in sizes:  # no index is ever looked at, so none is out of range
+        value = np.zeros(sizes, numpy_dtype(node.buffer.dtype))
+    else:
+        value = np.broadcast_to(node.value(handler, symbols[:rank], symbols[rank:]), sizes)
     if isinstance(node, Reduction):
         value = reduce_last(value, node, rank)
     memory[node.buffer.name] = empty(node.buffer)

@@ -9,8 +9,8 @@ Each way computes the same mathematics on the same numbers. It only decides diff
                              (the gradient of `hardswish`: nan in the vector loop, finite in the other) and other roundings.
     another formula          `var_mean` runs Welford's update, where one infinity in a row makes its mean nan, a sum does not;
                              `prod` has two formulas for its gradient and asks the data which to take; `batch_norm` multiplies
-                             scale and deviation first; `pow(0.5)` and `pow(-0.5)` are `sqrt` and `rsqrt`, but a `pow`
-                             for float16.
+                             scale and deviation first; `layer_norm` sums in float32, which may overflow;
+                             `pow(0.5)` and `pow(-0.5)` are `sqrt` and `rsqrt`, but a `pow` for float16.
     torch's decompositions   torch writes many operators in smaller ones (for `torch.compile`, and for us), and those have other
                              answers for nan and infinity: bilinear interpolation, the gradients of `huber_loss` and `elu`.
     what cancels is 0        a difference of equal numbers is 0, or what their roundings leave of it: divided by its own norm
@@ -67,7 +67,7 @@ def variants(program: Any) -> Iterator[tuple[str, Function]]:
         for zero in (0.0, -0.0):
             yield "another formula", line_by_line(program, after=functools.partial(with_zeros, zero=zero), rewrite=otherwise)
     yield "what cancels is 0", with_nothing_left(program)
-    yield "rounded once", line_by_line(program, operands=in_double)
+    yield "rounded once", line_by_line(program, operands=in_double, rewrite=lambda text: text.replace(".float()", ""))
     yield "torch's decompositions", in_mode(program.function(), Decomposed())
     if any(i.layout in ("expanded", "overlapping") and i.grad for i in program.inputs):
         yield "views by `as_strided`", with_strided_results(program)
@@ -100,7 +100,7 @@ def line_by_line(
         ns |= {i.name: after(t) if inputs else t for i, t in zip(program.inputs, given, strict=True)}
         for line in program.lines:
             text, random = rewrite(line.text), torch.get_rng_state()
-            if operands and line.target and "nan_to_num(" not in text and not is_view(value := eval(text, dict(ns)), ns):
+            if operands and line.target and "nan_to_num(" not in text and not is_view(value := eval(line.text, dict(ns)), ns):
                 torch.set_rng_state(random)
                 others = {name: operands(v) if isinstance(v, torch.Tensor) else v for name, v in ns.items()}
                 value = eval(text, others).to(value.dtype)
@@ -151,6 +151,7 @@ REWRITTEN = [
     (r"\b(\w+)\.std\((\d+)((?:, \w+=\w+)*)\)", r"deviation(\1, [\2]\3)"),
     (r"\b(\w+)\.prod\((-?\d+)(, keepdim=True)?\)", r"product(\1, \2\3)"),
     (r"F\.batch_norm\((\w+), None, None, (\w+), (\w+), training=True\)", r"normalized(\1, \2, \3)"),
+    (r"F\.layer_norm\(", "layer_normed("),
     (r"\b(\w+)\.pow\(-0\.5\)", r"torch.rsqrt(\1)"),
     (r"\b(\w+)\.pow\(0\.5\)", r"torch.sqrt(\1)"),
 ]
@@ -198,6 +199,18 @@ def normalized(x: torch.Tensor, weight: Any, bias: Any) -> torch.Tensor:
     return (y if bias is None else y + bias.to(wide.dtype).view(shape)).to(x.dtype)
 
 
+def layer_normed(
+    x: torch.Tensor, shape: list[int], weight: Any = None, bias: Any = None, rounded: Function = lambda mean: mean
+) -> torch.Tensor:
+    """`layer_norm` in two passes, whose sums do not overflow; only the squares may. `rounded`: what becomes of the mean."""
+    dims = list(range(-len(shape), 0))
+    wide = x.float() if x.dtype != torch.float64 else x
+    centred = wide - rounded(wide.double().mean(dims, keepdim=True).to(wide.dtype))
+    y = centred * (centred.square().mean(dims, keepdim=True) + 1e-5).rsqrt()
+    y = y if weight is None else y * weight.to(wide.dtype)
+    return (y if bias is None else y + bias.to(wide.dtype)).to(x.dtype)
+
+
 CANCELS = re.compile(r" [-+] |mean|sum|var|std|norm|lerp|add|sub|sdpa|attention|mm|matmul|linear")
 """Lines in which numbers may cancel."""
 
@@ -221,7 +234,7 @@ def with_nothing_left(program: Any) -> Function:
     return run
 
 
-FORMULAS = {"product": product, "normalized": normalized, "variance": variance, "deviation": deviation}
+FORMULAS = {f.__name__: f for f in (product, normalized, variance, deviation, layer_normed)}
 
 
 def with_strided_results(program: Any) -> Function:

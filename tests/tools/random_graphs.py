@@ -634,14 +634,29 @@ def disturbed(program: Program, size: float, seed: int) -> Callable[..., Any]:
         """Each number off by so much of itself, and by as much of 1: terms of the size of 1 may have cancelled."""
         if not isinstance(t, torch.Tensor) or not t.dtype.is_floating_point:
             return t
-        random = torch.rand((2, *t.shape), generator=g, dtype=torch.float64, device="cpu").to(t.device)
+        shape = t.shape if seed % 3 else [1] * t.ndim  # sometimes all are off alike, as equal numbers are
+        random = torch.rand((2, *shape), generator=g, dtype=torch.float64, device="cpu").to(t.device)
         off, of_one = (random * 2 - 1) * size * times * torch.finfo(t.dtype).eps
         wide = t if t.dtype is torch.float64 else t.float()
         return (wide * (1 + off).to(wide.dtype) + of_one.to(wide.dtype)).to(t.dtype)
 
     rounded = lambda mean: shaken(mean).detach()  # which eager's gradients of `var` and `std` take for exact
     formulas = dict(eager_variants.FORMULAS)
-    formulas |= {name: functools.partial(formulas[name], rounded=rounded) for name in ("variance", "deviation")}
+    formulas |= {name: functools.partial(formulas[name], rounded=rounded) for name in ("variance", "deviation", "layer_normed")}
+
+    def uses_apart(text: str, names: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+        """Each use of a value by a name of its own, whose gradient is shaken by itself: in which order they are added is open."""
+        own: dict[str, Any] = {}
+
+        def name_of(use: re.Match[str]) -> str:
+            value = names.get(use[0])
+            if not isinstance(value, torch.Tensor) or not value.requires_grad:
+                return use[0]
+            own[name := f"{use[0]}_{len(own)}"] = value.view_as(value)
+            own[name].register_hook(shaken)
+            return name
+
+        return re.sub(r"\b[vx]\d+\b", name_of, text), {**names, **own}
 
     def run(*inputs: torch.Tensor) -> tuple[Any, ...]:
         ns: dict[str, Any] = {"torch": torch, "F": F, **{i.name: t for i, t in zip(program.inputs, inputs, strict=True)}}
@@ -657,6 +672,10 @@ def disturbed(program: Program, size: float, seed: int) -> Callable[..., Any]:
                 seen = {name: shaken(wide(t)) if re.search(rf"\b{name}\b", line.text) else t for name, t in ns.items()}
             torch.set_rng_state(random)
             value = eval(text, {**seen, **formulas})
+            if value.requires_grad and line.target and not sharing(value, ns):
+                torch.set_rng_state(random)
+                text, seen = uses_apart(text, seen)
+                value = eval(text, {**seen, **formulas})
             if value.dtype.is_floating_point:
                 if line.rough and not (line.target and sharing(value, ns)):
                     # Equal numbers are all rounded the same way: a sum of many of them is off by as many units.
@@ -779,6 +798,7 @@ def too_far(a: torch.Tensor, b: torch.Tensor, noisy: list[torch.Tensor], others:
         units = torch.where(b.isfinite(), 4, 64)  # where eager gives nan, nobody knows how far roundings go
         allowed = 6 * spread + units * info.eps * other.abs().nan_to_num(0, 0, 0) + 4 * max(info.tiny, 1e-40)
         fine |= same(a, other) | ((a - other).abs() <= allowed)
+        fine |= ~a.isfinite() & ~b.isfinite() & other.isfinite()  # a sum overflows: which infinity, or nan, hangs on its order
     if bool(fine.all()):
         return ""
     pole = bool((b.abs() * info.eps > 1).any())
