@@ -51,8 +51,7 @@ def build(key: str, suffix: str, make: Callable[[Path], object], folder: str = "
     with tempfile.TemporaryDirectory(prefix="building-", dir=where) as work:
         new = Path(work) / f"new{suffix}"
         make(new)
-        path = where / f"{key}-{checksum(new)}{suffix}"
-        os.replace(new, path)
+        os.replace(new, where / f"{key}-{checksum(new)}{suffix}")
     emit(entry := CacheEntry(path, cached=False))
     return entry
 

@@ -18,6 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from course_lib import autograd, capture, config, events, lowering, runtime, scheduling
 from course_lib.capture import CaptureResult
+from course_lib.written import traceable
 
 Program = Callable[..., tuple[Any, ...]]
 COMPILING = threading.RLock()  # One thread compiles at a time: `make_fx` patches torch itself
@@ -127,7 +128,7 @@ def sizes_of(gm: fx.GraphModule) -> list[Any]:
 
 def with_sizes(gm: fx.GraphModule, args: Sequence[Any]) -> fx.GraphModule:
     """The graph for inputs of just these sizes; numbers among the inputs become constants."""
-    static, mode = copy.deepcopy(gm), FakeTensorMode()
+    static, mode = traceable(copy.deepcopy(gm)), FakeTensorMode()
     interpreter = fx.Interpreter(static, garbage_collect_values=False)
     with mode:
         interpreter.run(*(mode.from_tensor(arg) if isinstance(arg, torch.Tensor) else arg for arg in args))
@@ -140,7 +141,7 @@ def with_sizes(gm: fx.GraphModule, args: Sequence[Any]) -> fx.GraphModule:
     for node in static.graph.find_nodes(op="call_function", target=torch.ops.aten.sym_size.int):
         node.replace_all_uses_with(node.args[0].meta["val"].shape[node.args[1]])
     static.recompile()
-    return static
+    return traceable(static)
 
 
 def without_autocast(program: Program) -> Program:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
+from torch import fx
+
 _serial = count(1)
 
 
@@ -18,3 +20,11 @@ def define(name: str, source: str, about: str, namespace: dict[str, Any]) -> Cal
     function: Callable[..., Any] = namespace[name]
     weakref.finalize(function, linecache.cache.pop, filename, None)
     return function
+
+
+def traceable(gm: fx.GraphModule) -> fx.GraphModule:
+    """The same graph. torch.fx keeps the source of every `forward` that it writes; this one's goes when its code does."""
+    code = gm.forward.__func__.__code__
+    for cache in (linecache.cache, fx.graph_module._loader.eval_cache):
+        weakref.finalize(code, cache.pop, code.co_filename, None)
+    return gm

@@ -19,6 +19,7 @@ import torch
 from torch import fx
 
 from course_lib.autograd.signature import memory
+from course_lib.written import traceable
 
 INFINITE = float("inf")
 
@@ -125,4 +126,4 @@ def part(whole: fx.GraphModule, inputs: list[fx.Node], outputs: list[fx.Node], m
             twin[node] = graph.node_copy(node, twin.__getitem__)
             twin[node].meta = dict(node.meta)
     graph.output(tuple(fx.node.map_arg(outputs, twin.__getitem__)))
-    return fx.GraphModule(whole, graph)
+    return traceable(fx.GraphModule(whole, graph))

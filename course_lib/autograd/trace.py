@@ -27,6 +27,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from course_lib.autograd.signature import Signature, has_gradient, memory, overlaps_itself, restride, signature_of
+from course_lib.written import traceable
 
 aten = torch.ops.aten
 Decompositions = Mapping[Any, Callable[..., Any]]
@@ -45,7 +46,7 @@ def trace(gm: fx.GraphModule, decompositions: Decompositions, gradients: bool = 
     records = gradients and torch.is_grad_enabled()
     with mode, torch.inference_mode(False), torch.set_grad_enabled(records):  # an inference tensor is not decomposed
         try:
-            traced = make_fx(tracing.run)(*fakes)
+            traced = traceable(make_fx(tracing.run)(*fakes))
         except (RuntimeError, ValueError, ArithmeticError) as problem:  # a backward that fails, or is of nothing; odd memory
             raise NotImplementedError(f"this graph cannot be traced: {problem}") from problem
     if gradients and any(node.target is aten.mkldnn_rnn_layer.default for node in traced.graph.nodes):
@@ -197,8 +198,7 @@ def tidy(traced: fx.GraphModule, gm: fx.GraphModule, signature: Signature) -> fx
         new.meta["origin"] = old
     for node in list(graph.nodes):
         if node.op == "placeholder" and node.prev.op not in ("root", "placeholder"):
-            first = next(n for n in graph.nodes if n.op != "placeholder")
-            first.prepend(node)
+            next(n for n in graph.nodes if n.op != "placeholder").prepend(node)
         elif node.target is aten.detach.default:
             node.replace_all_uses_with(node.args[0])
         elif node.meta.get("origin", node) is None:  # a copy made for `Tracing.run`
@@ -209,4 +209,4 @@ def tidy(traced: fx.GraphModule, gm: fx.GraphModule, signature: Signature) -> fx
     graph.eliminate_dead_code()
     traced.recompile()
     traced.meta["signature"] = signature
-    return traced
+    return traceable(traced)

@@ -71,8 +71,7 @@ class BreakBuilder(HeadBuilder, Stack):
 
     def write_steps(self, program: Sequence[Instruction], count: int) -> None:
         offset = program[count].offset
-        table = frames.exception_table(self.it.code)
-        handler = self.handler = next((e for e in table if e.start <= offset < e.end), None)
+        handler = self.handler = next((e for e in frames.exception_table(self.it.code) if e.start <= offset < e.end), None)
         kept = self.stack[: handler.depth] if handler else []
         place = 0
         while not self.tail:

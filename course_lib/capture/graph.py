@@ -28,6 +28,7 @@ from course_lib import frames
 from course_lib.capture.global_state import TURNED
 from course_lib.capture.shapes import IN_PLACE, OPERATORS, Shapes
 from course_lib.capture.sources import Location, Source, Unsupported
+from course_lib.written import traceable
 
 FAKE_LOG = logging.getLogger("torch._subclasses.fake_tensor")
 TO_PYTHON = set(
@@ -224,13 +225,12 @@ class GraphBuilder:
 
     def finish(self, outputs: list[Any]) -> fx.GraphModule:
         """Close the graph: it returns a tuple of `outputs`."""
-        out = self.graph.output(tuple(map(self.node_of, outputs)))
-        out.meta["val"] = tuple(outputs)
+        self.graph.output(tuple(map(self.node_of, outputs))).meta["val"] = tuple(outputs)
         for node in reversed(self.graph.nodes):  # parts of results that nobody took, sizes that nobody used
             if node.target in (operator.getitem, torch.ops.aten.sym_size.int) and not node.users:
                 self.graph.erase_node(node)
         self.graph.lint()
-        return fx.GraphModule(torch.nn.Module(), self.graph, class_name="Captured")
+        return traceable(fx.GraphModule(torch.nn.Module(), self.graph, class_name="Captured"))
 
     @property
     def operations(self) -> int:

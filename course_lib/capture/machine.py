@@ -188,8 +188,7 @@ class Machine(Stack):
             raise Unsupported(f"calls are nested more than {config.inline_depth_limit} deep (at {function.__qualname__})")
         code = function.__code__
         locals_ = dict(zip(frames.parameters(code), values, strict=True))
-        cells = make_cells(code, locals_, self.world.closure(function))
-        callee = type(self)(self.world, function, locals_, cells)
+        callee = type(self)(self.world, function, locals_, make_cells(code, locals_, self.world.closure(function)))
         callee.handling = self.handling
         return callee.generator() if code.co_flags & 0x20 else callee.run()
 

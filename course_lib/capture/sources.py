@@ -187,8 +187,7 @@ class Guard:
         return " and ".join(test.text(self.source.shown) for test in self.tests)
 
     def __str__(self) -> str:
-        because = f"    # {self.cause}: {self.cause.text}" if self.cause else ""
-        return self.expr + because
+        return self.expr + (f"    # {self.cause}: {self.cause.text}" if self.cause else "")
 
 
 @dataclass(frozen=True)

@@ -271,8 +271,7 @@ class World:
 
     def _opaque(self, obj: Any, source: Source) -> Any:
         self.assume(source, "type", Test("type({})", "is", type(obj)))
-        known = self._know(obj, obj, source)
-        known.opaque = True
+        self._know(obj, obj, source).opaque = True
         return obj
 
     def _tensor(self, tensor: torch.Tensor, source: Source) -> torch.Tensor:

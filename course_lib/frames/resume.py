@@ -69,8 +69,7 @@ def resume_at(code: CodeType, offset: int, stack: tuple[bool | None, ...], unbou
 
 def make_resume(code: CodeType, offset: int, stack: tuple[bool | None, ...], unbound: frozenset[str]) -> Resume:
     """Write the prologue, and move the tables by its length."""
-    own = tuple(name for name in code.co_cellvars if name not in code.co_varnames)
-    names = own + code.co_freevars
+    names = tuple(name for name in code.co_cellvars if name not in code.co_varnames) + code.co_freevars
     free = names + tuple(f"stack{i}" for i, is_null in enumerate(stack) if not is_null)
     slots = list(code.co_varnames)
     begin = _op("RETURN_GENERATOR") + _op("POP_TOP") if code.co_flags & 0x20 else b""  # a generator

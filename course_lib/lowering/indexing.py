@@ -117,8 +117,7 @@ def unflatten(
     if any(size == 0 for size in shape):
         return tuple(result)
     dims = sorted((d for d in range(len(shape)) if shape[d] != 1), key=lambda d: -stride[d])
-    linear = Linear.of(flat, extent.keys())
-    digits = _digits(linear, extent, [(shape[d], stride[d]) for d in dims])
+    digits = _digits(Linear.of(flat, extent.keys()), extent, [(shape[d], stride[d]) for d in dims])
     for n, d in enumerate(dims):
         if digits is not None:
             result[d] = digits[n]

@@ -213,8 +213,7 @@ class Lowering:
             raise NotImplementedError(f"{node.target} gives a tensor whose shape only the data knows")
         op = operators.copying(node.target)
         args, kwargs = fx.node.map_aggregate(self.arguments(node), lambda value: self.in_memory(value, node))
-        fake = node.meta.get("val")
-        results, form = tree_flatten(fake)
+        results, form = tree_flatten(node.meta.get("val"))
         for result in results:
             operators.has_strides(result, f"the result of {node.target}")
         if getattr(getattr(op, "_schema", None), "is_mutable", False):
@@ -229,6 +228,5 @@ class Lowering:
             return value
         if value.inner not in self.stored:
             whole = replace(value, shape=value.buffer.shape, stride=value.buffer.stride, offset=0)
-            body = lambda ops, index: element(whole, ops, index)
-            self.stored[value.inner] = self.loop(body, value.buffer, (origin,), "fill")
+            self.stored[value.inner] = self.loop(lambda ops, index: element(whole, ops, index), value.buffer, (origin,), "fill")
         return View(self.stored[value.inner].buffer, value.shape, value.stride, value.offset)

@@ -94,8 +94,7 @@ def copy(low: Lowering, node: fx.Node, x: View, *more: Any, **options: Any) -> V
     x = more[0] if node.target is aten.copy.default else x  # `x.copy_(source)` leaves `source`, broadcast to `x`
     if isinstance(x, Lazy):
         return low.lazy(fake, lambda ops, index: element(x, ops, index).to(fake.dtype).value)
-    label = "copy" if x.dtype == fake.dtype else "to"
-    return low.pointwise(node, lambda ops, index: element(x, ops, index), label=label)
+    return low.pointwise(node, lambda ops, index: element(x, ops, index), label="copy" if x.dtype == fake.dtype else "to")
 
 
 VIEWS = (

@@ -37,5 +37,4 @@ def inlined_into(node: Node, producers: Sequence[Any]) -> Node:
         return node
     by_name = {producer.buffer.name: producer for producer in producers}
     origins = tuple(dict.fromkeys([*(o for p in producers for o in p.origins), *node.origins]))
-    inner = lambda ops, *indices: node.inner(Inline(ops, by_name), *indices)
-    return replace(node, inner=inner, origins=origins)
+    return replace(node, inner=lambda ops, *indices: node.inner(Inline(ops, by_name), *indices), origins=origins)

@@ -236,8 +236,7 @@ class Fusion:
     def kernel(self, group: Group, names: Counter[str]) -> Kernel:
         if isinstance(group.nodes[0], ExternKernel):
             return group.nodes[0]
-        labels = dict.fromkeys(re.sub(r"\W+", "_", n.label) for n in group.nodes)
-        name = "_".join(["fused", *list(labels)[:5]])
+        name = "_".join(["fused", *list(dict.fromkeys(re.sub(r"\W+", "_", n.label) for n in group.nodes))[:5]])
         names[name] += 1
         gain = sum((self.alone[n].traffic for n in group.positions), 0) - group.traffic
         return to_kernel(group, name if names[name] == 1 else f"{name}_{names[name]}", gain)
