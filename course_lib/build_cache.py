@@ -51,7 +51,8 @@ def build(key: str, suffix: str, make: Callable[[Path], object], folder: str = "
     with tempfile.TemporaryDirectory(prefix="building-", dir=where) as work:
         new = Path(work) / f"new{suffix}"
         make(new)
-        os.replace(new, where / f"{key}-{checksum(new)}{suffix}")
+        path = where / f"{key}-{checksum(new)}{suffix}"
+        os.replace(new, path)
     emit(entry := CacheEntry(path, cached=False))
     return entry
 

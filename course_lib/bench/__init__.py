@@ -2,7 +2,7 @@
 
     course bench tinyblock    the text's model: results, first call, steady state, what was compiled
     course bench overhead     what one call costs when there is hardly any work
-    course bench compile      the whole first call, in fresh processes with empty caches
+    course bench compile      the whole first call, in fresh processes, by what is on disk already
     course bench kernels      small functions, one kernel each, and the memory bandwidth they reach
 
 Beside them: `doctor.py` (`course doctor`, what this machine has) and `demo.py` (`course demo`).

@@ -1,4 +1,4 @@
-"""The child process of `first_call`: compile TinyBlock once and print the seconds as one line of JSON.
+"""The child process of `first_call`: compile one workload once and print the seconds as one line of JSON.
 
 Run as a file, not as a module of course_lib: for torch.compile nothing of ours may be imported.
 """
@@ -25,29 +25,41 @@ def main(who: str, options: dict) -> dict:
     torch.manual_seed(0)
     torch.set_float32_matmul_precision("high")
     device, dtype = options["device"], getattr(torch, options["dtype"])
-    model = load_models().TinyBlock(options["hidden"], expansion=4).to(device=device, dtype=dtype).eval()
-    x = torch.randn(options["batch"], options["seq"], options["hidden"]).to(device, dtype)
+    make, shapes, train = load_models().FIRST_CALLS[options["workload"]]
+    function = make()
+    if isinstance(function, torch.nn.Module):
+        function.to(device=device, dtype=dtype).train(train)
+    inputs = [torch.randn(shape).to(device, dtype) for shape in shapes]
     wait = torch.cuda.synchronize if device.startswith("cuda") else lambda: None
     how = {"mode": options["mode"], "dynamic": options["dynamic"] or None, "fullgraph": options["fullgraph"]}
-    with torch.inference_mode():
-        expected = model(x)
-        wait()
 
-        start = time.perf_counter()
-        if who == "course_lib":
-            import course_lib
+    def call(function):
+        """A call, in training with its backward; the result, or the gradients' sums."""
+        if not train:
+            with torch.inference_mode():
+                result = function(*inputs)
+                wait()
+                return result
+        module.zero_grad()
+        function(*inputs).square().mean().backward()
+        wait()
+        return torch.stack([parameter.grad.sum() for parameter in module.parameters()])
 
-            compile = course_lib.compile
-        else:
-            compile = torch.compile
-        imported = time.perf_counter()
-        compiled = compile(model, **how)
-        result = compiled(x)
-        wait()
-        first = time.perf_counter()
-        compiled(x)
-        wait()
-        second = time.perf_counter()
+    module = function
+    expected = call(function)
+    start = time.perf_counter()
+    if who == "course_lib":
+        import course_lib
+
+        compile = course_lib.compile
+    else:
+        compile = torch.compile
+    imported = time.perf_counter()
+    compiled = compile(function, **how)
+    result = call(compiled)
+    first = time.perf_counter()
+    call(compiled)
+    second = time.perf_counter()
     torch.testing.assert_close(result, expected, rtol=1e-2, atol=1e-2)
     return {
         "imports": imported - start,

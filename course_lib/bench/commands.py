@@ -76,8 +76,8 @@ def parser() -> argparse.ArgumentParser:
     it.add_argument("--train", action="store_true", help="forward and backward, no optimizer")
     it.add_argument("--plot", metavar="PATH", help="draw the samples (SVG)")
     command(overhead, [compiling, timing], iters=50)
-    it = command(compile, [compiling, block])
-    it.add_argument("--runs", type=positive, default=1, help="fresh processes for each (default: %(default)s)")
+    it = command(compile, [compiling])
+    it.add_argument("names", nargs="*", metavar="name", help=", ".join(models.FIRST_CALLS) + " (default: all but the last)")
     it = command(memory, [])
     it.add_argument("--compiles", type=positive, default=10_000)
     it.add_argument("--calls", type=positive, default=1_000_000)
@@ -236,19 +236,24 @@ def on_gpu(args: argparse.Namespace, out: TextIO) -> int:
 
 
 def compile(args: argparse.Namespace) -> int:
-    """The whole first call of TinyBlock, in fresh processes with empty caches."""
+    """The whole first call, in fresh processes: nothing on disk, others compiled before, the same compiled before."""
+    for name in args.names:
+        if name not in models.FIRST_CALLS:
+            print(f"course bench: there is no workload '{name}'; there are {', '.join(models.FIRST_CALLS)}", file=sys.stderr)
+            return 2
     out = report.text_stream(args.json)
     told = machine.describe()
-    print(f"TinyBlock ({args.batch}, {args.seq}, {args.hidden}), fresh processes, empty caches", file=out)
     print(machine.summary(told) + "\n", file=out, flush=True)
-    names = ["course_lib"] if args.no_torch_compile else ["course_lib", "torch.compile"]
-    runs: dict[str, list[first_call.FirstCall]] = {name: [] for name in names}
-    for _ in range(args.runs):
-        for name in names:
-            runs[name].append(first_call.measure(name, args))
-    print(first_call.table(runs), file=out)
-    save(args, told, {"runs": {name: [vars(one) for one in several] for name, several in runs.items()}})
-    return int(any(one.problem for one in runs["course_lib"]))
+    contenders = ["course_lib"] if args.no_torch_compile else ["course_lib", "torch.compile"]
+    runs: dict[tuple[str, str], dict[str, first_call.FirstCall]] = {}
+    chosen = args.names or [name for name in models.FIRST_CALLS if name != first_call.SMALL]
+    for workload, situation, who, one in first_call.situations(chosen, contenders, args):
+        runs.setdefault((workload, situation), {})[who] = one
+        print(f"{workload}, {situation}, {who}: {one.problem or f'{one.total:.2f} s'}", file=out, flush=True)
+    print("\n" + first_call.table(runs), file=out)
+    rows = [{"workload": w, "caches": at, **{who: vars(one) for who, one in by.items()}} for (w, at), by in runs.items()]
+    save(args, told, {"runs": rows})
+    return int(any(by["course_lib"].problem for by in runs.values()))
 
 
 def memory(args: argparse.Namespace) -> int:

@@ -1,29 +1,34 @@
-"""What the first call costs: a fresh process with empty caches, from a built model to its first result.
+"""What the first call costs: a fresh process, from a built model to its first result, by what is on disk already.
 
-In:  who compiles ("course_lib" or "torch.compile"). Out: `FirstCall`, measured by the child process itself (`child.py`).
+In:  who compiles ("course_lib" or "torch.compile") and what (`models.FIRST_CALLS`). Out: `FirstCall`, measured by the child
+     process itself (`child.py`).
 
-Each child gets empty cache folders of its own (`CACHES`) and never sees the other compiler. `import torch` and building the
-model are not counted; importing course_lib is, apart, since torch.compile's own imports happen inside its first call.
+Three situations: nothing on disk; something else was compiled before, so that headers and measurements of the machine are there;
+the same was compiled before. Each compiler has cache folders of its own and never sees the other. `import torch` and building the
+model are not counted; importing course_lib is, since torch.compile's own imports happen inside its first call.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 
 from course_lib.bench.measure import human_time
 from course_lib.bench.report import columns
 
 CACHES = ("COURSE_CACHE", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 TIMEOUT = 600
+SITUATIONS = ("nothing on disk", "others before", "the same before")
+SMALL = "x * 2 + y"
+"""What is compiled before, where something is."""
 
 
 @dataclass
@@ -41,45 +46,67 @@ class FirstCall:
         return self.imports + self.compile_and_call
 
 
-def measure(who: str, args: argparse.Namespace) -> FirstCall:
-    """One fresh process."""
-    options = {name: getattr(args, name) for name in ("batch", "seq", "hidden", "mode", "dynamic", "fullgraph", "device")}
-    options["dtype"] = str(args.dtype).removeprefix("torch.")
+def measure(who: str, workload: str, args: argparse.Namespace, caches: Path) -> FirstCall:
+    """One fresh process, with all caches in this folder."""
+    options = {name: getattr(args, name) for name in ("mode", "dynamic", "fullgraph", "device")}
+    options |= {"workload": workload, "dtype": str(args.dtype).removeprefix("torch.")}
     package = Path(__file__).resolve().parents[2]
-    with tempfile.TemporaryDirectory(prefix="course_bench-") as empty:
-        environment = {**os.environ, **{name: str(Path(empty, name.lower())) for name in CACHES}}
-        environment["PYTHONPATH"] = os.pathsep.join([str(package), *filter(None, [os.environ.get("PYTHONPATH")])])
-        command = [sys.executable, "-P", str(Path(__file__).with_name("child.py")), who, json.dumps(options)]
-        try:
-            done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=TIMEOUT)
-        except subprocess.TimeoutExpired:
-            return FirstCall(problem=f"no result after {TIMEOUT} s")
+    environment = {**os.environ, **{name: str(caches / name.lower()) for name in CACHES}}
+    environment["PYTHONPATH"] = os.pathsep.join([str(package), *filter(None, [os.environ.get("PYTHONPATH")])])
+    command = [sys.executable, "-P", str(Path(__file__).with_name("child.py")), who, json.dumps(options)]
+    try:
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=TIMEOUT)
+    except subprocess.TimeoutExpired:
+        return FirstCall(problem=f"no result after {TIMEOUT} s")
     if done.returncode:
         return FirstCall(problem=(done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1][:200])
     return FirstCall(**json.loads(done.stdout.splitlines()[-1]))
 
 
-def table(runs: Mapping[str, Sequence[FirstCall]]) -> str:
-    """Medians of the runs, and how many times as long torch.compile takes."""
-    rows: list[tuple[str, ...]] = [("", "import", "first call", "together", "second call", "max abs diff")]
-    good = {name: [one for one in several if not one.problem] for name, several in runs.items()}
-    for name, several in runs.items():
-        if not good[name]:
-            rows.append((name, "–", "–", "–", "–", several[-1].problem))
-            continue
-        cells = [human_time(median(getattr(one, part) for one in good[name])) for part in COLUMNS]
-        cells[0] = cells[0] if name == "course_lib" else "–"
-        rows.append((name, *cells, f"{max(one.max_abs_diff for one in good[name]):.1e}"))
-    lines = [columns(rows)]
-    if good["course_lib"] and good.get("torch.compile"):
-        first, together = (ratio(good, part) for part in ("compile_and_call", "total"))
-        lines.append(f"\ntorch.compile takes {first:.1f} times as long (with imports: {together:.1f} times).")
+def situations(
+    workloads: Sequence[str], names: Sequence[str], args: argparse.Namespace
+) -> Iterator[tuple[str, str, str, FirstCall]]:
+    """(workload, situation, who, what it cost), as they are measured."""
+    with tempfile.TemporaryDirectory(prefix="course_bench-") as folder:
+        used = {who: Path(folder, who) for who in names}
+        for who in names:
+            measure(who, SMALL, args, used[who])
+        for number, workload in enumerate(workloads):
+            for situation in SITUATIONS:
+                for who in names:
+                    caches = Path(folder, f"{who} {number}") if situation == SITUATIONS[0] else used[who]
+                    yield workload, situation, who, measure(who, workload, args, caches)
+
+
+Runs = Mapping[tuple[str, str], Mapping[str, FirstCall]]
+"""(workload, situation) → who → what it cost."""
+
+
+def table(runs: Runs) -> str:
+    """A row for each workload and situation: imports and first call together, and how many times as long torch.compile takes."""
+    rows: list[tuple[str, ...]] = [("", "caches", "course_lib", "of it imports", "torch.compile", "ratio")]
+    for (workload, situation), by_name in runs.items():
+        ours, theirs = by_name["course_lib"], by_name.get("torch.compile")
+        cells = ["–" if one is None or one.problem else human_time(one.total) for one in (ours, theirs)]
+        imports = "–" if ours.problem else human_time(ours.imports)
+        rows.append((workload, situation, cells[0], imports, cells[1], ratio_text(ratio(by_name))))
+    lines = [columns(rows), ""]
+    for situation in dict.fromkeys(situation for _, situation in runs):
+        ratios = [r for (_, at), by_name in runs.items() if at == situation and (r := ratio(by_name)) is not None]
+        if ratios:
+            mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+            lines.append(f"{situation}: torch.compile takes {mean:.1f} times as long (geometric mean of {len(ratios)})")
+    lines += [
+        f"{workload}, {at}: {who}: {one.problem}" for (workload, at), by in runs.items() for who, one in by.items() if one.problem
+    ]
     return "\n".join(lines)
 
 
-COLUMNS = ("imports", "compile_and_call", "total", "second_call")
+def ratio(by_name: Mapping[str, FirstCall]) -> float | None:
+    """Theirs over ours; None where one is missing."""
+    ours, theirs = (by_name.get(name) for name in ("course_lib", "torch.compile"))
+    return None if ours is None or theirs is None or ours.problem or theirs.problem else theirs.total / ours.total
 
 
-def ratio(good: Mapping[str, Sequence[FirstCall]], part: str) -> float:
-    ours, theirs = (median(getattr(one, part) for one in good[name]) for name in ("course_lib", "torch.compile"))
-    return theirs / ours
+def ratio_text(ratio: float | None) -> str:
+    return "–" if ratio is None else f"{ratio:.1f}x"

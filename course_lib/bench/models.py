@@ -139,6 +139,11 @@ def scale_and_add(x, y):
     return x * 2 + y
 
 
+def scaled_gelu(x, scale, bias, residual):
+    """Scale, bias, GELU, residual: four operations, one pass over memory when fused."""
+    return torch.nn.functional.gelu(x * scale + bias) + residual
+
+
 def pointwise_chain(x):
     """Six operations that read and write memory once each in eager, once together when fused."""
     return torch.tanh(x * 1.5 + 0.5) * torch.sigmoid(x) - x.relu()
@@ -224,3 +229,15 @@ class GPT(nn.Module):
         if targets is None:
             return scores
         return torch.nn.functional.cross_entropy(scores.flatten(0, 1), targets.flatten())
+
+
+FIRST_CALLS = {
+    "pointwise chain": (lambda: scaled_gelu, ((1024, 1024), (1024,), (1024,), (1024, 1024)), False),
+    "softmax": (lambda: softmax, ((4096, 4096),), False),
+    "LayerNorm": (lambda: layer_norm, ((8192, 768), (768,), (768,)), False),
+    "TinyBlock": (lambda: TinyBlock(768, expansion=4), ((32, 128, 768),), False),
+    "transformer": (lambda: Transformer(layers=6, hidden=256, heads=4), ((8, 64, 256),), False),
+    "transformer, training": (lambda: Transformer(layers=6, hidden=256, heads=4), ((8, 64, 256),), True),
+    "x * 2 + y": (lambda: scale_and_add, ((4,), (4,)), False),
+}
+"""Name → how to make it, the shapes of its inputs, and whether backward is part of it: for `course bench compile`."""

@@ -199,8 +199,7 @@ class Lowering:
 
         if all(shape[d] == 1 for d in dims):  # a single element: nothing to combine
             rest = lambda index: [index[d] for d in kept] if keepdim else index
-            only = lambda ops, index: body(ops, at(rest(index), [ZERO] * len(dims)))
-            return self.pointwise(node, only, layout, label)
+            return self.pointwise(node, lambda ops, index: body(ops, at(rest(index), [ZERO] * len(dims))), layout, label)
         inner = lambda ops, index, rindex: body(ops, at(index, rindex)).to(dtype).value
         ranges, reduced = tuple(shape[d] for d in kept), tuple(shape[d] for d in dims)
         loop = self.buffer(layout), ranges, inner, (node,), label or operators.name_of(node), reduced, kept if keepdim else None

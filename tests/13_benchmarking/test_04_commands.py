@@ -57,6 +57,11 @@ def test_a_leak_is_counted():
     assert len(drawer) == 1000
 
 
+def test_a_compile_whose_function_is_dropped_leaves_nothing_behind():
+    seen = list(leaks.compiles(80, "inductor"))
+    assert leaks.gained(seen)[1] < 0.5
+
+
 def test_what_runs_op_by_op_is_told_and_counts_no_kernels():
     def missing(*args, **kwargs):
         raise runtime.BackendMissing("no C++ compiler found")
@@ -148,30 +153,58 @@ def test_the_matmul_precision_is_the_texts_and_is_put_back(monkeypatch):
 
 
 def arguments(**changes):
-    told = {"batch": 2, "seq": 8, "hidden": 32, "mode": "default", "dynamic": False, "fullgraph": False}
+    told = {"mode": "default", "dynamic": False, "fullgraph": False}
     return types.SimpleNamespace(**{**told, "device": "cpu", "dtype": torch.float32, **changes})
 
 
-def test_the_first_call_is_measured_in_a_process_of_its_own():
-    found = first_call.measure("course_lib", arguments())
-    assert found.problem == "" and found.max_abs_diff < 1e-4
+@pytest.mark.parametrize("workload", [first_call.SMALL, "transformer, training"])
+def test_the_first_call_is_measured_in_a_process_of_its_own(workload, tmp_path):
+    found = first_call.measure("course_lib", workload, arguments(), tmp_path)
+    assert found.problem == "" and found.max_abs_diff < 1e-3
     assert found.compile_and_call > found.second_call > 0
+    assert any(tmp_path.rglob("*.so"))
 
 
-def test_a_child_that_fails_is_told_with_its_last_line():
-    found = first_call.measure("course_lib", arguments(mode="fastest"))
+def test_each_situation_begins_with_what_is_on_disk_then(monkeypatch):
+    seen = []
+
+    def measure(who, workload, args, caches):
+        seen.append((who, workload, caches.name, frozenset(w for _, w, at, _ in seen if at == caches.name)))
+        return FirstCall(0.5, 0.5)
+
+    monkeypatch.setattr(first_call, "measure", measure)
+    rows = list(first_call.situations(["softmax", "LayerNorm"], ["course_lib"], arguments()))
+    assert [situation for _, situation, _, _ in rows] == [*first_call.SITUATIONS] * 2
+    small, softmax = frozenset([first_call.SMALL]), frozenset([first_call.SMALL, "softmax"])
+    there = [on_disk for _, workload, _, on_disk in seen if workload == "LayerNorm"]
+    assert there == [frozenset(), softmax, softmax | {"LayerNorm"}]
+    assert [on_disk for _, workload, _, on_disk in seen if workload == "softmax"] == [frozenset(), small, softmax]
+
+
+def test_a_child_that_fails_is_told_with_its_last_line(tmp_path):
+    found = first_call.measure("course_lib", first_call.SMALL, arguments(mode="fastest"), tmp_path)
     assert "there is no mode 'fastest'" in found.problem
 
 
-def test_the_ratio_of_first_calls_is_that_of_the_medians():
+def test_ratios_of_first_calls_count_imports_and_their_mean_is_geometric():
+    ours, empty = FirstCall(0.5, 0.5), first_call.SITUATIONS[0]
     runs = {
-        "course_lib": [FirstCall(0.5, 0.5, 1e-3), FirstCall(0.5, 9.0, 1e-3), FirstCall(0.5, 0.4, 1e-3)],
-        "torch.compile": [FirstCall(0.0, 10.0, 1e-3)] * 3,
+        ("softmax", empty): {"course_lib": ours, "torch.compile": FirstCall(0.0, 2.0)},
+        ("LayerNorm", empty): {"course_lib": ours, "torch.compile": FirstCall(0.0, 8.0)},
+        ("TinyBlock", empty): {"course_lib": ours, "torch.compile": FirstCall(problem="ImportError: triton")},
     }
     text = first_call.table(runs)
-    assert "torch.compile takes 20.0 times as long (with imports: 10.0 times)." in text
-    runs["torch.compile"] = [FirstCall(problem="ImportError: triton")]
-    assert "times as long" not in first_call.table(runs) and "ImportError: triton" in first_call.table(runs)
+    assert "nothing on disk: torch.compile takes 4.0 times as long (geometric mean of 2)" in text
+    assert "TinyBlock, nothing on disk: torch.compile: ImportError: triton" in text
+
+
+def test_the_command_tells_each_first_call_and_refuses_what_it_does_not_know(capsys, monkeypatch):
+    monkeypatch.setattr(first_call, "measure", lambda who, *_: FirstCall(0.0, 1.0 if who == "course_lib" else 3.0))
+    assert main(["compile", "softmax", "--device", "cpu"]) == 0
+    said = capsys.readouterr().out
+    assert "softmax, the same before, torch.compile: 3.00 s" in said and "takes 3.0 times as long" in said
+    assert main(["compile", "sofmax", "--device", "cpu"]) == 2
+    assert "there is no workload 'sofmax'; there are pointwise chain" in capsys.readouterr().err
 
 
 def test_unknown_arguments_are_refused():
