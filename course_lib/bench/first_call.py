@@ -74,7 +74,9 @@ def situations(
         for number, workload in enumerate(workloads):
             for situation in SITUATIONS:
                 for who in names:
-                    caches = Path(folder, f"{who} {number}") if situation == SITUATIONS[0] else used[who]
+                    caches = Path(
+                        folder, f"{who}-{number}"
+                    )  # a space would end an include path of torch's if situation == SITUATIONS[0] else used[who]
                     yield workload, situation, who, measure(who, workload, args, caches)
 
 
