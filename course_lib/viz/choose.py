@@ -25,7 +25,7 @@ from course_lib.viz.tables import columns
 SCRIPT = Path(__file__).with_name("choose.js")
 MOST = 5
 """Choices: each doubles the number of drawings."""
-BOX, TALL, GAP, TOP = 92.0, 44.0, 50.0, 30.0
+BOX, TALL, GAP, TOP = 92.0, 44.0, 50.0, 0.0
 
 
 class Choose(Live):
@@ -94,8 +94,8 @@ def choose_fusion(graph: Any) -> Choose:
         refused = next((pair for pair in pairs if pair[2] != "not chosen"), None)
         words = f"{plural(len(found.kernels), 'kernel')}, {human_bytes(found.bytes_after)} through memory."
         if refused:
-            first, second = (one.split(" over ")[0].removesuffix(" (extern)") for one in refused[:2])
-            words += f" Refused, {first} and {second}: {refused[2]}."
+            shown = [one.split(" over ")[0].removesuffix(".default (extern)").removeprefix("aten.") for one in refused[:2]]
+            words += f" Refused, {' and '.join(shown)}: {refused[2]}."
         return kernels_in_a_row(found, nodes, names, words), words
 
     return Choose("Which loops should be one kernel?", joints, draw, (1 << len(joints)) - 1)
@@ -105,7 +105,6 @@ def kernels_in_a_row(found: Schedule, nodes: Sequence[Any], names: Sequence[str]
     """The loops from left to right, a frame round those of one kernel; between two kernels, what the first writes."""
     kernel_of = {node: n for n, group in enumerate(found.groups) for node in group.nodes}
     svg = Svg(len(nodes) * (BOX + GAP) - GAP + 24, TOP + TALL + 84)
-    svg.text(2, 14, words.split(" Refused")[0], bold=True)
     middle, place = TOP + 10 + TALL / 2, 10.0
     for _, run in groupby(nodes, kernel_of.get):
         several = len(list(run))

@@ -419,7 +419,7 @@ def draw_box(svg: Svg, box: Box, x: float) -> None:
     again = box.kind == "again"
     svg.box(x, box.y, BOX, box.height, STAGE[box.kind], radius=8, strength=0.06 if again else 0.16, dashed=again, tip=tip)
     bold = box.kind in ("forward", "backward")
-    title = shorten(box.title, BOX - (38 if bold else 26) - text_width(box.type, SMALL), bold=bold)
+    title = shorten(box.title, BOX - (48 if bold else 26) - text_width(box.type, SMALL), bold=bold)
     svg.text(x + 10, box.y + 17, title, bold=bold, tip=tip)
     svg.text(x + BOX - 8, box.y + 17, box.type, SMALL, anchor="end", dim=True)
     if box.note:

@@ -8,7 +8,7 @@ function render({ model, el }) {
   root.style.setProperty("--cl-capture", "var(--cl-codegen)"); // the style sheet is the stepper's, the stage is another
   const bar = document.createElement("div"), drawing = document.createElement("div"), words = document.createElement("div");
   bar.className = "cl-bar";
-  drawing.style.cssText = "overflow-x: auto; margin: 10px 0 4px";
+  drawing.style.cssText = "overflow-x: auto; margin: 10px 0 4px; cursor: grab; user-select: none; touch-action: pan-y";
   words.setAttribute("aria-live", "polite");
 
   const slider = document.createElement("input");
@@ -25,6 +25,14 @@ function render({ model, el }) {
   // JupyterLab takes arrow keys unless the focused element itself says otherwise.
   for (const control of [slider, back, forward]) control.setAttribute("data-lm-suppress-shortcuts", "true");
   slider.addEventListener("input", () => go(Number(slider.value)));
+  const drag = (event) => { // the tile goes where the pointer is
+    const [rows, columns, across, cell] = model.get("grid"), svg = drawing.querySelector("svg"), box = svg.getBoundingClientRect();
+    const size = cell * box.width / svg.viewBox.baseVal.width, down = frames.length / across;
+    const nearest = (place, step, most) => Math.max(0, Math.min(most - 1, Math.floor(place / (step * size))));
+    go(nearest(event.clientY - box.top, rows, down) * across + nearest(event.clientX - box.left, columns, across));
+  };
+  drawing.addEventListener("pointerdown", (event) => { drawing.setPointerCapture(event.pointerId); drag(event); });
+  drawing.addEventListener("pointermove", (event) => { if (event.buttons) drag(event); });
   bar.append(back, forward, slider);
   root.append(bar, drawing, words);
   el.append(root);

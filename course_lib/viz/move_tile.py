@@ -1,7 +1,7 @@
 """A tile that moves over the tensor it covers: which program has which elements, and which of its lanes are masked.
 
 In:  the shape of a small tensor, (n,) or (rows, columns), and that of a tile.
-Out: `MoveTile`: a widget with a slider where widgets live; in a saved notebook the last tile, and all of them as text.
+Out: `MoveTile`: a tile to drag, and a slider, where widgets live; in a saved notebook the last tile, and all of them as text.
      A number is a place in memory.
 
 A vector has a program for each tile. A matrix has a program for each ROWS rows, which walks along them in steps of COLUMNS.
@@ -100,10 +100,12 @@ class MoveTile(Live):
             _css = sheet("stepper")
             frames: Any = traitlets.List().tag(sync=True)
             said: Any = traitlets.List().tag(sync=True)
+            grid: Any = traitlets.List().tag(sync=True)
             index = traitlets.Int(0).tag(sync=True)
 
         numbers = range(len(self.tiles))
-        return MoveTileWidget(frames=[self.frame(n) for n in numbers], said=[self.said(n) for n in numbers])
+        grid = [self.tall, self.wide, -(-self.columns // self.wide), CELL]
+        return MoveTileWidget(frames=[self.frame(n) for n in numbers], said=[self.said(n) for n in numbers], grid=grid)
 
     def __repr__(self) -> str:
         return self.picture.text

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shlex
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -207,6 +209,8 @@ def advice(guard: Any, resumed: bool = False) -> str:
     elif guard.kind == "value":
         is_number = any(test.right in (int, float, complex) for test in guard.tests if test.op == "is")
         said = "pass the number as a tensor, or keep it from changing" if is_number else "keep it from changing from call to call"
+    elif guard.kind in ("length", "keys"):
+        said = "what grows or shrinks from call to call is filled outside the compiled function, or is a tensor of one size"
     elif guard.kind in ("identity", "type", "class"):
         said = "the object is another one at each call: make it once, outside"
     return f"<p><b>What to do:</b> {escape(said)}.</p>" if said else ""
@@ -269,22 +273,44 @@ def breaks_html(compiles: list[Compile]) -> str:
 
 
 def recompiles_html(compiles: list[Compile]) -> str:
-    """A row for each time that no entry fitted: the guard of each entry that failed, and what came of it."""
+    """A row for each time that no entry fitted: the guards that failed, for entry after entry, and what came of it. Entries
+    that say the same, and expect another value each, share a line."""
     rows = []
     for compile in compiles:
         found, made = [], []
-        for failure in compile.failures:
-            cause = failure.guard.cause
+        for alike in by(compile.failures, same_but_expected).values():
+            cause = alike[-1].guard.cause
             line = f"{escape(where(cause))} <code>{escape(cause.text)}</code>" if cause else arguments_of(compile)
-            found.append(f"<li>{escape(told(failure))}</li>")
-            made.append(f"<li><code>{escape(failed_test(failure))}</code><br>{line}</li>")
+            entries = f'<br><span class="cl-dim">{len(alike)} entries</span>' if len(alike) > 1 else ""
+            found.append(f"<li>{escape(told_at_once(alike))}{entries}</li>")
+            made.append(f"<li><code>{escape(failed_test(alike[-1]))}</code><br>{line}</li>")
         if found:
             cells = f"<ol>{''.join(found)}</ol>", f"<ol>{''.join(made)}</ol>"
-            rows.append((link(compile), *cells, f"{escape(compile.outcome)}, {human_seconds(compile.took)}"))
+            took = f", {human_seconds(compile.took)}" if compile.took else ""
+            rows.append((link(compile), *cells, escape(compile.outcome) + took))
     if not rows:
         return "<p>None: every call after the first fitted the code that was there.</p>"
-    header = ("function", "what was found, by entry", "the guard, and the line that made it", "so")
+    header = ("function", "what was found", "the guard, and the line that made it", "so")
     return html_table(rows[:MOST_ROWS], header) + folded(rows[MOST_ROWS:], header, [])
+
+
+EXPECTED = re.compile(r"(.*: expected )(.*)(, got .*)", re.S)
+
+
+def same_but_expected(failure: Any) -> tuple[str, ...]:
+    """What a failure says beside the value that its entry was made for."""
+    match, cause = EXPECTED.fullmatch(told(failure)), failure.guard.cause
+    return (match[1], match[3], str(cause)) if match else (told(failure), "", str(cause))
+
+
+def told_at_once(alike: list[Any]) -> str:
+    """'n: expected 2, 3 … 9, got 10' for failures that differ in what they expect."""
+    matches = [EXPECTED.fullmatch(told(failure)) for failure in alike]
+    if not matches[0]:
+        return told(alike[0])
+    values = list(dict.fromkeys(match[2] for match in matches if match))
+    some = f"{', '.join(values[:2])} … {values[-1]}" if len(values) > 3 else ", ".join(values)
+    return f"{matches[0][1]}{some}{matches[0][3]}"
 
 
 def arguments_of(compile: Compile) -> str:
@@ -310,8 +336,10 @@ def folded(rows: Sequence[tuple[str, ...]], header: tuple[str, ...], numbers: li
 def time_html(recording: Recording, functions: list[Function]) -> str:
     rows = []
     for depth, function in walk(functions):
-        stages = sorted(((took, stage) for c in function.compiles for stage, took in c.seconds.items()), reverse=True)
-        dearest = f"{stages[0][1]}: {human_seconds(stages[0][0])}" if stages else ""
+        stages: Counter[str] = Counter()
+        for one in function.compiles:
+            stages.update(one.seconds)
+        dearest = "".join(f"{stage}: {human_seconds(took)}" for stage, took in stages.most_common(1))
         own = sum(compile.took for compile in function.compiles)
         name = f'<span class="cl-in{min(depth, 4)}">{link(function.compiles[0])}</span>'
         rows.append((own, (name, str(len(function.compiles)), human_seconds(own), escape(dearest))))

@@ -26,7 +26,7 @@ def test_all_ticked_is_what_the_compiler_does_and_none_is_eager(graph):
     assert made.choices == ["relu + mm", "mm + relu", "relu + add"] and len(made.frames) == len(made.said) == 8
     nothing, everything = made.said[0], made.said[-1]
     assert nothing.startswith("4 kernels") and everything.startswith(f"{len(scheduled.kernels)} kernels")
-    assert "Refused" not in nothing and "a library call (GEMM, convolution) cannot take loops in" in everything
+    assert "Refused" not in nothing and "relu and mm: a library call (GEMM, convolution) cannot take loops in" in everything
     assert made.said[4] == "3 kernels, 131 KB through memory."  # 8 matrices of 16 KB: x twice, w, relu and mm twice, the result
 
 
@@ -58,3 +58,14 @@ def test_it_is_used_by_keyboard_and_mouse_without_a_kernel(live):
     assert page.get_by_role("status").inner_text() == made.said[2]
     page.get_by_text("64", exact=True).first.click()
     assert page.get_by_role("status").inner_text() == made.said[0] and page.locator("svg").count() == 1
+
+
+def test_what_is_ticked_is_drawn_as_one_kernel(graph, live):
+    made = choose_fusion(graph[0])
+    page = live(made.widget)
+    said, frames = page.get_by_role("status"), page.locator("svg rect").count()
+    page.get_by_role("checkbox", name="relu + add").focus()
+    page.keyboard.press("Space")
+    assert said.inner_text() == made.said[3] and page.locator("svg rect").count() == frames - 1, "no frame round relu and add"
+    page.get_by_text("relu + add").click()
+    assert said.inner_text() == made.said[7] and page.locator("svg rect").count() == frames

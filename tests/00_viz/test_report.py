@@ -67,6 +67,24 @@ def test_a_recompile_names_the_guard_what_was_found_and_what_to_do(recorded, htm
     assert "scale: expected 2, got 3" in html.partition("Guards that failed")[2]
 
 
+def test_entries_that_differ_in_what_they_expect_share_a_line():
+    seen = []
+
+    def f(x, n):
+        seen.append(n)
+        return x * n
+
+    with torch.no_grad(), cl.record() as trace:
+        compiled = cl.compile(f)
+        for _ in range(6):
+            compiled(torch.ones(3), 2)
+    text = report(trace)
+    last = text.partition("Guards that failed")[2].partition("Where compile time went")[0].rpartition("<tr>")[2]
+    assert "len(seen): expected 0, 1 … 4, got 5" in last and "5 entries" in last and last.count("<li>") == 2
+    again = next(finding for finding in findings(compiles_of(trace)) if finding.mark == "◆")
+    assert "filled outside the compiled function" in again.body
+
+
 def test_what_runs_behind_a_break_is_not_advised_before_the_break_is_mended():
     def f(x, n):
         total = 0.0
