@@ -169,6 +169,11 @@ def findings(compiles: list[Compile]) -> list[Finding]:
         again = f"{name} was compiled {'twice' if made == 1 else f'{made + 1} times'}"
         title = f"{again}, and now calls that fit no entry run in eager" if limit else again
         body = f"<p>The last guard that failed: <code>{escape(told(failed))}</code>{because(failed.guard)}</p>"
+        others = dict.fromkeys(told(one).partition(": expected ")[0] for c in many for one in c.failures)
+        others.pop(told(failed).partition(": expected ")[0])
+        if others:
+            names = ", ".join(f"<code>{escape(one)}</code>" for one in list(others)[:4])
+            body += f"<p>At other calls: {names}{f' and {len(others) - 4} more' if len(others) > 4 else ''}</p>"
         found.append(
             Finding(
                 "◆", title, body + advice(failed.guard, ", from line " in name), f"c{many[-1].number}", 60 if limit else 10 * made
@@ -309,7 +314,7 @@ def told_at_once(alike: list[Any]) -> str:
     if not matches[0]:
         return told(alike[0])
     values = list(dict.fromkeys(match[2] for match in matches if match))
-    some = f"{', '.join(values[:2])} … {values[-1]}" if len(values) > 3 else ", ".join(values)
+    some = f"{', '.join(values[:2])} … {values[-1]}" if len(values) > 4 else ", ".join(values)
     return f"{matches[0][1]}{some}{matches[0][3]}"
 
 
