@@ -148,10 +148,11 @@ REWRITTEN = [
     (r"torch\.var_mean\((\w+), (\[[^\]]*\])(, keepdim=True)?\)\[1\]", r"torch.mean(\1, \2\3)"),
     (r"torch\.var_mean\((\w+), (\[[^\]]*\])(, keepdim=True)?\)\[0\]", r"variance(\1, \2\3)"),
     (r"\b(\w+)\.var\((\[[^\]]*\])(, correction=0)?(, keepdim=True)?\)", r"variance(\1, \2\3\4)"),
-    (r"\b(\w+)\.std\((\d+)((?:, \w+=\w+)*)\)", r"deviation(\1, [\2]\3)"),
+    (r"\b(\w+)\.std\((-?\d+)((?:, \w+=\w+)*)\)", r"deviation(\1, [\2]\3)"),
     (r"\b(\w+)\.prod\((-?\d+)(, keepdim=True)?\)", r"product(\1, \2\3)"),
     (r"F\.batch_norm\((\w+), None, None, (\w+), (\w+), training=True\)", r"normalized(\1, \2, \3)"),
     (r"F\.layer_norm\(", "layer_normed("),
+    (r"F\.group_norm\((\w+), 1\)", r"layer_normed(\1, \1.shape[1:])"),
     (r"\b(\w+)\.pow\(-0\.5\)", r"torch.rsqrt(\1)"),
     (r"\b(\w+)\.pow\(0\.5\)", r"torch.sqrt(\1)"),
 ]
