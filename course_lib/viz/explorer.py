@@ -40,7 +40,8 @@ class Explorer(Live):
 
     def __init__(self, recording: Recording, title: str = "", target: str = "") -> None:
         self.provenance = Provenance(recording, target)
-        heads = [row.text for row in self.provenance.rows["bytecode"] if row.kind == "head"]
+        frames, graphs = self.provenance.rows["bytecode"], self.provenance.rows["fx"]
+        heads = [row.text for row in frames or graphs if row.kind == "head"]
         if not heads:
             raise LookupError("nothing was compiled while recording. Was the function compiled before? cl.reset() forgets it.")
         self.title = title or heads[0]

@@ -26,7 +26,7 @@ from torch.utils import _pytree as pytree
 
 from course_lib import events
 from course_lib.compiler import compile
-from course_lib.pipeline import Pipeline, needs_grad
+from course_lib.pipeline import Pipeline, fall_back, needs_grad
 from course_lib.viz.compiles import compiles_of
 from course_lib.viz.kernels import kernels_of
 from course_lib.viz.recording import Recording
@@ -259,8 +259,10 @@ def interleaved(calls: Mapping[str, Callable[[], Any]], rounds: int = 7, seconds
 
 def course(gm: torch.fx.GraphModule, example_inputs: list[torch.Tensor]) -> Callable[..., Any]:
     """Our back half under torch's capture: `torch.compile(f, backend="course")` (registered as an entry point)."""
-    if not all(isinstance(t, torch.Tensor) for t in example_inputs):
-        return gm.forward
+    if not all(isinstance(one, (torch.Tensor, torch.SymInt, int)) for one in example_inputs):
+        return fall_back(gm, "torch's capture gave it inputs that are neither tensors nor sizes")
+    if gm.graph.find_nodes(op="call_method", target="item"):  # so it does with a float that has changed
+        return fall_back(gm, "the graph reads a number out of a tensor")
     for node in gm.graph.nodes:
         if "example_value" in node.meta:
             node.meta.setdefault("val", node.meta["example_value"])

@@ -19,15 +19,16 @@ from typing import Any
 from torch import fx
 
 from course_lib import events
+from course_lib.capture.sources import Location
 from course_lib.lowering.ir import ExternKernel
 from course_lib.scheduling import Fuse, FusedKernel
 from course_lib.viz.bytecode import FrameRun, Step, frame_runs, plain_arg, walk
 from course_lib.viz.code import highlighted
-from course_lib.viz.graphs import constants_of, is_operation, op_name, source_of, type_of
+from course_lib.viz.graphs import constants_of, is_operation, op_name, source_of, type_of, written_at
 from course_lib.viz.loops import formula, is_extern, label_of, ranges_of
 from course_lib.viz.machine import source_lines
 from course_lib.viz.recording import Recording
-from course_lib.viz.stepper import sources
+from course_lib.viz.stepper import function_lines, sources
 from course_lib.viz.style import human_bytes, human_seconds, place, plural
 
 
@@ -185,10 +186,14 @@ class Reader:
             file, function = files[key], key.split(" ")[0]
             if all((file, number) in self.lines for number, _ in numbered):
                 continue
-            self.head("source", function, place(file))
-            coloured = highlighted("\n".join(text for _, text in numbered), "python")
-            for (number, text), html in zip(numbered, coloured, strict=True):
-                self.lines.setdefault((file, number), self.add("source", text, html=html, label=str(number)))
+            self.add_function(file, function, numbered)
+
+    def add_function(self, file: str, function: str, numbered: list[tuple[int, str]]) -> None:
+        """The lines of a function, with their numbers."""
+        self.head("source", function, place(file))
+        coloured = highlighted("\n".join(text for _, text in numbered), "python")
+        for (number, text), html in zip(numbered, coloured, strict=True):
+            self.lines.setdefault((file, number), self.add("source", text, html=html, label=str(number)))
 
     def add_steps(self, steps: list[Step], depth: int, call: Row | None) -> None:
         """The instructions of one frame, as a tree."""
@@ -236,6 +241,30 @@ class Reader:
             row.at = min((user.at for user in users), default=at)
             row.up = row.up or [origin for user in users[:1] for origin in user.up]
 
+    def add_given(self, graph: fx.Graph) -> None:
+        """A graph that torch captured (`torch.compile(f, backend="course")`): its nodes know their lines."""
+        origins = (node.meta.get("origin") for node in graph.nodes)
+        graphs = [origin.graph for origin in origins if isinstance(origin, fx.Node) and not self.captured(origin)]
+        for given in graphs[:1]:
+            places = {node: at for node in given.nodes if (at := written_at(node))}
+            self.title = next((at.function for at in places.values()), "a graph")
+            self.graphs.append(given)
+            size = plural(sum(map(is_operation, given.nodes)), "operation")
+            moment = self.moment("capture", f"{self.title} comes captured: {size}")
+            self.head("fx", self.title, size, at=moment)
+            for node in given.nodes:
+                row, at = self.add_node("fx", node), places.get(node)
+                row.at, row.up = moment, [self.line(at)] if at else []
+
+    def line(self, at: Location) -> Row:
+        """The row of a line of the program. The first that is asked for brings its whole function."""
+        key = at.filename, at.line
+        if key not in self.lines and (numbered := function_lines(at.filename, at.function, at.line, at.line)):
+            self.add_function(at.filename, at.function, numbered)
+        if key not in self.lines:  # its file is not there, or has become another one
+            self.lines[key] = self.add("source", at.text, label=str(at.line))
+        return self.lines[key]
+
     def add_node(self, pane: str, node: fx.Node) -> Row:
         """A node of a graph."""
         if node.op == "output":
@@ -276,6 +305,7 @@ class Reader:
 
     def joint_traced(self, event: events.JointTraced) -> None:
         graph = event.graph.graph
+        self.add_given(graph)
         self.add_graph(graph, f"{self.title}: forward and backward")
         self.joint = {node.name: self.nodes[node] for node in graph.nodes}
 
@@ -294,6 +324,7 @@ class Reader:
 
     def aten_traced(self, event: events.AtenTraced) -> None:
         if event.graph not in self.halves:
+            self.add_given(event.graph.graph)
             self.halves = {event.graph: self.title}
             self.add_graph(event.graph.graph, self.title)
         self.title = self.halves[event.graph]

@@ -121,12 +121,17 @@ def sources(run: FrameRun) -> dict[str, list[tuple[int, str]]]:
         filename, first, last = spans.get(key, (step.run.filename, step.run.line, step.run.line))
         spans[key] = filename, min(first, step.run.line), max(last, step.run.line)
     for key, (filename, first, last) in spans.items():
-        lines = linecache.getlines(filename)
-        first, last = whole_function(lines, key.split(" ")[0].split(".")[-1], first, last)
-        shown = lines[first - 1 : last]
-        indent = min((len(line) - len(line.lstrip()) for line in shown if line.strip()), default=0)
-        found[key] = [(first + i, line.rstrip()[indent:]) for i, line in enumerate(shown)]
+        found[key] = function_lines(filename, key.split(" ")[0], first, last)
     return found
+
+
+def function_lines(filename: str, function: str, first: int, last: int) -> list[tuple[int, str]]:
+    """The lines of the function that holds lines `first` to `last`, with their numbers; these lines at least."""
+    lines = linecache.getlines(filename)
+    first, last = whole_function(lines, function.split(".")[-1], first, last)
+    shown = lines[first - 1 : last]
+    indent = min((len(line) - len(line.lstrip()) for line in shown if line.strip()), default=0)
+    return [(first + i, line.rstrip()[indent:]) for i, line in enumerate(shown)]
 
 
 def whole_function(lines: list[str], name: str, first: int, last: int) -> tuple[int, int]:

@@ -26,7 +26,7 @@ def text_width(text: str, size: float = NORMAL, mono: bool = False, bold: bool =
     if mono:
         return len(text) * size * 0.61
     units = sum(0.36 if c in NARROW else 0.88 if c in WIDE else 0.68 if c.isupper() else 0.58 for c in text)
-    return units * size * (1.06 if bold else 1.0)
+    return units * size * (1.16 if bold else 1.0)
 
 
 def shorten(text: str, width: float, size: float = NORMAL, mono: bool = False, bold: bool = False) -> str:

@@ -11,6 +11,7 @@ import torch
 import course_lib as cl
 from course_lib import viz
 from course_lib.bench.models import TinyBlock
+from course_lib.viz.mirror import course
 from course_lib.viz.provenance import PANES
 
 
@@ -237,3 +238,24 @@ def test_of_a_large_model_only_what_is_seen_is_drawn(transformer, live):
 def test_a_function_without_tensors_can_be_explored_too():
     explorer = cl.explore(lambda a: a + 1, 3)
     assert str(explorer) == "No operation was captured." and json.loads(explorer.data)["panes"][-1]["key"] == "bytecode"
+
+
+def grown(x, w):
+    y = torch.relu(x @ w)
+    return y.softmax(-1) + 1
+
+
+def test_a_graph_that_torch_captured_has_its_lines_and_no_bytecode():
+    with cl.record() as trace:
+        compiled = torch.compile(grown, backend=course)
+        for rows in (4, 6, 9):
+            compiled(torch.randn(rows, 8), torch.randn(8, 8, requires_grad=True)).sum().backward()
+    torch._dynamo.reset()
+    explorer = trace.explorer()
+    provenance, first = explorer.provenance, grown.__code__.co_firstlineno
+    assert explorer.title == "grown" and not provenance.rows["bytecode"]
+    assert [row.label for row in provenance.rows["source"]] == ["", *(str(first + n) for n in range(3))]
+    relu = provenance.find("source", "relu(x @ w)")
+    assert {one.pane for one in provenance.related(relu)} == {"source", "fx", "aten", "loops", "groups", "code"}
+    assert [row.text for row in provenance.rows["fx"]].count("grown") == 2, "one for four rows, one for all others"
+    assert f"{first + 1}: y = torch.relu(x @ w)" in explorer.picture.text

@@ -26,3 +26,24 @@ def test_training_runs_the_graph_as_it_is():
     compiled(x).sum().backward()
     torch._dynamo.reset()
     assert_close(x.grad, 2 * (x * 2).cos().detach())
+
+
+def test_the_next_size_runs_our_kernels_too():
+    recording = Recording()
+    with torch.no_grad(), events.listener(recording.events.append):
+        compiled = torch.compile(lambda x, n: (x * n).sin(), backend=course)
+        for size, n in ((4, 2), (6, 3), (9, 3)):
+            x = torch.randn(size)
+            assert_close(compiled(x, n), (x * n).sin())
+    torch._dynamo.reset()
+    assert len(recording.of(events.KernelsBuilt)) == 3 and not recording.of(events.FellBack)
+
+
+def test_a_number_that_travels_as_a_tensor_is_told():
+    recording = Recording()
+    with torch.no_grad(), events.listener(recording.events.append):
+        compiled = torch.compile(lambda x, k: x.relu() * k, backend=course)
+        for k in (2.0, 2.5):
+            assert_close(compiled(torch.ones(4), k), torch.ones(4) * k)
+    torch._dynamo.reset()
+    assert [told.why for told in recording.of(events.FellBack)] == ["the graph reads a number out of a tensor"]
