@@ -19,13 +19,15 @@ from torch import fx
 
 from course_lib.capture.sources import Location
 from course_lib.viz.style import COLOURS, DIM, FILLS, Picture, escape, ink, place, plural, short_types
-from course_lib.viz.svg import least_width
+from course_lib.viz.svg import least_width, text_width
 from course_lib.viz.tables import columns, html_table
 
 FOLD_PARAMETERS_FROM = 8
 """With more parameters than this, they are lines in the boxes that read them rather than boxes of their own."""
 FAMILY = "Helvetica, Arial, 'Liberation Sans', sans-serif"
 """Fonts as wide as Graphviz believes."""
+FONT = 13
+"""Points, in which Graphviz draws: 72 to an inch."""
 AT_MOST = 120
 """Operations drawn; the table below the drawing has them all."""
 NO_GRAPHVIZ = (
@@ -174,7 +176,9 @@ def draw(nodes: list[fx.Node], operations: list[fx.Node], stage: str, alt: str) 
         raise NoGraphviz from None
     dot = graphviz.Digraph()
     dot.attr(bgcolor="transparent", rankdir="TB", ranksep="0.28", nodesep="0.22", margin="0.05")
-    dot.attr("node", shape="box", style="rounded,filled", fontname="Helvetica", fontsize="13", margin="0.2,0.06", height="0.3")
+    dot.attr(
+        "node", shape="box", style="rounded,filled", fontname="Helvetica", fontsize=str(FONT), margin="0.2,0.06", height="0.3"
+    )
     dot.attr("edge", arrowsize="0.7", penwidth="1.3")
     tips: dict[str, str] = {}
     parameters = [node for node in nodes if is_parameter(node)]
@@ -234,9 +238,9 @@ def add_nodes(
             if framed is None and isinstance(origin, fx.Node) and op_name(origin) != name.split(".")[0]
             else ""
         )
-        dot.node(
-            node.name, lines_of(name + index, type_of(node), reads, came), color=COLOURS[stage], fillcolor=faint(stage, 0.16)
-        )
+        least = (text_width(name + index, FONT, bold=True) + 16) / 72  # Graphviz does not know that the name will be bold
+        label = lines_of(name + index, type_of(node), reads, came)
+        dot.node(node.name, label, color=COLOURS[stage], fillcolor=faint(stage, 0.16), width=f"{least:.2f}")
 
 
 def lines_of(*lines: str) -> str:

@@ -32,7 +32,9 @@ def guard_table(guards: Iterable[Any], failure: Any = None, title: str = "") -> 
         broken = failed is not None and guard == failed
         path = about(guard)
         expr = readable(" and ".join(test.text(path) for test in guard.tests))
-        cell = f'<code title="{escape(guard.expr)}">{highlighted(expr, "python")[0]}</code>'
+        tests = [highlighted(readable(test.text(path)), "python")[0] for test in guard.tests]
+        and_ = "<br>and " if guard.kind == "state" else " and "
+        cell = f'<code class="cl-whole" title="{escape(guard.expr)}">{and_.join(tests)}</code>'
         if broken:
             cell += f'<div class="cl-torn"><b>✕ did not hold:</b> {escape(why)}</div>'
         where = f"{place(guard.cause.filename, guard.cause.line)}" if guard.cause else "entry of the frame"
