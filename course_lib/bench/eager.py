@@ -274,4 +274,4 @@ def short_count(count: int) -> str:
 
 def text_fits() -> bool:
     """Every explanation fits its box (held by a test)."""
-    return all(text_width(rung.adds, bold=True) <= WHAT - 16 for rung in RUNGS)
+    return all(text_width(rung.adds) <= WHAT - 16 for rung in RUNGS)

@@ -74,9 +74,8 @@ def situations(
         for number, workload in enumerate(workloads):
             for situation in SITUATIONS:
                 for who in names:
-                    caches = Path(
-                        folder, f"{who}-{number}"
-                    )  # a space would end an include path of torch's if situation == SITUATIONS[0] else used[who]
+                    own = Path(folder, f"{who}-{number}")  # no space: torch's include paths would end there
+                    caches = own if situation == SITUATIONS[0] else used[who]
                     yield workload, situation, who, measure(who, workload, args, caches)
 
 
