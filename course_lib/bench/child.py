@@ -26,9 +26,9 @@ def main(who: str, options: dict) -> dict:
     torch.set_float32_matmul_precision("high")
     device, dtype = options["device"], getattr(torch, options["dtype"])
     make, shapes, train = load_models().FIRST_CALLS[options["workload"]]
-    function = make()
-    if isinstance(function, torch.nn.Module):
-        function.to(device=device, dtype=dtype).train(train)
+    eager = make()
+    if isinstance(eager, torch.nn.Module):
+        eager.to(device=device, dtype=dtype).train(train)
     inputs = [torch.randn(shape).to(device, dtype) for shape in shapes]
     wait = torch.cuda.synchronize if device.startswith("cuda") else lambda: None
     how = {"mode": options["mode"], "dynamic": options["dynamic"] or None, "fullgraph": options["fullgraph"]}
@@ -40,13 +40,12 @@ def main(who: str, options: dict) -> dict:
                 result = function(*inputs)
                 wait()
                 return result
-        module.zero_grad()
+        eager.zero_grad()
         function(*inputs).square().mean().backward()
         wait()
-        return torch.stack([parameter.grad.sum() for parameter in module.parameters()])
+        return torch.stack([parameter.grad.sum() for parameter in eager.parameters()])
 
-    module = function
-    expected = call(function)
+    expected = call(eager)
     start = time.perf_counter()
     if who == "course_lib":
         import course_lib
@@ -55,7 +54,7 @@ def main(who: str, options: dict) -> dict:
     else:
         compile = torch.compile
     imported = time.perf_counter()
-    compiled = compile(function, **how)
+    compiled = compile(eager, **how)
     result = call(compiled)
     first = time.perf_counter()
     call(compiled)
