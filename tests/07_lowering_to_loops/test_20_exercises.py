@@ -49,6 +49,7 @@ LOWER = """    def convert(term, dtype):
     def applied(op, terms):
         return lambda ops, index: getattr(ops, op)(*(term(ops, index) for term in terms))
 
+    longer = "b" * (1 + max(len(node.name) for node in gm.graph.nodes))
     for number, node in enumerate(gm.graph.nodes):
         fake = node.meta.get("val")
         if node.op == "placeholder":
@@ -63,12 +64,12 @@ LOWER = """    def convert(term, dtype):
         elif node.target in VIEWS:
             values[node] = seen_as(node, args[0])
         elif node.target not in POINTWISE or kwargs:
-            call, values[node] = library_call(node, args, kwargs, f"b{number}")
+            call, values[node] = library_call(node, args, kwargs, f"{longer}{number}")
             graph.nodes += [call]
         else:
             op, *more = POINTWISE[node.target]
             terms = [argument(arg, compute_dtype(fake.dtype)) for arg in (*args, *more)]
-            values[node] = Buffer.like(fake, f"b{number}").view()
+            values[node] = Buffer.like(fake, f"{longer}{number}").view()
             inner = convert(applied(op, terms), fake.dtype)
             graph.nodes += [Pointwise(values[node].buffer, tuple(fake.shape), inner, (node,), op)]"""
 
@@ -100,6 +101,13 @@ ALTERNATIVES = {
     ),
     "my_lower": body(LOWER),
 }
+
+
+def loops_called(name):
+    """7.4, with another name for the buffers of loops."""
+    return edit('Buffer.like(fake, f"{own}{len(graph.nodes)}")', f"Buffer.like(fake, {name})")
+
+
 WRONG = {
     "views": {
         "only the shape turns": edit("tuple(stride[d] for d in dims)", "stride"),
@@ -163,13 +171,14 @@ WRONG = {
         "everything is a call": edit("node.target in POINTWISE and not kwargs", "False"),
         "operands in their own dtype": edit("return ops.to_dtype(arg.load(ops, index), dtype)", "return arg.load(ops, index)"),
         "computed in float32 and left so": edit(
-            'Buffer.like(fake, f"loop_{node.name}")',
-            'Buffer.like(fake.float() if fake.dtype is torch.float16 else fake, f"loop_{node.name}")',
+            "Buffer.like(fake, f", "Buffer.like(fake.float() if fake.dtype is torch.float16 else fake, f"
         ),
         "numbers of the table are forgotten": edit("[*args, *numbers]", "[*args, *numbers][:2] if numbers else [*args][::-1]"),
         "numbers are no inputs": edit("graph.inputs.append(buffer)", "graph.inputs += [buffer] if buffer else []"),
-        "the library's names": edit('f"loop_{node.name}"', 'f"buf{len(graph.nodes)}"'),
-        "one name for all": edit('f"loop_{node.name}"', '"loop"'),
+        "the library's names": loops_called('f"buf{len(graph.nodes)}"'),
+        "one name for all": loops_called('"loop"'),
+        "a loop's name that an input may have": loops_called('f"loop_{node.name}"'),
+        "a call's name that an input may have": edit('kwargs, f"{own}{len(graph.nodes)}"', 'kwargs, f"call_{node.name}"'),
         "the shape of the input": edit("Pointwise(buffer, buffer.shape,", "Pointwise(buffer, (graph.inputs[0] or buffer).shape,"),
         "only the last output": edit("graph.outputs = list(args[0])", "graph.outputs = list(args[0])[-1:]"),
         "nobody knows where from": edit("(node,), node.name", "(), node.name"),

@@ -40,7 +40,7 @@ PROBLEMS = """    words, results = [], []
         own = [x.clone() for x in given]
         expected, got = model(*[x.clone() for x in given]), compiled(*own)
         results.append([got, got.detach().clone()])
-        if [x for x, y in zip(own, given) if not torch.equal(x, y)]:
+        if [x for x, y in zip(own, given) if not bool(((x == y) | (x.isnan() & y.isnan())).all())]:
             words.append("inputs")
         try:
             torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-4)
@@ -118,6 +118,7 @@ SCHEDULE = '        ("schedule", "LoopGraph", "Schedule", "TorchInductor"),\n'
 PLAN = '        ("plan", "Schedule", "MemoryPlan", "TorchInductor"),\n'
 FINISHED = 'autograd.finished(program(aten), aten.meta["signature"], gm.forward)'
 WANTS = "if wants_gradients(example_inputs):"
+UNCHANGED = "torch.allclose(x, before, rtol=0, atol=0, equal_nan=True)"
 HALVES = "program(parts.forward), program(parts.backward)"
 WRONG = {
     "chain": {
@@ -137,7 +138,10 @@ WRONG = {
     "problems": {
         "a list": edit("return found", "return sorted(found)"),
         "inputs are not looked at": edit('found.add("inputs")', "pass"),
-        "inputs are nearly the same": edit("torch.equal(x, before)", "torch.allclose(x, before, atol=1e-4)"),
+        "inputs are nearly the same": edit("before, rtol=0, atol=0, e", "before, atol=1e-4, e"),
+        "inputs with a NaN are changed": edit(UNCHANGED, "torch.equal(x, before)"),
+        "NaN in an input counts as 0": edit(UNCHANGED, "torch.equal(x.nan_to_num(), before.nan_to_num())"),
+        "inputs with a NaN are not looked at": edit(UNCHANGED, "torch.equal(x, before) or bool(x.isnan().any())"),
         "results are not kept": edit('found.add("memory")', "pass"),
         "exactly equal": edit("torch.allclose(one, other, rtol=1e-4, atol=1e-4)", "torch.equal(one, other)"),
         "gradients exactly equal": edit(
