@@ -15,7 +15,6 @@ import csv
 import hashlib
 import json
 import os
-import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -28,7 +27,7 @@ import nbformat
 
 from .marks import Mark, Report, mark_submission
 from .notebooks import CourseError, Lesson, graded_cells, is_solution, lessons, read
-from .runner import Limits
+from .runner import Limits, remove
 from .sandbox import Sandbox
 
 LARGEST = 20 << 20  # bytes of a notebook that is read at all
@@ -57,18 +56,26 @@ def submissions(folder: Path, course: list[Lesson]) -> Iterator[Submission]:
     names = {lesson.name for lesson in course}
     for student in sorted(path for path in top.iterdir() if path.is_dir() and not path.name.startswith(".")):
         for name in sorted(names & {path.name for path in student.iterdir()}):
-            yield read_submission(student.name, name, student / name / f"{name}.ipynb")
+            yield read_submission(called(student), name, student / name / f"{name}.ipynb")
+
+
+def called(folder: Path) -> str:
+    """The folder's name; a byte that is no letter is written out, for it could not be printed."""
+    return os.fsencode(folder.name).decode("utf-8", errors="backslashreplace")
 
 
 def read_submission(student: str, name: str, path: Path) -> Submission:
     """The file's text, if it is a file of ordinary size that belongs to this folder."""
-    if path.is_symlink() or path.parent.is_symlink():
-        return Submission(student, name, None, "The notebook is a link to another place.")
-    if not path.is_file():
-        return Submission(student, name, None, f"There is no {path.name} in the submission.")
-    if path.stat().st_size > LARGEST:
-        return Submission(student, name, None, f"The notebook is larger than {LARGEST >> 20} MiB.")
-    return Submission(student, name, path.read_bytes().decode("utf-8", errors="replace"))
+    try:
+        if path.is_symlink() or path.parent.is_symlink():
+            return Submission(student, name, None, "The notebook is a link to another place.")
+        if not path.is_file():
+            return Submission(student, name, None, f"There is no {path.name} in the submission.")
+        if path.stat().st_size > LARGEST:
+            return Submission(student, name, None, f"The notebook is larger than {LARGEST >> 20} MiB.")
+        return Submission(student, name, path.read_bytes().decode("utf-8", errors="replace"))
+    except OSError as error:
+        return Submission(student, name, None, f"The notebook cannot be read ({error.strerror}).")
 
 
 def mark_one(item: Submission, reference: str, limits: Limits, walled: bool, hidden: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -82,13 +89,14 @@ def mark_one(item: Submission, reference: str, limits: Limits, walled: bool, hid
             try:
                 learners = nbformat.reads(item.text, as_version=4)
                 nbformat.validate(learners)
+                nbformat.writes(learners).encode()  # half a letter cannot be sent to a kernel
             except Exception:  # several kinds, all of which say: no notebook
                 report = nothing(solution, item.lesson, "The file is not a readable notebook.")
             else:
                 sandbox = Sandbox(place, tuple(map(Path, hidden))) if walled else None
                 report = mark_submission(learners, solution, item.lesson, limits, sandbox)
     finally:
-        shutil.rmtree(place, ignore_errors=True)
+        remove(place)
     return {
         "student": item.student,
         "lesson": item.lesson,
@@ -209,12 +217,17 @@ def results(futures: dict[Any, Submission], completed: Callable[..., Iterable[An
 def write_csv(path: Path, records: list[dict[str, Any]]) -> None:
     """One row for each exercise of each student."""
     rows = [
-        [record["student"], record["lesson"], mark["exercise"], mark["grade_id"], mark["points"], mark["out_of"], mark["reason"]]
+        [record["student"], record["lesson"], *(mark[part] for part in COLUMNS[2:-1]), as_text(mark["reason"])]
         for record in records
         for mark in record["marks"]
     ]
-    with path.open("w", newline="", encoding="utf-8") as file:
+    with path.open("w", newline="", encoding="utf-8", errors="backslashreplace") as file:
         csv.writer(file).writerows([COLUMNS, *rows])
+
+
+def as_text(reason: str) -> str:
+    """For a spreadsheet: what an answer raises may begin like a formula."""
+    return f"'{reason}" if reason.startswith(("=", "+", "-", "@")) else reason
 
 
 def write_feedback(folder: Path, records: list[dict[str, Any]]) -> None:
@@ -227,4 +240,4 @@ def write_feedback(folder: Path, records: list[dict[str, Any]]) -> None:
         for mark in report.marks:
             reason = "".join(f"\n\n    {line}" if n == 0 else f"\n    {line}" for n, line in enumerate(mark.reason.splitlines()))
             lines.append(f"## {mark.exercise}\n\n{mark.points:g} of {mark.out_of:g}{reason}")
-        path.write_text("\n\n".join(lines) + "\n", encoding="utf-8")
+        path.write_text("\n\n".join(lines) + "\n", encoding="utf-8", errors="backslashreplace")

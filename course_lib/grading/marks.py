@@ -25,13 +25,14 @@ _REASONS = {
     "time": "It ran longer than {limits.cell_seconds:g} seconds and was stopped. Is there a loop that never ends?",
     "memory": "It used more than {gigabytes:g} GiB of memory and was stopped.",
     "processes": "It started more than {limits.processes} processes and was stopped.",
-    "files": "It wrote more than {folder:g} GiB of files and was stopped.",
+    "files": "It wrote more than {folder:g} GiB of files, or nested folders without end, and was stopped.",
     "output": "It printed more than {printed:g} MiB and was stopped.",
     "died": "The Python process crashed while this ran.",
     "not reached": "It was not run: earlier cells took all {limits.total_seconds:g} seconds, or ended the process too often.",
 }
 
 
+LONGEST = 4000  # letters of a reason
 _NO_ANSWER = "raise NotImplementedError('Exercise: the cell for this answer is not there any more.')"
 
 
@@ -136,7 +137,7 @@ def _reason(cell: GradedCell, runs: dict[int, CellRun], limits: Limits) -> str:
     """One sentence, or the check's own What, Why, Expected and Got. An earlier cell that failed is the likelier cause."""
     run = runs[cell.index]
     if run.ename == "CheckFailed":
-        return run.evalue
+        return run.evalue if len(run.evalue) <= LONGEST else f"{run.evalue[:LONGEST]} …"
     if run.ename == "NotImplementedError":
         return "Not written yet."
     before = next((runs[i] for i in range(cell.index - 1, -1, -1) if i in runs), None)
@@ -149,4 +150,5 @@ def how_it_ended(run: CellRun, limits: Limits) -> str:
     if run.outcome in _REASONS:
         sizes = {"gigabytes": limits.memory_bytes / 2**30, "folder": limits.folder_bytes / 2**30}
         return _REASONS[run.outcome].format(limits=limits, printed=limits.output_bytes / 2**20, **sizes)
-    return f"{run.ename}: {run.evalue}" if run.evalue else run.ename
+    said = f"{run.ename}: {run.evalue}" if run.evalue else run.ename
+    return said if len(said) <= LONGEST else f"{said[:LONGEST]} …"

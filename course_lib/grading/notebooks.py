@@ -111,7 +111,9 @@ def to_text(nb: Notebook) -> str:
 
 
 def grading_metadata(cell: Cell) -> dict[str, Any]:
-    return dict(cell.metadata.get("nbgrader", {}))
+    """What nbgrader says of the cell; nothing, if that is not what nbgrader would write."""
+    about = cell.metadata.get("nbgrader")
+    return dict(about) if isinstance(about, dict) and isinstance(about.get("grade_id", ""), str) else {}
 
 
 def is_solution(cell: Cell) -> bool:

@@ -9,6 +9,7 @@ This protects from accidents. Submissions of strangers run in a `Sandbox` beside
 
 from __future__ import annotations
 
+import errno
 import os
 import queue
 import re
@@ -104,7 +105,7 @@ class _Kernel:
         options: dict[str, Any] = {}
         if sandbox:  # there is no network inside: sockets are files in its folder, which a kernel before may have filled
             for left in sandbox.folder.iterdir():
-                shutil.rmtree(left, ignore_errors=True) if left.is_dir() and not left.is_symlink() else left.unlink()
+                remove(left) if left.is_dir() and not left.is_symlink() else left.unlink()
             place = tempfile.mkdtemp(prefix="k", dir=sandbox.folder)
             options = {"transport": "ipc", "ip": f"{place}/s", "connection_file": f"{place}/c.json"}
         self.manager = KernelManager(kernel_spec_manager=this_python(sandbox), kernel_name="python3", **options)
@@ -153,12 +154,12 @@ class _Kernel:
                 message = self.client.get_iopub_msg(timeout=_LOOK_EVERY)
             except queue.Empty:
                 continue
-            if message["parent_header"].get("msg_id") != request:
-                continue
-            printed += len(message["content"].get("text", "")) + len(str(message["content"].get("data", "")))
+            printed += _length(message["content"])  # a thread of an earlier cell may print as well
             if printed > self.limits.output_bytes:
                 self._kill()
                 return CellRun(index, "output")
+            if message["parent_header"].get("msg_id") != request:
+                continue
             if message["msg_type"] == "error":
                 error = message["content"]
             elif message["msg_type"] == "status" and message["content"]["execution_state"] == "idle":
@@ -167,7 +168,21 @@ class _Kernel:
             return CellRun(index, "time")
         if error:
             return CellRun(index, "error", error["ename"], error["evalue"], _plain("\n".join(error["traceback"])))
+        if not self._said_ok(request):
+            return CellRun(index, "error", "Exception", "(its text cannot be shown)")
         return CellRun(index, "ok")
+
+    def _said_ok(self, request: str) -> bool:
+        """Whether the kernel says itself that this cell ended well: an error whose text cannot be sent shows nowhere else."""
+        end = time.monotonic() + self.limits.grace_seconds
+        while (left := end - time.monotonic()) > 0:
+            try:
+                message = self.client.get_shell_msg(timeout=left)
+            except queue.Empty:
+                break
+            if message["parent_header"].get("msg_id") == request:
+                return bool(message["content"].get("status") == "ok")
+        return False
 
     def _trouble(self) -> Outcome | None:
         """Which limit the kernel and its children pass now, if any."""
@@ -234,18 +249,39 @@ def _listed(folder: str) -> list[str]:
         return []
 
 
+def _length(content: dict[str, Any]) -> int:
+    """How much a message brings: text, pictures, or an error."""
+    parts = [content.get(name, "") for name in ("text", "data", "evalue", "traceback")]
+    return sum(len(part if isinstance(part, str) else str(part)) for part in parts)
+
+
 def _size_of(folder: Path, enough: int) -> int:
-    """Bytes in a folder, a file counting as 4096 at least; it stops to count at `enough`."""
-    total = 0
-    for where, _, names in os.walk(folder):
-        for name in names:
-            try:
-                total += max(4096, os.lstat(os.path.join(where, name)).st_size)
-            except OSError:  # it is gone already
-                continue
-            if total > enough:
-                return total
+    """Bytes in a folder, a file or folder counting as 4096 at least; it stops to count at `enough`.
+
+    What is nested so deeply that its path is too long cannot be counted: that is more than enough.
+    """
+    total, left = 0, [str(folder)]
+    while left and total <= enough:
+        try:
+            with os.scandir(left.pop()) as entries:
+                for entry in entries:
+                    left += [entry.path] if entry.is_dir(follow_symlinks=False) else []
+                    total += max(4096, entry.stat(follow_symlinks=False).st_size)
+                    if total > enough:
+                        break
+        except OSError as error:
+            if error.errno == errno.ENAMETOOLONG:
+                return enough + 1
+            continue  # it is gone already
     return total
+
+
+def remove(place: Path) -> None:
+    """Delete a folder, also one that is nested more deeply than `shutil` can follow."""
+    try:
+        shutil.rmtree(place, ignore_errors=True)
+    except RecursionError:
+        subprocess.run(["rm", "-rf", "--", str(place)], check=False)
 
 
 def this_python(sandbox: Sandbox | None = None) -> Any:

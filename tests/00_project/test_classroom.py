@@ -49,6 +49,22 @@ CLASS = {
         "import course_lib.compiler as c\n    c.reset = lambda: None\n    " + RIGHT, (0, 0), "course_lib.compiler"),
     "equals everything": (
         "class E(list):\n        def __eq__(self, other): return True\n    return E()", (0, 3), "double([1, 2])"),
+    "nests folders": (
+        "import os, time\n    for n in range(2500): os.mkdir('d'), os.chdir('d')\n    time.sleep(1)\n    " + RIGHT,
+        (0, 3), "nested folders"),
+    "raises what cannot be told": (r"raise ValueError('\ud800')", (0, 3), "cannot be shown"),
+    "raises without end": ("raise ValueError('x' * 30_000_000)", (0, 3), "iB"),
+    "raises a formula": (
+        "from course_lib.grading.checks import CheckFailed\n    error = CheckFailed.__new__(CheckFailed)\n"
+        "    error.args = ('=1+1',)\n    raise error", (0, 3), "'=1+1"),
+    "prints from a thread": (
+        "import threading\n    def flood():\n        while True: print('y' * 10**5)\n"
+        "    threading.Thread(target=flood, daemon=True).start()\n    " + RIGHT, (0, 3), "iB"),
+    "stops itself": (
+        "import os, signal\n    os.kill(os.getpid(), signal.SIGSTOP)\n    " + RIGHT, (0, 3), "longer than 8 seconds"),
+    "leaves a daemon": (
+        "import os\n    if os.fork() == 0:\n        os.setsid()\n        if os.fork() == 0:\n            while True: pass\n"
+        "        os._exit(0)\n    " + RIGHT, (2, 3), ""),
 }  # fmt: skip
 
 
@@ -94,6 +110,14 @@ def test_everybody_gets_a_mark_and_a_reason_and_nothing_is_harmed(tiny):
     for student, text in {"sends garbage": "{no", "sends a list": "[]"}.items():
         (folder / student / tiny.name).mkdir(parents=True)
         (folder / student / tiny.name / f"{tiny.name}.ipynb").write_text(text)
+    for student, change in {"sends a list as metadata": ["x"], "names a cell by a list": {"grade_id": ["x"]}}.items():
+        path = submit(tiny, student, double=DOUBLE)
+        nb = read(path)
+        nb.cells[5].metadata["nbgrader"] = change
+        path.write_text(to_text(nb))
+    half = submit(tiny, "sends half a letter", double="    return 'HALF'")
+    half.write_text(half.read_text().replace("HALF", r"\ud800"))
+    submit(tiny, os.fsdecode(b"name \xff"), double=DOUBLE, biggest=BIGGEST)
     (folder / "sends nothing" / tiny.name).mkdir(parents=True)
     (folder / "sends a link" / tiny.name).mkdir(parents=True)
     (folder / "sends a link" / tiny.name / f"{tiny.name}.ipynb").symlink_to(tiny.solution)
@@ -104,7 +128,10 @@ def test_everybody_gets_a_mark_and_a_reason_and_nothing_is_harmed(tiny):
         first, second = rows[student]
         assert (float(first["points"]), float(second["points"])) == points, (student, first, second)
         assert reason in first["reason"] and bool(first["reason"]) == bool(reason), (student, first["reason"])
-    for student in ("sends garbage", "sends a list", "sends nothing", "sends a link"):
+    assert [float(row["points"]) for row in rows["name \\xff"]] == [2, 3]
+    for student in ("sends a list as metadata", "names a cell by a list"):
+        assert [float(row["points"]) for row in rows[student]] == [2, 0] and rows[student][1]["reason"], student
+    for student in ("sends garbage", "sends a list", "sends nothing", "sends a link", "sends half a letter"):
         assert [float(row["points"]) for row in rows[student]] == [0, 0] and rows[student][0]["reason"], student
     assert {path: path.read_bytes() for path in tiny.root.rglob("*.ipynb")} == before
 
