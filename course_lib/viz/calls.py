@@ -18,7 +18,7 @@ import inspect
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from types import CodeType, FunctionType
 from typing import Any
 from unittest.mock import patch
@@ -38,6 +38,11 @@ class GuardsChecked(events.Event):
     held: bool
     seconds: float
 
+    @property
+    def again(self) -> Hashable:
+        """What it has in common with those of other calls (see `viz.recording`)."""
+        return GuardsChecked, self.check, self.held
+
 
 class KernelLaunched(events.Event):
     """A program called its `number`-th kernel: a generated one ('fused_add') or a library ('torch.addmm')."""
@@ -46,6 +51,10 @@ class KernelLaunched(events.Event):
     program: CompiledGraph
     number: int
     seconds: float
+
+    @property
+    def again(self) -> Hashable:
+        return KernelLaunched, self.program, self.number
 
     @property
     def kernel(self) -> Any:
@@ -58,6 +67,10 @@ class CudaGraphReplayed(events.Event):
 
     program: Any
     seconds: float
+
+    @property
+    def again(self) -> Hashable:
+        return CudaGraphReplayed, self.program
 
 
 # ---- launches -------------------------------------------------------------------------------------------------------

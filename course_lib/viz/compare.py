@@ -86,7 +86,7 @@ def landscape(
                 continue
             good = 1.0 if worst == best else (worst - took) / (worst - best)
             box = (SIDE + CELL_WIDE * j + 2, y + 2, CELL_WIDE - 4, CELL_TALL - 4)
-            svg.box(*box, "codegen", radius=3, strength=0.05 + 0.5 * good, line=3.5 if took == best else 1)
+            svg.box(*box, "codegen", radius=3, strength=0.05 + 0.4 * good, line=3.5 if took == best else 1)
             svg.text(box[0] + box[2] / 2, y + 21, human_seconds(took), SMALL, anchor="middle", bold=took == best)
     first, second = next(key for key, took in seconds.items() if took == best)
     alt = f"{plural(len(seconds), 'configuration')}{'' if caption else ' measured'}; the fastest, {human_seconds(best)}, "
@@ -192,7 +192,7 @@ def launch_timeline(ways: Mapping[str, Sequence[Launch]], *, stage: str = "codeg
                     LANE - 5,
                     colour,
                     radius=2,
-                    strength=0.5,
+                    strength=0.4,
                     line=1,
                     tip=f"{launch.name}: {human_seconds(launch.seconds)}",
                 )

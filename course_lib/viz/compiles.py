@@ -12,6 +12,7 @@ In PyTorch: `tlparse`, which reads the same from the compile ids of `TORCH_TRACE
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -22,8 +23,11 @@ from course_lib.frames.resume import Resume
 from course_lib.viz.breaks import line_of, resumed_by
 from course_lib.viz.graphs import written_at
 from course_lib.viz.guards import told
-from course_lib.viz.recording import Recording
+from course_lib.viz.recording import Recording, plain
+from course_lib.viz.style import place
 
+HEAD = re.compile(r"<course_lib head of (.*) #\d+>")
+"""The file name of a head: what runs in a frame's place."""
 FOREIGN = "a graph that another compiler captured"
 
 
@@ -102,6 +106,10 @@ class Compile:
     """Why calls run in eager after all: the recompile limit, or a guard that does not hold for the call it was made from."""
     alike: int = 0
     """So many later calls ran in eager for the same reason; they are not listed."""
+    later: list[tuple[Any, int]] = field(default_factory=list)
+    """What failed in those: each guard's first `GuardFailed`, and at how many calls it failed in all."""
+    caller: Compile | None = None
+    """What ran in eager and called this: why it is a frame of its own."""
     title: str = ""
     """The function, as a reader knows it: 'M.forward, from line 7 on'."""
 
@@ -135,6 +143,25 @@ class Compile:
         if not self.failures:
             return "its first call"
         return f"no entry fits: {told(self.failures[-1])}"
+
+    @property
+    def by_itself(self) -> str:
+        """Why the function is compiled by itself, and not within what called it; '' if the program calls it."""
+        if (caller := self.caller) is None:
+            return ""
+        if caller.in_eager:
+            why = plain(caller.in_eager).removeprefix(f"{caller.name} ({caller.where}) ")
+            return f"{caller.title} runs in eager ({why}), so what it calls is compiled by itself"
+        if not caller.problems:
+            return ""
+        problem = caller.problems[-1]
+        at = f" at {place(problem.location.filename, problem.location.line)}" if problem.location else ""
+        how = (
+            "its graph ends"
+            if caller.result is not None or caller.outcome.startswith("no graph")
+            else "it runs in eager: a graph ends"
+        )
+        return f"{caller.title} calls it, and {how}{at} ({problem.reason}), so what is called there is compiled by itself"
 
     @property
     def outcome(self) -> str:
@@ -184,6 +211,7 @@ class Reader:
         self.compiles: list[Compile] = []
         self.open: Compile | None = None
         self.build: Build | None = None  # The one that the back half's events are about
+        self.callers = recording.callers
         for event, at in zip_longest(recording.events, recording.times, fillvalue=0.0):
             self.read(event, at)
 
@@ -192,6 +220,7 @@ class Reader:
             case events.FrameSeen():
                 self.open = Compile(len(self.compiles) + 1, event.name, event.where, event.code, at, at)
                 self.build = None
+                self.open.caller = self.caller_of(self.callers.get(id(event), ()))
                 self.compiles.append(self.open)
             case events.GuardFailed() if self.open:
                 self.open.failures.append(event)
@@ -209,6 +238,16 @@ class Reader:
                 self.compiles[-1].in_eager = event.why
             case _:
                 self.read_build(event)
+
+    def caller_of(self, codes: Iterable[Any]) -> Compile | None:
+        """The compile whose frame, or whose head, is the first of `codes` that is known. A resume function is no call."""
+        assert self.open is not None
+        for code in codes:
+            head = HEAD.fullmatch(code.co_filename)
+            for above in reversed(self.compiles):
+                if above.name == head[1] if head else above.code is not None and frames.number(above.code) == frames.number(code):
+                    return None if self.open.name.startswith(f"{above.name.split(' from ')[0]} from ") else above
+        return None
 
     def read_build(self, event: Any) -> None:
         """An event of the back half."""
@@ -270,24 +309,31 @@ def part_of(build: Build) -> str:
 
 def compiles_of(recording: Recording) -> list[Compile]:
     """All of them, in order."""
-    compiles = told_once(Reader(recording).compiles)
+    compiles = told_once(Reader(recording).compiles, recording)
     for _, function in walk(functions_of(compiles)):
         for compile in function.compiles:
             compile.title = function.title
     return compiles
 
 
-def told_once(compiles: list[Compile]) -> list[Compile]:
+def told_once(compiles: list[Compile], recording: Recording) -> list[Compile]:
     """At the recompile limit every call that fits no entry comes here: the first of each function stands for all."""
     first: dict[Any, Compile] = {}
     kept = []
     for compile in compiles:
         if compile.in_eager and compile.failures and compile.code is not None:
-            same = first.setdefault((frames.number(compile.code), compile.in_eager.partition(";")[0]), compile)
+            same = first.setdefault((frames.number(compile.code), plain(compile.in_eager)), compile)
             if same is not compile:
                 same.alike += 1
                 continue
         kept.append(compile)
+    for (code, why), compile in first.items():
+        if counted := recording.counts.get(("refused", code, why)):
+            compile.alike = counted.times - 1
+        failed = [
+            (key, count) for key, count in recording.counts.items() if isinstance(key, tuple) and key[:2] == ("failed", code)
+        ]
+        compile.later = [(count.first, count.times) for _, count in failed]
     return kept
 
 

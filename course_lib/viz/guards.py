@@ -75,7 +75,8 @@ def subjects(test: str) -> str:
 def readable(test: str) -> str:
     """Tests without addresses: `<code object f at 0x7f…, file "…", line 3>` → `<code of f>`."""
     test = re.sub(r'<code object (\S+) at 0x[0-9a-f]+, file "[^"]*", line \d+>', r"<code of \1>", test)
-    return re.sub(r" at 0x[0-9a-f]+", "", test)
+    test = re.sub(r" at 0x[0-9a-f]+", "", test)
+    return test.replace("<course_lib.capture.classes.SeenClass object>", "the class as it was then")
 
 
 def told(failure: Any) -> str:

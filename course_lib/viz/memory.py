@@ -149,8 +149,9 @@ def draw_spans(svg: Svg, spans: list[Span], steps: int, corner: tuple[float, flo
         for step in during:
             tops[step] -= tall
         edge = [(left + wide * (span.first + i), y) for i, y in enumerate(lower)]
-        upper = "".join(f"L{n(x)} {n(y - tall)} H{n(x + wide)} " for x, y in edge)
-        back = "".join(f"L{n(x + wide)} {n(y)} H{n(x)} " for x, y in reversed(edge))
+        levels = [list(same) for _, same in groupby(edge, lambda corner: n(corner[1]))]  # a step says nothing while all stays
+        upper = "".join(f"L{n(level[0][0])} {n(level[0][1] - tall)} H{n(level[-1][0] + wide)} " for level in levels)
+        back = "".join(f"L{n(level[-1][0] + wide)} {n(level[0][1])} H{n(level[0][0])} " for level in reversed(levels))
         names = " → ".join(span.names)
         tip = f"{names}: {human_bytes(span.bytes)}"
         svg.area(f"M{upper[1:]}{back}Z", stage, strength=0.16 if number % 2 else 0.32, tip=tip)

@@ -1,13 +1,74 @@
-"""The events of a `with cl.record()` block, by kind."""
+"""The events of a `with cl.record()` block, by kind.
+
+What is compiled is kept whole. Calls are many and alike: of each thing that calls do again and again (a kernel of a program, the
+guards of an entry, a call that the recompile limit refuses) the first `WHOLE` are kept, and all are counted (`Count`). So a
+training loop of a million steps takes no more memory than one of a hundred, and no longer to read.
+"""
 
 from __future__ import annotations
 
+import math
+import sys
+import threading
 import time
+from collections.abc import Hashable
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from course_lib.events import Event, GraphBroke, GraphCaptured, Recompiled, Scheduled, StageTimed
+from course_lib.events import (
+    Event,
+    FellBack,
+    FrameSeen,
+    GraphBroke,
+    GraphCaptured,
+    GuardFailed,
+    Recompiled,
+    Scheduled,
+    StageTimed,
+)
+from course_lib.frames import number
+
+WHOLE = 100
+"""So many events of a kind are kept one by one; of more, the numbers."""
+FINENESS = 32
+"""A median is one of so many steps between a value and its double: 2 % of it."""
 
 E = TypeVar("E", bound=Event)
+
+
+@dataclass
+class Count:
+    """How often something happened, and the seconds that it took each time (0 if nobody measured them)."""
+
+    first: Event
+    times: int = 0
+    total: float = 0.0
+    least: float = math.inf
+    most: float = 0.0
+    steps: dict[int, int] = field(default_factory=dict)
+    """Logarithm of the seconds, in steps of 1/`FINENESS` → how often."""
+
+    def add(self, seconds: float) -> None:
+        self.times += 1
+        self.total += seconds
+        self.least, self.most = min(self.least, seconds), max(self.most, seconds)
+        step = round(FINENESS * math.log2(max(seconds, 1e-9)))
+        self.steps[step] = self.steps.get(step, 0) + 1
+
+    @property
+    def median(self) -> float:
+        """To 2 %, and within what was measured."""
+        below = 0
+        for step in sorted(self.steps):
+            below += self.steps[step]
+            if 2 * below >= self.times:
+                return min(max(2.0 ** (step / FINENESS), self.least), self.most)
+        return 0.0
+
+    @property
+    def left_out(self) -> int:
+        """So many are counted only."""
+        return max(0, self.times - WHOLE)
 
 
 class Recording:
@@ -17,11 +78,48 @@ class Recording:
         self.events: list[Event] = []
         self.times: list[float] = []
         """When each was told, in seconds (of `time.perf_counter`)."""
+        self.counts: dict[Hashable, Count] = {}
+        """What happened again and again, by `again`."""
+        self.callers: dict[int, tuple[Any, ...]] = {}
+        """`id` of a `FrameSeen` → the code objects that were running, innermost first."""
+        self.lock = threading.Lock()
 
     def note(self, event: Event) -> None:
-        """A listener: remember an event."""
-        self.events.append(event)
-        self.times.append(time.perf_counter())
+        """A listener: remember an event, or count it if many like it came before."""
+        with self.lock:
+            if (key := again(event)) is not None:
+                count = self.counts.setdefault(key, Count(event))
+                count.add(getattr(event, "seconds", 0.0))
+                if count.left_out:
+                    return
+            self.events.append(event)
+            self.times.append(time.perf_counter())
+            if isinstance(event, FrameSeen):
+                self.callers[id(event)] = callers(event.code)
+            elif isinstance(event, FellBack):
+                self.forget_refused(event)
+
+    def forget_refused(self, last: FellBack) -> None:
+        """A call at the recompile limit is the frame, the guards that failed, and `last`. Of more than `WHOLE` the numbers stay,
+        and each guard's first failure."""
+        start = len(self.events) - 2
+        while start >= 0 and isinstance(self.events[start], GuardFailed):
+            start -= 1
+        frame = self.events[start] if start >= 0 else None
+        if not isinstance(frame, FrameSeen) or frame.name != last.what or frame.code is None:
+            return
+        failed = self.events[start + 1 : -1]
+        count = self.counts.setdefault(("refused", number(frame.code), plain(last.why)), Count(last))
+        count.add(0.0)
+        new = False
+        for failure in failed:
+            assert isinstance(failure, GuardFailed)
+            seen = self.counts.setdefault(("failed", number(frame.code), failure.guard), Count(failure))
+            new = new or not seen.times
+            seen.add(0.0)
+        if count.left_out and not new:
+            del self.events[start:], self.times[start:]
+            self.callers.pop(id(frame), None)
 
     def of(self, kind: type[E]) -> list[E]:
         """The events of one kind."""
@@ -64,3 +162,28 @@ class Recording:
         for event in self.of(StageTimed):
             total[event.stage] = total.get(event.stage, 0.0) + event.seconds
         return total
+
+
+def again(event: Event) -> Hashable | None:
+    """What an event of a call has in common with those of other calls; None for what is told of a compile. The events of
+    `viz.calls` say it themselves."""
+    if isinstance(event, FellBack) and "recompile limit" not in event.why:
+        return (FellBack, event.what, event.why)
+    key: Hashable | None = getattr(event, "again", None)
+    return key
+
+
+def plain(why: str) -> str:
+    """Why a call ran in eager, without what differs from call to call."""
+    return why.partition(";")[0]
+
+
+def callers(code: Any) -> tuple[Any, ...]:
+    """The code objects that were running when the frame of `code` was seen, innermost first; the compiler's own left out."""
+    found: list[Any] = []
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        if not frame.f_globals.get("__name__", "").startswith("course_lib.") and frame.f_code is not code:
+            found.append(frame.f_code)
+        frame = frame.f_back
+    return tuple(found)

@@ -1,20 +1,23 @@
 """The trace report: one HTML file about everything that was compiled in a run.
 
 In:  a `Recording`, and what is known about the run (`Run`).
-Out: a page without scripts or network. First what a person asks first: which line broke a graph, which guard failed and which
-     line made it, what was compiled again and why, where compile time went, which kernel came from which line. Then every compile
-     as a tree (`report_tree.py`).
+Out: a page without network. First what a person asks first: which line broke a graph, which guard failed and which line made it,
+     what was compiled again and why, where compile time went, which kernel came from which line. Then every compile as a tree
+     (`report_tree.py`); of a large run, packed (`packed`): a tenth of the bytes, and the first part is seen at once.
 In PyTorch: `tlparse`.
 """
 
 from __future__ import annotations
 
+import base64
+import gzip
 import os
 import platform
 import re
 import shlex
 import sys
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -23,11 +26,14 @@ from typing import Any
 
 import torch
 
+from course_lib import events
+from course_lib.capture.sources import Unsupported
 from course_lib.viz.compiles import Compile, Function, compiles_of, functions_of, walk
 from course_lib.viz.flame import compile_time
 from course_lib.viz.guards import about, readable, told
 from course_lib.viz.kernels import kernels_of
 from course_lib.viz.recording import Recording
+from course_lib.viz.report_calls import calls_html
 from course_lib.viz.report_tree import Budget, anchor, split, tree
 from course_lib.viz.style import escape, human_bytes, human_seconds, page, place, plural
 from course_lib.viz.tables import html_table
@@ -35,7 +41,7 @@ from course_lib.viz.tables import html_table
 SHEETS = ("break", "bytecode", "code", "guards", "loops", "report")
 CONTENTS = {
     "first": "look first", "breaks": "graph breaks", "guards": "failed guards", "time": "compile time", "kernels": "kernels",
-    "eager": "in eager", "compiles": "every compile",
+    "eager": "in eager", "calls": "calls", "compiles": "every compile",
 }  # fmt: skip
 FINDINGS = 6
 """So many findings stand at the top; the tables below have all."""
@@ -82,9 +88,51 @@ def report(recording: Recording, run: Run | None = None, drawings: bool = True) 
             section("time", "Where compile time went", lambda: time_html(recording, functions)),
             section("kernels", "Which kernel came from which line", lambda: kernels_html(compiles)),
             section("eager", "What runs in eager after all", lambda: eager_html(compiles)),
-            section("compiles", "Every compile", lambda: tree(recording, functions, Budget(drawings))),
+            section("calls", "What calls cost", lambda: calls_html(recording, compiles) or NO_CALLS),
+            packed(section("compiles", "Every compile", lambda: tree(recording, functions, Budget(drawings)))),
         ]
     return page(f'<main class="cl-fig cl-report">{"".join(parts)}</main>', title, SHEETS)
+
+
+NO_CALLS = "<p>Only compiles were recorded. Within <code>with cl.record(folder):</code> calls are, too.</p>"
+PACKED_FROM = 1_000_000
+"""A tree of fewer characters stands on the page as it is, which then runs no script."""
+UNPACK = """
+addEventListener("load", () => setTimeout(async () => {
+  const box = document.getElementById("unpacked");
+  try {
+    const bytes = Uint8Array.from(atob(document.getElementById("packed").textContent), (c) => c.charCodeAt(0));
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+    box.innerHTML = await new Response(stream).text();
+  } catch (error) {
+    box.textContent = "Every compile: this browser could not unpack it (" + error + ").";
+    return;
+  }
+  const follow = () => {
+    const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    if (!target || !box.contains(target)) return;
+    for (let above = target; above !== box; above = above.parentElement) if (above.tagName === "DETAILS") above.open = true;
+    target.scrollIntoView();
+  };
+  addEventListener("hashchange", follow);
+  follow();
+}));
+"""
+
+
+def packed(part: str) -> str:
+    """A part of the page; a large one compressed, and put in its place as soon as the rest is on the screen.
+
+    The same words come again and again there (a kernel for each layer, a guard for each parameter): the browser's own gzip says
+    each once."""
+    if len(part) < PACKED_FROM:
+        return part
+    data = base64.b64encode(gzip.compress(part.encode(), 9, mtime=0)).decode()
+    return (
+        '<div id="unpacked"><p>Every compile is being unpacked …</p></div>'
+        "<noscript><p>Every compile is packed in this page: a browser shows it that may run the page's script.</p></noscript>"
+        f'<script type="text/plain" id="packed">{data}</script><script>{UNPACK}</script>'
+    )
 
 
 def write_report(recording: Recording, path: Path, run: Run | None = None, drawings: bool = True) -> Path:
@@ -94,6 +142,18 @@ def write_report(recording: Recording, path: Path, run: Run | None = None, drawi
     unfinished.write_text(text, encoding="utf-8")
     unfinished.replace(path)
     return path
+
+
+def how_it_ended(error: BaseException) -> str:
+    """A traceback's last frames. What capture cannot do is no fault of its own code: then the program's frames only."""
+    told = traceback.TracebackException.from_exception(error)
+    if isinstance(error, Unsupported):
+        apart = (str(Path(events.__file__).parent), str(Path(torch.__file__).parent))
+        told.__cause__ = told.__context__ = None
+        own = [frame for frame in told.stack if not frame.filename.startswith((*apart, "<"))]
+        told.stack = traceback.StackSummary.from_list(own)
+    told.stack = traceback.StackSummary.from_list(told.stack[-4:])
+    return "".join(told.format()).rstrip()
 
 
 def command_line() -> str:
@@ -174,10 +234,9 @@ def findings(compiles: list[Compile]) -> list[Finding]:
         if others:
             names = ", ".join(f"<code>{escape(one)}</code>" for one in list(others)[:4])
             body += f"<p>At other calls: {names}{f' and {len(others) - 4} more' if len(others) > 4 else ''}</p>"
+        body += "".join(f"<p>{escape(why)}.</p>" for why in dict.fromkeys(c.by_itself for c in many) if why)
         found.append(
-            Finding(
-                "◆", title, body + advice(failed.guard, ", from line " in name), f"c{many[-1].number}", 60 if limit else 10 * made
-            )
+            Finding("◆", title, body + advice(failed, ", from line " in name), f"c{many[-1].number}", 60 if limit else 10 * made)
         )
     for compile in compiles:
         whys = dict.fromkeys(compile.fallbacks, "runs operation by operation")
@@ -200,15 +259,18 @@ def findings_html(compiles: list[Compile], run: Run) -> str:
     return "".join(cards) + more
 
 
-def advice(guard: Any, resumed: bool = False) -> str:
+def advice(failure: Any, resumed: bool = False) -> str:
     """What to do about a guard that fails again and again; `resumed`: in what runs behind a graph break."""
-    said = ""
+    guard, said = failure.guard, ""
+    part = told(failure).partition(":")[0].rpartition(".")[2]
     if resumed:
         said = "this runs behind a graph break, with what was at hand there: mend the break first, and look again"
     elif guard.kind in ("tensor", "value") and about(guard).startswith("self."):
         said = (
             "modules that differ in this share the code, and each kind is compiled once; up to the recompile limit that is fine"
         )
+    elif guard.kind == "tensor" and part in OTHER_PARTS:
+        said = OTHER_PARTS[part]
     elif guard.kind in ("tensor", "sizes"):
         said = "if the size changes from call to call, cl.mark_dynamic(tensor, dim) before the first call, or dynamic=True"
     elif guard.kind == "value":
@@ -219,6 +281,16 @@ def advice(guard: Any, resumed: bool = False) -> str:
     elif guard.kind in ("identity", "type", "class"):
         said = "the object is another one at each call: make it once, outside"
     return f"<p><b>What to do:</b> {escape(said)}.</p>" if said else ""
+
+
+OTHER_PARTS = {
+    "requires_grad": "it needs a gradient at some calls and none at others, and is compiled for both; twice is all it costs",
+    "dtype": "make it of one dtype before the call",
+    "stride()": "it is laid out in memory differently from call to call: .contiguous() before the call",
+    "is_cpu": "it is on another device at some calls: move it before the call",
+    "is_cuda": "it is on another device at some calls: move it before the call",
+}
+"""Part of a tensor that is not its size → what to do if it differs."""
 
 
 def because(guard: Any) -> str:
@@ -247,7 +319,7 @@ def by(items: Any, key: Callable[[Any], Any]) -> dict[Any, list[Any]]:
 
 def reached(problem: Any) -> str:
     """The calls that led to a break, outermost first."""
-    calls = [f"{call.function} ({where(call)})" for call in problem.stack[:-1]]
+    calls = [f"{call.function.split(' from ')[0]} ({where(call)})" for call in problem.stack[:-1]]
     return f"reached from {' → '.join(calls)}" if calls else ""
 
 
@@ -289,6 +361,9 @@ def recompiles_html(compiles: list[Compile]) -> str:
             entries = f'<br><span class="cl-dim">{len(alike)} entries</span>' if len(alike) > 1 else ""
             found.append(f"<li>{escape(told_at_once(alike))}{entries}</li>")
             made.append(f"<li><code>{escape(failed_test(alike[-1]))}</code><br>{line}</li>")
+        for failure, line in later_of(compile):
+            found.append(f"<li>{escape(told(failure))}<br><span class='cl-dim'>at a later call</span></li>")
+            made.append(f"<li><code>{escape(failed_test(failure))}</code><br>{line}</li>")
         if found:
             cells = f"<ol>{''.join(found)}</ol>", f"<ol>{''.join(made)}</ol>"
             took = f", {human_seconds(compile.took)}" if compile.took else ""
@@ -297,6 +372,21 @@ def recompiles_html(compiles: list[Compile]) -> str:
         return "<p>None: every call after the first fitted the code that was there.</p>"
     header = ("function", "what was found", "the guard, and the line that made it", "so")
     return html_table(rows[:MOST_ROWS], header) + folded(rows[MOST_ROWS:], header, [])
+
+
+def later_of(compile: Compile) -> list[tuple[Any, str]]:
+    """What failed at the calls that were only counted, and not at the first, with the line that made the guard."""
+    at_first = {failure.guard for failure in compile.failures}
+    found = [failure for failure, _ in compile.later if failure.guard not in at_first]
+    return [
+        (
+            one,
+            f"{escape(where(one.guard.cause))} <code>{escape(one.guard.cause.text)}</code>"
+            if one.guard.cause
+            else arguments_of(compile),
+        )
+        for one in found
+    ]
 
 
 EXPECTED = re.compile(r"(.*: expected )(.*)(, got .*)", re.S)
@@ -321,6 +411,8 @@ def told_at_once(alike: list[Any]) -> str:
 def arguments_of(compile: Compile) -> str:
     """What no line of the program asked for: what a call passes is tested whenever it is a tensor or a number."""
     filename, line = split(compile.where)
+    if ", from line " in compile.title:
+        return f"what was at hand where <code>{escape(compile.title)}</code> begins"
     return f"what <code>{escape(compile.name)}</code> is called with, {escape(place(filename, line))}"
 
 

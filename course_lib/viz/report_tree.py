@@ -85,6 +85,8 @@ def compile_html(recording: Recording, compile: Compile, budget: Budget) -> str:
     )
     stages = " · ".join(f"{stage} {human_seconds(took)}" for stage, took in compile.seconds.items())
     parts = [f'<p id="c{compile.number}" class="cl-dim">{escape(stages)}</p>']
+    if compile.by_itself:
+        parts.append(f"<p>{escape(compile.by_itself)}.</p>")
     if compile.failures:
         failed = "".join(f"<li>{escape(told(failure))}</li>" for failure in compile.failures)
         parts.append(f"<p>Guards of the entries that were there and did not hold:</p><ol>{failed}</ol>")

@@ -33,8 +33,22 @@ def html_table(rows: Iterable[Sequence[str]], header: Sequence[str], numbers: It
     right = set(numbers)
     mark = lambda i: ' class="cl-n"' if i in right else ""
     head = "".join(f'<th scope="col"{mark(i)}>{breakable(name)}</th>' for i, name in enumerate(header))
-    body = "\n".join("<tr>" + "".join(f"<td{mark(i)}>{cell}</td>" for i, cell in enumerate(row)) + "</tr>" for row in rows)
+    cells = lambda row: "".join(f"<td{mark(i)}>{unbroken(cell)}</td>" for i, cell in enumerate(row))
+    body = "\n".join(f"<tr>{cells(row)}</tr>" for row in rows)
     return f'<table class="cl-t"><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table>'
+
+
+def unbroken(cell: str) -> str:
+    """A cell (HTML) whose numbers stay with their units, and whose long names in code go on in the next line behind an underscore
+    or a dot, not in the middle of a word."""
+    cell = UNIT.sub("\\1\N{NO-BREAK SPACE}\\2", cell)
+    apart = lambda found: found[1] or re.sub(r"([_.])(?=\w)", r"\1<wbr>", found[2])
+    return CODE.sub(lambda code: code[1] + NAME.sub(apart, code[2]) + "</code>", cell)
+
+
+UNIT = re.compile(r"(?<![\w.,])(-?[\d.,]+) (ns|µs|ms|s|B|[KMG]i?B|×|%|[KMGT]?FLOP(?:/s|/B)?)(?![\w/])")
+CODE = re.compile(r"(<code\b[^>]*>)(.*?)</code>", re.S)
+NAME = re.compile(r"(<[^>]*>|&#?\w+;)|([\w.]{12,})")
 
 
 def breakable(name: str) -> str:
@@ -178,7 +192,8 @@ def roofline(
     left = max(10**low, 10**bottom / bandwidth)
     roof = f"M{at_x(left):.1f} {at_y(left * bandwidth):.1f} L{at_x(ridge):.1f} {at_y(peak):.1f} H{x0 + width}"
     svg.path(roof, stage=stage, line=3, opacity=1)
-    svg.text(x0 + width - 4, y0 + 12, f"peak {rate_text(peak)}", SMALL, anchor="end")
+    told = y0 + 12 if at_y(peak) > y0 + 18 else at_y(peak) + 18  # on the side of the roof where there is room
+    svg.text(x0 + width - 4, told, f"peak {rate_text(peak)}", SMALL, anchor="end")
     svg.text(x0 + width / 2, y0 + height + 40, "operations for each byte moved (FLOP/B)", SMALL, anchor="middle", dim=True)
     svg.text(x0 + 8, y0 + 12, f"memory {human_bytes(bandwidth)}/s", SMALL)
     spots = [(at_x(point.intensity), at_y(point.rate)) for point in data]
@@ -188,7 +203,7 @@ def roofline(
         svg.box(x - 6, y - 6, 12, 12, colour, radius=6, strength=0.6, line=2, dashed=dashed, tip=tip)
     slope = [(at_x(i), at_y(min(peak, i * bandwidth))) for i in (10 ** (low + (high - low) * k / 120) for k in range(121))]
     obstacles = [(x - 7, y - 7, x + 7, y + 7) for x, y in spots] + [(x - 3, y - 3, x + 3, y + 3) for x, y in slope]
-    obstacles.append((x0 + width - 120, y0, x0 + width, y0 + 14))  # where the peak is told
+    obstacles.append((x0 + width - 120, told - 12, x0 + width, told + 2))  # where the peak is told
     for name, several in together(data, spots).items():
         text = shorten(name[0], 210, SMALL) + (f" ×{len(several)}" if len(several) > 1 else "")
         wide, (x, y) = text_width(text, SMALL), several[0]

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,7 @@ from course_lib.viz.modules import module_graph
 from course_lib.viz.pipeline_map import pipeline_map
 from course_lib.viz.recompiles import timeline
 from course_lib.viz.recording import Recording
-from course_lib.viz.report import Run, command_line, write_report
+from course_lib.viz.report import Run, command_line, how_it_ended, write_report
 from course_lib.viz.shapes import shape_map, size_guards
 from course_lib.viz.stepper import Stepper
 from course_lib.viz.style import Picture, escape, plural
@@ -49,17 +48,17 @@ class Trace(Recording):
 
     @property
     def launches(self) -> list[KernelLaunched]:
-        """Every kernel that ran, generated or a library's, in order, with its seconds."""
+        """The kernels that ran, generated or a library's, in order, with their seconds; of each the first 100 times."""
         return self.of(KernelLaunched)
 
     @property
     def replays(self) -> list[CudaGraphReplayed]:
-        """Every start of a recorded CUDA graph."""
+        """The starts of recorded CUDA graphs, of each the first 100."""
         return self.of(CudaGraphReplayed)
 
     @property
     def guard_checks(self) -> list[GuardsChecked]:
-        """Every time that the guards of an entry were asked, with the answer and the seconds that it took."""
+        """When the guards of an entry were asked, with the answer and the seconds that it took; the first 100 times of each."""
         return self.of(GuardsChecked)
 
     def show(self) -> Picture:
@@ -247,7 +246,7 @@ def record(folder: str | os.PathLike[str] | None = None) -> Iterator[Trace]:
         with events.listener(trace.note, in_words), telling():
             yield trace
     except BaseException as error:
-        run.error = "".join(traceback.format_exception(error, limit=-4)).rstrip()
+        run.error = how_it_ended(error)
         raise
     finally:
         if folder is not None:

@@ -17,13 +17,12 @@ import multiprocessing.util
 import os
 import sys
 import time
-import traceback
 from pathlib import Path
 from typing import Any
 
 from course_lib import events
 from course_lib.viz.recording import Recording
-from course_lib.viz.report import Run, command_line, write_report
+from course_lib.viz.report import Run, command_line, how_it_ended, write_report
 
 SHARE = 10
 """Between two reports of an unfinished run passes at least so many times the time that writing the last one took."""
@@ -82,8 +81,7 @@ class Session:
 
     def restart(self) -> None:
         """In a forked child: what its parent did is the parent's to tell."""
-        self.recording.events.clear()
-        self.recording.times.clear()
+        self.recording = Recording()
         self.run = Run(self.run.command, finished=False)
         self.began, self.next_write = time.perf_counter(), 0.0
         multiprocessing.util.Finalize(None, self.finish, exitpriority=0)  # its processes leave without `atexit`
@@ -94,7 +92,7 @@ class Session:
 
         def told(kind: Any, error: Any, trace: Any) -> None:
             if not issubclass(kind, KeyboardInterrupt):
-                self.run.error = "".join(traceback.format_exception(kind, error, trace, limit=-4)).rstrip()
+                self.run.error = how_it_ended(error)
             hook(kind, error, trace)
 
         sys.excepthook = told

@@ -16,6 +16,7 @@ from course_lib.viz import graphs
 from course_lib.viz.bytecode import frame_runs, nest, plain_arg, walk
 from course_lib.viz.recording import Recording
 from course_lib.viz.svg import text_width
+from course_lib.viz.tables import html_table, roofline
 
 NAMES = "show bytecode graph aten guards_table loops fusion code breaks".split()
 
@@ -336,3 +337,22 @@ def test_a_guard_on_sizes_is_about_the_tensors_whose_sizes_it_compares():
 )
 def test_an_index_of_a_graph_is_written_as_between_brackets(index, written):
     assert graphs.index_text(index) == written
+
+
+def test_a_number_stays_with_its_unit_and_a_long_name_breaks_behind_an_underscore():
+    rows = [
+        ("8.39 MB", "<code>fused_mean_var_add</code>"),
+        ("0.107 ms", "<code title='a_long_name_here'>self.ln.weight &lt; 3</code>"),
+    ]
+    body = html_table(rows, ("saves", "kernel"))
+    assert "8.39\N{NO-BREAK SPACE}MB" in body and "0.107\N{NO-BREAK SPACE}ms" in body
+    assert "fused_<wbr>mean_<wbr>var_<wbr>add" in body and "self.<wbr>ln.<wbr>weight &lt; 3" in body
+    assert "title='a_long_name_here'" in body
+
+
+def test_what_the_peak_is_does_not_lie_on_the_roof():
+    for peak in (67e12, 92e9, 400e9):
+        svg = roofline([("a", 1e9, 2.3e8, 1e-3), ("b", 4.0, 16.0, 1e-5)], 4.273e12 if peak > 1e12 else 4e10, peak).body
+        label = float(re.search(r'y="([\d.]+)"[^>]*>peak', svg)[1])
+        roof = float(re.search(r'd="M[\d.]+ [\d.]+ L[\d.]+ ([\d.]+) H', svg)[1])
+        assert label < roof - 4 or label - 11 > roof + 3
