@@ -164,6 +164,10 @@ PLOT = (88.0, 24.0, 600.0, 300.0)
 """x, y, width and height of the plotting area, px."""
 
 
+ROOM = 22
+"""px above the roof of a roofline."""
+
+
 def roofline(
     points: Sequence[Point | tuple[Any, ...]], bandwidth: float, peak: float, caption: str = "", *, stage: str = "codegen"
 ) -> Picture:
@@ -178,6 +182,7 @@ def roofline(
     high = math.ceil(math.log10(max([ridge, *(p.intensity for p in data)]))) + 0.3
     top = max(math.log10(peak) + 0.4, *(math.log10(p.rate) + 0.3 for p in data))
     bottom = min(math.log10(min([peak, *(p.rate for p in data)])) - 0.5, math.log10(bandwidth) + low)
+    top = max(top, math.log10(peak) + (math.log10(peak) - bottom) * ROOM / (height - ROOM))  # its name stands above the roof
     at_x = lambda intensity: x0 + width * (math.log10(intensity) - low) / (high - low)
     at_y = lambda rate: y0 + height * (top - math.log10(rate)) / (top - bottom)
 
@@ -192,8 +197,7 @@ def roofline(
     left = max(10**low, 10**bottom / bandwidth)
     roof = f"M{at_x(left):.1f} {at_y(left * bandwidth):.1f} L{at_x(ridge):.1f} {at_y(peak):.1f} H{x0 + width}"
     svg.path(roof, stage=stage, line=3, opacity=1)
-    told = y0 + 12 if at_y(peak) > y0 + 18 else at_y(peak) + 18  # on the side of the roof where there is room
-    svg.text(x0 + width - 4, told, f"peak {rate_text(peak)}", SMALL, anchor="end")
+    svg.text(x0 + width - 4, y0 + 12, f"peak {rate_text(peak)}", SMALL, anchor="end")
     svg.text(x0 + width / 2, y0 + height + 40, "operations for each byte moved (FLOP/B)", SMALL, anchor="middle", dim=True)
     svg.text(x0 + 8, y0 + 12, f"memory {human_bytes(bandwidth)}/s", SMALL)
     spots = [(at_x(point.intensity), at_y(point.rate)) for point in data]
@@ -203,7 +207,7 @@ def roofline(
         svg.box(x - 6, y - 6, 12, 12, colour, radius=6, strength=0.6, line=2, dashed=dashed, tip=tip)
     slope = [(at_x(i), at_y(min(peak, i * bandwidth))) for i in (10 ** (low + (high - low) * k / 120) for k in range(121))]
     obstacles = [(x - 7, y - 7, x + 7, y + 7) for x, y in spots] + [(x - 3, y - 3, x + 3, y + 3) for x, y in slope]
-    obstacles.append((x0 + width - 120, told - 12, x0 + width, told + 2))  # where the peak is told
+    obstacles.append((x0 + width - 120, y0, x0 + width, y0 + 14))  # where the peak is told
     for name, several in together(data, spots).items():
         text = shorten(name[0], 210, SMALL) + (f" ×{len(several)}" if len(several) > 1 else "")
         wide, (x, y) = text_width(text, SMALL), several[0]
