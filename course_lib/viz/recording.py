@@ -12,7 +12,6 @@ import sys
 import threading
 import time
 from collections.abc import Hashable
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from course_lib.events import (
@@ -36,17 +35,16 @@ FINENESS = 32
 E = TypeVar("E", bound=Event)
 
 
-@dataclass
 class Count:
-    """How often something happened, and the seconds that it took each time (0 if nobody measured them)."""
+    """How often something happened, and the seconds that it took each time (0 if nobody measured them).
 
-    first: Event
-    times: int = 0
-    total: float = 0.0
-    least: float = math.inf
-    most: float = 0.0
-    steps: dict[int, int] = field(default_factory=dict)
-    """Logarithm of the seconds, in steps of 1/`FINENESS` → how often."""
+    No dataclass: `__init__` of one is a function of no file, which the frame hook would take for the program's own."""
+
+    def __init__(self, first: Event) -> None:
+        self.first = first
+        self.times, self.total, self.least, self.most = 0, 0.0, math.inf, 0.0
+        self.steps: dict[int, int] = {}
+        """Logarithm of the seconds, in steps of 1/`FINENESS` → how often."""
 
     def add(self, seconds: float) -> None:
         self.times += 1
@@ -82,7 +80,7 @@ class Recording:
         """What happened again and again, by `again`."""
         self.callers: dict[int, tuple[Any, ...]] = {}
         """`id` of a `FrameSeen` → the code objects that were running, innermost first."""
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()  # what collects garbage may tell something meanwhile
 
     def note(self, event: Event) -> None:
         """A listener: remember an event, or count it if many like it came before."""

@@ -140,3 +140,31 @@ def test_a_helper_behind_a_graph_break_says_which_line_broke():
         cl.compile(f)(torch.ones(3))
     alone = [compile for compile in compiles_of(trace) if compile.name.endswith("helper")]
     assert alone and "calls it, and its graph ends at test_recording.py" in alone[0].by_itself
+
+
+def test_what_counts_calls_is_not_taken_for_the_programs_own_code():
+    def f(x):
+        y = (x * 2).relu()
+        print("seen")
+        return y.sum()
+
+    compiled = cl.compile(f)
+    with cl.record() as trace:
+        for _ in range(3):
+            x = torch.ones(3, requires_grad=True)
+            compiled(x).backward()
+    assert {event.name.split(" from ")[0].rpartition(".")[2] for event in trace.of(events.FrameSeen)} == {"f"}
+
+
+def test_the_steps_of_an_optimizer_are_recorded_to_their_end():
+    def step(model, optimizer, x):
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()
+
+    model = nn.Linear(4, 4)
+    compiled, optimizer = cl.compile(step), torch.optim.SGD(model.parameters(), 0.1)
+    with cl.record() as trace:
+        compiled(model, optimizer, torch.ones(2, 4))
+    assert trace.launches and trace.graph_breaks
+    assert not [event for event in trace.of(events.FrameSeen) if "Count" in event.name]
