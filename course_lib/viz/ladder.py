@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from course_lib.viz.pipeline_map import ROOMS
-from course_lib.viz.style import LARGE, SMALL, Picture, plural
+from course_lib.viz.style import SMALL, Picture, plural
 from course_lib.viz.svg import Svg, text_width
 from course_lib.viz.tables import columns
 
@@ -26,7 +26,7 @@ OF_ROOM = {
     "build": "runtime",
 }  # fmt: skip
 """Stage of the pipeline → its room."""
-NAME, GAP, HIGH, STEP = 98, 3, 34, 54
+NAME, GAP, HIGH, STEP = 82, 3, 34, 54
 
 
 def ladder(differences: Mapping[str, str]) -> Picture:
@@ -37,9 +37,9 @@ def ladder(differences: Mapping[str, str]) -> Picture:
         if backend not in RUNGS:
             raise ValueError(f"'{backend}' is no rung of the ladder; the rungs are {', '.join(RUNGS)}")
     titles = {room.name: room.title for room in ROOMS}
-    wide = {name: text_width(title, SMALL, bold=True) + 11 for name, title in titles.items()}
+    wide = {name: text_width(title, SMALL, bold=True) + 8 for name, title in titles.items()}
     longest = max((text_width(f"✗ {what or 'as eager'}", bold=True) for what in differences.values()), default=0.0)
-    width = NAME + sum(wide.values()) + GAP * len(wide) + 1.1 * longest + 10
+    width = NAME + sum(wide.values()) + GAP * len(wide) + longest + 10
     svg = Svg(width, STEP * len(differences) + 6)
     backends = list(differences)
     first = next((name for name, what in differences.items() if what), None)
@@ -47,7 +47,7 @@ def ladder(differences: Mapping[str, str]) -> Picture:
     suspects = [name for name in RUNGS[first] if name not in innocent] if first else []
     for n, (backend, what) in enumerate(differences.items()):
         y, x = n * STEP + 8, float(NAME)
-        svg.text(6, y + 22, backend, LARGE, bold=True)
+        svg.text(2, y + 22, backend, bold=True)
         for name, title in titles.items():
             suspect = backend == first and name in suspects
             if name in RUNGS[backend]:
@@ -72,9 +72,9 @@ def verdict(svg: Svg, x: float, y: float, right: bool, said: str) -> None:
 def bisection(stages: Sequence[str], tries: Sequence[tuple[int, bool]]) -> Picture:
     """One row for each try (count, right): with the first `count` stages exchanged, was the result right? What can still be
     guilty after a try is outlined."""
-    wide = [text_width(name, SMALL, bold=True) + 10 for name in stages]
+    wide = [text_width(name, SMALL, bold=True) + 8 for name in stages]
     left = text_width(f"try {len(tries)}") + 20
-    svg = Svg(left + sum(wide) + 3 * len(wide) + 76, 26 + STEP * len(tries))
+    svg = Svg(left + sum(wide) + 3 * len(wide) + 70, 26 + STEP * len(tries))
     svg.text(left, 14, "filled: exchanged for a stage that is right · outlined: can still be guilty", SMALL, dim=True)
     low, high, rows = 0, len(stages), []  # right with the first `high`, wrong with the first `low`
     for n, (count, right) in enumerate(tries):
