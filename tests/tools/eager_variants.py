@@ -2,9 +2,10 @@
 
 Each way computes the same mathematics on the same numbers. It only decides differently what eager leaves open, and says so:
 
-    the sign of a zero       two zeros are equal wherever results are compared, so what hangs on their sign (`1 / x`, `copysign`,
-                             `atan2`) cannot be held either. Eager's own `relu`, `maximum` and `clamp` give -0 or 0 by whether an
-                             element is reached by the vector loop or by what is left over from it.
+    the sign of a zero       two zeros are equal wherever results are compared, and so are two nan: what hangs on their sign
+                             (`1 / x`, `copysign`, `atan2`) cannot be held either. Eager's own `relu`, `maximum` and `clamp` give
+                             -0 or 0, its `max` -nan or nan, by whether an element is reached by the vector loop or by what is
+                             left over from it.
     gaps between elements    operands that are not dense go through other loops of eager, with other answers for nan and infinity
                              (the gradient of `hardswish`: nan in the vector loop, finite in the other) and other roundings.
     another formula          `var_mean` runs Welford's update, where one infinity in a row makes its mean nan, a sum does not;
@@ -57,7 +58,7 @@ class Decomposed(TorchDispatchMode):
 def variants(program: Any) -> Iterator[tuple[str, Function]]:
     """The ways, each with its name. `program`: a `random_graphs.Program`."""
     for zero in (0.0, -0.0):
-        one_sign = functools.partial(with_zeros, zero=zero)
+        one_sign = functools.partial(with_sign, of=zero)
         yield "the sign of a zero", line_by_line(program, after=one_sign)
         yield "the sign of a zero", line_by_line(program, after=one_sign, inputs=False)
     yield "gaps between elements", line_by_line(program, operands=with_gaps)
@@ -65,7 +66,7 @@ def variants(program: Any) -> Iterator[tuple[str, Function]]:
         yield "another formula", function_of(text)
         yield "another formula", line_by_line(program, operands=with_gaps, rewrite=otherwise)
         for zero in (0.0, -0.0):
-            yield "another formula", line_by_line(program, after=functools.partial(with_zeros, zero=zero), rewrite=otherwise)
+            yield "another formula", line_by_line(program, after=functools.partial(with_sign, of=zero), rewrite=otherwise)
     yield "what cancels is 0", with_nothing_left(program)
     yield "rounded once", line_by_line(program, operands=in_double, rewrite=lambda text: text.replace(".float()", ""))
     yield "torch's decompositions", in_mode(program.function(), Decomposed())
@@ -120,13 +121,15 @@ def is_view(value: torch.Tensor, ns: dict[str, Any]) -> bool:
     return any(isinstance(t, torch.Tensor) and t.untyped_storage().data_ptr() == memory for t in ns.values())
 
 
-def with_zeros(value: torch.Tensor, zero: float) -> torch.Tensor:
-    """All zeros of one sign, in forward and backward."""
+def with_sign(value: torch.Tensor, of: float) -> torch.Tensor:
+    """All zeros, and all nan, with the sign of `of`, in forward and backward."""
+    nan = math.copysign(math.nan, of)
+    signed = lambda x: x.masked_fill(x == 0, of).masked_fill(x.isnan(), nan)
     if value.dtype.is_floating_point:
         if not shown_twice(value):
-            value.data.copy_(value.data.masked_fill(value.data == 0, zero))
+            value.data.copy_(signed(value.data))
         if value.requires_grad:
-            value.register_hook(lambda g: g.masked_fill(g == 0, zero))
+            value.register_hook(signed)
     return value
 
 
