@@ -242,8 +242,7 @@ def compiled_module(model: torch.nn.Module, compiler: Compiler) -> torch.nn.Modu
 
     twin_of_copy = lambda self, memo: compiled_module(copy.deepcopy(model, memo), replace(compiler))
     members = {"__call__": run, "__deepcopy__": twin_of_copy, "_course_model": model, "_course_compiler": compiler}
-    cls = type(f"Compiled{type(model).__name__}", (type(model),), members)
-    twin: torch.nn.Module = object.__new__(cls)
+    twin: torch.nn.Module = object.__new__(type(f"Compiled{type(model).__name__}", (type(model),), members))
     object.__setattr__(twin, "__dict__", model.__dict__)
     return twin
 

@@ -58,11 +58,9 @@ def differentiable(forward: Program, backward: Program, signature: Signature, pa
                 found = backward(*ctx.saved_tensors, *map(restride, wanted, tangents))
             if torch.is_grad_enabled():
                 found = tuple(torch._C._functions.DelayedError(TWICE, 1)(g.detach().requires_grad_()) for g in found)
-            by_input = dict(zip(signature.gradients, found, strict=True))
-            return tuple(by_input.get(n) for n in range(ctx.inputs))
+            return tuple(dict(zip(signature.gradients, found, strict=True)).get(n) for n in range(ctx.inputs))
 
-    apply = Forward.apply if torch.is_grad_enabled() else torch.enable_grad()(Forward.apply)  # the graph turns it on itself
-    compiled = finished(apply, signature, original)
+    compiled = finished(Forward.apply if torch.is_grad_enabled() else torch.enable_grad()(Forward.apply), signature, original)
 
     def run(*inputs: Any) -> tuple[Any, ...]:
         if torch._C._autograd._top_saved_tensors_default_hooks(True) is None:

@@ -104,7 +104,7 @@ def own_descriptor(it: Interpreter, value: Any, name: str, method: str, cls: Any
     source = known.source.type() if known is not None else it.world.source_of(cls)
     body = next(i for i, base in enumerate(cls.__mro__) if name in base.__dict__)
     place = source and source.attr("__mro__").item(body).attr("__dict__").item(name)
-    return types.MethodType(function, it.world.wrap(found, place))
+    return types.MethodType(function, found if id(cls.__mro__[body]) in it.world.made else it.world.wrap(found, place))
 
 
 def is_data(found: Any) -> bool:
@@ -165,6 +165,9 @@ def module_attribute(it: Interpreter, module: types.ModuleType, name: str) -> An
 def class_attribute(it: Interpreter, cls: type, name: str) -> Any:
     """An attribute of a class: a value is guarded where it was found, and copied if it can change."""
     static, source = inspect.getattr_static(cls, name, MISSING), it.world.source_of(cls)
+    owner = next((base for base in cls.__mro__ if name in base.__dict__), cls)
+    if id(owner) in it.world.made or (id(cls) in it.world.made and is_value(static)):
+        return it.native(getattr, cls, name) if id(owner) in it.world.made else class_attribute(it, owner, name)
     if name == "__dict__" and any(changed is cls for changed, *_ in it.world.stored.values()):
         raise Unsupported(f"reads the dict of the class {cls.__name__}, which was changed before")
     if read := own_descriptor(it, None, name, "__get__", cls):
@@ -228,8 +231,7 @@ def change(it: Interpreter, value: Any, name: str, *new: Any, default: bool = Fa
         it.world.fill(known, name)
     if not default and (own := own_descriptor(it, value, name, "__set__" if new else "__delete__")):
         return it.call(own, value, *new)
-    plain = (setattr, object.__setattr__) if new else (delattr, object.__delattr__)
-    it.native(plain[default], value, name, *new)
+    it.native(((setattr, object.__setattr__) if new else (delattr, object.__delattr__))[default], value, name, *new)
 
 
 def changeable(it: Interpreter, value: Any, name: str, new: Any = MISSING) -> Any:

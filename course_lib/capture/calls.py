@@ -13,6 +13,7 @@ from __future__ import annotations
 import builtins
 import collections
 import contextlib
+import dataclasses
 import functools
 import inspect
 import operator
@@ -38,6 +39,7 @@ from course_lib.capture.classes import MISSING, is_users, isinstance, member_of
 from course_lib.capture.graph import PLAIN, STATE, has_tensor, name_of
 from course_lib.capture.shapes import NUMBERS, SYMBOLIC, concrete
 from course_lib.capture.sources import FRAME, HELPERS, Imported, Source, Test, Unsupported, has_literal
+from course_lib.capture.world import functions_of
 
 if TYPE_CHECKING:
     from course_lib.capture.interpreter import Interpreter
@@ -285,6 +287,32 @@ def construct(it: Interpreter, cls: type, args: list[Any], kwargs: dict[str, Any
     return it.native(cls, *args, **kwargs)
 
 
+def build_class(it: Interpreter, function: types.FunctionType, name: str, *bases: Any, **options: Any) -> Any:
+    """`class name(*bases): ...`: the body is interpreted, then Python makes the class of its names. (`Python/bltinmodule.c`)"""
+    resolved = it.native(types.resolve_bases, bases)
+    metaclass, names, options = it.native(types.prepare_class, name, resolved, options)
+    it.enter(function, (), names)
+    if resolved is not bases:
+        names["__orig_bases__"] = bases
+    return register(it, it.native(metaclass, name, resolved, names, **options))
+
+
+def register(it: Interpreter, made: type) -> type:
+    """Remember a class as made by the interpreted program, and the functions that others have written into it."""
+    written = [f for found in vars(made).values() for f in functions_of(found).values() if it.world.source_of(f) is None]
+    it.world.made |= {id(thing): thing for thing in (made, *written)}
+    return made
+
+
+def decorate(it: Interpreter, *cls: type, **options: Any) -> Any:
+    """`dataclass`, which writes Python code: of a class that the interpreted program made."""
+    if not cls:
+        return functools.partial(dataclasses.dataclass, **options)
+    if id(cls[0]) not in it.world.made:
+        raise Unsupported("makes a dataclass of a class from outside")
+    return register(it, frames.call(None, dataclasses.dataclass, *cls, **options))
+
+
 def is_safe_type(cls: type) -> bool:
     safe = cls.__module__ in "itertools functools operator re typing torch.return_types".split()
     return safe or issubclass(cls, BaseException) or (type(cls).__hash__ is not None and (cls in SAFE_TYPES or cls in FACTS))
@@ -457,6 +485,8 @@ def always(value: Any) -> Rule:
 Rule = Callable[..., Any]
 RULES: dict[Any, Rule] = {
     builtins.isinstance: is_instance,
+    builtins.__build_class__: build_class,
+    dataclasses.dataclass: decorate,
     type: lambda it, *args, **kwargs: attributes.type_of(it, *args) if len(args) == 1 else refused("makes a class")(it),
     id: id_of,
     super: make_super,

@@ -82,8 +82,7 @@ class HeadBuilder:
         lines = list(self.fetched)
         if self.world.builder.operations:
             args = [one.source.expr for one in self.world.builder.inputs]
-            long = len(", ".join(args)) > 80
-            listed = "".join(f"\n        {arg}," for arg in args) + "\n    " if long else ", ".join(args)
+            listed = "".join(f"\n        {arg}," for arg in args) + "\n    " if len("  ".join(args)) > 80 else ", ".join(args)
             lines.append(f"__out = {GRAPH}({listed})")
         if self.checks:
             again = f"{self.name_for(frames.run_apart)}({', '.join((FUNCTION, *self.head.parameters))})"
@@ -246,9 +245,7 @@ class HeadBuilder:
             return name
         if isinstance(value, BaseException) or (cls.__flags__ & (1 << 9) and cls.__module__ not in REDUCIBLE):
             return self.write_instance(value)
-        if cls is types.GeneratorType:
-            return self.write_generator(value)
-        return self.write_reduced(value)
+        return self.write_generator(value) if cls is types.GeneratorType else self.write_reduced(value)
 
     def listed(self, values: Any) -> str:
         return as_tuple([self.rebuild(item) for item in values])
@@ -259,8 +256,7 @@ class HeadBuilder:
         if cls in (tuple, list, dict):
             return self.assign(text) if text != "()" else text
         factory = self.rebuild(value.default_factory) + ", " if cls is collections.defaultdict else ""
-        size = f", {value.maxlen}" if cls is collections.deque else ""
-        return self.assign(f"{self.name_for(cls)}({factory}{text}{size})")
+        return self.assign(f"{self.name_for(cls)}({factory}{text}{f', {value.maxlen}' if cls is collections.deque else ''})")
 
     def display(self, items: Any) -> str:
         """The text of a list or a dict."""
@@ -311,8 +307,7 @@ class HeadBuilder:
             self.body.append(f"{name}.__dict__.update({self.display(own)})")
         for slot in slots(cls):
             with contextlib.suppress(AttributeError):
-                held = self.rebuild(object.__getattribute__(value, slot))
-                self.body.append(f"object.__setattr__({name}, {slot!r}, {held})")
+                self.body.append(f"object.__setattr__({name}, {slot!r}, {self.rebuild(object.__getattribute__(value, slot))})")
         return name
 
     def write_generator(self, value: Any) -> str:
@@ -376,9 +371,10 @@ class HeadBuilder:
 
     def name_for(self, obj: Any, wanted: str = "") -> str:
         """A name bound to an object that has no literal form."""
-        for name, known in self.head.names.items():
-            if known is obj:
-                return name
+        if there := [name for name, known in self.head.names.items() if known is obj]:
+            return there[0]
+        if obj is __build_class__ or (id(obj) in self.world.made and isinstance(obj, type)):
+            raise Unsupported("a class is made here, and it or an instance of it outlives the graph", "make it outside")
         if HELPERS.get(own := getattr(obj, "__name__", "")) is obj:
             return str(own)
         label = wanted or (name_of(obj) if not isinstance(obj, dict) else "globals")

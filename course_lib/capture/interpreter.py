@@ -58,6 +58,8 @@ class Interpreter(Machine):
     LOAD_CONST = pushing(lambda it, i: i.arg)
     RETURN_GENERATOR = pushing(lambda it, i: None)
     LOAD_CLOSURE = pushing(lambda it, i: it.cells[i.arg])
+    LOAD_BUILD_CLASS = pushing(lambda it, i: builtins.__build_class__)
+    LOAD_LOCALS = pushing(lambda it, i: it.names)
     LOAD_FAST_AND_CLEAR = pushing(lambda it, i: it.cells.pop(i.arg) if i.arg in it.cells else it.locals.pop(i.arg, NULL))
     LOAD_ATTR = pushing(lambda it, i: attributes.get(it, it.pop(), i.arg))
     LOAD_SUPER_ATTR = pushing(lambda it, i: attributes.get(it, super(*it.popn(3)[1:]), i.arg[0]))
@@ -72,6 +74,8 @@ class Interpreter(Machine):
     GET_LEN = pushing(lambda it, i: it.operate(len, it.stack[-1]))
     CHECK_EXC_MATCH = pushing(lambda it, i: isinstance(it.stack[-2], it.pop()))
     BUILD_LIST = pushing(lambda it, i: it.popn(i.arg))
+    BUILD_TUPLE = pushing(lambda it, i: tuple(it.popn(i.arg)))
+    BUILD_MAP = pushing(lambda it, i: it.native(dict, zip(map(concrete, (v := it.popn(2 * i.arg))[::2]), v[1::2], strict=True)))
     BUILD_SET = pushing(lambda it, i: it.native(set, it.popn(i.arg)))
     LIST_TO_TUPLE = pushing(lambda it, i: tuple(it.pop()))
     BUILD_CONST_KEY_MAP = pushing(lambda it, i: dict(zip(it.pop(), it.popn(i.arg), strict=True)))
@@ -93,6 +97,11 @@ class Interpreter(Machine):
     MAKE_CELL = lambda it, i: operator.setitem(it.cells, i.arg, new_cell(it.locals.pop(i.arg, MISSING)))
     MAP_ADD = lambda it, i: it.native(operator.setitem, it.stack[-i.arg - 2], concrete(it.stack.pop(-2)), it.pop())
     RETURN_VALUE = lambda it, i: setattr(it, "result", it.pop())
+    STORE_NAME = lambda it, i: it.native(operator.setitem, it.names, i.arg, it.pop())
+    DELETE_NAME = lambda it, i: it.native(operator.delitem, it.names, i.arg)
+    SETUP_ANNOTATIONS = lambda it, i: it.names.setdefault("__annotations__", {})
+    LOAD_NAME = lambda it, i: it.push(it.names[i.arg]) if i.arg in it.names else it.LOAD_GLOBAL(i)
+    LOAD_FROM_DICT_OR_DEREF = lambda it, i: it.push(names[i.arg]) if i.arg in (names := it.pop()) else it.LOAD_DEREF(i)
     YIELD_VALUE = lambda it, i: setattr(it, "yielded", it.pop())
     JUMP = lambda it, i: it.jump(i.arg)
     END_SEND = lambda it, i: it.stack.pop(-2)
@@ -225,13 +234,6 @@ class Interpreter(Machine):
         self.look_into(manager)
         self.push(attributes.get(self, manager, "__exit__"))
         self.push(self.call(attributes.get(self, manager, "__enter__")))
-
-    def BUILD_TUPLE(self, i: Instruction) -> None:
-        self.push(tuple(self.popn(i.arg)))
-
-    def BUILD_MAP(self, i: Instruction) -> None:
-        values = self.popn(2 * i.arg)
-        self.push(self.native(dict, zip(map(concrete, values[::2]), values[1::2], strict=True)))
 
     LIST_APPEND, SET_ADD = adding("append", False), adding("add", False)
     LIST_EXTEND, SET_UPDATE, DICT_UPDATE = adding("extend"), adding("update"), adding("update")

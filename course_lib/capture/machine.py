@@ -9,7 +9,7 @@ import dis
 import os
 from collections.abc import Callable, Container, Iterator
 from types import CellType, CodeType, FunctionType
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -77,7 +77,7 @@ class Machine(Stack):
         self.world, self.function = world, function
         self.code: CodeType = function.__code__
         self.globals: dict[str, Any] = function.__globals__
-        self.locals, self.cells = locals_, cells
+        self.locals, self.cells, self.names = locals_, cells, cast(Any, None)  # The last are a class body's
         self.stack: list[Any] = []
         self.handling: BaseException | None = None  # The exception that an `except` block is dealing with
         self.program = instructions(self.code)
@@ -182,15 +182,14 @@ class Machine(Stack):
     def call(self: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
         return calls.call(self, function, list(args), kwargs)
 
-    def enter(self, function: FunctionType, values: tuple[Any, ...]) -> Any:
-        """Interpret a call of `function` with its parameters bound to `values`."""
+    def enter(self, function: FunctionType, values: tuple[Any, ...], names: Any = None) -> Any:
+        """Interpret a call of `function` with its parameters bound to `values`; of a class body with its `names`."""
         if len(self.world.stack) > config.inline_depth_limit:
             raise Unsupported(f"calls are nested more than {config.inline_depth_limit} deep (at {function.__qualname__})")
-        code = function.__code__
-        locals_ = dict(zip(frames.parameters(code), values, strict=True))
-        callee = type(self)(self.world, function, locals_, make_cells(code, locals_, self.world.closure(function)))
-        callee.handling = self.handling
-        return callee.generator() if code.co_flags & 0x20 else callee.run()
+        locals_ = dict(zip(frames.parameters(function.__code__), values, strict=True))
+        callee = type(self)(self.world, function, locals_, make_cells(function.__code__, locals_, self.world.closure(function)))
+        callee.handling, callee.names = self.handling, names
+        return callee.generator() if callee.code.co_flags & 0x20 else callee.run()
 
     def generator(self) -> Iterator[Any]:
         """A generator whose body is interpreted, step by step, whoever asks it for values."""
@@ -294,8 +293,7 @@ def make_cells(code: CodeType, locals_: dict[str, Any], closure: dict[str, CellT
     """The frame's cells: new ones for its own cell variables (arguments move into theirs), given ones for free
     variables, and those that a resume function gets as arguments."""
     own = {name: new_cell(locals_.pop(name, MISSING)) for name in code.co_cellvars}
-    given = {name: locals_.pop(name) for name, value in list(locals_.items()) if isinstance(value, CellType)}
-    return own | given | closure
+    return own | {name: locals_.pop(name) for name, value in [*locals_.items()] if isinstance(value, CellType)} | closure
 
 
 def has_own_operators(value: Any) -> bool:

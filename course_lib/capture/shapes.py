@@ -138,9 +138,11 @@ class Shapes:
     def compute(self, function: Any, args: Sequence[Any]) -> Any:
         """`function(*args)` if that is arithmetic on symbolic numbers with floats in it, else None. It is a symbol of its own:
         sympy would change the order of operations, and so the last bits. What is not finite is for these very numbers."""
-        if SYMBOLIC.keys().isdisjoint(map(type, args)) or function not in COMPUTED:
-            return None
-        if not all(isinstance(a, NUMBERS) for a in args):
+        if (
+            SYMBOLIC.keys().isdisjoint(map(type, args))
+            or function not in COMPUTED
+            or not all(isinstance(a, NUMBERS) for a in args)
+        ):
             return None
         hints = [arg.node.hint if type(arg) in SYMBOLIC else arg for arg in args]
         texts = self._call_text(function, args, False), self._call_text(function, args, True)
@@ -164,8 +166,7 @@ class Shapes:
         parts = [part if part.isidentifier() else f"({part})" for part in parts]
         if function in SIGN_OF:
             return f"({f' {SIGN_OF[function]} '.join(['', *parts][-2:])})"
-        module = "math." if function.__module__ == "math" else ""
-        return f"{module}{function.__name__}({', '.join(parts)})"
+        return f"{('math.' if function.__module__ == 'math' else '')}{function.__name__}({', '.join(parts)})"
 
     def text(self, expr: sympy.Expr, shown: bool = False) -> str:
         """An expression of sizes as Python source: `x.shape[0] * 2`."""
@@ -175,8 +176,7 @@ class Shapes:
     def nodes_of(self, expr: sympy.Expr, known: dict[Any, fx.Node], graph: fx.Graph) -> fx.Node:
         """Nodes that compute an expression from the nodes of its symbols."""
         tracer = fx.proxy.GraphAppendingTracer(graph)
-        env = {symbol: fx.Proxy(known[symbol], tracer) for symbol in expr.free_symbols}
-        return sympy_interp(Arithmetic, env, expr).node
+        return sympy_interp(Arithmetic, {symbol: fx.Proxy(known[symbol], tracer) for symbol in expr.free_symbols}, expr).node
 
     def note(self, place: Location | None) -> None:
         """What was asked about sizes since the last time was asked at this line."""
@@ -191,8 +191,7 @@ class Shapes:
             size = self.env.replacements.get(symbol, symbol)
             at = next((at for expr, at in asked if symbol in expr.free_symbols), None)
             if symbol_is_type(symbol, SymT.FLOAT):  # 0.0 is not -0.0; and what holds for numbers need not hold for NaN
-                form = f"repr({{}}) == {repr(float(size))!r}" if size.is_number else "is_finite({})"
-                found[self._test(symbol, form)] = at
+                found[self._test(symbol, f"repr({{}}) == {repr(float(size))!r}" if size.is_number else "is_finite({})")] = at
             elif origin.function not in (None, SIZE):
                 found[self._test(symbol, "type({}) is int")] = at
             if size.is_number and not symbol_is_type(symbol, SymT.FLOAT):

@@ -131,8 +131,7 @@ class Location:
         if not self.text or self.column < 0:
             return self.text
         start = self.column - (len(raw) - len(raw.lstrip()))
-        width = max(1, min(self.end_column, len(raw)) - self.column)
-        return f"{self.text}\n{' ' * start}{'^' * width}"
+        return f"{self.text}\n{' ' * start}{'^' * max(1, min(self.end_column, len(raw)) - self.column)}"
 
     def __str__(self) -> str:
         return f"{self.filename}:{self.line}"

@@ -14,13 +14,13 @@ by a `VariableTracker`.
 import builtins
 import collections
 import contextlib
+import dataclasses
 import enum
 import functools
 import os
 import re
 import sys
 import types
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -51,6 +51,7 @@ BY_IDENTITY = object.__eq__, torch.Tensor.__eq__  # As keys of a dict objects wi
 BY_VALUE = (range, slice, types.MethodDescriptorType, types.WrapperDescriptorType)
 HANDLES = set("_io io threading _thread logging random socket multiprocessing asyncio subprocess tempfile weakref".split())
 """Modules whose instances are more than their attributes: files, locks, sources of randomness."""
+SENTINELS = tuple(type(getattr(dataclasses, name)) for name in "MISSING _FIELD _FIELD_CLASSVAR _HAS_DEFAULT_FACTORY".split())
 WRAPPING = (property, classmethod, staticmethod)
 HEAP_TYPE = 1 << 9
 ITERATORS = {enumerate, zip, *map(type, map(iter, ([], (), range(0)))), type(reversed([]))}
@@ -59,7 +60,7 @@ NULL: Any = type("Null", (), {"__repr__": lambda self: "NULL"})()
 """CPython's NULL on the value stack: 'no self here', or a variable without a value."""
 
 
-@dataclass(eq=False)
+@dataclasses.dataclass(eq=False)
 class Handled:
     """Stands on the stack while `error` is being handled, where CPython has what is handled `before` and after it."""
 
@@ -67,7 +68,7 @@ class Handled:
     error: BaseException
 
 
-@dataclass
+@dataclasses.dataclass
 class Known:
     """An object of the interpreted world that stands for `real`, found at `source`."""
 
@@ -93,7 +94,7 @@ class World:
         self.globals: dict[int, tuple[dict[str, Any], Source | None]] = {}
         self.stored: dict[tuple[int, str], tuple[Any, str, Any]] = {}
         """What was stored where no copy is: (object, name, value) of global variables and attributes of tensors and classes."""
-        self.made: dict[int, types.FunctionType] = {}  # The functions that the interpreted program made
+        self.made: dict[int, Any] = {}  # The functions and classes that the interpreted program made
         self.raised: dict[int, tuple[BaseException, Any]] = {}  # Exceptions, and what their tracebacks are
         self.problem: Unsupported | None = None  # What could not be followed where no exception may come out: closing a generator
         self.finished = False
@@ -120,8 +121,10 @@ class World:
 
     def see(self, cls: type, source: Source | None, *names: str) -> None:
         """Guard the special methods of a class, and what it has by these names; that it has none counts too."""
+        for base in cls.__bases__ if id(cls) in self.made else ():  # what it inherits may change
+            self.see(base, self.source_of(base), *names)
         for met, place in ((cls, source), (type(cls), source and source.type())):
-            if is_users(met):
+            if is_users(met) and id(met) not in self.made:
                 if met not in self.classes:
                     seen = self.classes[met] = SeenClass(met)
                     self.assume(place or FRAME, "class", Test("class_version({})" if place else "None", "==", seen))
@@ -307,7 +310,7 @@ class World:
         return (isinstance(obj, STATIC) and not isinstance(obj, torch.nn.Module) and not is_bound(obj)) or type(obj) in (
             types.CodeType, torch._ops.OpOverload, torch._ops.OpOverloadPacket, type(torch.ops), torch.finfo, torch.iinfo, object,
             torch._library.custom_ops.CustomOpDef, types.GenericAlias, types.UnionType, property, staticmethod, classmethod,
-            types.GetSetDescriptorType, type(sys.version_info), torch._C._SDPBackend,
+            types.GetSetDescriptorType, type(sys.version_info), torch._C._SDPBackend, *SENTINELS,
         ) or type(obj).__module__ in ("typing", "re")  # fmt: skip
 
     def is_trusted(self, source: Source) -> bool:
@@ -379,6 +382,7 @@ class World:
         if self.of(function) is not None or id(function) in self.made or not is_users(function):
             return
         cls = args[0] if args and isinstance(args[0], type) else type(args[0]) if args else object
+        cls = next(base for base in cls.__mro__ if id(base) not in self.made)
         known = self.of(args[0]) if args else None
         source: Any = known.source.type() if known is not None and cls is not args[0] else self.source_of(cls)
         for base in cls.__mro__ if source is not None else ():

@@ -222,8 +222,7 @@ class CppKernel(CppOps):
     def print_step(self, step: Step, places: list[str], named: bool) -> None:
         """Compute the value of a step and put it where it is wanted: a name, a scratch row, memory."""
         tree = self.trees[step]
-        in_place = bool(self.kernel.in_place)
-        if len(places) == 1 and not named and not in_place and self.values.get(tree) is None:
+        if len(places) == 1 and not named and not self.kernel.in_place and self.values.get(tree) is None:
             to_memory = (step.buffer.name in self.pointers and places[0] == self.element(step)) or step in self.rows
             if to_memory and tree.op == "to_dtype" and tree.dtype in HALVES and tree.args[0].dtype == torch.float32:
                 tree = tree.args[0]  # the store itself rounds

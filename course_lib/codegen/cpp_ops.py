@@ -64,8 +64,7 @@ def number(value: bool | int | float, dtype: torch.dtype) -> str:
         return "true" if value else "false"
     if dtype.is_floating_point:
         text = decimal(value, dtype)
-        names = {"inf": "INFINITY", "-inf": "-INFINITY", "nan": "NAN"}
-        return names.get(text) or text + ("" if dtype == torch.float64 else "f")
+        return {"inf": "INFINITY", "-inf": "-INFINITY", "nan": "NAN"}.get(text) or text + ("" if dtype == torch.float64 else "f")
     value = int(value)
     return LIMITS.get(value) or (f"{value}LL" if abs(value) >= 2**31 else str(value))
 
@@ -95,8 +94,7 @@ class CppOps(Printer):
 
     def call(self, function: str, expr: Expr) -> str:
         operands = expr.args[0].dtype
-        template = "" if operands.is_floating_point else f"<{STORED[operands]}>"
-        return super().call(f"{function}{template}", expr)
+        return super().call(function + ("" if operands.is_floating_point else f"<{STORED[operands]}>"), expr)
 
     def print_load(self, expr: Expr) -> tuple[str, int]:
         buffer, index = expr.detail
@@ -155,8 +153,7 @@ class Accumulator:
         kind = node.kind
         if kind in ("max", "min") and value_dtype == torch.bool:
             kind = "any" if kind == "max" else "all"
-        sums = kind in ("sum", "prod")
-        dtype = torch.bool if kind in ("any", "all") else node.accumulate if sums else value_dtype
+        dtype = torch.bool if kind in ("any", "all") else node.accumulate if kind in ("sum", "prod") else value_dtype
         return Accumulator(name, kind, dtype, at)
 
     @property

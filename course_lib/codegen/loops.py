@@ -119,9 +119,7 @@ def extreme(dtype: torch.dtype, lowest: bool) -> bool | int | float:
     """The value of `dtype` that no other is below (or above)."""
     if dtype.is_floating_point:
         return float("-inf" if lowest else "inf")
-    if dtype == torch.bool:
-        return not lowest
-    return torch.iinfo(dtype).min if lowest else torch.iinfo(dtype).max
+    return not lowest if dtype == torch.bool else torch.iinfo(dtype).min if lowest else torch.iinfo(dtype).max
 
 
 def column_number(step: Step) -> sympy.Expr:

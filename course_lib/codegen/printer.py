@@ -286,8 +286,7 @@ def decimal(value: float, dtype: torch.dtype) -> str:
 def describe(step: Step) -> str:
     """What a step is and where in the user's code it comes from: 'gelu (model.py:12)'."""
     for node in step.node.origins:
-        captured = node.meta.get("origin", node)
-        if location := captured.meta.get("location"):
+        if location := node.meta.get("origin", node).meta.get("location"):
             return f"{label(step)} ({os.path.basename(location.filename)}:{location.line})"
     return label(step)
 

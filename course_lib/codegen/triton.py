@@ -302,8 +302,7 @@ class TritonKernel(TritonOps):
         """The symbols of several loops from one running number (`together`), and where it is inside."""
         number = loops[0].symbol if len(loops) == 1 else together
         self.line(f"{number} = {text}")
-        strides = contiguous([loop.size for loop in loops])
-        for n, (loop, below) in enumerate(zip(loops, strides) if len(loops) > 1 else ()):
+        for n, (loop, below) in enumerate(zip(loops, contiguous([loop.size for loop in loops])) if len(loops) > 1 else ()):
             divided = f"{number} // {self.size(below)}" if below != 1 else number
             self.line(f"{loop.symbol} = {divided} % {self.size(loop.size)}" if n else f"{loop.symbol} = {divided}")
         if mask:
@@ -425,8 +424,7 @@ class TritonKernel(TritonOps):
         value, tree = self.values.get(step), self.trees[step]
         if value is None:
             value = self.value_text(tree)
-            alone = store and step not in self.used and not self.kernel.in_place
-            if not alone or len(value) > LONGEST // 2:
+            if not (store and step not in self.used and not self.kernel.in_place) or len(value) > LONGEST // 2:
                 value = self.converted(tree, self.type_name(tree.dtype)) if is_number(tree) else value
                 value = self.bind(step, value, label(step))
                 self.values.setdefault(tree, value)

@@ -185,8 +185,7 @@ def _with_closures(program: list[Instruction], code: CodeType) -> Iterator[Instr
             # before it: LOAD_FAST × n, BUILD_TUPLE n, LOAD_CONST code, MAKE_FUNCTION
             cells.update(range(at - 3 - program[at - 3].arg, at - 3))
     for at, i in enumerate(program):
-        of_class = i.arg in ("__class__", "__classdict__") and i.arg in code.co_cellvars
-        if i.op == "LOAD_FAST" and (at in cells or of_class):
+        if i.op == "LOAD_FAST" and (at in cells or i.arg in {"__class__", "__classdict__"}.intersection(code.co_cellvars)):
             i = Instruction("LOAD_CLOSURE", i.arg, i.offset, i.next_offset, i.line, i.positions)
         yield i
 

@@ -60,8 +60,7 @@ class Check:
         variables: dict[Source, str] = {}
         for guard in self.guards:
             expr = self._variable(guard.source, variables, lines)
-            tests = [self._fails(test, expr, variables, lines) for test in guard.tests]
-            lines.append(f"if {' or '.join(tests)}: return False")
+            lines.append(f"if {' or '.join([self._fails(test, expr, variables, lines) for test in guard.tests])}: return False")
         body = "\n        ".join([*lines, "return True"])
         signature = f"def check({', '.join((FUNCTION, *self.parameters))}):"
         return f"{signature}\n    try:\n        {body}\n    except MOVED:\n        return False\n"

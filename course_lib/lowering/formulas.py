@@ -48,8 +48,7 @@ class Term:
         if self.dtype is torch.bool:
             op = BOOL_ARITHMETIC.get(op, op)
         a, b = self.value, self.lift(other)
-        value = getattr(self.ops, op)(*((b, a) if swap else (a, b)))
-        return Term(self.ops, value, torch.bool if op in BOOLEAN else self.dtype)
+        return Term(self.ops, getattr(self.ops, op)(*((b, a) if swap else (a, b))), torch.bool if op in BOOLEAN else self.dtype)
 
     def to(self, dtype: torch.dtype) -> "Term":
         return self if dtype == self.dtype else Term(self.ops, self.ops.to_dtype(self.value, dtype), dtype)

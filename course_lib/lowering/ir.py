@@ -141,8 +141,7 @@ class Loops:
 
     def place(self, index: Index) -> sympy.Expr:
         """Where in the buffer the result for `index` goes (flat, in elements)."""
-        dims = range(len(index)) if self.kept is None else self.kept
-        return linear_index(index, [self.buffer.stride[d] for d in dims])
+        return linear_index(index, [self.buffer.stride[d] for d in (range(len(index)) if self.kept is None else self.kept)])
 
     def __str__(self) -> str:
         reducing = f", reducing {list(self.reduced)}" if self.reduced else ""

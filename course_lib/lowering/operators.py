@@ -71,8 +71,7 @@ def may_recompute(node: fx.Node) -> bool:
     but numbers."""
     if is_view(node.target):
         return True
-    tags = getattr(node.target, "tags", ())
-    return not is_impure(node.target) and (torch.Tag.pointwise in tags or name_of(node) in CREATIONS)
+    return not is_impure(node.target) and (torch.Tag.pointwise in getattr(node.target, "tags", ()) or name_of(node) in CREATIONS)
 
 
 def has_strides(tensor: Any, what: str) -> None:

@@ -30,8 +30,7 @@ Dims = Sequence[int] | int | None
 def dimensions(x: View, dims: Dims) -> list[int]:
     """The dimensions to reduce, from 0, in order. No dimension named means all of them."""
     rank = len(x.shape)
-    named = [dims] if isinstance(dims, int) else dims or range(rank)
-    return sorted({d % rank for d in named}) if rank else []
+    return sorted({d % rank for d in ([dims] if isinstance(dims, int) else dims or range(rank))}) if rank else []
 
 
 def reduce(low: Lowering, node: fx.Node, x: View, dims: Sequence[int], kind: str, like: Any, label: str = "") -> View:
@@ -75,8 +74,7 @@ def row_mean(low: Lowering, node: fx.Node, x: View, dims: Sequence[int], dtype: 
     """The mean over `dims`, which keep size 1."""
     shape = tuple(1 if d in dims else size for d, size in enumerate(x.shape))
     layout, n = Buffer("", dtype, shape, contiguous(shape), x.buffer.device), math.prod(x.shape[d] for d in dims)
-    convert = lambda ops, index: element(x, ops, index).to(dtype)
-    total = low.reduction(node, "sum", convert, x, dims, dtype, layout, "mean")
+    total = low.reduction(node, "sum", lambda ops, index: element(x, ops, index).to(dtype), x, dims, dtype, layout, "mean")
     return low.pointwise(node, lambda ops, index: element(total, ops, index) / n, layout, "mean")
 
 

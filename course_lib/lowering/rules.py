@@ -112,8 +112,7 @@ def view(low: Lowering, node: fx.Node, x: View, *args: Any, **kwargs: Any) -> An
     def seen(f: torch.Tensor) -> View:
         if f.dtype != base.dtype:
             raise NoLoopForm("the same bytes read as another dtype are no view of elements: a copy is made")
-        moved = f.storage_offset() - base.storage_offset()
-        return replace(x, shape=tuple(f.shape), stride=f.stride(), offset=x.offset + moved)
+        return replace(x, shape=tuple(f.shape), stride=f.stride(), offset=x.offset + f.storage_offset() - base.storage_offset())
 
     return tuple(map(seen, fake)) if isinstance(fake, (list, tuple)) else seen(fake)
 
@@ -155,8 +154,7 @@ def cat(low: Lowering, node: fx.Node, tensors: Sequence[View], dim: int = 0) -> 
     dim %= max(fake.ndim, 1)
     parts = [t for t in tensors if t.shape != (0,) or fake.ndim == 1]
     if len(parts) > 8:
-        why = "a loop would ask each element which of so many parts it is in"
-        raise NoLoopForm(f"{why}: it runs as torch's own operator")
+        raise NoLoopForm("a loop would ask each element which of so many parts it is in: it runs as torch's own operator")
     edges = [0, *accumulate(part.shape[dim] for part in parts)]
 
     def body(ops: Handler, index: Index) -> Term:
@@ -195,8 +193,7 @@ def constant_pad_nd(low: Lowering, node: fx.Node, x: View, pad: Sequence[int], v
 def triangle(low: Lowering, node: fx.Node, x: View, diagonal: int = 0) -> View:
     def body(ops: Handler, index: Index) -> Term:
         above = place(ops, index[-1] - index[-2])
-        keep = above >= diagonal if node.target is aten.triu.default else above <= diagonal
-        return keep.where(element(x, ops, index), 0)
+        return (above >= diagonal if node.target is aten.triu.default else above <= diagonal).where(element(x, ops, index), 0)
 
     return low.pointwise(node, body)
 

@@ -101,8 +101,7 @@ def optional_flags(compiler: str) -> tuple[str, ...]:
 
 def accepts(compiler: str, flags: Sequence[str]) -> bool:
     """True if a file that uses OpenMP and vector mathematics builds with these flags, with nothing left undefined."""
-    complete = ("-Wl,-z,defs",) if sys.platform == "linux" else ()
-    flags = (*FLAGS, "-O1", *complete, *flags)
+    flags = (*FLAGS, "-O1", *(("-Wl,-z,defs",) if sys.platform == "linux" else ()), *flags)
     with tempfile.TemporaryDirectory(prefix="course_lib-") as folder:
         try:
             run_compiler(compiler, flags, prelude() + PROBE, Path(folder) / "probe.so", keep=False)

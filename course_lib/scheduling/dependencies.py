@@ -51,8 +51,7 @@ class Body:
     @property
     def is_cheap(self) -> bool:
         """True if computing this again costs about as much as a load."""
-        few = len(self.operations) <= 8 and len({a.buffer for a in self.reads}) <= 2
-        return few and not COSTLY.intersection(self.operations)
+        return len(self.operations) <= 8 and len({a.buffer for a in self.reads}) <= 2 and not COSTLY.intersection(self.operations)
 
     def substitute(self, become: Mapping[sympy.Symbol, Linear]) -> "Body":
         """The same body in terms of other loops."""

@@ -49,8 +49,7 @@ class Expr:
                 stack.extend(reversed(node.args))
 
     def __str__(self) -> str:
-        inside = [*map(str, self.args), *([str(self.detail)] if self.detail is not None else [])]
-        return f"{self.op}({', '.join(inside)})"
+        return f"{self.op}({', '.join([*map(str, self.args), *([str(self.detail)] if self.detail is not None else [])])})"
 
 
 class Recorder:

@@ -275,8 +275,7 @@ def walk(group: Group, formula: Linear | None) -> tuple[Walk, list[Loop]]:
     if formula is None:
         return in_order(group.loops), []
     steps = [(loop, formula.coefficient(loop.symbol)) for loop in group.loops]
-    moving = sorted([s for s in steps if s[1] != 0], key=lambda s: s[1])
-    return moving, [loop for loop, step in steps if step == 0]
+    return sorted([s for s in steps if s[1] != 0], key=lambda s: s[1]), [loop for loop, step in steps if step == 0]
 
 
 def in_order(loops: Sequence[Loop]) -> Walk:
