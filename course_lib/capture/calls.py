@@ -486,6 +486,7 @@ Rule = Callable[..., Any]
 RULES: dict[Any, Rule] = {
     builtins.isinstance: is_instance,
     builtins.__build_class__: build_class,
+    type.__new__: lambda it, *args, **options: register(it, it.native(type.__new__, *args, **options)),  # of a metaclass
     dataclasses.dataclass: decorate,
     type: lambda it, *args, **kwargs: attributes.type_of(it, *args) if len(args) == 1 else refused("makes a class")(it),
     id: id_of,

@@ -160,8 +160,7 @@ class Wrapper:
         """A call of one of torch's own operators."""
         if kernel.out_variant is not None and len(kernel.buffers) == 1:
             call, arguments = self.callee(kernel.out_variant), self.arguments(kernel)
-            out = self.allocate(kernel.buffers[0].name)
-            self.line(f"{call}({', '.join([*arguments, f'out={out}'])})", kernel.why)
+            self.line(f"{call}({', '.join([*arguments, f'out={self.allocate(kernel.buffers[0].name)}'])})", kernel.why)
             return
         call = f"{self.callee(kernel.op)}({', '.join(self.arguments(kernel))})"
         targets = [self.new(buffer.name) if buffer else "_" for buffer in kernel.outputs]
