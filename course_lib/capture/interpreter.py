@@ -74,7 +74,6 @@ class Interpreter(Machine):
     GET_LEN = pushing(lambda it, i: it.operate(len, it.stack[-1]))
     CHECK_EXC_MATCH = pushing(lambda it, i: isinstance(it.stack[-2], it.pop()))
     BUILD_LIST = pushing(lambda it, i: it.popn(i.arg))
-    BUILD_TUPLE = pushing(lambda it, i: tuple(it.popn(i.arg)))
     BUILD_MAP = pushing(lambda it, i: it.native(dict, zip(map(concrete, (v := it.popn(2 * i.arg))[::2]), v[1::2], strict=True)))
     BUILD_SET = pushing(lambda it, i: it.native(set, it.popn(i.arg)))
     LIST_TO_TUPLE = pushing(lambda it, i: tuple(it.pop()))
@@ -93,6 +92,7 @@ class Interpreter(Machine):
     DELETE_ATTR = lambda it, i: attributes.change(it, it.pop(), i.arg)
     DELETE_SUBSCR = lambda it, i: it.operate(operator.delitem, it.stack.pop(-2), concrete(it.pop()))
     STORE_DEREF = lambda it, i: setattr(it.world.open_cell(it.cells[i.arg]), "cell_contents", it.pop())
+    DELETE_FAST = lambda it, i: (it.LOAD_FAST(i), it.pop(), it.locals.pop(i.arg))
     DELETE_DEREF = lambda it, i: delattr(it.world.open_cell(it.cells[i.arg]), "cell_contents")
     MAKE_CELL = lambda it, i: operator.setitem(it.cells, i.arg, new_cell(it.locals.pop(i.arg, MISSING)))
     MAP_ADD = lambda it, i: it.native(operator.setitem, it.stack[-i.arg - 2], concrete(it.stack.pop(-2)), it.pop())
@@ -120,11 +120,6 @@ class Interpreter(Machine):
             self.cells[i.arg] = value
         else:
             self.locals[i.arg] = value
-
-    def DELETE_FAST(self, i: Instruction) -> None:
-        self.LOAD_FAST(i)
-        self.pop()
-        del self.locals[i.arg]
 
     def LOAD_DEREF(self, i: Instruction) -> None:
         try:
@@ -234,6 +229,9 @@ class Interpreter(Machine):
         self.look_into(manager)
         self.push(attributes.get(self, manager, "__exit__"))
         self.push(self.call(attributes.get(self, manager, "__enter__")))
+
+    def BUILD_TUPLE(self, i: Instruction) -> None:
+        self.push(tuple(self.popn(i.arg)))
 
     LIST_APPEND, SET_ADD = adding("append", False), adding("add", False)
     LIST_EXTEND, SET_UPDATE, DICT_UPDATE = adding("extend"), adding("update"), adding("update")

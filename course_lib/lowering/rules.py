@@ -112,7 +112,8 @@ def view(low: Lowering, node: fx.Node, x: View, *args: Any, **kwargs: Any) -> An
     def seen(f: torch.Tensor) -> View:
         if f.dtype != base.dtype:
             raise NoLoopForm("the same bytes read as another dtype are no view of elements: a copy is made")
-        return replace(x, shape=tuple(f.shape), stride=f.stride(), offset=x.offset + f.storage_offset() - base.storage_offset())
+        moved = f.storage_offset() - base.storage_offset()
+        return replace(x, shape=tuple(f.shape), stride=f.stride(), offset=x.offset + moved)
 
     return tuple(map(seen, fake)) if isinstance(fake, (list, tuple)) else seen(fake)
 

@@ -92,6 +92,18 @@ def test_a_branch_on_a_size_is_a_guard_and_no_break():
     assert trace.graph_breaks == []
 
 
+def attend(q):
+    causal = torch.nn.functional.scaled_dot_product_attention(q, q, q, is_causal=q.shape[0] > 4)
+    return causal + torch.sum(q, -1, q.shape[0] > 8).reshape(-1)[0]
+
+
+def test_a_comparison_that_is_an_argument_is_a_guard_and_no_break():
+    trace = run(attend, *(torch.randn(n, 8) for n in (5, 6, 3, 12, 9, 4)), dynamic=True)
+    asked = [{guard.removeprefix("q.shape[0] ") for guard in guards} for guards in guards_of(trace)]
+    assert [tests & {"<= 4", "> 4", "<= 8", "> 8"} for tests in asked] == [{"> 4", "<= 8"}, {"<= 4"}, {"> 4", "> 8"}]
+    assert trace.graph_breaks == []
+
+
 def test_sizes_that_must_be_equal_are_guarded_and_others_are_not():
     pairs = [(torch.randn(m), torch.randn(n)) for m, n in ((6, 6), (8, 8))]
     assert "x.shape[0] == y.shape[0]" in guards_of(run(lambda x, y: x + y, *pairs, dynamic=True))[0]
