@@ -126,8 +126,7 @@ def signature_of(inputs: Values, before: Values, results: Values, fakes: Values,
 def restride(value: Any, like: Any, lies: Any = None) -> Any:
     """`value`, which lies in memory as `lies` does, with the strides of `like`: a decomposition may choose others than the
     captured operation, and so may autograd and a write to a view."""
-    tensors = all(isinstance(t, torch.Tensor) and t.layout is torch.strided for t in (value, like))
-    if not tensors or value.shape != like.shape:
+    if not all(isinstance(t, torch.Tensor) and t.layout is torch.strided for t in (value, like)) or value.shape != like.shape:
         return value  # of torch 2.11's fake tensors some have a wrong shape
     strides = (value if lies is None else lies).stride()
     if all(n == 1 or have == want for n, have, want in zip(value.shape, strides, like.stride(), strict=True)):

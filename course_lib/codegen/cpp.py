@@ -106,8 +106,7 @@ class CppKernel(CppOps):
             pointer = f"{'' if shared or name in self.stored else 'const '}{STORED[self.buffers[name].dtype]}*"
             self.pointers[name] = self.unique(name)
             restrict, note = "" if shared else " __restrict", f"  // in place of {old}" if old != name else ""
-            place = f"({pointer})buffers[{self.passed.index(old)}]"
-            self.line(f"{pointer}{restrict} {self.pointers[name]} = {place};{note}")
+            self.line(f"{pointer}{restrict} {self.pointers[name]} = ({pointer})buffers[{self.passed.index(old)}];{note}")
 
     def print_loops(self) -> None:
         """The loops over rows, and inside them the phases of a row."""

@@ -136,6 +136,8 @@ class Lowering:
             return args[0][args[1]]
         if isinstance(fake, (int, float, torch.SymInt, torch.SymFloat, torch.SymBool)):
             raise NotImplementedError(f"{node.target} asks for the number in a tensor, which no kernel can return")
+        if args and all(type(arg) is complex for arg in args) and node.target is not torch.ops.aten.scalar_tensor.default:
+            return node.target(*(torch.tensor(arg, dtype=torch.complex128) for arg in args)).item()  # in a product's gradient
         if (rule := LOWERINGS.get(node.target)) is None:
             return self.extern(node, why_extern(node))
         try:

@@ -10,6 +10,8 @@ from aten_graphs import agree, formulas, lowered
 from back_half import compile_function
 from torch.nn import functional as F
 
+import course_lib as cl
+
 FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 INTS = [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8]
 ALL = [*FLOATS, *INTS, torch.bool]
@@ -208,6 +210,19 @@ def test_complex_numbers_stay_with_torch():
     x = torch.randn(4, dtype=torch.complex64)
     graph = agree(lambda x: (x * 2).abs() + 1, x)
     assert graph.nodes[0].why == "torch.complex64 has no loop form here: aten.mul.Tensor runs as torch's own operator"
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+def test_numbers_beside_complex_tensors_have_gradients(dtype):
+    def f(z):
+        return (z - 2j) / 3j - 2j / (z * 1j) + (1 + 1j) ** z + torch.pow(2j, z) + torch.pow(z, 2 + 1j)
+
+    z = torch.randn(5, dtype=dtype, requires_grad=True)
+    results = []
+    for function in (f, cl.compile(f)):
+        y = function(z)
+        results.append((y, *torch.autograd.grad(y.abs().sum(), z)))
+    torch.testing.assert_close(*results)
 
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.float32, torch.float16], ids=str)
