@@ -32,8 +32,9 @@ BESIDE_CORE = """
 """What falls apart as torch says, though torch counts it as core."""
 STAYS_WHOLE = """
     baddbmm bernoulli embedding_dense_backward max_unpool2d max_unpool3d mv _scaled_dot_product_flash_attention_for_cpu take
+    multilabel_margin_loss_forward
 """.split()
-"""What torch would take apart, and a library does better, or whose parts ask for the data."""
+"""What torch would take apart, and a library does better, or whose parts ask for the data; of the last, torch's are wrong."""
 
 
 def below_zero(x: Tensor, dim: int) -> Tensor:
@@ -73,8 +74,7 @@ def nll_loss_backward(
     channels = 1 if x.ndim > 1 else 0
     classes = torch.arange(x.shape[channels], device=x.device).reshape([-1] + [1] * (x.ndim - 1 - channels))
     target = target.unsqueeze(1) if channels else target.reshape(1)
-    if reduction == 1:  # mean
-        grad = grad / total_weight
+    grad = grad / total_weight if reduction == 1 else grad  # the mean's
     grad = grad.unsqueeze(channels) if grad.ndim else grad
     if weight is not None:
         grad = grad * weight.reshape(classes.shape)

@@ -172,3 +172,8 @@ def test_explain_says_what_is_left_to_libraries_and_why():
     ]
     assert "library call, aten.sort.default: sorting: left to the library" in str(explained)
     assert cl.explain(lambda x: x.softmax(-1) * 2)(torch.randn(4, 4)).library_calls == []
+
+
+def test_a_loss_whose_decomposition_forgets_where_labels_end():
+    x, labels = torch.randn(4, 3), torch.tensor([[0, 2, -1], [1, -1, 2], [2, 0, 1], [-1, 0, 1]])
+    agree(lambda x, labels: F.multilabel_margin_loss(x, labels, reduction="none"), x, labels)
