@@ -14,7 +14,7 @@ from course_lib.bench.measure import Samples
 from course_lib.frames import installed
 
 needs_hook = pytest.mark.skipif(not installed(), reason="needs the frame hook")
-TIME = re.compile(r"\d ?(ns|µs|ms|s)\b")
+TIME = re.compile(r"\d[ \xa0]?(ns|µs|ms|s)\b")
 RECORDED = ("h200_tinyblock_float16", "h200_tinyblock_float32", "h200_tinyblock_small")
 
 
