@@ -58,7 +58,7 @@ def differentiable(forward: Program, backward: Program, signature: Signature, pa
                 found = backward(*ctx.saved_tensors, *map(restride, wanted, tangents))
             if torch.is_grad_enabled():
                 found = tuple(torch._C._functions.DelayedError(TWICE, 1)(g.detach().requires_grad_()) for g in found)
-            return tuple(dict(zip(signature.gradients, found, strict=True)).get(n) for n in range(ctx.inputs))
+            return tuple(map(dict(zip(signature.gradients, found, strict=True)).get, range(ctx.inputs)))
 
     compiled = finished(Forward.apply if torch.is_grad_enabled() else torch.enable_grad()(Forward.apply), signature, original)
 

@@ -196,7 +196,7 @@ class Lowering:
         keepdim = len(layout.shape) == len(shape)
 
         def at(index: Index, rindex: Index) -> list[Any]:
-            return [dict(zip([*kept, *dims], [*index, *rindex], strict=True))[d] for d in range(len(shape))]
+            return list(map(dict(zip([*kept, *dims], [*index, *rindex], strict=True)).__getitem__, range(len(shape))))
 
         if all(shape[d] == 1 for d in dims):  # a single element: nothing to combine
             rest = lambda index: [index[d] for d in kept] if keepdim else index
