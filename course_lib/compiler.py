@@ -146,11 +146,8 @@ class Compiler:
 
 TOOLS = frozenset("IPython ipykernel ipywidgets traitlets zmq tornado jupyter_client matplotlib _pytest pluggy".split())
 """Packages whose frames run below a user's call (a `print` in a notebook) and never hold tensor code."""
-
 TORCH_COMPILE = os.path.join(os.path.dirname(os.path.abspath(torch.__file__)), "_dynamo", "")
 LIBRARIES = tuple(os.path.dirname(os.path.abspath(str(path))) + os.sep for path in (torch.__file__, np.__file__, __file__))
-
-
 STEPS = frozenset(f"_single_tensor_{name}" for name in "sgd adam rmsprop adagrad adadelta adamax nadam".split())
 """What optimizers do to all parameters (`torch.optim`), without a look at data: the rest of a `step` runs in eager."""
 

@@ -3,7 +3,7 @@
 
 import linecache
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import count
 from typing import Any
 
@@ -20,6 +20,12 @@ def define(name: str, source: str, about: str, namespace: dict[str, Any]) -> Cal
     function: Callable[..., Any] = namespace[name]
     weakref.finalize(function, linecache.cache.pop, filename, None)
     return function
+
+
+def as_tuple(items: Iterable[Any]) -> str:
+    """The text of a tuple of these."""
+    texts = [str(item) for item in items]
+    return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
 
 
 def traceable(gm: fx.GraphModule) -> fx.GraphModule:

@@ -15,7 +15,6 @@ TWICE = (
     b"a compiled graph cannot be differentiated twice: compute this gradient in eager, or keep the part that needs it out of"
     b" the compiled function (cl.disable)"
 )
-
 OP_BY_OP = "the graph runs operation by operation"
 Program = Callable[..., tuple[Any, ...]]
 
@@ -58,9 +57,11 @@ def differentiable(forward: Program, backward: Program, signature: Signature, pa
                 found = backward(*ctx.saved_tensors, *map(restride, wanted, tangents))
             if torch.is_grad_enabled():
                 found = tuple(torch._C._functions.DelayedError(TWICE, 1)(g.detach().requires_grad_()) for g in found)
-            return tuple(map(dict(zip(signature.gradients, found, strict=True)).get, range(ctx.inputs)))
+            by_input = dict(zip(signature.gradients, found, strict=True))
+            return tuple(map(by_input.get, range(ctx.inputs)))
 
-    compiled = finished(Forward.apply if torch.is_grad_enabled() else torch.enable_grad()(Forward.apply), signature, original)
+    apply = Forward.apply if torch.is_grad_enabled() else torch.enable_grad()(Forward.apply)  # the graph turns it on itself
+    compiled = finished(apply, signature, original)
 
     def run(*inputs: Any) -> tuple[Any, ...]:
         if torch._C._autograd._top_saved_tensors_default_hooks(True) is None:

@@ -91,7 +91,7 @@ class Attempt:
         read = {*live(code)[instructions(code)[0].offset], *code.co_cellvars, *code.co_varnames[:1]}  # `super()` reads the first
         wanted = {name: value for name, value in frame.locals.items() if name in read or isinstance(value, CellType)}
         locals_ = {name: world.wrap(value, Local(name)) for name, value in wanted.items()}
-        self.root = interpreter(world, frame.func, locals_, make_cells(code, locals_, world.closure(frame.func)))
+        self.root = world.root = interpreter(world, frame.func, locals_, make_cells(code, locals_, world.closure(frame.func)))
         self.root.stops = breaks
 
     def run(self) -> CaptureResult:
@@ -101,6 +101,8 @@ class Attempt:
                 result = self.root.run()
             finally:
                 world.finished = True  # generators that are closed now do nothing
+            if world.builder.region is not None:
+                raise Unsupported("leaves inference mode on")
             broken, problem, plain = self.breaks[self.root.next] if result is NOTHING else (0, None, False)
             if problem is None:
                 builder = HeadBuilder(world, frame.code.co_qualname, tuple(frame.locals))
@@ -122,7 +124,8 @@ class Attempt:
 
     def note(self, problem: Unsupported, plain: bool) -> bool:
         """Remember to end the graph before the instruction that the frame is at. False if that was tried already."""
-        program, broken = self.root.program, self.root.next - 1
+        program, region = self.root.program, self.world.builder.region
+        broken = self.root.next - 1 if region is None else region  # the head cannot stop inside inference mode
         if self.root.next == 0 or problem.location is None:  # before the start, or while the head is written
             return False
         first = broken - (program[broken].op == "CALL_KW")  # the names of its arguments, loaded just before, belong to it

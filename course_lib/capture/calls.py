@@ -417,6 +417,23 @@ def handled(it: Interpreter) -> BaseException | None:
     return it.handling
 
 
+def enter_inference(it: Interpreter, context: Any) -> None:
+    """`with torch.inference_mode()`: without gradients; of what is made inside, the head makes inference tensors."""
+    builder = it.world.builder
+    if not context.mode or it.world.inference or it.world.of(context):
+        raise Unsupported("switches inference mode in a way that is not followed", "write `with torch.inference_mode():`")
+    context._inference_mode_context = builder.region, torch.is_grad_enabled()
+    builder.region = it.world.root.next - 1 if builder.region is None else builder.region
+    it.call(torch._C._set_grad_enabled, False)
+
+
+def leave_inference(it: Interpreter, context: Any, *error: Any) -> None:
+    if it.world.of(context):
+        raise Unsupported("leaves an inference mode that was entered outside")
+    it.world.builder.region, grad = context._inference_mode_context
+    it.call(torch._C._set_grad_enabled, grad)
+
+
 def attention_switch(name: str, it: Interpreter) -> Any:
     """Which kernels may compute attention: guarded, unless the program itself has turned it."""
     value = getattr(torch._C, name)()
@@ -513,7 +530,9 @@ RULES: dict[Any, Rule] = {
     **dict.fromkeys(INERT, lambda it, *args, **kwargs: contextlib.nullcontext()),
     **{function: lambda it, *args, _function=function, **kwargs: _function(*args, **kwargs) for function in APART},
     **{getattr(torch._C, name): functools.partial(attention_switch, name) for name in global_state.ATTENTION},
-    torch.is_inference_mode_enabled: lambda it: it.world.inference,
+    torch.is_inference_mode_enabled: lambda it: it.world.inference or it.world.builder.region is not None,
+    torch.inference_mode.__enter__: enter_inference,
+    torch.inference_mode.__exit__: leave_inference,
     torch.cond: branch,
     sys.modules["torch.optim.optimizer"]._get_value: lambda it, step: it.world.builder.call("double", [step]),  # exact
     torch.compile: lambda it, model=None, **options: (lambda model: model) if model is None else model,  # part of this graph

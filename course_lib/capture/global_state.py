@@ -17,7 +17,6 @@ SWITCHES = (
 """Grad and inference mode, the dtype of new tensors, deterministic algorithms, active modes, vmap and grad, autocast."""
 TF32 = "torch._C._get_fp32_precision_getter('cuda', 'matmul')"  # Where it is allowed, kernels may be made for it
 AUTOCAST = ("torch.is_autocast_enabled({0!r})", "torch.get_autocast_dtype({0!r})")
-
 ATTENTION = {f"_get_{name}_sdp_enabled": f"_set_sdp_use_{name}" for name in "flash mem_efficient math cudnn overrideable".split()}
 ATTENTION |= {"_get_sdp_priority_order": "_set_sdp_priority_order"}
 """Which kernels may compute attention: what tells in `torch._C`, and what turns it. Guarded where a program asks."""

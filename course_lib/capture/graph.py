@@ -40,7 +40,7 @@ REACH_AROUND = set(
     """backward grad requires_grad_ register_hook register_post_accumulate_grad_hook retain_grad set_ resize_ resize_as_
     share_memory_ storage untyped_storage storage_offset pin_memory __setstate__ swap_tensors as_subclass t_ transpose_
     squeeze_ unsqueeze_ swapaxes_ swapdims_ detach_ apply_ map_ map2_ __dlpack__ __set__ from_numpy from_file from_dlpack
-    frombuffer""".split()
+    frombuffer is_inference""".split()
 )
 """Functions whose effect a graph of operations cannot hold, or that may share memory with what is no tensor."""
 RESHAPING = {"t_", "transpose_", "squeeze_", "unsqueeze_", "swapaxes_", "swapdims_"}  # Of these, those of the graph's own tensors
@@ -85,6 +85,8 @@ class GraphBuilder:
         self._sizes: dict[Any, fx.Node] = {}
         self.expected: list[tuple[torch.Tensor, bool]] = []
         """Tensors and the truth they must have. Where one has not, the head runs the frame from its start as it is."""
+        self.region: int | None = None  # Inside `torch.inference_mode()`: the frame's instruction that entered it
+        self.inference: dict[int, Any] = {}  # Memory that was made there
         self.untracked = False  # does a tensor not count what is written to it (inference, `x.data`, running statistics)?
 
     def add_input(self, source: Source, value: Any, example: Any) -> None:
@@ -150,6 +152,12 @@ class GraphBuilder:
             return self.call(f"add{name[7:]}", [args[0], self.call(name[4:7], [self.call("mul", [args[1], scale]), args[2]])])
         before = [arg for arg in args if isinstance(arg, torch.Tensor)]
         result = self.run_fake(getattr(torch.Tensor, target) if isinstance(target, str) else target, args, kwargs)
+        given_back = any(result is tensor for tensor in before)  # by an in-place operation
+        refused = result is None or given_back or getattr(result, "requires_grad", has_tensor(result))
+        if self.region is not None:
+            self.inference |= {key: memory for key, memory in storages(result).items() if key not in storages((args, kwargs))}
+        elif self.inference and refused and self.inference.keys() & storages((args, kwargs)):
+            raise Unsupported("does with a tensor made in inference mode what autograd may refuse")
         self.untracked |= target is getattr and args[1] == "data"
         self.untracked |= name in ("batch_norm", "instance_norm") and any(arg is True for arg in (*args, *kwargs.values()))
         if self.expected and self.may_have_written():
@@ -161,7 +169,7 @@ class GraphBuilder:
         node = self.graph.create_node(op, target, self.argument(tuple(args)), self.argument(kwargs))
         node.meta.update(val=result, location=self.location)
         self.last_node = node
-        if not any(result is tensor for tensor in before):  # an in-place operation gives back what it was given
+        if not given_back:
             self.remember(result, node)
         return result
 
@@ -183,7 +191,7 @@ class GraphBuilder:
 
     def expect(self, value: Any, truth: bool) -> bool:
         """Go on as if the tensor `value` were true (or not). False if that is not to be: an input is written to once."""
-        if not isinstance(value, torch.Tensor) or value.numel() != 1 or self.may_have_written():
+        if not isinstance(value, torch.Tensor) or value.numel() != 1 or self.may_have_written() or self.inference:
             return False
         self.expected.append((value, truth))
         return True
@@ -262,6 +270,15 @@ class Recorder(TorchFunctionMode):
         if of_tensor or getattr(function, "__qualname__", "").startswith(("Tensor.", "TensorBase.")):
             return self.builder.call(name, args, kwargs)
         return self.builder.call(function, args, kwargs)
+
+
+def storages(values: Any) -> dict[int, torch.UntypedStorage]:
+    """The memory of the tensors in a nest, by its address."""
+    tensors, functorch = [t for t in tree_leaves(values) if isinstance(t, torch.Tensor)], torch._C._functorch
+    while any(map(functorch.is_functorch_wrapped_tensor, tensors)):
+        tensors = [functorch.get_unwrapped(t) if functorch.is_functorch_wrapped_tensor(t) else t for t in tensors]
+    with torch._C.DisableTorchFunction():
+        return {memory._cdata: memory for memory in (t.untyped_storage() for t in tensors if t.layout is torch.strided)}
 
 
 def has_tensor(value: Any) -> bool:

@@ -29,12 +29,12 @@ from course_lib import frames
 from course_lib.capture import global_state
 from course_lib.capture.calls import SAFE_TYPES, Id, call_back
 from course_lib.capture.classes import isinstance, member_of, own_dict
-from course_lib.capture.graph import PLAIN, STATE, name_of
+from course_lib.capture.graph import PLAIN, STATE, name_of, storages
 from course_lib.capture.machine import Machine
 from course_lib.capture.sources import FUNCTION, HELPERS, SameAs, Test, Unsupported, has_literal, variable
 from course_lib.capture.world import MAPPINGS, MISSING, NULL, SCALARS, SEQUENCES, Handled, Known, Remaining, World, is_full, slots
 from course_lib.frames.resume import AT_BREAK, live, resume, resume_at, tidied
-from course_lib.written import define
+from course_lib.written import as_tuple, define
 
 GRAPH = "__graph"
 BOUND_FROM = (types.MethodDescriptorType, types.WrapperDescriptorType)
@@ -205,7 +205,9 @@ class HeadBuilder:
         cls = type(value)
         if isinstance(value, torch.Tensor):
             self.outputs.append(value)
-            return f"__out[{len(self.outputs) - 1}]"
+            made = f"__out[{len(self.outputs) - 1}]"
+            inference = not self.world.builder.inference.keys().isdisjoint(storages(value))
+            return self.assign(f"{self.name_for(as_inference)}({made})") if inference else made
         if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
             return self.hoist(value, self.world.shapes.text(value.node.expr))
         if cls is torch.Size:
@@ -385,6 +387,11 @@ class HeadBuilder:
         return name
 
 
-def as_tuple(texts: list[str]) -> str:
-    """The text of a tuple of these."""
-    return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
+@torch.inference_mode()
+def as_inference(tensor: torch.Tensor) -> torch.Tensor:
+    """The same memory as a tensor that was made in inference mode."""
+    made = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+    made.set_(tensor.untyped_storage(), tensor.storage_offset(), tensor.shape, tensor.stride())
+    torch._C._set_conj(made, tensor.is_conj())
+    torch._C._set_neg(made, tensor.is_neg())
+    return made

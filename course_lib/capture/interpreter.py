@@ -64,6 +64,7 @@ class Interpreter(Machine):
     LOAD_ATTR = pushing(lambda it, i: attributes.get(it, it.pop(), i.arg))
     LOAD_SUPER_ATTR = pushing(lambda it, i: attributes.get(it, super(*it.popn(3)[1:]), i.arg[0]))
     IMPORT_FROM = pushing(lambda it, i: attributes.get(it, it.stack[-1], i.arg))
+    BINARY_OP = pushing(lambda it, i: it.operate(BINARY_OPERATORS[i.arg], *it.popn(2)))
     COMPARE_OP = pushing(lambda it, i: it.operate(COMPARISONS[i.arg], *it.popn(2)))
     UNARY_NEGATIVE = pushing(lambda it, i: it.operate(operator.neg, it.pop()))
     UNARY_POSITIVE = pushing(lambda it, i: it.operate(operator.pos, it.pop()))
@@ -74,7 +75,6 @@ class Interpreter(Machine):
     GET_LEN = pushing(lambda it, i: it.operate(len, it.stack[-1]))
     CHECK_EXC_MATCH = pushing(lambda it, i: isinstance(it.stack[-2], it.pop()))
     BUILD_LIST = pushing(lambda it, i: it.popn(i.arg))
-    BUILD_MAP = pushing(lambda it, i: it.native(dict, zip(map(concrete, (v := it.popn(2 * i.arg))[::2]), v[1::2], strict=True)))
     BUILD_SET = pushing(lambda it, i: it.native(set, it.popn(i.arg)))
     LIST_TO_TUPLE = pushing(lambda it, i: tuple(it.pop()))
     BUILD_CONST_KEY_MAP = pushing(lambda it, i: dict(zip(it.pop(), it.popn(i.arg), strict=True)))
@@ -150,10 +150,6 @@ class Interpreter(Machine):
             raise Unsupported(f"imports {name} for the first time", "import it at the top of the file")
         name = name if names or level else name.split(".")[0]
         self.push(self.world.wrap(sys.modules[name], Imported(name)))
-
-    def BINARY_OP(self, i: Instruction) -> None:
-        left, right = self.popn(2)
-        self.push(self.operate(BINARY_OPERATORS[i.arg], left, right))
 
     def IS_OP(self, i: Instruction) -> None:
         left, right = self.popn(2)
@@ -232,6 +228,10 @@ class Interpreter(Machine):
 
     def BUILD_TUPLE(self, i: Instruction) -> None:
         self.push(tuple(self.popn(i.arg)))
+
+    def BUILD_MAP(self, i: Instruction) -> None:
+        values = self.popn(2 * i.arg)
+        self.push(self.native(dict, zip(map(concrete, values[::2]), values[1::2], strict=True)))
 
     LIST_APPEND, SET_ADD = adding("append", False), adding("add", False)
     LIST_EXTEND, SET_UPDATE, DICT_UPDATE = adding("extend"), adding("update"), adding("update")

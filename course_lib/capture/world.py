@@ -105,6 +105,7 @@ class World:
         self.at_start = global_state.turned()
         self.inference = torch.is_inference_mode_enabled()  # which is off while fakes are made
         self.nesting = 0
+        self.root: Any = None  # The interpreter of the frame itself
         self.assume(FRAME, "state", *global_state.tests())
 
     def assume(self, source: Source, kind: str, *tests: Test) -> None:

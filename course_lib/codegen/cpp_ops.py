@@ -28,10 +28,8 @@ STORED = {
 }  # fmt: skip
 HALVES = (torch.float16, torch.bfloat16)
 NARROW = (torch.int8, torch.int16, torch.uint8, torch.bool)  # C++ computes these as int: what does not fit must be cut off again
-
 LIMITS = {-(2**31): "INT32_MIN", 2**31 - 1: "INT32_MAX", -(2**63): "INT64_MIN", 2**63 - 1: "INT64_MAX"}
-
-CAST = 15
+CAST = 15  # How tightly a cast binds
 
 RULES: dict[str, str | Rule] = ARITHMETIC | {
     "lt": compare("<", 10), "gt": compare(">", 10), "le": compare("<=", 10), "ge": compare(">=", 10),
@@ -64,7 +62,8 @@ def number(value: bool | int | float, dtype: torch.dtype) -> str:
         return "true" if value else "false"
     if dtype.is_floating_point:
         text = decimal(value, dtype)
-        return {"inf": "INFINITY", "-inf": "-INFINITY", "nan": "NAN"}.get(text) or text + ("" if dtype == torch.float64 else "f")
+        names = {"inf": "INFINITY", "-inf": "-INFINITY", "nan": "NAN"}
+        return names.get(text) or text + ("" if dtype == torch.float64 else "f")
     value = int(value)
     return LIMITS.get(value) or (f"{value}LL" if abs(value) >= 2**31 else str(value))
 

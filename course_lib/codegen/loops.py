@@ -23,7 +23,6 @@ from course_lib.scheduling.expressions import COSTLY, Expr, steps_used
 from course_lib.scheduling.kernel import FusedKernel, Loop, Step
 
 SCRATCH_BYTES = 128 * 1024  # What a row may keep on the stack from one pass to the next; beyond it values are computed again
-
 PLAIN = {"sum": ("0", "+"), "prod": ("1", "*"), "any": ("0", "|"), "all": ("1", "&")}
 """Reductions that need one variable: what it begins with, and the operator that takes a value in."""
 
@@ -119,7 +118,9 @@ def extreme(dtype: torch.dtype, lowest: bool) -> bool | int | float:
     """The value of `dtype` that no other is below (or above)."""
     if dtype.is_floating_point:
         return float("-inf" if lowest else "inf")
-    return not lowest if dtype == torch.bool else torch.iinfo(dtype).min if lowest else torch.iinfo(dtype).max
+    if dtype == torch.bool:
+        return not lowest
+    return torch.iinfo(dtype).min if lowest else torch.iinfo(dtype).max
 
 
 def column_number(step: Step) -> sympy.Expr:

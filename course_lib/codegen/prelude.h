@@ -15,13 +15,11 @@ static INLINE uint32_t bits_of(float x) { uint32_t b; __builtin_memcpy(&b, &x, 4
 static INLINE float float_of(uint32_t b) { float x; __builtin_memcpy(&x, &b, 4); return x; }
 
 // a * b + c, rounded once where the machine can do it in one instruction.
-static INLINE float fma(float a, float b, float c) {
 #if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
-  return __builtin_fmaf(a, b, c);
+static INLINE float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 #else
-  return a * b + c;
+static INLINE float fma(float a, float b, float c) { return a * b + c; }
 #endif
-}
 
 // --- 16-bit floats: stored in two bytes, computed as float ----------------------------------------------------------
 // Plain structs with an `operator=` and no constructor: a temporary object would keep the compiler from vectorising.

@@ -424,7 +424,8 @@ class TritonKernel(TritonOps):
         value, tree = self.values.get(step), self.trees[step]
         if value is None:
             value = self.value_text(tree)
-            if not (store and step not in self.used and not self.kernel.in_place) or len(value) > LONGEST // 2:
+            alone = store and step not in self.used and not self.kernel.in_place
+            if not alone or len(value) > LONGEST // 2:
                 value = self.converted(tree, self.type_name(tree.dtype)) if is_number(tree) else value
                 value = self.bind(step, value, label(step))
                 self.values.setdefault(tree, value)

@@ -21,10 +21,8 @@ POINTERS = {
     torch.float32: "*fp32", torch.float64: "*fp64", torch.float16: "*fp16", torch.bfloat16: "*bf16", torch.int8: "*i8",
     torch.int16: "*i16", torch.int32: "*i32", torch.int64: "*i64", torch.uint8: "*u8", torch.bool: "*i1",
 }  # fmt: skip
-
 RESERVED = """triton tl libdevice problem sizes mask rows columns row column better value scale BLOCK ROWS COLUMNS
     DEPTH print range min max sum abs float int tile tall wide down across batch inside inside_down""".split()
-
 HELPERS = {
     "multiply": "a, b):\n    return a * b",
     "floor_mod": "a, b):  # the remainder has the divisor's sign\n    r = a % b\n"
@@ -40,10 +38,8 @@ HELPERS = {
     "        r = tl.where(b % 2 != 0, r * a, r)\n        a = a * a\n        b = b // 2\n    return r",
 }
 """Name → parameters and body."""
-
 TL = "exp exp2 log log2 rsqrt sin cos erf sigmoid floor ceil abs maximum minimum sqrt where".split()
 LIBDEVICE = "expm1 log10 log1p tan asin acos atan sinh cosh tanh asinh acosh atanh erfc pow atan2 fmod trunc".split()
-
 KEEPS_NAN = ", propagate_nan=tl.PropagateNan.ALL"
 
 RULES: dict[str, str | Rule] = {

@@ -22,15 +22,13 @@ from course_lib.codegen.printer import KernelSource, describe, identifier
 from course_lib.lowering.ir import Buffer, ExternKernel, LoopGraph, View
 from course_lib.scheduling.kernel import FusedKernel, Kernel
 from course_lib.scheduling.memory import MemoryPlan, extent
+from course_lib.written import as_tuple
 
 aten = torch.ops.aten
 guards = torch._C._dynamo.guards  # Where torch keeps quick ways to memory: `as_strided` counts from where its tensor starts
-
 QUICK = {f"aten::{name}.out": f"torch.{name}" for name in ("mm", "addmm", "bmm", "baddbmm")}
 """The same operators by an entry that costs 3 µs less a call."""
-
 COMMENT_COLUMN = 76
-
 DTYPES = {
     getattr(torch, name): name
     for name in "float32 float64 float16 bfloat16 int8 int16 int32 int64 uint8 complex64 complex128".split()
@@ -69,7 +67,7 @@ class Wrapper:
             else:
                 self.print_fused(kernel)
             self.free(dead)
-        self.line(f"return {tuple_text([self.value(output) for output in self.graph.outputs])}")
+        self.line(f"return {as_tuple([self.value(output) for output in self.graph.outputs])}")
         return "\n".join(self.lines) + "\n", self.names
 
     def unique(self, wanted: str) -> str:
@@ -92,7 +90,7 @@ class Wrapper:
         if storage in self.variable:  # a storage is named after the first buffer in it
             self.reuse(self.buffers[storage], buffer, f"the memory of {storage}")
         else:
-            layout, dtype = f"{tuple_text(buffer.shape)}, {tuple_text(buffer.stride)}", DTYPES[buffer.dtype]
+            layout, dtype = f"{as_tuple(buffer.shape)}, {as_tuple(buffer.stride)}", DTYPES[buffer.dtype]
             device = "" if buffer.device.type == "cpu" else f", device={str(buffer.device)!r}"
             quick = buffer.device.type == "cuda" and len({b.device for b in self.buffers.values()}) == 1
             call = f"empty_cuda({layout}, {dtype})" if quick else f"empty_strided({layout}, dtype={dtype}{device})"
@@ -105,7 +103,7 @@ class Wrapper:
         if old.dtype != new.dtype:
             text = f"as_strided({text}, ({extent(old)},), (1,)).view({DTYPES[new.dtype]})"
         if (old.dtype, old.shape, old.stride) != (new.dtype, new.shape, new.stride):
-            text = f"as_strided({text}, {tuple_text(new.shape)}, {tuple_text(new.stride)})"
+            text = f"as_strided({text}, {as_tuple(new.shape)}, {as_tuple(new.stride)})"
         self.line(f"{self.new(new.name)} = {text}", why)
 
     def free(self, storages: Sequence[str]) -> None:
@@ -123,7 +121,7 @@ class Wrapper:
             return variable
         if view not in self.views:
             name = self.unique(f"{variable}_view")
-            where = f"{tuple_text(view.shape)}, {tuple_text(view.stride)}{f', {view.offset}' if view.offset else ''}"
+            where = f"{as_tuple(view.shape)}, {as_tuple(view.stride)}{f', {view.offset}' if view.offset else ''}"
             self.line(f"{name} = as_strided({variable}, {where})")
             self.views[view] = name
         return self.views[view]
@@ -166,11 +164,11 @@ class Wrapper:
         targets = [self.new(buffer.name) if buffer else "_" for buffer in kernel.outputs]
         left = f"{', '.join(targets)} = " if targets else ""
         if any("List" in str(r.type) for r in getattr(getattr(kernel.op, "_schema", None), "returns", ())):
-            left, call = f"{tuple_text(targets)} = ", f"tree_leaves({call})"
+            left, call = f"{as_tuple(targets)} = ", f"tree_leaves({call})"
         self.line(left + call, kernel.why)
         for buffer, target in zip(kernel.outputs, targets, strict=True):
             if buffer:
-                self.line(f"{target} = laid_out({target}, {tuple_text(buffer.stride)})")
+                self.line(f"{target} = laid_out({target}, {as_tuple(buffer.stride)})")
 
     def callee(self, op: Any) -> str:
         """How an operator is called in the source; its object goes into the namespace if it has no path from `torch`."""
@@ -194,7 +192,7 @@ class Wrapper:
         if isinstance(value, list):
             return f"[{', '.join(map(self.value, value))}]"
         if isinstance(value, tuple):
-            return tuple_text([*map(self.value, value)])
+            return as_tuple([*map(self.value, value)])
         if isinstance(value, torch.device):
             return f"torch.device({str(value)!r})"
         if value is None or isinstance(value, (bool, int, float, str, complex)) or repr(value).startswith("torch."):
@@ -207,10 +205,6 @@ class Wrapper:
 def places(kernel: FusedKernel) -> str:
     """What a kernel computes, and where in the user's code."""
     return "; ".join(dict.fromkeys(describe(step) for step in kernel.steps))
-
-
-def tuple_text(sizes: Sequence[Any]) -> str:
-    return f"({', '.join(map(str, sizes))}{',' if len(sizes) == 1 else ''})"
 
 
 def laid_out(tensor: torch.Tensor, stride: tuple[int, ...]) -> torch.Tensor:

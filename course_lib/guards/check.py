@@ -10,7 +10,9 @@
         except (AttributeError, KeyError, ...):
             return False
 
-Each source is looked up once, in a variable that the paths below it share.
+Each source is looked up once, in a variable that the paths below it share. Where the check fails, `first_failure` says which test
+failed, and what was found instead.
+In PyTorch: `torch/_dynamo/guards.py` (`CheckFunctionManager`, `GuardBuilder`) and `torch/csrc/dynamo/guards.cpp`.
 """
 
 import operator

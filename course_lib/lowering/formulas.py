@@ -18,13 +18,11 @@ from course_lib.lowering.ops import BINARY, BOOLEAN, UNARY, Handler, Value
 
 aten = torch.ops.aten
 Number = bool | int | float
-
 BOOL_ARITHMETIC = {
     "add": "logical_or", "maximum": "logical_or", "bitwise_or": "logical_or", "bitwise_xor": "ne",
     "mul": "logical_and", "minimum": "logical_and", "bitwise_and": "logical_and",
 }  # fmt: skip
 """On torch.bool arithmetic is logic: True + True is True."""
-
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 
 

@@ -14,7 +14,7 @@ what is inside); the functional graph makes both boxes unnecessary.
 """
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,7 +24,7 @@ from torch import fx
 from torch.utils._pytree import tree_leaves
 
 from course_lib.lowering.indexing import ZERO, loop_symbols, unflatten
-from course_lib.lowering.ops import Handler, Value, ViewHandler, linear_index
+from course_lib.lowering.ops import Handler, Value, linear_index
 
 Index = Sequence[sympy.Expr]
 
@@ -82,8 +82,9 @@ class View:
     def load(self, ops: Handler, index: Index) -> Value:
         """The element at `index`; an index of lower rank, or into a dimension of size 1, broadcasts."""
         index = self.broadcast(index)
-        if isinstance(ops, ViewHandler):
-            return ops.element(self, index)
+        if isinstance(ops, Inline):
+            producer = ops.producers.get(self.buffer.name)
+            return producer.inner(ops, self.in_buffer(index)) if producer else self.load(ops.ops, index)
         return ops.load(self.buffer.name, linear_index(index, self.stride, self.offset))
 
     def in_buffer(self, index: Index) -> Index:
@@ -141,7 +142,8 @@ class Loops:
 
     def place(self, index: Index) -> sympy.Expr:
         """Where in the buffer the result for `index` goes (flat, in elements)."""
-        return linear_index(index, [self.buffer.stride[d] for d in (range(len(index)) if self.kept is None else self.kept)])
+        dims = range(len(index)) if self.kept is None else self.kept
+        return linear_index(index, [self.buffer.stride[d] for d in dims])
 
     def __str__(self) -> str:
         reducing = f", reducing {list(self.reduced)}" if self.reduced else ""
@@ -150,6 +152,18 @@ class Loops:
 
 class Pointwise(Loops):
     """out[index] = inner(ops, index) for every index in `ranges` (= the buffer's shape)."""
+
+
+@dataclass
+class Inline:
+    """The handler that computes elements of `producers` again instead of loading them; the rest is `ops`'s. (In PyTorch,
+    `TensorBox.realize` decides when *not* to do this; there it happens while lowering.)"""
+
+    ops: Handler
+    producers: Mapping[str, Pointwise]
+
+    def __getattr__(self, op: str) -> Any:
+        return getattr(self.ops, op)
 
 
 @dataclass(eq=False, kw_only=True)

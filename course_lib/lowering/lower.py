@@ -27,7 +27,6 @@ from course_lib.lowering.ops import Handler, Value
 
 Body = Callable[[Handler, Index], Term]
 Dims = Sequence[int]
-
 LIBRARY = {
     name: why
     for why, names in {
@@ -194,10 +193,8 @@ class Lowering:
         shape = x.shape
         kept = [d for d in range(len(shape)) if d not in dims]
         keepdim = len(layout.shape) == len(shape)
-
-        def at(index: Index, rindex: Index) -> list[Any]:
-            return list(map(dict(zip([*kept, *dims], [*index, *rindex], strict=True)).__getitem__, range(len(shape))))
-
+        order = [[*kept, *dims].index(d) for d in range(len(shape))]
+        at = lambda index, rindex: list(map([*index, *rindex].__getitem__, order))
         if all(shape[d] == 1 for d in dims):  # a single element: nothing to combine
             rest = lambda index: [index[d] for d in kept] if keepdim else index
             return self.pointwise(node, lambda ops, index: body(ops, at(rest(index), [ZERO] * len(dims))), layout, label)

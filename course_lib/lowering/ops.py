@@ -25,7 +25,6 @@ BINARY = (
 ).split()
 """`floordiv`, `mod` and `round` follow Python and torch (floor division; the sign of the divisor; half to even); `fmod`
 follows C. `maximum` and `minimum` propagate NaN. Both arguments have one dtype."""
-
 BOOLEAN = frozenset("eq ne lt le gt ge logical_and logical_or logical_not isnan isinf".split())
 """Operations that give torch.bool whatever they are given. All others give the dtype of their first operand."""
 
@@ -58,13 +57,6 @@ class Handler(Protocol):
         """A symbol standing for an integer `value` (an element of an index tensor), for use in later load indices. With
         `wrap` a negative one counts from the end (`x[i]`); else (`embedding`, `gather`) it is out of range too. Out of range
         raises, as eager does."""
-
-
-class ViewHandler:
-    """A handler that is asked for elements of views (`ir.View`), not for flat places in buffers."""
-
-    def element(self, view: Any, index: Sequence[sympy.Expr]) -> Value:
-        raise NotImplementedError
 
 
 def linear_index(index: Sequence[sympy.Expr], stride: Sequence[Any], offset: Any = 0) -> sympy.Expr:

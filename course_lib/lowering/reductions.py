@@ -30,7 +30,8 @@ Dims = Sequence[int] | int | None
 def dimensions(x: View, dims: Dims) -> list[int]:
     """The dimensions to reduce, from 0, in order. No dimension named means all of them."""
     rank = len(x.shape)
-    return sorted({d % rank for d in ([dims] if isinstance(dims, int) else dims or range(rank))}) if rank else []
+    named = [dims] if isinstance(dims, int) else dims or range(rank)
+    return sorted({d % rank for d in named}) if rank else []
 
 
 def reduce(low: Lowering, node: fx.Node, x: View, dims: Sequence[int], kind: str, like: Any, label: str = "") -> View:

@@ -194,7 +194,8 @@ def constant_pad_nd(low: Lowering, node: fx.Node, x: View, pad: Sequence[int], v
 def triangle(low: Lowering, node: fx.Node, x: View, diagonal: int = 0) -> View:
     def body(ops: Handler, index: Index) -> Term:
         above = place(ops, index[-1] - index[-2])
-        return (above >= diagonal if node.target is aten.triu.default else above <= diagonal).where(element(x, ops, index), 0)
+        keep = above >= diagonal if node.target is aten.triu.default else above <= diagonal
+        return keep.where(element(x, ops, index), 0)
 
     return low.pointwise(node, body)
 
@@ -261,13 +262,11 @@ def index_tensor(low: Lowering, node: fx.Node, x: View, indices: Sequence[View |
     return low.pointwise(node, body)
 
 
-@lowers(aten.embedding.default)
-def embedding(low: Lowering, node: fx.Node, weight: View, indices: View, *_: Any) -> View:
-    return index_tensor(low, node, weight, [indices], wrap=False)
-
-
 @lowers(aten.index_select.default)
 def index_select(low: Lowering, node: fx.Node, x: View, dim: int, indices: View) -> View:
     if not x.shape or not indices.shape:
         raise NoLoopForm("index_select with a single number runs as torch's own operator")
     return index_tensor(low, node, x, [None] * (dim % len(x.shape)) + [indices], wrap=False)
+
+
+LOWERINGS[aten.embedding.default] = lambda low, node, x, indices, *_: index_tensor(low, node, x, [indices], wrap=False)

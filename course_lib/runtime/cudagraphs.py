@@ -41,7 +41,9 @@ def why_not(graph: LoopGraph) -> str | None:
     devices = sorted({str(buffer.device) for buffer in graph.buffers.values()})
     if len(devices) != 1 or not devices[0].startswith("cuda"):
         return f"its tensors are on {' and '.join(devices) or 'no device'}"
-    return "one of its inputs is a number" if None in graph.inputs else None if graph.nodes else "it has no kernel"
+    if None in graph.inputs:
+        return "one of its inputs is a number"
+    return None if graph.nodes else "it has no kernel"
 
 
 def stream_on(device: torch.device) -> tuple[int, int, int]:

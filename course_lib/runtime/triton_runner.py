@@ -91,7 +91,8 @@ def by_numpy(function: Callable[..., Any], *args: Any) -> Any:
     tl = importlib.import_module("triton.language")
     like = next(arg for arg in args if isinstance(arg, tl.tensor))
     data = np.asarray(function(*(arg.handle.data if isinstance(arg, tl.tensor) else arg for arg in args)), like.handle.data.dtype)
-    shaped = like.type if data.shape == like.handle.data.shape else tl.block_type(like.type.scalar, list(data.shape))
+    same = data.shape == like.handle.data.shape  # a scalar's data is an array too
+    shaped = like.type if same else tl.block_type(like.type.scalar, list(data.shape))
     return tl.tensor(type(like.handle)(data, like.handle.dtype), shaped)
 
 

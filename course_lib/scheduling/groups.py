@@ -338,8 +338,7 @@ def to_kernel(group: Group, name: str, saved: int) -> FusedKernel:
     for member in group.members:
         index, rindex = (tuple(i.expr for i in part) for part in (member.index, member.rindex))
         uses_columns = rindex or any(columns & i.free_symbols for i in index)
-        level: Kind | Literal["across"]
-        level = "across" if member.node.buffer.name in across else "column" if uses_columns else "row"
+        level: Kind | Literal["across"] = "across" if member.node.buffer.name in across else "column" if uses_columns else "row"
         steps.append(Step(member.node, index, rindex, level))
     names = lambda buffers: frozenset(b.name for b in buffers)
     return FusedKernel(name, group.loops, tuple(steps), names(group.stores), names(group.reads), saved)

@@ -13,23 +13,22 @@ In PyTorch: `torch/_inductor/scheduler.py`: `Scheduler.fuse_nodes`, `will_fusion
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import pairwise
 from operator import or_
+from typing import Any
 
 import networkx
 import torch
 
-from course_lib.lowering.ir import ExternKernel, LoopGraph, Node, Pointwise
+from course_lib.lowering.ir import ExternKernel, Inline, LoopGraph, Node, Pointwise
 from course_lib.scheduling.dependencies import Body, read_names, record_all
 from course_lib.scheduling.fusion import LEGAL, Fuse, No, can_fuse, human_bytes
 from course_lib.scheduling.groups import Group, Usage, fit, join, start, to_kernel
-from course_lib.scheduling.inline import inlined_into
 from course_lib.scheduling.kernel import FusedKernel, Kernel
 
 CanFuse = Callable[[Group, Group], Fuse | No]
-
 SIBLINGS = 8  # How many of the readers of one buffer are compared with each other
 FEW = 8  # A loop that reads less than one in so many elements of another's result had better compute them itself
 
@@ -105,6 +104,15 @@ def schedule(graph: LoopGraph, can_fuse: CanFuse = can_fuse) -> Schedule:
     result = Schedule([fusion.kernel(g, names) for g in groups], groups, alone, fusion.decisions(), inlined, removed)
     fit.cache_clear()  # it holds groups that were never made
     return result
+
+
+def inlined_into(node: Node, producers: Sequence[Any]) -> Node:
+    """`node` with the bodies of `producers` in place of loads from them."""
+    if isinstance(node, ExternKernel) or not producers:
+        return node
+    by_name = {producer.buffer.name: producer for producer in producers}
+    origins = tuple(dict.fromkeys([*(o for p in producers for o in p.origins), *node.origins]))
+    return replace(node, inner=lambda ops, *indices: node.inner(Inline(ops, by_name), *indices), origins=origins)
 
 
 def live_nodes(nodes: Sequence[Node], bodies: Mapping[Node, Body], outputs: set[str]) -> tuple[list[Node], list[str]]:

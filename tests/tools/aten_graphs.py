@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from eager_variants import WithoutOneDNN
 from run_schedules import evaluate_schedule
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -66,7 +67,7 @@ def always(producer: object, consumer: object) -> Fuse:
 
 def agree(function: Callable[..., Any], *inputs: Any) -> LoopGraph:
     """Eager, the loops one by one, the kernels, and kernels fused without mercy give the same."""
-    with torch.no_grad():
+    with torch.no_grad(), WithoutOneDNN():
         expected = function(*inputs)
     expected = list(expected) if isinstance(expected, (list, tuple)) else [expected]
     graph = lowered(function, *inputs)

@@ -14,6 +14,7 @@ Each way computes the same mathematics on the same numbers. It only decides diff
                              `pow(0.5)` and `pow(-0.5)` are `sqrt` and `rsqrt`, but a `pow` for float16.
     torch's decompositions   torch writes many operators in smaller ones (for `torch.compile`, and for us), and those have other
                              answers for nan and infinity: bilinear interpolation, the gradients of `huber_loss` and `elu`.
+    another library          on processors with AVX-512 eager's `gelu` is oneDNN's: infinite from 1.7e38 on, and nan at infinity.
     what cancels is 0        a difference of equal numbers is 0, or what their roundings leave of it: divided by its own norm
                              it is nan, or anything.
     rounded once             each operation computed in double precision and rounded at its end: eager sums thousands of numbers
@@ -67,11 +68,24 @@ def variants(program: Any) -> Iterator[tuple[str, Function]]:
         yield "another formula", line_by_line(program, operands=with_gaps, rewrite=otherwise)
         for zero in (0.0, -0.0):
             yield "another formula", line_by_line(program, after=functools.partial(with_sign, of=zero), rewrite=otherwise)
+    if "gelu" in program.text:
+        yield "another library", in_mode(program.function(), WithoutOneDNN())
     yield "what cancels is 0", with_nothing_left(program)
     yield "rounded once", line_by_line(program, operands=in_double, rewrite=lambda text: text.replace(".float()", ""))
     yield "torch's decompositions", in_mode(program.function(), Decomposed())
     if any(i.layout in ("expanded", "overlapping") and i.grad for i in program.inputs):
         yield "views by `as_strided`", with_strided_results(program)
+
+
+class WithoutOneDNN:
+    """torch's own kernels, where eager would take another library's."""
+
+    def __enter__(self) -> None:
+        self.before = torch._C._get_mkldnn_enabled()
+        torch._C._set_mkldnn_enabled(False)
+
+    def __exit__(self, *error: object) -> None:
+        torch._C._set_mkldnn_enabled(self.before)
 
 
 def in_mode(function: Function, mode: Any) -> Function:

@@ -564,11 +564,119 @@ def grad_mode_left_off(x, i):
     return y, x * 3
 
 
-@program(lambda i: (randn(3, requires_grad=True),), breaks=2)
+@program(lambda i: (randn(3, requires_grad=True),))
 def inference_mode(x):
     with torch.inference_mode():
         y = x * 2
     return y + 1
+
+
+@program(lambda i: (randn(3, 4), randn(3, 4, requires_grad=True)))
+def inference_mode_and_views(x, w):
+    with torch.inference_mode():
+        y = x * w
+        outside, inside, twice = x.view(-1), y.view(-1), y
+        kept = [y[0], {"sum": y.sum()}]
+    return y, twice, outside, inside, kept, y + 1, y[1], torch.is_inference_mode_enabled(), torch.is_grad_enabled()
+
+
+@program(lambda i: (randn(3, requires_grad=True),))
+def inference_mode_writes_to_what_is_outside(x):
+    y = x * 2
+    with torch.inference_mode():
+        y.add_(1)
+        with torch.enable_grad():
+            z = y * 2
+        inside = torch.is_inference_mode_enabled(), torch.is_grad_enabled()
+    return y, z, inside
+
+
+@torch.inference_mode()
+def module_level_inference(x):
+    return x * 2
+
+
+@program(lambda i: (randn(3, requires_grad=True),))
+def calls_an_inference_function(x):
+    return module_level_inference(x), module_level_inference(x) + 1, x + 1
+
+
+@program(lambda i: (randn(3), randn(3, requires_grad=True)))
+def inference_mode_in_a_loop_under_no_grad(x, w):
+    kept = []
+    with torch.no_grad():
+        for _ in range(3):
+            with torch.inference_mode(), torch.inference_mode():
+                x = x + w
+            kept.append(x * w)
+    return kept, x
+
+
+@program(lambda i: (randn(3),))
+def inference_mode_left_by_an_exception(x):
+    try:
+        with torch.inference_mode():
+            y = x * 2
+            raise ValueError("enough")
+    except ValueError as error:
+        return y, y + 1, str(error), torch.is_grad_enabled()
+
+
+@program(lambda i: (randn(3), randn(3)))
+def inference_mode_around_vmap_and_complex(x, y):
+    with torch.inference_mode():
+        seen = torch.vmap(lambda row: row.view(-1))(x.view(3, 1))
+        made = torch.vmap(lambda row: row * 2)(x)
+        turned = torch.complex(x, y).conj()
+    return seen, made, turned.real, turned.imag
+
+
+@program(lambda i: (randn(3), randn(3, requires_grad=True)), breaks=1)
+def saves_an_inference_tensor(x, w):
+    with torch.inference_mode():
+        y = x * 2
+    return y * w
+
+
+@program(lambda i: (randn(3),), breaks=1)
+def writes_to_an_inference_tensor(x):
+    with torch.inference_mode():
+        y = x * 2
+    y += 1
+    return y
+
+
+@program(lambda i: (randn(3), randn(3)), breaks=3)
+def break_in_inference_mode(x, w):
+    with torch.inference_mode():
+        y = x * w
+        print("inside")
+        y = y + 1
+    return y * 2, y
+
+
+@program(lambda i: (randn(3),), breaks=2)
+def asks_for_an_inference_tensor(x):
+    with torch.inference_mode():
+        y = x * 2
+    return y.is_inference(), x.is_inference(), y
+
+
+@program(lambda i: (randn(3),), breaks=2)
+def inference_mode_switched_off(x):
+    with torch.inference_mode(False):
+        y = x * 2
+    return y, y.sum()
+
+
+@program(lambda i: (randn(3),))
+def inference_mode_by_hand(x):
+    context = torch.inference_mode()
+    context.__enter__()
+    y = x * 2
+    inside = torch.is_inference_mode_enabled()
+    context.__exit__(None, None, None)
+    return y, inside, torch.is_inference_mode_enabled()
 
 
 @program(lambda i: (randn(3, 3), randn(3, 3)))

@@ -172,10 +172,8 @@ class Writer:
                 self.say(indent, "finally:")
                 self.block(depth + 1, inner)
         elif kind < 0.90:
-            self.say(
-                indent,
-                f"with {self.pick('torch.no_grad()', 'Note(1)', 'Note(2, swallow=True)', 'contextlib.suppress(KeyError)')}:",
-            )
+            own = "Note(1)", "Note(2, swallow=True)", "contextlib.suppress(KeyError)"
+            self.say(indent, f"with {self.pick('torch.no_grad()', 'torch.inference_mode()', *own)}:")
             self.block(depth + 1, inner)
             if self.r.random() < 0.3:
                 self.say(inner, f"if {self.cond()}: raise {self.pick('ValueError', 'KeyError')}({self.i()})")
@@ -288,7 +286,7 @@ def same(a, b) -> bool:
         return (
             isinstance(b, torch.Tensor)
             and a.shape == b.shape
-            and a.dtype == b.dtype
+            and (a.dtype, a.is_inference()) == (b.dtype, b.is_inference())
             and torch.allclose(a, b, 1e-4, 1e-5, equal_nan=True)
         )
     if type(a) is not type(b):
