@@ -101,7 +101,7 @@ class Attempt:
                 result = self.root.run()
             finally:
                 world.finished = True  # generators that are closed now do nothing
-            if world.builder.region is not None:
+            if world.builder.region:
                 raise Unsupported("leaves inference mode on")
             broken, problem, plain = self.breaks[self.root.next] if result is NOTHING else (0, None, False)
             if problem is None:
@@ -124,8 +124,7 @@ class Attempt:
 
     def note(self, problem: Unsupported, plain: bool) -> bool:
         """Remember to end the graph before the instruction that the frame is at. False if that was tried already."""
-        program, region = self.root.program, self.world.builder.region
-        broken = self.root.next - 1 if region is None else region  # the head cannot stop inside inference mode
+        program, broken = self.root.program, self.world.builder.region or self.root.next - 1  # not inside inference mode
         if self.root.next == 0 or problem.location is None:  # before the start, or while the head is written
             return False
         first = broken - (program[broken].op == "CALL_KW")  # the names of its arguments, loaded just before, belong to it

@@ -423,7 +423,7 @@ def enter_inference(it: Interpreter, context: Any) -> None:
     if not context.mode or it.world.inference or it.world.of(context):
         raise Unsupported("switches inference mode in a way that is not followed", "write `with torch.inference_mode():`")
     context._inference_mode_context = builder.region, torch.is_grad_enabled()
-    builder.region = it.world.root.next - 1 if builder.region is None else builder.region
+    builder.region = builder.region or it.world.root.next - 1
     it.call(torch._C._set_grad_enabled, False)
 
 
@@ -530,7 +530,7 @@ RULES: dict[Any, Rule] = {
     **dict.fromkeys(INERT, lambda it, *args, **kwargs: contextlib.nullcontext()),
     **{function: lambda it, *args, _function=function, **kwargs: _function(*args, **kwargs) for function in APART},
     **{getattr(torch._C, name): functools.partial(attention_switch, name) for name in global_state.ATTENTION},
-    torch.is_inference_mode_enabled: lambda it: it.world.inference or it.world.builder.region is not None,
+    torch.is_inference_mode_enabled: lambda it: it.world.inference or it.world.builder.region > 0,
     torch.inference_mode.__enter__: enter_inference,
     torch.inference_mode.__exit__: leave_inference,
     torch.cond: branch,

@@ -85,7 +85,7 @@ class GraphBuilder:
         self._sizes: dict[Any, fx.Node] = {}
         self.expected: list[tuple[torch.Tensor, bool]] = []
         """Tensors and the truth they must have. Where one has not, the head runs the frame from its start as it is."""
-        self.region: int | None = None  # Inside `torch.inference_mode()`: the frame's instruction that entered it
+        self.region = 0  # Inside `torch.inference_mode()`: the frame's instruction that entered it
         self.inference: dict[int, Any] = {}  # Memory that was made there
         self.untracked = False  # does a tensor not count what is written to it (inference, `x.data`, running statistics)?
 
@@ -150,13 +150,12 @@ class GraphBuilder:
         scale = kwargs.get("value") if name[:4] == "addc" and len(args) == 3 and len(kwargs) == 1 else None  # addcmul, addcdiv_
         if isinstance(scale, torch.Tensor) and scale.dtype == torch.float64 and not (scale.ndim or scale.requires_grad):
             return self.call(f"add{name[7:]}", [args[0], self.call(name[4:7], [self.call("mul", [args[1], scale]), args[2]])])
-        before = [arg for arg in args if isinstance(arg, torch.Tensor)]
         result = self.run_fake(getattr(torch.Tensor, target) if isinstance(target, str) else target, args, kwargs)
-        given_back = any(result is tensor for tensor in before)  # by an in-place operation
-        refused = result is None or given_back or getattr(result, "requires_grad", has_tensor(result))
-        if self.region is not None:
-            self.inference |= {key: memory for key, memory in storages(result).items() if key not in storages((args, kwargs))}
-        elif self.inference and refused and self.inference.keys() & storages((args, kwargs)):
+        inplace = any(result is arg for arg in args)
+        uses = storages((args, kwargs)) if self.region or self.inference else {}
+        if self.region:
+            self.inference |= {key: memory for key, memory in storages(result).items() if key not in uses}
+        elif self.inference.keys() & uses and (result is None or getattr(result, "requires_grad", has_tensor(result)) or inplace):
             raise Unsupported("does with a tensor made in inference mode what autograd may refuse")
         self.untracked |= target is getattr and args[1] == "data"
         self.untracked |= name in ("batch_norm", "instance_norm") and any(arg is True for arg in (*args, *kwargs.values()))
@@ -169,7 +168,7 @@ class GraphBuilder:
         node = self.graph.create_node(op, target, self.argument(tuple(args)), self.argument(kwargs))
         node.meta.update(val=result, location=self.location)
         self.last_node = node
-        if not given_back:
+        if not inplace:
             self.remember(result, node)
         return result
 

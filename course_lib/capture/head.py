@@ -392,6 +392,5 @@ def as_inference(tensor: torch.Tensor) -> torch.Tensor:
     """The same memory as a tensor that was made in inference mode."""
     made = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
     made.set_(tensor.untyped_storage(), tensor.storage_offset(), tensor.shape, tensor.stride())
-    torch._C._set_conj(made, tensor.is_conj())
-    torch._C._set_neg(made, tensor.is_neg())
+    torch._utils.set_tensor_metadata(made, torch._utils.get_tensor_metadata(tensor))  # conjugated, negated
     return made

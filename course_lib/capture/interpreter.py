@@ -64,7 +64,6 @@ class Interpreter(Machine):
     LOAD_ATTR = pushing(lambda it, i: attributes.get(it, it.pop(), i.arg))
     LOAD_SUPER_ATTR = pushing(lambda it, i: attributes.get(it, super(*it.popn(3)[1:]), i.arg[0]))
     IMPORT_FROM = pushing(lambda it, i: attributes.get(it, it.stack[-1], i.arg))
-    BINARY_OP = pushing(lambda it, i: it.operate(BINARY_OPERATORS[i.arg], *it.popn(2)))
     COMPARE_OP = pushing(lambda it, i: it.operate(COMPARISONS[i.arg], *it.popn(2)))
     UNARY_NEGATIVE = pushing(lambda it, i: it.operate(operator.neg, it.pop()))
     UNARY_POSITIVE = pushing(lambda it, i: it.operate(operator.pos, it.pop()))
@@ -150,6 +149,10 @@ class Interpreter(Machine):
             raise Unsupported(f"imports {name} for the first time", "import it at the top of the file")
         name = name if names or level else name.split(".")[0]
         self.push(self.world.wrap(sys.modules[name], Imported(name)))
+
+    def BINARY_OP(self, i: Instruction) -> None:
+        left, right = self.popn(2)
+        self.push(self.operate(BINARY_OPERATORS[i.arg], left, right))
 
     def IS_OP(self, i: Instruction) -> None:
         left, right = self.popn(2)
