@@ -335,9 +335,9 @@ def call_builtin(it: Interpreter, function: Any, args: list[Any], kwargs: dict[s
     elif target is not None and not isinstance(target, types.ModuleType):
         cls = target if isinstance(target, type) else getattr(function, "__objclass__", type(target))
         safe = is_safe_type(cls) or isinstance(target, tuple(SAFE_TYPES - {object}))  # inherited from a type written in C
-        safe = (safe or function.__name__ in COPYING) and not it.world.is_opaque(target)
+        safe = (safe or function.__name__ in COPYING) and not it.world.is_opaque(target) and function.__name__ != "__enter__"
     elif owner is not None:
-        safe = is_safe_type(owner)
+        safe = is_safe_type(owner) and function.__name__ != "__enter__"  # `with torch.device(...)` is a mode of torch's
     else:
         safe = module in SAFE_MODULES or (module == "builtins" and function not in REFUSED)
         safe = safe or (not isinstance(function, types.BuiltinFunctionType) and is_safe_type(type(function)))

@@ -133,8 +133,7 @@ class GraphBuilder:
     def call(self, target: Callable[..., Any] | str, args: Any, kwargs: dict[str, Any] | None = None) -> Any:
         """Record `target(*args, **kwargs)`, or a method of the first argument if `target` is a string. Gives the fake
         result; a result that is no tensor (a shape, a dtype) is computed now and leaves no node."""
-        args = [bool(arg) if type(arg) is torch.SymBool else arg for arg in args]  # `keepdim=n > 1`: a guard
-        kwargs = {name: bool(arg) if type(arg) is torch.SymBool else arg for name, arg in (kwargs or {}).items()}
+        kwargs = kwargs or {}
         name = target if isinstance(target, str) else getattr(target, "__name__", "")
         if name in TO_PYTHON:
             why = f"tensor.{name}() takes the tensor's data into Python, which waits for the result and ends the graph"

@@ -74,6 +74,7 @@ class Interpreter(Machine):
     GET_LEN = pushing(lambda it, i: it.operate(len, it.stack[-1]))
     CHECK_EXC_MATCH = pushing(lambda it, i: isinstance(it.stack[-2], it.pop()))
     BUILD_LIST = pushing(lambda it, i: it.popn(i.arg))
+    BUILD_MAP = pushing(lambda it, i: it.native(dict, zip(map(concrete, (v := it.popn(2 * i.arg))[::2]), v[1::2], strict=True)))
     BUILD_SET = pushing(lambda it, i: it.native(set, it.popn(i.arg)))
     LIST_TO_TUPLE = pushing(lambda it, i: tuple(it.pop()))
     BUILD_CONST_KEY_MAP = pushing(lambda it, i: dict(zip(it.pop(), it.popn(i.arg), strict=True)))
@@ -231,10 +232,6 @@ class Interpreter(Machine):
 
     def BUILD_TUPLE(self, i: Instruction) -> None:
         self.push(tuple(self.popn(i.arg)))
-
-    def BUILD_MAP(self, i: Instruction) -> None:
-        values = self.popn(2 * i.arg)
-        self.push(self.native(dict, zip(map(concrete, values[::2]), values[1::2], strict=True)))
 
     LIST_APPEND, SET_ADD = adding("append", False), adding("add", False)
     LIST_EXTEND, SET_UPDATE, DICT_UPDATE = adding("extend"), adding("update"), adding("update")

@@ -177,7 +177,7 @@ class Machine(Stack):
             inliner.caller = before
         if type(result) is str:
             self.world.check_addresses(result)
-        return result
+        return bool(result) if type(result) is torch.SymBool else result  # a guard: `n > 4` may be asked whether it `is True`
 
     def call(self: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
         return calls.call(self, function, list(args), kwargs)

@@ -153,7 +153,7 @@ class World:
     def assume_constant(self, value: Any, source: Source) -> None:
         """`value` is this very number, string, ...: 2, 2.0 and True are equal, so are 0.0 and -0.0; NaN is equal to nothing."""
         tests = [Test("type({})", "is", type(value))]
-        if isinstance(value, complex) or (isinstance(value, float) and (value == 0 or value != value)):
+        if isinstance(value, (complex, slice)) or (isinstance(value, float) and (value == 0 or value != value)):
             tests.append(Test("repr({})", "==", repr(value)))
         elif value is not None:
             tests.append(Test("{}", "==", value))
@@ -219,7 +219,8 @@ class World:
         if cls is types.CellType:
             return self._know(types.CellType(), obj, source, MISSING).stand_in
         if cls in (set, frozenset) and all(type(item) in PLAIN or self.is_static(item) for item in obj):
-            self.assume(source, "value", Test("type({})", "is", cls), Test("{}", "==", cls(obj)))
+            tests = Test("type({})", "is", cls), Test("{}", "==", cls(obj)), Test("set(map(repr, {}))", "==", set(map(repr, obj)))
+            self.assume(source, "value", *tests)
             return self._know(cls(obj), obj, source, list(obj) if cls is set else None).stand_in
         if cls in BY_VALUE or (isinstance(obj, SCALARS) and not getattr(obj, "__dict__", None)):
             self.assume_constant(obj, source)
@@ -245,7 +246,10 @@ class World:
         if not named and not all(type(key).__eq__ in BY_IDENTITY or type(key) in PLAIN for key in keys):
             return self._opaque(obj, source)
         kind, length = ("keys", "tuple({})" if own else "tuple(dict.keys({}))") if keyed and named else ("length", "len({})")
-        self.assume(source, kind, Test("type({})", "is", cls), Test(length, "==", keys if kind == "keys" else len(keys)))
+        tests = [Test("type({})", "is", cls), Test(length, "==", keys if kind == "keys" else len(keys))]
+        tests += [Test("{}.maxlen", "==", obj.maxlen)] if base is collections.deque else []
+        typed = kind == "length" or all(type(key) is str for key in keys)  # 1, 1.0 and True are equal
+        self.assume(source, kind, *tests, *([] if typed else [Test(f"repr({length})", "==", repr(keys))]))
         named_class = "modules['collections'].OrderedDict" if base is collections.OrderedDict else "dict"
 
         def item(place: int, key: Any) -> Any:

@@ -476,6 +476,19 @@ def numbers_that_are_equal(c):
 
 
 @scenario
+def keys_and_items_that_are_equal(c):
+    told = lambda x, held: (x + 1, repr(held), [type(item).__name__ for item in held])
+    kinds = (
+        ({1: 2}, {True: 2}, {1.0: 2}, {(1,): 2}, {(True,): 2}),
+        ({1}, {True}, {0}, {-0.0}, frozenset([1]), frozenset([1.0])),
+        (collections.deque([1]), collections.deque([1], maxlen=1), collections.deque([1], maxlen=2)),
+    )
+    slices = c(lambda x, s: (x[s], repr(s)))
+    listed = [[f(ones(), held) for held in kind] for kind, f in ((kind, c(told)) for kind in kinds)]
+    return listed, [slices(ones(), s) for s in (slice(0, 1), slice(False, True), slice(0, 2))]
+
+
+@scenario
 def nan_arguments(c):
     f = c(lambda x, k: x * k)
     return [f(ones(), k) for k in (float("nan"), float("nan"), 1.0, float("-inf"))]

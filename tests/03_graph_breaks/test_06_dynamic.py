@@ -42,6 +42,17 @@ def arithmetic_on_sizes(x):
 
 
 @simple
+def answers_about_sizes_are_bools(x):
+    large, held = x.shape[0] > 4, [x.shape[0] != 2, *map(functools.partial(max, 3), [x.shape[0]])]
+    match large, x.shape[1]:
+        case (True, 3):
+            x = x + 1
+        case (_, n) if n:
+            x = x - n
+    return x, large is True, large is not False, type(large), held, held[0] is True, {True: 1, False: 2}[large], (large, 1)
+
+
+@simple
 def views(x):
     n = x.shape[0]
     return (x.view(n * 3), x.view(3, -1), x.reshape(-1), x.view(n, 1, 3), x.unflatten(1, (3, 1)), x.flatten(), x.t(), x[None])

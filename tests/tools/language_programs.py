@@ -679,6 +679,16 @@ def inference_mode_by_hand(x):
     return y, inside, torch.is_inference_mode_enabled()
 
 
+@program(lambda i: (randn(3),), breaks=2)
+def device_context(x):
+    with torch.device("meta"):
+        made = torch.ones(2), torch.tensor([1.0]), torch.nn.Linear(2, 2).weight
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(torch.device("meta"))
+        more = torch.zeros(3)
+    return [t.device for t in made], more.device, torch.ones(2), x + 1
+
+
 @program(lambda i: (randn(3, 3), randn(3, 3)))
 def autocast(x, y):
     with torch.autocast("cpu", dtype=torch.bfloat16):
