@@ -126,6 +126,7 @@ def sizes_of(gm: fx.GraphModule) -> list[Any]:
     return [size for v in values for size in ((*v.shape, *v.stride()) if isinstance(v, torch.Tensor) else (v,))]
 
 
+@capture.recording_mode()  # it may switch autocast
 def with_sizes(gm: fx.GraphModule, args: Sequence[Any]) -> fx.GraphModule:
     """The graph for inputs of just these sizes; numbers among the inputs become constants."""
     static, mode = traceable(copy.deepcopy(gm)), FakeTensorMode()

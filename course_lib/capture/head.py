@@ -282,7 +282,7 @@ class HeadBuilder:
         for cell in filter(is_full, own):
             self.body.append(f"{self.rebuild(cell)}.cell_contents = {self.rebuild(cell.cell_contents)}")
         plain = types.FunctionType(function.__code__, function.__globals__, function.__name__, None, function.__closure__)
-        for attribute in ("__kwdefaults__", "__dict__", "__qualname__", "__doc__", "__module__"):
+        for attribute in ("__kwdefaults__", "__dict__", "__qualname__", "__doc__", "__module__", "__annotations__"):
             if (value := getattr(function, attribute)) != getattr(plain, attribute):
                 self.body.append(f"{name}.{attribute} = {self.rebuild(value)}")
         return name

@@ -127,7 +127,7 @@ class Interpreter(Machine):
         except ValueError:
             free = i.arg in self.code.co_freevars
             said = f"cannot access {'free' if free else 'local'} variable '{i.arg}' where it is not associated with a value"
-            raise (NameError(said, name=i.arg) if free else UnboundLocalError(said)) from None
+            raise (NameError(f"{said} in enclosing scope", name=i.arg) if free else UnboundLocalError(said)) from None
 
     def LOAD_GLOBAL(self, i: Instruction) -> None:
         value = self.world.read_global(self.globals, i.arg, self.function)
@@ -293,12 +293,12 @@ class Interpreter(Machine):
         self.push(function)
 
     def SET_FUNCTION_ATTRIBUTE(self, i: Instruction) -> None:
-        value, function = self.popn(2)
+        new, function = self.popn(2)
         if i.arg == "closure":
-            function = FunctionType(function.__code__, self.globals, None, None, value)  # before it gets anything else
+            function = FunctionType(function.__code__, self.globals, None, None, new)  # before it gets anything else
             self.world.made[id(function)] = function
-        elif i.arg != "annotations":
-            setattr(function, f"__{i.arg}__", value)
+        else:
+            setattr(function, f"__{i.arg}__", dict(zip(new[::2], new[1::2], strict=True)) if i.arg == "annotations" else new)
         self.push(function)
 
     def call_with(self, function: Any, args: list[Any], kwargs: dict[str, Any]) -> None:

@@ -9,7 +9,6 @@ In PyTorch: `torch/_decomp/decompositions.py`, `torch/_inductor/decomposition.py
 """
 
 from collections.abc import Callable
-from itertools import zip_longest
 from typing import Any
 
 import torch
@@ -20,7 +19,6 @@ from course_lib.lowering.lower import LOWERINGS
 from course_lib.lowering.operators import compute_dtype
 
 aten = torch.ops.aten
-
 BESIDE_CORE = """
     _adaptive_avg_pool2d _adaptive_avg_pool2d_backward arange as_strided_copy avg_pool2d_backward batch_norm_backward
     _batch_norm_with_update_functional dist elu grid_sampler_2d hardtanh ldexp leaky_relu linalg_vector_norm narrow_copy
@@ -96,7 +94,7 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     **dict.fromkeys((aten.nll_loss_backward.default, aten.nll_loss2d_backward.default), nll_loss_backward),
     # To the size that it has: a plain view. A write through `expand` becomes a sum of differences, which rounds.
     aten.expand.default: lambda x, size, **_: (
-        x.view(x.shape) if all(new in (-1, old) for new, old in zip_longest(size, x.shape)) else NotImplemented
+        x.view(x.shape) if len(size) == x.ndim and all(map(lambda n, old: n in (-1, old), size, x.shape)) else NotImplemented
     ),
     aten.bernoulli_.float: bernoulli_,
     aten._softmax.default: softmax,

@@ -92,6 +92,7 @@ def copy(low: Lowering, node: fx.Node, x: View, *more: Any, **options: Any) -> V
     """Another dtype, another layout, or both: the buffer's layout is that of the node's value."""
     fake = node.meta["val"]
     x = more[0] if node.target is aten.copy.default else x  # `x.copy_(source)` leaves `source`, broadcast to `x`
+    x = x if isinstance(x, View) else low.full(x, fake)  # a number, below vmap
     if isinstance(x, Lazy):
         return low.lazy(fake, lambda ops, index: element(x, ops, index).to(fake.dtype).value)
     return low.pointwise(node, lambda ops, index: element(x, ops, index), label="copy" if x.dtype == fake.dtype else "to")

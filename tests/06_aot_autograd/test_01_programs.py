@@ -669,3 +669,25 @@ def test_backward_that_needs_what_was_in_a_written_input_with_gaps() -> None:
         f(x, y).sum().backward()
         grads.append(x.grad)
     torch.testing.assert_close(*grads)
+
+
+def test_a_second_gradient_raises():
+    compiled = cl.compile(lambda x: (x**2).sum())
+    x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    (gradient,) = torch.autograd.grad(compiled(x), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="differentiated twice"):
+        torch.autograd.grad(gradient.sum(), x, allow_unused=True)
+    with pytest.raises(RuntimeError, match="differentiated twice"):
+        (compiled(x) + gradient.sum()).backward()
+
+
+def test_autocast_entered_before_a_break_holds_for_other_sizes():
+    def f(x, y):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            cl.graph_break()
+            product = x.view(1, -1) @ y.view(-1, 1)
+        return product
+
+    compiled = cl.compile(f)
+    for n in (3, 3, 5, 6):
+        assert compiled(torch.ones(n), torch.ones(n)).dtype == torch.bfloat16

@@ -679,6 +679,14 @@ def inference_mode_by_hand(x):
     return y, inside, torch.is_inference_mode_enabled()
 
 
+@program(lambda i: (randn(3),))
+def annotations_of_a_function_made_here(x):
+    def inner(a: int, *, b: "text" = 2) -> float:  # noqa: F821
+        return a
+
+    return x + 1, inner.__annotations__, inner
+
+
 @program(lambda i: (randn(3),), breaks=2)
 def device_context(x):
     with torch.device("meta"):

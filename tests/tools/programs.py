@@ -233,6 +233,12 @@ def indexes(x, i, negative):
     return *picked, x[negative], x.flip(0), x.roll(1, 0), x.masked_fill(x > 0, 0.0), x.tril(), x.triu(1)
 
 
+@program(lambda: (randn(2, 3), randn(3)))
+def expands(x, y):
+    made = x.expand(2, -1, -1) + 1, y.expand(3, -1) + 1, x[:, :1].expand(-1, 3) + 1, x[:1].expand(0, 3) * 2, x.expand(2, 3) * 2
+    return *made, torch.vmap(lambda a: a * 2 + 1)(y)
+
+
 @program(lambda: (randn(3, 4), randn(3, 2)))
 def joins_and_splits(x, y):
     a, b = x.chunk(2, -1)
