@@ -55,7 +55,8 @@ def differentiable(forward: Program, backward: Program, signature: Signature, pa
             wanted = [g for g, yes in zip(gradients, signature.differentiable, strict=True) if yes]
             with torch.no_grad(), torch._C._DisableAutocast():
                 found = backward(*ctx.saved_tensors, *map(restride, wanted, tangents))
-            if torch.is_grad_enabled() and (known := [t for t in (*ctx.saved_tensors, *wanted) if t.requires_grad]):
+            if torch.is_grad_enabled() and found:  # where `known` is empty, `backward()` still raises
+                known = [t for t in (*ctx.saved_tensors, *wanted) if t.requires_grad] or [found[0].detach().requires_grad_()]
                 found = torch._C._functions.DelayedError(TWICE, len(found) + len(known))(*found, *known)[: len(found)]
             by_input = dict(zip(signature.gradients, found, strict=True))
             return tuple(map(by_input.get, range(ctx.inputs)))

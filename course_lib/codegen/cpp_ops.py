@@ -30,7 +30,6 @@ HALVES = (torch.float16, torch.bfloat16)
 NARROW = (torch.int8, torch.int16, torch.uint8, torch.bool)  # C++ computes these as int: what does not fit must be cut off again
 LIMITS = {-(2**31): "INT32_MIN", 2**31 - 1: "INT32_MAX", -(2**63): "INT64_MIN", 2**63 - 1: "INT64_MAX"}
 CAST = 15  # How tightly a cast binds
-
 RULES: dict[str, str | Rule] = ARITHMETIC | {
     "lt": compare("<", 10), "gt": compare(">", 10), "le": compare("<=", 10), "ge": compare(">=", 10),
     "eq": compare("==", 9), "ne": compare("!=", 9),

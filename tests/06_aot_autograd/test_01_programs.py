@@ -679,6 +679,10 @@ def test_a_second_gradient_raises():
         torch.autograd.grad(gradient.sum(), x, allow_unused=True)
     with pytest.raises(RuntimeError, match="differentiated twice"):
         (compiled(x) + gradient.sum()).backward()
+    result = cl.compile(lambda x: x.sigmoid().sum())(x)  # whose backward keeps the result, not the input
+    (gradient,) = torch.autograd.grad(result, x, create_graph=True)
+    with pytest.raises(RuntimeError, match="differentiated twice"):
+        (result + (gradient**2).sum()).backward()
 
 
 def test_autocast_entered_before_a_break_holds_for_other_sizes():
