@@ -27,11 +27,8 @@ def cache_dir() -> Path:
             return wanted
     except (OSError, RuntimeError) as error:
         instead = Path(tempfile.mkdtemp(prefix="course_lib-"))
-        warnings.warn(
-            f"cannot write to the cache folder {wanted} ({error.__class__.__name__}); using {instead} instead. "
-            "Set COURSE_CACHE to a folder you own to keep compiled kernels between runs.",
-            stacklevel=2,
-        )
+        why = f"cannot write to the cache folder {wanted} ({error.__class__.__name__}); using {instead} instead"
+        warnings.warn(f"{why}. Set COURSE_CACHE to a folder you own to keep compiled kernels between runs.", stacklevel=2)
         return instead
 
 

@@ -28,8 +28,7 @@ COMPILING = threading.RLock()  # One thread compiles at a time: `make_fx` patche
 class Pipeline:
     """Each field is one stage; its default is the room of the same lesson."""
 
-    interpreter: type[capture.Interpreter] = capture.Interpreter
-    """The symbolic interpreter's class: one method per instruction. (lesson 02)"""
+    interpreter: type[capture.Interpreter] = capture.Interpreter  # One method per instruction (lesson 02)
     capture: Callable[..., CaptureResult] = capture.capture  # (frame, interpreter) → CaptureResult (lesson 02)
     decompositions: dict[Any, Callable[..., Any]] = dataclasses.field(default_factory=lambda: lowering.DECOMPOSITIONS)
     """ATen operator → how it is written in simpler ones (lesson 06)"""
@@ -40,8 +39,7 @@ class Pipeline:
     fuse: Callable[..., Any] = scheduling.can_fuse  # (producer, consumer) → `Fuse` or `No` (lesson 08)
     schedule: Callable[..., scheduling.Schedule] = scheduling.schedule  # (loops, fuse) → kernels in order (lesson 08)
     plan: Callable[..., scheduling.MemoryPlan] = scheduling.plan  # (schedule, loops) → which buffer lives where (lesson 08)
-    build: Callable[..., runtime.CompiledGraph] = runtime.build
-    """(loops, schedule, plan, codegen) → a callable (lessons 09 and 10)"""
+    build: Callable[..., runtime.CompiledGraph] = runtime.build  # (loops, schedule, plan, codegen) → a callable (lessons 09, 10)
     cudagraphs: bool = False  # Record the kernels of a program as a CUDA graph? (lesson 11)
     templates: bool = False  # Measure kernels of our own for matrix products, too? (lesson 11)
     fixed: frozenset[int] | None = None  # For a graph with symbolic sizes: those sizes that are numbers (lesson 05)
@@ -57,7 +55,7 @@ class Pipeline:
     def run_compile(self, gm: fx.GraphModule, codegen: str = "auto", differentiate: bool = False) -> Program:
         """The back half: from a captured graph to machine code. What it cannot compile runs as it is, and is told.
         `codegen` "none" runs the ATen operators one by one."""
-        if gm.graph.find_nodes(op="call_function", target=torch.nn.Parameter):
+        if any(node.target is torch.nn.Parameter or node.kwargs.get("requires_grad") for node in gm.graph.nodes):
             return fall_back(gm, "a parameter is made inside")
         if is_symbolic(gm):
             own = self.replace(fixed=frozenset(size for size in sizes_of(gm) if isinstance(size, int)))

@@ -11,10 +11,7 @@ from course_lib import events
 from course_lib.autograd.partition import Partition
 from course_lib.autograd.signature import Result, Signature, restride
 
-TWICE = (
-    b"a compiled graph cannot be differentiated twice: compute this gradient in eager, or keep the part that needs it out of"
-    b" the compiled function (cl.disable)"
-)
+TWICE = b"a compiled graph cannot be differentiated twice: compute this gradient in eager, or leave its part out (cl.disable)"
 OP_BY_OP = "the graph runs operation by operation"
 Program = Callable[..., tuple[Any, ...]]
 

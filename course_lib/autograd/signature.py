@@ -106,7 +106,11 @@ def signature_of(inputs: Values, before: Values, results: Values, fakes: Values,
             return Result(index, of_input)
         if base.dtype != tensor.dtype:
             raise NotImplementedError("a result is a view of an input in another dtype")
-        if tensor.requires_grad and tensor._base is not (base if base._base is None else base._base):
+        function = tensor.grad_fn
+        while function not in (None, base.grad_fn) and not isinstance(function, torch.autograd.function.BackwardCFunction):
+            function = next((before for before, _ in function.next_functions if before is not None), None)
+        root = base if base._base is None else base._base
+        if tensor.requires_grad and not (function is base.grad_fn and tensor._base is root):  # a view by a function of the user's
             raise NotImplementedError("a result has a gradient of its own, and shares memory with an input (`detach`)")
         part, base = (real, fakes[index]) if of_input and real is not None else (tensor, base)
         layout = tuple(part.shape), part.stride(), part.storage_offset() - base.storage_offset()

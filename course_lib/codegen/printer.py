@@ -14,6 +14,7 @@ from collections import ChainMap, Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -32,15 +33,11 @@ Rule = tuple[str, int]
 """How an operation is written and how tightly that binds. `{:13}`: an operand, in parentheses if that binds less tightly."""
 
 
-def infix(operator: str, binds: int) -> Rule:
-    return f"{{:{binds}}} {operator} {{:{binds + 1}}}", binds
+def infix(operator: str, binds: int, chains: bool = True) -> Rule:
+    return f"{{:{binds + (not chains)}}} {operator} {{:{binds + 1}}}", binds
 
 
-def compare(operator: str, binds: int) -> Rule:
-    """Comparisons do not chain: a < b < c is written (a < b) < c."""
-    return f"{{:{binds + 1}}} {operator} {{:{binds + 1}}}", binds
-
-
+compare = partial(infix, chains=False)  # a < b < c is written (a < b) < c
 ARITHMETIC: dict[str, str | Rule] = {
     "mul": infix("*", 13), "truediv": infix("/", 13), "add": infix("+", 12), "sub": infix("-", 12),
     "neg": ("-{:15}", 14), "reciprocal": ("1 / {:14}", 13), "pow:integer": "integer_pow",

@@ -82,11 +82,8 @@ def nll_loss_backward(
 def torchs_own() -> dict[Any, Callable[..., Any]]:
     """torch's decompositions of what no rule of ours lowers as it is."""
     beside = get_decompositions([getattr(aten, name) for name in BESIDE_CORE if hasattr(aten, name)])
-    return {
-        op: function
-        for op, function in {**_core_aten_decompositions_post_autograd(), **beside}.items()
-        if op not in LOWERINGS and not op._schema.is_mutable and op.overloadpacket.__name__ not in STAYS_WHOLE
-    }
+    wanted = lambda op: op not in LOWERINGS and not op._schema.is_mutable and op.overloadpacket.__name__ not in STAYS_WHOLE
+    return {op: made for op, made in {**_core_aten_decompositions_post_autograd(), **beside}.items() if wanted(op)}
 
 
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {

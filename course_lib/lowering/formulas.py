@@ -10,6 +10,7 @@ In PyTorch: the `register_pointwise` calls of `torch/_inductor/lowering.py`, and
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partialmethod
 from typing import Any, Literal
 
 import torch
@@ -68,26 +69,20 @@ class Term:
             raise AttributeError(op)
         return lambda: Term(self.ops, getattr(self.ops, op)(self.value), torch.bool if op in BOOLEAN else self.dtype)
 
-    __add__ = lambda a, b: a.binary("add", b)
-    __radd__ = lambda a, b: a.binary("add", b, swap=True)
-    __sub__ = lambda a, b: a.binary("sub", b)
-    __rsub__ = lambda a, b: a.binary("sub", b, swap=True)
-    __mul__ = lambda a, b: a.binary("mul", b)
-    __rmul__ = lambda a, b: a.binary("mul", b, swap=True)
-    __truediv__ = lambda a, b: a.binary("truediv", b)
-    __rtruediv__ = lambda a, b: a.binary("truediv", b, swap=True)
-    __floordiv__ = lambda a, b: a.binary("floordiv", b)
-    __mod__ = lambda a, b: a.binary("mod", b)
-    __rmod__ = lambda a, b: a.binary("mod", b, swap=True)
-    __pow__ = lambda a, b: a.binary("pow", b)
-    __rpow__ = lambda a, b: a.binary("pow", b, swap=True)
-    __and__ = lambda a, b: a.binary("bitwise_and", b)
-    __or__ = lambda a, b: a.binary("bitwise_or", b)
-    __xor__ = lambda a, b: a.binary("bitwise_xor", b)
-    __lt__ = lambda a, b: a.binary("lt", b)
-    __le__ = lambda a, b: a.binary("le", b)
-    __gt__ = lambda a, b: a.binary("gt", b)
-    __ge__ = lambda a, b: a.binary("ge", b)
+    __add__, __radd__ = partialmethod(binary, "add"), partialmethod(binary, "add", swap=True)
+    __sub__, __rsub__ = partialmethod(binary, "sub"), partialmethod(binary, "sub", swap=True)
+    __mul__, __rmul__ = partialmethod(binary, "mul"), partialmethod(binary, "mul", swap=True)
+    __truediv__, __rtruediv__ = partialmethod(binary, "truediv"), partialmethod(binary, "truediv", swap=True)
+    __mod__, __rmod__ = partialmethod(binary, "mod"), partialmethod(binary, "mod", swap=True)
+    __pow__, __rpow__ = partialmethod(binary, "pow"), partialmethod(binary, "pow", swap=True)
+    __floordiv__ = partialmethod(binary, "floordiv")
+    __and__ = partialmethod(binary, "bitwise_and")
+    __or__ = partialmethod(binary, "bitwise_or")
+    __xor__ = partialmethod(binary, "bitwise_xor")
+    __lt__ = partialmethod(binary, "lt")
+    __le__ = partialmethod(binary, "le")
+    __gt__ = partialmethod(binary, "gt")
+    __ge__ = partialmethod(binary, "ge")
     __invert__ = lambda a: a.logical_not() if a.dtype is torch.bool else a.bitwise_not()
 
 

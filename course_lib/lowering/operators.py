@@ -15,10 +15,7 @@ from torch.utils._pytree import tree_leaves
 
 from course_lib.lowering.formulas import NoLoopForm
 
-DTYPES = frozenset(
-    {torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.bool}
-    | {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
-)
+DTYPES = {getattr(torch, name) for name in "float16 bfloat16 float32 float64 bool uint8 int8 int16 int32 int64".split()}
 """What loops compute with. Complex, quantized and 8-bit floating numbers stay with torch's own operators."""
 
 

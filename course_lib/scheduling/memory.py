@@ -39,9 +39,6 @@ class MemoryPlan:
     free_after: list[tuple[str, ...]] = field(default_factory=list)
     allocations: list[Allocation] = field(default_factory=list)
 
-    def __str__(self) -> str:
-        return "; ".join(map(str, self.allocations))
-
 
 def plan(schedule: Schedule, graph: LoopGraph) -> MemoryPlan:
     """Decide where each stored buffer lives. Fills in `in_place` of the kernels."""
