@@ -67,15 +67,14 @@ def capture(
             why = f"raises {type(error).__name__}: {error}"
             problem = Unsupported(why, "it raises in eager too", attempt.root.location(place), offset=place.offset)
             problem.__cause__ = error
-        if problem is not None and not fullgraph and attempt.note(problem, plain):
-            continue
-        for event in attempt.world.told:  # what was interpreted, to whoever listens
+        again = problem is not None and not fullgraph and attempt.note(problem, plain)
+        for event in attempt.world.told if not again else ():  # what was interpreted, to whoever listens
             events.emit(event)
-        attempt.world.known.clear()  # the user's objects go at once, not when garbage is collected
-        attempt.world.stand_ins.clear()
-        if problem is not None:
+        attempt.world.forget()
+        if problem is None:
+            return result
+        if not again:
             raise problem
-        return result
 
 
 class Attempt:

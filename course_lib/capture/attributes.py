@@ -9,6 +9,7 @@ In PyTorch: the `var_getattr` methods in `torch/_dynamo/variables/` (`TensorVari
 from __future__ import annotations
 
 import enum
+import functools
 import inspect
 import operator
 import types
@@ -63,17 +64,24 @@ def get(it: Interpreter, value: Any, name: str, *, default: bool = False) -> Any
             return type(value)
         if name in ("__dict__", "__reduce_ex__", "__reduce__", "__getstate__", "__dir__"):
             world.fill_all(copied)
+            if name == "__dict__" and isinstance(found, types.GetSetDescriptorType):
+                return world._know(own_dict(value), own_dict(copied.real), world.own(copied, name)).stand_in
         elif isinstance(found, types.MemberDescriptorType):
             world.fill(copied, name)
         elif not is_data(found) and not world.fill(copied, name) and found is MISSING:
             member = module_member(it, copied, name)
             if member is not MISSING:
                 return member
+    elif known is not None and found is MISSING and type(known.real).__dictoffset__ and name not in own_dict(known.real):
+        world.assume_absent(known.source.attr("__dict__"), name)
     if name not in own_dict(value) or is_data(found):
         if copied:
             world.class_attribute(copied, name, found)
         if read := own_descriptor(it, value, name, "__get__"):
             return it.call(read, value, type(value))
+        if type(found) is functools.cached_property:  # as from Python 3.12 on, without a lock
+            change(it, value, name, made := it.call(found.func, value), default=True)
+            return made
         if is_value(found) and found is written:
             return found
         if is_value(found) and type(value).__flags__ & HEAP_TYPE:
@@ -157,8 +165,13 @@ def module_attribute(it: Interpreter, module: types.ModuleType, name: str) -> An
     if (changed := it.world.stored.get((id(module.__dict__), name))) and changed[2] is not MISSING:
         return changed[2]
     if module.__name__.split(".")[0] in TRUSTED:
-        return it.world.wrap(frames.call(None, getattr, module, name), Imported(module.__name__).attr(name))
+        found = frames.call(None, getattr, module, name)
+        if type(module) is not types.ModuleType and type(found) in PLAIN:  # a switch: `torch.backends.cudnn.benchmark`
+            it.world.assume_constant(found, Imported(module.__name__).attr(name))
+        return it.world.wrap(found, Imported(module.__name__).attr(name))
     source = it.world.source_of(module)
+    if source and name not in module.__dict__:
+        it.world.assume_absent(source.attr("__dict__"), name)
     return it.world.wrap(it.native(getattr, module, name), source and source.attr(name))
 
 
@@ -168,8 +181,10 @@ def class_attribute(it: Interpreter, cls: type, name: str) -> Any:
     owner = next((base for base in cls.__mro__ if name in base.__dict__), cls)
     if id(owner) in it.world.made or (id(cls) in it.world.made and is_value(static)):
         return it.native(getattr, cls, name) if id(owner) in it.world.made else class_attribute(it, owner, name)
-    if name == "__dict__" and any(changed is cls for changed, *_ in it.world.stored.values()):
-        raise Unsupported(f"reads the dict of the class {cls.__name__}, which was changed before")
+    if name == "__dict__" and is_users(cls) and id(cls) not in it.world.made:
+        if source is None or any(changed is cls for changed, *_ in it.world.stored.values()):
+            raise Unsupported(f"reads the dict of the class {cls.__name__}, which was changed before or has no known place")
+        it.world.assume(source, "class", Test("dict({}.__dict__)", "==", dict(cls.__dict__)))
     if read := own_descriptor(it, None, name, "__get__", cls):
         return it.call(read, None, cls)
     try:
@@ -206,10 +221,11 @@ def super_attribute(it: Interpreter, value: Any, name: str) -> Any:
 
 
 def function_attribute(it: Interpreter, function: types.FunctionType, name: str) -> Any:
+    if not hasattr(function, name) and (place := it.world.source_of(function)):
+        it.world.assume_absent(place.attr("__dict__"), name)
     found = it.native(getattr, function, name)
     bound = isinstance(found, (types.MethodType, types.BuiltinMethodType, types.MethodWrapperType))
-    constant = bound or name in ("__name__", "__qualname__", "__module__", "__doc__", "__code__")
-    source = None if constant else it.world.source_of(function)
+    source = None if bound or name == "__code__" else it.world.source_of(function)
     return it.world.wrap(found, source.attr(name)) if source else found
 
 
@@ -223,7 +239,7 @@ def change(it: Interpreter, value: Any, name: str, *new: Any, default: bool = Fa
         it.world.stored[id(place), name] = place, name, new[0]
         return
     if known is not None:
-        if name in ("__dict__", "__class__"):
+        if name in ("__dict__", "__class__") or known.attributes is None:
             raise Unsupported(f"replaces {name} of a {type(value).__name__}")
         method = "__setattr__" if new else "__delattr__"
         if getattr(type(value), method) is getattr(torch.nn.Module, method) and not (default and new):
@@ -258,9 +274,9 @@ def change_tensor(it: Interpreter, tensor: torch.Tensor, name: str, new: Any = M
 
 
 def set_module_attribute(it: Interpreter, module: torch.nn.Module, name: str, new: Any = MISSING) -> None:
-    """`nn.Module.__setattr__` (or `__delattr__`) on a module from outside."""
-    known = it.world.of(module)
-    assert known is not None
+    """`nn.Module.__setattr__` (or `__delattr__`): of a module from outside torch's own code would look at more."""
+    if (known := it.world.of(module)) is None:
+        return it.native(torch.nn.Module.__setattr__, module, name, new)
     registry = next((r for r in REGISTRIES if name in get(it, module, r)), None)
     wanted = "_modules" if isinstance(new, torch.nn.Module) else "_parameters" if isinstance(new, torch.nn.Parameter) else None
     if registry and new is not None and new is not MISSING and registry != (wanted or "_buffers"):

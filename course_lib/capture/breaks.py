@@ -125,8 +125,7 @@ class BreakBuilder(HeadBuilder, Stack):
         for (offset, self.stack), indent in ((yes, "    "), (no, "")):
             self.go_on(offset, indent=indent)
 
-    def LOAD_CONST(self, i: Instruction) -> None:
-        self.push(i.arg)  # names of arguments, for the CALL_KW that comes next
+    LOAD_CONST = lambda self, i: self.push(i.arg)  # names of arguments, for the CALL_KW that comes next
 
     def BINARY_OP(self, i: Instruction) -> None:
         left, right = self.popn(2)

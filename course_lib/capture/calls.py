@@ -13,7 +13,6 @@ from __future__ import annotations
 import builtins
 import collections
 import contextlib
-import dataclasses
 import functools
 import inspect
 import operator
@@ -39,7 +38,7 @@ from course_lib.capture.classes import MISSING, is_users, isinstance, member_of
 from course_lib.capture.graph import PLAIN, STATE, has_tensor, name_of
 from course_lib.capture.shapes import NUMBERS, SYMBOLIC, concrete
 from course_lib.capture.sources import FRAME, HELPERS, Imported, Source, Test, Unsupported, has_literal
-from course_lib.capture.world import functions_of
+from course_lib.capture.world import BY_IDENTITY, functions_of
 
 if TYPE_CHECKING:
     from course_lib.capture.interpreter import Interpreter
@@ -48,17 +47,15 @@ OPERATION_MODULES = {"torch", "torch.functional", "torch.nn.functional"}
 OPERATION_MODULES |= {f"torch._C._{name}" for name in ("nn", "fft", "special", "linalg")}
 NOT_OPERATIONS = {"set_printoptions", "max_unpool2d", "_fused_adam_", "_fused_adamw_", "_fused_sgd_", "_fused_adagrad_"}
 """Of the second torch's fake tensors do not know the strides (channels last); the last are whole steps, as fast as can be."""
-FACTS = {
-    torch.finfo, torch.iinfo, torch.device, torch.promote_types, torch.result_type, torch.can_cast, torch.is_tensor,
-    torch.get_default_dtype, torch.is_grad_enabled, torch.is_inference_mode_enabled, torch.is_autocast_enabled,
-    torch.is_autocast_cache_enabled, torch.get_autocast_dtype, torch.get_autocast_gpu_dtype, torch.get_autocast_cpu_dtype,
-    torch.is_floating_point, torch.is_complex, torch._C._get_tracing_state, torch._C._log_api_usage_once,
-    torch._C._functorch.peek_interpreter_stack, torch.are_deterministic_algorithms_enabled, torch._C._is_any_autocast_enabled,
-    torch._C._is_autocast_available, torch._C._get_privateuse1_backend_name, torch._C._is_tracing, torch._C._is_fwd_grad_enabled,
-    torch._C._is_torch_function_enabled, torch._C._are_functorch_transforms_active, sys.getrecursionlimit, os.fspath,
-    torch.is_autocast_cpu_enabled, sys.intern, torch._C._get_cudnn_enabled, torch._C._get_deterministic_algorithms,
-    torch._C._cuda_isCurrentStreamCapturing if hasattr(torch._C, "_cuda_isCurrentStreamCapturing") else None,
-}  # fmt: skip
+FACTS: set[Any] = {getattr(torch, name) for name in """finfo iinfo device promote_types result_type can_cast is_tensor is_complex
+    get_default_dtype is_grad_enabled is_inference_mode_enabled is_autocast_enabled is_autocast_cache_enabled get_autocast_dtype
+    get_autocast_gpu_dtype get_autocast_cpu_dtype is_floating_point are_deterministic_algorithms_enabled
+    is_autocast_cpu_enabled""".split()}  # fmt: skip
+FACTS |= {getattr(torch._C, name, None) for name in """_get_tracing_state _log_api_usage_once _is_any_autocast_enabled
+    _is_autocast_available _get_privateuse1_backend_name _is_tracing _is_fwd_grad_enabled _is_torch_function_enabled
+    _are_functorch_transforms_active _get_cudnn_enabled _get_deterministic_algorithms _group_tensors_by_device_and_dtype
+    _cuda_isCurrentStreamCapturing""".split()}  # fmt: skip
+FACTS |= {torch._C._functorch.peek_interpreter_stack, sys.getrecursionlimit, sys.intern, os.fspath}
 """Functions of torch that compute no tensor: their result follows from constants and from the state that is guarded."""
 SAFE_MODULES = {f"_{name}" for name in "operator functools collections bisect heapq abc string struct".split()}
 SAFE_MODULES |= {"math", "cmath", "itertools", "unicodedata"}
@@ -108,7 +105,7 @@ def call(it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]
         for name in ("forward", "setup_context", "backward", "vjp", "jvp"):
             depends_on_arguments(it, attributes.get(it, cls, name), f"{cls.__name__}.apply")
         target: Any = functools.partial(function)  # one operation, with its own backward
-        target.__name__, target.__module__ = f"{cls.__name__}_apply", cls.__module__
+        target.__name__, target.__module__ = f"{cls.__name__}_apply", cls.__module__ if is_users(cls) else "own"
         return it.world.builder.call(target, args, kwargs)
     rule = None
     with contextlib.suppress(TypeError):  # not hashable
@@ -152,7 +149,7 @@ def call(it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]
     if isinstance(own, types.FunctionType):
         return call(it, attributes.get(it, function, "__call__"), args, kwargs)
     if own is MISSING:
-        raise TypeError(f"'{type(function).__name__}' object is not callable")
+        raise TypeError(f"'{attributes.type_of(it, function).__name__}' object is not callable")
     return call_builtin(it, function, args, kwargs)
 
 
@@ -196,10 +193,8 @@ def depends_on_arguments(it: Interpreter, function: Any, name: str) -> None:
 
 def is_operation(function: Any) -> bool:
     """Does torch's function compute on tensors, with no other effect? Then it may be a node."""
-    if isinstance(function, torch._ops.OpOverload):  # what is not torch's own and writes to its arguments stays outside
-        return function.namespace in ("aten", "prims") or not function._schema.is_mutable
-    if isinstance(function, torch._ops.OpOverloadPacket):
-        return all(is_operation(getattr(function, name)) for name in function.overloads())
+    if isinstance(function, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):  # what it writes to, its schema says
+        return True
     if getattr(function, "__module__", None) not in OPERATION_MODULES or function.__name__ in NOT_OPERATIONS:
         return False
     if isinstance(function, types.BuiltinFunctionType):
@@ -304,15 +299,6 @@ def register(it: Interpreter, made: type) -> type:
     return made
 
 
-def decorate(it: Interpreter, *cls: type, **options: Any) -> Any:
-    """`dataclass`, which writes Python code: of a class that the interpreted program made."""
-    if not cls:
-        return functools.partial(dataclasses.dataclass, **options)
-    if id(cls[0]) not in it.world.made:
-        raise Unsupported("makes a dataclass of a class from outside")
-    return register(it, frames.call(None, dataclasses.dataclass, *cls, **options))
-
-
 def is_safe_type(cls: type) -> bool:
     safe = cls.__module__ in "itertools functools operator re typing torch.return_types".split()
     return safe or issubclass(cls, BaseException) or (type(cls).__hash__ is not None and (cls in SAFE_TYPES or cls in FACTS))
@@ -352,8 +338,10 @@ def call_builtin(it: Interpreter, function: Any, args: list[Any], kwargs: dict[s
         known = it.world.of(arg)
         if known is not None and known.attributes is not None and getattr(function, "__name__", "") in COPYING:
             it.world.fill_all(known)
-        if known is not None and known.real is not arg and function is hash and type(arg).__hash__ is object.__hash__:
+        if known is not None and known.real is not arg and function is hash and type(arg).__hash__ in BY_IDENTITY:
             raise Unsupported(f"asks for the hash of a {type(arg).__name__}, which is its address", "give it a __hash__")
+    if function is format or (type(target) is str and function.__name__ == "format"):
+        args, kwargs = [*map(concrete, args)], {name: concrete(arg) for name, arg in kwargs.items()}
     if type(target) is str and function.__name__ == "format" and re.search(r"{\w*[.[]", target):  # "{0.shape}"
         return it.call(string.Formatter().vformat, target, args, kwargs)
     args, kwargs = with_callbacks(it, function, args, kwargs)
@@ -454,18 +442,16 @@ def branch(it: Interpreter, pred: Any, true_fn: Any, false_fn: Any, operands: An
     return it.call(true_fn if it.truth(pred) else false_fn, *operands)
 
 
-def set_of_module(it: Interpreter, module: torch.nn.Module, name: str, new: Any) -> Any:
-    if it.world.of(module) is not None:
-        return attributes.set_module_attribute(it, module, name, new)
-    return follow(it, torch.nn.Module.__setattr__, [module, name, new], {})
-
-
 def checkpoint(it: Interpreter, function: Any, *args: Any, use_reentrant: bool = True, **kwargs: Any) -> Any:
     """What is kept for backward is the back half's choice. (Reentrant, it is another function: without gradients.)"""
     if use_reentrant or "context_fn" in kwargs:
         raise Unsupported("calls torch.utils.checkpoint in a way that is not followed", "pass use_reentrant=False")
     options = "preserve_rng_state", "determinism_check", "debug", "early_stop"
-    return it.call(function, *args, **{name: arg for name, arg in kwargs.items() if name not in options})
+    result = it.call(function, *args, **{name: arg for name, arg in kwargs.items() if name not in options})
+    drawn = re.search("drop|rand|bernoulli|normal|uniform", str(it.world.builder.graph))
+    if drawn and not kwargs.get("preserve_rng_state", True):
+        raise Unsupported("draws random numbers in a checkpoint that is to draw others in backward", "preserve_rng_state=True")
+    return result
 
 
 def new_tensor(cls: Any, it: Interpreter, *data: Any, **options: Any) -> Any:
@@ -504,7 +490,6 @@ RULES: dict[Any, Rule] = {
     builtins.isinstance: is_instance,
     builtins.__build_class__: build_class,
     type.__new__: lambda it, *args, **options: register(it, it.native(type.__new__, *args, **options)),  # of a metaclass
-    dataclasses.dataclass: decorate,
     type: lambda it, *args, **kwargs: attributes.type_of(it, *args) if len(args) == 1 else refused("makes a class")(it),
     id: id_of,
     super: make_super,
@@ -538,7 +523,7 @@ RULES: dict[Any, Rule] = {
     torch.compile: lambda it, model=None, **options: (lambda model: model) if model is None else model,  # part of this graph
     **{cls: functools.partial(new_tensor, cls) for cls in (torch.Tensor, *torch._tensor_classes) if cls.__module__ == "torch"},
     **{function: functools.partial(tensor_of, function) for function in (torch.tensor, torch.as_tensor)},
-    torch.nn.Module.__setattr__: set_of_module,
+    torch.nn.Module.__setattr__: attributes.set_module_attribute,
     torch.utils.checkpoint.checkpoint: checkpoint,
 }
 """Functions that know about the interpreted world: (interpreter, *arguments) → result."""

@@ -40,7 +40,7 @@ REACH_AROUND = set(
     """backward grad requires_grad_ register_hook register_post_accumulate_grad_hook retain_grad set_ resize_ resize_as_
     share_memory_ storage untyped_storage storage_offset pin_memory __setstate__ swap_tensors as_subclass t_ transpose_
     squeeze_ unsqueeze_ swapaxes_ swapdims_ detach_ apply_ map_ map2_ __dlpack__ __set__ from_numpy from_file from_dlpack
-    frombuffer is_inference""".split()
+    frombuffer is_inference is_shared is_set_to quantize_per_tensor quantize_per_tensor_dynamic quantize_per_channel""".split()
 )
 """Functions whose effect a graph of operations cannot hold, or that may share memory with what is no tensor."""
 RESHAPING = {"t_", "transpose_", "squeeze_", "unsqueeze_", "swapaxes_", "swapdims_"}  # Of these, those of the graph's own tensors
@@ -55,7 +55,8 @@ PLAIN = (
     bool, int, float, complex, str, bytes, type(None), type(...), type(NotImplemented), torch.dtype, torch.device,
     torch.layout, torch.memory_format, torch.Size,
 )  # fmt: skip
-DTYPES = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
+DTYPES: dict[Any, Any] = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
+DTYPES |= {cls: cls.dtype for cls in torch._tensor_classes if cls.__module__ == "torch"}  # `x.type(torch.HalfTensor)`
 STATE = {torch.set_autocast_enabled, torch.set_autocast_dtype, torch.set_autocast_cache_enabled, torch.clear_autocast_cache}
 STATE |= {getattr(torch._C, turn) for turn in TURNED.values()}
 """Switches that a program may turn while it runs: the graph turns them too, in their place among the operations."""
@@ -107,6 +108,7 @@ class GraphBuilder:
         with self.graph.inserting_after(last) if last else self.graph.inserting_before(first):
             words = "".join(c if c.isalnum() else " " for c in new.source.shown).split()  # `self.ln.weight` → `self_ln_weight`
             new.node = self.graph.placeholder("_".join(words) or "input")
+            new.node.target = new.node.name  # which no other has
         wanted = getattr(new.example, "requires_grad", False)  # as it comes in: a write may change that of `value`
         new.node.meta.update(val=new.value, location=self.location, source=new.source, requires_grad=wanted)
         self.inputs.append(new)
@@ -135,7 +137,7 @@ class GraphBuilder:
         result; a result that is no tensor (a shape, a dtype) is computed now and leaves no node."""
         kwargs = kwargs or {}
         name = target if isinstance(target, str) else getattr(target, "__name__", "")
-        if name in TO_PYTHON:
+        if name in TO_PYTHON or (name in ("mod", "imod") and isinstance(args[0], (str, bytes))):
             why = f"tensor.{name}() takes the tensor's data into Python, which waits for the result and ends the graph"
             raise Unsupported(why, "keep the value a tensor, or call it outside the compiled function")
         allowed = name in RESHAPING and id(args[0]) in self._nodes and id(args[0]) not in self._outside
@@ -149,7 +151,10 @@ class GraphBuilder:
         scale = kwargs.get("value") if name[:4] == "addc" and len(args) == 3 and len(kwargs) == 1 else None  # addcmul, addcdiv_
         if isinstance(scale, torch.Tensor) and scale.dtype == torch.float64 and not (scale.ndim or scale.requires_grad):
             return self.call(f"add{name[7:]}", [args[0], self.call(name[4:7], [self.call("mul", [args[1], scale]), args[2]])])
+        out = [(tensor, tensor.shape) for tensor in tree_leaves(kwargs.get("out")) if isinstance(tensor, torch.Tensor)]
         result = self.run_fake(getattr(torch.Tensor, target) if isinstance(target, str) else target, args, kwargs)
+        if any(tensor.shape != shape for tensor, shape in out):
+            raise Unsupported("gives another shape to `out=`", "give it a tensor of the result's shape")
         inplace = any(result is arg for arg in args)
         uses = storages((args, kwargs)) if self.region or self.inference else {}
         if self.region:
@@ -200,7 +205,7 @@ class GraphBuilder:
         return self.untracked or any(value._version for value in values)
 
     def remember(self, result: Any, node: fx.Node) -> None:
-        """`node` computes `result`: a tensor, or a nest of them whose parts become nodes."""
+        """`node` computes `result`: a tensor, or a nest of them whose parts become nodes. (Of a dict nothing is known.)"""
         if isinstance(result, torch.Tensor):
             self._nodes.setdefault(id(result), (result, node))
         elif isinstance(result, (tuple, list)):
@@ -209,8 +214,6 @@ class GraphBuilder:
                     child = self.graph.call_function(operator.getitem, (node, i))
                     child.meta.update(val=item, location=self.location)
                     self.remember(item, child)
-        elif isinstance(result, dict):
-            raise Unsupported("an operation gave a dict, which the graph has no form for")
 
     def argument(self, value: Any) -> Any:
         """A value, or a nest of them, as an argument of an FX node."""
@@ -280,19 +283,16 @@ def storages(values: Any) -> dict[int, torch.UntypedStorage]:
 
 
 def has_tensor(value: Any) -> bool:
-    """Is there a tensor in this nest of containers?"""
-    if isinstance(value, (tuple, list)):
-        return any(map(has_tensor, value))
-    if isinstance(value, dict):
-        return any(map(has_tensor, value.values()))
-    if type(value) is slice:
-        return has_tensor((value.start, value.stop, value.step))
+    """Is there a tensor in this nest of containers, or of slices?"""
+    if isinstance(value, (tuple, list, dict, slice)):
+        parts = value.__reduce__()[1] if type(value) is slice else value.values() if isinstance(value, dict) else value
+        return any(map(has_tensor, parts))
     return isinstance(value, torch.Tensor)
 
 
 def name_of(function: Any) -> str:
     """How a user would write the function."""
     module = getattr(function, "__module__", None) or "builtins"
-    name: str = getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or repr(function)
+    name: str = getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or type(function).__name__
     path = name if module in ("builtins", "_operator") else f"{module}.{name}"
     return ".".join(part for part in path.split(".") if not part.startswith("pybind11_"))

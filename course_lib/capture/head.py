@@ -16,6 +16,7 @@ import contextlib
 import functools
 import gc
 import itertools
+import keyword
 import operator
 import types
 import warnings
@@ -31,7 +32,7 @@ from course_lib.capture.calls import SAFE_TYPES, Id, call_back
 from course_lib.capture.classes import isinstance, member_of, own_dict
 from course_lib.capture.graph import PLAIN, STATE, name_of, storages
 from course_lib.capture.machine import Machine
-from course_lib.capture.sources import FUNCTION, HELPERS, SameAs, Test, Unsupported, has_literal, variable
+from course_lib.capture.sources import FUNCTION, HELPERS, REGISTRIES, SameAs, Test, Unsupported, has_literal, variable
 from course_lib.capture.world import MAPPINGS, MISSING, NULL, SCALARS, SEQUENCES, Handled, Known, Remaining, World, is_full, slots
 from course_lib.frames.resume import AT_BREAK, live, resume, resume_at, tidied
 from course_lib.written import as_tuple, define
@@ -153,9 +154,10 @@ class HeadBuilder:
         for name, value in own.items():
             if before.get(name, MISSING) is not value:
                 place, slot = self.fetch(known), type(member_of(type(now), name))
+                named = name.isidentifier() and not keyword.iskeyword(name)
                 if hasattr(slot, "__set__") and slot is not types.MemberDescriptorType:
                     self.body.append(f"{place}.__dict__[{name!r}] = {self.rebuild(value)}")
-                elif plain and name.isidentifier():
+                elif plain and named and not any(name in own_dict(known.real).get(r, ()) for r in REGISTRIES):
                     self.body.append(f"{place}.{name} = {self.rebuild(value)}")
                 else:
                     self.body.append(f"object.__setattr__({place}, {name!r}, {self.rebuild(value)})")
@@ -221,8 +223,8 @@ class HeadBuilder:
             return self.name_for(value)
         if cls in SEQUENCES or cls in MAPPINGS:
             return self.write_container(value)
-        if cls.__name__ in ("dict_keys", "dict_values", "dict_items"):
-            return f"{self.rebuild(gc.get_referents(value)[0])}.{cls.__name__[5:]}()"
+        if cls.__name__.removeprefix("o") in ("dict_keys", "dict_values", "dict_items"):
+            return f"{self.rebuild(gc.get_referents(value)[0])}.{cls.__name__.partition('_')[2]}()"
         if cls is Id:
             return self.assign(f"id({self.rebuild(value.obj)})")
         if cls is functools.partial and value.func is call_back:
@@ -235,7 +237,8 @@ class HeadBuilder:
         if cls in (types.BuiltinMethodType, types.MethodWrapperType):
             target = value.__self__
             if type(target) in SAFE_TYPES or isinstance(target, torch.Tensor):
-                return f"{self.rebuild(target)}.{value.__name__}"
+                text = self.rebuild(target)
+                return f"{text if text.isidentifier() else f'({text})'}.{value.__name__}"  # (5).bit_length
             owner = next(b for b in type(target).__mro__ if isinstance(b.__dict__.get(value.__name__), BOUND_FROM))
             return f"{self.name_for(owner)}.{value.__name__}.__get__({self.rebuild(target)})"
         if cls is super:

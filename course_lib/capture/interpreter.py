@@ -43,15 +43,6 @@ def jump_if(holds: Any) -> Any:  # the method of an instruction that pops a valu
     return lambda it, i: it.jump(i.arg) if holds(it, it.pop()) else None
 
 
-def adding(method: str, looks_into: bool = True) -> Any:  # of an instruction that gives a value to a container on the stack
-    def step(it: Interpreter, i: Instruction) -> None:
-        value = it.pop()
-        it.look_into(*([value] if looks_into else []))
-        it.native(getattr(it.stack[-i.arg], method), value)
-
-    return step
-
-
 class Interpreter(Machine):
     """What each instruction does to the stack, the names and the graph."""
 
@@ -74,7 +65,7 @@ class Interpreter(Machine):
     GET_LEN = pushing(lambda it, i: it.operate(len, it.stack[-1]))
     CHECK_EXC_MATCH = pushing(lambda it, i: isinstance(it.stack[-2], it.pop()))
     BUILD_LIST = pushing(lambda it, i: it.popn(i.arg))
-    BUILD_MAP = pushing(lambda it, i: it.native(dict, zip(map(concrete, (v := it.popn(2 * i.arg))[::2]), v[1::2], strict=True)))
+    BUILD_MAP = pushing(lambda it, i: it.native(dict, [(concrete(k), v) for k, v in [it.popn(2) for _ in range(i.arg)][::-1]]))
     BUILD_SET = pushing(lambda it, i: it.native(set, it.popn(i.arg)))
     LIST_TO_TUPLE = pushing(lambda it, i: tuple(it.pop()))
     BUILD_CONST_KEY_MAP = pushing(lambda it, i: dict(zip(it.pop(), it.popn(i.arg), strict=True)))
@@ -95,6 +86,11 @@ class Interpreter(Machine):
     DELETE_FAST = lambda it, i: (it.LOAD_FAST(i), it.pop(), it.locals.pop(i.arg))
     DELETE_DEREF = lambda it, i: delattr(it.world.open_cell(it.cells[i.arg]), "cell_contents")
     MAKE_CELL = lambda it, i: operator.setitem(it.cells, i.arg, new_cell(it.locals.pop(i.arg, MISSING)))
+    LIST_APPEND = lambda it, i: it.stack[-i.arg - 1].append(it.pop())
+    LIST_EXTEND = lambda it, i: it.stack[-i.arg - 1].extend(it.unpacked(it.pop(), "Value after * must be an iterable, not {}"))
+    SET_ADD = lambda it, i: it.native(it.stack[-i.arg - 1].add, it.pop())
+    SET_UPDATE = lambda it, i: it.native(it.stack[-i.arg - 1].update, it.iterate(it.pop()))
+    DICT_UPDATE = lambda it, i: (it.look_into(it.stack[-1]), it.native(it.stack[-i.arg - 1].update, it.pop()))
     MAP_ADD = lambda it, i: it.native(operator.setitem, it.stack[-i.arg - 2], concrete(it.stack.pop(-2)), it.pop())
     RETURN_VALUE = lambda it, i: setattr(it, "result", it.pop())
     STORE_NAME = lambda it, i: it.native(operator.setitem, it.names, i.arg, it.pop())
@@ -146,8 +142,8 @@ class Interpreter(Machine):
         name = i.arg if not level else ".".join(filter(None, [package.rsplit(".", level - 1)[0], i.arg]))
         if name.startswith("torch."):  # which may be another part of torch that is wanted for the first time
             frames.call(None, __import__, name, None, None, names or ())
-        if name not in sys.modules:
-            raise Unsupported(f"imports {name} for the first time", "import it at the top of the file")
+        if name not in sys.modules or not all(hasattr(sys.modules[name], part) for part in names or ()):
+            raise Unsupported(f"imports {name}, or a part of it, for the first time", "import it at the top of the file")
         name = name if names or level else name.split(".")[0]
         self.push(self.world.wrap(sys.modules[name], Imported(name)))
 
@@ -233,9 +229,6 @@ class Interpreter(Machine):
     def BUILD_TUPLE(self, i: Instruction) -> None:
         self.push(tuple(self.popn(i.arg)))
 
-    LIST_APPEND, SET_ADD = adding("append", False), adding("add", False)
-    LIST_EXTEND, SET_UPDATE, DICT_UPDATE = adding("extend"), adding("update"), adding("update")
-
     def DICT_MERGE(self, i: Instruction) -> None:
         update = self.pop()
         self.look_into(update)
@@ -268,7 +261,9 @@ class Interpreter(Machine):
         last = len(values) - after
         self.stack.extend(reversed([*values[:before], values[before:last], *values[last:]]))
 
-    def unpacked(self, value: Any) -> Any:
+    def unpacked(self, value: Any, otherwise: str = "cannot unpack non-iterable {} object") -> Any:
+        if not any(hasattr(type(value), method) for method in ("__iter__", "__getitem__")):
+            raise TypeError(otherwise.format(attributes.type_of(self, value).__name__))
         iterator = self.iterate(value)
         while (item := self.native(next, iterator, NOTHING)) is not NOTHING:
             yield item
@@ -305,14 +300,15 @@ class Interpreter(Machine):
         self.push(calls.call(self, function, args, kwargs))
 
     def CALL_FUNCTION_EX(self, i: Instruction) -> None:
-        kwargs = self.pop() if i.arg else {}
-        self.call_popped(list(self.unpacked(self.pop())), dict(kwargs))
+        kwargs, args = self.pop() if i.arg else {}, self.pop()
+        function = next(value for value in self.stack[-2:] if value is not NULL)
+        said = f"{name_of(function)}() argument after * must be an iterable, not {{}}"
+        self.call_popped(list(self.unpacked(args, said)), dict(kwargs))
 
     def SEND(self, i: Instruction) -> None:
         value, receiver = self.pop(), self.stack[-1]
         try:
-            send = getattr(receiver, "send", None) if value is not None else None
-            self.push(self.native(send, value) if send else self.native(next, receiver))
+            self.push(self.native(next, receiver) if value is None else self.native(receiver.send, value))
         except StopIteration as stop:
             self.delegated(i, stop.value)
 
@@ -333,8 +329,8 @@ class Interpreter(Machine):
         if self.call(builtins.isinstance, subject, cls):
             by_position = getattr(cls, "__match_args__", ())[: i.arg]
             itself = i.arg == 1 and cls in (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple)
-            if i.arg > len(by_position) and not itself:
-                raise TypeError(f"{cls.__name__}() accepts {len(by_position)} positional sub-patterns ({i.arg} given)")
+            if i.arg > (n := len(by_position)) and not itself:
+                raise TypeError(f"{cls.__name__}() accepts {n} positional sub-pattern{'s' * (n != 1)} ({i.arg} given)")
             with contextlib.suppress(AttributeError):
                 parts = [attributes.get(self, subject, name) for name in (*by_position, *names)]
                 found = (subject, *parts) if itself else tuple(parts)

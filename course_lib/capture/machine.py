@@ -46,17 +46,12 @@ class Stack:
         del self.stack[len(self.stack) - count :]
         return values
 
-    def PUSH_NULL(self, i: Instruction) -> None:
-        self.push(NULL)
-
-    def COPY(self, i: Instruction) -> None:
-        self.push(self.stack[-i.arg])
+    PUSH_NULL = lambda self, i: self.push(NULL)
+    COPY = lambda self, i: self.push(self.stack[-i.arg])
+    CALL = lambda self, i: self.call_popped(self.popn(i.arg), {})
 
     def SWAP(self, i: Instruction) -> None:
         self.stack[-i.arg], self.stack[-1] = self.stack[-1], self.stack[-i.arg]
-
-    def CALL(self, i: Instruction) -> None:
-        self.call_popped(self.popn(i.arg), {})
 
     def CALL_KW(self, i: Instruction) -> None:
         names = self.pop()
@@ -160,8 +155,7 @@ class Machine(Stack):
         )  # fmt: skip
 
     def location(self, instruction: Instruction) -> Location:
-        at = instruction.positions
-        line = instruction.line or self.code.co_firstlineno
+        at, line = instruction.positions, instruction.line or self.code.co_firstlineno
         column, end = (-1, -1) if at is None or at.col_offset is None else (at.col_offset, at.end_col_offset or -1)
         if at is not None and at.end_lineno != at.lineno:
             end = 10**6
@@ -189,7 +183,11 @@ class Machine(Stack):
         locals_ = dict(zip(frames.parameters(function.__code__), values, strict=True))
         callee = type(self)(self.world, function, locals_, make_cells(function.__code__, locals_, self.world.closure(function)))
         callee.handling, callee.names = self.handling, names
-        return callee.generator() if callee.code.co_flags & 0x20 else callee.run()
+        if not callee.code.co_flags & 0x20:
+            return callee.run()
+        made: Any = callee.generator()
+        made.__name__, made.__qualname__ = function.__name__, function.__qualname__
+        return made
 
     def generator(self) -> Iterator[Any]:
         """A generator whose body is interpreted, step by step, whoever asks it for values."""
@@ -219,10 +217,13 @@ class Machine(Stack):
     def throw(self, error: BaseException) -> None:
         """An exception comes in at a `yield`. What `yield from` takes its values from gets it first."""
         send, place = self.program[self.next - 2], self.program[self.next - 1]
-        if send.op == "SEND" and (throw := getattr(self.stack[-1], "throw", None)):
+        way = "close" if isinstance(error, GeneratorExit) else "throw"
+        if send.op == "SEND" and (tell := getattr(self.stack[-1], way, None)):
             try:
-                self.yielded = self.native(throw, error)
-                return
+                if way == "throw":
+                    self.yielded = self.native(tell, error)
+                    return
+                self.native(tell)
             except StopIteration as stop:
                 return self.delegated(send, stop.value)
             except Unsupported:
@@ -292,7 +293,7 @@ def new_cell(value: Any) -> CellType:
 def make_cells(code: CodeType, locals_: dict[str, Any], closure: dict[str, CellType]) -> dict[str, CellType]:
     """The frame's cells: new ones for its own cell variables (arguments move into theirs), given ones for free
     variables, and those that a resume function gets as arguments."""
-    own = {name: new_cell(locals_.pop(name, MISSING)) for name in code.co_cellvars}
+    own = {name: new_cell(locals_.pop(name, MISSING)) for name in code.co_cellvars if type(locals_.get(name)) is not CellType}
     return own | {name: locals_.pop(name) for name, value in [*locals_.items()] if isinstance(value, CellType)} | closure
 
 

@@ -122,7 +122,7 @@ class Shapes:
         counts = source.expr.startswith("upcoming(")
         self.history.meet(source, (value,))
         wanted = counts or (source.expr, 0) in self.history.changed or (self.history.dynamic and source.is_variable)
-        constant = value in (0, 1) and not counts if type(value) is int else not math.isfinite(value)
+        constant = value in (0, 1) and not counts if type(value) is int else value == 0 or not math.isfinite(value)
         if constant or not wanted or self.history.dynamic is False:
             return value
         return self._symbol(value, (source.expr, source.shown))
@@ -146,7 +146,8 @@ class Shapes:
         texts = self._call_text(function, args, False), self._call_text(function, args, True)
         try:
             value = function(*hints)
-            good = all(map(math.isfinite, (*hints, value))) and len(texts[0]) < LONGEST
+            fits = type(value) is float or (abs(value) < 2**63 and (function, len(args)) != (round, 2))
+            good = all(map(math.isfinite, (*hints, value))) and len(texts[0]) < LONGEST and fits
         except (ArithmeticError, ValueError, TypeError):
             good = False
         if not good:

@@ -9,6 +9,7 @@ In PyTorch: `torch/_dynamo/source.py` (`Source`, `LocalSource`, `AttrSource`, ..
 """
 
 import builtins
+import keyword
 import linecache
 import math
 import sys
@@ -73,6 +74,8 @@ class Source:
 
     def attr(self, name: str) -> "Source":
         """`base.name`"""
+        if keyword.iskeyword(name):
+            return Source(f", {name!r})", self, "getattr(", f".{name}")
         return Source(f".{name}", self, pretty="" if self.alone and name == "cell_contents" else None)
 
     def item(self, key: Any) -> "Source":
@@ -93,7 +96,8 @@ class Source:
 
 def variable(name: str) -> str:
     """What heads and checks call a parameter: its name, unless they use that themselves (`type`, `torch`)."""
-    return f"{name}_" if hasattr(builtins, name) or name in HELPERS else name
+    base = name.rstrip("_")  # `len` becomes `len_`, and `len_` `len__`
+    return f"{name}_" if any(hasattr(builtins, own) or own in HELPERS for own in (name, base)) else name
 
 
 def Local(name: str) -> "Source":

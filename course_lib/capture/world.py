@@ -24,6 +24,7 @@ import types
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensorConverter
 
 from course_lib import frames
 from course_lib.capture import global_state
@@ -47,12 +48,12 @@ BY_PARTS: dict[type, tuple[Any, tuple[str, ...]]] = {
 }
 """Types whose instances are made anew from some of their attributes."""
 SCALARS = (int, float, complex, str, bytes)
-BY_IDENTITY = object.__eq__, torch.Tensor.__eq__  # As keys of a dict objects with these are told apart by what they are
+BY_IDENTITY = {object.__eq__, object.__hash__, torch.Tensor.__eq__, torch.Tensor.__hash__}  # Such keys are equal to none else
 BY_VALUE = (range, slice, types.MethodDescriptorType, types.WrapperDescriptorType)
 HANDLES = set("_io io threading _thread logging random socket multiprocessing asyncio subprocess tempfile weakref".split())
 """Modules whose instances are more than their attributes: files, locks, sources of randomness."""
 SENTINELS = tuple(type(getattr(dataclasses, name)) for name in "MISSING _FIELD _FIELD_CLASSVAR _HAS_DEFAULT_FACTORY".split())
-WRAPPING = (property, classmethod, staticmethod)
+WRAPPING = (property, classmethod, staticmethod, functools.cached_property)
 HEAP_TYPE = 1 << 9
 ITERATORS = {enumerate, zip, *map(type, map(iter, ([], (), range(0)))), type(reversed([]))}
 STATIC = (types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type, enum.Enum)
@@ -60,12 +61,7 @@ NULL: Any = type("Null", (), {"__repr__": lambda self: "NULL"})()
 """CPython's NULL on the value stack: 'no self here', or a variable without a value."""
 
 
-@dataclasses.dataclass(eq=False)
-class Handled:
-    """Stands on the stack while `error` is being handled, where CPython has what is handled `before` and after it."""
-
-    before: BaseException | None
-    error: BaseException
+Handled = collections.namedtuple("Handled", "before error")  # On the stack while `error` is handled: what was so `before`
 
 
 @dataclasses.dataclass
@@ -112,9 +108,19 @@ class World:
         """Write down a guard, once, with the line that is being interpreted as its cause."""
         self.guards.setdefault(Guard(source, kind, tests, self.user_location()))
 
+    def forget(self) -> None:
+        """The user's objects go at once, not when garbage is collected: also those that fakes refer to, weakly."""
+        self.known.clear()
+        self.stand_ins.clear()
+        self.shapes.mode.fake_tensor_converter = FakeTensorConverter()
+
     def user_location(self) -> Location | None:
         """The innermost line that is the user's own, not torch's."""
         return next((place for place in reversed(self.stack) if not place.filename.startswith(TORCH_FOLDER)), None)
+
+    def assume_absent(self, source: Source, name: str) -> None:
+        """A dict has nothing by this name."""
+        self.assume(source, "absent", Test(f"{name!r} not in {{}}", "holds", True))
 
     def assume_identity(self, obj: Any, source: Source) -> None:
         function = isinstance(obj, types.FunctionType)
@@ -218,17 +224,20 @@ class World:
             return self._container(obj, base, source)
         if cls is types.CellType:
             return self._know(types.CellType(), obj, source, MISSING).stand_in
-        if cls in (set, frozenset) and all(type(item) in PLAIN or self.is_static(item) for item in obj):
-            tests = Test("type({})", "is", cls), Test("{}", "==", cls(obj)), Test("set(map(repr, {}))", "==", set(map(repr, obj)))
-            self.assume(source, "value", *tests)
+        if cls in (set, frozenset) and all(type(i) in PLAIN or has_literal(i) or self.is_static(i) for i in obj):
+            tests = [Test("type({})", "is", cls), Test("{}", "==", cls(obj))]
+            typed = all(type(item) is str for item in obj)  # 1, 1.0 and True are equal
+            self.assume(source, "value", *tests, *([] if typed else [Test("set(map(repr, {}))", "==", {*map(repr, obj)})]))
             return self._know(cls(obj), obj, source, list(obj) if cls is set else None).stand_in
         if cls in BY_VALUE or (isinstance(obj, SCALARS) and not getattr(obj, "__dict__", None)):
             self.assume_constant(obj, source)
             return self._know(obj, obj, source).stand_in
         self.assume(source, "type", Test("type({})", "is", cls))
-        if cls in BY_PARTS:
+        if cls in BY_PARTS and not own_dict(obj):
             make, names = BY_PARTS[cls]
             return self._know(make(*(self.wrap(getattr(obj, n), source.attr(n)) for n in names)), obj, source).stand_in
+        if cls.__module__ == "torch.return_types":
+            return self._know(cls([self.wrap(item, source.item(i)) for i, item in enumerate(obj)]), obj, source).stand_in
         if cls in ITERATORS:
             with contextlib.suppress(TypeError):
                 return self._know(Remaining(self, obj, source), obj, source).stand_in
@@ -243,21 +252,23 @@ class World:
         cls, own, keyed = type(obj), type(obj) is base, base in MAPPINGS
         keys = tuple(base.keys(obj)) if keyed else tuple(range(base.__len__(obj)))
         named = all(type(key) in (*PLAIN, tuple, frozenset) or self.is_static(key) for key in keys)
-        if not named and not all(type(key).__eq__ in BY_IDENTITY or type(key) in PLAIN for key in keys):
+        if not named and not all(type(k) in PLAIN or {type(k).__eq__, type(k).__hash__} <= BY_IDENTITY for k in keys):
             return self._opaque(obj, source)
-        kind, length = ("keys", "tuple({})" if own else "tuple(dict.keys({}))") if keyed and named else ("length", "len({})")
+        named_class = "modules['collections'].OrderedDict" if base is collections.OrderedDict else "dict"
+        listed = "tuple({})" if own else f"tuple({named_class}.keys({{}}))"
+        kind, length = ("keys", listed) if keyed and named else ("length", "len({})")
         tests = [Test("type({})", "is", cls), Test(length, "==", keys if kind == "keys" else len(keys))]
         tests += [Test("{}.maxlen", "==", obj.maxlen)] if base is collections.deque else []
         typed = kind == "length" or all(type(key) is str for key in keys)  # 1, 1.0 and True are equal
         self.assume(source, kind, *tests, *([] if typed else [Test(f"repr({length})", "==", repr(keys))]))
-        named_class = "modules['collections'].OrderedDict" if base is collections.OrderedDict else "dict"
 
         def item(place: int, key: Any) -> Any:
-            at = source.item(key)
-            if not own and base is not tuple:  # the class may say otherwise
-                at = Source(f", {key!r})", source, f"{'dict' if keyed else 'list'}.__getitem__(", f"[{key!r}]")
             if not has_literal(key):
                 at = Source(f")][{place}]", source, f"[*{named_class}.values(")
+            elif own or base is tuple:
+                at = source.item(key)
+            else:  # the class may say otherwise
+                at = Source(f", {key!r})", source, f"{'dict' if keyed else 'list'}.__getitem__(", f"[{key!r}]")
             return self.wrap(base.__getitem__(obj, key), at)
 
         if base is tuple:
@@ -283,8 +294,8 @@ class World:
         return obj
 
     def _tensor(self, tensor: torch.Tensor, source: Source) -> torch.Tensor:
-        plain = type(tensor) in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer) and not tensor.is_quantized
-        if not plain or tensor.layout is not torch.strided:
+        plain = type(tensor) in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer) and tensor.layout is torch.strided
+        if not plain or tensor.is_quantized or tensor.is_nested:
             return self._opaque(tensor, source)
         with torch._C.DisableTorchFunction():
             fake = self.shapes.fake(tensor, source)
@@ -360,7 +371,7 @@ class World:
         base = self.globals_source(globals_, function)
         if name not in globals_:
             if base is not None and not self.is_trusted(base):
-                self.assume(base, "absent", Test(f"{name!r} not in {{}}", "holds", True))
+                self.assume_absent(base, name)
             return getattr(builtins, name, MISSING)
         if base is None and not self.is_static(globals_[name]) and type(globals_[name]) not in PLAIN:
             raise Unsupported(f"reads the global variable '{name}' of a function whose module is not known")
@@ -427,11 +438,13 @@ class World:
         if found is MISSING:
             attributes[name] = MISSING
             if isinstance(slot, types.MemberDescriptorType):
-                with contextlib.suppress(AttributeError):
+                if is_full(real, name):
                     attributes[name] = self.wrap(slot.__get__(real), self.own(known, name))
                     slot.__set__(copy, attributes[name])
+                else:
+                    self.assume(known.source, "absent", Test(f"not is_full({{}}, {name!r})", "holds", True))
             elif type(real).__dictoffset__:
-                self.assume(self.own(known, "__dict__"), "absent", Test(f"{name!r} not in {{}}", "holds", True))
+                self.assume_absent(self.own(known, "__dict__"), name)
             return attributes[name] is not MISSING
         hidden = hasattr(type(slot), "__set__") or not name.isidentifier()
         source = self.own(known, "__dict__").item(name) if hidden else self.own(known, name)
@@ -501,8 +514,9 @@ def solid_base(cls: type) -> type:
 
 def functions_of(found: Any) -> dict[str, types.FunctionType]:
     """The functions that a class attribute is made of, and by which name it keeps each: of a property, `fget`."""
-    parts = {part: getattr(found, part, None) for part in ("fget", "fset", "fdel", "__func__")} if type(found) in WRAPPING else {}
-    return {part: function for part, function in {"": found, **parts}.items() if isinstance(function, types.FunctionType)}
+    parts = ("fget", "fset", "fdel", "__func__", "func") if type(found) in WRAPPING else ()
+    members = {"": found, **{part: getattr(found, part, None) for part in parts}}
+    return {part: function for part, function in members.items() if isinstance(function, types.FunctionType)}
 
 
 def slots(cls: type) -> list[str]:
@@ -517,10 +531,11 @@ def is_bound(obj: Any) -> bool:
     return method and hasattr(type(obj.__self__), obj.__name__)  # False: of pybind11
 
 
-def is_full(cell: types.CellType) -> bool:
+def is_full(holder: Any, name: str = "cell_contents") -> bool:
+    """Has a cell its content, an instance something in a slot?"""
     try:
-        return cell.cell_contents is not MISSING
-    except ValueError:
+        return object.__getattribute__(holder, name) is not MISSING
+    except (AttributeError, ValueError):
         return False
 
 

@@ -72,6 +72,7 @@ def make_resume(code: CodeType, offset: int, stack: tuple[bool | None, ...], unb
     names = tuple(name for name in code.co_cellvars if name not in code.co_varnames) + code.co_freevars
     free = names + tuple(f"stack{i}" for i, is_null in enumerate(stack) if not is_null)
     slots = list(code.co_varnames)
+    first = {*slots[: "__class__" in code.co_freevars]}.intersection(code.co_cellvars)  # in a cell, where `super()` looks
     begin = _op("RETURN_GENERATOR") + _op("POP_TOP") if code.co_flags & 0x20 else b""  # a generator
     prologue = (_op("COPY_FREE_VARS", len(free)) if free else b"") + begin + _op("RESUME", 0)
     for name in sorted(unbound):
@@ -85,7 +86,7 @@ def make_resume(code: CodeType, offset: int, stack: tuple[bool | None, ...], unb
     units = len(prologue) // 2
     no_lines = bytes(0x80 | 15 << 3 | min(8, units - start) - 1 for start in range(0, units, 8))
     new = code.replace(
-        co_code=prologue + code.co_code, co_freevars=free, co_cellvars=(), co_nlocals=len(slots),
+        co_code=prologue + code.co_code, co_freevars=free, co_cellvars=tuple(first), co_nlocals=len(slots),
         co_argcount=len(slots), co_posonlyargcount=0, co_kwonlyargcount=0,
         co_flags=code.co_flags & ~(0x04 | 0x08), co_stacksize=code.co_stacksize + 2,  # no *args, no **kwargs
         co_linetable=no_lines + code.co_linetable,
@@ -128,7 +129,7 @@ def tidy(error: BaseException) -> None:
         if place is not None and "__graph(" not in linecache.getline(frame.f_code.co_filename, part.tb_lineno):
             made = made if resumed else traceback_line(made, *place)
         elif frame.f_globals is not globals():
-            made = TracebackType(made, frame, part.tb_lasti, part.tb_lineno)
+            made = TracebackType(made, frame, part.tb_lasti, part.tb_lineno or frame.f_code.co_firstlineno)
         resumed = frame.f_globals is globals()
     error.__traceback__ = made
 

@@ -71,16 +71,20 @@ def test_a_users_operator_is_a_call_whatever_it_returns(n):
     torch.testing.assert_close(cl.compile(f, fullgraph=True)(x, y), f(x, y))
 
 
-def test_one_that_writes_to_its_arguments_ends_the_graph():
-    def f(x):
-        y = x * 2
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_one_that_writes_to_its_arguments_is_a_call_too(backend):
+    def f(x, y):
+        z = x * 2
+        add_one(z)  # of its own, an input, a part of an input
         add_one(y)
-        return y + 1
+        add_one(y[0])
+        return (z + y).relu(), y.sum()
 
-    x = torch.randn(3)
-    torch.testing.assert_close(cl.compile(f)(x), f(x))
-    with pytest.raises(cl.Unsupported):
-        cl.compile(f, fullgraph=True)(x)
+    x, y = torch.randn(3, requires_grad=True), torch.randn(2, 3)
+    one, two = y.clone(), y.clone()
+    want, got = f(x, one), cl.compile(f, backend=backend, fullgraph=True)(x, two)
+    torch.testing.assert_close((got, two), (want, one))
+    torch.testing.assert_close(torch.autograd.grad(got[0].sum(), x), torch.autograd.grad(want[0].sum(), x))
 
 
 def test_an_lstm():

@@ -3983,7 +3983,7 @@ def class_that_is_abstract(x):
     return x * B().f()
 
 
-@program()
+@program(breaks=1)
 def dataclass_made_inside(x):
     @dataclass
     class A:
