@@ -20,7 +20,7 @@ import torch
 from torch import fx
 
 from course_lib import events
-from course_lib.capture import calls, global_state
+from course_lib.capture import calls, global_state, sources
 from course_lib.capture.breaks import BreakBuilder
 from course_lib.capture.graph import Recorder
 from course_lib.capture.head import Head, HeadBuilder
@@ -89,7 +89,8 @@ class Attempt:
         world._know(frame.func, frame.func, FRAME)
         read = {*live(code)[instructions(code)[0].offset], *code.co_cellvars, *code.co_varnames[:1]}  # `super()` reads the first
         wanted = {name: value for name, value in frame.locals.items() if name in read or isinstance(value, CellType)}
-        locals_ = {name: world.wrap(value, Local(name)) for name, value in wanted.items()}
+        called = sources.variables(frame.locals)
+        locals_ = {name: world.wrap(value, Local(name, called[name])) for name, value in wanted.items()}
         self.root = world.root = interpreter(world, frame.func, locals_, make_cells(code, locals_, world.closure(frame.func)))
         self.root.stops = breaks
 

@@ -32,7 +32,7 @@ from course_lib.capture.calls import SAFE_TYPES, Id, call_back
 from course_lib.capture.classes import isinstance, member_of, own_dict
 from course_lib.capture.graph import PLAIN, STATE, name_of, storages
 from course_lib.capture.machine import Machine
-from course_lib.capture.sources import FUNCTION, HELPERS, REGISTRIES, SameAs, Test, Unsupported, has_literal, variable
+from course_lib.capture.sources import FUNCTION, HELPERS, REGISTRIES, SameAs, Test, Unsupported, has_literal, variables
 from course_lib.capture.world import MAPPINGS, MISSING, NULL, SCALARS, SEQUENCES, Handled, Known, Remaining, World, is_full, slots
 from course_lib.frames.resume import AT_BREAK, live, resume, resume_at, tidied
 from course_lib.written import as_tuple, define
@@ -69,7 +69,7 @@ class HeadBuilder:
 
     def __init__(self, world: World, name: str, parameters: tuple[str, ...]) -> None:
         self.world = world
-        self.head = Head(name, tuple(map(variable, parameters)), [])
+        self.head = Head(name, tuple(variables(parameters).values()), [])
         self.outputs: list[torch.Tensor] = []
         self.fetched: list[str] = []  # Objects from outside, fetched before the side effects may move them
         self.body: list[str] = []

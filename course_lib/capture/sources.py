@@ -94,15 +94,15 @@ class Source:
         return self.shown
 
 
-def variable(name: str) -> str:
-    """What heads and checks call a parameter: its name, unless they use that themselves (`type`, `torch`)."""
-    base = name.rstrip("_")  # `len` becomes `len_`, and `len_` `len__`
-    return f"{name}_" if any(hasattr(builtins, own) or own in HELPERS for own in (name, base)) else name
+def variables(names: Any) -> dict[str, str]:
+    """What heads and checks call the parameters: their names, unless they use such a one themselves (`type`, `torch`)."""
+    free = lambda new, name: not hasattr(builtins, new) and new not in HELPERS and (new == name or new not in names)
+    return {name: next(new for n in range(99) if free(new := name + "_" * n, name)) for name in names}
 
 
-def Local(name: str) -> "Source":
+def Local(name: str, called: str = "") -> "Source":
     """An argument of the frame."""
-    return Source(variable(name), pretty=name)
+    return Source(called or variables([name])[name], pretty=name)
 
 
 FRAME = Source(FUNCTION)  # The frame's own function object

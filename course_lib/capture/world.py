@@ -119,8 +119,7 @@ class World:
         return next((place for place in reversed(self.stack) if not place.filename.startswith(TORCH_FOLDER)), None)
 
     def assume_absent(self, source: Source, name: str) -> None:
-        """A dict has nothing by this name."""
-        self.assume(source, "absent", Test(f"{name!r} not in {{}}", "holds", True))
+        self.assume(source, "absent", Test(f"{name!r} not in {{}}", "holds", True))  # in a dict
 
     def assume_identity(self, obj: Any, source: Source) -> None:
         function = isinstance(obj, types.FunctionType)

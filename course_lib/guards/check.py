@@ -23,7 +23,7 @@ from typing import Any
 
 from course_lib.capture import FUNCTION, Guard, SameAs, Source, Test
 from course_lib.capture.classes import SeenClass
-from course_lib.capture.sources import HELPERS, MOVED, has_literal, variable
+from course_lib.capture.sources import HELPERS, MOVED, has_literal, variables
 from course_lib.written import define
 
 OPPOSITE = {"is": "is not", "is not": "is", "==": "!="}
@@ -49,7 +49,7 @@ class Check:
 
     def __init__(self, guards: Sequence[Guard], parameters: Sequence[str], name: str = "frame") -> None:
         self.guards, self.name = tuple(guards), name
-        self.parameters = tuple(map(variable, parameters))
+        self.parameters = tuple(variables(parameters).values())
         self.names: dict[str, Any] = dict(HELPERS)
         self.source = self._write()
         self.function: Callable[..., bool] = define("check", self.source, f"guards of {name}", self.names)
