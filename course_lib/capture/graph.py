@@ -188,7 +188,7 @@ class GraphBuilder:
         except Exception as error:
             message = str(error).strip().splitlines() or [""]
             why = f"{name_of(function)} fails on tensors of these shapes: {type(error).__name__}: {message[0]}"
-            raise Unsupported(why, "the call fails in eager too, or needs the tensor's data") from None
+            raise Unsupported(why, "in eager it fails too, or it needs the tensor's data, or a number for a size") from None
         finally:
             FAKE_LOG.disabled = False
 

@@ -230,9 +230,8 @@ class Printer:
     def bind(self, what: Expr | Step, text: str, wanted: str) -> str:
         """Give a value a name, and let the block know it."""
         dtype = what.dtype if isinstance(what, Expr) else what.buffer.dtype
-        name = self.unique(wanted)
+        name = self.values[what] = self.unique(wanted)
         self.line(self.declare(name, dtype, text))
-        self.values[what] = name
         return name
 
     def index(self, formula: sympy.Expr | int, tight: bool = False) -> str:
@@ -284,7 +283,8 @@ def describe(step: Step) -> str:
     """What a step is and where in the user's code it comes from: 'gelu (model.py:12)'."""
     for node in step.node.origins:
         if location := node.meta.get("origin", node).meta.get("location"):
-            return f"{label(step)} ({os.path.basename(location.filename)}:{location.line})"
+            file = "this notebook" if "ipykernel_" in location.filename else os.path.basename(location.filename)
+            return f"{label(step)} ({file}:{location.line})"
     return label(step)
 
 

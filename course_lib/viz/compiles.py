@@ -13,7 +13,7 @@ In PyTorch: `tlparse`, which reads the same from the compile ids of `TORCH_TRACE
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
@@ -188,6 +188,8 @@ class Function:
     resume: Resume | None = None
     compiles: list[Compile] = field(default_factory=list)
     below: list[Function] = field(default_factory=list)
+    which: str = ""
+    """Of several resume functions that go on in the same line: ' (break 1 of 2)'."""
 
     @property
     def all_compiles(self) -> list[Compile]:
@@ -199,9 +201,9 @@ class Function:
 
     @property
     def title(self) -> str:
-        """'M.forward', 'M.forward from line 7'."""
+        """'M.forward', 'M.forward, from line 7 on'."""
         line = line_of(self.resume) if self.resume else None
-        return f"{self.name.split(' from ')[0]}, from line {line} on" if line else self.name
+        return f"{self.name.split(' from ')[0]}, from line {line} on{self.which}" if line else self.name
 
 
 class Reader:
@@ -352,7 +354,19 @@ def functions_of(compiles: list[Compile]) -> list[Function]:
         above = found.get(frames.number(resume.original)) if resume else None
         function.resume = resume
         (above.below if above else top).append(function)
+    for function in found.values():
+        for _, same in by(function.below, lambda below: below.title).items():
+            for number, below in enumerate(sorted(same, key=lambda below: below.resume.offset), 1):
+                below.which = f" (break {number} of {len(same)})" if len(same) > 1 else ""
     return top
+
+
+def by(items: Any, key: Callable[[Any], Any]) -> dict[Any, list[Any]]:
+    """The items with the same key together."""
+    groups: dict[Any, list[Any]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
 
 
 def walk(functions: list[Function], depth: int = 0) -> Iterator[tuple[int, Function]]:

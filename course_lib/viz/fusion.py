@@ -3,12 +3,14 @@
 In:  a `Recording` (its `Lowered` and `Scheduled` events), or a `Schedule`.
 Out: a `Picture` of two columns. Left, each loop alone: it reads its inputs from memory and writes its result there. Right, the
      kernels: a thick frame round the loops that run as one; what stays inside the frame stays in registers. A cylinder is a
-     buffer; its height and the thickness of its lines are its bytes. Below, the pairs that were kept apart, with the reason.
+     buffer; its height and the thickness of its lines are its bytes. Of many loops there is a list of kernels, each of which
+     unfolds to such a picture of its own. Below, the pairs that were kept apart, with the reason.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +19,7 @@ from course_lib.viz.loops import is_extern, label_of, reads
 from course_lib.viz.recording import Recording
 from course_lib.viz.style import SMALL, Picture, escape, human_bytes, plural
 from course_lib.viz.svg import Svg, lanes, shorten
-from course_lib.viz.tables import html_table
+from course_lib.viz.tables import breakable, html_table
 
 BOX, CYLINDER, LABEL, BETWEEN = 177, 28, 96, 22
 SLOT, TAP, LANE, ROW, GAP = 38, 10, 9, 46, 14
@@ -26,6 +28,8 @@ NOTE = 18
 SMALL_SHARE = 0.002
 """In a picture of many loops, inputs smaller than this share of the largest buffer are named in the box that reads them."""
 DENSE_FROM = 8
+FOLD_FROM = 60
+"""From so many loops on each kernel has a picture of its own: one drawing of all would be thousands of pixels tall."""
 REASONS = 6
 """Pairs kept apart that are listed at once; the others unfold."""
 
@@ -58,32 +62,70 @@ def fusion_of(schedule: Any, graph: Any = None) -> Picture:
     """The picture of one `Schedule`; with the `LoopGraph` that it was made of, the graph's results are told apart."""
     sizes = buffer_sizes(schedule, graph)
     after = [item_of_kernel(kernel) for kernel in schedule.kernels]
-    nodes = [node for kernel in schedule.kernels for node in (getattr(kernel, "nodes", None) or (kernel,))]
-    before = [item_of_node(node) for node in nodes]
+    each = [[item_of_node(node) for node in nodes_of(kernel)] for kernel in schedule.kernels]
+    before = [item for items in each for item in items]
     kept = {name for item in after for name in item.writes}
+    results = {view.buffer.name for view in getattr(graph, "outputs", ()) if hasattr(view, "buffer")}
     bytes_before = int(getattr(schedule, "bytes_before", 0)) or moved(before, sizes)
     bytes_after = int(getattr(schedule, "bytes_after", 0)) or moved(after, sizes)
 
-    heading = (f"Before: {plural(len(before), 'loop')}, each alone", f"After: {plural(len(after), 'kernel')}")
-    totals = (f"{human_bytes(bytes_before)} through memory", f"{human_bytes(bytes_after)} through memory")
-    totals = (totals[0], totals[1] + saving(bytes_before, bytes_after))
-    results = {view.buffer.name for view in getattr(graph, "outputs", ()) if hasattr(view, "buffer")}
-    left, right = Panel(before, sizes, "eager", kept, results), Panel(after, sizes, "scheduling", kept, results)
-    svg = Svg(left.width + BETWEEN + right.width, 48 + max(left.height, right.height))
-    for panel, x, title, total in ((left, 2.0, heading[0], totals[0]), (right, left.width + BETWEEN, heading[1], totals[1])):
-        svg.text(x, 15, title, bold=True)
-        svg.text(x, 33, total, SMALL)
-        panel.draw(svg, x, 48)
+    heading, totals = headings(before, after), amounts(bytes_before, bytes_after)
     alt = f"Fusion: {heading[0]}, {totals[0]}. {heading[1]}, {totals[1]}: " + "; ".join(item.name for item in after) + "."
     caption = (
         "Loops that became one kernel stand in one frame; ✕ marks a buffer that no longer reaches memory. "
         "Line thickness and cylinder height are bytes."
     )
+    if len(before) < FOLD_FROM:
+        drawing = drawn(before, after, sizes, kept, results, totals).framed(alt)
+    else:
+        seen: dict[Any, str] = {}
+        lines = [one_kernel(*pair, sizes, kept, results, seen) for pair in zip(each, after, strict=True)]
+        drawing = f"<p>{heading[0]}; {totals[0]}<br>{heading[1]}; {totals[1]}</p>"
+        drawing += f'<div class="cl-scroll" tabindex="0">{"".join(lines)}</div>'
+        caption = f"A kernel unfolds to its loops. {caption}"
     apart = kept_apart(schedule)
     notes = [f"inlined: {line}" for line in getattr(schedule, "inlined", ())]
     notes += [f"removed: {line}" for line in getattr(schedule, "removed", ())]
-    body = f"{svg.framed(alt)}{html_apart(apart)}{html_notes(notes)}"
+    body = f"{drawing}{html_apart(apart)}{html_notes(notes)}"
     return Picture(body, caption, alt, as_text(heading, totals, before, after, apart, notes, sizes))
+
+
+def headings(before: list[Item], after: list[Item]) -> tuple[str, str]:
+    return f"Before: {plural(len(before), 'loop')}, each alone", f"After: {plural(len(after), 'kernel')}"
+
+
+def amounts(before: int, after: int) -> tuple[str, str]:
+    """The bytes of either side, and what was saved."""
+    saved = f" ({human_bytes(before - after)} less)" if after < before else ""
+    return f"{human_bytes(before)} through memory", f"{human_bytes(after)} through memory{saved}"
+
+
+def drawn(
+    before: list[Item], after: list[Item], sizes: dict[str, float], kept: set[str], results: set[str], totals: tuple[str, str]
+) -> Svg:
+    """The two columns."""
+    left, right = Panel(before, sizes, "eager", kept, results), Panel(after, sizes, "scheduling", kept, results)
+    svg = Svg(left.width + BETWEEN + right.width, 48 + max(left.height, right.height))
+    sides = zip((left, right), (2.0, left.width + BETWEEN), headings(before, after), totals, strict=True)
+    for panel, x, title, total in sides:
+        svg.text(x, 15, title, bold=True)
+        svg.text(x, 33, total, SMALL)
+        panel.draw(svg, x, 48)
+    return svg
+
+
+def one_kernel(
+    loops: list[Item], kernel: Item, sizes: dict[str, float], kept: set[str], results: set[str], seen: dict[Any, str]
+) -> str:
+    """A kernel of many, as a line that unfolds to its picture; one that differs only in names from a kernel above says so."""
+    before, after = moved(loops, sizes), moved([kernel], sizes)
+    what = "library call" if kernel.extern else plural(len(loops), "loop")
+    line = f"{kernel.name}: {what}, {human_bytes(before)}" + (f" → {human_bytes(after)}" if after != before else "")
+    same = seen.setdefault((tuple(kernel.loops), before, after), kernel.name)
+    if same != kernel.name or kernel.extern:
+        return f'<div style="padding-left: 14px">{escape(line)}{f", like {same}" * (same != kernel.name)}</div>'
+    drawing = drawn(loops, [kernel], sizes, kept, results, amounts(before, after)).render(line)
+    return f"<details><summary>{escape(line)}</summary>{drawing}</details>"
 
 
 def find(recording: Any, index: int) -> tuple[Any, Any]:
@@ -101,7 +143,7 @@ def buffer_sizes(schedule: Any, graph: Any) -> dict[str, float]:
     found: dict[str, Any] = dict(graph.buffers) if graph is not None else {}
     sizes = {name: tensor.nbytes for name, tensor in getattr(graph, "constants", {}).items()}
     for kernel in schedule.kernels:
-        for node in getattr(kernel, "nodes", None) or (kernel,):
+        for node in nodes_of(kernel):
             found.update({b.name: b for b in node.buffers})
     for name, buffer in found.items():
         try:
@@ -109,6 +151,11 @@ def buffer_sizes(schedule: Any, graph: Any) -> dict[str, float]:
         except TypeError:  # a size that is not known yet
             sizes[name] = 0.0
     return sizes
+
+
+def nodes_of(kernel: Any) -> Sequence[Any]:
+    """The loops of a kernel; a library call is its own."""
+    return getattr(kernel, "nodes", None) or (kernel,)
 
 
 def item_of_node(node: Any) -> Item:
@@ -138,10 +185,6 @@ def loop_lines(node: Any) -> tuple[str, str]:
 def moved(items: list[Item], sizes: dict[str, float]) -> int:
     """Bytes that cross memory when each item runs alone."""
     return int(sum(sizes.get(name, 0) for item in items for name in [*item.reads, *item.writes]))
-
-
-def saving(before: int, after: int) -> str:
-    return f" ({human_bytes(before - after)} less)" if after < before else ""
 
 
 # ---- drawing --------------------------------------------------------------------------------------------------------
@@ -293,7 +336,6 @@ def html_apart(apart: list[tuple[str, str, str, float]]) -> str:
     """The list of pairs kept apart."""
     if not apart:
         return ""
-    breakable = lambda name: escape(name).replace("·", "·<wbr>")  # so that the reason has room
     rows = [(breakable(a), breakable(b), escape(reason), human_bytes(lost)) for a, b, reason, lost in apart]
     header = ("first", "second", "kept apart because", "bytes")
     more = ""
@@ -316,9 +358,9 @@ def as_text(
     apart: list[tuple[str, str, str, float]], notes: list[str], sizes: dict[str, float],
 ) -> str:  # fmt: skip
     """The same in words."""
-    amounts = lambda names: ", ".join(f"{name} ({human_bytes(sizes.get(name, 0))})" for name in names) or "nothing"
+    told = lambda names: ", ".join(f"{name} ({human_bytes(sizes.get(name, 0))})" for name in names) or "nothing"
     lines = [f"{heading[0]}; {totals[0]}"]
-    flow = lambda item: f"reads {amounts(item.reads)}, writes {amounts(item.writes)}"
+    flow = lambda item: f"reads {told(item.reads)}, writes {told(item.writes)}"
     lines += [f"  {item.loops[0][1]:<14} over {item.loops[0][0]}: {flow(item)}" for item in before]
     lines.append(f"{heading[1]}; {totals[1]}")
     for item in after:

@@ -28,7 +28,7 @@ import torch
 
 from course_lib import events
 from course_lib.capture.sources import Unsupported
-from course_lib.viz.compiles import Compile, Function, compiles_of, functions_of, walk
+from course_lib.viz.compiles import Compile, Function, by, compiles_of, functions_of, walk
 from course_lib.viz.flame import compile_time
 from course_lib.viz.guards import about, readable, told
 from course_lib.viz.kernels import kernels_of
@@ -307,14 +307,6 @@ def where(location: Any) -> str:
 def caret(location: Any) -> str:
     """The line with its caret, and the two lines around it."""
     return f'<div class="cl-code"><pre>{escape(location.caret)}</pre></div>' if location and location.caret else ""
-
-
-def by(items: Any, key: Callable[[Any], Any]) -> dict[Any, list[Any]]:
-    """The items with the same key together."""
-    groups: dict[Any, list[Any]] = {}
-    for item in items:
-        groups.setdefault(key(item), []).append(item)
-    return groups
 
 
 def reached(problem: Any) -> str:

@@ -40,20 +40,22 @@ def html_table(rows: Iterable[Sequence[str]], header: Sequence[str], numbers: It
 
 def unbroken(cell: str) -> str:
     """A cell (HTML) whose numbers stay with their units, and whose long names in code go on in the next line behind an underscore
-    or a dot, not in the middle of a word."""
+    between words or a dot, not in the middle of a word."""
     cell = UNIT.sub("\\1\N{NO-BREAK SPACE}\\2", cell)
-    apart = lambda found: found[1] or re.sub(r"([_.])(?=\w)", r"\1<wbr>", found[2])
+    apart = lambda found: found[1] or SOFT.sub(r"\g<0><wbr>", found[2])
     return CODE.sub(lambda code: code[1] + NAME.sub(apart, code[2]) + "</code>", cell)
 
 
 UNIT = re.compile(r"(?<![\w.,])(-?[\d.,]+) (ns|µs|ms|s|B|[KMG]i?B|×|%|[KMGT]?FLOP(?:/s|/B)?)(?![\w/])")
 CODE = re.compile(r"(<code\b[^>]*>)(.*?)</code>", re.S)
 NAME = re.compile(r"(<[^>]*>|&#?\w+;)|([\w.]{12,})")
+SOFT = re.compile(r"(?<=[^\W_])_(?=[^\W_])|[.·](?=\w)")
+"""Behind these a name may go on in the next line; `__dict__` stays whole."""
 
 
 def breakable(name: str) -> str:
-    """A column's name for HTML; a long one (`call_function`) may go on in the next line behind an underscore."""
-    return re.sub(r"\w{12,}", lambda word: word[0].replace("_", "_<wbr>"), escape(name))
+    """A name in a column of words, for HTML; a long one (`call_function`) may go on in the next line."""
+    return re.sub(r"[\w.·]{8,}", lambda word: SOFT.sub(r"\g<0><wbr>", word[0]), escape(name))
 
 
 def table(rows: Iterable[Sequence[object]], header: Sequence[str], caption: str = "", alt: str = "") -> Picture:

@@ -16,7 +16,7 @@ from course_lib.viz import graphs
 from course_lib.viz.bytecode import frame_runs, nest, plain_arg, walk
 from course_lib.viz.recording import Recording
 from course_lib.viz.svg import text_width
-from course_lib.viz.tables import html_table, roofline
+from course_lib.viz.tables import breakable, html_table, roofline
 
 NAMES = "show bytecode graph aten guards_table loops fusion code breaks".split()
 
@@ -250,6 +250,34 @@ def test_fusion_shows_loops_before_kernels_after_and_why_some_stayed_apart(trace
     assert "Kept apart" in picture.body and "library" in picture.body
     assert "✕" in picture.body, "buffers that no longer reach memory are marked"
     assert viz.fusion(schedule).text.splitlines()[0] == picture.text.splitlines()[0]
+
+
+def test_many_loops_are_a_list_of_kernels_each_with_a_picture_of_its_own():
+    layers = torch.nn.ModuleList(torch.nn.LayerNorm(16) for _ in range(8))
+
+    def stack(x):
+        for layer in layers:
+            x = torch.mm(layer(x).relu(), x)
+        return x
+
+    with torch.no_grad(), cl.record() as trace:
+        cl.compile(stack)(torch.randn(16, 16))
+    schedule, body = trace.of(events.Scheduled)[0].schedule, trace.fusion().body
+    drawn = re.findall(r"<details><summary>(\w+): 11 loops", body)
+    assert len(drawn) == body.count("<svg") == 1, "layers that are alike have one drawing"
+    assert body.count(f", like {drawn[0]}</div>") == 7 and body.count("mm: library call") == 8
+    assert "After: 1 kernel" in body and f"After: {len(schedule.kernels)} kernels" in body
+
+
+@pytest.mark.parametrize(
+    ("name", "pieces"),
+    [
+        ("call_function", "call_ function"), ("self.__dict__", "self. __dict__"), ("mean·rsqrt·sub", "mean· rsqrt· sub"),
+        ("mkldnn._linear_pointwise", "mkldnn. _linear_ pointwise"), ("short_x", "short_x"),
+    ],
+)  # fmt: skip
+def test_a_long_name_goes_on_in_the_next_line_between_words(name, pieces):
+    assert breakable(name) == pieces.replace(" ", "<wbr>")
 
 
 def test_code_keeps_every_character(trace):

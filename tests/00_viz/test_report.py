@@ -127,6 +127,16 @@ def test_resume_functions_stand_below_what_they_resume(recorded):
     assert top["branchy"].below[0].title.startswith("branchy, from line")
 
 
+def test_resume_functions_of_one_line_have_titles_of_their_own():
+    def sums(x, y):
+        return x.sin() + x.sum().item() + y.cos() + y.sum().item() * x
+
+    with cl.record() as trace:
+        cl.compile(sums, backend="eager")(torch.ones(3), torch.ones(3))
+    _, first, second = (compile.title.split(" on ")[-1] for compile in compiles_of(trace))
+    assert (first, second) == ("(break 1 of 2)", "(break 2 of 2)")
+
+
 def test_what_is_built_for_later_sizes_belongs_to_the_compile_whose_graph_it_is(recorded):
     symbolic = next(c for c in compiles_of(recorded) if c.name.endswith("<lambda>"))
     assert len(symbolic.builds) == 2

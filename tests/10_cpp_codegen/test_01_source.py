@@ -9,6 +9,7 @@ import torch
 from hand_kernels import Hand, gelu_chain, layer_norm, softmax
 from run_kernels import check
 
+import course_lib as cl
 from course_lib.codegen.cpp import cpp_source
 
 
@@ -35,6 +36,17 @@ def test_a_pointwise_kernel_is_one_loop():
         "  }\n"
         "}\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("filename", "told"), [("/home/me/model.py", "model.py"), ("/tmp/ipykernel_7/2028936945.py", "this notebook")]
+)
+def test_a_comment_names_the_line_of_the_program(filename, told):
+    names = {"torch": torch}
+    exec(compile("def f(x):\n    return torch.sin(x) * 2", filename, "exec"), names)
+    with cl.record() as trace:
+        cl.compile(names["f"])(torch.randn(5))
+    assert f"// sin ({told}:2)" in str(trace.code(kernel=0))
 
 
 def test_several_loops_are_numbered():
