@@ -69,3 +69,10 @@ def test_what_is_ticked_is_drawn_as_one_kernel(graph, live):
     assert said.inner_text() == made.said[3] and page.locator("svg rect").count() == frames - 1, "no frame round relu and add"
     page.get_by_text("relu + add").click()
     assert said.inner_text() == made.said[7] and page.locator("svg rect").count() == frames
+
+
+def test_in_a_narrow_column_the_drawing_scrolls_and_the_words_do_not(graph, live):
+    page = live(choose_fusion(graph[0]).widget)
+    page.set_viewport_size({"width": 400, "height": 600})
+    assert page.locator("fieldset").bounding_box()["width"] <= 400
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
