@@ -17,8 +17,7 @@ Program = Callable[..., tuple[Any, ...]]
 
 
 def finished(graph: Program, signature: Signature, original: Program) -> Program:
-    """The captured graph's results, by a compiled forward graph. `original` runs for inputs that overlap in memory while one of
-    them is written to."""
+    """The captured graph's results, by a compiled forward graph; by `original` if a written input overlaps another."""
     if not signature.updates and list(signature.results) == [Result(n) for n in range(len(signature.results))]:
         return graph  # the values are the results, one after the other
 

@@ -132,8 +132,7 @@ class Decomposing(TorchDispatchMode):
 
 
 class Tagging(fx.Interpreter):
-    """Runs a graph and marks every node that is recorded meanwhile with the node being run. In backward that is the node whose
-    `grad_fn` runs."""
+    """Runs a graph and marks every node that is recorded meanwhile with the node being run; in backward, whose `grad_fn` runs."""
 
     def __init__(self, gm: fx.GraphModule) -> None:
         super().__init__(gm)

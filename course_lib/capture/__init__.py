@@ -65,7 +65,7 @@ def capture(
             check_own_failure(error)
             plain, place = True, attempt.root.program[attempt.root.next - 1]
             why = f"raises {type(error).__name__}: {error}"
-            problem = Unsupported(why, "it raises in eager too", attempt.root.location(place), offset=place.offset)
+            problem = Unsupported(why, "it raises in eager too", attempt.root.last, offset=place.offset)
             problem.__cause__ = error
         again = problem is not None and not fullgraph and attempt.note(problem, plain)
         for event in attempt.world.told if not again else ():  # what was interpreted, to whoever listens

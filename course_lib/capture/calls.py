@@ -145,7 +145,7 @@ def call(it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]
     if isinstance(function, torch.jit.ScriptFunction) and (source := it.world.source_of(function)):  # as it was written
         return call(it, it.world.wrap(function._torchdynamo_inline, source.attr("_torchdynamo_inline")), args, kwargs)
     if it.world.is_opaque(function):
-        raise Unsupported(f"calls {name_of(function)}, of which capture knows nothing")
+        raise Unsupported(f"calls {name_of(function)}, of which capture knows nothing", "call it outside the compiled function")
     if isinstance(own, types.FunctionType):
         return call(it, attributes.get(it, function, "__call__"), args, kwargs)
     if own is MISSING:

@@ -80,6 +80,7 @@ class GraphBuilder:
         self.shapes = shapes
         self.inputs: list[Input] = []
         self.location: Location | None = None
+        self.module = ""
         self.last_node: fx.Node | None = None
         self._nodes: dict[int, tuple[Any, fx.Node]] = {}
         self._outside: dict[int, Input] = {}
@@ -170,7 +171,7 @@ class GraphBuilder:
             return result
         op = "call_method" if isinstance(target, str) else "call_function"
         node = self.graph.create_node(op, target, self.argument(tuple(args)), self.argument(kwargs))
-        node.meta.update(val=result, location=self.location)
+        node.meta.update(val=result, location=self.location, module=self.module)
         self.last_node = node
         if not inplace:
             self.remember(result, node)
@@ -212,7 +213,7 @@ class GraphBuilder:
             for i, item in enumerate(result):
                 if has_tensor(item):
                     child = self.graph.call_function(operator.getitem, (node, i))
-                    child.meta.update(val=item, location=self.location)
+                    child.meta.update(val=item, location=self.location, module=self.module)
                     self.remember(item, child)
 
     def argument(self, value: Any) -> Any:

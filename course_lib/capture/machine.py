@@ -77,9 +77,13 @@ class Machine(Stack):
         self.handling: BaseException | None = None  # The exception that an `except` block is dealing with
         self.program = instructions(self.code)
         self.index_of = {i.offset: index for index, i in reversed([*enumerate(self.program)])}  # of those split, the first
-        self.next = 0
+        self.next, self.last = 0, cast(Any, None)  # Instruction; and where the last one was, once it has ended
         self.stops: Container[int] = ()  # Where not to go on, as indices into `program`
         self.result = self.yielded = NOTHING
+        self.module = world.builder.module  # The path of the module whose method this is, or that called this function
+        owner = world.of(next(iter(locals_.values()), None))
+        if owner and isinstance(owner.real, torch.nn.Module) and hasattr(type(owner.real), self.code.co_name):
+            self.module = owner.source.shown
 
     def run(self) -> Any:
         """Interpret to a return (or, in a generator, to a yield). NOTHING: stopped before an instruction that ends the graph."""
@@ -88,7 +92,7 @@ class Machine(Stack):
             while self.result is NOTHING and self.yielded is NOTHING and self.next not in self.stops:
                 self.step(self.program[self.next])
         finally:
-            self.world.stack.pop()
+            self.last = self.world.stack.pop()
         if self.result is not NOTHING:  # what only this frame held goes: a generator is closed
             for part in (self.locals, self.cells, self.stack):
                 part.clear()
@@ -101,7 +105,7 @@ class Machine(Stack):
         self.next += 1
         self.world.stack[-1] = self.location(instruction)
         builder, here = self.world.builder, self.world.user_location()
-        builder.location, builder.last_node = here, None
+        builder.location, builder.module, builder.last_node = here, self.module, None
         before = events.in_words(self.world, self.stack)
         try:
             method = getattr(self, instruction.op, None)
@@ -155,7 +159,7 @@ class Machine(Stack):
         )  # fmt: skip
 
     def location(self, instruction: Instruction) -> Location:
-        at, line = instruction.positions, instruction.line or self.code.co_firstlineno
+        at, line = instruction.positions, instruction.line or self.world.stack[-1].line
         column, end = (-1, -1) if at is None or at.col_offset is None else (at.col_offset, at.end_col_offset or -1)
         if at is not None and at.end_lineno != at.lineno:
             end = 10**6
@@ -248,7 +252,7 @@ class Machine(Stack):
         """Refuse what is known by its type alone."""
         for value in values:
             if self.world.is_opaque(value):
-                raise Unsupported(f"looks into a {type(value).__name__}, of which capture knows nothing", "use it outside")
+                raise Unsupported(f"looks into a {type(value).__name__}, of which capture knows nothing", "use it in eager code")
 
     def operate(self, function: Any, *args: Any) -> Any:
         """An operator: recorded if a tensor takes part, else computed now."""

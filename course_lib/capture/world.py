@@ -116,7 +116,7 @@ class World:
 
     def user_location(self) -> Location | None:
         """The innermost line that is the user's own, not torch's."""
-        return next((place for place in reversed(self.stack) if not place.filename.startswith(TORCH_FOLDER)), None)
+        return next((place for place in reversed(self.stack) if not place.filename.startswith((TORCH_FOLDER, "<frozen "))), None)
 
     def assume_absent(self, source: Source, name: str) -> None:
         self.assume(source, "absent", Test(f"{name!r} not in {{}}", "holds", True))  # in a dict

@@ -176,8 +176,7 @@ def _meaningful(code: CodeType) -> Iterator[tuple[dis.Instruction, int]]:
 
 def _with_closures(program: list[Instruction], code: CodeType) -> Iterator[Instruction]:
     """3.13 writes LOAD_FAST also where the cell itself, not its content, goes into a closure or a class body: call that
-    LOAD_CLOSURE, as before. (The name alone does not tell: an inlined comprehension may keep a plain value in the slot
-    of a cell variable.)"""
+    LOAD_CLOSURE, as before. (The name does not tell: a comprehension may keep a plain value in a cell variable's slot.)"""
     cells: set[int] = set()
     for at, i in enumerate(program):
         if i.op == "SET_FUNCTION_ATTRIBUTE" and i.arg == "closure":

@@ -39,9 +39,21 @@ def coverage(args: argparse.Namespace) -> int:
 
 def report(args: argparse.Namespace) -> int:
     """Run a script and write its compile report; the script's exit status comes back."""
+    from course_lib.grading.notebooks import CourseError
     from course_lib.viz.script import run_traced
 
-    return run_traced(args.script, args.out, args.torch_compile)
+    program = ["-m", *args.module] if args.module else args.script
+    if len(program) < 1 + bool(args.module):
+        raise CourseError("which program? Say `course report script.py [arguments]` or `course report -m module [arguments]`")
+    if not args.module and not Path(program[0]).exists():
+        raise CourseError(f"there is no file {program[0]} to run; for a module say `course report -m {program[0]}`")
+    try:
+        args.out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CourseError(
+            f"the report cannot be written into {args.out} ({error.strerror}): name another folder with --out"
+        ) from None
+    return run_traced(program, args.out, args.torch_compile)
 
 
 def gallery(args: argparse.Namespace) -> int:
@@ -185,7 +197,8 @@ def parser() -> argparse.ArgumentParser:
     it = command(report, "run a script, and write one page about everything that was compiled in it")
     it.add_argument("--out", type=Path, default=Path("compile_report"), help="the folder for the page (default: %(default)s)")
     it.add_argument("--torch-compile", action="store_true", help="let torch.compile in the script mean cl.compile")
-    it.add_argument("script", nargs=argparse.REMAINDER, help="the script (or -m module) and its arguments")
+    it.add_argument("-m", dest="module", nargs=argparse.REMAINDER, help="a module and its arguments, in place of a script")
+    it.add_argument("script", nargs=argparse.REMAINDER, help="the script and its arguments")
 
     it = command(gallery, "make docs/gallery.md: every picture once, from real traces")
     it.add_argument("--out", type=Path, help="another folder than docs/")

@@ -188,8 +188,7 @@ class Lowering:
     def reduction(
         self, node: fx.Node, kind: str, body: Body, x: View, dims: Dims, dtype: torch.dtype, layout: Buffer, label: str
     ) -> View:
-        """Combine what `body` computes for each element of `x`, in this dtype, along `dims`. In `layout` these have size 1, or
-        are not there."""
+        """Combine what `body` computes for each element of `x`, in this dtype, along `dims` (of size 1 or absent in `layout`)."""
         shape = x.shape
         kept = [d for d in range(len(shape)) if d not in dims]
         keepdim = len(layout.shape) == len(shape)

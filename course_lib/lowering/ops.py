@@ -55,8 +55,7 @@ class Handler(Protocol):
 
     def indirect(self, value: Value, size: int | sympy.Expr, wrap: bool = True) -> sympy.Symbol:
         """A symbol standing for an integer `value` (an element of an index tensor), for use in later load indices. With
-        `wrap` a negative one counts from the end (`x[i]`); else (`embedding`, `gather`) it is out of range too. Out of range
-        raises, as eager does."""
+        `wrap` a negative one counts from the end (`x[i]`); else (`embedding`, `gather`) it is out of range too, which raises."""
 
 
 def linear_index(index: Sequence[sympy.Expr], stride: Sequence[Any], offset: Any = 0) -> sympy.Expr:

@@ -8,6 +8,10 @@ Out: `Picture`s: HTML and SVG that stay in a saved notebook, need no network and
 In PyTorch: `tlparse`, `torch/fx/passes/graph_drawer.py`, and `depyf`.
 """
 
+import importlib
+import importlib.util
+from typing import Any
+
 from course_lib.viz.bytecode import bytecode_table, disassembly
 from course_lib.viz.code import code
 from course_lib.viz.compare import Launch, landscape, launch_timeline, launches, speedup_bars
@@ -34,6 +38,14 @@ from course_lib.viz.tables import Point, bars, roofline, table
 from course_lib.viz.tiles import tile_map
 from course_lib.viz.trace import Trace, record
 from course_lib.viz.trampoline import swap, unswap
+
+
+def __getattr__(name: str) -> Any:
+    """What few need is imported when it is asked for: `viz.shapes`, `viz.warps`."""
+    if not name.startswith("_") and importlib.util.find_spec(f"{__name__}.{name}"):
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = [
     "Explorer", "Launch", "Picture", "Point", "Predict", "Stepper", "Trace", "ablation", "bars", "bisection", "bytecode_table",

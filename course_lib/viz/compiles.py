@@ -19,6 +19,7 @@ from itertools import zip_longest
 from typing import Any
 
 from course_lib import events, frames
+from course_lib.autograd.runtime import OP_BY_OP
 from course_lib.frames.resume import Resume
 from course_lib.viz.breaks import line_of, resumed_by
 from course_lib.viz.graphs import written_at
@@ -56,6 +57,8 @@ class Build:
     partition: Any = None
     programs: list[Program] = field(default_factory=list)
     fell_back: str = ""
+    no_cuda_graph: str = ""
+    """Why its kernels are started one by one, though a CUDA graph was asked for."""
     seconds: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -189,7 +192,7 @@ class Function:
     compiles: list[Compile] = field(default_factory=list)
     below: list[Function] = field(default_factory=list)
     which: str = ""
-    """Of several resume functions that go on in the same line: ' (break 1 of 2)'."""
+    """What tells it from others of the same name: ' (break 1 of 2)' in one line, or where it stands."""
 
     @property
     def all_compiles(self) -> list[Compile]:
@@ -203,7 +206,7 @@ class Function:
     def title(self) -> str:
         """'M.forward', 'M.forward, from line 7 on'."""
         line = line_of(self.resume) if self.resume else None
-        return f"{self.name.split(' from ')[0]}, from line {line} on{self.which}" if line else self.name
+        return (f"{self.name.split(' from ')[0]}, from line {line} on" if line else self.name) + self.which
 
 
 class Reader:
@@ -265,8 +268,10 @@ class Reader:
         assert build is not None
         program = build.programs[-1] if build.programs else None
         match event:
-            case events.FellBack():
+            case events.FellBack(what=what) if what == OP_BY_OP:
                 build.fell_back = event.why
+            case events.FellBack():
+                build.no_cuda_graph = event.why
             case events.JointTraced():
                 build.joint = event.graph
                 self.find_owner(build)
@@ -311,11 +316,14 @@ def part_of(build: Build) -> str:
 
 def compiles_of(recording: Recording) -> list[Compile]:
     """All of them, in order."""
-    compiles = told_once(Reader(recording).compiles, recording)
-    for _, function in walk(functions_of(compiles)):
+    every = Reader(recording).compiles
+    for _, function in walk(functions_of(every)):
         for compile in function.compiles:
             compile.title = function.title
-    return compiles
+    kept = told_once(every, recording)
+    for number, compile in enumerate(kept, 1):
+        compile.number = number
+    return kept
 
 
 def told_once(compiles: list[Compile], recording: Recording) -> list[Compile]:
@@ -354,6 +362,10 @@ def functions_of(compiles: list[Compile]) -> list[Function]:
         above = found.get(frames.number(resume.original)) if resume else None
         function.resume = resume
         (above.below if above else top).append(function)
+    for same in by(top, lambda function: function.title).values():
+        for function in same if len(same) > 1 else ():
+            filename, _, line = function.where.rpartition(":")
+            function.which = f" ({place(filename, int(line))})"
     for function in found.values():
         for _, same in by(function.below, lambda below: below.title).items():
             for number, below in enumerate(sorted(same, key=lambda below: below.resume.offset), 1):

@@ -183,6 +183,7 @@ def explore(function: Callable[..., Any], *args: Any, train: bool = False, targe
 
     `train`: with gradients, so that forward and backward are compiled. `target` ("sm_90" for Triton, "x86-64-v3" for C++) adds
     the machine code. Raises what the call raises."""
+    function = getattr(function, "_orig_mod", getattr(function, "_torchdynamo_orig_callable", function))  # torch.compile's own
     recording = Recording()
     with torch.set_grad_enabled(train), events.listener(recording.events.append, in_words):
         compile(function)(*args, **kwargs)

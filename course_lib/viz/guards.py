@@ -22,8 +22,11 @@ from course_lib.viz.svg import Svg, shorten
 from course_lib.viz.tables import html_table
 
 
-def guard_table(guards: Iterable[Any], failure: Any = None, title: str = "") -> Picture:
-    """Each guard as the Python expression that is tested on every call; `failure` (a `Failure` or a `GuardFailed`) is marked."""
+def guard_table(
+    guards: Iterable[Any], failure: Any = None, title: str = "", frames: Mapping[Any, str] = MappingProxyType({})
+) -> Picture:
+    """Each guard as the Python expression that is tested on every call; `failure` (a `Failure` or a `GuardFailed`) is marked.
+    `frames`: guard → the frame it belongs to, where there are several."""
     guards = list(guards)
     failed = getattr(failure, "guard", None)
     why = told(failure)
@@ -37,12 +40,13 @@ def guard_table(guards: Iterable[Any], failure: Any = None, title: str = "") -> 
         cell = f'<code class="cl-whole" title="{escape(guard.expr)}">{and_.join(tests)}</code>'
         if broken:
             cell += f'<div class="cl-torn"><b>✕ did not hold:</b> {escape(why)}</div>'
-        where = f"{place(guard.cause.filename, guard.cause.line)}" if guard.cause else "entry of the frame"
-        line = f"<br><code>{highlighted(guard.cause.text, 'python')[0]}</code>" if guard.cause and guard.cause.text else ""
+        cause = cause_of(guard)
+        where = place(cause.filename, cause.line) if cause else f"entry of {frames.get(guard, 'the frame')}"
+        line = f"<br><code>{highlighted(cause.text, 'python')[0]}</code>" if cause and cause.text else ""
         kind = f'<span class="cl-g">{escape(guard.kind)}</span>'
         what = subjects(expr) if guard.kind == "sizes" else path
         rows.append((kind, f"<code>{escape(what)}</code>", cell, f"{escape(where)}{line}"))
-        because = f"# {where}: {guard.cause.text}" if guard.cause else f"# {where}"
+        because = f"# {where}: {cause.text}" if cause else f"# {where}"
         first = f"{'✕' if broken else ' '} {guard.kind:<9} "
         text += textwrap.wrap(f"{expr}    {because}", 110, initial_indent=first, subsequent_indent=" " * 16)
     kinds: dict[str, int] = {}
@@ -65,6 +69,15 @@ def about(guard: Any) -> str:
     return readable_path(guard.source.shown).replace("__func.__globals__", "globals").replace("__func", "function")
 
 
+def cause_of(guard: Any) -> Any:
+    """The line that made a guard necessary; None for what a frame is entered with. (A resume function takes what stood on the
+    stack in its first instructions, which have the line of the `def`.)"""
+    return None if guard.cause is None or (STACK.match(about(guard)) and DEF.match(guard.cause.text)) else guard.cause
+
+
+STACK, DEF = re.compile(r"stack\d+\b"), re.compile(r"(async )?def ")
+
+
 def subjects(test: str) -> str:
     """Whose sizes a test compares: `2*xs[1].shape[0] > x.shape[0]` → `xs[1], x`."""
     paths = re.findall(r"[A-Za-z_][\w.]*(?:\[[^\]]*\][\w.]*)*(?!\w*\()", test)
@@ -74,6 +87,7 @@ def subjects(test: str) -> str:
 
 def readable(test: str) -> str:
     """Tests without addresses: `<code object f at 0x7f…, file "…", line 3>` → `<code of f>`."""
+    test = re.sub(r'<code object (<\w+>) at 0x[0-9a-f]+, file "[^"]*", line (\d+)>', r"<code of \1, line \2>", test)
     test = re.sub(r'<code object (\S+) at 0x[0-9a-f]+, file "[^"]*", line \d+>', r"<code of \1>", test)
     test = re.sub(r" at 0x[0-9a-f]+", "", test)
     return test.replace("<course_lib.capture.classes.SeenClass object>", "the class as it was then")
@@ -87,9 +101,13 @@ def told(failure: Any) -> str:
     if len(tests) == 1 and isinstance(tests[0].right, SameAs):
         is_one = tests[0].op == "is not"
         return f"{about(failure.guard)} and {tests[0].right.__name__} are {'one object' if is_one else 'two objects'} now"
-    if hasattr(failure, "part"):
-        return readable(f"{failure.part}: expected {failure.expected}, got {failure.got}")
-    return readable(str(failure.got).split(" (assumed because of")[0])
+    got = str(failure.got).split(" (assumed because of")[0]
+    said = f"{failure.part}: expected {failure.expected}, got {failure.got}" if hasattr(failure, "part") else got
+    return readable(NUMBER.sub(r"\1: expected \2, got another number", said))
+
+
+NUMBER = re.compile(r"(?:repr\()?([^()]*?)\)? == '?([^' ]+)'?: expected True, got False")
+"""A symbolic number that had to be one value: `repr(k) == '0.5'`, `k == 4`."""
 
 
 # ---- the tree -------------------------------------------------------------------------------------------------------
@@ -184,7 +202,7 @@ def guard_tree(
         text.append(f"{'✕' if here else '│' if broken else ' '} {'  ' * depth}{branch.name:<{30 - 2 * depth}} {kinds}".rstrip())
         y += ROW
         if here:
-            svg.text(TESTS, y + 13, shorten(f"✕ {why}", cost - TESTS - 20), bold=True, stage="break", tip=why)
+            svg.text(TESTS, y + 13, shorten(f"✕ {why}", cost - TESTS - 20, bold=True), bold=True, stage="break", tip=why)
             y += ROW
             text.append(f"  {'  ' * depth}  did not hold: {why}")
     alt = f"{plural(len(guards), 'guard')}{f' of {title}' if title else ''} as a tree of {plural(len(rows), 'path')}."

@@ -20,7 +20,7 @@ from course_lib.autograd.partition import node_bytes
 from course_lib.viz.graphs import constants_of, is_operation, is_parameter, location_of, op_name, source_of, type_of
 from course_lib.viz.modules import captured_operation, modules_of
 from course_lib.viz.style import SMALL, Picture, human_bytes, plural
-from course_lib.viz.svg import Svg, lanes, shorten, text_width
+from course_lib.viz.svg import Svg, lanes, shorten, tail, text_width
 from course_lib.viz.tables import columns
 
 BOX, CYLINDER, GUTTER, LANE = 204.0, 164.0, 24.0, 9.0
@@ -200,6 +200,8 @@ class Sides:
         self.by_key: dict[Any, Band] = {}
         self.place: dict[tuple[str, str], Box] = {}
         """(side, name of a node) → its box."""
+        for node in filter(is_operation, self.forward):  # in the order in which they run; an input may be read late
+            self.band(node)
         self.fill_left()
         self.fill_middle()
         self.fill_right()
@@ -330,7 +332,8 @@ class Drawing:
         self.draw_cut(svg, self.cut + CYLINDER / 2)
         for band in self.sides.bands:
             svg.path(f"M4 {band.y + 3} H{self.width - 4}", line=1, opacity=0.16)
-            svg.text(self.left, band.y + 18, shorten(band.title, BOX - 70), SMALL, dim=True, tip=band.title)
+            room = BOX - 70 if band.where else self.right - self.left
+            svg.text(self.left, band.y + 18, tail(band.title, room, SMALL), SMALL, dim=True, tip=band.title)
             svg.text(self.left + BOX, band.y + 18, band.where, SMALL, dim=True, anchor="end")
         for kept, boxes in self.crossing:
             self.draw_crossing(svg, kept, boxes)
@@ -389,7 +392,7 @@ class Drawing:
             way = [(edge, kept.middle), (lane, kept.middle), (lane, y), (self.right - 1, y)]
             svg.arrow([way[0], (self.right - 1, kept.middle)] if straight else way, stage=stage, line=line)
         size = human_bytes(kept.bytes)
-        label = f"{shorten(kept.title, CYLINDER - 24 - text_width(size, SMALL), SMALL)}  {size}"
+        label = f"{tail(kept.title, CYLINDER - 24 - text_width(size, SMALL), SMALL)}  {size}"
         tip = "\n".join(f"{kept_name(node)}: {type_of(node)}, {human_bytes(node_bytes(node))}" for node in kept.nodes)
         svg.cylinder(self.cut, kept.y, CYLINDER, kept.height, stage, strength=0.1 if kept.is_input else 0.3, tip=tip)
         svg.text(self.cut + CYLINDER / 2, kept.y + 21.5, label, SMALL, anchor="middle", tip=tip)

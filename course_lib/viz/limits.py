@@ -92,7 +92,8 @@ def operations_of(kernel: Any, buffers: Mapping[str, Any]) -> int:
 
 def library_operations(node: fx.Node) -> int:
     """The operations of a product, a convolution or an attention; 0 for others."""
-    rule = flop_registry.get(getattr(node.target, "overloadpacket", None))
+    name = getattr(getattr(node.target, "overloadpacket", None), "__name__", "")
+    rule = flop_registry.get(getattr(torch.ops.aten, name.replace("_for_cpu", ""), None))  # of attention it knows those of GPUs
     if rule is None:
         return 0
     value = lambda argument: fx.map_arg(argument, lambda n: n.meta["val"])

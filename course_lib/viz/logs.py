@@ -24,10 +24,12 @@ Say = Callable[[Any], str]
 
 @dataclass(frozen=True)
 class Log:
-    """A topic: what it is about, and what it says about which event ("" for nothing)."""
+    """A topic: what it is about, and what it says about which event ("" for nothing). `names_itself`: does that say of which
+    function?"""
 
     about: str
     says: dict[type[events.Event], Say]
+    names_itself: bool = False
 
 
 def aot_graph(event: events.AtenTraced) -> str:
@@ -51,10 +53,13 @@ def hint(event: events.GraphBroke) -> str:
 
 
 LOGS: dict[str, Log] = {
-    "graph_breaks": Log("where a graph ended, why, and what can be done about it", {events.GraphBroke: lambda e: str(e.problem)}),
+    "graph_breaks": Log(
+        "where a graph ended, why, and what can be done about it", {events.GraphBroke: lambda e: str(e.problem)}, True
+    ),
     "guards": Log(
         "what each captured graph assumes, and the line that made it necessary",
         {events.GraphCaptured: lambda e: "\n".join([f"{e.result.name}, {e.result.where}", *map(str, e.result.guards)])},
+        True,
     ),
     "recompiles": Log(
         "which guard failed, and what was compiled again because of it",
@@ -63,6 +68,7 @@ LOGS: dict[str, Log] = {
             events.Recompiled: lambda e: f"{e.name} is compiled again: {e.entries} entries",
             events.FellBack: lambda e: f"{e.what}: {e.why}",
         },
+        True,
     ),
     "dynamic": Log(
         "what is assumed about symbolic sizes",
@@ -101,11 +107,18 @@ def set_logs(*names: str) -> None:
             raise ValueError(f"there is no log '{name}'; there are {', '.join(LOGS)}")
     _listening.close()
 
+    frame = ""
+
     def say(event: events.Event) -> None:
+        nonlocal frame
+        if isinstance(event, events.FrameSeen):
+            frame = f"{event.name}: "
+        elif isinstance(event, events.StageTimed) and event.stage == "guards":  # the last: what is built later is not for a frame
+            frame = ""
         for name in names:
             for kind, text in LOGS[name].says.items():
                 if isinstance(event, kind) and (said := text(event)):
-                    print(f"[{name}] " + said.replace("\n", "\n    "), file=sys.stderr)
+                    print(f"[{name}] {'' if LOGS[name].names_itself else frame}" + said.replace("\n", "\n    "), file=sys.stderr)
 
     if names:
         _listening.enter_context(events.listener(say))

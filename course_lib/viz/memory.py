@@ -8,9 +8,11 @@ In PyTorch: `torch.cuda.memory._record_memory_history` and the active memory tim
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, groupby
+from pathlib import Path
 from typing import Any
 
 from course_lib.scheduling import MemoryPlan, Schedule
@@ -81,8 +83,12 @@ class MemoryUse:
 
     @property
     def picture(self) -> Picture:
-        """The memory timeline: eager's on the left, ours on the right, on one scale."""
+        """The memory timeline: operations one by one on the left, ours on the right, on one scale."""
         return memory_timeline(self)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """The picture as a file, as `Picture.save`."""
+        return self.picture.save(path)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         return self.picture._repr_mimebundle_()
@@ -110,7 +116,7 @@ def memory_timeline(use: MemoryUse) -> Picture:
     steps = len(use.schedule.alone), len(use.schedule.kernels)
     scale = TALL / (max(peaks) or 1)
     svg = Svg(AXIS + 2 * PANEL + BETWEEN + 8, HEAD + TALL + 30)
-    titles = f"Eager: {plural(steps[0], 'operation')}", f"Compiled: {plural(steps[1], 'kernel')}"
+    titles = f"One by one: {plural(steps[0], 'operation')}", f"Compiled: {plural(steps[1], 'kernel')}"
     sides = zip((alone, planned), steps, peaks, titles, ("eager", "scheduling"), strict=True)
     for side, (spans, count, peak, title, stage) in enumerate(sides):
         x, floor = AXIS + side * (PANEL + BETWEEN), HEAD + TALL
@@ -129,7 +135,9 @@ def memory_timeline(use: MemoryUse) -> Picture:
     caption = (
         "Each band is a piece of memory, as thick as it has bytes, from the kernel that first writes it to the last that needs"
     )
-    caption += " it; arrows: used again. Inputs are not counted."
+    caption += (
+        " it; arrows: used again. Inputs are not counted. Left, each result goes after its last use; eager's go with their names."
+    )
     return Picture(svg.render(alt), caption, alt, str(use))
 
 

@@ -187,11 +187,17 @@ def mirror(function: Callable[..., Any], *args: Any, train: bool = False, **kwar
     return Mirror(ours, theirs, trial)
 
 
+class Name(str):
+    """A text that shows itself without quotes."""
+
+    __repr__ = str.__str__
+
+
 def listing(gm: fx.GraphModule, source: Callable[[fx.Node], str]) -> Listing:
     """A graph in words; inputs are called by their `source`."""
     inputs = {node.name: source(node) for node in gm.graph.nodes if node.op == "placeholder"}
     called = {node.name: f"%{node.name}" for node in gm.graph.nodes} | inputs
-    said = lambda argument: re.sub(r"\w+", lambda word: called.get(word[0], word[0]), str(argument))
+    said = lambda argument: str(fx.map_arg(argument, lambda node: Name(called[node.name])))
     nodes = []
     for node in gm.graph.nodes:
         arguments = ", ".join([said(a) for a in node.args] + [f"{key}={said(a)}" for key, a in node.kwargs.items()])

@@ -2,9 +2,8 @@
 
 In:  a captured graph. Out: operation → a path such as `self.layers[3].attention`.
 
-The graph itself knows no modules (capture looks through their calls), but parameters know where they come from: an operation
-belongs to the module whose parameters it reads; one that reads none, to the module of the operation before it.
-In PyTorch: `meta["nn_module_stack"]`.
+Capture looks through the calls of modules, and notes with each operation whose code it is (`meta["module"]`). TorchDynamo's
+graphs have a `meta["nn_module_stack"]`, innermost last.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from itertools import groupby
 from typing import Any
 
 from torch import fx
@@ -24,6 +24,7 @@ from course_lib.viz.graphs import (
     is_parameter,
     lines_of,
     op_name,
+    readable_path,
     render,
     source_of,
     themed,
@@ -32,8 +33,8 @@ from course_lib.viz.graphs import (
 from course_lib.viz.style import COLOURS, Picture, escape, plural
 from course_lib.viz.tables import columns, html_table
 
-MOST = 16
-"""At most so many modules are told apart."""
+MOST, FEW = 16, 4
+"""At most so many modules are told apart; so few say too little."""
 
 
 def steps(path: str) -> list[str]:
@@ -41,18 +42,34 @@ def steps(path: str) -> list[str]:
     return re.findall(r"^\w+|\.\w+|\[[^\]]*\]", path)
 
 
+def module_of(node: fx.Node) -> list[str]:
+    """The steps to the module whose code an operation is, or was captured from; none if it stands in a function."""
+    node = captured_operation(node) or node
+    stack = node.meta.get("nn_module_stack")
+    path = list(stack.values())[-1][0].replace("L['self']", "self") if stack else node.meta.get("module", "")
+    return steps(readable_path(path))
+
+
 def modules_of(operations: Iterable[fx.Node], most: int = MOST) -> dict[fx.Node, str]:
-    """Captured operation → its module, as deep in the tree of modules as it goes with at most `most` of them."""
-    exact: dict[fx.Node, list[str]] = {}
-    last = [""]
-    for node in operations:
-        read = [steps(source_of(source))[:-1] for source in node.all_input_nodes if is_parameter(source)]
-        last = read[0] if read else last
-        exact[node] = last
-    depth = max(map(len, exact.values()), default=0)
-    while depth > 1 and len({tuple(path[:depth]) for path in exact.values()}) > most:
-        depth -= 1
-    return {node: "".join(path[:depth]) or "the function itself" for node, path in exact.items()}
+    """Operation → its module, as deep in the tree of modules as it goes with at most `most` of them. Where all modules but a few
+    are layers of one list, several layers in a row share a name: 'self.layers[0] … [3]'."""
+    exact = {node: module_of(node) for node in operations}
+    told = lambda depth: list(dict.fromkeys(tuple(path[:depth]) for path in exact.values()))
+    deepest = max(map(len, exact.values()), default=0)
+    depth = next((d for d in range(deepest, 1, -1) if len(told(d)) <= most), 1)
+    names = {path: "".join(path) or "the function itself" for path in told(depth)}
+    if len(names) <= FEW and depth < deepest:
+        names, depth = {}, depth + 1
+        for _, layers in groupby(
+            sorted(told(depth), key=len), key=lambda path: path[: depth - 1] if len(path) == depth else path
+        ):
+            row = list(layers)
+            size = -(-len(row) // most)
+            for first in range(0, len(row), size):
+                some = row[first : first + size]
+                name = "".join(some[0]) or "the function itself"
+                names |= dict.fromkeys(some, name if len(some) == 1 else f"{name} … {some[-1][-1]}")
+    return {node: names[tuple(path[:depth])] for node, path in exact.items()}
 
 
 def captured_operation(node: fx.Node) -> fx.Node | None:
@@ -76,7 +93,9 @@ def module_graph(gm: Any, title: str = "") -> Picture:
     kinds = {name: Counter(op_name(node) for node in operations if home[node] == name) for name in counts}
     rows = [(name, str(count), ", ".join(kind for kind, _ in kinds[name].most_common(6))) for name, count in counts.items()]
     header = ("module", "operations", "mostly")
-    caption = "The captured graph by module: a box is all operations of one module, the arrows are the tensors between them."
+    caption = (
+        "The graph by module: a box is all operations of one module, or of layers in a row; arrows are tensors between them."
+    )
     try:
         drawing = draw_modules(counts, [edge for edge in edges if edge[0] != edge[1]], reads, alt)
     except NoGraphviz:

@@ -31,6 +31,7 @@ class Served(events.Event):
     name: str
     call: str
     entry: int | None
+    code: Any = None
 
 
 @dataclass
@@ -70,7 +71,7 @@ def each_call(compiled: Any) -> Callable[..., Any]:
         words = ", ".join([in_words(arg) for arg in args] + [f"{name}={in_words(arg)}" for name, arg in kwargs.items()])
         result = compiled(*args, **kwargs)
         entry = fits or (len(entries) if len(entries) > before else None)
-        events.emit(Served(function.__qualname__, words, entry))
+        events.emit(Served(function.__qualname__, words, entry, function.__code__))
         return result
 
     return call
@@ -83,31 +84,39 @@ def in_words(value: Any) -> str:
     return getattr(value, "__name__", None) or readable(repr(value))
 
 
-def turns(recording: Recording, name: str | None = None) -> tuple[str, list[Turn]]:
-    """The calls of one code object (by default the first that was seen), and its name."""
-    seen = [event.name for event in recording.events if isinstance(event, (Served, events.FrameSeen))]
-    served = [event.name for event in recording.of(Served)]
-    name = name or next(iter(served or seen), None)
-    if name is None or name not in seen:
-        raise LookupError(f"no call of {name or 'a compiled function'} while recording")
+def code_number(event: Any) -> Any:
+    """Which code object a frame has: two lambdas may share a name."""
+    return event.name if event.code is None else frames.number(event.code)
+
+
+def turns(recording: Recording, which: str | Callable[..., Any] | None = None) -> tuple[str, list[Turn]]:
+    """The calls of one code object (by its name or function, by default the first that was seen), and its name."""
+    seen = [event for event in recording.events if isinstance(event, (Served, events.FrameSeen))]
+    code = getattr(getattr(which, "_course_original", which), "__code__", None)
+    asked = [event for event in seen if which is None or event.name == which or (code is not None and event.code is code)]
+    first = next((event for event in asked if isinstance(event, Served)), next(iter(asked), None))
+    if first is None:
+        raise LookupError(f"no call of {getattr(which, '__qualname__', which) or 'a compiled function'} while recording")
+    mine = code_number(first)
+    served = any(code_number(event) == mine for event in recording.of(Served))
     found: list[Turn] = []
     turn, current = Turn(), None
     for event in recording.events:
         if isinstance(event, events.FrameSeen):
-            if current == name and name not in served:
+            if current == mine and not served:
                 found.append(turn)
-            if name not in served or event.name == name:
+            current = code_number(event)
+            if not served or current == mine:
                 turn = Turn()
-            current = event.name
-        elif isinstance(event, Served) and event.name == name:
+        elif isinstance(event, Served) and code_number(event) == mine:
             turn.call, turn.entry = event.call, event.entry
             found.append(turn)
             turn = Turn()
-        elif current == name:
+        elif current == mine:
             note(turn, event)
-    if current == name and name not in served:
+    if current == mine and not served:
         found.append(turn)
-    return name, found
+    return first.name, found
 
 
 def note(turn: Turn, event: events.Event) -> None:
@@ -132,15 +141,15 @@ COLUMN, LANE, LEFT, LINE = 92, 40, 134, 16
 """px: the width of a call, the height of an entry, where they begin, and the height of a line of arguments."""
 
 
-def timeline(recording: Recording, name: str | None = None) -> Picture:
+def timeline(recording: Recording, which: str | Callable[..., Any] | None = None) -> Picture:
     """Calls left to right, a lane for each entry and one for eager; below, how the guards of each entry differ from the last."""
-    name, calls = turns(recording, name)
+    name, calls = turns(recording, which)
     lanes = max([turn.entry or 0 for turn in calls])
     has_eager = any(turn.entry is None for turn in calls)
     top = 42 + LINE * max(len(turn.words) for turn in calls)
     column = COLUMN if len(calls) < 7 else 77.0  # eight calls fit in a narrow window
     svg = Svg(LEFT + column * len(calls) + 20, top + LANE * (lanes + has_eager) + 14)
-    svg.text(4, 16, name, bold=True, mono=True)
+    svg.text(4, 16, shorten(name, LEFT - 16, mono=True, bold=True), bold=True, mono=True, tip=name)
     svg.text(4, 36, "calls, in order →", SMALL, dim=True)
     for lane in range(lanes + has_eager):
         label, y = ("eager" if lane == lanes else f"entry {lane + 1}"), top + LANE * lane + LANE / 2

@@ -19,20 +19,20 @@ import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from course_lib import events
+from course_lib import events, frames
 from course_lib.capture.sources import Unsupported
 from course_lib.viz.compiles import Compile, Function, by, compiles_of, functions_of, walk
 from course_lib.viz.flame import compile_time
-from course_lib.viz.guards import about, readable, told
+from course_lib.viz.guards import STACK, about, cause_of, readable, told
 from course_lib.viz.kernels import kernels_of
-from course_lib.viz.recording import Recording
+from course_lib.viz.recording import Recording, plain
 from course_lib.viz.report_calls import calls_html
 from course_lib.viz.report_tree import Budget, anchor, split, tree
 from course_lib.viz.style import escape, human_bytes, human_seconds, page, place, plural
@@ -43,8 +43,10 @@ CONTENTS = {
     "first": "look first", "breaks": "graph breaks", "guards": "failed guards", "time": "compile time", "kernels": "kernels",
     "eager": "in eager", "calls": "calls", "compiles": "every compile",
 }  # fmt: skip
-FINDINGS = 6
+FINDINGS = 8
 """So many findings stand at the top; the tables below have all."""
+MANY_SIZES = 4
+"""A graph with symbolic sizes that was built for so many sets of them is worth a word."""
 MOST_ROWS, MOST_LINES = 24, 6
 """So many rows of a table are shown at once, the others unfold; so many lines of the program for a kernel."""
 
@@ -181,7 +183,8 @@ def head(run: Run, compiles: list[Compile]) -> str:
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(run.started))
     versions = f"Python {platform.python_version()}, torch {torch.__version__}, {'GPU' if torch.cuda.is_available() else 'CPU'}"
     lines = [f"<h1>{escape(run.command or 'Compile report')}</h1>"]
-    lines.append(f'<p class="cl-dim">{escape(when)} · {escape(versions)} · {human_seconds(run.seconds)} in all</p>')
+    took = f" · {human_seconds(run.seconds)} in all" if run.seconds else ""
+    lines.append(f'<p class="cl-dim">{escape(when)} · {escape(versions)}{took}</p>')
     lines.append(f"<p><b>{escape(summary(compiles, run))}</b></p>")
     if run.error:
         lines.append(f'<div class="cl-torn cl-m">{escape(run.error)}</div>')
@@ -215,36 +218,73 @@ def summary(compiles: list[Compile], run: Run) -> str:
 
 def findings(compiles: list[Compile]) -> list[Finding]:
     """What costs most and can be changed, the dearest first."""
-    found: list[Finding] = []
+    found = [*broken(compiles), *recompiled(compiles), *made_anew(compiles), *left_to_eager(compiles)]
+    return sorted(found, key=lambda finding: -finding.weight)
+
+
+def broken(compiles: list[Compile]) -> Iterator[Finding]:
+    """Lines that end a graph."""
     for many in by(breaks_of(compiles), lambda pair: (str(pair[1].location), pair[1].reason)).values():
-        problem = many[0][1]
+        compile, problem = many[0]
         times = f" ({len(many)} times)" if len(many) > 1 else ""
         title = f"{where(problem.location)} ends a graph{times}: {problem.reason}"
-        code = caret(problem.location)
-        hint = f"<p><b>What to do:</b> {escape(problem.hint)}</p>" if problem.hint else ""
-        found.append(Finding("✂", title, code + hint, f"c{many[0][0].number}", 100 + len(many) if problem.location else 10))
+        body = caret(problem.location) + (f'<p class="cl-dim">{escape(way)}</p>' if (way := reached(problem)) else "")
+        body += what_to_do(problem.hint)
+        weight = 100 + len(many) if len(many) > 1 else 60
+        yield Finding("✂", title, body, f"c{compile.number}", weight if problem.location else 10)
+
+
+def recompiled(compiles: list[Compile]) -> Iterator[Finding]:
+    """Functions whose guards fail again and again: the guard that fails most often, and the others. They weigh what share of
+    all compiling they took."""
+    took = sum(c.took for c in compiles)
     for name, many in by((c for c in compiles if c.failures), lambda c: c.title).items():
         made, limit = sum(c.is_recompile for c in many), any(c.in_eager for c in many)
-        failed = many[-1].failures[-1]
-        again = f"{name} was compiled {'twice' if made == 1 else f'{made + 1} times'}"
-        title = f"{again}, and now calls that fit no entry run in eager" if limit else again
-        body = f"<p>The last guard that failed: <code>{escape(told(failed))}</code>{because(failed.guard)}</p>"
-        others = dict.fromkeys(told(one).partition(": expected ")[0] for c in many for one in c.failures)
-        others.pop(told(failed).partition(": expected ")[0])
-        if others:
-            names = ", ".join(f"<code>{escape(one)}</code>" for one in list(others)[:4])
-            body += f"<p>At other calls: {names}{f' and {len(others) - 4} more' if len(others) > 4 else ''}</p>"
+        kinds = by(((one, c.number) for c in many for one in c.failures), lambda pair: what_failed(pair[0]))
+        times = {kind: len({number for _, number in pairs}) for kind, pairs in kinds.items()}
+        order = sorted(kinds, key=lambda kind: (-times[kind], -kinds[kind][-1][1]))
+        failed = kinds[order[0]][-1][0]
+        title = f"{name} was compiled {'twice' if made == 1 else f'{made + 1} times'}"
+        title += ", and now calls that fit no entry run in eager" if limit else ""
+        often = "The last guard that failed"
+        if order[1:]:
+            often = f"The guard that failed at {times[order[0]]} of the {len(many)} calls that fitted no entry"
+        body = f"<p>{often}: <code>{escape(told(failed))}</code>{because(failed.guard)}</p>"
+        if order[1:]:
+            also = [f"<code>{escape(kind)}</code>{because(kinds[kind][-1][0].guard)}" for kind in order[1:5]]
+            also += [f"and {len(order) - 5} more"] if len(order) > 5 else []
+            body += f"<p>Others that failed:</p><ul>{''.join(f'<li>{one}</li>' for one in also)}</ul>"
         body += "".join(f"<p>{escape(why)}.</p>" for why in dict.fromkeys(c.by_itself for c in many) if why)
-        found.append(
-            Finding("◆", title, body + advice(failed, ", from line " in name), f"c{many[-1].number}", 60 if limit else 10 * made)
-        )
+        body += what_to_do(advice(failed, ", from line " in name))
+        weight = 20 + 100 * sum(c.took for c in many) / took if took else 10 * made
+        yield Finding("◆", title, body, f"c{many[-1].number}", max(weight, 105) if limit else weight)
+
+
+def made_anew(compiles: list[Compile]) -> Iterator[Finding]:
+    """Functions that each call of `compile` begins with anew, and graphs that are planned for many sizes."""
+    first = (c for c in compiles if c.code is not None and not c.failures and " from " not in c.name)
+    for same in by(first, lambda c: frames.number(c.code)).values():
+        if len(same) > 1:
+            title = f"{same[0].title} was compiled {len(same)} times as something new"
+            body = "<p>What is compiled belongs to what one call of <code>compile()</code> gave: each of these had its own.</p>"
+            body += what_to_do("call compile() once, outside of the loop or function, and keep what it gives")
+            yield Finding("◆", title, body, f"c{same[-1].number}", 10 * len(same))
+    for compile in compiles:
+        if len(compile.builds) >= MANY_SIZES:
+            took = human_seconds(sum(sum(build.seconds.values()) for build in compile.builds))
+            title = f"{compile.title} was planned anew for {len(compile.builds)} sets of sizes or numbers"
+            body = f"<p>One graph serves them all, but it is traced and scheduled for each set that it meets: {took} here.</p>"
+            body += what_to_do("pass a number that changes as a tensor; pad lengths to a few")
+            yield Finding("◆", title, body, f"c{compile.number}", 10 * len(compile.builds))
+
+
+def left_to_eager(compiles: list[Compile]) -> Iterator[Finding]:
+    """What is not compiled after all."""
     for compile in compiles:
         whys = dict.fromkeys(compile.fallbacks, "runs operation by operation")
         whys |= {compile.in_eager: "runs in eager"} if compile.in_eager and not compile.failures else {}
         for why, what in whys.items():
-            body = f"<p>{escape(why)}</p>"
-            found.append(Finding("↩", f"{compile.title} {what}", body, f"c{compile.number}", 40))
-    return sorted(found, key=lambda finding: -finding.weight)
+            yield Finding("↩", f"{compile.title} {what}", f"<p>{escape(why)}</p>", f"c{compile.number}", 40)
 
 
 def findings_html(compiles: list[Compile], run: Run) -> str:
@@ -259,18 +299,28 @@ def findings_html(compiles: list[Compile], run: Run) -> str:
     return "".join(cards) + more
 
 
+def what_failed(failure: Any) -> str:
+    """The part that differed, without the values: 'x.shape[0]', 'type(k)'."""
+    return told(failure).partition(": expected ")[0]
+
+
 def advice(failure: Any, resumed: bool = False) -> str:
     """What to do about a guard that fails again and again; `resumed`: in what runs behind a graph break."""
     guard, said = failure.guard, ""
-    part = told(failure).partition(":")[0].rpartition(".")[2]
+    what = what_failed(failure)
+    part = re.sub(r"\(\d+\)|\[\d+\]", "", what.rpartition(".")[2])
     if resumed:
         said = "this runs behind a graph break, with what was at hand there: mend the break first, and look again"
+    elif guard.kind == "state":
+        said = "calls under another setting are compiled apart, once for each; that is all it costs"
+    elif part in OTHER_PARTS:
+        said = OTHER_PARTS[part]
     elif guard.kind in ("tensor", "value") and about(guard).startswith("self."):
         said = (
             "modules that differ in this share the code, and each kind is compiled once; up to the recompile limit that is fine"
         )
-    elif guard.kind == "tensor" and part in OTHER_PARTS:
-        said = OTHER_PARTS[part]
+    elif guard.kind == "sizes" and "shape" not in what:
+        said = "pass the number as a tensor, or keep it from changing"
     elif guard.kind in ("tensor", "sizes"):
         said = "if the size changes from call to call, cl.mark_dynamic(tensor, dim) before the first call, or dynamic=True"
     elif guard.kind == "value":
@@ -279,13 +329,19 @@ def advice(failure: Any, resumed: bool = False) -> str:
     elif guard.kind in ("length", "keys"):
         said = "what grows or shrinks from call to call is filled outside the compiled function, or is a tensor of one size"
     elif guard.kind in ("identity", "type", "class"):
-        said = "the object is another one at each call: make it once, outside"
+        said = "the object is not the same at each call: make it once, outside"
+    return said
+
+
+def what_to_do(said: str) -> str:
     return f"<p><b>What to do:</b> {escape(said)}.</p>" if said else ""
 
 
 OTHER_PARTS = {
     "requires_grad": "it needs a gradient at some calls and none at others, and is compiled for both; twice is all it costs",
     "dtype": "make it of one dtype before the call",
+    "ndim": "tensors with another number of dimensions are compiled apart, once for each; that is all it costs",
+    "stride": "it is laid out in memory differently from call to call: .contiguous() before the call",
     "stride()": "it is laid out in memory differently from call to call: .contiguous() before the call",
     "is_cpu": "it is on another device at some calls: move it before the call",
     "is_cuda": "it is on another device at some calls: move it before the call",
@@ -295,9 +351,10 @@ OTHER_PARTS = {
 
 def because(guard: Any) -> str:
     """The line that made a guard necessary."""
-    if guard.cause is None:
-        return ""
-    return f", tested because of {where(guard.cause)}: <code>{escape(guard.cause.text)}</code>"
+    cause = cause_of(guard)
+    if STACK.match(about(guard)):
+        return ", a value on the stack where the function goes on"
+    return f", tested because of {where(cause)}: <code>{escape(cause.text)}</code>" if cause else ""
 
 
 def where(location: Any) -> str:
@@ -348,7 +405,7 @@ def recompiles_html(compiles: list[Compile]) -> str:
     for compile in compiles:
         found, made = [], []
         for alike in by(compile.failures, same_but_expected).values():
-            cause = alike[-1].guard.cause
+            cause = cause_of(alike[-1].guard)
             line = f"{escape(where(cause))} <code>{escape(cause.text)}</code>" if cause else arguments_of(compile)
             entries = f'<br><span class="cl-dim">{len(alike)} entries</span>' if len(alike) > 1 else ""
             found.append(f"<li>{escape(told_at_once(alike))}{entries}</li>")
@@ -373,8 +430,8 @@ def later_of(compile: Compile) -> list[tuple[Any, str]]:
     return [
         (
             one,
-            f"{escape(where(one.guard.cause))} <code>{escape(one.guard.cause.text)}</code>"
-            if one.guard.cause
+            f"{escape(where(cause))} <code>{escape(cause.text)}</code>"
+            if (cause := cause_of(one.guard))
             else arguments_of(compile),
         )
         for one in found
@@ -386,7 +443,7 @@ EXPECTED = re.compile(r"(.*: expected )(.*)(, got .*)", re.S)
 
 def same_but_expected(failure: Any) -> tuple[str, ...]:
     """What a failure says beside the value that its entry was made for."""
-    match, cause = EXPECTED.fullmatch(told(failure)), failure.guard.cause
+    match, cause = EXPECTED.fullmatch(told(failure)), cause_of(failure.guard)
     return (match[1], match[3], str(cause)) if match else (told(failure), "", str(cause))
 
 
@@ -424,14 +481,13 @@ def folded(rows: Sequence[tuple[str, ...]], header: tuple[str, ...], numbers: li
 
 def time_html(recording: Recording, functions: list[Function]) -> str:
     rows = []
-    for depth, function in walk(functions):
+    for _, function in walk(functions):
         stages: Counter[str] = Counter()
         for one in function.compiles:
             stages.update(one.seconds)
         dearest = "".join(f"{stage}: {human_seconds(took)}" for stage, took in stages.most_common(1))
         own = sum(compile.took for compile in function.compiles)
-        name = f'<span class="cl-in{min(depth, 4)}">{link(function.compiles[0])}</span>'
-        rows.append((own, (name, str(len(function.compiles)), human_seconds(own), escape(dearest))))
+        rows.append((own, (link(function.compiles[0]), str(len(function.compiles)), human_seconds(own), escape(dearest))))
     rows.sort(key=lambda row: -row[0])
     table = html_table(
         [row for _, row in rows[:20]], ("function", "times asked", "seconds", "of that, most in one stage"), [1, 2]
@@ -460,10 +516,19 @@ def kernels_html(compiles: list[Compile]) -> str:
 
 def eager_html(compiles: list[Compile]) -> str:
     rows = [
-        (link(c), escape(why) + (f", and {c.alike:,} calls more" if c.alike and why == c.in_eager else ""))
+        (
+            link(c),
+            escape(plain(why).removeprefix(f"{c.name} ({c.where}) "))
+            + (f", and {c.alike:,} calls more" if c.alike and why == c.in_eager else ""),
+        )
         for c in compiles
         for why in (*([c.in_eager] if c.in_eager else ()), *dict.fromkeys(c.fallbacks))
     ]
     stuck = [c for c in compiles if c.result is None and c.problems and "guards" not in c.own_seconds]
     rows += [(link(c), escape(c.problems[-1].reason)) for c in stuck]
+    alone = {(c.title, build.no_cuda_graph): c for c in compiles for build in c.builds if build.no_cuda_graph}
+    rows += [
+        (link(c), f"compiled; its kernels are started one by one, without a CUDA graph: {escape(why)}")
+        for (_, why), c in alone.items()
+    ]
     return html_table(rows, ("what", "why")) if rows else "<p>Nothing.</p>"

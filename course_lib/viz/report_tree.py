@@ -129,10 +129,14 @@ def build_html(compile: Compile, build: Build, number: int, budget: Budget) -> l
 
 
 def sizes_of(build: Build) -> str:
-    """The shapes of a build's inputs."""
+    """The shapes of a build's inputs, and those that are numbers."""
     graph = build.joint if build.joint is not None else build.programs[0].aten if build.programs else None
     values = [node.meta.get("val") for node in graph.graph.find_nodes(op="placeholder")] if graph is not None else []
-    shapes = [str(list(value.shape)) for value in values if hasattr(value, "shape")]
+    shapes = [
+        str(list(v.shape)) if hasattr(v, "shape") else f"{v:.4g}"
+        for v in values
+        if hasattr(v, "shape") or isinstance(v, (int, float))
+    ]
     return ", ".join(shapes[:6]) + ("…" if len(shapes) > 6 else "")
 
 

@@ -3,7 +3,8 @@
     python -m course_lib.viz.script [--torch-compile] script.py [arguments]        (`course report` does this)
 
 In:  a script, or `-m module`, and its arguments. Out: what the script does; `COURSE_TRACE` says where the report goes.
-With `--torch-compile`, `torch.compile` in it means `cl.compile`.
+With `--torch-compile`, `torch.compile` in it means `cl.compile`; not so in processes that the script starts anew
+(`multiprocessing` with "spawn").
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ def take_over() -> None:
 def main(arguments: list[str]) -> None:
     """Run a script (or `-m module`) as the main program."""
     import course_lib  # noqa: F401  (which starts the recording)
+    from course_lib.viz import tracing
 
     if arguments[:1] == [TAKE_OVER]:
         arguments = arguments[1:]
@@ -47,11 +49,15 @@ def main(arguments: list[str]) -> None:
         if as_module:
             runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
         else:
-            runpy.run_path(arguments[0], run_name="__main__")
-    except Exception as error:
+            runpy.run_path(os.path.abspath(arguments[0]), run_name="__main__")
+    except SystemExit as leaving:
+        if leaving.code and tracing.SESSION:
+            tracing.SESSION.run.error = f"The program left by sys.exit({leaving.code!r})."
+        raise
+    except BaseException as error:
         error.__traceback__ = own_part(error.__traceback__)
         sys.excepthook(type(error), error, error.__traceback__)
-        sys.exit(1)
+        sys.exit(130 if isinstance(error, KeyboardInterrupt) else 1)
 
 
 def own_part(trace: Any) -> Any:
@@ -65,7 +71,7 @@ def own_part(trace: Any) -> Any:
 def run_traced(arguments: list[str], folder: Path, torch_compile: bool = False) -> int:
     """Run a script in a process of its own, its report in `folder`; its exit status comes back."""
     command = [sys.executable, "-m", __name__, *([TAKE_OVER] if torch_compile else []), *arguments]
-    status = subprocess.run(command, env={**os.environ, "COURSE_TRACE": str(folder)}).returncode
+    status = subprocess.run(command, env={**os.environ, "COURSE_TRACE": str(folder.absolute())}).returncode
     if status < 0:
         print(f"course: the script was ended by signal {-status}; the report holds what was compiled before", file=sys.stderr)
     return status if status >= 0 else 128 - status

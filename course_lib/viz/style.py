@@ -146,7 +146,7 @@ def place(filename: str, line: int | None = None) -> str:
     """A file as a reader knows it: the cell of a notebook, a file of an installed package from the package on, else its name
     (an `__init__.py` with its folder)."""
     filename = filename.replace("\\", "/")
-    if re.search(r"ipykernel_\d+/|^<ipython-input|^<stdin>|^<string>", filename):
+    if re.search(r"ipykernel_\d+/|^<ipython-input", filename):
         short = "this notebook"
     elif match := re.search(r"(?:site|dist)-packages/(.+)$", filename):
         short = match[1]

@@ -38,6 +38,13 @@ def shorten(text: str, width: float, size: float = NORMAL, mono: bool = False, b
     return text.rstrip(" ,·") + "…"
 
 
+def tail(text: str, width: float, size: float = NORMAL) -> str:
+    """`text`, cut at its beginning: of a long path the end tells most."""
+    if text_width(text, size) <= width:
+        return text
+    return "…" + next(text[n:] for n in range(len(text) + 1) if text_width("…" + text[n:], size) <= width or n == len(text))
+
+
 def fold(text: str, width: float, size: float = NORMAL, bold: bool = False) -> list[str]:
     """`text` in lines of at most `width` px; only a word that is longer by itself goes beyond."""
     lines = [""]

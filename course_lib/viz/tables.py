@@ -211,7 +211,7 @@ def roofline(
     obstacles = [(x - 7, y - 7, x + 7, y + 7) for x, y in spots] + [(x - 3, y - 3, x + 3, y + 3) for x, y in slope]
     obstacles.append((x0 + width - 120, y0, x0 + width, y0 + 14))  # where the peak is told
     for name, several in together(data, spots).items():
-        text = shorten(name[0], 210, SMALL) + (f" ×{len(several)}" if len(several) > 1 else "")
+        text = shorten(name[0], 210, SMALL) + (f" ×{len(several)}" if len(several) > 1 and ", " not in name[0] else "")
         wide, (x, y) = text_width(text, SMALL), several[0]
         ways = [(x + 11, 0), (x - 11 - wide, 0), (x - wide / 2, -16), (x - wide / 2, 18), (x + 9, -12), (x - 9 - wide, -12)]
         ways += [(start, down) for down in (14, 28, -28, 42) for start in (x + 11, x - 11 - wide)]
@@ -228,11 +228,15 @@ def roofline(
 
 
 def together(points: Sequence[Point], spots: Sequence[tuple[float, float]]) -> dict[tuple[str, int], list[tuple[float, float]]]:
-    """Spots of one name, those at nearly the same place under one key: their name is written once."""
+    """Spots of one name, those at nearly the same place under one key: their name is written once. (Names that are numbers share
+    a place, too: '12, 26'.)"""
     found: dict[tuple[str, int], list[tuple[float, float]]] = {}
     for number, (point, spot) in enumerate(zip(points, spots, strict=True)):
-        near = (key for key, others in found.items() if key[0] == point.name and math.dist(others[0], spot) < 16)
-        found.setdefault(next(near, (point.name, number)), []).append(spot)
+        alike = lambda name, here=point.name: name == here or (here.isdigit() and name.replace(", ", "").isdigit())
+        key = next((k for k, others in found.items() if alike(k[0]) and math.dist(others[0], spot) < 16), (point.name, number))
+        others = found.pop(key, [])
+        numbers = key[0] if point.name in key[0].split(", ") else f"{key[0]}, {point.name}"
+        found[numbers, key[1]] = [*others, spot]
     return found
 
 

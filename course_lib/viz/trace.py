@@ -97,9 +97,10 @@ class Trace(Recording):
         return fx_graph(result.graph, result.name, "capture")
 
     def aten(self, index: int = 0) -> Picture:
-        """The graph in ATen operators."""
+        """The graph in ATen operators; one with more than 120 is drawn by module."""
         event = pick(self.of(events.AtenTraced), index, "graph was traced to ATen operators (backend='eager' does not)")
-        return fx_graph(event.graph, stage="autograd")
+        count = sum(node.op == "call_function" for node in event.graph.graph.nodes)
+        return module_graph(event.graph) if count > AT_MOST else fx_graph(event.graph, stage="autograd")
 
     def joint(self, index: int = 0, detail: str | None = None) -> Picture:
         """Forward and backward of one graph side by side, what is kept between them, and what is computed again. `detail`:
@@ -112,7 +113,9 @@ class Trace(Recording):
         """Every guard once, or those of one captured graph; the last one that failed is marked."""
         failures = self.of(events.GuardFailed)
         if index is None:
-            return guard_table(dict.fromkeys(self.guards), failures[-1] if failures else None)
+            frames = {guard: result.name for result in self.captures[::-1] for guard in result.guards}
+            several = len(set(frames.values())) > 1
+            return guard_table(dict.fromkeys(self.guards), failures[-1] if failures else None, frames=frames if several else {})
         result = pick(self.captures, index, "graph was captured")
         return guard_table(result.guards, failures[-1] if failures else None, result.name)
 
@@ -122,10 +125,10 @@ class Trace(Recording):
         failed = [failure for failure in self.of(events.GuardFailed) if failure.guard in result.guards]
         return guard_tree(result.guards, failed[-1] if failed else None, title=result.name)
 
-    def timeline(self, name: str | None = None) -> Picture:
-        """The calls of one function (by its qualified name; None for the first): which entry served each, where one was
+    def timeline(self, function: str | Callable[..., Any] | None = None) -> Picture:
+        """The calls of one function (itself, or its qualified name; None for the first): which entry served each, where one was
         compiled. Calls that fit an entry are seen only if they were made through `viz.each_call(compiled)`."""
-        return timeline(self, name)
+        return timeline(self, function)
 
     def size_guards(self, index: int = 0) -> list[str]:
         """What one captured graph assumed about sizes."""
@@ -205,6 +208,8 @@ def pick(items: Sequence[Any], index: int, what: str) -> Any:
     """One of `items`; LookupError with a sentence if there is none."""
     if not items:
         raise LookupError(f"no {what} while recording. If it was compiled before, cl.reset() forgets it.")
+    if not isinstance(index, int):
+        raise TypeError(f"index must be the number of a graph, 0 to {len(items) - 1}, got {index!r}")
     if not -len(items) <= index < len(items):
         raise LookupError(f"index {index} is out of range: there are {len(items)}, numbered from 0")
     return items[index]
@@ -242,6 +247,9 @@ def record(folder: str | os.PathLike[str] | None = None) -> Iterator[Trace]:
 
     With a `folder`, the report of the block is written there, as `report.html`, however the block ends."""
     trace, run, start = Trace(), Run(command_line()), time.perf_counter()
+    if folder is not None:
+        folder = Path(folder).absolute()  # the block may go to another one
+        folder.mkdir(parents=True, exist_ok=True)
     try:
         with events.listener(trace.note, in_words), telling():
             yield trace
@@ -251,5 +259,4 @@ def record(folder: str | os.PathLike[str] | None = None) -> Iterator[Trace]:
     finally:
         if folder is not None:
             run.seconds = time.perf_counter() - start
-            Path(folder).mkdir(parents=True, exist_ok=True)
             write_report(trace, Path(folder, "report.html"), run)

@@ -34,7 +34,7 @@ class Session:
     """Records from now on, and writes reports into `folder`."""
 
     def __init__(self, folder: str | os.PathLike[str], command: str = "") -> None:
-        self.folder = Path(folder)
+        self.folder = Path(folder).absolute()  # the program may go to another one
         self.folder.mkdir(parents=True, exist_ok=True)
         self.run = Run(command, finished=False)
         self.began = time.perf_counter()
@@ -54,7 +54,7 @@ class Session:
         if isinstance(event, events.InstructionRun):
             return
         self.recording.note(event)
-        ended = isinstance(event, events.StageTimed) and event.stage == "guards"
+        ended = isinstance(event, events.StageTimed) and event.stage in ("guards", "build")
         if ended and time.perf_counter() >= self.next_write:
             self.write(drawings=False)
 
@@ -109,5 +109,10 @@ def start(folder: str) -> Session:
     return session
 
 
-if os.environ.get("COURSE_TRACE"):
-    start(os.environ["COURSE_TRACE"])
+SESSION: Session | None = None
+"""Of the whole run, if `COURSE_TRACE` asks for one."""
+if wanted := os.environ.get("COURSE_TRACE"):
+    try:
+        SESSION = start(wanted)
+    except OSError as error:  # no reason to stop a program
+        print(f"course_lib: no report, for COURSE_TRACE={wanted} is no folder to write into ({error.strerror})", file=sys.stderr)

@@ -136,6 +136,31 @@ def test_launches_of_a_call_are_its_operators_in_order():
     assert "CUDA graph: 1 launch in" in viz.launch_timeline({"CUDA graph": once}).alt
 
 
+def test_an_operation_belongs_to_the_module_whose_code_it_is():
+    class Scale(torch.nn.Module):
+        def forward(self, x):
+            return halved(x) * 2
+
+    def halved(x):
+        return x / 2
+
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), Scale())
+    with torch.no_grad(), cl.record() as trace:
+        cl.compile(lambda x: model(x) + 1)(torch.randn(2, 4))
+    homes = modules_of(node for node in trace.graphs[0].graph.nodes if node.op.startswith("call_"))
+    assert {node.name: home for node, home in homes.items()} == {
+        "linear": "model[0]", "truediv": "model[1]", "mul": "model[1]", "add": "the function itself",
+    }  # fmt: skip
+
+
+def test_layers_of_a_long_list_share_boxes_and_so_does_a_large_aten_graph():
+    model = torch.nn.Sequential(*(torch.nn.Sequential(torch.nn.LayerNorm(4), torch.nn.GELU()) for _ in range(40)))
+    with torch.no_grad(), cl.record() as trace:
+        cl.compile(model)(torch.randn(2, 4))
+    for picture in (trace.graph(by_module=True), trace.aten()):
+        assert picture.text.splitlines()[2].startswith("self[0] … [2]") and len(picture.text.splitlines()) == 2 + 14
+
+
 def test_a_large_graph_is_drawn_by_module_and_every_operation_has_one():
     cl.reset()
     with torch.no_grad(), cl.record() as trace:
@@ -143,5 +168,6 @@ def test_a_large_graph_is_drawn_by_module_and_every_operation_has_one():
     picture = trace.graph(by_module=True)
     operations = [node for node in trace.graphs[0].graph.nodes if node.op.startswith("call_")]
     homes = modules_of(operations)
-    assert set(homes) == set(operations) and set(homes.values()) == {f"self.layers[{n}]" for n in range(8)}
+    assert set(homes) == set(operations) and set(homes.values()) == {"self", *(f"self.layers[{n}]" for n in range(8))}
+    assert {node.name.rstrip("_0123456789") for node, home in homes.items() if home == "self"} == {"add", "gelu"}  # residuals
     assert all(f">self.layers[{n}]</text>" in picture.body for n in range(8))

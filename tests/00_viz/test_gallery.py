@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import shutil
 
 import pytest
 
+from course_lib import viz
 from course_lib.bench.gallery import gallery
 
 
@@ -26,6 +28,13 @@ def test_the_command_makes_the_page_and_every_drawing_on_it(tmp_path, root):
     assert gallery(again).read_text() == page
     for drawing in kept.parent.iterdir():
         assert (again / "pictures" / "gallery" / drawing.name).read_text() == drawing.read_text(), drawing.name
+
+
+def test_the_names_in_its_headings_are_there(root):
+    named = re.findall(r"^## `viz\.([\w.]+)", (root / "docs" / "gallery.md").read_text(), flags=re.M)
+    assert len(named) >= 10
+    for name in named:
+        assert callable(functools.reduce(getattr, name.split("."), viz)), name
 
 
 UNREADABLE = """(svg) => {

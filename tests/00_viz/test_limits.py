@@ -52,6 +52,13 @@ def test_a_librarys_operations_are_those_that_torch_counts(block):
     assert sum(work.operations for work in works_of(trace) if work.is_library) == flops.get_total_flops()
 
 
+def test_attention_counts_its_two_products():
+    with torch.no_grad(), cl.record() as trace:
+        cl.compile(torch.nn.functional.scaled_dot_product_attention)(*torch.randn(3, 2, 4, 8, 16))
+    (work,) = (work for work in works_of(trace) if work.is_library)
+    assert work.operations == 2 * 2 * (2 * 4) * 8 * 8 * 16
+
+
 def test_every_kernel_is_timed_and_the_slow_one_is_found(block, monkeypatch):
     _, _, trace = block
     compiled = trace.of(events.KernelsBuilt)[0].compiled

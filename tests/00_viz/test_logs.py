@@ -98,7 +98,7 @@ def test_the_environment_sets_what_it_can_and_never_stops_a_program():
     environment = {**os.environ, "COURSE_LOGS": "help,gaurds,graph_code", "PYTHONPATH": str(Path(cl.__file__).parents[1])}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
     assert done.returncode == 0 and done.stdout == "done\n"
-    assert "there is no log gaurds" in done.stderr and "[graph_code] def forward" in done.stderr
+    assert "there is no log gaurds" in done.stderr and "[graph_code] <lambda>: def forward" in done.stderr
     assert all(f"{name:<13} {log.about}" in done.stderr for name, log in LOGS.items())
 
 

@@ -79,3 +79,10 @@ def test_the_four_combinations_of_halves_agree_with_eager():
     assert list(told.answers) == list(COMBINATIONS) and set(told.answers.values()) == {"as eager"}
     assert set(told.seconds) == set(COMBINATIONS) and all(took > 0 for took in told.seconds.values())
     assert "against eager" in told.picture.body
+
+
+def test_a_text_that_is_called_like_a_node_stays_a_text():
+    def f(x, index):
+        return torch.zeros(3).scatter_reduce(0, index, x, reduce="mean") + x.mean()
+
+    assert "x, reduce=mean)" in str(cl.mirror(f, torch.randn(3), torch.tensor([0, 1, 2])))

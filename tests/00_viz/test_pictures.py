@@ -235,6 +235,19 @@ def test_guards_say_what_must_hold_and_which_line_is_to_blame(trace):
     assert "did not hold" in picture.alt
 
 
+def test_guards_of_several_frames_say_which_frame_is_entered():
+    def noisy(x):
+        y = x.sin()
+        print("half way")
+        return x * y
+
+    with cl.record() as trace:
+        cl.compile(noisy, backend="eager")(torch.ones(3))
+    text = re.sub(r"\s+", " ", trace.guards_table().text)
+    assert re.search(r"entry of \S*noisy ", text) and re.search(r"entry of \S*noisy from \d+", text)
+    assert "entry of the frame" in trace.guards_table(0).text
+
+
 def test_loops_are_formulas_with_their_ranges(trace):
     text = trace.loops().text
     assert "i < 32, [j < 64]:" in text

@@ -137,6 +137,79 @@ def test_resume_functions_of_one_line_have_titles_of_their_own():
     assert (first, second) == ("(break 1 of 2)", "(break 2 of 2)")
 
 
+def test_the_guard_that_fails_most_often_is_named_with_what_to_do_and_the_others_with_their_lines():
+    def named(x, name):
+        return x * 2 if name else x
+
+    with cl.record() as trace:
+        compiled = cl.compile(named, backend="eager", dynamic=False)
+        for size, name in ((3, "a"), (3, "b"), (3, "c"), (4, "c")):
+            compiled(torch.ones(size), name)
+    (card,) = (one for one in findings(compiles_of(trace)) if one.mark == "◆")
+    assert "The guard that failed at 2 of the 3 calls that fitted no entry" in card.body
+    assert "<code>name: expected" in card.body and "keep it from changing" in card.body
+    assert "<li><code>x.shape[0]</code></li>" in card.body
+
+
+def test_a_number_that_must_be_one_value_is_told_as_a_number():
+    with cl.record() as trace:
+        compiled = cl.compile(lambda x, k: x * 2 if k == 4 else x + float(f"{k}"), backend="eager", dynamic=True)
+        for k in (4, 5, 6):
+            compiled(torch.ones(3), k)
+    (card,) = (one for one in findings(compiles_of(trace)) if one.mark == "◆")
+    assert "got another number" in card.body and "pass the number as a tensor" in card.body and "mark_dynamic" not in card.body
+
+
+def test_what_compile_makes_anew_and_what_is_planned_anew_are_told():
+    def scaled(x):
+        return x * 2
+
+    with cl.record() as trace:
+        for _ in range(3):
+            cl.compile(scaled, backend="eager")(torch.ones(3))
+        sized = cl.compile(lambda x: x.sin() + 1, dynamic=True)
+        for size in range(3, 8):
+            sized(torch.ones(size))
+    titles = [one.title for one in findings(compiles_of(trace))]
+    assert any("scaled was compiled 3 times as something new" in title for title in titles)
+    assert any("was planned anew for 5 sets of sizes or numbers" in title for title in titles)
+
+
+def test_a_program_without_a_cuda_graph_is_compiled_all_the_same():
+    with cl.record() as trace:
+        cl.compile(lambda x: x.sin() + 1, mode="reduce-overhead")(torch.ones(3))
+    (compile,) = compiles_of(trace)
+    assert compile.outcome == "compiled" and not findings([compile])
+    assert "without a CUDA graph: its tensors are on cpu" in report(trace)
+
+
+def test_functions_of_one_name_are_told_apart():
+    def make():
+        first = lambda x: x.sin()
+        second = lambda x: x.cos()
+        return first, second
+
+    with cl.record() as trace:
+        compiled = [cl.compile(one, backend="eager", dynamic=False) for one in make()]
+        for size in (2, 3):
+            for one in compiled:
+                one(torch.ones(size))
+    titles = {compile.title for compile in compiles_of(trace)}
+    assert len(titles) == 2 and all("test_report.py:" in title for title in titles)
+    assert "entry 2, compiled" in trace.timeline(compiled[1]).text and "entry 3" not in trace.timeline(compiled[1]).text
+
+
+def test_what_stood_on_the_stack_is_not_blamed_on_the_def_line():
+    def pair(x):
+        return x.sin() + torch.ones(int(x.sum().item()) * 0 + 1).expand(x.shape)
+
+    with cl.record() as trace:
+        compiled = cl.compile(pair, backend="eager", dynamic=False)
+        compiled(torch.ones(3)), compiled(torch.ones(4))
+    page = report(trace)
+    assert "def pair" not in page.split('id="breaks"')[0]
+
+
 def test_what_is_built_for_later_sizes_belongs_to_the_compile_whose_graph_it_is(recorded):
     symbolic = next(c for c in compiles_of(recorded) if c.name.endswith("<lambda>"))
     assert len(symbolic.builds) == 2
@@ -298,6 +371,42 @@ def test_a_script_that_forks_has_a_report_for_each_process(tmp_path):
     assert "x.relu()" in pages["report.html"] and "x.sin()" not in pages["report.html"]
     assert "x.sin()" in pages[child] and "x.relu()" not in pages[child]
     assert f'href="{child}"' in pages["report.html"]
+
+
+@pytest.mark.slow
+def test_a_script_may_go_elsewhere_and_leave_with_a_status(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("import os, sys; os.chdir('/'); assert os.path.exists(__file__); sys.exit(7)")
+    command = [sys.executable, "-m", "course_lib", "report", "--out", "out", "script.py"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(cl.__file__).parents[1])}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path)
+    assert done.returncode == 7 and not done.stdout
+    assert "The program left by sys.exit(7)" in (tmp_path / "out" / "report.html").read_text()
+
+
+@pytest.mark.slow
+def test_a_module_is_run_and_what_cannot_be_run_is_one_sentence(tmp_path):
+    (tmp_path / "mine.py").write_text("import sys; print(sys.argv[1:])")
+    (tmp_path / "file").touch()
+    environment = {**os.environ, "PYTHONPATH": f"{Path(cl.__file__).parents[1]}:{tmp_path}"}
+
+    def course(*arguments):
+        command = [sys.executable, "-m", "course_lib", "report", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path)
+
+    assert course("--out", "out", "-m", "mine", "--help").stdout == "['--help']\n"
+    for arguments, said in (
+        ([], "course: which program?"), (["-m"], "course: which program?"), (["nosuch.py"], "course: there is no file nosuch.py"),
+        (["--out", "file", "mine.py"], "course: the report cannot be written into file"),
+    ):  # fmt: skip
+        done = course(*arguments)
+        assert done.returncode == 2 and done.stderr.startswith(said) and "Traceback" not in done.stderr
+    assert not (tmp_path / "compile_report").exists()
+    done = subprocess.run(
+        [sys.executable, "-c", "import course_lib; print('ran')"], capture_output=True, text=True, cwd=tmp_path,
+        env={**environment, "COURSE_TRACE": str(tmp_path / "file")},
+    )  # fmt: skip
+    assert done.stdout == "ran\n" and "is no folder to write into" in done.stderr
 
 
 @pytest.mark.slow

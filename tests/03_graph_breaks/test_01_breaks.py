@@ -191,3 +191,16 @@ def test_a_resume_function_is_a_prologue_and_the_same_bytecode():
     assert resume_at(made.code, offset + made.shift, (False,), frozenset({"y"})) is made
     stored = next(i.next_offset for i in frames.instructions(f.__code__) if i.op == "STORE_FAST")
     assert "y" not in live(f.__code__)[offset] and "y" in live(f.__code__)[stored]
+
+
+def test_an_error_raised_while_another_is_handled_is_told_with_its_line():
+    def f(x):
+        try:
+            x.undefined
+        except AttributeError as error:
+            raise ValueError("wrapped") from error
+
+    with cl.record() as trace, pytest.raises(ValueError, match="wrapped"):
+        cl.compile(f, backend="eager")(torch.ones(3))
+    assert "ValueError: wrapped" in trace.graph_breaks[-1].reason
+    assert trace.graph_breaks[-1].location.text == 'raise ValueError("wrapped") from error'
