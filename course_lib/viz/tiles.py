@@ -76,8 +76,13 @@ def span(what: str, first: int, end: int, sign: str = "") -> str:
 
 
 def tile_map(source: Any, meta: Mapping[str, int] | None = None, title: str = "") -> Picture:
-    """The tiles of one kernel. `meta` are its tile sizes (`ROWS` and `COLUMNS`, with `DEPTH` for a product; or `BLOCK`)."""
-    meta = {name: size for name, size in (meta or source.tiling.meta(interpreted=False)).items() if name.isupper()}
+    """The tiles of one kernel. `meta`: tile sizes to be other than they are (`ROWS` and `COLUMNS`, with `DEPTH` for a product; or
+    `BLOCK`). Raises ValueError for one that it does not have."""
+    usual = {name: size for name, size in source.tiling.meta(interpreted=False).items() if name.isupper()}
+    other = {name: size for name, size in (meta or {}).items() if name.isupper()}
+    if unknown := other.keys() - usual.keys():
+        raise ValueError(f"this kernel's tiles have no size {', '.join(sorted(unknown))}; they have {', '.join(usual)}")
+    meta = usual | other
     if isinstance(source.tiling, ProductTiling):
         return product_map(source.tiling, meta, title or source.name)
     cover, name = Cover(source.tiling, meta), title or source.name

@@ -254,6 +254,7 @@ def record(folder: str | os.PathLike[str] | None = None) -> Iterator[Trace]:
         with events.listener(trace.note, in_words), telling():
             yield trace
     except BaseException as error:
+        error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next  # this frame is none of the program's
         run.error = how_it_ended(error)
         raise
     finally:

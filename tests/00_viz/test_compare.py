@@ -136,6 +136,15 @@ def test_launches_of_a_call_are_its_operators_in_order():
     assert "CUDA graph: 1 launch in" in viz.launch_timeline({"CUDA graph": once}).alt
 
 
+def test_a_tile_may_have_another_size_and_keeps_the_others():
+    tiling = Tiling(37, 50)
+    source = TritonSource("fused", "triton", "", (), tiling=tiling)
+    usual = tiling.meta(interpreted=False)
+    assert f"ROWS=8, COLUMNS={usual['COLUMNS']}" in tile_map(source, {"ROWS": 8}).caption
+    with pytest.raises(ValueError, match="no size NOPE; they have ROWS, COLUMNS"):
+        tile_map(source, {"NOPE": 8})
+
+
 def test_an_operation_belongs_to_the_module_whose_code_it_is():
     class Scale(torch.nn.Module):
         def forward(self, x):

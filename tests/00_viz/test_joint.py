@@ -65,6 +65,14 @@ def test_forward_runs_down_and_backward_comes_up(partition):
         assert places == sorted(places), side
 
 
+def test_an_input_that_is_read_late_does_not_bring_its_operation_forward():
+    net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.GELU(), torch.nn.Linear(8, 3))
+    with cl.record() as trace:
+        compiled = cl.compile(lambda x, y: torch.nn.functional.cross_entropy(net(x), y))
+        compiled(torch.randn(5, 4), torch.tensor([0, 1, 2, 0, 1])).backward()
+    assert [line.split()[0] for line in trace.joint().text.splitlines()[2:6]] == ["linear", "gelu", "linear", "cross_entropy"]
+
+
 def test_boxes_of_one_column_and_kept_tensors_do_not_overlap(partition):
     sides = Sides(partition, None, "operations")
     Drawing(sides)
