@@ -88,12 +88,12 @@ class View:
         return ops.load(self.buffer.name, linear_index(index, self.stride, self.offset))
 
     def in_buffer(self, index: Index) -> Index:
-        """The index into the whole buffer of what this view has at `index`."""
+        """The index into the whole buffer of what this view has at `index`. (What a mask hides may ask for less than 0.)"""
         if self.is_whole:
             return index
         symbols = loop_symbols("v", len(self.shape))
         flat, extent = linear_index(symbols, self.stride, self.offset), dict(zip(symbols, self.shape, strict=True))
-        become = dict(zip(symbols, map(sympy.sympify, index), strict=True))
+        become = {s: sympy.Max(i, 0) if i.is_Integer else i for s, i in zip(symbols, map(sympy.sympify, index), strict=True)}
         return [i.xreplace(become) for i in unflatten(flat, extent, self.buffer.shape, self.buffer.stride)]
 
     def broadcast(self, index: Index) -> list[sympy.Expr]:

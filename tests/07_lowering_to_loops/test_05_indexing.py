@@ -7,6 +7,7 @@ import torch
 from aten_graphs import agree, formulas, lowered
 from torch.nn import functional as F
 
+import course_lib as cl
 from course_lib.lowering import ExternKernel
 from course_lib.viz.evaluator import evaluate
 
@@ -112,3 +113,14 @@ def test_what_is_padded_around_and_then_used():
         return padded, padded.float().softmax(-1)
 
     agree(f, torch.randn(6, 8).to(torch.bfloat16))
+
+
+def test_one_element_of_parts_put_together_is_looked_up_where_it_is_read():
+    """Its index is a number, for the other part one below 0; where the part is a view of what is inlined, that met a `%`."""
+
+    def f(x):
+        twice = x.repeat_interleave(2, 0)
+        return (twice ^ torch.hstack([twice, twice]).unbind(-1)[0]) + 3
+
+    x = torch.arange(17, dtype=torch.uint8)
+    assert torch.equal(cl.compile(f, fullgraph=True)(x), f(x))
