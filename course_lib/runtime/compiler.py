@@ -24,12 +24,12 @@ from course_lib.codegen.cpp import prelude
 
 FLAGS = ("-std=c++17", "-O3", "-shared", "-fPIC", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-w")
 """Results as eager's to the last bit where they can be: no reordering, no fused multiply-add that the source does not ask for."""
-WRAPS = ("-fwrapv", "-fno-strict-aliasing")  # Signed integers wrap around as in torch; memory may be reused with another dtype
-BEST_FIRST = (
+WRAPS = ("-fwrapv", "-fno-strict-aliasing", "-fno-builtin-atan", "-fno-builtin-atanf")
+"""Signed integers wrap around as in torch; memory may be reused with another dtype; sin(atan(nan)) is nan (GCC folds it to 1)."""
+BEST_FIRST = (  # Sets of flags that not every compiler has: the first that this one takes
     ("-march=native", "-mprefer-vector-width=512", "-fopenmp", "-DVECTOR_MATH", "-lm"),
     ("-march=native", "-fopenmp"), ("-march=native", "-fopenmp-simd"), ("-mcpu=native", "-fopenmp-simd"), ("-fopenmp-simd",), (),
 )  # fmt: skip
-"""Sets of flags that not every compiler has: the first that this one takes."""
 PROBE = """
 extern "C" void probe(float* x, double* y) {
   #pragma omp parallel for simd
