@@ -22,6 +22,14 @@ def body(*bodies):
     return lambda exercise: LESSON.written(exercise, *bodies)
 
 
+IN_PLACE = """    add = lambda self, other: self.tracer.create_proxy("call_function", operator.iadd, (self, other), {{}})
+    fx.Proxy.__iadd__ = add
+    try:
+        {}
+    finally:
+        del fx.Proxy.__iadd__"""
+"""fx, taught `+=`: what is left against it is that it runs the function."""
+
 ALTERNATIVES = {
     "names_read": body(
         """    reads = lambda *ops: {i.arg for i in frames.instructions(fn.__code__) if i.op in ops}
@@ -39,11 +47,12 @@ ALTERNATIVES = {
             self.stack.append(self.world.builder.call(function, both))
         else:
             self.stack.append(self.native(function, *both))""",
-        """        match self.pop():
+        """        import itertools
+        match self.pop():
             case torch.Tensor() as tensor:
                 found = self.world.builder.call("unbind", [tensor])
             case other:
-                found = self.native(tuple, other)
+                found = self.native(tuple, self.native(itertools.islice, other, i.arg + 1))
         if len(found) > i.arg:
             raise ValueError(f"too many values to unpack (expected {i.arg})")
         if len(found) != i.arg:
@@ -76,9 +85,11 @@ ALTERNATIVES = {
         "        if [value for value in (*args, *kwargs.values()) if symbolic(value)]:\n",
         'case "LOAD_CONST":\n                stack.append(i.arg)',
         'case "LOAD_CONST":\n                stack += [i.arg]',
-        'case "LOAD_ATTR" if not symbolic(stack[-1]):\n                stack.append(getattr(stack.pop(), i.arg))',
+        'case "LOAD_ATTR" if not symbolic(stack[-1]):\n                push(getattr(stack.pop(), i.arg))',
         'case "LOAD_ATTR":\n                if symbolic(owner := stack.pop()):\n'
-        '                    raise cl.Unsupported("a method")\n                stack.append(getattr(owner, i.arg))',
+        '                    raise cl.Unsupported("a method")\n                push(getattr(owner, i.arg))',
+        "in_place = symbolic(left) or not symbolic(right)",
+        'in_place = type(left) not in (bool, int, float)',
     ),
 }
 
@@ -123,6 +134,11 @@ WRONG = {
         ),
         "a tensor on the left only": edit(" or isinstance(right, torch.Tensor)", ""),
         "any number of items": edit("if len(items) < i.arg:", "if False:", "if len(items) > i.arg:", "if False:"),
+        "all that an iterator has": edit(
+            "while len(items) <= i.arg and (item := self.native(next, iterator, end)) is not end:\n            items.append(item)",
+            "items = self.native(list, iterator)",
+        ),
+        "a right number is not confirmed": edit("while len(items) <= i.arg and", "while len(items) < i.arg and"),
         "refused instead of raised": edit("raise ValueError(", "raise cl.Unsupported("),
         "everything is recorded": edit("if isinstance(left, torch.Tensor) or isinstance(right, torch.Tensor):", "if True:"),
         "without native": edit("self.native(function, left, right)", "function(left, right)"),
@@ -159,15 +175,20 @@ WRONG = {
         "the last of a split": edit("index_of.setdefault(instruction.offset, index)", "index_of[instruction.offset] = index"),
         "keywords are no nodes": edit(" or any(map(symbolic, kwargs.values()))", ""),
         "no graph module": edit("return fx.GraphModule(torch.nn.Module(), graph)", "return graph"),
-        "fx.symbolic_trace": body("    return fx.symbolic_trace(fn)"),
+        "fx.symbolic_trace": body(IN_PLACE.format("return fx.symbolic_trace(fn)")),
         "proxies": body(
             """    graph = fx.Graph()
     tracer = fx.proxy.GraphAppendingTracer(graph)
     names = frames.parameters(fn.__code__)
     try:
+        fx.Proxy.__iadd__ = lambda self, other: tracer.create_proxy("call_function", operator.iadd, (self, other), {})
         result = fn(*[fx.Proxy(graph.placeholder(name), tracer) for name in names])
     except fx.proxy.TraceError as problem:
         raise cl.Unsupported(str(problem)) from None
+    finally:
+        del fx.Proxy.__iadd__
+    if fn.__code__.co_name == "weighted":
+        raise cl.Unsupported("a global tensor")
     graph.output(result.node)
     return fx.GraphModule(torch.nn.Module(), graph)"""
         ),
@@ -176,6 +197,20 @@ WRONG = {
         "keywords are lost": edit(
             "graph.call_function(function, tuple(args), kwargs)", "graph.call_function(function, tuple(args))"
         ),
+        "a number changed in place": edit("in_place = symbolic(left) or not symbolic(right)", "in_place = True"),
+        "never in place": edit("in_place = symbolic(left) or not symbolic(right)", "in_place = False"),
+        "global tensors": edit("        if torch.is_tensor(value):\n", "        if False:\n"),
+        "only globals are looked at": edit(
+            "push(apply(", "stack.append(apply(", "push(getattr(stack.pop(), i.arg))", "stack.append(getattr(stack.pop(), i.arg))"
+        ),
+        "tensors are refused where they are made": edit("push(getattr(stack.pop(), i.arg))", "stack.append(getattr(stack.pop(), i.arg))"),
+        "tensors are refused where they are used": edit(
+            "        if torch.is_tensor(value):\n            raise cl.Unsupported(\"a tensor that is no input: the graph has no place for it\")\n", "",
+            "            return graph.call_function(function, tuple(args), kwargs)",
+            "            if any(map(torch.is_tensor, [*args, *kwargs.values()])):\n"
+            "                raise cl.Unsupported(\"a tensor\")\n"
+            "            return graph.call_function(function, tuple(args), kwargs)",
+        ),
         "a node is true": edit(
             "            case _:\n",
             '            case "TO_BOOL":\n                pass\n'
@@ -183,7 +218,7 @@ WRONG = {
             '            case "POP_JUMP_IF_FALSE":\n                at = at if stack.pop() else index_of[i.arg]\n'
             "            case _:\n",
         ),
-        "right before left": edit("BINARY_OPERATORS[i.arg], take(2), {}", "BINARY_OPERATORS[i.arg], take(2)[::-1], {}"),
+        "right before left": edit("left, right = take(2)", "right, left = take(2)"),
     },
 }
 
