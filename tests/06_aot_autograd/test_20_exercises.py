@@ -60,8 +60,8 @@ FEWEST = """    forward, needed = [], set(gradients)
 CHAIN = """    x, y = args[0], args[1] if len(args) > 1 else None
     one = not torch.is_tensor(y)
     match op:
-        case aten.add.Tensor: return (g,) if one else (g, g)
-        case aten.sub.Tensor: return (g,) if one else (g, g * -1)
+        case aten.add.Tensor: return (g,) if one else (g, alpha * g)
+        case aten.sub.Tensor: return (g,) if one else (g, g * -alpha)
         case aten.mul.Tensor: return (g * y,) if one else (g * y, g * x)
         case aten.div.Tensor: return (g / y,) if one else (g / y, -g * x / (y * y))
         case aten.neg.default: return (g * -1,)
@@ -77,7 +77,7 @@ CHAIN = """    x, y = args[0], args[1] if len(args) > 1 else None
 WALK = """    for node in list(graph.nodes)[::-1]:
         if node.op == "call_function" and node in gradients:
             args = fx.node.map_arg(node.args, values.get)
-            found = iter(derivative(node.target, gradients[node], values[node], *args))
+            found = iter(derivative(node.target, gradients[node], values[node], *args, **node.kwargs))
             for source in [a for a in node.args if isinstance(a, fx.Node)]:
                 part = next(found).sum_to_size(values[source].shape)
                 gradients[source] = gradients.get(source, 0) + part
@@ -214,7 +214,7 @@ WRONG = {
         "a product turned": edit("(g @ b.t(), a.t() @ g),\n        aten.addmm", "(b @ g.t(), g.t() @ a),\n        aten.addmm"),
         "tanh without its square": edit("1 - out * out", "1 - out"),
         "factors exchanged": edit("lambda x, y: (g * y, g * x)", "lambda x, y: (g * x, g * y)"),
-        "a difference is a sum": edit("(g, -g)", "(g, g)"),
+        "a difference is a sum": edit("(g, -g * alpha)", "(g, g * alpha)"),
         "a quotient without a sign": edit("-g * out / y", "g * out / y"),
         "exp of the result": edit("(g * out,),\n        aten.tanh", "(g * out.exp(),),\n        aten.tanh"),
         "a number has a gradient": edit(
@@ -223,6 +223,12 @@ WRONG = {
         "the bias is left out": edit(
             "lambda bias, a, b: (g, g @ b.t(), a.t() @ g)", "lambda bias, a, b: (g * 0, g @ b.t(), a.t() @ g)"
         ),
+        "alpha is left out": edit("(g, g * alpha)", "(g, g)"),
+        "alpha of a sum only": edit("(g, -g * alpha)", "(g, -g)"),
+        "alpha is not handed on": edit(", **node.kwargs", ""),
+        "dimensions as they come": edit("sorted(d % x.ndim for d in dims)", "dims"),
+        "dimensions from the last": edit("sorted(d % x.ndim for d in dims)", "sorted((d % x.ndim for d in dims), reverse=True)"),
+        "dimensions sorted as they are written": edit("sorted(d % x.ndim for d in dims)", "sorted(dims)"),
         "the sum keeps its dimension": edit(" if not keepdim else ()", " if False else ()"),
         "a view stays": edit("(g.reshape(x.shape),)", "(g,)"),
         "the mean of everything": edit(
