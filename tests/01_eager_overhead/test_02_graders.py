@@ -88,6 +88,14 @@ WRONG: dict[str, dict[str, tuple[str, ...]]] = {
         "takes in-place for a view": (" or id(tensor) in given", ""),
         "looks for tensors in no keyword": ("tree_leaves((args, kwargs))", "tree_leaves(args)"),
         "drops keyword arguments": ("op(*args, **(kwargs or {}))", "op(*args)"),
+        "what begins at one place is one": (
+            "given = {id(tensor): tensor for tensor in arguments}",
+            "given = {t.data_ptr(): t for t in arguments}",
+            "id(tensor) in given",
+            "any(tensor is t for t in arguments)",
+        ),
+        "who reads nothing does nothing": ("        self.calls.append(", "        if arguments:\n            self.calls.append("),
+        "who writes nothing does nothing": ("        self.calls.append(", "        if made:\n            self.calls.append("),
         "gives no result back": ("        return result\n", ""),
     },
     "traffic": {
@@ -121,6 +129,18 @@ WRONG: dict[str, dict[str, tuple[str, ...]]] = {
         "upside down": ("eager / compiled, pays", "compiled / eager, pays"),
         "rounds down": ("math.ceil", "math.floor"),
         "a GPU that waits": ("max if machine.asynchronous else ", ""),
+        "waits in a compiled call": (
+            "compiled = together(machine.call_overhead, bytes_fused / machine.bandwidth)",
+            "compiled = machine.call_overhead + bytes_fused / machine.bandwidth",
+        ),
+        "one call more": (
+            "math.ceil(machine.first_call / (eager - compiled))",
+            "int(machine.first_call / (eager - compiled)) + 1",
+        ),
+        "as long is shorter": (
+            "math.ceil(machine.first_call / (eager - compiled)) if compiled < eager else None",
+            "math.ceil(machine.first_call / ((eager - compiled) or 1)) if compiled <= eager else None",
+        ),
         "pays at last though it is slower": (
             "math.ceil(machine.first_call / (eager - compiled)) if compiled < eager else None",
             "math.ceil(machine.first_call / abs(eager - compiled))",

@@ -84,9 +84,9 @@ ALTERNATIVES = {
             yield path, repr(value)
 
     def everything(args):
-        for name, value in args.items():
-            yield from parts(name, value)
-        names = [name for name, value in args.items() if isinstance(value, torch.Tensor)]
+        for name in before:
+            yield from parts(name, args[name])
+        names = [name for name in before if isinstance(args[name], torch.Tensor)]
         yield from ((f"{b} is {a}", args[b] is args[a]) for j, b in enumerate(names) for a in names[:j])
 
     for (path, old), (_, new) in zip(everything(before), everything(after)):
@@ -117,6 +117,12 @@ WRONG = {
             "for test in guard.tests:", "for test in guard.tests[: 4 if guard.kind == 'tensor' else None]:"
         ),
         "no aliasing": edit('conditions.append(f"{left} {test.op} {test.right.source.expr}")', "pass"),
+        "only what is one object": edit(
+            'conditions.append(f"{left} {test.op} {test.right.source.expr}")',
+            'test.op == "is" and conditions.append(f"{left} is {test.right.source.expr}")',
+        ),
+        "the last guard first": edit('" and ".join(conditions)', '" and ".join(conditions[::-1])'),
+        "everything by ==": edit('conditions.append(f"{left} {test.op} {name}")', 'conditions.append(f"{left} == {name}")'),
         "paths that raise": edit("except MOVED", "except KeyboardInterrupt"),
         "no switches": edit(
             "        for test in guard.tests:\n", "        for test in () if guard.kind == 'state' else guard.tests:\n"
@@ -140,6 +146,12 @@ WRONG = {
             "        self.entries = Cache.__dict__.get('every') or []\n        Cache.every = self.entries\n",
         ),
         "the newest first": edit("in enumerate(self.entries):", "in reversed(list(enumerate(self.entries))):"),
+        "put in front": edit(
+            "self.entries.append(self.compile(self.function, args))",
+            "self.entries.insert(0, self.compile(self.function, args))",
+            "self.entries[-1]",
+            "self.entries[0]",
+        ),
         "run, then ask": edit(
             "            if fits(*args):\n",
             "            was = [list(arg) for arg in args if type(arg) is list]\n"
@@ -178,6 +190,11 @@ WRONG = {
             '            return f"{b} is {a}: was {before[a] is before[b]}, is {after[a] is after[b]}"\n'
             "    for name in before:\n        if said",
         ),
+        "the first tensor and the others": edit("for other in tensors[:place]:", "for other in tensors[:1][:place]:"),
+        "neighbours only": edit("for other in tensors[:place]:", "for other in tensors[max(place - 1, 0) : place]:"),
+        "lists are objects, too": edit("if isinstance(before[name], torch.Tensor)]", "]"),
+        "in the order of now": edit("    for name in before:\n        if said", "    for name in after:\n        if said"),
+        "a bool is an int": edit("if type(old) is not type(new):", "if not isinstance(new, type(old)):"),
         "no gradients": edit('found(f"{path}.requires_grad", old.requires_grad, new.requires_grad)', '""'),
         "no dimensions": edit(
             'found(f"{path}.ndim", old.ndim, new.ndim)', 'found(f"{path}.shape[0]", old.shape[0], new.shape[0])'
