@@ -138,6 +138,11 @@ WRONG = {
         "abs of the ends": edit("(0.0 if x[0] <= 0 <= x[1] else min(ends))", "min(ends)"),
         "abs from zero": edit("(0.0 if x[0] <= 0 <= x[1] else min(ends))", "0.0"),
         "exp overflows": edit("return math.inf", "return math.exp(700.0)"),
+        "the low end of exp overflows": edit("return of(x[0]), of(x[1])", "return math.exp(x[0]), of(x[1])"),
+        "large is infinite": edit("try:\n", "if number > 100:\n                return math.inf\n            try:\n"),
+        "a square is not negative": edit(
+            "return min(corners), max(corners)", "return 0.0 if x == y else min(corners), max(corners)"
+        ),
         "the larger interval": edit("max(x[0], y[0]), max(x[1], y[1])", "min(x[0], y[0]), max(x[1], y[1])"),
         "the smaller interval": edit("min(x[0], y[0]), min(x[1], y[1])", "min(x[0], y[0]), max(x[1], y[1])"),
         "always yes": edit("min(yes[0], no[0]), max(yes[1], no[1])", "yes"),
@@ -163,6 +168,7 @@ WRONG = {
         "converted afterwards": edit(
             "ops.mul(ops.to_dtype(left, dtype), ops.to_dtype(right, dtype))", "ops.to_dtype(ops.mul(left, right), dtype)"
         ),
+        "only a is converted": edit("ops.to_dtype(right, dtype)", "right"),
         "added": edit("ops.mul(ops.to_dtype", "ops.add(ops.to_dtype"),
     },
     "my_lower": {
@@ -170,6 +176,8 @@ WRONG = {
         "alpha is forgotten": edit("node.target in POINTWISE and not kwargs", "node.target in POINTWISE"),
         "everything is a call": edit("node.target in POINTWISE and not kwargs", "False"),
         "operands in their own dtype": edit("return ops.to_dtype(arg.load(ops, index), dtype)", "return arg.load(ops, index)"),
+        "constants as they are stored": edit("ops.constant(arg, dtype)", "ops.constant(arg, fake.dtype)"),
+        "constants are floats": edit("ops.constant(arg, dtype)", "ops.constant(float(arg), dtype)"),
         "computed in float32 and left so": edit(
             "Buffer.like(fake, f", "Buffer.like(fake.float() if fake.dtype is torch.float16 else fake, f"
         ),

@@ -148,6 +148,7 @@ WRONG = {
         "any load of any buffer": edit("if buffer == first.buffer.name and ", "if "),
         "the first load only": edit("in handler.found:", "in handler.found[:1]:"),
         "the last load only": edit("in handler.found:", "in handler.found[-1:]:"),
+        "formulas as written": edit("sympy.expand(formula.subs(still) - written) != 0", "formula.subs(still) != written"),
         "an index of size 1 moves": edit("if size == 1}", "if False}"),
         "a library call is a loop": edit(
             "if not (isinstance(first, Pointwise) and isinstance(second, Pointwise)):",
@@ -168,6 +169,7 @@ WRONG = {
         ),
         "outputs are free": edit("    last |= dict.fromkeys(loops.returned & last.keys(), len(kernels))\n", ""),
         "any storage will do": edit("if alike(old, buffer)", ""),
+        "the same shape only": edit("if alike(old, buffer)", "if alike(old, buffer) and old.shape == buffer.shape"),
         "nothing is used again": edit("None if allocates(kernel) else", "None if True else"),
         "operands are free at once": edit(
             "        for buffer in kernel.buffers:\n            fits",
