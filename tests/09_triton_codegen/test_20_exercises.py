@@ -111,6 +111,7 @@ WRONG = {
         "loaded twice": edit(
             "value * scale * weight", "tl.load(x + i * stride + j, mask, other=0.0).to(tl.float32) * scale * weight"
         ),
+        "all of w": edit("tl.load(w + j, columns, other=0.0)", "tl.load(w + j)"),
         "a global number": edit("@triton.jit", "SMALL = 1e-6\n\n@triton.jit", " + 1e-6)", " + SMALL)"),
     },
     "complaints": {
@@ -121,6 +122,16 @@ WRONG = {
         "not before": edit("(around_out[:ZONE] != fill).any() or ", ""),
         "reads before are missed": edit(
             "x.copy_(numbers)", "x.copy_(numbers)\n        around_x[:ZONE] = 0.0"
+        ),
+        "roughly equal": edit(
+            "not torch.equal(first[~left].view(torch.int32), second[~left].view(torch.int32))",
+            "not torch.allclose(first[~left], second[~left], equal_nan=True)",
+        ),
+        "a tile on either side": edit(
+            "around_out[:ZONE]",
+            "around_out[ZONE - BLOCK : ZONE]",
+            "around_out[ZONE + n :]",
+            "around_out[ZONE + n : ZONE + n + BLOCK]",
         ),
         "one look at what is left": edit(" & (second == -5.0)", ""),
         "only the second look outside": edit("outside |= bool(", "outside = bool("),
@@ -140,6 +151,9 @@ WRONG = {
         "never held": edit("persistent=power_of_two(tiling.columns) * widest <= ROW_BYTES", "persistent=False"),
         "always held": edit("persistent=power_of_two(tiling.columns) * widest <= ROW_BYTES", "persistent=True"),
         "four bytes": edit("power_of_two(tiling.columns) * widest", "power_of_two(tiling.columns) * 4"),
+        "less than": edit("<= ROW_BYTES", "< ROW_BYTES"),
+        "what is written": edit("for name in self.passed)", "for name in self.passed[-1:])"),
+        "what is read": edit("for name in self.passed)", "for name in self.passed[:-1])"),
         "columns, not lanes": edit("power_of_two(tiling.columns) * widest", "tiling.columns * widest"),
         "the first one's dtype": edit(
             "max(self.buffers[name].dtype.itemsize for name in self.passed)", "self.buffers[self.passed[0]].dtype.itemsize"
@@ -154,6 +168,8 @@ WRONG = {
         "rounded in between": edit("node.accumulate", "node.buffer.dtype"),
         "rows first": edit("(chunks, *node.ranges)", "(*node.ranges, chunks)", "chunk, *rest = index", "*rest, chunk = index",
                            "(rindex[0], *index)", "(*index, rindex[0])"),
+        "on this machine": edit("node.buffer.device", 'torch.device("cpu")'),
+        "a name for all": edit('f"{node.buffer.name}_parts"', '"sum_parts"'),
         "not partial": edit(", partial=True", ""),
         "kept as it was": edit("kept=None, ", ""),
         "a sum of all kinds": edit("inner=whole, reduced=(chunks,)", 'inner=whole, reduced=(chunks,), kind="sum"'),

@@ -125,6 +125,7 @@ WRONG = {
         "only inputs": edit(
             "    buffers = graph.buffers.values()", "    buffers = [buffer for buffer in graph.inputs if buffer is not None]"
         ),
+        "only the CPU": edit('buffer.device.type != "cuda")', 'buffer.device.type == "cpu")'),
         "no constants": edit(
             "    buffers = graph.buffers.values()",
             "    buffers = [buffer for name, buffer in graph.buffers.items() if name not in graph.constants]",
@@ -146,6 +147,11 @@ WRONG = {
         "without three calls": edit("    for _ in range(3):\n        recorded(*base)\n", ""),
         "two calls": edit("range(3)", "range(2)"),
         "not cloned": edit("held.clone()", "held"),
+        "the same memory is overwritten": edit(
+            "    recorded(*fresh())\n    return stale, not torch.equal(held, before)",
+            "    return stale, recorded(*fresh()).data_ptr() == held.data_ptr()",
+        ),
+        "only input 0 is changed": edit("    recorded(*fresh())\n    return", "    recorded(fresh()[0], *base[1:])\n    return"),
         "the first stale one": edit("stale.append(n)", "stale.append(n)\n            break"),
         "how many": edit("    return stale, not", "    return len(stale), not"),
     },
@@ -163,6 +169,12 @@ WRONG = {
         "static results": edit("r.clone() if isinstance(r, torch.Tensor) else r", "r"),
         "contiguous": edit(COPY, "torch.empty(x.shape, dtype=x.dtype).copy_(x)"),
         "floats": edit(COPY, "torch.empty_strided(x.shape, x.stride()).copy_(x)"),
+        "copied when it moves": edit(
+            "            self.given[n].copy_(inputs[n])\n",
+            "            if getattr(self, 'at', {}).get(n) != inputs[n].data_ptr():\n"
+            "                self.given[n].copy_(inputs[n])\n"
+            "            self.at = {**getattr(self, 'at', {}), n: inputs[n].data_ptr()}\n",
+        ),
         "the first that moves": edit(
             "        for n in self.moving:\n            self.given[n].copy_",
             "        for n in self.moving[:1]:\n            self.given[n].copy_",
@@ -185,6 +197,15 @@ WRONG = {
         ),
         "a set of configurations": edit("json.dumps([kernel, configs])", "(kernel + str(sorted(map(str, configs))))"),
         "the last of equals": edit("min(range(len(configs)), key", "min(reversed(range(len(configs))), key"),
+        "how long the kernel is": edit("json.dumps([kernel, configs])", "json.dumps([len(kernel), configs])"),
+        "how the kernel begins": edit("json.dumps([kernel, configs])", "json.dumps([kernel[:200], configs])"),
+        "numbers without names": edit(
+            "json.dumps([kernel, configs])", "json.dumps([kernel, [list(config.values()) for config in configs]])"
+        ),
+        "a hash of this process": edit(
+            "hashlib.sha256(json.dumps([kernel, configs]).encode()).hexdigest()", "str(hash(json.dumps([kernel, configs])))"
+        ),
+        "every error is a refusal": edit("except Refused:", "except Exception:"),
         "refusals are slow": edit('float("inf"))', "1e9)"),
         "zero is a refusal": edit("times.append(measure(config))", 'times.append(measure(config) or float("inf"))'),
         "nonsense is read": edit(
@@ -199,6 +220,10 @@ WRONG = {
         "no epilogue": edit('        *(f"    {line}" for line in epilogue),\n', ""),
         "no rows masked in the load": edit("(i < M) & (k[None, :] < K), 0.0", "(i > -1) & (k[None, :] < K), 0.0"),
         "no columns masked in the load": edit("(k[:, None] < K) & (j < N), 0.0", "(k[:, None] < K) & (j > -1), 0.0"),
+        "rounded operands": edit(', input_precision="ieee"', ""),
+        "inside is said of rows": edit(
+            "inside = (i < M) & (j < N)", "inside = (i < M) & (j > -1)", "acc, inside)", "acc, inside & (j < N))"
+        ),
         "no rest of K": edit("& (k[None, :] < K)", "& (k[None, :] > -1)", "(k[:, None] < K) &", "(k[:, None] > -1) &"),
         "contiguous": edit("AM * i + AK * k", "K * i + k", "BK * k[:, None] + BN * j", "N * k[:, None] + j"),
         "one STEP only": edit("range(0, K, STEP)", "range(0, STEP, STEP)"),
