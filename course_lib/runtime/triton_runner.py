@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from course_lib import native
+from course_lib import config, native
 from course_lib.codegen.triton import TritonSource
 from course_lib.codegen.triton_ops import POINTERS
 from course_lib.lowering.ir import Buffer
 from course_lib.runtime.autotune import tuned
-from course_lib.runtime.compiler import BackendMissing
+from course_lib.runtime.compiler import BackendMissing, CompileFailed
 from course_lib.written import define
 
 
@@ -72,7 +72,12 @@ def compiled(kernel: Any, source: TritonSource, device: torch.device, meta: dict
     dtypes = {text: dtype for dtype, text in POINTERS.items()}
     index = torch.cuda.current_device() if device.index is None else device.index
     with torch.cuda.device(index):  # a dtype stands for a tensor whose address is a multiple of 16
-        made = kernel.warmup(*(dtypes[kind] for kind in source.types), grid=(1,), **how)
+        try:
+            made = kernel.warmup(*(dtypes[kind] for kind in source.types), grid=(1,), **how)
+        except importlib.import_module("triton.compiler.errors").CompilationError as error:
+            kept = config.cache_dir() / f"failed-{source.name}.py"
+            kept.write_text(source.source)
+            raise CompileFailed("Triton", ["triton.compile", source.name], str(error).splitlines()[-8:], kept) from None
         function = driver.utils.load_binary(made.name, made.kernel, made.metadata.shared, index)[1]
     launch = ctypes.cast(ctypes.CDLL("libcuda.so.1").cuLaunchKernel, ctypes.c_void_p).value
     size = programs, 32 * made.metadata.num_warps, made.metadata.shared

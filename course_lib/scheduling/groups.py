@@ -83,10 +83,10 @@ class Group(Nest):
         return frozenset(buffer for buffer in self.writes if self.is_extern or needed(buffer.name))
 
     @cached_property
-    def across(self) -> frozenset[Buffer]:
-        """Sums over the rows: complete only after the last row, so nothing here can use them."""
-        moves = lambda index: any(index.moves_with(loop.symbol) for loop in self.rows)
-        return frozenset(m.node.buffer for m in self.members if any(map(moves, m.rindex)))
+    def across(self) -> dict[Buffer, tuple[Loop, ...]]:
+        """Sums over rows, and over which: complete only after the last of these, so nothing here can use them."""
+        over = lambda member: tuple(loop for loop in self.rows if any(i.moves_with(loop.symbol) for i in member.rindex))
+        return {member.node.buffer: loops for member in self.members if (loops := over(member))}
 
     @cached_property
     def traffic(self) -> int:
@@ -244,7 +244,10 @@ def combine(a: Group, b: Group, one: Linear | None, other: Linear | None) -> Fit
         leader = next((n for n, loop in enumerate(pieces[0].loops) if loop and loop.kind == "column"), 0)
         if not crosses(pieces, (a, b), leader):
             return None
-    return None if a.across & b.reads or b.across & a.reads else assemble(pieces, a, b, leader)
+    if a.across.keys() & b.reads or b.across.keys() & a.reads:
+        return None
+    found = assemble(pieces, a, b, leader)
+    return found if len({*found.both.across.values()}) < 2 else None  # one walk along the rows gathers all sums
 
 
 def crosses(pieces: Sequence[Piece], groups: tuple[Group, Group], leader: int) -> bool:

@@ -83,6 +83,26 @@ def test_a_norms_backward_reads_its_inputs_once(dtype):
 
 
 @interpreted
+def test_sums_over_other_rows_are_gathered_by_a_walk_of_their_own():
+    """In a transformer that has its batch first the gradient of a norm goes on in attention's order, batch second: a bias's sum
+    walks along sequence and batch, the norm's along batch and sequence. One program cannot do both."""
+
+    def f(upstream, x, weight):
+        normal, scaled = x * 2, upstream * weight
+        dx = scaled - scaled.mean(-1, keepdim=True) - normal * (scaled * normal).mean(-1, keepdim=True)
+        turned = dx.transpose(0, 1).contiguous()
+        return (upstream * normal).sum((0, 1)), turned, turned.sum((0, 1))
+
+    inputs = [torch.rand(size) for size in ((16, 256, 24), (16, 256, 24), (24,))]
+    result, kernels = kernels_of(f, *inputs)
+    for kernel in kernels:
+        rows = {loop.symbol for loop in kernel.rows}
+        walks = {frozenset(rows & set().union(*(i.free_symbols for i in s.rindex))) for s in kernel.steps if s.level == "across"}
+        assert len(walks) < 2
+    torch.testing.assert_close(result, f(*inputs), rtol=1e-4, atol=1e-3)
+
+
+@interpreted
 def test_a_long_rows_maximum_and_sum_take_one_pass(monkeypatch):
     monkeypatch.setattr("course_lib.codegen.triton.PERSISTENT", 64)
     monkeypatch.setattr("course_lib.scheduling.split.PROGRAMS", 1)
