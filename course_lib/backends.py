@@ -5,6 +5,7 @@ graph's inputs and gives a tuple of its outputs.
 In PyTorch: `torch/_dynamo/backends/registry.py`, `torch/_inductor/__init__.py` (`list_mode_options`, `list_options`).
 """
 
+import importlib
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -21,6 +22,9 @@ OPTIONS: dict[str, tuple[Any, tuple[Any, ...], str]] = {
     "codegen": ("auto", ("auto", "cpp", "triton"), "the language of kernels; auto: C++ for CPU, Triton for GPU tensors"),
     "cudagraphs": (False, (False, True), "record the kernels of each program as a CUDA graph"),
     "autotune": (False, (False, True), "measure tiles of each GPU kernel, and matrix products of our own beside the library's"),
+    "fallback_random": (True, (False, True), "random numbers are eager's; else by a formula that fuses and is computed again"),
+    "trace.enabled": (False, (False, True), "write each stage of every graph into a folder, course_debug/ or $COURSE_DEBUG_DIR"),
+    "trace.graph_diagram": (False, (False, True), "with a picture of what was fused"),
 }
 """Option → (default, allowed values, meaning)."""
 MODES: dict[str, dict[str, Any]] = {
@@ -62,11 +66,15 @@ def find(backend: str | Backend, mode: str | None, options: dict[str, Any] | Non
         return backend
     if backend not in BACKENDS:
         raise ValueError(f"there is no backend '{backend}'; there are {', '.join(list_backends())}, or pass a callable")
-    pipeline = pipeline.replace(cudagraphs=chosen["cudagraphs"] or pipeline.cudagraphs)
+    fallback_random = chosen["fallback_random"] and pipeline.fallback_random
+    pipeline = pipeline.replace(cudagraphs=chosen["cudagraphs"] or pipeline.cudagraphs, fallback_random=fallback_random)
     if chosen["autotune"]:
         build = partial(runtime.build, autotune=True) if pipeline.build is runtime.build else pipeline.build
         pipeline = pipeline.replace(build=build, templates=True)
-    return lambda gm, inputs: BACKENDS[backend](gm, inputs, pipeline, chosen["codegen"])
+    run = lambda gm, inputs: BACKENDS[backend](gm, inputs, pipeline, chosen["codegen"])
+    if chosen["trace.enabled"] or chosen["trace.graph_diagram"]:  # with the pictures, which are loaded only where they are wanted
+        return importlib.import_module("course_lib.viz.debug_folder").traced(run, chosen["trace.graph_diagram"])
+    return run
 
 
 def list_backends() -> list[str]:

@@ -36,7 +36,7 @@ RULES: dict[str, str | Rule] = ARITHMETIC | {
     "bitwise_and": infix("&", 8), "bitwise_xor": infix("^", 7), "bitwise_or": infix("|", 6),
     "logical_and": infix("&", 8), "logical_or": infix("|", 6), "logical_not": ("!{:15}", 14),
     "bitwise_not": ("~{:15}", 14), "bitwise_not:bool": ("!{:15}", 14),
-    "where": ("{:4} ? {:4} : {:3}", 3),
+    "where": ("{:4} ? {:4} : {:3}", 3), "random": ("philox({}, {})", ATOM),
 }  # fmt: skip
 
 RESERVED = (
@@ -46,7 +46,7 @@ RESERVED = (
     "int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t float16 bfloat16 buffers problem "
     "lane lanes first each block end "
     "bits_of float_of fma rounded floats halves copy_row fetch_row nothing from_integer integer_pow checked wrapped "
-    "INFINITY NAN INLINE"
+    "philox INFINITY NAN INLINE"
 ).split() + [name for op in (*UNARY, *BINARY) if op not in RULES for name in (op, f"{op}f")]
 
 

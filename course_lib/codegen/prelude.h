@@ -219,6 +219,17 @@ template <class T> static INLINE bool is_wide(T b) { return b < 0 || b >= (T)(8 
 template <class T> static INLINE T left_shift(T a, T b) { return is_wide(b) ? (T)0 : (T)((uint64_t)a << b); }
 template <class T> static INLINE T right_shift(T a, T b) { return (T)(a >> (is_wide(b) ? (T)(8 * sizeof(T) - 1) : b)); }
 
+// The number at this place of a seed, in [0, 1): Philox-4x32-10 (`lowering/philox.py`).
+static INLINE float philox(int64_t seed, int64_t place) {
+  uint32_t a = (uint32_t)place, b = (uint32_t)(place >> 32), c = 0, d = 0, key = (uint32_t)seed, key2 = (uint32_t)(seed >> 32);
+  for (int round = 0; round < 10; round++, key += 0x9E3779B9, key2 += 0xBB67AE85) {
+    uint64_t p = (uint64_t)a * 0xD2511F53, q = (uint64_t)c * 0xCD9E8D57;
+    a = (uint32_t)(q >> 32) ^ b ^ key, b = (uint32_t)q, c = (uint32_t)(p >> 32) ^ d ^ key2, d = (uint32_t)p;
+  }
+  int32_t x = (int32_t)a;
+  return (float)(x ^ x >> 31) * 4.6566127342e-10f;
+}
+
 // An element of an index tensor; `wrapped`: a negative one counts from the end. Out of range: sets `problem`, reads element 0.
 static INLINE int64_t checked(int64_t i, int64_t size, int& problem) {
   bool inside = i >= 0 && i < size;

@@ -271,7 +271,7 @@ class TritonKernel(TritonOps):
     def print_walk(self) -> None:
         """A program for each chunk of rows: it walks along them, gathers sums down the columns, and stores these at the end."""
         if chunks := tuple(loop for loop in self.kernel.rows if loop not in self.walked):
-            self.print_indices(chunks, self.program, "")
+            self.print_indices(chunks, self.program, "", "chunk")
         self.print_columns("tl.arange(0, COLUMNS)")
         zeros = lambda step: f"tl.full([1, COLUMNS], 0.0, {self.type_name(reduction(step).accumulate)})"
         totals = {step: self.bind(step, zeros(step), f"{label(step)}_down") for step in self.across}

@@ -22,7 +22,7 @@ POINTERS = {
     torch.int16: "*i16", torch.int32: "*i32", torch.int64: "*i64", torch.uint8: "*u8", torch.bool: "*i1",
 }  # fmt: skip
 RESERVED = """triton tl libdevice problem sizes mask rows columns row column better value scale BLOCK ROWS COLUMNS
-    DEPTH print range min max sum abs float int tile tall wide down across batch inside inside_down""".split()
+    DEPTH print range min max sum abs float int tile tall wide down across batch chunk inside inside_down""".split()
 HELPERS = {
     "multiply": "a, b):\n    return a * b",
     "floor_mod": "a, b):  # the remainder has the divisor's sign\n    r = a % b\n"
@@ -59,6 +59,7 @@ RULES: dict[str, str | Rule] = {
     "reciprocal:float32": ("tl.div_rn(1.0, {})", ATOM),  # `/` is one too; and Python itself would divide constants
     "floordiv": "float_floor_div", "floordiv:integer": "floor_div",
     "mod": "float_mod", "mod:integer": "floor_mod", "fmod:integer": infix("%", 13),
+    "random": ("tl.rand({}, {})", ATOM),
 }  # fmt: skip
 
 

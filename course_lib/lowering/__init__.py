@@ -5,8 +5,9 @@ from course_lib.lowering.decompositions import DECOMPOSITIONS
 from course_lib.lowering.ir import Buffer, ExternKernel, LoopGraph, Pointwise, Reduction, View
 from course_lib.lowering.lower import LOWERINGS, lower
 from course_lib.lowering.operators import may_recompute
+from course_lib.lowering.philox import decompositions as philox
 
 __all__ = [
     "DECOMPOSITIONS", "LOWERINGS", "Buffer", "ExternKernel", "LoopGraph", "Pointwise", "Reduction", "View", "lower",
-    "may_recompute",
+    "may_recompute", "philox",
 ]  # fmt: skip

@@ -53,6 +53,9 @@ class Handler(Protocol):
     def masked(self, condition: Value, body: Any, other: bool | int | float) -> Value:
         """`body()` where `condition`, else `other`; loads in `body` happen only where `condition` holds."""
 
+    def random(self, seed: Value, place: Value) -> Value:
+        """The number at this place of a seed (both int64): of float32, in [0, 1). (`lowering.philox`)"""
+
     def indirect(self, value: Value, size: int | sympy.Expr, wrap: bool = True) -> sympy.Symbol:
         """A symbol standing for an integer `value` (an element of an index tensor), for use in later load indices. With
         `wrap` a negative one counts from the end (`x[i]`); else (`embedding`, `gather`) it is out of range too, which raises."""

@@ -23,7 +23,7 @@ from course_lib.scheduling.kernel import FusedKernel, Step
 
 COSTLY = frozenset(
     "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc "
-    "sigmoid pow atan2 fmod mod floordiv truediv reciprocal indirect".split()
+    "sigmoid pow atan2 fmod mod floordiv truediv reciprocal indirect random".split()
 )
 """Operations dear enough that a value is better read again than computed again."""
 
@@ -96,6 +96,9 @@ class Recorder:
 
     def to_dtype(self, value: Expr, dtype: torch.dtype) -> Expr:
         return value if value.dtype == dtype else self.make("to_dtype", (value,), dtype)
+
+    def random(self, seed: Expr, place: Expr) -> Expr:
+        return self.make("random", (seed, place), torch.float32)
 
     def where(self, condition: Expr, yes: Expr, no: Expr) -> Expr:
         return self.make("where", (condition, yes, no), yes.dtype)

@@ -26,6 +26,7 @@ from torch.utils._pytree import tree_leaves
 from course_lib.lowering.indexing import loop_symbols
 from course_lib.lowering.ir import Buffer, ExternKernel, LoopGraph, LoopNode, Reduction, View
 from course_lib.lowering.ops import BINARY, UNARY
+from course_lib.lowering.philox import philox
 
 Array = np.ndarray
 Memory = dict[str, torch.Tensor]
@@ -114,6 +115,10 @@ class NumpyHandler:
 
     def index_expr(self, expr: sympy.Expr, dtype: torch.dtype) -> Array:
         return convert(compute(expr, self.values), dtype)
+
+    def random(self, seed: Array, place: Array) -> Array:
+        seeds, places = (torch.from_numpy(x.copy()) for x in np.broadcast_arrays(seed, place))
+        return philox(seeds, places).numpy()
 
     def masked(self, condition: Array, body: Callable[[], Array], other: bool | int | float) -> Array:
         self.masks.append(condition)

@@ -71,7 +71,7 @@ def test_a_kernel_that_does_not_compile_says_so():
 
 def sources(function, *inputs):
     """The generated kernels. Nothing is run, so that it does not matter which way Triton was imported."""
-    loops = lowered(function, *inputs)
+    loops = scheduling.split_reductions(lowered(function, *inputs), lambda buffer: True)
     return [triton_source(kernel, loops.buffers) for kernel in scheduling.schedule(loops).fused]
 
 
@@ -105,3 +105,18 @@ def test_division_is_exact_but_by_the_sum_of_a_row():
     assert "tl.div_rn(" in ratio.source
     (softmax,) = sources(lambda x: (torch.softmax(x, -1),), torch.rand(4, 6))
     assert "div_rn" not in softmax.source and " / sum" in softmax.source
+
+
+def test_a_walk_along_rows_of_several_loops():
+    """The gradient of a norm over the heads of attention, which come transposed: batch and sequence are cut into chunks, a chunk
+    and its rows are two loops each. Triton, unlike its interpreter, refuses a name that is one number first and a tile later."""
+    pytest.importorskip("triton")
+
+    def norm_backward(upstream, x, weight):
+        turned = upstream.transpose(1, 2)
+        scaled = turned * weight
+        return scaled - x * (scaled * x).mean(-1, keepdim=True), (turned * x).sum((0, 1, 2))
+
+    upstream, x, weight = torch.rand(8, 4, 256, 32), torch.rand(8, 256, 4, 32), torch.rand(32)
+    walk = next(source for source in sources(norm_backward, upstream, x, weight) if "_down" in source.source)
+    assert "ptx" in inspect_kernel(walk, target="sm_90")

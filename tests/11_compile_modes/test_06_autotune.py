@@ -58,7 +58,9 @@ def test_the_fastest_is_chosen_told_and_remembered(monkeypatch, tmp_path):
 
 
 def test_modes_say_so():
-    assert cl.list_mode_options("max-autotune") == {"codegen": "auto", "cudagraphs": True, "autotune": True}
+    tuned = {"codegen": "auto", "cudagraphs": True, "autotune": True, "fallback_random": True}
+    assert tuned.items() <= cl.list_mode_options("max-autotune").items()
+    assert list(cl.list_mode_options("default")) == cl.list_options()
     assert cl.list_mode_options("max-autotune-no-cudagraphs")["cudagraphs"] is False
 
 

@@ -1,0 +1,110 @@
+"""Random numbers as a formula: the n-th number of a seed is the same whoever asks for it, when, and how often.
+
+In:  dropout, `bernoulli`, `rand`, `randn` while a graph is traced with `options={"fallback_random": False}`.
+Out: one seed for a graph, drawn by torch's generator in each call; and the operator `course_lib.random(seed, first, size)`.
+
+torch's generator is a sequence: to draw again, backward would have to go back to where forward stood. A formula melts into the
+kernel around it and is simply computed again: a dropout keeps 8 bytes for backward, not a mask. Its numbers are others than
+eager's, which are therefore the default. It is Philox-4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",
+2011), as `tl.rand` has it, and `prelude.h` for C++.
+In PyTorch: `torch/_inductor/fx_passes/replace_random.py`, `torch/_inductor/inductor_prims.py` (`inductor_random`).
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from course_lib.lowering.formulas import Term
+from course_lib.lowering.ir import Index, View
+from course_lib.lowering.lower import Lowering, lowers
+from course_lib.lowering.ops import Handler, linear_index
+
+aten = torch.ops.aten
+LIBRARY = torch.library.Library("course_lib", "DEF")  # Its operators are there as long as it lives
+LIBRARY.define("random(Tensor seed, int first, int[] size) -> Tensor", tags=(torch.Tag.pointwise,))  # may be computed again
+LOW = 0xFFFFFFFF  # The lower half of 64 bits
+
+
+def philox(seed: Tensor, n: Tensor) -> Tensor:
+    """Numbers in [0, 1) of float32: those at places `n` (int64) of the seed (int64, a single one)."""
+    key, key2 = seed & LOW, seed >> 32 & LOW
+    a, b, c, d = n & LOW, n >> 32 & LOW, torch.zeros_like(n), torch.zeros_like(n)
+    for _ in range(10):
+        p, q = a * 0xD2511F53, c * 0xCD9E8D57  # 64 bits of two times 32; the sign is only one more bit
+        a, b, c, d = (q >> 32 & LOW) ^ b ^ key, q & LOW, (p >> 32 & LOW) ^ d ^ key2, p & LOW
+        key, key2 = key + 0x9E3779B9 & LOW, key2 + 0xBB67AE85 & LOW
+    return torch.where(a >> 31 == 0, a, LOW - a).float() * 4.6566127342e-10  # the largest is just below 1
+
+
+@torch.library.impl(LIBRARY, "random", "CompositeExplicitAutograd")
+def random(seed: Tensor, first: int, size: Sequence[int]) -> Tensor:
+    """Numbers `first`, `first` + 1, ... of the seed, in the order of memory."""
+    count = math.prod(size)
+    return philox(seed, torch.arange(first, first + count, device=seed.device)).reshape(size)
+
+
+@torch.library.impl(LIBRARY, "random", "Meta")
+def random_meta(seed: Tensor, first: int, size: Sequence[int]) -> Tensor:
+    return seed.new_empty(size, dtype=torch.float32)
+
+
+@lowers(torch.ops.course_lib.random)
+def random_loop(low: Lowering, node: fx.Node, seed: View, first: int, size: Sequence[int]) -> View:
+    stride = node.meta["val"].stride()
+
+    def body(ops: Handler, index: Index) -> Term:
+        place = ops.index_expr(linear_index(index, stride, first), torch.int64)
+        return Term(ops, ops.random(seed.load(ops, []), place), torch.float32)
+
+    return low.pointwise(node, body)
+
+
+def decompositions() -> dict[Any, Callable[..., Any]]:
+    """For the trace of one graph: what draws, written with numbers of one seed. What asks for a generator of its own, or for
+    float64, still draws from torch's."""
+    seeds: dict[torch.device, Tensor] = {}
+    drawn = 0
+
+    def uniform(like: Tensor) -> Tensor:
+        """As many numbers as `like` has elements."""
+        nonlocal drawn
+        if like.device not in seeds:
+            seeds[like.device] = torch.randint(2**63 - 1, (), device=like.device)
+        first, drawn = drawn, drawn + like.numel()
+        return torch.ops.course_lib.random(seeds[like.device], first, like.shape)
+
+    def bernoulli(x: Tensor, p: Any = None, generator: Any = None) -> Any:
+        return NotImplemented if generator else (uniform(x) < (x if p is None else p)).to(x.dtype)
+
+    def bernoulli_(x: Tensor, p: Any = 0.5, generator: Any = None) -> Any:
+        return NotImplemented if generator else x.copy_(uniform(x) < p)
+
+    def native_dropout(x: Tensor, p: float, train: bool | None) -> Any:
+        if train is False or p in (0, 1):
+            return NotImplemented
+        kept = uniform(x) >= p
+        return (kept * x * (1 / (1 - p))).to(x.dtype), kept
+
+    def new(draw: Callable[[Tensor], Tensor]) -> Callable[..., Any]:
+        """An operator that makes a tensor: of a size, or like another."""
+
+        def made(size: Any, dtype: Any = None, layout: Any = None, device: Any = None, generator: Any = None, **more: Any) -> Any:
+            like = size if isinstance(size, Tensor) else torch.empty(size, dtype=dtype, device=device)
+            result = torch.empty_like(like, dtype=dtype, device=device) if like is size else like
+            exact = result.dtype.is_floating_point and result.dtype != torch.float64
+            return draw(result).to(result.dtype) if exact and not generator else NotImplemented
+
+        return made
+
+    def normal(like: Tensor) -> Tensor:
+        """Two uniform numbers make a normal one (Box and Muller)."""
+        return (-2 * (1 - uniform(like)).log()).sqrt() * (2 * math.pi * uniform(like)).cos()
+
+    table = {"rand": new(uniform), "rand_like": new(uniform), "randn": new(normal), "randn_like": new(normal)}
+    made = {getattr(aten, name).default: rule for name, rule in table.items()}
+    drawn_from = dict.fromkeys((aten.bernoulli.default, aten.bernoulli.p, aten.bernoulli.Tensor), bernoulli)
+    in_place = dict.fromkeys((aten.bernoulli_.float, aten.bernoulli_.Tensor), bernoulli_)
+    return {**made, **drawn_from, **in_place, aten.native_dropout.default: native_dropout}
