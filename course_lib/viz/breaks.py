@@ -257,7 +257,9 @@ def cut_frame(recording: Recording, function: str | Callable[..., Any] | None = 
         "Blue: what is captured. Torn: a graph ends there; grey: what Python does itself. The arrow says what the head hands on."
     )
     drawing = svg.framed(alt)
-    return Picture(drawing if top.width <= ACROSS / 2 * (WIDE + GAP) else f'<div class="cl-scroll">{drawing}</div>', caption, alt, text)
+    if top.width > 2 * (WIDE + GAP):
+        drawing = f'<div class="cl-scroll">{drawing}</div>'
+    return Picture(drawing, caption, alt, text)
 
 
 def title_of(what: Resume | CodeType) -> str:

@@ -218,7 +218,7 @@ def add_nodes(
         tips[node.name] = tip_of(node)
         if node.op in ("placeholder", "get_attr"):
             dim = is_parameter(node) or node.op == "get_attr"
-            label = lines_of(source_of(node), type_of(node))
+            label = lines_of(in_a_box(source_of(node)), type_of(node))
             fill = "transparent" if dim else faint("runtime", 0.12)
             dot.node(
                 node.name,
@@ -226,6 +226,7 @@ def add_nodes(
                 shape="box",
                 color=COLOURS["runtime"],
                 fillcolor=fill,
+                **bold_width(source_of(node)),
                 **({"class": "dim", "penwidth": "0.9"} if dim else {}),
             )
             continue
@@ -246,6 +247,16 @@ def add_nodes(
 def lines_of(*lines: str) -> str:
     """A label of several lines, as DOT writes it. (The WebAssembly build knows no HTML labels; `themed` sets the looks.)"""
     return "\\n".join((line if len(line) <= 40 else line[:37] + "…").replace("\\", "\\\\") for line in lines if line)
+
+
+def in_a_box(path: str) -> str:
+    """A path short enough for a box, cut in its middle: two weights of a layer differ at the end."""
+    return path if len(path) <= 40 else f"{path[:19]}…{path[-19:]}"
+
+
+def bold_width(path: str) -> dict[str, str]:
+    """The width of a box for a long name. (Graphviz does not know that it will be bold; a short one has room enough.)"""
+    return {"width": f"{(text_width(in_a_box(path), FONT, bold=True) + 16) / 72:.2f}"} if len(path) > 24 else {}
 
 
 def faint(stage: str, strength: float) -> str:

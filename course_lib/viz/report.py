@@ -36,7 +36,7 @@ from course_lib.viz.recording import Recording, plain
 from course_lib.viz.report_calls import calls_html
 from course_lib.viz.report_tree import Budget, anchor, split, tree
 from course_lib.viz.style import escape, human_bytes, human_seconds, page, place, plural
-from course_lib.viz.tables import html_table
+from course_lib.viz.tables import breakable, html_table
 
 SHEETS = ("break", "bytecode", "code", "guards", "loops", "report")
 CONTENTS = {
@@ -373,7 +373,7 @@ def reached(problem: Any) -> str:
 
 
 def link(compile: Compile) -> str:
-    return f'<a href="#c{compile.number}">{escape(compile.title)}</a>'
+    return f'<a href="#c{compile.number}">{breakable(compile.title)}</a>'
 
 
 # ---- tables ---------------------------------------------------------------------------------------------------------

@@ -38,6 +38,16 @@ def shorten(text: str, width: float, size: float = NORMAL, mono: bool = False, b
     return text.rstrip(" ,·") + "…"
 
 
+def middle(text: str, width: float, size: float = NORMAL, mono: bool = False, bold: bool = False) -> str:
+    """`text`, cut in its middle: long names often differ at the end, and a sentence ends with what was found."""
+    if text_width(text, size, mono, bold) <= width:
+        return text
+    keep = len(text)
+    while keep > 2 and text_width(text[: keep - keep // 2] + "…" + text[-(keep // 2) :], size, mono, bold) > width:
+        keep -= 1
+    return text[: keep - keep // 2] + "…" + text[-(keep // 2) :]
+
+
 def tail(text: str, width: float, size: float = NORMAL) -> str:
     """`text`, cut at its beginning: of a long path the end tells most."""
     if text_width(text, size) <= width:

@@ -54,8 +54,10 @@ SOFT = re.compile(r"(?<=[^\W_])_(?=[^\W_])|[.·](?=\w)")
 
 
 def breakable(name: str) -> str:
-    """A name in a column of words, for HTML; a long one (`call_function`) may go on in the next line."""
-    return re.sub(r"[\w.·]{8,}", lambda word: SOFT.sub(r"\g<0><wbr>", word[0]), escape(name))
+    """A name in a column of words, for HTML; a long one (`call_function`) may go on in the next line, a very long one also before
+    a capital (`ModelForGeneration…`)."""
+    soft = lambda word: SOFT if len(word) < 30 else re.compile(rf"{SOFT.pattern}|[a-z](?=[A-Z])")
+    return re.sub(r"[\w.·]{8,}", lambda word: soft(word[0]).sub(r"\g<0><wbr>", word[0]), escape(name))
 
 
 def table(rows: Iterable[Sequence[object]], header: Sequence[str], caption: str = "", alt: str = "") -> Picture:
