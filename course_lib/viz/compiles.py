@@ -107,6 +107,8 @@ class Compile:
     entries: int = 1
     in_eager: str = ""
     """Why calls run in eager after all: the recompile limit, or a guard that does not hold for the call it was made from."""
+    raised: Any = None
+    """The `Unsupported` that the program got as an error (`fullgraph=True`): then nothing runs, in eager or otherwise."""
     alike: int = 0
     """So many later calls ran in eager for the same reason; they are not listed."""
     later: list[tuple[Any, int]] = field(default_factory=list)
@@ -139,6 +141,11 @@ class Compile:
         return bool(self.failures) and "guards" in self.own_seconds and not self.in_eager
 
     @property
+    def at_limit(self) -> bool:
+        """Was it refused for the recompile limit, by an error?"""
+        return self.raised is not None and "recompile limit" in self.raised.reason
+
+    @property
     def reason(self) -> str:
         """Why it came to this."""
         if self.name == FOREIGN:
@@ -169,6 +176,9 @@ class Compile:
     @property
     def outcome(self) -> str:
         """What came of it, in a few words."""
+        if self.raised:
+            why = "reached the recompile limit" if self.at_limit else "a graph ends"
+            return f"an error: {why}, which fullgraph=True does not allow"
         if self.in_eager:
             return "in eager after all" + (f", as {self.alike:,} more" if self.alike else "")
         if self.result is None and self.problems and "guards" in self.own_seconds:
@@ -232,7 +242,9 @@ class Reader:
             case events.GraphCaptured() if self.open:
                 self.open.result = event.result
             case events.GraphBroke() if self.open:
-                self.open.problems.append(event.problem)
+                self.open.raised = event.problem if event.raised else None
+                if not self.open.at_limit:
+                    self.open.problems.append(event.problem)
             case events.Recompiled() if self.compiles:
                 self.compiles[-1].entries = event.entries
             case events.StageTimed(stage=("capture" | "guards") as stage) if self.open:

@@ -227,10 +227,12 @@ def broken(compiles: list[Compile]) -> Iterator[Finding]:
     for many in by(breaks_of(compiles), lambda pair: (str(pair[1].location), pair[1].reason)).values():
         compile, problem = many[0]
         times = f" ({len(many)} times)" if len(many) > 1 else ""
-        title = f"{where(problem.location)} ends a graph{times}: {problem.reason}"
+        raised = any(compile.raised for compile, _ in many)
+        title = f"{where(problem.location)} {'is an error' if raised else 'ends a graph'}{times}: {problem.reason}"
         body = caret(problem.location) + (f'<p class="cl-dim">{escape(way)}</p>' if (way := reached(problem)) else "")
+        body += f"<p>{RAISED}</p>" if raised else ""
         body += what_to_do(problem.hint)
-        weight = 100 + len(many) if len(many) > 1 else 60
+        weight = 200 if raised else 100 + len(many) if len(many) > 1 else 60
         yield Finding("✂", title, body, f"c{compile.number}", weight if problem.location else 10)
 
 
@@ -246,6 +248,7 @@ def recompiled(compiles: list[Compile]) -> Iterator[Finding]:
         failed = kinds[order[0]][-1][0]
         title = f"{name} was compiled {'twice' if made == 1 else f'{made + 1} times'}"
         title += ", and now calls that fit no entry run in eager" if limit else ""
+        title += ", and now a call that fits no entry is an error" if any(c.at_limit for c in many) else ""
         often = "The last guard that failed"
         if order[1:]:
             often = f"The guard that failed at {times[order[0]]} of the {len(many)} calls that fitted no entry"
@@ -257,6 +260,7 @@ def recompiled(compiles: list[Compile]) -> Iterator[Finding]:
         body += "".join(f"<p>{escape(why)}.</p>" for why in dict.fromkeys(c.by_itself for c in many) if why)
         body += what_to_do(advice(failed, ", from line " in name))
         weight = 20 + 100 * sum(c.took for c in many) / took if took else 10 * made
+        limit = limit or any(c.at_limit for c in many)
         yield Finding("◆", title, body, f"c{many[-1].number}", max(weight, 105) if limit else weight)
 
 
@@ -379,6 +383,9 @@ def link(compile: Compile) -> str:
 # ---- tables ---------------------------------------------------------------------------------------------------------
 
 
+RAISED = "With <code>fullgraph=True</code> this is an error: the function did not run."
+
+
 def breaks_of(compiles: list[Compile]) -> list[tuple[Compile, Any]]:
     return [(compile, problem) for compile in compiles for problem in compile.problems]
 
@@ -391,6 +398,7 @@ def breaks_html(compiles: list[Compile]) -> str:
         at = f'<span title="{title}">{escape(where(problem.location))}</span>{caret(problem.location)}'
         at += f'<span class="cl-dim">{escape(reached(problem))}</span>'
         why = escape(problem.reason) + (f'<br><span class="cl-dim">{escape(problem.hint)}</span>' if problem.hint else "")
+        why += f"<br>{RAISED}" if any(compile.raised for compile, _ in many) else ""
         links = ", ".join(link(compile) for compile in {compile.title: compile for compile, _ in many[::-1]}.values())
         rows.append((at, why, links, str(len(many))))
     if not rows:
@@ -524,7 +532,7 @@ def eager_html(compiles: list[Compile]) -> str:
         for c in compiles
         for why in (*([c.in_eager] if c.in_eager else ()), *dict.fromkeys(c.fallbacks))
     ]
-    stuck = [c for c in compiles if c.result is None and c.problems and "guards" not in c.own_seconds]
+    stuck = [c for c in compiles if c.result is None and c.problems and "guards" not in c.own_seconds and not c.raised]
     rows += [(link(c), escape(c.problems[-1].reason)) for c in stuck]
     alone = {(c.title, build.no_cuda_graph): c for c in compiles for build in c.builds if build.no_cuda_graph}
     rows += [
