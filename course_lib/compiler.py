@@ -144,7 +144,7 @@ class Compiler:
         self.watcher.forget_all()
 
 
-TOOLS = frozenset("IPython ipykernel ipywidgets traitlets zmq tornado jupyter_client matplotlib _pytest pluggy".split())
+TOOLS = "IPython ipykernel ipywidgets traitlets zmq tornado jupyter_client matplotlib _pytest pluggy typing_extensions.py".split()
 """Packages whose frames run below a user's call (a `print` in a notebook) and never hold tensor code."""
 TORCH_COMPILE = os.path.join(os.path.dirname(os.path.abspath(torch.__file__)), "_dynamo", "")
 LIBRARIES = tuple(os.path.dirname(os.path.abspath(str(path))) + os.sep for path in (torch.__file__, np.__file__, __file__))

@@ -18,6 +18,8 @@ from course_lib.viz.graphs import op_name
 from course_lib.viz.recording import Recording
 from course_lib.viz.style import LARGE, SMALL, Picture, escape, place, plural
 from course_lib.viz.svg import Svg, shorten, text_width, wrap
+from course_lib.viz.whose import as_written
+from course_lib.viz.whose import expression as marked
 
 AROUND = 3
 """How many instructions a card shows before the one that broke the graph; one follows it."""
@@ -113,9 +115,7 @@ def expression(problem: Any) -> str:
     first = problem.stack[0] if problem.stack else problem.location
     if first is None:
         return "the rest"
-    line, _, marks = first.caret.partition("\n")
-    start = marks.find("^")
-    text = line[start : start + marks.count("^")] if marks else line
+    text = marked(first) or first.text
     return f"if {text}" if "JUMP_IF" in problem.instruction and first is problem.location else text
 
 
@@ -130,12 +130,14 @@ def pieces_of(recording: Recording, function: str | Callable[..., Any] | None) -
             if key not in found:
                 order.append(found.setdefault(key, Piece(event.code)))
             piece = found[key]
+        elif isinstance(event, events.FrameSeen):
+            piece = None
         elif piece is not None and isinstance(event, events.GraphCaptured):
             piece.results.append(event.result)
             own = [name for name in event.result.head.names.values() if isinstance(name, Resume)]
             piece.next += [at for at in own if not caught(at) and at not in piece.next]
         elif piece is not None and isinstance(event, events.GraphBroke):
-            piece.problems.append(event.problem)
+            piece.problems.append(as_written(event.problem))
     for one in order:
         one.resume = resumed_by(one.code, [other.code for other in order])
     origin = lambda one: one.resume.original if one.resume else one.code

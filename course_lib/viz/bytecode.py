@@ -22,6 +22,7 @@ from course_lib.frames.resume import resumed
 from course_lib.viz.recording import Recording
 from course_lib.viz.style import Picture, escape, place, plural, short_types
 from course_lib.viz.tables import columns
+from course_lib.viz.whose import as_written
 
 OPEN_UP_TO = 40
 """A frame with more instructions than this shows followed calls closed."""
@@ -90,10 +91,10 @@ def frame_runs(recording: Recording) -> list[FrameRun]:
             flat.append(event)
         elif isinstance(event, events.GraphCaptured):  # at a graph break both of these come, in either order
             close()
-            last.graph, last.problem = event.result.graph, event.result.problem
+            last.graph, last.problem = event.result.graph, (problem := event.result.problem) and as_written(problem)
         elif isinstance(event, events.GraphBroke):
             close()
-            last.problem = event.problem
+            last.problem = as_written(event.problem)
     close()
     return runs
 

@@ -26,6 +26,7 @@ from course_lib.viz.graphs import written_at
 from course_lib.viz.guards import told
 from course_lib.viz.recording import Recording, plain
 from course_lib.viz.style import place
+from course_lib.viz.whose import as_written
 
 HEAD = re.compile(r"<course_lib head of (.*) #\d+>")
 """The file name of a head: what runs in a frame's place."""
@@ -244,7 +245,7 @@ class Reader:
             case events.GraphBroke() if self.open:
                 self.open.raised = event.problem if event.raised else None
                 if not self.open.at_limit:
-                    self.open.problems.append(event.problem)
+                    self.open.problems.append(as_written(event.problem))
             case events.Recompiled() if self.compiles:
                 self.compiles[-1].entries = event.entries
             case events.StageTimed(stage=("capture" | "guards") as stage) if self.open:
@@ -363,7 +364,8 @@ def functions_of(compiles: list[Compile]) -> list[Function]:
     """The same as a tree: resume functions below what they resume."""
     found: dict[Any, Function] = {}
     for compile in compiles:
-        key = frames.number(compile.code) if compile.code is not None else (compile.name, compile.where)
+        foreign = compile.where if compile.name == FOREIGN else ""
+        key = frames.number(compile.code) if compile.code is not None else (compile.name, foreign)
         if key not in found:
             found[key] = Function(compile.name, compile.where)
         found[key].compiles.append(compile)

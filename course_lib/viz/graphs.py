@@ -21,6 +21,7 @@ from course_lib.capture.sources import Location
 from course_lib.viz.style import COLOURS, DIM, FILLS, Picture, escape, ink, place, plural, short_types
 from course_lib.viz.svg import least_width, text_width
 from course_lib.viz.tables import columns, html_table
+from course_lib.viz.whose import CALLED, OURS
 
 FOLD_PARAMETERS_FROM = 8
 """With more parameters than this, they are lines in the boxes that read them rather than boxes of their own."""
@@ -117,8 +118,8 @@ def is_parameter(node: fx.Node) -> bool:
 
 def written_at(node: fx.Node) -> Location | None:
     """The line of the program that a captured node stands for. torch's capture leaves it as a printed stack, innermost last."""
-    if node.meta.get("location") is not None:
-        return node.meta["location"]
+    if (location := node.meta.get("location")) is not None:
+        return location if location.function != OURS.co_qualname else CALLED.get(node.graph, ("", None))[1]
     calls = re.findall(r'File "(.+)", line (\d+), in (.+)', node.meta.get("stack_trace") or "")
     return Location(calls[-1][0], int(calls[-1][1]), calls[-1][2]) if calls else None
 
@@ -160,7 +161,7 @@ def tip_of(node: fx.Node) -> str:
     """What pointing at a box shows."""
     if node.op == "placeholder":
         return f"{source_of(node)}: {type_of(node)}"
-    location = node.meta.get("location")
+    location = written_at(node)
     line = f"\n{location_of(node)}: {location.text}" if location else f"\n{location_of(node)}" if location_of(node) else ""
     return f"{node.name} = {op_name(node)}({constants_of(node)}){line}"
 

@@ -43,10 +43,15 @@ def guard_table(
         cause = cause_of(guard)
         where = place(cause.filename, cause.line) if cause else f"entry of {frames.get(guard, 'the frame')}"
         line = f"<br><code>{highlighted(cause.text, 'python')[0]}</code>" if cause and cause.text else ""
+        inner = inner_of(guard)
+        looked = f"in {place(inner.filename, inner.line)}" if inner else ""
+        tip = f' title="{escape(inner.text)}"' if inner else ""
+        line += f'<br><span class="cl-dim"{tip}>{breakable(looked)}</span>' if inner else ""
         kind = f'<span class="cl-g">{escape(guard.kind)}</span>'
         what = subjects(expr) if guard.kind == "sizes" else path
         rows.append((kind, f"<code>{escape(what)}</code>", cell, f"{breakable(where)}{line}"))
         because = f"# {where}: {cause.text}" if cause else f"# {where}"
+        because += f" ({looked})" if inner else ""
         first = f"{'✕' if broken else ' '} {guard.kind:<9} "
         text += textwrap.wrap(f"{expr}    {because}", 110, initial_indent=first, subsequent_indent=" " * 16)
     kinds: dict[str, int] = {}
@@ -73,6 +78,11 @@ def cause_of(guard: Any) -> Any:
     """The line that made a guard necessary; None for what a frame is entered with. (A resume function takes what stood on the
     stack in its first instructions, which have the line of the `def`.)"""
     return None if guard.cause is None or (STACK.match(about(guard)) and DEF.match(guard.cause.text)) else guard.cause
+
+
+def inner_of(guard: Any) -> Any:
+    """The line of a library that looked at it, where the cause is the line that called the library; else None."""
+    return guard.inner if cause_of(guard) and str(guard.inner) != str(guard.cause) else None
 
 
 STACK, DEF = re.compile(r"stack\d+\b"), re.compile(r"(async )?def ")

@@ -26,6 +26,7 @@ from course_lib.events import (
     StageTimed,
 )
 from course_lib.frames import number
+from course_lib.viz.whose import AtTheCall, as_written
 
 WHOLE = 100
 """So many events of a kind are kept one by one; of more, the numbers."""
@@ -80,11 +81,13 @@ class Recording:
         """What happened again and again, by `again`."""
         self.callers: dict[int, tuple[Any, ...]] = {}
         """`id` of a `FrameSeen` → the code objects that were running, innermost first."""
+        self.at_the_call = AtTheCall()
         self.lock = threading.RLock()  # what collects garbage may tell something meanwhile
 
     def note(self, event: Event) -> None:
         """A listener: remember an event, or count it if many like it came before."""
         with self.lock:
+            event = self.at_the_call(event)
             if (key := again(event)) is not None:
                 count = self.counts.setdefault(key, Count(event))
                 count.add(getattr(event, "seconds", 0.0))
@@ -140,8 +143,8 @@ class Recording:
 
     @property
     def graph_breaks(self) -> list[Any]:
-        """The `Unsupported`s that stopped a capture."""
-        return [event.problem for event in self.of(GraphBroke)]
+        """The `Unsupported`s that stopped a capture, each at the program's own line."""
+        return [as_written(event.problem) for event in self.of(GraphBroke)]
 
     @property
     def recompiles(self) -> list[Recompiled]:

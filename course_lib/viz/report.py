@@ -30,13 +30,14 @@ from course_lib import events, frames
 from course_lib.capture.sources import Unsupported
 from course_lib.viz.compiles import Compile, Function, by, compiles_of, functions_of, walk
 from course_lib.viz.flame import compile_time
-from course_lib.viz.guards import STACK, about, cause_of, readable, told
+from course_lib.viz.guards import STACK, about, cause_of, inner_of, readable, told
 from course_lib.viz.kernels import kernels_of
 from course_lib.viz.recording import Recording, plain
 from course_lib.viz.report_calls import calls_html
 from course_lib.viz.report_tree import Budget, anchor, split, tree
 from course_lib.viz.style import escape, human_bytes, human_seconds, page, place, plural
 from course_lib.viz.tables import breakable, html_table
+from course_lib.viz.whose import way
 
 SHEETS = ("break", "bytecode", "code", "guards", "loops", "report")
 CONTENTS = {
@@ -358,7 +359,8 @@ def because(guard: Any) -> str:
     cause = cause_of(guard)
     if STACK.match(about(guard)):
         return ", a value on the stack where the function goes on"
-    return f", tested because of {where(cause)}: <code>{escape(cause.text)}</code>" if cause else ""
+    inside = f" (in {where(guard.inner)})" if inner_of(guard) else ""
+    return f", tested because of {where(cause)}: <code>{escape(cause.text)}</code>{inside}" if cause else ""
 
 
 def where(location: Any) -> str:
@@ -371,9 +373,9 @@ def caret(location: Any) -> str:
 
 
 def reached(problem: Any) -> str:
-    """The calls that led to a break, outermost first."""
-    calls = [f"{call.function.split(' from ')[0]} ({where(call)})" for call in problem.stack[:-1]]
-    return f"reached from {' → '.join(calls)}" if calls else ""
+    """The calls that led to the line of a break, outermost first, and those that it led to."""
+    above, below = (" → ".join(f"{call.function.split(' from ')[0]} ({where(call)})" for call in calls) for calls in way(problem))
+    return "; ".join(([f"reached from {above}"] if above else []) + ([f"it goes on to {below}"] if below else []))
 
 
 def link(compile: Compile) -> str:
