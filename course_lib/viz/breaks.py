@@ -14,6 +14,7 @@ from typing import Any
 
 from course_lib import events, frames
 from course_lib.frames.resume import Resume, live, resumed
+from course_lib.viz.asked import whole
 from course_lib.viz.graphs import op_name
 from course_lib.viz.recording import Recording
 from course_lib.viz.style import LARGE, SMALL, Picture, escape, place, plural
@@ -30,7 +31,7 @@ AROUND = 3
 
 def break_card(recording: Recording, index: int = 0) -> Picture:
     """All that is known about one graph break. Raises LookupError if there is none of that number."""
-    problems = recording.graph_breaks
+    problems, index = recording.graph_breaks, whole(index, "a graph break is asked for by its number")
     if not -len(problems) <= index < len(problems):
         raise LookupError(f"there is no graph break {index}; there are {len(problems)}, numbered from 0")
     return card_of(recording, problems[index])

@@ -141,6 +141,7 @@ def packed(part: str) -> str:
 def write_report(recording: Recording, path: Path, run: Run | None = None, drawings: bool = True) -> Path:
     """Write the page to a file; who reads it meanwhile sees the last one whole. Gives the path back."""
     text = report(recording, run, drawings)
+    path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_suffix(".part")
     unfinished.write_text(text, encoding="utf-8")
     unfinished.replace(path)

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from course_lib.viz.asked import a_number, attributes, positive
 from course_lib.viz.style import SMALL, Picture, escape, human_bytes, human_seconds
 from course_lib.viz.svg import Svg, fold, shorten, text_width
 
@@ -103,6 +104,8 @@ def bars(
     well (µs, MB). `stage` gives our colour. Values that are not finite and positive are drawn as 'none'."""
     if not values:
         raise ValueError("bars need at least one value")
+    for name, value in attributes(values, ("items",), "bars are name → number").items():
+        a_number(value, f"the value of {name!r}")
     most = max((v for v in values.values() if math.isfinite(v)), default=0.0) or 1.0
     names = {name: fold(name, LABEL) for name in values}
     label = max(text_width(line) for lines in names.values() for line in lines) + 16
@@ -179,6 +182,7 @@ def roofline(
 
     A kernel under the slope waits for memory; one under the flat roof, for arithmetic; the distance to the roof is what it
     leaves unused."""
+    positive(bandwidth, "bandwidth, in bytes/s,"), positive(peak, "peak, in FLOP/s,")
     data = [point if isinstance(point, Point) else Point(*point) for point in points]
     x0, y0, width, height = PLOT
     ridge = peak / bandwidth
