@@ -26,7 +26,7 @@ from course_lib.viz.graphs import written_at
 from course_lib.viz.guards import told
 from course_lib.viz.recording import Recording, plain
 from course_lib.viz.style import place
-from course_lib.viz.whose import as_written
+from course_lib.viz.whose import as_written, is_own
 
 HEAD = re.compile(r"<course_lib head of (.*) #\d+>")
 """The file name of a head: what runs in a frame's place."""
@@ -116,6 +116,9 @@ class Compile:
     """What failed in those: each guard's first `GuardFailed`, and at how many calls it failed in all."""
     caller: Compile | None = None
     """What ran in eager and called this: why it is a frame of its own."""
+    called_at: Any = None
+    """The line of the program that called it, if that is known; `behind`: because a graph ended there."""
+    behind: bool = False
     title: str = ""
     """The function, as a reader knows it: 'M.forward, from line 7 on'."""
 
@@ -227,7 +230,7 @@ class Reader:
         self.compiles: list[Compile] = []
         self.open: Compile | None = None
         self.build: Build | None = None  # The one that the back half's events are about
-        self.callers = recording.callers
+        self.callers, self.called_at = recording.callers, recording.called_at
         for event, at in zip_longest(recording.events, recording.times, fillvalue=0.0):
             self.read(event, at)
 
@@ -237,6 +240,8 @@ class Reader:
                 self.open = Compile(len(self.compiles) + 1, event.name, event.where, event.code, at, at)
                 self.build = None
                 self.open.caller = self.caller_of(self.callers.get(id(event), ()))
+                self.open.called_at = self.called_at.get(id(event)) or self.line_above(self.open)
+                self.open.behind = self.open.called_at is not None and not self.called_at.get(id(event))
                 self.compiles.append(self.open)
             case events.GuardFailed() if self.open:
                 self.open.failures.append(event)
@@ -256,6 +261,17 @@ class Reader:
                 self.compiles[-1].in_eager = event.why
             case _:
                 self.read_build(event)
+
+    def line_above(self, compile: Compile) -> Any:
+        """The line of the program where what calls this ended a graph; of a resume function, that of the function."""
+        first, _, resumed = compile.name.partition(" from ")
+        if resumed:
+            return next((above.called_at for above in reversed(self.compiles) if above.name == first), None)
+        above = compile.caller
+        if above is None or not above.problems:
+            return above and above.called_at
+        at = above.problems[-1].location
+        return at if is_own(at) else above.called_at
 
     def caller_of(self, codes: Iterable[Any]) -> Compile | None:
         """The compile whose frame, or whose head, is the first of `codes` that is known. A resume function is no call."""

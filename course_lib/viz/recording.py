@@ -26,7 +26,7 @@ from course_lib.events import (
     StageTimed,
 )
 from course_lib.frames import number
-from course_lib.viz.whose import AtTheCall, as_written
+from course_lib.viz.whose import AtTheCall, as_written, calling
 
 WHOLE = 100
 """So many events of a kind are kept one by one; of more, the numbers."""
@@ -81,6 +81,8 @@ class Recording:
         """What happened again and again, by `again`."""
         self.callers: dict[int, tuple[Any, ...]] = {}
         """`id` of a `FrameSeen` → the code objects that were running, innermost first."""
+        self.called_at: dict[int, Any] = {}
+        """The same → the line of the program that called it, if that is known."""
         self.at_the_call = AtTheCall()
         self.lock = threading.RLock()  # what collects garbage may tell something meanwhile
 
@@ -96,7 +98,7 @@ class Recording:
             self.events.append(event)
             self.times.append(time.perf_counter())
             if isinstance(event, FrameSeen):
-                self.callers[id(event)] = callers(event.code)
+                self.callers[id(event)], (_, self.called_at[id(event)]) = callers(event.code), calling()
             elif isinstance(event, FellBack):
                 self.forget_refused(event)
 
@@ -120,7 +122,7 @@ class Recording:
             seen.add(0.0)
         if count.left_out and not new:
             del self.events[start:], self.times[start:]
-            self.callers.pop(id(frame), None)
+            self.callers.pop(id(frame), None), self.called_at.pop(id(frame), None)
 
     def of(self, kind: type[E]) -> list[E]:
         """The events of one kind."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
+import sysconfig
 from dataclasses import replace
 from itertools import islice
 from types import ModuleType
@@ -21,13 +22,15 @@ from course_lib.capture.world import INSTALLED, TORCH
 from course_lib.compiler import called as called_by_us
 from course_lib.viz.style import place
 
+STDLIB = re.compile(rf"{TORCH.pattern}|{re.escape(sysconfig.get_path('stdlib'))}[/\\](?!site-packages)")
 INNER = re.compile(r"\b(?:torch(?:\.[\w<>]+)*\.(?:_\w+|<locals>)[\w.<>]*|TensorBase\.\w+|getitem|setitem)")
 """Names that no program has written: `torch.functional.boolean_dispatch.<locals>.fn`, `torch._VariableFunctionsClass.x`."""
 
 
 def own_line(problem: Unsupported) -> Location | None:
-    """The innermost line that is no library's; else, of a library that was compiled itself, the innermost that is not torch's."""
-    for others in (INSTALLED, TORCH):
+    """The innermost line that is no library's; else, of a library that was compiled itself, the innermost that is not torch's nor
+    Python's."""
+    for others in (INSTALLED, STDLIB):
         for call in reversed(problem.stack):
             if not others.match(call.filename):
                 return call
@@ -64,7 +67,20 @@ def as_written(problem: Unsupported) -> Unsupported:
         reason = reason if named_so else f"{name or at.text}{' ' if reason.startswith('calls ') else ': '}{reason}"
     if reason == problem.reason and not inside:
         return problem
-    return replace(problem, reason=reason, location=at)
+    told = replace(problem, reason=reason, location=at)
+    told.__dict__["original"] = problem
+    return told
+
+
+def same_break(problem: Unsupported) -> tuple[str, str]:
+    """What two breaks have in common that are one to the reader, although they were met on the way from different lines."""
+    original = getattr(problem, "original", problem)
+    return str(original.location), original.reason
+
+
+def is_own(location: Location | None) -> bool:
+    """Is it a line of the program, and no library's?"""
+    return location is not None and not INSTALLED.match(location.filename)
 
 
 def way(problem: Unsupported) -> tuple[list[Location], list[Location]]:
@@ -83,18 +99,27 @@ CALLED: WeakKeyDictionary[Any, tuple[str, Location | None]] = WeakKeyDictionary(
 
 
 def calling() -> tuple[str, Location | None]:
-    """Asked while something is compiled: the name of the compiled function, and the line of the program that calls it."""
+    """Asked while something is compiled: the name of the compiled function, if it is torch's, and the line of the program that
+    called what is being compiled. (None where that is a head, which runs in a line's place.)"""
     name, frame = "", sys._getframe(1)  # type: tuple[str, Any]
     while frame is not None:
         code, package = frame.f_code, frame.f_globals.get("__name__", "").partition(".")[0]
         if code.co_qualname == "compiled_function.<locals>.compiled" and package == "course_lib":
-            name = named(frame.f_locals["function"])
-        elif name and package not in ("course_lib", "torch", "functools", "contextlib"):
-            ((line, end, column, end_column),) = islice(code.co_positions(), frame.f_lasti // 2, frame.f_lasti // 2 + 1)
-            far = 10**6 if end != line else end_column or -1
-            return name, Location(code.co_filename, frame.f_lineno, code.co_qualname, -1 if column is None else column, far)
+            name = name or named(frame.f_locals["function"])
+        elif code.co_filename.startswith("<course_lib head"):
+            return name, None
+        elif package != "course_lib" and not INSTALLED.match(code.co_filename):
+            return name, position(frame)
         frame = frame.f_back
     return name, None
+
+
+def position(frame: Any) -> Location:
+    """The expression that a frame is at."""
+    code, at = frame.f_code, frame.f_lasti // 2
+    line, end, column, last = next(islice(code.co_positions(), at, at + 1), (None, None, None, None))
+    far = -1 if last is None else 10**6 if end != line else last
+    return Location(code.co_filename, frame.f_lineno, code.co_qualname, -1 if column is None else column, far)
 
 
 def named(function: Any) -> str:

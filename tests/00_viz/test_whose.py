@@ -125,6 +125,77 @@ def test_of_a_library_that_is_compiled_itself_its_own_line_is_named(library):
     assert guard.cause.line == 9 and "(in some_library" not in str(trace.guards_table())
 
 
+WRAPPED = """
+import functools
+
+
+def wrapped(function):
+    @functools.wraps(function)
+    def wrapper(*args, **kwargs):
+        try:
+            return function(*args, **kwargs)
+        finally:
+            kwargs.clear()
+    return wrapper
+
+
+@wrapped
+def run(x):
+    y = x.sin()
+    print(end="")
+    return inner(y.cos())
+
+
+def inner(x):
+    print(end="")
+    return x
+"""
+
+
+def test_breaks_of_a_library_are_one_finding_at_the_line_that_called_it_and_what_follows_from_it_comes_last(library):
+    file = Path(library.__file__).with_name("wrapped_library.py")
+    file.write_text(WRAPPED)
+    import wrapped_library
+
+    def model(x):
+        y = x + 1
+        return wrapped_library.run(y)
+
+    line, compiles = model.__code__.co_firstlineno + 2, compiles_of(recorded(model, torch.ones(3)))
+    first, second = (found for found in findings(compiles) if found.mark == "✂")
+    assert first.title.startswith(f"{HERE}:{line} ends a graph (3 times): wrapped_library.run: print has an effect")
+    assert "it goes on to" in first.body and "run (wrapped_library.py:18)" in first.body
+    assert second.title.startswith("wrapped_library.py:23 ends a graph (2 times)") and second.weight < 20 < first.weight
+    assert f"called, in the end, by {HERE}:{line}: <code>return wrapped_library.run(y)</code>" in second.body
+    del sys.modules["wrapped_library"]
+
+
+def test_a_library_that_is_compiled_itself_is_told_with_the_line_that_calls_it(library):
+    config = types.SimpleNamespace(scale=2.0)
+    layer = cl.compile(library.Layer(config), backend="eager", dynamic=False)
+    cl.reset()
+    with cl.record() as trace:
+        layer(torch.ones(2))
+        config.scale = 3.0
+        layer(torch.ones(2))
+    (found,) = findings(compiles_of(trace))
+    line = test_a_library_that_is_compiled_itself_is_told_with_the_line_that_calls_it.__code__.co_firstlineno + 7
+    assert f"tested because of {HERE}:{line}: <code>layer(torch.ones(2))</code> (in some_library.py:9)" in found.body
+
+
+def test_of_fifty_keys_the_ones_that_differ_can_be_read(library):
+    config = types.SimpleNamespace(scale=2.0, **{f"an_option_{n}": n for n in range(50)})
+    layer = cl.compile(lambda x: x * len(vars(config)), backend="eager")
+    cl.reset()
+    with cl.record() as trace:
+        layer(torch.ones(2))
+        config.new_one = 3.0
+        layer(torch.ones(2))
+    page = report(trace)
+    told = re.search(r'<section id="guards">(.*?)</section>', page, re.S)[1]
+    assert "new_one&#x27;)" in told.replace("<wbr>", "") and len(re.sub("<[^>]*>", "", told)) < 1200
+
+
 @pytest.fixture(scope="module")
 def torchs_own():
     """An optimizer's step and a function of torch, compiled themselves."""
