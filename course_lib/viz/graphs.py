@@ -19,7 +19,7 @@ from torch import fx
 
 from course_lib.capture.sources import Location
 from course_lib.viz.style import COLOURS, DIM, FILLS, Picture, escape, ink, place, plural, short_types
-from course_lib.viz.svg import least_width, text_width
+from course_lib.viz.svg import RIM, least_width, text_width
 from course_lib.viz.tables import columns, html_table
 from course_lib.viz.whose import CALLED, OURS
 
@@ -257,7 +257,7 @@ def in_a_box(path: str) -> str:
 
 def bold_width(path: str) -> dict[str, str]:
     """The width of a box for a long name. (Graphviz does not know that it will be bold; a short one has room enough.)"""
-    return {"width": f"{(text_width(in_a_box(path), FONT, bold=True) + 16) / 72:.2f}"} if len(path) > 24 else {}
+    return {"width": f"{(text_width(in_a_box(path), FONT, bold=True) + 16) / 72:.2f}"} if len(path) > 15 else {}
 
 
 def faint(stage: str, strength: float) -> str:
@@ -318,7 +318,7 @@ def second_lines(node: re.Match[str]) -> str:
 
 def labels_last(svg: str) -> str:
     """The names of the frames, moved to the end: painted over the edges, with a rim in the colour of the page."""
-    rim = ' style="paint-order: stroke; stroke: var(--jp-layout-color0, Canvas); stroke-width: 4px"'
+    rim = f' style="{RIM}"'
     moved: list[str] = []
 
     def take(cluster: re.Match[str]) -> str:

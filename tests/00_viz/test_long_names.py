@@ -101,3 +101,23 @@ def test_two_weights_can_be_told_apart_in_a_graph_and_no_name_is_wider_than_its_
         page.set_content(page_of(picture.html, "graph"))
         assert page.evaluate(OUTSIDE) == []
     assert ".weight</text>" in recorded[0].graph().body and ".bias</text>" in recorded[0].graph().body
+
+
+def test_what_a_module_is_called_is_not_wider_than_its_box_and_no_arrow_goes_through_it(page):
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.transformer_embeddings = nn.Linear(8, 8)
+            self.transformer_final_norm = nn.LayerNorm(8)
+
+        def forward(self, x):
+            return self.transformer_final_norm(self.transformer_embeddings(x)).relu()
+
+    cl.reset()
+    with cl.record() as trace:
+        cl.compile(Model())(torch.randn(2, 8)).sum().backward()
+    page.set_content(page_of(trace.graph(by_module=True).html, "graph"))
+    assert page.evaluate(OUTSIDE) == []
+    drawn = trace.joint(detail="modules").body
+    title = drawn.index(">self.transformer_final_norm</text>")
+    assert "paint-order: stroke" in drawn[drawn.rindex("<text", 0, title) : title]
