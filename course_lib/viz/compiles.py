@@ -119,6 +119,8 @@ class Compile:
     called_at: Any = None
     """The line of the program that called it, if that is known; `behind`: because a graph ended there."""
     behind: bool = False
+    given: str = ""
+    """The name of what `cl.compile` was given, where the code's own name is a decorator's."""
     title: str = ""
     """The function, as a reader knows it: 'M.forward, from line 7 on'."""
 
@@ -203,6 +205,8 @@ class Function:
     name: str
     where: str
     resume: Resume | None = None
+    above: Function | None = None
+    """What it resumes."""
     compiles: list[Compile] = field(default_factory=list)
     below: list[Function] = field(default_factory=list)
     which: str = ""
@@ -220,7 +224,13 @@ class Function:
     def title(self) -> str:
         """'M.forward', 'M.forward, from line 7 on'."""
         line = line_of(self.resume) if self.resume else None
-        return (f"{self.name.split(' from ')[0]}, from line {line} on" if line else self.name) + self.which
+        name = self.given or self.name.split(" from ")[0]
+        return (f"{name}, from line {line} on" if line else self.given or self.name) + self.which
+
+    @property
+    def given(self) -> str:
+        """The name of what `cl.compile` was given, where the code's own name is a decorator's."""
+        return self.above.given if self.above else self.compiles[0].given if self.compiles else ""
 
 
 class Reader:
@@ -230,7 +240,7 @@ class Reader:
         self.compiles: list[Compile] = []
         self.open: Compile | None = None
         self.build: Build | None = None  # The one that the back half's events are about
-        self.callers, self.called_at = recording.callers, recording.called_at
+        self.callers, self.called_at, self.given = recording.callers, recording.called_at, recording.given
         for event, at in zip_longest(recording.events, recording.times, fillvalue=0.0):
             self.read(event, at)
 
@@ -240,6 +250,7 @@ class Reader:
                 self.open = Compile(len(self.compiles) + 1, event.name, event.where, event.code, at, at)
                 self.build = None
                 self.open.caller = self.caller_of(self.callers.get(id(event), ()))
+                self.open.given = self.given.get(id(event), "")
                 self.open.called_at = self.called_at.get(id(event)) or self.line_above(self.open)
                 self.open.behind = self.open.called_at is not None and not self.called_at.get(id(event))
                 self.compiles.append(self.open)
@@ -377,20 +388,22 @@ def told_once(compiles: list[Compile], recording: Recording) -> list[Compile]:
 
 
 def functions_of(compiles: list[Compile]) -> list[Function]:
-    """The same as a tree: resume functions below what they resume."""
+    """The same as a tree: resume functions below what they resume. A decorator's code stands for several functions: those that
+    `cl.compile` was given are told apart."""
     found: dict[Any, Function] = {}
     for compile in compiles:
         foreign = compile.where if compile.name == FOREIGN else ""
-        key = frames.number(compile.code) if compile.code is not None else (compile.name, foreign)
+        key = (frames.number(compile.code), compile.given) if compile.code is not None else (compile.name, foreign)
         if key not in found:
             found[key] = Function(compile.name, compile.where)
         found[key].compiles.append(compile)
     codes = {key: function.compiles[0].code for key, function in found.items() if function.compiles[0].code is not None}
+    first = {key[0]: function for key, function in reversed(found.items())}  # of one code
     top: list[Function] = []
     for key, function in found.items():
         resume = resumed_by(codes[key], list(codes.values())) if key in codes else None
-        above = found.get(frames.number(resume.original)) if resume else None
-        function.resume = resume
+        above = first.get(frames.number(resume.original)) if resume else None
+        function.resume, function.above = resume, above
         (above.below if above else top).append(function)
     for same in by(top, lambda function: function.title).values():
         for function in same if len(same) > 1 else ():

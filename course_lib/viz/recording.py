@@ -26,7 +26,7 @@ from course_lib.events import (
     StageTimed,
 )
 from course_lib.frames import number
-from course_lib.viz.whose import AtTheCall, as_written, calling
+from course_lib.viz.whose import AtTheCall, as_written, calling, decorated
 
 WHOLE = 100
 """So many events of a kind are kept one by one; of more, the numbers."""
@@ -83,6 +83,8 @@ class Recording:
         """`id` of a `FrameSeen` → the code objects that were running, innermost first."""
         self.called_at: dict[int, Any] = {}
         """The same → the line of the program that called it, if that is known."""
+        self.given: dict[int, str] = {}
+        """The same → the name of what `cl.compile` was given, where the code's own name is a decorator's."""
         self.at_the_call = AtTheCall()
         self.lock = threading.RLock()  # what collects garbage may tell something meanwhile
 
@@ -98,7 +100,9 @@ class Recording:
             self.events.append(event)
             self.times.append(time.perf_counter())
             if isinstance(event, FrameSeen):
-                self.callers[id(event)], (_, self.called_at[id(event)]) = callers(event.code), calling()
+                self.callers[id(event)], (given, self.called_at[id(event)]) = callers(event.code), calling()
+                if given and (name := decorated(event.name, given)):
+                    self.given[id(event)] = name
             elif isinstance(event, FellBack):
                 self.forget_refused(event)
 
@@ -122,7 +126,8 @@ class Recording:
             seen.add(0.0)
         if count.left_out and not new:
             del self.events[start:], self.times[start:]
-            self.callers.pop(id(frame), None), self.called_at.pop(id(frame), None)
+            for known in (self.callers, self.called_at, self.given):
+                known.pop(id(frame), None)
 
     def of(self, kind: type[E]) -> list[E]:
         """The events of one kind."""

@@ -275,7 +275,7 @@ def recompiled(compiles: list[Compile]) -> Iterator[Finding]:
 def made_anew(compiles: list[Compile]) -> Iterator[Finding]:
     """Functions that each call of `compile` begins with anew, and graphs that are planned for many sizes."""
     first = (c for c in compiles if c.code is not None and not c.failures and " from " not in c.name)
-    for same in by(first, lambda c: frames.number(c.code)).values():
+    for same in by(first, lambda c: (frames.number(c.code), c.given)).values():
         if len(same) > 1:
             title = f"{same[0].title} was compiled {len(same)} times as something new"
             body = "<p>What is compiled belongs to what one call of <code>compile()</code> gave: each of these had its own.</p>"

@@ -16,6 +16,8 @@ from types import ModuleType
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from torch.nn import Module
+
 from course_lib import events
 from course_lib.capture.sources import Location, Unsupported
 from course_lib.capture.world import INSTALLED, TORCH
@@ -99,17 +101,19 @@ CALLED: WeakKeyDictionary[Any, tuple[str, Location | None]] = WeakKeyDictionary(
 
 
 def calling() -> tuple[str, Location | None]:
-    """Asked while something is compiled: the name of the compiled function, if it is torch's, and the line of the program that
-    called what is being compiled. (None where that is a head, which runs in a line's place.)"""
-    name, frame = "", sys._getframe(1)  # type: tuple[str, Any]
+    """Asked while something is compiled: what `cl.compile` was given, if that is what runs, and the line of the program that
+    called it. (None where that is a head, which runs in a line's place.)"""
+    name, direct, frame = "", True, sys._getframe(1)  # type: tuple[str, bool, Any]
     while frame is not None:
         code, package = frame.f_code, frame.f_globals.get("__name__", "").partition(".")[0]
-        if code.co_qualname == "compiled_function.<locals>.compiled" and package == "course_lib":
-            name = name or named(frame.f_locals["function"])
+        if package == "course_lib" and code.co_qualname in GIVEN:
+            name = named(frame.f_locals[GIVEN[code.co_qualname]]) if direct else name
+            direct = False
         elif code.co_filename.startswith("<course_lib head"):
             return name, None
         elif package != "course_lib" and not INSTALLED.match(code.co_filename):
             return name, position(frame)
+        direct = direct and package in ("course_lib", "torch", "contextlib")
         frame = frame.f_back
     return name, None
 
@@ -122,8 +126,19 @@ def position(frame: Any) -> Location:
     return Location(code.co_filename, frame.f_lineno, code.co_qualname, -1 if column is None else column, far)
 
 
+GIVEN = {"compiled_function.<locals>.compiled": "function", "compiled_module.<locals>.run": "model"}
+"""Where `cl.compile` puts its wrappers, and what these call what they were given."""
+
+
+def decorated(name: str, given: str) -> str:
+    """What `cl.compile` was given, where the code that runs is a decorator's and tells nothing: `wraps.<locals>.wrapper`."""
+    return given if "<locals>" in name and name.rpartition(".")[2] != given.rpartition(".")[2] != "<lambda>" else ""
+
+
 def named(function: Any) -> str:
-    """'Adam.step', 'gelu', 'Scale.__call__'."""
+    """'Adam.step', 'gelu', 'Scale.__call__'; 'Bert.forward' of a module."""
+    if isinstance(function, Module):
+        return f"{type(function).__name__}.forward"
     inner = getattr(function, "func", function)
     bound = type(getattr(inner, "__self__", None))
     name = getattr(inner, "__name__", type(inner).__name__)

@@ -244,3 +244,19 @@ def test_a_log_names_them_too():
     finally:
         cl.set_logs()
     assert log.getvalue().startswith(f"[guards] relu, {__file__}:")
+
+
+def test_a_decorated_function_has_the_name_of_what_was_compiled(library):
+    file = Path(library.__file__).with_name("decorating_library.py")
+    model = "class Model(__import__('torch').nn.Module):\n    forward = wrapped(lambda self, x: run(x) * 2)\n"
+    file.write_text(f"{WRAPPED}\n\n{model}")
+    import decorating_library
+
+    model = cl.compile(decorating_library.Model(), backend="eager")
+    with cl.record() as trace:
+        model(torch.ones(3))
+        model(torch.ones(4))
+    del sys.modules["decorating_library"]
+    titles = [function.title for function in functions_of(compiles_of(trace))]
+    assert titles[0] == "Model.forward" and not any("compiled_" in title for title in titles)
+    assert any(found.title.startswith("Model.forward was compiled") for found in findings(compiles_of(trace)))
