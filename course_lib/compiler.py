@@ -93,12 +93,12 @@ class Compiler:
         for entry in entries if events.listening() else ():  # which guard kept it from being used
             if failure := entry.check.first_failure(frame.func, *args):
                 events.emit(events.GuardFailed(code.co_qualname, failure.guard, str(failure)))
-        if entries and len(entries) >= config.recompile_limit:
-            return self.at_limit(frame, code, state)
         try:
+            if entries and len(entries) >= config.recompile_limit:
+                return self.at_limit(frame, code, state)
             result = events.stage("capture", None, stages.capture, frame, stages.interpreter, state.history, self.fullgraph)
         except Unsupported as problem:
-            events.emit(events.GraphBroke(problem))
+            events.emit(events.GraphBroke(problem, self.fullgraph))
             if self.fullgraph:
                 raise
             return SKIP
@@ -144,7 +144,7 @@ class Compiler:
         self.watcher.forget_all()
 
 
-TOOLS = frozenset("IPython ipykernel ipywidgets traitlets zmq tornado jupyter_client matplotlib _pytest pluggy".split())
+TOOLS = "IPython ipykernel ipywidgets traitlets zmq tornado jupyter_client matplotlib _pytest pluggy typing_extensions.py".split()
 """Packages whose frames run below a user's call (a `print` in a notebook) and never hold tensor code."""
 TORCH_COMPILE = os.path.join(os.path.dirname(os.path.abspath(torch.__file__)), "_dynamo", "")
 LIBRARIES = tuple(os.path.dirname(os.path.abspath(str(path))) + os.sep for path in (torch.__file__, np.__file__, __file__))
@@ -249,8 +249,7 @@ def capturing(
     backend: str | backends.Backend = "eager", *, fullgraph: bool = False, pipeline: Pipeline | None = None
 ) -> Iterator[Compiler]:
     """Capture every frame that starts within the block on this thread: the frame hook itself, without `compile` around it."""
-    pipeline = pipeline or Pipeline()
-    compiler = Compiler(backends.find(backend, None, None, pipeline), pipeline, fullgraph)
+    compiler = Compiler(backends.find(backend, None, None, pipeline or Pipeline()), pipeline or Pipeline(), fullgraph)
     with compiler.watcher:
         yield compiler
 

@@ -44,6 +44,7 @@ class InstructionRun(Event):
 
 class GraphBroke(Event):
     problem: Any  # Capture stopped: the `Unsupported` with reason, place and hint
+    raised: bool = False  # The program got it as an error (`fullgraph=True`): nothing runs in the frame's place
 
 
 class GraphCaptured(Event):

@@ -92,11 +92,11 @@ class Pipeline:
         if codegen == "none":
             return without_autocast(torch.no_grad()(aten.forward))
         loops = dataclasses.replace(events.stage("lower", events.Lowered, self.lower, aten), fixed=self.fixed)
-        loops = runtime.choose_products(loops)
         loops = scheduling.split_reductions(loops, lambda buffer: codegen == "triton" or buffer.device.type == "cuda")
         if self.templates:
             planned = lambda part: self.schedule(part, self.fuse)
             loops = events.stage("templates", None, runtime.choose_templates, loops, codegen, planned)
+        loops = runtime.choose_products(loops)
         schedule = events.stage("schedule", events.Scheduled, self.schedule, loops, self.fuse)
         plan = events.stage("memory", events.MemoryPlanned, self.plan, schedule, loops)
         program = events.stage("build", events.KernelsBuilt, self.build, loops, schedule, plan, codegen)

@@ -151,12 +151,9 @@ class Machine(Stack):
     def tell(self, instruction: Instruction, before: tuple[str, ...]) -> None:
         here, node, depth = self.world.stack[-1], self.world.builder.last_node, len(self.world.stack) - 1
         after = events.in_words(self.world, self.stack if self.result is NOTHING else [self.result])
-        self.world.told.append(
-            events.InstructionRun(
-                instruction.offset, instruction.op, "" if instruction.arg is None else str(instruction.arg),
-                self.code.co_qualname, here.filename, here.line, depth, before, after, node.name if node else "",
-            )
-        )  # fmt: skip
+        ran = instruction.offset, instruction.op, "" if instruction.arg is None else str(instruction.arg), self.code.co_qualname
+        made = node.name if node else ""
+        self.world.told.append(events.InstructionRun(*ran, here.filename, here.line, depth, before, after, made))
 
     def location(self, instruction: Instruction) -> Location:
         at, line = instruction.positions, instruction.line or self.world.stack[-1].line

@@ -183,6 +183,7 @@ class Guard:
     kind: str
     tests: tuple[Test, ...]
     cause: Location | None = field(default=None, compare=False)
+    inner: Location | None = field(default=None, compare=False)  # The line that looked at it, maybe of an installed library
 
     @property
     def expr(self) -> str:

@@ -33,7 +33,8 @@ from course_lib.capture.graph import PLAIN, GraphBuilder
 from course_lib.capture.shapes import SYMBOLIC, History, Shapes, concrete
 from course_lib.capture.sources import FRAME, HELPERS, Guard, Imported, Location, SameAs, Source, Test, Unsupported, has_literal
 
-TORCH_FOLDER = os.path.dirname(torch.__file__)
+TORCH = re.compile(rf"{re.escape(os.path.dirname(torch.__file__))}|<frozen ")
+INSTALLED = re.compile(rf"{TORCH.pattern}|.*[/\\]lib[/\\]python3")
 SEQUENCES = (list, tuple, set, frozenset, collections.deque)
 MAPPINGS = (dict, collections.OrderedDict, collections.defaultdict)
 APART = ("course_lib.", "torch._tensor.", "torch._ops.", "torch.fx.", "torch._subclasses.", "torch.utils._sympy.", "sympy.",
@@ -105,8 +106,9 @@ class World:
         self.assume(FRAME, "state", *global_state.tests())
 
     def assume(self, source: Source, kind: str, *tests: Test) -> None:
-        """Write down a guard, once, with the line that is being interpreted as its cause."""
-        self.guards.setdefault(Guard(source, kind, tests, self.user_location()))
+        """Write a guard down, once, with the line that is interpreted as its cause; of a library, the call that led there."""
+        here = self.user_location()
+        self.guards.setdefault(Guard(source, kind, tests, self.user_location(INSTALLED) or here, here))
 
     def forget(self) -> None:
         """The user's objects go at once, not when garbage is collected: also those that fakes refer to, weakly."""
@@ -114,9 +116,9 @@ class World:
         self.stand_ins.clear()
         self.shapes.mode.fake_tensor_converter = FakeTensorConverter()
 
-    def user_location(self) -> Location | None:
-        """The innermost line that is the user's own, not torch's."""
-        return next((place for place in reversed(self.stack) if not place.filename.startswith((TORCH_FOLDER, "<frozen "))), None)
+    def user_location(self, others: re.Pattern[str] = TORCH) -> Location | None:
+        """The innermost line that is the user's own, not torch's (or no installed library's)."""
+        return next((place for place in reversed(self.stack) if not others.match(place.filename)), None)
 
     def assume_absent(self, source: Source, name: str) -> None:
         self.assume(source, "absent", Test(f"{name!r} not in {{}}", "holds", True))  # in a dict

@@ -129,4 +129,4 @@ def difference(guard: Guard, test: Test, part: str, expected: Any, got: Any) -> 
 
 def short(value: Any) -> str:
     text = value.__name__ if isinstance(value, (type, FunctionType, SameAs)) else repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
+    return text if len(text) <= 80 else f"{text[:38]}...{text[-39:]}"

@@ -14,10 +14,13 @@ from typing import Any
 
 from course_lib import events, frames
 from course_lib.frames.resume import Resume, live, resumed
+from course_lib.viz.asked import whole
 from course_lib.viz.graphs import op_name
 from course_lib.viz.recording import Recording
 from course_lib.viz.style import LARGE, SMALL, Picture, escape, place, plural
 from course_lib.viz.svg import Svg, shorten, text_width, wrap
+from course_lib.viz.whose import as_written
+from course_lib.viz.whose import expression as marked
 
 AROUND = 3
 """How many instructions a card shows before the one that broke the graph; one follows it."""
@@ -28,7 +31,7 @@ AROUND = 3
 
 def break_card(recording: Recording, index: int = 0) -> Picture:
     """All that is known about one graph break. Raises LookupError if there is none of that number."""
-    problems = recording.graph_breaks
+    problems, index = recording.graph_breaks, whole(index, "a graph break is asked for by its number")
     if not -len(problems) <= index < len(problems):
         raise LookupError(f"there is no graph break {index}; there are {len(problems)}, numbered from 0")
     return card_of(recording, problems[index])
@@ -78,30 +81,43 @@ def around(recording: Recording, problem: Any) -> tuple[list[str], int]:
 
 @dataclass
 class Piece:
-    """A function, or a resume function of it: what was captured of it, and where it goes on."""
+    """A function, or a resume function of it: what was captured of it, each time, and where it goes on."""
 
     code: CodeType
-    result: Any = None
-    problem: Any = None
-    captures: int = 0
+    results: list[Any] = field(default_factory=list)
+    problems: list[Any] = field(default_factory=list)
     next: list[Resume] = field(default_factory=list)
     resume: Resume | None = None
 
     @property
-    def operations(self) -> list[str]:
-        nodes = self.result.graph.graph.nodes if self.result else ()
-        return [op_name(node) for node in nodes if node.op.startswith("call_")]
+    def lines(self) -> list[str]:
+        """Its operations. Where captures differ in them, each has its own line."""
+        ways: dict[str, list[str]] = {}
+        for number, result in enumerate(self.results, 1):
+            names = ", ".join(op_name(node) for node in result.graph.graph.nodes if node.op.startswith("call_"))
+            ways.setdefault(names, []).append(str(number))
+        if len(ways) == 1:
+            again = [f"captured {len(self.results)} times"] if len(self.results) > 1 else []
+            return wrap(next(iter(ways)), 46, 4) + again
+        lines = []
+        for names, numbers in list(ways.items())[:WAYS]:
+            told = f"{'capture' if len(numbers) == 1 else 'captures'} {', '.join(numbers)}: {names or 'no operation'}"
+            lines += wrap(told, 46, 3)
+        return lines + ([f"and {len(ways) - WAYS} more ways"] if len(ways) > WAYS else [])
 
     @property
-    def in_python(self) -> str:
-        """What the head does itself: the expression of this frame that broke the graph."""
-        first = self.problem.stack[0] if self.problem.stack else self.problem.location
-        if first is None:
-            return "the rest"
-        line, _, marks = first.caret.partition("\n")
-        start = marks.find("^")
-        text = line[start : start + marks.count("^")] if marks else line
-        return f"if {text}" if "JUMP_IF" in self.problem.instruction and first is self.problem.location else text
+    def in_python(self) -> list[str]:
+        """What the head does itself: the expressions of this frame that broke a graph, each once."""
+        return list(dict.fromkeys(map(expression, self.problems)))
+
+
+def expression(problem: Any) -> str:
+    """The expression of the captured frame that broke a graph: for a break further in, the call that led there."""
+    first = problem.stack[0] if problem.stack else problem.location
+    if first is None:
+        return "the rest"
+    text = marked(first) or first.text
+    return f"if {text}" if "JUMP_IF" in problem.instruction and first is problem.location else text
 
 
 def pieces_of(recording: Recording, function: str | Callable[..., Any] | None) -> list[Piece]:
@@ -115,21 +131,21 @@ def pieces_of(recording: Recording, function: str | Callable[..., Any] | None) -
             if key not in found:
                 order.append(found.setdefault(key, Piece(event.code)))
             piece = found[key]
+        elif isinstance(event, events.FrameSeen):
+            piece = None
         elif piece is not None and isinstance(event, events.GraphCaptured):
-            piece.captures += 1
-            if piece.result is None or event.result.problem is not None:
-                piece.result, piece.problem = event.result, event.result.problem
-                own = [name for name in event.result.head.names.values() if isinstance(name, Resume)]
-                piece.next = [at for at in own if not caught(at)]
+            piece.results.append(event.result)
+            own = [name for name in event.result.head.names.values() if isinstance(name, Resume)]
+            piece.next += [at for at in own if not caught(at) and at not in piece.next]
         elif piece is not None and isinstance(event, events.GraphBroke):
-            piece.problem = piece.problem or event.problem
+            piece.problems.append(as_written(event.problem))
     for one in order:
         one.resume = resumed_by(one.code, [other.code for other in order])
     origin = lambda one: one.resume.original if one.resume else one.code
     if function is not None and not isinstance(function, str):
         function = getattr(getattr(function, "forward", function), "__qualname__", str(function))
     for one in order:
-        if one.resume is None and (one.problem if function is None else matches(one.code.co_qualname, function)):
+        if one.resume is None and (one.problems if function is None else matches(one.code.co_qualname, function)):
             return [other for other in order if origin(other) is one.code]
     asked = f" called '{function}'" if function else " with a graph break"
     raise LookupError(f"no frame{asked} was recorded. If it was compiled before, cl.reset() forgets it.")
@@ -163,9 +179,9 @@ def carried(at: Resume) -> str:
     return ", ".join([*names, *([plural(stack, "stack value")] if stack else [])]) or "nothing"
 
 
-WIDE, GAP, TORN, ACROSS = 350, 14, 104, 2
-"""Width of a piece, distance between two beside each other, height of what stands between two below each other; how many
-may stand beside each other."""
+WIDE, GAP, TORN, BOX, ACROSS, WAYS = 350, 14, 76, 28, 4, 6
+"""Width of a piece, distance between two beside each other; height of what stands between two below each other, and of each thing
+that Python does there; how many may stand beside each other; so many captures that differ are told one by one."""
 
 
 @dataclass
@@ -194,8 +210,13 @@ class Block:
         return 34 + 17 * lines + (8 if lines else 0)
 
     @property
+    def torn(self) -> float:
+        """The height of what stands between it and what is below."""
+        return TORN + BOX * max(1, len(self.piece.in_python) if self.piece else 0)
+
+    @property
     def height(self) -> float:
-        return self.own_height + (TORN + max(block.height for _, block in self.below) if self.below else 0)
+        return self.own_height + (self.torn + max(block.height for _, block in self.below) if self.below else 0)
 
 
 def cut_frame(recording: Recording, function: str | Callable[..., Any] | None = None) -> Picture:
@@ -203,16 +224,13 @@ def cut_frame(recording: Recording, function: str | Callable[..., Any] | None = 
     pieces = pieces_of(recording, function)
     known = {frames.number(piece.code): piece for piece in pieces}
     drawn = {frames.number(pieces[0].code)}
-    captured = [frames.number(piece.code) for piece in pieces if piece.result]  # graphs are numbered in this order
+    captured = [frames.number(piece.code) for piece in pieces if piece.results]  # graphs are numbered in this order
 
     def lay_out(piece: Piece, above: frozenset[int] = frozenset()) -> Block:
-        number = f"graph {captured.index(frames.number(piece.code)) + 1}" if piece.result else "no graph"
-        lines = wrap(", ".join(piece.operations), 46, 4) if piece.result else []
-        if piece.captures > 1:
-            lines.append(f"captured {piece.captures} times")
-        block = Block(title_of(piece.resume or piece.code), number, lines, piece)
+        number = f"graph {captured.index(frames.number(piece.code)) + 1}" if piece.results else "no graph"
+        block = Block(title_of(piece.resume or piece.code), number, piece.lines if piece.results else [], piece)
         following = piece.next
-        if piece.problem and not following:  # nothing was captured here; what ran next was its resume function
+        if piece.problems and not following:  # nothing was captured here; what ran next was its resume function
             later = pieces[pieces.index(piece) + 1 :][:1]
             following = [one.resume for one in later if one.resume]
         mine = [at for at in following[:ACROSS] if frames.number(at.code) not in drawn]
@@ -233,15 +251,18 @@ def cut_frame(recording: Recording, function: str | Callable[..., Any] | None = 
     svg = Svg(top.width + GAP + 12, top.height + 6)
     draw_block(svg, top, 2, 3)
     text = "\n".join(text_of(top))
-    done = [piece for piece in pieces if piece.result]
-    breaks = sum(piece.problem is not None for piece in pieces)
+    done = [piece for piece in pieces if piece.results]
+    breaks = sum(len(piece.in_python) for piece in pieces)
     name = title_of(pieces[0].code)
     alt = f"{name} in {plural(len(pieces), 'piece')}: {plural(len(done), 'graph')}, {plural(breaks, 'graph break')}. "
     alt += " ".join(text.split())
     caption = (
         "Blue: what is captured. Torn: a graph ends there; grey: what Python does itself. The arrow says what the head hands on."
     )
-    return Picture(svg.render(alt), caption, alt, text)
+    drawing = svg.framed(alt)
+    if top.width > 2 * (WIDE + GAP):
+        drawing = f'<div class="cl-scroll">{drawing}</div>'
+    return Picture(drawing, caption, alt, text)
 
 
 def title_of(what: Resume | CodeType) -> str:
@@ -260,7 +281,7 @@ def draw_block(svg: Svg, block: Block, x: float, y: float) -> None:
     """A piece, its torn edge, and below it where it goes on."""
     wide, left = block.own_width, x + (block.width - block.own_width) / 2
     run = block.piece is not None
-    stage = "capture" if run and block.piece.result else "runtime"  # type: ignore[union-attr]
+    stage = "capture" if run and block.piece.results else "runtime"  # type: ignore[union-attr]
     svg.box(left, y, wide, block.own_height, stage, strength=0.14 if run else 0, dashed=not run, radius=10)
     room = wide - 44 - text_width(block.number, SMALL) if run else wide - 20
     svg.text(left + 12, y + 22, shorten(block.title, room, bold_size(run)), bold=run, dim=not run, tip=block.title)
@@ -273,20 +294,24 @@ def draw_block(svg: Svg, block: Block, x: float, y: float) -> None:
     bottom = y + block.own_height
     middle, torn = left + WIDE / 2, bottom + 12
     teeth = " ".join(f"l6 {7 if n % 2 == 0 else -7}" for n in range(int(WIDE // 6)))
-    svg.path(f"M{left:.0f} {torn} {teeth}", stage="break", line=2.2, opacity=1, tip=block.piece.problem.reason)
+    why = {expression(problem): problem.reason for problem in block.piece.problems}
+    svg.path(f"M{left:.0f} {torn} {teeth}", stage="break", line=2.2, opacity=1, tip="; ".join(dict.fromkeys(why.values())))
     svg.text(left - 2, torn + 25, "✂", LARGE, stage="break")
-    said = f"Python: {block.piece.in_python}"
-    svg.box(left + 18, torn + 11, WIDE - 36, 24, "eager", strength=0.2, radius=4, tip=block.piece.problem.reason)
-    svg.text(left + 28, torn + 27, shorten(said, WIDE - 56, 12, mono=True), 12, mono=True, tip=said)
+    for text, reason in why.items():
+        said = f"Python: {text}"
+        svg.box(left + 18, torn + 11, WIDE - 36, 24, "eager", strength=0.2, radius=4, tip=reason)
+        svg.text(left + 28, torn + 27, shorten(said, WIDE - 56, 12, mono=True), 12, mono=True, tip=said)
+        torn += BOX
+    torn -= BOX
     at = x + (block.width - sum(one.width for _, one in block.below) - GAP * (len(block.below) - 1)) / 2
     last = block.below[-1][1]
     for told, one in block.below:
-        centre, low = at + one.width / 2, bottom + TORN - 3
+        centre, low = at + one.width / 2, bottom + block.torn - 3
         corner = low - 26
         svg.arrow([(middle, torn + 36), (middle, corner), (centre, corner), (centre, low)])
         room = one.width / 2 + GAP + (last.width / 2 - 20 if one is not last else 0)
         svg.text(centre + 8, low - 7, shorten(f"hands on {told}", room, SMALL), SMALL, tip=told)
-        draw_block(svg, one, at, bottom + TORN)
+        draw_block(svg, one, at, bottom + block.torn)
         at += one.width + GAP
 
 
@@ -299,7 +324,7 @@ def text_of(block: Block, indent: str = "") -> list[str]:
     lines = [f"{indent}{block.title}: {block.number}".rstrip(": ")]
     lines += [f"{indent}  {line}" for line in block.lines]
     if block.piece is not None and block.below:
-        lines.append(f"{indent}✂ Python: {block.piece.in_python}")
+        lines += [f"{indent}✂ Python: {text}" for text in block.piece.in_python]
         for told, one in block.below:
             lines.append(f"{indent}{'├' if len(block.below) > 1 else ''}→ hands on {told}")
             lines += text_of(one, indent + "   " * (len(block.below) > 1))

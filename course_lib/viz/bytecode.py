@@ -19,9 +19,11 @@ from typing import Any
 from course_lib import events
 from course_lib.frames import instructions
 from course_lib.frames.resume import resumed
+from course_lib.viz.asked import recorded, shown
 from course_lib.viz.recording import Recording
 from course_lib.viz.style import Picture, escape, place, plural, short_types
 from course_lib.viz.tables import columns
+from course_lib.viz.whose import as_written
 
 OPEN_UP_TO = 40
 """A frame with more instructions than this shows followed calls closed."""
@@ -90,10 +92,10 @@ def frame_runs(recording: Recording) -> list[FrameRun]:
             flat.append(event)
         elif isinstance(event, events.GraphCaptured):  # at a graph break both of these come, in either order
             close()
-            last.graph, last.problem = event.result.graph, event.result.problem
+            last.graph, last.problem = event.result.graph, (problem := event.result.problem) and as_written(problem)
         elif isinstance(event, events.GraphBroke):
             close()
-            last.problem = event.problem
+            last.problem = as_written(event.problem)
     close()
     return runs
 
@@ -118,14 +120,17 @@ def unfinished(last: events.InstructionRun, inner: events.InstructionRun) -> eve
 def find_run(recording: Recording, function: str | int | Callable[..., Any] | None = None) -> FrameRun:
     """The frame to show: by name, by number, by the function itself; None for the first.
 
-    Raises LookupError with the names there are."""
-    runs = frame_runs(recording)
+    Raises LookupError with the names there are; TypeError for what is no name, number or function."""
+    if isinstance(function, bool) or not (function is None or isinstance(function, (str, int)) or callable(function)):
+        raise TypeError(f"a frame is asked for by its name, its number or the function itself, not by {shown(function)}")
+    runs = frame_runs(recorded(recording, "this picture"))
     names = [run.name for run in runs]
     if not runs:
         raise LookupError("nothing was captured while recording. Was the function compiled before? cl.reset() forgets it.")
     if isinstance(function, int):
         if not -len(runs) <= function < len(runs):
-            raise LookupError(f"there are {plural(len(runs), 'frame')}, numbered from 0")
+            there = "there is 1 frame, number 0" if len(runs) == 1 else f"there are {len(runs)} frames, numbered from 0"
+            raise LookupError(f"there is no frame {function}: {there}")
         return runs[function]
     if function is None:
         return runs[0]

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.scheduling import No, Schedule, can_fuse, schedule
+from course_lib.viz.asked import attributes, wholes
 from course_lib.viz.live import Live
 from course_lib.viz.loops import is_extern, label_of
 from course_lib.viz.shapes import buckets
@@ -34,7 +35,9 @@ class Choose(Live):
     def __init__(
         self, question: str, choices: Sequence[str], draw: Callable[[tuple[bool, ...]], tuple[str, str]], chosen: int
     ) -> None:
-        if not 1 <= len(choices) <= MOST:
+        if not choices:
+            raise ValueError("there is nothing to choose: an example needs at least one choice")
+        if len(choices) > MOST:
             raise ValueError(f"1 to {MOST} choices, not {len(choices)}: take a smaller example")
         self.question, self.choices, self.chosen = question, list(choices), chosen
         combinations = [bits[::-1] for bits in product((False, True), repeat=len(choices))]
@@ -76,6 +79,9 @@ class Choose(Live):
 
 def choose_fusion(graph: Any) -> Choose:
     """Which neighbours among the loops of a `LoopGraph` may be one kernel? What is legal is for the scheduler to say."""
+    attributes(graph, ("nodes", "buffers"), "choose_fusion expects a LoopGraph (trace.of(events.Lowered)[0].graph)")
+    if len(graph.nodes) < 2:
+        raise ValueError(f"choose_fusion needs two loops or more to put together; this graph has {len(graph.nodes)}")
     alone = schedule(graph, lambda producer, consumer: No("not chosen")).alone
     nodes = [group.nodes[0] for group in alone]
     names = [label_of(node) for node in nodes]
@@ -134,8 +140,13 @@ def kernels_in_a_row(found: Schedule, nodes: Sequence[Any], names: Sequence[str]
 
 def choose_buckets(lengths: Sequence[int], borders: Iterable[int]) -> Choose:
     """Which borders should lengths be padded up to? The longest is always one; each further one is one more compile."""
-    top = max(lengths)
+    lengths = wholes(lengths, "lengths is a list of the lengths of requests")
+    if not lengths:
+        raise ValueError("choose_buckets needs at least one length")
+    borders, top = wholes(borders, "borders is a list of lengths to pad to"), max(lengths)
     several = sorted({border for border in borders if border < top})
+    if not several:
+        raise ValueError(f"choose_buckets needs a border below the longest length, {top}; {top} itself is always one")
 
     def draw(chosen: tuple[bool, ...]) -> tuple[str, str]:
         picture = buckets(lengths, [*(border for border, tick in zip(several, chosen, strict=True) if tick), top])

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from course_lib.viz.asked import a_function, a_number, attributes, shown
 from course_lib.viz.limits import kernels_in_profile
 from course_lib.viz.style import SMALL, Picture, human_seconds, plural
 from course_lib.viz.svg import Svg, fold, n, shorten, text_width
@@ -25,8 +26,11 @@ LONG, THICK, STEP = 460.0, 16.0, 21.0
 
 def speedup_bars(values: Mapping[str, Mapping[str, float]], caption: str = "", *, stage: str = "scheduling") -> Picture:
     """Workload → name → how many times as fast as eager. The line is eager. Raises ValueError where there is nothing to draw."""
-    if not values or not any(values.values()):
+    if not values or not (isinstance(values, Mapping) and any(values.values())):
         raise ValueError("speed-up bars need at least one value")
+    for workload, row in values.items():
+        for name, value in attributes(row, ("items",), f"speed-up bars of {workload!r}: name → how many times as fast").items():
+            a_number(value, f"the value of {name!r} in {workload!r}")
     most = max(1.0, *(v for row in values.values() for v in row.values()))
     names = {name: fold(name, LABEL, SMALL) for row in values.values() for name in row}
     label = 20 + max(text_width(line, SMALL) for lines in names.values() for line in lines)
@@ -70,6 +74,10 @@ def landscape(
     measured needs a `caption` that says so."""
     if not seconds:
         raise ValueError("a landscape needs at least one measured configuration")
+    for key, took in attributes(seconds, ("items",), "a landscape is (first, second) → seconds").items():
+        if not isinstance(key, tuple) or len(key) != 2:
+            raise TypeError(f"a landscape is (first, second) → seconds, not {shown(key)} → {shown(took)}")
+        a_number(took, f"the time of {key}")
     down, right = (sorted({key[axis] for key in seconds}) for axis in (0, 1))
     best, worst = min(seconds.values()), max(seconds.values())
     title = title or f"seconds by {names[0]} and {names[1]}"
@@ -132,6 +140,7 @@ class Launch:
 def launches(call: Callable[[], Any]) -> list[Launch]:
     """One call, the fastest of several under torch's profiler: operators on the host (the outermost only), kernels on the device.
     The whole call is the first entry."""
+    a_function(call, "launches")
     activities = [torch.profiler.ProfilerActivity.CPU]
     activities += [torch.profiler.ProfilerActivity.CUDA] if torch.cuda.is_available() else []
     call()
@@ -168,6 +177,8 @@ LANE, TRACK, NAMES = 24.0, 540.0, 118.0
 def launch_timeline(ways: Mapping[str, Sequence[Launch]], *, stage: str = "codegen") -> Picture:
     """Way of running (eager, compiled, CUDA graph) → what ran. All on one scale: a lane for the host, and one for the device if
     there is one. Empty stretches of the host's lane are Python and dispatching; of the device's, waiting."""
+    if not any(ways.values()):
+        raise ValueError("a launch timeline needs at least one launch: give it what viz.launches(call) found")
     total = max(launch.end for ran in ways.values() for launch in ran)
     device = any(launch.on_device for ran in ways.values() for launch in ran)
     block = 26 + LANE * (1 + device) + 10

@@ -26,6 +26,7 @@ from course_lib.viz.graphs import written_at
 from course_lib.viz.guards import told
 from course_lib.viz.recording import Recording, plain
 from course_lib.viz.style import place
+from course_lib.viz.whose import as_written, is_own
 
 HEAD = re.compile(r"<course_lib head of (.*) #\d+>")
 """The file name of a head: what runs in a frame's place."""
@@ -107,12 +108,19 @@ class Compile:
     entries: int = 1
     in_eager: str = ""
     """Why calls run in eager after all: the recompile limit, or a guard that does not hold for the call it was made from."""
+    raised: Any = None
+    """The `Unsupported` that the program got as an error (`fullgraph=True`): then nothing runs, in eager or otherwise."""
     alike: int = 0
     """So many later calls ran in eager for the same reason; they are not listed."""
     later: list[tuple[Any, int]] = field(default_factory=list)
     """What failed in those: each guard's first `GuardFailed`, and at how many calls it failed in all."""
     caller: Compile | None = None
     """What ran in eager and called this: why it is a frame of its own."""
+    called_at: Any = None
+    """The line of the program that called it, if that is known; `behind`: because a graph ended there."""
+    behind: bool = False
+    given: str = ""
+    """The name of what `cl.compile` was given, where the code's own name is a decorator's."""
     title: str = ""
     """The function, as a reader knows it: 'M.forward, from line 7 on'."""
 
@@ -137,6 +145,11 @@ class Compile:
     def is_recompile(self) -> bool:
         """Did it make one more entry?"""
         return bool(self.failures) and "guards" in self.own_seconds and not self.in_eager
+
+    @property
+    def at_limit(self) -> bool:
+        """Was it refused for the recompile limit, by an error?"""
+        return self.raised is not None and "recompile limit" in self.raised.reason
 
     @property
     def reason(self) -> str:
@@ -169,6 +182,9 @@ class Compile:
     @property
     def outcome(self) -> str:
         """What came of it, in a few words."""
+        if self.raised:
+            why = "reached the recompile limit" if self.at_limit else "a graph ends"
+            return f"an error: {why}, which fullgraph=True does not allow"
         if self.in_eager:
             return "in eager after all" + (f", as {self.alike:,} more" if self.alike else "")
         if self.result is None and self.problems and "guards" in self.own_seconds:
@@ -189,6 +205,8 @@ class Function:
     name: str
     where: str
     resume: Resume | None = None
+    above: Function | None = None
+    """What it resumes."""
     compiles: list[Compile] = field(default_factory=list)
     below: list[Function] = field(default_factory=list)
     which: str = ""
@@ -206,7 +224,13 @@ class Function:
     def title(self) -> str:
         """'M.forward', 'M.forward, from line 7 on'."""
         line = line_of(self.resume) if self.resume else None
-        return (f"{self.name.split(' from ')[0]}, from line {line} on" if line else self.name) + self.which
+        name = self.given or self.name.split(" from ")[0]
+        return (f"{name}, from line {line} on" if line else self.given or self.name) + self.which
+
+    @property
+    def given(self) -> str:
+        """The name of what `cl.compile` was given, where the code's own name is a decorator's."""
+        return self.above.given if self.above else self.compiles[0].given if self.compiles else ""
 
 
 class Reader:
@@ -216,7 +240,7 @@ class Reader:
         self.compiles: list[Compile] = []
         self.open: Compile | None = None
         self.build: Build | None = None  # The one that the back half's events are about
-        self.callers = recording.callers
+        self.callers, self.called_at, self.given = recording.callers, recording.called_at, recording.given
         for event, at in zip_longest(recording.events, recording.times, fillvalue=0.0):
             self.read(event, at)
 
@@ -226,13 +250,18 @@ class Reader:
                 self.open = Compile(len(self.compiles) + 1, event.name, event.where, event.code, at, at)
                 self.build = None
                 self.open.caller = self.caller_of(self.callers.get(id(event), ()))
+                self.open.given = self.given.get(id(event), "")
+                self.open.called_at = self.called_at.get(id(event)) or self.line_above(self.open)
+                self.open.behind = self.open.called_at is not None and not self.called_at.get(id(event))
                 self.compiles.append(self.open)
             case events.GuardFailed() if self.open:
                 self.open.failures.append(event)
             case events.GraphCaptured() if self.open:
                 self.open.result = event.result
             case events.GraphBroke() if self.open:
-                self.open.problems.append(event.problem)
+                self.open.raised = event.problem if event.raised else None
+                if not self.open.at_limit:
+                    self.open.problems.append(as_written(event.problem))
             case events.Recompiled() if self.compiles:
                 self.compiles[-1].entries = event.entries
             case events.StageTimed(stage=("capture" | "guards") as stage) if self.open:
@@ -243,6 +272,17 @@ class Reader:
                 self.compiles[-1].in_eager = event.why
             case _:
                 self.read_build(event)
+
+    def line_above(self, compile: Compile) -> Any:
+        """The line of the program where what calls this ended a graph; of a resume function, that of the function."""
+        first, _, resumed = compile.name.partition(" from ")
+        if resumed:
+            return next((above.called_at for above in reversed(self.compiles) if above.name == first), None)
+        above = compile.caller
+        if above is None or not above.problems:
+            return above and above.called_at
+        at = above.problems[-1].location
+        return at if is_own(at) else above.called_at
 
     def caller_of(self, codes: Iterable[Any]) -> Compile | None:
         """The compile whose frame, or whose head, is the first of `codes` that is known. A resume function is no call."""
@@ -348,19 +388,22 @@ def told_once(compiles: list[Compile], recording: Recording) -> list[Compile]:
 
 
 def functions_of(compiles: list[Compile]) -> list[Function]:
-    """The same as a tree: resume functions below what they resume."""
+    """The same as a tree: resume functions below what they resume. A decorator's code stands for several functions: those that
+    `cl.compile` was given are told apart."""
     found: dict[Any, Function] = {}
     for compile in compiles:
-        key = frames.number(compile.code) if compile.code is not None else (compile.name, compile.where)
+        foreign = compile.where if compile.name == FOREIGN else ""
+        key = (frames.number(compile.code), compile.given) if compile.code is not None else (compile.name, foreign)
         if key not in found:
             found[key] = Function(compile.name, compile.where)
         found[key].compiles.append(compile)
     codes = {key: function.compiles[0].code for key, function in found.items() if function.compiles[0].code is not None}
+    first = {key[0]: function for key, function in reversed(found.items())}  # of one code
     top: list[Function] = []
     for key, function in found.items():
         resume = resumed_by(codes[key], list(codes.values())) if key in codes else None
-        above = found.get(frames.number(resume.original)) if resume else None
-        function.resume = resume
+        above = first.get(frames.number(resume.original)) if resume else None
+        function.resume, function.above = resume, above
         (above.below if above else top).append(function)
     for same in by(top, lambda function: function.title).values():
         for function in same if len(same) > 1 else ():

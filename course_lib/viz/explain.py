@@ -18,6 +18,7 @@ from course_lib.capture import CaptureResult, Guard, Unsupported
 from course_lib.compiler import compile
 from course_lib.lowering import DECOMPOSITIONS, ExternKernel, lower
 from course_lib.pipeline import with_sizes
+from course_lib.viz.asked import a_function
 from course_lib.viz.recording import Recording
 from course_lib.viz.style import plural
 
@@ -78,9 +79,11 @@ def explain(function: Callable[..., Any]) -> Callable[..., Explanation]:
     """Run `function` once with capture alone and tell what happened. Takes the arguments of the call in a second pair
     of parentheses."""
 
+    a_function(function, "explain")
+
     def run(*args: Any, **kwargs: Any) -> Explanation:
         recording = Recording()
-        with events.listener(recording.events.append):
+        with events.listener(recording.note):
             compile(function, backend="eager")(*args, **kwargs)
         return Explanation(recording.captures, recording.graph_breaks)
 

@@ -22,6 +22,7 @@ import torch
 
 from course_lib import events
 from course_lib.compiler import compile
+from course_lib.viz.asked import a_function, recorded, text
 from course_lib.viz.live import Live
 from course_lib.viz.provenance import PANES, Provenance, Row
 from course_lib.viz.recording import Recording
@@ -39,7 +40,7 @@ class Explorer(Live):
     """What was recorded, from line to kernel. `provenance` has the rows and their links as data."""
 
     def __init__(self, recording: Recording, title: str = "", target: str = "") -> None:
-        self.provenance = Provenance(recording, target)
+        self.provenance = Provenance(recorded(recording, "an explorer"), text(target, "the target of an explorer"))
         frames, graphs = self.provenance.rows["bytecode"], self.provenance.rows["fx"]
         heads = [row.text for row in frames or graphs if row.kind == "head"]
         if not heads:
@@ -183,8 +184,9 @@ def explore(function: Callable[..., Any], *args: Any, train: bool = False, targe
 
     `train`: with gradients, so that forward and backward are compiled. `target` ("sm_90" for Triton, "x86-64-v3" for C++) adds
     the machine code. Raises what the call raises."""
+    a_function(function, "explore"), text(target, "the target of an explorer")
     function = getattr(function, "_orig_mod", getattr(function, "_torchdynamo_orig_callable", function))  # torch.compile's own
     recording = Recording()
-    with torch.set_grad_enabled(train), events.listener(recording.events.append, in_words):
+    with torch.set_grad_enabled(train), events.listener(recording.note, in_words):
         compile(function)(*args, **kwargs)
     return Explorer(recording, target=target)

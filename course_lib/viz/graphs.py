@@ -19,8 +19,9 @@ from torch import fx
 
 from course_lib.capture.sources import Location
 from course_lib.viz.style import COLOURS, DIM, FILLS, Picture, escape, ink, place, plural, short_types
-from course_lib.viz.svg import least_width, text_width
+from course_lib.viz.svg import RIM, least_width, text_width
 from course_lib.viz.tables import columns, html_table
+from course_lib.viz.whose import CALLED, OURS
 
 FOLD_PARAMETERS_FROM = 8
 """With more parameters than this, they are lines in the boxes that read them rather than boxes of their own."""
@@ -117,8 +118,8 @@ def is_parameter(node: fx.Node) -> bool:
 
 def written_at(node: fx.Node) -> Location | None:
     """The line of the program that a captured node stands for. torch's capture leaves it as a printed stack, innermost last."""
-    if node.meta.get("location") is not None:
-        return node.meta["location"]
+    if (location := node.meta.get("location")) is not None:
+        return location if location.function != OURS.co_qualname else CALLED.get(node.graph, ("", None))[1]
     calls = re.findall(r'File "(.+)", line (\d+), in (.+)', node.meta.get("stack_trace") or "")
     return Location(calls[-1][0], int(calls[-1][1]), calls[-1][2]) if calls else None
 
@@ -160,7 +161,7 @@ def tip_of(node: fx.Node) -> str:
     """What pointing at a box shows."""
     if node.op == "placeholder":
         return f"{source_of(node)}: {type_of(node)}"
-    location = node.meta.get("location")
+    location = written_at(node)
     line = f"\n{location_of(node)}: {location.text}" if location else f"\n{location_of(node)}" if location_of(node) else ""
     return f"{node.name} = {op_name(node)}({constants_of(node)}){line}"
 
@@ -218,7 +219,7 @@ def add_nodes(
         tips[node.name] = tip_of(node)
         if node.op in ("placeholder", "get_attr"):
             dim = is_parameter(node) or node.op == "get_attr"
-            label = lines_of(source_of(node), type_of(node))
+            label = lines_of(in_a_box(source_of(node)), type_of(node))
             fill = "transparent" if dim else faint("runtime", 0.12)
             dot.node(
                 node.name,
@@ -226,6 +227,7 @@ def add_nodes(
                 shape="box",
                 color=COLOURS["runtime"],
                 fillcolor=fill,
+                **bold_width(source_of(node)),
                 **({"class": "dim", "penwidth": "0.9"} if dim else {}),
             )
             continue
@@ -246,6 +248,16 @@ def add_nodes(
 def lines_of(*lines: str) -> str:
     """A label of several lines, as DOT writes it. (The WebAssembly build knows no HTML labels; `themed` sets the looks.)"""
     return "\\n".join((line if len(line) <= 40 else line[:37] + "…").replace("\\", "\\\\") for line in lines if line)
+
+
+def in_a_box(path: str) -> str:
+    """A path short enough for a box, cut in its middle: two weights of a layer differ at the end."""
+    return path if len(path) <= 40 else f"{path[:19]}…{path[-19:]}"
+
+
+def bold_width(path: str) -> dict[str, str]:
+    """The width of a box for a long name. (Graphviz does not know that it will be bold; a short one has room enough.)"""
+    return {"width": f"{(text_width(in_a_box(path), FONT, bold=True) + 16) / 72:.2f}"} if len(path) > 15 else {}
 
 
 def faint(stage: str, strength: float) -> str:
@@ -306,7 +318,7 @@ def second_lines(node: re.Match[str]) -> str:
 
 def labels_last(svg: str) -> str:
     """The names of the frames, moved to the end: painted over the edges, with a rim in the colour of the page."""
-    rim = ' style="paint-order: stroke; stroke: var(--jp-layout-color0, Canvas); stroke-width: 4px"'
+    rim = f' style="{RIM}"'
     moved: list[str] = []
 
     def take(cluster: re.Match[str]) -> str:

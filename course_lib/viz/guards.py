@@ -18,8 +18,8 @@ from course_lib.capture import SameAs, literal
 from course_lib.viz.code import highlighted
 from course_lib.viz.graphs import readable_path
 from course_lib.viz.style import SMALL, Picture, escape, human_seconds, place, plural
-from course_lib.viz.svg import Svg, shorten
-from course_lib.viz.tables import html_table
+from course_lib.viz.svg import Svg, middle, shorten, text_width
+from course_lib.viz.tables import breakable, html_table
 
 
 def guard_table(
@@ -43,10 +43,15 @@ def guard_table(
         cause = cause_of(guard)
         where = place(cause.filename, cause.line) if cause else f"entry of {frames.get(guard, 'the frame')}"
         line = f"<br><code>{highlighted(cause.text, 'python')[0]}</code>" if cause and cause.text else ""
+        inner = inner_of(guard)
+        looked = f"in {place(inner.filename, inner.line)}" if inner else ""
+        tip = f' title="{escape(inner.text)}"' if inner else ""
+        line += f'<br><span class="cl-dim"{tip}>{breakable(looked)}</span>' if inner else ""
         kind = f'<span class="cl-g">{escape(guard.kind)}</span>'
         what = subjects(expr) if guard.kind == "sizes" else path
-        rows.append((kind, f"<code>{escape(what)}</code>", cell, f"{escape(where)}{line}"))
+        rows.append((kind, f"<code>{escape(what)}</code>", cell, f"{breakable(where)}{line}"))
         because = f"# {where}: {cause.text}" if cause else f"# {where}"
+        because += f" ({looked})" if inner else ""
         first = f"{'✕' if broken else ' '} {guard.kind:<9} "
         text += textwrap.wrap(f"{expr}    {because}", 110, initial_indent=first, subsequent_indent=" " * 16)
     kinds: dict[str, int] = {}
@@ -73,6 +78,11 @@ def cause_of(guard: Any) -> Any:
     """The line that made a guard necessary; None for what a frame is entered with. (A resume function takes what stood on the
     stack in its first instructions, which have the line of the `def`.)"""
     return None if guard.cause is None or (STACK.match(about(guard)) and DEF.match(guard.cause.text)) else guard.cause
+
+
+def inner_of(guard: Any) -> Any:
+    """The line of a library that looked at it, where the cause is the line that called the library; else None."""
+    return guard.inner if cause_of(guard) and str(guard.inner) != str(guard.cause) else None
 
 
 STACK, DEF = re.compile(r"stack\d+\b"), re.compile(r"(async )?def ")
@@ -156,8 +166,9 @@ def guard_costs(check: Any, function: Any, *args: Any) -> dict[Any, float]:
     return {guard: max(took - nothing, 0.0) for guard, took in zip(check.guards, each, strict=True)}
 
 
-ROW, STEP, TESTS = 24, 18, 250
-"""px: the height of a row, the indent of a step, where the tests stand, and the bars of their costs."""
+ROW, STEP, TESTS, MOST_TESTS, NAME = 24, 18, 250, 430, 110
+"""px: the height of a row, the indent of a step, where the tests stand (further right if names are long or the tree is deep, but
+not beyond `MOST_TESTS` unless the last name then had less than `NAME`)."""
 
 
 def guard_tree(
@@ -168,10 +179,13 @@ def guard_tree(
     guards = list(guards)
     failed, why = getattr(failure, "guard", None), told(failure)
     rows = list(tree_of(guards).rows())
-    cost = 600 if costs else 725
+    names = [4 + STEP * depth + text_width(branch.name, mono=True, bold=True) + 40 for depth, branch in rows]
+    deepest = 44 + STEP * max((depth for depth, _ in rows), default=0)
+    tests = max(TESTS, min(MOST_TESTS, max(names, default=0)), deepest + NAME)
+    cost = tests - TESTS + (600 if costs else 725)
     svg = Svg(cost + 160 if costs else cost + 40, ROW * (len(rows) + (failed is not None)) + 30)
     svg.text(4, 14, "what", SMALL, dim=True)
-    svg.text(TESTS, 14, "must be", SMALL, dim=True)
+    svg.text(tests, 14, "must be", SMALL, dim=True)
     if costs:
         svg.text(cost + 12, 14, "cost of this test alone", SMALL, dim=True)
     most, y, text = max(costs.values(), default=0.0) or 1.0, 24.0, []
@@ -187,13 +201,12 @@ def guard_tree(
             svg.path(f"M{x} {top} V{y + 11} H{x + 10}", stage=colour, line=line, opacity=opacity)
         above = {**{d: place for d, place in above.items() if d < depth}, depth: y}
         x = 4 + STEP * depth
-        svg.text(
-            x + 4, y + 15, shorten(branch.name, TESTS - x - 40, mono=True), mono=True, bold=broken, stage=colour, tip=branch.name
-        )
+        name = middle(branch.name, tests - x - 40, mono=True, bold=broken)
+        svg.text(x + 4, y + 15, name, mono=True, bold=broken, stage=colour, tip=branch.name)
         if branch.guards:
-            draw_diamond(svg, TESTS - 14, y + 10, "break" if here else "guards")
+            draw_diamond(svg, tests - 14, y + 10, "break" if here else "guards")
             expr = readable("; ".join(dict.fromkeys(map(required, branch.guards))))
-            svg.text(TESTS, y + 15, shorten(expr, cost - TESTS, SMALL, mono=True), SMALL, mono=True, tip=expr)
+            svg.text(tests, y + 15, shorten(expr, cost - tests, SMALL, mono=True), SMALL, mono=True, tip=expr)
         if costs and branch.guards:
             took = sum(costs.get(guard, 0.0) for guard in branch.guards)
             svg.box(cost + 12, y + 5, max(2.0, 90 * took / most), 11, "guards", radius=2, strength=0.45)
@@ -202,7 +215,7 @@ def guard_tree(
         text.append(f"{'✕' if here else '│' if broken else ' '} {'  ' * depth}{branch.name:<{30 - 2 * depth}} {kinds}".rstrip())
         y += ROW
         if here:
-            svg.text(TESTS, y + 13, shorten(f"✕ {why}", cost - TESTS - 20, bold=True), bold=True, stage="break", tip=why)
+            svg.text(tests, y + 13, middle(f"✕ {why}", cost - tests - 20, bold=True), bold=True, stage="break", tip=why)
             y += ROW
             text.append(f"  {'  ' * depth}  did not hold: {why}")
     alt = f"{plural(len(guards), 'guard')}{f' of {title}' if title else ''} as a tree of {plural(len(rows), 'path')}."

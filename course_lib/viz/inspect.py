@@ -113,6 +113,8 @@ def assembly(source: KernelSource, target: str, more: Sequence[str] = ()) -> str
         flags = [*(f for f in FLAGS if f not in ("-shared", "-fPIC")), *WRAPS, "-fopenmp-simd", f"-march={target}"]
         command = [compiler, *flags, *more, "-S", "-fno-asynchronous-unwind-tables", str(file), "-o", "-"]
         done = subprocess.run(command, capture_output=True, text=True)
+        if "-march=" in done.stderr:
+            raise ValueError(f'the C++ compiler knows no target {target!r}: take one like "x86-64-v3", "x86-64-v4" or "native"')
         if done.returncode:
             raise CompileFailed("the C++ compiler", command, done.stderr.splitlines()[:8], file)
     return done.stdout

@@ -332,9 +332,8 @@ class Drawing:
         self.draw_cut(svg, self.cut + CYLINDER / 2)
         for band in self.sides.bands:
             svg.path(f"M4 {band.y + 3} H{self.width - 4}", line=1, opacity=0.16)
-            room = BOX - 70 if band.where else self.right - self.left
-            svg.text(self.left, band.y + 18, tail(band.title, room, SMALL), SMALL, dim=True, tip=band.title)
-            svg.text(self.left + BOX, band.y + 18, band.where, SMALL, dim=True, anchor="end")
+            if not self.is_crossed(band):
+                self.draw_title(svg, band)
         for kept, boxes in self.crossing:
             self.draw_crossing(svg, kept, boxes)
         for side in ("left", "right"):
@@ -342,8 +341,20 @@ class Drawing:
         for side, x in (("left", self.left), ("right", self.right)):
             for box in self.sides.column(side):
                 draw_box(svg, box, x)
+        for band in filter(self.is_crossed, self.sides.bands):
+            self.draw_title(svg, band)
         self.draw_loss(svg)
         return svg
+
+    def is_crossed(self, band: Band) -> bool:
+        """Is the title so long that the arrow down to the band's first box goes through it?"""
+        return text_width(band.title, SMALL) > BOX / 2 - 8
+
+    def draw_title(self, svg: Svg, band: Band) -> None:
+        room = BOX - 70 if band.where else self.right - self.left
+        title, rim = tail(band.title, room, SMALL), self.is_crossed(band)
+        svg.text(self.left, band.y + 18, title, SMALL, dim=True, tip=band.title, rim=rim)
+        svg.text(self.left + BOX, band.y + 18, band.where, SMALL, dim=True, anchor="end", rim=rim)
 
     def draw_cut(self, svg: Svg, x: float) -> None:
         """The line of the cut, between the cylinders."""

@@ -30,6 +30,7 @@ from torch.utils.flop_counter import flop_registry
 from course_lib import events
 from course_lib.lowering.ops import BINARY, BOOLEAN, UNARY
 from course_lib.scheduling.expressions import Expr, record
+from course_lib.viz.asked import positive
 from course_lib.viz.graphs import op_name
 from course_lib.viz.loops import is_extern
 from course_lib.viz.style import Picture, human_bytes, human_seconds, plural
@@ -199,6 +200,7 @@ def kernel_roofline(
 
     `seconds` are times measured elsewhere, one for each kernel in order; without them the kernels are run and timed here. A
     kernel that computes nothing stands in the table only."""
+    positive(bandwidth, "bandwidth, in bytes/s,"), positive(peak, "peak, in FLOP/s,")
     works = works_of(recording, index)
     times = list(seconds) if seconds is not None else measure(recording, index)
     if len(times) != len(works):

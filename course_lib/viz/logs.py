@@ -18,6 +18,7 @@ from typing import Any
 
 from course_lib import events
 from course_lib.scheduling import No
+from course_lib.viz.whose import AtTheCall, as_written
 
 Say = Callable[[Any], str]
 
@@ -47,14 +48,14 @@ def kept_apart(event: events.Scheduled) -> str:
 
 def hint(event: events.GraphBroke) -> str:
     """What can be done about a graph break, and where; "" where nothing is known."""
-    problem = event.problem
+    problem = as_written(event.problem)
     where = f" at {problem.location}" if problem.location else ""
     return f"{problem.reason}{where}: {problem.hint}" if problem.hint else ""
 
 
 LOGS: dict[str, Log] = {
     "graph_breaks": Log(
-        "where a graph ended, why, and what can be done about it", {events.GraphBroke: lambda e: str(e.problem)}, True
+        "where a graph ended, why, and what can be done about it", {events.GraphBroke: lambda e: str(as_written(e.problem))}, True
     ),
     "guards": Log(
         "what each captured graph assumes, and the line that made it necessary",
@@ -107,10 +108,11 @@ def set_logs(*names: str) -> None:
             raise ValueError(f"there is no log '{name}'; there are {', '.join(LOGS)}")
     _listening.close()
 
-    frame = ""
+    frame, at_the_call = "", AtTheCall()
 
     def say(event: events.Event) -> None:
         nonlocal frame
+        event = at_the_call(event)
         if isinstance(event, events.FrameSeen):
             frame = f"{event.name}: "
         elif isinstance(event, events.StageTimed) and event.stage == "guards":  # the last: what is built later is not for a frame

@@ -23,6 +23,7 @@ from torch import fx
 
 from course_lib import events
 from course_lib.compiler import compile
+from course_lib.viz.asked import a_function
 from course_lib.viz.graphs import op_name, readable_path, source_of
 from course_lib.viz.mirror_back import NOT_AVAILABLE, SAME, Halves, Trial, course, halves, verdict
 from course_lib.viz.recording import Recording
@@ -155,6 +156,7 @@ def mirror(function: Callable[..., Any], *args: Any, train: bool = False, **kwar
     import torch._dynamo as dynamo
     from torch._dynamo.utils import counters
 
+    a_function(function, "mirror")
     ours, theirs, recording = Side("course_lib"), Side("torch.compile"), Recording()
     trial = Trial(function, args, kwargs, train)
 

@@ -27,6 +27,7 @@ from torch.utils import _pytree as pytree
 from course_lib import events
 from course_lib.compiler import compile
 from course_lib.pipeline import Pipeline, fall_back, needs_grad
+from course_lib.viz.asked import a_function
 from course_lib.viz.compiles import compiles_of
 from course_lib.viz.kernels import kernels_of
 from course_lib.viz.recording import Recording
@@ -314,6 +315,7 @@ class Ablation:
 def ablation(function: Callable[..., Any], *args: Any, train: bool = False, **kwargs: Any) -> Ablation:
     """`function(*args, **kwargs)` through the four combinations of capture and back half, to tell which half a difference comes
     from: {ours, TorchDynamo} × {ours, TorchInductor}. Resets `torch._dynamo` before and after."""
+    a_function(function, "ablation")
     trial, result = Trial(function, args, kwargs, train), Ablation()
     expected = trial.run(lambda f: f)
     calls: dict[Any, Callable[[], Any]] = {"eager": trial.prepare(lambda f: f)}

@@ -19,7 +19,9 @@ from torch import fx
 from course_lib.viz.graphs import (
     NO_GRAPHVIZ,
     NoGraphviz,
+    bold_width,
     faint,
+    in_a_box,
     is_operation,
     is_parameter,
     lines_of,
@@ -114,11 +116,11 @@ def draw_modules(counts: Mapping[str, int], edges: Iterable[tuple[str, str]], re
     dot.attr("node", shape="box", style="rounded,filled", fontname="Helvetica", fontsize="13", margin="0.2,0.06", height="0.3")
     names = {name: f"m{number}" for number, name in enumerate(counts)}
     for name, count in counts.items():
-        label = lines_of(name, plural(count, "operation"))
-        dot.node(names[name], label, color=COLOURS["capture"], fillcolor=faint("capture", 0.16))
+        label = lines_of(in_a_box(name), plural(count, "operation"))
+        dot.node(names[name], label, color=COLOURS["capture"], fillcolor=faint("capture", 0.16), **bold_width(name))
     for node in dict.fromkeys(reads.values()):
-        label = lines_of(source_of(node), type_of(node))
-        dot.node(node.name, label, color=COLOURS["runtime"], fillcolor=faint("runtime", 0.12))
+        label = lines_of(in_a_box(source_of(node)), type_of(node))
+        dot.node(node.name, label, color=COLOURS["runtime"], fillcolor=faint("runtime", 0.12), **bold_width(source_of(node)))
     for name, node in reads.items():
         dot.edge(node.name, names[name])
     for one, other in edges:

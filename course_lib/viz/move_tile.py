@@ -14,6 +14,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from course_lib.viz.asked import several, whole
 from course_lib.viz.live import Live
 from course_lib.viz.style import SMALL, Picture, plural, sheet
 from course_lib.viz.svg import Svg
@@ -27,7 +28,10 @@ class MoveTile(Live):
     """One tile after the other. `tiles` has the first row and column of each, in the order of programs and their steps."""
 
     def __init__(self, shape: tuple[int, ...], tile: tuple[int, ...]) -> None:
-        if len(shape) != len(tile) or len(shape) not in (1, 2) or min(*shape, *tile) < 1:
+        shape, tile = (tuple(several(given, "shape and tile are both (n,) or both (rows, columns)")) for given in (shape, tile))
+        for size in (*shape, *tile):
+            whole(size, "shape and tile are both (n,) or both (rows, columns): each is a whole number", 1)
+        if len(shape) != len(tile) or len(shape) not in (1, 2):
             raise ValueError(f"shape and tile are both (n,) or both (rows, columns), of 1 and more; not {shape} and {tile}")
         self.vector = len(shape) == 1
         self.rows, self.columns = (1, *shape)[-2:]

@@ -15,6 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from course_lib.viz.asked import several, text, whole
 from course_lib.viz.live import Live
 from course_lib.viz.style import Picture, escape, sheet
 
@@ -25,11 +26,17 @@ class Predict(Live):
     """A multiple-choice question. `choice` is the number of the option chosen, None before; without widgets, set it."""
 
     def __init__(self, question: str, options: Sequence[str], answer: int, because: str) -> None:
-        if not 2 <= len(options) <= 6:
-            raise ValueError(f"a question has 2 to 6 options, not {len(options)}")
-        if not 0 <= answer < len(options):
-            raise ValueError(f"answer is the number of the right option, 0 to {len(options) - 1}, not {answer}")
-        self.question, self.options, self.answer, self.because = question, tuple(options), answer, because
+        self.question = text(question, "the question of Predict")
+        self.options = tuple(text(option, "an option of Predict") for option in several(options, "options is a list of texts"))
+        if not 2 <= len(self.options) <= 6:
+            raise ValueError(f"a question has 2 to 6 options, not {len(self.options)}")
+        if len(set(self.options)) < len(self.options):
+            raise ValueError("two options of the question read the same: leave one out, or say how they differ")
+        if answer in self.options:
+            answer = self.options.index(answer)
+            raise TypeError(f"answer is the number of the right option, counted from 0: write answer={answer}, not its text")
+        self.answer = whole(answer, "answer is the number of the right option", 0, len(self.options) - 1)
+        self.because = text(because, "because, which says why the answer is right,")
         self._choice: int | None = None
 
     @property
@@ -38,9 +45,7 @@ class Predict(Live):
 
     @choice.setter
     def choice(self, number: int) -> None:
-        if not 0 <= number < len(self.options):
-            raise ValueError(f"choice is the number of an option, 0 to {len(self.options) - 1}, not {number}")
-        self._choice = number
+        self._choice = number = whole(number, "choice is the number of an option", 0, len(self.options) - 1)
         if "widget" in self.__dict__:
             self.widget.choice = number
 

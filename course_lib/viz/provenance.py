@@ -30,6 +30,7 @@ from course_lib.viz.machine import source_lines
 from course_lib.viz.recording import Recording
 from course_lib.viz.stepper import function_lines, sources
 from course_lib.viz.style import human_bytes, human_seconds, place, plural
+from course_lib.viz.whose import as_written
 
 
 @dataclass(frozen=True)
@@ -214,9 +215,10 @@ class Reader:
         self.told[id(event)].at = self.moment("frames", f"{event.op} {plain_arg(event.arg)}{made}")
 
     def graph_broke(self, event: events.GraphBroke) -> None:
-        at = self.moment("break", f"the graph ends here: {event.problem.reason}")
+        reason = as_written(event.problem).reason
+        at = self.moment("break", f"the graph ends here: {reason}")
         for row in self.rows["bytecode"]:
-            if row.kind == "break" and not row.at and row.text.endswith(event.problem.reason):
+            if row.kind == "break" and not row.at and row.text.endswith(reason):
                 row.at = at
                 break
 
@@ -231,7 +233,7 @@ class Reader:
         made_by = instructions(graph, run, self.told) if run else {}
         for node in graph.nodes:
             row = self.add_node("fx", node)
-            location, instruction = node.meta.get("location"), made_by.get(node)
+            location, instruction = written_at(node), made_by.get(node)
             line = self.lines.get((location.filename, location.line)) if location else None
             row.up = [origin for origin in (instruction, None if instruction else line) if origin]
             row.at = instruction.at if instruction else at

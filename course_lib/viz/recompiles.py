@@ -41,7 +41,7 @@ class Turn:
     call: str = ""
     entry: int | None = None
     made: Any = None
-    """The `CaptureResult`, if this call compiled the entry."""
+    """What has its guards, if this call compiled the entry: a `CaptureResult`, or the `Check` where there is no graph."""
     seconds: float = 0.0
     failures: list[Any] = field(default_factory=list)
     """A `GuardFailed` for each entry that was tried, if that was told."""
@@ -125,8 +125,12 @@ def note(turn: Turn, event: events.Event) -> None:
         turn.failures.append(event)
     elif isinstance(event, events.GraphCaptured):
         turn.made, turn.entry = event.result, len(turn.failures) + 1
+    elif isinstance(event, events.GuardsMade) and turn.made is None:  # an entry without a graph: a break comes first
+        turn.made, turn.entry = event.check, len(turn.failures) + 1
     elif isinstance(event, events.FellBack) and "recompile limit" in event.why:
         turn.limit = event.why
+    elif isinstance(event, events.FellBack) and "a guard does not hold" in event.why:
+        turn.made = turn.entry = None
     elif isinstance(event, events.StageTimed):
         turn.seconds += event.seconds
 

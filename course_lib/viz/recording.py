@@ -26,6 +26,7 @@ from course_lib.events import (
     StageTimed,
 )
 from course_lib.frames import number
+from course_lib.viz.whose import AtTheCall, as_written, calling, decorated
 
 WHOLE = 100
 """So many events of a kind are kept one by one; of more, the numbers."""
@@ -80,11 +81,17 @@ class Recording:
         """What happened again and again, by `again`."""
         self.callers: dict[int, tuple[Any, ...]] = {}
         """`id` of a `FrameSeen` → the code objects that were running, innermost first."""
+        self.called_at: dict[int, Any] = {}
+        """The same → the line of the program that called it, if that is known."""
+        self.given: dict[int, str] = {}
+        """The same → the name of what `cl.compile` was given, where the code's own name is a decorator's."""
+        self.at_the_call = AtTheCall()
         self.lock = threading.RLock()  # what collects garbage may tell something meanwhile
 
     def note(self, event: Event) -> None:
         """A listener: remember an event, or count it if many like it came before."""
         with self.lock:
+            event = self.at_the_call(event)
             if (key := again(event)) is not None:
                 count = self.counts.setdefault(key, Count(event))
                 count.add(getattr(event, "seconds", 0.0))
@@ -93,7 +100,9 @@ class Recording:
             self.events.append(event)
             self.times.append(time.perf_counter())
             if isinstance(event, FrameSeen):
-                self.callers[id(event)] = callers(event.code)
+                self.callers[id(event)], (given, self.called_at[id(event)]) = callers(event.code), calling()
+                if given and (name := decorated(event.name, given)):
+                    self.given[id(event)] = name
             elif isinstance(event, FellBack):
                 self.forget_refused(event)
 
@@ -117,7 +126,8 @@ class Recording:
             seen.add(0.0)
         if count.left_out and not new:
             del self.events[start:], self.times[start:]
-            self.callers.pop(id(frame), None)
+            for known in (self.callers, self.called_at, self.given):
+                known.pop(id(frame), None)
 
     def of(self, kind: type[E]) -> list[E]:
         """The events of one kind."""
@@ -140,8 +150,8 @@ class Recording:
 
     @property
     def graph_breaks(self) -> list[Any]:
-        """The `Unsupported`s that stopped a capture."""
-        return [event.problem for event in self.of(GraphBroke)]
+        """The `Unsupported`s that stopped a capture, each at the program's own line."""
+        return [as_written(event.problem) for event in self.of(GraphBroke)]
 
     @property
     def recompiles(self) -> list[Recompiled]:

@@ -30,13 +30,15 @@ from course_lib import events, frames
 from course_lib.capture.sources import Unsupported
 from course_lib.viz.compiles import Compile, Function, by, compiles_of, functions_of, walk
 from course_lib.viz.flame import compile_time
-from course_lib.viz.guards import STACK, about, cause_of, readable, told
+from course_lib.viz.guards import STACK, about, cause_of, inner_of, readable, told
 from course_lib.viz.kernels import kernels_of
 from course_lib.viz.recording import Recording, plain
 from course_lib.viz.report_calls import calls_html
 from course_lib.viz.report_tree import Budget, anchor, split, tree
 from course_lib.viz.style import escape, human_bytes, human_seconds, page, place, plural
-from course_lib.viz.tables import html_table
+from course_lib.viz.tables import breakable, html_table
+from course_lib.viz.whose import is_own, same_break
+from course_lib.viz.whose import way as way_of
 
 SHEETS = ("break", "bytecode", "code", "guards", "loops", "report")
 CONTENTS = {
@@ -47,8 +49,9 @@ FINDINGS = 8
 """So many findings stand at the top; the tables below have all."""
 MANY_SIZES = 4
 """A graph with symbolic sizes that was built for so many sets of them is worth a word."""
-MOST_ROWS, MOST_LINES = 24, 6
-"""So many rows of a table are shown at once, the others unfold; so many lines of the program for a kernel."""
+MOST_ROWS, MOST_LINES, LONG_TEST = 24, 6, 160
+"""So many rows of a table are shown at once, the others unfold; so many lines of the program for a kernel, and so many characters
+of a test."""
 
 
 @dataclass
@@ -140,6 +143,7 @@ def packed(part: str) -> str:
 def write_report(recording: Recording, path: Path, run: Run | None = None, drawings: bool = True) -> Path:
     """Write the page to a file; who reads it meanwhile sees the last one whole. Gives the path back."""
     text = report(recording, run, drawings)
+    path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_suffix(".part")
     unfinished.write_text(text, encoding="utf-8")
     unfinished.replace(path)
@@ -224,13 +228,19 @@ def findings(compiles: list[Compile]) -> list[Finding]:
 
 def broken(compiles: list[Compile]) -> Iterator[Finding]:
     """Lines that end a graph."""
-    for many in by(breaks_of(compiles), lambda pair: (str(pair[1].location), pair[1].reason)).values():
-        compile, problem = many[0]
+    for many in by(breaks_of(compiles), lambda pair: same_break(pair[1])).values():
+        compile, problem = first_own(many)
         times = f" ({len(many)} times)" if len(many) > 1 else ""
-        title = f"{where(problem.location)} ends a graph{times}: {problem.reason}"
-        body = caret(problem.location) + (f'<p class="cl-dim">{escape(way)}</p>' if (way := reached(problem)) else "")
+        raised = any(compile.raised for compile, _ in many)
+        title = f"{where(problem.location)} {'is an error' if raised else 'ends a graph'}{times}: {problem.reason}"
+        body = caret(problem.location)
+        body += "".join(
+            f'<p class="cl-dim">{said}</p>' for said in (in_the_end(compile, problem), escape(reached(problem))) if said
+        )
+        body += f"<p>{RAISED}</p>" if raised else ""
         body += what_to_do(problem.hint)
-        weight = 100 + len(many) if len(many) > 1 else 60
+        weight = 200 if raised else 100 + len(many) if len(many) > 1 else 60
+        weight = weight if is_own(problem.location) or not compile.behind else 15  # what called it broke first
         yield Finding("✂", title, body, f"c{compile.number}", weight if problem.location else 10)
 
 
@@ -240,30 +250,32 @@ def recompiled(compiles: list[Compile]) -> Iterator[Finding]:
     took = sum(c.took for c in compiles)
     for name, many in by((c for c in compiles if c.failures), lambda c: c.title).items():
         made, limit = sum(c.is_recompile for c in many), any(c.in_eager for c in many)
-        kinds = by(((one, c.number) for c in many for one in c.failures), lambda pair: what_failed(pair[0]))
-        times = {kind: len({number for _, number in pairs}) for kind, pairs in kinds.items()}
+        kinds = by(((one, c.number, c) for c in many for one in c.failures), lambda pair: what_failed(pair[0]))
+        times = {kind: len({number for _, number, _ in pairs}) for kind, pairs in kinds.items()}
         order = sorted(kinds, key=lambda kind: (-times[kind], -kinds[kind][-1][1]))
-        failed = kinds[order[0]][-1][0]
+        failed, _, last = kinds[order[0]][-1]
         title = f"{name} was compiled {'twice' if made == 1 else f'{made + 1} times'}"
         title += ", and now calls that fit no entry run in eager" if limit else ""
+        title += ", and now a call that fits no entry is an error" if any(c.at_limit for c in many) else ""
         often = "The last guard that failed"
         if order[1:]:
             often = f"The guard that failed at {times[order[0]]} of the {len(many)} calls that fitted no entry"
-        body = f"<p>{often}: <code>{escape(told(failed))}</code>{because(failed.guard)}</p>"
+        body = f"<p>{often}: <code>{escape(told(failed))}</code>{because(failed.guard, last)}</p>"
         if order[1:]:
-            also = [f"<code>{escape(kind)}</code>{because(kinds[kind][-1][0].guard)}" for kind in order[1:5]]
+            also = [f"<code>{escape(kind)}</code>{because(kinds[kind][-1][0].guard, kinds[kind][-1][2])}" for kind in order[1:5]]
             also += [f"and {len(order) - 5} more"] if len(order) > 5 else []
             body += f"<p>Others that failed:</p><ul>{''.join(f'<li>{one}</li>' for one in also)}</ul>"
         body += "".join(f"<p>{escape(why)}.</p>" for why in dict.fromkeys(c.by_itself for c in many) if why)
         body += what_to_do(advice(failed, ", from line " in name))
         weight = 20 + 100 * sum(c.took for c in many) / took if took else 10 * made
+        limit = limit or any(c.at_limit for c in many)
         yield Finding("◆", title, body, f"c{many[-1].number}", max(weight, 105) if limit else weight)
 
 
 def made_anew(compiles: list[Compile]) -> Iterator[Finding]:
     """Functions that each call of `compile` begins with anew, and graphs that are planned for many sizes."""
     first = (c for c in compiles if c.code is not None and not c.failures and " from " not in c.name)
-    for same in by(first, lambda c: frames.number(c.code)).values():
+    for same in by(first, lambda c: (frames.number(c.code), c.given)).values():
         if len(same) > 1:
             title = f"{same[0].title} was compiled {len(same)} times as something new"
             body = "<p>What is compiled belongs to what one call of <code>compile()</code> gave: each of these had its own.</p>"
@@ -333,6 +345,17 @@ def advice(failure: Any, resumed: bool = False) -> str:
     return said
 
 
+def first_own(many: list[tuple[Compile, Any]]) -> tuple[Compile, Any]:
+    """Of the times that one break was met, the first at a line of the program itself; else the first."""
+    return next(((compile, problem) for compile, problem in many if is_own(problem.location)), many[0])
+
+
+def in_the_end(compile: Compile, problem: Any) -> str:
+    """The line of the program that called a library in which a graph ended; HTML."""
+    at = compile.called_at
+    return f"called, in the end, by {where(at)}: <code>{escape(at.text)}</code>" if at and not is_own(problem.location) else ""
+
+
 def what_to_do(said: str) -> str:
     return f"<p><b>What to do:</b> {escape(said)}.</p>" if said else ""
 
@@ -349,12 +372,15 @@ OTHER_PARTS = {
 """Part of a tensor that is not its size → what to do if it differs."""
 
 
-def because(guard: Any) -> str:
-    """The line that made a guard necessary."""
-    cause = cause_of(guard)
+def because(guard: Any, compile: Compile | None = None) -> str:
+    """The line that made a guard necessary. For one of a library, the program's line that called it, if `compile` knows."""
+    cause, at = cause_of(guard), compile and compile.called_at
+    if cause and at and not is_own(cause):
+        return f", tested because of {where(at)}: <code>{escape(at.text)}</code> (in {where(cause)})"
     if STACK.match(about(guard)):
         return ", a value on the stack where the function goes on"
-    return f", tested because of {where(cause)}: <code>{escape(cause.text)}</code>" if cause else ""
+    inside = f" (in {where(guard.inner)})" if inner_of(guard) else ""
+    return f", tested because of {where(cause)}: <code>{escape(cause.text)}</code>{inside}" if cause else ""
 
 
 def where(location: Any) -> str:
@@ -367,16 +393,20 @@ def caret(location: Any) -> str:
 
 
 def reached(problem: Any) -> str:
-    """The calls that led to a break, outermost first."""
-    calls = [f"{call.function.split(' from ')[0]} ({where(call)})" for call in problem.stack[:-1]]
-    return f"reached from {' → '.join(calls)}" if calls else ""
+    """The calls that led to the line of a break, outermost first, and those that it led to."""
+    said = lambda call: f"{call.function.split(' from ')[0]} ({where(call)})"
+    above, below = (" → ".join(map(said, calls)) for calls in way_of(problem))
+    return "; ".join(([f"reached from {above}"] if above else []) + ([f"it goes on to {below}"] if below else []))
 
 
 def link(compile: Compile) -> str:
-    return f'<a href="#c{compile.number}">{escape(compile.title)}</a>'
+    return f'<a href="#c{compile.number}">{breakable(compile.title)}</a>'
 
 
 # ---- tables ---------------------------------------------------------------------------------------------------------
+
+
+RAISED = "With <code>fullgraph=True</code> this is an error: the function did not run."
 
 
 def breaks_of(compiles: list[Compile]) -> list[tuple[Compile, Any]]:
@@ -385,12 +415,14 @@ def breaks_of(compiles: list[Compile]) -> list[tuple[Compile, Any]]:
 
 def breaks_html(compiles: list[Compile]) -> str:
     rows = []
-    for many in by(breaks_of(compiles), lambda pair: (str(pair[1].location), pair[1].reason)).values():
-        problem = many[0][1]
+    for many in by(breaks_of(compiles), lambda pair: same_break(pair[1])).values():
+        problem = first_own(many)[1]
         title = escape(str(problem.location)) if problem.location else ""
         at = f'<span title="{title}">{escape(where(problem.location))}</span>{caret(problem.location)}'
         at += f'<span class="cl-dim">{escape(reached(problem))}</span>'
+        at += f'<br><span class="cl-dim">{said}</span>' if (said := in_the_end(first_own(many)[0], problem)) else ""
         why = escape(problem.reason) + (f'<br><span class="cl-dim">{escape(problem.hint)}</span>' if problem.hint else "")
+        why += f"<br>{RAISED}" if any(compile.raised for compile, _ in many) else ""
         links = ", ".join(link(compile) for compile in {compile.title: compile for compile, _ in many[::-1]}.values())
         rows.append((at, why, links, str(len(many))))
     if not rows:
@@ -406,13 +438,13 @@ def recompiles_html(compiles: list[Compile]) -> str:
         found, made = [], []
         for alike in by(compile.failures, same_but_expected).values():
             cause = cause_of(alike[-1].guard)
-            line = f"{escape(where(cause))} <code>{escape(cause.text)}</code>" if cause else arguments_of(compile)
+            line = line_of_guard(cause, compile)
             entries = f'<br><span class="cl-dim">{len(alike)} entries</span>' if len(alike) > 1 else ""
             found.append(f"<li>{escape(told_at_once(alike))}{entries}</li>")
-            made.append(f"<li><code>{escape(failed_test(alike[-1]))}</code><br>{line}</li>")
+            made.append(f"<li>{test_html(alike[-1])}<br>{line}</li>")
         for failure, line in later_of(compile):
             found.append(f"<li>{escape(told(failure))}<br><span class='cl-dim'>at a later call</span></li>")
-            made.append(f"<li><code>{escape(failed_test(failure))}</code><br>{line}</li>")
+            made.append(f"<li>{test_html(failure)}<br>{line}</li>")
         if found:
             cells = f"<ol>{''.join(found)}</ol>", f"<ol>{''.join(made)}</ol>"
             took = f", {human_seconds(compile.took)}" if compile.took else ""
@@ -427,15 +459,16 @@ def later_of(compile: Compile) -> list[tuple[Any, str]]:
     """What failed at the calls that were only counted, and not at the first, with the line that made the guard."""
     at_first = {failure.guard for failure in compile.failures}
     found = [failure for failure, _ in compile.later if failure.guard not in at_first]
-    return [
-        (
-            one,
-            f"{escape(where(cause))} <code>{escape(cause.text)}</code>"
-            if (cause := cause_of(one.guard))
-            else arguments_of(compile),
-        )
-        for one in found
-    ]
+    return [(one, line_of_guard(cause_of(one.guard), compile)) for one in found]
+
+
+def line_of_guard(cause: Any, compile: Compile) -> str:
+    """The line that made a guard, for a table; for one of a library, the program's line that called it too."""
+    if not cause:
+        return arguments_of(compile)
+    line = f"{escape(where(cause))} <code>{escape(cause.text)}</code>"
+    at = compile.called_at
+    return line if is_own(cause) or not at else f"{escape(where(at))} <code>{escape(at.text)}</code><br>in {line}"
 
 
 EXPECTED = re.compile(r"(.*: expected )(.*)(, got .*)", re.S)
@@ -463,6 +496,17 @@ def arguments_of(compile: Compile) -> str:
     if ", from line " in compile.title:
         return f"what was at hand where <code>{escape(compile.title)}</code> begins"
     return f"what <code>{escape(compile.name)}</code> is called with, {escape(place(filename, line))}"
+
+
+def test_html(failure: Any) -> str:
+    """The part of a guard that did not hold; a long one (fifty keys) cut in its middle, with the whole in a tooltip."""
+    test = failed_test(failure)
+    short = test if len(test) <= LONG_TEST else f"{test[: LONG_TEST // 2]} … {test[-LONG_TEST // 2 :]}"
+    return f"<code{f' title={quoted(test)}' if short != test else ''}>{escape(short)}</code>"
+
+
+def quoted(text: str) -> str:
+    return f'"{escape(text)}"'
 
 
 def failed_test(failure: Any) -> str:
@@ -524,7 +568,7 @@ def eager_html(compiles: list[Compile]) -> str:
         for c in compiles
         for why in (*([c.in_eager] if c.in_eager else ()), *dict.fromkeys(c.fallbacks))
     ]
-    stuck = [c for c in compiles if c.result is None and c.problems and "guards" not in c.own_seconds]
+    stuck = [c for c in compiles if c.result is None and c.problems and "guards" not in c.own_seconds and not c.raised]
     rows += [(link(c), escape(c.problems[-1].reason)) for c in stuck]
     alone = {(c.title, build.no_cuda_graph): c for c in compiles for build in c.builds if build.no_cuda_graph}
     rows += [

@@ -14,6 +14,7 @@ from course_lib.viz.compiles import Compile
 from course_lib.viz.recording import WHOLE, Count, Recording
 from course_lib.viz.style import escape, human_seconds
 from course_lib.viz.tables import html_table
+from course_lib.viz.whose import CALLED
 
 MOST_ROWS = 24
 HEADER = ("what", "of", "calls", "least", "median", "most", "in all")
@@ -30,7 +31,8 @@ def calls_html(recording: Recording, compiles: list[Compile]) -> str:
                 rows.append(row(f"<code>{escape(name)}</code>", owner(owners, program), count))
             case CudaGraphReplayed(program=program):
                 rows.append(row("a CUDA graph of all kernels", owner(owners, program), count))
-            case GuardsChecked(name=name, held=held):
+            case GuardsChecked(name=name, check=check, held=held):
+                name, _ = CALLED.get(check, (name, None))
                 rows.append(row(f"guards that {'held' if held else 'did not hold'}", f"<code>{escape(name)}</code>", count))
     if not rows:
         return ""

@@ -18,6 +18,7 @@ SCROLL_FROM = 1700
 SHRINKS = 0.7
 """How much smaller a drawing may become: the smallest letters are then 8 px. JupyterLab has 600 px for it in a window of 800:
 drawings are at most 766 px wide where they can be, for then the letters (11.5 px) stay above 9."""
+RIM = "paint-order: stroke; stroke: var(--jp-layout-color0, Canvas); stroke-width: 4px"
 NARROW, WIDE = set("iljtf.,:;'|!()[]{} I1r/"), set("mwMWGOQ@%—→×")
 
 
@@ -36,6 +37,16 @@ def shorten(text: str, width: float, size: float = NORMAL, mono: bool = False, b
     while text and text_width(text + "…", size, mono, bold) > width:
         text = text[:-1]
     return text.rstrip(" ,·") + "…"
+
+
+def middle(text: str, width: float, size: float = NORMAL, mono: bool = False, bold: bool = False) -> str:
+    """`text`, cut in its middle: long names often differ at the end, and a sentence ends with what was found."""
+    if text_width(text, size, mono, bold) <= width:
+        return text
+    keep = len(text)
+    while keep > 2 and text_width(text[: keep - keep // 2] + "…" + text[-(keep // 2) :], size, mono, bold) > width:
+        keep -= 1
+    return text[: keep - keep // 2] + "…" + text[-(keep // 2) :]
 
 
 def tail(text: str, width: float, size: float = NORMAL) -> str:
@@ -83,9 +94,12 @@ class Svg:
         stage: str | None = None,
         tip: str = "",
         strike: bool = False,
+        rim: bool = False,
     ) -> None:
-        """A line of text with its baseline at `y`. `stage` colours it; `tip` is the whole of what was shortened."""
-        style = f' style="fill: {ink(stage)}"' if stage else ""
+        """A line of text with its baseline at `y`. `stage` colours it; `tip` is the whole of what was shortened; with a `rim` in
+        the colour of the page it can be read over lines."""
+        looks = [*([f"fill: {ink(stage)}"] if stage else []), *([RIM] if rim else [])]
+        style = f' style="{"; ".join(looks)}"' if looks else ""
         look = (' font-weight="600"' if bold else "") + (f' opacity="{DIM}"' if dim else "")
         look += ' text-decoration="line-through"' if strike else ""
         title = f"<title>{escape(tip)}</title>" if tip else ""

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from course_lib.viz.asked import a_number, attributes, positive
 from course_lib.viz.style import SMALL, Picture, escape, human_bytes, human_seconds
 from course_lib.viz.svg import Svg, fold, shorten, text_width
 
@@ -54,8 +55,10 @@ SOFT = re.compile(r"(?<=[^\W_])_(?=[^\W_])|[.·](?=\w)")
 
 
 def breakable(name: str) -> str:
-    """A name in a column of words, for HTML; a long one (`call_function`) may go on in the next line."""
-    return re.sub(r"[\w.·]{8,}", lambda word: SOFT.sub(r"\g<0><wbr>", word[0]), escape(name))
+    """A name in a column of words, for HTML; a long one (`call_function`) may go on in the next line, a very long one also before
+    a capital (`ModelForGeneration…`)."""
+    soft = lambda word: SOFT if len(word) < 30 else re.compile(rf"{SOFT.pattern}|[a-z](?=[A-Z])")
+    return re.sub(r"[\w.·]{8,}", lambda word: soft(word[0]).sub(r"\g<0><wbr>", word[0]), escape(name))
 
 
 def table(rows: Iterable[Sequence[object]], header: Sequence[str], caption: str = "", alt: str = "") -> Picture:
@@ -101,6 +104,8 @@ def bars(
     well (µs, MB). `stage` gives our colour. Values that are not finite and positive are drawn as 'none'."""
     if not values:
         raise ValueError("bars need at least one value")
+    for name, value in attributes(values, ("items",), "bars are name → number").items():
+        a_number(value, f"the value of {name!r}")
     most = max((v for v in values.values() if math.isfinite(v)), default=0.0) or 1.0
     names = {name: fold(name, LABEL) for name in values}
     label = max(text_width(line) for lines in names.values() for line in lines) + 16
@@ -177,6 +182,7 @@ def roofline(
 
     A kernel under the slope waits for memory; one under the flat roof, for arithmetic; the distance to the roof is what it
     leaves unused."""
+    positive(bandwidth, "bandwidth, in bytes/s,"), positive(peak, "peak, in FLOP/s,")
     data = [point if isinstance(point, Point) else Point(*point) for point in points]
     x0, y0, width, height = PLOT
     ridge = peak / bandwidth

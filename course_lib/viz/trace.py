@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib import events
+from course_lib.viz.asked import shown
 from course_lib.viz.breaks import break_card, cut_frame
 from course_lib.viz.bytecode import bytecode_table, plain_problem
 from course_lib.viz.calls import CudaGraphReplayed, GuardsChecked, KernelLaunched, telling
@@ -248,6 +249,8 @@ def record(folder: str | os.PathLike[str] | None = None) -> Iterator[Trace]:
     With a `folder`, the report of the block is written there, as `report.html`, however the block ends."""
     trace, run, start = Trace(), Run(command_line()), time.perf_counter()
     if folder is not None:
+        if not isinstance(folder, (str, os.PathLike)):
+            raise TypeError(f"record takes the folder that its report goes to, a text or a Path, not {shown(folder)}")
         folder = Path(folder).absolute()  # the block may go to another one
         folder.mkdir(parents=True, exist_ok=True)
     try:

@@ -81,11 +81,11 @@ def test_tiles_of_a_product_lie_in_both_directions_and_say_what_a_program_walks_
     assert left == [("36", "46")] * 3 + [(f"{36 * 8 / 64:g}", "46")]
 
 
-@pytest.mark.xfail(strict=False, reason="one run in three the library is chosen though its seconds are faked: not understood yet")
-def test_the_programs_drawn_have_the_tiles_that_a_printed_product_gives_them(monkeypatch):
+def test_the_programs_drawn_have_the_tiles_that_a_printed_product_gives_them(monkeypatch, tmp_path):
     pytest.importorskip("triton")
     from course_lib.runtime import autotune, triton_runner
 
+    monkeypatch.setattr(cl.config, "cache_dir", lambda: tmp_path)  # neither finds what was measured nor leaves what is faked
     monkeypatch.setattr(autotune, "seconds", lambda run, tensors: 1e-6 if "tl.dot" in run.source else 1.0)
     cl.reset()
     a, b = torch.randn(700, 64), torch.randn(64, 200)

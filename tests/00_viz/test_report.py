@@ -67,6 +67,36 @@ def test_a_recompile_names_the_guard_what_was_found_and_what_to_do(recorded, htm
     assert "scale: expected 2, got 3" in html.partition("Guards that failed")[2]
 
 
+def section_of(html, name):
+    return re.search(rf'<section id="{name}">(.*?)</section>', html, re.S)[1]
+
+
+def test_what_fullgraph_does_not_allow_is_an_error_and_does_not_run_in_eager():
+    cl.reset()
+    with cl.record() as trace, pytest.raises(cl.Unsupported):
+        cl.compile(branchy, fullgraph=True)(torch.ones(8), 2)
+    (compile,) = compiles_of(trace)
+    assert compile.outcome == "an error: a graph ends, which fullgraph=True does not allow"
+    (found,) = findings([compile])
+    assert f":{branchy.__code__.co_firstlineno + 2} is an error" in found.title and "the function did not run" in found.body
+    page = report(trace)
+    assert section_of(page, "eager").endswith("<p>Nothing.</p>") and "the function did not run" in section_of(page, "breaks")
+
+
+def test_at_the_recompile_limit_fullgraph_is_an_error_too(monkeypatch):
+    monkeypatch.setattr(cl.config, "recompile_limit", 2)
+    cl.reset()
+    compiled = cl.compile(lambda x, k: x * k, fullgraph=True, dynamic=False, backend="eager")
+    with cl.record() as trace, pytest.raises(cl.Unsupported, match="recompile limit"):
+        for k in (2.5, 3.5, 4.5):
+            compiled(torch.ones(3), k)
+    compiles = compiles_of(trace)
+    assert [c.outcome for c in compiles][-1] == "an error: reached the recompile limit, which fullgraph=True does not allow"
+    assert [f.mark for f in findings(compiles)] == ["◆"]
+    assert "a call that fits no entry is an error" in findings(compiles)[0].title
+    assert section_of(report(trace), "eager").endswith("<p>Nothing.</p>")
+
+
 def test_entries_that_differ_in_what_they_expect_share_a_line():
     seen = []
 

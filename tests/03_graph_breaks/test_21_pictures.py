@@ -76,6 +76,26 @@ def test_each_function_that_a_break_cuts_has_a_picture_of_its_own():
         trace.cut("other")
 
 
+def by_length(x, steps):
+    print(end="")
+    x = x.sin()
+    if len(steps) > 1:
+        return x.cos() + x.sum().item()
+    print(end="")
+    return x.tan()
+
+
+def test_a_resume_function_shows_each_of_its_captures_and_where_each_of_them_ends():
+    x = torch.ones(3)
+    picture = recorded(by_length, (x, [1, 2]), (x, [1]), (x, [1, 2, 3])).cut(by_length)
+    lines = [line.strip() for line in picture.text.splitlines()]
+    assert "captures 1, 3: sin, cos, sum" in lines and "capture 2: sin" in lines
+    inside = lines[lines.index("capture 2: sin") :]
+    assert inside[1:3] == ["✂ Python: x.sum().item()", '✂ Python: print(end="")']
+    assert sum("graph " in line for line in lines) == 3 and "3 graph breaks" in picture.alt
+    assert ">capture 2: sin</text>" in picture.body
+
+
 @pytest.mark.parametrize("function", [halves, turns])
 def test_a_loop_leads_back_and_the_drawing_ends(function):
     picture = recorded(function, (torch.ones(4) * 8,)).cut(function)

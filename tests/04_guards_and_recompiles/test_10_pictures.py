@@ -106,3 +106,14 @@ def test_every_guard_stands_in_the_tree_with_its_cost():
 def test_two_objects_where_one_was_is_said_in_words():
     trace = recorded(lambda x, y: x + y, (X, X), (X, X.clone()))
     assert "y and x are two objects now" in str(trace.timeline())
+
+
+def test_an_entry_whose_graph_is_empty_is_an_entry_and_not_eager():
+    def at_once(x):
+        print(end="")
+        return x.sin()
+
+    picture = recorded(at_once, (X,), (X,), (WIDE,), observed=False).timeline(at_once)
+    assert "2 compiled an entry" in picture.alt and "0 ran in eager" in picture.alt
+    picture = recorded(at_once, (X,), (X,)).timeline(at_once)
+    assert "1 compiled an entry, 1 were served by an entry that was there" in picture.alt
