@@ -28,7 +28,7 @@ import torch
 
 from course_lib import events, frames
 from course_lib.capture.sources import Unsupported
-from course_lib.viz.compiles import Compile, Function, by, compiles_of, functions_of, walk
+from course_lib.viz.compiles import FOREIGN, Compile, Function, by, compiles_of, functions_of, walk
 from course_lib.viz.flame import compile_time
 from course_lib.viz.guards import STACK, about, cause_of, inner_of, readable, told
 from course_lib.viz.kernels import kernels_of
@@ -301,14 +301,27 @@ def left_to_eager(compiles: list[Compile]) -> Iterator[Finding]:
 
 def findings_html(compiles: list[Compile], run: Run) -> str:
     found = findings(compiles)
+    theirs = f"<p>{THEIRS}</p>" if any(compile.name == FOREIGN for compile in compiles) else ""
     if not found:
-        return "<p>No graph broke, nothing was compiled twice, and nothing fell back to eager.</p>"
+        what = (
+            "Nothing fell back to eager"
+            if theirs
+            else "No graph broke, nothing was compiled twice, and nothing fell back to eager"
+        )
+        return f"<p>{what}.</p>{theirs}"
     cards = [
         f'<div class="cl-card"><h3>{f.mark} <a href="#{f.target}">{escape(f.title)}</a></h3>{f.body}</div>'
         for f in found[:FINDINGS]
     ]
-    more = f"<p>{len(found) - FINDINGS} more are in the tables below.</p>" if len(found) > FINDINGS else ""
-    return "".join(cards) + more
+    left = len(found) - FINDINGS
+    more = f"<p>{left} more {'is' if left == 1 else 'are'} in the tables below.</p>" if left > 0 else ""
+    return "".join(cards) + more + theirs
+
+
+THEIRS = (
+    "What torch.compile itself captured, where it broke and what it guards, is not in this report: "
+    '<code>TORCH_LOGS="graph_breaks,recompiles"</code> tells.'
+)
 
 
 def what_failed(failure: Any) -> str:

@@ -444,3 +444,25 @@ def test_a_script_that_never_compiles_is_told_so(tmp_path):
     done, pages = run(tmp_path)
     assert done.returncode == 0 and "nothing was compiled" in done.stderr
     assert list(pages) == ["report.html"] and "Nothing was compiled" in pages["report.html"]
+
+
+def test_of_graphs_that_torch_captured_the_report_does_not_say_that_none_broke():
+    cl.reset()
+    torch._dynamo.reset()
+
+    def broken(x):
+        y = torch.relu(x) + 1
+        torch._dynamo.graph_break()
+        return y.sum()
+
+    with torch.no_grad(), cl.record() as trace:
+        torch.compile(broken, backend="course")(torch.ones(8))
+    first = section_of(report(trace), "first")
+    assert "No graph broke" not in first and "TORCH_LOGS" in first
+    assert "TORCH_LOGS" not in report(simple_trace())
+
+
+def simple_trace():
+    with torch.no_grad(), cl.record() as trace:
+        cl.compile(lambda x: x.tan())(torch.ones(3))
+    return trace
