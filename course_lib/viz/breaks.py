@@ -259,10 +259,7 @@ def cut_frame(recording: Recording, function: str | Callable[..., Any] | None = 
     caption = (
         "Blue: what is captured. Torn: a graph ends there; grey: what Python does itself. The arrow says what the head hands on."
     )
-    drawing = svg.framed(alt)
-    if top.width > 2 * (WIDE + GAP):
-        drawing = f'<div class="cl-scroll">{drawing}</div>'
-    return Picture(drawing, caption, alt, text)
+    return Picture(svg.framed(alt), caption, alt, text)
 
 
 def title_of(what: Resume | CodeType) -> str:

@@ -180,7 +180,7 @@ def mirror(function: Callable[..., Any], *args: Any, train: bool = False, **kwar
         compare(ours, lambda f: compile(f, backend="eager"))
     ours.graphs, ours.guards = [listing(gm, source_of) for gm in recording.graphs], len(recording.guards)
     ours.guard_texts = [f"{guard.kind}: {guard.expr}" for guard in recording.guards]
-    ours.breaks = [problem.reason for problem in recording.graph_breaks]
+    ours.breaks = [event.problem.reason for event in recording.of(events.GraphBroke)]  # in the compiler's words, as torch's
     dynamo.reset()
     counters.clear()
     compare(theirs, lambda f: torch.compile(f, backend=keep, options={"guard_filter_fn": count}))
