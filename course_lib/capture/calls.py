@@ -88,6 +88,7 @@ NOT_FOLLOWED = tuple(
     for name in "_dynamo _inductor _subclasses fx jit optim distributed utils.data multiprocessing library "
     "_library export onnx compiler overrides _logging testing _refs _prims cuda utils.cpp_extension".split()
 )
+COMPILED = "_course_original", "_torchdynamo_orig_callable", "_torchdynamo_inline"  # Where a compiled function keeps the original
 FOLLOWED = ("torch.jit._state.", "torch.cuda.amp", "torch.optim.swa_utils", "torch.optim.optimizer._to_scalar")
 
 
@@ -130,7 +131,7 @@ def call(it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]
                 handler = attributes.get(it, type(arg), "__torch_function__")
                 return call(it, handler, [function, (type(arg),), tuple(args), kwargs], {})
         return it.world.builder.call(function, args, kwargs)
-    if isinstance(function, types.FunctionType):
+    if isinstance(function, (types.FunctionType, torch.jit.ScriptFunction)):
         return follow(it, function, args, kwargs)
     if isinstance(function, type):
         return construct(it, function, args, kwargs)
@@ -142,8 +143,6 @@ def call(it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]
         return call(it, it.world.wrap(function.__wrapped__, source and source.attr("__wrapped__")), args, kwargs)
     if isinstance(function, weakref.ref) and (known := it.world.of(function)) is not None:
         return it.world.wrap(function(), Source("()", known.source))
-    if isinstance(function, torch.jit.ScriptFunction) and (source := it.world.source_of(function)):  # as it was written
-        return call(it, it.world.wrap(function._torchdynamo_inline, source.attr("_torchdynamo_inline")), args, kwargs)
     if it.world.is_opaque(function):
         raise Unsupported(f"calls {name_of(function)}, of which capture knows nothing", "call it outside the compiled function")
     if isinstance(own, types.FunctionType):
@@ -204,11 +203,11 @@ def is_operation(function: Any) -> bool:
 
 def follow(it: Interpreter, function: types.FunctionType, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """Interpret the callee's code with the same graph and guards."""
-    name = f"{function.__module__}.{function.__qualname__}"
+    name = name_of(function)
     if getattr(function, "_course_disable", False) or getattr(function, "_torchdynamo_disable", False):
         raise Unsupported(f"calls {name}, which is marked with disable")
-    for attribute in ("_course_original", "_torchdynamo_orig_callable"):
-        if (original := getattr(function, attribute, None)) is not None:  # compiled on its own: part of this graph
+    for attribute in COMPILED:
+        if (original := getattr(function, attribute, None)) is not None:
             source = it.world.source_of(function)
             return call(it, it.world.wrap(original, source and source.attr(attribute)), args, kwargs)
     module = f"{function.__module__}."

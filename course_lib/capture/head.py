@@ -12,7 +12,6 @@ In PyTorch, as bytecode: `torch/_dynamo/codegen.py` (`PyCodegen`), `side_effects
 """
 
 import collections
-import contextlib
 import functools
 import gc
 import itertools
@@ -29,11 +28,11 @@ import torch
 from course_lib import frames
 from course_lib.capture import global_state
 from course_lib.capture.calls import SAFE_TYPES, Id, call_back
-from course_lib.capture.classes import isinstance, member_of, own_dict
+from course_lib.capture.classes import MISSING, isinstance, member_of, own_dict
 from course_lib.capture.graph import PLAIN, STATE, name_of, storages
 from course_lib.capture.machine import Machine
 from course_lib.capture.sources import FUNCTION, HELPERS, REGISTRIES, SameAs, Test, Unsupported, has_literal, variables
-from course_lib.capture.world import MAPPINGS, MISSING, NULL, SCALARS, SEQUENCES, Handled, Known, Remaining, World, is_full, slots
+from course_lib.capture.world import MAPPINGS, NULL, SCALARS, SEQUENCES, Handled, Known, Remaining, World, in_slots, is_full
 from course_lib.frames.resume import AT_BREAK, live, resume, resume_at, tidied
 from course_lib.written import as_tuple, define
 
@@ -145,11 +144,7 @@ class HeadBuilder:
 
     def attribute_effect(self, known: Known, before: dict[str, Any]) -> None:
         now = known.stand_in
-        own = dict(own_dict(now))
-        for name in before:
-            if name not in own and isinstance(member_of(type(now), name), types.MemberDescriptorType):
-                with contextlib.suppress(AttributeError):
-                    own[name] = object.__getattribute__(now, name)
+        own = own_dict(now) | in_slots(now)
         plain = type(now).__setattr__ in (object.__setattr__, torch.nn.Module.__setattr__)
         for name, value in own.items():
             if before.get(name, MISSING) is not value:
@@ -310,9 +305,8 @@ class HeadBuilder:
                 self.put(name, base, False, dict(base.items(value)) if base in MAPPINGS else list(base.__iter__(value)))
         if own := own_dict(value):
             self.body.append(f"{name}.__dict__.update({self.display(own)})")
-        for slot in slots(cls):
-            with contextlib.suppress(AttributeError):
-                self.body.append(f"object.__setattr__({name}, {slot!r}, {self.rebuild(object.__getattribute__(value, slot))})")
+        for slot, held in in_slots(value).items():
+            self.body.append(f"object.__setattr__({name}, {slot!r}, {self.rebuild(held)})")
         return name
 
     def write_generator(self, value: Any) -> str:

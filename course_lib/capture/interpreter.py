@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import importlib.util
 import itertools
 import operator
 import sys
@@ -101,6 +102,7 @@ class Interpreter(Machine):
     YIELD_VALUE = lambda it, i: setattr(it, "yielded", it.pop())
     JUMP = lambda it, i: it.jump(i.arg)
     END_SEND = lambda it, i: it.stack.pop(-2)
+    STOPITERATION_ERROR = lambda it, i: None  # the generator that runs this code does it (`Machine.generator`)
 
     def LOAD_FAST(self, i: Instruction) -> None:
         if i.arg not in self.locals:
@@ -139,7 +141,7 @@ class Interpreter(Machine):
     def IMPORT_NAME(self, i: Instruction) -> None:
         level, names = self.popn(2)
         package = self.globals.get("__package__") or self.globals.get("__name__", "")
-        name = i.arg if not level else ".".join(filter(None, [package.rsplit(".", level - 1)[0], i.arg]))
+        name = importlib.util.resolve_name("." * level + i.arg, package)
         if name.startswith("torch."):  # which may be another part of torch that is wanted for the first time
             frames.call(None, __import__, name, None, None, names or ())
         if name not in sys.modules or not all(hasattr(sys.modules[name], part) for part in names or ()):
@@ -239,12 +241,6 @@ class Interpreter(Machine):
         if twice := [key for key in more if key in merged]:
             raise TypeError(f"{name_of(function)}() got multiple values for keyword argument '{twice[0]}'")
         merged.update(more)
-
-    def STOPITERATION_ERROR(self, i: Instruction) -> None:
-        if isinstance(self.stack[-1], StopIteration):
-            error = RuntimeError("generator raised StopIteration")
-            error.__cause__ = error.__context__ = self.pop()
-            self.push(error)
 
     def UNPACK_SEQUENCE(self, i: Instruction) -> None:
         values = list(itertools.islice(self.unpacked(self.pop()), i.arg + 1))

@@ -526,6 +526,11 @@ def slots(cls: type) -> list[str]:
     return [name for base in written for name, slot in base.__dict__.items() if isinstance(slot, types.MemberDescriptorType)]
 
 
+def in_slots(value: Any) -> dict[str, Any]:
+    """What an instance holds in those places."""
+    return {name: object.__getattribute__(value, name) for name in slots(type(value)) if is_full(value, name)}
+
+
 def is_bound(obj: Any) -> bool:
     """Is this a method of a builtin type, bound to an object that may change (`values.append`)?"""
     method = type(obj) is types.BuiltinMethodType and not isinstance(obj.__self__, (types.NoneType, types.ModuleType, type))
