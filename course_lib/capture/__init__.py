@@ -119,7 +119,7 @@ class Attempt:
         start = Location(frame.code.co_filename, frame.code.co_firstlineno, frame.code.co_qualname)
         for test, cause in world.shapes.tests().items():
             world.guards.setdefault(Guard(FRAME, "sizes", (test,), cause or start))
-        name, examples = frame.code.co_qualname, [one.example for one in world.builder.inputs]
+        name, examples = frame.code.co_qualname, [one.real for one in world.builder.inputs]
         return CaptureResult(name, frame.where, graph, list(world.guards), head, examples, world.builder.operations, problem)
 
     def note(self, problem: Unsupported, plain: bool) -> bool:

@@ -63,13 +63,16 @@ STATE |= {getattr(torch._C, turn) for turn in TURNED.values()}
 
 
 @dataclass
-class Input:
-    """A placeholder: what it holds is found at `source`; `example` is what was there at this call."""
+class Known:
+    """An object of the interpreted world that stands for `real`, found at `source`."""
 
+    stand_in: Any
+    real: Any
     source: Source
-    value: Any
-    example: Any
-    node: fx.Node | None = None
+    before: Any = None  # What the stand-in held when it was made: the items of a container, a cell's content
+    attributes: dict[str, Any] | None = None
+    """Of an instance: the attributes that its stand-in was given so far. MISSING: the real one has none of that name."""
+    opaque: bool = False  # An object that capture knows nothing about: it can be passed on, and that is all
 
 
 class GraphBuilder:
@@ -78,12 +81,12 @@ class GraphBuilder:
     def __init__(self, shapes: Shapes) -> None:
         self.graph = fx.Graph()
         self.shapes = shapes
-        self.inputs: list[Input] = []
+        self.inputs: list[Known] = []
         self.location: Location | None = None
         self.module = ""
         self.last_node: fx.Node | None = None
         self._nodes: dict[int, tuple[Any, fx.Node]] = {}
-        self._outside: dict[int, Input] = {}
+        self._outside: dict[int, Known] = {}
         self._sizes: dict[Any, fx.Node] = {}
         self.expected: list[tuple[torch.Tensor, bool]] = []
         """Tensors and the truth they must have. Where one has not, the head runs the frame from its start as it is."""
@@ -91,9 +94,10 @@ class GraphBuilder:
         self.inference: dict[int, Any] = {}  # Memory that was made there
         self.untracked = False  # does a tensor not count what is written to it (inference, `x.data`, running statistics)?
 
-    def add_input(self, source: Source, value: Any, example: Any) -> None:
-        """`value` stands for the tensor or number `example` found at `source`: a placeholder, once something uses it."""
-        self._outside[id(value)] = Input(source, value, example)
+    def add_input(self, new: Known) -> Any:
+        """What stands for a tensor or number from outside: a placeholder, once something uses it."""
+        self._outside[id(new.stand_in)] = new
+        return new.stand_in
 
     def node_of(self, tensor: Any) -> fx.Node:
         """The node that computes `tensor`; an input becomes a placeholder on first use."""
@@ -103,17 +107,19 @@ class GraphBuilder:
             self._nodes[id(tensor)] = tensor, self._placeholder(self._outside[id(tensor)])
         return self._nodes[id(tensor)][1]
 
-    def _placeholder(self, new: Input) -> fx.Node:
-        last = self.inputs[-1].node if self.inputs else None
-        first = next(iter(self.graph.nodes), self.graph._root)
-        with self.graph.inserting_after(last) if last else self.graph.inserting_before(first):
+    def _placeholder(self, new: Known) -> fx.Node:
+        if self.inputs:
+            place = self.graph.inserting_after(self.node_of(self.inputs[-1].stand_in))
+        else:
+            place = self.graph.inserting_before(next(iter(self.graph.nodes), self.graph._root))
+        with place:
             words = "".join(c if c.isalnum() else " " for c in new.source.shown).split()  # `self.ln.weight` → `self_ln_weight`
-            new.node = self.graph.placeholder("_".join(words) or "input")
-            new.node.target = new.node.name  # which no other has
-        wanted = getattr(new.example, "requires_grad", False)  # as it comes in: a write may change that of `value`
-        new.node.meta.update(val=new.value, location=self.location, source=new.source, requires_grad=wanted)
+            node = self.graph.placeholder("_".join(words) or "input")
+            node.target = node.name  # which no other has
+        wanted = getattr(new.real, "requires_grad", False)  # as it comes in: a write may change that of its stand-in
+        node.meta.update(val=new.stand_in, location=self.location, source=new.source, requires_grad=wanted)
         self.inputs.append(new)
-        return new.node
+        return node
 
     def size_node(self, size: Any) -> fx.Node | int | float:
         """A symbolic size as a node: sizes of inputs, and arithmetic on them."""
@@ -202,7 +208,7 @@ class GraphBuilder:
 
     def may_have_written(self) -> bool:
         """Has an operation written to an input?"""
-        values = [one.value for one in self._outside.values() if isinstance(one.value, torch.Tensor)]
+        values = [one.stand_in for one in self._outside.values() if isinstance(one.stand_in, torch.Tensor)]
         return self.untracked or any(value._version for value in values)
 
     def remember(self, result: Any, node: fx.Node) -> None:

@@ -29,10 +29,10 @@ from course_lib import frames
 from course_lib.capture import global_state
 from course_lib.capture.calls import SAFE_TYPES, Id, call_back
 from course_lib.capture.classes import MISSING, isinstance, member_of, own_dict
-from course_lib.capture.graph import PLAIN, STATE, name_of, storages
+from course_lib.capture.graph import PLAIN, STATE, Known, name_of, storages
 from course_lib.capture.machine import Machine
 from course_lib.capture.sources import FUNCTION, HELPERS, REGISTRIES, SameAs, Test, Unsupported, has_literal, variables
-from course_lib.capture.world import MAPPINGS, NULL, SCALARS, SEQUENCES, Handled, Known, Remaining, World, in_slots, is_full
+from course_lib.capture.world import MAPPINGS, NULL, SCALARS, SEQUENCES, Handled, Remaining, World, in_slots, is_full
 from course_lib.frames.resume import AT_BREAK, live, resume, resume_at, tidied
 from course_lib.written import as_tuple, define
 

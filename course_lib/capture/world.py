@@ -29,7 +29,7 @@ from torch._subclasses.fake_tensor import FakeTensorConverter
 from course_lib import frames
 from course_lib.capture import global_state
 from course_lib.capture.classes import MISSING, TRUSTED, SeenClass, has_own_lookup, is_users, isinstance, member_of, own_dict
-from course_lib.capture.graph import PLAIN, GraphBuilder
+from course_lib.capture.graph import PLAIN, GraphBuilder, Known
 from course_lib.capture.shapes import SYMBOLIC, History, Shapes, concrete
 from course_lib.capture.sources import FRAME, HELPERS, Guard, Imported, Location, SameAs, Source, Test, Unsupported, has_literal
 
@@ -63,19 +63,6 @@ NULL: Any = type("Null", (), {"__repr__": lambda self: "NULL"})()
 
 
 Handled = collections.namedtuple("Handled", "before error")  # On the stack while `error` is handled: what was so `before`
-
-
-@dataclasses.dataclass
-class Known:
-    """An object of the interpreted world that stands for `real`, found at `source`."""
-
-    stand_in: Any
-    real: Any
-    source: Source
-    before: Any = None  # What the stand-in held when it was made: the items of a container, a cell's content
-    attributes: dict[str, Any] | None = None
-    """Of an instance: the attributes that its stand-in was given so far. MISSING: the real one has none of that name."""
-    opaque: bool = False  # An object that capture knows nothing about: it can be passed on, and that is all
 
 
 class World:
@@ -188,7 +175,7 @@ class World:
                 self.numbers[source.expr] = size = self.shapes.number(obj, source)
                 if size is not obj:
                     self.assume(source, "type", Test("type({})", "is", type(obj)))
-                    self.builder.add_input(source, size, obj)
+                    self.builder.add_input(Known(size, obj, source))
             if self.numbers[source.expr] is not obj:
                 return self.numbers[source.expr]
         self.assume_constant(obj, source)
@@ -302,8 +289,7 @@ class World:
             fake = self.shapes.fake(tensor, source)
             self.builder.untracked |= tensor.is_inference()
         self.assume_tensor(tensor, fake, source)
-        self.builder.add_input(source, fake, tensor)
-        return self._know(fake, tensor, source).stand_in
+        return self.builder.add_input(self._know(fake, tensor, source))
 
     def of(self, value: Any) -> Known | None:
         """What is known of a stand-in from outside."""
