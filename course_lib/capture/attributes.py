@@ -23,7 +23,7 @@ from course_lib.capture.classes import TRUSTED, is_users, isinstance, member_of,
 from course_lib.capture.graph import PLAIN, Known
 from course_lib.capture.shapes import SYMBOLIC, concrete
 from course_lib.capture.sources import REGISTRIES, Imported, Test, Unsupported, has_literal
-from course_lib.capture.world import HEAP_TYPE, MISSING, Remaining
+from course_lib.capture.world import HEAP_TYPE, MISSING, Remaining, is_slot
 
 if TYPE_CHECKING:
     from course_lib.capture.interpreter import Interpreter
@@ -66,7 +66,7 @@ def get(it: Interpreter, value: Any, name: str, *, default: bool = False) -> Any
             world.fill_all(copied)
             if name == "__dict__" and isinstance(found, types.GetSetDescriptorType):
                 return world._know(own_dict(value), own_dict(copied.real), world.own(copied, name)).stand_in
-        elif isinstance(found, types.MemberDescriptorType):
+        elif is_slot(found):
             world.fill(copied, name)
         elif not is_data(found) and not world.fill(copied, name) and found is MISSING:
             member = module_member(it, copied, name)

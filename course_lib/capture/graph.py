@@ -69,9 +69,9 @@ class Known:
     stand_in: Any
     real: Any
     source: Source
-    before: Any = None  # What the stand-in held when it was made: the items of a container, a cell's content
+    before: Any = None  # Of a container: the items that its stand-in held when it was made
     attributes: dict[str, Any] | None = None
-    """Of an instance: the attributes that its stand-in was given so far. MISSING: the real one has none of that name."""
+    """Of an instance or a cell: the attributes that its stand-in was given so far. MISSING: the real one has none of the name."""
     opaque: bool = False  # An object that capture knows nothing about: it can be passed on, and that is all
 
 

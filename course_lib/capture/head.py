@@ -32,7 +32,7 @@ from course_lib.capture.classes import MISSING, isinstance, member_of, own_dict
 from course_lib.capture.graph import PLAIN, STATE, Known, name_of, storages
 from course_lib.capture.machine import Machine
 from course_lib.capture.sources import FUNCTION, HELPERS, REGISTRIES, SameAs, Test, Unsupported, has_literal, variables
-from course_lib.capture.world import MAPPINGS, NULL, SCALARS, SEQUENCES, Handled, Remaining, World, in_slots, is_full
+from course_lib.capture.world import MAPPINGS, NULL, SCALARS, SEQUENCES, Handled, Remaining, World, in_slots, is_full, is_slot
 from course_lib.frames.resume import AT_BREAK, live, resume, resume_at, tidied
 from course_lib.written import as_tuple, define
 
@@ -102,7 +102,7 @@ class HeadBuilder:
                 self.body.append(f"for _ in range({known.stand_in.taken}): next({self.fetch(known)}, None)")
             if known.attributes is not None:
                 self.attribute_effect(known, known.attributes)
-            if known.before is not None and known.before is not MISSING:
+            if known.before is not None:
                 self.content_effect(known, known.stand_in, known.before)
             if len(self.body) > before:
                 self.assume_apart(known)
@@ -115,14 +115,7 @@ class HeadBuilder:
         self.body += [f"{switch}({now})" for switch, now in self.world.switched()]
 
     def content_effect(self, known: Known, now: Any, before: Any) -> None:
-        """What a cell holds, or a container: what was added, or all of it anew. No method of the user's runs again."""
-        if type(now) is types.CellType:
-            content = now.cell_contents if is_full(now) else NULL
-            if content is NULL and before is not NULL:
-                self.body.append(f"del {self.fetch(known)}.cell_contents")
-            elif content is not before:
-                self.body.append(f"{self.fetch(known)}.cell_contents = {self.rebuild(content)}")
-            return
+        """What a container holds: what was added, or all of it anew. No method of the user's runs again."""
         base = next(base for base in ADDING if isinstance(now, base))
         items: Any = dict(base.items(now)) if base in MAPPINGS else list(base.__iter__(now))
         if base in MAPPINGS:
@@ -148,9 +141,9 @@ class HeadBuilder:
         plain = type(now).__setattr__ in (object.__setattr__, torch.nn.Module.__setattr__)
         for name, value in own.items():
             if before.get(name, MISSING) is not value:
-                place, slot = self.fetch(known), type(member_of(type(now), name))
+                place, member = self.fetch(known), member_of(type(now), name)
                 named = name.isidentifier() and not keyword.iskeyword(name)
-                if hasattr(slot, "__set__") and slot is not types.MemberDescriptorType:
+                if hasattr(type(member), "__set__") and not is_slot(member):
                     self.body.append(f"{place}.__dict__[{name!r}] = {self.rebuild(value)}")
                 elif plain and named and not any(name in own_dict(known.real).get(r, ()) for r in REGISTRIES):
                     self.body.append(f"{place}.{name} = {self.rebuild(value)}")

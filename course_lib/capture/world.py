@@ -57,6 +57,7 @@ SENTINELS = tuple(type(getattr(dataclasses, name)) for name in "MISSING _FIELD _
 WRAPPING = (property, classmethod, staticmethod, functools.cached_property)
 HEAP_TYPE = 1 << 9
 ITERATORS = {enumerate, zip, *map(type, map(iter, ([], (), range(0)))), type(reversed([]))}
+CELL_CONTENTS = types.CellType.__dict__["cell_contents"]
 STATIC = (types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type, enum.Enum)
 NULL: Any = type("Null", (), {"__repr__": lambda self: "NULL"})()
 """CPython's NULL on the value stack: 'no self here', or a variable without a value."""
@@ -197,8 +198,8 @@ class World:
             self.assume_identity(obj, source)
         return self._know(obj, obj, source).stand_in
 
-    def _know(self, stand_in: Any, real: Any, source: Source, before: Any = None) -> Known:
-        known = Known(stand_in, real, source, before)
+    def _know(self, stand_in: Any, real: Any, source: Source, **about: Any) -> Known:
+        known = Known(stand_in, real, source, **about)
         self.known[id(stand_in)] = self.stand_ins[id(real)] = known
         return known
 
@@ -211,12 +212,12 @@ class World:
         if base not in (object, types.SimpleNamespace) and (cls is base or can_copy(cls)):
             return self._container(obj, base, source)
         if cls is types.CellType:
-            return self._know(types.CellType(), obj, source, MISSING).stand_in
+            return self._know(types.CellType(), obj, source, attributes={}).stand_in
         if cls in (set, frozenset) and all(type(i) in PLAIN or has_literal(i) or self.is_static(i) for i in obj):
             tests = [Test("type({})", "is", cls), Test("{}", "==", cls(obj))]
             typed = all(type(item) is str for item in obj)  # 1, 1.0 and True are equal
             self.assume(source, "value", *tests, *([] if typed else [Test("set(map(repr, {}))", "==", {*map(repr, obj)})]))
-            return self._know(cls(obj), obj, source, list(obj) if cls is set else None).stand_in
+            return self._know(cls(obj), obj, source, before=list(obj) if cls is set else None).stand_in
         if cls in BY_VALUE or (isinstance(obj, SCALARS) and not getattr(obj, "__dict__", None)):
             self.assume_constant(obj, source)
             return self._know(obj, obj, source).stand_in
@@ -230,9 +231,7 @@ class World:
             with contextlib.suppress(TypeError):
                 return self._know(Remaining(self, obj, source), obj, source).stand_in
         if can_copy(cls):
-            known = self._know(base.__new__(cls), obj, source)
-            known.attributes = {}
-            return known.stand_in
+            return self._know(base.__new__(cls), obj, source, attributes={}).stand_in
         return self._opaque(obj, source)
 
     def _container(self, obj: Any, base: Any, source: Source) -> Any:
@@ -278,8 +277,7 @@ class World:
 
     def _opaque(self, obj: Any, source: Source) -> Any:
         self.assume(source, "type", Test("type({})", "is", type(obj)))
-        self._know(obj, obj, source).opaque = True
-        return obj
+        return self._know(obj, obj, source, opaque=True).stand_in
 
     def _tensor(self, tensor: torch.Tensor, source: Source) -> torch.Tensor:
         plain = type(tensor) in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer) and tensor.layout is torch.strided
@@ -372,12 +370,8 @@ class World:
     def open_cell(self, cell: types.CellType) -> types.CellType:
         """Fill the stand-in of a cell from outside with what stands for its content."""
         known = self.of(cell)
-        if known is not None and known.before is MISSING:
-            if is_full(known.real):
-                known.before = cell.cell_contents = self.wrap(known.real.cell_contents, known.source.attr("cell_contents"))
-            else:
-                self.assume(known.source, "absent", Test("not is_full({})", "holds", True))
-                known.before = NULL
+        if known is not None:
+            self.fill(known, "cell_contents")
         return cell
 
     def adopt(self, function: types.FunctionType, args: Any) -> None:
@@ -424,7 +418,7 @@ class World:
         found, slot = own_dict(real).get(name, MISSING), member_of(type(real), name)
         if found is MISSING:
             attributes[name] = MISSING
-            if isinstance(slot, types.MemberDescriptorType):
+            if is_slot(slot):
                 if is_full(real, name):
                     attributes[name] = self.wrap(slot.__get__(real), self.own(known, name))
                     slot.__set__(copy, attributes[name])
@@ -506,10 +500,15 @@ def functions_of(found: Any) -> dict[str, types.FunctionType]:
     return {part: function for part, function in members.items() if isinstance(function, types.FunctionType)}
 
 
+def is_slot(found: Any) -> bool:
+    """Is this class attribute a fixed place in each instance? So is what a cell holds."""
+    return isinstance(found, types.MemberDescriptorType) or found is CELL_CONTENTS
+
+
 def slots(cls: type) -> list[str]:
     """The attributes that instances have a fixed place for."""
-    written = [base for base in cls.__mro__ if base.__flags__ & HEAP_TYPE or issubclass(base, Exception)]
-    return [name for base in written for name, slot in base.__dict__.items() if isinstance(slot, types.MemberDescriptorType)]
+    written = [base for base in cls.__mro__ if base.__flags__ & HEAP_TYPE or issubclass(base, (Exception, types.CellType))]
+    return [name for base in written for name, found in base.__dict__.items() if is_slot(found)]
 
 
 def in_slots(value: Any) -> dict[str, Any]:
