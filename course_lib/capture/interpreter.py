@@ -302,17 +302,9 @@ class Interpreter(Machine):
         self.call_popped(list(self.unpacked(args, said)), dict(kwargs))
 
     def SEND(self, i: Instruction) -> None:
-        value, receiver = self.pop(), self.stack[-1]
-        try:
-            self.push(self.native(next, receiver) if value is None else self.native(receiver.send, value))
-        except StopIteration as stop:
-            self.delegated(i, stop.value)
-
-    def CLEANUP_THROW(self, i: Instruction) -> None:
-        error = self.popn(3)[-1]
-        if not isinstance(error, StopIteration):
-            raise error
-        self.stack += [None, error.value]
+        self.pop()  # None, the first time; for the rest, up to the value of `yield from`, see `generator`
+        self.yielded = self.stack[-1]
+        self.next += 1  # it stands at the YIELD_VALUE that follows
 
     def MATCH_KEYS(self, i: Instruction) -> None:
         keys, subject = self.stack[-1], self.stack[-2]

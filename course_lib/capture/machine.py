@@ -192,53 +192,37 @@ class Machine(Stack):
 
     def generator(self) -> Iterator[Any]:
         """A generator whose body is interpreted, step by step, whoever asks it for values."""
-        sent: Any = NOTHING
+        closing = False
         while True:
             try:
-                if isinstance(sent, BaseException):
-                    frames.call(None, self.throw, sent)
-                elif sent is not NOTHING:
-                    self.push(sent)
                 frames.call(None, self.run)
             except Unsupported as problem:
                 self.world.problem = problem
-                if isinstance(sent, GeneratorExit):  # Python would only print it
+                if closing:  # Python would only print it
                     return None
                 raise
             if self.result is not NOTHING:
                 return self.result
             value, self.yielded = self.yielded, NOTHING
+            send, place = self.program[self.next - 2 : self.next]
             try:
-                sent = yield value
+                if send.op == "SEND":  # a `yield from`: Python passes on what is sent, and what is thrown
+                    place = send
+                    result = yield from value
+                    self.jump(send.arg)
+                    if self.program[self.next].op != "END_SEND":  # 3.11: the receiver goes at once
+                        self.pop()
+                else:
+                    result = yield value
+                self.push(result)
+            except Unsupported:
+                raise
             except BaseException as error:
                 if self.world.finished:  # nobody asked for more
                     return None
-                sent = error
-
-    def throw(self, error: BaseException) -> None:
-        """An exception comes in at a `yield`. What `yield from` takes its values from gets it first."""
-        send, place = self.program[self.next - 2], self.program[self.next - 1]
-        way = "close" if isinstance(error, GeneratorExit) else "throw"
-        if send.op == "SEND" and (tell := getattr(self.stack[-1], way, None)):
-            try:
-                if way == "throw":
-                    self.yielded = self.native(tell, error)
-                    return
-                self.native(tell)
-            except StopIteration as stop:
-                return self.delegated(send, stop.value)
-            except Unsupported:
-                raise
-            except BaseException as other:
-                error = other
-        self.unwind(place, error)
-
-    def delegated(self, send: Instruction, value: Any) -> None:
-        """`yield from` is over, and is `value`."""
-        self.jump(send.arg)
-        if self.program[self.next].op != "END_SEND":  # 3.11: the receiver goes at once
-            self.pop()
-        self.push(value)
+                check_own_failure(error)
+                closing = isinstance(error, GeneratorExit)
+                frames.call(None, self.unwind, place, error)
 
     def iterate(self, value: Any) -> Any:
         """`iter(value)`"""
