@@ -25,7 +25,7 @@ from course_lib.capture.breaks import BreakBuilder
 from course_lib.capture.graph import Recorder
 from course_lib.capture.head import Head, HeadBuilder
 from course_lib.capture.interpreter import Interpreter
-from course_lib.capture.machine import NOTHING, check_own_failure, make_cells
+from course_lib.capture.machine import NOTHING, check_own_failure
 from course_lib.capture.shapes import History
 from course_lib.capture.sources import FRAME, FUNCTION, Guard, Local, Location, SameAs, Source, Test, Unsupported, literal
 from course_lib.capture.world import World
@@ -91,7 +91,7 @@ class Attempt:
         wanted = {name: value for name, value in frame.locals.items() if name in read or isinstance(value, CellType)}
         called = sources.variables(frame.locals)
         locals_ = {name: world.wrap(value, Local(name, called[name])) for name, value in wanted.items()}
-        self.root = world.root = interpreter(world, frame.func, locals_, make_cells(code, locals_, world.closure(frame.func)))
+        self.root = world.root = interpreter(world, frame.func, locals_)
         self.root.stops = breaks
 
     def run(self) -> CaptureResult:

@@ -370,9 +370,9 @@ def has_attribute(it: Interpreter, value: Any, name: str) -> bool:
 
 def make_super(it: Interpreter, *args: Any) -> Any:
     if not args:  # as CPython does: the class from the cell `__class__`, the object from the first argument
-        first = it.code.co_varnames[0]
-        value = it.cells[first].cell_contents if first in it.cells else it.locals[first]
-        args = it.world.open_cell(it.cells["__class__"]).cell_contents, value
+        first = it.locals[it.code.co_varnames[0]]
+        value = first.cell_contents if type(first) is types.CellType else first
+        args = it.world.open_cell(it.locals["__class__"]).cell_contents, value
     return super(*args)
 
 

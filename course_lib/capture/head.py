@@ -327,12 +327,13 @@ class HeadBuilder:
         """The call that goes on with what `it` interprets at `offset`, with this on the stack."""
         code, names = it.code, it.code.co_varnames
         alive = live(code).get(offset, frozenset()) | {*names[: "__class__" in code.co_freevars]}  # `super()` looks at the first
-        held = {name: value for name, value in it.locals.items() if name in alive or type(value) is types.GeneratorType}
-        cells = {name: self.rebuild(it.world.open_cell(cell)) for name, cell in it.cells.items()}
-        values = {name: self.rebuild(value) for name, value in held.items()} | cells
+        cells = {name: it.world.open_cell(value) for name, value in it.locals.items() if type(value) is types.CellType}
+        alone = {name: value for name, value in it.locals.items() if name not in cells}
+        held = {name: value for name, value in alone.items() if name in alive or type(value) is types.GeneratorType}
+        values = {name: self.rebuild(value) for name, value in (held | cells).items()}
         unbound = alive.intersection(names) - {*values}
         at = resume_at(code, offset, tuple(None if type(slot) is Handled else slot is NULL for slot in stack), unbound)
-        closure = as_tuple([cells.get(name, "CellType()") for name in at.names])
+        closure = as_tuple([values.get(name, "CellType()") for name in at.names])
         listed = as_tuple([self.rebuild(slot.error) if type(slot) is Handled else slot for slot in stack if slot is not NULL])
         args = [self.name_for(at, f"at_{offset}"), str(plain), function, closure, listed]
         return f"{self.name_for(resume, 'resume')}({', '.join([*args, *(values.get(name, 'None') for name in names)])})"

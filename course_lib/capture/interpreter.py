@@ -49,10 +49,10 @@ class Interpreter(Machine):
 
     LOAD_CONST = pushing(lambda it, i: i.arg)
     RETURN_GENERATOR = pushing(lambda it, i: None)
-    LOAD_CLOSURE = pushing(lambda it, i: it.cells[i.arg])
+    LOAD_CLOSURE = pushing(lambda it, i: it.locals[i.arg])
     LOAD_BUILD_CLASS = pushing(lambda it, i: builtins.__build_class__)
     LOAD_LOCALS = pushing(lambda it, i: it.names)
-    LOAD_FAST_AND_CLEAR = pushing(lambda it, i: it.cells.pop(i.arg) if i.arg in it.cells else it.locals.pop(i.arg, NULL))
+    LOAD_FAST_AND_CLEAR = pushing(lambda it, i: it.locals.pop(i.arg, NULL))
     LOAD_ATTR = pushing(lambda it, i: attributes.get(it, it.pop(), i.arg))
     LOAD_SUPER_ATTR = pushing(lambda it, i: attributes.get(it, super(*it.popn(3)[1:]), i.arg[0]))
     IMPORT_FROM = pushing(lambda it, i: attributes.get(it, it.stack[-1], i.arg))
@@ -83,10 +83,10 @@ class Interpreter(Machine):
     STORE_ATTR = lambda it, i: attributes.change(it, it.pop(), i.arg, it.pop())
     DELETE_ATTR = lambda it, i: attributes.change(it, it.pop(), i.arg)
     DELETE_SUBSCR = lambda it, i: it.operate(operator.delitem, it.stack.pop(-2), concrete(it.pop()))
-    STORE_DEREF = lambda it, i: setattr(it.world.open_cell(it.cells[i.arg]), "cell_contents", it.pop())
+    STORE_DEREF = lambda it, i: setattr(it.world.open_cell(it.locals[i.arg]), "cell_contents", it.pop())
     DELETE_FAST = lambda it, i: (it.LOAD_FAST(i), it.pop(), it.locals.pop(i.arg))
-    DELETE_DEREF = lambda it, i: delattr(it.world.open_cell(it.cells[i.arg]), "cell_contents")
-    MAKE_CELL = lambda it, i: operator.setitem(it.cells, i.arg, new_cell(it.locals.pop(i.arg, MISSING)))
+    DELETE_DEREF = lambda it, i: delattr(it.world.open_cell(it.locals[i.arg]), "cell_contents")
+    MAKE_CELL = lambda it, i: operator.setitem(it.locals, i.arg, new_cell(it.locals.pop(i.arg, MISSING)))
     LIST_APPEND = lambda it, i: it.stack[-i.arg - 1].append(it.pop())
     LIST_EXTEND = lambda it, i: it.stack[-i.arg - 1].extend(it.unpacked(it.pop(), "Value after * must be an iterable, not {}"))
     SET_ADD = lambda it, i: it.native(it.stack[-i.arg - 1].add, it.pop())
@@ -113,15 +113,12 @@ class Interpreter(Machine):
         value = self.pop()
         if value is NULL:  # the name had no value before the comprehension
             self.locals.pop(i.arg, None)
-            self.cells.pop(i.arg, None)
-        elif isinstance(value, CellType):
-            self.cells[i.arg] = value
         else:
             self.locals[i.arg] = value
 
     def LOAD_DEREF(self, i: Instruction) -> None:
         try:
-            self.push(self.world.open_cell(self.cells[i.arg]).cell_contents)
+            self.push(self.world.open_cell(self.locals[i.arg]).cell_contents)
         except ValueError:
             free = i.arg in self.code.co_freevars
             said = f"cannot access {'free' if free else 'local'} variable '{i.arg}' where it is not associated with a value"

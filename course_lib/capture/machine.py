@@ -66,13 +66,14 @@ class Stack:
 
 
 class Machine(Stack):
-    """Runs one code object. `function` is the function it belongs to."""
+    """Runs the code of `function`, with these values for parameters."""
 
-    def __init__(self, world: World, function: FunctionType, locals_: dict[str, Any], cells: dict[str, CellType]) -> None:
+    def __init__(self, world: World, function: FunctionType, values: dict[str, Any]) -> None:
         self.world, self.function = world, function
         self.code: CodeType = function.__code__
         self.globals: dict[str, Any] = function.__globals__
-        self.locals, self.cells, self.names = locals_, cells, cast(Any, None)  # The last are a class body's
+        self.locals = values | new_cells(self.code, values) | world.closure(function)  # Values, or cells with values
+        self.names = cast(Any, None)  # Of a class body
         self.stack: list[Any] = []
         self.handling: BaseException | None = None  # The exception that an `except` block is dealing with
         self.program = instructions(self.code)
@@ -81,7 +82,7 @@ class Machine(Stack):
         self.stops: Container[int] = ()  # Where not to go on, as indices into `program`
         self.result = self.yielded = NOTHING
         self.module = world.builder.module  # The path of the module whose method this is, or that called this function
-        owner = world.of(next(iter(locals_.values()), None))
+        owner = world.of(next(iter(values.values()), None))
         if owner and isinstance(owner.real, torch.nn.Module) and hasattr(type(owner.real), self.code.co_name):
             self.module = owner.source.shown
 
@@ -94,7 +95,7 @@ class Machine(Stack):
         finally:
             self.last = self.world.stack.pop()
         if self.result is not NOTHING:  # what only this frame held goes: a generator is closed
-            for part in (self.locals, self.cells, self.stack):
+            for part in (self.locals, self.stack):
                 part.clear()
             if self.world.problem is not None:
                 raise self.world.problem
@@ -181,8 +182,7 @@ class Machine(Stack):
         """Interpret a call of `function` with its parameters bound to `values`; of a class body with its `names`."""
         if len(self.world.stack) > config.inline_depth_limit:
             raise Unsupported(f"calls are nested more than {config.inline_depth_limit} deep (at {function.__qualname__})")
-        locals_ = dict(zip(frames.parameters(function.__code__), values, strict=True))
-        callee = type(self)(self.world, function, locals_, make_cells(function.__code__, locals_, self.world.closure(function)))
+        callee = type(self)(self.world, function, dict(zip(frames.parameters(function.__code__), values, strict=True)))
         callee.handling, callee.names = self.handling, names
         if not callee.code.co_flags & 0x20:
             return callee.run()
@@ -275,11 +275,9 @@ def new_cell(value: Any) -> CellType:
     return CellType() if value is MISSING else CellType(value)
 
 
-def make_cells(code: CodeType, locals_: dict[str, Any], closure: dict[str, CellType]) -> dict[str, CellType]:
-    """The frame's cells: new ones for its own cell variables (arguments move into theirs), given ones for free
-    variables, and those that a resume function gets as arguments."""
-    own = {name: new_cell(locals_.pop(name, MISSING)) for name in code.co_cellvars if type(locals_.get(name)) is not CellType}
-    return own | {name: locals_.pop(name) for name, value in [*locals_.items()] if isinstance(value, CellType)} | closure
+def new_cells(code: CodeType, values: dict[str, Any]) -> dict[str, CellType]:
+    """For the code's own cell variables; arguments move into theirs. (A resume function gets cells as arguments.)"""
+    return {name: new_cell(values.get(name, MISSING)) for name in code.co_cellvars if type(values.get(name)) is not CellType}
 
 
 def has_own_operators(value: Any) -> bool:
