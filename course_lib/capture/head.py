@@ -328,9 +328,8 @@ class HeadBuilder:
         code, names = it.code, it.code.co_varnames
         alive = live(code).get(offset, frozenset()) | {*names[: "__class__" in code.co_freevars]}  # `super()` looks at the first
         cells = {name: it.world.open_cell(value) for name, value in it.locals.items() if type(value) is types.CellType}
-        alone = {name: value for name, value in it.locals.items() if name not in cells}
-        held = {name: value for name, value in alone.items() if name in alive or type(value) is types.GeneratorType}
-        values = {name: self.rebuild(value) for name, value in (held | cells).items()}
+        held = {name: value for name, value in it.locals.items() if name in alive or type(value) is types.GeneratorType}
+        values = {name: self.rebuild(value) for name, value in (cells | held).items()}
         unbound = alive.intersection(names) - {*values}
         at = resume_at(code, offset, tuple(None if type(slot) is Handled else slot is NULL for slot in stack), unbound)
         closure = as_tuple([values.get(name, "CellType()") for name in at.names])

@@ -299,9 +299,22 @@ class Interpreter(Machine):
         self.call_popped(list(self.unpacked(args, said)), dict(kwargs))
 
     def SEND(self, i: Instruction) -> None:
-        self.pop()  # None, the first time; for the rest, up to the value of `yield from`, see `generator`
-        self.yielded = self.stack[-1]
-        self.next += 1  # it stands at the YIELD_VALUE that follows
+        """What is sent or thrown into a `yield from` goes to what that takes its values from. (PEP 380)"""
+        value, receiver = self.pop(), self.stack[-1]
+        way = "close" if isinstance(value, GeneratorExit) else "throw" if isinstance(value, BaseException) else "send"
+        try:
+            if value is None:
+                return self.push(self.native(next, receiver))
+            if way == "send" or (way == "throw" and hasattr(receiver, way)):
+                return self.push(self.native(getattr(receiver, way), value))
+            if hasattr(receiver, way):
+                self.native(receiver.close)
+        except StopIteration as stop:
+            self.jump(i.arg)
+            if self.program[self.next].op != "END_SEND":  # 3.11: the receiver goes at once
+                self.pop()
+            return self.push(stop.value)
+        raise value
 
     def MATCH_KEYS(self, i: Instruction) -> None:
         keys, subject = self.stack[-1], self.stack[-2]

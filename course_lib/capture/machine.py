@@ -192,37 +192,30 @@ class Machine(Stack):
 
     def generator(self) -> Iterator[Any]:
         """A generator whose body is interpreted, step by step, whoever asks it for values."""
-        closing = False
+        sent: Any = NOTHING
         while True:
+            thrown, delegates = isinstance(sent, BaseException), self.program[self.next - 2].op == "SEND"
             try:
+                if thrown and not delegates:
+                    frames.call(None, self.unwind, self.program[self.next - 1], sent)
+                elif sent is not NOTHING:
+                    self.push(sent)
+                    self.next -= 2 if thrown else 0  # `SEND` hands it on
                 frames.call(None, self.run)
             except Unsupported as problem:
                 self.world.problem = problem
-                if closing:  # Python would only print it
+                if isinstance(sent, GeneratorExit):  # Python would only print it
                     return None
                 raise
             if self.result is not NOTHING:
                 return self.result
             value, self.yielded = self.yielded, NOTHING
-            send, place = self.program[self.next - 2 : self.next]
             try:
-                if send.op == "SEND":  # a `yield from`: Python passes on what is sent, and what is thrown
-                    place = send
-                    result = yield from value
-                    self.jump(send.arg)
-                    if self.program[self.next].op != "END_SEND":  # 3.11: the receiver goes at once
-                        self.pop()
-                else:
-                    result = yield value
-                self.push(result)
-            except Unsupported:
-                raise
+                sent = yield value
             except BaseException as error:
                 if self.world.finished:  # nobody asked for more
                     return None
-                check_own_failure(error)
-                closing = isinstance(error, GeneratorExit)
-                frames.call(None, self.unwind, place, error)
+                sent = error
 
     def iterate(self, value: Any) -> Any:
         """`iter(value)`"""
