@@ -60,8 +60,6 @@ def get(it: Interpreter, value: Any, name: str, *, default: bool = False) -> Any
         return world.wrap(own_dict(value)[name], known.source.attr(name))
     copied = known if known is not None and known.attributes is not None else None
     if copied:
-        if name == "__class__":
-            return type(value)
         if name in ("__dict__", "__reduce_ex__", "__reduce__", "__getstate__", "__dir__"):
             world.fill_all(copied)
             if name == "__dict__" and isinstance(found, types.GetSetDescriptorType):

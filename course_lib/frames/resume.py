@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from types import CellType, CodeType, FunctionType, TracebackType
 from typing import Any
 
-from course_lib.frames.hook import call, number
+from course_lib.frames.hook import call, flatten, number
 from course_lib.frames.instructions import JUMPS, exception_table, instructions
 
 AT_BREAK = "__at_break"  # What a head calls the line whose work it does: (code, line)
@@ -85,10 +85,9 @@ def make_resume(code: CodeType, offset: int, stack: tuple[bool | None, ...], unb
     prologue += _op("JUMP_FORWARD", offset // 2)
     units = len(prologue) // 2
     no_lines = bytes(0x80 | 15 << 3 | min(8, units - start) - 1 for start in range(0, units, 8))
-    new = code.replace(
-        co_code=prologue + code.co_code, co_freevars=free, co_cellvars=tuple(first), co_nlocals=len(slots),
-        co_argcount=len(slots), co_posonlyargcount=0, co_kwonlyargcount=0,
-        co_flags=code.co_flags & ~(0x04 | 0x08), co_stacksize=code.co_stacksize + 2,  # no *args, no **kwargs
+    new = flatten(code).replace(
+        co_code=prologue + code.co_code, co_freevars=free, co_cellvars=tuple(first),
+        co_nlocals=len(slots), co_argcount=len(slots), co_stacksize=code.co_stacksize + 2,
         co_linetable=no_lines + code.co_linetable,
         co_exceptiontable=_shifted(code, units),
         co_qualname=f"{code.co_qualname} from {offset}",
