@@ -308,9 +308,6 @@ def call_builtin(it: Interpreter, function: Any, args: list[Any], kwargs: dict[s
     target: Any = getattr(function, "__self__", None)
     owner = getattr(function, "__objclass__", None)
     module = target.__name__ if isinstance(target, types.ModuleType) else getattr(function, "__module__", None)
-    if function in STATE if isinstance(function, types.BuiltinFunctionType) else False:
-        it.native(function, *args, **kwargs)
-        return it.world.builder.call(function, args, kwargs)
     if owner is torch._C.TensorBase or isinstance(target, torch.Tensor):
         return it.native(function, *args, **kwargs)  # the recorder hears of it
     if module == "_operator" and any(map(has_tensor, args)):
@@ -503,7 +500,7 @@ RULES: dict[Any, Rule] = {
     print: refused("print has an effect outside the graph", "move it out of the compiled function"),
     sys.exception: handled,
     sys.exc_info: lambda it: (type(error), error, error.__traceback__) if (error := handled(it)) else (None, None, None),
-    **{function: recorded(function) for function in (torch.autograd.grad, torch.nn.Parameter)},
+    **{function: recorded(function) for function in (torch.autograd.grad, torch.nn.Parameter, *STATE)},
     torch.autocast_increment_nesting: lambda it: it.world.nest(1),
     torch.autocast_decrement_nesting: lambda it: it.world.nest(-1),
     **dict.fromkeys((torch._assert, torch._check), check),
