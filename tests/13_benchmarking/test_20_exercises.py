@@ -125,6 +125,7 @@ WRONG = {
         ),
         "mean": edit("statistics.median(samples)", "statistics.mean(samples)"),
         "outliers are kept": edit("if seconds <= 2 * median", "if True"),
+        "too fast is an outlier": edit("if seconds <= 2 * median", "if median / 2 <= seconds <= 2 * median"),
         "twice is too far": edit("seconds <= 2 * median", "seconds < 2 * median"),
     },
     "speedup_table": {
@@ -140,6 +141,9 @@ WRONG = {
             '"faster" if low > 1 else "slower" if high < 1 else', '"faster" if middle > 1 else "slower" if middle < 1 else'
         ),
         "never slower": edit('"slower" if high < 1 else ', ""),
+        "as long is faster": edit("if low > 1", "if low >= 1"),
+        "by their names": edit("raw.items()", "sorted(raw.items())"),
+        "two at least": edit("/ len(rows))", "/ max(2, len(rows)))"),
         "lengths are cut": edit(", strict=True", ""),
         "quartiles": edit("(10, 50, 90)", "(25, 50, 75)"),
     },
@@ -170,6 +174,11 @@ WRONG = {
         ),
         "the bound must be met": edit("1.5 * least", "1.0001 * least"),
         "always done": edit('"done" if usual <= 1.5 * least else "kernels"', '"done"'),
+        "the library has most": edit('parts["library"] > least / 2', 'parts["library"] == max(parts.values())'),
+        "the call has most": edit('parts["call"] > least / 2', 'parts["call"] == max(parts.values())'),
+        "half of the usual, library": edit('parts["library"] > least / 2', 'parts["library"] > usual / 2'),
+        "half of the usual, call": edit('parts["call"] > least / 2', 'parts["call"] > usual / 2'),
+        "the lower median": edit("statistics.median(trace", "statistics.median_low(trace"),
         "mean of the calls": edit("statistics.median(trace.calls[1:])", "statistics.mean(trace.calls[1:])"),
         "twice is too much": edit("trace.reported > 2", "trace.reported >= 2"),
         "half is too little": edit("usual < trace.step / 2", "usual <= trace.step / 2"),
@@ -192,6 +201,8 @@ WRONG = {
         "bytes before fusion": edit("schedule.bytes_after", "schedule.bytes_before"),
         "wrong parts earn": edit("lines[name].right and ", ""),
         "the first graph only": edit("trace.of(cl.events.Scheduled)]", "trace.of(cl.events.Scheduled)][:1]"),
+        "more kernels earn": edit("lines[name].nbytes > whole.nbytes", "lines[name].kernels > whole.kernels"),
+        "roughly right": edit("rtol=1e-4, atol=1e-5", "rtol=0.1, atol=0.1"),
         "whatever differs earns": edit("lines[name].nbytes > whole.nbytes", "True"),
     },
 }

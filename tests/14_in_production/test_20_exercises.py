@@ -74,7 +74,7 @@ WARM = """    import itertools
 
 CACHE = (
     """    n = prompt.shape[0]
-    keys, values = (torch.zeros(layer.heads, most, part.shape[-1]) for part in layer.split(prompt)[1:])
+    keys, values = (part.new_zeros(layer.heads, most, part.shape[-1]) for part in layer.split(prompt)[1:])
     keys[:, :n], values[:, :n] = layer.split(prompt)[1:]
     return keys, values, torch.full((1,), n)""",
     """    query, key, value = layer.split(x)
@@ -106,6 +106,12 @@ WRONG = {
     "gate": {
         "one rank too far": edit("[max(rank, 1) - 1]", "[min(rank, len(samples) - 1)]"),
         "sorted in place": edit("    return sorted(samples)", "    samples.sort()\n    return samples"),
+        "divided first": edit("math.ceil(p * len(samples) / 100)", "math.ceil(p / 100 * len(samples))"),
+        "5 % are too much": edit("> 1.05 * percentile", ">= 1.05 * percentile"),
+        "three times are too much": edit("compiled[0] > 3 *", "compiled[0] >= 3 *"),
+        "three times its own": edit("3 * percentile(eager, 99)", "3 * percentile(compiled, 99)"),
+        "three times the slowest": edit("3 * percentile(eager, 99)", "3 * max(eager)"),
+        "the first, if there are samples": edit("if compiled[0] > 3", 'if broken[:1] != ["samples"] and compiled[0] > 3'),
         "no allowance": edit("1.05 * percentile", "1.00 * percentile"),
         "too much allowance": edit("1.05 * percentile", "1.10 * percentile"),
         "the mean, not the median": edit(
@@ -127,6 +133,9 @@ WRONG = {
             "return scores + (0.5 - best) if best < 0.5 else scores",
         ),
         "the branch is lost": edit("torch.where(best < 0.5, scores + (0.5 - best), scores)", "scores"),
+        "the strength of now": edit(
+            "ranker.words, ranker.mix, ranker.strength", "ranker.words, ranker.mix, ranker.strength.item()"
+        ),
         "each for itself": edit("torch.where(best < 0.5,", "torch.where(scores < 0.5,"),
         "always": edit("torch.where(best < 0.5, scores + (0.5 - best), scores)", "scores + (0.5 - best)"),
         "compiled for each request": edit(
@@ -187,6 +196,7 @@ WRONG = {
     return layer.mix((query @ keys.transpose(1, 2) * layer.scale).softmax(-1), values), keys, values, position + 1""",
         ),
         "an int": edit("torch.tensor(len(prompt))", "len(prompt)"),
+        "always float32": edit("keys.new_zeros(2,", "torch.zeros(2,"),
         "room for the prompt": edit("layer.heads, most,", "layer.heads, max(most, 32) // 32 * (len(prompt) + 8),"),
         "no mask": edit(".masked_fill(places > position, -torch.inf)", ""),
         "not itself": edit("places > position", "places >= position"),
