@@ -208,8 +208,7 @@ def scatter_slice(
     dim %= len(x.shape)
     size = x.shape[dim]
     one = node.target is aten.select_scatter.default
-    first = start or 0
-    first = max(0, min(first + size if first < 0 else first, size))
+    first, _, _ = slice(start, end).indices(size)
     last = first + 1 if one else first + part.shape[dim]
 
     def body(ops: Handler, index: Index) -> Term:
