@@ -233,10 +233,11 @@ class CppKernel(CppOps):
             self.store(f"{place} = {name};")
 
     def accumulator(self, step: Step) -> Accumulator:
-        node = reduction(step)
+        node, dtype = reduction(step), self.trees[step].dtype
+        kind = {"max": "any", "min": "all"}.get(node.kind, node.kind) if dtype == torch.bool else node.kind
         at = self.index(column_number(step)) if node.kind.startswith("arg") else ""
         name = label(step) if node.kind in label(step) else f"{label(step)}_{node.kind}"
-        return Accumulator.of(node, self.trees[step].dtype, self.unique(name), at)
+        return Accumulator(self.unique(name), kind, node.accumulate if kind in ("sum", "prod") else dtype, at)
 
     def declare_accumulator(self, step: Step, accumulator: Accumulator) -> None:
         for ctype, name, first, _ in accumulator.variables():

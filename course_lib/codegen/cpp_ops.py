@@ -17,7 +17,6 @@ import torch
 
 from course_lib.codegen.loops import PLAIN, extreme
 from course_lib.codegen.printer import ARITHMETIC, ATOM, Printer, Rule, compare, decimal, infix
-from course_lib.lowering.ir import Reduction
 from course_lib.lowering.ops import BINARY, UNARY
 from course_lib.scheduling.expressions import Expr
 
@@ -144,15 +143,6 @@ class Accumulator:
     kind: str
     dtype: torch.dtype
     at: str = ""  # For argmax and argmin: the number of the current column
-
-    @staticmethod
-    def of(node: Reduction, value_dtype: torch.dtype, name: str, at: str) -> "Accumulator":
-        """What `node` needs, if its values have `value_dtype`."""
-        kind = node.kind
-        if kind in ("max", "min") and value_dtype == torch.bool:
-            kind = "any" if kind == "max" else "all"
-        dtype = torch.bool if kind in ("any", "all") else node.accumulate if kind in ("sum", "prod") else value_dtype
-        return Accumulator(name, kind, dtype, at)
 
     @property
     def in_order(self) -> bool:

@@ -16,16 +16,16 @@ from torch import Tensor
 from torch._decomp import _core_aten_decompositions_post_autograd, get_decompositions
 
 from course_lib.lowering.lower import LOWERINGS
-from course_lib.lowering.operators import compute_dtype
 
 aten = torch.ops.aten
 BESIDE_CORE = """
     _adaptive_avg_pool2d _adaptive_avg_pool2d_backward arange as_strided_copy avg_pool2d_backward batch_norm_backward
-    _batch_norm_with_update_functional dist elu grid_sampler_2d hardtanh ldexp leaky_relu linalg_vector_norm narrow_copy
-    native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_functional _native_batch_norm_legit_no_training
-    native_group_norm native_layer_norm permute_copy tril_indices triu_indices unbind_copy upsample_bicubic2d
-    upsample_bilinear2d upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d
-    _upsample_nearest_exact2d _upsample_nearest_exact3d upsample_trilinear3d view_copy xlog1py
+    _batch_norm_with_update_functional dist elu grid_sampler_2d hardtanh ldexp leaky_relu linalg_vector_norm _log_softmax
+    narrow_copy native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_functional
+    _native_batch_norm_legit_no_training native_group_norm native_layer_norm permute_copy _softmax tril_indices
+    triu_indices unbind_copy upsample_bicubic2d upsample_bilinear2d upsample_nearest1d upsample_nearest2d
+    upsample_nearest3d _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d upsample_trilinear3d
+    view_copy xlog1py
 """.split()
 """What falls apart as torch says, though torch counts it as core."""
 STAYS_WHOLE = """
@@ -33,24 +33,6 @@ STAYS_WHOLE = """
     multilabel_margin_loss_forward
 """.split()
 """What torch would take apart, and a library does better, or whose parts ask for the data; of the last, torch's are wrong."""
-
-
-def below_zero(x: Tensor, dim: int) -> Tensor:
-    """`x` less its largest element, so that exp never overflows and the largest term of a sum is 1."""
-    wide = x.contiguous().to(compute_dtype(x.dtype))  # eager's result is contiguous
-    return wide - wide.amax(dim, keepdim=True) if wide.numel() else wide
-
-
-def softmax(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
-    e = below_zero(x, dim).exp()
-    result = e / e.sum(dim, keepdim=True)
-    return result if half_to_float else result.to(x.dtype)
-
-
-def log_softmax(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
-    wide = below_zero(x, dim)
-    result = wide - wide.exp().sum(dim, keepdim=True).log()
-    return result if half_to_float else result.to(x.dtype)
 
 
 def vector_norm(x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
@@ -94,8 +76,6 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
         x.view(x.shape) if len(size) == x.ndim and all(map(lambda n, old: n in (-1, old), size, x.shape)) else NotImplemented
     ),
     aten.bernoulli_.float: bernoulli_,
-    aten._softmax.default: softmax,
-    aten._log_softmax.default: log_softmax,
     aten.linalg_vector_norm.default: vector_norm,
     aten.repeat.default: lambda x, repeats: torch._refs.repeat(x, repeats).contiguous(),  # as eager's result is
 }

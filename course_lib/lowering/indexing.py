@@ -52,9 +52,7 @@ class Linear:
             elif not rest.free_symbols.intersection(loops):
                 constant += term  # a value looked up in memory
             else:
-                coefficient, atom = sympy.expand(term).as_independent(*loops, as_Add=False)
-                if isinstance(atom, sympy.Add):
-                    return Linear.of(sympy.expand(expr), loops)
+                coefficient, atom = term.as_independent(*loops, as_Add=False)
                 terms[atom] = terms.get(atom, 0) + number_of(coefficient)
         return Linear.make(terms, constant)
 

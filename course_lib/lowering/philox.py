@@ -76,6 +76,14 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
         first, drawn = drawn, drawn + like.numel()
         return torch.ops.course_lib.random(seeds[like.device], first, like.shape)
 
+    def normal(like: Tensor) -> Tensor:
+        """Two uniform numbers make a normal one (Box and Muller)."""
+        return (-2 * (1 - uniform(like)).log()).sqrt() * (2 * math.pi * uniform(like)).cos()
+
+    def filled(draw: Callable[[Tensor], Tensor], like: Tensor) -> Any:
+        exact = like.dtype.is_floating_point and like.dtype != torch.float64
+        return draw(like).to(like.dtype) if exact else NotImplemented
+
     def bernoulli(x: Tensor, p: Any = None, generator: Any = None) -> Any:
         return NotImplemented if generator else (uniform(x) < (x if p is None else p)).to(x.dtype)
 
@@ -88,23 +96,12 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
         kept = uniform(x) >= p
         return (kept * x * (1 / (1 - p))).to(x.dtype), kept
 
-    def new(draw: Callable[[Tensor], Tensor]) -> Callable[..., Any]:
-        """An operator that makes a tensor: of a size, or like another."""
-
-        def made(size: Any, dtype: Any = None, layout: Any = None, device: Any = None, generator: Any = None, **more: Any) -> Any:
-            like = size if isinstance(size, Tensor) else torch.empty(size, dtype=dtype, device=device)
-            result = torch.empty_like(like, dtype=dtype, device=device) if like is size else like
-            exact = result.dtype.is_floating_point and result.dtype != torch.float64
-            return draw(result).to(result.dtype) if exact and not generator else NotImplemented
-
-        return made
-
-    def normal(like: Tensor) -> Tensor:
-        """Two uniform numbers make a normal one (Box and Muller)."""
-        return (-2 * (1 - uniform(like)).log()).sqrt() * (2 * math.pi * uniform(like)).cos()
-
-    table = {"rand": new(uniform), "rand_like": new(uniform), "randn": new(normal), "randn_like": new(normal)}
-    made = {getattr(aten, name).default: rule for name, rule in table.items()}
-    drawn_from = dict.fromkeys((aten.bernoulli.default, aten.bernoulli.p, aten.bernoulli.Tensor), bernoulli)
-    in_place = dict.fromkeys((aten.bernoulli_.float, aten.bernoulli_.Tensor), bernoulli_)
-    return {**made, **drawn_from, **in_place, aten.native_dropout.default: native_dropout}
+    return {
+        aten.rand.default: lambda size, **options: filled(uniform, aten.empty(size, **options)),
+        aten.randn.default: lambda size, **options: filled(normal, aten.empty(size, **options)),
+        aten.rand_like.default: lambda x, **options: filled(uniform, aten.empty_like(x, **options)),
+        aten.randn_like.default: lambda x, **options: filled(normal, aten.empty_like(x, **options)),
+        **dict.fromkeys((aten.bernoulli.default, aten.bernoulli.p, aten.bernoulli.Tensor), bernoulli),
+        **dict.fromkeys((aten.bernoulli_.float, aten.bernoulli_.Tensor), bernoulli_),
+        aten.native_dropout.default: native_dropout,
+    }

@@ -191,16 +191,6 @@ def constant_pad_nd(low: Lowering, node: fx.Node, x: View, pad: Sequence[int], v
     return low.pointwise(node, body)
 
 
-@lowers(aten.triu.default, aten.tril.default)
-def triangle(low: Lowering, node: fx.Node, x: View, diagonal: int = 0) -> View:
-    def body(ops: Handler, index: Index) -> Term:
-        above = place(ops, index[-1] - index[-2])
-        keep = above >= diagonal if node.target is aten.triu.default else above <= diagonal
-        return keep.where(element(x, ops, index), 0)
-
-    return low.pointwise(node, body)
-
-
 @lowers(aten.flip.default)
 def flip(low: Lowering, node: fx.Node, x: View, dims: Sequence[int]) -> View:
     dims = [d % max(len(x.shape), 1) for d in dims]
@@ -218,8 +208,7 @@ def scatter_slice(
     dim %= len(x.shape)
     size = x.shape[dim]
     one = node.target is aten.select_scatter.default
-    first = start or 0
-    first = max(0, min(first + size if first < 0 else first, size))
+    first, _, _ = slice(start, end).indices(size)
     last = first + 1 if one else first + part.shape[dim]
 
     def body(ops: Handler, index: Index) -> Term:

@@ -62,12 +62,8 @@ def seconds(run: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> float:
         return float("inf")
 
 
-def operand(shape: Sequence[Any], stride: Sequence[Any], **kind: Any) -> torch.Tensor:
-    """A tensor of this layout, full of numbers between 0 and 1. (Random ones would disturb the program's own.)"""
-    return torch.empty_strided(shape, stride, **kind).copy_(torch.linspace(0, 1, shape[-1]) if shape else torch.tensor(0.5))
-
-
 def example(buffer: Buffer) -> torch.Tensor:
-    """A tensor for a buffer."""
+    """A tensor for a buffer, full of numbers between 0 and 1. (Random ones would disturb the program's own.)"""
     real = [1 if stride == 0 else size for size, stride in zip(buffer.shape, buffer.stride, strict=True)]  # not what is expanded
-    return operand(real, buffer.stride, dtype=buffer.dtype, device=buffer.device).expand(buffer.shape)
+    empty = torch.empty_strided(real, buffer.stride, dtype=buffer.dtype, device=buffer.device)
+    return empty.copy_(torch.linspace(0, 1, real[-1]) if real else torch.tensor(0.5)).expand(buffer.shape)

@@ -22,8 +22,8 @@ import torch
 from course_lib import build_cache, config, events
 from course_lib.codegen.triton import triton_source
 from course_lib.lowering.indexing import power_of_two
-from course_lib.lowering.ir import ExternKernel, LoopGraph
-from course_lib.runtime.autotune import fastest, operand
+from course_lib.lowering.ir import Buffer, ExternKernel, LoopGraph
+from course_lib.runtime.autotune import example, fastest
 from course_lib.runtime.compiled import build
 from course_lib.scheduling.dependencies import record_all
 from course_lib.scheduling.kernel import FusedKernel
@@ -68,7 +68,7 @@ def is_for_onednn(node: ExternKernel) -> bool:
 def choose(kernel: ExternKernel, fixed: Collection[int] | None = None) -> ExternKernel:
     """The kernel as it is, or as a call of oneDNN. Sizes that are not `fixed` are measured as the next power of two."""
     near = lambda sizes: tuple(n if fixed is None or n in fixed else power_of_two(n) for n in sizes)
-    seconds = seconds_of(kernel.op, [(near(view.shape), near(view.stride)) for view in kernel.args])
+    seconds = seconds_of(kernel.op, [Buffer("", view.dtype, near(view.shape), near(view.stride)) for view in kernel.args])
     gain = seconds["torch"] / seconds.get("oneDNN", float("inf"))
     events.emit(events.Autotuned(kernel, "oneDNN" if gain > MUST_GAIN else "torch", seconds))
     if gain <= MUST_GAIN:
@@ -77,11 +77,11 @@ def choose(kernel: ExternKernel, fixed: Collection[int] | None = None) -> Extern
     return replace(kernel, op=onednn(), args=linear_operands(*kernel.args), out_variant=None, why=why)
 
 
-def seconds_of(op: Any, layouts: list[Any]) -> dict[str, float]:
+def seconds_of(op: Any, operands: list[Buffer]) -> dict[str, float]:
     """Seconds of torch's own call ("torch") and of oneDNN's, measured now or found on disk."""
     precision = torch.get_float32_matmul_precision()
-    key = build_cache.key_of("product", torch.__version__, str(op), repr(layouts), str(torch.get_num_threads()), precision)
-    return build_cache.remember(key, lambda: measure([operand(*x) for x in layouts]))
+    key = build_cache.key_of("product", torch.__version__, str(op), repr(operands), str(torch.get_num_threads()), precision)
+    return build_cache.remember(key, lambda: measure([*map(example, operands)]))
 
 
 @torch.inference_mode()

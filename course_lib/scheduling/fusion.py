@@ -114,8 +114,8 @@ def same_innermost_loop(producer: Group, consumer: Group, shared: frozenset[Buff
         return None
     steps = []
     for group in (producer, consumer):
-        stores = {member.body.write.index for member in found.both.members if member.node in group.nodes}
-        steps.append({loop.symbol for loop in found.both.loops for f in stores if f.coefficient(loop.symbol) == 1})
+        stores = {member.body.write.index for member in found.members if member.node in group.nodes}
+        steps.append({loop.symbol for loop in found.loops for f in stores if f.coefficient(loop.symbol) == 1})
     if steps[0] and steps[1] and not steps[0] & steps[1]:
         return "one walks through memory row by row, the other column by column"
     return None

@@ -83,6 +83,13 @@ class Group(Nest):
         return frozenset(buffer for buffer in self.writes if self.is_extern or needed(buffer.name))
 
     @cached_property
+    def mismatched(self) -> tuple[str, ...]:
+        """Buffers computed here of which other elements are needed at once: with any, these nodes cannot run together."""
+        written = {member.body.write.buffer: member.body.write.index for member in self.members}
+        reads = [access for member in self.members for access in member.body.reads]
+        return tuple(dict.fromkeys(r.buffer for r in reads if r.index != written.get(r.buffer, r.index)))
+
+    @cached_property
     def across(self) -> dict[Buffer, tuple[Loop, ...]]:
         """Sums over rows, and over which: complete only after the last of these, so nothing here can use them."""
         over = lambda member: tuple(loop for loop in self.rows if any(i.moves_with(loop.symbol) for i in member.rindex))
@@ -156,21 +163,14 @@ def walks_on(formula: Linear, outer: Loop, inner: Loop) -> bool:
     return both_affine and formula.coefficient(outer.symbol) == formula.coefficient(inner.symbol) * inner.size
 
 
-@dataclass(frozen=True)
-class Fit:
-    """Two groups as one, and the buffers of which they need different elements at once: with any, they cannot run together."""
-
-    both: Group
-    mismatched: tuple[str, ...]
-
-
 @cache
-def fit(a: Group, b: Group) -> Fit | None:
-    """Loops that serve both, or None. A fit without mismatched buffers is preferred. (The scheduler clears the cache.)"""
-    found: Fit | None = None
+def fit(a: Group, b: Group) -> Group | None:
+    """Both groups as one, or None if no loops serve both. One without mismatched buffers is preferred. (The scheduler clears the
+    cache.)"""
+    found: Group | None = None
     for one, other in ways_to_fit(a, b):
         another = combine(a, b, one, other)
-        if another is not None and counts_up(another.both):
+        if another is not None and counts_up(another):
             if not another.mismatched:
                 return another
             found = found or another
@@ -191,7 +191,7 @@ def counts_up(group: Group) -> bool:
 def join(a: Group, b: Group) -> Group | None:
     """Both groups as one, or None if they do not fit."""
     found = fit(a, b)
-    return None if found is None or found.mismatched else found.both
+    return None if found is None or found.mismatched else found
 
 
 def ways_to_fit(a: Group, b: Group) -> Iterator[tuple[Linear | None, Linear | None]]:
@@ -222,7 +222,7 @@ class Piece:
         return loop.kind if loop else "row"
 
 
-def combine(a: Group, b: Group, one: Linear | None, other: Linear | None) -> Fit | None:
+def combine(a: Group, b: Group, one: Linear | None, other: Linear | None) -> Group | None:
     """Cut the loops of both where they walk memory alike (by formula `one` in `a` and `other` in `b`)."""
     moving_a, still_a = walk(a, one)
     moving_b, still_b = walk(b, other)
@@ -247,7 +247,7 @@ def combine(a: Group, b: Group, one: Linear | None, other: Linear | None) -> Fit
     if a.across.keys() & b.reads or b.across.keys() & a.reads:
         return None
     found = assemble(pieces, a, b, leader)
-    return found if len({*found.both.across.values()}) < 2 else None  # one walk along the rows gathers all sums
+    return found if len({*found.across.values()}) < 2 else None  # one walk along the rows gathers all sums
 
 
 def crosses(pieces: Sequence[Piece], groups: tuple[Group, Group], leader: int) -> bool:
@@ -305,7 +305,7 @@ def cut_alike(one: Walk, other: Walk) -> list[Piece] | None:
     return None if left or right else pieces
 
 
-def assemble(pieces: list[Piece], a: Group, b: Group, leader: int) -> Fit:
+def assemble(pieces: list[Piece], a: Group, b: Group, leader: int) -> Group:
     """The pieces as loops, in the order of the leading group; it also says what is a row and what a column."""
     place: dict[Loop | None, int] = {None: -1, **{loop: n for n, loop in enumerate((a, b)[leader].loops)}}
     pieces.sort(key=lambda piece: (piece.kind(leader) == "column", place[piece.loops[leader]], -piece.weights[leader]))
@@ -318,12 +318,9 @@ def assemble(pieces: list[Piece], a: Group, b: Group, leader: int) -> Fit:
                 mine[loop.symbol][symbol] = weight
     become = [{old: Linear.make(terms) for old, terms in mine.items()} for mine in weights]
     first, second = rewritten(a.members, become[0]), rewritten(b.members, become[1])
-    written = {m.body.write.buffer: m.body.write.index for m in first}
-    reads = [access for m in second for access in m.body.reads]
-    mismatched = tuple(dict.fromkeys(r.buffer for r in reads if r.index != written.get(r.buffer, r.index)))
     together = sorted(zip([*a.positions, *b.positions], [*first, *second], strict=True), key=lambda pair: pair[0])
     positions, members = zip(*together, strict=True)
-    return Fit(Group(a.usage, positions, tuple(member.node for member in members), tuple(loops), members), mismatched)
+    return Group(a.usage, positions, tuple(member.node for member in members), tuple(loops), members)
 
 
 def rewritten(members: tuple[Member, ...], become: Mapping[sympy.Symbol, Linear]) -> tuple[Member, ...]:
