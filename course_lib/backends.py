@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from course_lib import runtime
+from course_lib import lowering, runtime
 from course_lib.pipeline import Pipeline, is_symbolic, needs_grad
 
 Backend = Callable[[fx.GraphModule, list[torch.Tensor]], Callable[..., Any]]
@@ -66,8 +66,9 @@ def find(backend: str | Backend, mode: str | None, options: dict[str, Any] | Non
         return backend
     if backend not in BACKENDS:
         raise ValueError(f"there is no backend '{backend}'; there are {', '.join(list_backends())}, or pass a callable")
-    fallback_random = chosen["fallback_random"] and pipeline.fallback_random
-    pipeline = pipeline.replace(cudagraphs=chosen["cudagraphs"] or pipeline.cudagraphs, fallback_random=fallback_random)
+    pipeline = pipeline.replace(cudagraphs=chosen["cudagraphs"] or pipeline.cudagraphs)
+    if not chosen["fallback_random"]:
+        pipeline = pipeline.replace(decompositions=pipeline.decompositions | lowering.PHILOX)
     if chosen["autotune"]:
         build = partial(runtime.build, autotune=True) if pipeline.build is runtime.build else pipeline.build
         pipeline = pipeline.replace(build=build, templates=True)

@@ -40,7 +40,6 @@ class Pipeline:
     schedule: Callable[..., scheduling.Schedule] = scheduling.schedule  # (loops, fuse) → kernels in order (lesson 08)
     plan: Callable[..., scheduling.MemoryPlan] = scheduling.plan  # (schedule, loops) → which buffer lives where (lesson 08)
     build: Callable[..., runtime.CompiledGraph] = runtime.build  # (loops, schedule, plan, codegen) → a callable (lessons 09, 10)
-    fallback_random: bool = True  # Draw random numbers by torch's generator, as eager does? (lesson 06)
     cudagraphs: bool = False  # Record the kernels of a program as a CUDA graph? (lesson 11)
     templates: bool = False  # Measure kernels of our own for matrix products, too? (lesson 11)
     fixed: frozenset[int] | None = None  # For a graph with symbolic sizes: those sizes that are numbers (lesson 05)
@@ -71,17 +70,12 @@ class Pipeline:
         except (runtime.BackendMissing, runtime.CompileFailed) as problem:
             return fall_back(gm, str(problem), warn=True)
 
-    @property
-    def rules(self) -> dict[Any, Callable[..., Any]]:
-        """The decompositions for one trace."""
-        return self.decompositions if self.fallback_random else self.decompositions | lowering.philox()
-
     def compile_forward(self, gm: fx.GraphModule, codegen: str) -> Program:
-        aten = events.stage("trace", None, self.trace, gm, self.rules)
+        aten = events.stage("trace", None, self.trace, gm, self.decompositions)
         return autograd.finished(self.compile_graph(aten, codegen), aten.meta["signature"], gm.forward)
 
     def compile_with_gradients(self, gm: fx.GraphModule, codegen: str) -> Program:
-        joint = events.stage("trace", events.JointTraced, self.joint, gm, self.rules)
+        joint = events.stage("trace", events.JointTraced, self.joint, gm, self.decompositions)
         parts = events.stage("partition", events.Partitioned, self.partition, joint, lowering.may_recompute)
         forward, backward = (self.compile_graph(part, codegen) for part in (parts.forward, parts.backward))
         return autograd.differentiable(forward, backward, joint.meta["signature"], parts, gm.forward)

@@ -4,5 +4,3 @@ from course_lib.autograd.partition import Partition, partition
 from course_lib.autograd.runtime import differentiable, finished
 from course_lib.autograd.signature import Result, Signature, Update
 from course_lib.autograd.trace import joint, trace
-
-__all__ = ["Partition", "Result", "Signature", "Update", "differentiable", "finished", "joint", "partition", "trace"]

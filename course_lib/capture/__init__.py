@@ -157,9 +157,3 @@ def recording_mode() -> Iterator[None]:
         for switch, arguments in before:
             eval(f"{switch}({arguments})", {"torch": torch})
         torch.clear_autocast_cache()  # of casts of fakes
-
-
-__all__ = [
-    "FRAME", "FUNCTION", "CaptureResult", "Guard", "Head", "History", "Interpreter", "Local", "Location", "SameAs",
-    "Source", "Test", "Unsupported", "World", "calls", "capture", "global_state", "literal",
-]  # fmt: skip

@@ -7,8 +7,3 @@
 
 from course_lib.frames.hook import SKIP, Answer, Frame, Watcher, call, installed, number, parameters, run_apart, watching
 from course_lib.frames.instructions import JUMPS, Instruction, exception_table, instructions
-
-__all__ = [
-    "JUMPS", "SKIP", "Answer", "Frame", "Instruction", "Watcher", "call", "exception_table", "installed", "instructions",
-    "number", "parameters", "run_apart", "watching",
-]  # fmt: skip

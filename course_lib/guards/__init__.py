@@ -1,5 +1,3 @@
 """May this compiled code be used for this call?"""
 
 from course_lib.guards.check import Check, Failure
-
-__all__ = ["Check", "Failure"]

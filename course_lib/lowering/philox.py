@@ -1,6 +1,6 @@
 """Random numbers as a formula: the n-th number of a seed is the same whoever asks for it, when, and how often.
 
-In:  dropout, `bernoulli`, `rand`, `randn` while a graph is traced with `options={"fallback_random": False}`.
+In:  dropout, `bernoulli` and `rand` while a graph is traced with `options={"fallback_random": False}`.
 Out: one seed for a graph, drawn by torch's generator in each call; and the operator `course_lib.random(seed, first, size)`.
 
 torch's generator is a sequence: to draw again, backward would have to go back to where forward stood. A formula melts into the
@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
+from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
 from course_lib.lowering.formulas import Term
 from course_lib.lowering.ir import Index, View
@@ -42,66 +43,49 @@ def philox(seed: Tensor, n: Tensor) -> Tensor:
 @torch.library.impl(LIBRARY, "random", "CompositeExplicitAutograd")
 def random(seed: Tensor, first: int, size: Sequence[int]) -> Tensor:
     """Numbers `first`, `first` + 1, ... of the seed, in the order of memory."""
-    count = math.prod(size)
-    return philox(seed, torch.arange(first, first + count, device=seed.device)).reshape(size)
+    return philox(seed, torch.arange(first, first + math.prod(size), device=seed.device)).reshape(size)
 
 
-@torch.library.impl(LIBRARY, "random", "Meta")
-def random_meta(seed: Tensor, first: int, size: Sequence[int]) -> Tensor:
-    return seed.new_empty(size, dtype=torch.float32)
+LIBRARY.impl("random", lambda seed, first, size: seed.new_empty(size, dtype=torch.float32), "Meta")
 
 
 @lowers(torch.ops.course_lib.random)
 def random_loop(low: Lowering, node: fx.Node, seed: View, first: int, size: Sequence[int]) -> View:
-    stride = node.meta["val"].stride()
-
     def body(ops: Handler, index: Index) -> Term:
-        place = ops.index_expr(linear_index(index, stride, first), torch.int64)
+        place = ops.index_expr(linear_index(index, node.meta["val"].stride(), first), torch.int64)
         return Term(ops, ops.random(seed.load(ops, []), place), torch.float32)
 
     return low.pointwise(node, body)
 
 
-def decompositions() -> dict[Any, Callable[..., Any]]:
-    """For the trace of one graph: what draws, written with numbers of one seed. What asks for a generator of its own, or for
-    float64, still draws from torch's."""
-    seeds: dict[torch.device, Tensor] = {}
-    drawn = 0
+def uniform(like: Tensor) -> Tensor:
+    """As many numbers as `like` has elements: the next of the seed that the graph being traced has for this device."""
+    drawn = vars(get_proxy_mode().tracer).setdefault("drawn", {})  # Device → its seed, and how many were drawn
+    seed, first = drawn.get(like.device) or (torch.randint(2**63 - 1, (), device=like.device), 0)
+    drawn[like.device] = seed, first + like.numel()
+    return torch.ops.course_lib.random(seed, first, like.shape)
 
-    def uniform(like: Tensor) -> Tensor:
-        """As many numbers as `like` has elements."""
-        nonlocal drawn
-        if like.device not in seeds:
-            seeds[like.device] = torch.randint(2**63 - 1, (), device=like.device)
-        first, drawn = drawn, drawn + like.numel()
-        return torch.ops.course_lib.random(seeds[like.device], first, like.shape)
 
-    def normal(like: Tensor) -> Tensor:
-        """Two uniform numbers make a normal one (Box and Muller)."""
-        return (-2 * (1 - uniform(like)).log()).sqrt() * (2 * math.pi * uniform(like)).cos()
+def bernoulli(x: Tensor, p: Any = None, generator: Any = None) -> Any:
+    return NotImplemented if generator else (uniform(x) < (x if p is None else p)).to(x.dtype)
 
-    def filled(draw: Callable[[Tensor], Tensor], like: Tensor) -> Any:
-        exact = like.dtype.is_floating_point and like.dtype != torch.float64
-        return draw(like).to(like.dtype) if exact else NotImplemented
 
-    def bernoulli(x: Tensor, p: Any = None, generator: Any = None) -> Any:
-        return NotImplemented if generator else (uniform(x) < (x if p is None else p)).to(x.dtype)
+def bernoulli_(x: Tensor, p: Any = 0.5, generator: Any = None) -> Any:
+    return NotImplemented if generator else x.copy_(uniform(x) < p)
 
-    def bernoulli_(x: Tensor, p: Any = 0.5, generator: Any = None) -> Any:
-        return NotImplemented if generator else x.copy_(uniform(x) < p)
 
-    def native_dropout(x: Tensor, p: float, train: bool | None) -> Any:
-        if train is False or p in (0, 1):
-            return NotImplemented
-        kept = uniform(x) >= p
-        return (kept * x * (1 / (1 - p))).to(x.dtype), kept
+def native_dropout(x: Tensor, p: float, train: bool | None) -> Any:
+    if train is False or p in (0, 1):
+        return NotImplemented
+    kept = uniform(x) >= p
+    return (kept * x * (1 / (1 - p))).to(x.dtype), kept
 
-    return {
-        aten.rand.default: lambda size, **options: filled(uniform, aten.empty(size, **options)),
-        aten.randn.default: lambda size, **options: filled(normal, aten.empty(size, **options)),
-        aten.rand_like.default: lambda x, **options: filled(uniform, aten.empty_like(x, **options)),
-        aten.randn_like.default: lambda x, **options: filled(normal, aten.empty_like(x, **options)),
-        **dict.fromkeys((aten.bernoulli.default, aten.bernoulli.p, aten.bernoulli.Tensor), bernoulli),
-        **dict.fromkeys((aten.bernoulli_.float, aten.bernoulli_.Tensor), bernoulli_),
-        aten.native_dropout.default: native_dropout,
-    }
+
+PHILOX: dict[Any, Callable[..., Any]] = {
+    aten.rand.default: lambda size, **options: uniform(like := aten.empty(size, **options)).to(like.dtype),
+    aten.rand_like.default: lambda x, **options: uniform(like := aten.empty_like(x, **options)).to(like.dtype),
+    **dict.fromkeys((aten.bernoulli.default, aten.bernoulli.p, aten.bernoulli.Tensor), bernoulli),
+    **dict.fromkeys((aten.bernoulli_.float, aten.bernoulli_.Tensor), bernoulli_),
+    aten.native_dropout.default: native_dropout,
+}
+"""Decompositions of what draws most. What asks for a generator of its own, and what is not here (`randn`), draws from torch's."""

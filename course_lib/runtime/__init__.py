@@ -14,5 +14,3 @@ from course_lib.runtime.compiled import CompiledGraph, build
 from course_lib.runtime.compiler import BackendMissing, CompileFailed
 from course_lib.runtime.cudagraphs import with_cuda_graphs
 from course_lib.runtime.gemm import choose_products, choose_templates
-
-__all__ = ["BackendMissing", "CompileFailed", "CompiledGraph", "build", "choose_products", "choose_templates", "with_cuda_graphs"]

@@ -1,13 +1,7 @@
 """Scheduling: which loops run together (`fusion`), in which order (`schedule`), and where buffers live (`memory`)."""
 
 from course_lib.scheduling.fusion import RULES, Fuse, No, can_fuse
-from course_lib.scheduling.groups import Group
 from course_lib.scheduling.kernel import FusedKernel, Kernel, Loop, Step
 from course_lib.scheduling.memory import MemoryPlan, plan
 from course_lib.scheduling.schedule import Decision, Schedule, schedule
 from course_lib.scheduling.split import split_reductions
-
-__all__ = [
-    "RULES", "Decision", "Fuse", "FusedKernel", "Group", "Kernel", "Loop", "MemoryPlan", "No", "Schedule", "Step", "can_fuse",
-    "plan", "schedule", "split_reductions",
-]  # fmt: skip

