@@ -111,7 +111,8 @@ site: $(SITE_STAMP) ## the course as pages to browse offline, build/site
 slides: $(SITE_STAMP) ## lessons as slides with speaker notes, build/slides (needs no network to show)
 	$(BIN)/python -m course_lib slides
 
-test-lab: $(STAMP) ## run the first lesson in a headless browser (needs chromium)
+test-lab: $(STAMP) ## run the first lesson in a headless browser (needs playwright and chromium)
+	@$(BIN)/python -c "import playwright" 2>/dev/null || $(PIP) playwright
 	$(BIN)/python tests/tools/lab_in_browser.py $(START) $(ENV)/lab.png
 
 clean: ## remove what the build left; environments stay
