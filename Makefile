@@ -31,7 +31,7 @@ NOTEBOOKS = $(wildcard notebooks/*.ipynb solutions/*/*.ipynb)
 START := notebooks/00_start_here.ipynb
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab test test-fast test-all test-notebooks lint demo doctor size exercises exercises-check notebooks site slides test-lab clean
+.PHONY: help setup lab test test-browser test-fast test-all test-notebooks lint demo doctor size exercises exercises-check notebooks site slides test-lab clean
 
 help: ## what there is
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
@@ -56,11 +56,17 @@ lab: $(STAMP) ## serve the course in JupyterLab
 
 test: $(STAMP) lint size exercises-check ## all that CI runs: lint, size, exercises, tests, notebooks
 	$(BIN)/python -m pytest tests -q -n $(WORKERS) --dist loadscope --no-loadscope-reorder
-	@$(MAKE) --no-print-directory test-notebooks
+	@$(MAKE) --no-print-directory test-browser test-notebooks
 
 test-notebooks: $(STAMP) ## run every notebook and compare its outputs with the stored ones
 	@if [ -z "$(NOTEBOOKS)" ]; then echo "There are no notebooks yet."; else \
 	$(BIN)/python -m pytest $(NBVAL) -q -n $(WORKERS) --dist loadscope $(NOTEBOOKS); fi
+
+BROWSER = $(shell for b in $$CHROMIUM chromium google-chrome; do command -v "$$b" && break; done)
+test-browser: $(STAMP) ## pictures and widgets in a headless browser, where there is one
+	@if [ -z "$(BROWSER)" ]; then echo "No chromium here: the tests that need a browser are not run."; else \
+	{ $(BIN)/python -c "import playwright" 2>/dev/null || $(PIP) playwright; } && \
+	COURSE_BROWSER=1 $(BIN)/python -m pytest -q $$(grep -lE "\((page|browser)\b|, (page|browser)\b" tests/00_viz/test_*.py); fi
 
 test-fast: $(STAMP) ## unit tests only, without the slow ones
 	$(BIN)/python -m pytest tests -q -n $(WORKERS) --dist loadscope -m "not slow"
