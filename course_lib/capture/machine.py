@@ -72,7 +72,9 @@ class Machine(Stack):
         self.world, self.function = world, function
         self.code: CodeType = function.__code__
         self.globals: dict[str, Any] = function.__globals__
-        self.locals = values | new_cells(self.code, values) | world.closure(function)  # Values, or cells with values
+        # Its own cells, into which arguments move. (A resume function gets cells as arguments.)
+        cells = {n: new_cell(values.get(n, MISSING)) for n in self.code.co_cellvars if type(values.get(n)) is not CellType}
+        self.locals = values | cells | world.closure(function)  # Values, or cells with values
         self.names = cast(Any, None)  # Of a class body
         self.stack: list[Any] = []
         self.handling: BaseException | None = None  # The exception that an `except` block is dealing with
@@ -266,11 +268,6 @@ def check_own_failure(error: BaseException) -> None:
 
 def new_cell(value: Any) -> CellType:
     return CellType() if value is MISSING else CellType(value)
-
-
-def new_cells(code: CodeType, values: dict[str, Any]) -> dict[str, CellType]:
-    """For the code's own cell variables; arguments move into theirs. (A resume function gets cells as arguments.)"""
-    return {name: new_cell(values.get(name, MISSING)) for name in code.co_cellvars if type(values.get(name)) is not CellType}
 
 
 def has_own_operators(value: Any) -> bool:

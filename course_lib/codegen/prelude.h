@@ -27,13 +27,13 @@ static INLINE float fma(float a, float b, float c) { return a * b + c; }
 // The upper half of a float; rounds to nearest, ties to even.
 struct bfloat16 {
   uint16_t bits;
-  INLINE operator float() const { return float_of((uint32_t)bits << 16); }
+  INLINE operator float() const { return widen(bits); }
   INLINE void operator=(float x) { bits = bits_from(x); }
   static INLINE uint32_t bits_from(float x) {
     uint32_t b = bits_of(x);
     return x != x ? 0x7fc0 : (b + 0x7fff + ((b >> 16) & 1)) >> 16;
   }
-  static INLINE float rounded(float x) { return float_of(bits_from(x) << 16); }
+  static INLINE float widen(uint32_t bits) { return float_of(bits << 16); }
 };
 
 // 1 sign, 5 exponent, 10 fraction bits. To round, add a power of two so large that the sum has no digits but float16's.
@@ -41,21 +41,12 @@ struct float16 {
   uint16_t bits;
   INLINE operator float() const { return widen(bits); }
   INLINE void operator=(float x) { bits = bits_from(x); }
-  static INLINE uint32_t exponent(uint32_t a) {  // between 2^-14, below which all numbers have the same last digit, and 2^16
-    uint32_t e = a & 0x7f800000;
-    e = e > 0x38800000 ? e : 0x38800000;
-    return e < 0x47800000 ? e : 0x47800000;
-  }
   static INLINE uint32_t bits_from(float x) {
     uint32_t b = bits_of(x), a = b & 0x7fffffff, finite = a < 0x47800000 ? a : 0x47800000;  // from 2^16 on: infinity
-    uint32_t e = exponent(finite), power = e + 0x06800000;
-    uint32_t digits = bits_of(float_of(finite) + float_of(power)) - power + ((e - 0x38800000) >> 13);
+    uint32_t e = finite & 0x7f800000;
+    e = (e > 0x38800000 ? e : 0x38800000) + 0x06800000;  // below 2^-14 all numbers have the same last digit
+    uint32_t digits = bits_of(float_of(finite) + float_of(e)) - e + ((e - 0x3f000000) >> 13);
     return ((b >> 16) & 0x8000) | (a > 0x7f800000 ? 0x7e00 : digits);
-  }
-  static INLINE float rounded(float x) {
-    float power = float_of(exponent(bits_of(x)) + 0x06c00000);           // 1.5 * 2^(exponent + 13)
-    float y = ((x + power) - power) * 0x1p112f * 0x1p-112f;              // beyond 65504: infinity
-    return float_of(bits_of(y) | (bits_of(x) & 0x80000000));
   }
   static INLINE float widen(uint16_t h) {
     uint32_t a = (int32_t)(int16_t)h * 8192 & 0x8fffe000;                // the sign, and the rest in its place
@@ -64,27 +55,36 @@ struct float16 {
   }
 };
 
-template <class T> static INLINE float rounded(float x) { return T::rounded(x); }  // as if it had been stored as T
+template <class T> static INLINE float rounded(float x) { return T::widen(T::bits_from(x)); }  // as if it had been stored as T
 
 // --- rows at a time, by instructions that no compiler uses by itself: `store` puts eight elements `v` to their place ----
 
 template <class To, class From> static INLINE void copy_row(To* to, const From* from, int64_t n) {
   for (int64_t i = 0; i < n; i++) to[i] = from[i];
 }
-#if defined(__F16C__) && defined(__AVX__)
-typedef float floats __attribute__((vector_size(32)));
-typedef short halves __attribute__((vector_size(16)));
-#define COPY_ROW(To, From, Vector, store)                                                   \
-  static INLINE void copy_row(To* to, const From* from, int64_t n) {                        \
-    int64_t i = 0;                                                                          \
-    for (Vector v; i + 8 <= n; i += 8) { __builtin_memcpy(&v, from + i, sizeof v); store; } \
-    for (; i < n; i++) to[i] = from[i];                                                     \
+#if defined(__F16C__) && defined(__AVX__) && !defined(__clang__)
+#ifdef __AVX512F__  // as wide as the loops around: what was stored in two halves is not forwarded to one load
+#define WIDEST(avx, avx512) avx512
+#else
+#define WIDEST(avx, avx512) avx
+#endif
+typedef float floats __attribute__((vector_size(WIDEST(32, 64))));
+typedef short halves __attribute__((vector_size(WIDEST(16, 32))));
+#define COPY_ROW(To, From, Vector, store)                                                                          \
+  static INLINE void copy_row(To* to, const From* from, int64_t n) {                                               \
+    int64_t i = 0;                                                                                                 \
+    for (Vector v; i + WIDEST(8, 16) <= n; i += WIDEST(8, 16)) { __builtin_memcpy(&v, from + i, sizeof v); store; } \
+    for (; i < n; i++) to[i] = from[i];                                                                            \
   }
-COPY_ROW(float, float16, halves, floats x = __builtin_ia32_vcvtph2ps256(v); __builtin_memcpy(to + i, &x, 32))
-COPY_ROW(float16, float, floats, halves h = __builtin_ia32_vcvtps2ph256(v, 0); __builtin_memcpy(to + i, &h, 16))
-// Past the caches: what was there before need not be fetched, and nothing is driven out.
-COPY_ROW(float, float, floats,
-         if ((uintptr_t)(to + i) % 32) __builtin_memcpy(to + i, &v, 32); else __builtin_ia32_movntps256(to + i, v))
+COPY_ROW(float, float16, halves,
+         floats x = WIDEST(__builtin_ia32_vcvtph2ps256(v), __builtin_ia32_vcvtph2ps512_mask(v, floats{}, -1, 4));
+         __builtin_memcpy(to + i, &x, sizeof x))
+COPY_ROW(float16, float, floats,
+         halves h = WIDEST(__builtin_ia32_vcvtps2ph256(v, 0), __builtin_ia32_vcvtps2ph512_mask(v, 0, halves{}, -1));
+         __builtin_memcpy(to + i, &h, sizeof h))
+// Past the caches, where they are small: what was there before need not be fetched, and nothing is driven out.
+COPY_ROW(float, float, floats, if (!PAST_CACHES || (uintptr_t)(to + i) % sizeof v) __builtin_memcpy(to + i, &v, sizeof v);
+         else WIDEST(__builtin_ia32_movntps256, __builtin_ia32_movntps512)(to + i, v))
 #endif
 template <class T> static INLINE void round_row(float* row, int64_t n) {  // as if it had been stored as T
   T stored[64];
@@ -98,9 +98,7 @@ template <class T> static __attribute__((noinline)) void fetch_row(const T* from
 
 // --- the C library's functions, by one name for float and double ------------------------------------------------------
 
-#ifdef VECTOR_MATH  // glibc's libmvec has them for whole SIMD registers (most since 2.35)
-#define SIMD __attribute__((simd("notinbranch")))
-#else
+#ifndef SIMD  // glibc's libmvec has them for whole SIMD registers (most since 2.35): `runtime/compiler.py` tries that
 #define SIMD
 #endif
 #define LIBRARY1(name, versions)                                    \

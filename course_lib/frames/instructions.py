@@ -97,9 +97,8 @@ def function_attributes(i: dis.Instruction) -> list[Part]:
 def format_value(i: dis.Instruction) -> list[Part]:
     conversion, has_spec = CONVERSIONS[(i.arg or 0) & 3], bool((i.arg or 0) & 4)
     parts: list[Part] = [("CONVERT_VALUE", conversion)] if conversion else []
-    if has_spec and parts:
-        parts = [("SWAP", 2), *parts, ("SWAP", 2)]
-    return [*parts, ("FORMAT_WITH_SPEC" if has_spec else "FORMAT_SIMPLE", None)]
+    swap: list[Part] = [("SWAP", 2)] if has_spec and parts else []
+    return [*swap, *parts, *swap, ("FORMAT_WITH_SPEC" if has_spec else "FORMAT_SIMPLE", None)]
 
 
 RULES: dict[str, Rule] = {
