@@ -25,10 +25,6 @@ from course_lib import build_cache
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX") or ".so"
 
 
-class CannotBuild(Exception):
-    """Says what is missing and what to do about it."""
-
-
 @functools.cache
 def load(name: str) -> ModuleType | None:
     """The C module `name`, or None after one warning."""
@@ -42,7 +38,7 @@ def load(name: str) -> ModuleType | None:
         if module := _import(name, built):
             return module
         problem = f"{source.name} was built as {built}, and does not load"
-    except (CannotBuild, OSError) as error:  # a compiler that cannot be run
+    except (RuntimeError, OSError) as error:  # the second: a compiler that cannot be run
         problem = str(error)
     warnings.warn(f"{problem}; nothing can be captured", RuntimeWarning, stacklevel=2)
     return None
@@ -60,13 +56,13 @@ def compile_c(source: Path, target: Path) -> None:
     names = (os.environ.get("CC"), sysconfig.get_config_var("CC"), "cc", "gcc", "clang")
     compiler = next((command for name in names if name and shutil.which((command := shlex.split(name))[0])), None)
     if compiler is None:
-        raise CannotBuild("no C compiler found (tried $CC, cc, gcc, clang): `apt install gcc` or `conda install compilers`")
+        raise RuntimeError("no C compiler found (tried $CC, cc, gcc, clang): `apt install gcc` or `conda install compilers`")
     done = subprocess.run([*compiler, *options], capture_output=True, text=True, errors="replace")
     if "Python.h" in done.stderr:
-        raise CannotBuild("Python's C headers are missing (no Python.h): `apt install python3-dev`")
+        raise RuntimeError("Python's C headers are missing (no Python.h): `apt install python3-dev`")
     if done.returncode != 0:
         why = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr.strip()[:200])
-        raise CannotBuild(f"the C compiler '{compiler[0]}' could not build {source.name} ({why.strip()})")
+        raise RuntimeError(f"the C compiler '{compiler[0]}' could not build {source.name} ({why.strip()})")
 
 
 def _import(name: str, path: Path) -> ModuleType | None:

@@ -72,8 +72,7 @@ def minimum_cut(
     may_recompute: Callable[[fx.Node], bool],
     width: Callable[[fx.Node], float],
 ) -> list[fx.Node]:
-    """The nodes to keep: of those before backward, the fewest bytes (`width`) from which the rest of what `needed` says can be
-    computed."""
+    """The nodes to keep: of those before backward, the fewest bytes (`width`) from which the rest of `needed` can be computed."""
     network = networkx.DiGraph()
     network.add_nodes_from(("source", "sink"))
     for node in sorted(needed - backward):  # in order: the same graph is cut the same way

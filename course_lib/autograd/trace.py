@@ -187,8 +187,7 @@ def leave(value: Any) -> Any:
 
 
 def tidy(traced: fx.GraphModule, gm: fx.GraphModule, signature: Signature) -> fx.GraphModule:
-    """Inputs first and under their own names, and without what only autograd needed: `detach`, and a copy of each input that is
-    never written to."""
+    """Inputs first, under their own names, without what only autograd needed: `detach`, copies of inputs never written to."""
     graph, written = traced.graph, {update.input for update in signature.updates}
     placeholders = graph.find_nodes(op="placeholder")
     for new, old in zip(placeholders, gm.graph.find_nodes(op="placeholder"), strict=False):

@@ -72,9 +72,8 @@ class Machine(Stack):
         self.world, self.function = world, function
         self.code: CodeType = function.__code__
         self.globals: dict[str, Any] = function.__globals__
-        # Its own cells, into which arguments move. (A resume function gets cells as arguments.)
         cells = {n: new_cell(values.get(n, MISSING)) for n in self.code.co_cellvars if type(values.get(n)) is not CellType}
-        self.locals = values | cells | world.closure(function)  # Values, or cells with values
+        self.locals = values | cells | world.closure(function)  # Values, or cells: an argument moves into its own, or is one
         self.names = cast(Any, None)  # Of a class body
         self.stack: list[Any] = []
         self.handling: BaseException | None = None  # The exception that an `except` block is dealing with

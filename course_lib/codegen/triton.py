@@ -49,9 +49,10 @@ class Tiling:
         if not self.columns:
             return {"BLOCK": power_of_two(min(self.rows, LARGEST_TILE)) if interpreted else 1024}
         room = LARGEST_TILE if interpreted else 4096 if self.chunks else 2048
-        longest = LARGEST_TILE // STEP if interpreted else STEP if self.across else 2048
+        step, least = (STEP, STEP) if self.rows > 4096 else (128, 16)  # few rows: more programs, each with fewer
+        longest = LARGEST_TILE // STEP if interpreted else step if self.across else 2048
         columns = power_of_two(self.columns) if self.persistent else longest
-        return {"ROWS": min(power_of_two(self.rows), max(STEP if self.across else 1, room // columns)), "COLUMNS": columns}
+        return {"ROWS": min(power_of_two(self.rows), max(least if self.across else 1, room // columns)), "COLUMNS": columns}
 
     def programs(self, meta: Mapping[str, int]) -> int:
         return self.chunks or -(-self.rows // meta.get("ROWS", meta.get("BLOCK", 1)))

@@ -9,6 +9,7 @@ In PyTorch: `torch/_decomp/decompositions.py`, `torch/_inductor/decomposition.py
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -47,6 +48,13 @@ def bernoulli_(x: Tensor, p: float = 0.5, **generator: Any) -> Any:
     return x.copy_(aten.bernoulli.Tensor(x, torch.tensor(p, dtype=torch.float64), **generator))
 
 
+def with_channels_last(convolution: Any, *args: Any) -> Any:
+    """On a GPU, 2-D images have their channels side by side: cuDNN wants them so, and transposes others there and back."""
+    image = lambda x: isinstance(x, Tensor) and x.is_cuda and x.ndim == 4
+    laid = [x.contiguous(memory_format=torch.channels_last) if image(x) else x for x in args]
+    return convolution(*laid) if any(new is not old for new, old in zip(laid, args, strict=True)) else NotImplemented
+
+
 def nll_loss_backward(
     grad: Tensor, x: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int, total_weight: Tensor
 ) -> Tensor:
@@ -76,6 +84,7 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
         x.view(x.shape) if len(size) == x.ndim and all(map(lambda n, old: n in (-1, old), size, x.shape)) else NotImplemented
     ),
     aten.bernoulli_.float: bernoulli_,
+    **{op: partial(with_channels_last, op) for op in (aten.convolution.default, aten.convolution_backward.default)},
     aten.linalg_vector_norm.default: vector_norm,
     aten.repeat.default: lambda x, repeats: torch._refs.repeat(x, repeats).contiguous(),  # as eager's result is
 }

@@ -64,8 +64,7 @@ CREATIONS = frozenset(
 
 
 def may_recompute(node: fx.Node) -> bool:
-    """May backward compute this again? Yes if it melts into the kernel that needs it: a view, one element at a time, or nothing
-    but numbers."""
+    """May backward compute this again? Yes if it melts into the kernel that needs it: a view, element by element, numbers."""
     if is_view(node.target):
         return True
     return not is_impure(node.target) and (torch.Tag.pointwise in getattr(node.target, "tags", ()) or name_of(node) in CREATIONS)

@@ -165,8 +165,7 @@ def walks_on(formula: Linear, outer: Loop, inner: Loop) -> bool:
 
 @cache
 def fit(a: Group, b: Group) -> Group | None:
-    """Both groups as one, or None if no loops serve both. One without mismatched buffers is preferred. (The scheduler clears the
-    cache.)"""
+    """Both groups as one, or None if no loops serve both; rather one without mismatched buffers. (`schedule` clears it.)"""
     found: Group | None = None
     for one, other in ways_to_fit(a, b):
         another = combine(a, b, one, other)

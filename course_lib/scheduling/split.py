@@ -39,7 +39,7 @@ def split(node: Node, graph: LoopGraph) -> list[Node]:
     crossed = any((math.prod(n.ranges), math.prod(n.reduced)) == (columns, rows) for n in others)
     wanted = min(PROGRAMS // rows, columns // 2048)
     if across:
-        wanted = min(WALKS, columns // 8) if crossed else min(64 * PROGRAMS // rows, columns // 32)  # a tile has 64
+        wanted = min(WALKS, columns // 8) if crossed else min(64 * PROGRAMS // rows, columns // 32, 512)  # a tile has 64
     chunks = []
     for size in node.reduced:
         chunks.append(next(n for n in range(max(1, min(wanted, size)), 0, -1) if size % n == 0))

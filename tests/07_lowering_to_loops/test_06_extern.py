@@ -181,3 +181,49 @@ def test_explain_says_what_is_left_to_libraries_and_why():
 def test_a_loss_whose_decomposition_forgets_where_labels_end():
     x, labels = torch.randn(4, 3), torch.tensor([[0, 2, -1], [1, -1, 2], [2, 0, 1], [-1, 0, 1]])
     agree(lambda x, labels: F.multilabel_margin_loss(x, labels, reduction="none"), x, labels)
+
+
+def images(device="cpu"):
+    """A small net of convolutions of all kinds, the same each time."""
+    torch.manual_seed(0)
+    first = [nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 8, 3, groups=2), nn.MaxPool2d(2)]
+    return nn.Sequential(*first, nn.ConvTranspose2d(8, 4, 3, stride=2), nn.Flatten(), nn.Linear(396, 5)).to(device)
+
+
+def train_and_compare(device):
+    x = torch.randn(4, 3, 10, 12, device=device)
+    model, other = images(device), images(device)
+    with cl.record() as trace:
+        given, result = x.clone().requires_grad_(), None
+        result = cl.compile(other)(given)
+        result.square().sum().backward()
+    assert not trace.of(cl.events.FellBack)
+    expected = x.clone().requires_grad_()
+    model(expected).square().sum().backward()
+    pairs = [(given.grad, expected.grad), (result, model(expected))]
+    pairs += [(p.grad, q.grad) for p, q in zip(other.parameters(), model.parameters(), strict=True)]
+    for got, want in pairs:
+        torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
+        assert got.stride() == want.stride()
+    return [event.graph for event in trace.of(cl.events.AtenTraced)]
+
+
+def test_on_a_gpu_images_have_their_channels_side_by_side(monkeypatch):
+    inputs = lambda graphs: [
+        node.meta["val"].stride(1)
+        for graph in graphs
+        for op in (aten.convolution.default, aten.convolution_backward.default)
+        for call in graph.graph.find_nodes(op="call_function", target=op)
+        for node in call.all_input_nodes
+        if node.meta["val"].ndim == 4
+    ]
+    assert 1 not in inputs(train_and_compare("cpu"))
+    monkeypatch.setattr(torch.Tensor, "is_cuda", True)  # there is no GPU here: CPU tensors pass for some
+    steps = inputs(train_and_compare("cpu"))
+    assert len(steps) == 15 and set(steps) == {1}
+
+
+@pytest.mark.gpu
+def test_images_on_a_gpu(monkeypatch):
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    train_and_compare("cuda")

@@ -79,7 +79,8 @@ def test_every_line_of_the_body_knows_its_step():
         (Tiling(4096, 768, True), {"ROWS": 2, "COLUMNS": 1024}, 2048),
         (Tiling(4096, 16384, True), {"ROWS": 1, "COLUMNS": 16384}, 4096),
         (Tiling(4096, 100_000), {"ROWS": 1, "COLUMNS": 2048}, 4096),
-        (Tiling(3072, 128, across=True), {"ROWS": 64, "COLUMNS": 32}, 48),
+        (Tiling(100_000, 128, across=True), {"ROWS": 64, "COLUMNS": 32}, 1563),
+        (Tiling(64, 512, across=True), {"ROWS": 16, "COLUMNS": 128}, 4),
         (Tiling(32, 768, True, chunks=128), {"ROWS": 4, "COLUMNS": 1024}, 128),
     ],
 )
