@@ -125,6 +125,8 @@ WRONG = {
             "wide.amax(dim, keepdim=True)", "wide.amax(-1, keepdim=True)", "e.sum(dim,", "e.sum(-1,"
         ),
         "in half precision": edit("wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x", "wide = x"),
+        "always in float32": edit("x.float() if x.dtype in (torch.float16, torch.bfloat16) else x", "x.float()"),
+        "float16 alone": edit("in (torch.float16, torch.bfloat16)", "in (torch.float16,)"),
         "the composite itself": edit("return (e / e.sum(dim, keepdim=True)).to(x.dtype)", "return torch.softmax(x, dim)"),
         "the library's own": body(
             "    return lowering.DECOMPOSITIONS[aten._softmax.default](x, dim, half_to_float)", BACKWARD, NORM

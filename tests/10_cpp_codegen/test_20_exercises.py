@@ -146,6 +146,7 @@ WRONG = {
         "double for all": edit('elif floats and node.kind in ("sum", "prod"):', 'elif node.kind in ("sum", "prod"):'),
         "float for all": edit('        kind = "double"', '        kind = "float"'),
         "any is all": edit('"total |= value != 0;"', '"total = value != 0;"'),
+        "the type of what is read": edit("kind = C[dtype]", "kind = C[buffers[arguments[0]].dtype]"),
         "the last dimension only": edit(
             "map(loop, rindex, node.reduced)", "map(loop, rindex[-1:], node.reduced[-1:])", '["}"] * len(rindex)', '["}"]'
         ),
