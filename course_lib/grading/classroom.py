@@ -27,7 +27,7 @@ import nbformat
 
 from .marks import Mark, Report, mark_submission
 from .notebooks import CourseError, Lesson, graded_cells, is_solution, lessons, read
-from .runner import Limits, remove
+from .runner import STOP, Limits, remove
 from .sandbox import Sandbox
 
 LARGEST = 20 << 20  # bytes of a notebook that is read at all
@@ -162,6 +162,9 @@ def grade(job: Job, tell: Callable[[str], None]) -> list[dict[str, Any]]:
                 os.fsync(book.fileno())
                 points, out_of = (sum(mark[part] for mark in record["marks"]) for part in ("points", "out_of"))
                 tell(f"[{n}/{len(todo)}] {item.key}: {points:g} of {out_of:g}")
+    except KeyboardInterrupt:
+        tell("stopped; the same command goes on with what is not marked")
+        raise
     finally:
         records = [known[key] for key in sorted(known)]
         write_csv(job.output / "grades.csv", records)
@@ -189,8 +192,14 @@ Runs = Callable[[list[tuple[Any, ...]]], Iterable[tuple[Submission, Any]]]
 def executor(job: Job) -> Iterator[Runs]:
     """Something that runs `mark_one` on many argument lists and gives (submission, record or exception) as they are done."""
     if job.scheduler is None:
-        with ThreadPoolExecutor(job.jobs) as pool:
+        STOP.clear()
+        pool = ThreadPoolExecutor(job.jobs)
+        try:
             yield lambda work: results({pool.submit(mark_one, *args): args[0] for args in work}, as_completed)
+        finally:  # all is done, or Ctrl-C: marks that nobody would write down are not waited for
+            STOP.set()
+            pool.shutdown(cancel_futures=True)
+            STOP.clear()
         return
     try:
         from dask.distributed import Client, LocalCluster
