@@ -56,6 +56,15 @@ def test_the_environment_is_made_by_the_makefile():
     assert re.search(r"VENV=(\S+)", said("ENV")[0])[1] + "/bin" in said("ENV")[0].split("PATH=")[1]
 
 
+def test_stored_pictures_are_shown_at_once():
+    """JupyterLab leaves the pictures of a notebook out until it is trusted."""
+    trusts = "jupyter trust notebooks/*.ipynb"
+    lab = re.search(r"(?m)^lab:.*\n((?:\t.*\n)+)", MAKEFILE)[1]
+    assert trusts in lab and any(trusts in command for command in said("RUN"))
+    assert all(trusts in (ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/hosting.md"))
+    assert "--LabApp.default_url=/lab/tree/$(START)" in lab, "the address that is printed leads to the first lesson"
+
+
 def test_nothing_runs_as_root_and_binders_user_is_there():
     names = [name for name, _ in dockerfile()]
     assert names.index("USER") < names.index("COPY") < names.index("CMD")
