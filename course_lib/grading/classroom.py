@@ -14,6 +14,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+import logging
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
@@ -207,6 +208,7 @@ def executor(job: Job) -> Iterator[Runs]:
     except ImportError:
         raise CourseError("`--executor dask` needs Dask: `pip install 'dask[distributed]'`.") from None
     local = {"n_workers": job.jobs, "threads_per_worker": 1, "dashboard_address": None, "host": "127.0.0.1"}
+    local["silence_logs"] = logging.ERROR  # at the end it warns that it kills its idle workers
     cluster = LocalCluster(**local) if job.scheduler == "local" else None
     with Client(cluster or job.scheduler) as client:
         try:
