@@ -199,6 +199,12 @@ def test_points_cannot_be_invented(tiny):
     assert "Expected: [2, 4]" in rows["invents"][0]["reason"]
 
 
+def test_the_limits_that_the_guide_names_are_the_ones_that_hold():
+    guide = (Path(__file__).parents[2] / "docs/grading.md").read_text(encoding="utf-8")
+    assert f"{sandbox.SCRATCH_BYTES >> 20} MB of scratch" in guide
+    assert f"larger than {classroom.LARGEST >> 20} MiB" in guide
+
+
 @pytest.mark.slow
 def test_after_a_crash_only_the_rest_is_marked(tiny):
     submit(tiny, "ann", double=DOUBLE, biggest=BIGGEST)

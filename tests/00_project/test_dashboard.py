@@ -108,3 +108,9 @@ def test_the_stored_example_is_read_by_the_notebook_and_has_todays_columns():
     with (ROOT / "docs/example_grades.csv").open(newline="", encoding="utf-8") as file:
         assert tuple(next(csv.reader(file))) == COLUMNS
     assert "../docs/example_grades.csv" in (ROOT / "notebooks/class_dashboard.ipynb").read_text(encoding="utf-8")
+
+
+def test_some_of_the_points_are_not_passed(tmp_path):
+    records = [{"student": "ann", "lesson": "03_graph_breaks", "marks": [mark("1", 1.5, "one check failed"), mark("2", 2)]}]
+    write_csv(tmp_path / "grades.csv", records)
+    assert [row.passed for row in read_grades(tmp_path / "grades.csv").rows] == [False, True]

@@ -121,6 +121,11 @@ def test_the_hubs_settings_load_and_name_places_of_the_image():
     assert "${HOME}/.cache" in made and f"{home}/.cache" in spawner.volumes.values()
 
 
+def test_a_learner_on_the_hub_gets_the_memory_that_the_guide_reckons_with():
+    reckoned = re.search(r"(\d+) GB while `course check` runs", (ROOT / "docs/hosting.md").read_text(encoding="utf-8"))[1]
+    assert f'mem_limit = "{reckoned}G"' in (ROOT / "deploy/jupyterhub_config.py").read_text(encoding="utf-8")
+
+
 def test_the_hub_does_not_start_without_a_password():
     source = (ROOT / "deploy/jupyterhub_config.py").read_text(encoding="utf-8")
     with mock.patch.dict(os.environ), pytest.raises(KeyError, match="HUB_PASSWORD"):
