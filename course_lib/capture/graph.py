@@ -301,5 +301,5 @@ def name_of(function: Any) -> str:
     """How a user would write the function."""
     module = getattr(function, "__module__", None) or "builtins"
     name: str = getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or type(function).__name__
-    path = name if module in ("builtins", "_operator") else f"{module}.{name}"
+    path = name if module in ("builtins", "_operator") or function is open else f"{module}.{name}"
     return ".".join(part for part in path.split(".") if not part.startswith("pybind11_"))

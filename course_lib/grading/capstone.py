@@ -223,12 +223,17 @@ def assemble(folder: str | Path | None = None, given: int | str | None = None, l
         )
     start = number_of(given if given is not None else started_at(root))
     verdicts = judged(folder, limits or Limits(cell_seconds=90))
-    verdicts = [Verdict(v.part, "given") if v.owner == "ours" and int(v.part.lesson) < start else v for v in verdicts]
+    verdicts = [given_for(v) if v.owner == "ours" and int(v.part.lesson) < start else v for v in verdicts]
     homes = {"yours": folder, "given": root / "solutions"}
     wanted = {v.part.name: (v.part.lesson, v.owner) for v in verdicts if v.owner != "ours"}
     loaded = {(lesson, owner): load(find_lesson(root, lesson), homes[owner]) for lesson, owner in sorted(set(wanted.values()))}
     answers = {name: loaded[key] for name, key in wanted.items()}
     return Assembly(tuple(verdicts), answers)
+
+
+def given_for(verdict: Verdict) -> Verdict:
+    """The course's answer stands in; for a stub without a word, for an answer that fails with the reason."""
+    return Verdict(verdict.part, "given", "" if verdict.why.startswith("not solved yet") else f"yours: {verdict.why}")
 
 
 def number_of(lesson: int | str | None) -> int:

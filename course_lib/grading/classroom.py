@@ -14,6 +14,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+import logging
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
@@ -27,7 +28,7 @@ import nbformat
 
 from .marks import Mark, Report, mark_submission
 from .notebooks import CourseError, Lesson, graded_cells, is_solution, lessons, read
-from .runner import Limits, remove
+from .runner import STOP, Limits, remove
 from .sandbox import Sandbox
 
 LARGEST = 20 << 20  # bytes of a notebook that is read at all
@@ -162,6 +163,9 @@ def grade(job: Job, tell: Callable[[str], None]) -> list[dict[str, Any]]:
                 os.fsync(book.fileno())
                 points, out_of = (sum(mark[part] for mark in record["marks"]) for part in ("points", "out_of"))
                 tell(f"[{n}/{len(todo)}] {item.key}: {points:g} of {out_of:g}")
+    except KeyboardInterrupt:
+        tell("stopped; the same command goes on with what is not marked")
+        raise
     finally:
         records = [known[key] for key in sorted(known)]
         write_csv(job.output / "grades.csv", records)
@@ -189,8 +193,14 @@ Runs = Callable[[list[tuple[Any, ...]]], Iterable[tuple[Submission, Any]]]
 def executor(job: Job) -> Iterator[Runs]:
     """Something that runs `mark_one` on many argument lists and gives (submission, record or exception) as they are done."""
     if job.scheduler is None:
-        with ThreadPoolExecutor(job.jobs) as pool:
+        STOP.clear()
+        pool = ThreadPoolExecutor(job.jobs)
+        try:
             yield lambda work: results({pool.submit(mark_one, *args): args[0] for args in work}, as_completed)
+        finally:  # all is done, or Ctrl-C: marks that nobody would write down are not waited for
+            STOP.set()
+            pool.shutdown(cancel_futures=True)
+            STOP.clear()
         return
     try:
         from dask.distributed import Client, LocalCluster
@@ -198,6 +208,7 @@ def executor(job: Job) -> Iterator[Runs]:
     except ImportError:
         raise CourseError("`--executor dask` needs Dask: `pip install 'dask[distributed]'`.") from None
     local = {"n_workers": job.jobs, "threads_per_worker": 1, "dashboard_address": None, "host": "127.0.0.1"}
+    local["silence_logs"] = logging.ERROR  # at the end it warns that it kills its idle workers
     cluster = LocalCluster(**local) if job.scheduler == "local" else None
     with Client(cluster or job.scheduler) as client:
         try:

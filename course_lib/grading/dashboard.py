@@ -7,6 +7,7 @@ points over students.
 from __future__ import annotations
 
 import csv
+import re
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from .notebooks import CourseError
 CELL, NAME = 24, 110  # px of one exercise of one student, and of the students' names
 LONGEST, STEP = 420, 28  # px of a bar of 100 %, and from one to the next
 NOT_TRIED = "Not written yet."
+NO_FILE = re.compile(r"There is no .+ in the submission\.")  # a folder without its notebook: no wrong answer either
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class Row:
 
     @property
     def tried(self) -> bool:
-        return self.passed or self.reason.strip() != NOT_TRIED
+        return self.passed or (self.reason.strip() != NOT_TRIED and not NO_FILE.fullmatch(self.reason.strip()))
 
     @property
     def number(self) -> str:

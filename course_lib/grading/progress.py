@@ -29,6 +29,7 @@ class Standing:
     state: str
     points: float
     out_of: float
+    before_start: bool = False  # The learner starts at a later one, whatever of this one is written
 
     @property
     def done(self) -> bool:
@@ -55,8 +56,8 @@ class Progress:
 
     @property
     def next(self) -> Standing | None:
-        """The first lesson that is not done."""
-        return next((standing for standing in self.lessons if not standing.done), None)
+        """The first lesson that is not done, from where the learner starts."""
+        return next((standing for standing in self.lessons if not standing.done and not standing.before_start), None)
 
     def __str__(self) -> str:
         points, out_of = (sum(getattr(s, part) for s in self.lessons) for part in ("points", "out_of"))
@@ -77,13 +78,15 @@ def progress(root: Path) -> Progress:
 def standing(lesson: Lesson, known: dict[str, Any] | None, given: bool = False) -> Standing:
     fresh = exercise_from(read(lesson.solution))
     out_of = sum(cell.points for cell in graded_cells(fresh))
+    unwritten = Standing(lesson.name, "given" if given else "not begun", 0, out_of, given)
     if not lesson.exercise.is_file():
-        return Standing(lesson.name, "given" if given else "not begun", 0, out_of)
+        return unwritten
     mine = read(lesson.exercise)
-    if known:
-        return Standing(lesson.name, "checked" if known["answers"] == digest(mine) else "changed", known["points"], out_of)
     begun = digest(mine) != digest(fresh)
-    return Standing(lesson.name, "begun" if begun else "given" if given else "not begun", 0, out_of)
+    if known and (begun or not given):
+        state = "checked" if known["answers"] == digest(mine) else "changed"
+        return Standing(lesson.name, state, known["points"], out_of, given)
+    return Standing(lesson.name, "begun", 0, out_of, given) if begun else unwritten
 
 
 def remember(lesson: Lesson, report: Report) -> None:

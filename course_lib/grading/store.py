@@ -41,8 +41,18 @@ def execute(nb: Notebook, folder: Path, timeout: float = 300) -> Notebook:
     client.execute(cleanup_kc=True)
     for cell in nb.cells:
         if cell.cell_type == "code":
-            cell.outputs = [_without_machine_paths(output) for output in cell.outputs]
+            cell.outputs = [_without_live_part(_without_machine_paths(output)) for output in cell.outputs]
     return tidy(nb)
+
+
+WIDGET = "application/vnd.jupyter.widget-view+json"
+
+
+def _without_live_part(output: Any) -> Any:
+    """A stored widget is its still form: Lab prefers the live one, whose model ended with the kernel, and shows an error."""
+    if len(output.get("data", {})) > 1:
+        output["data"].pop(WIDGET, None)
+    return output
 
 
 _MACHINE_PATHS = (

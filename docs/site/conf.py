@@ -33,6 +33,7 @@ suppress_warnings = [
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
+autodoc_preserve_defaults = True  # as the source says them, not by their repr
 autodoc_default_options = {"members": True}
 add_module_names = False
 toc_object_entries_show_parents = "hide"
@@ -109,5 +110,23 @@ def escaped(text: str) -> str:
     return re.sub(r"(?<!\w)(\\\*)(\w[^*`]*?\w|\w)\\\*(?!\w)", r"*\2*", re.sub(r"([\\*_|`])", r"\\\1", text))
 
 
+VALUE_LETTERS = 70  # a constant's value that is longer is a table, and often names objects and folders of one machine
+
+
+def without_long_values(app, domain, objtype, content) -> None:
+    from sphinx import addnodes
+
+    for signature in content.parent.children[: content.parent.index(content)]:
+        for note in [*signature.findall(addnodes.desc_annotation)]:
+            if is_long_value(note.astext().strip()):
+                note.parent.remove(note)
+
+
+def is_long_value(text: str) -> bool:
+    """What follows a constant's name is not shown: it is no value that is short and the same everywhere."""
+    return text.startswith("=") and (len(text) > VALUE_LETTERS or bool(re.search(r" at 0x|['\"]/", text)))
+
+
 def setup(app) -> None:
+    app.connect("object-description-transform", without_long_values)
     app.connect("autodoc-process-docstring", readable)

@@ -6,8 +6,11 @@ import copy
 import csv
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -196,6 +199,12 @@ def test_points_cannot_be_invented(tiny):
     assert "Expected: [2, 4]" in rows["invents"][0]["reason"]
 
 
+def test_the_limits_that_the_guide_names_are_the_ones_that_hold():
+    guide = (Path(__file__).parents[2] / "docs/grading.md").read_text(encoding="utf-8")
+    assert f"{sandbox.SCRATCH_BYTES >> 20} MB of scratch" in guide
+    assert f"larger than {classroom.LARGEST >> 20} MiB" in guide
+
+
 @pytest.mark.slow
 def test_after_a_crash_only_the_rest_is_marked(tiny):
     submit(tiny, "ann", double=DOUBLE, biggest=BIGGEST)
@@ -212,6 +221,22 @@ def test_after_a_crash_only_the_rest_is_marked(tiny):
     assert [float(row["points"]) for row in rows["ann"] + rows["bob"]] == [2, 3, 2, 3]
     feedback = (tiny.root / "grades" / "feedback" / "bob" / "01_tiny.md").read_text()
     assert feedback.startswith("# 01_tiny: 5 of 5 points") and "HIDDEN" not in feedback
+
+
+@pytest.mark.slow
+def test_ctrl_c_stops_what_runs_and_begins_nothing_more(tiny):
+    for n in range(4):
+        submit(tiny, f"student {n}", double="    while True: pass", biggest=BIGGEST)
+    job = classroom.Job(tiny.root, tiny.root / "grades", tiny.root, limits=Limits(cell_seconds=60), walled=False)
+    said: list[str] = []
+    timer = threading.Timer(8, os.kill, [os.getpid(), signal.SIGINT])  # to the main thread, as a terminal does
+    timer.start()
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        classroom.grade(job, said.append)
+    assert time.monotonic() - began < 50, "the endless loops were waited for"
+    assert "goes on with what is not marked" in said[-1] and (tiny.root / "grades" / "grades.csv").exists()
+    assert not classroom.journal(job.output), "a loop that was stopped so is no mark"
 
 
 @pytest.mark.slow

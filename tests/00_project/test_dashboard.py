@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.grading.classroom import COLUMNS, write_csv
+from course_lib.grading.classroom import COLUMNS, submissions, write_csv
 from course_lib.grading.cli import main
 from course_lib.grading.dashboard import NOT_TRIED, class_map, pass_rates, points_of_students, read_grades, wrong_answers
-from course_lib.grading.notebooks import CourseError
+from course_lib.grading.notebooks import CourseError, Lesson
 
 ROOT = Path(__file__).parents[2]
 CHECKED = "\nWhat:     the number of graphs\nWhy:      one before and one after\nExpected: 2\nGot:      {}"
@@ -60,6 +60,14 @@ def test_what_was_not_written_is_no_wrong_answer(grades):
     assert NOT_TRIED not in wrong_answers(grades, least=1).text
 
 
+def test_a_folder_without_its_notebook_is_no_wrong_answer(tmp_path):
+    (tmp_path / "submitted/dee/03_graph_breaks").mkdir(parents=True)
+    (item,) = submissions(tmp_path, [Lesson(ROOT, "03_graph_breaks")])
+    record = {"student": item.student, "lesson": item.lesson, "marks": [mark("1", 0, item.trouble)]}
+    write_csv(tmp_path / "grades.csv", [record])
+    assert [row.tried for row in read_grades(tmp_path / "grades.csv").rows] == [False]
+
+
 def test_the_map_tells_full_wrong_not_tried_and_not_handed_in_apart(grades, tmp_path):
     assert [line.split()[2:] for line in class_map(grades).text.splitlines()[2:]] == [
         ["full", "full"], ["wrong", "full"], ["wrong", "full"], ["–", "–"]]  # fmt: skip
@@ -100,3 +108,9 @@ def test_the_stored_example_is_read_by_the_notebook_and_has_todays_columns():
     with (ROOT / "docs/example_grades.csv").open(newline="", encoding="utf-8") as file:
         assert tuple(next(csv.reader(file))) == COLUMNS
     assert "../docs/example_grades.csv" in (ROOT / "notebooks/class_dashboard.ipynb").read_text(encoding="utf-8")
+
+
+def test_some_of_the_points_are_not_passed(tmp_path):
+    records = [{"student": "ann", "lesson": "03_graph_breaks", "marks": [mark("1", 1.5, "one check failed"), mark("2", 2)]}]
+    write_csv(tmp_path / "grades.csv", records)
+    assert [row.passed for row in read_grades(tmp_path / "grades.csv").rows] == [False, True]

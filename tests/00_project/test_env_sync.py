@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -80,3 +81,18 @@ def test_the_extensions_are_optional(project):
     extensions = project["tool"]["setuptools"]["ext-modules"]
     assert {each["name"] for each in extensions} == {"course_lib.frames._framehook", "course_lib.runtime._launcher"}
     assert all(each["optional"] for each in extensions)
+
+
+def test_lint_runs_all_three_tools_and_test_begins_with_it(root):
+    makefile = (root / "Makefile").read_text(encoding="utf-8")
+    lint = re.search(r"(?m)^lint:.*\n((?:\t.*\n)+)", makefile)[1]
+    assert [line.split("/")[-1].split(" ")[:2] for line in lint.splitlines()] == [["ruff", "check"], ["ruff", "format"], ["mypy"]]
+    assert {"lint", "size", "exercises-check"} <= set(re.search(r"(?m)^test:(.*?)##", makefile)[1].split())
+
+
+def test_the_readme_names_the_pythons_that_the_project_takes(root, project):
+    takes = SpecifierSet(project["project"]["requires-python"])
+    names = [f"3.{minor}" for minor in range(8, 20) if f"3.{minor}.0" in takes]
+    said = f"{', '.join(names[:-1])} or {names[-1]}"
+    assert f"You need Python {said}" in (root / "README.md").read_text(encoding="utf-8")
+    assert f"No Python {said} that" in (root / "Makefile").read_text(encoding="utf-8")

@@ -56,6 +56,15 @@ def test_the_environment_is_made_by_the_makefile():
     assert re.search(r"VENV=(\S+)", said("ENV")[0])[1] + "/bin" in said("ENV")[0].split("PATH=")[1]
 
 
+def test_stored_pictures_are_shown_at_once():
+    """JupyterLab leaves the pictures of a notebook out until it is trusted."""
+    trusts = "jupyter trust notebooks/*.ipynb"
+    lab = re.search(r"(?m)^lab:.*\n((?:\t.*\n)+)", MAKEFILE)[1]
+    assert trusts in lab and any(trusts in command for command in said("RUN"))
+    assert all(trusts in (ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/hosting.md"))
+    assert "--LabApp.default_url=/lab/tree/$(START)" in lab, "the address that is printed leads to the first lesson"
+
+
 def test_nothing_runs_as_root_and_binders_user_is_there():
     names = [name for name, _ in dockerfile()]
     assert names.index("USER") < names.index("COPY") < names.index("CMD")
@@ -110,6 +119,11 @@ def test_the_hubs_settings_load_and_name_places_of_the_image():
     assert f"{home}/course/exercises" in spawner.volumes.values()
     made = next(command for command in said("RUN") if "mkdir -p" in command)  # else Docker makes it, for root alone
     assert "${HOME}/.cache" in made and f"{home}/.cache" in spawner.volumes.values()
+
+
+def test_a_learner_on_the_hub_gets_the_memory_that_the_guide_reckons_with():
+    reckoned = re.search(r"(\d+) GB while `course check` runs", (ROOT / "docs/hosting.md").read_text(encoding="utf-8"))[1]
+    assert f'mem_limit = "{reckoned}G"' in (ROOT / "deploy/jupyterhub_config.py").read_text(encoding="utf-8")
 
 
 def test_the_hub_does_not_start_without_a_password():

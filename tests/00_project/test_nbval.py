@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -101,3 +102,14 @@ def test_bytecode_is_compared_on_the_python_it_was_stored_on_and_only_there(monk
         tagged, plain = Item("bytecode"), Item()
         nbval_versions.pytest_collection_modifyitems([tagged, plain, object()])
         assert (tagged.options["check"], plain.options["check"]) == (compared, True)
+
+
+def test_a_toolkit_without_a_gpu_is_not_warned_of_in_a_cell(monkeypatch):
+    monkeypatch.setenv("CUDA_HOME", "/usr/local/cuda")
+    monkeypatch.setenv("CUDA_PATH", "")
+    monkeypatch.setattr(nbval_versions, "has_gpu", lambda: True)
+    nbval_versions.pytest_configure(None)
+    assert os.environ["CUDA_HOME"] == "/usr/local/cuda"
+    monkeypatch.setattr(nbval_versions, "has_gpu", lambda: False)
+    nbval_versions.pytest_configure(None)
+    assert os.environ["CUDA_HOME"] == os.environ["CUDA_PATH"] == ""

@@ -11,6 +11,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from course_lib.grading.notebooks import code_digest, graded_cells
+from course_lib.grading.store import WIDGET
 
 ROOT = Path(__file__).parents[2]
 STORED = sorted(ROOT.glob("notebooks/**/*.ipynb")) + sorted(ROOT.glob("solutions/*/*.ipynb"))
@@ -64,6 +65,9 @@ def _about_cell(cell) -> list[str]:
         "interact() and Output widgets hang when nobody watches": bool(INTERACTIVE.search(cell.source)),
         f"{len(lines)} lines of code: a cell is one thought ({MAX_CODE_LINES} at most)": not graded
         and len(lines) > MAX_CODE_LINES,
+        "a live widget is stored, which Lab shows as an error once the kernel is gone. Run `make notebooks`": any(
+            WIDGET in output.get("data", {}) for output in cell.outputs
+        ),
         f"a path of one machine: {_first(MACHINE_PATH, everything)}": bool(MACHINE_PATH.search(everything)),
     }
     return [what for what, is_wrong in wrong.items() if is_wrong]
@@ -108,6 +112,7 @@ def cell(source="1 + 1", count=1, outputs=(), *, tags=()):
 
 
 ERROR = new_output("error", ename="ValueError", evalue="", traceback=[])
+LIVE = new_output("execute_result", {WIDGET: {"model_id": "5f0e"}, "text/html": "<p>its still form</p>"}, execution_count=1)
 PRINTED_PATH = new_output("stream", name="stdout", text='File "/Users/ada/course/model.py"')
 
 
@@ -130,6 +135,7 @@ def test_a_good_notebook_has_nothing_wrong():
         (cell("interact(f, x=3)"), "hang when nobody watches"),
         (cell("x = 1\n" * 15), "15 lines of code"),
         (cell("open('/mnt/model.pt')"), "a path of one machine: /mnt/model.pt"),
+        (cell("guess", 1, [LIVE]), "a live widget is stored"),
         (cell("f()", 1, [PRINTED_PATH]), "a path of one machine: /Users/ada"),
     ],
 )

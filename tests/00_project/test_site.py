@@ -103,3 +103,18 @@ def test_docstrings_become_what_sphinx_reads(docstring, made):
     lines = docstring.split("\n")
     CONF.readable(None, "function", "f", None, None, lines)
     assert lines == made
+
+
+@pytest.mark.parametrize(
+    "text, left_out",
+    [
+        ("= 120", False),
+        ("= ('cpp', 'triton')", False),
+        (": dict[str, Callable[[int], str]] | None | tuple[str, ...] | frozenset[str]", False),  # a type, however long
+        ("= <function f at 0x7f12>", True),
+        ("= '/home/ada/course/x.json'", True),
+        ("= {" + "'add': 'a + b', " * 9 + "}", True),
+    ],
+)
+def test_a_constants_value_is_shown_only_where_it_is_short_and_no_matter_of_the_machine(text, left_out):
+    assert CONF.is_long_value(text) == left_out

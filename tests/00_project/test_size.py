@@ -41,3 +41,10 @@ def test_the_table_has_a_row_for_each_room(tmp_path):
     write(tmp_path, "course_lib/viz/a.py", 9)
     rows = [line.split() for line in str(house_size.measure(tmp_path)).splitlines()]
     assert ["frames", "1", "5"] in rows and ["compiler", "1", "5", "of", "12,000"] in rows and ["viz", "1", "9"] in rows
+
+
+def test_the_limits_are_the_ones_that_contributors_are_told():
+    told = (house_size.ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    assert f"No file over {house_size.FILE_LIMIT} lines" in told
+    assert f"the compiler within {house_size.COMPILER_LIMIT:,}" in told
+    assert f"at most {house_size.COMPILER_LIMIT:,} lines" in (house_size.ROOT / "README.md").read_text(encoding="utf-8")

@@ -100,3 +100,10 @@ def test_style_sheets_use_the_colours_of_the_language_only():
         text = sheet.read_text()
         assert not re.search(r"#[0-9a-fA-F]{3,8}\b|\b(black|white|gr[ae]y)\b(?!-)", text), sheet.name
         assert all(float(size) >= 11 for size in re.findall(r"font(?:-size)?:[^;]*?([\d.]+)px", text)), sheet.name
+
+
+def test_each_stage_has_a_colour_of_its_own_and_keeps_it():
+    """A picture of lesson 02 taught them: what is orange there is a guard in lesson 11, too."""
+    told = {"capture": "#0072B2", "guards": "#E69F00", "break": "#D55E00", "autograd": "#CC79A7", "lowering": "#56B4E9"}
+    told |= {"scheduling": "#009E73", "codegen": "#8A6D00", "runtime": "#6B7280", "eager": "#6B7280"}
+    assert told.items() <= COLOURS.items()

@@ -121,3 +121,8 @@ def test_on_a_gpu_the_clock_stops_when_the_work_is_done():
 )
 def test_times_print_with_three_digits_and_a_unit(seconds, text):
     assert human_time(seconds) == text
+
+
+def test_ten_in_a_hundred_samples_lie_below_p10_and_above_p90():
+    samples = Samples(tuple(float(n) for n in range(101)))
+    assert (samples.p10, samples.median, samples.p90) == (10.0, 50.0, 90.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 
@@ -85,3 +86,8 @@ def test_parts_of_a_run_add_up(tmp_path, capsys):
     assert [row["operator"] for row in report["rows"]] == ["neg", "sign"]
     assert "| sign | 1 | 1 |" in page(report) and "1 lowered" in capsys.readouterr().out
     assert main(["--only", "no such operator", "--output", str(tmp_path)]) == 2
+
+
+def test_the_table_in_docs_says_what_was_recorded(root):
+    report = json.loads((root / "docs/operator-coverage.json").read_text(encoding="utf-8"))
+    assert (root / "docs/operator-coverage.md").read_text(encoding="utf-8") == page(report)

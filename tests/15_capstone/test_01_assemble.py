@@ -14,9 +14,10 @@ from course_lib.bench.models import GPT, GPTBlock
 from course_lib.frames import installed
 from course_lib.grading import capstone, cli
 from course_lib.grading.answers import fresh, load
+from course_lib.grading.marks import Report
 from course_lib.grading.notebooks import CourseError, find_lesson, to_text
 from course_lib.grading.parts import PARTS
-from course_lib.grading.progress import progress
+from course_lib.grading.progress import progress, remember, start_at
 
 pytestmark = [
     pytest.mark.skipif(not installed(), reason="compiling needs the frame hook"),
@@ -222,3 +223,23 @@ def test_course_assemble_prints_the_table(course, capsys):
     assert cli.main(["assemble", "--page", "mine.html"]) == 0
     said = capsys.readouterr().out
     assert "not solved yet: NotImplementedError in my_plan" in said and Path("mine.html").is_file()
+
+
+def test_what_lies_before_the_start_is_given_also_where_it_was_checked_or_begun(course):
+    untouched, begun = find_lesson(course, "03"), find_lesson(course, "04")
+    handed_out(course, "03")
+    remember(untouched, Report("03", ()))  # looked at with `course check 3`, and nothing written
+    edit(handed_out(course, "04"), "raise NotImplementedError", "return 1  #")
+    start_at(course, find_lesson(course, "07"))
+    standing = {s.name[:2]: s for s in progress(course).lessons}
+    assert standing["03"].state == "given" and standing["04"].state == "begun" and begun.exercise.is_file()
+    assert progress(course).next == standing["07"]
+
+
+@pytest.mark.slow
+def test_for_an_answer_that_fails_ours_is_given_with_the_reason(course):
+    edit(solved(course, "08"), "free.remove(fits)\n", "pass\n")
+    mine = capstone.assemble(given="09")
+    owners = {verdict.part.name: verdict.owner for verdict in mine.verdicts}
+    assert owners["my_plan"] == "given" and owners["legal"] == "yours"
+    assert why(mine, "my_plan").startswith("yours: it does not work yet") and why(mine, "my_lower") == ""
