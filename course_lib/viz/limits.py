@@ -30,7 +30,7 @@ from torch.utils.flop_counter import flop_registry
 from course_lib import events
 from course_lib.lowering.ops import BINARY, BOOLEAN, UNARY
 from course_lib.scheduling.expressions import Expr, record
-from course_lib.viz.asked import positive
+from course_lib.viz.asked import RECORDED, positive, several, takes
 from course_lib.viz.graphs import op_name
 from course_lib.viz.loops import is_extern
 from course_lib.viz.style import Picture, human_bytes, human_seconds, plural
@@ -193,6 +193,7 @@ def kernels_in_profile() -> Iterator[None]:
 # ---- the picture ----------------------------------------------------------------------------------------------------
 
 
+@takes(recording=RECORDED)
 def kernel_roofline(
     recording: Any, bandwidth: float, peak: float, index: int = 0, seconds: Sequence[float] | None = None
 ) -> Picture:
@@ -201,8 +202,13 @@ def kernel_roofline(
     `seconds` are times measured elsewhere, one for each kernel in order; without them the kernels are run and timed here. A
     kernel that computes nothing stands in the table only."""
     positive(bandwidth, "bandwidth, in bytes/s,"), positive(peak, "peak, in FLOP/s,")
+    if not recording.of(events.KernelsBuilt):
+        raise LookupError("no kernel was built while recording: there is nothing to time")
     works = works_of(recording, index)
-    times = list(seconds) if seconds is not None else measure(recording, index)
+    if seconds is None:
+        times = measure(recording, index)
+    else:
+        times = [positive(one, "the seconds of a kernel") for one in several(seconds, "seconds is a list of numbers")]
     if len(times) != len(works):
         raise ValueError(f"{len(works)} kernels need as many times, not {len(times)}")
     return drawn(
