@@ -91,6 +91,11 @@ def op_name(node: fx.Node) -> str:
     return getattr(target, "__name__", str(target))
 
 
+def bare(name: str) -> str:
+    """An operator's name without its library and overload: 'aten.add.Tensor' → 'add', 'prims.iota' → 'iota'."""
+    return name.removeprefix("aten.").removeprefix("prims.").split(".")[0]
+
+
 def type_of(node: fx.Node) -> str:
     """'f32[32, 128]', or '' if it is not known."""
     value = node.meta.get("val", node.meta.get("example_value"))

@@ -18,7 +18,7 @@ from torch import fx
 
 from course_lib.autograd.partition import node_bytes
 from course_lib.viz.asked import having, shown, takes
-from course_lib.viz.graphs import constants_of, is_operation, is_parameter, location_of, op_name, source_of, type_of
+from course_lib.viz.graphs import bare, constants_of, is_operation, is_parameter, location_of, op_name, source_of, type_of
 from course_lib.viz.modules import captured_operation, modules_of
 from course_lib.viz.style import SMALL, Picture, human_bytes, plural
 from course_lib.viz.svg import Svg, lanes, shorten, tail, text_width
@@ -278,7 +278,7 @@ def short_name(node: fx.Node) -> str:
     """'addmm', 'getitem[1]', 'self.x'."""
     if node.op == "placeholder":
         return source_of(node)
-    name = op_name(node).removeprefix("aten.").split(".")[0]
+    name = bare(op_name(node))
     return f"{name}[{node.args[1]}]" if name == "getitem" else name
 
 

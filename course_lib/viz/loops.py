@@ -22,7 +22,7 @@ from torch.utils._pytree import tree_leaves
 from course_lib.lowering.ir import ExternKernel, LoopNode
 from course_lib.viz.asked import LOOPS, TEXT, takes
 from course_lib.viz.evaluator import Array, Memory, NumpyHandler, compute
-from course_lib.viz.graphs import op_name
+from course_lib.viz.graphs import bare, op_name
 from course_lib.viz.style import Picture, escape, human_bytes, plural
 
 INFIX = {
@@ -146,7 +146,7 @@ def is_extern(node: Any) -> bool:
 def label_of(node: Any) -> str:
     """What a node does, in a word: 'mean', 'addmm'."""
     if is_extern(node):
-        return str(node.op).removeprefix("aten.").split(".")[0]
+        return bare(str(node.op))
     return node.label or getattr(node, "kind", "") or node.buffer.name
 
 
@@ -180,7 +180,7 @@ def loops(graph: Any, title: str = "") -> Picture:
     buffers = graph.buffers
     boxes, text = [], []
     for node in graph.nodes:
-        origins = ", ".join(dict.fromkeys(op_name(origin).removeprefix("aten.").split(".")[0] for origin in node.origins))
+        origins = ", ".join(dict.fromkeys(bare(op_name(origin)) for origin in node.origins))
         size = " + ".join(human_bytes(b.nbytes) for b in node.buffers)
         kind = " cl-x" if is_extern(node) else ""
         boxes.append(

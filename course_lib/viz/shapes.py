@@ -205,7 +205,7 @@ def runs(sizes: Sequence[int], letters: Sequence[str]) -> list[tuple[str, str]]:
 
 # ---- buckets --------------------------------------------------------------------------------------------------------
 
-LEFT, WIDTH, HIGH, BARS = 96.0, 510.0, 130.0, 32
+LEFT, WIDTH, HIGH, BARS = 92.0, 500.0, 130.0, 32
 
 
 @dataclass(frozen=True)

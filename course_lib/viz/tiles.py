@@ -88,6 +88,8 @@ def tile_map(source: Any, meta: Mapping[str, int] | None = None, title: str = ""
     if isinstance(source.tiling, ProductTiling):
         return product_map(source.tiling, meta, title or source.name)
     cover, name = Cover(source.tiling, meta), title or source.name
+    if not cover.lanes:
+        raise ValueError(f"{name} writes an empty tensor: no program is started")
     down, right = shown(cover.programs), shown(cover.steps)
     kind = "element" if cover.is_flat else "row"
     left = max(LEFT, *(16 + text_width(span(kind, *cover.row_span(one)), SMALL) for one in down if one is not None))

@@ -135,3 +135,17 @@ def test_a_band_names_all_buffers_that_lie_in_it(trained):
     use = trained.memory(0)
     names = [name for span in use.spans for name in span.names]
     assert sorted(names) == sorted(a.buffer.name for a in use.plan.allocations)
+
+
+def test_an_operator_of_any_library_is_called_by_its_own_name():
+    from course_lib.viz.graphs import bare
+
+    assert [bare(name) for name in ("aten.add.Tensor", "prims.iota", "prims.convert_element_type.default", "relu")] == [
+        "add", "iota", "convert_element_type", "relu"
+    ]  # fmt: skip
+    cl.reset()
+    with cl.record() as trace:
+        cl.compile(lambda x: torch.nn.functional.cross_entropy(x, torch.arange(4)))(
+            torch.randn(4, 4, requires_grad=True)
+        ).backward()
+    assert ">prims" not in trace.joint(0, "operations").html
