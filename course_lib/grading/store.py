@@ -41,8 +41,16 @@ def execute(nb: Notebook, folder: Path, timeout: float = 300) -> Notebook:
     client.execute(cleanup_kc=True)
     for cell in nb.cells:
         if cell.cell_type == "code":
-            cell.outputs = [_without_machine_paths(output) for output in cell.outputs]
+            cell.outputs = [_without_machine_paths(without_widget(output)) for output in cell.outputs]
     return tidy(nb)
+
+
+def without_widget(output: Any) -> Any:
+    """A stored output keeps the picture of a widget: of the widget itself only its number in a kernel that is gone, and a trusted
+    notebook would show "model not found" in place of the picture."""
+    if "text/html" in output.get("data", {}):
+        output["data"].pop("application/vnd.jupyter.widget-view+json", None)
+    return output
 
 
 _MACHINE_PATHS = (

@@ -61,6 +61,7 @@ def _about_cell(cell) -> list[str]:
         "its source answers the question: fold it (jupyter.source_hidden)": "viz.Predict(" in cell.source
         and not cell.metadata.get("jupyter", {}).get("source_hidden"),
         "marks are metadata tags, not comments": "NBVAL_" in cell.source,
+        "a widget is stored that no kernel knows: store the notebook again": "widget-view+json" in everything,
         "interact() and Output widgets hang when nobody watches": bool(INTERACTIVE.search(cell.source)),
         f"{len(lines)} lines of code: a cell is one thought ({MAX_CODE_LINES} at most)": not graded
         and len(lines) > MAX_CODE_LINES,
@@ -107,6 +108,7 @@ def cell(source="1 + 1", count=1, outputs=(), *, tags=()):
     return new_code_cell(source, execution_count=count, outputs=list(outputs), metadata={"tags": list(tags)})
 
 
+WIDGET = new_output("display_data", data={"text/html": "", "application/vnd.jupyter.widget-view+json": {"model_id": "1"}})
 ERROR = new_output("error", ename="ValueError", evalue="", traceback=[])
 PRINTED_PATH = new_output("stream", name="stdout", text='File "/Users/ada/course/model.py"')
 
@@ -121,6 +123,7 @@ def test_a_good_notebook_has_nothing_wrong():
     [
         (cell(count=None), "stored without having run"),
         (cell(count=3), "not run top to bottom"),
+        (cell(outputs=[WIDGET]), "a widget is stored that no kernel knows"),
         (cell("raise ValueError", 1, [ERROR]), "not tagged raises-exception"),
         (cell("print()", tags=["raises-exception"]), "stored without one"),
         (cell(count=None, tags=["nbval-skip"]), "needs skip-execution"),
