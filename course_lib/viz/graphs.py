@@ -93,7 +93,8 @@ def op_name(node: fx.Node) -> str:
 
 def bare(name: str) -> str:
     """An operator's name without its library and overload: 'aten.add.Tensor' → 'add', 'prims.iota' → 'iota'."""
-    return name.removeprefix("aten.").removeprefix("prims.").split(".")[0]
+    library, _, rest = name.partition(".")
+    return (rest or library).split(".")[0]
 
 
 def type_of(node: fx.Node) -> str:

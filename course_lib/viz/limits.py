@@ -31,7 +31,7 @@ from course_lib import events
 from course_lib.lowering.ops import BINARY, BOOLEAN, UNARY
 from course_lib.scheduling.expressions import Expr, record
 from course_lib.viz.asked import RECORDED, positive, several, takes
-from course_lib.viz.graphs import op_name
+from course_lib.viz.graphs import bare, op_name
 from course_lib.viz.loops import is_extern
 from course_lib.viz.style import Picture, human_bytes, human_seconds, plural
 from course_lib.viz.tables import Point, breakable, columns, html_table, limit, roofline
@@ -61,14 +61,10 @@ def works_of(recording: Any, index: int = 0) -> list[Work]:
     for kernel, group in zip(schedule.kernels, schedule.groups, strict=True):
         if is_extern(kernel):
             name = op_name(kernel.origins[0]) if kernel.origins else kernel.label
-            found.append(Work(plain(name), sum(map(library_operations, kernel.origins)), group.traffic, True))
+            found.append(Work(bare(name), sum(map(library_operations, kernel.origins)), group.traffic, True))
         else:
             found.append(Work(kernel.name, operations_of(kernel, {**graph.buffers, **made}), group.traffic, False))
     return found
-
-
-def plain(name: str) -> str:
-    return name.removeprefix("aten.").split(".")[0]
 
 
 def every_buffer(kernel: Any) -> Sequence[Any]:
