@@ -103,3 +103,13 @@ def test_every_method_of_a_trace_draws_or_refuses(method, values):
                 if not meant(error):
                     found.add(f"{method}{args!r:.80}: {type(error).__name__}: {error!s:.120}")
     assert not found, "\n".join(sorted(found)[:5])
+
+
+DRAWN_BY = {"fx_graph": "trace.graph()", "pipeline_map": "trace.show()"}
+
+
+def test_every_picture_is_in_the_gallery(root):
+    headings = "".join(line for line in (root / "docs" / "gallery.md").read_text().splitlines() if line.startswith("## "))
+    names = [name.rpartition(".")[2] for name in PICTURES]
+    missing = [name for name in names if DRAWN_BY.get(name, name.partition("_")[0]) not in headings]
+    assert not missing, "draw them in course_lib/bench/gallery.py"
