@@ -22,17 +22,20 @@ from course_lib.bench.models import TinyBlock
 from course_lib.bench.museum import STAGES
 from course_lib.bench.pictures import spread
 from course_lib.bench.roofline import ceilings, recorded_kernels
+from course_lib.frames.resume import Resume
 from course_lib.lowering import lower
 from course_lib.lowering.ir import ExternKernel, LoopGraph
 from course_lib.scheduling.products import as_loops
+from course_lib.viz.breaks import resume_code
 from course_lib.viz.choose import choose_fusion
 from course_lib.viz.lanes import lanes
 from course_lib.viz.limits import measure
 from course_lib.viz.move_tile import move_tile
 from course_lib.viz.order import order
+from course_lib.viz.owners import owners
 from course_lib.viz.pipes import pipes
 from course_lib.viz.serving import Handled, latencies, queue
-from course_lib.viz.shapes import buckets
+from course_lib.viz.shapes import buckets, two_lives
 from course_lib.viz.style import Picture, standalone_svg
 from course_lib.viz.views import collapse, index_map
 from course_lib.viz.warps import coalescing, tile_layout
@@ -48,6 +51,8 @@ trace report (`course report script.py`) are for trying.
 
 DAY = [Handled(0, 3, 4, 0, 40, 4), Handled(6, 5, 8, 44, 40, 8), Handled(12, 4, 4, 92, 0, 4), Handled(18, 8, 8, 96, 0, 8)]
 LATE = [one.latency for one in DAY]
+LIVES = [("n", 12, "s", ""), ("half = n // 2", 6, "s // 2", ""), ("if n > 10:", True, "", "s > 10")]
+PARTS = [("capture", "MyInterpreter", "yours"), ("guards", "make_check", "given"), ("scheduling", "fuse_all", "ours")]
 LENGTHS = [5, 12, 17, 20, 24, 30, 31, 33, 40, 48, 60, 66, 70, 90, 128]
 CUT = {"x": 64, "h": 256, "y": 64}, {"h": ["x"], "y": ["h"]}, {"h", "y"}, {"h", "y"}, ["x"]
 MODELLED = {
@@ -151,14 +156,18 @@ def pictures(measured: Measured) -> Iterator[tuple[str, str, Callable[[], Pictur
     trace, broken, triton, walk, product, large, sizes = found.values()
     yield "pipeline", "trace.show()", trace.show
     yield "bytecode", "trace.bytecode()", lambda: broken.bytecode("branchy")
+    yield "disassembly", "viz.disassembly(f)", lambda: viz.disassembly(softmax)
     yield "graph", "trace.graph()", trace.graph
     yield "modules", "trace.graph(by_module=True)", lambda: large.graph(by_module=True)
     yield "break", "trace.break_card()", broken.break_card
     yield "cut", "trace.cut()", lambda: broken.cut("branchy")
+    at = next(name for result in broken.captures for name in result.head.names.values() if isinstance(name, Resume))
+    yield "resume", "viz.breaks.resume_code(resume)", lambda: resume_code(at)
     yield "guards", "trace.guards_tree()", broken.guards_tree
     yield "guards-table", "trace.guards_table()", lambda: broken.guards_table(0)
     yield "timeline", "trace.timeline()", lambda: broken.timeline("branchy")
     yield "shape-map", "trace.shape_map(f, sizes)", lambda: sizes.shape_map(rows, {"x.shape[0]": range(1, 21)})
+    yield "two-lives", "viz.shapes.two_lives(rows)", lambda: two_lives(LIVES)
     yield "buckets", "viz.shapes.buckets(lengths, borders)", lambda: buckets(LENGTHS, (32, 64, 128))
     yield "aten", "trace.aten()", trace.aten
     yield "joint", "trace.joint()", trace.joint
@@ -185,6 +194,7 @@ def pictures(measured: Measured) -> Iterator[tuple[str, str, Callable[[], Pictur
     yield "latencies", "viz.serving.latencies(...)", lambda: latencies({"eager": [9.0, 8.0, 11.0, 9.5], "compiled": LATE})
     yield "mirror", "cl.mirror(f, x)", lambda: cl.mirror(softmax, torch.randn(4, 8), torch.randn(8)).picture
     wrong = {"eager": "", "aot_eager": "call 1: the result", "inductor": "call 1: the result"}
+    yield "owners", "viz.owners.owners(parts)", lambda: owners(PARTS)
     yield "ladder", "viz.ladder({backend: what differs})", lambda: viz.ladder(wrong)
     tries = [(5, False), (8, True), (6, False), (7, True)]
     yield "bisection", "viz.bisection(stages, tries)", lambda: viz.bisection(STAGES, tries)

@@ -14,7 +14,7 @@ from typing import Any
 
 from course_lib import events, frames
 from course_lib.frames.resume import Resume, live, resumed
-from course_lib.viz.asked import whole
+from course_lib.viz.asked import RECORDED, a_function, having, takes, whole
 from course_lib.viz.graphs import op_name
 from course_lib.viz.recording import Recording
 from course_lib.viz.style import LARGE, SMALL, Picture, escape, place, plural
@@ -29,6 +29,7 @@ AROUND = 3
 # ---- one break ------------------------------------------------------------------------------------------------------
 
 
+@takes(recording=RECORDED)
 def break_card(recording: Recording, index: int = 0) -> Picture:
     """All that is known about one graph break. Raises LookupError if there is none of that number."""
     problems, index = recording.graph_breaks, whole(index, "a graph break is asked for by its number")
@@ -143,6 +144,7 @@ def pieces_of(recording: Recording, function: str | Callable[..., Any] | None) -
         one.resume = resumed_by(one.code, [other.code for other in order])
     origin = lambda one: one.resume.original if one.resume else one.code
     if function is not None and not isinstance(function, str):
+        a_function(function, "cut")
         function = getattr(getattr(function, "forward", function), "__qualname__", str(function))
     for one in order:
         if one.resume is None and (one.problems if function is None else matches(one.code.co_qualname, function)):
@@ -219,6 +221,7 @@ class Block:
         return self.own_height + (self.torn + max(block.height for _, block in self.below) if self.below else 0)
 
 
+@takes(recording=RECORDED)
 def cut_frame(recording: Recording, function: str | Callable[..., Any] | None = None) -> Picture:
     """A frame cut in pieces: `function` by name or itself; None for the first that has a graph break."""
     pieces = pieces_of(recording, function)
@@ -333,6 +336,7 @@ def text_of(block: Block, indent: str = "") -> list[str]:
 ROW, COLUMN, BETWEEN = 19, 330, 70
 
 
+@takes(at=having("a Resume (where a frame goes on)", "original", "offset", "shift"))
 def resume_code(at: Resume) -> Picture:
     """The bytecode of a function, and beside it that of the resume function which goes on at one place in it."""
     before, after = frames.instructions(at.original), frames.instructions(at.code)

@@ -19,7 +19,7 @@ from typing import Any
 from course_lib import events
 from course_lib.frames import instructions
 from course_lib.frames.resume import resumed
-from course_lib.viz.asked import recorded, shown
+from course_lib.viz.asked import RECORDED, Kind, recorded, shown, takes
 from course_lib.viz.recording import Recording
 from course_lib.viz.style import Picture, escape, place, plural, short_types
 from course_lib.viz.tables import columns
@@ -145,6 +145,7 @@ def find_run(recording: Recording, function: str | int | Callable[..., Any] | No
 # ---- the table ------------------------------------------------------------------------------------------------------
 
 
+@takes(recording=RECORDED)
 def bytecode_table(recording: Recording, function: str | int | Callable[..., Any] | None = None) -> Picture:
     """Every instruction that the symbolic interpreter ran for one frame: `function` is its name, its number, or the function
     itself; None for the first."""
@@ -274,6 +275,7 @@ def text_steps(steps: list[Step], closed: bool, indent: str = "") -> list[str]:
 # ---- plain bytecode -------------------------------------------------------------------------------------------------
 
 
+@takes(fn=Kind("a Python function or its code", lambda fn: isinstance(getattr(fn, "__code__", fn), types.CodeType)))
 def disassembly(fn: Any) -> Picture:
     """The bytecode of a function (or a code object), under the source lines it came from."""
     code = fn if isinstance(fn, types.CodeType) else fn.__code__

@@ -13,6 +13,7 @@ import re
 from collections.abc import Collection
 from typing import Any
 
+from course_lib.viz.asked import TEXT, takes
 from course_lib.viz.style import Picture, escape, plural
 
 LEXERS = {"triton": "python", "py": "python", "c++": "cpp"}
@@ -20,6 +21,7 @@ LEXERS = {"triton": "python", "py": "python", "c++": "cpp"}
 TITLES = {"python": "Python", "py": "Python", "cpp": "C++", "c++": "C++", "triton": "Triton", "ptx": "PTX", "llvm": "LLVM IR"}
 
 
+@takes(source=TEXT, language=TEXT)
 def code(
     source: str,
     language: str = "python",

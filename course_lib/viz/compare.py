@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from course_lib.viz.asked import a_function, a_number, attributes, shown
+from course_lib.viz.asked import ANYTHING, MAPPING, STAGE, Kind, a_function, a_number, attributes, each, named, shown, takes
 from course_lib.viz.limits import kernels_in_profile
 from course_lib.viz.style import SMALL, Picture, human_seconds, plural
 from course_lib.viz.svg import Svg, fold, n, shorten, text_width
@@ -24,6 +24,7 @@ from course_lib.viz.tables import LABEL, LETTERS, bars, columns, show, who
 LONG, THICK, STEP = 460.0, 16.0, 21.0
 
 
+@takes(values=named(ANYTHING, "workload → name → how many times as fast"), stage=STAGE)
 def speedup_bars(values: Mapping[str, Mapping[str, float]], caption: str = "", *, stage: str = "scheduling") -> Picture:
     """Workload → name → how many times as fast as eager. The line is eager. Raises ValueError where there is nothing to draw."""
     if not values or not (isinstance(values, Mapping) and any(values.values())):
@@ -67,6 +68,7 @@ def speedup_bars(values: Mapping[str, Mapping[str, float]], caption: str = "", *
 CELL_WIDE, CELL_TALL, SIDE = 92.0, 34.0, 148.0
 
 
+@takes(seconds=MAPPING)
 def landscape(
     seconds: Mapping[tuple[Any, Any], float], names: tuple[str, str] = ("ROWS", "COLUMNS"), title: str = "", caption: str = ""
 ) -> Picture:
@@ -137,6 +139,9 @@ class Launch:
         return self.start + self.seconds
 
 
+LAUNCH = Kind("a launch", lambda value: isinstance(value, Launch))
+
+
 def launches(call: Callable[[], Any]) -> list[Launch]:
     """One call, the fastest of several under torch's profiler: operators on the host (the outermost only), kernels on the device.
     The whole call is the first entry."""
@@ -174,11 +179,12 @@ NO_LAUNCH = {"the call", *(f"aten::{name}" for name in "empty empty_strided empt
 LANE, TRACK, NAMES = 24.0, 540.0, 118.0
 
 
+@takes(ways=named(each(LAUNCH, ""), "name → what viz.launches(call) found"), stage=STAGE)
 def launch_timeline(ways: Mapping[str, Sequence[Launch]], *, stage: str = "codegen") -> Picture:
     """Way of running (eager, compiled, CUDA graph) → what ran. All on one scale: a lane for the host, and one for the device if
     there is one. Empty stretches of the host's lane are Python and dispatching; of the device's, waiting."""
-    if not any(ways.values()):
-        raise ValueError("a launch timeline needs at least one launch: give it what viz.launches(call) found")
+    if not ways or not all(ways.values()):
+        raise ValueError("a launch timeline needs at least one launch of each: give it what viz.launches(call) found")
     total = max(launch.end for ran in ways.values() for launch in ran)
     device = any(launch.on_device for ran in ways.values() for launch in ran)
     block = 26 + LANE * (1 + device) + 10

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from course_lib.viz.asked import RECORDED, takes
 from course_lib.viz.compiles import by_stage, compiles_of, functions_of
 from course_lib.viz.pipeline_map import ROOMS
 from course_lib.viz.recording import Recording
@@ -49,6 +50,7 @@ def small_together(bars: list[Bar], least: float) -> list[Bar]:
     return [*large, Bar(f"{len(small)} others", by_stage(bar.stages for bar in small))]
 
 
+@takes(recording=RECORDED)
 def compile_time(recording: Recording) -> Picture:
     """Compile time by function and stage. Raises LookupError if nothing was compiled."""
     bars = bars_of(recording)

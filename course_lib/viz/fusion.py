@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from course_lib import events
+from course_lib.viz.asked import attributes
 from course_lib.viz.loops import is_extern, label_of, reads
 from course_lib.viz.recording import Recording
 from course_lib.viz.style import SMALL, Picture, escape, human_bytes, plural
@@ -131,7 +132,8 @@ def one_kernel(
 def find(recording: Any, index: int) -> tuple[Any, Any]:
     """The schedule and the lowered graph (None if it is not known)."""
     if not isinstance(recording, Recording):
-        return recording, None
+        schedule = "fusion expects a trace, or a schedule (trace.of(events.Scheduled)[0].schedule)"
+        return attributes(recording, ("kernels", "alone"), schedule), None
     schedules, graphs = recording.of(events.Scheduled), recording.of(events.Lowered)
     if not schedules:
         raise LookupError("no graph was scheduled while recording (the 'eager' and 'aot_eager' backends stop before that)")

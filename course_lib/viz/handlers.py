@@ -15,6 +15,7 @@ from typing import Any
 
 import sympy
 
+from course_lib.viz.asked import ANYTHING, FUNCTION, named, takes
 from course_lib.viz.loops import shown
 from course_lib.viz.style import Picture, escape, plural
 from course_lib.viz.tables import columns, html_table
@@ -63,6 +64,7 @@ class Together:
         return run
 
 
+@takes(body=FUNCTION, handlers=named(ANYTHING, "name → handler"))
 def side_by_side(body: Callable[..., Any], index: Sequence[sympy.Expr], handlers: Mapping[str, Any], *rindex: Any) -> Picture:
     """Run `body(ops, index)` under all `handlers` (name → handler) in step."""
     together = Together(list(handlers.values()))

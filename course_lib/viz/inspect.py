@@ -25,6 +25,7 @@ from course_lib.codegen.cpp import prelude
 from course_lib.codegen.printer import KernelSource
 from course_lib.codegen.triton import TritonSource
 from course_lib.runtime.compiler import FLAGS, WRAPS, BackendMissing, CompileFailed, find_compiler, past_caches
+from course_lib.viz.asked import TEXT, having, takes
 
 COMPILE = """
 import json, linecache, sys
@@ -53,6 +54,7 @@ print(json.dumps({name: text for name, text in made.asm.items() if isinstance(te
 """
 
 
+@takes(kernel=having("a kernel of trace.of(events.KernelsBuilt)[0].compiled.kernels", "source", "name", "language"), target=TEXT)
 def inspect_kernel(kernel: KernelSource, target: str = "sm_90") -> dict[str, str]:
     """The representations of `kernel` for `target`. Raises `BackendMissing`."""
     if isinstance(kernel, TritonSource):

@@ -17,7 +17,8 @@ from typing import Any
 from torch import fx
 
 from course_lib.autograd.partition import node_bytes
-from course_lib.viz.graphs import constants_of, is_operation, is_parameter, location_of, op_name, source_of, type_of
+from course_lib.viz.asked import having, shown, takes
+from course_lib.viz.graphs import bare, constants_of, is_operation, is_parameter, location_of, op_name, source_of, type_of
 from course_lib.viz.modules import captured_operation, modules_of
 from course_lib.viz.style import SMALL, Picture, human_bytes, plural
 from course_lib.viz.svg import Svg, lanes, shorten, tail, text_width
@@ -119,11 +120,12 @@ class Band:
         return max(*bottoms, at)
 
 
+@takes(partition=having("a Partition (trace.of(events.Partitioned)[0].partition)", "forward", "backward", "saved"))
 def joint_graph(partition: Any, signature: Any = None, title: str = "", detail: str | None = None) -> Picture:
     """The two halves of a joint graph and what is kept between them. With the joint graph's `Signature`, gradients have names.
     `detail` is one of `DETAILS`; None chooses by size. Raises ValueError for a `detail` that there is not."""
     if detail not in (None, *DETAILS):
-        raise ValueError(f"detail must be one of {', '.join(DETAILS)}, got {detail!r}")
+        raise ValueError(f"detail must be one of {', '.join(DETAILS)}, got {shown(detail)}")
     for level in [detail] if detail else DETAILS:
         sides = Sides(partition, signature, level)
         if max(len(sides.column("left")), len(sides.column("right"))) <= FEW[level]:
@@ -276,7 +278,7 @@ def short_name(node: fx.Node) -> str:
     """'addmm', 'getitem[1]', 'self.x'."""
     if node.op == "placeholder":
         return source_of(node)
-    name = op_name(node).removeprefix("aten.").split(".")[0]
+    name = bare(op_name(node))
     return f"{name}[{node.args[1]}]" if name == "getitem" else name
 
 

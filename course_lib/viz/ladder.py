@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from course_lib.viz.asked import COUNT_OR_0, TEXT, Kind, each, named, takes
 from course_lib.viz.pipeline_map import ROOMS
 from course_lib.viz.style import SMALL, Picture, plural
 from course_lib.viz.svg import Svg, text_width
@@ -29,10 +30,13 @@ OF_ROOM = {
 NAME, GAP, HIGH, STEP = 82, 3, 34, 54
 
 
+@takes(differences=named(TEXT, "backend → where its result leaves eager, '' if nowhere"))
 def ladder(differences: Mapping[str, str]) -> Picture:
     """One row for each backend: the rooms that run, and where its result leaves eager ('' if nowhere).
 
     Raises ValueError for a backend that is no rung of the ladder."""
+    if not differences:
+        raise ValueError("a ladder needs at least one backend")
     for backend in differences:
         if backend not in RUNGS:
             raise ValueError(f"'{backend}' is no rung of the ladder; the rungs are {', '.join(RUNGS)}")
@@ -69,9 +73,16 @@ def verdict(svg: Svg, x: float, y: float, right: bool, said: str) -> None:
     svg.text(x, y, f"{'✓' if right else '✗'} {said}", bold=not right, stage="scheduling" if right else "break")
 
 
+TRY = Kind("a try", lambda one: isinstance(one, (tuple, list)) and len(one) == 2 and COUNT_OR_0.holds(one[0]))
+
+
+@takes(stages=each(TEXT, "names of stages"), tries=each(TRY, "a list of (count, right)"))
 def bisection(stages: Sequence[str], tries: Sequence[tuple[int, bool]]) -> Picture:
     """One row for each try (count, right): with the first `count` stages exchanged, was the result right? What can still be
     guilty after a try is outlined."""
+    stages = list(stages)
+    if not stages:
+        raise ValueError("a bisection needs the stages that it goes through")
     wide = [text_width(name, SMALL, bold=True) + 8 for name in stages]
     left = text_width(f"try {len(tries)}") + 20
     svg = Svg(left + sum(wide) + 3 * len(wide) + 70, 26 + STEP * len(tries))

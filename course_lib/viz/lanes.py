@@ -7,12 +7,14 @@ Out: a `Picture`: a row for each thread, a frame for each vector instruction, a 
 
 from __future__ import annotations
 
+from course_lib.viz.asked import COUNT, takes
 from course_lib.viz.style import SMALL, Picture, plural
 from course_lib.viz.svg import Svg
 
 CELL, GAP, ROW, NAME = 26, 10, 50, 84
 
 
+@takes(iterations=COUNT, width=COUNT, threads=COUNT)
 def lanes(iterations: int, width: int, threads: int = 1) -> Picture:
     """The iterations of a loop in vectors of `width`, neighbouring vectors to one thread."""
     if min(iterations, width, threads) < 1 or iterations > 64 * width:

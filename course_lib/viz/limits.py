@@ -30,8 +30,8 @@ from torch.utils.flop_counter import flop_registry
 from course_lib import events
 from course_lib.lowering.ops import BINARY, BOOLEAN, UNARY
 from course_lib.scheduling.expressions import Expr, record
-from course_lib.viz.asked import positive
-from course_lib.viz.graphs import op_name
+from course_lib.viz.asked import RECORDED, positive, several, takes
+from course_lib.viz.graphs import bare, op_name
 from course_lib.viz.loops import is_extern
 from course_lib.viz.style import Picture, human_bytes, human_seconds, plural
 from course_lib.viz.tables import Point, breakable, columns, html_table, limit, roofline
@@ -61,14 +61,10 @@ def works_of(recording: Any, index: int = 0) -> list[Work]:
     for kernel, group in zip(schedule.kernels, schedule.groups, strict=True):
         if is_extern(kernel):
             name = op_name(kernel.origins[0]) if kernel.origins else kernel.label
-            found.append(Work(plain(name), sum(map(library_operations, kernel.origins)), group.traffic, True))
+            found.append(Work(bare(name), sum(map(library_operations, kernel.origins)), group.traffic, True))
         else:
             found.append(Work(kernel.name, operations_of(kernel, {**graph.buffers, **made}), group.traffic, False))
     return found
-
-
-def plain(name: str) -> str:
-    return name.removeprefix("aten.").split(".")[0]
 
 
 def every_buffer(kernel: Any) -> Sequence[Any]:
@@ -193,6 +189,7 @@ def kernels_in_profile() -> Iterator[None]:
 # ---- the picture ----------------------------------------------------------------------------------------------------
 
 
+@takes(recording=RECORDED)
 def kernel_roofline(
     recording: Any, bandwidth: float, peak: float, index: int = 0, seconds: Sequence[float] | None = None
 ) -> Picture:
@@ -201,8 +198,13 @@ def kernel_roofline(
     `seconds` are times measured elsewhere, one for each kernel in order; without them the kernels are run and timed here. A
     kernel that computes nothing stands in the table only."""
     positive(bandwidth, "bandwidth, in bytes/s,"), positive(peak, "peak, in FLOP/s,")
+    if not recording.of(events.KernelsBuilt):
+        raise LookupError("no kernel was built while recording: there is nothing to time")
     works = works_of(recording, index)
-    times = list(seconds) if seconds is not None else measure(recording, index)
+    if seconds is None:
+        times = measure(recording, index)
+    else:
+        times = [positive(one, "the seconds of a kernel") for one in several(seconds, "seconds is a list of numbers")]
     if len(times) != len(works):
         raise ValueError(f"{len(works)} kernels need as many times, not {len(times)}")
     return drawn(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,9 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from course_lib.lowering.ir import ExternKernel, LoopNode
+from course_lib.viz.asked import LOOPS, TEXT, takes
 from course_lib.viz.evaluator import Array, Memory, NumpyHandler, compute
-from course_lib.viz.graphs import op_name
+from course_lib.viz.graphs import bare, op_name
 from course_lib.viz.style import Picture, escape, human_bytes, plural
 
 INFIX = {
@@ -32,10 +34,12 @@ LETTERS = "ijklmnop"
 
 
 class Formula:
-    """A handler whose values are text."""
+    """A handler whose values are text. `sizes`: how far each index goes, where that is known."""
 
-    def __init__(self, buffers: Mapping[str, Any] | None = None) -> None:
-        self.buffers = buffers or {}
+    def __init__(
+        self, buffers: Mapping[str, Any] | None = None, sizes: Mapping[sympy.Symbol, Any] = MappingProxyType({})
+    ) -> None:
+        self.buffers, self.sizes = buffers or {}, sizes
 
     def __getattr__(self, op: str) -> Callable[..., str]:
         if op.startswith("__"):
@@ -45,7 +49,7 @@ class Formula:
         return lambda *args: f"{op}({', '.join(map(str, args))})"
 
     def load(self, buffer: str, index: sympy.Expr) -> str:
-        return f"{buffer}[{index_text(index, self.buffers.get(buffer))}]"
+        return f"{buffer}[{index_text(index, self.buffers.get(buffer), self.sizes)}]"
 
     def constant(self, value: Any, dtype: Any) -> str:
         return f"{value:.6g}" if isinstance(value, float) else str(value)
@@ -88,8 +92,9 @@ def inner(text: str) -> str:
     return text
 
 
-def index_text(index: Any, buffer: Any = None) -> str:
-    """A flat index as the buffer's own dimensions where it is a plain walk through them, else as the formula it is."""
+def index_text(index: Any, buffer: Any = None, sizes: Mapping[sympy.Symbol, Any] = MappingProxyType({})) -> str:
+    """A flat index as the buffer's own dimensions where it is a plain walk through them, else as the formula it is: so where an
+    index goes beyond its dimension, into the next row."""
     index = sympy.sympify(index)
     if buffer is None or not index.is_polynomial(*index.free_symbols):
         return str(index)
@@ -101,6 +106,9 @@ def index_text(index: Any, buffer: Any = None) -> str:
     for symbol, factor in index.as_coefficients_dict().items():
         dimension = by_stride.get(int(factor)) if symbol.is_Symbol and is_int(factor) else None
         if dimension is None or parts[dimension] != "0":
+            return str(index)
+        size, room = sizes.get(symbol), buffer.shape[dimension]
+        if factor != max(by_stride) and is_int(size) and is_int(room) and size > room:
             return str(index)
         parts[dimension] = str(symbol)
     return ", ".join(parts)
@@ -138,7 +146,7 @@ def is_extern(node: Any) -> bool:
 def label_of(node: Any) -> str:
     """What a node does, in a word: 'mean', 'addmm'."""
     if is_extern(node):
-        return str(node.op).removeprefix("aten.").split(".")[0]
+        return bare(str(node.op))
     return node.label or getattr(node, "kind", "") or node.buffer.name
 
 
@@ -146,12 +154,13 @@ def formula(node: Any, buffers: Mapping[str, Any]) -> str:
     """'mul[i, j] = x[i, j] * w[j]'."""
     if is_extern(node):
         return f"{', '.join(b.name for b in node.buffers)} = {node.op}({', '.join(reads(node))})"
-    index = symbols(len(node.ranges))
+    index = symbols(len(node.ranges) + len(node.reduced))
+    told = run_body(node, Formula(buffers, dict(zip(index, (*node.ranges, *node.reduced), strict=True))))
+    index, reduced = index[: len(node.ranges)], index[len(node.ranges) :]
     result = f"{node.buffer.name}[{', '.join(map(str, index))}]"
     if node.reduced:
-        over = ", ".join(map(str, symbols(len(node.reduced), len(index))))
-        return f"{result} = {node.kind} over {over} of {run_body(node, Formula(buffers))}"
-    return f"{result} = {run_body(node, Formula(buffers))}"
+        return f"{result} = {node.kind} over {', '.join(map(str, reduced))} of {told}"
+    return f"{result} = {told}"
 
 
 def ranges_of(node: Any) -> str:
@@ -165,12 +174,13 @@ def ranges_of(node: Any) -> str:
     return ", ".join(shown) or "once"
 
 
+@takes(graph=LOOPS, title=TEXT)
 def loops(graph: Any, title: str = "") -> Picture:
     """Every loop of a lowered program, in order."""
     buffers = graph.buffers
     boxes, text = [], []
     for node in graph.nodes:
-        origins = ", ".join(dict.fromkeys(op_name(origin).removeprefix("aten.").split(".")[0] for origin in node.origins))
+        origins = ", ".join(dict.fromkeys(bare(op_name(origin)) for origin in node.origins))
         size = " + ".join(human_bytes(b.nbytes) for b in node.buffers)
         kind = " cl-x" if is_extern(node) else ""
         boxes.append(

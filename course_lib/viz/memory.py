@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.scheduling import MemoryPlan, Schedule
+from course_lib.viz.asked import having, takes
 from course_lib.viz.style import SMALL, Picture, human_bytes, plural
 from course_lib.viz.svg import Svg, n, shorten
 
@@ -109,6 +110,7 @@ PANEL, BETWEEN, TALL, HEAD, AXIS = 326.0, 34.0, 240.0, 44.0, 58.0
 """px: the width of one timeline and what is between two, their height, the headings above, the sizes on the left."""
 
 
+@takes(use=having("what trace.memory() gives", "spans_alone", "unplanned_peak"))
 def memory_timeline(use: MemoryUse) -> Picture:
     """Memory held over time, if each node ran alone and as planned."""
     alone, planned = use.spans_alone, use.spans

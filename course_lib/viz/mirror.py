@@ -9,12 +9,12 @@ half keeps the graph and runs it as it is. In PyTorch: `torch._dynamo.explain` t
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 import itertools
 import re
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -87,7 +87,10 @@ class Mirror:
         ours, theirs = self.ours, self.theirs
         said = [f"The result of {side.name}: {side.answer}." for side in (ours, theirs) if side.answer != SAME]
         for side, other in ((ours, theirs), (theirs, ours)):
-            said += [f"{side.name} ends a graph: {reason.rstrip('.')}." for reason in side.breaks]
+            for reason, count in Counter(side.breaks).items():
+                said.append(f"{side.name} ends a graph{f', {count} times' if count > 1 else ''}: {reason.rstrip('.')}.")
+            if other.graphs and not side.graphs and side.answer == SAME:
+                said.append(f"{side.name} makes no graph of it: Python runs all of it.")
             if side.breaks and other.graphs and not other.breaks:
                 said.append(f"{other.name} puts that into the graph.")
         if all(side.breaks and len(side.graphs) > 1 for side in (ours, theirs)):
@@ -99,7 +102,7 @@ class Mirror:
             mine, yours = side.operations, other.operations
             more = [name for name in dict.fromkeys(mine) if mine.count(name) > yours.count(name)]
             said += [f"More of these in {side.name}: {', '.join(more)}."] if more and yours else []
-        if ours.guards and ours.guards != theirs.guards:
+        if ours.guards and theirs.guards and ours.guards != theirs.guards:
             said.append("Guards are cut differently: one of ours holds all that is assumed about one object.")
         return said or ["No difference."]
 
@@ -139,14 +142,38 @@ def chip(text: str, who: str, partner: str, paired: bool) -> str:
 
 
 def pair_up(ours: Listing, theirs: Listing) -> list[tuple[str, str]]:
-    """Inputs by where they come from; operations by name, each side in its own order."""
+    """Inputs by where they come from; operations by name, each side in its own order, those with the same arguments first."""
     one, two = ({name: f"placeholder    {name}" for name in graph.inputs} for graph in (ours, theirs))
     rows = [(one.get(name, ""), two.get(name, "")) for name in one | two]
-    names = [[name for name, _ in graph.nodes] for graph in (ours, theirs)]
-    for tag, i, i_end, j, j_end in difflib.SequenceMatcher(None, names[0], names[1], autojunk=False).get_opcodes():
-        left, right = ([text for _, text in part] for part in (ours.nodes[i:i_end], theirs.nodes[j:j_end]))
-        rows += zip(left, right) if tag == "equal" else [*((a, "") for a in left), *(("", b) for b in right)]
+    i = j = 0
+    for i_next, j_next in [*alignment(ours.nodes, theirs.nodes), (len(ours.nodes), len(theirs.nodes))]:
+        rows += [(text, "") for _, text in ours.nodes[i:i_next]] + [("", text) for _, text in theirs.nodes[j:j_next]]
+        rows += [(a, b) for (_, a), (_, b) in zip(ours.nodes[i_next : i_next + 1], theirs.nodes[j_next : j_next + 1])]
+        i, j = i_next + 1, j_next + 1
     return rows
+
+
+def alignment(ours: Sequence[tuple[str, str]], theirs: Sequence[tuple[str, str]]) -> list[tuple[int, int]]:
+    """Which nodes stand for the same: as many of one operation as can be, among these as many with the same inputs as can be. (A
+    node's own name says nothing: each compiler has its names.)"""
+    called = [[(name, re.sub(r"%\w+", "%", text)) for name, text in nodes] for nodes in (ours, theirs)]
+    alike = lambda a, b: 1000 + (a[1] == b[1]) if a[0] == b[0] else 0
+    best = [[0] * (len(theirs) + 1) for _ in range(len(ours) + 1)]  # of what follows
+    for i in reversed(range(len(ours))):
+        for j in reversed(range(len(theirs))):
+            same = alike(called[0][i], called[1][j])
+            best[i][j] = max(best[i + 1][j], best[i][j + 1], same and same + best[i + 1][j + 1])
+    found, i, j = [], 0, 0
+    while i < len(ours) and j < len(theirs):
+        same = alike(called[0][i], called[1][j])
+        if same and best[i][j] == same + best[i + 1][j + 1]:
+            found.append((i, j))
+            i, j = i + 1, j + 1
+        elif best[i][j] == best[i + 1][j]:
+            i += 1
+        else:
+            j += 1
+    return found
 
 
 def mirror(function: Callable[..., Any], *args: Any, train: bool = False, **kwargs: Any) -> Mirror:
@@ -184,9 +211,16 @@ def mirror(function: Callable[..., Any], *args: Any, train: bool = False, **kwar
     dynamo.reset()
     counters.clear()
     compare(theirs, lambda f: torch.compile(f, backend=keep, options={"guard_filter_fn": count}))
-    theirs.breaks = [text.splitlines()[0] for kind in ("graph_break", "unimplemented") for text in counters[kind]]
+    theirs.breaks = breaks_in(counters)
     dynamo.reset()
     return Mirror(ours, theirs, trial)
+
+
+def breaks_in(counters: Mapping[str, Counter[str]]) -> list[str]:
+    """What `torch._dynamo.utils.counters` tells: under "graph_break" each place where a graph ends, under "unimplemented" (too)
+    what made it give up a whole frame."""
+    first = lambda kind: [text.splitlines()[0] for text, count in counters[kind].items() for _ in range(count)]
+    return (breaks := first("graph_break")) + [reason for reason in dict.fromkeys(first("unimplemented")) if reason not in breaks]
 
 
 class Name(str):
@@ -227,5 +261,5 @@ def as_ours(name: str, function: Callable[..., Any]) -> str:
 
 
 def dialect(name: str) -> str:
-    """A path as torch writes it, as the user would: `L['self']._modules['ln']` → `self.ln`."""
-    return re.sub(r"\b[LG]\['(\w+)'\]", r"\1", readable_path(name))
+    """A path as torch writes it, as the user would: `L['self']._modules['ln']` → `self.ln`. What lay on the stack is `stack0`."""
+    return re.sub(r"\b[LG]\['(?:___(?=stack\d))?(\w+)'\]|^___(?=stack\d)", r"\1", readable_path(name))

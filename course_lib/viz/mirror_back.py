@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import io
 import itertools
 import logging
 import re
@@ -31,7 +32,7 @@ from course_lib.viz.asked import a_function
 from course_lib.viz.compiles import compiles_of
 from course_lib.viz.kernels import kernels_of
 from course_lib.viz.recording import Recording
-from course_lib.viz.style import Picture, human_bytes, human_seconds
+from course_lib.viz.style import Picture, escape, human_bytes, human_seconds
 from course_lib.viz.tables import columns, html_table
 
 SAME = "as eager"
@@ -139,11 +140,12 @@ class Halves:
         sides = (self.ours, self.theirs)
         header = ("", *(side.name for side in sides))
         rows = list(zip(ROWS, *(side.cells() for side in sides), strict=True))
-        lists = [side.kernels or [NOT_AVAILABLE] for side in sides]
+        lists = [[NOT_AVAILABLE] if side.kernels is None else side.kernels or ["none"] for side in sides]
         pairs = list(itertools.zip_longest(*lists, fillvalue=""))
         body = html_table(rows, header) + f"<p>Eager takes {human_seconds(self.eager_seconds)} for one call.</p>"
         body += html_table(
-            [(f"<code>{a}</code>", f"<code>{b}</code>") for a, b in pairs], [f"kernels of {s.name}" for s in sides]
+            [tuple(f"<code>{escape(kernel)}</code>" for kernel in pair) for pair in pairs],
+            [f"kernels of {s.name}" for s in sides],
         )
         same = [row for row in rows if row[0] in ROWS[:2]] + [("result", *(side.answer for side in sides))]
         text = columns(same, header) + "\n\n" + columns(pairs, [f"kernels of {side.name}" for side in sides])
@@ -178,6 +180,7 @@ def our_half(trial: Trial, expected: Any, calls: dict[str, Callable[[], Any]]) -
     with events.listener(recording.note):
         first_call(half, trial, compile, expected, calls)
     programs = [program for one in compiles_of(recording) for program in one.programs]
+    programs = [program for program in programs if trial.train or program.part != "backward"]  # built at once, and not run
     kernels = [kernel for program in programs for kernel in kernels_of(program)]
     half.kernels = [kernel.name if kernel.is_library else f"{kernel.name} over {kernel.space}" for kernel in kernels]
     half.bytes = float(sum(kernel.bytes for kernel in kernels))
@@ -195,8 +198,9 @@ def their_half(trial: Trial, expected: Any, calls: dict[str, Callable[[], Any]])
         with config.patch(force_disable_caches=True), counting(compile_fx.inductor_metrics_log), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             _, sources = run_and_get_code(lambda: first_call(half, trial, torch.compile, expected, calls))
-        half.bytes = float(metrics.num_bytes_accessed) or None
-        half.kernels = [name for source in sources for name in kernels_in(source)] or None
+        kernels = [name for source in sources for name in kernels_in(source)]
+        if kernels or not sources:  # a source in which none is found is another torch's
+            half.kernels, half.bytes = kernels, float(metrics.num_bytes_accessed) if kernels else 0.0
     except (ImportError, AttributeError, TypeError):  # another torch: what it made is not known, how long it takes is
         if half.name not in calls:
             first_call(half, trial, torch.compile, expected, calls)
@@ -240,19 +244,33 @@ def kernels_in(source: str) -> list[str]:
 def interleaved(calls: Mapping[str, Callable[[], Any]], rounds: int = 7, seconds: float = 0.003) -> dict[str, float]:
     """Seconds for one call of each: the median of rounds in which all take turns. (Lesson 13 measures with more care.)"""
     counts = {}
-    for name, call in calls.items():
-        call()
-        start = time.perf_counter()
-        call()
-        counts[name] = max(1, int(seconds / max(time.perf_counter() - start, 1e-7)))
     took: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in range(rounds):
+    with silent():
         for name, call in calls.items():
+            call()
             start = time.perf_counter()
-            for _ in range(counts[name]):
-                call()
-            took[name].append((time.perf_counter() - start) / counts[name])
+            call()
+            counts[name] = max(1, int(seconds / max(time.perf_counter() - start, 1e-7)))
+        for _ in range(rounds):
+            for name, call in calls.items():
+                start = time.perf_counter()
+                for _ in range(counts[name]):
+                    call()
+                took[name].append((time.perf_counter() - start) / counts[name])
     return {name: sorted(times)[rounds // 2] for name, times in took.items()}
+
+
+@contextlib.contextmanager
+def silent() -> Iterator[None]:
+    """What is called many times over only to be timed prints nothing, and warns of nothing."""
+    disabled = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(disabled)
 
 
 # ---- the halves, exchanged ------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from typing import Any
 
 from torch import fx
 
+from course_lib.viz.asked import GRAPH, TEXT, takes
 from course_lib.viz.graphs import (
     NO_GRAPHVIZ,
     NoGraphviz,
@@ -80,6 +81,7 @@ def captured_operation(node: fx.Node) -> fx.Node | None:
     return origin if isinstance(origin, fx.Node) and is_operation(origin) else None
 
 
+@takes(gm=GRAPH, title=TEXT)
 def module_graph(gm: Any, title: str = "") -> Picture:
     """A captured graph with one box for each module: what a large graph looks like from afar."""
     operations = [node for node in gm.graph.nodes if is_operation(node)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from course_lib.viz.asked import NAMES, named, takes
 from course_lib.viz.style import LARGE, Picture
 from course_lib.viz.svg import Svg, text_width
 
@@ -16,6 +17,7 @@ HIGH, BETWEEN, ASIDE = 34, 44, 26
 Needs = dict[str, tuple[str, ...]]
 
 
+@takes(needs=named(NAMES, "kernel → the names of those it waits for"), together=NAMES)
 def order(needs: Mapping[str, Iterable[str]], together: tuple[str, ...] = ()) -> Picture:
     """The kernels of `needs` in levels, data flowing down; beside them the same once those of `together` are one."""
     before: Needs = {name: tuple(who) for name, who in needs.items()}

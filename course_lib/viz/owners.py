@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from course_lib.viz.asked import Kind, each, takes
 from course_lib.viz.pipeline_map import BETWEEN, BOX, DOWN, ROOMS, TOP, corner, draw_headings, way
 from course_lib.viz.style import LARGE, SMALL, Picture, escape, page
 from course_lib.viz.svg import Svg, shorten
@@ -18,7 +19,13 @@ LINE, HEAD = 20, 48
 Part = tuple[str, str, str]
 """Room, name, and "yours", "given" or "ours"."""
 
+PART = Kind(
+    "a part",
+    lambda part: isinstance(part, tuple) and len(part) == 3 and part[0] in [room.name for room in ROOMS] and part[2] in MARKS,
+)
 
+
+@takes(parts=each(PART, "a list of (room, name, owner)"))
 def owners(parts: Iterable[Part], caption: str = "") -> Picture:
     """The map of the pipeline; in each room the parts that exercises ask for, marked by their owner."""
     rooms: dict[str, list[Part]] = {room.name: [] for room in ROOMS}

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from course_lib import events
+from course_lib.viz.asked import text
 from course_lib.viz.recording import Recording
 from course_lib.viz.style import LARGE, SMALL, Picture, human_seconds, plural
 from course_lib.viz.svg import Svg
@@ -52,6 +53,7 @@ def pipeline_map(lit: str | None = None, recording: Recording | None = None) -> 
     """The pipeline, `lit` at one stage (see `NAMES`). With a recording, each box says what it did in that run, and for how long.
 
     Raises ValueError for a stage that is not in the pipeline."""
+    lit = None if lit is None or lit == "" else text(lit, "the stage of pipeline_map")
     lit = ALIASES.get(lit, lit) if lit else None
     if lit is not None and lit not in NAMES:
         raise ValueError(f"no stage is called '{lit}'; the stages are {', '.join(NAMES)}")

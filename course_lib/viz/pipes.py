@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 
+from course_lib.viz.asked import NAMES, SIZE, named, takes
 from course_lib.viz.style import SMALL, Picture, human_bytes
 from course_lib.viz.svg import Svg
 from course_lib.viz.tables import columns
@@ -17,6 +18,9 @@ from course_lib.viz.tables import columns
 PIPE, GAP, LANE, THICKEST, END = 74.0, 26.0, 15.0, 46.0, 110.0
 
 
+@takes(
+    sizes=named(SIZE, "tensor → bytes"), made_of=named(NAMES, "tensor → those it is made of"), again=NAMES, read=NAMES, kept=NAMES
+)
 def pipes(
     sizes: Mapping[str, float],
     made_of: Mapping[str, Sequence[str]],
@@ -27,6 +31,11 @@ def pipes(
     """`sizes`: tensor → bytes, in the order they are made. `again`: what backward may compute again; the source feeds all else.
     `read`: what backward reads. `kept`: the pipes that are cut."""
     names = list(sizes)
+    if not names:
+        raise ValueError("pipes needs at least one tensor")
+    for name in (*made_of, *(part for parts in made_of.values() for part in parts), *again, *read, *kept):
+        if name not in sizes:
+            raise LookupError(f"pipes knows no tensor '{name}'; there are {', '.join(names)}")
     sources = [name for name in names if name not in again]
     edges = [(part, name) for name in names for part in made_of.get(name, ())] + [(name, "") for name in names if name in read]
     place = {name: n for n, name in enumerate([*names, ""])}  # "" is the sink

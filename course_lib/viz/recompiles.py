@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from course_lib import events, frames
+from course_lib.viz.asked import RECORDED, Kind, shown, takes
 from course_lib.viz.guards import about, draw_diamond, readable, told
 from course_lib.viz.recording import Recording
 from course_lib.viz.style import SMALL, Picture, escape, human_seconds, plural, short_types
@@ -54,6 +55,10 @@ class Turn:
         return lines if len(lines) <= 3 else [*lines[:2], "…"]
 
 
+COMPILED = Kind("what cl.compile gave", lambda it: any(hasattr(it, name) for name in ("_course_original", "_course_model")))
+
+
+@takes(compiled=COMPILED)
 def each_call(compiled: Any) -> Callable[..., Any]:
     """`compiled` (what `cl.compile` gave), which tells with every call which entry serves it."""
     original = getattr(compiled, "_course_original", None) or compiled._course_model.forward
@@ -96,7 +101,8 @@ def turns(recording: Recording, which: str | Callable[..., Any] | None = None) -
     asked = [event for event in seen if which is None or event.name == which or (code is not None and event.code is code)]
     first = next((event for event in asked if isinstance(event, Served)), next(iter(asked), None))
     if first is None:
-        raise LookupError(f"no call of {getattr(which, '__qualname__', which) or 'a compiled function'} while recording")
+        name = "a compiled function" if which is None else getattr(which, "__qualname__", shown(which))
+        raise LookupError(f"no call of {name} while recording")
     mine = code_number(first)
     served = any(code_number(event) == mine for event in recording.of(Served))
     found: list[Turn] = []
@@ -145,13 +151,14 @@ COLUMN, LANE, LEFT, LINE = 92, 40, 134, 16
 """px: the width of a call, the height of an entry, where they begin, and the height of a line of arguments."""
 
 
+@takes(recording=RECORDED)
 def timeline(recording: Recording, which: str | Callable[..., Any] | None = None) -> Picture:
     """Calls left to right, a lane for each entry and one for eager; below, how the guards of each entry differ from the last."""
     name, calls = turns(recording, which)
     lanes = max([turn.entry or 0 for turn in calls])
     has_eager = any(turn.entry is None for turn in calls)
     top = 42 + LINE * max(len(turn.words) for turn in calls)
-    column = COLUMN if len(calls) < 7 else 77.0  # eight calls fit in a narrow window
+    column = COLUMN if len(calls) < 7 else 76.0  # eight calls fit in a narrow window
     svg = Svg(LEFT + column * len(calls) + 20, top + LANE * (lanes + has_eager) + 14)
     svg.text(4, 16, shorten(name, LEFT - 16, mono=True, bold=True), bold=True, mono=True, tip=name)
     svg.text(4, 36, "calls, in order →", SMALL, dim=True)

@@ -206,7 +206,8 @@ def head(run: Run, compiles: list[Compile]) -> str:
 def summary(compiles: list[Compile], run: Run) -> str:
     """The run in a sentence."""
     if not compiles:
-        return "Nothing was compiled: no function that cl.compile had wrapped was called."
+        said = "Nothing was compiled: no function that cl.compile had wrapped was called."
+        return said + " Where the program calls torch.compile, `course report --torch-compile` lets that mean cl.compile."
     done = [compile for compile in compiles if compile.result is not None or compile.builds]
     kernels = sum(len(program.kernels) for compile in compiles for program in compile.programs)
     breaks = sum(len(compile.problems) for compile in compiles)
@@ -254,7 +255,8 @@ def recompiled(compiles: list[Compile]) -> Iterator[Finding]:
         times = {kind: len({number for _, number, _ in pairs}) for kind, pairs in kinds.items()}
         order = sorted(kinds, key=lambda kind: (-times[kind], -kinds[kind][-1][1]))
         failed, _, last = kinds[order[0]][-1]
-        title = f"{name} was compiled {'twice' if made == 1 else f'{made + 1} times'}"
+        again = f"was compiled {'twice' if made == 1 else f'{made + 1} times'}"
+        title = f"{name} {again if made else 'was looked at again, and had nothing to compile'}"
         title += ", and now calls that fit no entry run in eager" if limit else ""
         title += ", and now a call that fits no entry is an error" if any(c.at_limit for c in many) else ""
         often = "The last guard that failed"
@@ -340,6 +342,8 @@ def advice(failure: Any, resumed: bool = False) -> str:
         said = "calls under another setting are compiled apart, once for each; that is all it costs"
     elif part in OTHER_PARTS:
         said = OTHER_PARTS[part]
+    elif guard.kind == "value" and sets(about(guard), cause_of(guard)):
+        said = "the function changes it itself, so that no call finds what the last one did: count outside of it, or in a tensor"
     elif guard.kind in ("tensor", "value") and about(guard).startswith("self."):
         said = (
             "modules that differ in this share the code, and each kind is compiled once; up to the recompile limit that is fine"
@@ -356,6 +360,11 @@ def advice(failure: Any, resumed: bool = False) -> str:
     elif guard.kind in ("identity", "type", "class"):
         said = "the object is not the same at each call: make it once, outside"
     return said
+
+
+def sets(what: str, cause: Any) -> bool:
+    """Does the line that made a guard also write to what is tested? `self.calls += 1` does."""
+    return bool(cause and cause.text and re.search(rf"(?<![\w.]){re.escape(what)}\s*([-+*/%]|//|\*\*)?=(?!=)", cause.text))
 
 
 def first_own(many: list[tuple[Compile, Any]]) -> tuple[Compile, Any]:

@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from course_lib.viz.asked import SIZE, each, having, named, takes
 from course_lib.viz.style import SMALL, Picture, plural
 from course_lib.viz.svg import Svg, n, text_width
 from course_lib.viz.tables import columns, who
@@ -51,12 +52,13 @@ def ticks(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
+@takes(handled=each(having("", "arrived", "done"), "requests, each a Handled"))
 def queue(handled: Sequence[Handled], title: str = "", until: float = 0.0) -> Picture:
     """A row for each request: waiting, compiling, running, and how much of running is padding. `until` makes two pictures share
     one scale."""
     if not handled:
         raise ValueError("a queue needs at least one request")
-    end = max(until, *(one.done for one in handled))
+    end = max(until, *(one.done for one in handled)) or 1.0
     names = [plural(one.length, "token") for one in handled]
     left = max(map(text_width, names)) + 12
     at = lambda tick: left + TRACK * tick / end
@@ -103,6 +105,7 @@ def queue(handled: Sequence[Handled], title: str = "", until: float = 0.0) -> Pi
 LANE, SCALE, MARKS = 40.0, 410.0, (50, 95, 99)
 
 
+@takes(samples=named(each(SIZE, ""), "name → its samples"))
 def latencies(samples: Mapping[str, Sequence[float]], unit: str = "ticks", caption: str = "") -> Picture:
     """A lane for each name: every sample a thin line, on a logarithmic scale; p50, p95 and p99 as marks and as numbers."""
     if not samples or not all(samples.values()):

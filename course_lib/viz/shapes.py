@@ -16,6 +16,7 @@ import torch
 
 from course_lib.frames import parameters
 from course_lib.guards import Check
+from course_lib.viz.asked import COUNT, COUNT_OR_0, FUNCTION, RECORDED, Kind, each, named, shown, takes
 from course_lib.viz.recording import Recording
 from course_lib.viz.style import SMALL, Picture, plural
 from course_lib.viz.svg import Svg, shorten, text_width
@@ -42,12 +43,16 @@ def size_guards(result: Any) -> list[str]:
 # ---- a symbolic size ------------------------------------------------------------------------------------------------
 
 
+LIFE = Kind("a row", lambda row: isinstance(row, (tuple, list)) and len(row) == 4)
+
+
+@takes(rows=each(LIFE, "rows of four: code, number, expression, guard"))
 def two_lives(rows: Sequence[tuple[str, object, str, str]]) -> Picture:
     """What arithmetic on a symbolic size leaves behind. A row: the code, the number in this call, the expression, and the guard
     that the line adds ("" for none)."""
     headings = ("the line", "number now", "expression kept", "guard written down")
     widths = [
-        max(text_width(heading, SMALL), *(text_width(str(row[i]), mono=True) + 28 for row in rows))
+        max([text_width(heading, SMALL), *(text_width(str(row[i]), mono=True) + 28 for row in rows)])
         for i, heading in enumerate(headings)
     ]
     places = [4 + sum(widths[:i]) + 34 * i for i in range(4)]
@@ -115,6 +120,7 @@ CELL, LEAST, TALL, GAP, FITS = 34.0, 22.0, 30.0, 4.0, 760.0
 STRENGTHS = (0.08, 0.26, 0.44, 0.17, 0.35, 0.52)
 
 
+@takes(recording=RECORDED, function=FUNCTION, sizes=named(each(COUNT_OR_0, ""), "axis → its sizes"), make=FUNCTION)
 def shape_map(
     recording: Recording, function: Any, sizes: Mapping[str, Sequence[int]], make: Callable[..., Any] = torch.empty
 ) -> Picture:
@@ -123,14 +129,14 @@ def shape_map(
     `sizes`: one axis or two, each a name and its sizes. `make(size)` or `make(size, size)` gives the argument, or the
     tuple of arguments, of the call to ask about; nothing is run. Raises ValueError for another number of axes,
     LookupError if the function was not captured while recording."""
-    if len(sizes) not in (1, 2):
-        raise ValueError(f"a shape map has one axis or two, not {len(sizes)}")
+    if len(sizes) not in (1, 2) or not all(sizes.values()):
+        raise ValueError(f"a shape map has one axis or two, each with at least one size, not {shown(dict(sizes))}")
     module = isinstance(function, torch.nn.Module)
     function = getattr(function, "_course_original", function)
     plain = type(function).forward if module else function
-    entries = entries_of(recording, plain.__code__)
+    entries = entries_of(recording, plain.__code__) if hasattr(plain, "__code__") else []
     if not entries:
-        raise LookupError(f"{plain.__qualname__} was not captured while recording")
+        raise LookupError(f"{getattr(plain, '__qualname__', shown(plain))} was not captured while recording")
     (across, across_sizes), *down = reversed([*sizes.items()])
     down_name, down_sizes = down[0] if down else ("", [None])
     svg_left = 14 + max((text_width(str(n)) for n in down_sizes if n is not None), default=0)
@@ -199,7 +205,7 @@ def runs(sizes: Sequence[int], letters: Sequence[str]) -> list[tuple[str, str]]:
 
 # ---- buckets --------------------------------------------------------------------------------------------------------
 
-LEFT, WIDTH, HIGH, BARS = 96.0, 510.0, 130.0, 32
+LEFT, WIDTH, HIGH, BARS = 92.0, 500.0, 130.0, 32
 
 
 @dataclass(frozen=True)
@@ -228,6 +234,7 @@ def in_buckets(lengths: Sequence[int], borders: Sequence[int]) -> list[Bucket]:
     return [Bucket(a + 1, b, tuple(n for n in lengths if a < n <= b)) for a, b in zip(lows, borders)]
 
 
+@takes(lengths=each(COUNT, "lengths, whole numbers, 1 or more"), borders=each(COUNT, "whole numbers, 1 or more"))
 def buckets(lengths: Sequence[int], borders: Sequence[int], title: str = "") -> Picture:
     """The lengths of requests as a histogram with the borders of the buckets; below, what each bucket computes and how much of
     that is padding."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from course_lib.viz.asked import a_number, attributes, positive
+from course_lib.viz.asked import ANYTHING, STAGE, TEXT, Kind, a_number, attributes, each, named, positive, shown, takes
 from course_lib.viz.style import SMALL, Picture, escape, human_bytes, human_seconds
 from course_lib.viz.svg import Svg, fold, shorten, text_width
 
@@ -61,9 +61,16 @@ def breakable(name: str) -> str:
     return re.sub(r"[\w.·]{8,}", lambda word: soft(word[0]).sub(r"\g<0><wbr>", word[0]), escape(name))
 
 
+ROW = Kind("a row", lambda row: isinstance(row, (list, tuple)))
+
+
+@takes(rows=each(ROW, "rows, each a list of cells"), header=each(TEXT, "a list of texts"), caption=TEXT)
 def table(rows: Iterable[Sequence[object]], header: Sequence[str], caption: str = "", alt: str = "") -> Picture:
     """Plain data as a table. Columns of numbers are set flush right."""
     data = [tuple(row) for row in rows]
+    for row in data:
+        if len(row) != len(header):
+            raise ValueError(f"table: a row has {len(row)} cells, the header {len(header)}: {shown(row)}")
     numeric = [i for i in range(len(header)) if data and all(isinstance(row[i], (int, float)) for row in data)]
     body = html_table([[escape(show(cell)) for cell in row] for row in data], header, numeric)
     text = columns([[show(cell) for cell in row] for row in data], header)
@@ -97,6 +104,7 @@ def who(name: str, ours: str) -> tuple[str, bool]:
     return ("eager", False) if first["eager"] else ("torch.compile", True)
 
 
+@takes(values=named(ANYTHING, "name → number"), title=TEXT, stage=STAGE)
 def bars(
     values: Mapping[str, float], unit: str = "", title: str = "", caption: str = "", *, stage: str = "scheduling"
 ) -> Picture:
@@ -171,10 +179,12 @@ PLOT = (88.0, 24.0, 600.0, 300.0)
 """x, y, width and height of the plotting area, px."""
 
 
+POINT = Kind("a point", lambda point: isinstance(point, Point) or (isinstance(point, tuple) and len(point) == 4))
 ROOM = 22
 """px above the roof of a roofline."""
 
 
+@takes(points=each(POINT, "a list of Point(name, flops, bytes, seconds)"), stage=STAGE)
 def roofline(
     points: Sequence[Point | tuple[Any, ...]], bandwidth: float, peak: float, caption: str = "", *, stage: str = "codegen"
 ) -> Picture:
@@ -184,11 +194,14 @@ def roofline(
     leaves unused."""
     positive(bandwidth, "bandwidth, in bytes/s,"), positive(peak, "peak, in FLOP/s,")
     data = [point if isinstance(point, Point) else Point(*point) for point in points]
+    for point in data:
+        for value, what in ((point.flops, "flops"), (point.bytes, "bytes"), (point.seconds, "seconds")):
+            positive(value, f"{what} of {point.name!r}, on a logarithmic scale,")
     x0, y0, width, height = PLOT
     ridge = peak / bandwidth
     low = math.floor(math.log10(min([ridge, *(p.intensity for p in data)]))) - 0.3
     high = math.ceil(math.log10(max([ridge, *(p.intensity for p in data)]))) + 0.3
-    top = max(math.log10(peak) + 0.4, *(math.log10(p.rate) + 0.3 for p in data))
+    top = max([math.log10(peak) + 0.4, *(math.log10(p.rate) + 0.3 for p in data)])
     bottom = min(math.log10(min([peak, *(p.rate for p in data)])) - 0.5, math.log10(bandwidth) + low)
     top = max(top, math.log10(peak) + (math.log10(peak) - bottom) * ROOM / (height - ROOM))  # its name stands above the roof
     at_x = lambda intensity: x0 + width * (math.log10(intensity) - low) / (high - low)

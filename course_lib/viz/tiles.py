@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from course_lib.codegen.triton import ProductTiling
+from course_lib.viz.asked import having, takes
 from course_lib.viz.style import SMALL, Picture, plural
 from course_lib.viz.svg import Svg, text_width
 from course_lib.viz.tables import columns as table_text
@@ -75,6 +76,7 @@ def span(what: str, first: int, end: int, sign: str = "") -> str:
     return f"{what}s {sign}{first:,} to {end - 1:,}" if end - first > 1 else f"{what} {sign}{first:,}"
 
 
+@takes(source=having("the source of a Triton kernel (trace.tiles() finds it)", "tiling", "name"))
 def tile_map(source: Any, meta: Mapping[str, int] | None = None, title: str = "") -> Picture:
     """The tiles of one kernel. `meta`: tile sizes to be other than they are (`ROWS` and `COLUMNS`, with `DEPTH` for a product; or
     `BLOCK`). Raises ValueError for one that it does not have."""
@@ -86,6 +88,8 @@ def tile_map(source: Any, meta: Mapping[str, int] | None = None, title: str = ""
     if isinstance(source.tiling, ProductTiling):
         return product_map(source.tiling, meta, title or source.name)
     cover, name = Cover(source.tiling, meta), title or source.name
+    if not cover.lanes:
+        raise ValueError(f"{name} writes an empty tensor: no program is started")
     down, right = shown(cover.programs), shown(cover.steps)
     kind = "element" if cover.is_flat else "row"
     left = max(LEFT, *(16 + text_width(span(kind, *cover.row_span(one)), SMALL) for one in down if one is not None))

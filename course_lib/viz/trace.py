@@ -165,7 +165,7 @@ class Trace(Recording):
         elif isinstance(kernel, int) and -len(built) <= kernel < len(built):
             chosen = built[kernel]
         else:
-            raise LookupError(f"there is no kernel {kernel!r}; there are {', '.join(names) or 'none'}")
+            raise LookupError(f"there is no kernel {shown(kernel)}; there are {', '.join(names) or 'none'}")
         return code(chosen.source, chosen.language, chosen.name, caption=f"The generated source of {chosen.name}.")
 
     def tiles(self, index: int = 0, kernel: int = 0, meta: Mapping[str, int] | None = None) -> Picture:
@@ -210,7 +210,7 @@ def pick(items: Sequence[Any], index: int, what: str) -> Any:
     if not items:
         raise LookupError(f"no {what} while recording. If it was compiled before, cl.reset() forgets it.")
     if not isinstance(index, int):
-        raise TypeError(f"index must be the number of a graph, 0 to {len(items) - 1}, got {index!r}")
+        raise TypeError(f"index must be the number of a graph, 0 to {len(items) - 1}, got {shown(index)}")
     if not -len(items) <= index < len(items):
         raise LookupError(f"index {index} is out of range: there are {len(items)}, numbered from 0")
     return items[index]

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from course_lib.lowering.ops import linear_index
+from course_lib.viz.asked import TENSOR, TEXT, named, takes, whole
 from course_lib.viz.loops import symbols
 from course_lib.viz.style import SMALL, Picture, plural
 from course_lib.viz.svg import Svg, text_width
@@ -86,10 +87,13 @@ def index_names(count: int) -> str:
     return ", ".join(map(str, symbols(count)))
 
 
+@takes(tensors=named(TENSOR, "name → tensor"))
 def index_map(tensors: Mapping[str, torch.Tensor]) -> Picture:
     """Name → tensor, each drawn as a grid of places over the memory it lies in. The first row stands out in both.
 
     Raises ValueError for a tensor of no or more than two dimensions, or one too large to draw."""
+    if not tensors:
+        raise ValueError("an index map needs at least one tensor")
     maps = [Map(name, tensor) for name, tensor in tensors.items()]
     lines: list[list[Map]] = [[]]
     for one in maps:
@@ -114,11 +118,18 @@ def index_map(tensors: Mapping[str, torch.Tensor]) -> Picture:
 # ---- reductions -----------------------------------------------------------------------------------------------------
 
 
+REDUCTIONS = ("sum", "prod", "mean", "amax", "amin", "argmax", "argmin", "any", "all")
+
+
+@takes(x=TENSOR, kind=TEXT)
 def collapse(x: torch.Tensor, dim: int, kind: str = "sum") -> Picture:
     """A small matrix and its reduction over `dim` (`kind` is a method of tensors: "sum", "amax", ...): what is kept and what
     is combined. Raises ValueError for what is no matrix of at most 8 × 8."""
-    if x.ndim != 2 or max(x.shape) > 8:
+    if x.ndim != 2 or max(x.shape) > 8 or not x.numel():
         raise ValueError(f"only a matrix of at most 8 × 8 is drawn, not {list(x.shape)}")
+    dim = whole(dim, "the dimension of collapse is a whole number", -2, 1)
+    if kind not in REDUCTIONS:
+        raise ValueError(f"collapse knows no {kind!r}: take one of {', '.join(REDUCTIONS)}")
     rows, result = x.tolist(), getattr(x, kind)(dim).tolist()
     across = dim % 2 == 1
     height, wide = CELL * len(rows), 46.0 * len(rows[0])

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from course_lib.viz.asked import COUNT, each, takes
 from course_lib.viz.style import SMALL, Picture, plural
 from course_lib.viz.svg import Svg
 
@@ -18,6 +19,7 @@ SECTOR = 32
 """Bytes: memory is fetched in pieces of this size."""
 
 
+@takes(block=COUNT, per_thread=COUNT, warps=COUNT)
 def tile_layout(block: int, per_thread: int, warps: int) -> Picture:
     """Which elements of a tile of `block` each thread has: `per_thread` neighbours, then again for the next round."""
     step = per_thread * LANES * warps
@@ -58,10 +60,11 @@ def sectors(stride: int, size: int = 4) -> list[int]:
     return sorted({lane * stride * size // SECTOR for lane in range(LANES)})
 
 
+@takes(strides=each(COUNT, "a list of whole numbers, 1 or more"), size=COUNT, most=COUNT)
 def coalescing(strides: Sequence[int], size: int = 4, most: int = 6) -> Picture:
     """One load of a warp, for each of these distances between the elements of neighbouring lanes."""
-    if min(strides) < 1:
-        raise ValueError(f"coalescing draws strides of 1 and more, not {list(strides)}")
+    if not strides or SECTOR % size:
+        raise ValueError(f"coalescing draws at least one stride, and elements that fill {SECTOR} bytes evenly, not of {size}")
     cells = SECTOR // size
     cell, gap, left, band = 11.3, 6.0, 98.0, 104.0
     wide = cells * cell

@@ -29,6 +29,11 @@ def test_tiles_say_which_elements_each_program_has_and_what_is_masked():
     assert solid == [128, 128, 128, 42.7]
 
 
+def test_tiles_of_an_empty_tensor_are_refused_with_its_kernels_name():
+    with pytest.raises(ValueError, match="fused writes an empty tensor"):
+        tile_map(source(0, 0), {"BLOCK": 300})
+
+
 def test_tiles_of_rows_are_walked_in_steps_and_the_last_is_masked_both_ways():
     picture = tile_map(source(10, 100), {"ROWS": 4, "COLUMNS": 64})
     assert "3 programs" in picture.caption and "in 2 steps" in picture.caption

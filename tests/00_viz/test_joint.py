@@ -135,3 +135,16 @@ def test_a_band_names_all_buffers_that_lie_in_it(trained):
     use = trained.memory(0)
     names = [name for span in use.spans for name in span.names]
     assert sorted(names) == sorted(a.buffer.name for a in use.plan.allocations)
+
+
+def test_an_operator_of_any_library_is_called_by_its_own_name():
+    from course_lib.viz.graphs import bare
+
+    names = ("aten.add.Tensor", "prims.iota", "mkldnn._linear_pointwise.default", "relu")
+    assert [bare(name) for name in names] == ["add", "iota", "_linear_pointwise", "relu"]
+    cl.reset()
+    with cl.record() as trace:
+        cl.compile(lambda x: torch.nn.functional.cross_entropy(x, torch.arange(4)))(
+            torch.randn(4, 4, requires_grad=True)
+        ).backward()
+    assert ">prims" not in trace.joint(0, "operations").html

@@ -67,6 +67,40 @@ def test_a_recompile_names_the_guard_what_was_found_and_what_to_do(recorded, htm
     assert "scale: expected 2, got 3" in html.partition("Guards that failed")[2]
 
 
+class Counter(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, x):
+        self.calls += 1
+        return x * 2 if self.calls % 2 else x + 1
+
+
+def test_who_counts_in_forward_is_told_to_count_outside():
+    cl.reset()
+    with cl.record() as trace:
+        counter = cl.compile(Counter())
+        for _ in range(4):
+            counter(torch.ones(3))
+    (again,) = (finding for finding in findings(compiles_of(trace)) if finding.mark == "◆")
+    assert "self.calls" in again.body and "count outside of it, or in a tensor" in again.body
+
+
+def passed_on(x, scale):
+    return x
+
+
+def test_what_had_nothing_to_compile_was_not_compiled_again():
+    cl.reset()
+    with cl.record() as trace:
+        compiled = cl.compile(passed_on)
+        compiled(torch.ones(3), 1)
+        compiled(torch.ones(3, dtype=torch.float64), 1)
+    titles = [finding.title for finding in findings(compiles_of(trace))]
+    assert not any("1 times" in title for title in titles), titles
+
+
 def section_of(html, name):
     return re.search(rf'<section id="{name}">(.*?)</section>', html, re.S)[1]
 
@@ -326,7 +360,7 @@ def test_a_run_that_compiles_nothing_is_one_sentence():
     with cl.record() as trace:
         torch.ones(2) + 1
     html = report(trace)
-    assert "Nothing was compiled" in html and "<section" not in html
+    assert "Nothing was compiled" in html and "--torch-compile" in html and "<section" not in html
     with pytest.raises(LookupError, match="nothing was compiled"):
         trace.compile_time()
 

@@ -97,3 +97,80 @@ def test_a_layer_of_torch_itself_has_the_same_inputs_in_both():
     both = cl.mirror(model, torch.randn(2, 4), train=True)
     ours, theirs = both.ours.graphs[0].inputs, both.theirs.graphs[0].inputs
     assert sorted(ours) == sorted(theirs) == ["input", "self[0].bias", "self[0].weight"]
+
+
+def two_prints(x):
+    x = x + 1
+    print("one")
+    x = x * 2
+    print("two")
+    return x.sin()
+
+
+def breaks_in_a_loop(x):
+    for turn in range(3):
+        x = x * 2
+        if turn == 1:
+            torch._dynamo.graph_break()
+    return x
+
+
+def test_a_break_is_counted_wherever_it_happens_and_told_once():
+    both = cl.mirror(two_prints, torch.ones(3))
+    assert len(both.ours.graphs) == len(both.theirs.graphs) == 3
+    assert len(both.ours.breaks) == len(both.theirs.breaks) == 2
+    assert "course_lib ends a graph, 2 times: print has an effect outside the graph." in both.differences
+    assert sum(line.startswith("torch.compile ends a graph") for line in both.differences) == 1
+
+
+def test_a_frame_that_torch_gives_up_is_one_break_and_no_graph():
+    both = cl.mirror(breaks_in_a_loop, torch.ones(3))
+    assert (both.theirs.graphs, len(both.theirs.breaks)) == ([], 1)
+    assert "torch.compile makes no graph of it: Python runs all of it." in both.differences
+    assert not any("Guards are cut differently" in line for line in both.differences), "there are none on the other side"
+    assert (both.compiled.theirs.kernels, both.compiled.theirs.bytes) == ([], 0.0)
+
+
+def test_operations_with_the_same_arguments_stand_side_by_side():
+    rows = cl.mirror(through_numpy, torch.arange(4.0)).picture.text.splitlines()
+    assert any(row.count("mul(x, 2)") == 2 for row in rows)
+
+
+def within(y):
+    print("within")
+    return y * 2
+
+
+def around(x):
+    return within(x + 1).sin()
+
+
+def test_what_lay_on_the_stack_has_one_name_on_both_sides():
+    both = cl.mirror(around, torch.ones(3))
+    assert both.ours.graphs[-1].inputs == both.theirs.graphs[-1].inputs == ["stack0"]
+
+
+class Counts(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, x):
+        self.calls += 1
+        print("called")
+        return x * self.calls
+
+
+def test_calls_that_are_only_timed_print_nothing_and_warn_of_nothing(capfd, recwarn):
+    both = cl.mirror(Counts(), torch.ones(3))
+    capfd.readouterr()
+    recwarn.clear()
+    assert both.compiled.ours.run_seconds and both.compiled.ours.answer == "as eager"
+    said = capfd.readouterr()
+    assert said.out.splitlines() == ["called"] * 3 and "recompile_limit" not in said.err and not recwarn.list
+
+
+def test_without_training_no_kernels_of_backward_are_counted():
+    model, x = nn.Sequential(nn.Linear(4, 4), nn.ReLU()), torch.randn(3, 4)
+    forward, both = (cl.mirror(model, x, train=train).compiled.ours.kernels for train in (False, True))
+    assert forward == ["aten.addmm", "fused_relu over [12]"] and len(both) > 2

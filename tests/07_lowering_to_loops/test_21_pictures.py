@@ -9,7 +9,7 @@ from aten_graphs import lowered
 
 from course_lib.viz.evaluator import NumpyHandler, starting_memory
 from course_lib.viz.handlers import Together, side_by_side
-from course_lib.viz.loops import Formula
+from course_lib.viz.loops import Formula, loops
 from course_lib.viz.views import collapse, index_map
 
 X = torch.arange(12.0).view(3, 4)
@@ -38,6 +38,11 @@ def test_the_formula_is_that_of_the_loops():
     assert "[i, j] lies at i + 4*j + 1" in picture.text and "i + 4*j + 1" in picture.body
     (node,) = lowered(lambda x: x[:, 1:].t() * 2, X).nodes
     assert node.value(Formula(), [i, j], []) == "x[i + 4*j + 1] * 2"
+
+
+def test_an_index_that_goes_into_the_next_row_is_written_flat():
+    assert "buf1[i] = buf0[i] * 2" in loops(lowered(lambda x: x.t().reshape(12) * 2, X)).text
+    assert "buf1[i, j] = buf0[i, j] * 2" in loops(lowered(lambda x: x.t().contiguous() * 2, X)).text
 
 
 def test_memory_that_no_element_lies_in_is_dashed_and_what_is_read_again_is_counted():
