@@ -191,8 +191,8 @@ class Fusion:
     def ask(self, a: Group, b: Group) -> Fuse | No:
         """The answer about a pair: what `can_fuse` says, if it is legal at all."""
         if (a, b) not in self.answers:
-            legal = can_fuse(a, b, LEGAL)
-            self.answers[a, b] = legal if isinstance(legal, No) else self.can_fuse(a, b)
+            answer = self.can_fuse(a, b)
+            self.answers[a, b] = legal if isinstance(answer, Fuse) and isinstance(legal := can_fuse(a, b, LEGAL), No) else answer
         answer = self.answers[a, b]
         if isinstance(answer, Fuse) and (via := self.path(a, b)):
             return No(f"between them runs {via}, which needs the first and is needed by the second", answer.saved)

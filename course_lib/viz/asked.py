@@ -157,8 +157,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def takes(**kinds: Kind) -> Callable[[F], F]:
-    """These arguments are looked at before the function begins. TypeError with one sentence if one is of another kind; what can
-    be read only once is read here."""
+    """These arguments are looked at before the function begins. TypeError with one sentence if one is of another kind, ValueError
+    if it is a number out of range; what can be read only once is read here."""
 
     def decorate(function: F) -> F:
         parameters = inspect.signature(function)
@@ -175,7 +175,8 @@ def takes(**kinds: Kind) -> Callable[[F], F]:
                 if isinstance(value, (Iterator, types.GeneratorType)):
                     bound.arguments[name] = value = list(value)
                 if not kind.holds(value):
-                    raise TypeError(f"{function.__name__}: {name} is {kind.words}, not {shown(value)}")
+                    error = ValueError if kind in (SIZE, COUNT, COUNT_OR_0) and is_number(value) else TypeError
+                    raise error(f"{function.__name__}: {name} is {kind.words}, not {shown(value)}")
             return function(*bound.args, **bound.kwargs)
 
         return looked_at  # type: ignore[return-value]

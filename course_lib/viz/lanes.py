@@ -17,7 +17,7 @@ CELL, GAP, ROW, NAME = 26, 10, 50, 84
 @takes(iterations=COUNT, width=COUNT, threads=COUNT)
 def lanes(iterations: int, width: int, threads: int = 1) -> Picture:
     """The iterations of a loop in vectors of `width`, neighbouring vectors to one thread."""
-    if min(iterations, width, threads) < 1 or iterations > 64 * width:
+    if iterations > 64 * width:
         raise ValueError(f"lanes draws 1 to 64 vectors, not {iterations} iterations in vectors of {width}")
     firsts = list(range(0, iterations, width))
     each, more = divmod(len(firsts), threads)
