@@ -158,8 +158,8 @@ def timeline(recording: Recording, which: str | Callable[..., Any] | None = None
     lanes = max([turn.entry or 0 for turn in calls])
     has_eager = any(turn.entry is None for turn in calls)
     top = 42 + LINE * max(len(turn.words) for turn in calls)
-    column = COLUMN if len(calls) < 7 else 76.0  # eight calls fit in a narrow window
-    svg = Svg(LEFT + column * len(calls) + 20, top + LANE * (lanes + has_eager) + 14)
+    column, right = (COLUMN, 20) if len(calls) < 7 else (77.0, 12)  # eight calls with `f32[4, 16]` fit in a narrow window
+    svg = Svg(LEFT + column * len(calls) + right, top + LANE * (lanes + has_eager) + 14)
     svg.text(4, 16, shorten(name, LEFT - 16, mono=True, bold=True), bold=True, mono=True, tip=name)
     svg.text(4, 36, "calls, in order →", SMALL, dim=True)
     for lane in range(lanes + has_eager):

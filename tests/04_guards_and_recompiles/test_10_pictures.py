@@ -1,5 +1,6 @@
 """The guard tree and the recompile timeline say what happened."""
 
+import re
 import warnings
 
 import pytest
@@ -117,3 +118,10 @@ def test_an_entry_whose_graph_is_empty_is_an_entry_and_not_eager():
     assert "2 compiled an entry" in picture.alt and "0 ran in eager" in picture.alt
     picture = recorded(at_once, (X,), (X,)).timeline(at_once)
     assert "1 compiled an entry, 1 were served by an entry that was there" in picture.alt
+
+
+def test_eight_calls_fit_in_a_narrow_window_and_say_their_sizes():
+    trace = recorded(scaled, *[(torch.ones(4, size), 2.0) for size in range(16, 24)])
+    body = re.sub(r"<title>.*?</title>", "", trace.timeline().body)
+    assert re.findall(r"f32\[[^<]*", body) == [f"f32[4, {size}]" for size in range(16, 24)]
+    assert float(re.search(r'<svg[^>]* width="([\d.]+)"', body).group(1)) <= 766
