@@ -21,7 +21,7 @@ from course_lib.viz.style import SMALL, Picture, human_seconds, plural
 from course_lib.viz.svg import Svg, fold, n, shorten, text_width
 from course_lib.viz.tables import LABEL, LETTERS, bars, columns, show, who
 
-LONG, THICK, STEP = 460.0, 16.0, 21.0
+LONG, THICK, STEP, WIDEST = 460.0, 16.0, 21.0, 766.0
 
 
 @takes(values=named(ANYTHING, "workload → name → how many times as fast"), stage=STAGE)
@@ -40,8 +40,9 @@ def speedup_bars(values: Mapping[str, Mapping[str, float]], caption: str = "", *
     more = [len(lines) - 1 for row in values.values() for lines in map(names.__getitem__, row)]
     more += [len(lines) - 1 for lines in titles.values()]
     height = sum(26 + STEP * len(row) for row in values.values()) + LETTERS * sum(more)
-    svg, y = Svg(label + LONG + 70, height + 22), 0.0
-    one, rows = label + LONG / most, []
+    long = min(LONG, WIDEST - 70 - label)
+    svg, y = Svg(label + long + 70, height + 22), 0.0
+    one, rows = label + long / most, []
     for workload, row in values.items():
         for line in titles[workload]:
             svg.text(0, y + 17, line, bold=True)
@@ -51,8 +52,8 @@ def speedup_bars(values: Mapping[str, Mapping[str, float]], caption: str = "", *
             colour, dashed = who(name, stage)
             for i, line in enumerate(names[name]):
                 svg.text(label - 10, y + 12 + LETTERS * i, line, SMALL, anchor="end")
-            svg.box(label, y, max(2.0, LONG * value / most), THICK, colour, radius=2, strength=0.45, dashed=dashed)
-            end = label + LONG * value / most
+            svg.box(label, y, max(2.0, long * value / most), THICK, colour, radius=2, strength=0.45, dashed=dashed)
+            end = label + long * value / most
             beside = one if one - 42 < end < one else end  # not across the line
             svg.text(beside + 8, y + 13, f"{show(value)}×", SMALL)
             rows.append((workload, name, f"{show(value)}×"))

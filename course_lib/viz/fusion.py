@@ -289,7 +289,9 @@ class Panel:
         """The box: a loop alone, a kernel with its loops, or a library call."""
         if item.small:
             also = f"+ {', '.join(item.small)}"
-            svg.text(x + 12, y + item.height - 8, shorten(also, BOX - 22, SMALL), SMALL, dim=True, tip=f"also reads {also[2:]}")
+            left, up = (16, 11) if item.extern else (12, 8)  # within the inner frame
+            tip = f"also reads {also[2:]}"
+            svg.text(x + left, y + item.height - up, shorten(also, BOX - left - 10, SMALL), SMALL, dim=True, tip=tip)
         if item.extern:
             svg.box(x, y, BOX, item.height, "runtime", radius=0, strength=0.12, line=1.2)
             svg.box(x + 4, y + 4, BOX - 8, item.height - 8, "runtime", radius=0, strength=0, line=1.2)

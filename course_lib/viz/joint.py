@@ -24,7 +24,7 @@ from course_lib.viz.style import SMALL, Picture, human_bytes, plural
 from course_lib.viz.svg import Svg, lanes, shorten, tail, text_width
 from course_lib.viz.tables import columns
 
-BOX, CYLINDER, GUTTER, LANE = 204.0, 164.0, 24.0, 9.0
+BOX, CYLINDER, GUTTER, LANE = 204.0, 164.0, 24.0, 8.0
 LINE, TWO_LINES, GAP, BAND, HEAD = 26.0, 43.0, 11.0, 25.0, 50.0
 DETAILS = ("operators", "operations", "modules")
 """What one box stands for: an ATen operator, a captured operation, a module."""

@@ -41,7 +41,7 @@ def ladder(differences: Mapping[str, str]) -> Picture:
         if backend not in RUNGS:
             raise ValueError(f"'{backend}' is no rung of the ladder; the rungs are {', '.join(RUNGS)}")
     titles = {room.name: room.title for room in ROOMS}
-    wide = {name: text_width(title, SMALL, bold=True) + 8 for name, title in titles.items()}
+    wide = {name: text_width(title, SMALL, bold=True) + 7 for name, title in titles.items()}
     longest = max((text_width(f"✗ {what or 'as eager'}", bold=True) for what in differences.values()), default=0.0)
     width = NAME + sum(wide.values()) + GAP * len(wide) + longest + 10
     svg = Svg(width, STEP * len(differences) + 6)
