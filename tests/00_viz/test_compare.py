@@ -125,6 +125,11 @@ def test_speed_up_bars_are_as_long_as_their_values_and_eager_is_a_line():
         viz.speedup_bars({})
 
 
+def test_speed_up_bars_with_long_names_fit_a_narrow_window():
+    picture = viz.speedup_bars({"six-layer transformer": {"torch.compile max-autotune-no-cudagraphs": 5.17, "ours": 1.0}})
+    assert float(re.search(r'<svg[^>]* width="([\d.]+)"', picture.body)[1]) <= 766
+
+
 def test_the_landscape_frames_the_fastest():
     picture = viz.landscape({(1, 64): 3e-3, (2, 64): 1e-3, (2, 128): 2e-3})
     assert "ROWS=2, COLUMNS=64" in picture.alt and "3.0 times as long" in picture.alt
