@@ -234,6 +234,7 @@ def gallery(folder: Path, anew: bool = False) -> Path:
     drawings = folder / "pictures" / "gallery"
     drawings.mkdir(parents=True, exist_ok=True)
     measured, parts = Measured(drawings / "measured.json", anew), [HEAD]
+    cl.config.measure_products = False  # which library is faster differs from machine to machine
     for name, code, make in pictures(measured):
         picture = make()
         parts.append(f"## `{code}`\n\n{picture.caption}\n")
