@@ -97,6 +97,7 @@ WRONG: dict[str, dict[str, tuple[str, ...]]] = {
         "who reads nothing does nothing": ("        self.calls.append(", "        if arguments:\n            self.calls.append("),
         "who writes nothing does nothing": ("        self.calls.append(", "        if made:\n            self.calls.append("),
         "gives no result back": ("        return result\n", ""),
+        "where a tensor begins is where it lies": (".untyped_storage().data_ptr()", ".data_ptr()"),
     },
     "traffic": {
         "reads x twice for x * x": ("{*step.reads, step.writes}", "(*step.reads, step.writes)"),

@@ -166,6 +166,11 @@ WRONG = {
         "only the operator": edit('(operator.mul, torch.mul, "mul")', "(operator.mul,)"),
         "code is not written anew": edit("    gm.recompile()\n", ""),
         "every dtype": edit('other.meta["val"].dtype != node.meta["val"].dtype', "False"),
+        "integers times floats only": edit(
+            'other.meta["val"].dtype != node.meta["val"].dtype',
+            'isinstance(factor, float) and not other.meta["val"].is_floating_point()',
+        ),
+        "about one": edit("factor != 1:", "int(factor) != 1:"),
         "returned ones too": edit('any(user.op == "output" for user in node.users)', "False"),
         "only what is returned alone": edit("any(user.op == ", "node.users and all(user.op == "),
         "the result instead of a callable": edit("return gm.forward", "return gm(*example_inputs)"),
