@@ -115,6 +115,7 @@ WRONG: dict[str, dict[str, tuple[str, ...]]] = {
             "from_outside | set(outputs)",
             "from_outside | set(outputs) | (made_inside - {n for s in chain for n in s.reads})",
         ),
+        "writes two results at most": ("from_outside | set(outputs)", "from_outside | {outputs[0], outputs[-1]}"),
         "takes all buffers for equally large": ("nbytes[name] for", "max(nbytes.values()) for"),
     },
     "attainable": {
@@ -122,6 +123,7 @@ WRONG: dict[str, dict[str, tuple[str, ...]]] = {
         "always the peak": ("min(fed_by_memory, peak)", "peak"),
         "bytes for each operation": ("flops / nbytes", "nbytes / flops"),
         "the words exchanged": ("fed_by_memory < peak", "fed_by_memory > peak"),
+        "memory far below the peak only": ("fed_by_memory < peak", "fed_by_memory < peak / 2"),
         "always memory": ('"memory" if fed_by_memory < peak else "arithmetic"', '"memory"'),
     },
     "predict": {

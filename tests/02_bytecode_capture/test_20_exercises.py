@@ -105,6 +105,7 @@ WRONG = {
             "        elif instruction.op in",
             '        elif instruction.op == "RETURN_VALUE":\n            break\n        elif instruction.op in',
         ),
+        "what is set is read": edit('instruction.op == "LOAD_GLOBAL"', 'instruction.op in ("LOAD_GLOBAL", "STORE_GLOBAL")'),
         "no cells": edit('("LOAD_FAST", "LOAD_DEREF")', '("LOAD_FAST",)'),
         "handed on is read": edit('("LOAD_FAST", "LOAD_DEREF")', '("LOAD_FAST", "LOAD_DEREF", "LOAD_CLOSURE")'),
     },
@@ -177,6 +178,16 @@ WRONG = {
     },
     "capture_function": {
         "the last of a split": edit("index_of.setdefault(instruction.offset, index)", "index_of[instruction.offset] = index"),
+        "an iterator stays": edit(
+            "                    stack.pop()\n                    at = index_of", "                    at = index_of"
+        ),
+        "no minus sign": edit('            case "UNARY_NEGATIVE":\n                push(apply(operator.neg, take(1), {}))\n', ""),
+        "attributes of a node": edit('case "LOAD_ATTR" if not symbolic(stack[-1]):', 'case "LOAD_ATTR":'),
+        "rows of a node": edit('case "GET_ITER" if not symbolic(stack[-1]):', 'case "GET_ITER":'),
+        "builtins first": edit(
+            "push(fn.__globals__[i.arg] if i.arg in fn.__globals__ else getattr(builtins, i.arg))",
+            "push(getattr(builtins, i.arg, None) or fn.__globals__[i.arg])",
+        ),
         "keywords are no nodes": edit(" or any(map(symbolic, kwargs.values()))", ""),
         "no graph module": edit("return fx.GraphModule(torch.nn.Module(), graph)", "return graph"),
         "fx.symbolic_trace": body(IN_PLACE.format("return fx.symbolic_trace(fn)")),

@@ -77,6 +77,7 @@ WRONG = {
     return seen.graph_count, [p.location.text for p in seen.breaks]"""
         ),
         "graphs from breaks": edit("return seen.graph_count", "return seen.graph_break_count + 1"),
+        "a graph for each break": edit("return seen.graph_count", "return seen.graph_break_count and seen.graph_count"),
         "by text": edit("(p.location.filename, p.location.line): ", "p.location.text: "),
         "by line": edit("(p.location.filename, p.location.line): ", "p.location.line: "),
         "sorted": edit("list(places.values())", "sorted(places.values())"),
