@@ -139,6 +139,9 @@ WRONG = {
             "while len(items) <= i.arg and (item := self.native(next, iterator, end)) is not end:\n",
             "items = self.native(list, iterator)\n        for item in ():\n",
         ),
+        "a function for a method": edit(
+            'self.world.builder.call("unbind", [value])', "self.world.builder.call(torch.unbind, [value])"
+        ),
         "refused instead of raised": edit("raise ValueError(", "raise cl.Unsupported("),
         "everything is recorded": edit("if isinstance(left, torch.Tensor) or isinstance(right, torch.Tensor):", "if True:"),
         "without native": edit("self.native(function, left, right)", "function(left, right)"),
@@ -148,6 +151,9 @@ WRONG = {
         "the result instead of a callable": edit("return gm.forward", "return gm(*example_inputs)"),
         "always the example": edit("return gm.forward", "return lambda *inputs: gm(*example_inputs)"),
         "nothing is kept": edit("counted.append(kinds)", "pass"),
+        "what somebody uses": edit(
+            "for node in gm.graph.nodes:", "for node in [n for n in gm.graph.nodes if n.users or n.op == 'output']:"
+        ),
         "counted when it runs": body(
             """    kinds = {}
     for node in gm.graph.nodes:
