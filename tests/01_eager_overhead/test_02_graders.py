@@ -97,6 +97,7 @@ WRONG: dict[str, dict[str, tuple[str, ...]]] = {
         "who reads nothing does nothing": ("        self.calls.append(", "        if arguments:\n            self.calls.append("),
         "who writes nothing does nothing": ("        self.calls.append(", "        if made:\n            self.calls.append("),
         "gives no result back": ("        return result\n", ""),
+        "where a tensor begins is where it lies": (".untyped_storage().data_ptr()", ".data_ptr()"),
     },
     "traffic": {
         "reads x twice for x * x": ("{*step.reads, step.writes}", "(*step.reads, step.writes)"),
@@ -114,6 +115,7 @@ WRONG: dict[str, dict[str, tuple[str, ...]]] = {
             "from_outside | set(outputs)",
             "from_outside | set(outputs) | (made_inside - {n for s in chain for n in s.reads})",
         ),
+        "writes two results at most": ("from_outside | set(outputs)", "from_outside | {outputs[0], outputs[-1]}"),
         "takes all buffers for equally large": ("nbytes[name] for", "max(nbytes.values()) for"),
     },
     "attainable": {
@@ -121,6 +123,7 @@ WRONG: dict[str, dict[str, tuple[str, ...]]] = {
         "always the peak": ("min(fed_by_memory, peak)", "peak"),
         "bytes for each operation": ("flops / nbytes", "nbytes / flops"),
         "the words exchanged": ("fed_by_memory < peak", "fed_by_memory > peak"),
+        "memory far below the peak only": ("fed_by_memory < peak", "fed_by_memory < peak / 2"),
         "always memory": ('"memory" if fed_by_memory < peak else "arithmetic"', '"memory"'),
     },
     "predict": {

@@ -105,6 +105,7 @@ WRONG = {
             "        elif instruction.op in",
             '        elif instruction.op == "RETURN_VALUE":\n            break\n        elif instruction.op in',
         ),
+        "what is set is read": edit('instruction.op == "LOAD_GLOBAL"', 'instruction.op in ("LOAD_GLOBAL", "STORE_GLOBAL")'),
         "no cells": edit('("LOAD_FAST", "LOAD_DEREF")', '("LOAD_FAST",)'),
         "handed on is read": edit('("LOAD_FAST", "LOAD_DEREF")', '("LOAD_FAST", "LOAD_DEREF", "LOAD_CLOSURE")'),
     },
@@ -138,6 +139,9 @@ WRONG = {
             "while len(items) <= i.arg and (item := self.native(next, iterator, end)) is not end:\n",
             "items = self.native(list, iterator)\n        for item in ():\n",
         ),
+        "a function for a method": edit(
+            'self.world.builder.call("unbind", [value])', "self.world.builder.call(torch.unbind, [value])"
+        ),
         "refused instead of raised": edit("raise ValueError(", "raise cl.Unsupported("),
         "everything is recorded": edit("if isinstance(left, torch.Tensor) or isinstance(right, torch.Tensor):", "if True:"),
         "without native": edit("self.native(function, left, right)", "function(left, right)"),
@@ -147,6 +151,9 @@ WRONG = {
         "the result instead of a callable": edit("return gm.forward", "return gm(*example_inputs)"),
         "always the example": edit("return gm.forward", "return lambda *inputs: gm(*example_inputs)"),
         "nothing is kept": edit("counted.append(kinds)", "pass"),
+        "what somebody uses": edit(
+            "for node in gm.graph.nodes:", "for node in [n for n in gm.graph.nodes if n.users or n.op == 'output']:"
+        ),
         "counted when it runs": body(
             """    kinds = {}
     for node in gm.graph.nodes:
@@ -166,12 +173,27 @@ WRONG = {
         "only the operator": edit('(operator.mul, torch.mul, "mul")', "(operator.mul,)"),
         "code is not written anew": edit("    gm.recompile()\n", ""),
         "every dtype": edit('other.meta["val"].dtype != node.meta["val"].dtype', "False"),
+        "integers times floats only": edit(
+            'other.meta["val"].dtype != node.meta["val"].dtype',
+            'isinstance(factor, float) and not other.meta["val"].is_floating_point()',
+        ),
+        "about one": edit("factor != 1:", "int(factor) != 1:"),
         "returned ones too": edit('any(user.op == "output" for user in node.users)', "False"),
         "only what is returned alone": edit("any(user.op == ", "node.users and all(user.op == "),
         "the result instead of a callable": edit("return gm.forward", "return gm(*example_inputs)"),
     },
     "capture_function": {
         "the last of a split": edit("index_of.setdefault(instruction.offset, index)", "index_of[instruction.offset] = index"),
+        "an iterator stays": edit(
+            "                    stack.pop()\n                    at = index_of", "                    at = index_of"
+        ),
+        "no minus sign": edit('            case "UNARY_NEGATIVE":\n                push(apply(operator.neg, take(1), {}))\n', ""),
+        "attributes of a node": edit('case "LOAD_ATTR" if not symbolic(stack[-1]):', 'case "LOAD_ATTR":'),
+        "rows of a node": edit('case "GET_ITER" if not symbolic(stack[-1]):', 'case "GET_ITER":'),
+        "builtins first": edit(
+            "push(fn.__globals__[i.arg] if i.arg in fn.__globals__ else getattr(builtins, i.arg))",
+            "push(getattr(builtins, i.arg, None) or fn.__globals__[i.arg])",
+        ),
         "keywords are no nodes": edit(" or any(map(symbolic, kwargs.values()))", ""),
         "no graph module": edit("return fx.GraphModule(torch.nn.Module(), graph)", "return graph"),
         "fx.symbolic_trace": body(IN_PLACE.format("return fx.symbolic_trace(fn)")),

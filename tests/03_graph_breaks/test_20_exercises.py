@@ -77,7 +77,9 @@ WRONG = {
     return seen.graph_count, [p.location.text for p in seen.breaks]"""
         ),
         "graphs from breaks": edit("return seen.graph_count", "return seen.graph_break_count + 1"),
+        "a graph for each break": edit("return seen.graph_count", "return seen.graph_break_count and seen.graph_count"),
         "by text": edit("(p.location.filename, p.location.line): ", "p.location.text: "),
+        "by line": edit("(p.location.filename, p.location.line): ", "p.location.line: "),
         "sorted": edit("list(places.values())", "sorted(places.values())"),
         "called twice": edit("    seen = cl.explain", "    fn(*args)\n    seen = cl.explain"),
         "reasons instead of lines": edit(": p.location.text for", ": p.reason for"),
@@ -94,6 +96,13 @@ WRONG = {
         "zero goes the other way": edit("y.mean() > 0", "y.mean() >= 0"),
         "a number after all": edit("x.abs().amax()", "torch.tensor(x.abs().amax().item())"),
         "nothing for zero": edit("torch.where(largest == 0, x, x / largest)", "x / largest"),
+        "not a number is zero": edit("torch.where(largest == 0, x, x / largest)", "torch.where(largest > 0, x / largest, x)"),
+        "not a number goes the other way": edit("torch.where(y.mean() > 0, y, -y)", "torch.where(y.mean() <= 0, -y, y)"),
+        "zero has a product": edit("torch.cond(x.sum() > 0", "torch.cond(x.sum() >= 0"),
+        "not a number has a product": edit(
+            "x.sum() > 0, lambda x, w: torch.softmax(x @ w, -1), lambda x, w: x * 0.5,",
+            "x.sum() <= 0, lambda x, w: x * 0.5, lambda x, w: torch.softmax(x @ w, -1),",
+        ),
         "a smallest scale": edit("torch.where(largest == 0, x, x / largest)", "x / largest.clamp(min=1e-12)"),
         "both ways always": edit(
             "torch.cond(x.sum() > 0, lambda x, w: torch.softmax(x @ w, -1), lambda x, w: x * 0.5, (x, w))",
@@ -125,6 +134,9 @@ WRONG = {
         ),
         "always single": edit("length - width + 1))", "length - width + 1), dtype=torch.float32)"),
         "always double": edit("length - width + 1))", "length - width + 1), dtype=torch.float64)"),
+        "always on the CPU": edit(
+            "signal.new_empty((*batch, length - width + 1))", "torch.empty((*batch, length - width + 1), dtype=signal.dtype)"
+        ),
         "torch's own median": edit(
             "torch.from_numpy(moving_median_numpy(signal.numpy(), width)).to(signal.dtype)",
             "signal.unfold(-1, width, 1).quantile(0.5, dim=-1)",
@@ -136,6 +148,8 @@ WRONG = {
         "bytes instead of units": edit("units = offset // 2", "units = offset"),
         "cut off the front": edit("prologue + code.co_code,", 'bytes([dis.opmap["RESUME"], 0]) + code.co_code[offset:],'),
         "one byte": edit("    for shift in (24, 16, 8):", "    for shift in ():"),
+        "two bytes": edit("    for shift in (24, 16, 8):", "    for shift in (8,):"),
+        "by position only": edit("        co_posonlyargcount=0,\n", ""),
         "stars stay": edit("code.co_flags & ~(4 | 8)", "code.co_flags"),
         "lines as they were": edit("lines_before(len(prologue) // 2) + ", ""),
         "the library's": body(

@@ -158,6 +158,7 @@ WRONG = {
             "            result = run(*args) if was and len(was[0]) == 2 and self.function is not sum else None\n"
             "            if fits(*args):\n",
         ),
+        "a limit of 0 is none": edit("len(self.entries) >= self.limit", "self.entries and len(self.entries) >= self.limit"),
         "the plain function first": edit("return self.entries[-1][1](*args)", "return self.function(*args)"),
     },
     "why": {
@@ -196,6 +197,16 @@ WRONG = {
         "in the order of now": edit("    for name in before:\n        if said", "    for name in after:\n        if said"),
         "a bool is an int": edit("if type(old) is not type(new):", "if not isinstance(new, type(old)):"),
         "no gradients": edit('found(f"{path}.requires_grad", old.requires_grad, new.requires_grad)', '""'),
+        "gradients before strides": edit(
+            '            for d in range(0 if said else old.ndim):\n                said = said or found(f"{path}.stride',
+            '            said = said or found(f"{path}.requires_grad", old.requires_grad, new.requires_grad)\n'
+            '            for d in range(0 if said else old.ndim):\n                said = said or found(f"{path}.stride',
+        ),
+        "a parameter is a tensor": edit(
+            "if type(old) is not type(new):",
+            "if type(old) is not type(new) and not (torch.is_tensor(old) and torch.is_tensor(new)):",
+        ),
+        "not into tuples": edit("isinstance(old, (list, tuple))", "isinstance(old, list)"),
         "no dimensions": edit(
             'found(f"{path}.ndim", old.ndim, new.ndim)', 'found(f"{path}.shape[0]", old.shape[0], new.shape[0])'
         ),
