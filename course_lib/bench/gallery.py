@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import fx
@@ -229,12 +230,12 @@ def measured_pictures(measured: Measured, trace: viz.Trace) -> Iterator[tuple[st
     yield "landscape", "viz.landscape({(rows, columns): seconds})", lambda: viz.landscape(MODELLED, caption=MODEL)
 
 
+@mock.patch.object(cl.config, "measure_products", False)  # which library is faster differs from machine to machine
 def gallery(folder: Path, anew: bool = False) -> Path:
     """Write the gallery into `folder`; the page's path comes back. `anew`: measure all times again."""
     drawings = folder / "pictures" / "gallery"
     drawings.mkdir(parents=True, exist_ok=True)
     measured, parts = Measured(drawings / "measured.json", anew), [HEAD]
-    cl.config.measure_products = False  # which library is faster differs from machine to machine
     for name, code, make in pictures(measured):
         picture = make()
         parts.append(f"## `{code}`\n\n{picture.caption}\n")
