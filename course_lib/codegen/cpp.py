@@ -36,7 +36,7 @@ FEW_ROWS = 16
 LANES = 64  # Rows that go side by side in the shape 'lanes': four registers of AVX-512, eight of AVX2
 BLOCK = 4096  # Longer float sums go in blocks, whose sums are added up as double: the error stays that of a short sum
 STRIP = 64  # Elements that go through a row on the stack at a time
-STREAM_FROM = 16 * 2**20  # Bytes from which on a result goes past the caches, which it would leave before anybody reads it
+STREAM_FROM = 64 * 2**20  # Bytes that a kernel moves: from here on its results would leave the caches before anybody reads them
 FETCH_UP_TO = 2048  # Columns of a short row: only in a longer one the processor itself sees what will be read next
 
 Shape = Literal["rows", "lanes", "columns"]
@@ -330,8 +330,9 @@ class CppKernel(CppOps):
         if self.lane or any(node.op in ("masked", "indirect") for node in nodes):
             return {}, False
         found = {n.detail: n.detail for n in nodes if n.op == "load" and n.dtype == torch.float16 and along(n.detail[1])}
+        moved = sum(self.buffers[name].nbytes for name in self.kernel.reads | self.kernel.stores)
         for step in steps:
-            large = step.buffer.dtype == torch.float32 and step.buffer.nbytes >= STREAM_FROM
+            large = step.buffer.dtype == torch.float32 and moved >= STREAM_FROM
             if step in phase.stored and (large or step.buffer.dtype == torch.float16) and along(step.store_index):
                 found[step] = step.buffer.name, step.store_index
         inner = [step for step in steps if not step.is_reduction and step.level != "across"]

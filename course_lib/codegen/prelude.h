@@ -82,8 +82,8 @@ COPY_ROW(float, float16, halves,
 COPY_ROW(float16, float, floats,
          halves h = WIDEST(__builtin_ia32_vcvtps2ph256(v, 0), __builtin_ia32_vcvtps2ph512_mask(v, 0, halves{}, -1));
          __builtin_memcpy(to + i, &h, sizeof h))
-// Past the caches, where they are small: what was there before need not be fetched, and nothing is driven out.
-COPY_ROW(float, float, floats, if (!PAST_CACHES || (uintptr_t)(to + i) % sizeof v) __builtin_memcpy(to + i, &v, sizeof v);
+// Past the caches: what was there before need not be fetched, and nothing is driven out.
+COPY_ROW(float, float, floats, if ((uintptr_t)(to + i) % sizeof v) __builtin_memcpy(to + i, &v, sizeof v);
          else WIDEST(__builtin_ia32_movntps256, __builtin_ia32_movntps512)(to + i, v))
 #endif
 template <class T> static INLINE void round_row(float* row, int64_t n) {  // as if it had been stored as T

@@ -54,7 +54,7 @@ class CompileFailed(RuntimeError):
 def build_library(text: str) -> build_cache.CacheEntry:
     """The shared library for a C++ text."""
     compiler = find_compiler()
-    flags = (*FLAGS, *WRAPS, past_caches(), *optional_flags(compiler))
+    flags = (*FLAGS, *WRAPS, *optional_flags(compiler))
     key = build_cache.key_of(text, *flags, identity(compiler))
     return build_cache.build(key, ".so", functools.partial(run_compiler, compiler, flags, text))
 
@@ -96,15 +96,9 @@ def optional_flags(compiler: str) -> tuple[str, ...]:
     return tuple(build_cache.remember(build_cache.key_of(identity(compiler), prelude() + PROBE, repr(BEST_FIRST)), best))
 
 
-def past_caches() -> str:
-    """Do large results go past the caches? Not where the last one, shared by a whole server, holds 128 MB and more."""
-    sizes = [int(file.read_text().rstrip("K\n")) for file in Path("/sys/devices/system/cpu/cpu0/cache").glob("index3/size")]
-    return f"-DPAST_CACHES={int(max(sizes, default=0) < 2**17)}"
-
-
 def accepts(compiler: str, flags: Sequence[str]) -> bool:
     """True if a file that uses OpenMP and vector mathematics builds with these flags, with nothing left undefined."""
-    flags = (*FLAGS, "-O1", past_caches(), *(("-Wl,-z,defs",) if sys.platform == "linux" else ()), *flags)
+    flags = (*FLAGS, "-O1", *(("-Wl,-z,defs",) if sys.platform == "linux" else ()), *flags)
     with tempfile.TemporaryDirectory(prefix="course_lib-") as folder:
         try:
             run_compiler(compiler, flags, prelude() + PROBE, Path(folder) / "probe.so", keep=False)

@@ -24,7 +24,7 @@ from course_lib import config
 from course_lib.codegen.cpp import prelude
 from course_lib.codegen.printer import KernelSource
 from course_lib.codegen.triton import TritonSource
-from course_lib.runtime.compiler import FLAGS, WRAPS, BackendMissing, CompileFailed, find_compiler, past_caches
+from course_lib.runtime.compiler import FLAGS, WRAPS, BackendMissing, CompileFailed, find_compiler
 from course_lib.viz.asked import TEXT, having, takes
 
 COMPILE = """
@@ -112,7 +112,7 @@ def assembly(source: KernelSource, target: str, more: Sequence[str] = ()) -> str
     with tempfile.TemporaryDirectory(prefix="course_lib-") as folder:
         file = Path(folder) / f"{source.name}.cpp"
         file.write_text(prelude() + "\n" + source.source)
-        flags = [*(f for f in FLAGS if f not in ("-shared", "-fPIC")), *WRAPS, past_caches(), "-fopenmp-simd", f"-march={target}"]
+        flags = [*(f for f in FLAGS if f not in ("-shared", "-fPIC")), *WRAPS, "-fopenmp-simd", f"-march={target}"]
         command = [compiler, *flags, *more, "-S", "-fno-asynchronous-unwind-tables", str(file), "-o", "-"]
         done = subprocess.run(command, capture_output=True, text=True)
         if "-march=" in done.stderr:

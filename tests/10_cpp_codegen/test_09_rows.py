@@ -33,6 +33,12 @@ def test_a_result_is_stored_row_by_row():
     assert "copy_row(out + 100*i0 + block1, out_row, end1 - block1);" in text
 
 
+def test_results_of_kernels_that_move_little_stay_in_the_caches(monkeypatch):
+    monkeypatch.setattr(cpp, "STREAM_FROM", 2**26)
+    assert "copy_row" not in cpp_source(*gelu_chain(4000, 2000)).source  # read and written: 32 MB each
+    assert "copy_row" in cpp_source(*gelu_chain(4200, 2000)).source
+
+
 def test_next_rows_are_fetched_while_this_one_is_computed():
     assert "fetch_row(x + 768*i + 768, 768);" in cpp_source(*layer_norm(32, 768)).source
     assert "fetch_row" not in cpp_source(*layer_norm(32, 4096)).source

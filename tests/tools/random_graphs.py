@@ -835,7 +835,7 @@ class Batch:
             self.internals = {
                 "PARALLEL_FROM": r.choice([128, 2**14]),
                 "BLOCK": r.choice([16, 64, 512]),
-                "STREAM_FROM": r.choice([0, 2**24]),
+                "STREAM_FROM": r.choice([0, 2**26]),
                 "FEW_ROWS": r.choice([1, 4, 16]),
                 "LANES": r.choice([4, 64]),
                 "STRIP": r.choice([8, 64]),
