@@ -57,7 +57,7 @@ struct float16 {
 
 template <class T> static INLINE float rounded(float x) { return T::widen(T::bits_from(x)); }  // as if it had been stored as T
 
-// --- rows at a time, by instructions that no compiler uses by itself: `store` puts eight elements `v` to their place ----
+// --- rows at a time, by instructions that no compiler uses by itself: `store` puts a register full, `v`, to its place ----
 
 template <class To, class From> static INLINE void copy_row(To* to, const From* from, int64_t n) {
   for (int64_t i = 0; i < n; i++) to[i] = from[i];
