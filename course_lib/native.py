@@ -58,10 +58,10 @@ def compile_c(source: Path, target: Path) -> None:
     if compiler is None:
         raise RuntimeError("no C compiler found (tried $CC, cc, gcc, clang): `apt install gcc` or `conda install compilers`")
     done = subprocess.run([*compiler, *options], capture_output=True, text=True, errors="replace")
-    if "Python.h" in done.stderr:
-        raise RuntimeError("Python's C headers are missing (no Python.h): `apt install python3-dev`")
     if done.returncode != 0:
         why = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr.strip()[:200])
+        if "Python.h" in why:
+            raise RuntimeError("Python's C headers are missing (no Python.h): `apt install python3-dev`")
         raise RuntimeError(f"the C compiler '{compiler[0]}' could not build {source.name} ({why.strip()})")
 
 

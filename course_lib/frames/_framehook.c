@@ -22,8 +22,10 @@
 #ifdef Py_GIL_DISABLED
 #  error "the frame hook does not support free-threaded Python"
 #endif
-#define Py_BUILD_CORE                    /* the frame struct is not a public API */
+#define Py_BUILD_CORE                    /* the frame struct is not a public API, nor is the state of the garbage collector */
+#undef _PyGC_FINALIZED                   /* 3.12 defines it twice */
 #include <internal/pycore_frame.h>
+#include <internal/pycore_interp.h>
 #undef Py_BUILD_CORE
 #include <opcode.h>
 
@@ -164,7 +166,8 @@ static __attribute__((noinline)) PyObject *replace_frame(PyThreadState *ts, Fram
 }
 
 static PyObject *eval_frame(PyThreadState *ts, Frame *f, int throwflag) {
-    if (watcher == NULL || throwflag || f->owner == FRAME_OWNED_BY_GENERATOR)  /* a generator is shown once, when it is made */
+    /* A generator is shown once, when it is made; finalizers the garbage collector calls are not the observed code's calls. */
+    if (watcher == NULL || throwflag || f->owner == FRAME_OWNED_BY_GENERATOR || ts->interp->gc.collecting)
         return run_frame(ts, f, throwflag);
     PyCodeObject *code = FRAME_CODE(f);
     PyObject *number = number_of(code);

@@ -86,6 +86,32 @@ def test_frames_that_c_code_enters_are_seen():
     assert seen.names == ["double", "__getitem__", "size"]
 
 
+def test_what_the_garbage_collector_runs_is_not_seen():
+    """It may start anywhere: no line of the observed code calls a finalizer of a cycle, or what is in `gc.callbacks`."""
+    finalized = []
+
+    class InACycle:
+        def __init__(self):
+            self.itself = self
+
+        def __del__(self):
+            finalized.append(double(1))
+
+    def on_collection(phase, info):
+        finalized.append(double(2))
+
+    InACycle()
+    gc.callbacks.append(on_collection)
+    try:
+        with Recorder() as seen:
+            gc.collect()
+            calls_double(1)
+    finally:
+        gc.callbacks.remove(on_collection)
+    assert finalized == [4, 2, 4]
+    assert seen.names == ["calls_double", "double"]
+
+
 def test_a_frame_shows_its_parameters_in_flat_order_before_anything_ran():
     with Recorder() as seen:
         every_kind(1, 2, d=4, z=9)
