@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import fx
 from torch._subclasses import fake_tensor
-from torch.overrides import TorchFunctionMode
+from torch.overrides import TorchFunctionMode, resolve_name
 from torch.utils._pytree import tree_leaves
 
 from course_lib import frames
@@ -299,7 +299,11 @@ def has_tensor(value: Any) -> bool:
 
 def name_of(function: Any) -> str:
     """How a user would write the function."""
+    if type(function).__module__ == "builtins" and (public := resolve_name(function)):
+        return public
     module = getattr(function, "__module__", None) or "builtins"
     name: str = getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or type(function).__name__
-    path = name if module in ("builtins", "_operator") or function is open else f"{module}.{name}"
+    if isinstance(function, types.BuiltinFunctionType):  # what is written in C stands in a module that users do not name
+        module = {"posix": "os", "io": "builtins", "_operator": "builtins"}.get(module, module.lstrip("_"))
+    path = name if module == "builtins" else f"{module}.{name}"
     return ".".join(part for part in path.split(".") if not part.startswith("pybind11_"))

@@ -138,9 +138,7 @@ class Shapes:
     def compute(self, function: Any, args: Sequence[Any]) -> Any:
         """`function(*args)` if that is arithmetic on symbolic numbers with floats in it, else None. It is a symbol of its own:
         sympy would change the order of operations, and so the last bits. What is not finite is for these very numbers."""
-        if SYMBOLIC.keys().isdisjoint(map(type, args)) or function not in COMPUTED:
-            return None
-        if not all(isinstance(a, NUMBERS) for a in args):
+        if {*map(type, args)}.isdisjoint(SYMBOLIC) or function not in COMPUTED or not all(isinstance(a, NUMBERS) for a in args):
             return None
         hints = [arg.node.hint if type(arg) in SYMBOLIC else arg for arg in args]
         texts = self._call_text(function, args, False), self._call_text(function, args, True)
