@@ -80,6 +80,7 @@ WRONG = {
         "a graph for each break": edit("return seen.graph_count", "return seen.graph_break_count and seen.graph_count"),
         "by text": edit("(p.location.filename, p.location.line): ", "p.location.text: "),
         "by line": edit("(p.location.filename, p.location.line): ", "p.location.line: "),
+        "in the order of files": edit("list(places.values())", "[places[place] for place in sorted(places)]"),
         "sorted": edit("list(places.values())", "sorted(places.values())"),
         "called twice": edit("    seen = cl.explain", "    fn(*args)\n    seen = cl.explain"),
         "reasons instead of lines": edit(": p.location.text for", ": p.reason for"),
@@ -112,6 +113,16 @@ WRONG = {
             "return torch.cond(x.sum() > 0, lambda x, w: torch.softmax(x @ w, -1), lambda x, w: x * 0.5, (x, w))",
             "p = x @ w\n    return torch.cond(x.sum() > 0, lambda x, p: torch.softmax(p, -1), lambda x, p: x * 0.5, (x, p))",
         ),
+        "another product outside": edit(
+            "return torch.cond(x.sum() > 0, lambda x, w: torch.softmax(x @ w, -1), lambda x, w: x * 0.5, (x, w))",
+            "p = torch.mm(x, w)\n"
+            "    return torch.cond(x.sum() > 0, lambda x, p: torch.softmax(p, -1), lambda x, p: x * 0.5, (x, p))",
+        ),
+        "all but the product outside": edit(
+            "return torch.cond(x.sum() > 0, lambda x, w: torch.softmax(x @ w, -1), lambda x, w: x * 0.5, (x, w))",
+            "p = torch.cond(x.sum() > 0, lambda x, w: x @ w, lambda x, w: x * 1, (x, w))\n"
+            "    return torch.where(x.sum() > 0, torch.softmax(p, -1), x * 0.5)",
+        ),
         "step reports": edit("squashed = torch.tanh(x)", "squashed = torch.tanh(x)\n    print(end='')"),
         "another text": edit("{mean.item():.3f}", "{mean.item():.2f}"),
         "step does half": edit(
@@ -132,6 +143,14 @@ WRONG = {
             """    return torch.from_numpy(moving_median_numpy(signal.numpy(), width)).to(signal.dtype)""",
             """    return torch.from_numpy(moving_median_numpy(signal.numpy(), width)).to(signal.dtype)""",
         ),
+        "single precision": edit(".to(signal.dtype)", ".float()"),
+        "the fake one in the order of the input": edit(
+            "signal.new_empty((*batch, length - width + 1))", "torch.empty_like(signal[..., width - 1 :])"
+        ),
+        "the fake one computes": edit(
+            "signal.new_empty((*batch, length - width + 1))",
+            "signal.new_empty(moving_median_numpy(np.zeros(signal.shape), width).shape)",
+        ),
         "always single": edit("length - width + 1))", "length - width + 1), dtype=torch.float32)"),
         "always double": edit("length - width + 1))", "length - width + 1), dtype=torch.float64)"),
         "always on the CPU": edit(
@@ -151,6 +170,8 @@ WRONG = {
         "two bytes": edit("    for shift in (24, 16, 8):", "    for shift in (8,):"),
         "by position only": edit("        co_posonlyargcount=0,\n", ""),
         "stars stay": edit("code.co_flags & ~(4 | 8)", "code.co_flags"),
+        "lines before each byte": edit("lines_before(len(prologue) // 2)", "lines_before(len(prologue))"),
+        "no RESUME": edit('prologue = bytes([dis.opmap["RESUME"], 0])', 'prologue = b""'),
         "lines as they were": edit("lines_before(len(prologue) // 2) + ", ""),
         "the library's": body(
             """    from course_lib.frames.resume import resume_at
