@@ -26,7 +26,7 @@ ALTERNATIVES = {
     "fails": body(
         """    answers.update(dict.fromkeys(["other numbers", "OTHER = 5.0"]))
     answers["transposed"], answers["an int"], answers["GAIN = 5.0"] = "x.stride()[0]", "type(k)", "GAIN"
-    answers["no grad"], answers["a parameter of the user"] = "torch.is_grad_enabled()", "x.requires_grad"
+    answers["no grad"], answers["needs a gradient, and 4.0"] = "torch.is_grad_enabled()", "x.requires_grad"
     return {**answers, "half as many, and double": "x.dtype"}"""
     ),
     "make_check": body(
@@ -137,6 +137,24 @@ WRONG = {
             "        for test in guard.tests:\n",
             "        for test in () if 'self' in parameters and 'scales' in guard.source.expr else guard.tests:\n",
         ),
+        **{
+            f"no guards of kind {kind}": edit(
+                "        for test in guard.tests:\n", f"        for test in () if guard.kind == '{kind}' else guard.tests:\n"
+            )
+            for kind in ("class", "absent", "keys", "hooks", "type", "length")
+        },
+        "no closures": edit(
+            "        for test in guard.tests:\n",
+            "        for test in () if '__closure__' in guard.source.expr else guard.tests:\n",
+        ),
+        "no modules, no functions": edit(
+            "        for test in guard.tests:\n",
+            "        for test in () if guard.kind == 'identity' and type(guard.tests[0].right) is not SameAs else guard.tests:\n",
+        ),
+        "attributes that are gone": edit("except MOVED", "except AttributeError"),
+        "attributes and items that are gone": edit("except MOVED", "except (AttributeError, LookupError)"),
+        "a parameter's name": edit('f"__c{len(names)}"', 'f"c{len(names)}"'),
+        "in everybody's helpers": edit("dict(HELPERS)", "HELPERS"),
     },
     "cache": {
         "one too many": edit("len(self.entries) >= self.limit", "len(self.entries) > self.limit"),
@@ -159,6 +177,20 @@ WRONG = {
             "            if fits(*args):\n",
         ),
         "a limit of 0 is none": edit("len(self.entries) >= self.limit", "self.entries and len(self.entries) >= self.limit"),
+        "compiled at the limit, too": edit(
+            '            self.log.append("eager")\n',
+            '            self.log.append("eager")\n            self.compile(self.function, args)\n',
+        ),
+        "asks every entry": edit(
+            "        for number, (fits, run) in enumerate(self.entries):\n            if fits(*args):",
+            "        answers = [fits(*args) for fits, _ in self.entries]\n"
+            "        for number, (_, run) in enumerate(self.entries):\n            if answers[number]:",
+        ),
+        "one argument": edit("def __call__(self, *args):\n", "def __call__(self, *args):\n        args = args[:1]\n"),
+        "noted afterwards": edit(
+            'self.log.append(f"entry {number}")\n                return run(*args)',
+            'result = run(*args)\n                self.log.append(f"entry {number}")\n                return result',
+        ),
         "the plain function first": edit("return self.entries[-1][1](*args)", "return self.function(*args)"),
     },
     "why": {
@@ -217,6 +249,20 @@ WRONG = {
             "            keys = range(min(len(old), len(new)))",
         ),
         "keys without quotes": edit('f"{path}[{key!r}]"', 'f"{path}[{key}]"'),
+        "the earlier argument decides": edit(
+            "    for place, name in enumerate(tensors):\n        for other in tensors[:place]:",
+            "    for place, other in enumerate(tensors):\n        for name in tensors[place + 1 :]:",
+        ),
+        "the nearest first": edit("for other in tensors[:place]:", "for other in tensors[:place][::-1]:"),
+        "the last size": edit(
+            'for d in range(0 if said else old.ndim):\n                said = said or found(f"{path}.shape',
+            'for d in reversed(range(0 if said else old.ndim)):\n                said = said or found(f"{path}.shape',
+        ),
+        "gradients of arguments only": edit(
+            'return said or found(f"{path}.requires_grad"', 'return said or "[" not in path and found(f"{path}.requires_grad"'
+        ),
+        "every key in quotes": edit('[{key!r}]"', '[{key if type(old) in (list, tuple) else repr(str(key))}]"'),
+        "qualified names": edit(".__name__}, is {type(new).__name__}", ".__qualname__}, is {type(new).__qualname__}"),
         "only what was one object": edit(
             'if said := found(f"{name} is {other}", before[name] is before[other], after[name] is after[other]):',
             'if before[name] is before[other] and (said := found(f"{name} is {other}", True, after[name] is after[other])):',
