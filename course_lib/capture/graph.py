@@ -304,6 +304,6 @@ def name_of(function: Any) -> str:
     module = getattr(function, "__module__", None) or "builtins"
     name: str = getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or type(function).__name__
     if isinstance(function, types.BuiltinFunctionType):  # what is written in C stands in a module that users do not name
-        module = {"posix": "os", "io": "builtins", "_operator": "builtins"}.get(module, module.lstrip("_"))
+        module = {"posix": "os", "io": "builtins", "operator": "builtins"}.get(module := module.lstrip("_"), module)
     path = name if module == "builtins" else f"{module}.{name}"
     return ".".join(part for part in path.split(".") if not part.startswith("pybind11_"))
