@@ -145,6 +145,10 @@ WRONG = {
         "refused instead of raised": edit("raise ValueError(", "raise cl.Unsupported("),
         "everything is recorded": edit("if isinstance(left, torch.Tensor) or isinstance(right, torch.Tensor):", "if True:"),
         "without native": edit("self.native(function, left, right)", "function(left, right)"),
+        "items without native": edit(
+            "self.native(iter, value)", "iter(value)", "self.native(next, iterator, end)", "next(iterator, end)"
+        ),
+        "None is the end": edit("object(), []", "None, []"),
     },
     "count_ops": {
         "names instead of kinds": edit("kinds.get(node.op, 0)", "kinds.get(node.name, 0)", "kinds[node.op]", "kinds[node.name]"),
@@ -177,7 +181,11 @@ WRONG = {
             'other.meta["val"].dtype != node.meta["val"].dtype',
             'isinstance(factor, float) and not other.meta["val"].is_floating_point()',
         ),
-        "about one": edit("factor != 1:", "int(factor) != 1:"),
+        "dtypes known by heart": edit(
+            'other.meta["val"].dtype != node.meta["val"].dtype',
+            'other.meta["val"].dtype is torch.bool or isinstance(factor, float) and not other.meta["val"].is_floating_point()',
+        ),
+        "about one": edit("factor != 1:", "int(abs(factor)) != 1:"),
         "returned ones too": edit('any(user.op == "output" for user in node.users)', "False"),
         "only what is returned alone": edit("any(user.op == ", "node.users and all(user.op == "),
         "the result instead of a callable": edit("return gm.forward", "return gm(*example_inputs)"),
