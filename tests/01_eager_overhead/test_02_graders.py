@@ -23,15 +23,17 @@ ALTERNATIVES = {
 """,
     "counting_mode": """
         result = op(*args, **(kwargs or {}))
-        read = written = 0
-        if not op.is_view:
-            seen = []
-            for leaf in tree_leaves((args, kwargs)):
-                if isinstance(leaf, torch.Tensor) and not any(leaf is other for other in seen):
-                    seen.append(leaf)
-                    read += leaf.numel() * leaf.element_size()
-            written = sum(t.numel() * t.element_size() for t in tree_leaves(result) if isinstance(t, torch.Tensor))
-        self.calls.append(Moved(str(op), read, written))
+        tensors = lambda tree: [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
+        size = lambda found: sum(tensor.numel() * tensor.element_size() for tensor in found)
+        seen, made = [], tensors(result)
+        for tensor in tensors((args, kwargs)):
+            if not any(tensor is other for other in seen):
+                seen.append(tensor)
+        lies_in = lambda new, old: new is not old and new.untyped_storage().data_ptr() == old.untyped_storage().data_ptr()
+        in_place = any(new is old for new in made for old in seen)
+        if not in_place and any(lies_in(new, old) for new in made for old in seen):
+            seen = made = []
+        self.calls.append(Moved(str(op), size(seen), size(made)))
         return result
 """,
     "traffic": """
@@ -85,6 +87,10 @@ WRONG: dict[str, dict[str, tuple[str, ...]]] = {
         "misses tensors in lists": ("tree_leaves((args, kwargs))", "args"),
         "counts one result": ("for tensor in fresh))", "for tensor in fresh[:1]))"),
         "counts views": ("if tensor.untyped_storage().data_ptr() not in places or id(tensor) in given", ""),
+        "believes what an operator promises": (
+            "if tensor.untyped_storage().data_ptr() not in places or id(tensor) in given",
+            "if not op.is_view",
+        ),
         "takes in-place for a view": (" or id(tensor) in given", ""),
         "looks for tensors in no keyword": ("tree_leaves((args, kwargs))", "tree_leaves(args)"),
         "drops keyword arguments": ("op(*args, **(kwargs or {}))", "op(*args)"),
@@ -115,6 +121,11 @@ WRONG: dict[str, dict[str, tuple[str, ...]]] = {
             "from_outside | set(outputs)",
             "from_outside | set(outputs) | (made_inside - {n for s in chain for n in s.reads})",
         ),
+        "leaves out a step that nobody needs": (
+            "    made_inside =",
+            "    chain = [s for s in chain if s.writes in outputs or any(s.writes in o.reads for o in chain)]\n    made_inside =",
+        ),
+        "gives a list": ("return eager, fused", "return [eager, fused]"),
         "writes two results at most": ("from_outside | set(outputs)", "from_outside | {outputs[0], outputs[-1]}"),
         "takes all buffers for equally large": ("nbytes[name] for", "max(nbytes.values()) for"),
     },
@@ -124,6 +135,7 @@ WRONG: dict[str, dict[str, tuple[str, ...]]] = {
         "bytes for each operation": ("flops / nbytes", "nbytes / flops"),
         "the words exchanged": ("fed_by_memory < peak", "fed_by_memory > peak"),
         "memory far below the peak only": ("fed_by_memory < peak", "fed_by_memory < peak / 2"),
+        "one ridge for all machines": ("fed_by_memory < peak", "flops / nbytes < 10"),
         "always memory": ('"memory" if fed_by_memory < peak else "arithmetic"', '"memory"'),
     },
     "predict": {
@@ -140,10 +152,7 @@ WRONG: dict[str, dict[str, tuple[str, ...]]] = {
             "math.ceil(machine.first_call / (eager - compiled))",
             "int(machine.first_call / (eager - compiled)) + 1",
         ),
-        "as long is shorter": (
-            "math.ceil(machine.first_call / (eager - compiled)) if compiled < eager else None",
-            "math.ceil(machine.first_call / ((eager - compiled) or 1)) if compiled <= eager else None",
-        ),
+        "as long is shorter": ("if compiled < eager", "if compiled <= eager"),
         "pays at last though it is slower": (
             "math.ceil(machine.first_call / (eager - compiled)) if compiled < eager else None",
             "math.ceil(machine.first_call / abs(eager - compiled))",
