@@ -251,8 +251,8 @@ def time_per_element(sizes: Sequence[int], seconds: Mapping[str, Sequence[float]
         for name, line in seconds.items()
         for size, t in zip(sizes, line, strict=True)
     ]
-    alt = f"Time for each element of {' and '.join(seconds)}, from {sizes[0]} to {sizes[-1]:,} elements: steep, then flat."
-    caption = "On the slope a call costs the same whatever it does; on the flat part each element has its price."
+    alt = f"Time for each element of {' and '.join(seconds)}, from {sizes[0]} to {sizes[-1]:,} elements: steep, then flatter."
+    caption = "On the slope a call costs the same whatever it does; behind it each element has its price."
     return Picture(svg.render(alt), caption, alt, "\n".join(rows))
 
 
