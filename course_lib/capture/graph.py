@@ -300,7 +300,7 @@ def has_tensor(value: Any) -> bool:
 def name_of(function: Any) -> str:
     """How a user would write the function."""
     if type(function).__module__ == "builtins" and (public := resolve_name(function)):
-        return public
+        return public.replace("torch.functional.", "torch.")
     module = getattr(function, "__module__", None) or "builtins"
     name: str = getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or type(function).__name__
     if isinstance(function, types.BuiltinFunctionType):  # what is written in C stands in a module that users do not name
