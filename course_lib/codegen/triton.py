@@ -58,7 +58,7 @@ class Tiling:
         return self.chunks or -(-self.rows // meta.get("ROWS", meta.get("BLOCK", 1)))
 
     def warps(self, meta: Mapping[str, int]) -> int:
-        """Threads for a tile, in units of 32: eight to sixteen elements for each thread."""
+        """Threads for a tile, in units of 32: eight to thirty-two elements for each thread."""
         each = 1024 if self.chunks and meta["ROWS"] > 1 else 512 if self.persistent or self.across or not self.columns else 256
         return min(16, max(4, math.prod(meta.values()) // each))
 
