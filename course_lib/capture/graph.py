@@ -297,13 +297,13 @@ def has_tensor(value: Any) -> bool:
     return isinstance(value, torch.Tensor)
 
 
-def name_of(function: Any) -> str:
-    """How a user would write the function."""
-    if type(function).__module__ == "builtins" and (public := resolve_name(function)):
+def name_of(function: Any, exact: bool = False) -> str:
+    """How a user would write the function; `exact`: what Python's own messages call it."""
+    if not exact and type(function).__module__ == "builtins" and (public := resolve_name(function)):
         return public.replace("torch.functional.", "torch.")
     module = getattr(function, "__module__", None) or "builtins"
     name: str = getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or type(function).__name__
-    if isinstance(function, types.BuiltinFunctionType):  # what is written in C stands in a module that users do not name
+    if not exact and isinstance(function, types.BuiltinFunctionType):  # it stands in a module that users do not name
         module = {"posix": "os", "io": "builtins", "operator": "builtins"}.get(module := module.lstrip("_"), module)
     path = name if module == "builtins" else f"{module}.{name}"
     return ".".join(part for part in path.split(".") if not part.startswith("pybind11_"))

@@ -233,10 +233,10 @@ class Interpreter(Machine):
         self.look_into(update)
         merged, function = self.stack[-i.arg], next(value for value in self.stack[-i.arg - 3 :] if value is not NULL)
         if not hasattr(type(update), "keys"):
-            raise TypeError(f"{name_of(function)}() argument after ** must be a mapping, not {type(update).__name__}")
+            raise TypeError(f"{name_of(function, exact=True)}() argument after ** must be a mapping, not {type(update).__name__}")
         more = self.native(dict, update)
         if twice := [key for key in more if key in merged]:
-            raise TypeError(f"{name_of(function)}() got multiple values for keyword argument '{twice[0]}'")
+            raise TypeError(f"{name_of(function, exact=True)}() got multiple values for keyword argument '{twice[0]}'")
         merged.update(more)
 
     def UNPACK_SEQUENCE(self, i: Instruction) -> None:
@@ -295,7 +295,7 @@ class Interpreter(Machine):
     def CALL_FUNCTION_EX(self, i: Instruction) -> None:
         kwargs, args = self.pop() if i.arg else {}, self.pop()
         function = next(value for value in self.stack[-2:] if value is not NULL)
-        said = f"{name_of(function)}() argument after * must be an iterable, not {{}}"
+        said = f"{name_of(function, exact=True)}() argument after * must be an iterable, not {{}}"
         self.call_popped(list(self.unpacked(args, said)), dict(kwargs))
 
     def SEND(self, i: Instruction) -> None:

@@ -3,8 +3,11 @@ what is being handled afterwards. Everything as in eager."""
 
 import contextlib
 import io
+import operator
+import os
 import sys
 import traceback
+import warnings
 
 import pytest
 import torch
@@ -399,3 +402,26 @@ def test_the_stack_is_shown_as_cpython_has_it_while_an_exception_is_handled():
         cl.compile(f, backend="eager")(torch.ones(2))
     pushed = next(event for event in trace.events if getattr(event, "op", "") == "PUSH_EXC_INFO")
     assert pushed.after == ("None", "ValueError object")
+
+
+NAMED = [torch.add, torch.unique, torch.Tensor.add, os.listdir, warnings.warn, open, operator.add, len]
+
+
+@pytest.mark.parametrize("function", NAMED)
+@pytest.mark.parametrize("stars", ["*", "**"])
+def test_pythons_own_message_about_stars_has_pythons_own_name_of_the_function(function, stars):
+    def one(x, g):
+        try:
+            g(*5)
+        except TypeError as error:
+            return x + 1, str(error)
+
+    def two(x, g):
+        try:
+            g(**5)
+        except TypeError as error:
+            return x + 1, str(error)
+
+    stars_in = one if stars == "*" else two
+    said = cl.compile(stars_in, backend="eager")(torch.ones(1), function)[1]
+    assert said == stars_in(torch.ones(1), function)[1]
