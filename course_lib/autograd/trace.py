@@ -30,6 +30,7 @@ from course_lib.autograd.signature import Signature, has_gradient, memory, overl
 from course_lib.written import traceable
 
 aten = torch.ops.aten
+fx.node.has_side_effect(aten._linalg_check_errors.default)  # a check that nobody reads; torch 2.11 would drop it
 Decompositions = Mapping[Any, Callable[..., Any]]
 
 

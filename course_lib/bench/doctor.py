@@ -248,6 +248,15 @@ def _course_packages() -> list[Finding]:
     return [one(name) for name in COURSE_PACKAGES]
 
 
+def _sandbox() -> list[Finding]:
+    from course_lib.grading.sandbox import why_no_sandbox
+
+    why = why_no_sandbox()
+    if why:
+        return [Finding("sandbox", "none", "note", f"For `course grade` only: {why}")]
+    return [Finding("sandbox", "bubblewrap", "ok")]
+
+
 def _cache() -> list[Finding]:
     from course_lib.config import cache_dir
 
@@ -275,6 +284,7 @@ _LOOKS: tuple[Callable[[], list[Finding]], ...] = (
     _gpu,
     _graphs,
     _course_packages,
+    _sandbox,
     _cache,
 )
 
@@ -360,7 +370,7 @@ def _home_as_tilde(path: Path) -> str:
 
 
 _HEAD = ("item", "found", "status", "how to get it")
-_WIDTHS = (16, 38, 8, 58)
+_WIDTHS = (17, 37, 9, 57)
 
 
 def _as_text(findings: tuple[Finding, ...]) -> str:

@@ -120,7 +120,8 @@ def call(it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]
         args = [function.__self__, *args] if rule else args
     if rule is not None:
         return rule(it, *args, **kwargs)
-    if getattr(function, "__module__", "") in LEVELS:
+    dual = isinstance(function, types.BuiltinFunctionType) and function.__name__.endswith("_dual_level")  # torch 2.11 calls C
+    if dual or getattr(function, "__module__", "") in LEVELS:
         recorded = function.__name__.startswith(("_", "set_"))
         return it.world.builder.call(function, args, kwargs) if recorded else it.native(function, *args, **kwargs)
     if type(function) in BY_TYPE:

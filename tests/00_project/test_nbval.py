@@ -91,17 +91,20 @@ def test_a_stored_output_that_is_not_what_runs_fails(tmp_path):
     assert run_nbval(stored(tmp_path, source, "3 kernels in 99.5 ms\n")) == 1
 
 
-def test_bytecode_is_compared_on_the_python_it_was_stored_on_and_only_there(monkeypatch):
+def test_what_python_and_torch_make_is_compared_on_the_versions_it_was_stored_on_and_only_there(monkeypatch):
     class Item:
         def __init__(self, *tags):
             self.cell = new_code_cell("", metadata={"tags": list(tags)})
             self.options = {"check": True}
 
-    for version, compared in (((3, 11, 7), True), ((3, 12, 1), False), ((3, 13, 0), False)):
-        monkeypatch.setattr(nbval_versions.sys, "version_info", version)
-        tagged, plain = Item("bytecode"), Item()
-        nbval_versions.pytest_collection_modifyitems([tagged, plain, object()])
-        assert (tagged.options["check"], plain.options["check"]) == (compared, True)
+    versions = [("3.11.7", "2.13.0+cpu", True, True), ("3.12.1", "2.13.0", False, True), ("3.11.7", "2.11.0+cu130", True, False)]
+    for python, torch, *compared in versions:
+        monkeypatch.setattr(nbval_versions.platform, "python_version", lambda: python)
+        monkeypatch.setattr(nbval_versions.importlib.metadata, "version", lambda name: torch)
+        bytecode, theirs, plain = Item("bytecode"), Item("torch"), Item()
+        nbval_versions.pytest_collection_modifyitems([bytecode, theirs, plain, object()])
+        assert [bytecode.options["check"], theirs.options["check"]] == compared
+        assert plain.options["check"]
 
 
 def test_a_toolkit_without_a_gpu_is_not_warned_of_in_a_cell(monkeypatch):
