@@ -161,7 +161,7 @@ def is_skipped(code: types.CodeType) -> bool:
 @functools.cache
 def is_library(filename: str) -> bool:
     """Is this a file of Python, torch or this library? (`torch/_dynamo/trace_rules.py`)"""
-    _, installed, package = filename.partition(os.sep + "site-packages" + os.sep)
+    _, installed, package = filename.partition("-packages" + os.sep)  # `site-packages`, Debian's `dist-packages`
     of_python = filename.startswith(sysconfig.get_path("stdlib") + os.sep) and not installed
     if of_python or filename.startswith(("<frozen ", "<course_lib ")) or (installed and package.split(os.sep)[0] in TOOLS):
         return True

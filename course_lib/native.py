@@ -60,9 +60,8 @@ def compile_c(source: Path, target: Path) -> None:
     done = subprocess.run([*compiler, *options], capture_output=True, text=True, errors="replace")
     if done.returncode != 0:
         why = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr.strip()[:200])
-        if "Python.h" in why:
-            raise RuntimeError("Python's C headers are missing (no Python.h): `apt install python3-dev`")
-        raise RuntimeError(f"the C compiler '{compiler[0]}' could not build {source.name} ({why.strip()})")
+        missing = "Python's C headers are missing (no Python.h): `apt install python3-dev`" if "Python.h" in why else ""
+        raise RuntimeError(missing or f"the C compiler '{compiler[0]}' could not build {source.name} ({why.strip()})")
 
 
 def _import(name: str, path: Path) -> ModuleType | None:

@@ -1,5 +1,4 @@
-"""Python source that the library writes: heads, guard checks, wrappers. Compiled, and known to tracebacks and debuggers
-(through `linecache`) as long as the function lives."""
+"""Python source that the library writes (heads, guard checks, wrappers), known to tracebacks as long as its function lives."""
 
 import linecache
 import weakref

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 
 from course_lib import frames
-from course_lib.capture.classes import TRUSTED, is_users, isinstance, member_of, own_dict
+from course_lib.capture.classes import HEAP_TYPE, TRUSTED, is_users, isinstance, member_of, own_dict
 from course_lib.capture.graph import PLAIN, Known
 from course_lib.capture.shapes import SYMBOLIC, concrete
 from course_lib.capture.sources import REGISTRIES, Imported, Test, Unsupported, has_literal
-from course_lib.capture.world import HEAP_TYPE, MISSING, Remaining, is_slot
+from course_lib.capture.world import MISSING, Remaining, is_slot
 
 if TYPE_CHECKING:
     from course_lib.capture.interpreter import Interpreter

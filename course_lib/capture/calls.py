@@ -120,8 +120,7 @@ def call(it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]
         args = [function.__self__, *args] if rule else args
     if rule is not None:
         return rule(it, *args, **kwargs)
-    dual = isinstance(function, types.BuiltinFunctionType) and function.__name__.endswith("_dual_level")  # torch 2.11 calls C
-    if dual or getattr(function, "__module__", "") in LEVELS:
+    if getattr(function, "__module__", "") in LEVELS:
         recorded = function.__name__.startswith(("_", "set_"))
         return it.world.builder.call(function, args, kwargs) if recorded else it.native(function, *args, **kwargs)
     if type(function) in BY_TYPE:
@@ -198,7 +197,7 @@ def is_operation(function: Any) -> bool:
     if getattr(function, "__module__", None) not in OPERATION_MODULES or function.__name__ in NOT_OPERATIONS:
         return False
     if isinstance(function, types.BuiltinFunctionType):
-        return function.__self__ is not torch._C and function not in FACTS  # those are switches and facts
+        return (function.__self__ is not torch._C or "_dual_level" in function.__name__) and function not in FACTS  # a switch
     return isinstance(function, types.FunctionType) and function.__module__ != "torch"
 
 

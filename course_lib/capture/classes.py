@@ -13,6 +13,7 @@ from course_lib.frames.hook import class_version
 
 TRUSTED = {"torch", "numpy", "course_lib", "typing_extensions", *sys.stdlib_module_names} - {"__main__", "this", "os"}
 """Top-level packages whose functions, classes and constants nobody rebinds: reading them needs no guard."""
+HEAP_TYPE = 1 << 9  # A flag of classes that were made while Python runs: written in Python, but for a few written in C
 UNKNOWN = -1  # The version of a class that CPython has no number for: it equals none
 MISSING: Any = type("Missing", (), {"__repr__": lambda self: "MISSING"})()
 
@@ -53,6 +54,14 @@ def member_of(cls: type, name: str) -> Any:
 def special_methods(cls: type) -> dict[str, Any]:
     members = {n: found for base in reversed(cls.__mro__) for n, found in base.__dict__.items() if n[:2] == "__" == n[-2:]}
     return {n: found for n, found in members.items() if found is None or callable(found) or hasattr(type(found), "__get__")}
+
+
+def makes_bare(base: Any, cls: Any) -> bool:
+    """Does `base.__new__` make an instance that lacks its attributes only? A class written in C holds more, and may refuse."""
+    try:
+        return bool(cls.__flags__ & HEAP_TYPE) and (hasattr(cls, "__del__") or builtins.isinstance(base.__new__(cls), cls))
+    except TypeError:
+        return False
 
 
 def is_users(thing: Any) -> bool:

@@ -28,7 +28,7 @@ import torch
 from course_lib import frames
 from course_lib.capture import global_state
 from course_lib.capture.calls import SAFE_TYPES, Id, call_back
-from course_lib.capture.classes import MISSING, isinstance, member_of, own_dict
+from course_lib.capture.classes import MISSING, isinstance, makes_bare, member_of, own_dict
 from course_lib.capture.graph import PLAIN, STATE, Known, name_of, storages
 from course_lib.capture.machine import Machine
 from course_lib.capture.sources import FUNCTION, HELPERS, REGISTRIES, SameAs, Test, Unsupported, has_literal, variables
@@ -236,8 +236,9 @@ class HeadBuilder:
             if is_full(value):
                 self.body.append(f"{name}.cell_contents = {self.rebuild(value.cell_contents)}")
             return name
-        if isinstance(value, BaseException) or (cls.__flags__ & (1 << 9) and cls.__module__ not in REDUCIBLE):
-            return self.write_instance(value)
+        base: Any = next((b for b in cls.__mro__ if b is tuple or b in ADDING), object)
+        if isinstance(value, BaseException) or (cls.__module__ not in REDUCIBLE and makes_bare(base, cls)):
+            return self.write_instance(value, base)
         return self.write_generator(value) if cls is types.GeneratorType else self.write_reduced(value)
 
     def listed(self, values: Any) -> str:
@@ -278,11 +279,10 @@ class HeadBuilder:
                 self.body.append(f"{name}.{attribute} = {self.rebuild(value)}")
         return name
 
-    def write_instance(self, value: Any) -> str:
+    def write_instance(self, value: Any, base: Any) -> str:
         """An instance of a class written in Python: made without `__init__`, then given its attributes."""
         cls = type(value)
         made = self.name_for(cls)
-        base: Any = next((b for b in cls.__mro__ if b is tuple or b in ADDING), object)
         if isinstance(value, BaseException):
             name = self.assign(f"{made}.__new__({', '.join([made, *[self.rebuild(arg) for arg in value.args]])})", value)
             for part in ("__context__", "__cause__", "__suppress_context__"):

@@ -15,9 +15,9 @@ import torch
 
 from course_lib import config, events, frames
 from course_lib.capture import calls
-from course_lib.capture.classes import isinstance
+from course_lib.capture.classes import HEAP_TYPE, isinstance
 from course_lib.capture.sources import Location, Unsupported
-from course_lib.capture.world import HEAP_TYPE, MISSING, NULL, World
+from course_lib.capture.world import MISSING, NULL, World
 from course_lib.frames import Instruction, instructions
 from course_lib.frames.resume import traceback_line
 

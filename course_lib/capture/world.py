@@ -27,8 +27,8 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorConverter
 
 from course_lib import frames
-from course_lib.capture import global_state
-from course_lib.capture.classes import MISSING, TRUSTED, SeenClass, has_own_lookup, is_users, isinstance, member_of, own_dict
+from course_lib.capture import classes, global_state
+from course_lib.capture.classes import HEAP_TYPE, MISSING, TRUSTED, has_own_lookup, is_users, isinstance, member_of, own_dict
 from course_lib.capture.graph import PLAIN, GraphBuilder, Known
 from course_lib.capture.shapes import SYMBOLIC, History, Shapes, concrete
 from course_lib.capture.sources import FRAME, HELPERS, Guard, Imported, Location, SameAs, Source, Test, Unsupported, has_literal
@@ -55,7 +55,6 @@ HANDLES = set("_io io threading _thread logging random socket multiprocessing as
 """Modules whose instances are more than their attributes: files, locks, sources of randomness."""
 SENTINELS = tuple(type(getattr(dataclasses, name)) for name in "MISSING _FIELD _FIELD_CLASSVAR _HAS_DEFAULT_FACTORY".split())
 WRAPPING = (property, classmethod, staticmethod, functools.cached_property)
-HEAP_TYPE = 1 << 9
 ITERATORS = {enumerate, zip, *map(type, map(iter, ([], (), range(0)))), type(reversed([]))}
 CELL_CONTENTS = types.CellType.__dict__["cell_contents"]
 STATIC = (types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type, enum.Enum)
@@ -84,7 +83,7 @@ class World:
         self.problem: Unsupported | None = None  # What could not be followed where no exception may come out: closing a generator
         self.finished = False
         self.told: list[Any] = []
-        self.classes: dict[type, SeenClass] = {}
+        self.classes: dict[type, classes.SeenClass] = {}
         self.inliner = Inliner(self)
         self.numbers: dict[str, Any] = {}
         self.at_start = global_state.turned()
@@ -122,7 +121,7 @@ class World:
         for met, place in ((cls, source), (type(cls), source and source.type())):
             if is_users(met) and id(met) not in self.made:
                 if met not in self.classes:
-                    seen = self.classes[met] = SeenClass(met)
+                    seen = self.classes[met] = classes.SeenClass(met)
                     self.assume(place or FRAME, "class", Test("class_version({})" if place else "None", "==", seen))
                 self.classes[met].see(names)
 
@@ -479,13 +478,8 @@ class World:
 def can_copy(cls: Any) -> bool:
     """May an instance be copied attribute by attribute? Classes written in Python, whose copies nobody notices."""
     handles = any(base.__module__.split(".")[0] in HANDLES for base in cls.__mro__)
-    if handles or hasattr(cls, "__del__") or issubclass(cls, (BaseException, types.ModuleType, type)):
-        return False
-    base: Any = solid_base(cls)
-    try:
-        return bool(cls.__flags__ & HEAP_TYPE or cls is types.SimpleNamespace) and isinstance(base.__new__(cls), cls)
-    except TypeError:  # made of more than attributes
-        return False
+    noticed = handles or hasattr(cls, "__del__") or issubclass(cls, (BaseException, types.ModuleType, type))
+    return not noticed and (cls is types.SimpleNamespace or classes.makes_bare(solid_base(cls), cls))
 
 
 def solid_base(cls: type) -> type:
