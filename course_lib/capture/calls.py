@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from course_lib.capture.interpreter import Interpreter
 
 OPERATION_MODULES = {"torch", "torch.functional", "torch.nn.functional"}
-OPERATION_MODULES |= {f"torch._C._{name}" for name in ("nn", "fft", "special", "linalg")}
+OPERATION_MODULES |= {f"torch._C{name}" for name in ("", "._nn", "._fft", "._special", "._linalg")}
 NOT_OPERATIONS = {"set_printoptions", "max_unpool2d", "_fused_adam_", "_fused_adamw_", "_fused_sgd_", "_fused_adagrad_"}
 """Of the second torch's fake tensors do not know the strides (channels last); the last are whole steps, as fast as can be."""
 FACTS: set[Any] = {getattr(torch, name) for name in """finfo iinfo device promote_types result_type can_cast is_tensor is_complex

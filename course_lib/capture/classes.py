@@ -58,8 +58,9 @@ def special_methods(cls: type) -> dict[str, Any]:
 
 def makes_bare(base: Any, cls: Any) -> bool:
     """Does `base.__new__` make an instance that lacks its attributes only? A class written in C holds more, and may refuse."""
+    noticed = type(member_of(cls, "__del__")) is FunctionType  # by the user, so it is not tried
     try:
-        return bool(cls.__flags__ & HEAP_TYPE) and (hasattr(cls, "__del__") or builtins.isinstance(base.__new__(cls), cls))
+        return bool(cls.__flags__ & HEAP_TYPE) and (noticed or builtins.isinstance(base.__new__(cls), cls))
     except TypeError:
         return False
 
