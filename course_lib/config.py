@@ -35,5 +35,4 @@ def cache_dir() -> Path:
 @functools.cache
 def find_cxx() -> str | None:
     """The C++ compiler's path: `$CXX`, else `g++`, else `clang++`; None where there is none."""
-    names = os.environ.get("CXX"), "g++", "clang++", "c++"
-    return next((path for name in names if name and (path := shutil.which(name))), None)
+    return next((at for name in (os.environ.get("CXX"), "g++", "clang++", "c++") if name and (at := shutil.which(name))), None)

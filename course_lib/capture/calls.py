@@ -194,7 +194,7 @@ def is_operation(function: Any) -> bool:
     """Does torch's function compute on tensors, with no other effect? Then it may be a node."""
     if isinstance(function, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):  # what it writes to, its schema says
         return True
-    if getattr(function, "__module__", None) not in OPERATION_MODULES or function.__name__ in NOT_OPERATIONS:
+    if getattr(function, "__module__", None) not in OPERATION_MODULES or getattr(function, "__name__", "") in NOT_OPERATIONS:
         return False
     if isinstance(function, types.BuiltinFunctionType):
         return (function.__self__ is not torch._C or "_dual_level" in function.__name__) and function not in FACTS  # a switch
