@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTensorMode, disable_functional_mode
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx, track_tensor_tree
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -182,9 +182,8 @@ def tangent(n: int, like: torch.Tensor) -> torch.Tensor:
 
 def leave(value: Any) -> Any:
     """A value of the functional world as the graph returns it, in the strides that the program saw."""
-    if not isinstance(value, FunctionalTensor):
-        return value
-    return restride(value, value, lies=value.from_functional()).from_functional()
+    functional = isinstance(value, FunctionalTensor)
+    return restride(value, value, lies=value.from_functional()).from_functional() if functional else value
 
 
 def tidy(traced: fx.GraphModule, gm: fx.GraphModule, signature: Signature) -> fx.GraphModule:
@@ -193,13 +192,14 @@ def tidy(traced: fx.GraphModule, gm: fx.GraphModule, signature: Signature) -> fx
     placeholders = graph.find_nodes(op="placeholder")
     for new, old in zip(placeholders, gm.graph.find_nodes(op="placeholder"), strict=False):
         new._rename(old.name)  # `self_ln_weight` reads better in a kernel than `arg1_1`
-        new.target = new.name
-        new.meta["origin"] = old
+        new.target, new.meta["origin"] = new.name, old
     for node in list(graph.nodes):
         if node.op == "placeholder" and node.prev.op not in ("root", "placeholder"):
             next(n for n in graph.nodes if n.op != "placeholder").prepend(node)
         elif node.target is aten.detach.default:
             node.replace_all_uses_with(node.args[0])
+        elif node.op == "get_attr" and isinstance(getattr(traced, node.target), (FakeTensor, FunctionalTensor)):
+            raise NotImplementedError("a sparse tensor is made dense here, which torch 2.11 does not record")
         elif node.meta.get("origin", node) is None:  # a copy made for `Tracing.run`
             node.meta["origin"] = node.args[0].meta.get("origin")
             if node.users and node.args[0] in placeholders and placeholders.index(node.args[0]) not in written:
