@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTensorMode, disable_functional_mode
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx, track_tensor_tree
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -198,7 +198,7 @@ def tidy(traced: fx.GraphModule, gm: fx.GraphModule, signature: Signature) -> fx
             next(n for n in graph.nodes if n.op != "placeholder").prepend(node)
         elif node.target is aten.detach.default:
             node.replace_all_uses_with(node.args[0])
-        elif node.op == "get_attr" and isinstance(getattr(traced, node.target), (FakeTensor, FunctionalTensor)):
+        elif node.op == "get_attr" and any(map(torch._is_functional_tensor, traced.buffers())):
             raise NotImplementedError("a sparse tensor is made dense here, which torch 2.11 does not record")
         elif node.meta.get("origin", node) is None:  # a copy made for `Tracing.run`
             node.meta["origin"] = node.args[0].meta.get("origin")
