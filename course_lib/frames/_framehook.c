@@ -166,8 +166,8 @@ static __attribute__((noinline)) PyObject *replace_frame(PyThreadState *ts, Fram
 }
 
 static PyObject *eval_frame(PyThreadState *ts, Frame *f, int throwflag) {
-    /* A generator is shown once, when it is made; finalizers the garbage collector calls are not the observed code's calls. */
-    if (watcher == NULL || throwflag || f->owner == FRAME_OWNED_BY_GENERATOR || ts->interp->gc.collecting)
+    /* A generator is shown once, when it is made. What the collector, an audit hook or a debugger runs is no call of the code's. */
+    if (watcher == NULL || throwflag || f->owner == FRAME_OWNED_BY_GENERATOR || ts->interp->gc.collecting || ts->tracing)
         return run_frame(ts, f, throwflag);
     PyCodeObject *code = FRAME_CODE(f);
     PyObject *number = number_of(code);

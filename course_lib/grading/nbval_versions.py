@@ -30,10 +30,15 @@ def pytest_configure(config: Any) -> None:
         os.environ["CUDA_HOME"] = os.environ["CUDA_PATH"] = ""  # empty, not missing: torch does not search then
 
 
+def elsewhere() -> set[str]:
+    """The tags of what another version makes than the one that its outputs were stored on."""
+    here = {"bytecode": platform.python_version(), "torch": importlib.metadata.version("torch")}
+    return {tag for tag, version in here.items() if ".".join(version.split(".")[:2]) != STORED_ON[tag]}
+
+
 def pytest_collection_modifyitems(items: list[Any]) -> None:
     """Turn the comparison off for cells that show what another version of Python or torch makes."""
-    here = {"bytecode": platform.python_version(), "torch": importlib.metadata.version("torch")}
-    other = {tag for tag, version in here.items() if ".".join(version.split(".")[:2]) != STORED_ON[tag]}
+    other = elsewhere()
     for item in items:
         cell = getattr(item, "cell", None)
         if cell is not None and other.intersection(cell.metadata.get("tags", [])):

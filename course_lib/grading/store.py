@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from .nbval_versions import STORED_ON
+from .nbval_versions import STORED_ON, elsewhere
 from .notebooks import Notebook, code_digest, graded_cells, read, tidy, to_text
 from .runner import this_python
 
@@ -78,9 +78,9 @@ def _without_machine_paths(value: Any) -> Any:
 def main(paths: list[str]) -> int:
     from nbclient.exceptions import CellExecutionError
 
-    if sys.version_info[:2] != STORED_ON:
-        wanted = ".".join(map(str, STORED_ON))
-        print(f"Stored outputs are made on Python {wanted}, because bytecode differs by version. Use that one.")
+    if elsewhere():
+        wanted = f"Python {STORED_ON['bytecode']} and torch {STORED_ON['torch']}"
+        print(f"Stored outputs are made on {wanted}, because what they show differs by version. Use those.")
         return 1
     for path in paths:
         print(f"running {path}", flush=True)

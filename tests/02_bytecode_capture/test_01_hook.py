@@ -112,6 +112,19 @@ def test_what_the_garbage_collector_runs_is_not_seen():
     assert seen.names == ["calls_double", "double"]
 
 
+def test_what_an_audit_hook_or_a_debugger_runs_is_not_seen():
+    """Python calls it in between, and traces nothing meanwhile. (A hook stays for good: this one listens here only.)"""
+    heard = []
+    sys.addaudithook(lambda event, args: heard.append(double(1)) if event == "course_lib.test" else None)
+    with Recorder() as seen:
+        sys.audit("course_lib.test")
+        sys.settrace(lambda frame, event, arg: heard.append(double(2)))
+        calls_double(1)
+        sys.settrace(None)
+    assert heard[:2] == [2, 4]
+    assert seen.names == ["calls_double", "double"]
+
+
 def test_a_frame_shows_its_parameters_in_flat_order_before_anything_ran():
     with Recorder() as seen:
         every_kind(1, 2, d=4, z=9)

@@ -199,8 +199,8 @@ def by_hand(x, v):
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
 @pytest.mark.parametrize("name", TRANSFORMS)
 def test_a_transform_is_one_graph(name, backend):
-    if name == "jacfwd" and torch.__version__.startswith("2.11"):
-        pytest.skip("jacfwd of torch 2.11 asks a tensor for a number, which ends the graph")
+    if name == "jacfwd" and torch.__version__ < "2.13":
+        pytest.skip("jacfwd of torch 2.11 and 2.12 asks a tensor for a number, which ends the graph")
     f, x, v = TRANSFORMS[name], r(2, 3), r(2, 3)
     torch.testing.assert_close(cl.compile(f, fullgraph=True, backend=backend)(x, v), f(x, v))
     assert forward_ad._current_level == -1
