@@ -15,6 +15,7 @@ import platform
 from typing import Any
 
 os.environ["COURSE_MEASURE"] = "0"  # which library is fastest differs from machine to machine, and so would stored outputs
+os.environ.setdefault("PYTHONWARNINGS", "ignore:Guards may run slower")  # torch's advice to who has Python 3.13.0, in each cell
 STORED_ON = {"bytecode": "3.11", "torch": "2.13"}  # by tag
 
 
