@@ -9,11 +9,13 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from course_lib import config
-from course_lib.backends import list_backends, list_mode_options, list_options
-from course_lib.capture import Interpreter, Unsupported
-from course_lib.capture.user import allow_in_graph, disable, disallow_in_graph, graph_break, is_compiling, mark_dynamic
-from course_lib.compiler import capturing, compile, reset
-from course_lib.pipeline import Pipeline
+
+with config.collector_paused():
+    from course_lib.backends import list_backends, list_mode_options, list_options
+    from course_lib.capture import Interpreter, Unsupported
+    from course_lib.capture.user import allow_in_graph, disable, disallow_in_graph, graph_break, is_compiling, mark_dynamic
+    from course_lib.compiler import capturing, compile, reset
+    from course_lib.pipeline import Pipeline
 
 if TYPE_CHECKING:
     from course_lib.viz import explore, record, set_logs

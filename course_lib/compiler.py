@@ -40,7 +40,7 @@ def apart_from_hooks() -> Iterator[None]:
     """Compile on one thread at a time, and save no tensors for hooks (of `checkpoint`, say) that are active around it."""
     active = torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
     hooks = torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t) if active else contextlib.nullcontext()
-    with COMPILING, hooks:
+    with COMPILING, hooks, config.collector_paused():
         yield
 
 
@@ -71,7 +71,8 @@ class Compiler:
     dynamic: bool | None = None
 
     def __post_init__(self) -> None:
-        call(None, importlib.import_module, "torch._dynamo")  # sizes need it: whole, and not when a frame is half captured
+        with config.collector_paused():
+            call(None, importlib.import_module, "torch._dynamo")  # sizes need it: whole, and not when a frame is half captured
         self.codes: dict[int, CodeState] = {}
         """By the code's number: code objects themselves are equal when they read the same, wherever they come from."""
         self.watcher = Watcher(self.convert)
@@ -170,17 +171,9 @@ def is_library(filename: str) -> bool:
     return not layers and filename.startswith(LIBRARIES)
 
 
-def compile(
-    model: Any = None,
-    *,
-    fullgraph: bool = False,
-    dynamic: bool | None = None,
-    backend: str | backends.Backend = "inductor",
-    mode: str | None = None,
-    options: dict[str, Any] | None = None,
-    disable: bool = False,
-    pipeline: Pipeline | None = None,
-) -> Any:
+def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None = None,
+            backend: str | backends.Backend = "inductor", mode: str | None = None, options: dict[str, Any] | None = None,
+            disable: bool = False, pipeline: Pipeline | None = None) -> Any:  # fmt: skip
     """Compile a function, method or `nn.Module`; without a model, a decorator. Arguments as in `torch.compile`:
 
     fullgraph: raise `Unsupported` where the graph would have to end, instead of going on behind it. dynamic: None: a size that

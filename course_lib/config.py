@@ -2,17 +2,31 @@
 In PyTorch: `torch/_dynamo/config.py` and `torch/_inductor/config.py`. (No torch here: the frame hook can be built on its own.)
 """
 
+import contextlib
 import functools
+import gc
 import os
 import shutil
 import tempfile
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 recompile_limit = 8  # Entries a code object may hold; inputs that fit none run in eager. (`torch._dynamo.config.recompile_limit`)
 sizes_limit = 64  # Sets of sizes that a graph with symbolic sizes is built for; others run operation by operation
 inline_depth_limit = 64  # Calls followed into calls before capture gives up: endless recursion would never end
 measure_products = os.environ.get("COURSE_MEASURE") != "0"  # Measure once which library multiplies fastest; else torch's own
+
+
+@contextlib.contextmanager
+def collector_paused() -> Iterator[None]:
+    """No garbage collection inside. Imports and compiles make small objects that stay; looking at them takes up to a fifth."""
+    after = gc.enable if gc.isenabled() else gc.disable
+    gc.disable()
+    try:
+        yield
+    finally:
+        after()
 
 
 @functools.cache

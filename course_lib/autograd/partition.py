@@ -65,13 +65,8 @@ def partition(joint: fx.GraphModule, may_recompute: Callable[[fx.Node], bool]) -
     return Partition(part(joint, inputs, results, checks), second, tuple(saved), places, recomputed)
 
 
-def minimum_cut(
-    graph: fx.Graph,
-    needed: set[fx.Node],
-    backward: set[fx.Node],
-    may_recompute: Callable[[fx.Node], bool],
-    width: Callable[[fx.Node], float],
-) -> list[fx.Node]:
+def minimum_cut(graph: fx.Graph, needed: set[fx.Node], backward: set[fx.Node], may_recompute: Callable[[fx.Node], bool],
+                width: Callable[[fx.Node], float]) -> list[fx.Node]:  # fmt: skip
     """The nodes to keep: of those before backward, the fewest bytes (`width`) from which the rest of `needed` can be computed."""
     network = networkx.DiGraph()
     network.add_nodes_from(("source", "sink"))

@@ -48,9 +48,8 @@ class CaptureResult:
     problem: Unsupported | None = None
 
 
-def capture(
-    frame: Frame, interpreter: type[Interpreter] = Interpreter, history: History | None = None, fullgraph: bool = False
-) -> CaptureResult:
+def capture(frame: Frame, interpreter: type[Interpreter] = Interpreter, history: History | None = None,
+            fullgraph: bool = False) -> CaptureResult:  # fmt: skip
     """Interpret `frame` symbolically. Where it meets something unsupported, it starts again and ends the graph before
     that instruction. Raises `Unsupported` if the frame cannot be split there; with `fullgraph`, at once."""
     breaks: dict[int, tuple[int, Unsupported, bool]] = {}

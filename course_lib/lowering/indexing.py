@@ -103,9 +103,8 @@ def number_of(value: sympy.Expr) -> Any:
     return int(value) if value.is_Integer else value
 
 
-def unflatten(
-    flat: sympy.Expr, extent: Mapping[sympy.Symbol, int], shape: Sequence[int], stride: Sequence[int]
-) -> tuple[sympy.Expr, ...]:
+def unflatten(flat: sympy.Expr, extent: Mapping[sympy.Symbol, int], shape: Sequence[int],
+              stride: Sequence[int]) -> tuple[sympy.Expr, ...]:  # fmt: skip
     """The index into a tensor of this shape and stride whose element lies at `flat`: the inverse of `linear_index`.
 
     `extent` says how far each symbol of `flat` counts. Each term goes, like a digit, to the dimension whose stride it is a

@@ -94,9 +94,8 @@ def finish(low: Lowering, node: fx.Node, row: View, dims: Sequence[int], like: A
 
 
 @lowers(aten.var.correction, aten.var_mean.correction)
-def var_mean(
-    low: Lowering, node: fx.Node, x: View, dims: Dims = None, *, correction: float | None = None, keepdim: bool = False
-) -> Any:
+def var_mean(low: Lowering, node: fx.Node, x: View, dims: Dims = None, *, correction: float | None = None,
+             keepdim: bool = False) -> Any:  # fmt: skip
     """Two passes: the mean, then the squared distances from it. (One pass, E[x²] - E[x]², cancels where the mean is large.)"""
     both = isinstance(node.meta["val"], (tuple, list))
     like = node.meta["val"][0] if both else node.meta["val"]

@@ -199,9 +199,8 @@ def flip(low: Lowering, node: fx.Node, x: View, dims: Sequence[int]) -> View:
 
 
 @lowers(aten.slice_scatter.default, aten.select_scatter.default)
-def scatter_slice(
-    low: Lowering, node: fx.Node, x: View, part: View, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
-) -> View:
+def scatter_slice(low: Lowering, node: fx.Node, x: View, part: View, dim: int = 0, start: Any = None, end: Any = None,
+                  step: int = 1) -> View:  # fmt: skip
     """`x` with a slice (or one index) of dimension `dim` taken from `part`: what `x[1:3] = part` becomes."""
     if step != 1:
         raise NoLoopForm("a slice with a step written into a tensor runs as torch's own operator")
