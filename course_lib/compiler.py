@@ -71,7 +71,7 @@ class Compiler:
     dynamic: bool | None = None
 
     def __post_init__(self) -> None:
-        with config.collector_paused():
+        with config.importing():
             call(None, importlib.import_module, "torch._dynamo")  # sizes need it: whole, and not when a frame is half captured
         self.codes: dict[int, CodeState] = {}
         """By the code's number: code objects themselves are equal when they read the same, wherever they come from."""

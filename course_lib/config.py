@@ -29,6 +29,16 @@ def collector_paused() -> Iterator[None]:
         after()
 
 
+@contextlib.contextmanager
+def importing() -> Iterator[None]:
+    """The collector is paused, and all that was made counts as old at once: else it is looked through when the block ends."""
+    with collector_paused():
+        yield
+        if not gc.get_freeze_count():
+            gc.freeze()
+            gc.unfreeze()
+
+
 @functools.cache
 def cache_dir() -> Path:
     """The folder for built kernels: `$COURSE_CACHE`, else `~/.cache/course_lib`, else a folder under the system's

@@ -10,11 +10,11 @@ as wide as its result is large, let the inputs and what may not be computed agai
 In PyTorch: `torch/_functorch/partitioners.py` (`min_cut_rematerialization_partition`, `solve_min_cut`).
 """
 
+import importlib
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import networkx
 import torch
 from torch import fx
 
@@ -68,6 +68,7 @@ def partition(joint: fx.GraphModule, may_recompute: Callable[[fx.Node], bool]) -
 def minimum_cut(graph: fx.Graph, needed: set[fx.Node], backward: set[fx.Node], may_recompute: Callable[[fx.Node], bool],
                 width: Callable[[fx.Node], float]) -> list[fx.Node]:  # fmt: skip
     """The nodes to keep: of those before backward, the fewest bytes (`width`) from which the rest of `needed` can be computed."""
+    networkx = importlib.import_module("networkx")  # which forward alone need not wait for
     network = networkx.DiGraph()
     network.add_nodes_from(("source", "sink"))
     for node in sorted(needed - backward):  # in order: the same graph is cut the same way

@@ -9,6 +9,8 @@ The first call (which compiles) is told apart from the steady state. Whoever fai
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import functools
 import re
 import time
@@ -29,6 +31,8 @@ Inputs = tuple[torch.Tensor, ...]
 TOLERANCES = {torch.float64: (1e-7, 1e-8), torch.float32: (1e-4, 1e-5), torch.float16: (1e-2, 2e-3), torch.bfloat16: (2e-2, 1e-2)}
 """dtype → difference from eager that rounding explains, relative to the element and to the largest element of the tensor
 (a sum of many terms is rounded relative to those, not to what is left of them). Integers must be equal."""
+
+ROUNDING_GROWS = "rounding grows in this model: no result is further from double precision than twice eager's"
 
 
 @dataclass(frozen=True)
@@ -160,7 +164,7 @@ def check_results(
             torch.cuda.synchronize()
         if number == 0:
             outcome.first_call = time.perf_counter() - start
-        for ours, theirs in zip(results, right, strict=True):
+        for place, (ours, theirs) in enumerate(zip(results, right, strict=True)):
             if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
                 outcome.problem = f"gives {ours.dtype} {tuple(ours.shape)}, eager {theirs.dtype} {tuple(theirs.shape)}"
                 outcome.wrong = True
@@ -169,9 +173,27 @@ def check_results(
             outcome.max_abs_diff = max(outcome.max_abs_diff, difference)
             rtol, atol = tolerance(theirs)
             if not torch.allclose(ours, theirs, rtol=rtol, atol=atol, equal_nan=True):
+                if isinstance(workload.function, torch.nn.Module) and as_exact(ours, theirs, exact(workload, given)[place]):
+                    outcome.notes = [
+                        "rounding grows in this model: no result is further from double precision than twice eager's"
+                    ]
+                    continue
                 outcome.problem = f"wrong result: differs from eager by up to {difference:.1e}"
                 outcome.wrong = True
                 return
+
+
+def exact(workload: Workload, inputs: Inputs) -> Sequence[torch.Tensor]:
+    """The results of eager in double precision, of a workload that is a module."""
+    model = copy.deepcopy(workload.function).double()  # type: ignore[attr-defined]
+    wide = lambda x: x.detach().double().requires_grad_(x.requires_grad) if x.is_floating_point() else x
+    return dataclasses.replace(workload, function=model).results(model, tuple(map(wide, inputs)))
+
+
+def as_exact(ours: torch.Tensor, theirs: torch.Tensor, right: torch.Tensor) -> bool:
+    """Is `ours` at most twice as far from `right` as `theirs` is? (Batch norms over few values, layer after layer, make much of
+    little: two runs of eager that round otherwise are as far apart.)"""
+    return bool((ours.double() - right).abs().max() <= 2 * (theirs.double() - right).abs().max())
 
 
 def tolerance(tensor: torch.Tensor) -> tuple[float, float]:

@@ -52,6 +52,7 @@ def measure(who: str, workload: str, args: argparse.Namespace, caches: Path) -> 
     options |= {"workload": workload, "dtype": str(args.dtype).removeprefix("torch.")}
     package = Path(__file__).resolve().parents[2]
     environment = {**os.environ, **{name: str(caches / name.lower()) for name in CACHES}}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # torch's bytecode is there, and so is ours in a usual shell
     environment["PYTHONPATH"] = os.pathsep.join([str(package), *filter(None, [os.environ.get("PYTHONPATH")])])
     command = [sys.executable, "-P", str(Path(__file__).with_name("child.py")), who, json.dumps(options)]
     try:

@@ -30,8 +30,8 @@ from course_lib.scheduling.kernel import FusedKernel
 from course_lib.scheduling.products import as_loops, is_product
 from course_lib.scheduling.schedule import Schedule, live_nodes
 
-BUDGET = 0.2  # Seconds that may be spent on measuring one product
-ROUNDS = 7  # Calls of each at most
+BUDGET = 0.2  # Seconds after which no more calls of a product are measured
+ROUNDS = 7  # Calls of each at most, and one at least
 MUST_GAIN = 1.1  # How many times faster than torch's own call oneDNN must be: less may be noise
 
 
@@ -87,12 +87,12 @@ def seconds_of(op: Any, operands: list[Buffer]) -> dict[str, float]:
 @torch.inference_mode()
 def measure(tensors: list[torch.Tensor]) -> dict[str, float]:
     """The fastest of some calls of each, in turn; oneDNN is left out if its result is another."""
+    until = time.perf_counter() + BUDGET
     calls: dict[str, Callable[[], Any]] = {"torch": functools.partial(torch.mm if len(tensors) == 2 else torch.addmm, *tensors)}
     if linear := onednn():
         theirs = functools.partial(linear, *linear_operands(*tensors))
         calls |= {"oneDNN": theirs} if torch.allclose(theirs(), calls["torch"](), rtol=1e-4, atol=1e-4) else {}
     best = dict.fromkeys(calls, float("inf"))
-    until = time.perf_counter() + BUDGET
     for _ in range(ROUNDS):
         for name, call in calls.items():
             best[name] = min(best[name], timeit.timeit(call, number=1))

@@ -10,6 +10,7 @@ it needs, is always checked.
 In PyTorch: `torch/_inductor/scheduler.py`: `Scheduler.fuse_nodes`, `will_fusion_create_cycle`, `topological_sort_schedule`.
 """
 
+import importlib
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +20,6 @@ from itertools import pairwise
 from operator import or_
 from typing import Any
 
-import networkx
 import torch
 
 from course_lib.lowering.ir import ExternKernel, Inline, LoopGraph, Node, Pointwise
@@ -237,6 +237,9 @@ class Fusion:
 
     def in_order(self) -> list[Group]:
         """Each group after those that it needs; where there is a choice, in program order."""
+        if len(self.groups) == 1:
+            return self.groups
+        networkx = importlib.import_module("networkx")  # which one kernel need not wait for
         graph = networkx.DiGraph((needed, group) for group in self.groups for needed in self.needs[group])
         graph.add_nodes_from(self.groups)
         return list(networkx.lexicographical_topological_sort(graph, key=lambda group: max(group.positions)))

@@ -181,9 +181,16 @@ LANE, TRACK, NAMES = 24.0, 540.0, 118.0
 
 
 @takes(ways=named(each(LAUNCH, ""), "name → what viz.launches(call) found"), stage=STAGE)
-def launch_timeline(ways: Mapping[str, Sequence[Launch]], *, stage: str = "codegen") -> Picture:
+def launch_timeline(
+    ways: Mapping[str, Sequence[Launch]],
+    caption: str = "",
+    *,
+    lanes: tuple[str, str] = ("host", "device"),
+    stage: str = "codegen",
+) -> Picture:
     """Way of running (eager, compiled, CUDA graph) → what ran. All on one scale: a lane for the host, and one for the device if
-    there is one. Empty stretches of the host's lane are Python and dispatching; of the device's, waiting."""
+    there is one. Empty stretches of the host's lane are Python and dispatching; of the device's, waiting. The first of each way
+    is the whole call. Other `lanes` need a `caption` that says what they are."""
     if not ways or not all(ways.values()):
         raise ValueError("a launch timeline needs at least one launch of each: give it what viz.launches(call) found")
     total = max(launch.end for ran in ways.values() for launch in ran)
@@ -198,7 +205,7 @@ def launch_timeline(ways: Mapping[str, Sequence[Launch]], *, stage: str = "codeg
         for lane, on_device in enumerate((False, True)[: 1 + device]):
             inside = [launch for launch in ran if launch.on_device is on_device and launch is not ran[0]]
             top = y + 26 + LANE * lane
-            svg.text(NAMES - 8, top + 14, "device" if on_device else "host", SMALL, anchor="end", dim=True)
+            svg.text(NAMES - 8, top + 14, lanes[on_device], SMALL, anchor="end", dim=True)
             if not on_device:
                 svg.box(NAMES, top, TRACK * ran[0].seconds / total, LANE - 5, colour, radius=2, strength=0.08, line=1)
             for launch in inside:
@@ -220,8 +227,8 @@ def launch_timeline(ways: Mapping[str, Sequence[Launch]], *, stage: str = "codeg
         count = sum(not launch.on_device for launch in ran[1:]) or len(ran) - 1  # what the device ran, the host had started
         rows.append((name, "1 launch" if count == 1 else f"{count} launches", human_seconds(whole)))
     alt = "What was started when: " + "; ".join(f"{name}: {count} in {took}" for name, count, took in rows) + "."
-    caption = (
+    caption = caption or (
         "One call of each, on one scale. Each box is something that was started; between boxes the host works in Python, and a "
+        "device waits."
     )
-    caption += "device waits."
     return Picture(svg.render(alt), caption, alt, columns([row[:2] for row in rows]))

@@ -131,6 +131,23 @@ def test_training_checks_every_gradient():
     assert [outcome.wrong for outcome in outcomes] == [False, True, False]
 
 
+def test_a_model_in_which_rounding_grows_is_judged_by_double_precision():
+    """What is no further from double precision than eager is right; what is further is wrong."""
+
+    class Steep(torch.nn.Module):
+        """Makes 1e6 of what rounding leaves of 0, as batch norms of nearly equal values do."""
+
+        def forward(self, x):
+            return ((x + 1.0) - x - 1.0) * 1e6 + x
+
+    workload = Workload("steep", Steep(), lambda: (torch.randn(64),))
+    shifted = lambda by: lambda model: lambda x: model(x) + by(x)
+    unlike = race(contender("another rounding", shifted(lambda x: 0.01 * torch.randn_like(x))), workload=workload)[1]
+    wrong = race(contender("wrong", shifted(lambda x: 1.0)), workload=workload)[1]
+    assert not unlike.wrong and "rounding grows" in unlike.notes[0] and unlike.samples
+    assert wrong.wrong and "differs from eager by up to 1.0e+00" in wrong.problem
+
+
 def test_inference_runs_without_gradients_and_training_with():
     seen = []
 

@@ -1,0 +1,89 @@
+"""Under `DistributedDataParallel`: a graph in pieces, about one for each bucket of gradients.
+
+DDP sends a bucket of gradients to the other GPUs as soon as backward has the last of them, and backward goes on meanwhile. A
+graph that is differentiated as a whole hands out all its gradients at its end, when there is nothing left to hide behind. So it
+is cut, from its end, wherever the parameters met since the last cut fill a bucket: each piece is a node of its own to autograd.
+In PyTorch: `torch/_dynamo/backends/distributed.py` (`DDPOptimizer`).
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import distributed, fx
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils._pytree import tree_leaves
+
+from course_lib.autograd.partition import node_bytes, part
+from course_lib.autograd.signature import memory
+
+Program = Callable[..., tuple[Any, ...]]
+
+
+def pieces(gm: fx.GraphModule) -> list[list[fx.Node]]:
+    """The operations of the graph in order, a piece for each bucket of the DDP module whose forward runs; without it, one.
+    The first bucket that is sent, and so the last piece, is small: there should be something on its way soon."""
+    operations = [node for node in gm.graph.nodes if node.op.startswith("call_")]
+    module = DistributedDataParallel._get_active_ddp_module() if distributed.is_available() else None
+    if module is None:
+        return [operations]
+    ends, met, size = ends_of_pieces(operations), set[fx.Node](), 0.0
+    limit = min(distributed._DEFAULT_FIRST_BUCKET_BYTES, module.bucket_bytes_cap)
+    found: list[list[fx.Node]] = [[]]
+    for node in reversed(operations):
+        if found[0] and size >= limit and node in ends:
+            found, size, limit = [[], *found], 0.0, module.bucket_bytes_cap
+        found[0].insert(0, node)
+        new = {arg for arg in node.all_input_nodes if arg.op == "placeholder" and arg.meta.get("requires_grad")} - met
+        size, met = size + sum(map(node_bytes, new)), met | new
+    return found
+
+
+def ends_of_pieces(operations: Sequence[fx.Node]) -> set[fx.Node]:
+    """The operations behind which the graph may be cut: gradients are recorded there as before it, no other switch is turned
+    anywhere (autocast), what is in memory by then is not written to later, and all that is still needed is tensors."""
+    usual = records = torch.is_grad_enabled()
+    places = {node: place for place, node in enumerate(operations)}
+    ends, born, kept = dict[int, fx.Node](), dict[int, int](), list[range]()
+    for node, place in places.items():
+        operands, results = tensors(node.all_input_nodes), tensors([node])
+        if node.target is torch._C._set_grad_enabled:
+            records = node.args[0]
+        elif not operands and not results:
+            return set()
+        if records == usual:
+            ends[place] = node
+        if not isinstance(node.meta.get("val"), torch.Tensor):
+            kept.append(range(place, max((places.get(user, place) for user in node.users), default=place)))
+        for value in (*operands, *results):
+            born.setdefault(memory(value), place)
+        for value in operands:
+            if value._version and (not results or any(value is result for result in results)):
+                kept.append(range(born[memory(value)], place))
+    return {node for place, node in ends.items() if not any(place in together for together in kept)}
+
+
+def tensors(nodes: Iterable[fx.Node]) -> list[torch.Tensor]:
+    """The tensors among the results of these nodes."""
+    return [value for value in tree_leaves([node.meta.get("val") for node in nodes]) if isinstance(value, torch.Tensor)]
+
+
+def chain(gm: fx.GraphModule, cut: Sequence[Sequence[fx.Node]], compile_piece: Callable[[fx.GraphModule], Program]) -> Program:
+    """Compile each piece by itself; the result runs one after the other."""
+    results, steps, there = list(gm.graph.output_node().args[0]), [], set[fx.Node]()
+    for piece in cut:
+        inputs = list(dict.fromkeys(arg for node in piece for arg in node.all_input_nodes if arg not in piece))
+        outputs = [node for node in piece if node in results or not node.users.keys() <= set(piece)]
+        for node in there.intersection(inputs):  # an input of the graph may have become a result by a write
+            node.meta["requires_grad"] = any(value.requires_grad for value in tensors([node]))
+        there |= {*inputs, *outputs}
+        steps.append((inputs, outputs, compile_piece(part(gm, inputs, outputs, more=piece))))
+    placeholders = gm.graph.find_nodes(op="placeholder")
+
+    def run(*args: Any) -> tuple[Any, ...]:
+        values = dict(zip(placeholders, args, strict=True))
+        for inputs, outputs, program in steps:
+            values.update(zip(outputs, program(*map(values.__getitem__, inputs)), strict=True))
+        return tuple(map(values.__getitem__, results))
+
+    return run
