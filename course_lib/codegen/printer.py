@@ -172,14 +172,9 @@ class Printer:
 
     def count_uses(self, trees: Iterable[Expr]) -> None:
         """Before a block is printed: how often is each value needed in it?"""
-        seen: set[Expr] = set()
-        self.uses.clear()
-        for tree in trees:
-            self.uses[tree] += 1
-            for node in tree.walk():
-                if node not in seen:
-                    seen.add(node)
-                    self.uses.update(node.args)
+        roots = list(trees)
+        nodes = {node for root in roots for node in root.walk()}
+        self.uses = Counter([*roots, *(arg for node in nodes for arg in node.args)])
 
     def text(self, expr: Expr, binding: int = 0) -> str:
         """`expr` as source, in parentheses if it binds less tightly than `binding`."""
