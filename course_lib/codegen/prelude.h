@@ -182,10 +182,7 @@ template <class F, class I> static INLINE F from_integer(I k) { return (F)(I)(k 
 
 template <class T> static INLINE T maximum(T a, T b) { return (a > b || a != a) ? a : b; }  // NaN wins
 template <class T> static INLINE T minimum(T a, T b) { return (a < b || a != a) ? a : b; }
-template <class T> static INLINE T sign(T x) { return (T)((x > 0) - (x < 0)); }
 template <class T> static INLINE T abs(T x) { return x < 0 ? (T)-x : x; }
-template <class T> static INLINE bool isnan(T x) { return x != x; }
-template <class T> static INLINE bool isinf(T x) { return abs(x) == (T)INFINITY; }
 
 // Integers: the smallest has no negative, so divided by -1 it wraps around instead of trapping. (By what may be 0, torch's own
 // operator divides, which raises. Here it does not trap either.) Floats: as torch.remainder and c10::div_floor_floating.
