@@ -85,7 +85,7 @@ class Printer:
         stored = [step.buffer.name for step in self.trees if step.buffer.name in self.kernel.stores]
         read = [buffer for tree in self.trees.values() for buffer, _ in loads(tree)]
         self.stored, self.touched = stored, tuple(dict.fromkeys([*read, *stored]))
-        self.in_place = {new: old for new, old in self.kernel.in_place.items() if new in stored}
+        self.in_place = kernel.in_place
         """Buffers that are written in place of another share its memory, so they are not passed."""
         self.passed = tuple(dict.fromkeys(self.in_place.get(name, name) for name in self.touched))
         self.pointers: dict[str, str] = {}  # Buffer → the name of its pointer
