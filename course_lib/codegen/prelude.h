@@ -210,9 +210,6 @@ template <class T> static INLINE T integer_pow(T a, T b) {
   for (; b > 0; b /= 2, a = (T)(a * a)) result = b % 2 ? (T)(result * a) : result;
   return result;
 }
-template <class T> static INLINE bool is_wide(T b) { return b < 0 || b >= (T)(8 * sizeof(T)); }  // nothing is left
-template <class T> static INLINE T left_shift(T a, T b) { return is_wide(b) ? (T)0 : (T)((uint64_t)a << b); }
-template <class T> static INLINE T right_shift(T a, T b) { return (T)(a >> (is_wide(b) ? (T)(8 * sizeof(T) - 1) : b)); }
 
 // The number at this place of a seed, in [0, 1): Philox-4x32-10 (`lowering/philox.py`).
 static INLINE float philox(int64_t seed, int64_t place) {

@@ -49,7 +49,6 @@ RULES: dict[str, str | Rule] = {
     "logical_and": infix("&", 9), "logical_or": infix("|", 7), "logical_not": ("{:6} == 0", 5),
     "bitwise_not": ("~{:15}", 14), "bitwise_not:bool": ("{:6} == 0", 5),
     "bitwise_not:uint8": ("{:8} ^ 255", 8),  # the interpreter writes ~x as x ^ -1
-    "left_shift": infix("<<", 11), "right_shift": infix(">>", 11),
     "eq": compare("==", 5), "ne": compare("!=", 5), "lt": compare("<", 5),
     "le": compare("<=", 5), "gt": compare(">", 5), "ge": compare(">=", 5),
     "maximum:float": (f"tl.maximum({{}}, {{}}{KEEPS_NAN})", ATOM),

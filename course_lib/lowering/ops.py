@@ -21,7 +21,7 @@ UNARY = (
 ).split()
 BINARY = (
     "add sub mul truediv floordiv mod fmod pow atan2 maximum minimum eq ne lt le gt ge logical_and logical_or "
-    "bitwise_and bitwise_or bitwise_xor left_shift right_shift"
+    "bitwise_and bitwise_or bitwise_xor"
 ).split()
 """`floordiv`, `mod` and `round` follow Python and torch (floor division; the sign of the divisor; half to even); `fmod`
 follows C. `maximum` and `minimum` propagate NaN. Both arguments have one dtype."""
