@@ -31,12 +31,8 @@ __all__ = [
 ]  # fmt: skip
 
 
-_SHOWN = {"explain", "explore", "mirror", "record", "set_logs"}
-"""These show what happened, so they live with the pictures, which are loaded only when they are wanted."""
-
-
 def __getattr__(name: str) -> Any:
-    if name in _SHOWN:
+    if name in __all__:  # it shows what happened, so it lives with the pictures, which are loaded only when they are wanted
         return getattr(importlib.import_module("course_lib.viz"), name)
     raise AttributeError(f"module 'course_lib' has no attribute '{name}'")
 

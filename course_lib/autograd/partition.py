@@ -119,6 +119,5 @@ def part(whole: fx.GraphModule, inputs: list[fx.Node], outputs: list[fx.Node], m
     for node in whole.graph.nodes:
         if node in wanted and node not in twin:
             twin[node] = graph.node_copy(node, twin.__getitem__)
-            twin[node].meta = dict(node.meta)
     graph.output(tuple(fx.node.map_arg(outputs, twin.__getitem__)))
     return traceable(fx.GraphModule(whole, graph))

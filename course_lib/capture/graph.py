@@ -108,11 +108,8 @@ class GraphBuilder:
         return self._nodes[id(tensor)][1]
 
     def _placeholder(self, new: Known) -> fx.Node:
-        if self.inputs:
-            place = self.graph.inserting_after(self.node_of(self.inputs[-1].stand_in))
-        else:
-            place = self.graph.inserting_before(next(iter(self.graph.nodes), self.graph._root))
-        with place:
+        last = self.node_of(self.inputs[-1].stand_in) if self.inputs else self.graph._root
+        with self.graph.inserting_after(last):
             words = "".join(c if c.isalnum() else " " for c in new.source.shown).split()  # `self.ln.weight` → `self_ln_weight`
             node = self.graph.placeholder("_".join(words) or "input")
             node.target = node.name  # which no other has
@@ -274,8 +271,7 @@ class Recorder(TorchFunctionMode):
             return self.builder.call(getattr, [args[0], attribute])
         if name in SIGNS:
             return self.builder.call(SIGNS[name], args[::-1] if name.startswith("__r") else args)
-        of_tensor = getattr(function, "__objclass__", None) is torch._C.TensorBase
-        if of_tensor or getattr(function, "__qualname__", "").startswith(("Tensor.", "TensorBase.")):
+        if getattr(function, "__qualname__", "").startswith(("Tensor.", "TensorBase.")):
             return self.builder.call(name, args, kwargs)
         return self.builder.call(function, args, kwargs)
 

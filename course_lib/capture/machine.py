@@ -42,9 +42,7 @@ class Stack:
 
     def popn(self, count: int) -> list[Any]:
         """The top `count` values, deepest first."""
-        values = self.stack[len(self.stack) - count :]
-        del self.stack[len(self.stack) - count :]
-        return values
+        return [self.stack.pop() for _ in range(count)][::-1]
 
     PUSH_NULL = lambda self, i: self.push(NULL)
     COPY = lambda self, i: self.push(self.stack[-i.arg])

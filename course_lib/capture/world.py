@@ -572,13 +572,12 @@ class Inliner(frames.Watcher):
         super().__init__(lambda frame: None)
         self.world = world
         self.caller: Any = None  # The interpreter that has called Python
-        self.heads = {which: functools.partial(frames.call, None, which) for which in (self.inline, frames.run_apart)}
 
     def __call__(self, code: types.CodeType, function: types.FunctionType, *args: Any) -> Any:
         if function.__name__ == "__repr__" and type(args[0]) in SYMBOLIC:
             return lambda function, number: repr(concrete(number))
         apart = f"{function.__module__}.".startswith(APART) or function.__module__ == "torch"
-        return self.heads[frames.run_apart if apart else self.inline]
+        return functools.partial(frames.call, None, frames.run_apart if apart else self.inline)
 
     def inline(self, function: types.FunctionType, *args: Any) -> Any:
         """Interpret the frame. (Defaults are the function's own: what stands for them is put in their place.)"""

@@ -23,7 +23,7 @@ import sympy
 import torch
 
 from course_lib.codegen.cpp_ops import HALVES, RESERVED, STORED, Accumulator, CppOps, computed_as
-from course_lib.codegen.loops import PLAIN, Phase, as_columns, column_number, is_row_level, iterations, phases, reduction
+from course_lib.codegen.loops import PLAIN, Phase, as_columns, column_number, iterations, phases, reduction
 from course_lib.codegen.printer import KernelSource, label
 from course_lib.lowering.indexing import Linear, contiguous, power_of_two
 from course_lib.lowering.ir import Buffer
@@ -57,7 +57,7 @@ def prelude() -> str:
 def shape_of(kernel: FusedKernel, trees: Mapping[Step, Expr]) -> Shape:
     """Which loop gets the SIMD lanes, and which the threads."""
     rows, columns = kernel.rows, kernel.columns
-    read = [index for step, tree in trees.items() if not is_row_level(step, kernel) for _, index in loads(tree)]
+    read = [index for step, tree in trees.items() if step.level != "row" for _, index in loads(tree)]
     along = lambda loop: any(Linear.of(index, {loop.symbol}).coefficient(loop.symbol) == 1 for index in read)
     reduces = {step.level for step in trees if step.is_reduction}
     if rows and reduces == {"column"} and along(rows[-1]) and not along(columns[-1]):

@@ -50,7 +50,7 @@ def phases(kernel: FusedKernel, trees: Mapping[Step, Expr], keep: bool) -> list[
     """The passes of a kernel in order. The first holds no columns, only what once a row comes before them.
 
     `keep`: costly values may travel from one pass to the next in a row on the stack."""
-    once = {step for step in trees if is_row_level(step, kernel)}
+    once = {step for step in trees if step.level == "row"}
     rank: dict[Step, int] = {}
     for step, tree in trees.items():
         used = steps_used(tree)
@@ -92,11 +92,6 @@ def as_columns(kernel: FusedKernel) -> FusedKernel:
         return kernel
     loops = (*kernel.rows[:-1], replace(kernel.rows[-1], kind="column"))
     return replace(kernel, loops=loops, steps=tuple(replace(step, level="column") for step in kernel.steps))
-
-
-def is_row_level(step: Step, kernel: FusedKernel) -> bool:
-    """True for what runs once a row. (In a kernel without columns all steps are in the innermost loop, which is a row.)"""
-    return not step.is_reduction and (step.level == "row" or not kernel.columns)
 
 
 def short_names(kernel: FusedKernel) -> FusedKernel:

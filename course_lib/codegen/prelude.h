@@ -182,10 +182,7 @@ template <class F, class I> static INLINE F from_integer(I k) { return (F)(I)(k 
 
 template <class T> static INLINE T maximum(T a, T b) { return (a > b || a != a) ? a : b; }  // NaN wins
 template <class T> static INLINE T minimum(T a, T b) { return (a < b || a != a) ? a : b; }
-template <class T> static INLINE T sign(T x) { return (T)((x > 0) - (x < 0)); }
 template <class T> static INLINE T abs(T x) { return x < 0 ? (T)-x : x; }
-template <class T> static INLINE bool isnan(T x) { return x != x; }
-template <class T> static INLINE bool isinf(T x) { return abs(x) == (T)INFINITY; }
 
 // Integers: the smallest has no negative, so divided by -1 it wraps around instead of trapping. (By what may be 0, torch's own
 // operator divides, which raises. Here it does not trap either.) Floats: as torch.remainder and c10::div_floor_floating.
@@ -213,9 +210,6 @@ template <class T> static INLINE T integer_pow(T a, T b) {
   for (; b > 0; b /= 2, a = (T)(a * a)) result = b % 2 ? (T)(result * a) : result;
   return result;
 }
-template <class T> static INLINE bool is_wide(T b) { return b < 0 || b >= (T)(8 * sizeof(T)); }  // nothing is left
-template <class T> static INLINE T left_shift(T a, T b) { return is_wide(b) ? (T)0 : (T)((uint64_t)a << b); }
-template <class T> static INLINE T right_shift(T a, T b) { return (T)(a >> (is_wide(b) ? (T)(8 * sizeof(T) - 1) : b)); }
 
 // The number at this place of a seed, in [0, 1): Philox-4x32-10 (`lowering/philox.py`).
 static INLINE float philox(int64_t seed, int64_t place) {

@@ -85,7 +85,7 @@ class Printer:
         stored = [step.buffer.name for step in self.trees if step.buffer.name in self.kernel.stores]
         read = [buffer for tree in self.trees.values() for buffer, _ in loads(tree)]
         self.stored, self.touched = stored, tuple(dict.fromkeys([*read, *stored]))
-        self.in_place = {new: old for new, old in self.kernel.in_place.items() if new in stored}
+        self.in_place = kernel.in_place
         """Buffers that are written in place of another share its memory, so they are not passed."""
         self.passed = tuple(dict.fromkeys(self.in_place.get(name, name) for name in self.touched))
         self.pointers: dict[str, str] = {}  # Buffer → the name of its pointer
@@ -172,14 +172,9 @@ class Printer:
 
     def count_uses(self, trees: Iterable[Expr]) -> None:
         """Before a block is printed: how often is each value needed in it?"""
-        seen: set[Expr] = set()
-        self.uses.clear()
-        for tree in trees:
-            self.uses[tree] += 1
-            for node in tree.walk():
-                if node not in seen:
-                    seen.add(node)
-                    self.uses.update(node.args)
+        roots = list(trees)
+        nodes = {node for root in roots for node in root.walk()}
+        self.uses = Counter([*roots, *(arg for node in nodes for arg in node.args)])
 
     def text(self, expr: Expr, binding: int = 0) -> str:
         """`expr` as source, in parentheses if it binds less tightly than `binding`."""

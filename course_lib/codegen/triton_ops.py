@@ -49,10 +49,8 @@ RULES: dict[str, str | Rule] = {
     "logical_and": infix("&", 9), "logical_or": infix("|", 7), "logical_not": ("{:6} == 0", 5),
     "bitwise_not": ("~{:15}", 14), "bitwise_not:bool": ("{:6} == 0", 5),
     "bitwise_not:uint8": ("{:8} ^ 255", 8),  # the interpreter writes ~x as x ^ -1
-    "left_shift": infix("<<", 11), "right_shift": infix(">>", 11),
     "eq": compare("==", 5), "ne": compare("!=", 5), "lt": compare("<", 5),
     "le": compare("<=", 5), "gt": compare(">", 5), "ge": compare(">=", 5),
-    "isnan": ("{0:6} != {0:6}", 5), "isinf": ('tl.abs({}) == float("inf")', 5),
     "maximum:float": (f"tl.maximum({{}}, {{}}{KEEPS_NAN})", ATOM),
     "minimum:float": (f"tl.minimum({{}}, {{}}{KEEPS_NAN})", ATOM),
     "sqrt:float32": "tl.sqrt_rn",  # `tl.sqrt` is an approximation that takes denormal numbers for 0
@@ -159,10 +157,6 @@ class TritonOps(Printer):
         if expr.dtype != torch.float32 or is_number(divisor) or (divisor.op == "value_of" and divisor.detail.is_reduction):
             return f"{self.text(value, 13)} / {self.text(divisor, 14)}", 13
         return f"tl.div_rn({self.text(value)}, {self.text(divisor)})", ATOM
-
-    def print_sign(self, expr: Expr) -> tuple[str, int]:
-        value, kind = self.text(expr.args[0], 6), self.type_name(expr.dtype)
-        return f"({value} > 0).to({kind}) - ({value} < 0).to({kind})", 12
 
     def print_index_expr(self, expr: Expr) -> tuple[str, int]:
         text, kind = self.index(expr.detail), self.type_name(expr.dtype)

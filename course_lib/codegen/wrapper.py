@@ -130,8 +130,7 @@ class Wrapper:
         """Memory for what the kernel stores, and its call. A kernel with nothing to do is not called."""
         source = self.kernels[kernel]
         for name, old in kernel.in_place.items():
-            if name in kernel.stores and name not in self.variable:
-                self.reuse(self.buffers[old], self.buffers[name], "in place")
+            self.reuse(self.buffers[old], self.buffers[name], "in place")
         passed = [self.allocate(name) for name in source.buffers]
         if any(loop.size == 0 for loop in kernel.rows):
             self.line("pass", f"{kernel}: no elements")

@@ -159,10 +159,6 @@ def whole(op: str) -> Formula:
     return Formula(function)
 
 
-def logical(op: str) -> Formula:
-    return Formula(lambda x, y: x.to(torch.bool).binary(op, y.to(torch.bool)), "own")
-
-
 F = Formula
 POINTWISE: dict[str, Formula] = {
     **{op: F(lambda x, op=op: getattr(x, op)()) for op in UNARY if hasattr(aten, op)},
@@ -178,15 +174,16 @@ POINTWISE: dict[str, Formula] = {
     "fmod": F(lambda x, y: dividend(x, y).fmod(y), rounds=True),
     "pow": F(power, rounds=True),
     "frac": F(lambda x: x - x.trunc()),
+    "sign": F(lambda x: x if x.dtype is torch.bool else (x > 0).to(x.dtype) - (x < 0).to(x.dtype)),
     "clamp": F(clamp),
     # logic and bits
     "logical_not": F(lambda x: x.to(torch.bool).logical_not(), "own"),
-    "logical_and": logical("logical_and"),
-    "logical_or": logical("logical_or"),
-    "logical_xor": logical("ne"),
+    "logical_and": F(lambda x, y: x.to(torch.bool) & y.to(torch.bool), "own"),
+    "logical_or": F(lambda x, y: x.to(torch.bool) | y.to(torch.bool), "own"),
+    "logical_xor": F(lambda x, y: x.to(torch.bool) ^ y.to(torch.bool), "own"),
     "bitwise_not": F(lambda x: ~x),
-    "isnan": F(lambda x: x.isnan() if x.dtype.is_floating_point else x.ne(x), "operands"),
-    "isinf": F(lambda x: x.isinf() if x.dtype.is_floating_point else x.ne(x), "operands"),
+    "isnan": F(lambda x: x.ne(x), "operands"),
+    "isinf": F(lambda x: x.abs().eq(math.inf) if x.dtype.is_floating_point else x.ne(x), "operands"),
     # activations
     "relu": F(lambda x: x.maximum(0)),
     "gelu": F(gelu),

@@ -44,15 +44,11 @@ class Linear:
         terms: dict[sympy.Expr, Any] = {}
         constant: Any = 0
         for term in sympy.Add.make_args(expr):
-            number, rest = term.as_coeff_Mul()
-            if rest is sympy.S.One:
-                constant += number_of(number)
-            elif rest in loops:
-                terms[rest] = terms.get(rest, 0) + number_of(number)
-            elif not rest.free_symbols.intersection(loops):
-                constant += term  # a value looked up in memory
+            if term.free_symbols.isdisjoint(loops):
+                constant += number_of(term)  # or a value looked up in memory
             else:
-                coefficient, atom = term.as_independent(*loops, as_Add=False)
+                number, rest = term.as_coeff_Mul()
+                coefficient, atom = (number, rest) if rest in loops else term.as_independent(*loops, as_Add=False)
                 terms[atom] = terms.get(atom, 0) + number_of(coefficient)
         return Linear.make(terms, constant)
 

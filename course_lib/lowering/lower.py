@@ -177,12 +177,9 @@ class Lowering:
 
     def pointwise(self, node: fx.Node, body: Body, layout: Buffer | None = None, label: str = "") -> View:
         """A loop over all elements of `layout` (or of the node's own value)."""
-        return self.loop(body, layout or Buffer.like(node.meta["val"]), (node,), label or operators.name_of(node))
-
-    def loop(self, body: Body, layout: Buffer, origins: tuple[fx.Node, ...], label: str) -> View:
-        buffer = self.buffer(layout)
+        buffer = self.buffer(layout or Buffer.like(node.meta["val"]))
         inner = lambda ops, index: body(ops, index).to(buffer.dtype).value
-        self.graph.nodes.append(Pointwise(buffer, buffer.shape, inner, origins, label))
+        self.graph.nodes.append(Pointwise(buffer, buffer.shape, inner, (node,), label or operators.name_of(node)))
         return buffer.view()
 
     def reduction(
@@ -224,5 +221,5 @@ class Lowering:
             return value
         if value.inner not in self.stored:
             whole = replace(value, shape=value.buffer.shape, stride=value.buffer.stride, offset=0)
-            self.stored[value.inner] = self.loop(lambda ops, index: element(whole, ops, index), value.buffer, (origin,), "fill")
+            self.stored[value.inner] = self.pointwise(origin, lambda ops, index: element(whole, ops, index), value.buffer, "fill")
         return View(self.stored[value.inner].buffer, value.shape, value.stride, value.offset)

@@ -17,15 +17,15 @@ Value = Any  # What a handler computes with: source text, a numpy array, a formu
 
 UNARY = (
     "neg abs exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal sin cos tan asin acos atan sinh cosh tanh "
-    "asinh acosh atanh erf erfc sigmoid floor ceil round trunc sign isnan isinf logical_not bitwise_not"
+    "asinh acosh atanh erf erfc sigmoid floor ceil round trunc logical_not bitwise_not"
 ).split()
 BINARY = (
     "add sub mul truediv floordiv mod fmod pow atan2 maximum minimum eq ne lt le gt ge logical_and logical_or "
-    "bitwise_and bitwise_or bitwise_xor left_shift right_shift"
+    "bitwise_and bitwise_or bitwise_xor"
 ).split()
 """`floordiv`, `mod` and `round` follow Python and torch (floor division; the sign of the divisor; half to even); `fmod`
 follows C. `maximum` and `minimum` propagate NaN. Both arguments have one dtype."""
-BOOLEAN = frozenset("eq ne lt le gt ge logical_and logical_or logical_not isnan isinf".split())
+BOOLEAN = frozenset("eq ne lt le gt ge logical_and logical_or logical_not".split())
 """Operations that give torch.bool whatever they are given. All others give the dtype of their first operand."""
 
 

@@ -31,8 +31,8 @@ class Usage:
     """Who needs which buffer: facts about the whole program that every group shares."""
 
     buffers: Mapping[str, Buffer]
-    readers: Mapping[str, frozenset[Node]]
-    outputs: frozenset[str]
+    readers: Mapping[str, set[Node]]
+    outputs: set[str]
 
 
 @dataclass(frozen=True)

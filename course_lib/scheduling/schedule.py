@@ -134,7 +134,11 @@ class Fusion:
 
     def __init__(self, nodes: list[Node], bodies: Mapping[Node, Body], graph: LoopGraph, can_fuse: CanFuse) -> None:
         self.can_fuse = can_fuse
-        self.usage = usage_of(nodes, graph, bodies)
+        readers: dict[str, set[Node]] = {name: set() for name in graph.buffers}
+        for node in nodes:
+            for name in read_names(node, bodies):
+                readers[name].add(node)
+        self.usage = Usage(graph.buffers, readers, graph.returned)
         self.alone = [start(node, n, self.usage, bodies.get(node)) for n, node in enumerate(nodes)]
         self.groups = list(self.alone)
         self.needs = dependencies(self.alone)
@@ -251,15 +255,6 @@ class Fusion:
         names[name] += 1
         gain = sum((self.alone[n].traffic for n in group.positions), 0) - group.traffic
         return to_kernel(group, name if names[name] == 1 else f"{name}_{names[name]}", gain)
-
-
-def usage_of(nodes: Sequence[Node], graph: LoopGraph, bodies: Mapping[Node, Body]) -> Usage:
-    """Who reads what."""
-    readers: dict[str, set[Node]] = {name: set() for name in graph.buffers}
-    for node in nodes:
-        for name in read_names(node, bodies):
-            readers[name].add(node)
-    return Usage(graph.buffers, {name: frozenset(who) for name, who in readers.items()}, frozenset(graph.returned))
 
 
 def dependencies(groups: Sequence[Group]) -> dict[Group, set[Group]]:

@@ -40,7 +40,7 @@ OTHER_NAMES = {
     "gt": "greater", "ge": "greater_equal",
 }
 # fmt: on
-TORCHS = {op: getattr(torch, op) for op in ("erf", "erfc", "sigmoid", "sign", "pow")} | {"mod": torch.remainder}
+TORCHS = {op: getattr(torch, op) for op in ("erf", "erfc", "sigmoid", "pow")} | {"mod": torch.remainder}
 """What NumPy lacks, or does otherwise."""
 
 

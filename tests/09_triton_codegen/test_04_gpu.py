@@ -49,7 +49,7 @@ def test_every_operation_on_integers(dtype):
     x, y = operations.samples(dtype)
     safe = (y != 0) & ~((x == torch.iinfo(dtype).min) & (y == -1))
     x, y = x[safe], y[safe]
-    names = [n for n in operations.operations(dtype) if n not in {"pow", "left_shift", "right_shift"}]
+    names = [n for n in operations.operations(dtype) if n != "pow"]
     got, _ = run(*operations.kernel_of_all(dtype, len(x), names), {"x": x, "y": y}, "auto")
     for name in names:
         torch.testing.assert_close(got[f"{name}_"], operations.expected(name, x, y), msg=lambda m: f"{name}: {m}")

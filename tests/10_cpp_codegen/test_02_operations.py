@@ -9,8 +9,8 @@ from hand_kernels import Hand
 from run_kernels import run
 
 INTEGERS = [torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8]
-EXACT = {"floor", "ceil", "round", "trunc", "sign", "abs", "neg", "reciprocal", "maximum", "minimum"}
-EXACT |= {"add", "sub", "mul", "truediv", "eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "mod", "fmod", "floordiv"}
+EXACT = {"floor", "ceil", "round", "trunc", "abs", "neg", "reciprocal", "maximum", "minimum"}
+EXACT |= {"add", "sub", "mul", "truediv", "eq", "ne", "lt", "le", "gt", "ge", "mod", "fmod", "floordiv"}
 """IEEE 754 says what these are to the last bit. (It does so for sqrt too, but eager's, from MKL, is off by one at times.)"""
 
 
@@ -31,7 +31,7 @@ def test_floats(dtype):
 def test_integers_wrap_around_and_divide_downwards(dtype):
     x, y = operations.samples(dtype)
     divides = {"floordiv", "mod", "fmod"}
-    names = [n for n in operations.operations(dtype) if n not in divides | {"pow", "left_shift", "right_shift"}]
+    names = [n for n in operations.operations(dtype) if n not in divides | {"pow"}]
     got, _ = run(*operations.kernel_of_all(dtype, len(x), names), {"x": x, "y": y})
     for name in names:
         torch.testing.assert_close(got[f"{name}_"], operations.expected(name, x, y), msg=lambda m: f"{name}: {m}")
@@ -44,13 +44,11 @@ def test_integers_wrap_around_and_divide_downwards(dtype):
 
 
 @pytest.mark.parametrize("dtype", INTEGERS, ids=str)
-def test_integer_powers_and_shifts(dtype):
+def test_integer_powers(dtype):
     x = torch.arange(-5 if dtype.is_signed else 0, 6).to(dtype).repeat_interleave(9)
     y = torch.arange(9).to(dtype).repeat(len(x) // 9)
-    names = ["pow", "left_shift", "right_shift"]
-    got, _ = run(*operations.kernel_of_all(dtype, len(x), names), {"x": x, "y": y})
-    for name in names:
-        torch.testing.assert_close(got[f"{name}_"], operations.expected(name, x, y), msg=lambda m: f"{name}: {m}")
+    got, _ = run(*operations.kernel_of_all(dtype, len(x), ["pow"]), {"x": x, "y": y})
+    torch.testing.assert_close(got["pow_"], operations.expected("pow", x, y))
 
 
 def test_logic():

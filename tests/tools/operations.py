@@ -9,15 +9,14 @@ from course_lib.lowering.ops import BINARY, UNARY
 
 FLOAT_ONLY = set(
     "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh "
-    "erf erfc sigmoid isinf truediv atan2".split()
+    "erf erfc sigmoid truediv atan2".split()
 )
-INTEGER_ONLY = {"bitwise_not", "bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift"}
-BOOLEAN = set("eq ne lt le gt ge logical_and logical_or logical_not isnan isinf".split())
+INTEGER_ONLY = {"bitwise_not", "bitwise_and", "bitwise_or", "bitwise_xor"}
+BOOLEAN = set("eq ne lt le gt ge logical_and logical_or logical_not".split())
 ON_BOOL = set("logical_and logical_or logical_not eq ne bitwise_and bitwise_or bitwise_xor bitwise_not maximum minimum".split())
 
 TORCH = {
     "truediv": torch.true_divide, "floordiv": lambda a, b: torch.div(a, b, rounding_mode="floor"), "mod": torch.remainder,
-    "left_shift": torch.bitwise_left_shift, "right_shift": torch.bitwise_right_shift,
 }  # fmt: skip
 
 

@@ -17,7 +17,7 @@ FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 INTEGERS = [torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8]
 SPECIAL = [float("nan"), float("inf"), float("-inf"), -0.0, 0.0, 1e-40, -1e-45, 3e38, -3e38, 0.5, -0.5, 1.0, 65504.0]
 
-SAFE_UNARY = "neg abs sqrt floor ceil trunc round sign sigmoid tanh erf exp relu reciprocal".split()
+SAFE_UNARY = "neg abs sqrt floor ceil trunc round sigmoid tanh erf exp relu reciprocal".split()
 BINARY = "add sub mul truediv maximum minimum".split()
 COMPARE = "eq ne lt le gt ge".split()
 

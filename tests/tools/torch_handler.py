@@ -60,12 +60,6 @@ class TorchHandler:
         self.grid[symbol] = value
         return symbol
 
-    def isnan(self, x):
-        return x != x
-
-    def isinf(self, x):
-        return torch.isinf(x)
-
     def truediv(self, a, b):
         return a / b
 
@@ -74,12 +68,6 @@ class TorchHandler:
 
     def mod(self, a, b):
         return torch.remainder(a, b)
-
-    def left_shift(self, a, b):
-        return a << b
-
-    def right_shift(self, a, b):
-        return a >> b
 
     def __getattr__(self, op):
         return getattr(torch, op)
