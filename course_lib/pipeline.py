@@ -141,12 +141,12 @@ def with_sizes(gm: fx.GraphModule, args: Sequence[Any]) -> fx.GraphModule:
         interpreter.run(*(mode.from_tensor(arg) if isinstance(arg, torch.Tensor) else arg for arg in args))
     for node, value in interpreter.env.items():
         node.meta["val"] = value
+        if node.op == "call_function" and isinstance(value, (int, float)):  # made of sizes
+            node.replace_all_uses_with(value)
     for node, arg in zip(static.graph.find_nodes(op="placeholder"), args, strict=True):
         node.meta["requires_grad"] = getattr(arg, "requires_grad", False)
         if not isinstance(arg, torch.Tensor):
             node.replace_all_uses_with(arg)
-    for node in static.graph.find_nodes(op="call_function", target=torch.ops.aten.sym_size.int):
-        node.replace_all_uses_with(node.args[0].meta["val"].shape[node.args[1]])
     static.recompile()
     return traceable(static)
 

@@ -225,7 +225,8 @@ def launch_timeline(
                     svg.text(x + 5, top + 14, shorten(launch.name, wide - 10, SMALL), SMALL, tip=launch.name)
         svg.text(NAMES + TRACK * whole / total + 8, y + 40, human_seconds(whole), SMALL)
         count = sum(not launch.on_device for launch in ran[1:]) or len(ran) - 1  # what the device ran, the host had started
-        rows.append((name, "1 launch" if count == 1 else f"{count} launches", human_seconds(whole)))
+        noun = "launch" if lanes[0] == "host" else "stretch"
+        rows.append((name, f"{count} {noun}{'' if count == 1 else 'es'}", human_seconds(whole)))
     alt = "What was started when: " + "; ".join(f"{name}: {count} in {took}" for name, count, took in rows) + "."
     caption = caption or (
         "One call of each, on one scale. Each box is something that was started; between boxes the host works in Python, and a "

@@ -126,7 +126,7 @@ def test_an_input_is_written_to_in_one_piece_and_gets_a_gradient_for_the_next(ti
         buffer.copy_(x.sum(0))
         return buffer * x
 
-    assert run_in_pieces(f, leaf(4, 6), torch.zeros(6)) == 3
+    assert run_in_pieces(f, leaf(4, 6), torch.zeros(6)) == 2  # [sum, write], [*]
 
 
 def test_a_region_without_gradients_is_in_one_piece(tiny_buckets):
@@ -136,7 +136,7 @@ def test_a_region_without_gradients_is_in_one_piece(tiny_buckets):
             scale = scale + 1
         return (x * scale).sin()
 
-    assert run_in_pieces(f, leaf(4, 6)) == 3  # [the region], [*], [sin]
+    assert run_in_pieces(f, leaf(4, 6)) == 2  # [the region, *], [sin]: the first has no parameter but for `x`
 
 
 def test_what_switches_autocast_is_one_piece(tiny_buckets):
@@ -154,3 +154,69 @@ def test_a_tuple_of_results_is_not_cut_from_its_parts(tiny_buckets):
         return a.sin() * b.cos()
 
     assert run_in_pieces(f, leaf(4, 6)) == 4  # [chunk and its parts], [sin], [cos], [*]
+
+
+class Detached(nn.Module):
+    """A layer whose result is only looked at."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(16, 16) for _ in range(3))
+
+    def forward(self, x):
+        aside = self.layers[0](x)
+        return self.layers[2](self.layers[1](x)) + aside.detach()
+
+
+def test_a_parameter_without_gradient_has_none_though_its_piece_ends_in_one(tiny_buckets):
+    torch.manual_seed(0)
+    eager = Detached()
+    ours = copy.deepcopy(eager)
+    x = torch.randn(4, 16)
+    eager(x).square().mean().backward()
+    with cl.record() as trace:
+        cl.compile(ours)(x).square().mean().backward()
+    assert pieces_of(trace) > 1
+    for name, parameter in ours.named_parameters():
+        expected = eager.get_parameter(name).grad
+        assert (parameter.grad is None) == (expected is None), name
+        torch.testing.assert_close(parameter.grad, expected)
+
+
+def test_a_gradient_flows_into_what_was_written_in_place(tiny_buckets):
+    def f(x, w):
+        y = x * 2
+        factor = w.exp()
+        y.mul_(factor)
+        return y.sin()
+
+    assert run_in_pieces(f, leaf(4, 6), leaf(6)) > 1
+
+
+def test_attention_and_sizes_are_no_reason_not_to_cut(alone):
+    layer = nn.TransformerEncoderLayer(64, 4, 128, 0.0, batch_first=True)
+    with cl.record() as trace:
+        DistributedDataParallel(cl.compile(layer), bucket_cap_mb=0.02)(torch.randn(2, 8, 64)).sum().backward()
+    assert pieces_of(trace) > 1
+
+    class Reshaped(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.ModuleList(nn.Linear(64, 64) for _ in range(3))
+
+        def forward(self, x):
+            b = x.shape[0]
+            for layer in self.layers:
+                x = layer(x.reshape(b * 2, 32).reshape(b, 64))
+            return x / (b * 2 + 1)
+
+    with cl.record() as trace:
+        DistributedDataParallel(cl.compile(Reshaped(), dynamic=True), bucket_cap_mb=0.01)(torch.randn(4, 64)).sum().backward()
+    assert pieces_of(trace) == 3
+
+
+def test_what_comes_before_the_first_parameter_is_no_piece(alone):
+    model = nn.Sequential(nn.Tanh(), nn.Sigmoid(), *(nn.Linear(64, 64) for _ in range(3)))
+    with cl.record() as trace:
+        DistributedDataParallel(cl.compile(model), bucket_cap_mb=0.01)(torch.randn(4, 64)).sum().backward()
+    assert pieces_of(trace) == 3
