@@ -142,8 +142,8 @@ class BreakBuilder(HeadBuilder, Stack):
         kwargs = [f"**{self.pop()}"] if i.arg else []
         self.call_popped([f"*{self.pop()}", *kwargs], {})
 
-    def call_with(self, function: str, args: list[str], kwargs: dict[str, str]) -> None:
-        self.push(self.do(f"{function}({', '.join([*args, *(f'{name}={text}' for name, text in kwargs.items())])})"))
+    def call(self, function: str, /, *args: str, **kwargs: str) -> str:
+        return self.do(f"{function}({', '.join([*args, *(f'{name}={text}' for name, text in kwargs.items())])})")
 
     def UNPACK_SEQUENCE(self, i: Instruction) -> None:
         names = [f"__r{next(self._count)}" for _ in range(i.arg)]

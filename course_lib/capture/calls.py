@@ -89,6 +89,9 @@ NOT_FOLLOWED = tuple(
     "_library export onnx compiler overrides _logging testing _refs _prims cuda utils.cpp_extension".split()
 )
 COMPILED = "_course_original", "_torchdynamo_orig_callable", "_torchdynamo_inline"  # Where a compiled function keeps the original
+HOOKS = "_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"
+OWN_HOOKS = operator.itemgetter(*HOOKS)
+SHARED_HOOKS = operator.attrgetter(*(f"_global{name}" for name in HOOKS))(torch.nn.modules.module)
 FOLLOWED = ("torch.jit._state.", "torch.cuda.amp", "torch.optim.swa_utils", "torch.optim.optimizer._to_scalar")
 
 
@@ -152,7 +155,7 @@ def call(it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]
     return call_builtin(it, function, args, kwargs)
 
 
-def call_back(world: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
+def call_back(world: Any, function: Any, /, *args: Any, **kwargs: Any) -> Any:
     """What C code calls in place of `function`: the interpreter knows what that is to do."""
     return call(world.inliner.caller, function, list(args), kwargs)
 
@@ -252,11 +255,6 @@ def call_module(it: Interpreter, module: torch.nn.Module, args: list[Any], kwarg
     return call(it, attributes.get(it, module, "__call__" if own_call else inner), args, kwargs)
 
 
-HOOKS = "_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"
-OWN_HOOKS = operator.itemgetter(*HOOKS)
-SHARED_HOOKS = operator.attrgetter(*(f"_global{name}" for name in HOOKS))(torch.nn.modules.module)
-
-
 def has_hooks(module: torch.nn.Module) -> bool:
     """Would calling the module run anything besides `forward`? (The test of `nn.Module._call_impl`; every guard check asks.)"""
     return any(OWN_HOOKS(module.__dict__)) or any(SHARED_HOOKS) or module._compiled_call_impl is not None
@@ -281,7 +279,7 @@ def construct(it: Interpreter, cls: type, args: list[Any], kwargs: dict[str, Any
     return it.native(cls, *args, **kwargs)
 
 
-def build_class(it: Interpreter, function: types.FunctionType, name: str, *bases: Any, **options: Any) -> Any:
+def build_class(it: Interpreter, function: types.FunctionType, name: str, /, *bases: Any, **options: Any) -> Any:
     """`class name(*bases): ...`: the body is interpreted, then Python makes the class of its names. (`Python/bltinmodule.c`)"""
     resolved = it.native(types.resolve_bases, bases)
     metaclass, names, options = it.native(types.prepare_class, name, resolved, options)
@@ -506,7 +504,7 @@ RULES: dict[Any, Rule] = {
     **dict.fromkeys((torch._assert, torch._check), check),
     **dict.fromkeys((torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling), always(True)),
     **dict.fromkeys((torch.compiler.is_exporting, torch.jit.is_scripting, torch.jit.is_tracing), always(False)),
-    **dict.fromkeys((torch._jit_internal.is_scripting, torch._C._is_torch_function_mode_enabled), always(False)),
+    torch._C._is_torch_function_mode_enabled: always(False),
     **dict.fromkeys((getattr(torch._C, f"_has_torch_function{kind}") for kind in ("", "_unary", "_variadic")), always(False)),
     **dict.fromkeys(INERT, lambda it, *args, **kwargs: contextlib.nullcontext()),
     **{function: lambda it, *args, _function=function, **kwargs: _function(*args, **kwargs) for function in APART},
@@ -526,7 +524,7 @@ RULES: dict[Any, Rule] = {
 BY_TYPE: dict[Any, Rule] = {
     operator.attrgetter: get_by_name,
     operator.methodcaller: call_by_name,
-    functools.partial: lambda it, bound, *args, **kwargs: it.call(bound.func, *bound.args, *args, **{**bound.keywords, **kwargs}),
-    torch._library.custom_ops.CustomOpDef: lambda it, operator, *args, **kwargs: it.call(operator._opoverload, *args, **kwargs),
+    functools.partial: lambda it, bound, /, *args, **kwargs: it.call(bound.func, *bound.args, *args, **bound.keywords | kwargs),
+    torch._library.custom_ops.CustomOpDef: lambda it, op, /, *args, **kwargs: it.call(op._opoverload, *args, **kwargs),
 }
 """Types of objects that do, too: (interpreter, the object, *arguments) → result."""

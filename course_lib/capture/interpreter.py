@@ -23,7 +23,7 @@ from typing import Any
 import torch
 
 from course_lib import frames
-from course_lib.capture import attributes, calls
+from course_lib.capture import attributes
 from course_lib.capture.classes import isinstance
 from course_lib.capture.graph import name_of
 from course_lib.capture.machine import NOTHING, Machine, new_cell
@@ -288,9 +288,6 @@ class Interpreter(Machine):
         else:
             setattr(function, f"__{i.arg}__", dict(zip(new[::2], new[1::2], strict=True)) if i.arg == "annotations" else new)
         self.push(function)
-
-    def call_with(self, function: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
-        self.push(calls.call(self, function, args, kwargs))
 
     def CALL_FUNCTION_EX(self, i: Instruction) -> None:
         kwargs, args = self.pop() if i.arg else {}, self.pop()
