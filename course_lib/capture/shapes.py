@@ -40,6 +40,7 @@ SIGN_OF = {f: sign.rstrip("=") for sign, f in (OPERATORS | IN_PLACE).items()} | 
 SYMBOLIC: dict[Any, Any] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 COMPUTED = {*SIGN_OF, *COMPARISONS.values(), abs, max, min, int, float, round, *filter(callable, vars(math).values())}
 NUMBERS = (int, float, *SYMBOLIC)
+SIZE = torch.ops.aten.sym_size.int
 LONGEST = 300  # Arithmetic on floats whose text is longer is for these floats only
 
 
@@ -68,9 +69,6 @@ class Arithmetic(PythonReferenceAnalysis):
     """Expressions as nodes: torch's functions on symbolic numbers are nodes too."""
 
     to_dtype = staticmethod(lambda x, dtype: x.tracer.create_proxy("call_function", torch.sym_float, (x,), {}))
-
-
-SIZE = torch.ops.aten.sym_size.int
 
 
 @dataclass(frozen=True)
@@ -217,6 +215,6 @@ def concrete(value: Any) -> Any:
     """With numbers in place of symbolic sizes: for what becomes text, or a key."""
     if type(value) in SYMBOLIC:
         return SYMBOLIC[type(value)](value)
-    if type(value) in (tuple, list) and any(type(item) in SYMBOLIC for item in value):
+    if type(value) in (tuple, list, torch.Size) and any(type(item) in SYMBOLIC for item in value):
         return type(value)(map(concrete, value))
-    return torch.Size(map(concrete, value)) if type(value) is torch.Size else value
+    return value

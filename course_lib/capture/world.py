@@ -60,8 +60,6 @@ CELL_CONTENTS = types.CellType.__dict__["cell_contents"]
 STATIC = (types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type, enum.Enum)
 NULL: Any = type("Null", (), {"__repr__": lambda self: "NULL"})()
 """CPython's NULL on the value stack: 'no self here', or a variable without a value."""
-
-
 Handled = collections.namedtuple("Handled", "before error")  # On the stack while `error` is handled: what was so `before`
 
 

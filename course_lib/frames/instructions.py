@@ -34,6 +34,12 @@ from types import CodeType
 from typing import Any, TypeAlias
 
 FROM_3_13 = sys.version_info >= (3, 13)
+Part: TypeAlias = tuple[str, Any]  # A canonical op and its argument, not yet placed
+Rule: TypeAlias = Callable[[dis.Instruction], list[Part]]
+JUMPS = frozenset("JUMP POP_JUMP_IF_TRUE POP_JUMP_IF_FALSE POP_JUMP_IF_NONE POP_JUMP_IF_NOT_NONE FOR_ITER SEND".split())
+DROPPED = frozenset("CACHE RESUME NOP PRECALL COPY_FREE_VARS END_FOR EXTENDED_ARG".split())
+ATTRIBUTES = ((8, "closure"), (4, "annotations"), (2, "kwdefaults"), (1, "defaults"))
+CONVERSIONS = (None, "str", "repr", "ascii")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +67,6 @@ class Instruction:
 
     def __str__(self) -> str:
         return f"{self.op} {self.argument}".rstrip()
-
-
-Part: TypeAlias = tuple[str, Any]  # A canonical op and its argument, not yet placed
-Rule: TypeAlias = Callable[[dis.Instruction], list[Part]]
-JUMPS = frozenset("JUMP POP_JUMP_IF_TRUE POP_JUMP_IF_FALSE POP_JUMP_IF_NONE POP_JUMP_IF_NOT_NONE FOR_ITER SEND".split())
-DROPPED = frozenset("CACHE RESUME NOP PRECALL COPY_FREE_VARS END_FOR EXTENDED_ARG".split())
-ATTRIBUTES = ((8, "closure"), (4, "annotations"), (2, "kwdefaults"), (1, "defaults"))
-CONVERSIONS = (None, "str", "repr", "ascii")
 
 
 def renamed(op: str) -> Rule:
