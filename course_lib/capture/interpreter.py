@@ -323,10 +323,10 @@ class Interpreter(Machine):
         found = None
         if self.call(builtins.isinstance, subject, cls):
             by_position = getattr(cls, "__match_args__", ())[: i.arg]
-            itself = i.arg == 1 and cls in (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple)
-            if i.arg > (n := len(by_position)) and not itself:
+            itself = not hasattr(cls, "__match_args__") and cls.__flags__ & 1 << 22  # another such flag: of `int`, `list`, ...
+            if i.arg > (n := 1 if itself else len(by_position)):
                 raise TypeError(f"{cls.__name__}() accepts {n} positional sub-pattern{'s' * (n != 1)} ({i.arg} given)")
             with contextlib.suppress(AttributeError):
                 parts = [attributes.get(self, subject, name) for name in (*by_position, *names)]
-                found = (subject, *parts) if itself else tuple(parts)
+                found = (subject, *parts) if itself and i.arg else tuple(parts)
         self.push(found)

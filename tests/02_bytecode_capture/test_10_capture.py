@@ -133,6 +133,24 @@ def arguments_named_as_the_interpreter_names_its_own(x):
     return call(it=held.function(x), self=3)
 
 
+class Count(int):
+    pass
+
+
+def patterns_of_builtin_classes(x):
+    for value in (Count(3), 2.5, "text", [1, 2]):
+        match value:
+            case int(real=1):
+                x = x - 1
+            case Count(n) | float(n):
+                x = x + n
+            case str():
+                x = x * 2
+            case list(items):
+                x = x * len(items)
+    return x
+
+
 def chained_comparisons_and_walrus(x):
     if 0 < (n := x.dim()) < 3 and x.shape[0] > 1:
         return x * n
@@ -224,7 +242,7 @@ def loop_with_break_and_else(x):
 
 PROGRAMS = [
     containers_and_unpacking, closures_and_lambdas, star_arguments, chained_comparisons_and_walrus, formatting,
-    arguments_named_as_the_interpreter_names_its_own,
+    arguments_named_as_the_interpreter_names_its_own, patterns_of_builtin_classes,
     conditional_expressions,
     slices_and_indexing, nested_tuples_of_tensors, enumerate_zip_reversed, isinstance_and_getattr,
     while_over_constants, in_place_on_an_intermediate, try_without_exception, loop_with_break_and_else, recursion,
