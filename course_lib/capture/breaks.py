@@ -18,12 +18,11 @@ from typing import Any
 from course_lib import frames
 from course_lib.capture.head import HeadBuilder
 from course_lib.capture.interpreter import Interpreter
-from course_lib.capture.machine import Stack
+from course_lib.capture.machine import NOTHING, Stack
 from course_lib.capture.sources import Unsupported
 from course_lib.frames import JUMPS, Instruction
 from course_lib.frames.resume import AT_BREAK
 
-END: Any = type("End", (), {})()
 FRAME_READERS = ("locals", "globals", "eval", "exec")  # Builtins that look at the frame that calls them
 BRANCHES = {"POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE"}
 TRUTHS = {"TO_BOOL", "UNARY_NOT", "CONTAINS_OP", "IS_OP"}
@@ -155,6 +154,6 @@ class BreakBuilder(HeadBuilder, Stack):
         self.stack.append(self.do(f"{self.stack[-4]}(type({error}), {error}, {error}.__traceback__)"))
 
     def FOR_ITER(self, i: Instruction) -> None:
-        iterator, end = self.stack[-1], self.name_for(END)
+        iterator, end = self.stack[-1], self.name_for(NOTHING)
         item = self.do(f"next({iterator}, {end})")
         self.branch(f"{item} is {end}", (i.arg, self.stack[:-1]), (i.next_offset, [*self.stack, item]))

@@ -224,24 +224,16 @@ def follow(it: Interpreter, function: types.FunctionType, args: list[Any], kwarg
     if function.__code__.co_flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
         raise Unsupported(f"calls the coroutine {name}")
     it.world.adopt(function, args)
-    return it.enter(function, bind(it, function, args, kwargs))
-
-
-def bind(it: Interpreter, function: types.FunctionType, args: list[Any], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-    """The parameters' values in flat order. CPython binds them, for a frame that does not run."""
     copy = types.FunctionType(function.__code__, {}, function.__name__, None, function.__closure__)
     copy.__defaults__, copy.__kwdefaults__ = it.world.defaults(function)
-    return tuple(frames.call(BINDER, copy, *args, **kwargs))
+    return it.enter(function, frames.call(Binder(lambda frame: None), copy, *args, **kwargs))
 
 
 class Binder(frames.Watcher):
-    """Lets no frame run: a call gives the values of the parameters."""
+    """Lets no frame run: CPython binds the arguments of a call, which gives the parameters' values in flat order."""
 
     def __call__(self, code: types.CodeType, func: types.FunctionType, *args: Any) -> Any:
         return functools.partial(frames.call, None, lambda func, *values: values)
-
-
-BINDER = Binder(lambda frame: None)
 
 
 def call_module(it: Interpreter, module: torch.nn.Module, args: list[Any], kwargs: dict[str, Any]) -> Any:

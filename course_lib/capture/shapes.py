@@ -19,12 +19,9 @@ from typing import Any
 
 import sympy
 import torch
-from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
-from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.printers import PythonPrinter
-from torch.utils._sympy.reference import PythonReferenceAnalysis
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from course_lib.capture.sources import Location, Source, Test
@@ -63,12 +60,6 @@ class History:
         """0 and 1 are always constants: they broadcast."""
         changes = bool(self.dynamic) or dim in marked or (source.expr, dim) in self.changed
         return changes and size not in (0, 1) and self.dynamic is not False
-
-
-class Arithmetic(PythonReferenceAnalysis):
-    """Expressions as nodes: torch's functions on symbolic numbers are nodes too."""
-
-    to_dtype = staticmethod(lambda x, dtype: x.tracer.create_proxy("call_function", torch.sym_float, (x,), {}))
 
 
 @dataclass(frozen=True)
@@ -167,11 +158,6 @@ class Shapes:
         """An expression of sizes as Python source: `x.shape[0] * 2`."""
         names = {symbol: sympy.Symbol(at.texts[shown], integer=symbol.is_integer) for symbol, at in self.found.items()}
         return PythonPrinter().doprint(expr.xreplace(names))
-
-    def nodes_of(self, expr: sympy.Expr, known: dict[Any, fx.Node], graph: fx.Graph) -> fx.Node:
-        """Nodes that compute an expression from the nodes of its symbols."""
-        tracer = fx.proxy.GraphAppendingTracer(graph)
-        return sympy_interp(Arithmetic, {symbol: fx.Proxy(known[symbol], tracer) for symbol in expr.free_symbols}, expr).node
 
     def note(self, place: Location | None) -> None:
         """What was asked about sizes since the last time was asked at this line."""
