@@ -32,6 +32,12 @@ from course_lib.guards import Check
 from course_lib.pipeline import COMPILING, Pipeline
 
 F = TypeVar("F", bound=Callable[..., Any])
+TOOLS = "IPython ipykernel ipywidgets traitlets zmq tornado jupyter_client matplotlib _pytest pluggy typing_extensions.py".split()
+"""Packages whose frames run below a user's call (a `print` in a notebook) and never hold tensor code."""
+TORCH_COMPILE = os.path.join(os.path.dirname(os.path.abspath(torch.__file__)), "_dynamo", "")
+LIBRARIES = tuple(os.path.dirname(os.path.abspath(str(path))) + os.sep for path in (torch.__file__, np.__file__, __file__))
+STEPS = frozenset(f"_single_tensor_{name}" for name in "sgd adam rmsprop adagrad adadelta adamax nadam".split())
+"""What optimizers do to all parameters (`torch.optim`), without a look at data: the rest of a `step` runs in eager."""
 live: weakref.WeakSet["Compiler"] = weakref.WeakSet()  # Every compiler that holds compiled code, for `reset`
 
 
@@ -73,8 +79,7 @@ class Compiler:
     def __post_init__(self) -> None:
         with config.importing():
             call(None, importlib.import_module, "torch._dynamo")  # sizes need it: whole, and not when a frame is half captured
-        self.codes: dict[int, CodeState] = {}
-        """By the code's number: code objects themselves are equal when they read the same, wherever they come from."""
+        self.codes: dict[int, CodeState] = {}  # By the code's number (`frames.number` says why)
         self.watcher = Watcher(self.convert)
         live.add(self)
 
@@ -143,14 +148,6 @@ class Compiler:
         """Forget all compiled code."""
         self.codes.clear()
         self.watcher.forget_all()
-
-
-TOOLS = "IPython ipykernel ipywidgets traitlets zmq tornado jupyter_client matplotlib _pytest pluggy typing_extensions.py".split()
-"""Packages whose frames run below a user's call (a `print` in a notebook) and never hold tensor code."""
-TORCH_COMPILE = os.path.join(os.path.dirname(os.path.abspath(torch.__file__)), "_dynamo", "")
-LIBRARIES = tuple(os.path.dirname(os.path.abspath(str(path))) + os.sep for path in (torch.__file__, np.__file__, __file__))
-STEPS = frozenset(f"_single_tensor_{name}" for name in "sgd adam rmsprop adagrad adadelta adamax nadam".split())
-"""What optimizers do to all parameters (`torch.optim`), without a look at data: the rest of a `step` runs in eager."""
 
 
 def is_skipped(code: types.CodeType) -> bool:

@@ -18,12 +18,11 @@ from typing import Any
 from course_lib import frames
 from course_lib.capture.head import HeadBuilder
 from course_lib.capture.interpreter import Interpreter
-from course_lib.capture.machine import Stack
+from course_lib.capture.machine import NOTHING, Stack
 from course_lib.capture.sources import Unsupported
 from course_lib.frames import JUMPS, Instruction
 from course_lib.frames.resume import AT_BREAK
 
-END: Any = type("End", (), {})()
 FRAME_READERS = ("locals", "globals", "eval", "exec")  # Builtins that look at the frame that calls them
 BRANCHES = {"POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE"}
 TRUTHS = {"TO_BOOL", "UNARY_NOT", "CONTAINS_OP", "IS_OP"}
@@ -142,8 +141,8 @@ class BreakBuilder(HeadBuilder, Stack):
         kwargs = [f"**{self.pop()}"] if i.arg else []
         self.call_popped([f"*{self.pop()}", *kwargs], {})
 
-    def call_with(self, function: str, args: list[str], kwargs: dict[str, str]) -> None:
-        self.push(self.do(f"{function}({', '.join([*args, *(f'{name}={text}' for name, text in kwargs.items())])})"))
+    def call(self, function: str, /, *args: str, **kwargs: str) -> str:
+        return self.do(f"{function}({', '.join([*args, *(f'{name}={text}' for name, text in kwargs.items())])})")
 
     def UNPACK_SEQUENCE(self, i: Instruction) -> None:
         names = [f"__r{next(self._count)}" for _ in range(i.arg)]
@@ -155,6 +154,6 @@ class BreakBuilder(HeadBuilder, Stack):
         self.stack.append(self.do(f"{self.stack[-4]}(type({error}), {error}, {error}.__traceback__)"))
 
     def FOR_ITER(self, i: Instruction) -> None:
-        iterator, end = self.stack[-1], self.name_for(END)
+        iterator, end = self.stack[-1], self.name_for(NOTHING)
         item = self.do(f"next({iterator}, {end})")
         self.branch(f"{item} is {end}", (i.arg, self.stack[:-1]), (i.next_offset, [*self.stack, item]))

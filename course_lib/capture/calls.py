@@ -89,6 +89,9 @@ NOT_FOLLOWED = tuple(
     "_library export onnx compiler overrides _logging testing _refs _prims cuda utils.cpp_extension".split()
 )
 COMPILED = "_course_original", "_torchdynamo_orig_callable", "_torchdynamo_inline"  # Where a compiled function keeps the original
+HOOKS = "_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"
+OWN_HOOKS = operator.itemgetter(*HOOKS)
+SHARED_HOOKS = operator.attrgetter(*(f"_global{name}" for name in HOOKS))(torch.nn.modules.module)
 FOLLOWED = ("torch.jit._state.", "torch.cuda.amp", "torch.optim.swa_utils", "torch.optim.optimizer._to_scalar")
 
 
@@ -152,7 +155,7 @@ def call(it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]
     return call_builtin(it, function, args, kwargs)
 
 
-def call_back(world: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
+def call_back(world: Any, function: Any, /, *args: Any, **kwargs: Any) -> Any:
     """What C code calls in place of `function`: the interpreter knows what that is to do."""
     return call(world.inliner.caller, function, list(args), kwargs)
 
@@ -221,24 +224,16 @@ def follow(it: Interpreter, function: types.FunctionType, args: list[Any], kwarg
     if function.__code__.co_flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
         raise Unsupported(f"calls the coroutine {name}")
     it.world.adopt(function, args)
-    return it.enter(function, bind(it, function, args, kwargs))
-
-
-def bind(it: Interpreter, function: types.FunctionType, args: list[Any], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-    """The parameters' values in flat order. CPython binds them, for a frame that does not run."""
     copy = types.FunctionType(function.__code__, {}, function.__name__, None, function.__closure__)
     copy.__defaults__, copy.__kwdefaults__ = it.world.defaults(function)
-    return tuple(frames.call(BINDER, copy, *args, **kwargs))
+    return it.enter(function, frames.call(Binder(lambda frame: None), copy, *args, **kwargs))
 
 
 class Binder(frames.Watcher):
-    """Lets no frame run: a call gives the values of the parameters."""
+    """Lets no frame run: CPython binds the arguments of a call, which gives the parameters' values in flat order."""
 
     def __call__(self, code: types.CodeType, func: types.FunctionType, *args: Any) -> Any:
         return functools.partial(frames.call, None, lambda func, *values: values)
-
-
-BINDER = Binder(lambda frame: None)
 
 
 def call_module(it: Interpreter, module: torch.nn.Module, args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -250,11 +245,6 @@ def call_module(it: Interpreter, module: torch.nn.Module, args: list[Any], kwarg
         it.world.assume(known.source, "hooks", Test("has_hooks({})", "is", hooked))
     inner = "_call_impl" if hooked or "_call_impl" in type(module).__dict__ else "forward"
     return call(it, attributes.get(it, module, "__call__" if own_call else inner), args, kwargs)
-
-
-HOOKS = "_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"
-OWN_HOOKS = operator.itemgetter(*HOOKS)
-SHARED_HOOKS = operator.attrgetter(*(f"_global{name}" for name in HOOKS))(torch.nn.modules.module)
 
 
 def has_hooks(module: torch.nn.Module) -> bool:
@@ -281,7 +271,7 @@ def construct(it: Interpreter, cls: type, args: list[Any], kwargs: dict[str, Any
     return it.native(cls, *args, **kwargs)
 
 
-def build_class(it: Interpreter, function: types.FunctionType, name: str, *bases: Any, **options: Any) -> Any:
+def build_class(it: Interpreter, function: types.FunctionType, name: str, /, *bases: Any, **options: Any) -> Any:
     """`class name(*bases): ...`: the body is interpreted, then Python makes the class of its names. (`Python/bltinmodule.c`)"""
     resolved = it.native(types.resolve_bases, bases)
     metaclass, names, options = it.native(types.prepare_class, name, resolved, options)
@@ -506,7 +496,7 @@ RULES: dict[Any, Rule] = {
     **dict.fromkeys((torch._assert, torch._check), check),
     **dict.fromkeys((torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling), always(True)),
     **dict.fromkeys((torch.compiler.is_exporting, torch.jit.is_scripting, torch.jit.is_tracing), always(False)),
-    **dict.fromkeys((torch._jit_internal.is_scripting, torch._C._is_torch_function_mode_enabled), always(False)),
+    torch._C._is_torch_function_mode_enabled: always(False),
     **dict.fromkeys((getattr(torch._C, f"_has_torch_function{kind}") for kind in ("", "_unary", "_variadic")), always(False)),
     **dict.fromkeys(INERT, lambda it, *args, **kwargs: contextlib.nullcontext()),
     **{function: lambda it, *args, _function=function, **kwargs: _function(*args, **kwargs) for function in APART},
@@ -526,7 +516,7 @@ RULES: dict[Any, Rule] = {
 BY_TYPE: dict[Any, Rule] = {
     operator.attrgetter: get_by_name,
     operator.methodcaller: call_by_name,
-    functools.partial: lambda it, bound, *args, **kwargs: it.call(bound.func, *bound.args, *args, **{**bound.keywords, **kwargs}),
-    torch._library.custom_ops.CustomOpDef: lambda it, operator, *args, **kwargs: it.call(operator._opoverload, *args, **kwargs),
+    functools.partial: lambda it, bound, /, *args, **kwargs: it.call(bound.func, *bound.args, *args, **bound.keywords | kwargs),
+    torch._library.custom_ops.CustomOpDef: lambda it, op, /, *args, **kwargs: it.call(op._opoverload, *args, **kwargs),
 }
 """Types of objects that do, too: (interpreter, the object, *arguments) → result."""

@@ -23,6 +23,8 @@ from torch import fx
 from torch._subclasses import fake_tensor
 from torch.overrides import TorchFunctionMode, resolve_name
 from torch.utils._pytree import tree_leaves
+from torch.utils._sympy.interp import sympy_interp
+from torch.utils._sympy.reference import PythonReferenceAnalysis
 
 from course_lib import frames
 from course_lib.capture.global_state import TURNED
@@ -73,6 +75,12 @@ class Known:
     attributes: dict[str, Any] | None = None
     """Of an instance or a cell: the attributes that its stand-in was given so far. MISSING: the real one has none of the name."""
     opaque: bool = False  # An object that capture knows nothing about: it can be passed on, and that is all
+
+
+class Arithmetic(PythonReferenceAnalysis):
+    """Expressions as nodes: torch's functions on symbolic numbers are nodes too."""
+
+    to_dtype = staticmethod(lambda x, dtype: x.tracer.create_proxy("call_function", torch.sym_float, (x,), {}))
 
 
 class GraphBuilder:
@@ -132,7 +140,9 @@ class GraphBuilder:
                     made = self.graph.call_function(function, args) if args else self.node_of(origin.value)
                     made.meta.setdefault("val", origin.value)
                     self._sizes[symbol] = made
-            self._sizes[expr] = self.shapes.nodes_of(expr, self._sizes, self.graph)
+            tracer = fx.proxy.GraphAppendingTracer(self.graph)
+            symbols = {symbol: fx.Proxy(self._sizes[symbol], tracer) for symbol in expr.free_symbols}
+            self._sizes[expr] = sympy_interp(Arithmetic, symbols, expr).node
             self._sizes[expr].meta.setdefault("val", size)
         return self._sizes[expr]
 

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 
 from course_lib import frames
-from course_lib.capture import attributes, calls
+from course_lib.capture import attributes
 from course_lib.capture.classes import isinstance
 from course_lib.capture.graph import name_of
 from course_lib.capture.machine import NOTHING, Machine, new_cell
@@ -289,9 +289,6 @@ class Interpreter(Machine):
             setattr(function, f"__{i.arg}__", dict(zip(new[::2], new[1::2], strict=True)) if i.arg == "annotations" else new)
         self.push(function)
 
-    def call_with(self, function: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
-        self.push(calls.call(self, function, args, kwargs))
-
     def CALL_FUNCTION_EX(self, i: Instruction) -> None:
         kwargs, args = self.pop() if i.arg else {}, self.pop()
         function = next(value for value in self.stack[-2:] if value is not NULL)
@@ -326,10 +323,10 @@ class Interpreter(Machine):
         found = None
         if self.call(builtins.isinstance, subject, cls):
             by_position = getattr(cls, "__match_args__", ())[: i.arg]
-            itself = i.arg == 1 and cls in (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple)
-            if i.arg > (n := len(by_position)) and not itself:
+            itself = not hasattr(cls, "__match_args__") and cls.__flags__ & 1 << 22  # another such flag: of `int`, `list`, ...
+            if i.arg > (n := 1 if itself else len(by_position)):
                 raise TypeError(f"{cls.__name__}() accepts {n} positional sub-pattern{'s' * (n != 1)} ({i.arg} given)")
             with contextlib.suppress(AttributeError):
                 parts = [attributes.get(self, subject, name) for name in (*by_position, *names)]
-                found = (subject, *parts) if itself else tuple(parts)
+                found = (subject, *parts) if itself and i.arg else tuple(parts)
         self.push(found)

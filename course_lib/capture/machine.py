@@ -1,7 +1,6 @@
 """The machine under the symbolic interpreter: stack, names, the loop, exceptions, and calls out of it.
 
-In:  the code of a frame (or of a call that is followed into), its arguments and cells.
-Out: the value it returns. What each instruction does is written in `interpreter.py`.
+What each instruction does is written in `interpreter.py`.
 In PyTorch: `torch/_dynamo/symbolic_convert.py`, `InstructionTranslatorBase.run` and `step`.
 """
 
@@ -32,7 +31,7 @@ class Stack:
     """The value stack: of values here, of their texts in `breaks.py`; and what calls take from it."""
 
     stack: list[Any]
-    call_with: Callable[..., None]  # (function, args, kwargs): push what the call gives
+    call: Callable[..., Any]  # (function, *args, **kwargs): what the call gives
 
     def push(self, value: Any) -> None:
         self.stack.append(value)
@@ -60,7 +59,7 @@ class Stack:
     def call_popped(self, args: list[Any], kwargs: dict[str, Any]) -> None:
         """The two slots under the arguments are NULL and a callable in either order, or a callable and its first argument."""
         slots = [value for value in self.popn(2) if value is not NULL]
-        self.call_with(slots[0], [*slots[1:], *args], kwargs)
+        self.push(self.call(*slots, *args, **kwargs))
 
 
 class Machine(Stack):
@@ -162,7 +161,7 @@ class Machine(Stack):
             end = 10**6
         return Location(self.code.co_filename, line, self.code.co_qualname, column, end)
 
-    def native(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+    def native(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Let Python itself call a function; frames that it enters come back to the interpreter through the hook."""
         inliner = self.world.inliner
         before, inliner.caller = inliner.caller, self
@@ -174,7 +173,7 @@ class Machine(Stack):
             self.world.check_addresses(result)
         return bool(result) if type(result) is torch.SymBool else result  # a guard: `n > 4` may be asked whether it `is True`
 
-    def call(self: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
+    def call(self: Any, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         return calls.call(self, function, list(args), kwargs)
 
     def enter(self, function: FunctionType, values: tuple[Any, ...], names: Any = None) -> Any:

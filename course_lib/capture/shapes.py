@@ -19,12 +19,9 @@ from typing import Any
 
 import sympy
 import torch
-from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
-from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.printers import PythonPrinter
-from torch.utils._sympy.reference import PythonReferenceAnalysis
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from course_lib.capture.sources import Location, Source, Test
@@ -40,6 +37,7 @@ SIGN_OF = {f: sign.rstrip("=") for sign, f in (OPERATORS | IN_PLACE).items()} | 
 SYMBOLIC: dict[Any, Any] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 COMPUTED = {*SIGN_OF, *COMPARISONS.values(), abs, max, min, int, float, round, *filter(callable, vars(math).values())}
 NUMBERS = (int, float, *SYMBOLIC)
+SIZE = torch.ops.aten.sym_size.int
 LONGEST = 300  # Arithmetic on floats whose text is longer is for these floats only
 
 
@@ -62,15 +60,6 @@ class History:
         """0 and 1 are always constants: they broadcast."""
         changes = bool(self.dynamic) or dim in marked or (source.expr, dim) in self.changed
         return changes and size not in (0, 1) and self.dynamic is not False
-
-
-class Arithmetic(PythonReferenceAnalysis):
-    """Expressions as nodes: torch's functions on symbolic numbers are nodes too."""
-
-    to_dtype = staticmethod(lambda x, dtype: x.tracer.create_proxy("call_function", torch.sym_float, (x,), {}))
-
-
-SIZE = torch.ops.aten.sym_size.int
 
 
 @dataclass(frozen=True)
@@ -170,11 +159,6 @@ class Shapes:
         names = {symbol: sympy.Symbol(at.texts[shown], integer=symbol.is_integer) for symbol, at in self.found.items()}
         return PythonPrinter().doprint(expr.xreplace(names))
 
-    def nodes_of(self, expr: sympy.Expr, known: dict[Any, fx.Node], graph: fx.Graph) -> fx.Node:
-        """Nodes that compute an expression from the nodes of its symbols."""
-        tracer = fx.proxy.GraphAppendingTracer(graph)
-        return sympy_interp(Arithmetic, {symbol: fx.Proxy(known[symbol], tracer) for symbol in expr.free_symbols}, expr).node
-
     def note(self, place: Location | None) -> None:
         """What was asked about sizes since the last time was asked at this line."""
         self.causes += [place] * (len(self.env.guards) - len(self.causes))
@@ -217,6 +201,6 @@ def concrete(value: Any) -> Any:
     """With numbers in place of symbolic sizes: for what becomes text, or a key."""
     if type(value) in SYMBOLIC:
         return SYMBOLIC[type(value)](value)
-    if type(value) in (tuple, list) and any(type(item) in SYMBOLIC for item in value):
+    if type(value) in (tuple, list, torch.Size) and any(type(item) in SYMBOLIC for item in value):
         return type(value)(map(concrete, value))
-    return torch.Size(map(concrete, value)) if type(value) is torch.Size else value
+    return value

@@ -56,12 +56,9 @@ HANDLES = set("_io io threading _thread logging random socket multiprocessing as
 SENTINELS = tuple(type(getattr(dataclasses, name)) for name in "MISSING _FIELD _FIELD_CLASSVAR _HAS_DEFAULT_FACTORY".split())
 WRAPPING = (property, classmethod, staticmethod, functools.cached_property)
 ITERATORS = {enumerate, zip, *map(type, map(iter, ([], (), range(0)))), type(reversed([]))}
-CELL_CONTENTS = types.CellType.__dict__["cell_contents"]
 STATIC = (types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type, enum.Enum)
 NULL: Any = type("Null", (), {"__repr__": lambda self: "NULL"})()
 """CPython's NULL on the value stack: 'no self here', or a variable without a value."""
-
-
 Handled = collections.namedtuple("Handled", "before error")  # On the stack while `error` is handled: what was so `before`
 
 
@@ -496,7 +493,7 @@ def functions_of(found: Any) -> dict[str, types.FunctionType]:
 
 def is_slot(found: Any) -> bool:
     """Is this class attribute a fixed place in each instance? So is what a cell holds."""
-    return isinstance(found, types.MemberDescriptorType) or found is CELL_CONTENTS
+    return isinstance(found, types.MemberDescriptorType) or found is types.CellType.cell_contents
 
 
 def slots(cls: type) -> list[str]:

@@ -116,11 +116,6 @@ static PyObject *number_of(PyCodeObject *code) {  /* borrowed; NULL with an exce
 static _Thread_local PyObject *watcher;  /* this thread's; NULL: none */
 static int watched_threads;              /* changed under the GIL */
 
-static int n_params(PyCodeObject *code) {
-    return code->co_argcount + code->co_kwonlyargcount
-        + !!(code->co_flags & CO_VARARGS) + !!(code->co_flags & CO_VARKEYWORDS);
-}
-
 /* The head for this call (a new reference); NULL without an exception: run the frame as it is. `call`: code, func, *args. */
 static PyObject *find_head(PyObject *asked, PyObject *entries, PyObject **call, int n) {
     if (entries && !PyList_Check(entries))
@@ -146,7 +141,8 @@ static PyObject *find_head(PyObject *asked, PyObject *entries, PyObject **call, 
 
 /* Call the head in the frame's place, or run the frame. Apart, so that frames left alone pay no C stack for `call`. */
 static __attribute__((noinline)) PyObject *replace_frame(PyThreadState *ts, Frame *f, PyCodeObject *code, PyObject *entries) {
-    int n = n_params(code);
+    int variadic = !!(code->co_flags & CO_VARARGS) + !!(code->co_flags & CO_VARKEYWORDS);
+    int n = code->co_argcount + code->co_kwonlyargcount + variadic;
     PyObject *call[n + 2], *asked = watcher;             /* code, func, *args */
     call[0] = (PyObject *)code;
     call[1] = FRAME_FUNC(f);

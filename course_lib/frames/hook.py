@@ -1,4 +1,4 @@
-"""See every Python frame before it runs, and run something else in its place.
+"""See every Python frame before it runs, and run something else in its place (PEP 523; the evaluator is `_framehook.c`).
 
 In:  a callback that is shown each new `Frame` of this thread.
 Out: what the callback answers. `(guard, head)`: frames of that code whose arguments satisfy `guard` never run; `head`
@@ -11,7 +11,6 @@ Out: what the callback answers. `(guard, head)`: frames of that code whose argum
     with watching(callback):
         f(1, 2)
 
-The evaluator that makes this possible is `_framehook.c` (PEP 523).
 In PyTorch: `torch/_dynamo/eval_frame.py` (`set_eval_frame`) and `torch/_dynamo/types.py` (`GuardedCode`, `DynamoFrameType`).
 """
 
@@ -33,6 +32,7 @@ Answer: TypeAlias = tuple[Guard, Head] | Literal[False] | None
 SKIP: Literal[False] = False  # Run frames of this code as they are, and never ask about it again
 
 _framehook = native.load("course_lib.frames._framehook")
+_thread = threading.local()
 
 
 @dataclass(frozen=True)
@@ -130,9 +130,6 @@ def run_apart(function: FunctionType, *args: Any) -> Any:
 def installed() -> bool:
     """Is the compiled evaluator here? Without it nothing is seen."""
     return _framehook is not None
-
-
-_thread = threading.local()
 
 
 def missing(*args: Any, **kwargs: Any) -> Any:

@@ -34,6 +34,12 @@ from types import CodeType
 from typing import Any, TypeAlias
 
 FROM_3_13 = sys.version_info >= (3, 13)
+Part: TypeAlias = tuple[str, Any]  # A canonical op and its argument, not yet placed
+Rule: TypeAlias = Callable[[dis.Instruction], list[Part]]
+JUMPS = frozenset("JUMP POP_JUMP_IF_TRUE POP_JUMP_IF_FALSE POP_JUMP_IF_NONE POP_JUMP_IF_NOT_NONE FOR_ITER SEND".split())
+DROPPED = frozenset("CACHE RESUME NOP PRECALL COPY_FREE_VARS END_FOR EXTENDED_ARG".split())
+ATTRIBUTES = ((8, "closure"), (4, "annotations"), (2, "kwdefaults"), (1, "defaults"))
+CONVERSIONS = (None, "str", "repr", "ascii")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,20 +69,12 @@ class Instruction:
         return f"{self.op} {self.argument}".rstrip()
 
 
-Part: TypeAlias = tuple[str, Any]  # A canonical op and its argument, not yet placed
-Rule: TypeAlias = Callable[[dis.Instruction], list[Part]]
-JUMPS = frozenset("JUMP POP_JUMP_IF_TRUE POP_JUMP_IF_FALSE POP_JUMP_IF_NONE POP_JUMP_IF_NOT_NONE FOR_ITER SEND".split())
-DROPPED = frozenset("CACHE RESUME NOP PRECALL COPY_FREE_VARS END_FOR EXTENDED_ARG".split())
-ATTRIBUTES = ((8, "closure"), (4, "annotations"), (2, "kwdefaults"), (1, "defaults"))
-CONVERSIONS = (None, "str", "repr", "ascii")
-
-
 def renamed(op: str) -> Rule:
     return lambda i: [(op, i.argval)]
 
 
-def two_names(first: str, second: str) -> Rule:
-    return lambda i: [(first, i.argval[0]), (second, i.argval[1])]
+def two_names(i: dis.Instruction) -> list[Part]:  # LOAD_FAST_LOAD_FAST, ...
+    return list(zip(i.opname.replace("FAST_", "FAST ").split(), i.argval))
 
 
 def loads(i: dis.Instruction) -> list[Part]:
@@ -109,14 +107,11 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(("MAKE_FUNCTION", "SET_FUNCTION_ATTRIBUTE"), function_attributes),
     **dict.fromkeys(("IS_OP", "CONTAINS_OP", "CALL_FUNCTION_EX"), lambda i: [(i.opname, bool(i.arg))]),
     **dict.fromkeys(("CALL_INTRINSIC_1", "CALL_INTRINSIC_2"), lambda i: [(i.argrepr.removeprefix("INTRINSIC_"), None)]),
-    "JUMP_IF_TRUE_OR_POP": lambda i: [("COPY", 1), ("POP_JUMP_IF_TRUE", i.argval), ("POP_TOP", None)],
-    "JUMP_IF_FALSE_OR_POP": lambda i: [("COPY", 1), ("POP_JUMP_IF_FALSE", i.argval), ("POP_TOP", None)],
-    "BINARY_SLICE": lambda i: [("BUILD_SLICE", 2), ("BINARY_SUBSCR", None)],
-    "STORE_SLICE": lambda i: [("BUILD_SLICE", 2), ("STORE_SUBSCR", None)],
+    **dict.fromkeys(("JUMP_IF_TRUE_OR_POP", "JUMP_IF_FALSE_OR_POP"),
+                    lambda i: [("COPY", 1), (f"POP_{i.opname.removesuffix('_OR_POP')}", i.argval), ("POP_TOP", None)]),
+    **dict.fromkeys(("BINARY_SLICE", "STORE_SLICE"), lambda i: [("BUILD_SLICE", 2), (i.opname.replace("SLICE", "SUBSCR"), None)]),
     "LOAD_FAST_CHECK": renamed("LOAD_FAST"),
-    "LOAD_FAST_LOAD_FAST": two_names("LOAD_FAST", "LOAD_FAST"),
-    "STORE_FAST_LOAD_FAST": two_names("STORE_FAST", "LOAD_FAST"),
-    "STORE_FAST_STORE_FAST": two_names("STORE_FAST", "STORE_FAST"),
+    **dict.fromkeys(("LOAD_FAST_LOAD_FAST", "STORE_FAST_LOAD_FAST", "STORE_FAST_STORE_FAST"), two_names),
     "LOAD_CLASSDEREF": lambda i: [("LOAD_LOCALS", None), ("LOAD_FROM_DICT_OR_DEREF", i.argval)],
     "RETURN_CONST": lambda i: [("LOAD_CONST", i.argval), ("RETURN_VALUE", None)],
     "LOAD_ASSERTION_ERROR": lambda i: [("LOAD_CONST", AssertionError)],

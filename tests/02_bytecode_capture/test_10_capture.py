@@ -1,5 +1,6 @@
 """Capture of straight-line Python: what becomes a graph, and what is computed on the way."""
 
+import functools
 import operator
 
 import pytest
@@ -121,6 +122,35 @@ def star_arguments(x):
     return g(x, *args, **kwargs)
 
 
+class Holder:
+    def __init__(self, function, cls):
+        self.function, self.cls = function, cls
+
+
+def arguments_named_as_the_interpreter_names_its_own(x):
+    held = Holder(function=torch.sin, cls=2)
+    call = functools.partial(lambda it, self, bound: it + self * bound, bound=held.cls)
+    return call(it=held.function(x), self=3)
+
+
+class Count(int):
+    pass
+
+
+def patterns_of_builtin_classes(x):
+    for value in (Count(3), 2.5, "text", [1, 2]):
+        match value:
+            case int(real=1):
+                x = x - 1
+            case Count(n) | float(n):
+                x = x + n
+            case str():
+                x = x * 2
+            case list(items):
+                x = x * len(items)
+    return x
+
+
 def chained_comparisons_and_walrus(x):
     if 0 < (n := x.dim()) < 3 and x.shape[0] > 1:
         return x * n
@@ -212,6 +242,7 @@ def loop_with_break_and_else(x):
 
 PROGRAMS = [
     containers_and_unpacking, closures_and_lambdas, star_arguments, chained_comparisons_and_walrus, formatting,
+    arguments_named_as_the_interpreter_names_its_own, patterns_of_builtin_classes,
     conditional_expressions,
     slices_and_indexing, nested_tuples_of_tensors, enumerate_zip_reversed, isinstance_and_getattr,
     while_over_constants, in_place_on_an_intermediate, try_without_exception, loop_with_break_and_else, recursion,
