@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from course_lib import config
 
-with config.importing():
+with config.collector_paused(importing=True):
     from course_lib.backends import list_backends, list_mode_options, list_options
     from course_lib.capture import Interpreter, Unsupported
     from course_lib.capture.user import allow_in_graph, disable, disallow_in_graph, graph_break, is_compiling, mark_dynamic

@@ -77,7 +77,7 @@ class Compiler:
     dynamic: bool | None = None
 
     def __post_init__(self) -> None:
-        with config.importing():
+        with config.collector_paused(importing=True):
             call(None, importlib.import_module, "torch._dynamo")  # sizes need it: whole, and not when a frame is half captured
         self.codes: dict[int, CodeState] = {}  # By the code's number (`frames.number` says why)
         self.watcher = Watcher(self.convert)

@@ -19,24 +19,18 @@ measure_products = os.environ.get("COURSE_MEASURE") != "0"  # Measure once which
 
 
 @contextlib.contextmanager
-def collector_paused() -> Iterator[None]:
-    """No garbage collection inside. Imports and compiles make small objects that stay; looking at them takes up to a fifth."""
+def collector_paused(importing: bool = False) -> Iterator[None]:
+    """No garbage collection inside. Imports and compiles make small objects that stay; looking at them takes up to a fifth.
+    `importing`: what was made counts as old at once; else it is all looked through when the block ends."""
     after = gc.enable if gc.isenabled() else gc.disable
     gc.disable()
     try:
         yield
     finally:
-        after()
-
-
-@contextlib.contextmanager
-def importing() -> Iterator[None]:
-    """The collector is paused, and all that was made counts as old at once: else it is looked through when the block ends."""
-    with collector_paused():
-        yield
-        if not gc.get_freeze_count():
+        if importing and not gc.get_freeze_count():
             gc.freeze()
             gc.unfreeze()
+        after()
 
 
 @functools.cache

@@ -18,10 +18,10 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from course_lib import autograd, capture, config, events, lowering, runtime, scheduling
+from course_lib.autograd import Program
 from course_lib.capture import CaptureResult
 from course_lib.written import traceable
 
-Program = Callable[..., tuple[Any, ...]]
 COMPILING = threading.RLock()  # One thread compiles at a time: `make_fx` patches torch itself
 
 

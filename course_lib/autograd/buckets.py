@@ -15,10 +15,9 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils._pytree import tree_leaves
 
 from course_lib.autograd.partition import node_bytes, part
+from course_lib.autograd.runtime import Program
 from course_lib.autograd.signature import memory
 from course_lib.capture.graph import STATE
-
-Program = Callable[..., tuple[Any, ...]]
 
 
 def pieces(gm: fx.GraphModule) -> list[list[fx.Node]]:
@@ -48,6 +47,7 @@ def ends_of_pieces(operations: Sequence[fx.Node]) -> set[fx.Node]:
     places = {node: place for place, node in enumerate(operations)}
     ends, born, kept = dict[int, fx.Node](), dict[int, int](), list[range]()
     for node, place in places.items():
+        operands, results = tensors(node.all_input_nodes), tensors([node])
         if node.target is torch._C._set_grad_enabled:
             records = node.args[0]
         elif node.target in STATE or getattr(node.target, "__name__", "").endswith(("_nesting", "_dual_level")):
@@ -56,55 +56,36 @@ def ends_of_pieces(operations: Sequence[fx.Node]) -> set[fx.Node]:
             ends[place] = node
         if not isinstance(node.meta.get("val"), torch.Tensor):
             kept.append(range(place, max((places.get(user, place) for user in node.users), default=place)))
-        for value in tensors([*node.all_input_nodes, node]):
+        for value in (*operands, *results):
             born.setdefault(memory(value), place)
-        kept += [range(born[memory(value)], place) for value in written_by(node)]
+        for value in operands:
+            if value._version and (not results or any(value is result for result in results)):
+                kept.append(range(born[memory(value)], place))
     return {node for place, node in ends.items() if not any(place in together for together in kept)}
 
 
 def tensors(nodes: Iterable[fx.Node]) -> list[torch.Tensor]:
     """The tensors among the results of these nodes."""
-    return [value for value in tree_leaves([node.meta.get("val") for node in nodes]) if isinstance(value, torch.Tensor)]
-
-
-def written_by(node: fx.Node) -> list[torch.Tensor]:
-    """The operands that an operation writes to: it gives them back, or nothing."""
-    results = tensors([node])
-    changed = [value for value in tensors(node.all_input_nodes) if value._version]
-    return [value for value in changed if not results or any(value is result for result in results)]
-
-
-def with_gradient(gm: fx.GraphModule, results: Sequence[fx.Node]) -> set[fx.Node]:
-    """The nodes through which a gradient may flow from a result, or from what a result may have been written with."""
-    found = set(results)
-    for node in reversed(gm.graph.nodes):
-        if written_by(node) or (node in found and any(value.requires_grad for value in tensors([node]))):
-            found.update(node.all_input_nodes)
-    return {node for node in found if any(value.requires_grad for value in tensors([node]))}
+    values = tree_leaves([node.meta.get("val") for node in nodes])
+    return [value for value in values if isinstance(value, torch.Tensor) and value.layout is torch.strided]
 
 
 def chain(gm: fx.GraphModule, cut: Sequence[Sequence[fx.Node]], compile_piece: Callable[[fx.GraphModule], Program]) -> Program:
-    """Compile each piece by itself; the result runs one after the other.
-
-    What crosses a cut and passes no gradient on is detached: then the piece that made it has no backward, and its parameters no
-    gradient, as in eager. One of zeros would still let an optimizer move them."""
+    """Compile each piece by itself; the result runs one after the other."""
     results, steps, there = list(gm.graph.output_node().args[0]), [], set[fx.Node]()
-    flows = with_gradient(gm, results)
     for piece in cut:
         inputs = list(dict.fromkeys(arg for node in piece for arg in node.all_input_nodes if arg not in piece))
         outputs = [node for node in piece if node in results or not node.users.keys() <= set(piece)]
-        ends = [any(value.requires_grad for value in tensors([node])) and node not in flows for node in outputs]
         for node in there.intersection(inputs):  # an input of the graph may have become a result by a write
-            node.meta["requires_grad"] = node in flows
+            node.meta["requires_grad"] = node.meta["val"].requires_grad
         there |= {*inputs, *outputs}
-        steps.append((inputs, outputs, ends, compile_piece(part(gm, inputs, outputs, more=piece))))
+        steps.append((inputs, outputs, compile_piece(part(gm, inputs, outputs, more=piece))))
     placeholders = gm.graph.find_nodes(op="placeholder")
 
     def run(*args: Any) -> tuple[Any, ...]:
         values = dict(zip(placeholders, args, strict=True))
-        for inputs, outputs, ends, program in steps:
-            found = zip(outputs, program(*map(values.__getitem__, inputs)), ends, strict=True)
-            values.update((node, value.detach() if end else value) for node, value, end in found)
+        for inputs, outputs, program in steps:
+            values.update(zip(outputs, program(*map(values.__getitem__, inputs)), strict=True))
         return tuple(map(values.__getitem__, results))
 
     return run

@@ -44,11 +44,16 @@ def differentiable(forward: Program, backward: Program, signature: Signature, pa
             told = zip(values, signature.differentiable, strict=True)
             ctx.mark_non_differentiable(*(v for v, yes in told if isinstance(v, torch.Tensor) and not yes))
             ctx.inputs = len(inputs)
+            ctx.set_materialize_grads(False)
             return values
 
         @staticmethod
         def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
             wanted = [g for g, yes in zip(gradients, signature.differentiable, strict=True) if yes]
+            if wanted and all(g is None for g in wanted):  # nothing of it was used: parameters have no gradient, not one of zeros
+                return (None,) * ctx.inputs
+            zeros = lambda like: torch.zeros(like.shape, dtype=like.dtype, device=like.device)
+            wanted = [zeros(like) if g is None else g for g, like in zip(wanted, tangents, strict=True)]
             with torch.no_grad(), torch._C._DisableAutocast():
                 found = backward(*ctx.saved_tensors, *map(restride, wanted, tangents))
             if torch.is_grad_enabled() and found:  # where `known` is empty, `backward()` still raises

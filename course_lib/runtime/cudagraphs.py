@@ -17,10 +17,10 @@ from typing import Any
 import torch
 
 from course_lib import events
+from course_lib.autograd import Program
 from course_lib.codegen.wrapper import raise_problem
 from course_lib.lowering.ir import LoopGraph
 
-Program = Callable[..., tuple[Any, ...]]
 MOST = 4  # Recordings of one program; a call that none of them can serve runs kernel by kernel
 MANY = 32  # Recordings of one program that are ever made: addresses that always change are not worth it
 
