@@ -61,16 +61,10 @@ class Pipeline:
         if is_symbolic(gm):
             own = self.replace(fixed=frozenset(size for size in sizes_of(gm) if isinstance(size, int)))
             return self.specialize(gm, lambda static, args: own.run_compile(static, codegen, differentiate))
-        compile_piece = partial(self.compile_static, codegen=codegen, differentiate=differentiate)
-        if differentiate and len(cut := autograd.pieces(gm)) > 1:
-            return autograd.chain(gm, cut, compile_piece)
-        return compile_piece(gm)
-
-    def compile_static(self, gm: fx.GraphModule, codegen: str, differentiate: bool) -> Program:
-        """A graph for inputs of just these sizes."""
         try:
             with capture.recording_mode():  # whatever the graph switched when tracing it ended half-way
-                return self.compile_with_gradients(gm, codegen) if differentiate else self.compile_forward(gm, codegen)
+                compile_piece = partial(self.compile_with_gradients, codegen=codegen)
+                return autograd.in_pieces(gm, compile_piece) if differentiate else self.compile_forward(gm, codegen)
         except NotImplementedError as problem:
             if self.lower is not lowering.lower or "Exercise:" in str(problem):
                 raise  # an exercise that is not written yet says so itself

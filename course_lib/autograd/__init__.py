@@ -1,6 +1,6 @@
 """From torch operations to ATen operations, forward and backward. In PyTorch: `torch/_functorch/aot_autograd.py`."""
 
-from course_lib.autograd.buckets import chain, pieces
+from course_lib.autograd.buckets import in_pieces
 from course_lib.autograd.partition import Partition, partition
 from course_lib.autograd.runtime import Program, differentiable, finished
 from course_lib.autograd.signature import Result, Signature, Update

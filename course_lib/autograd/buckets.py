@@ -6,7 +6,7 @@ is cut, from its end, wherever the parameters met since the last cut fill a buck
 In PyTorch: `torch/_dynamo/backends/distributed.py` (`DDPOptimizer`).
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -20,6 +20,29 @@ from course_lib.autograd.signature import memory
 from course_lib.capture.graph import STATE
 
 
+def in_pieces(gm: fx.GraphModule, compile_piece: Callable[[fx.GraphModule], Program]) -> Program:
+    """Compile each piece by itself; the result runs one after the other."""
+    if len(cut := pieces(gm)) == 1:
+        return compile_piece(gm)
+    results, steps, there = list(gm.graph.output_node().args[0]), [], set[fx.Node]()
+    for piece in cut:
+        inputs = list(dict.fromkeys(arg for node in piece for arg in node.all_input_nodes if arg not in piece))
+        outputs = [node for node in piece if node in results or not node.users.keys() <= set(piece)]
+        for node in there.intersection(inputs):  # an input of the graph may have become a result by a write
+            node.meta["requires_grad"] = node.meta["val"].requires_grad
+        there |= {*inputs, *outputs}
+        steps.append((inputs, outputs, compile_piece(part(gm, inputs, outputs, more=piece))))
+    placeholders = gm.graph.find_nodes(op="placeholder")
+
+    def run(*args: Any) -> tuple[Any, ...]:
+        values = dict(zip(placeholders, args, strict=True))
+        for inputs, outputs, program in steps:
+            values.update(zip(outputs, program(*map(values.__getitem__, inputs)), strict=True))
+        return tuple(map(values.__getitem__, results))
+
+    return run
+
+
 def pieces(gm: fx.GraphModule) -> list[list[fx.Node]]:
     """The operations of the graph in order, a piece for each bucket of the DDP module whose forward runs; without it, one.
     The first bucket that is sent, and so the last piece, is small: there should be something on its way soon."""
@@ -27,9 +50,8 @@ def pieces(gm: fx.GraphModule) -> list[list[fx.Node]]:
     module = DistributedDataParallel._get_active_ddp_module() if distributed.is_available() else None
     if module is None:
         return [operations]
-    ends, met, size = ends_of_pieces(operations), set[fx.Node](), 0.0
     limit = min(distributed._DEFAULT_FIRST_BUCKET_BYTES, module.bucket_bytes_cap)
-    found: list[list[fx.Node]] = [[]]
+    found, ends, met, size = [list[fx.Node]()], ends_of_pieces(operations), set[fx.Node](), 0.0
     for node in reversed(operations):
         if found[0] and size >= limit and node in ends:
             found, size, limit = [[], *found], 0.0, module.bucket_bytes_cap
@@ -43,6 +65,8 @@ def ends_of_pieces(operations: Sequence[fx.Node]) -> set[fx.Node]:
     """The operations behind which the graph may be cut: gradients are recorded there as before it, no other switch is turned
     anywhere (autocast, a level of `torch.func`), what is in memory by then is not written to later, and all that is still needed
     is tensors."""
+    in_memory = lambda value: isinstance(value, torch.Tensor) and value.layout is torch.strided
+    tensors = lambda nodes: [*filter(in_memory, tree_leaves([node.meta.get("val") for node in nodes]))]
     usual = records = torch.is_grad_enabled()
     places = {node: place for place, node in enumerate(operations)}
     ends, born, kept = dict[int, fx.Node](), dict[int, int](), list[range]()
@@ -62,30 +86,3 @@ def ends_of_pieces(operations: Sequence[fx.Node]) -> set[fx.Node]:
             if value._version and (not results or any(value is result for result in results)):
                 kept.append(range(born[memory(value)], place))
     return {node for place, node in ends.items() if not any(place in together for together in kept)}
-
-
-def tensors(nodes: Iterable[fx.Node]) -> list[torch.Tensor]:
-    """The tensors among the results of these nodes."""
-    values = tree_leaves([node.meta.get("val") for node in nodes])
-    return [value for value in values if isinstance(value, torch.Tensor) and value.layout is torch.strided]
-
-
-def chain(gm: fx.GraphModule, cut: Sequence[Sequence[fx.Node]], compile_piece: Callable[[fx.GraphModule], Program]) -> Program:
-    """Compile each piece by itself; the result runs one after the other."""
-    results, steps, there = list(gm.graph.output_node().args[0]), [], set[fx.Node]()
-    for piece in cut:
-        inputs = list(dict.fromkeys(arg for node in piece for arg in node.all_input_nodes if arg not in piece))
-        outputs = [node for node in piece if node in results or not node.users.keys() <= set(piece)]
-        for node in there.intersection(inputs):  # an input of the graph may have become a result by a write
-            node.meta["requires_grad"] = node.meta["val"].requires_grad
-        there |= {*inputs, *outputs}
-        steps.append((inputs, outputs, compile_piece(part(gm, inputs, outputs, more=piece))))
-    placeholders = gm.graph.find_nodes(op="placeholder")
-
-    def run(*args: Any) -> tuple[Any, ...]:
-        values = dict(zip(placeholders, args, strict=True))
-        for inputs, outputs, program in steps:
-            values.update(zip(outputs, program(*map(values.__getitem__, inputs)), strict=True))
-        return tuple(map(values.__getitem__, results))
-
-    return run

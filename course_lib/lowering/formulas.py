@@ -76,13 +76,8 @@ class Term:
     __mod__, __rmod__ = partialmethod(binary, "mod"), partialmethod(binary, "mod", swap=True)
     __pow__, __rpow__ = partialmethod(binary, "pow"), partialmethod(binary, "pow", swap=True)
     __floordiv__ = partialmethod(binary, "floordiv")
-    __and__ = partialmethod(binary, "bitwise_and")
-    __or__ = partialmethod(binary, "bitwise_or")
-    __xor__ = partialmethod(binary, "bitwise_xor")
-    __lt__ = partialmethod(binary, "lt")
-    __le__ = partialmethod(binary, "le")
-    __gt__ = partialmethod(binary, "gt")
-    __ge__ = partialmethod(binary, "ge")
+    __and__, __or__, __xor__ = map(partialmethod, [binary] * 3, ("bitwise_and", "bitwise_or", "bitwise_xor"))
+    __lt__, __le__, __gt__, __ge__ = map(partialmethod, [binary] * 4, ("lt", "le", "gt", "ge"))
     __invert__ = lambda a: a.logical_not() if a.dtype is torch.bool else a.bitwise_not()
 
 
@@ -109,14 +104,7 @@ def power(x: Any, exponent: Any) -> Term:
     """The exponents that torch treats specially are cheaper without `pow`, and round alike."""
     if isinstance(exponent, Term) or (not x.dtype.is_floating_point and exponent not in (2, 3)):
         return x**exponent
-    special: dict[Number, Callable[[], Term]] = {
-        0.5: lambda: x.sqrt(),
-        -0.5: lambda: x.rsqrt(),
-        -1: lambda: x.reciprocal(),
-        2: lambda: x * x,
-        3: lambda: x * x * x,
-        -2: lambda: 1 / (x * x),
-    }
+    special = {0.5: x.sqrt, -0.5: x.rsqrt, -1: x.reciprocal, 2: lambda: x * x, 3: lambda: x * x * x, -2: lambda: 1 / (x * x)}
     return special[exponent]() if exponent in special else x**exponent
 
 

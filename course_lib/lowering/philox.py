@@ -70,10 +70,6 @@ def bernoulli(x: Tensor, p: Any = None, generator: Any = None) -> Any:
     return NotImplemented if generator else (uniform(x) < (x if p is None else p)).to(x.dtype)
 
 
-def bernoulli_(x: Tensor, p: Any = 0.5, generator: Any = None) -> Any:
-    return NotImplemented if generator else x.copy_(uniform(x) < p)
-
-
 def native_dropout(x: Tensor, p: float, train: bool | None) -> Any:
     if train is False or p in (0, 1):
         return NotImplemented
@@ -85,7 +81,8 @@ PHILOX: dict[Any, Callable[..., Any]] = {
     aten.rand.default: lambda size, **options: uniform(like := aten.empty(size, **options)).to(like.dtype),
     aten.rand_like.default: lambda x, **options: uniform(like := aten.empty_like(x, **options)).to(like.dtype),
     **dict.fromkeys((aten.bernoulli.default, aten.bernoulli.p, aten.bernoulli.Tensor), bernoulli),
-    **dict.fromkeys((aten.bernoulli_.float, aten.bernoulli_.Tensor), bernoulli_),
+    aten.bernoulli_.float: lambda x, p=0.5, generator=None: NotImplemented if generator else x.copy_(uniform(x) < p),
+    aten.bernoulli_.Tensor: lambda x, p, generator=None: NotImplemented if generator else x.copy_(uniform(x) < p),
     aten.native_dropout.default: native_dropout,
 }
 """Decompositions of what draws most. What asks for a generator of its own, and what is not here (`randn`), draws from torch's."""
