@@ -25,13 +25,13 @@ def in_pieces(gm: fx.GraphModule, compile_piece: Callable[[fx.GraphModule], Prog
     if len(cut := pieces(gm)) == 1:
         return compile_piece(gm)
     results, steps, there = list(gm.graph.output_node().args[0]), [], set[fx.Node]()
-    for piece in cut:
+    for piece in map(dict.fromkeys, cut):  # in order, and quick to ask
         inputs = list(dict.fromkeys(arg for node in piece for arg in node.all_input_nodes if arg not in piece))
-        outputs = [node for node in piece if node in results or not node.users.keys() <= set(piece)]
+        outputs = [node for node in piece if node in results or not node.users.keys() <= piece.keys()]
         for node in there.intersection(inputs):  # an input of the graph may have become a result by a write
             node.meta["requires_grad"] = node.meta["val"].requires_grad
         there |= {*inputs, *outputs}
-        steps.append((inputs, outputs, compile_piece(part(gm, inputs, outputs, more=piece))))
+        steps.append((inputs, outputs, compile_piece(part(gm, inputs, outputs, more=[*piece]))))
     placeholders = gm.graph.find_nodes(op="placeholder")
 
     def run(*args: Any) -> tuple[Any, ...]:
