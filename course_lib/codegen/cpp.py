@@ -37,7 +37,7 @@ LANES = 64  # Rows that go side by side in the shape 'lanes': four registers of 
 BLOCK = 4096  # Longer float sums go in blocks, whose sums are added up as double: the error stays that of a short sum
 STRIP = 64  # Elements that go through a row on the stack at a time
 STREAM_FROM = 64 * 2**20  # Bytes that a kernel moves: from here on its results would leave the caches before anybody reads them
-FETCH_UP_TO = 2048  # Columns of a short row: only in a longer one the processor itself sees what will be read next
+FETCH_UP_TO = 2048  # Columns that are fetched at once
 
 Shape = Literal["rows", "lanes", "columns"]
 Staged = dict[Any, tuple[str, sympy.Expr]]  # Load or step → buffer and index
@@ -123,7 +123,6 @@ class CppKernel(CppOps):
             for phase in self.phases:
                 if phase.columns:
                     self.print_pass(phase)
-                    self.print_fetch(phase)
                 self.print_row_steps(phase)
         if self.across:
             with contextlib.ExitStack() as blocks:
@@ -151,7 +150,6 @@ class CppKernel(CppOps):
         alone = len(columns) == 1 and not blocked
         for step, total in totals.items():
             self.declare_accumulator(step, total)
-
         with contextlib.ExitStack() as blocks:
             self.pragma(threads and not alone, clauses=clauses_of(totals))
             for loop in columns[:-1]:
@@ -160,6 +158,7 @@ class CppKernel(CppOps):
             bounds = blocks.enter_context(self.blocks_of(columns[-1], size)) if blocked else ("0", "")
             for step in sums:
                 self.declare_accumulator(step, parts[step])
+            self.print_fetch(phase, size, *bounds)
             rounding = blocks.enter_context(self.rows_around(staged, columns[-1], *bounds))
             # The loop that is vectorised: over columns, or over lanes inside the columns. Where values are rounded to float16
             # on the way, a loop for each step: rows are rounded eight at a time, and nobody waits for a long chain.
@@ -182,17 +181,18 @@ class CppKernel(CppOps):
         olds = ((n, self.in_place[step.buffer.name]) for n, step in enumerate(steps) if step.buffer.name in self.in_place)
         return any(old == read for n, old in olds for later in steps[n + 1 :] for read, _ in loads(self.trees[later]))
 
-    def print_fetch(self, phase: Phase) -> None:
-        """Between the passes over a short row: what was read of this row will be needed of the next."""
-        rows, columns = self.kernel.rows, self.kernel.columns
-        if phase is not self.phases[1] or phase is self.phases[-1] or self.shape != "rows" or not rows or len(columns) > 1:
+    def print_fetch(self, phase: Phase, size: int, first: str, stop: str) -> None:
+        """What the first pass reads of this row will be needed of the next. It is fetched with every block (`size` columns,
+        from `first` on) of the last pass if that goes in blocks, else before the second."""
+        rows, columns, passes = self.kernel.rows, self.kernel.columns, self.phases[1:]
+        start, count = (sympy.Symbol(first), size) if stop else (sympy.Integer(0), columns[0].size)
+        when = passes[1:][-1:] if stop else passes[1:2]
+        if count > FETCH_UP_TO or self.shape != "rows" or not rows or len(columns) > 1 or phase not in when:
             return
-        row, column = rows[-1].symbol, columns[0]
-        if column.size <= FETCH_UP_TO:
-            for buffer, index in dict.fromkeys(load for step in phase.columns for load in loads(self.trees[step])):
-                if self.walks_along(index, column.symbol) and row in index.free_symbols:
-                    there = self.index(index.xreplace({column.symbol: sympy.Integer(0), row: row + 1}))
-                    self.line(f"fetch_row({self.pointers[buffer]} + {there}, {self.size(column.size)});")
+        for buffer, index in dict.fromkeys(load for step in passes[0].columns for load in loads(self.trees[step])):
+            if self.walks_along(index, columns[0].symbol) and rows[-1].symbol in index.free_symbols:
+                there = self.index(index.xreplace({columns[0].symbol: start, rows[-1].symbol: rows[-1].symbol + 1}))
+                self.line(f"fetch_row({self.pointers[buffer]} + {there}, {self.size(count)});")
 
     def print_columns(self, phase: Phase, steps: list[Step], parts: Mapping[Step, Accumulator]) -> None:
         """The body: the values of these steps, where they go, and what the reductions take in."""

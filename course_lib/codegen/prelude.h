@@ -91,8 +91,8 @@ template <class T> static INLINE void round_row(float* row, int64_t n) {  // as 
   copy_row(stored, row, n);
   copy_row(row, stored, n);
 }
-// What the next row needs, while this one is computed. Not inlined: after it GCC 12 would load wrong values under a condition.
-template <class T> static __attribute__((noinline)) void fetch_row(const T* from, int64_t n) {
+// What the next row needs, while this one is computed.
+template <class T> static INLINE void fetch_row(const T* from, int64_t n) {
   for (int64_t i = 0; i < n; i += 64 / sizeof(T)) __builtin_prefetch(from + i, 0, 2);
 }
 

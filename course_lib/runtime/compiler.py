@@ -24,8 +24,8 @@ from course_lib.codegen.cpp import prelude
 
 FLAGS = ("-std=c++17", "-O3", "-shared", "-fPIC", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-w")
 """Results as eager's to the last bit where they can be: no reordering, no fused multiply-add that the source does not ask for."""
-WRAPS = ("-fwrapv", "-fno-strict-aliasing", "-fno-builtin-atan", "-fno-builtin-atanf")
-"""Signed integers wrap around as in torch; memory may be reused with another dtype; sin(atan(nan)) is nan (GCC folds it to 1)."""
+WRAPS = ("-fwrapv", "-fno-strict-aliasing", "-fno-builtin-atan", "-fno-builtin-atanf", "-fno-ivopts")
+"""Integers wrap as in torch; memory is reused with another dtype; sin(atan(nan)) is nan; GCC 12: loads from a row too far."""
 BEST_FIRST = (  # Sets of flags that not every compiler has: the first that this one takes
     ("-march=native", "-mprefer-vector-width=512", "-fopenmp", '-DSIMD=__attribute__((simd("notinbranch")))', "-lm"),
     ("-march=native", "-fopenmp"), ("-march=native", "-fopenmp-simd"), ("-mcpu=native", "-fopenmp-simd"), ("-fopenmp-simd",), (),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+import subprocess
 from random import Random
 
 import pytest
@@ -15,7 +18,8 @@ from random_functions import random_function
 from run_kernels import check, run
 
 from course_lib.codegen import cpp
-from course_lib.codegen.cpp import cpp_source
+from course_lib.codegen.cpp import cpp_source, prelude
+from course_lib.runtime.compiler import build_library
 
 ANY = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 
@@ -41,7 +45,22 @@ def test_results_of_kernels_that_move_little_stay_in_the_caches(monkeypatch):
 
 def test_next_rows_are_fetched_while_this_one_is_computed():
     assert "fetch_row(x + 768*i + 768, 768);" in cpp_source(*layer_norm(32, 768)).source
+    assert "fetch_row(x + 4096*i + block1 + 4096, 64);" in cpp_source(*layer_norm(32, 4096)).source  # with each block stored
+
+
+def test_a_long_row_that_is_not_stored_in_blocks_is_not_fetched(monkeypatch):
+    monkeypatch.setattr(cpp, "STREAM_FROM", 2**26)
     assert "fetch_row" not in cpp_source(*layer_norm(32, 4096)).source
+
+
+@pytest.mark.skipif(not shutil.which("objdump"), reason="needs objdump, of binutils")
+def test_the_compiler_keeps_the_fetching():
+    """A call without an effect that GCC knows of would be left out, as if it had never been printed."""
+    library = build_library(prelude() + cpp_source(*layer_norm(32, 768)).source).path
+    machine_code = subprocess.run(
+        ["objdump", "-d", "--no-show-raw-insn", library], capture_output=True, text=True, check=True
+    ).stdout
+    assert re.search(r"\b(prefetch|prfm)", machine_code)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
