@@ -2,7 +2,7 @@
 
 In:  a `FusedKernel` and the buffers it reads.
 Out: one function `extern "C" void name(void **buffers)`; with `prelude.h` before it, it needs no other
-     header. The text is the same on every machine: the instruction set is a flag of the compiler.
+     header. The instruction set is a flag of the compiler; of the machine the text knows only how large its last cache is.
 
 Three shapes of kernel, chosen by `shape_of`:
 
@@ -37,7 +37,9 @@ LANES = 64  # Rows that go side by side in the shape 'lanes': four registers of 
 BLOCK = 4096  # Longer float sums go in blocks, whose sums are added up as double: the error stays that of a short sum
 STRIP = 64  # Elements that go through a row on the stack at a time
 STREAM_FROM = 64 * 2**20  # Bytes that a kernel moves: from here on its results would leave the caches before anybody reads them
-FETCH_UP_TO = 2048  # Columns that are fetched at once
+with contextlib.suppress(OSError):  # "32768K"
+    STREAM_FROM = min(STREAM_FROM, 1024 * int(Path("/sys/devices/system/cpu/cpu0/cache/index3/size").read_text()[:-2]))
+LONG = 2048  # Columns of a row that its passes read too far apart for what the processor itself fetches ahead
 
 Shape = Literal["rows", "lanes", "columns"]
 Staged = dict[Any, tuple[str, sympy.Expr]]  # Load or step → buffer and index
@@ -182,17 +184,14 @@ class CppKernel(CppOps):
         return any(old == read for n, old in olds for later in steps[n + 1 :] for read, _ in loads(self.trees[later]))
 
     def print_fetch(self, phase: Phase, size: int, first: str, stop: str) -> None:
-        """What the first pass reads of this row will be needed of the next. It is fetched with every block (`size` columns,
-        from `first` on) of the last pass if that goes in blocks, else before the second."""
+        """With every block of the last pass over a long row: what the first one read of this row will be needed of the next."""
         rows, columns, passes = self.kernel.rows, self.kernel.columns, self.phases[1:]
-        start, count = (sympy.Symbol(first), size) if stop else (sympy.Integer(0), columns[0].size)
-        when = passes[1:][-1:] if stop else passes[1:2]
-        if count > FETCH_UP_TO or self.shape != "rows" or not rows or len(columns) > 1 or phase not in when:
+        if not stop or self.shape != "rows" or len(columns) > 1 or columns[0].size < LONG or phase not in passes[1:][-1:]:
             return
         for buffer, index in dict.fromkeys(load for step in passes[0].columns for load in loads(self.trees[step])):
-            if self.walks_along(index, columns[0].symbol) and rows[-1].symbol in index.free_symbols:
-                there = self.index(index.xreplace({columns[0].symbol: start, rows[-1].symbol: rows[-1].symbol + 1}))
-                self.line(f"fetch_row({self.pointers[buffer]} + {there}, {self.size(count)});")
+            if self.walks_along(index, columns[0].symbol) and {loop.symbol for loop in rows[-1:]} & index.free_symbols:
+                there = self.index(index.xreplace({columns[0].symbol: sympy.Symbol(first), rows[-1].symbol: rows[-1].symbol + 1}))
+                self.line(f"fetch_row({self.pointers[buffer]} + {there}, {size});")
 
     def print_columns(self, phase: Phase, steps: list[Step], parts: Mapping[Step, Accumulator]) -> None:
         """The body: the values of these steps, where they go, and what the reductions take in."""
