@@ -73,14 +73,14 @@ class Signature:
 
 def signature_of(inputs: Values, before: Values, results: Values, fakes: Values, like: Values) -> tuple[Signature, list[Any]]:
     """The signature of a program that has run on functional `inputs`, whose `grad_fn`s were `before`, and the values that its
-    graph must return. How a result lies in an input is asked of `fakes` and `like`, the captured program's.
+    graph must return. How a result lies in an input, or in one that is laid out anew, is asked of the captured program's.
 
     Raises NotImplementedError for what cannot be said this way: an input that got another shape or memory."""
     values: list[Any] = []
-    owners: dict[Any, tuple[bool, int, torch.Tensor]] = {}
+    owners: dict[Any, tuple[bool, int, torch.Tensor, Any]] = {}
     for n, x in enumerate(inputs):
         if isinstance(x, torch.Tensor):
-            owners[memory(x)] = True, n, x
+            owners[memory(x)] = True, n, x, fakes[n]
             if torch._functionalize_has_metadata_mutation(x.elem):
                 raise NotImplementedError("an input is given another shape or memory (`t_`, `resize_`, `set_`, `x.data = ...`)")
 
@@ -93,15 +93,16 @@ def signature_of(inputs: Values, before: Values, results: Values, fakes: Values,
         if same is not None or not isinstance(tensor, torch.Tensor):
             return same or value(tensor)
         if memory(tensor) not in owners:
-            mates = [r for r in results if isinstance(r, torch.Tensor) and memory(r) == memory(tensor)]
-            if (laid := restride(tensor, real)) is not tensor and all(r is tensor for r in mates):
-                return value(laid)
-            whole = sorted((r for r in mates if r._base is None), key=lambda r: not r.requires_grad)
-            base = tensor if all(r is tensor for r in mates) else next(iter(whole), tensor._base)
-            if base is None or memory(base) != memory(tensor) or any(r.requires_grad > base.requires_grad for r in mates):
+            mates = [(r, fake) for r, fake in zip(results, like, strict=True) if memory(r) == memory(tensor)]
+            alone, whole = all(r is tensor for r, _ in mates), [r for r, _ in mates if r._base is None]
+            base = tensor if alone else next(iter(sorted(whole, key=lambda r: not r.requires_grad)), tensor._base)
+            if base is None or memory(base) != memory(tensor) or any(r.requires_grad > base.requires_grad for r, _ in mates):
                 raise NotImplementedError("two results share memory in a way that autograd does not know")
-            owners[memory(tensor)] = False, value(base).index, base
-        of_input, index, base = owners[memory(tensor)]
+            together = len({memory(fake) for _, fake in mates}) == 1
+            lies = next((fake for r, fake in mates if r is base and together and (alone or fake._base is None)), None)
+            laid = restride(base, lies)
+            owners[memory(tensor)] = False, value(laid).index, base, None if laid is base else lies
+        of_input, index, base, lies = owners[memory(tensor)]
         if base is tensor:
             return Result(index, of_input)
         if base.dtype != tensor.dtype:
@@ -112,7 +113,7 @@ def signature_of(inputs: Values, before: Values, results: Values, fakes: Values,
         root = base if base._base is None else base._base
         if tensor.requires_grad and not (function is base.grad_fn and tensor._base is root):  # a view by a function of the user's
             raise NotImplementedError("a result has a gradient of its own, and shares memory with an input (`detach`)")
-        part, base = (real, fakes[index]) if of_input and real is not None else (tensor, base)
+        part, base = (tensor, base) if real is None or lies is None else (real, lies)
         layout = tuple(part.shape), part.stride(), part.storage_offset() - base.storage_offset()
         return Result(index, of_input, layout, tensor.requires_grad)
 
@@ -138,8 +139,8 @@ def restride(value: Any, like: Any, lies: Any = None) -> Any:
     return torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device).copy_(value)
 
 
-def memory(tensor: torch.Tensor) -> int:
-    return torch.multiprocessing.reductions.StorageWeakRef(tensor.untyped_storage()).cdata
+def memory(tensor: Any) -> int:
+    return torch.is_tensor(tensor) and torch.multiprocessing.reductions.StorageWeakRef(tensor.untyped_storage()).cdata
 
 
 def overlaps_itself(tensor: torch.Tensor) -> bool:

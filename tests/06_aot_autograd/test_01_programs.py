@@ -15,6 +15,7 @@ from torch._subclasses import FakeTensor
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 import course_lib as cl
+from course_lib.lowering import DECOMPOSITIONS
 
 PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = {}
 
@@ -459,6 +460,28 @@ def test_a_view_that_only_eagers_layout_allows() -> None:
 
     x = torch.randn(6, 1).expand(6, 2)[:, 1:]
     torch.testing.assert_close(cl.compile(f)(x), f(x))
+
+
+@pytest.mark.parametrize(
+    "views",
+    [
+        lambda y: y, lambda y: (y[..., None], y), lambda y: (y, y[:, 1:]), lambda y: (y.transpose(1, 3), y, y[0]),
+        lambda y: (y.detach(), y), lambda y: y[:, 1:],
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_results_that_share_memory_lie_as_in_eager_whatever_the_decomposition_chose(views, requires_grad, monkeypatch) -> None:
+    """As convolutions on a GPU, whose images have their channels side by side inside a program."""
+    laid_out = lambda x: x.contiguous(memory_format=torch.channels_last).clamp_min(0)
+    monkeypatch.setitem(DECOMPOSITIONS, torch.ops.aten.relu.default, laid_out)
+
+    def f(x: Tensor) -> Any:
+        return views(torch.relu(x))
+
+    make = lambda: (leaf(4, 3, 5, 2) if requires_grad else torch.randn(4, 3, 5, 2),)
+    want, got = trained(f, make, 0), trained(cl.compile(f, fullgraph=True), make, 0)
+    for what, value in want.items():
+        torch.testing.assert_close(got[what], value, msg=lambda m, what=what: f"{what}: {m}")
 
 
 def test_twice_differentiated_says_so() -> None:
