@@ -151,7 +151,7 @@ class Assembly:
         """Which stage is whose."""
         count = len(self.mine)
         caption = f"{count} of {len(PARTS)} parts are not ours." if count else "So far every part is ours."
-        return table(self.rows, ["room", "part", "exercise", "whose", ""], caption)
+        return table(self.rows, ["room", "part", "exercise", "whose", "here"], caption)
 
     @property
     def map(self) -> Picture:

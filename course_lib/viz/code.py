@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import re
+import textwrap
 from collections.abc import Collection
 from typing import Any
 
@@ -31,7 +32,7 @@ def code(
     caption: str = "",
 ) -> Picture:
     """`source` with line numbers. `highlight_lines` (from 1) are marked; `title` stands above it and leads to `link`."""
-    source = source.rstrip("\n")
+    source = textwrap.dedent(source).rstrip("\n")
     name = TITLES.get(language.lower(), language)
     number = source.count("\n") + 1
     head = f'<a href="{escape(link)}">{escape(title)}</a>' if link and title else escape(title)

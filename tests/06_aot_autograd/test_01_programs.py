@@ -484,6 +484,20 @@ def test_results_that_share_memory_lie_as_in_eager_whatever_the_decomposition_ch
         torch.testing.assert_close(got[what], value, msg=lambda m, what=what: f"{what}: {m}")
 
 
+@pytest.mark.parametrize("stride", [(8, 1, 1), (0, 1, 0), (1, 1, 8)])
+def test_a_write_in_place_through_a_view_whose_strides_differ_in_sizes_of_one(stride) -> None:
+    """The kernel has written to the input itself: nothing is left to copy, and torch would not copy between such views."""
+
+    def f(x: Tensor) -> Tensor:
+        x.transpose(-1, 0).add_(3)
+        return x + 1
+
+    x = torch.arange(8).as_strided((1, 8, 1), stride)
+    want = f(x.clone())
+    torch.testing.assert_close(cl.compile(f)(x), want)
+    torch.testing.assert_close(x, want - 1)
+
+
 def test_twice_differentiated_says_so() -> None:
     x = leaf(3)
     (g,) = torch.autograd.grad(cl.compile(lambda x: x.sin())(x).sum(), x, create_graph=True)
