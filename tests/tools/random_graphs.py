@@ -911,14 +911,17 @@ def make(seed: int) -> Program:
 
 def eager_is_odd_on_gpu(program: Program) -> bool:
     """What eager itself does otherwise on a GPU: `hardswish` of float64 multiplies by a float32 1/6, the mean loss of one label
-    that is ignored is 0 where a CPU says nan, `rms_norm` of an infinite row is nan; and who writes to elements that share memory
-    is not said."""
+    that is ignored is 0 where a CPU says nan, `rms_norm` of an infinite row is nan; attention of tensors that do not begin at a
+    multiple of 16 bytes reads a misaligned address, and `index_put` looks at indices into nothing: both end the process. Who writes
+    to elements that share memory is not said."""
     text = program.text
     shared = any(i.layout in ("overlapping", "expanded") for i in program.inputs)
     return (
         ("F.hardswish(" in text and "float64" in str(program))
         or ("torch.zeros([]" in text and "ignore_index=0" in text)
         or ("F.rms_norm(" in text and any(i.values == "hostile" for i in program.inputs))
+        or ("scaled_dot_product" in text and any(i.layout == "offset" for i in program.inputs))
+        or (program.differentiate and "[torch.tensor(" in text and any(0 in i.shape for i in program.inputs))
         or (shared and any(not line.target for line in program.lines))
     )
 
@@ -954,6 +957,8 @@ def check(
     for seed, (program, compiled) in programs.items():
         for call in (0, 1):
             eager = outcome(program, program.function(), call)
+            if eager.problem and torch.get_default_device().type == "cuda":  # some backward passes do not take every layout there
+                continue
             for batch.mode in ways if call == 0 else ways[-1:]:
                 said = differences(program, call, eager, outcome(program, compiled, call))
                 if said and seed not in wrong:
