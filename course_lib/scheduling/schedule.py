@@ -10,7 +10,6 @@ it needs, is always checked.
 In PyTorch: `torch/_inductor/scheduler.py`: `Scheduler.fuse_nodes`, `will_fusion_create_cycle`, `topological_sort_schedule`.
 """
 
-import importlib
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -241,12 +240,12 @@ class Fusion:
 
     def in_order(self) -> list[Group]:
         """Each group after those that it needs; where there is a choice, in program order."""
-        if len(self.groups) == 1:
-            return self.groups
-        networkx = importlib.import_module("networkx")  # which one kernel need not wait for
-        graph = networkx.DiGraph((needed, group) for group in self.groups for needed in self.needs[group])
-        graph.add_nodes_from(self.groups)
-        return list(networkx.lexicographical_topological_sort(graph, key=lambda group: max(group.positions)))
+        left, order = sorted(self.groups, key=lambda group: max(group.positions)), dict[Group, None]()
+        while left:
+            group = next(each for each in left if self.needs[each] <= order.keys())
+            left.remove(group)
+            order[group] = None
+        return list(order)
 
     def kernel(self, group: Group, names: Counter[str]) -> Kernel:
         if isinstance(group.nodes[0], ExternKernel):
