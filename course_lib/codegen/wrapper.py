@@ -29,10 +29,8 @@ guards = torch._C._dynamo.guards  # Where torch keeps quick ways to memory: `as_
 QUICK = {f"aten::{name}.out": f"torch.{name}" for name in ("mm", "addmm", "bmm", "baddbmm")}
 """The same operators by an entry that costs 3 µs less a call."""
 COMMENT_COLUMN = 76
-DTYPES = {
-    getattr(torch, name): name
-    for name in "float32 float64 float16 bfloat16 int8 int16 int32 int64 uint8 complex64 complex128".split()
-} | {torch.bool: "torch.bool"}
+DTYPES = {dtype: str(dtype).removeprefix("torch.") for dtype in vars(torch).values() if isinstance(dtype, torch.dtype)}
+DTYPES[torch.bool] = "torch.bool"
 
 
 class Wrapper:

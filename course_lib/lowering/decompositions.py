@@ -86,5 +86,7 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten.bernoulli_.float: bernoulli_,
     **{op: partial(with_channels_last, op) for op in (aten.convolution.default, aten.convolution_backward.default)},
     aten.linalg_vector_norm.default: vector_norm,
+    # torch's fake tensors take the result for int64.
+    aten.pow.Tensor_Scalar: lambda x, y: x | (not y) if x.dtype is torch.bool and isinstance(y, bool) else NotImplemented,
     aten.repeat.default: lambda x, repeats: torch._refs.repeat(x, repeats).contiguous(),  # as eager's result is
 }

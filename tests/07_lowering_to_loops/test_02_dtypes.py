@@ -230,3 +230,11 @@ def test_a_number_divided_by_a_tensor(dtype):
     x = some(dtype)
     x = torch.where(x == 0, torch.ones_like(x), x)
     agree(lambda x: (7 // x, -7 // x, 7 % x, 7 / x, torch.div(7, x, rounding_mode="trunc")), x)
+
+
+@pytest.mark.parametrize("exponent", [True, False])
+def test_a_bool_to_the_power_of_a_bool_is_a_bool(exponent):
+    """torch's fake tensors say int64."""
+    x = torch.tensor([True, False])
+    got, want = cl.compile(lambda x: (x**exponent, torch.pow(x, exponent)))(x), (x**exponent, torch.pow(x, exponent))
+    torch.testing.assert_close(got, want)

@@ -105,6 +105,21 @@ def test_convolutions_and_pooling():
     agree(lambda x: (F.max_pool2d(x, 2), F.avg_pool2d(x, 2), F.adaptive_avg_pool2d(x, 1), F.interpolate(x, scale_factor=2.0)), x)
 
 
+@pytest.mark.parametrize("dtype", [torch.uint16, torch.uint32, torch.uint64, torch.float8_e4m3fn, torch.complex64], ids=str)
+def test_dtypes_that_no_loop_knows(dtype):
+    def f(x):
+        return torch.cat([x, x]), x.clone(), x.view(torch.uint8)
+
+    x = torch.ones(4).to(dtype)
+    for got, want in zip(cl.compile(f, fullgraph=True)(x), f(x), strict=True):
+        assert got.dtype == want.dtype and got.view(torch.uint8).equal(want.view(torch.uint8))
+
+
+@pytest.mark.skipif(not hasattr(torch, "hash_tensor"), reason="new in torch 2.10")
+def test_a_result_of_a_dtype_that_no_input_has():
+    assert cl.compile(torch.hash_tensor)(x := torch.randn(5, 5)).equal(torch.hash_tensor(x))
+
+
 def test_an_out_variant_that_computes_first_and_copies_then_is_no_gain():
     graph = lowered(lambda x: x.roll(1).cumsum(0).cumprod(0), torch.randn(4, 4))
     variants = {str(node.op): node.out_variant for node in graph.nodes if isinstance(node, ExternKernel)}
