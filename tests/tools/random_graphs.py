@@ -909,6 +909,11 @@ def make(seed: int) -> Program:
     return program
 
 
+def eager_is_random(program: Program) -> bool:
+    """Attention lays its result out as the query: where elements of that share memory, it gives something else each time."""
+    return "scaled_dot_product" in program.text and any(i.layout in ("overlapping", "expanded") for i in program.inputs)
+
+
 def eager_is_odd_on_gpu(program: Program) -> bool:
     """What eager itself does otherwise on a GPU: `hardswish` of float64 multiplies by a float32 1/6, the mean loss of one label
     that is ignored is 0 where a CPU says nan, `rms_norm` of an infinite row is nan; attention of tensors that do not begin at a
@@ -936,7 +941,8 @@ def check(
     config.measure_products = False
     for seed in seeds:
         program = make(seed)
-        if torch.get_default_device().type == "cuda" and eager_is_odd_on_gpu(program):
+        on_gpu = torch.get_default_device().type == "cuda"
+        if eager_is_random(program) or (on_gpu and eager_is_odd_on_gpu(program)):
             check.left_out += 1
             continue
         if codegen == "triton":  # x * y + z is rounded once there
@@ -957,7 +963,7 @@ def check(
     for seed, (program, compiled) in programs.items():
         for call in (0, 1):
             eager = outcome(program, program.function(), call)
-            if eager.problem and torch.get_default_device().type == "cuda":  # some backward passes do not take every layout there
+            if eager.problem and on_gpu:  # some backward passes do not take every layout there
                 continue
             for batch.mode in ways if call == 0 else ways[-1:]:
                 said = differences(program, call, eager, outcome(program, compiled, call))
