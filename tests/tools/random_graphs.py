@@ -939,9 +939,9 @@ def check(
     batch, programs = Batch(flags, codegen), {}
     kept = config.measure_products, signal.signal(signal.SIGALRM, too_long)
     config.measure_products = False
+    on_gpu = torch.get_default_device().type == "cuda"
     for seed in seeds:
         program = make(seed)
-        on_gpu = torch.get_default_device().type == "cuda"
         if eager_is_random(program) or (on_gpu and eager_is_odd_on_gpu(program)):
             check.left_out += 1
             continue
