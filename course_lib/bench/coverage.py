@@ -141,7 +141,8 @@ def flipped(x: torch.Tensor) -> torch.Tensor:
 
 def transposed(x: torch.Tensor) -> torch.Tensor:
     """The same tensor with its first dimension fastest in memory."""
-    return x.clone().permute(*range(x.ndim)[::-1]).contiguous().permute(*range(x.ndim)[::-1]) if x.layout is torch.strided else x
+    turned = lambda t: t.permute(tuple(range(t.ndim))[::-1])
+    return turned(turned(x.clone()).contiguous()) if x.layout is torch.strided else x
 
 
 def widened(x: torch.Tensor) -> torch.Tensor:

@@ -69,9 +69,9 @@ def test_a_crash_costs_one_operator_only(monkeypatch, what, told):
 
 
 def test_hostile_samples_keep_shape_and_dtype():
-    x = torch.randn(3, 4)
-    for twist in (coverage.with_hard_values, coverage.flipped, coverage.transposed, coverage.widened):
-        assert (twist(x).shape, twist(x).dtype) == (x.shape, x.dtype)
+    for x in (torch.randn(()), torch.randn(0), torch.randn(3, 4)):
+        for twist in (coverage.with_hard_values, coverage.flipped, coverage.transposed, coverage.widened):
+            assert (twist(x).shape, twist(x).dtype) == (x.shape, x.dtype)
     assert coverage.transposed(x).stride() == (1, 3) and coverage.widened(x).stride()[0] == 0
     assert torch.equal(coverage.transposed(x), x) and torch.equal(coverage.flipped(x), x)
 
