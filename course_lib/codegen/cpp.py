@@ -37,8 +37,9 @@ LANES = 64  # Rows that go side by side in the shape 'lanes': four registers of 
 BLOCK = 4096  # Longer float sums go in blocks, whose sums are added up as double: the error stays that of a short sum
 STRIP = 64  # Elements that go through a row on the stack at a time
 STREAM_FROM = 64 * 2**20  # Bytes that a kernel moves: from here on its results would leave the caches before anybody reads them
-with contextlib.suppress(OSError):  # "32768K"
-    STREAM_FROM = min(STREAM_FROM, 1024 * int(Path("/sys/devices/system/cpu/cpu0/cache/index3/size").read_text()[:-2]))
+with contextlib.suppress(OSError, ValueError):  # "32768K"
+    last_cache = 1024 * int(Path("/sys/devices/system/cpu/cpu0/cache/index3/size").read_text()[:-2])
+    STREAM_FROM = min(STREAM_FROM, last_cache or STREAM_FROM)  # a virtual machine may say 0
 LONG = 2048  # Columns of a row that its passes read too far apart for what the processor itself fetches ahead
 
 Shape = Literal["rows", "lanes", "columns"]
