@@ -47,7 +47,8 @@ def trace(gm: fx.GraphModule, decompositions: Decompositions, gradients: bool = 
     records = gradients and torch.is_grad_enabled()
     with mode, torch.inference_mode(False), torch.set_grad_enabled(records):  # an inference tensor is not decomposed
         try:
-            traced = traceable(make_fx(tracing.run)(*fakes))
+            leaves = [t.detach() if isinstance(t, torch.Tensor) else t for t in fakes]
+            traced = traceable(make_fx(tracing.run)(*leaves))
         except (RuntimeError, ValueError, ArithmeticError) as problem:  # a backward that fails, or is of nothing; odd memory
             raise NotImplementedError(f"this graph cannot be traced: {problem}") from problem
     if gradients and any(node.target is aten.mkldnn_rnn_layer.default for node in traced.graph.nodes):
@@ -66,7 +67,7 @@ class Tracing:
         with FunctionalTensorMode(), Decomposing(self.decompositions):
             primals = list(map(self.enter, fakes, self.gm.graph.find_nodes(op="placeholder")))
             with torch.enable_grad():
-                inputs = [own_copy(p) if self.gradients else p for p in primals]
+                inputs = list(map(own_copy, primals, fakes)) if self.gradients else primals
             before = [x.grad_fn if isinstance(x, torch.Tensor) else None for x in inputs]
             program = Tagging(self.gm)
             results = program.run(*inputs)
@@ -82,8 +83,8 @@ class Tracing:
         """An input as the program meets it. (The fake of one that is written to says what became of it.)"""
         if not isinstance(fake, torch.Tensor):
             return fake
-        wanted = self.gradients and node.meta.get("requires_grad", fake.requires_grad)
-        return FunctionalTensor.to_functional(fake).detach().requires_grad_(wanted)
+        wanted = self.gradients and node.meta.get("requires_grad", node.meta["val"].requires_grad)
+        return FunctionalTensor.to_functional(fake).requires_grad_(wanted)
 
     def differentiate(self, primals: list[Any], values: list[Any]) -> list[Any]:
         """The gradients of the inputs that have one."""
@@ -95,8 +96,8 @@ class Tracing:
         with torch._C._DisableAutocast():
             found = torch.autograd.grad(outputs, [primals[n] for n in wanted], tangents, allow_unused=True)
         self.signature.gradients = tuple(n for n, g in zip(wanted, found, strict=True) if g is not None)
-        # An input with gaps has a gradient without any.
-        return [restride(g, torch.empty_like(primals[n])) for n, g in zip(wanted, found, strict=True) if g is not None]
+        dense = lambda p: p if p.is_contiguous() else torch.empty_like(p)  # an input with gaps has a gradient without any
+        return [restride(g, dense(primals[n])) for n, g in zip(wanted, found, strict=True) if g is not None]
 
 
 class Decomposing(TorchDispatchMode):
@@ -163,11 +164,13 @@ class Tagging(fx.Interpreter):
         return result
 
 
-def own_copy(primal: Any) -> Any:
-    """An input that may be written to (a leaf that needs a gradient may not), while what it held is still there for backward. If
-    nothing is written, `tidy` takes the copy away again; so it must have the same strides."""
-    copy = primal.clone() if isinstance(primal, torch.Tensor) else primal
-    return copy if isinstance(copy, torch.Tensor) and copy.stride() == primal.stride() else primal
+def own_copy(primal: Any, fake: Any) -> Any:
+    """An input that was written to when the program was captured: a leaf that needs a gradient may not be, and what it held must
+    still be there for backward. The copy has the same strides: if it is not needed after all, `tidy` takes it away."""
+    if not isinstance(primal, torch.Tensor) or not (fake.is_inference() or fake._version):
+        return primal
+    copy = primal.clone()
+    return copy if copy.stride() == primal.stride() else primal
 
 
 def tangent(n: int, like: torch.Tensor) -> torch.Tensor:
