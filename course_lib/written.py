@@ -28,8 +28,11 @@ def as_tuple(items: Iterable[Any]) -> str:
 
 
 def traceable(gm: fx.GraphModule) -> fx.GraphModule:
-    """The same graph. torch.fx keeps the source of every `forward` that it writes; this one's goes when its code does."""
-    code = gm.forward.__func__.__code__
-    for cache in (linecache.cache, fx.graph_module._loader.eval_cache):
-        weakref.finalize(code, cache.pop, code.co_filename, None)
+    """The same graph. torch.fx keeps the source of every `forward` that it writes; this one's goes when the graph does."""
+    weakref.finalize(gm, forget, type(gm))  # each has a class of its own
     return gm
+
+
+def forget(written: type[fx.GraphModule]) -> None:
+    for cache in (linecache.cache, fx.graph_module._loader.eval_cache):
+        cache.pop(written.forward.__code__.co_filename, None)

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from course_lib.autograd.signature import memory
 from course_lib.written import traceable
@@ -120,4 +121,4 @@ def part(whole: fx.GraphModule, inputs: list[fx.Node], outputs: list[fx.Node], m
         if node in wanted and node not in twin:
             twin[node] = graph.node_copy(node, twin.__getitem__)
     graph.output(tuple(fx.node.map_arg(outputs, twin.__getitem__)))
-    return traceable(fx.GraphModule(whole, graph))
+    return traceable(_LazyGraphModule(whole, graph))

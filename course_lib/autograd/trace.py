@@ -22,6 +22,7 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTensorMode, disable_functional_mode
+from torch.fx._lazy_graph_module import _use_lazy_graph_module
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx, track_tensor_tree
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -48,7 +49,8 @@ def trace(gm: fx.GraphModule, decompositions: Decompositions, gradients: bool = 
     with mode, torch.inference_mode(False), torch.set_grad_enabled(records):  # an inference tensor is not decomposed
         try:
             leaves = [t.detach() if isinstance(t, torch.Tensor) else t for t in fakes]
-            traced = traceable(make_fx(tracing.run)(*leaves))
+            with _use_lazy_graph_module(True):  # its Python is written when somebody calls it or looks at it
+                traced = make_fx(tracing.run)(*leaves)
         except (RuntimeError, ValueError, ArithmeticError) as problem:  # a backward that fails, or is of nothing; odd memory
             raise NotImplementedError(f"this graph cannot be traced: {problem}") from problem
     if gradients and any(node.target is aten.mkldnn_rnn_layer.default for node in traced.graph.nodes):
