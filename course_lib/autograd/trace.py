@@ -111,7 +111,7 @@ class Decomposing(TorchDispatchMode):
         self.shown: set[int] = set()  # Memory of which a view shows elements twice, or not at all (`expand`, `unfold`)
 
     def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        written = [x for x in tree_leaves(args[:1]) if op._schema.is_mutable and isinstance(x, torch.Tensor)]
+        written = [x for x in tree_leaves(args[:1]) if isinstance(x, torch.Tensor)] if op._schema.is_mutable else []
         if any(overlaps_itself(x) or (x._is_view() and memory(x) in self.shown) for x in written):
             raise NotImplementedError("an element is written to that a view shows twice: functionalization adds the two up")
         if op is aten._linalg_check_errors.default:  # functionalization would chain it to others by a token

@@ -27,7 +27,7 @@ from course_lib.codegen.loops import PLAIN, Phase, as_columns, column_number, it
 from course_lib.codegen.printer import KernelSource, label
 from course_lib.lowering.indexing import Linear, contiguous, power_of_two
 from course_lib.lowering.ir import Buffer
-from course_lib.lowering.ops import linear_index
+from course_lib.lowering.ops import add, linear_index, substitute
 from course_lib.scheduling.expressions import Expr, loads, steps_used
 from course_lib.scheduling.kernel import FusedKernel, Loop, Step
 
@@ -191,7 +191,8 @@ class CppKernel(CppOps):
             return
         for buffer, index in dict.fromkeys(load for step in passes[0].columns for load in loads(self.trees[step])):
             if self.walks_along(index, columns[0].symbol) and {loop.symbol for loop in rows[-1:]} & index.free_symbols:
-                there = self.index(index.xreplace({columns[0].symbol: sympy.Symbol(first), rows[-1].symbol: rows[-1].symbol + 1}))
+                below = Linear.of(index, {rows[-1].symbol}).coefficient(rows[-1].symbol)
+                there = self.index(add([substitute(index, {columns[0].symbol: sympy.Symbol(first)}), below]))
                 self.line(f"fetch_row({self.pointers[buffer]} + {there}, {size});")
 
     def print_columns(self, phase: Phase, steps: list[Step], parts: Mapping[Step, Accumulator]) -> None:
@@ -349,7 +350,7 @@ class CppKernel(CppOps):
         stores, rounding = [], {}
         for what, (buffer, index) in staged.items():
             row, dtype = self.unique(f"{buffer}_row"), what.buffer.dtype if isinstance(what, Step) else torch.float32
-            memory = f"{self.pointers.get(buffer)} + {self.index(index.xreplace({symbol: start}))}"
+            memory = f"{self.pointers.get(buffer)} + {self.index(substitute(index, {symbol: start}))}"
             self.line(f"{computed_as(dtype)} {row}[{self.room(size)}];")
             self.rows[what] = f"{row}[{symbol}{f' - {first}' if stop else ''}]"
             if dtype in HALVES and what in self.used:

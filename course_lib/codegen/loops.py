@@ -18,7 +18,7 @@ import torch
 
 from course_lib.lowering.indexing import contiguous
 from course_lib.lowering.ir import Reduction
-from course_lib.lowering.ops import linear_index
+from course_lib.lowering.ops import linear_index, substitute
 from course_lib.scheduling.expressions import COSTLY, Expr, steps_used
 from course_lib.scheduling.kernel import FusedKernel, Loop, Step
 
@@ -98,7 +98,7 @@ def short_names(kernel: FusedKernel) -> FusedKernel:
     """The kernel with a loop over rows that is the only one called i, not i0, and such a one over columns j."""
     alone = [loops[0].symbol for loops in (kernel.rows, kernel.columns) if len(loops) == 1]
     new = {symbol: sympy.Symbol(symbol.name[0], integer=True, nonnegative=True) for symbol in alone}
-    renamed = lambda index: tuple(sympy.sympify(formula).xreplace(new) for formula in index)
+    renamed = lambda index: tuple(substitute(formula, new) for formula in index)
     steps = (replace(step, index=renamed(step.index), rindex=renamed(step.rindex)) for step in kernel.steps)
     loops = (replace(loop, symbol=new.get(loop.symbol, loop.symbol)) for loop in kernel.loops)
     return replace(kernel, loops=tuple(loops), steps=tuple(steps))

@@ -17,6 +17,8 @@ import sympy
 from torch._prims_common import make_contiguous_strides_for
 from torch.utils._sympy.functions import FloorDiv, Mod
 
+from course_lib.lowering.ops import add, terms
+
 ZERO = sympy.Integer(0)
 
 
@@ -41,16 +43,16 @@ class Linear:
     @staticmethod
     def of(expr: sympy.Expr | int, loops: Collection[sympy.Symbol]) -> "Linear":
         """The formula `expr`, sorted by what each symbol of `loops` contributes."""
-        terms: dict[sympy.Expr, Any] = {}
-        constant: Any = 0
-        for term in sympy.Add.make_args(expr):
+        atoms: dict[sympy.Expr, Any] = {}
+        constants = []
+        for term in terms(expr):
             if term.free_symbols.isdisjoint(loops):
-                constant += number_of(term)  # or a value looked up in memory
+                constants.append(term)  # a number, or a value looked up in memory
             else:
                 number, rest = term.as_coeff_Mul()
                 coefficient, atom = (number, rest) if rest in loops else term.as_independent(*loops, as_Add=False)
-                terms[atom] = terms.get(atom, 0) + number_of(coefficient)
-        return Linear.make(terms, constant)
+                atoms[atom] = atoms.get(atom, 0) + number_of(coefficient)
+        return Linear.make(atoms, number_of(add(constants)))
 
     @staticmethod
     def make(terms: Mapping[sympy.Expr, Any], constant: Any = 0) -> "Linear":
@@ -88,7 +90,7 @@ class Linear:
     @property
     def expr(self) -> sympy.Expr:
         """As sympy writes it."""
-        return sympy.Add(*(a * c for a, c in self.terms), sympy.sympify(self.constant))
+        return add([*(a * c for a, c in self.terms), self.constant])
 
     def __str__(self) -> str:
         return str(self.expr)

@@ -7,7 +7,8 @@ In PyTorch: `torch/_inductor/virtualized.py` (`ops`) and `torch/_inductor/ops_ha
 swapped (`V.set_ops_handler`); here it is an argument.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cmp_to_key
 from typing import Any, Protocol
 
 import sympy
@@ -61,6 +62,25 @@ class Handler(Protocol):
         `wrap` a negative one counts from the end (`x[i]`); else (`embedding`, `gather`) it is out of range too, which raises."""
 
 
-def linear_index(index: Sequence[sympy.Expr], stride: Sequence[Any], offset: Any = 0) -> sympy.Expr:
+def linear_index(index: Sequence[Any], stride: Sequence[Any], offset: Any = 0) -> sympy.Expr:
     """The flat position of an element: offset + Σ index·stride. Every view is this formula with other strides."""
-    return sympy.sympify(offset) + sum((i * s for i, s in zip(index, stride, strict=True)), sympy.Integer(0))
+    return add([*(t if s == 1 else t * s for i, s in zip(index, stride, strict=True) for t in terms(i)), offset])
+
+
+def terms(index: Any) -> tuple[sympy.Expr, ...]:
+    """What a sum is the sum of."""
+    return sympy.Add.make_args(sympy.sympify(index))
+
+
+def add(parts: Sequence[Any]) -> sympy.Expr:
+    """`sympy.Add(*parts)`. That would import sympy's tensors (25 ms); multiples of different symbols are only put in order."""
+    found = [term.as_coeff_Mul() for part in parts for term in terms(part) if term != 0]
+    if len({atom for _, atom in found if atom.is_Symbol or atom == 1}) < len(found):
+        return sympy.Add(*parts)
+    ordered = sorted((c * atom for c, atom in found), key=cmp_to_key(sympy.Basic.compare))
+    return sympy.Add(*ordered, evaluate=False)
+
+
+def substitute(index: Any, become: Mapping[sympy.Symbol, sympy.Expr]) -> sympy.Expr:
+    """`index.xreplace(become)`, by `add`."""
+    return add([term.xreplace(become) for term in terms(index)])

@@ -22,7 +22,7 @@ from course_lib.lowering.formulas import POINTWISE, Formula, NoLoopForm, Term
 from course_lib.lowering.ir import Index, Lazy, View
 from course_lib.lowering.lower import LOWERINGS, Lowering, element, lowers
 from course_lib.lowering.operators import compute_dtype
-from course_lib.lowering.ops import Handler
+from course_lib.lowering.ops import Handler, add
 
 aten = torch.ops.aten
 prims = torch.ops.prims
@@ -161,7 +161,7 @@ def cat(low: Lowering, node: fx.Node, tensors: Sequence[View], dim: int = 0) -> 
 
     def body(ops: Handler, index: Index) -> Term:
         def from_part(n: int) -> Term:
-            load = lambda: element(parts[n], ops, replaced(index, dim, index[dim] - edges[n])).to(fake.dtype).value
+            load = lambda: element(parts[n], ops, replaced(index, dim, add([index[dim], -edges[n]]))).to(fake.dtype).value
             tests = [place(ops, index[dim]) < edges[n + 1]] if n < len(parts) - 1 else []
             tests += [place(ops, index[dim]) >= edges[n]] if n > 0 else []
             here = reduce(and_, tests) if tests else None

@@ -195,7 +195,9 @@ class Fusion:
         """The answer about a pair: what `can_fuse` says, if it is legal at all."""
         if (a, b) not in self.answers:
             answer = self.can_fuse(a, b)
-            self.answers[a, b] = legal if isinstance(answer, Fuse) and isinstance(legal := can_fuse(a, b, LEGAL), No) else answer
+            if isinstance(answer, Fuse) and self.can_fuse is not can_fuse and isinstance(legal := can_fuse(a, b, LEGAL), No):
+                answer = legal
+            self.answers[a, b] = answer
         answer = self.answers[a, b]
         if isinstance(answer, Fuse) and (via := self.path(a, b)):
             return No(f"between them runs {via}, which needs the first and is needed by the second", answer.saved)
