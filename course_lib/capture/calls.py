@@ -206,9 +206,8 @@ def is_operation(function: Any) -> bool:
 
 def follow(it: Interpreter, function: types.FunctionType, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """Interpret the callee's code with the same graph and guards."""
-    name = name_of(function)
     if getattr(function, "_course_disable", False) or getattr(function, "_torchdynamo_disable", False):
-        raise Unsupported(f"calls {name}, which is marked with disable")
+        raise Unsupported(f"calls {name_of(function)}, which is marked with disable")
     for attribute in COMPILED:
         if (original := getattr(function, attribute, None)) is not None:
             source = it.world.source_of(function)
@@ -219,10 +218,11 @@ def follow(it: Interpreter, function: types.FunctionType, args: list[Any], kwarg
         return contextlib.nullcontext()
     if plain or module in ("linecache.", "torch._dynamo.mutation_guard."):  # `nn.Module.__init__`, once torch.compile was used
         return frames.call(None, function, *args, **kwargs)
-    if module.startswith(NOT_FOLLOWED) and not name.startswith(FOLLOWED):
-        raise Unsupported(f"calls {name}, a part of torch that is not an operation", "call it outside the compiled function")
+    if module.startswith(NOT_FOLLOWED) and not name_of(function).startswith(FOLLOWED):
+        what = f"calls {name_of(function)}, a part of torch that is not an operation"
+        raise Unsupported(what, "call it outside the compiled function")
     if function.__code__.co_flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
-        raise Unsupported(f"calls the coroutine {name}")
+        raise Unsupported(f"calls the coroutine {name_of(function)}")
     it.world.adopt(function, args)
     copy = types.FunctionType(function.__code__, {}, function.__name__, None, function.__closure__)
     copy.__defaults__, copy.__kwdefaults__ = it.world.defaults(function)
