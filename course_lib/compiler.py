@@ -17,7 +17,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -50,8 +50,7 @@ def apart_from_hooks() -> Iterator[None]:
         yield
 
 
-@dataclass(frozen=True)
-class GuardedCode:
+class GuardedCode(NamedTuple):
     """One compiled entry: if `check` holds, its head runs. (`torch/csrc/dynamo/cache_entry.cpp`)"""
 
     check: Check

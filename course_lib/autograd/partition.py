@@ -12,21 +12,21 @@ In PyTorch: `torch/_functorch/partitioners.py` (`min_cut_rematerialization_parti
 
 import importlib
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import fx
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
+from course_lib import build_cache
 from course_lib.autograd.signature import memory
 from course_lib.written import traceable
 
 INFINITE = float("inf")
+Width = Callable[[fx.Node], float]
 
 
-@dataclass(frozen=True)
-class Partition:
+class Partition(NamedTuple):
     """`saved`: the nodes of the joint graph whose results are kept, and (`places`) where each is found among the inputs and
     results of `forward`; `recomputed`: those that both graphs have."""
 
@@ -66,23 +66,30 @@ def partition(joint: fx.GraphModule, may_recompute: Callable[[fx.Node], bool]) -
     return Partition(part(joint, inputs, results, checks), second, tuple(saved), places, recomputed)
 
 
-def minimum_cut(graph: fx.Graph, needed: set[fx.Node], backward: set[fx.Node], may_recompute: Callable[[fx.Node], bool],
-                width: Callable[[fx.Node], float]) -> list[fx.Node]:  # fmt: skip
+def minimum_cut(
+    graph: fx.Graph, needed: set[fx.Node], backward: set[fx.Node], may_recompute: Callable[[fx.Node], bool], width: Width
+) -> list[fx.Node]:
     """The nodes to keep: of those before backward, the fewest bytes (`width`) from which the rest of `needed` can be computed."""
-    networkx = importlib.import_module("networkx")  # which forward alone need not wait for
+    pipes: list[tuple[str, str, float]] = []
+    for node in sorted(needed - backward):  # in order: the same graph is cut the same way
+        pipes.append((f"{node} in", f"{node} out", width(node)))
+        if node.op == "placeholder" or not may_recompute(node):
+            pipes.append(("source", f"{node} in", INFINITE))
+        for user in node.users:
+            if user in needed:
+                pipes.append((f"{node} out", "sink" if user in backward else f"{user} in", INFINITE))
+    kept = build_cache.remember(build_cache.key_of("cut", repr(pipes)), lambda: cut(pipes))
+    return [n for n in graph.nodes if f"{n} in" in kept and f"{n} out" not in kept]
+
+
+def cut(pipes: Sequence[tuple[str, str, float]]) -> list[str]:
+    """What is before the narrowest cut from "source" to "sink"."""
+    networkx = importlib.import_module("networkx")  # which takes longer to import than to cut: only for a new graph
     network = networkx.DiGraph()
     network.add_nodes_from(("source", "sink"))
-    for node in sorted(needed - backward):  # in order: the same graph is cut the same way
-        network.add_edge((node, "in"), (node, "out"), capacity=width(node))
-        if node.op == "placeholder" or not may_recompute(node):
-            network.add_edge("source", (node, "in"), capacity=INFINITE)
-        for user in node.users:
-            if user in backward and user in needed:
-                network.add_edge((node, "out"), "sink", capacity=INFINITE)
-            elif user in needed:
-                network.add_edge((node, "out"), (user, "in"), capacity=INFINITE)
-    _, (kept, _) = networkx.minimum_cut(network, "source", "sink")
-    return [n for n in graph.nodes if (n, "in") in kept and (n, "out") not in kept and (n, "in") in network]
+    network.add_weighted_edges_from(pipes, weight="capacity")
+    _, (before, _) = networkx.minimum_cut(network, "source", "sink")
+    return sorted(before)
 
 
 def node_bytes(node: fx.Node) -> float:

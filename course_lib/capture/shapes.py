@@ -15,7 +15,7 @@ import operator
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import sympy
 import torch
@@ -62,8 +62,7 @@ class History:
         return changes and size not in (0, 1) and self.dynamic is not False
 
 
-@dataclass(frozen=True)
-class Origin:
+class Origin(NamedTuple):
     """What a symbol is: an input, or `function(*args)`, which is the size of an input or arithmetic on other symbols.
     `texts`: as an exact Python expression, and as it is shown."""
 

@@ -15,7 +15,7 @@ import math
 import sys
 from dataclasses import dataclass, field
 from types import CellType, FunctionType, MethodType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -113,8 +113,7 @@ def Imported(name: str) -> "Source":
     return Source(f"modules[{name!r}]", pretty=name, module=name)
 
 
-@dataclass(frozen=True)
-class Location:
+class Location(NamedTuple):
     """A place in the user's source. `column` and `end_column` count from 0 and are -1 where Python does not know them."""
 
     filename: str

@@ -90,7 +90,7 @@ def as_columns(kernel: FusedKernel) -> FusedKernel:
     kernel = short_names(kernel)
     if kernel.columns or not kernel.rows:
         return kernel
-    loops = (*kernel.rows[:-1], replace(kernel.rows[-1], kind="column"))
+    loops = (*kernel.rows[:-1], kernel.rows[-1]._replace(kind="column"))
     return replace(kernel, loops=loops, steps=tuple(replace(step, level="column") for step in kernel.steps))
 
 
@@ -100,7 +100,7 @@ def short_names(kernel: FusedKernel) -> FusedKernel:
     new = {symbol: sympy.Symbol(symbol.name[0], integer=True, nonnegative=True) for symbol in alone}
     renamed = lambda index: tuple(substitute(formula, new) for formula in index)
     steps = (replace(step, index=renamed(step.index), rindex=renamed(step.rindex)) for step in kernel.steps)
-    loops = (replace(loop, symbol=new.get(loop.symbol, loop.symbol)) for loop in kernel.loops)
+    loops = (loop._replace(symbol=new.get(loop.symbol, loop.symbol)) for loop in kernel.loops)
     return replace(kernel, loops=tuple(loops), steps=tuple(steps))
 
 

@@ -198,7 +198,7 @@ class TritonKernel(TritonOps):
     def print_sum(self, product: Step, total: str) -> None:
         """The loop along k, which counts the columns of the left operand (j) and the rows of the right one (j_down)."""
         (k,), (_, down, across), start = self.kernel.columns, self.directions(product), self.unique("start")
-        below = replace(k, symbol=sympy.Symbol(f"{k.symbol}_down"))
+        below = k._replace(symbol=sympy.Symbol(f"{k.symbol}_down"))
         left, right = self.trees[product].args[0], replace(product, rindex=(below.symbol,)).value(self.recorder).args[1]
         narrow = [x.args[0] for x in (left, right) if x.op == "to_dtype"]
         if [x.dtype for x in narrow] in ([torch.float16] * 2, [torch.bfloat16] * 2):

@@ -17,9 +17,8 @@ In PyTorch: `torch/_dynamo/guards.py` (`CheckFunctionManager`, `GuardBuilder`) a
 
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from types import FunctionType
-from typing import Any
+from typing import Any, NamedTuple
 
 from course_lib.capture import FUNCTION, Guard, SameAs, Source, Test
 from course_lib.capture.classes import SeenClass
@@ -30,8 +29,7 @@ OPPOSITE = {"is": "is not", "is not": "is", "==": "!="}
 FAILS = {"is": operator.is_not, "is not": operator.is_, "==": operator.ne, "holds": lambda got, _: not got}
 
 
-@dataclass(frozen=True)
-class Failure:
+class Failure(NamedTuple):
     """The first test that did not hold: `part` was expected to be `expected` and is `got`."""
 
     guard: Guard

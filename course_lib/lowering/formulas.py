@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partialmethod
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 
@@ -81,8 +81,7 @@ class Term:
     __invert__ = lambda a: a.logical_not() if a.dtype is torch.bool else a.bitwise_not()
 
 
-@dataclass(frozen=True)
-class Formula:
+class Formula(NamedTuple):
     """How one element is computed, and in which dtype.
 
     `compute`: "result" converts the operands to the result's dtype (float16 and bfloat16: to float32), "operands" to the dtype

@@ -9,9 +9,8 @@ In PyTorch: `torch/_inductor/sizevars.py` (`stride_vars`, `simplify_with_ranges`
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import sympy
 from torch._prims_common import make_contiguous_strides_for
@@ -32,8 +31,7 @@ contiguous = make_contiguous_strides_for
 """The strides of a row-major tensor of a shape."""
 
 
-@dataclass(frozen=True)
-class Linear:
+class Linear(NamedTuple):
     """`constant` + Σ coefficient·atom. An atom is a loop symbol, or an expression that we do not look into. What was looked up in
     memory counts as constant."""
 
@@ -58,7 +56,8 @@ class Linear:
     def make(terms: Mapping[sympy.Expr, Any], constant: Any = 0) -> "Linear":
         """The sum with its terms in one order, so that equal sums are equal objects."""
         kept = [(atom, c) for atom, c in terms.items() if c != 0]
-        return Linear(tuple(sorted(kept, key=lambda term: getattr(term[0], "name", None) or str(term[0]))), constant)
+        kept.sort(key=lambda term: getattr(term[0], "name", None) or str(term[0]))
+        return Linear(tuple(kept), constant)
 
     def coefficient(self, symbol: sympy.Symbol) -> Any:
         """How far the index moves when `symbol` counts one up."""

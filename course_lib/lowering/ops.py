@@ -67,20 +67,23 @@ def linear_index(index: Sequence[Any], stride: Sequence[Any], offset: Any = 0) -
     return add([*(t if s == 1 else t * s for i, s in zip(index, stride, strict=True) for t in terms(i)), offset])
 
 
-def terms(index: Any) -> tuple[sympy.Expr, ...]:
+def terms(index: Any) -> tuple[Any, ...]:
     """What a sum is the sum of."""
-    return sympy.Add.make_args(sympy.sympify(index))
+    return index.args if isinstance(index, sympy.Add) else (index,)
 
 
 def add(parts: Sequence[Any]) -> sympy.Expr:
-    """`sympy.Add(*parts)`. That would import sympy's tensors (25 ms); multiples of different symbols are only put in order."""
-    found = [term.as_coeff_Mul() for part in parts for term in terms(part) if term != 0]
-    if len({atom for _, atom in found if atom.is_Symbol or atom == 1}) < len(found):
-        return sympy.Add(*parts)
-    ordered = sorted((c * atom for c, atom in found), key=cmp_to_key(sympy.Basic.compare))
-    return sympy.Add(*ordered, evaluate=False)
+    """`sympy.Add(*parts)`, which would import sympy's tensors (25 ms) to see that there are none."""
+    found: dict[sympy.Expr, Any] = {}
+    for term in [term for part in parts for term in terms(part) if term != 0]:
+        number, atom = (1, term) if isinstance(term, sympy.Symbol) else sympy.sympify(term).as_coeff_Mul()
+        found[atom] = found.get(atom, 0) + number
+    sums = [atom if number == 1 else number * atom for atom, number in found.items() if number != 0]
+    if len(sums) < 2:
+        return sums[0] if sums else sympy.Integer(0)
+    return sympy.Add(*sorted(sums, key=cmp_to_key(sympy.Basic.compare)), evaluate=False)
 
 
 def substitute(index: Any, become: Mapping[sympy.Symbol, sympy.Expr]) -> sympy.Expr:
     """`index.xreplace(become)`, by `add`."""
-    return add([term.xreplace(become) for term in terms(index)])
+    return add([term.xreplace(become) for term in terms(sympy.sympify(index))])

@@ -9,7 +9,7 @@ In PyTorch: `torch/_inductor/dependencies.py`, `RecordLoadStore` and `MemoryDep`
 
 import functools
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import sympy
 
@@ -21,19 +21,17 @@ from course_lib.scheduling.expressions import COSTLY, Recorder
 FREE = frozenset("load constant to_dtype index_expr masked".split())  # What is not counted among the operations of a body
 
 
-@dataclass(frozen=True)
-class Access:
+class Access(NamedTuple):
     """One element: which `buffer`, and the flat `index` into it as a formula over the loop symbols."""
 
     buffer: str
-    index: Linear
+    index: Linear  # type: ignore[assignment]
 
     def __str__(self) -> str:
         return f"{self.buffer}[{self.index}]"
 
 
-@dataclass(frozen=True)
-class Body:
+class Body(NamedTuple):
     """What running a node's body once touches."""
 
     reads: tuple[Access, ...]
@@ -57,7 +55,7 @@ class Body:
         """The same body in terms of other loops."""
         moved = lambda access: Access(access.buffer, access.index.substitute(become))
         values = tuple(value.substitute(become) for value in self.values)
-        return replace(self, reads=tuple(map(moved, self.reads)), write=moved(self.write), values=values)
+        return Body(tuple(map(moved, self.reads)), moved(self.write), values, self.operations)
 
 
 def record(node: LoopNode, buffers: Mapping[str, Buffer]) -> Body:

@@ -11,7 +11,7 @@ elements, in an order that respects the dependencies), and is it *worth it* (byt
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from course_lib.lowering.ir import Buffer, Product
 from course_lib.scheduling.groups import Group, fit, join
@@ -22,8 +22,7 @@ ONE_ROW = 16 * 1024  # Columns from which on a single row should not be left to 
 MANY_STEPS = 256  # Nodes from which on a kernel is too long for compilers
 
 
-@dataclass(frozen=True)
-class Fuse:
+class Fuse(NamedTuple):
     """Yes: `saved` bytes of traffic disappear."""
 
     saved: int
@@ -32,8 +31,7 @@ class Fuse:
         return f"fuse, saves {human_bytes(self.saved)}"
 
 
-@dataclass(frozen=True)
-class No:
+class No(NamedTuple):
     """No, and what it costs: `lost` bytes still travel through memory because of `reason`."""
 
     reason: str

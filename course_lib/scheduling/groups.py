@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import sympy
 
@@ -26,8 +26,7 @@ from course_lib.scheduling.kernel import FusedKernel, Kind, Loop, Nest, Step
 MOST_ACROSS = 8192  # Columns whose sums a thread can keep in its cache while it walks over rows
 
 
-@dataclass(frozen=True)
-class Usage:
+class Usage(NamedTuple):
     """Who needs which buffer: facts about the whole program that every group shares."""
 
     buffers: Mapping[str, Buffer]
@@ -35,18 +34,17 @@ class Usage:
     outputs: set[str]
 
 
-@dataclass(frozen=True)
-class Member:
+class Member(NamedTuple):
     """A node of a group: its index, and what it touches, in terms of the group's loops."""
 
     node: LoopNode
-    index: tuple[Linear, ...]
+    index: tuple[Linear, ...]  # type: ignore[assignment]
     rindex: tuple[Linear, ...]
     body: Body
 
     def substitute(self, become: Mapping[sympy.Symbol, Linear]) -> "Member":
         index, rindex = (tuple(formula.substitute(become) for formula in part) for part in (self.index, self.rindex))
-        return replace(self, index=index, rindex=rindex, body=self.body.substitute(become))
+        return Member(self.node, index, rindex, self.body.substitute(become))
 
 
 @dataclass(eq=False)
@@ -142,13 +140,13 @@ def collapse(group: Group) -> Group:
             become[loop.symbol] = Linear()
         elif inner is not None and inner.kind == loop.kind and all(walks_on(f, loop, inner) for f in formulas):
             become[loop.symbol] = Linear()
-            loops[-1] = replace(inner, size=loop.size * inner.size)
+            loops[-1] = inner._replace(size=loop.size * inner.size)
         else:
             loops.append(loop)
     loops = [loop for kind in ("row", "column") for loop in reversed(loops) if loop.kind == kind]
     symbols = symbols_for([loop.kind for loop in loops])
     become |= {loop.symbol: Linear(((symbol, 1),)) for loop, symbol in zip(loops, symbols, strict=True)}
-    renamed = tuple(replace(loop, symbol=symbol) for loop, symbol in zip(loops, symbols, strict=True))
+    renamed = tuple(loop._replace(symbol=symbol) for loop, symbol in zip(loops, symbols, strict=True))
     return replace(group, loops=renamed, members=rewritten(group.members, become))
 
 
@@ -206,8 +204,7 @@ def ways_to_fit(a: Group, b: Group) -> Iterator[tuple[Linear | None, Linear | No
 Walk = list[tuple[Loop, int]]  # Loops with the step that each takes through some memory, shortest step first
 
 
-@dataclass(frozen=True)
-class Piece:
+class Piece(NamedTuple):
     """A loop of `size` iterations that is part of a loop of one group, of the other, or of both; an iteration of it counts
     `weights` iterations of each."""
 

@@ -11,7 +11,7 @@ In PyTorch: `torch/_inductor/scheduler.py`, `FusedSchedulerNode`, and `codegen/s
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import sympy
 
@@ -21,8 +21,7 @@ from course_lib.lowering.ops import Handler, Value
 Kind = Literal["row", "column"]
 
 
-@dataclass(frozen=True)
-class Loop:
+class Loop(NamedTuple):
     """One loop of the kernel: `symbol` runs from 0 to `size`."""
 
     symbol: sympy.Symbol

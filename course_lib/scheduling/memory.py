@@ -9,6 +9,7 @@ In PyTorch: `torch/_inductor/codegen/wrapper.py` (`MemoryPlanningState`, `Alloca
 """
 
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from torch._prims_common import compute_required_storage_length
 
@@ -18,8 +19,7 @@ from course_lib.scheduling.kernel import FusedKernel, Kernel
 from course_lib.scheduling.schedule import Schedule
 
 
-@dataclass(frozen=True)
-class Allocation:
+class Allocation(NamedTuple):
     """Where a buffer lives. `how`: 'new' memory, 'reuse' of what was freed, or 'in place' of an operand of its kernel."""
 
     buffer: Buffer

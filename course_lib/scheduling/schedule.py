@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import pairwise
 from operator import or_
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -32,8 +32,7 @@ SIBLINGS = 8  # How many of the readers of one buffer are compared with each oth
 FEW = 8  # A loop that reads less than one in so many elements of another's result had better compute them itself
 
 
-@dataclass(frozen=True)
-class Decision:
+class Decision(NamedTuple):
     """What was decided about two groups, `producer` first in the program."""
 
     producer: str
