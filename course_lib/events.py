@@ -15,10 +15,10 @@ from typing import Any, dataclass_transform
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 class Event:
-    """Base of all records, which are frozen dataclasses. They hold plain data or the compiler's own objects, never pictures."""
+    """Base of all records, which are dataclasses. They hold plain data or the compiler's own objects, never pictures."""
 
     def __init_subclass__(cls) -> None:
-        dataclass(frozen=True)(cls)
+        dataclass(eq=False)(cls)
 
 
 class FrameSeen(Event):  # The hook met a frame for which it has no compiled code that fits
