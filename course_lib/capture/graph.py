@@ -121,7 +121,8 @@ class GraphBuilder:
             words = "".join(c if c.isalnum() else " " for c in new.source.shown).split()  # `self.ln.weight` → `self_ln_weight`
             node = self.graph.placeholder("_".join(words) or "input")
             node.target = node.name  # which no other has
-        wanted = getattr(new.real, "requires_grad", False)  # as it comes in: a write may change that of its stand-in
+        with torch._C.DisableTorchFunction():
+            wanted = getattr(new.real, "requires_grad", False)  # as it comes in: a write may change that of its stand-in
         node.meta.update(val=new.stand_in, location=self.location, source=new.source, requires_grad=wanted)
         self.inputs.append(new)
         return node

@@ -276,13 +276,13 @@ class World:
         return self._know(obj, obj, source, opaque=True).stand_in
 
     def _tensor(self, tensor: torch.Tensor, source: Source) -> torch.Tensor:
-        plain = type(tensor) in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer) and tensor.layout is torch.strided
-        if not plain or tensor.is_quantized or tensor.is_nested:
-            return self._opaque(tensor, source)
-        with torch._C.DisableTorchFunction():
+        with torch._C.DisableTorchFunction():  # what we ask of it is no part of the program
+            plain = type(tensor) in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer) and tensor.layout is torch.strided
+            if not plain or tensor.is_quantized or tensor.is_nested:
+                return self._opaque(tensor, source)
             fake = self.shapes.fake(tensor, source)
             self.builder.untracked |= tensor.is_inference()
-        self.assume_tensor(tensor, fake, source)
+            self.assume_tensor(tensor, fake, source)
         return self.builder.add_input(self._know(fake, tensor, source))
 
     def of(self, value: Any) -> Known | None:
