@@ -111,7 +111,8 @@ def signature_of(inputs: Values, before: Values, results: Values, fakes: Values,
         while function not in (None, base.grad_fn) and not isinstance(function, torch.autograd.function.BackwardCFunction):
             function = next((before for before, _ in function.next_functions if before is not None), None)
         root = base if base._base is None else base._base
-        if tensor.requires_grad and not (function is base.grad_fn and tensor._base is root):  # a view by a function of the user's
+        seen = tensor.grad_fn is not None and function is base.grad_fn and tensor._base is root
+        if tensor.requires_grad and not seen:  # a view by a function of the user's, or under `no_grad`
             raise NotImplementedError("a result has a gradient of its own, and shares memory with an input (`detach`)")
         part, base = (tensor, base) if real is None or lies is None else (real, lies)
         layout = tuple(part.shape), part.stride(), part.storage_offset() - base.storage_offset()
