@@ -1,7 +1,6 @@
 """Who runs a captured graph: the backends by name, and the modes and options of ours.
 
-A backend is any callable `(graph: fx.GraphModule, example_inputs: list[Tensor]) -> callable`; the result takes the
-graph's inputs and gives a tuple of its outputs.
+A backend: `(graph: fx.GraphModule, example_inputs: list[Tensor]) -> callable`, from inputs to a tuple of outputs.
 In PyTorch: `torch/_dynamo/backends/registry.py`, `torch/_inductor/__init__.py` (`list_mode_options`, `list_options`).
 """
 

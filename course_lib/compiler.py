@@ -175,8 +175,7 @@ def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None 
     fullgraph: raise `Unsupported` where the graph would have to end, instead of going on behind it. dynamic: None: a size that
     changes becomes symbolic; True: every size is, from the start; False: each size compiles anew. backend: "eager", "aot_eager",
     "inductor", "torch_inductor", or a callable (graph, example_inputs) → callable. mode: one of `list_mode_options()`; options:
-    see `list_options()`. Not both. disable: give the model back as it is. pipeline: stages exchanged for your own (backend
-    "inductor").
+    see `list_options()`. Not both. disable: give the model back as it is. pipeline: your own stages (backend "inductor").
 
     Raises ValueError for an unknown backend, mode or option. Nothing is compiled before the first call.
     In PyTorch: `torch/__init__.py`, `compile`.

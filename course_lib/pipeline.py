@@ -55,8 +55,7 @@ class Pipeline:
         return dataclasses.replace(self, **stages)
 
     def run_compile(self, gm: fx.GraphModule, codegen: str = "auto", differentiate: bool = False) -> Program:
-        """The back half: from a captured graph to machine code. What it cannot compile runs as it is, and is told.
-        `codegen` "none" runs the ATen operators one by one."""
+        """From captured graph to machine code (`codegen` "none": to ATen). What cannot be compiled runs as it is, and is told."""
         if any(node.target is torch.nn.Parameter or node.kwargs.get("requires_grad") for node in gm.graph.nodes):
             return fall_back(gm, "a parameter is made inside")
         if is_symbolic(gm):

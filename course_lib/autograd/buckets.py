@@ -63,8 +63,7 @@ def pieces(gm: fx.GraphModule) -> list[list[fx.Node]]:
 
 def ends_of_pieces(operations: Sequence[fx.Node]) -> set[fx.Node]:
     """The operations behind which the graph may be cut: gradients are recorded there as before it, no other switch is turned
-    anywhere (autocast, a level of `torch.func`), what is in memory by then is not written to later, and all that is still needed
-    is tensors."""
+    anywhere (autocast, a level of `torch.func`), nothing in memory by then is written to later, and only tensors are needed."""
     in_memory = lambda value: isinstance(value, torch.Tensor) and value.layout is torch.strided
     tensors = lambda nodes: [*filter(in_memory, tree_leaves([node.meta.get("val") for node in nodes]))]
     usual = records = torch.is_grad_enabled()

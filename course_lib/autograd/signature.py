@@ -10,19 +10,18 @@ In PyTorch: `torch/_functorch/_aot_autograd/schemas.py` (`OutputAliasInfo`, `Inp
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 Values = Sequence[Any]
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(NamedTuple):
     """A result of the program: value `index` of the graph, or input `index` (`of_input`); the tensor itself, or (`layout`) a view
     of it: sizes, strides, and how many elements after its start."""
 
-    index: int
+    index: int  # type: ignore[assignment]
     of_input: bool = False
     layout: tuple[tuple[int, ...], tuple[int, ...], int] | None = None
     requires_grad: bool = True
@@ -37,13 +36,12 @@ class Result:
         return view if self.requires_grad else view.detach()
 
 
-@dataclass(frozen=True)
-class Update:
+class Update(NamedTuple):
     """An input that the program writes to: value `index` is what it holds afterwards. `seen_by`: 'autograd' if gradients flow
     through the write, 'version' if it only counts as one, 'nobody' for a write to `x.data`."""
 
     input: int
-    index: int
+    index: int  # type: ignore[assignment]
     seen_by: str
 
     def apply(self, x: torch.Tensor, new: torch.Tensor) -> None:

@@ -1,5 +1,4 @@
-"""What a class said when capture asked it. Python looks special methods up unasked, so all of those count, and that one
-is missing counts too.
+"""What a class said when capture asked it. Python looks special methods up unasked: all of those count, missing ones too.
 In PyTorch: `torch/_dynamo/guards.py` guards the entries of `type(x).__dict__` that TorchDynamo itself looked up.
 """
 

@@ -1,8 +1,7 @@
 """The FX graph under construction.
 
 In:  operations on tensors, as the interpreted program asks for them.
-Out: an `fx.GraphModule` whose nodes know their shape (`meta["val"]`, a FakeTensor) and the user's line
-     (`meta["location"]`).
+Out: an `fx.GraphModule` whose nodes know their shape (`meta["val"]`, a FakeTensor) and the user's line (`meta["location"]`).
 
 A tensor of the interpreted program is a *fake* one: shape, stride, dtype, device, no data. An operation is run on fakes
 as it is recorded, and what torch itself says about the result is what capture works with. `Recorder` hears of every torch

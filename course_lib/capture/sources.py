@@ -142,9 +142,8 @@ class Location(NamedTuple):
 
 @dataclass(frozen=True)
 class Test:
-    """`left op right`: the smallest thing that can fail. `left` has `{}` where the source's expression goes; `right`
-    is an object, written literally where it has a literal form. With `op` "holds", `left` is a whole condition; `pretty`
-    is how it is shown, if differently."""
+    """`left op right`: the smallest thing that can fail. `left` has `{}` where the source's expression goes; `right` is a value,
+    written literally where it can be. With `op` "holds", `left` is a whole condition; `pretty`: how it is shown otherwise."""
 
     left: str
     op: str

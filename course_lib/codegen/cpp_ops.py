@@ -5,8 +5,7 @@ Out: the text of an operation and how tightly it binds, so that as few parenthes
      reduction, how one value is taken in, how two halves are put together, and the result.
 
 Most operations are in the table, or a call of a function with the operation's own name, which `prelude.h` defines; the methods
-below are the rest. float16 and bfloat16 exist only in memory: they are computed as float, and `rounded<...>` stands where the
-program asked for the narrow type.
+below are the rest. float16 and bfloat16 exist only in memory: they are computed as float, `rounded<...>` where asked to be.
 In PyTorch: `torch/_inductor/codegen/cpp.py`, `CppOverrides` and `CppVecOverrides`.
 """
 

@@ -1,8 +1,7 @@
 """See every Python frame before it runs, and run something else in its place (PEP 523; the evaluator is `_framehook.c`).
 
 In:  a callback that is shown each new `Frame` of this thread.
-Out: what the callback answers. `(guard, head)`: frames of that code whose arguments satisfy `guard` never run; `head`
-     is called instead, and the callback is not asked again.
+Out: what the callback answers. `(guard, head)`: for frames whose arguments satisfy `guard`, `head` is called instead, unasked.
 
     def callback(frame: Frame) -> Answer:
         print(frame.code.co_name, frame.locals)

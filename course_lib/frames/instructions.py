@@ -7,8 +7,7 @@ Here, and nowhere else in the library, the differences between versions end: an 
 keep its offset), one that was renamed gets its newer name, and one without meaning to an interpreter is dropped. The rules are
 a table, op → function; an op without a rule is kept with `dis`'s own argument.
 
-The stack is always one that this CPython accepts at this place, so that the real bytecode can be entered where the
-interpreter left it:
+The stack is always one that this CPython accepts here: the real bytecode can be entered where the interpreter left it.
 
     CALL n             pops n arguments, then two slots: NULL and a callable in either order, or a callable and its first argument
     CALL_KW n          the same, with the tuple of the last arguments' names on top of them
@@ -19,8 +18,7 @@ interpreter left it:
                        defaults pops the function and the value below, and pushes the function
 
 `LOAD_FAST` reads a slot, `LOAD_DEREF` the content of the cell in it. `MAKE_CELL x` and `LOAD_FAST_AND_CLEAR x` on a cell variable
-appear only around an inlined comprehension (3.12, 3.13): the old cell is put aside, a new one made, and `STORE_FAST x` puts the
-old one back.
+appear only around an inlined comprehension (3.12, 3.13): the old cell is put aside until `STORE_FAST x` puts it back.
 In PyTorch: `torch/_dynamo/bytecode_transformation.py` (`Instruction`, `cleaned_instructions`), and `symbolic_convert.py`.
 """
 

@@ -54,9 +54,8 @@ def resumed(code: CodeType) -> Resume | None:
 
 
 def resume_at(code: CodeType, offset: int, stack: tuple[bool | None, ...], unbound: frozenset[str]) -> Resume:
-    """The resume function of `code` at `offset`. `stack` tells for each value on it whether it is a NULL (None: it is what was
-    handled before an exception, which is given instead); `unbound` are the local variables without a value. Of a resume
-    function's code, the one of the original."""
+    """The resume function of `code` (or its original) at `offset`. `stack` tells for each value on it whether it is a NULL (None:
+    what was handled before an exception, which is given instead); `unbound` are the local variables without a value."""
     if before := resumed(code):
         code, offset = before.original, offset - before.shift
     key = number(code), offset, stack, unbound

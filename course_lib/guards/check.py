@@ -10,8 +10,7 @@
         except (AttributeError, KeyError, ...):
             return False
 
-Each source is looked up once, in a variable that the paths below it share. Where the check fails, `first_failure` says which test
-failed, and what was found instead.
+Each source is looked up once, in a variable that the paths below it share. `first_failure` says which test failed, and why.
 In PyTorch: `torch/_dynamo/guards.py` (`CheckFunctionManager`, `GuardBuilder`) and `torch/csrc/dynamo/guards.cpp`.
 """
 

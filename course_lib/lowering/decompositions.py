@@ -1,8 +1,7 @@
 """Which composite operators fall apart before lowering, and into what.
 
 In:  calls of composite ATen operators while a graph is traced (`autograd.trace`).
-Out: smaller ATen operators. The fewer are left, the smaller `lowering` is; what stays whole (GEMM, convolution, attention) is
-     better done by a library.
+Out: smaller ATen operators, few of them: `lowering` stays small. What is whole (GEMM, convolution, attention) a library does.
 
 Most come from torch. Our own are those where torch's text is longer or slower than needed here.
 In PyTorch: `torch/_decomp/decompositions.py`, `torch/_inductor/decomposition.py`.

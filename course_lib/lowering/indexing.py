@@ -32,8 +32,7 @@ contiguous = make_contiguous_strides_for
 
 
 class Linear(NamedTuple):
-    """`constant` + Σ coefficient·atom. An atom is a loop symbol, or an expression that we do not look into. What was looked up in
-    memory counts as constant."""
+    """`constant` + Σ coefficient·atom. An atom is a loop symbol or an opaque expression. What memory holds is constant."""
 
     terms: tuple[tuple[sympy.Expr, Any], ...] = ()
     constant: Any = 0
@@ -105,8 +104,7 @@ def unflatten(flat: sympy.Expr, extent: Mapping[sympy.Symbol, int], shape: Seque
     """The index into a tensor of this shape and stride whose element lies at `flat`: the inverse of `linear_index`.
 
     `extent` says how far each symbol of `flat` counts. Each term goes, like a digit, to the dimension whose stride it is a
-    multiple of: 768*i0 + i1 is [i0, i1] in a tensor with strides [768, 1], if i1 < 768. Where digits do not come out even, the
-    answer uses // and %."""
+    multiple of: 768*i0 + i1 is [i0, i1] in a tensor with strides [768, 1], if i1 < 768. Uneven digits take // and %."""
     result = [ZERO] * len(shape)
     if any(size == 0 for size in shape):
         return tuple(result)

@@ -7,8 +7,7 @@ A program is a list of nodes, each of which writes one or more *buffers*:
     ExternKernel   a library call (GEMM, convolution, whatever has no lowering)
 
 A *view* costs nothing: it is a buffer read with other strides. Since the graph is functional (no aliasing, no mutation), and each
-buffer has the layout that eager would give it, every view op is just the (shape, stride, offset) that torch itself computed on
-fake tensors.
+buffer has the layout that eager would give it, a view op is just the (shape, stride, offset) that torch computed on fake tensors.
 In PyTorch: `torch/_inductor/ir.py`. There a `TensorBox` holds a `StorageBox` holds the data (so that views and mutation can swap
 what is inside); the functional graph makes both boxes unnecessary.
 """
@@ -173,8 +172,7 @@ class Reduction(Loops):
     `ranges` are the dimensions kept, `reduced` those that vanish; `buffer` may have size-1 dimensions where they were (keepdim).
     `kind` is one of sum, prod, max, min, any, all, argmax, argmin. `accumulate` is the dtype of the accumulator (float32 for
     float16 and bfloat16 input, int64 for integer sums); what it ends with is converted to the buffer's dtype. max and min pass
-    nan on; argmax and argmin take nan for the largest and the smallest, and of equals the first. At least one of `reduced` is
-    not 1."""
+    nan on; argmax and argmin take nan for the largest and the smallest, and of equals the first. Not all of `reduced` are 1."""
 
     kind: str
     accumulate: torch.dtype

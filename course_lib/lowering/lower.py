@@ -4,8 +4,7 @@ In:  a functional ATen `fx.GraphModule` whose nodes carry `meta["val"]` (`autogr
 Out: a `LoopGraph`: `Pointwise`, `Reduction` and `ExternKernel` nodes in program order.
 
 `lower` walks the graph once. For each node it looks up a rule in `LOWERINGS` (`lowering.rules` and `lowering.reductions` fill it)
-and calls it with the node's arguments, where tensors have become `View`s. What has no rule, or whose rule says
-`NoLoopForm`, becomes a call of torch's own operator.
+and calls it with the node's arguments, tensors as `View`s. Without a rule, or by `NoLoopForm`, torch's own operator is called.
 In PyTorch: `torch/_inductor/graph.py` (`GraphLowering.call_function`) and `torch/_inductor/lowering.py` (`lowerings`).
 """
 
@@ -59,10 +58,8 @@ def lowers(*ops: Any) -> Callable[[Rule], Rule]:
 
 
 def lower(gm: fx.GraphModule) -> LoopGraph:
-    """The graph as loop nodes.
-
-    Raises `NotImplementedError` for what only the data knows (`item`, the shape of `nonzero`), for sparse tensors, and for a
-    graph that writes to anything but its inputs."""
+    """The graph as loop nodes. Raises `NotImplementedError` for what only the data knows (`item`, the shape of `nonzero`), for
+    sparse tensors, and for a graph that writes to anything but its inputs."""
     return Lowering(gm).run()
 
 

@@ -4,9 +4,8 @@ In:  dropout, `bernoulli` and `rand` while a graph is traced with `options={"fal
 Out: one seed for a graph, drawn by torch's generator in each call; and the operator `course_lib.random(seed, first, size)`.
 
 torch's generator is a sequence: to draw again, backward would have to go back to where forward stood. A formula melts into the
-kernel around it and is simply computed again: a dropout keeps 8 bytes for backward, not a mask. Its numbers are others than
-eager's, which are therefore the default. It is Philox-4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",
-2011), as `tl.rand` has it, and `prelude.h` for C++.
+kernel around it and is simply computed again: a dropout keeps 8 bytes for backward, not a mask. Eager's other numbers are the
+default. It is Philox-4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011), as in `tl.rand`.
 In PyTorch: `torch/_inductor/fx_passes/replace_random.py`, `torch/_inductor/inductor_prims.py` (`inductor_random`).
 """
 

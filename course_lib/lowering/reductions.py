@@ -35,8 +35,7 @@ def dimensions(x: View, dims: Dims) -> list[int]:
 
 
 def reduce(low: Lowering, node: fx.Node, x: View, dims: Sequence[int], kind: str, like: Any, label: str = "") -> View:
-    """`kind` over `dims` of `x`. Sums convert to the result's dtype before they add, as torch does; those of float16 and
-    bfloat16 gather in float32, those of integers in int64."""
+    """`kind` over `dims` of `x`. Sums first convert to the result's dtype; halves gather in float32, integers in int64."""
     if kind[-3:] in ("max", "min") and 0 in [x.shape[d] for d in dims]:
         raise NotImplementedError("of nothing there is no largest element, as eager says")
     first = torch.bool if kind in ("any", "all") else x.dtype if kind.startswith("arg") else like.dtype

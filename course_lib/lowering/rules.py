@@ -233,8 +233,7 @@ def gather(low: Lowering, node: fx.Node, x: View, dim: int, indices: View, **_: 
 
 @lowers(aten.index.Tensor, aten._unsafe_index.Tensor)
 def index_tensor(low: Lowering, node: fx.Node, x: View, indices: Sequence[View | None], wrap: bool = True) -> View:
-    """`x[i, :, j]`: the index tensors broadcast to one block of dimensions. It stands where the first of them stood,
-    or in front if others lie between them (as in NumPy)."""
+    """`x[i, :, j]`: indices broadcast to one block of dimensions, where the first was; in front if others lie between (NumPy)."""
     given = {d: i for d, i in enumerate(indices) if i is not None}
     if any(i.dtype not in (torch.int64, torch.int32) for i in given.values()):
         raise NoLoopForm("indexing with a mask gives a shape that only the data knows: it runs as torch's own operator")

@@ -4,8 +4,7 @@ In:  a `Step` of a kernel. Its body is a closure over `ops`; `Recorder` is one m
 Out: an `Expr`: which operation, on which operands, with which dtype. Equal expressions are one object, so counting how often
      an object is used says what deserves a name of its own in the printed source.
 
-A load of a buffer that an earlier step of the same kernel wrote does not reach memory: it becomes `value_of(step)`, and this
-is all there is to fusion at this level.
+A load of what an earlier step of the same kernel wrote becomes `value_of(step)`, and this is all there is to fusion here.
 In PyTorch: `torch/_inductor/codegen/common.py`, `CSEProxy` and `CSE` (there every operation gets a name, `tmp0`, `tmp1`, ...).
 """
 
@@ -108,8 +107,7 @@ class Recorder:
         return self.make("masked", (condition, value), value.dtype, number_in(other, value.dtype))
 
     def checked(self, body: Callable[[], Expr]) -> Expr:
-        """The body's value, which needs every index that it looked up: one into a dimension of size 1, or into an expanded one,
-        moves no load, but has to be in range all the same."""
+        """The body's value. It needs every index that it looked up: one into a dimension of size 1 must be in range, too."""
         outer, self.looking_up = self.looking_up, []
         value = body()
         for symbol in self.looking_up:

@@ -205,8 +205,7 @@ Walk = list[tuple[Loop, int]]  # Loops with the step that each takes through som
 
 
 class Piece(NamedTuple):
-    """A loop of `size` iterations that is part of a loop of one group, of the other, or of both; an iteration of it counts
-    `weights` iterations of each."""
+    """A loop of `size` iterations, part of a loop of one group, of the other, or of both; each counts `weights` of theirs."""
 
     size: int
     loops: tuple[Loop | None, Loop | None]

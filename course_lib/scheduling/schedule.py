@@ -5,8 +5,7 @@ Out: a `Schedule`: `FusedKernel`s and `ExternKernel`s in order, with every decis
 
 What happens here: nodes that nobody needs are removed; each node becomes a group; pairs of groups are fused, the pair that
 saves most first; cheap loops that could not be fused are computed inside the loops that read them (`inline`), and it all
-starts once more. `can_fuse` decides only what is worth it: that a pair is legal, and that no kernel ends up before one that
-it needs, is always checked.
+starts once more. `can_fuse` says what is worth it; that a pair is legal, and no kernel before one that it needs, is checked.
 In PyTorch: `torch/_inductor/scheduler.py`: `Scheduler.fuse_nodes`, `will_fusion_create_cycle`, `topological_sort_schedule`.
 """
 
