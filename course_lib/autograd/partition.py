@@ -27,8 +27,7 @@ Width = Callable[[fx.Node], float]
 
 
 class Partition(NamedTuple):
-    """`saved`: the nodes of the joint graph whose results are kept, and (`places`) where each is found among the inputs and
-    results of `forward`; `recomputed`: those that both graphs have."""
+    """`saved`: joint nodes that are kept; `places`: where each is among `forward`'s inputs and results; `recomputed`: in both."""
 
     forward: fx.GraphModule
     backward: fx.GraphModule

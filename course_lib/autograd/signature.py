@@ -1,8 +1,7 @@
 """How the results of a captured graph are made of what its traced graph computes.
 
 A traced graph is functional: it computes values and writes to nothing. A program may do more that its caller sees: write to its
-inputs, return an input, or a part of one, or two results that share memory. `Signature` holds what is to be done about that after
-the graph has run, and `Signature.finish` does it.
+inputs, return an input or a part of one, or results that share memory. `Signature` holds what must still be done then.
 In PyTorch: `torch/_functorch/_aot_autograd/schemas.py` (`OutputAliasInfo`, `InputAliasInfo`, `ViewAndMutationMeta`),
 `collect_metadata_analysis.py`, `runtime_wrappers.py`.
 """
@@ -10,18 +9,19 @@ In PyTorch: `torch/_functorch/_aot_autograd/schemas.py` (`OutputAliasInfo`, `Inp
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
 Values = Sequence[Any]
 
 
-class Result(NamedTuple):
+@dataclass(frozen=True)
+class Result:
     """A result of the program: value `index` of the graph, or input `index` (`of_input`); the tensor itself, or (`layout`) a view
     of it: sizes, strides, and how many elements after its start."""
 
-    index: int  # type: ignore[assignment]
+    index: int
     of_input: bool = False
     layout: tuple[tuple[int, ...], tuple[int, ...], int] | None = None
     requires_grad: bool = True
@@ -36,12 +36,13 @@ class Result(NamedTuple):
         return view if self.requires_grad else view.detach()
 
 
-class Update(NamedTuple):
+@dataclass(frozen=True)
+class Update:
     """An input that the program writes to: value `index` is what it holds afterwards. `seen_by`: 'autograd' if gradients flow
     through the write, 'version' if it only counts as one, 'nobody' for a write to `x.data`."""
 
     input: int
-    index: int  # type: ignore[assignment]
+    index: int
     seen_by: str
 
     def apply(self, x: torch.Tensor, new: torch.Tensor) -> None:
@@ -128,8 +129,7 @@ def signature_of(inputs: Values, before: Values, results: Values, fakes: Values,
 
 
 def restride(value: Any, like: Any, lies: Any = None) -> Any:
-    """`value`, which lies in memory as `lies` does, with the strides of `like`: a decomposition may choose others than the
-    captured operation, and so may autograd and a write to a view."""
+    """`value`, which lies in memory as `lies` does, with the strides of `like`: decompositions and autograd may choose others."""
     if not all(isinstance(t, torch.Tensor) and t.layout is torch.strided for t in (value, like)) or value.shape != like.shape:
         return value  # of torch 2.11's fake tensors some have a wrong shape
     strides = (value if lies is None else lies).stride()

@@ -63,8 +63,7 @@ class History:
 
 
 class Origin(NamedTuple):
-    """What a symbol is: an input, or `function(*args)`, which is the size of an input or arithmetic on other symbols.
-    `texts`: as an exact Python expression, and as it is shown."""
+    """What a symbol is: an input, or `function(*args)` (its size, or arithmetic). `texts`: exact Python, and as it is shown."""
 
     value: Any
     texts: tuple[str, str]

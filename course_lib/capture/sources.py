@@ -2,8 +2,7 @@
 
 A `Source` is a path from the frame to an object: `self._modules['ln']._parameters['weight']`. It prints as the Python expression
 that finds the object again on the next call; guards test it there, and the head fetches graph inputs through it. A `Guard` is one
-assumption about the object at a source, as Python tests, with the user's line that made it necessary. `Unsupported` says at
-which line capture stopped, and why, so that a user can act on it.
+assumption about the object at a source, as Python tests, with the user's line behind it. `Unsupported`: where capture stopped.
 In PyTorch: `torch/_dynamo/source.py` (`Source`, `LocalSource`, `AttrSource`, ...), `torch/_guards.py` (`Guard`) and
 `torch/_dynamo/exc.py` (`Unsupported`).
 """

@@ -1,8 +1,7 @@
 """The program around the kernels, as readable Python.
 
 In:  the schedule (kernels in order), the memory plan, the loop graph (what comes in, what goes out).
-Out: the source of one function `call(x, weight, ...)` that allocates, calls kernels and library operators, and returns a tuple;
-     and the names that it takes for granted.
+Out: the source of a function `call(x, weight, ...)` that allocates, calls kernels and the library, gives a tuple; names it needs.
 
     def call(x, weight, bias):
         buf0 = empty_strided((4096, 768), (768, 1), dtype=float32)

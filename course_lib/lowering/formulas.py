@@ -85,8 +85,7 @@ class Formula(NamedTuple):
     """How one element is computed, and in which dtype.
 
     `compute`: "result" converts the operands to the result's dtype (float16 and bfloat16: to float32), "operands" to the dtype
-    that the operands promote to (comparisons), "own" leaves each in its own. `rounds`: on a CPU eager rounds a number beside
-    float16 or bfloat16 to that dtype first."""
+    that the operands promote to (comparisons), "own" leaves each in its own. `rounds`: eager rounds a number beside halves."""
 
     function: Callable[..., Term]
     compute: Literal["result", "operands", "own"] = "result"

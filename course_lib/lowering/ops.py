@@ -1,8 +1,7 @@
 """The virtual operations a loop's body is made of, and the handlers that give them a meaning.
 
 The body of a loop node is one Python function `inner(ops, index)`. It never says what `ops.add` *is*. Whoever runs it does: the
-dependency recorder notes the loads, the C++ and Triton printers return source text, the text printer returns a formula, and the
-numpy evaluator computes. One closure, many handlers.
+dependency recorder notes the loads, printers return C++, Triton or a formula, the numpy evaluator computes: many handlers.
 In PyTorch: `torch/_inductor/virtualized.py` (`ops`) and `torch/_inductor/ops_handler.py`. There the handler is a global that is
 swapped (`V.set_ops_handler`); here it is an argument.
 """

@@ -3,8 +3,7 @@
 In:  calls of `sum`, `mean`, `var_mean`, `argmax`, ...
 Out: `Reduction` nodes, each of which keeps some dimensions and combines over the others.
 
-What has two parts (`mean` divides, `var` needs the mean first) becomes several nodes, and the scheduler puts them into one kernel
-again: rows that are kept, columns that are reduced.
+What has two parts (`mean` divides, `var` needs the mean first) becomes several nodes that the scheduler makes one kernel again.
 In PyTorch: `torch/_inductor/lowering.py`, `make_reduction` and `var_mean_helper_` (there with Welford's one-pass update).
 """
 

@@ -39,8 +39,7 @@ def tuned(source: TritonSource, buffers: Sequence[Buffer], start: Callable[..., 
 
 
 def fastest(what: Any, source: str, buffers: Sequence[Buffer], tried: Mapping[str, Callable[[], Any]]) -> str:
-    """The name of what takes the least time: measured now, or found on disk for this `source`. Each of `tried` gives a callable
-    on tensors like `buffers`; `what` it is about is for the event."""
+    """The name of what takes the least time, measured now or on disk for this `source`: each of `tried` gives a callable."""
     gpu = torch.cuda.get_device_name(buffers[0].device) if buffers[0].device.type == "cuda" else "none"
     versions = torch.__version__, importlib.import_module("triton").__version__
     key = build_cache.key_of("fastest", source, repr([list(tried), buffers]), gpu, *versions)

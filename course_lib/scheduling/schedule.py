@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from heapq import heapify, heappop, heappush
 from itertools import pairwise
 from operator import or_
 from typing import Any, NamedTuple
@@ -150,13 +151,18 @@ class Fusion:
     def run(self) -> None:
         """Fuse the pair that saves most, again and again."""
         while True:
-            wanted = [(a, b, answer) for a, b in self.pairs() if isinstance(answer := self.ask(a, b), Fuse)]
-            wanted.sort(key=lambda pair: (-pair[2].saved, pair[0].positions, pair[1].positions))
             gone: set[Group] = set()
-            for a, b, answer in wanted:
-                if a not in gone and b not in gone and not self.path(a, b):
+            queue = [(-most(a, b), False, a.positions, b.positions, a, b) for a, b in self.pairs()]
+            heapify(queue)
+            while queue:  # a pair is asked only if it could save most, and neither group is gone by then
+                _, known, *_places, a, b = heappop(queue)
+                if a in gone or b in gone or not isinstance(answer := self.ask(a, b), Fuse):
+                    continue
+                if known:
                     self.fuse(a, b, answer)
                     gone |= {a, b}
+                else:
+                    heappush(queue, (-answer.saved, True, a.positions, b.positions, a, b))
             if not gone:
                 return
 
@@ -254,6 +260,11 @@ class Fusion:
         names[name] += 1
         gain = sum((self.alone[n].traffic for n in group.positions), 0) - group.traffic
         return to_kernel(group, name if names[name] == 1 else f"{name}_{names[name]}", gain)
+
+
+def most(a: Group, b: Group) -> int:
+    """At least the bytes that fusing saves: what both read, and what goes from one to the other, written and read."""
+    return sum(buffer.nbytes for buffer in (*(a.reads & b.reads), *(2 * [*(a.writes & b.reads)])))
 
 
 def dependencies(groups: Sequence[Group]) -> dict[Group, set[Group]]:

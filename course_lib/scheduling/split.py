@@ -3,8 +3,7 @@
 In:  a `LoopGraph`, and for which buffers (`where`) it is worth it: those that a GPU computes.
 Out: the same graph; a sum over millions for a few results is now many partial sums, then their sum.
 
-A row of a reduction belongs to one program, and a GPU wants a thousand programs at once. So the columns are cut into chunks,
-each of which is a row; a second, small reduction combines what they give.
+A row of a reduction belongs to one program, and a GPU wants a thousand at once: columns are cut into chunks, each a row.
 In PyTorch: `torch/_inductor/ir.py`, `Reduction.num_splits` and `create_multilayer`.
 """
 
