@@ -11,6 +11,7 @@ from torch.testing import assert_close
 
 import course_lib as cl
 from course_lib import frames
+from course_lib.capture.graph import GraphBuilder
 
 
 class Graphs:
@@ -70,6 +71,21 @@ def test_parameters_of_a_module_are_inputs_of_the_graph():
     graph = captured(model, torch.randn(3, 4)).all[0].graph
     names = [n.name for n in graph.nodes if n.op == "placeholder"]
     assert names[1:] == ["self_0_weight", "self_0_bias", "self_2_weight", "self_2_bias"]
+
+
+def test_what_capture_asks_of_a_parameter_is_no_operation(monkeypatch):
+    """Its guards need the shape, dtype, device, ... of each: questions of the compiler's, not of the program's."""
+    run: list[str] = []
+    run_fake = GraphBuilder.run_fake
+
+    def counting(self, function, args, kwargs):
+        run.append(getattr(function, "__name__", ""))
+        return run_fake(self, function, args, kwargs)
+
+    monkeypatch.setattr(GraphBuilder, "run_fake", counting)
+    model = nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 2))
+    cl.compile(model, backend="eager", fullgraph=True)(torch.randn(3, 4))
+    assert run == ["linear", "linear"]
 
 
 def test_every_node_knows_its_shape_and_the_users_line():

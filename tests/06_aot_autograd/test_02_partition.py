@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import course_lib as cl
-from course_lib import autograd, events
+from course_lib import autograd, config, events
 from course_lib.scheduling import FusedKernel
 
 
@@ -143,6 +144,42 @@ def test_backward_knows_the_line_it_comes_from():
     first = f.__code__.co_firstlineno
     lines = {n.meta["origin"].meta["location"].line - first for n in parts.backward.graph.nodes if n.op == "call_function"}
     assert lines == {1, 2, 3}
+
+
+def test_a_cut_that_is_known_is_not_made_again(monkeypatch, tmp_path):
+    monkeypatch.setattr(config, "cache_dir", lambda: tmp_path)
+    f, x = lambda x: (x * 2).sigmoid().exp(), leaf(8, 8)
+    first = cut(f, x)
+    monkeypatch.setattr(sys.modules["course_lib.autograd.partition"], "cut", None)  # whoever calls it fails
+    cl.reset()
+    assert str(cut(f, x)) == str(first)
+    with pytest.raises(TypeError):
+        cut(lambda x: (x * 2).sigmoid().exp().exp(), x)
+
+
+def test_nothing_is_recorded_of_inputs_that_are_only_read(monkeypatch):
+    """Tracing is most of a second first call: no copy, `detach` or measure for each parameter of a model."""
+    recorded: list[str] = []
+    module = sys.modules["course_lib.autograd.trace"]
+    tidy = module.tidy
+
+    def watched(traced: Any, *rest: Any) -> Any:
+        recorded.extend(str(node.target) for node in traced.graph.nodes)
+        return tidy(traced, *rest)
+
+    monkeypatch.setattr(module, "tidy", watched)
+    trained(torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2)), torch.randn(3, 4))
+    # (Autograd keeps tanh's result behind `detach`; one `empty_like` is the layout of the tangent.)
+    counts = [recorded.count(f"aten.{name}.default") for name in ("clone", "detach", "empty_like")]
+    assert counts[0] == 0 and counts[1] <= 2 and counts[2] == 1
+    recorded.clear()
+
+    def f(x: Tensor, w: Tensor) -> Tensor:
+        x.mul_(2)
+        return x * w
+
+    trained(f, torch.randn(3), leaf(3))
+    assert recorded.count("aten.clone.default") == 1  # of x alone
 
 
 def test_a_mutation_is_a_value_of_the_graph():

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 
+import sympy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from course_lib.lowering.indexing import Linear, contiguous, loop_symbols, unflatten
-from course_lib.lowering.ops import linear_index
+from course_lib.lowering.ops import add, linear_index, substitute
 from course_lib.viz.evaluator import compute
 
 i0, i1, i2 = loop_symbols("i", 3)
@@ -23,6 +24,26 @@ def test_a_formula_is_a_coefficient_for_each_loop():
 def test_a_loop_may_become_another_formula():
     formula = Linear.of(6 * i0 + i1, (i0, i1)).substitute({i0: Linear.of(2 * i2 + 1, (i2,)), i1: Linear()})
     assert formula == Linear.of(12 * i2 + 6, (i2,))
+
+
+PARTS = st.one_of(
+    st.integers(-5, 5),
+    st.builds(lambda symbol, by: symbol * by, st.sampled_from((i0, i1, i2)), st.integers(-3, 768)),
+    st.sampled_from((i0 // 3, (i0 % 4) * 2, i0 + i1, 4 * i1 - 1)),
+)
+
+
+@given(st.lists(PARTS, max_size=5))
+def test_a_sum_is_the_very_object_that_sympy_makes(parts):
+    ours, theirs = add(parts), sympy.Add(*parts)
+    assert ours == theirs and ours.args == theirs.args and hash(ours) == hash(theirs)
+
+
+@given(
+    st.lists(PARTS, max_size=4), st.dictionaries(st.sampled_from((i0, i1, i2)), st.sampled_from((i2, i1 + 1, sympy.Integer(3))))
+)
+def test_a_symbol_is_replaced_as_sympy_does(parts, become):
+    assert substitute(add(parts), become) == sympy.Add(*parts).xreplace(become)
 
 
 def test_what_is_not_linear_is_left_whole():

@@ -10,7 +10,8 @@ from torch import nn
 
 from course_lib.codegen.cpp import cpp_source
 from course_lib.lowering import ExternKernel
-from course_lib.scheduling import FusedKernel, schedule
+from course_lib.scheduling import Fuse, FusedKernel, can_fuse, schedule
+from course_lib.scheduling.schedule import Fusion
 
 
 def test_what_nobody_needs_is_removed():
@@ -23,6 +24,42 @@ def test_what_nobody_needs_is_removed():
     result = schedule(gm_keeps_dead_code)
     assert names(result) == ["add over [4]"]
     assert all("nobody needs it" in line for line in result.removed)
+
+
+def test_asking_late_gives_the_kernels_of_asking_about_all(monkeypatch):
+    """A pair is asked when the most that it could save is its turn: as if all were asked first and sorted."""
+
+    def ask_all(self: Fusion) -> None:
+        while True:
+            answers = [(a, b, self.ask(a, b)) for a, b in self.pairs()]
+            wanted = [(a, b, answer) for a, b, answer in answers if isinstance(answer, Fuse)]
+            wanted.sort(key=lambda pair: (-pair[2].saved, pair[0].positions, pair[1].positions))
+            gone: set[object] = set()
+            for a, b, answer in wanted:
+                if a not in gone and b not in gone and not self.path(a, b):
+                    self.fuse(a, b, answer)
+                    gone |= {a, b}
+            if not gone:
+                return
+
+    def norms(x, w, b):
+        y = nn.functional.layer_norm(x, x.shape[-1:], w, b)
+        z = (y.sigmoid() * x).softmax(-1) + y.sum(0)
+        return z, (z.t() * 2).exp().sum(1), (x * w).mean(), z.cos() + x.sin()
+
+    graph = lambda: lowered(norms, torch.empty(16, 24), torch.empty(24), torch.empty(24))
+    asked = []
+
+    def counting(a, b):
+        asked.append((a, b))
+        return can_fuse(a, b)
+
+    late = schedule(graph(), counting)
+    few = len(asked)
+    monkeypatch.setattr(Fusion, "run", ask_all)
+    all_at_once = schedule(graph(), counting)
+    assert str(late) == str(all_at_once) and [*map(str, late.decisions)] == [*map(str, all_at_once.decisions)]
+    assert few < len(asked) - few
 
 
 def test_what_was_computed_twice_is_told():
