@@ -167,7 +167,8 @@ def test_calls_that_are_only_timed_print_nothing_and_warn_of_nothing(capfd, recw
     recwarn.clear()
     assert both.compiled.ours.run_seconds and both.compiled.ours.answer == "as eager"
     said = capfd.readouterr()
-    assert said.out.splitlines() == ["called"] * 3 and "recompile_limit" not in said.err and not recwarn.list
+    warned = [w for w in recwarn if w.category is not DeprecationWarning]  # of torch, when its compiler is first imported
+    assert said.out.splitlines() == ["called"] * 3 and "recompile_limit" not in said.err and not warned
 
 
 def test_without_training_no_kernels_of_backward_are_counted():
