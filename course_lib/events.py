@@ -1,7 +1,6 @@
 """What the compiler tells about itself: one small record for each thing that happens.
 
-The compiler never draws and never prints. It calls `emit(SomeEvent(...))`; whoever listens (a `Recording`, a log) decides what to
-do with it. With no listener a stage pays one truth test: `if events.listening(): ...`.
+The compiler never draws and never prints. It calls `emit(SomeEvent(...))`, for whoever listens (a `Recording`, a log, nobody).
 In PyTorch: `torch._logging` (artifacts and `trace_structured`), read by `tlparse`.
 """
 

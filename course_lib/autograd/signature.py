@@ -46,7 +46,7 @@ class Update:
     seen_by: str
 
     def apply(self, x: torch.Tensor, new: torch.Tensor) -> None:
-        if not (new is x or (new.data_ptr() == x.data_ptr() and restride(new, x) is new)):
+        if not (new is x or (x.numel() and new.data_ptr() == x.data_ptr() and restride(new, x) is new)):
             with torch.set_grad_enabled(self.seen_by == "autograd"):
                 (x.data if self.seen_by == "nobody" else x).copy_(new)
         elif self.seen_by == "version":  # a kernel has written to it

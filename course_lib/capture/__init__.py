@@ -143,10 +143,10 @@ class Attempt:
 @contextlib.contextmanager
 def recording_mode() -> Iterator[None]:
     """The user's grad mode, without inference mode (fakes are ordinary tensors). What a program switches is switched back."""
-    grad, inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
-    before = global_state.turned()
+    grad, inference, dual = torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch._C._is_fwd_grad_enabled()
+    before, dual_mode = global_state.turned(), global_state.forward_ad._set_fwd_grad_enabled
     try:
-        with torch.inference_mode(False), torch.set_grad_enabled(grad and not inference):
+        with torch.inference_mode(False), torch.set_grad_enabled(grad and not inference), dual_mode(dual):
             yield
     finally:
         while torch._C._functorch.peek_interpreter_stack() is not None:

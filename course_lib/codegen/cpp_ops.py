@@ -1,8 +1,7 @@
 """How each operation of a loop body, and each reduction, is spelled in C++.
 
 In:  one `Expr`, or a reduction step.
-Out: the text of an operation and how tightly it binds, so that as few parentheses as possible are printed; the variables of a
-     reduction, how one value is taken in, how two halves are put together, and the result.
+Out: the text of an operation and how tightly it binds (for few parentheses); of a reduction, variables, steps and the result.
 
 Most operations are in the table, or a call of a function with the operation's own name, which `prelude.h` defines; the methods
 below are the rest. float16 and bfloat16 exist only in memory: they are computed as float, `rounded<...>` where asked to be.

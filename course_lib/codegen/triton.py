@@ -4,8 +4,7 @@ In:  a `FusedKernel` and the buffers it reads.
 Out: one `@triton.jit` function on whole tiles of values, and the `Tiling` that says how many programs to start.
 
 Without a reduction a tile is BLOCK consecutive elements. With one it is ROWS × COLUMNS: a row that fits is held in registers as
-a whole ("persistent": one load, one store, whatever happens between); a longer one is walked in steps of COLUMNS, once for
-each pass. Masks keep the last tile inside the tensor.
+a whole ("persistent"); a longer one is walked in steps of COLUMNS, once for each pass. Masks keep the last tile inside.
 
 The same text runs on a GPU and, on CPU tensors, in Triton's interpreter (`runtime/triton_runner.py`).
 In PyTorch: `torch/_inductor/codegen/triton.py`, `TritonKernel`, and `runtime/triton_heuristics.py` for the tile sizes.
@@ -336,6 +335,12 @@ class TritonKernel(TritonOps):
         for step, name in totals.items():
             with self.on_behalf_of(step):
                 self.print_result(step, name, f"{name}_at")
+
+    def print_late(self) -> None:
+        """Triton gives each load and store threads as it likes: one may store in place what another still has to load."""
+        if self.late:
+            self.line("tl.debug_barrier()")
+        super().print_late()
 
     def accumulator(self, step: Step) -> tuple[str, str]:
         """What a reduction begins with, and the type that it computes in."""

@@ -42,8 +42,7 @@ CONVERSIONS = (None, "str", "repr", "ascii")
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One step of the interpreter. Instructions split from one of CPython's share its `offset`; `next_offset` is where
-    the next begins, and where to go on after this one was run in another way."""
+    """One step of the interpreter. Parts of one of CPython's share its `offset`; `next_offset` is where to go on after it."""
 
     op: str
     arg: Any  # Name, constant, count, jump target (an offset), or None: see `argument`

@@ -19,7 +19,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ import nbformat
 from .marks import Mark, Report, mark_submission
 from .notebooks import CourseError, Lesson, graded_cells, is_solution, lessons, read
 from .runner import STOP, Limits, remove
-from .sandbox import Sandbox
+from .sandbox import Sandbox, pen
 
 LARGEST = 20 << 20  # bytes of a notebook that is read at all
 COLUMNS = ("student", "lesson", "exercise", "grade_id", "points", "out_of", "reason")
@@ -94,8 +94,9 @@ def mark_one(item: Submission, reference: str, limits: Limits, walled: bool, hid
             except Exception:  # several kinds, all of which say: no notebook
                 report = nothing(solution, item.lesson, "The file is not a readable notebook.")
             else:
-                sandbox = Sandbox(place, tuple(map(Path, hidden))) if walled else None
-                report = mark_submission(learners, solution, item.lesson, limits, sandbox)
+                with pen() if walled else nullcontext() as group:
+                    sandbox = Sandbox(place, tuple(map(Path, hidden)), group) if walled else None
+                    report = mark_submission(learners, solution, item.lesson, limits, sandbox)
     finally:
         remove(place)
     return {

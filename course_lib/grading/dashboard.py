@@ -164,7 +164,7 @@ def class_map(grades: Grades) -> Picture:
     students."""
     exercises, students = grades.exercises, grades.students
     by_key = {(row.student, row.lesson, row.grade_id): row for row in grades.rows}
-    svg = Svg(NAME + CELL * len(exercises) + 60, 76 + CELL * len(students))
+    svg = Svg(NAME + max(CELL * len(exercises) + 60, legend_width()), 76 + CELL * len(students))
     lines: list[list[str]] = []
     x0, last = NAME, ""
     for i, (lesson, _) in enumerate(exercises):
@@ -206,9 +206,16 @@ def square(svg: Svg, x: float, y: float, row: Row | None) -> str:
     return "wrong"
 
 
+LEGEND = ((1, "", "full points"), (0, "wrong", "a wrong answer"), (0, NOT_TRIED, "not tried"))
+
+
+def legend_width() -> float:
+    return sum(CELL + 24 + text_width(words, SMALL) for *_, words in LEGEND)
+
+
 def legend(svg: Svg, y: float) -> None:
     x = float(NAME)
-    for points, reason, words in ((1, "", "full points"), (0, "wrong", "a wrong answer"), (0, NOT_TRIED, "not tried")):
+    for points, reason, words in LEGEND:
         square(svg, x, y, Row("", "", "", "", points, 1, reason))
         svg.text(x + CELL + 4, y + 15, words, SMALL)
         x += CELL + 24 + text_width(words, SMALL)

@@ -20,12 +20,13 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from .notebooks import Notebook
-from .sandbox import Sandbox
+from .sandbox import Sandbox, empty
 
 Outcome = Literal["ok", "error", "time", "memory", "processes", "files", "output", "died", "not reached"]
 _LOOK_EVERY = 0.2  # seconds between two looks at the kernel's memory and clock
@@ -129,9 +130,8 @@ class _Kernel:
         return self
 
     def __exit__(self, *exception: Any) -> None:
-        self._kill_children()
         self.client.stop_channels()
-        self.manager.shutdown_kernel(now=True)
+        self._kill()
 
     @property
     def alive(self) -> bool:
@@ -225,11 +225,18 @@ class _Kernel:
                 pass
 
     def _kill(self) -> None:
+        """The kernel and its children; of a control group, whoever is in it: the next kernel needs the room."""
         self._kill_children()
+        if self.sandbox and self.sandbox.pen:
+            empty(self.sandbox.pen)
         self.manager.shutdown_kernel(now=True)
 
 
 def _resident(process: Any) -> int:
+    """Bytes of memory; what a fork shares with others counts for each in part."""
+    with suppress(OSError, StopIteration):
+        rows = Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines()
+        return int(next(row for row in rows if row.startswith("Pss:")).split()[1]) << 10
     try:
         return int(process.memory_info().rss)
     except Exception:  # it ended between the two looks

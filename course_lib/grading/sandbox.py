@@ -3,17 +3,21 @@
 In:  the folder the kernel works in, and the folders it must not see. Out: the words to put before the kernel's command.
 
 The walls are `bubblewrap`'s (Linux namespaces; no root needed). Time, memory, processes and the size of the folder are watched
-from outside by `runner`. What the walls cannot stop is an answer that tampers with the checks inside its own process: that is
-what `probes` looks for.
+from outside by `runner`; how many processes there can be at all, the operating system holds. What the walls cannot stop is an
+answer that tampers with the checks inside its own process: that is what `probes` looks for.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -22,15 +26,18 @@ FILE_BYTES = 1 << 30  # the largest single file
 SCRATCH_BYTES = 256 << 20  # what fits into the kernel's own /tmp, and into /dev/shm: both are memory
 SPARE_PROCESSES = 256  # processes and threads beside those the account has already
 WALLS = ("bwrap", *"--unshare-all --die-with-parent --new-session --ro-bind / / --dev /dev --proc /proc".split())
+CONTROL_GROUPS = (Path("/sys/fs/cgroup/pids"), Path("/sys/fs/cgroup"))  # version 1, version 2
+ENTER = ("sh", "-c", 'echo $$ > "$0/cgroup.procs" && exec "$@"')
 SYSTEM = {"bin", "dev", "etc", "lib", "lib32", "lib64", "libx32", "nix", "proc", "sbin", "sys", "usr"}  # what is seen of /
 
 
 @dataclass(frozen=True)
 class Sandbox:
-    """`folder` is all that the kernel may write to, beside a little scratch; `hidden` folders look empty to it."""
+    """`folder` is all that the kernel may write to, beside a little scratch; `hidden` folders look empty. `pen`: `pen()`'s."""
 
     folder: Path
     hidden: tuple[Path, ...] = ()
+    pen: Path | None = None
 
     def command(self) -> list[str]:
         """What comes before the command of the kernel.
@@ -51,7 +58,8 @@ class Sandbox:
         words += [w for place in hidden for w in ("--tmpfs", str(place))]
         words += ["--bind", str(self.folder), str(self.folder), "--chdir", str(self.folder)]
         words += [w for place in (Path("/dev"), *closed, *hidden) for w in ("--remount-ro", str(place))]
-        return [*_limits(), *words, "--"]
+        entering = [*ENTER, str(self.pen)] if self.pen else []
+        return [*entering, *_limits(), *words, "--"]
 
     def environment(self) -> dict[str, str]:
         """Nothing of the teacher's environment (keys, tokens) but where Python and its packages are."""
@@ -59,6 +67,48 @@ class Sandbox:
         mine |= {"IPYTHONDIR": str(self.folder / "ipython"), "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
         kept = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LANG", "CXX", "CC", "TRITON_INTERPRET")
         return {name: os.environ[name] for name in kept if name in os.environ} | mine
+
+
+@contextmanager
+def pen() -> Iterator[Path | None]:
+    """A control group for few processes, for root, whom `--nproc` does not bind: a thousand forks between two looks of the runner
+    would bring the machine down. None for other accounts, and where no group can be made (the runner still counts)."""
+    made = _new_pen() if os.getuid() == 0 else None
+    try:
+        yield made
+    finally:
+        if made:
+            empty(made)
+            with suppress(OSError):
+                made.rmdir()
+
+
+def _new_pen() -> Path | None:
+    for groups in CONTROL_GROUPS:
+        switch, made = groups / "cgroup.subtree_control", groups / f"course-{uuid.uuid4().hex}"
+        with suppress(OSError):
+            switch.read_text()
+            switch.write_text("+pids")
+        try:
+            made.mkdir()
+            (made / "pids.max").read_text()  # what is no control group has none
+            (made / "pids.max").write_text(str(SPARE_PROCESSES))
+            return made
+        except OSError:
+            with suppress(OSError):
+                made.rmdir()
+    return None
+
+
+def empty(group: Path) -> None:
+    """Kill all that runs in a control group, and wait until it is gone."""
+    end = time.monotonic() + 10
+    with suppress(OSError):
+        while (numbers := (group / "cgroup.procs").read_text().split()) and time.monotonic() < end:
+            for number in numbers:
+                with suppress(ProcessLookupError):
+                    os.kill(int(number), signal.SIGKILL)
+            time.sleep(0.05)
 
 
 @cache
@@ -92,7 +142,7 @@ def _limits() -> Sequence[str]:
     if shutil.which("prlimit") is None:
         return ()
     words = ["prlimit", f"--fsize={FILE_BYTES}", "--core=0"]
-    if os.getuid() != 0:  # (root has no such limit: the runner counts)
+    if os.getuid() != 0:  # (root has no such limit: `pen`)
         words.append(f"--nproc={_threads_of_this_account() + SPARE_PROCESSES}")
     return (*words, "--")
 

@@ -10,6 +10,7 @@ speaker's notes. Jupyter's own mark of a cell (`slideshow.slide_type`) has the l
 
 from __future__ import annotations
 
+import ast
 import copy
 import html
 import importlib.util
@@ -29,7 +30,7 @@ KEPT = ("dist/reveal.js", "dist/reveal.css", "plugin/notes/notes.js", "LICENSE")
 SENTENCE_END = re.compile(r"(?<=[.!?:])\s+(?=[A-Z`*\[“\"])")
 DETAILS = re.compile(r"<details>\s*<summary>(.*?)</summary>(.*?)</details>", re.DOTALL)
 LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)\s]+)\)")
-ONLY_SETS_UP = re.compile(r"(import |from |_ = |$|#)")
+ONLY_SETS_UP = re.compile(r"(import |from |_ = |os\.environ\[|$|#)")
 
 
 @dataclass(frozen=True)
@@ -180,9 +181,18 @@ class Deck:
                 data.pop("text/plain", None)
         if "Predict(" in cell.source or cell.metadata.get("jupyter", {}).get("source_hidden"):  # the source holds the answer
             cell.metadata["tags"] = ["quiet"]
-            self.waiting.append(f"```python\n{cell.source}\n```")
+            self.waiting.append(answer_of(cell.source))
         self.add(cell, own)
         self.taken = bool(cell.outputs)
+
+
+def answer_of(source: str) -> str:
+    """What the speaker needs of a cell whose source is hidden: the answer of its question and why, or else the source."""
+    for call in ast.walk(ast.parse(source)) if "Predict(" in source else ():
+        if isinstance(call, ast.Call) and ast.unparse(call.func).endswith("Predict") and len(call.args) == 2:
+            options, rest = ast.literal_eval(call.args[1]), {word.arg: ast.literal_eval(word.value) for word in call.keywords}
+            return f"**Answer: {chr(97 + rest['answer'])}) {options[rest['answer']]}.** {rest['because']}"
+    return f"```python\n{source}\n```"
 
 
 def sections(text: str) -> list[str]:

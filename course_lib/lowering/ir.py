@@ -155,8 +155,7 @@ class Pointwise(Loops):
 
 @dataclass
 class Inline:
-    """The handler that computes elements of `producers` again instead of loading them; the rest is `ops`'s. (In PyTorch,
-    `TensorBox.realize` decides when *not* to do this; there it happens while lowering.)"""
+    """The handler that computes elements of `producers` again instead of loading them; the rest is `ops`'s."""
 
     ops: Handler
     producers: Mapping[str, Pointwise]

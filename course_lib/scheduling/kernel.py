@@ -60,8 +60,7 @@ class Step:
     index: tuple[sympy.Expr, ...]
     rindex: tuple[sympy.Expr, ...] = ()
     level: Kind | Literal["across"] = "row"
-    """'column' if its value differs from column to column (or it reduces over them), 'row' if once a row is enough, 'across' for
-    a sum over the rows, which has a value for each column once all rows are done."""
+    """'column' if it differs between columns (or reduces over them), 'row' if once a row is enough, 'across' if it sums rows."""
 
     @property
     def buffer(self) -> Buffer:

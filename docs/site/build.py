@@ -127,8 +127,10 @@ def make_explorers(to: Path) -> None:
     import torch
 
     import course_lib as cl
+    from course_lib import config
     from course_lib.bench.models import TinyBlock
 
+    config.measure_products = False  # whose figures are those of this moment's machine
     to.mkdir(parents=True, exist_ok=True)
     model = TinyBlock(hidden=64, expansion=4)
     for name, train in (("inference", False), ("training", True)):

@@ -42,6 +42,7 @@ html_theme = "sphinx_book_theme"
 html_title = project
 html_static_path = [str(HERE / "static")]
 html_css_files = ["site.css"]
+html_js_files = ["site.js"]
 html_show_search_summary = False  # it reads pages by `fetch`, which browsers forbid for files
 html_copy_source = False
 html_show_sourcelink = False
@@ -64,6 +65,9 @@ def readable(app, what, name, obj, options, lines: list[str]) -> None:
     """Docstrings are plain text with Markdown's backticks, lists and indented examples: say it in reStructuredText."""
     if not getattr(obj, "__module__", "course_lib").startswith("course_lib"):  # of another library, under a name of ours
         lines[:] = [escaped(lines[0]) if lines else ""]
+        return
+    if lines[:1] and lines[0].startswith("Alias for field number"):  # what Python says of a named tuple's fields
+        lines[:] = []
         return
     made: list[str] = []
     for block in re.split(r"\n\s*\n", "\n".join(lines).strip("\n")):

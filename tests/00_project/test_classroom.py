@@ -179,6 +179,32 @@ def test_inside_little_can_be_written_and_of_the_machine_only_the_system_is_seen
     assert [what for what in found if what[0] == "course"] == [["course"], ["course"]]
 
 
+FORKS = """
+import os, time
+for made in range(1000):
+    try:
+        if os.fork() == 0:
+            time.sleep(60)
+            os._exit(0)
+    except OSError:
+        break
+print(made)
+"""
+
+
+@needs_walls
+@pytest.mark.skipif(os.getuid() != 0, reason="other accounts have a limit of their own")
+def test_root_is_held_to_a_few_processes_too(tmp_path):
+    """Between two looks of the runner a submission forks thousands of times; a machine has been lost to that."""
+    with sandbox.pen() as group:
+        if group is None:
+            pytest.skip("no control group can be made here")
+        command = [*sandbox.Sandbox(tmp_path, pen=group).command(), sys.executable, "-c", FORKS]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+        assert 100 < int(done.stdout.split()[0]) < sandbox.SPARE_PROCESSES
+    assert not group.exists()
+
+
 @pytest.mark.slow
 @needs_walls
 def test_points_cannot_be_invented(tiny):

@@ -601,6 +601,21 @@ def a_view_with_a_backward_of_its_own(c):
 
 
 @compiled
+def switches_of_inference_mode(c):
+    seen = []
+
+    def f(x):
+        y = x * 2
+        print(end="")
+        seen.append((torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch._C._is_fwd_grad_enabled()))
+        return y + 1
+
+    with torch.inference_mode():
+        results = c(f)(torch.ones(2)), c(lambda x: x * 2 if torch._C._is_fwd_grad_enabled() else x * 3)(torch.ones(2))
+        return results, seen, torch._C._is_fwd_grad_enabled()
+
+
+@compiled
 def a_view_without_gradients(c):
     def f(x):
         with torch.no_grad():
