@@ -339,7 +339,7 @@ class TritonKernel(TritonOps):
     def print_late(self) -> None:
         """Triton gives each load and store threads as it likes: one may store in place what another still has to load."""
         if self.late:
-            self.line("tl.debug_barrier()")
+            self.line("tl.debug_barrier()  # in place: first all is loaded")
         super().print_late()
 
     def accumulator(self, step: Step) -> tuple[str, str]:
