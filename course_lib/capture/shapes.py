@@ -162,8 +162,7 @@ class Shapes:
         self.causes += [place] * (len(self.env.guards) - len(self.causes))
 
     def tests(self) -> dict[Test, Location | None]:
-        """What must hold for the sizes of another call: the ranges and relations that answers were based on, and the user's
-        line that asked first. Warns of a size that was marked as dynamic, and cannot be."""
+        """What must hold for other sizes, and the user's line that asked first. Warns of a marked size that is not dynamic."""
         asked = [(guard.expr, at) for guard, at in itertools.zip_longest(self.env.guards, self.causes)]
         found: dict[Test, Location | None] = {}
         for symbol, origin in self.found.items():

@@ -65,8 +65,7 @@ class Printer:
     """Writes blocks of source. A subclass says how an operation looks: by a rule, or by a method `print_<op>`."""
 
     rules: ClassVar[Mapping[str, str | Rule]]
-    """How an operation is written: a rule, or the name of a function to call. For operands of the dtype behind the colon,
-    "op:uint8", "op:float" and "op:integer" (whatever is not a float) come before "op"."""
+    """A rule, or the name of a function to call; "op:uint8", "op:float", "op:integer" (for such operands) come before "op"."""
     comment: ClassVar[str]
     scopes: ClassVar[bool]  # True if a name ends with its block (C++), False if it lasts to the end of the function (Python)
     divide: ClassVar[str]  # The operator that divides one index by another. (They are never negative.)

@@ -20,7 +20,7 @@ import torch
 
 from course_lib.codegen.loops import PLAIN, Phase, column_number, extreme, iterations, phases, reduction, short_names
 from course_lib.codegen.printer import LONGEST, KernelSource, label
-from course_lib.codegen.triton_ops import HELPERS, KEEPS_NAN, POINTERS, RESERVED, TritonOps, is_number
+from course_lib.codegen.triton_ops import HELPERS, KEEPS_NAN, NARROW, POINTERS, RESERVED, TritonOps, is_number
 from course_lib.lowering.indexing import Linear, contiguous, power_of_two
 from course_lib.lowering.ir import Buffer, Product
 from course_lib.scheduling.expressions import Expr, loads
@@ -408,7 +408,7 @@ class TritonKernel(TritonOps):
             inside = " & mask" if self.persistent else ""
             place = f"tl.where({same}{inside}, {at}, {2**63 - 1 if self.wide else 2**31 - 1})"
             text = f"{self.reduce('min', place)}.to(tl.int64)"
-        if step.buffer.dtype in (torch.float16, torch.bfloat16):
+        if step.buffer.dtype in (torch.float16, torch.bfloat16, *NARROW):
             text = f"({text}).to({self.type_name(step.buffer.dtype)})"
         self.bind(step, text, label(step))
 

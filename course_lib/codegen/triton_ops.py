@@ -38,6 +38,7 @@ HELPERS = {
     "        r = tl.where(b % 2 != 0, r * a, r)\n        a = a * a\n        b = b // 2\n    return r",
 }
 """Name → parameters and body."""
+NARROW, WIDENS = (torch.uint8, torch.int8, torch.int16), ("maximum", "minimum", "where")
 TL = "exp exp2 log log2 rsqrt sin cos erf sigmoid floor ceil abs maximum minimum sqrt where".split()
 LIBDEVICE = "expm1 log10 log1p tan asin acos atan sinh cosh tanh asinh acosh atanh erfc pow atan2 fmod trunc".split()
 KEEPS_NAN = ", propagate_nan=tl.PropagateNan.ALL"
@@ -91,7 +92,10 @@ class TritonOps(Printer):
         values = expr.args[1:] if expr.op in ("where", "masked") else expr.args
         if values and all(map(is_number, values)) and not is_number(expr):
             self.bind(values[0], self.converted(values[0], self.type_name(values[0].dtype)), "number")
-        return super().spell(expr)
+        text, binds = super().spell(expr)
+        if expr.dtype in NARROW and (expr.op == "masked" or (expr.op in WIDENS and any(map(is_number, values)))):
+            return f"{text}.to({self.type_name(expr.dtype)})", ATOM  # a bare number makes it int32, which does not wrap around
+        return text, binds
 
     def number(self, value: bool | int | float, dtype: torch.dtype) -> str:
         if not dtype.is_floating_point:

@@ -187,10 +187,8 @@ LoopNode = Pointwise | Reduction
 
 @dataclass(eq=False)
 class ExternKernel:
-    """A call of an ATen operator: `args` and `kwargs` hold `View`s where the graph had tensors.
-
-    `outputs` has one buffer for each tensor that the operator returns. `out_variant` is the overload that writes into a
-    given buffer (`aten.addmm.out`), or None if the operator must allocate by itself."""
+    """A call of an ATen operator: `args` and `kwargs` hold `View`s for tensors. `outputs`: a buffer for each tensor
+    that it returns. `out_variant`: the overload that writes into a given buffer (`aten.addmm.out`), None if there is none."""
 
     op: Any
     args: tuple[Any, ...]

@@ -165,3 +165,33 @@ def test_an_index_that_is_the_same_for_all():
     compiled = compile_function(function, torch.randn(3, 17, 5), codegen="triton")
     x = torch.randn(3, 17, 5)
     torch.testing.assert_close(compiled(x), function(x))
+
+
+MAKE = {
+    "minimum": lambda x: torch.minimum(x, torch.full_like(x, 3)),
+    "relu": torch.relu,
+    "where": lambda x: torch.where(x > 2, x, 3),
+    "pad": lambda x: torch.nn.functional.pad(x, (1, 2), value=2),
+    "amin": lambda x: x.amin(1, keepdim=True),
+    "floor division": lambda x: x // 3,
+}
+USE = {
+    "largest": lambda y: (1 - y).amax(1),
+    "compared": lambda y: (y - 100) * 3 > 5,
+    "as floats": lambda y: (y * 97 + 50).to(torch.float32),
+    "again": lambda y: torch.maximum(y * 60, 7 - y),
+}
+
+
+@pytest.mark.parametrize("make", MAKE)
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16])
+def test_narrow_integers_wrap_around(dtype, make):
+    """Beside a bare number Triton takes them for int32, where 1 - 2 is -1, not 255."""
+    limits = torch.iinfo(dtype)
+    x = torch.randint(limits.min, limits.max, (4, 6)).to(dtype)
+
+    def program(x):
+        return [use(MAKE[make](x)) for use in USE.values()]
+
+    for got, wanted in zip(cl.compile(program, options={"codegen": "triton"})(x), program(x), strict=True):
+        assert got.dtype == wanted.dtype and torch.equal(got, wanted)
