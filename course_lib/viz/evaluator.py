@@ -214,7 +214,8 @@ def seen(view: View, memory: Memory) -> torch.Tensor:
     """A view as a tensor."""
     base = memory[view.buffer.name]
     shape, stride = [int(s) for s in view.shape], [int(s) for s in view.stride]
-    return torch.as_strided(base, shape, stride, base.storage_offset() + int(view.offset))
+    where = 0 if 0 in shape else base.storage_offset() + int(view.offset)  # fakes say odd places of what is empty
+    return torch.as_strided(base, shape, stride, where)
 
 
 def starting_memory(graph: LoopGraph, tensors: Sequence[Any]) -> Memory:
