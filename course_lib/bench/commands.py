@@ -20,6 +20,7 @@ import torch
 import course_lib
 from course_lib.bench import compare, eager, first_call, leaks, machine, models, report
 from course_lib.bench import overhead as guard_cost
+from course_lib.bench import peak as peak_
 from course_lib.bench import suite as suite_
 from course_lib.bench.compare import Contender, Outcome, Workload
 from course_lib.bench.library import library_share
@@ -82,6 +83,7 @@ def parser() -> argparse.ArgumentParser:
     it.add_argument("--compiles", type=positive, default=10_000)
     it.add_argument("--calls", type=positive, default=1_000_000)
     it.add_argument("--backend", default="inductor")
+    command(peak, [])
     it = command(kernels, [compiling, timing], iters=30)
     it.add_argument("--rows", type=positive, help="replaces the number of rows of every input")
     it.add_argument("names", nargs="*", metavar="name", help=", ".join(f.__name__ for f in models.FUNCTIONS) + " (default: all)")
@@ -276,6 +278,19 @@ def memory(args: argparse.Namespace) -> int:
         )
     save(args, told, found)
     return 0
+
+
+def peak(args: argparse.Namespace) -> int:
+    """The most memory that a training step takes, in fresh processes."""
+    out = report.text_stream(args.json)
+    told = machine.describe()
+    names = ["eager", "course_lib"] + ["torch.compile"] * (not args.no_torch_compile)
+    print(f"{machine.summary(told)}\nMB that a training step takes at its height\n", file=out, flush=True)
+    found = {work: {who: peak_.measure(who, work, args.device, args.dtype) for who in names} for work in models.TRAINED}
+    rows = [("", *names), *((work, *(f"{size:.0f}" for size in sizes.values())) for work, sizes in found.items())]
+    print(report.columns([(*row, "") for row in rows]), file=out)
+    save(args, told, {"megabytes": found})
+    return int(any(sizes["course_lib"] != sizes["course_lib"] for sizes in found.values()))
 
 
 # ---- shared -----------------------------------------------------------------------------------------------------------

@@ -241,3 +241,9 @@ FIRST_CALLS = {
     "x * 2 + y": (lambda: scale_and_add, ((4,), (4,)), False),
 }
 """Name → how to make it, the shapes of its inputs, and whether backward is part of it: for `course bench compile`."""
+
+TRAINED = {
+    "TinyBlock 32x128x768": (lambda: TinyBlock(768, expansion=4), ((32, 128, 768),), True),
+    "six-layer transformer, batch 64": (lambda: Transformer(layers=6, hidden=256, heads=4), ((64, 64, 256),), True),
+}
+"""The same, for `course bench peak`."""

@@ -10,7 +10,7 @@ import torch
 
 import course_lib
 from course_lib import runtime
-from course_lib.bench import commands, compare, first_call, leaks, main, models
+from course_lib.bench import commands, compare, first_call, leaks, main, models, peak
 from course_lib.bench.first_call import FirstCall
 
 SMALL = ["--batch", "2", "--seq", "8", "--hidden", "32", "--iters", "3", "--warmup", "1", "--min-time", "0"]
@@ -48,6 +48,24 @@ def test_memory_stays_flat(capsys):
     objects = [reading["objects"] for reading in told["calls"]]
     assert abs(objects[-1] - objects[1]) < 20
     assert [reading["done"] for reading in told["compiles"]] == list(range(4, 41, 4))
+
+
+def test_the_peak_of_a_step_is_what_it_holds_at_its_height():
+    kept = []
+
+    def step():
+        kept.append(torch.ones(8 * 2**20))  # 32 MB
+        kept.clear()
+
+    assert 30 < peak.peak(step, "cpu") < 40
+
+
+@pytest.mark.slow
+def test_the_peak_of_training_is_measured_in_fresh_processes(capsys, monkeypatch):
+    monkeypatch.setattr(models, "TRAINED", {"TinyBlock 32x128x768": None})
+    assert main(["peak", "--device", "cpu", "--no-torch-compile", "--json", "-"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)["megabytes"].values()
+    assert 100 < found["course_lib"] < 1.3 * found["eager"]
 
 
 def test_a_leak_is_counted():
