@@ -26,10 +26,8 @@ OPTIONS: dict[str, tuple[Any, tuple[Any, ...], str]] = {
     "trace.graph_diagram": (False, (False, True), "with a picture of what was fused"),
 }
 """Option → (default, allowed values, meaning)."""
-MODES: dict[str, dict[str, Any]] = {
-    "default": {}, "reduce-overhead": {"cudagraphs": True}, "max-autotune": {"cudagraphs": True, "autotune": True},
-    "max-autotune-no-cudagraphs": {"autotune": True},
-}  # fmt: skip
+MODES: dict[str, dict[str, Any]] = {"default": {}, "reduce-overhead": {"cudagraphs": True}}
+MODES |= {"max-autotune": {"cudagraphs": True, "autotune": True}, "max-autotune-no-cudagraphs": {"autotune": True}}
 """Mode → the options it sets."""
 
 

@@ -35,15 +35,14 @@ def collector_paused(importing: bool = False) -> Iterator[None]:
 
 @functools.cache
 def cache_dir() -> Path:
-    """The folder for built kernels: `$COURSE_CACHE`, else `~/.cache/course_lib`, else a folder under the system's
-    temporary one (with a warning), so that an unwritable home never stops a compile."""
+    """The folder for built kernels: `$COURSE_CACHE`, else `~/.cache/course_lib`, else a temporary one (with a warning)."""
     wanted = Path(os.environ.get("COURSE_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "course_lib")
     try:
         wanted = wanted.expanduser()
         wanted.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=wanted):
             return wanted
-    except (OSError, RuntimeError) as error:
+    except (OSError, RuntimeError) as error:  # an unwritable home never stops a compile
         instead = Path(tempfile.mkdtemp(prefix="course_lib-"))
         why = f"cannot write to the cache folder {wanted} ({error.__class__.__name__}); using {instead} instead"
         warnings.warn(f"{why}. Set COURSE_CACHE to a folder you own to keep compiled kernels between runs.", stacklevel=2)

@@ -26,17 +26,15 @@ class FrameSeen(Event):  # The hook met a frame for which it has no compiled cod
     code: Any = field(repr=False, default=None)
 
 
-class InstructionRun(Event):
-    """The symbolic interpreter ran one instruction. `depth` counts inlined calls; stacks are lists of short texts."""
-
+class InstructionRun(Event):  # The symbolic interpreter ran one instruction
     offset: int
     op: str
     arg: str
     function: str
     filename: str
     line: int
-    depth: int
-    before: tuple[str, ...]
+    depth: int  # How many inlined calls deep
+    before: tuple[str, ...]  # The stack, as a list of short texts
     after: tuple[str, ...]
     node: str = ""  # Name of the FX node that this instruction added, if any
 
@@ -98,28 +96,21 @@ class KernelsBuilt(Event):
     compiled: Any  # Source became machine code: the `CompiledGraph`
 
 
-class CacheEntry(Event):
-    """The cache on disk was asked for a built file: at `path`, found there (`cached`, a hit) or built now (a miss)."""
-
+class CacheEntry(Event):  # The cache on disk was asked for a built file
     path: Path
-    cached: bool
+    cached: bool  # It was found there (a hit); else it was built now (a miss)
 
 
-class Autotuned(Event):
-    """What is fastest was found by measuring: the tile of a generated kernel (its name), or which library computes a product (the
-    `ExternKernel`). `seconds`: what was tried, and how long each took."""
-
-    kernel: Any
+class Autotuned(Event):  # What is fastest was found by measuring: the tile of a kernel, or which library computes a product
+    kernel: Any  # The generated kernel's name, or the product's `ExternKernel`
     choice: str
-    seconds: dict[str, float]
+    seconds: dict[str, float]  # What was tried, and how long each took
 
 
-class CudaGraphRecorded(Event):
-    """A CUDA graph was recorded: the `number`-th of `program`; `copied` of its inputs are copied in each call."""
-
+class CudaGraphRecorded(Event):  # A CUDA graph was recorded: the `number`-th of `program`
     program: Any
     number: int
-    copied: int
+    copied: int  # How many of its inputs are copied in each call
 
 
 class StageTimed(Event):  # A stage took `seconds`

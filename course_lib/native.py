@@ -1,11 +1,11 @@
-"""The two small C modules: the one that was installed, else built now, else none and a sentence that says why.
+"""The small C modules: the one that was installed, else built now, else none and a sentence that says why.
 
 In:  a module's name, its `.c` file beside it.
 Out: the imported module, or None.
 
-`frames/_framehook.c` and `runtime/_launcher.c` need nothing but Python's headers. `pip install` builds both where it can. Where
-it could not, or where the source changed since, the interpreter's own compiler builds them at first import, in about 0.3 s.
-In PyTorch: both live in `libtorch_python`, built ahead of time; building on demand is `torch/utils/cpp_extension.py`.
+`frames/_framehook.c`, `guards/_tensors.c` and `runtime/_launcher.c` need nothing but Python's headers. `pip install` builds them
+where it can. Where it could not, or where a source changed since, the interpreter's own compiler does when needed, in 0.3 s.
+In PyTorch: they live in `libtorch_python`, built ahead of time; building on demand is `torch/utils/cpp_extension.py`.
 """
 
 import functools

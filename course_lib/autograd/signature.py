@@ -18,12 +18,11 @@ Values = Sequence[Any]
 
 @dataclass(frozen=True)
 class Result:
-    """A result of the program: value `index` of the graph, or input `index` (`of_input`); the tensor itself, or (`layout`) a view
-    of it: sizes, strides, and how many elements after its start."""
+    """A result of the program: a value of the graph or an input, the tensor itself or a view of it."""
 
-    index: int
+    index: int  # Of the value, or of the input
     of_input: bool = False
-    layout: tuple[tuple[int, ...], tuple[int, ...], int] | None = None
+    layout: tuple[tuple[int, ...], tuple[int, ...], int] | None = None  # A view's sizes, strides, and elements after the start
     requires_grad: bool = True
 
     def made_of(self, inputs: Values, values: Values) -> Any:
@@ -38,12 +37,11 @@ class Result:
 
 @dataclass(frozen=True)
 class Update:
-    """An input that the program writes to: value `index` is what it holds afterwards. `seen_by`: 'autograd' if gradients flow
-    through the write, 'version' if it only counts as one, 'nobody' for a write to `x.data`."""
+    """An input that the program writes to."""
 
     input: int
-    index: int
-    seen_by: str
+    index: int  # Of the value that it holds afterwards
+    seen_by: str  # 'autograd': gradients flow through the write; 'version': it only counts as one; 'nobody': it is to `x.data`
 
     def apply(self, x: torch.Tensor, new: torch.Tensor) -> None:
         if not (new is x or (x.numel() and new.data_ptr() == x.data_ptr() and restride(new, x) is new)):
@@ -55,13 +53,12 @@ class Update:
 
 @dataclass
 class Signature:
-    """`results`: one for each output of the captured graph. `differentiable`: for each value, has it a gradient? A joint graph's
-    outputs are the values, then the gradients of the inputs that `gradients` lists."""
+    """What the outputs of a traced graph mean: they are the values, and then, if it is a joint graph, gradients of inputs."""
 
-    results: tuple[Result, ...]
+    results: tuple[Result, ...]  # One for each output of the captured graph
     updates: tuple[Update, ...]
-    differentiable: tuple[bool, ...]
-    gradients: tuple[int, ...] = ()
+    differentiable: tuple[bool, ...]  # For each value: has it a gradient?
+    gradients: tuple[int, ...] = ()  # The inputs whose gradients the joint graph returns
 
     def finish(self, inputs: Values, values: Values) -> tuple[Any, ...]:
         """Do the writes, and give the results."""
@@ -73,7 +70,6 @@ class Signature:
 def signature_of(inputs: Values, before: Values, results: Values, fakes: Values, like: Values) -> tuple[Signature, list[Any]]:
     """The signature of a program that has run on functional `inputs`, whose `grad_fn`s were `before`, and the values that its
     graph must return. How a result lies in an input, or in one that is laid out anew, is asked of the captured program's.
-
     Raises NotImplementedError for what cannot be said this way: an input that got another shape or memory."""
     values: list[Any] = []
     owners: dict[Any, tuple[bool, int, torch.Tensor, Any]] = {}

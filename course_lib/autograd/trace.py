@@ -48,9 +48,8 @@ def trace(gm: fx.GraphModule, decompositions: Decompositions, gradients: bool = 
     records = gradients and torch.is_grad_enabled()
     with mode, torch.inference_mode(False), torch.set_grad_enabled(records):  # an inference tensor is not decomposed
         try:
-            leaves = [t.detach() if isinstance(t, torch.Tensor) else t for t in fakes]
             with _use_lazy_graph_module(True):  # its Python is written when somebody calls it or looks at it
-                traced = make_fx(tracing.run)(*leaves)
+                traced = make_fx(tracing.run)(*(t.detach() if isinstance(t, torch.Tensor) else t for t in fakes))
         except (RuntimeError, ValueError, ArithmeticError) as problem:  # a backward that fails, or is of nothing; odd memory
             raise NotImplementedError(f"this graph cannot be traced: {problem}") from problem
     if gradients and any(node.target is aten.mkldnn_rnn_layer.default for node in traced.graph.nodes):
@@ -91,8 +90,7 @@ class Tracing:
     def differentiate(self, primals: list[Any], values: list[Any]) -> list[Any]:
         """The gradients of the inputs that have one."""
         wanted = [n for n, p in enumerate(primals) if has_gradient(p)]
-        outputs = [v for v, yes in zip(values, self.signature.differentiable, strict=True) if yes]
-        if not outputs:
+        if not (outputs := [v for v, yes in zip(values, self.signature.differentiable, strict=True) if yes]):
             return []
         tangents = [tangent(n, v) for n, v in enumerate(outputs)]
         with torch._C._DisableAutocast():
@@ -125,8 +123,7 @@ class Decomposing(TorchDispatchMode):
         plain = op if op in self.table else getattr(getattr(aten, name, None), op._overloadname, op)  # `lerp` for `lerp_`
         if plain in self.table:
             with self:
-                result = self.table[plain](*args, **(kwargs or {}))
-                if result is not NotImplemented:
+                if (result := self.table[plain](*args, **(kwargs or {}))) is not NotImplemented:
                     return result if plain is op else args[0].copy_(result)
         result = op(*args, **(kwargs or {}))
         strided = isinstance(result, torch.Tensor) and result.layout is torch.strided

@@ -148,12 +148,18 @@ def _frame_hook() -> list[Finding]:
     return _native_part("frame hook", "course_lib.frames._framehook", "none: nothing can be captured")
 
 
+def _tensor_test() -> list[Finding]:
+    return _native_part(
+        "tensor test", "course_lib.guards._tensors", "none: guards ask tensors in Python, which is slower", required=False
+    )
+
+
 def _kernel_launcher() -> list[Finding]:
     return _native_part("kernel launcher", "course_lib.runtime._launcher", "none: no C++ kernel can be called")
 
 
-def _native_part(item: str, module: str, instead: str) -> list[Finding]:
-    """One of the two C modules, or what stands in for it."""
+def _native_part(item: str, module: str, instead: str, required: bool = True) -> list[Finding]:
+    """One of the C modules, or what stands in for it."""
     from course_lib import native
 
     with warnings.catch_warnings(action="ignore"):  # what it warns of is what is found
@@ -161,7 +167,7 @@ def _native_part(item: str, module: str, instead: str) -> list[Finding]:
     if loaded is not None:
         built = Path(str(loaded.__file__)).parent.name == "native"  # the folder in the cache
         return [Finding(item, f"native, {'built at first use' if built else 'installed'}", "ok")]
-    return [Finding(item, instead, "missing", "It needs a C compiler and Python's headers.", required=True)]
+    return [Finding(item, instead, "missing", "It needs a C compiler and Python's headers.", required=required)]
 
 
 def _c_compiler() -> list[Finding]:
@@ -277,6 +283,7 @@ _LOOKS: tuple[Callable[[], list[Finding]], ...] = (
     _torch,
     _c_compiler,
     _frame_hook,
+    _tensor_test,
     _kernel_launcher,
     _cxx_compiler,
     _simd,

@@ -35,17 +35,16 @@ from course_lib.frames.resume import live
 
 @dataclass
 class CaptureResult:
-    """What one capture gave. `example_inputs` are the tensors (and symbolic numbers) of this call, in placeholder order;
-    `problem` is what ended the graph, None if the frame was captured to its end."""
+    """What one capture gave."""
 
     name: str
     where: str
     graph: fx.GraphModule
     guards: list[Guard]
     head: Head
-    example_inputs: list[Any]
+    example_inputs: list[Any]  # The tensors (and symbolic numbers) of this call, in placeholder order
     operations: int
-    problem: Unsupported | None = None
+    problem: Unsupported | None = None  # What ended the graph; None: the frame was captured to its end
 
 
 def capture(frame: Frame, interpreter: type[Interpreter] = Interpreter, history: History | None = None,

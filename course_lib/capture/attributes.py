@@ -90,13 +90,13 @@ def get(it: Interpreter, value: Any, name: str, *, default: bool = False) -> Any
 
 def module_member(it: Interpreter, known: Known, name: str) -> Any:
     """A parameter, buffer or submodule of an object from outside, MISSING if it has none of that name."""
-    real, own = known.real, own_dict(known.stand_in)
+    world, real, own = it.world, known.real, own_dict(known.stand_in)
     for registry in REGISTRIES if isinstance(real, torch.nn.Module) else ():
         if registry in own:
             if name in own[registry]:
                 return own[registry][name]
         elif name in real.__dict__.get(registry, ()):
-            return it.world.wrap(real.__dict__[registry][name], known.source.attr(registry).item(name))
+            return world.wrap(real.__dict__[registry][name], world.own(known, registry).item(name))
     return MISSING
 
 

@@ -27,17 +27,14 @@ FRAME_READERS = ("locals", "globals", "eval", "exec")  # Builtins that look at t
 BRANCHES = {"POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE"}
 TRUTHS = {"TO_BOOL", "UNARY_NOT", "CONTAINS_OP", "IS_OP"}
 EXPRESSIONS: dict[str, tuple[Any, ...]] = {
-    "LOAD_ATTR": (1, "{0}.{arg}"), "COMPARE_OP": (2, "{0} {arg} {1}"),
-    "UNARY_NEGATIVE": (1, "-{0}"), "UNARY_POSITIVE": (1, "+{0}"), "UNARY_INVERT": (1, "~{0}"), "UNARY_NOT": (1, "not {0}"),
-    "TO_BOOL": (1, "bool({0})"), "BINARY_SUBSCR": (2, "{0}[{1}]"),
+    "LOAD_ATTR": (1, "{0}.{arg}"), "COMPARE_OP": (2, "{0} {arg} {1}"), "UNARY_NEGATIVE": (1, "-{0}"), "UNARY_INVERT": (1, "~{0}"),
+    "UNARY_POSITIVE": (1, "+{0}"), "UNARY_NOT": (1, "not {0}"), "TO_BOOL": (1, "bool({0})"), "BINARY_SUBSCR": (2, "{0}[{1}]"),
     "GET_ITER": (1, "iter({0})"), "CONVERT_VALUE": (1, "{arg}({0})"), "FORMAT_SIMPLE": (1, "format({0})"),
     "FORMAT_WITH_SPEC": (2, "format({0}, {1})"), "BEFORE_WITH": (1, "{0}.__exit__", "{0}.__enter__()"),
 }  # fmt: skip
 """Instructions that take values and give others: how many, and the texts with {0}, {1}, ... in their places."""
-STATEMENTS = {
-    "STORE_ATTR": (2, "{1}.{arg} = {0}"), "DELETE_ATTR": (1, "del {0}.{arg}"), "STORE_SUBSCR": (3, "{1}[{2}] = {0}"),
-    "DELETE_SUBSCR": (2, "del {0}[{1}]"), "POP_TOP": (1, "{0}"),
-}  # fmt: skip
+STATEMENTS = {"STORE_ATTR": (2, "{1}.{arg} = {0}"), "DELETE_ATTR": (1, "del {0}.{arg}"), "STORE_SUBSCR": (3, "{1}[{2}] = {0}"),
+              "DELETE_SUBSCR": (2, "del {0}[{1}]"), "POP_TOP": (1, "{0}")}  # fmt: skip
 """Instructions that take values and give none."""
 
 

@@ -90,8 +90,9 @@ NOT_FOLLOWED = tuple(
 )
 COMPILED = "_course_original", "_torchdynamo_orig_callable", "_torchdynamo_inline"  # Where a compiled function keeps the original
 HOOKS = "_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"
-OWN_HOOKS = operator.itemgetter(*HOOKS)
-SHARED_HOOKS = operator.attrgetter(*(f"_global{name}" for name in HOOKS))(torch.nn.modules.module)
+HAS_HOOKS = " or ".join(f"{{0}}[{name!r}]" for name in HOOKS) + " or '_compiled_call_impl' in {0} and {0}['_compiled_call_impl']"
+"""Of a module's attributes: does calling it run more than `forward`? (The test of `nn.Module._call_impl`.)"""
+HELPERS["SHARED_HOOKS"] = SHARED_HOOKS = [getattr(torch.nn.modules.module, f"_global{name}") for name in HOOKS]
 FOLLOWED = ("torch.jit._state.", "torch.cuda.amp", "torch.optim.swa_utils", "torch.optim.optimizer._to_scalar")
 
 
@@ -240,19 +241,19 @@ def call_module(it: Interpreter, module: torch.nn.Module, args: list[Any], kwarg
     """`module(*args)`: without hooks, what its `forward` does."""
     known = it.world.of(module)
     own_call = type(module).__call__ is not torch.nn.Module.__call__ and not hasattr(type(module), "_course_model")
-    hooked = has_hooks(known.real if known else module)
+    real = known.real if known else module
+    hooked = any(getattr(real, name) for name in (*HOOKS, "_compiled_call_impl"))
+    assume_hooks(it, FRAME, "any(SHARED_HOOKS)", any(SHARED_HOOKS), "for all modules")
     if known is not None:
-        it.world.assume(known.source, "hooks", Test("has_hooks({})", "is", hooked))
-    inner = "_call_impl" if hooked or "_call_impl" in type(module).__dict__ else "forward"
+        assume_hooks(it, it.world.own(known, "__dict__"), HAS_HOOKS, hooked, f"on {known.source}")
+    inner = "_call_impl" if hooked or any(SHARED_HOOKS) or "_call_impl" in type(module).__dict__ else "forward"
     return call(it, attributes.get(it, module, "__call__" if own_call else inner), args, kwargs)
 
 
-def has_hooks(module: torch.nn.Module) -> bool:
-    """Would calling the module run anything besides `forward`? (The test of `nn.Module._call_impl`; every guard check asks.)"""
-    return any(OWN_HOOKS(module.__dict__)) or any(SHARED_HOOKS) or module._compiled_call_impl is not None
-
-
-HELPERS["has_hooks"] = has_hooks
+def assume_hooks(it: Interpreter, source: Source, test: str, are: bool, where: str) -> None:
+    """Guard that there are hooks, or none."""
+    test, text = (test, "hooks") if are else (f"not ({test})", "no hooks")
+    it.world.assume(source, "hooks", Test(test, "holds", True, f"{text} {where}"))
 
 
 def construct(it: Interpreter, cls: type, args: list[Any], kwargs: dict[str, Any]) -> Any:

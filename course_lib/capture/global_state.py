@@ -9,11 +9,9 @@ from torch.autograd import forward_ad
 
 from course_lib.capture.sources import Test
 
-SWITCHES = (
-    "torch.is_grad_enabled()", "torch.is_inference_mode_enabled()", "torch.get_default_dtype()",
-    "torch.are_deterministic_algorithms_enabled()", "torch._C._len_torch_function_stack()",
-    "torch._C._functorch.peek_interpreter_stack()", "torch._C._is_any_autocast_enabled()",
-)  # fmt: skip
+SWITCHES = ("torch.is_grad_enabled()", "torch.is_inference_mode_enabled()", "torch.get_default_dtype()",
+            "torch.are_deterministic_algorithms_enabled()", "torch._C._len_torch_function_stack()",
+            "torch._C._functorch.peek_interpreter_stack()", "torch._C._is_any_autocast_enabled()")  # fmt: skip
 """Grad and inference mode, the dtype of new tensors, deterministic algorithms, active modes, vmap and grad, autocast."""
 TF32 = "torch._C._get_fp32_precision_getter('cuda', 'matmul')"  # Where it is allowed, kernels may be made for it
 AUTOCAST = ("torch.is_autocast_enabled({0!r})", "torch.get_autocast_dtype({0!r})")

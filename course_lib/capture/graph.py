@@ -32,17 +32,13 @@ from course_lib.capture.sources import Location, Source, Unsupported
 from course_lib.written import traceable
 
 FAKE_LOG = logging.getLogger("torch._subclasses.fake_tensor")
-TO_PYTHON = set(
-    "item tolist numpy __bool__ __int__ __float__ __index__ __complex__ __array__ data_ptr __repr__ __format__ __reduce_ex__ "
-    "__deepcopy__ __contains__ __hash__".split()
-)
+TO_PYTHON = """item tolist numpy __bool__ __int__ __float__ __index__ __complex__ __array__ data_ptr __repr__ __format__
+    __reduce_ex__ __deepcopy__ __contains__ __hash__""".split()
 """Tensor methods whose result is not a tensor but depends on its data."""
-REACH_AROUND = set(
-    """backward grad requires_grad_ register_hook register_post_accumulate_grad_hook retain_grad set_ resize_ resize_as_
-    share_memory_ storage untyped_storage storage_offset pin_memory __setstate__ swap_tensors as_subclass t_ transpose_
+REACH_AROUND = """backward grad requires_grad_ register_hook register_post_accumulate_grad_hook retain_grad set_ resize_
+    resize_as_ share_memory_ storage untyped_storage storage_offset pin_memory __setstate__ swap_tensors as_subclass t_ transpose_
     squeeze_ unsqueeze_ swapaxes_ swapdims_ detach_ apply_ map_ map2_ __dlpack__ __set__ from_numpy from_file from_dlpack
     frombuffer is_inference is_shared is_set_to quantize_per_tensor quantize_per_tensor_dynamic quantize_per_channel""".split()
-)
 """Functions whose effect a graph of operations cannot hold, or that may share memory with what is no tensor."""
 RESHAPING = {"t_", "transpose_", "squeeze_", "unsqueeze_", "swapaxes_", "swapdims_"}  # Of these, those of the graph's own tensors
 OF_NUMBERS = {IN_PLACE[f"{sign}="]: function for sign, function in OPERATORS.items()}
@@ -52,10 +48,8 @@ SIGNS = {"__getitem__": operator.getitem, "__setitem__": operator.setitem, "__rd
     f"__r{name}__": getattr(operator, f"__{name}__") for name in "sub pow truediv floordiv mod matmul lshift rshift".split()
 }
 """Special methods: the operator that a graph says instead (with the operands swapped, if it begins with r)."""
-PLAIN = (
-    bool, int, float, complex, str, bytes, type(None), type(...), type(NotImplemented), torch.dtype, torch.device,
-    torch.layout, torch.memory_format, torch.Size,
-)  # fmt: skip
+PLAIN = (bool, int, float, complex, str, bytes, type(None), type(...), type(NotImplemented), torch.dtype, torch.device,
+         torch.layout, torch.memory_format, torch.Size)  # fmt: skip
 DTYPES: dict[Any, Any] = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
 DTYPES |= {cls: cls.dtype for cls in torch._tensor_classes if cls.__module__ == "torch"}  # `x.type(torch.HalfTensor)`
 STATE = {torch.set_autocast_enabled, torch.set_autocast_dtype, torch.set_autocast_cache_enabled, torch.clear_autocast_cache}
@@ -128,8 +122,7 @@ class GraphBuilder:
 
     def size_node(self, size: Any) -> fx.Node | int | float:
         """A symbolic size as a node: sizes of inputs, and arithmetic on them."""
-        expr = size.node.expr
-        if expr.is_number:
+        if (expr := size.node.expr).is_number:
             return size.node.pytype(expr)
         if expr not in self._sizes:
             for symbol in expr.free_symbols:

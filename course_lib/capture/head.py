@@ -31,12 +31,13 @@ from course_lib.capture.calls import SAFE_TYPES, Id, call_back
 from course_lib.capture.classes import MISSING, isinstance, makes_bare, member_of, own_dict
 from course_lib.capture.graph import PLAIN, STATE, Known, name_of, storages
 from course_lib.capture.machine import Machine
-from course_lib.capture.sources import FUNCTION, HELPERS, REGISTRIES, SameAs, Test, Unsupported, has_literal, variables
+from course_lib.capture.sources import FUNCTION, HELPERS, REGISTRIES, SameAs, Source, Test, Unsupported, has_literal, variables
 from course_lib.capture.world import MAPPINGS, NULL, SCALARS, SEQUENCES, Handled, Remaining, World, in_slots, is_full, is_slot
 from course_lib.frames.resume import AT_BREAK, live, resume, resume_at, tidied
 from course_lib.written import as_tuple, define
 
 GRAPH = "__graph"
+MANY = 32  # inputs: a head with fewer shows each one's whole path
 BOUND_FROM = (types.MethodDescriptorType, types.WrapperDescriptorType)
 ADDING: dict[Any, str] = dict.fromkeys((list, collections.deque), "extend") | dict.fromkeys((set, *MAPPINGS[::-1]), "update")
 """Containers that can change, and the method that adds items."""
@@ -81,7 +82,7 @@ class HeadBuilder:
         """The whole: fetch, run the graph, then the rest."""
         lines = list(self.fetched)
         if self.world.builder.operations:
-            args = [one.source.expr for one in self.world.builder.inputs]
+            args = self.fetched_once([one.source for one in self.world.builder.inputs], lines)
             listed = "".join(f"\n        {arg}," for arg in args) + "\n    " if len("  ".join(args)) > 80 else ", ".join(args)
             lines.append(f"__out = {GRAPH}({listed})")
         if self.checks:
@@ -92,6 +93,19 @@ class HeadBuilder:
             lines.append(f"if not ({' and '.join(self.checks)}): {undo}__random(); return {again}")
         self.head.body = lines + self.body
         return self.head
+
+    def fetched_once(self, sources: list[Source], lines: list[str]) -> list[str]:
+        """The expressions of these. Where there are many, what paths have in common is looked up once, by `lines`."""
+        uses = collections.Counter(base for source in sources if len(sources) > MANY for base in source.bases)
+        names: dict[Source, str] = {}
+
+        def text(source: Source) -> str:
+            return names.get(source) or source.from_base(text(source.base) if source.base else "")
+
+        for base in (base for base in uses if base.base and uses[base] > 1):
+            lines.append(f"__at{len(names)} = {text(base)}")
+            names[base] = f"__at{len(names)}"
+        return list(map(text, sources))
 
     def effects(self) -> None:
         """Everything that the interpreted program changed outside, if all is as it expected."""

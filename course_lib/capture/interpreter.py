@@ -110,8 +110,7 @@ class Interpreter(Machine):
         self.push(self.locals[i.arg])
 
     def STORE_FAST(self, i: Instruction) -> None:
-        value = self.pop()
-        if value is NULL:  # the name had no value before the comprehension
+        if (value := self.pop()) is NULL:  # the name had no value before the comprehension
             self.locals.pop(i.arg, None)
         else:
             self.locals[i.arg] = value
@@ -125,8 +124,7 @@ class Interpreter(Machine):
             raise (NameError(f"{said} in enclosing scope", name=i.arg) if free else UnboundLocalError(said)) from None
 
     def LOAD_GLOBAL(self, i: Instruction) -> None:
-        value = self.world.read_global(self.globals, i.arg, self.function)
-        if value is MISSING:
+        if (value := self.world.read_global(self.globals, i.arg, self.function)) is MISSING:
             raise NameError(f"name '{i.arg}' is not defined", name=i.arg)
         self.push(value)
 
@@ -240,16 +238,14 @@ class Interpreter(Machine):
         merged.update(more)
 
     def UNPACK_SEQUENCE(self, i: Instruction) -> None:
-        values = list(itertools.islice(self.unpacked(self.pop()), i.arg + 1))
-        if len(values) != i.arg:
+        if len(values := list(itertools.islice(self.unpacked(self.pop()), i.arg + 1))) != i.arg:
             few = f"not enough values to unpack (expected {i.arg}, got {len(values)})"
             raise ValueError(few if len(values) < i.arg else f"too many values to unpack (expected {i.arg})")
         self.stack.extend(reversed(values))
 
     def UNPACK_EX(self, i: Instruction) -> None:
         before, after = i.arg
-        values = list(self.unpacked(self.pop()))
-        if len(values) < before + after:
+        if len(values := list(self.unpacked(self.pop()))) < before + after:
             raise ValueError(f"not enough values to unpack (expected at least {before + after}, got {len(values)})")
         last = len(values) - after
         self.stack.extend(reversed([*values[:before], values[before:last], *values[last:]]))

@@ -51,15 +51,13 @@ class Stack:
         self.stack[-i.arg], self.stack[-1] = self.stack[-1], self.stack[-i.arg]
 
     def CALL_KW(self, i: Instruction) -> None:
-        names = self.pop()
-        args = self.popn(i.arg)
+        names, args = self.pop(), self.popn(i.arg)
         split = len(args) - len(names)
         self.call_popped(args[:split], dict(zip(names, args[split:], strict=True)))
 
     def call_popped(self, args: list[Any], kwargs: dict[str, Any]) -> None:
         """The two slots under the arguments are NULL and a callable in either order, or a callable and its first argument."""
-        slots = [value for value in self.popn(2) if value is not NULL]
-        self.push(self.call(*slots, *args, **kwargs))
+        self.push(self.call(*(slot for slot in self.popn(2) if slot is not NULL), *args, **kwargs))
 
 
 class Machine(Stack):
@@ -107,8 +105,7 @@ class Machine(Stack):
         builder.location, builder.module, builder.last_node = here, self.module, None
         before = events.in_words(self.world, self.stack)
         try:
-            method = getattr(self, instruction.op, None)
-            if method is None:
+            if (method := getattr(self, instruction.op, None)) is None:
                 raise Unsupported(f"the instruction {instruction.op} is not interpreted")
             method(instruction)
             self.world.shapes.note(here)

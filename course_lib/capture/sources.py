@@ -34,8 +34,9 @@ FUNCTION = "__func"  # The name by which checks and heads know the frame's funct
 
 @dataclass(frozen=True)
 class Source:
-    """A path to an object: what is written after (and before) the expression of `base`, the path it hangs on; a root has
-    none. `pretty` is what a user would write instead; with `alone` it is shown without its base."""
+    """A path to an object: what is written after (and before) the expression of `base`, the path it hangs on; a root has none.
+    `pretty` is what a user would write instead; with `alone` it is shown without its base. `in_dict`: an attribute in the
+    `__dict__` of an object whose class has a `__getattr__`, where asking for attributes takes three times as long."""
 
     after: str
     base: "Source | None" = None
@@ -43,6 +44,7 @@ class Source:
     pretty: str | None = None
     alone: bool = False
     module: str = ""  # Of the root `Imported(module)`
+    in_dict: bool = field(default=False, compare=False)
 
     def from_base(self, base: str) -> str:
         """The Python expression, given the expression of `base`."""
@@ -52,6 +54,11 @@ class Source:
     def expr(self) -> str:
         """The whole Python expression."""
         return self.from_base(self.base.expr if self.base else "")
+
+    @property
+    def bases(self) -> "tuple[Source, ...]":
+        """The paths it hangs on, from the root on."""
+        return (*self.base.bases, self.base) if self.base else ()
 
     @property
     def shown(self) -> str:

@@ -7,8 +7,7 @@ Out: what the interpreted program works on in its place. An immutable object sta
 
 Everything the program makes itself is an ordinary Python object. So builtins need no rules: `sorted`, `zip`, `dict.update` simply
 run, and where they call back into Python (a sort key, `__eq__`, a property), the frame hook hands that frame to the interpreter.
-In PyTorch: `torch/_dynamo/variables/builder.py` (`VariableBuilder`) and `side_effects.py`; there every object is modelled
-by a `VariableTracker`.
+In PyTorch: `torch/_dynamo/variables/builder.py` (`VariableBuilder`), `side_effects.py`; a `VariableTracker` models each object.
 """
 
 import builtins
@@ -17,6 +16,7 @@ import contextlib
 import dataclasses
 import enum
 import functools
+import keyword
 import os
 import re
 import sys
@@ -129,24 +129,19 @@ class World:
         else:
             sizes = [Test(f"{{}}.shape[{d}]", "==", n) for d, n in enumerate(fake.shape) if type(n) is int]
             layout = [Test("{}.ndim", "==", tensor.ndim), *sizes, *self.shapes.stride_tests(fake)]
-        tests = [
-            Test("type({})", "is", type(tensor)),
-            Test("{}.dtype", "is", tensor.dtype),
-            *layout,
-            Test("{}.requires_grad", "is", tensor.requires_grad),
-            Test("{}.is_neg()", "is", tensor.is_neg()),
-            Test("{}.is_cpu", "is", True) if tensor.is_cpu else Test("{}.device", "==", tensor.device),
-        ]
+        tests = [Test("type({})", "is", type(tensor)), Test("{}.dtype", "is", tensor.dtype), *layout]
+        tests += [Test("{}.requires_grad", "is", tensor.requires_grad), Test("{}.is_neg()", "is", tensor.is_neg())]
+        tests.append(Test("{}.is_cpu", "is", True) if tensor.is_cpu else Test("{}.device", "==", tensor.device))
         if tensor.is_complex():
             tests.append(Test("{}.is_conj()", "is", tensor.is_conj()))
         self.assume(source, "tensor", *tests)
 
     def assume_constant(self, value: Any, source: Source) -> None:
         """`value` is this very number, string, ...: 2, 2.0 and True are equal, so are 0.0 and -0.0; NaN is equal to nothing."""
-        tests = [Test("type({})", "is", type(value))]
+        tests = [Test("{}", "is", value) if type(value) is bool else Test("type({})", "is", type(value))]
         if isinstance(value, (complex, slice)) or (isinstance(value, float) and (value == 0 or value != value)):
             tests.append(Test("repr({})", "==", repr(value)))
-        elif value is not None:
+        elif value is not None and type(value) is not bool:
             tests.append(Test("{}", "==", value))
         self.assume(source, "value", *tests)
 
@@ -154,8 +149,7 @@ class World:
         """What stands for the real `obj`: one stand-in, wherever it is found. Without a source: a constant of trusted code."""
         if type(obj) in PLAIN:
             return self._constant(obj, source)
-        known = self.stand_ins.get(id(obj)) or self.of(obj)
-        if known is None:
+        if (known := self.stand_ins.get(id(obj)) or self.of(obj)) is None:
             return self._first(obj, source)
         if source is not None and source.expr != known.source.expr and not self.is_trusted(source):
             if self.is_static(obj):
@@ -184,8 +178,7 @@ class World:
         if source is not None:
             self.see(*((obj, source) if isinstance(obj, type) else (type(obj), source.type())))
         if not self.is_static(obj):
-            source = source or self.static_source(obj)
-            if source is None:
+            if (source := source or self.static_source(obj)) is None:
                 raise Unsupported(f"reads a {type(obj).__name__} that has no known place")
             return self._copy(obj, source)
         if source is None:
@@ -226,9 +219,7 @@ class World:
         if cls in ITERATORS:
             with contextlib.suppress(TypeError):
                 return self._know(Remaining(self, obj, source), obj, source).stand_in
-        if can_copy(cls):
-            return self._know(base.__new__(cls), obj, source, attributes={}).stand_in
-        return self._opaque(obj, source)
+        return self._know(base.__new__(cls), obj, source, attributes={}).stand_in if can_copy(cls) else self._opaque(obj, source)
 
     def _container(self, obj: Any, base: Any, source: Source) -> Any:
         """A list, tuple, deque or dict, or an instance of a class built on one, filled with what stands for its items."""
@@ -365,8 +356,7 @@ class World:
 
     def open_cell(self, cell: types.CellType) -> types.CellType:
         """Fill the stand-in of a cell from outside with what stands for its content."""
-        known = self.of(cell)
-        if known is not None:
+        if (known := self.of(cell)) is not None:
             self.fill(known, "cell_contents")
         return cell
 
@@ -433,6 +423,8 @@ class World:
         """Where an instance keeps an attribute of its own. Guards ask for it without running the user's code."""
         if has_own_lookup(type(known.real)):
             return Source(f", {name!r})", known.source, "object.__getattribute__(", f".{name}")
+        if name in own_dict(known.real) and member_of(type(known.real), "__getattr__") is not MISSING:
+            return known.source.attr(name) if keyword.iskeyword(name) else Source(f".{name}", known.source, in_dict=True)
         return known.source.attr(name)
 
     def fill_all(self, known: Known) -> None:
@@ -550,9 +542,8 @@ class Remaining:
 
     def __next__(self) -> Any:
         for part in self.parts:
-            if (known := self.world.stand_ins.get(id(part))) is not None and (
-                type(known.stand_in) is Remaining or [*map(id, known.before or ())] != [*map(id, known.stand_in)]
-            ):
+            known = self.world.stand_ins.get(id(part))
+            if known and (type(known.stand_in) is Remaining or [*map(id, known.before or ())] != [*map(id, known.stand_in)]):
                 raise Unsupported(f"a {type(part).__name__} is used or changed while a loop takes items from it")
         at = self.taken
         self.taken = min(at, len(self.items)) + 1

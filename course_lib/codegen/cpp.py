@@ -257,8 +257,7 @@ class CppKernel(CppOps):
 
     def finish(self, step: Step, total: Accumulator) -> None:
         """From here on the step's name stands for the result."""
-        result = total.result(self.lane)
-        dtype = step.buffer.dtype
+        result, dtype = total.result(self.lane), step.buffer.dtype
         if not self.lane and total.has_nan:
             self.line(f"if ({total.name}_nan) {total.name} = NAN;", step=step)
             result = total.name

@@ -36,15 +36,14 @@ RULES: dict[str, str | Rule] = ARITHMETIC | {
     "where": ("{:4} ? {:4} : {:3}", 3), "random": ("philox({}, {})", ATOM),
 }  # fmt: skip
 
-RESERVED = (
-    "auto bool break case char const continue default do double else enum extern false float for goto if inline int long "
-    "register return short signed sizeof static struct switch this true typedef union unsigned void volatile while new delete "
-    "and or not xor class template typename namespace operator private public try catch throw using "
-    "int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t float16 bfloat16 buffers problem "
-    "lane lanes first each block end "
-    "bits_of float_of fma rounded floats halves copy_row fetch_row nothing from_integer integer_pow checked wrapped "
-    "philox INFINITY NAN INLINE"
-).split() + [name for op in (*UNARY, *BINARY) if op not in RULES for name in (op, f"{op}f")]
+RESERVED = """auto bool break case char const continue default do double else enum extern false float for goto if inline int long
+    register return short signed sizeof static struct switch this true typedef union unsigned void volatile while new delete
+    and or not xor class template typename namespace operator private public try catch throw using
+    int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t float16 bfloat16 buffers problem
+    lane lanes first each block end
+    bits_of float_of fma rounded floats halves copy_row fetch_row nothing from_integer integer_pow checked wrapped
+    philox INFINITY NAN INLINE""".split()
+RESERVED += [name for op in (*UNARY, *BINARY) if op not in RULES for name in (op, f"{op}f")]
 
 
 def computed_as(dtype: torch.dtype) -> str:
@@ -132,10 +131,9 @@ class CppOps(Printer):
 
 @dataclass(frozen=True)
 class Accumulator:
-    """The variables that a reduction gathers its result in: `name` and, for some kinds, `name_nan` or `name_at`.
-
-    A `max` needs two: `a > b ? a : b` loses NaN, so a flag remembers it. Both are plain reductions to OpenMP, and so the loop
-    stays vectorised. (In PyTorch: `reduction_init`, `reduction_combine`.)"""
+    """The variables that a reduction gathers its result in: `name` and, for some kinds, `name_nan` or `name_at`. A `max` needs
+    two: `a > b ? a : b` loses NaN, so a flag remembers it. Both are plain reductions to OpenMP, and so the loop stays vectorised.
+    (In PyTorch: `reduction_init`, `reduction_combine`.)"""
 
     name: str
     kind: str

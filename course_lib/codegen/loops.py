@@ -31,11 +31,9 @@ Source = Literal["compute", "scratch"]
 
 @dataclass
 class Phase:
-    """One pass over the columns, then what runs once a row.
+    """One pass over the columns, then what runs once a row."""
 
-    `columns` says for each step of the pass where its value comes from: computed here, or kept in a row on the stack."""
-
-    columns: dict[Step, Source] = field(default_factory=dict)
+    columns: dict[Step, Source] = field(default_factory=dict)  # Where each value comes from: this pass, or a row on the stack
     kept: set[Step] = field(default_factory=set)  # Steps whose values a later pass takes from scratch
     stored: set[Step] = field(default_factory=set)  # Steps that write to memory in this phase
     rows: list[Step] = field(default_factory=list)  # What is computed or stored once a row
@@ -48,7 +46,6 @@ class Phase:
 
 def phases(kernel: FusedKernel, trees: Mapping[Step, Expr], keep: bool) -> list[Phase]:
     """The passes of a kernel in order. The first holds no columns, only what once a row comes before them.
-
     `keep`: costly values may travel from one pass to the next in a row on the stack."""
     once = {step for step in trees if step.level == "row"}
     rank: dict[Step, int] = {}
@@ -71,8 +68,7 @@ def phases(kernel: FusedKernel, trees: Mapping[Step, Expr], keep: bool) -> list[
         wanted = [s for s in trees if s not in once and (rank[s] == n if s.is_reduction else s in phase.stored)]
         source: dict[Step, Source] = {}
         while wanted:
-            step = wanted.pop()
-            if step in source:
+            if (step := wanted.pop()) in source:
                 continue
             earlier = next((phase for phase in result[:n] if phase.columns.get(step) == "compute"), None)
             if earlier and keep and any(node.op in COSTLY for node in trees[step].walk()):

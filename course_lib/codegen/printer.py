@@ -54,10 +54,8 @@ class KernelSource:
     language: str
     source: str
     buffers: tuple[str, ...]
-    line_of: Mapping[int, Step] = field(default_factory=dict, repr=False)
-    """Line of the source (from 1) → the step that it is part of; the step's node knows its `origins`."""
-    checked: bool = False
-    """Does it take one more buffer, an int64 that it sets to 1 if an index is out of range?"""
+    line_of: Mapping[int, Step] = field(default_factory=dict, repr=False)  # Line (from 1) → its step, whose node knows `origins`
+    checked: bool = False  # Does it take one more buffer, an int64 that it sets to 1 if an index is out of range?
     sizes: tuple[int, ...] = ()  # Of a kernel for many sizes: those of this call, its last buffer (int64)
 
 
@@ -84,8 +82,7 @@ class Printer:
         stored = [step.buffer.name for step in self.trees if step.buffer.name in self.kernel.stores]
         read = [buffer for tree in self.trees.values() for buffer, _ in loads(tree)]
         self.stored, self.touched = stored, tuple(dict.fromkeys([*read, *stored]))
-        self.in_place = kernel.in_place
-        """Buffers that are written in place of another share its memory, so they are not passed."""
+        self.in_place = kernel.in_place  # Buffers that are written in place of another share its memory, so they are not passed
         self.passed = tuple(dict.fromkeys(self.in_place.get(name, name) for name in self.touched))
         self.pointers: dict[str, str] = {}  # Buffer → the name of its pointer
         self.sizes: dict[int, str] = {}  # Number → the name of the argument that it is
@@ -94,8 +91,7 @@ class Printer:
         self.depth = 0
         self.step: Step | None = None
         self.taken = {*reserved, *(str(loop.symbol) for loop in self.kernel.loops)}
-        self.values: ChainMap[Expr | Step, str] = ChainMap()
-        """What stands for a value here, if this block or one around it has named it."""
+        self.values: ChainMap[Expr | Step, str] = ChainMap()  # What stands for a value, if this block or one around it named it
         self.uses: Counter[Expr] = Counter()
         self.late: list[tuple[Step, str]] = []
         self.guarded = 0
@@ -223,15 +219,13 @@ class Printer:
 
     def bind(self, what: Expr | Step, text: str, wanted: str) -> str:
         """Give a value a name, and let the block know it."""
-        dtype = what.dtype if isinstance(what, Expr) else what.buffer.dtype
         name = self.values[what] = self.unique(wanted)
-        self.line(self.declare(name, dtype, text))
+        self.line(self.declare(name, what.dtype if isinstance(what, Expr) else what.buffer.dtype, text))
         return name
 
     def index(self, formula: sympy.Expr | int, tight: bool = False) -> str:
         """An index formula as source: 768*i + j. If `tight`, in parentheses where a factor needs them."""
-        e = sympy.sympify(formula)
-        if e in self.symbols:
+        if (e := sympy.sympify(formula)) in self.symbols:
             return self.text(self.symbols[e])
         if isinstance(e, (sympy.Symbol, sympy.Integer)):
             return f"({e})" if tight and e.is_negative else self.size(int(e)) if e.is_Integer else str(e)

@@ -251,8 +251,7 @@ class TritonKernel(TritonOps):
         """Both in one pass: when a tile has a new maximum, what was summed so far is scaled down to it."""
         shape = "[ROWS, COLUMNS]" if self.kernel.rows else "[COLUMNS]"
         most, gathered, start = self.unique("most"), self.unique("gathered"), self.unique("start")
-        self.line(f'{most} = tl.full({shape}, float("-inf"), tl.float32)')
-        self.line(f"{gathered} = tl.full({shape}, 0.0, tl.float32)")
+        self.line(f'{most} = tl.full({shape}, float("-inf"), tl.float32)', f"{gathered} = tl.full({shape}, 0.0, tl.float32)")
         with self.block(f"for {start} in range(0, {self.size(self.columns)}, COLUMNS):"):
             self.print_columns(f"({start} + tl.arange(0, COLUMNS))")
             self.count_uses(self.trees[step] for step in phase.columns)
@@ -383,8 +382,7 @@ class TritonKernel(TritonOps):
         if tree.dtype.is_floating_point:
             better += f" | (({name} != {name}) & ({total} == {total}))"
         if at:
-            self.line(f"better = {better}")
-            self.line(f"{total}_at = tl.where(better, {at}, {total}_at)")
+            self.line(f"better = {better}", f"{total}_at = tl.where(better, {at}, {total}_at)")
             better = "better"
         self.line(f"{total} = tl.where({better}, {name}, {total})")
 
@@ -405,8 +403,7 @@ class TritonKernel(TritonOps):
             self.line(f"{best} = {text}")
             # Where one is NaN the best is NaN, and nothing equals it.
             same = f"(({value} == {best}) | ({value} != {value}))" if floats else f"({value} == {best})"
-            inside = " & mask" if self.persistent else ""
-            place = f"tl.where({same}{inside}, {at}, {2**63 - 1 if self.wide else 2**31 - 1})"
+            place = f"tl.where({same}{' & mask' if self.persistent else ''}, {at}, {2**63 - 1 if self.wide else 2**31 - 1})"
             text = f"{self.reduce('min', place)}.to(tl.int64)"
         if step.buffer.dtype in (torch.float16, torch.bfloat16, *NARROW):
             text = f"({text}).to({self.type_name(step.buffer.dtype)})"

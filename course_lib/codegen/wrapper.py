@@ -25,8 +25,7 @@ from course_lib.written import as_tuple
 
 aten = torch.ops.aten
 guards = torch._C._dynamo.guards  # Where torch keeps quick ways to memory: `as_strided` counts from where its tensor starts
-QUICK = {f"aten::{name}.out": f"torch.{name}" for name in ("mm", "addmm", "bmm", "baddbmm")}
-"""The same operators by an entry that costs 3 µs less a call."""
+QUICK = {f"aten::{name}.out": f"torch.{name}" for name in ("mm", "addmm", "bmm", "baddbmm")}  # Entries that take 3 µs less
 COMMENT_COLUMN = 76
 DTYPES = {dtype: str(dtype).removeprefix("torch.") for dtype in vars(torch).values() if isinstance(dtype, torch.dtype)}
 DTYPES[torch.bool] = "torch.bool"

@@ -8,10 +8,8 @@
  *                                                    runs; its result is what head(func, *args) returns
  *     otherwise: watcher(code, func, *args)          answers with the head to use this time, or None: run the frame
  *
- * `func` is the function being called and `args` are its parameters, flat: positional, keyword-only, then the *args
- * tuple and the **kwargs dict. Guards and the watcher run unobserved; heads, and all they call, are observed like any
- * other code.
- *
+ * `func` is the function being called and `args` are its parameters, flat: positional, keyword-only, then the *args tuple and
+ * the **kwargs dict. Guards and the watcher run unobserved; heads, and all they call, are observed like any other code.
  * In PyTorch: torch/csrc/dynamo/eval_frame.c, eval_frame_cpp.cpp, cpython_defs.c and extra_state.cpp.
  */
 #define PY_SSIZE_T_CLEAN

@@ -40,8 +40,7 @@ class Frame:
 
     func: FunctionType
     code: CodeType
-    locals: dict[str, Any]
-    """Parameter → value, in the order of `parameters(code)`. A cell variable among them is still a plain value here."""
+    locals: dict[str, Any]  # Parameter → value, in the order of `parameters(code)`; a cell variable, too, is still a plain value
 
     @property
     def where(self) -> str:
@@ -49,11 +48,9 @@ class Frame:
 
 
 class Watcher(dict[int, "list[tuple[Guard, Head]] | None"]):
-    """A callback together with its answers so far: what the evaluator holds. `with watcher:` watches the block on this
-    thread; nested or entered again, it keeps its answers, and no other watcher shares them.
-
-    It is a dict because the evaluator looks answers up in C: `number(code)` → pairs, or None for `SKIP`.
-    """
+    """A callback together with its answers so far: what the evaluator holds. `with watcher:` watches the block on this thread;
+    nested or entered again, it keeps its answers, and no other watcher shares them. It is a dict because the evaluator looks
+    answers up in C: `number(code)` → pairs, or None for `SKIP`."""
 
     def __init__(self, callback: Callable[[Frame], Answer]) -> None:
         super().__init__()
@@ -114,10 +111,8 @@ def parameters(code: CodeType) -> tuple[str, ...]:
 
 def flatten(code: CodeType) -> CodeType:
     """The same bytecode with every parameter positional (`*args` is one tuple, `**kwargs` one dict)."""
-    return code.replace(
-        co_argcount=len(parameters(code)), co_posonlyargcount=0, co_kwonlyargcount=0,
-        co_flags=code.co_flags & ~(inspect.CO_VARARGS | inspect.CO_VARKEYWORDS),
-    )  # fmt: skip
+    flags = code.co_flags & ~(inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
+    return code.replace(co_argcount=len(parameters(code)), co_posonlyargcount=0, co_kwonlyargcount=0, co_flags=flags)
 
 
 def run_apart(function: FunctionType, *args: Any) -> Any:

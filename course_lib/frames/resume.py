@@ -26,8 +26,7 @@ from course_lib.frames.hook import call, flatten, number
 from course_lib.frames.instructions import JUMPS, exception_table, instructions
 
 AT_BREAK = "__at_break"  # What a head calls the line whose work it does: (code, line)
-NESTED = 24
-"""How many resume functions may run inside each other, as in a loop with a break; then the rest of the frame runs as it is."""
+NESTED = 24  # Resume functions that may run inside each other, as in a loop with a break; then the frame goes on as it is
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
     def check(__func, self, x):
         try:
-            if type(x) is not Tensor or x.dtype is not float32 or x.shape != (32, 128, 768): return False
+            if not looks_like(x, Tensor, float32, (32, 128, 768), (98304, 768, 1), False, False, -1): return False
             v1 = self._modules
             v2 = v1['ln']
             ...
@@ -10,7 +10,8 @@
         except (AttributeError, KeyError, ...):
             return False
 
-Each source is looked up once, in a variable that the paths below it share. `first_failure` says which test failed, and why.
+Each source is looked up once, in a variable that the paths below it share. All that is asked of a tensor of known sizes is one
+call of C (`_tensors.c`). `first_failure` says which test failed, and why.
 In PyTorch: `torch/_dynamo/guards.py` (`CheckFunctionManager`, `GuardBuilder`) and `torch/csrc/dynamo/guards.cpp`.
 """
 
@@ -22,6 +23,7 @@ from typing import Any, NamedTuple
 from course_lib.capture import FUNCTION, Guard, SameAs, Source, Test
 from course_lib.capture.classes import SeenClass
 from course_lib.capture.sources import HELPERS, MOVED, has_literal, variables
+from course_lib.guards.tensors import LOOKS, PLAIN_TENSORS, tensor_test
 from course_lib.written import define
 
 OPPOSITE = {"is": "is not", "is not": "is", "==": "!="}
@@ -47,7 +49,8 @@ class Check:
     def __init__(self, guards: Sequence[Guard], parameters: Sequence[str], name: str = "frame") -> None:
         self.guards, self.name = tuple(guards), name
         self.parameters = tuple(variables(parameters).values())
-        self.names: dict[str, Any] = dict(HELPERS)
+        self.names: dict[str, Any] = {**HELPERS, "looks_like": tensor_test()}
+        self._named: dict[int, str] = {}
         self.source = self._write()
         self.function: Callable[..., bool] = define("check", self.source, f"guards of {name}", self.names)
 
@@ -59,7 +62,8 @@ class Check:
         variables: dict[Source, str] = {}
         for guard in self.guards:
             expr = self._variable(guard.source, variables, lines)
-            lines.append(f"if {' or '.join([self._fails(test, expr, variables, lines) for test in guard.tests])}: return False")
+            fails = self._looks_otherwise(guard, expr) or [self._fails(test, expr, variables, lines) for test in guard.tests]
+            lines.append(f"if {' or '.join(fails)}: return False")
         body = "\n        ".join([*lines, "return True"])
         signature = f"def check({', '.join((FUNCTION, *self.parameters))}):"
         return f"{signature}\n    try:\n        {body}\n    except MOVED:\n        return False\n"
@@ -69,11 +73,12 @@ class Check:
         if source.is_variable:
             return source.expr
         if source not in variables:
-            base = self._variable(source.base, variables, lines) if source.base else ""
+            base = source.base.attr("__dict__") if source.base and source.in_dict else source.base
+            found = self._variable(base, variables, lines) if base else ""
             variables[source] = name = f"v{len(variables)}"
             while name in self.parameters:
                 variables[source] = name = "_" + name
-            lines.append(f"{name} = {source.from_base(base)}")
+            lines.append(f"{name} = {f'{found}[{source.after[1:]!r}]' if source.in_dict else source.from_base(found)}")
         return variables[source]
 
     def _fails(self, test: Test, expr: str, variables: dict[Source, str], lines: list[str]) -> str:
@@ -86,13 +91,22 @@ class Check:
             return f"{test.left.format(expr)} != (seen := {self._right(test)}).version and {test.left.format(expr)} != seen"
         return f"{test.left.format(expr)} {OPPOSITE[test.op]} {self._right(test)}"
 
+    def _looks_otherwise(self, guard: Guard, expr: str) -> list[str]:
+        """All tests of a tensor as one condition; empty where `looks_like` cannot tell."""
+        *tests, last = guard.tests
+        known = tensor_test() and (last.left == "{}.is_cpu" or (last.left == "{}.device" and last.right.type == "cuda"))
+        if not known or [test.left for test in tests] != LOOKS or tests[0].right not in PLAIN_TENSORS:
+            return []
+        return [f"not looks_like({expr}, {', '.join(map(self._right, tests))}, {getattr(last.right, 'index', -1)})"]
+
     def _right(self, test: Test) -> str:
         if has_literal(test.right) and (test.op == "==" or type(test.right) in (bool, type(None))):
             return repr(test.right)
-        base = getattr(test.right, "__name__", None) or type(test.right).__name__
-        name = f"{''.join(c if c.isalnum() else '_' for c in base)}_{len(self.names)}"
-        self.names[name] = test.right
-        return name
+        if id(test.right) not in self._named:
+            base = getattr(test.right, "__name__", None) or type(test.right).__name__
+            self._named[id(test.right)] = name = f"{''.join(c if c.isalnum() else '_' for c in base)}_{len(self.names)}"
+            self.names[name] = test.right
+        return self._named[id(test.right)]
 
     def first_failure(self, func: FunctionType, *args: Any) -> Failure | None:
         """Which test fails for this call, and on what; None if all hold."""

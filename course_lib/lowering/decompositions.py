@@ -18,20 +18,15 @@ from torch._decomp import _core_aten_decompositions_post_autograd, get_decomposi
 from course_lib.lowering.lower import LOWERINGS
 
 aten = torch.ops.aten
-BESIDE_CORE = """
-    _adaptive_avg_pool2d _adaptive_avg_pool2d_backward arange as_strided_copy avg_pool2d_backward batch_norm_backward
+BESIDE_CORE = """_adaptive_avg_pool2d _adaptive_avg_pool2d_backward arange as_strided_copy avg_pool2d_backward batch_norm_backward
     _batch_norm_with_update_functional dist elu grid_sampler_2d hardtanh ldexp leaky_relu linalg_vector_norm _log_softmax
-    narrow_copy native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_functional
-    _native_batch_norm_legit_no_training native_group_norm native_layer_norm permute_copy _softmax tril_indices
-    triu_indices unbind_copy upsample_bicubic2d upsample_bilinear2d upsample_nearest1d upsample_nearest2d
-    upsample_nearest3d _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d upsample_trilinear3d
-    view_copy xlog1py
-""".split()
+    narrow_copy native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_functional native_group_norm
+    _native_batch_norm_legit_no_training native_layer_norm permute_copy _softmax tril_indices triu_indices unbind_copy
+    upsample_bicubic2d upsample_bilinear2d upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_trilinear3d
+    _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d view_copy xlog1py""".split()
 """What falls apart as torch says, though torch counts it as core."""
-STAYS_WHOLE = """
-    baddbmm bernoulli embedding_dense_backward max_unpool2d max_unpool3d mv _scaled_dot_product_flash_attention_for_cpu take
-    multilabel_margin_loss_forward
-""".split()
+STAYS_WHOLE = """baddbmm bernoulli embedding_dense_backward max_unpool2d max_unpool3d mv take
+    _scaled_dot_product_flash_attention_for_cpu multilabel_margin_loss_forward""".split()
 """What torch would take apart, and a library does better, or whose parts ask for the data; of the last, torch's are wrong."""
 
 

@@ -19,10 +19,8 @@ from course_lib.lowering.ops import BINARY, BOOLEAN, UNARY, Handler, Value
 
 aten = torch.ops.aten
 Number = bool | int | float
-BOOL_ARITHMETIC = {
-    "add": "logical_or", "maximum": "logical_or", "bitwise_or": "logical_or", "bitwise_xor": "ne",
-    "mul": "logical_and", "minimum": "logical_and", "bitwise_and": "logical_and",
-}  # fmt: skip
+BOOL_ARITHMETIC = {"bitwise_xor": "ne"} | dict.fromkeys(("add", "maximum", "bitwise_or"), "logical_or")
+BOOL_ARITHMETIC |= dict.fromkeys(("mul", "minimum", "bitwise_and"), "logical_and")
 """On torch.bool arithmetic is logic: True + True is True."""
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 
@@ -82,14 +80,12 @@ class Term:
 
 
 class Formula(NamedTuple):
-    """How one element is computed, and in which dtype.
-
-    `compute`: "result" converts the operands to the result's dtype (float16 and bfloat16: to float32), "operands" to the dtype
-    that the operands promote to (comparisons), "own" leaves each in its own. `rounds`: eager rounds a number beside halves."""
+    """How one element is computed, and in which dtype (`compute`): "result" converts the operands to the result's (float16 and
+    bfloat16: to float32), "operands" to what the operands promote to (comparisons), "own" leaves each in its own."""
 
     function: Callable[..., Term]
     compute: Literal["result", "operands", "own"] = "result"
-    rounds: bool = False
+    rounds: bool = False  # Does eager round a number beside halves?
 
 
 def gelu(x: Term, approximate: str = "none") -> Term:

@@ -27,8 +27,7 @@ def loop_symbols(letter: str, count: int) -> tuple[sympy.Symbol, ...]:
     return tuple(sympy.Symbol(f"{letter}{n}", integer=True, nonnegative=True) for n in range(count))
 
 
-contiguous = make_contiguous_strides_for
-"""The strides of a row-major tensor of a shape."""
+contiguous = make_contiguous_strides_for  # The strides of a row-major tensor of a shape
 
 
 class Linear(NamedTuple):
@@ -75,8 +74,7 @@ class Linear(NamedTuple):
         terms: dict[sympy.Expr, Any] = {}
         constant = self.constant
         for atom, coefficient in self.terms:
-            new = become.get(atom)
-            if new is None:
+            if (new := become.get(atom)) is None:
                 if not isinstance(atom, sympy.Symbol):
                     atom = atom.xreplace({s: new.expr for s, new in become.items()})
                 new = Linear(((atom, 1),))
@@ -102,7 +100,6 @@ def number_of(value: sympy.Expr) -> Any:
 def unflatten(flat: sympy.Expr, extent: Mapping[sympy.Symbol, int], shape: Sequence[int],
               stride: Sequence[int]) -> tuple[sympy.Expr, ...]:  # fmt: skip
     """The index into a tensor of this shape and stride whose element lies at `flat`: the inverse of `linear_index`.
-
     `extent` says how far each symbol of `flat` counts. Each term goes, like a digit, to the dimension whose stride it is a
     multiple of: 768*i0 + i1 is [i0, i1] in a tensor with strides [768, 1], if i1 < 768. Uneven digits take // and %."""
     result = [ZERO] * len(shape)

@@ -104,7 +104,6 @@ class View:
 @dataclass(frozen=True, eq=False)
 class Lazy(View):
     """A tensor that needs no memory (`full`, `arange`, a mask made from them): `inner` computes it again at each use.
-
     `buffer` is not there, it only says how the tensor would lie in memory; so a view of a `Lazy` is made like any other."""
 
     inner: Callable[[Handler, Index], Value] = field(kw_only=True)
@@ -123,8 +122,7 @@ class Loops:
     origins: tuple[fx.Node, ...] = ()
     label: str = ""
     reduced: tuple[int, ...] = ()  # What is combined over, at each index
-    kept: Sequence[int] | None = None
-    """For each entry of `ranges`, the dimension of `buffer` it is. None: they are the buffer's dimensions as they are."""
+    kept: Sequence[int] | None = None  # For each of `ranges`, the dimension of `buffer` it is. None: they are those of the buffer
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:
@@ -169,12 +167,11 @@ class Reduction(Loops):
     """out[index] = `kind` over rindex of inner(ops, index, rindex).
 
     `ranges` are the dimensions kept, `reduced` those that vanish; `buffer` may have size-1 dimensions where they were (keepdim).
-    `kind` is one of sum, prod, max, min, any, all, argmax, argmin. `accumulate` is the dtype of the accumulator (float32 for
-    float16 and bfloat16 input, int64 for integer sums); what it ends with is converted to the buffer's dtype. max and min pass
-    nan on; argmax and argmin take nan for the largest and the smallest, and of equals the first. Not all of `reduced` are 1."""
+    Not all of `reduced` are 1. What the accumulator ends with is converted to the buffer's dtype. max and min pass nan on;
+    argmax and argmin take nan for the largest and the smallest, and of equals the first."""
 
-    kind: str
-    accumulate: torch.dtype
+    kind: str  # One of sum, prod, max, min, any, all, argmax, argmin
+    accumulate: torch.dtype  # Of the accumulator: float32 for float16 and bfloat16 input, int64 for integer sums
     partial: bool = False  # The first half of a reduction that was split for a GPU
 
 
@@ -187,14 +184,13 @@ LoopNode = Pointwise | Reduction
 
 @dataclass(eq=False)
 class ExternKernel:
-    """A call of an ATen operator: `args` and `kwargs` hold `View`s for tensors. `outputs`: a buffer for each tensor
-    that it returns. `out_variant`: the overload that writes into a given buffer (`aten.addmm.out`), None if there is none."""
+    """A call of an ATen operator: `args` and `kwargs` hold `View`s for tensors."""
 
     op: Any
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    outputs: tuple[Buffer | None, ...]
-    out_variant: Any = None
+    outputs: tuple[Buffer | None, ...]  # A buffer for each tensor that it returns
+    out_variant: Any = None  # The overload that writes into a given buffer (`aten.addmm.out`), None if there is none
     origins: tuple[fx.Node, ...] = ()
     why: str = ""  # Why this is a library call: 'GEMM is left to the library', 'aten.sort has no lowering',
 
@@ -220,15 +216,13 @@ Node = Pointwise | Reduction | ExternKernel
 
 @dataclass
 class LoopGraph:
-    """A lowered program. `inputs` are the graph's placeholders in order (None where the argument is not a tensor),
-    `constants` tensors found in the graph (buffer name → tensor), `outputs` what it returns: a `View`, or a Python value."""
+    """A lowered program."""
 
-    inputs: list[Buffer | None]
+    inputs: list[Buffer | None]  # The graph's placeholders in order (None where the argument is not a tensor)
     nodes: list[Node]
-    outputs: list[Any]
-    constants: dict[str, torch.Tensor] = field(default_factory=dict)
-    duplicates: list[tuple[str, str]] = field(default_factory=list)
-    """FX nodes that compute what an earlier one did, and that one: (name, its twin)."""
+    outputs: list[Any]  # What it returns: a `View`, or a Python value
+    constants: dict[str, torch.Tensor] = field(default_factory=dict)  # Tensors found in the graph: buffer name → tensor
+    duplicates: list[tuple[str, str]] = field(default_factory=list)  # FX nodes that repeat an earlier one: (name, its twin)
     updates: dict[int, Buffer | None] = field(default_factory=dict)  # Which output is put into which input, unseen by autograd
     fixed: Collection[int] | None = None  # If calls with other sizes will come: the sizes that all have
 

@@ -27,18 +27,15 @@ from course_lib.lowering.ops import Handler, Value
 Body = Callable[[Handler, Index], Term]
 Dims = Sequence[int]
 LIBRARY = {
-    name: why
-    for why, names in {
-        "matrix product: left to the library": "mm addmm bmm baddbmm mv addmv addbmm",
-        "convolution: left to the library": "convolution",
-        "attention: left to the library": "scaled_dot_product_flash_attention_for_cpu",
-        "sorting: left to the library": "sort topk kthvalue median nanmedian mode searchsorted bucketize",
-        "a running total: each element waits for the one before": "cumsum cumprod cummax cummin logcumsumexp",
-        "where it writes, only the data knows": "index_put scatter scatter_add scatter_reduce index_reduce put masked_scatter "
-        "embedding_dense_backward",
-    }.items()
-    for name in names.split()
+    "matrix product: left to the library": "mm addmm bmm baddbmm mv addmv addbmm",
+    "convolution: left to the library": "convolution",
+    "attention: left to the library": "scaled_dot_product_flash_attention_for_cpu",
+    "sorting: left to the library": "sort topk kthvalue median nanmedian mode searchsorted bucketize",
+    "a running total: each element waits for the one before": "cumsum cumprod cummax cummin logcumsumexp",
+    "where it writes, only the data knows": "index_put scatter scatter_add scatter_reduce index_reduce put masked_scatter "
+    "embedding_dense_backward",
 }
+WHY_EXTERN = {name: why for why, names in LIBRARY.items() for name in names.split()}
 """Operators that a library does better than our loops could, or that are no loops, and what is said of them."""
 
 Rule = Callable[..., Any]
@@ -67,7 +64,7 @@ def why_extern(node: fx.Node) -> str:
     """What is said of an operator that no rule lowers."""
     if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
         return "random numbers come from torch, so that they are eager's"
-    return LIBRARY.get(operators.name_of(node), f"{node.target} has no loop form here: it runs as torch's own operator")
+    return WHY_EXTERN.get(operators.name_of(node), f"{node.target} has no loop form here: it runs as torch's own operator")
 
 
 def element(value: View, ops: Handler, index: Index) -> Term:
@@ -108,8 +105,7 @@ class Lowering:
         return self.graph
 
     def placeholder(self, node: fx.Node) -> Any:
-        fake = node.meta.get("val")
-        if not isinstance(fake, torch.Tensor):
+        if not isinstance(fake := node.meta.get("val"), torch.Tensor):
             self.graph.inputs.append(None)
             return fake
         operators.has_strides(fake, "an input")

@@ -55,10 +55,8 @@ def is_impure(op: Any) -> bool:
     return (schema.is_mutable or torch.Tag.nondeterministic_seeded in op.tags) if schema else op is not operator.getitem
 
 
-CREATIONS = frozenset(
-    "to_copy copy full full_like new_full zeros zeros_like new_zeros ones ones_like new_ones arange iota scalar_tensor empty "
-    "empty_like new_empty empty_strided empty_permuted".split()
-)
+CREATIONS = """to_copy copy full full_like new_full zeros zeros_like new_zeros ones ones_like new_ones arange iota scalar_tensor
+    empty empty_like new_empty empty_strided empty_permuted""".split()
 
 
 def may_recompute(node: fx.Node) -> bool:

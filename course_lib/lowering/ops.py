@@ -2,8 +2,7 @@
 
 The body of a loop node is one Python function `inner(ops, index)`. It never says what `ops.add` *is*. Whoever runs it does: the
 dependency recorder notes the loads, printers return C++, Triton or a formula, the numpy evaluator computes: many handlers.
-In PyTorch: `torch/_inductor/virtualized.py` (`ops`) and `torch/_inductor/ops_handler.py`. There the handler is a global that is
-swapped (`V.set_ops_handler`); here it is an argument.
+In PyTorch: `torch/_inductor/virtualized.py` (`ops`: a global that `V.set_ops_handler` sets; here an argument), `ops_handler.py`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,14 +14,10 @@ import torch
 
 Value = Any  # What a handler computes with: source text, a numpy array, a formula
 
-UNARY = (
-    "neg abs exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal sin cos tan asin acos atan sinh cosh tanh "
-    "asinh acosh atanh erf erfc sigmoid floor ceil round trunc logical_not bitwise_not"
-).split()
-BINARY = (
-    "add sub mul truediv floordiv mod fmod pow atan2 maximum minimum eq ne lt le gt ge logical_and logical_or "
-    "bitwise_and bitwise_or bitwise_xor"
-).split()
+UNARY = """neg abs exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal sin cos tan asin acos atan sinh cosh tanh asinh acosh
+    atanh erf erfc sigmoid floor ceil round trunc logical_not bitwise_not""".split()
+BINARY = """add sub mul truediv floordiv mod fmod pow atan2 maximum minimum eq ne lt le gt ge logical_and logical_or bitwise_and
+    bitwise_or bitwise_xor""".split()
 """`floordiv`, `mod` and `round` follow Python and torch (floor division; the sign of the divisor; half to even); `fmod`
 follows C. `maximum` and `minimum` propagate NaN. Both arguments have one dtype."""
 BOOLEAN = frozenset("eq ne lt le gt ge logical_and logical_or logical_not".split())

@@ -98,10 +98,8 @@ def copy(low: Lowering, node: fx.Node, x: View, *more: Any, **options: Any) -> V
     return low.pointwise(node, lambda ops, index: element(x, ops, index), label="copy" if x.dtype == fake.dtype else "to")
 
 
-VIEWS = (
-    "view _unsafe_view permute t transpose expand squeeze unsqueeze slice select alias detach split split_with_sizes chunk "
-    "unbind as_strided diagonal unfold lift_fresh _reshape_alias movedim swapaxes"
-).split()
+VIEWS = """view _unsafe_view permute t transpose expand squeeze unsqueeze slice select alias detach split split_with_sizes chunk
+    unbind as_strided diagonal unfold lift_fresh _reshape_alias movedim swapaxes""".split()
 
 
 @lowers(*(getattr(aten, name) for name in VIEWS))
@@ -205,9 +203,8 @@ def scatter_slice(low: Lowering, node: fx.Node, x: View, part: View, dim: int = 
     if step != 1:
         raise NoLoopForm("a slice with a step written into a tensor runs as torch's own operator")
     dim %= len(x.shape)
-    size = x.shape[dim]
     one = node.target is aten.select_scatter.default
-    first, _, _ = slice(start, end).indices(size)
+    first, _, _ = slice(start, end).indices(x.shape[dim])
     last = first + 1 if one else first + part.shape[dim]
 
     def body(ops: Handler, index: Index) -> Term:
@@ -242,10 +239,8 @@ def index_tensor(low: Lowering, node: fx.Node, x: View, indices: Sequence[View |
 
     def body(ops: Handler, index: Index) -> Term:
         inner, rest_of = index[first : first + block], iter([*index[:first], *index[first + block :]])
-        there = []
-        for d, size in enumerate(x.shape):
-            there.append(ops.indirect(given[d].load(ops, inner), size, wrap) if d in given else next(rest_of))
-        return element(x, ops, there)
+        looked_up = lambda d, size: ops.indirect(given[d].load(ops, inner), size, wrap)
+        return element(x, ops, [looked_up(d, size) if d in given else next(rest_of) for d, size in enumerate(x.shape)])
 
     return low.pointwise(node, body)
 

@@ -13,7 +13,6 @@
  *     start(t0, t1, ...)                        a GPU kernel, through the driver's `launch` (cuLaunchKernel)
  *
  * This one starts a kernel on the stream that `stream(device)` names, and does not wait for it.
- *
  * In PyTorch: torch/_inductor/codecache.py (`CppPythonBindingsCodeCache`), runtime/static_triton_launcher.py.
  */
 #define PY_SSIZE_T_CLEAN

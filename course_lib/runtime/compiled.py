@@ -28,8 +28,7 @@ from course_lib.written import define
 
 @dataclass(eq=False, repr=False)
 class CompiledGraph:
-    """A program: `compiled(*tensors) -> tuple`. It expects inputs with the sizes and strides it was compiled for (that is
-    what guards are for) and returns tensors that do not require grad."""
+    """A program: `compiled(*tensors) -> tuple`. Guards see to sizes and strides of the inputs. Results require no grad."""
 
     run: Callable[..., tuple[Any, ...]]
     wrapper_source: str
@@ -54,7 +53,6 @@ class CompiledGraph:
 
 def build(graph: LoopGraph, schedule: Any, plan: Any = None, codegen: str = "auto", autotune: bool = False) -> CompiledGraph:
     """Print, compile and load every kernel of a program, and the program around them.
-
     `codegen`: "cpp", "triton", or "auto" (C++ for kernels on the CPU, Triton on a GPU). Raises `BackendMissing` if this
     machine lacks what that takes. `autotune`: measure several tile sizes for each GPU kernel."""
     if codegen not in ("auto", "cpp", "triton"):

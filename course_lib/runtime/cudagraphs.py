@@ -10,6 +10,7 @@ backward). What is temporary lies in a pool that all recordings of a stream shar
 In PyTorch: `torch/_inductor/cudagraph_trees.py` (there results are in the shared pool too, along the paths that a program takes).
 """
 
+import itertools
 import weakref
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
@@ -65,8 +66,8 @@ class Recording:
     """One CUDA graph, and the memory that it reads and writes."""
 
     def __init__(self, program: Program, inputs: Sequence[torch.Tensor], moving: set[int]) -> None:
-        self.moving, self.staying = sorted(moving), [n for n in range(len(inputs)) if n not in moving]
-        self.addresses = [inputs[n].data_ptr() for n in self.staying]
+        self.moving, self.staying = sorted(moving), [n not in moving for n in range(len(inputs))]
+        self.addresses = [x.data_ptr() for x in itertools.compress(inputs, self.staying)]
         self.device = inputs[0].device
         self.stream = stream_on(self.device)
         self.program, given, moved = program, list(inputs), [inputs[n] for n in self.moving]
@@ -89,7 +90,7 @@ class Recording:
 
     def is_at(self, addresses: Sequence[int]) -> bool:
         """Are the inputs where they were?"""
-        return [addresses[n] for n in self.staying] == self.addresses
+        return [*itertools.compress(addresses, self.staying)] == self.addresses
 
     def is_free(self) -> bool:
         """Does nobody hold the results of the last time any more, and is this its stream?"""
@@ -124,7 +125,7 @@ class Recorder:
             return self.program(*inputs)
         for problem in self.problems:
             raise_problem(*problem)
-        addresses = [x.data_ptr() for x in inputs]
+        addresses = [*map(torch.Tensor.data_ptr, inputs)]
         if self.first is None:  # builds what is built on first use, outside of any recording
             self.first = addresses
             return self.program(*inputs)

@@ -49,7 +49,7 @@ class Body(NamedTuple):
     @property
     def is_cheap(self) -> bool:
         """True if computing this again costs about as much as a load."""
-        return len(self.operations) <= 8 and len({a.buffer for a in self.reads}) <= 2 and not COSTLY.intersection(self.operations)
+        return len(self.operations) <= 8 and len({a.buffer for a in self.reads}) <= 2 and set(self.operations).isdisjoint(COSTLY)
 
     def substitute(self, become: Mapping[sympy.Symbol, Linear]) -> "Body":
         """The same body in terms of other loops."""

@@ -20,10 +20,8 @@ from course_lib.lowering.ir import Buffer
 from course_lib.lowering.ops import BINARY, BOOLEAN, UNARY
 from course_lib.scheduling.kernel import FusedKernel, Step
 
-COSTLY = frozenset(
-    "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc "
-    "sigmoid pow atan2 fmod mod floordiv truediv reciprocal indirect random".split()
-)
+COSTLY = """exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc
+    sigmoid pow atan2 fmod mod floordiv truediv reciprocal indirect random""".split()
 """Operations dear enough that a value is better read again than computed again."""
 
 
@@ -41,8 +39,7 @@ class Expr:
         seen: set[Expr] = set()
         stack = [self]
         while stack:
-            node = stack.pop()
-            if node not in seen:
+            if (node := stack.pop()) not in seen:
                 seen.add(node)
                 yield node
                 stack.extend(reversed(node.args))

@@ -16,8 +16,7 @@ from typing import NamedTuple
 from course_lib.lowering.ir import Buffer, Product
 from course_lib.scheduling.groups import Group, fit, join
 
-Rule = Callable[[Group, Group, frozenset[Buffer]], str | None]
-"""(producer, consumer, the buffers between them) → why not, or None."""
+Rule = Callable[[Group, Group, frozenset[Buffer]], str | None]  # (producer, consumer, what is between them) → why not, or None
 ONE_ROW = 16 * 1024  # Columns from which on a single row should not be left to one thread
 MANY_STEPS = 256  # Nodes from which on a kernel is too long for compilers
 
@@ -76,8 +75,7 @@ def same_iteration_space(producer: Group, consumer: Group, shared: frozenset[Buf
 
 
 def same_elements(producer: Group, consumer: Group, shared: frozenset[Buffer]) -> str | None:
-    found = fit(producer, consumer)
-    if found and found.mismatched:
+    if (found := fit(producer, consumer)) and found.mismatched:
         return f"the consumer needs other elements of {', '.join(found.mismatched)} than the one that was just computed"
     return None
 
@@ -107,8 +105,7 @@ def one_row_needs_all_threads(producer: Group, consumer: Group, shared: frozense
 
 def same_innermost_loop(producer: Group, consumer: Group, shared: frozenset[Buffer]) -> str | None:
     """Where one walks memory row by row and the other column by column, one of them would jump at every step."""
-    found = fit(producer, consumer)
-    if found is None or producer.columns or consumer.columns:
+    if (found := fit(producer, consumer)) is None or producer.columns or consumer.columns:
         return None
     steps = []
     for group in (producer, consumer):

@@ -128,7 +128,6 @@ def start(node: Node, position: int, usage: Usage, body: Body | None) -> Group:
 
 def collapse(group: Group) -> Group:
     """Drop loops of one iteration, and merge neighbours that no formula tells apart. Rows become i0, i1, ..., columns j0, ...
-
     Loops a (outer) and b (inner, n iterations) are one loop of a·n if every formula moves n times as far for a step of a as for a
     step of b. Then a becomes 0, and b counts on beyond n: all formulas give the same."""
     become: dict[sympy.Symbol, Linear] = {}
@@ -221,12 +220,10 @@ def combine(a: Group, b: Group, one: Linear | None, other: Linear | None) -> Gro
     """Cut the loops of both where they walk memory alike (by formula `one` in `a` and `other` in `b`)."""
     moving_a, still_a = walk(a, one)
     moving_b, still_b = walk(b, other)
-    pieces = cut_alike(moving_a, moving_b)
-    if pieces is None:
+    if (pieces := cut_alike(moving_a, moving_b)) is None:
         return None
     if still_a and still_b:  # loops in which that memory stands still: match them in their order
-        rest = cut_alike(in_order(still_a), in_order(still_b))
-        if rest is None:
+        if (rest := cut_alike(in_order(still_a), in_order(still_b))) is None:
             return None
         pieces += rest
     elif still_a or still_b:  # one of them runs once a row of the other
@@ -257,7 +254,6 @@ def crosses(pieces: Sequence[Piece], groups: tuple[Group, Group], leader: int) -
     split = all(node.partial for node in reductions)
     if ("column", "column") in kinds or (("row", "row") in kinds) != split:
         return False
-    results = frozenset(node.buffer for node in reductions)
     read = other.reads | {sums.usage.buffers[access.buffer] for member in sums.members for access in member.body.reads}
     for node, body in ((member.node, member.body) for member in sums.members):
         is_sum = isinstance(node, Reduction) and node.kind == "sum" and node.accumulate.is_floating_point
@@ -265,7 +261,7 @@ def crosses(pieces: Sequence[Piece], groups: tuple[Group, Group], leader: int) -
         if not (is_sum or goes_in) or (node.buffer.device.type != "cpu" and not split):
             return False
     columns = math.prod(piece.size for piece, (kind, _) in zip(pieces, kinds, strict=True) if kind == "column")
-    return columns <= MOST_ACROSS and not sums.across and not results & read
+    return columns <= MOST_ACROSS and not sums.across and not read & {node.buffer for node in reductions}
 
 
 def walk(group: Group, formula: Linear | None) -> tuple[Walk, list[Loop]]:

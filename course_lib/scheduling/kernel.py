@@ -82,10 +82,8 @@ class Step:
 
 @dataclass(eq=False)
 class FusedKernel(Nest):
-    """Loops that run as one kernel.
-
-    `stores` are the names of the buffers that must reach memory: others read them or the graph returns them. A buffer that is
-    written by a step and not in `stores` lives only in registers. A load of a buffer that an earlier step wrote is served by
+    """Loops that run as one kernel. `stores` are the names of the buffers that must reach memory: others read them or the graph
+    returns them. Another that a step writes lives only in registers. A load of a buffer that an earlier step wrote is served by
     that step's value; the scheduler only groups steps where both use the same index (or the step is a row-level one)."""
 
     name: str
@@ -94,8 +92,7 @@ class FusedKernel(Nest):
     stores: frozenset[str]
     reads: frozenset[str]  # Buffers loaded from memory, i.e. not written by a step of this kernel
     bytes_saved: int = 0
-    in_place: dict[str, str] = field(default_factory=dict)
-    """Stored buffer → the dead buffer whose memory it takes (memory planning)."""
+    in_place: dict[str, str] = field(default_factory=dict)  # Stored buffer → the dead one whose memory it takes (`memory`)
     fixed: Collection[int] | None = None  # If calls with other sizes will come: the sizes that all have
 
     @property

@@ -58,8 +58,7 @@ class Planner:
     def __init__(self, schedule: Schedule, graph: LoopGraph) -> None:
         kernels = schedule.kernels
         self.buffers, self.groups = graph.buffers, schedule.groups
-        self.ours = {buffer.name: buffer for kernel in kernels for buffer in kernel.buffers}
-        """Buffers to plan: inputs and constants belong to somebody else."""
+        self.ours = {buffer.name: buffer for kernel in kernels for buffer in kernel.buffers}  # Inputs, constants are others'
         self.last_use = {name: n for n, k in enumerate(kernels) for name in (*k.reads, *(b.name for b in k.buffers))}
         self.last_use |= dict.fromkeys(graph.returned, len(kernels))
         names = [output.buffer.name if isinstance(output, View) else "" for output in graph.outputs]

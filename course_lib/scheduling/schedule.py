@@ -98,10 +98,9 @@ def schedule(graph: LoopGraph, can_fuse: CanFuse = can_fuse) -> Schedule:
         nodes = list(become.values())
 
     names: Counter[str] = Counter()
-    groups = fusion.in_order()
-    result = Schedule([fusion.kernel(g, names) for g in groups], groups, alone, fusion.decisions(), inlined, removed)
+    groups, decisions = fusion.in_order(), fusion.decisions()
     fit.cache_clear()  # it holds groups that were never made
-    return result
+    return Schedule([fusion.kernel(g, names) for g in groups], groups, alone, decisions, inlined, removed)
 
 
 def inlined_into(node: Node, producers: Sequence[Any]) -> Node:
@@ -140,9 +139,8 @@ class Fusion:
         self.alone = [start(node, n, self.usage, bodies.get(node)) for n, node in enumerate(nodes)]
         self.groups = list(self.alone)
         self.needs = dependencies(self.alone)
-        self.bits = {group: 1 << n for n, group in enumerate(self.alone)}  # The nodes of each group: a bit for each
-        self.before: dict[Group, int] = {}
-        """For each group the nodes that must run before it, directly or not. (Bits, for there may be thousands.)"""
+        self.bits = {group: 1 << n for n, group in enumerate(self.alone)}  # The nodes of each: bits, for they may be thousands
+        self.before: dict[Group, int] = {}  # For each group the nodes (bits) that must run before it, directly or not
         for group in self.alone:
             self.before[group] = reduce(or_, (self.before[needed] | self.bits[needed] for needed in self.needs[group]), 0)
         self.answers: dict[tuple[Group, Group], Fuse | No] = {}
@@ -217,12 +215,9 @@ class Fusion:
         """Cheap loops of which another reads few elements (a gather after log_softmax), each with that other."""
         members = [member for group in self.alone for member in group.members if member.body.is_cheap]
         cheap = {member.node.buffer: member.node for member in members if isinstance(member.node, Pointwise)}
-        return [
-            (cheap[buffer], group.nodes[0])
-            for group in self.alone
-            for buffer in sorted(group.reads & cheap.keys(), key=lambda buffer: buffer.name)
-            if group.touched(buffer) * FEW < buffer.nbytes and buffer.name not in self.usage.outputs
-        ]
+        pairs = [(group, b) for group in self.alone for b in sorted(group.reads & cheap.keys(), key=lambda b: b.name)]
+        few = lambda group, b: group.touched(b) * FEW < b.nbytes and b.name not in self.usage.outputs
+        return [(cheap[b], group.nodes[0]) for group, b in pairs if few(group, b)]
 
     def to_inline(self) -> list[tuple[Node, Node]]:
         """Cheap loops that only loops read, none of which they could be fused with, each with those that read it."""
@@ -230,13 +225,10 @@ class Fusion:
         pairs: list[tuple[Node, Node]] = []
         for group in self.groups:
             readers = {home[n] for b in group.stores for n in self.usage.readers[b.name]} - {group}
-            if (
-                not group.is_extern
-                and all(member.body.is_cheap and isinstance(member.node, Pointwise) for member in group.members)
-                and not any(b.name in self.usage.outputs for b in group.stores)
-                and readers
-                and all(not r.is_extern and isinstance(can_fuse(group, r, LEGAL), No) for r in readers)
-            ):
+            cheap = all(member.body.is_cheap and isinstance(member.node, Pointwise) for member in group.members)
+            if group.is_extern or not cheap or not readers or any(b.name in self.usage.outputs for b in group.stores):
+                continue
+            if all(not r.is_extern and isinstance(can_fuse(group, r, LEGAL), No) for r in readers):
                 pairs += [(node, reader) for node in group.nodes for b in node.buffers for reader in self.usage.readers[b.name]]
         return pairs
 

@@ -33,11 +33,10 @@ def split(node: Node, graph: LoopGraph) -> list[Node]:
     if not isinstance(node, Reduction) or node.kind.startswith("arg") or 0 in node.ranges:
         return [node]
     rows, columns = math.prod(node.ranges), math.prod(node.reduced)
-    across = rows_are_neighbours((access.index for access in record(node, graph.buffers).reads), *node.symbols)
     others = [n for n in graph.nodes if isinstance(n, Reduction)]
     crossed = any((math.prod(n.ranges), math.prod(n.reduced)) == (columns, rows) for n in others)
     wanted = min(PROGRAMS // rows, columns // 2048)
-    if across:
+    if rows_are_neighbours((access.index for access in record(node, graph.buffers).reads), *node.symbols):
         wanted = min(WALKS, columns // 8) if crossed else min(64 * PROGRAMS // rows, columns // 32, 512)  # a tile has 64
     chunks = []
     for size in node.reduced:

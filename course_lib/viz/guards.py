@@ -243,7 +243,7 @@ def required(guard: Any) -> str:
             hides = "no variable hides a builtin" if "__globals__" in guard.source.expr else "no attribute of its own hides it"
             return hides
         case "hooks":
-            return "no hooks"
+            return guard.tests[0].pretty.split(" on ")[0]
         case "value" if len(values) == 2 and "·" in values:
             return f"== {literal(values['·'].right)}"
     return " and ".join(test.text("·") for test in guard.tests).replace("·.", ".")

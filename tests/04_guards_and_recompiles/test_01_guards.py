@@ -9,6 +9,8 @@ from torch.testing import assert_close
 
 import course_lib as cl
 from course_lib import events
+from course_lib.guards import Check
+from course_lib.guards.tensors import tensor_test
 from course_lib.viz.recording import Recording
 
 
@@ -202,3 +204,144 @@ def test_reset_forgets_compiled_code():
     cl.reset()
     compiled(torch.ones(2))
     assert backend.graphs == 2
+
+
+# ---- what is asked of a tensor at once ----------------------------------------------------------------------------------
+
+
+def looks(x):
+    """What `looks_like` is given for a tensor that looks like this one."""
+    device = -1 if x.is_cpu else x.device.index
+    return type(x), x.dtype, tuple(x.shape), x.stride(), x.requires_grad, x.is_neg(), device
+
+
+class Own(torch.Tensor):
+    """A tensor with a class of its own."""
+
+
+def tensors():
+    """Tensors that differ from each other in at least one thing that a kernel depends on, by what it is."""
+    x = torch.randn(2, 3, 4)
+    return {
+        "plain": x,
+        "another size": torch.randn(2, 3, 5),
+        "one dimension more": x[None],
+        "another stride": torch.randn(2, 4, 3).mT,
+        "double": x.double(),
+        "int32": x.int(),
+        "its gradient is wanted": x.clone().requires_grad_(),
+        "a parameter": nn.Parameter(x),
+        "a parameter that is frozen": nn.Parameter(x, requires_grad=False),
+        "its sign is turned when it is read": torch.randn(2, 3, 4, dtype=torch.complex64).conj().imag.contiguous()._neg_view(),
+        "no memory": x.to("meta"),
+        "a subclass": x.as_subclass(Own),
+        "nothing in it": torch.empty(0),
+        "no dimension": torch.tensor(1.0),
+    }
+
+
+def test_a_tensor_looks_only_like_those_with_the_same_type_dtype_sizes_strides_flags_and_place():
+    looks_like = tensor_test()
+    for name, x in tensors().items():
+        for other, y in tensors().items():
+            if not x.is_meta:
+                assert looks_like(y, *looks(x)) is (name == other), (name, other)
+
+
+def test_what_is_no_strided_tensor_looks_like_none():
+    looks_like, wanted = tensor_test(), looks(torch.randn(2, 3, 4))
+    x = torch.randn(2, 3, 4)
+    for other in (x.to_sparse(), x.to_mkldnn(), 3, None, x.numpy()):
+        assert looks_like(other, *wanted) is False
+
+
+def test_a_tensor_that_changes_in_place_looks_otherwise():
+    looks_like, p = tensor_test(), nn.Parameter(torch.randn(3))
+    wanted = looks(p)
+    for data in (torch.randn(4), torch.randn(3, dtype=torch.float16), torch.randn(6)[::2]):
+        p.data = data
+        assert looks_like(p, *wanted) is False
+    p.data = torch.randn(3)
+    assert looks_like(p, *wanted) is True
+    assert looks_like(p.requires_grad_(False), *wanted) is False
+
+
+def test_all_that_is_asked_of_an_ordinary_tensor_is_one_call_and_of_others_each_thing_by_itself():
+    def f(x):
+        return x.abs() + 1
+
+    checks = []
+    for x, dynamic in ((torch.randn(4, 3), False), (torch.randn(4, 3), True), (torch.randn(4, 3, dtype=torch.complex64), False)):
+        with cl.record() as trace:
+            cl.compile(f, backend="eager", dynamic=dynamic)(x)
+        checks.append(Check(trace.captures[0].guards, ["x"]))
+    asked = ["looks_like(x, Tensor" in check.source for check in checks]
+    assert asked == [True, False, False] and ["x.is_neg()" in check.source for check in checks] == [False, True, True]
+    assert checks[0].first_failure(f, torch.randn(4, 5)).part == "x.shape[1]"
+
+
+# ---- attributes of modules ------------------------------------------------------------------------------------------------
+
+
+class Slotted:
+    """Some of its attributes lie in slots, some in its `__dict__`, and others it makes up."""
+
+    __slots__ = ("__dict__", "scale")
+
+    def __init__(self):
+        self.scale, self.shift = 2.0, 3.0
+
+    def __getattr__(self, name):
+        return {"more": 1.0}[name]
+
+
+def test_attributes_of_objects_with_a_getattr_are_found_wherever_they_lie():
+    it = Slotted()
+
+    def f(x):
+        return x * it.scale + it.shift + it.more
+
+    backend = Count()
+    compiled = cl.compile(f, backend=backend)
+    for _ in range(2):
+        assert_close(compiled(torch.ones(2)), f(torch.ones(2)))
+    assert backend.graphs == 1
+    for name in ("scale", "shift", "more"):  # the last: one of its own hides what it makes up
+        setattr(it, name, 7.0)
+        assert_close(compiled(torch.ones(2)), f(torch.ones(2)))
+    assert backend.graphs == 4
+
+
+def test_a_module_s_attributes_are_read_from_its_dict_and_shown_as_a_user_writes_them():
+    layer = nn.LayerNorm(8)
+    with cl.record() as trace:
+        compiled = cl.compile(layer, backend="eager")
+        compiled(torch.randn(2, 8))
+    guards = trace.captures[0].guards
+    assert "['eps']" in Check(guards, ["self", "input"]).source and "self.eps == 1e-05" in "\n".join(map(str, guards))
+    layer.eps = 0.5
+    assert_close(compiled(x := torch.randn(2, 8)), layer(x))
+
+
+class Deep(nn.Module):
+    """More parameters than a head shows each with its whole path."""
+
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList(nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4)) for _ in range(12))
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = x + block(x)
+        return x
+
+
+def test_a_head_with_many_inputs_looks_their_common_paths_up_once():
+    model, x = Deep(), torch.randn(2, 4)
+    with cl.record() as trace:
+        compiled = cl.compile(model, backend="eager")
+        assert_close(compiled(x), model(x))
+    source = trace.captures[0].head.source
+    assert source.count("['blocks']") == 1 and source.count("['weight']") == 24
+    model.blocks[3][0] = nn.Linear(4, 4)
+    assert_close(compiled(x), model(x))

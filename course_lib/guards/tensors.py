@@ -1,0 +1,34 @@
+"""All that guards ask of a tensor, by one call of C (`_tensors.c`). In PyTorch: `torch/csrc/dynamo/guards.cpp`, `TensorCheck`."""
+
+import ctypes
+import functools
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from course_lib import native
+
+LOOKS = ["type({})", "{}.dtype", "{}.shape", "{}.stride()", "{}.requires_grad", "{}.is_neg()"]
+"""The tests of a tensor that `looks_like` does all at once, in this order; one of its device follows."""
+PLAIN_TENSORS = torch.Tensor, torch.nn.Parameter
+
+
+@functools.cache
+def tensor_test() -> Callable[..., bool] | None:
+    """`looks_like` of `_tensors.c`, told how it reads a tensor: where in the Python object its address is, and by what. None
+    without a C compiler, or where torch is built otherwise: then each test is asked in Python."""
+    names = [f"aoti_torch_get_{name}" for name in "layout dtype device_type device_index dim sizes strides".split()]
+    names += ["_ZN2at6native6is_negERKNS_6TensorE", "_ZNK3c1010TensorImpl13requires_gradEv"]
+    tensor = torch.empty(0)
+    try:
+        library = ctypes.CDLL(str(next(Path(torch.__file__).parent.glob("lib/libtorch_cpu.*"))))
+        readers = [ctypes.cast(library[name], ctypes.c_void_p).value for name in names]
+        place = next(at for at in range(16, 64, 8) if ctypes.c_void_p.from_address(id(tensor) + at).value == tensor._cdata)
+        module: Any = native.load("course_lib.guards._tensors")
+        module.configure(struct.pack("n9P", place, *readers))
+    except (OSError, AttributeError, StopIteration):
+        return None
+    return module.looks_like
