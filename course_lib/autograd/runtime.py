@@ -2,6 +2,7 @@
 In PyTorch: `torch/_functorch/_aot_autograd/runtime_wrappers.py` (`AOTDispatchAutograd.post_compile`, `RuntimeWrapper`).
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -77,4 +78,5 @@ def differentiable(forward: Program, backward: Program, signature: Signature, pa
 def overlaps(inputs: Sequence[Any], signature: Signature) -> bool:
     """Does an input that is written to share memory with another?"""
     memory = [x.untyped_storage().data_ptr() if isinstance(x, torch.Tensor) else None for x in inputs]
-    return any(memory.count(memory[update.input]) > 1 for update in signature.updates)
+    count = Counter(memory)
+    return any(count[memory[update.input]] > 1 for update in signature.updates)

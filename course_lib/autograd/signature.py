@@ -43,10 +43,13 @@ class Update:
     index: int  # Of the value that it holds afterwards
     seen_by: str  # 'autograd': gradients flow through the write; 'version': it only counts as one; 'nobody': it is to `x.data`
 
-    def apply(self, x: torch.Tensor, new: torch.Tensor) -> None:
+    def apply(self, x: torch.Tensor, new: torch.Tensor, later: dict[torch.dtype, list[Any]]) -> None:
+        """Write, or leave it for `later`, when all of a dtype are copied at once: on a GPU by a few kernels."""
         if not (new is x or (x.numel() and new.data_ptr() == x.data_ptr() and restride(new, x) is new)):
-            with torch.set_grad_enabled(self.seen_by == "autograd"):
-                (x.data if self.seen_by == "nobody" else x).copy_(new)
+            if self.seen_by == "autograd":
+                torch.enable_grad()(x.copy_)(new)
+            else:
+                later.setdefault(x.dtype, []).append((x.data if self.seen_by == "nobody" else x, new))
         elif self.seen_by == "version":  # a kernel has written to it
             torch.autograd.graph.increment_version(x)
 
@@ -62,8 +65,11 @@ class Signature:
 
     def finish(self, inputs: Values, values: Values) -> tuple[Any, ...]:
         """Do the writes, and give the results."""
+        later: dict[torch.dtype, list[Any]] = {}
         for update in self.updates:
-            update.apply(inputs[update.input], values[update.index])
+            update.apply(inputs[update.input], values[update.index], later)
+        for pairs in later.values():
+            torch.no_grad()(torch._foreach_copy_)(*map(list, zip(*pairs, strict=True)))
         return tuple(result.made_of(inputs, values) for result in self.results)
 
 

@@ -51,14 +51,16 @@ LANE, TRACK = 40.0, 520.0
 
 
 def spread(samples: Mapping[str, Samples], title: str = "", *, stage: str = "scheduling") -> Picture:
-    """A lane for each name: every sample as a tick, p10 to p90 as a band, the median as a thick line. All from zero."""
-    most = max(max(each.seconds) for each in samples.values())
+    """A lane for each name: every sample as a tick, p10 to p90 as a band, the median as a thick line. All from zero; a few
+    samples of a busy moment do not stretch the axis, they stand at its end."""
+    most = min(max(max(each.seconds) for each in samples.values()), 3 * max(each.p90 for each in samples.values()))
+    beyond = sum(seconds > most for each in samples.values() for seconds in each.seconds)
     label = 16 + max(text_width(name) for name in samples)
     svg = Svg(label + TRACK + 96, 30 + LANE * len(samples) + 26)
     svg.text(0, 16, title or "every sample", bold=True)
     for number, (name, each) in enumerate(samples.items()):
         top, (colour, dashed) = 30 + LANE * number, who(name, stage)
-        at = lambda seconds: label + TRACK * seconds / most
+        at = lambda seconds: label + TRACK * min(seconds, most) / most
         svg.text(label - 10, top + 20, name, anchor="end")
         svg.box(at(each.p10), top + 5, max(2.0, at(each.p90) - at(each.p10)), 22, colour, radius=2, dashed=dashed, line=1)
         for seconds in each.seconds:
@@ -72,6 +74,7 @@ def spread(samples: Mapping[str, Samples], title: str = "", *, stage: str = "sch
     rows = [(name, count(len(each.seconds), "sample")) for name, each in samples.items()]
     said = "; ".join(f"{name}, {many}" for name, many in rows)
     caption = "Each tick is a sample, the band holds eight of ten, the thick line is the median. Medians stand on the right."
+    caption += f" Longer than the axis: {count(beyond, 'sample')}, at its end." if beyond else ""
     return Picture(svg.render(f"Samples: {said}."), caption, f"Samples of {said}.", columns(rows))
 
 

@@ -241,8 +241,7 @@ def call_module(it: Interpreter, module: torch.nn.Module, args: list[Any], kwarg
     """`module(*args)`: without hooks, what its `forward` does."""
     known = it.world.of(module)
     own_call = type(module).__call__ is not torch.nn.Module.__call__ and not hasattr(type(module), "_course_model")
-    real = known.real if known else module
-    hooked = any(getattr(real, name) for name in (*HOOKS, "_compiled_call_impl"))
+    hooked = any(getattr(known.real if known else module, name) for name in (*HOOKS, "_compiled_call_impl"))
     assume_hooks(it, FRAME, "any(SHARED_HOOKS)", any(SHARED_HOOKS), "for all modules")
     if known is not None:
         assume_hooks(it, it.world.own(known, "__dict__"), HAS_HOOKS, hooked, f"on {known.source}")

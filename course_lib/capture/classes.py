@@ -18,8 +18,7 @@ MISSING: Any = type("Missing", (), {"__repr__": lambda self: "MISSING"})()
 
 
 class SeenClass:
-    """What `cls` and the classes above it had for `__bool__`, `__eq__`, `__getattr__`, ... and for the names that were
-    looked up. It equals the number of each `class_version` in which that is still so."""
+    """What `cls` and its bases had for `__eq__`, ... and for names looked up. It equals every `class_version` with the same."""
 
     def __init__(self, cls: type) -> None:
         self.cls, self.members = cls, special_methods(cls)

@@ -3,8 +3,7 @@
 In:  the tensors and numbers that a capture meets, and which of their sizes have changed since earlier captures.
 Out: fakes whose sizes may be `torch.SymInt`s, and at the end, as guards, every question about them that was answered.
 
-A `SymInt` is an int to the interpreted program: `x.shape[0] * 2 > 10` runs as written, torch's `ShapeEnv` computes the expression
-`2*s0 > 10`, answers it for this call's size, and notes the answer.
+A `SymInt` is an int to the interpreted program: of `x.shape[0] * 2 > 10` torch's `ShapeEnv` answers and notes `2*s0 > 10`.
 In PyTorch: `torch/fx/experimental/symbolic_shapes.py` (`ShapeEnv`), `torch/_dynamo/pgo.py` (automatic dynamic), and
 `torch/_dynamo/variables/builder.py` (`_automatic_dynamic`).
 """

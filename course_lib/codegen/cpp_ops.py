@@ -40,9 +40,8 @@ RESERVED = """auto bool break case char const continue default do double else en
     register return short signed sizeof static struct switch this true typedef union unsigned void volatile while new delete
     and or not xor class template typename namespace operator private public try catch throw using
     int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t float16 bfloat16 buffers problem
-    lane lanes first each block end
-    bits_of float_of fma rounded floats halves copy_row fetch_row nothing from_integer integer_pow checked wrapped
-    philox INFINITY NAN INLINE""".split()
+    lane lanes first each block end philox INFINITY NAN INLINE
+    bits_of float_of fma rounded floats halves copy_row fetch_row nothing from_integer integer_pow checked wrapped""".split()
 RESERVED += [name for op in (*UNARY, *BINARY) if op not in RULES for name in (op, f"{op}f")]
 
 
@@ -132,8 +131,7 @@ class CppOps(Printer):
 @dataclass(frozen=True)
 class Accumulator:
     """The variables that a reduction gathers its result in: `name` and, for some kinds, `name_nan` or `name_at`. A `max` needs
-    two: `a > b ? a : b` loses NaN, so a flag remembers it. Both are plain reductions to OpenMP, and so the loop stays vectorised.
-    (In PyTorch: `reduction_init`, `reduction_combine`.)"""
+    two: `a > b ? a : b` loses NaN, so a flag remembers it; for OpenMP both are plain reductions. (PyTorch: `reduction_init`.)"""
 
     name: str
     kind: str

@@ -45,8 +45,7 @@ class Phase:
 
 
 def phases(kernel: FusedKernel, trees: Mapping[Step, Expr], keep: bool) -> list[Phase]:
-    """The passes of a kernel in order. The first holds no columns, only what once a row comes before them.
-    `keep`: costly values may travel from one pass to the next in a row on the stack."""
+    """The passes of a kernel; in the first is what a row needs before its columns. `keep`: costly values stay on the stack."""
     once = {step for step in trees if step.level == "row"}
     rank: dict[Step, int] = {}
     for step, tree in trees.items():

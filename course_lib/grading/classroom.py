@@ -17,6 +17,7 @@ import json
 import logging
 import os
 import tempfile
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, nullcontext
@@ -88,8 +89,9 @@ def mark_one(item: Submission, reference: str, limits: Limits, walled: bool, hid
             report = nothing(solution, item.lesson, item.trouble)
         else:
             try:
-                learners = nbformat.reads(item.text, as_version=4)
-                nbformat.validate(learners)
+                with warnings.catch_warnings(action="ignore"):  # cells without ids
+                    learners = nbformat.reads(item.text, as_version=4)
+                    nbformat.validate(learners)
                 nbformat.writes(learners).encode()  # half a letter cannot be sent to a kernel
             except Exception:  # several kinds, all of which say: no notebook
                 report = nothing(solution, item.lesson, "The file is not a readable notebook.")

@@ -29,6 +29,7 @@ WALLS = ("bwrap", *"--unshare-all --die-with-parent --new-session --ro-bind / / 
 CONTROL_GROUPS = (Path("/sys/fs/cgroup/pids"), Path("/sys/fs/cgroup"))  # version 1, version 2
 ENTER = ("sh", "-c", 'echo $$ > "$0/cgroup.procs" && exec "$@"')
 SYSTEM = {"bin", "dev", "etc", "lib", "lib32", "lib64", "libx32", "nix", "proc", "sbin", "sys", "usr"}  # what is seen of /
+SHOWN = ("course_lib", "exercises", "notebooks")  # what is seen of a copy of the course, beside its `.venv`
 
 
 @dataclass(frozen=True)
@@ -43,21 +44,26 @@ class Sandbox:
         """What comes before the command of the kernel.
 
         Everything outside the operating system looks empty (/run holds sockets, /home and the like what is nobody's business),
-        but for the places where Python, its packages and the programs of PATH are. All that is empty is read-only too: it lies
+        but for the places where Python, its packages and the programs of PATH are; of a copy of the course among them only what
+        an answer needs is there (its history and a class's folders hold solutions, too). All that is empty is read-only: it lies
         in memory.
         """
-        seen = _needed()
-        copies = [copy / name for copy in seen if (copy / "course_lib").is_dir() for name in ("solutions", "tests")]
+        needed = _needed()
+        copies = [place for place in needed if (place / "course_lib").is_dir() and (place / "solutions").is_dir()]
+        seen = [place for place in needed if place not in copies]
+        seen += [copy / name for copy in copies for name in SHOWN if (copy / name).is_dir()]
         closed = [top for top in Path("/").iterdir() if top.name not in SYSTEM and top.is_dir() and not top.is_symlink()]
         closed = [top for top in closed if top != Path("/tmp")] + [home for home in [Path.home()] if _is_system(home)]
-        hidden = [place for place in dict.fromkeys((*self.hidden, *copies)) if place.is_dir()]
+        secret = [copy / name for copy in copies for name in ("solutions", "tests")]
+        hidden = [place for place in dict.fromkeys((*self.hidden, *secret)) if place.is_dir()]
         words = [*WALLS, "--unsetenv", "JPY_PARENT_PID"]  # the parent cannot be seen from inside
         words += [w for place in closed for w in ("--tmpfs", str(place))]
         words += [w for place in ("/tmp", "/dev/shm") for w in ("--size", str(SCRATCH_BYTES), "--tmpfs", place)]
+        words += [w for place in copies for w in ("--tmpfs", str(place))]
         words += [w for place in seen for w in ("--ro-bind", str(place), str(place))]
         words += [w for place in hidden for w in ("--tmpfs", str(place))]
         words += ["--bind", str(self.folder), str(self.folder), "--chdir", str(self.folder)]
-        words += [w for place in (Path("/dev"), *closed, *hidden) for w in ("--remount-ro", str(place))]
+        words += [w for place in (Path("/dev"), *closed, *copies, *hidden) for w in ("--remount-ro", str(place))]
         entering = [*ENTER, str(self.pen)] if self.pen else []
         return [*entering, *_limits(), *words, "--"]
 
@@ -85,6 +91,10 @@ def pen() -> Iterator[Path | None]:
 
 def _new_pen() -> Path | None:
     for groups in CONTROL_GROUPS:
+        for left in groups.glob("course-*"):  # by a grader that was killed
+            with suppress(OSError):
+                if time.time() - left.stat().st_mtime > 3600:
+                    left.rmdir()  # if nothing runs in it
         switch, made = groups / "cgroup.subtree_control", groups / f"course-{uuid.uuid4().hex}"
         with suppress(OSError):
             switch.read_text()

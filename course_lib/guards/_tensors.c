@@ -4,7 +4,6 @@
  *
  * `device` is the index of a CUDA device, or -1 for the CPU. A tensor's Python object holds the address of its C++ object, and
  * torch exports functions that read that: those for C (`aoti_torch_get_sizes`, ...), and two of C++. No header of torch is needed.
- *
  * In PyTorch: torch/csrc/dynamo/guards.cpp (`TensorCheck::check`, behind `TENSOR_MATCH`), built with torch's headers.
  */
 #include <Python.h>

@@ -10,8 +10,8 @@
         except (AttributeError, KeyError, ...):
             return False
 
-Each source is looked up once, in a variable that the paths below it share. All that is asked of a tensor of known sizes is one
-call of C (`_tensors.c`). `first_failure` says which test failed, and why.
+Each source is looked up once, in a variable that the paths below it share. A tensor of known sizes is asked all at once, by C
+(`_tensors.c`). `first_failure` says which test failed, and why.
 In PyTorch: `torch/_dynamo/guards.py` (`CheckFunctionManager`, `GuardBuilder`) and `torch/csrc/dynamo/guards.cpp`.
 """
 
@@ -63,7 +63,8 @@ class Check:
         for guard in self.guards:
             expr = self._variable(guard.source, variables, lines)
             fails = self._looks_otherwise(guard, expr) or [self._fails(test, expr, variables, lines) for test in guard.tests]
-            lines.append(f"if {' or '.join(fails)}: return False")
+            together = " or " if len("".join(fails)) < 120 else " or \\\n                "
+            lines.append(f"if {together.join(fails)}: return False")
         body = "\n        ".join([*lines, "return True"])
         signature = f"def check({', '.join((FUNCTION, *self.parameters))}):"
         return f"{signature}\n    try:\n        {body}\n    except MOVED:\n        return False\n"

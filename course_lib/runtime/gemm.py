@@ -1,8 +1,7 @@
 """Who computes a matrix product: measured once on this machine, then remembered.
 
 In:  a `LoopGraph`, whose matrix products are calls of ATen operators.
-Out: the same graph. On a CPU (`choose_products`) some are now calls of oneDNN's linear layer; on a GPU (`choose_templates`)
-     some are a `Product`, as loops that the scheduler fuses with what stands around them.
+Out: the same graph. On a CPU some are now calls of oneDNN's linear layer; on a GPU some are loops (`Product`) to be fused.
 
 A rule would be wrong somewhere. torch's products of float32 go to MKL; on AMD's processors oneDNN can be twice as fast (Zen 5:
 310-430 GFLOP/s against 170-200), on others it is slower (Zen 3: 69 against 83). A kernel of ours may be slower than the

@@ -239,7 +239,10 @@ def drawn(points: Sequence[tuple[Point, bool]], bandwidth: float, peak: float, c
     return Picture(f'<div class="cl-scroll">{body}</div>', picture.caption, alt, text)
 
 
-CAPTION = "Each point is a kernel that was run and timed; above the slope, its data were still in the caches."
+CAPTION = (
+    "Each point is a kernel that was run and timed; above the slope, its data were still in the caches; above the flat roof, "
+    "the machine was busy while its peak was measured."
+)
 HEADER = ("", "kernel", "operations", "bytes", "FLOP/B", "time", "of the roof", "waits for")
 
 

@@ -60,22 +60,27 @@ class Trial:
         leaves += list(own.parameters()) if isinstance(own, torch.nn.Module) else []
 
         def call() -> Any:
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(0)
-                results = wrapped(*args, **kwargs)
-                if not self.train:
-                    return results
-                for leaf in leaves:
-                    leaf.grad = None
-                tensors = [t for t in pytree.tree_leaves(results) if isinstance(t, torch.Tensor) and t.requires_grad]
-                torch.autograd.backward([t.sum() for t in tensors])
-                return results, [leaf.grad for leaf in leaves]
+            results = wrapped(*args, **kwargs)
+            if not self.train:
+                return results
+            for leaf in leaves:
+                leaf.grad = None
+            tensors = [t for t in pytree.tree_leaves(results) if isinstance(t, torch.Tensor) and t.requires_grad]
+            torch.autograd.backward([t.sum() for t in tensors])
+            return results, [leaf.grad for leaf in leaves]
 
         return call
 
     def run(self, wrap: Wrap) -> Any:
-        """The call, once."""
-        return self.prepare(wrap)()
+        """The call, once, with numbers that are the same each time."""
+        return seeded(self.prepare(wrap))
+
+
+def seeded(call: Callable[[], Any]) -> Any:
+    """What a call gives, its random numbers drawn from the same seed; the user's generator stays as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return call()
 
 
 def verdict(got: Any, wanted: Any) -> str:
@@ -169,7 +174,7 @@ def halves(trial: Trial) -> Halves:
     calls: dict[str, Callable[[], Any]] = {"eager": trial.prepare(lambda f: f)}
     ours = our_half(trial, expected, calls)
     theirs = their_half(trial, expected, calls)
-    seconds = interleaved(calls)
+    seconds = seeded(lambda: interleaved(calls))
     ours.run_seconds, theirs.run_seconds = seconds.get(ours.name), seconds.get(theirs.name)
     torch._dynamo.reset()
     return Halves(ours, theirs, seconds["eager"], trial.train)
@@ -225,7 +230,7 @@ def first_call(half: Half, trial: Trial, wrap: Wrap, expected: Any, calls: dict[
     call = trial.prepare(wrap)
     start = time.perf_counter()
     try:
-        got = call()
+        got = seeded(call)
     except Exception as error:
         half.answer = f"raised {type(error).__name__}"
         return
@@ -345,8 +350,8 @@ def ablation(function: Callable[..., Any], *args: Any, train: bool = False, **kw
         result.answers[combination] = half.answer
         if half.compile_seconds is not None:
             result.first[combination], calls[combination] = half.compile_seconds, made[half.name]
-    seconds = interleaved(calls)
+    seconds = seeded(lambda: interleaved(calls))
     result.eager_seconds = seconds.pop("eager")
-    result.seconds = seconds  # type: ignore[assignment]
+    result.seconds = seconds
     torch._dynamo.reset()
     return result

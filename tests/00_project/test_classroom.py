@@ -151,15 +151,27 @@ for top in ("home", "media", "mnt", "opt", "root", "run", "srv", "var"):
             print("seen", os.path.join(where, name))
 for course in sys.argv[1:]:
     print("course", *os.listdir(course + "/solutions"), *os.listdir(course + "/tests"))
+    print("inside", *os.listdir(course))
 """
 
 
 @needs_walls
 def test_inside_little_can_be_written_and_of_the_machine_only_the_system_is_seen(tmp_path, monkeypatch):
-    """Memory that a kernel fills through files is bounded; no home, no sockets of /run, no copy of the course's answers."""
+    """Memory that a kernel fills through files is bounded; no home, no sockets of /run; of a copy of the course neither the
+    answers nor its history and a class's folders, which hold them, too."""
     copy, folder = tmp_path / "copy", tmp_path / "work"
-    for place in (copy / "course_lib", copy / "solutions" / "01_tiny", copy / "tests" / "01_tiny", folder):
-        place.mkdir(parents=True)
+    for place in (
+        "course_lib",
+        "solutions/01_tiny",
+        "tests/01_tiny",
+        ".git/objects",
+        "autograded/ann",
+        "submitted/bo",
+        "feedback",
+    ):
+        (copy / place).mkdir(parents=True)
+    (copy / "gradebook.db").write_text("marks")
+    folder.mkdir()
     monkeypatch.syspath_prepend(str(copy))
     command = [
         *sandbox.Sandbox(folder).command(),
@@ -177,6 +189,14 @@ def test_inside_little_can_be_written_and_of_the_machine_only_the_system_is_seen
     python = [str(place.resolve()) for place in map(Path, (sys.prefix, sys.base_prefix, *sys.path))]
     assert [what[1] for what in found if what[0] == "seen" and not what[1].startswith(tuple(python))] == []
     assert [what for what in found if what[0] == "course"] == [["course"], ["course"]]
+    inside = [set(what[1:]) for what in found if what[0] == "inside"]
+    assert inside[0] == {"course_lib", "solutions", "tests"}  # the last two are empty
+    assert inside[1] <= {
+        *sandbox.SHOWN,
+        "solutions",
+        "tests",
+        *(path.name for path in Path(sandbox.__file__).parents[2].glob(".venv*")),
+    }
 
 
 FORKS = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import shutil
@@ -17,7 +18,7 @@ from tiny_course import BIGGEST, DOUBLE, STUB, edit, solution, tiny_course, with
 from course_lib.grading import cli, gate
 from course_lib.grading.generate import CONFIG, exercise_from, generate
 from course_lib.grading.marks import mark_exercise
-from course_lib.grading.notebooks import Lesson, find_lesson, grading_metadata, is_checks, lessons, read, to_text
+from course_lib.grading.notebooks import Lesson, find_lesson, grading_metadata, is_checks, is_solution, lessons, read, to_text
 from course_lib.grading.runner import Limits, run_notebook
 
 LESSONS = lessons(Path(__file__).parents[2])
@@ -65,6 +66,25 @@ def test_an_exercise_says_all_that_a_learner_needs_before_starting(lesson):
 @pytest.mark.parametrize("lesson", LESSONS, ids=str)
 def test_the_reference_earns_every_point_and_the_untouched_exercise_none(lesson):
     assert gate.running_complaints(lesson) == []
+
+
+def defined(source: str) -> set[str]:
+    """The functions and classes that a cell defines."""
+    return {made.name for made in ast.parse(source).body if isinstance(made, (ast.FunctionDef, ast.ClassDef))}
+
+
+@pytest.mark.parametrize("lesson", LESSONS, ids=str)
+def test_the_checks_of_an_exercise_ask_for_no_other_answer(lesson):
+    """Who leaves one exercise out loses its points alone."""
+    answers: dict[str, set[str]] = {}
+    for cell in read(lesson.solution).cells:
+        name = grading_metadata(cell).get("grade_id", "")
+        if is_solution(cell):
+            answers[name] = defined(cell.source)
+        elif is_checks(cell):
+            asked = {node.id for node in ast.walk(ast.parse(cell.source)) if isinstance(node, ast.Name)}
+            others = {other: asked & names for other, names in answers.items() if f"test_{other}" != name and asked & names}
+            assert not others, (name, others)
 
 
 def test_no_exercise_is_without_its_solution(root):

@@ -15,6 +15,8 @@ from torch._subclasses import FakeTensor
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 import course_lib as cl
+from course_lib.autograd.runtime import overlaps
+from course_lib.autograd.signature import Signature, Update
 from course_lib.lowering import DECOMPOSITIONS
 
 PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = {}
@@ -732,3 +734,38 @@ def test_autocast_entered_before_a_break_holds_for_other_sizes():
     compiled = cl.compile(f)
     for n in (3, 3, 5, 6):
         assert compiled(torch.ones(n), torch.ones(n)).dtype == torch.bfloat16
+
+
+def test_writes_that_no_gradient_flows_through_are_copied_all_at_once(monkeypatch):
+    copied = []
+    foreach = torch._foreach_copy_
+    monkeypatch.setattr(torch, "_foreach_copy_", lambda xs, news: copied.append(len(xs)) or foreach(xs, news))
+    eager = nn.Sequential(*(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)) for _ in range(3)))
+    model = copy.deepcopy(eager)
+    compiled = cl.compile(model)
+    for _ in range(2):
+        x = torch.randn(5, 4)
+        compiled(x).sum().backward()
+        eager(x).sum().backward()
+    assert copied == [6, 3] * 2 or copied == [3, 6] * 2  # means and variances; the counts of batches
+    torch.testing.assert_close(dict(model.named_buffers()), dict(eager.named_buffers()))
+
+
+def test_inputs_that_swap_what_they_hold():
+    def swap(x, y):
+        before = y.clone()
+        y.copy_(x)
+        x.copy_(before)
+        return x - y
+
+    for compiled in (cl.compile(swap), cl.compile(swap, backend="aot_eager")):
+        mine, theirs = ([torch.arange(4.0), torch.ones(4)] for _ in range(2))
+        torch.testing.assert_close(compiled(*mine), swap(*theirs))
+        torch.testing.assert_close(mine, theirs)
+        assert [x._version for x in mine] == [x._version for x in theirs]
+
+
+def test_whether_written_inputs_share_memory_is_asked_in_one_pass():
+    x = torch.zeros(8)
+    of = lambda *indices: Signature((), tuple(Update(i, 0, "version") for i in indices), ())
+    assert overlaps([x[:4], x[4:], torch.zeros(2), 3], of(0)) and not overlaps([x[:4], x[4:], torch.zeros(2), 3], of(2))

@@ -105,3 +105,10 @@ def test_orders_and_queues_are_drawn_from_what_happened():
     asked = [pictures.Asked(0.0, 1e-6, 1e-6, 9e-6), pictures.Asked(1e-6, 1e-6, 10e-6, 9e-6)]
     queue = pictures.queue({"no wait": (asked, 2e-6)})
     assert queue.body.count("<rect") == 4 and "2.00 µs for 2 calls" in queue.text
+
+
+def test_one_sample_of_a_busy_moment_does_not_stretch_the_axis():
+    quiet = Samples((0.0001,) * 19)
+    busy = Samples((*(0.0001,) * 18, 0.012))
+    assert "Longer than the axis: 1 sample" in pictures.spread({"a": quiet, "b": busy}).caption
+    assert "Longer" not in pictures.spread({"a": quiet}).caption
