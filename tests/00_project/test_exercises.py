@@ -82,7 +82,11 @@ def test_the_checks_of_an_exercise_ask_for_no_other_answer(lesson):
         if is_solution(cell):
             answers[name] = defined(cell.source)
         elif is_checks(cell):
-            asked = {node.id for node in ast.walk(ast.parse(cell.source)) if isinstance(node, ast.Name)}
+            nodes = list(ast.walk(ast.parse(cell.source)))
+            own = {node.name for node in nodes if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+            own |= {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+            own |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+            asked = {node.id for node in nodes if isinstance(node, ast.Name)} - own
             others = {other: asked & names for other, names in answers.items() if f"test_{other}" != name and asked & names}
             assert not others, (name, others)
 
