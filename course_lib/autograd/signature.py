@@ -47,7 +47,8 @@ class Update:
         """Write, or leave it for `later`, when all of a dtype are copied at once: on a GPU by a few kernels."""
         if not (new is x or (x.numel() and new.data_ptr() == x.data_ptr() and restride(new, x) is new)):
             if self.seen_by == "autograd":
-                torch.enable_grad()(x.copy_)(new)
+                with torch.enable_grad():
+                    x.copy_(new)
             else:
                 later.setdefault(x.dtype, []).append((x.data if self.seen_by == "nobody" else x, new))
         elif self.seen_by == "version":  # a kernel has written to it
@@ -69,7 +70,8 @@ class Signature:
         for update in self.updates:
             update.apply(inputs[update.input], values[update.index], later)
         for pairs in later.values():
-            torch.no_grad()(torch._foreach_copy_)(*map(list, zip(*pairs, strict=True)))
+            with torch.no_grad():
+                torch._foreach_copy_(*map(list, zip(*pairs, strict=True)))
         return tuple(result.made_of(inputs, values) for result in self.results)
 
 

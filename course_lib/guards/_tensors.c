@@ -10,7 +10,6 @@
 #include <stdbool.h>
 
 typedef int Read(void *tensor, void *found);     /* 0: it could be read */
-
 static struct {
     Py_ssize_t place;                            /* of the C++ tensor in the Python object */
     Read *layout, *dtype, *device_type, *device_index, *dim, *sizes, *strides;
@@ -55,7 +54,6 @@ static PyMethodDef methods[] = {
     {"configure", configure, METH_O, "configure(struct.pack('n9P', place, layout, ...)): where torch's functions are."},
     {NULL, NULL, 0, NULL},
 };
-
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_tensors", "See _tensors.c.", -1, methods};
 
 PyMODINIT_FUNC PyInit__tensors(void) { return PyModule_Create(&module); }
