@@ -2,8 +2,7 @@
 
 In:  a function or module, and a backend.
 Out: a callable that watches the frames that run below it, captures them, and runs compiled code where the guards hold.
-In PyTorch: `torch/__init__.py` (`torch.compile`), `torch/_dynamo/eval_frame.py` (`OptimizeContext`,
-`OptimizedModule`) and `torch/_dynamo/convert_frame.py` (`ConvertFrameAssert`).
+In PyTorch: `torch.compile`, `torch/_dynamo/eval_frame.py` (`OptimizedModule`), `convert_frame.py` (`ConvertFrameAssert`).
 """
 
 import contextlib
@@ -217,8 +216,7 @@ def compiled_function(function: F, compiler: Compiler) -> F:
 
 
 def compiled_module(model: torch.nn.Module, compiler: Compiler) -> torch.nn.Module:
-    """A twin of `model`: an instance of a subclass of its class that shares its `__dict__`, so that parameters, buffers,
-    attributes and `train()`/`eval()` are one and the same, and `state_dict` keeps its keys. Only the call differs."""
+    """A twin of `model`, of a subclass of its class, that shares its `__dict__`, keys and all. Only the call differs."""
     model = getattr(type(model), "_course_model", model)
     watched = functools.partial(call, compiler.watcher, model)
 

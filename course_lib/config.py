@@ -20,8 +20,7 @@ measure_products = os.environ.get("COURSE_MEASURE") != "0"  # Measure once which
 
 @contextlib.contextmanager
 def collector_paused(importing: bool = False) -> Iterator[None]:
-    """No garbage collection inside. Imports and compiles make small objects that stay; looking at them takes up to a fifth.
-    `importing`: what was made counts as old at once; else it is all looked through when the block ends."""
+    """No garbage collection inside, which takes up to a fifth of imports, compiles. `importing`: what is made counts as old."""
     after = gc.enable if gc.isenabled() else gc.disable
     gc.disable()
     try:

@@ -100,8 +100,7 @@ class Pipeline:
         return without_autocast(runtime.with_cuda_graphs(program, loops) if self.cudagraphs else program)
 
     def specialize(self, gm: fx.GraphModule, build: Callable[[fx.GraphModule, list[Any]], Program]) -> Program:
-        """A graph with symbolic sizes: a program is planned for each set of sizes when it is first met, around kernels that take
-        them as arguments; after `config.sizes_limit` sets the graph runs operation by operation."""
+        """A program for each of the first `config.sizes_limit` sets of sizes, around kernels that take these as arguments."""
         built: dict[Any, Program] = {}
 
         def run(*args: Any) -> tuple[Any, ...]:

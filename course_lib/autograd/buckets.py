@@ -44,8 +44,7 @@ def in_pieces(gm: fx.GraphModule, compile_piece: Callable[[fx.GraphModule], Prog
 
 
 def pieces(gm: fx.GraphModule) -> list[list[fx.Node]]:
-    """The operations of the graph in order, a piece for each bucket of the DDP module whose forward runs; without it, one.
-    The first bucket that is sent, and so the last piece, is small: there should be something on its way soon."""
+    """The operations of the graph in order, a piece for each bucket of the DDP module whose forward runs (the last is small)."""
     operations = [node for node in gm.graph.nodes if node.op.startswith("call_")]
     module = DistributedDataParallel._get_active_ddp_module() if distributed.is_available() else None
     if module is None:

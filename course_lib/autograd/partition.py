@@ -12,6 +12,7 @@ In PyTorch: `torch/_functorch/partitioners.py` (`min_cut_rematerialization_parti
 
 import importlib
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -62,7 +63,10 @@ def partition(joint: fx.GraphModule, may_recompute: Callable[[fx.Node], bool]) -
     recomputed = tuple(n for n in graph.nodes if n.name in copied and n not in backward)
     results = [*values, *(n for n in saved if n not in inputs and n not in values)]
     places = tuple(map([*inputs, *results].index, saved))
-    return Partition(part(joint, inputs, results, checks), second, tuple(saved), places, recomputed)
+    first, signature = part(joint, inputs, results, checks), joint.meta["signature"]
+    unkept = tuple(update for update in signature.updates if values[update.index] not in saved)  # which may get a new version
+    first.meta["signature"] = replace(signature, updates=unkept)
+    return Partition(first, second, tuple(saved), places, recomputed)
 
 
 def minimum_cut(

@@ -2,6 +2,7 @@
 In PyTorch: `torch/_functorch/_aot_autograd/runtime_wrappers.py` (`AOTDispatchAutograd.post_compile`, `RuntimeWrapper`).
 """
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,30 +11,36 @@ import torch
 
 from course_lib import events
 from course_lib.autograd.partition import Partition
-from course_lib.autograd.signature import Result, Signature, restride
+from course_lib.autograd.signature import Result, Signature, restride, write
 
 TWICE = b"a compiled graph cannot be differentiated twice: compute this gradient in eager, or leave its part out (cl.disable)"
 OP_BY_OP = "the graph runs operation by operation"
 Program = Callable[..., tuple[Any, ...]]
 
 
-def finished(graph: Program, signature: Signature, original: Program) -> Program:
-    """The captured graph's results, by a compiled forward graph; by `original` if a written input overlaps another."""
+def finished(graph: Program, signature: Signature, original: Program, shown: Sequence[int] | None = None) -> Program:
+    """The captured graph's results; by `original` if a written input overlaps another. `shown`: the values that it returns."""
     if not signature.updates and list(signature.results) == [Result(n) for n in range(len(signature.results))]:
         return graph  # the values are the results, one after the other
+    loud = [update for update in signature.updates if shown is None or update.index in shown]
 
     def run(*inputs: Any) -> tuple[Any, ...]:
         if signature.updates and overlaps(inputs, signature):
             events.emit(events.FellBack(OP_BY_OP, "an input that is written to shares memory with another"))
             return original(*inputs)
-        return signature.finish(inputs, graph(*inputs))
+        values = graph(*inputs) if shown is None else dict(zip(shown, graph(*inputs), strict=True))
+        write(loud, inputs, values)
+        return tuple(result.made_of(inputs, values) for result in signature.results)
 
     return run
 
 
 def differentiable(forward: Program, backward: Program, signature: Signature, parts: Partition, original: Program) -> Program:
     """The captured graph's results with gradients. `forward` and `backward` are the two graphs of `parts`, compiled."""
-    count = len(signature.differentiable)
+    told = {r.index for r in signature.results if not r.of_input}
+    quiet = [u for u in signature.updates if u.seen_by != "autograd" and u.index not in told and u.input not in parts.places]
+    shown = sorted({*range(len(signature.differentiable))}.difference(u.index for u in quiet))  # each costs autograd some time
+    has_gradient = [signature.differentiable[n] for n in shown]
     tangents = [n.meta["val"] for n in parts.backward.graph.find_nodes(op="placeholder")[len(parts.saved) :]]
 
     class Forward(torch.autograd.Function):
@@ -41,16 +48,17 @@ def differentiable(forward: Program, backward: Program, signature: Signature, pa
         def forward(ctx: Any, *inputs: Any) -> tuple[Any, ...]:
             results = forward(*inputs)
             ctx.save_for_backward(*map((*inputs, *results).__getitem__, parts.places))
-            values = tuple(v.detach() if isinstance(v, torch.Tensor) else v for v in results[:count])  # no view made in here
-            told = zip(values, signature.differentiable, strict=True)
-            ctx.mark_non_differentiable(*(v for v, yes in told if isinstance(v, torch.Tensor) and not yes))
+            write(quiet, inputs, results)
+            values = [v.detach() if isinstance(v := results[n], torch.Tensor) else v for n in shown]  # no view made in here
+            constant = (v for v, yes in zip(values, has_gradient, strict=True) if isinstance(v, torch.Tensor) and not yes)
+            ctx.mark_non_differentiable(*constant)
             ctx.inputs = len(inputs)
             ctx.set_materialize_grads(False)
-            return values
+            return tuple(values)
 
         @staticmethod
         def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
-            wanted = [g for g, yes in zip(gradients, signature.differentiable, strict=True) if yes]
+            wanted = [*itertools.compress(gradients, has_gradient)]
             if wanted and all(g is None for g in wanted):  # nothing of it was used: parameters have no gradient, not one of zeros
                 return (None,) * ctx.inputs
             zeros = lambda like: torch.zeros(like.shape, dtype=like.dtype, device=like.device)
@@ -64,7 +72,7 @@ def differentiable(forward: Program, backward: Program, signature: Signature, pa
             return tuple(map(by_input.get, range(ctx.inputs)))
 
     apply = Forward.apply if torch.is_grad_enabled() else torch.enable_grad()(Forward.apply)  # the graph turns it on itself
-    compiled = finished(apply, signature, original)
+    compiled = finished(apply, signature, original, shown if quiet else None)
 
     def run(*inputs: Any) -> tuple[Any, ...]:
         if torch._C._autograd._top_saved_tensors_default_hooks(True) is None:
@@ -77,6 +85,6 @@ def differentiable(forward: Program, backward: Program, signature: Signature, pa
 
 def overlaps(inputs: Sequence[Any], signature: Signature) -> bool:
     """Does an input that is written to share memory with another?"""
-    memory = [x.untyped_storage().data_ptr() if isinstance(x, torch.Tensor) else None for x in inputs]
-    count = Counter(memory)
-    return any(count[memory[update.input]] > 1 for update in signature.updates)
+    where = lambda tensors: map(torch.UntypedStorage.data_ptr, map(torch.Tensor.untyped_storage, tensors))
+    count = Counter(where(x for x in inputs if isinstance(x, torch.Tensor)))
+    return any(count[address] > 1 for address in where(inputs[update.input] for update in signature.updates))

@@ -2,11 +2,10 @@
 
 A traced graph is functional: it computes values and writes to nothing. A program may do more that its caller sees: write to its
 inputs, return an input or a part of one, or results that share memory. `Signature` holds what must still be done then.
-In PyTorch: `torch/_functorch/_aot_autograd/schemas.py` (`OutputAliasInfo`, `InputAliasInfo`, `ViewAndMutationMeta`),
-`collect_metadata_analysis.py`, `runtime_wrappers.py`.
+In PyTorch: `torch/_functorch/_aot_autograd/schemas.py` (`OutputAliasInfo`, `InputAliasInfo`), `collect_metadata_analysis.py`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -43,17 +42,6 @@ class Update:
     index: int  # Of the value that it holds afterwards
     seen_by: str  # 'autograd': gradients flow through the write; 'version': it only counts as one; 'nobody': it is to `x.data`
 
-    def apply(self, x: torch.Tensor, new: torch.Tensor, later: dict[torch.dtype, list[Any]]) -> None:
-        """Write, or leave it for `later`, when all of a dtype are copied at once: on a GPU by a few kernels."""
-        if not (new is x or (x.numel() and new.data_ptr() == x.data_ptr() and restride(new, x) is new)):
-            if self.seen_by == "autograd":
-                with torch.enable_grad():
-                    x.copy_(new)
-            else:
-                later.setdefault(x.dtype, []).append((x.data if self.seen_by == "nobody" else x, new))
-        elif self.seen_by == "version":  # a kernel has written to it
-            torch.autograd.graph.increment_version(x)
-
 
 @dataclass
 class Signature:
@@ -64,15 +52,17 @@ class Signature:
     differentiable: tuple[bool, ...]  # For each value: has it a gradient?
     gradients: tuple[int, ...] = ()  # The inputs whose gradients the joint graph returns
 
-    def finish(self, inputs: Values, values: Values) -> tuple[Any, ...]:
-        """Do the writes, and give the results."""
-        later: dict[torch.dtype, list[Any]] = {}
-        for update in self.updates:
-            update.apply(inputs[update.input], values[update.index], later)
-        for pairs in later.values():
-            with torch.no_grad():
-                torch._foreach_copy_(*map(list, zip(*pairs, strict=True)))
-        return tuple(result.made_of(inputs, values) for result in self.results)
+
+def write(updates: Iterable[Update], inputs: Values, values: Any) -> None:
+    """Put what was computed into inputs, where no kernel has."""
+    for update in updates:
+        x, new = inputs[update.input], values[update.index]
+        there = x.numel() and new.data_ptr() == x.data_ptr() and (new.stride() == x.stride() or restride(new, x) is new)
+        if new is not x and not there:
+            with torch.set_grad_enabled(update.seen_by == "autograd"):
+                (x.data if update.seen_by == "nobody" else x).copy_(new)
+        elif update.seen_by == "version":
+            torch.autograd.graph.increment_version(x)
 
 
 def signature_of(inputs: Values, before: Values, results: Values, fakes: Values, like: Values) -> tuple[Signature, list[Any]]:

@@ -10,8 +10,7 @@ functions fall apart into ATen operators, decompositions split those further, an
 operation into a new value. A joint graph goes on: it asks `torch.autograd.grad` for gradients, and records what that does.
 
     primals ─▶ forward ─▶ values        tangents (gradients of the values) ─▶ backward ─▶ gradients of the primals
-In PyTorch: `torch/_functorch/_aot_autograd/graph_capture.py` (`aot_dispatch_base_graph`, `aot_dispatch_autograd_graph`),
-`functional_utils.py`; the recording is the same `make_fx`.
+In PyTorch: `torch/_functorch/_aot_autograd/graph_capture.py` (`aot_dispatch_autograd_graph`); it records by `make_fx`, too.
 """
 
 import weakref

@@ -49,8 +49,7 @@ class CaptureResult:
 
 def capture(frame: Frame, interpreter: type[Interpreter] = Interpreter, history: History | None = None,
             fullgraph: bool = False) -> CaptureResult:  # fmt: skip
-    """Interpret `frame` symbolically. Where it meets something unsupported, it starts again and ends the graph before
-    that instruction. Raises `Unsupported` if the frame cannot be split there; with `fullgraph`, at once."""
+    """Interpret `frame` symbolically; it ends before what is unsupported, which is raised if it cannot, or by `fullgraph`."""
     breaks: dict[int, tuple[int, Unsupported, bool]] = {}
     while True:
         attempt = Attempt(frame, interpreter, history or History(), breaks)
@@ -76,8 +75,7 @@ def capture(frame: Frame, interpreter: type[Interpreter] = Interpreter, history:
 
 
 class Attempt:
-    """One interpretation of a frame. `breaks`: where to end the graph: index of the first instruction that the head does →
-    (index of the breaking one, the problem, whether the rest of the frame runs as it is)."""
+    """One interpretation of a frame. `breaks`: the first instruction of the head → the breaking one, why, is the rest plain?"""
 
     def __init__(self, frame: Frame, interpreter: type[Interpreter], history: History, breaks: dict[int, Any]) -> None:
         self.frame, self.breaks = frame, breaks

@@ -2,8 +2,7 @@
 
 An instance from outside has a copy whose attributes are filled in when they are first read; then Python itself does the rest
 (properties, `__getattr__`, methods, slots), and the frame hook hands whatever Python code that runs to the interpreter.
-In PyTorch: the `var_getattr` methods in `torch/_dynamo/variables/` (`TensorVariable`, `NNModuleVariable`,
-`UserDefinedObjectVariable`).
+In PyTorch: `var_getattr` in `torch/_dynamo/variables/` (`TensorVariable`, `NNModuleVariable`, `UserDefinedObjectVariable`).
 """
 
 from __future__ import annotations

@@ -3,9 +3,8 @@
 In:  operations on tensors, as the interpreted program asks for them.
 Out: an `fx.GraphModule` whose nodes know their shape (`meta["val"]`, a FakeTensor) and the user's line (`meta["location"]`).
 
-A tensor of the interpreted program is a *fake* one: shape, stride, dtype, device, no data. An operation is run on fakes
-as it is recorded, and what torch itself says about the result is what capture works with. `Recorder` hears of every torch
-operation, whoever calls it: an instruction, a builtin such as `sum`, or torch's own Python code.
+A tensor of the interpreted program is a *fake* one: shape, stride, dtype, device, no data. An operation is run on fakes as it is
+recorded. `Recorder` hears of every torch operation, whoever calls it: an instruction, a builtin, or torch's own Python code.
 In PyTorch: `torch/_dynamo/output_graph.py` (`OutputGraph`) and `torch/_subclasses/fake_tensor.py`.
 """
 
@@ -140,8 +139,7 @@ class GraphBuilder:
         return self._sizes[expr]
 
     def call(self, target: Callable[..., Any] | str, args: Any, kwargs: dict[str, Any] | None = None) -> Any:
-        """Record `target(*args, **kwargs)`, or a method of the first argument if `target` is a string. Gives the fake
-        result; a result that is no tensor (a shape, a dtype) is computed now and leaves no node."""
+        """Record a call, or a method of the first argument (a string). Gives the fake result; no tensor: what is computed now."""
         kwargs = kwargs or {}
         name = target if isinstance(target, str) else getattr(target, "__name__", "")
         if name in TO_PYTHON or (name in ("mod", "imod") and isinstance(args[0], (str, bytes))):

@@ -4,8 +4,7 @@ In:  the code of a frame (or of a call that is followed into), its arguments and
 Out: the value it returns; on the way, operations are recorded in `world.builder` and assumptions in `world.guards`.
 
 The values on the stack are ordinary Python objects, except that tensors are fake and what comes from outside is a copy
-(`world.py`). One method per canonical instruction (`frames.instructions`), named after it, so that the class reads like
-CPython's `bytecodes.c`. To change how one instruction is understood, subclass and override its method.
+(`world.py`). One method per canonical instruction (`frames.instructions`), named after it; a subclass may override it.
 In PyTorch: `torch/_dynamo/symbolic_convert.py`, `InstructionTranslatorBase`.
 """
 

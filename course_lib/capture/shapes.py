@@ -4,8 +4,7 @@ In:  the tensors and numbers that a capture meets, and which of their sizes have
 Out: fakes whose sizes may be `torch.SymInt`s, and at the end, as guards, every question about them that was answered.
 
 A `SymInt` is an int to the interpreted program: of `x.shape[0] * 2 > 10` torch's `ShapeEnv` answers and notes `2*s0 > 10`.
-In PyTorch: `torch/fx/experimental/symbolic_shapes.py` (`ShapeEnv`), `torch/_dynamo/pgo.py` (automatic dynamic), and
-`torch/_dynamo/variables/builder.py` (`_automatic_dynamic`).
+In PyTorch: `torch/fx/experimental/symbolic_shapes.py` (`ShapeEnv`), `_dynamo/pgo.py`, `_dynamo/variables/builder.py`.
 """
 
 import itertools
@@ -122,8 +121,7 @@ class Shapes:
         return self.found[symbol].value
 
     def compute(self, function: Any, args: Sequence[Any]) -> Any:
-        """`function(*args)` if that is arithmetic on symbolic numbers with floats in it, else None. It is a symbol of its own:
-        sympy would change the order of operations, and so the last bits. What is not finite is for these very numbers."""
+        """`function(*args)` of symbolic numbers with floats, or None: a symbol, for sympy would change the last bits."""
         if {*map(type, args)}.isdisjoint(SYMBOLIC) or function not in COMPUTED or not all(isinstance(a, NUMBERS) for a in args):
             return None
         hints = [arg.node.hint if type(arg) in SYMBOLIC else arg for arg in args]

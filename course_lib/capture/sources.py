@@ -3,8 +3,7 @@
 A `Source` is a path from the frame to an object: `self._modules['ln']._parameters['weight']`. It prints as the Python expression
 that finds the object again on the next call; guards test it there, and the head fetches graph inputs through it. A `Guard` is one
 assumption about the object at a source, as Python tests, with the user's line behind it. `Unsupported`: where capture stopped.
-In PyTorch: `torch/_dynamo/source.py` (`Source`, `LocalSource`, `AttrSource`, ...), `torch/_guards.py` (`Guard`) and
-`torch/_dynamo/exc.py` (`Unsupported`).
+In PyTorch: `torch/_dynamo/source.py` (`LocalSource`, `AttrSource`, ...), `exc.py` (`Unsupported`); `torch/_guards.py` (`Guard`).
 """
 
 import builtins
@@ -35,8 +34,7 @@ FUNCTION = "__func"  # The name by which checks and heads know the frame's funct
 @dataclass(frozen=True)
 class Source:
     """A path to an object: what is written after (and before) the expression of `base`, the path it hangs on; a root has none.
-    `pretty` is what a user would write instead; with `alone` it is shown without its base. `in_dict`: an attribute in the
-    `__dict__` of an object whose class has a `__getattr__`, where asking for attributes takes three times as long."""
+    `pretty`: what a user would write; `alone`: without its base. `in_dict`: read from `__dict__`, as `__getattr__` is slow."""
 
     after: str
     base: "Source | None" = None
@@ -213,8 +211,7 @@ class SameAs:
 class Unsupported(Exception):
     """Capture met something that has no form in a graph.
 
-    reason: one sentence; hint: what the user can do; location: the line and columns;
-    instruction: the bytecode instruction; stack: the calls that led there, outermost first."""
+    reason: one sentence; hint: what the user can do; stack: the calls that led to the location, outermost first."""
 
     reason: str
     hint: str = ""

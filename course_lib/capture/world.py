@@ -529,8 +529,7 @@ def upcoming(iterator: Any, parts: list[Any]) -> list[Any]:
 
 
 class Remaining:
-    """Stands for an iterator from outside: it gives what stands for the items to come, and the head takes as many from the real
-    one. So a loop around a graph break goes on in one graph, from the break in one turn to that in the next."""
+    """Stands for an iterator from outside: gives what stands for the items to come; the head takes as many from the real one."""
 
     def __init__(self, world: World, real: Any, source: Source) -> None:
         self.world, self.source, self.taken = world, Source(")", source, "upcoming("), 0

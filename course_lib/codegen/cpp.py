@@ -322,8 +322,7 @@ class CppKernel(CppOps):
         return count if self.kernel.fixed is None else power_of_two(count)
 
     def staged(self, phase: Phase, loop: Loop) -> tuple[Staged, bool]:
-        """What goes through a row on the stack around the vectorised `loop`: float16, which the compiler would convert one by
-        one, and results that go past the caches ("": kept there only). And does each step have a loop of its own?"""
+        """What lies on the stack around the vectorised `loop`: float16, results past the caches. Has each step its own loop?"""
         along = lambda index: self.walks_along(index, loop.symbol)
         steps = [step for step, source in phase.columns.items() if source == "compute"]
         nodes = [node for step in steps for node in self.trees[step].walk()]

@@ -3,8 +3,7 @@
 In:  a `FusedKernel`, and its steps as trees.
 Out: its `Phase`s: passes over the columns of a row, and what runs once a row after each.
 
-A softmax needs three passes over its row: the maximum must be complete before the first exp, the sum before the first
-division. `phases` finds the passes: a step runs in the first one in which all it needs is complete.
+A step runs in the first pass in which all it needs is complete: for a softmax's row there are three (maximum, sum, division).
 In PyTorch: `codegen/simd.py`'s `EnableReduction`/`DisableReduction` schedule and `cpp.py`'s `LoopNest`.
 """
 

@@ -223,9 +223,10 @@ static INLINE float philox(int64_t seed, int64_t place) {
 }
 
 // An element of an index tensor; `wrapped`: a negative one counts from the end. Out of range: sets `problem`, reads element 0.
+int64_t NOTHING = 0;  // GCC 12 must not see that an index is a comparison's result: it reads at the mask then, -1, not at 1
 static INLINE int64_t checked(int64_t i, int64_t size, int& problem) {
   bool inside = i >= 0 && i < size;
   problem |= inside ? 0 : 1;
-  return inside ? i : 0;
+  return (inside ? i : 0) ^ NOTHING;
 }
 static INLINE int64_t wrapped(int64_t i, int64_t size, int& problem) { return checked(i < 0 ? i + size : i, size, problem); }

@@ -3,8 +3,7 @@
 In:  one `Expr`.
 Out: its text and how tightly it binds.
 
-What `tl` lacks comes from `libdevice` (NVIDIA's mathematical functions; in the interpreter, numpy's) or, where torch's meaning
-is its own, from a small `@triton.jit` function that is printed above the kernel.
+What `tl` lacks is `libdevice`'s (numpy's in the interpreter) or, as torch means it, a function printed above the kernel.
 In PyTorch: `torch/_inductor/codegen/triton.py`, `TritonOverrides`; `torch/_inductor/runtime/triton_helpers.py`.
 """
 

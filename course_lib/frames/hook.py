@@ -49,8 +49,7 @@ class Frame:
 
 class Watcher(dict[int, "list[tuple[Guard, Head]] | None"]):
     """A callback together with its answers so far: what the evaluator holds. `with watcher:` watches the block on this thread;
-    nested or entered again, it keeps its answers, and no other watcher shares them. It is a dict because the evaluator looks
-    answers up in C: `number(code)` → pairs, or None for `SKIP`."""
+    nested or entered again, it keeps them, shared with none. The evaluator reads `number(code)` → pairs, None (`SKIP`)."""
 
     def __init__(self, callback: Callable[[Frame], Answer]) -> None:
         super().__init__()

@@ -166,8 +166,7 @@ def _meaningful(code: CodeType) -> Iterator[tuple[dis.Instruction, int]]:
 
 
 def _with_closures(program: list[Instruction], code: CodeType) -> Iterator[Instruction]:
-    """3.13 writes LOAD_FAST also where the cell itself, not its content, goes into a closure or a class body: call that
-    LOAD_CLOSURE, as before. (The name does not tell: a comprehension may keep a plain value in a cell variable's slot.)"""
+    """3.13 writes LOAD_FAST also where the cell itself goes into a closure or a class body: call that LOAD_CLOSURE, as before."""
     cells: set[int] = set()
     for at, i in enumerate(program):
         if i.op == "SET_FUNCTION_ATTRIBUTE" and i.arg == "closure":
@@ -180,6 +179,5 @@ def _with_closures(program: list[Instruction], code: CodeType) -> Iterator[Instr
 
 
 def exception_table(code: CodeType) -> list[Any]:
-    """Where exceptions go, innermost block first among entries that overlap. An exception between an entry's `start` and `end`
-    (exclusive) cuts the stack to `depth`, pushes the offset if `lasti`, then the exception, and goes to `target`."""
+    """Entries, innermost first: the stack is cut to `depth`, the offset (if `lasti`) and the exception pushed; on at `target`."""
     return list(dis.Bytecode(code).exception_entries)  # type: ignore[attr-defined]

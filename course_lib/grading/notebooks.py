@@ -144,6 +144,12 @@ def code_digest(nb: Notebook) -> str:
     return hashlib.sha256(json.dumps(code).encode()).hexdigest()[:16]
 
 
+def outputs_digest(nb: Notebook) -> str:
+    """Another text for other outputs, in any cell: what a run stored is not edited."""
+    outputs = [cell.outputs for cell in nb.cells if cell.cell_type == "code"]
+    return hashlib.sha256(json.dumps(outputs, sort_keys=True).encode()).hexdigest()[:16]
+
+
 def tidy(nb: Notebook) -> Notebook:
     """Make a notebook's file depend on its content alone: ids by position, the course's kernel, no leftover metadata."""
     nb = nbformat.from_dict(nb)

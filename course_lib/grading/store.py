@@ -2,8 +2,8 @@
 
 In:  paths of notebooks. Out: the same files, executed. `make test` then compares every run with what is stored here.
 An output that belongs to one machine or one moment is no part of a lesson: mark its cell, or do not print it.
-A lesson keeps a digest of the code that ran (`metadata.course.code`): the tests see a cell that was edited since, even where its
-output would be the same.
+A lesson keeps a digest of the code that ran and one of its outputs (`metadata.course`): the tests see a cell that was edited
+since, even where its output would be the same, and an output that no run gave, even where it is not compared (times, pictures).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from .nbval_versions import STORED_ON, elsewhere
-from .notebooks import Notebook, code_digest, graded_cells, read, tidy, to_text
+from .notebooks import Notebook, code_digest, graded_cells, outputs_digest, read, tidy, to_text
 from .runner import this_python
 
 
@@ -22,7 +22,7 @@ def store(path: Path, timeout: float = 300) -> None:
     """Execute the notebook at `path` and write it back; a cell that raises without being tagged so stops it."""
     nb = execute(read(path), path.parent, timeout)
     if not graded_cells(nb):  # nbgrader would copy a solution's into what it hands out
-        nb.metadata["course"] = {"code": code_digest(nb)}
+        nb.metadata["course"] = {"code": code_digest(nb), "outputs": outputs_digest(nb)}
     path.write_text(to_text(nb), encoding="utf-8", newline="\n")
 
 

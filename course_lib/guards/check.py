@@ -10,8 +10,7 @@
         except (AttributeError, KeyError, ...):
             return False
 
-Each source is looked up once, in a variable that the paths below it share. A tensor of known sizes is asked all at once, by C
-(`_tensors.c`). `first_failure` says which test failed, and why.
+Each source is looked up once, in a variable for the paths below it; `_tensors.c` asks all of a tensor. `first_failure` says why.
 In PyTorch: `torch/_dynamo/guards.py` (`CheckFunctionManager`, `GuardBuilder`) and `torch/csrc/dynamo/guards.cpp`.
 """
 

@@ -18,8 +18,7 @@ PLAIN_TENSORS = torch.Tensor, torch.nn.Parameter
 
 @functools.cache
 def tensor_test() -> Callable[..., bool] | None:
-    """`looks_like` of `_tensors.c`, told how it reads a tensor: where in the Python object its address is, and by what. None
-    without a C compiler, or where torch is built otherwise: then each test is asked in Python."""
+    """`looks_like` of `_tensors.c`, told how to read this torch's tensors; None (Python asks then) where that cannot be."""
     names = [f"aoti_torch_get_{name}" for name in "layout dtype device_type device_index dim sizes strides".split()]
     names += ["_ZN2at6native6is_negERKNS_6TensorE", "_ZNK3c1010TensorImpl13requires_gradEv"]
     tensor = torch.empty(0)

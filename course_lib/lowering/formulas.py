@@ -80,8 +80,7 @@ class Term:
 
 
 class Formula(NamedTuple):
-    """How one element is computed, and in which dtype (`compute`): "result" converts the operands to the result's (float16 and
-    bfloat16: to float32), "operands" to what the operands promote to (comparisons), "own" leaves each in its own."""
+    """How one element is computed, and in which dtype: "result"'s (halves: float32), what "operands" promote to, or its "own"."""
 
     function: Callable[..., Term]
     compute: Literal["result", "operands", "own"] = "result"

@@ -3,8 +3,7 @@
 In:  shapes, strides, formulas over loop symbols.
 Out: flat indices taken apart (`Linear`), and put back into positions (`unflatten`).
 
-A flat index is nearly always a sum of loop symbols times strides: `768*i0 + i1`. `Linear` holds such a sum as plain numbers,
-so that the scheduler can ask "does this loop walk that memory like that one?" many times without asking sympy.
+A flat index is nearly always a sum of loop symbols times strides, `768*i0 + i1`: `Linear` holds it as numbers.
 In PyTorch: `torch/_inductor/sizevars.py` (`stride_vars`, `simplify_with_ranges`), `torch/_inductor/dependencies.py`.
 """
 

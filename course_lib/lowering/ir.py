@@ -8,8 +8,7 @@ A program is a list of nodes, each of which writes one or more *buffers*:
 
 A *view* costs nothing: it is a buffer read with other strides. Since the graph is functional (no aliasing, no mutation), and each
 buffer has the layout that eager would give it, a view op is just the (shape, stride, offset) that torch computed on fake tensors.
-In PyTorch: `torch/_inductor/ir.py`. There a `TensorBox` holds a `StorageBox` holds the data (so that views and mutation can swap
-what is inside); the functional graph makes both boxes unnecessary.
+In PyTorch: `torch/_inductor/ir.py`, where for views and mutation a `TensorBox` holds a `StorageBox`, which holds the data.
 """
 
 import math
@@ -166,13 +165,13 @@ class Inline:
 class Reduction(Loops):
     """out[index] = `kind` over rindex of inner(ops, index, rindex).
 
-    `ranges` are the dimensions kept, `reduced` those that vanish; `buffer` may have size-1 dimensions where they were (keepdim).
-    Not all of `reduced` are 1. What the accumulator ends with is converted to the buffer's dtype. max and min pass nan on;
-    argmax and argmin take nan for the largest and the smallest, and of equals the first."""
+    `ranges` are the dimensions kept, `reduced` those that vanish, not all 1; `buffer` may have size 1 where they were (keepdim).
+    What the accumulator ends with becomes the buffer's dtype. max and min pass nan on; argmax and argmin find the first."""
 
     kind: str  # One of sum, prod, max, min, any, all, argmax, argmin
     accumulate: torch.dtype  # Of the accumulator: float32 for float16 and bfloat16 input, int64 for integer sums
     partial: bool = False  # The first half of a reduction that was split for a GPU
+    around: tuple[Buffer, Buffer] | None = None  # Of a sum of squared distances: the mean, and the sum that it is made of
 
 
 class Product(Reduction):

@@ -55,8 +55,7 @@ def lowers(*ops: Any) -> Callable[[Rule], Rule]:
 
 
 def lower(gm: fx.GraphModule) -> LoopGraph:
-    """The graph as loop nodes. Raises `NotImplementedError` for what only the data knows (`item`, the shape of `nonzero`), for
-    sparse tensors, and for a graph that writes to anything but its inputs."""
+    """The graph as loop nodes. Raises `NotImplementedError` for what only the data knows (`item`, `nonzero`), and the sparse."""
     return Lowering(gm).run()
 
 

@@ -61,6 +61,8 @@ CREATIONS = """to_copy copy full full_like new_full zeros zeros_like new_zeros o
 
 def may_recompute(node: fx.Node) -> bool:
     """May backward compute this again? Yes if it melts into the kernel that needs it: a view, element by element, numbers."""
+    if any(user.target is torch.ops.aten.convolution.default for user in node.users):
+        return False  # it stands in memory; another convolution would read it there again
     if is_view(node.target):
         return True
     return not is_impure(node.target) and (torch.Tag.pointwise in getattr(node.target, "tags", ()) or name_of(node) in CREATIONS)

@@ -18,8 +18,7 @@ UNARY = """neg abs exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal sin
     atanh erf erfc sigmoid floor ceil round trunc logical_not bitwise_not""".split()
 BINARY = """add sub mul truediv floordiv mod fmod pow atan2 maximum minimum eq ne lt le gt ge logical_and logical_or bitwise_and
     bitwise_or bitwise_xor""".split()
-"""`floordiv`, `mod` and `round` follow Python and torch (floor division; the sign of the divisor; half to even); `fmod`
-follows C. `maximum` and `minimum` propagate NaN. Both arguments have one dtype."""
+"""`floordiv`, `mod`, `round` follow Python and torch, `fmod` C; `maximum`, `minimum` propagate NaN. Arguments: of one dtype."""
 BOOLEAN = frozenset("eq ne lt le gt ge logical_and logical_or logical_not".split())
 """Operations that give torch.bool whatever they are given. All others give the dtype of their first operand."""
 
@@ -50,8 +49,7 @@ class Handler(Protocol):
         """The number at this place of a seed (both int64): of float32, in [0, 1). (`lowering.philox`)"""
 
     def indirect(self, value: Value, size: int | sympy.Expr, wrap: bool = True) -> sympy.Symbol:
-        """A symbol standing for an integer `value` (an element of an index tensor), for use in later load indices. With
-        `wrap` a negative one counts from the end (`x[i]`); else (`embedding`, `gather`) it is out of range too, which raises."""
+        """A symbol for an integer `value`, for later load indices. `wrap`: negative ones count from the end, else they raise."""
 
 
 def linear_index(index: Sequence[Any], stride: Sequence[Any], offset: Any = 0) -> sympy.Expr:

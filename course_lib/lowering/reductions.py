@@ -17,7 +17,7 @@ from torch import fx
 
 from course_lib.lowering.formulas import NoLoopForm, Term
 from course_lib.lowering.indexing import contiguous
-from course_lib.lowering.ir import Buffer, Index, View
+from course_lib.lowering.ir import Buffer, Index, Reduction, View
 from course_lib.lowering.lower import Lowering, element, lowers
 from course_lib.lowering.operators import compute_dtype, name_of
 from course_lib.lowering.ops import Handler
@@ -105,6 +105,8 @@ def var_mean(low: Lowering, node: fx.Node, x: View, dims: Dims = None, *, correc
         return distance * distance
 
     total = low.reduction(node, "sum", squared_distance, x, reduced, dtype, average.buffer, "var")
+    if isinstance(last := low.graph.nodes[-1], Reduction):
+        last.around = average.buffer, low.graph.nodes[-3].buffer
     n = max(0, math.prod(x.shape[d] for d in reduced) - (1 if correction is None else correction))
     first = finish(low, node, total, reduced, like, "var", lambda value: value / n)
     return (first, finish(low, node, average, reduced, node.meta["val"][1], "mean")) if both else first

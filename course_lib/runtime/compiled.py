@@ -52,9 +52,8 @@ class CompiledGraph:
 
 
 def build(graph: LoopGraph, schedule: Any, plan: Any = None, codegen: str = "auto", autotune: bool = False) -> CompiledGraph:
-    """Print, compile and load every kernel of a program, and the program around them.
-    `codegen`: "cpp", "triton", or "auto" (C++ for kernels on the CPU, Triton on a GPU). Raises `BackendMissing` if this
-    machine lacks what that takes. `autotune`: measure several tile sizes for each GPU kernel."""
+    """Print, compile and load every kernel of a program, and the program around them. `codegen`: "cpp", "triton", or "auto" (by
+    device). `autotune`: measure tile sizes for each GPU kernel. Raises `BackendMissing` if this machine lacks what that takes."""
     if codegen not in ("auto", "cpp", "triton"):
         raise ValueError(f'codegen must be "auto", "cpp" or "triton", not {codegen!r}')
     sources: dict[FusedKernel, KernelSource] = {}

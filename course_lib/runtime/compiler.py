@@ -3,8 +3,7 @@
 In:  the C++ text of all kernels of one graph.
 Out: one shared library for all of them.
 
-Flags that not every compiler has (OpenMP on macOS, say) are tried once and remembered in the cache folder. -ffast-math is not
-among them: linked into a library it switches denormal numbers off for the whole process.
+Flags that not every compiler has are tried once. -ffast-math is none: it switches denormal numbers off for the whole process.
 In PyTorch: `torch/_inductor/cpp_builder.py`, `cpu_vec_isa.py`, `codecache.py`, `exc.py` (`CppCompileError`).
 """
 

@@ -11,6 +11,7 @@ In PyTorch: `torch/_inductor/cudagraph_trees.py` (there results are in the share
 """
 
 import itertools
+import operator
 import weakref
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
@@ -78,12 +79,13 @@ class Recording:
             for n, copy in zip(self.moving, self.copies, strict=True):
                 given[n] = copy
             self.replay, results = capture(program, given)
-        self.same = [next((n for n, x in enumerate(given) if x is result), None) for result in results]
-        """For each result the input that it is, if it is one."""
-        self.results = results
+        self.fresh = [r for r in results if isinstance(r, torch.Tensor) and not any(r is x for x in given)]
+        self.rest = [r for r in results if not isinstance(r, torch.Tensor)]
+        place = {id(each): n for n, each in enumerate((*given, *self.fresh, *self.rest))}
+        self.places = [place[id(r)] for r in results]
         others = {x.untyped_storage()._cdata for n, x in enumerate(inputs) if n not in moving}
         storages = {r.untyped_storage()._cdata for r in results if isinstance(r, torch.Tensor)} - others
-        self.held = [(storage, torch._C._storage_Use_Count(storage)) for storage in storages]
+        self.held = {storage: torch._C._storage_Use_Count(storage) for storage in storages}
         addresses = {r.data_ptr() for r in results if isinstance(r, torch.Tensor)} - fixed
         fixed.update(addresses)
         weakref.finalize(self, fixed.difference_update, addresses)
@@ -94,17 +96,14 @@ class Recording:
 
     def is_free(self) -> bool:
         """Does nobody hold the results of the last time any more, and is this its stream?"""
-        free = all(torch._C._storage_Use_Count(storage) <= count for storage, count in self.held)
+        free = all(map(operator.le, map(torch._C._storage_Use_Count, self.held), self.held.values()))
         return free and stream_on(self.device) == self.stream
 
     def play(self, inputs: Sequence[torch.Tensor]) -> tuple[Any, ...]:
         if self.copies:
             torch._foreach_copy_(self.copies, [inputs[n] for n in self.moving])
         self.replay()
-        return tuple(
-            inputs[n] if n is not None else r.detach() if isinstance(r, torch.Tensor) else r
-            for n, r in zip(self.same, self.results, strict=True)
-        )
+        return tuple(map([*inputs, *map(torch.Tensor.detach, self.fresh), *self.rest].__getitem__, self.places))
 
 
 class Recorder:

@@ -101,8 +101,7 @@ def measure(tensors: list[torch.Tensor]) -> dict[str, float]:
 
 
 def choose_templates(graph: LoopGraph, codegen: str, schedule: Callable[[LoopGraph], Schedule]) -> LoopGraph:
-    """Replace calls of the library where a kernel of ours is faster: the program is scheduled as if all products were loops, and
-    each kernel that has one is measured against the same piece of the program with the call in it."""
+    """Products as loops where that is faster: scheduled so, each kernel with one is measured against the library's call there."""
     loops = {node: as_loops(node) for node in graph.nodes if is_product(node, codegen)}  # type: ignore[arg-type]
     with_loops = lambda calls: replace(graph, nodes=[part for n in graph.nodes for part in (loops[n] if n in calls else [n])])
     program = lambda part: build(part, schedule(part), None, codegen, autotune=True)

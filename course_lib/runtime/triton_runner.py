@@ -3,8 +3,7 @@
 In:  a `TritonSource`.
 Out: a callable that takes tensors and starts the right number of programs.
 
-Triton decides when it is first imported whether `@triton.jit` means "compile" or "interpret": `course_lib.runtime` chooses.
-What its interpreter lacks stands here too: `libdevice`, and conversions to bfloat16 that round.
+Which of the two is decided when Triton is first imported. What its interpreter lacks is here: `libdevice`, rounding to bfloat16.
 In PyTorch: `torch/_inductor/runtime/triton_heuristics.py`, `CachingAutotuner`; `runtime/async_compile.py`.
 """
 

@@ -4,9 +4,8 @@ In:  two groups of loop nodes, the producer before the consumer, each with what 
 Out: `Fuse(saved)` or `No(reason, lost)`.
 In PyTorch: `torch/_inductor/scheduler.py`, `Scheduler.can_fuse` and `InductorChoices.can_fuse`.
 
-Fusing saves memory traffic: a buffer that is written by one loop and read by the next never leaves registers when both are one
-kernel, and a buffer that two loops read is read once. Everything below is the answer to two questions: is it *legal* (the same
-elements, in an order that respects the dependencies), and is it *worth it* (bytes saved)?
+Fusing saves memory traffic: in one kernel, what one loop writes and the next reads stays in registers, and what two read is read
+once. Two questions: is it *legal* (the same elements, in an order that respects dependencies), and *worth it* (bytes saved)?
 """
 
 import math
@@ -19,6 +18,7 @@ from course_lib.scheduling.groups import Group, fit, join
 Rule = Callable[[Group, Group, frozenset[Buffer]], str | None]  # (producer, consumer, what is between them) → why not, or None
 ONE_ROW = 16 * 1024  # Columns from which on a single row should not be left to one thread
 MANY_STEPS = 256  # Nodes from which on a kernel is too long for compilers
+LAUNCH = 2**21  # Bytes that a GPU moves while a kernel starts
 
 
 class Fuse(NamedTuple):
@@ -50,9 +50,15 @@ def can_fuse(producer: Group, consumer: Group, rules: tuple[Rule, ...] | None = 
 
 
 def saved(producer: Group, consumer: Group) -> int:
-    """Bytes of traffic that disappear."""
+    """Bytes of traffic that disappear; of two small kernels on a GPU, those that could move while one of them starts."""
     both = join(producer, consumer)
-    return 0 if both is None else producer.traffic + consumer.traffic - both.traffic
+    gain = 0 if both is None else producer.traffic + consumer.traffic - both.traffic
+    return gain or (LAUNCH if both and is_small(producer) and is_small(consumer) else 0)
+
+
+def is_small(group: Group) -> bool:
+    """Does a GPU take longer to start this kernel than to run it?"""
+    return not group.is_extern and group.traffic < LAUNCH and next(iter(group.writes)).device.type == "cuda"
 
 
 def extern_kernels_stay_alone(producer: Group, consumer: Group, shared: frozenset[Buffer]) -> str | None:

@@ -128,8 +128,7 @@ def start(node: Node, position: int, usage: Usage, body: Body | None) -> Group:
 
 def collapse(group: Group) -> Group:
     """Drop loops of one iteration, and merge neighbours that no formula tells apart. Rows become i0, i1, ..., columns j0, ...
-    Loops a (outer) and b (inner, n iterations) are one loop of a·n if every formula moves n times as far for a step of a as for a
-    step of b. Then a becomes 0, and b counts on beyond n: all formulas give the same."""
+    Loops a (outer) and b (inner, n steps) are one if a step of a moves each formula n times as far: then b counts beyond n."""
     become: dict[sympy.Symbol, Linear] = {}
     formulas = [f for member in group.members for f in member.body.formulas]
     loops: list[Loop] = []
@@ -244,8 +243,7 @@ def combine(a: Group, b: Group, one: Linear | None, other: Linear | None) -> Gro
 
 def crosses(pieces: Sequence[Piece], groups: tuple[Group, Group], leader: int) -> bool:
     """True if the rows of each are the columns of the other, and the other than the leader has nothing but sums that nobody needs
-    before the last of the leader's rows, and what goes into them. On a GPU, where rows run at once, these must be partial sums
-    (`split`): each chunk, a row of both, is walked by one program."""
+    before the leader's last row, and what goes into them. On a GPU they are partial (`split`): a program walks along a chunk."""
     sums, other = groups[1 - leader], groups[leader]
     if any(None in piece.loops for piece in pieces):
         return False

@@ -3,8 +3,7 @@
 In:  loop nodes that the scheduler put together, in program order.
 Out: one iteration space (`loops`: rows, then columns) and one `Step` per node that says how the node's index is made from it.
 
-A kernel without a reduction has only row loops. A kernel with one has the kept dimensions as rows and the reduced ones as
-columns; a step without columns (`mean`, `rsqrt`) runs once a row. Sums over the rows may be gathered on the way.
+What is kept are rows, what is reduced columns; a step without (`rsqrt`) runs once a row. Sums over rows gather on the way.
 In PyTorch: `torch/_inductor/scheduler.py`, `FusedSchedulerNode`, and `codegen/simd.py`, `SIMDKernel` (numel, rnumel).
 """
 

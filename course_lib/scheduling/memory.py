@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from torch._prims_common import compute_required_storage_length
 
-from course_lib.lowering.ir import Buffer, ExternKernel, LoopGraph, View
+from course_lib.lowering.ir import Buffer, ExternKernel, LoopGraph, Pointwise, View
 from course_lib.scheduling.groups import Group
 from course_lib.scheduling.kernel import FusedKernel, Kernel
 from course_lib.scheduling.schedule import Schedule
@@ -112,7 +112,9 @@ def extent(buffer: Buffer) -> int:
 
 def only_read_where_written(group: Group, old: str, new: str) -> bool:
     """True if the group reads `old` only at the element of `new` that it writes in the same iteration."""
-    bodies = [member.body for member in group.members]
-    store = next(body.write.index for body in bodies if body.write.buffer == new)
-    read = [access.index for body in bodies for access in body.reads if access.buffer == old]
-    return all(store.coefficient(loop.symbol) != 0 for loop in group.loops) and all(index == store for index in read)
+    store = next(member.body.write.index for member in group.members if member.body.write.buffer == new)
+    readers = [(m, access.index) for m in group.members for access in m.body.reads if access.buffer == old]
+    moves = lambda member: any(member.body.write.index.moves_with(loop.symbol) for loop in group.columns)
+    once = all(isinstance(m.node, Pointwise) and not moves(m) for m, _ in readers)  # for a row, whose results are stored later
+    steps = all(store.coefficient(loop.symbol) != 0 for loop in (group.rows if once else group.loops))
+    return steps and all(index == store for _, index in readers)

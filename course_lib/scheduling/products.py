@@ -3,8 +3,7 @@
 In:  a call of `mm`, `addmm`, `bmm` or `baddbmm` (`ExternKernel`).
 Out: nodes that do the same: a `Product`, and a loop that adds the bias.
 
-A product is one more reduction: for each row m and column n a sum over k. Fusion treats it as such (its epilogue joins it, a
-cheap prologue is computed inside), and only the Triton printer knows that a GPU has instructions for it.
+A product is one more reduction, for each row m and column n a sum over k, to all but the Triton printer, which has `tl.dot`.
 In PyTorch: `torch/_inductor/kernel/mm.py`, `torch/_inductor/select_algorithm.py` (`TritonTemplate`).
 """
 

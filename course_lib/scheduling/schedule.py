@@ -23,8 +23,8 @@ import torch
 
 from course_lib.lowering.ir import ExternKernel, Inline, LoopGraph, Node, Pointwise
 from course_lib.scheduling.dependencies import Body, read_names, record_all
-from course_lib.scheduling.fusion import LEGAL, Fuse, No, can_fuse, human_bytes
-from course_lib.scheduling.groups import Group, Usage, fit, join, start, to_kernel
+from course_lib.scheduling.fusion import LEGAL, Fuse, No, can_fuse, human_bytes, is_small
+from course_lib.scheduling.groups import Group, Member, Usage, fit, join, start, to_kernel
 from course_lib.scheduling.kernel import FusedKernel, Kernel
 
 CanFuse = Callable[[Group, Group], Fuse | No]
@@ -191,6 +191,8 @@ class Fusion:
             loops = [group for group in those if not group.is_extern]
             for n, first in enumerate(loops):
                 found |= {(first, second) for second in loops[n + 1 : n + SIBLINGS] if (second, first) not in found}
+        small = sorted(filter(is_small, self.groups), key=lambda group: ([loop.size for loop in group.loops], group.positions))
+        found |= {(a, b) for a, b in pairwise(small) if (b, a) not in found}
         return sorted(found, key=lambda pair: (pair[0].positions, pair[1].positions))
 
     def ask(self, a: Group, b: Group) -> Fuse | No:
@@ -230,7 +232,19 @@ class Fusion:
                 continue
             if all(not r.is_extern and isinstance(can_fuse(group, r, LEGAL), No) for r in readers):
                 pairs += [(node, reader) for node in group.nodes for b in node.buffers for reader in self.usage.readers[b.name]]
-        return pairs
+        return pairs or [pair for group in self.groups for member in group.members for pair in self.to_remake(group, member)]
+
+    def to_remake(self, group: Group, member: Member) -> list[tuple[Node, Node]]:
+        """What is stored for loops elsewhere, and hardly more than another buffer's elements: these read that one instead."""
+        node, size = member.node, member.node.buffer.nbytes
+        if len(group.nodes) == 1 or not (isinstance(node, Pointwise) and member.body.is_cheap and node.buffer in group.stores):
+            return []
+        large = [a for a in member.body.reads if 8 * self.usage.buffers[a.buffer].nbytes > size]
+        one = len(large) == 1 and large[0].index == member.body.write.index and self.usage.buffers[large[0].buffer]
+        readers = self.usage.readers[node.buffer.name].difference(group.nodes)
+        if not one or one in group.writes or one.nbytes > size or node.buffer.name in self.usage.outputs:
+            return []
+        return [] if any(isinstance(reader, ExternKernel) for reader in readers) else [(node, reader) for reader in readers]
 
     def decisions(self) -> list[Decision]:
         """Each pair once: those that were fused, then those that stayed apart."""

@@ -15,7 +15,7 @@ from typing import Any
 import sympy
 
 from course_lib.lowering.indexing import Linear, contiguous
-from course_lib.lowering.ir import Buffer, LoopGraph, Node, Reduction
+from course_lib.lowering.ir import Buffer, Inline, LoopGraph, Node, Reduction
 from course_lib.scheduling.dependencies import record
 
 PROGRAMS = 8192  # Rows that there should be: a row of 16k elements for each, where a hundred million become one
@@ -24,12 +24,13 @@ WALKS = 128  # Chunks of sums down the columns, each gathered by a program that 
 
 def split_reductions(graph: LoopGraph, where: Callable[[Buffer], bool]) -> LoopGraph:
     """Split what is worth it. (argmax and argmin stay in one piece.)"""
-    graph.nodes[:] = [part for node in graph.nodes for part in (split(node, graph) if any(map(where, node.buffers)) else [node])]
+    done: dict[str, Buffer] = {}
+    graph.nodes[:] = [p for n in graph.nodes for p in (split(n, graph, done) if any(map(where, n.buffers)) else [n])]
     return graph
 
 
-def split(node: Node, graph: LoopGraph) -> list[Node]:
-    """The node, or two that do the same."""
+def split(node: Node, graph: LoopGraph, done: dict[str, Buffer]) -> list[Node]:
+    """The node, or two that do the same. `done`: the parts of those that were split before."""
     if not isinstance(node, Reduction) or node.kind.startswith("arg") or 0 in node.ranges:
         return [node]
     rows, columns = math.prod(node.ranges), math.prod(node.reduced)
@@ -47,12 +48,23 @@ def split(node: Node, graph: LoopGraph) -> list[Node]:
     lengths = tuple(size // n for size, n in zip(node.reduced, chunks, strict=True))
     shape = (*chunks, *node.ranges)
     parts = Buffer(f"{node.buffer.name}_parts", node.accumulate, shape, contiguous(shape), node.buffer.device)
+    done[node.buffer.name] = parts
+    mean, total = node.around or (None, None)
+    sums = total and done.get(total.name)  # each chunk's squared distances are from its own mean (Chan et al., 1983)
+    count = lambda ops: ops.constant(math.prod(lengths), node.accumulate)
+    own_mean = lambda ops, at: ops.truediv(sums.view().load(ops, at), count(ops))
 
     def part(ops: Any, index: Any, rindex: Any) -> Any:
+        if sums:
+            ops = Inline(ops, {mean.name: replace(node, inner=lambda ops, _: own_mean(ops, index))})
         places = zip(index, lengths, rindex, strict=False)
         return node.inner(ops, index[len(chunks) :], tuple(chunk * length + j for chunk, length, j in places))
 
-    whole = lambda ops, index, rindex: parts.view().load(ops, (*rindex, *index))
+    def whole(ops: Any, index: Any, rindex: Any) -> Any:
+        found = parts.view().load(ops, at := (*rindex, *index))
+        apart = sums and ops.sub(own_mean(ops, at), ops.load(mean.name, node.place(index)))
+        return ops.add(found, ops.mul(count(ops), ops.mul(apart, apart))) if sums else found
+
     first = replace(node, buffer=parts, ranges=shape, inner=part, reduced=lengths, kept=None, partial=True)
     return [first, replace(node, inner=whole, reduced=tuple(chunks))]
 

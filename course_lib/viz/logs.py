@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -120,7 +121,8 @@ def set_logs(*names: str) -> None:
         for name in names:
             for kind, text in LOGS[name].says.items():
                 if isinstance(event, kind) and (said := text(event)):
-                    print(f"[{name}] {'' if LOGS[name].names_itself else frame}" + said.replace("\n", "\n    "), file=sys.stderr)
+                    said = re.sub(r"/\S*ipykernel_\d+/\d+\.py", "this notebook", said.replace("\n", "\n    "))
+                    print(f"[{name}] {'' if LOGS[name].names_itself else frame}{said}", file=sys.stderr)
 
     if names:
         _listening.enter_context(events.listener(say))

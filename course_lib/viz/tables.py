@@ -240,7 +240,7 @@ def roofline(
         obstacles.append(best)
         left = best[2] < x  # its end is what must not move, however wide the letters are
         svg.text(best[2] if left else best[0], best[3] - 3, text, SMALL, anchor="end" if left else "start", tip=name[0])
-    rows = [(p.name, f"{p.intensity:.3g} FLOP/B", rate_text(p.rate), limit(p, ridge)) for p in data]
+    rows = [(p.name, f"{p.intensity:.3g} FLOP/B", rate_text(p.rate), limit(p, bandwidth, peak)) for p in data]
     alt = "Roofline: " + "; ".join(f"{name} at {where}, {limited}" for name, where, _, limited in rows) + "."
     caption = caption or "Below the slope a kernel waits for memory, below the flat roof for arithmetic."
     return Picture(svg.render(alt), caption, alt, columns(rows))
@@ -264,9 +264,11 @@ def overlap(a: Sequence[float], b: Sequence[float]) -> bool:
     return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
 
 
-def limit(point: Point, ridge: float) -> str:
-    """What holds this kernel back."""
-    return "limited by memory" if point.intensity < ridge else "limited by arithmetic"
+def limit(point: Point, bandwidth: float, peak: float) -> str:
+    """What holds this kernel back: neither of the two where it comes to less than a hundredth of both."""
+    if 100 * point.rate < min(peak, point.intensity * bandwidth):
+        return "limited by neither"
+    return "limited by memory" if point.intensity < peak / bandwidth else "limited by arithmetic"
 
 
 def rate_text(rate: float) -> str:

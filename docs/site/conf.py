@@ -40,6 +40,7 @@ toc_object_entries_show_parents = "hide"
 
 html_theme = "sphinx_book_theme"
 html_title = project
+html_favicon = str(HERE / "static" / "favicon.svg")
 html_static_path = [str(HERE / "static")]
 html_css_files = ["site.css"]
 html_js_files = ["site.js"]

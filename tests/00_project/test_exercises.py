@@ -91,6 +91,14 @@ def test_the_checks_of_an_exercise_ask_for_no_other_answer(lesson):
             assert not others, (name, others)
 
 
+@pytest.mark.parametrize("lesson", LESSONS, ids=str)
+def test_no_check_compares_a_thing_with_itself(lesson):
+    for cell in filter(is_checks, read(lesson.solution).cells):
+        calls = [node for node in ast.walk(ast.parse(cell.source)) if isinstance(node, ast.Call) and len(node.args) > 1]
+        asked = [call for call in calls if getattr(call.func, "id", "").startswith("check_")]
+        assert not [ast.unparse(call) for call in asked if ast.dump(call.args[0]) == ast.dump(call.args[1])]
+
+
 def test_no_exercise_is_without_its_solution(root):
     made = {path.relative_to(root / "exercises") for path in (root / "exercises").rglob("*.ipynb")}
     assert made <= {lesson.exercise.relative_to(root / "exercises") for lesson in LESSONS}

@@ -10,7 +10,8 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from course_lib.grading.notebooks import code_digest, graded_cells
+from course_lib import config
+from course_lib.grading.notebooks import code_digest, graded_cells, outputs_digest
 from course_lib.grading.store import WIDGET
 
 ROOT = Path(__file__).parents[2]
@@ -40,8 +41,11 @@ def complaints(nb) -> list[str]:
     waived = [cell for cell in live if "nbval-ignore-output" in tags(cell)]
     if len(waived) > max(2, len(live) // 8):
         said.append(f"{len(waived)} of {len(live)} cells waive the comparison of their outputs")
-    if not graded_cells(nb) and nb.metadata.get("course", {}).get("code") != code_digest(nb):
+    stored = nb.metadata.get("course", {})
+    if not graded_cells(nb) and stored.get("code") != code_digest(nb):
         said.append("its code is not the code that ran when its outputs were stored. Run `make notebooks`")
+    elif not graded_cells(nb) and stored.get("outputs") != outputs_digest(nb):
+        said.append("an output is not what the run gave that stored it. Run `make notebooks`")
     if nb.metadata.get("kernelspec", {}).get("name") != "course":
         said.append("the kernel is not the course's (`course`)")
     return said
@@ -97,13 +101,20 @@ def test_an_exercise_holds_no_outputs_and_no_machine_path(path):
     assert not any(MACHINE_PATH.search(cell.source) for cell in nb.cells)
 
 
+@pytest.mark.parametrize("path", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
+def test_a_setting_has_the_value_that_the_prose_gives_it(path):
+    prose = "\n".join(cell.source for cell in nbformat.read(path, 4).cells if cell.cell_type == "markdown")
+    for name, value in re.findall(r"`cl\.config\.(\w+)` \((\d+)\)", prose):
+        assert getattr(config, name) == int(value), f"{name} is {getattr(config, name)}"
+
+
 # ---- the test is tested: each hole, opened on purpose -----------------------------------------------------------------
 
 
 def notebook(*cells):
     nb = new_notebook(cells=list(cells))
     nb.metadata.kernelspec = {"name": "course", "display_name": "Course (torch.compile)", "language": "python"}
-    nb.metadata.course = {"code": code_digest(nb)}
+    nb.metadata.course = {"code": code_digest(nb), "outputs": outputs_digest(nb)}
     return nb
 
 
@@ -147,6 +158,13 @@ def test_code_that_changed_since_it_ran_is_seen_though_it_may_print_the_same():
     nb = notebook(cell("close = abs(ours - theirs) < 1e-5\nprint(close)"))
     nb.cells[0].source = nb.cells[0].source.replace("1e-5", "1e5")
     assert ["not the code that ran" in complaint for complaint in complaints(nb)] == [True]
+
+
+def test_an_output_that_no_run_gave_is_seen_though_times_are_not_compared():
+    nb = notebook(cell(outputs=[new_output("stream", name="stdout", text="17 ms")]))
+    assert complaints(nb) == []
+    nb.cells[0].outputs[0].text = "71 ms"
+    assert ["not what the run gave" in complaint for complaint in complaints(nb)] == [True]
 
 
 def test_waiving_the_comparison_of_many_cells_is_seen():

@@ -348,9 +348,9 @@ def test_long_names_titles_and_units_stay_within_the_drawing():
 
 
 def test_the_roofline_says_what_limits_each_kernel():
-    picture = viz.roofline([("add", 1e6, 12e6, 1e-3), ("GEMM", 4e10, 4e7, 0.4)], bandwidth=20e9, peak=150e9)
-    lines = picture.text.splitlines()
-    assert lines[0].endswith("limited by memory") and lines[1].endswith("limited by arithmetic")
+    points = [("add", 1e6, 12e6, 1e-3), ("GEMM", 4e10, 4e7, 0.4), ("a launch", 8, 32, 1e-5)]
+    lines = viz.roofline(points, bandwidth=20e9, peak=150e9).text.splitlines()
+    assert [line.rpartition("limited by ")[2] for line in lines] == ["memory", "arithmetic", "neither"]
 
 
 def test_bars_without_values_and_values_without_a_bar():

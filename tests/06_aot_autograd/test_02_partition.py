@@ -64,6 +64,13 @@ def test_a_reduction_and_a_product_are_kept_not_computed_again():
     assert not any("mm" in target or "sum" in target or "amax" in target for target in targets)
 
 
+def test_what_a_convolution_reads_is_kept():
+    """Its backward reads it, too: computed again, it would be written to memory a second time."""
+    f = lambda x, w, v: F.conv2d(F.relu(F.conv2d(x, w) * 2), v)
+    parts = cut(f, torch.randn(2, 3, 8, 8), leaf(4, 3, 3, 3), leaf(4, 4, 3, 3))
+    assert "relu" in names(parts.saved) and not parts.recomputed
+
+
 def test_an_input_that_is_overwritten_is_not_what_is_kept():
     def f(x: Tensor, buffer: Tensor) -> Tensor:
         y = x * (buffer + 0)

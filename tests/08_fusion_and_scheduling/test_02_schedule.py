@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from itertools import pairwise
 
 import torch
 from aten_graphs import agree, lowered, names, scheduled
@@ -10,7 +12,7 @@ from torch import nn
 
 from course_lib.codegen.cpp import cpp_source
 from course_lib.lowering import ExternKernel
-from course_lib.scheduling import Fuse, FusedKernel, can_fuse, schedule
+from course_lib.scheduling import Fuse, FusedKernel, can_fuse, schedule, split_reductions
 from course_lib.scheduling.schedule import Fusion
 
 
@@ -229,3 +231,62 @@ def test_nothing_is_little_to_read_of_nothing():
         return wide[..., :1].relu() + 1
 
     assert not any("only a few" in line for line in schedule(agree(f, torch.randn(0, 8, 64))).inlined)
+
+
+def in_two_steps(function, *inputs):
+    """A graph whose long reductions are split, as for a GPU."""
+    return split_reductions(lowered(function, *inputs), lambda buffer: True)
+
+
+def normalized_backward(x, m, g):
+    """Sums down the columns of the difference, and the difference itself, in the shape of a batch norm's backward."""
+    apart = x - m
+    total = (apart * g).sum(0)
+    return g - apart * total
+
+
+def test_what_is_as_large_as_that_which_it_is_made_of_is_not_stored():
+    """`x - m` is needed by two kernels; the second reads `x`, which takes no longer than to read the difference."""
+    inputs = torch.randn(2048, 64), torch.randn(64), torch.randn(2048, 64)
+    result = schedule(in_two_steps(normalized_backward, *inputs))
+    first, _, last = result.kernels
+    assert [b.name for b in first.buffers] == ["buf2_parts"] and "buf0" not in last.reads
+    moved = 4 * 2048 * 64
+    assert result.bytes_after < 5.2 * moved  # four reads and a write; it would be one write more
+    agree(normalized_backward, *inputs)
+
+
+def test_but_it_is_stored_for_a_call_of_the_library():
+    def multiplied(x, m, g):
+        apart = x - m
+        return (apart * g).sum(0), apart @ apart.t()
+
+    inputs = torch.randn(2048, 64), torch.randn(64), torch.randn(2048, 64)
+    first = schedule(in_two_steps(multiplied, *inputs)).kernels[0]
+    assert [b.name for b in first.buffers] == ["buf0", "buf2_parts"]
+    agree(multiplied, *inputs)
+
+
+def on_a_gpu(graph):
+    """The graph as if its buffers were there: nothing of it is run."""
+    for node in graph.nodes:
+        node.buffer = replace(node.buffer, device=torch.device("cuda"))
+    return graph
+
+
+def test_small_kernels_start_together_on_a_gpu():
+    """Counters of three batch norms, say: nothing is shared, but a start takes longer than the work."""
+    counters = lambda a, b, c: (a + 1, b + 1, c + 1)
+    small = [torch.zeros(8, dtype=torch.int64) for _ in range(3)]
+    assert len(scheduled(counters, *small).kernels) == 3
+    assert len(schedule(on_a_gpu(lowered(counters, *small))).kernels) == 1
+    large = [torch.empty(2**20) for _ in range(3)]
+    assert len(schedule(on_a_gpu(lowered(counters, *large))).kernels) == 3
+
+
+def test_small_kernels_that_need_each_other_do_not():
+    chain = lambda x: ((x.sum(0) * 2)[:, None] * x.t()).sum(0)
+    graph = on_a_gpu(lowered(chain, torch.empty(16, 16)))
+    result = schedule(graph)
+    for kernel, later in pairwise(result.kernels):
+        assert not {b.name for b in later.buffers} & kernel.reads

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from aten_graphs import agree, lowered
@@ -192,3 +194,73 @@ def test_what_else_needs_the_old_values_or_the_new_ones(function):
     if got is not None:
         got.zero_()
     torch.testing.assert_close(ours, eager)
+
+
+def test_what_a_row_reads_once_is_written_over_by_its_result():
+    """Running statistics: read before the columns of their row, written behind them, by forward's own kernels."""
+    eager = nn.Sequential(nn.Conv2d(3, 8, 1), nn.BatchNorm2d(8))
+    model = copy.deepcopy(eager)
+    compiled = cl.compile(model)
+    with cl.record() as trace:
+        compiled(torch.randn(2, 3, 4, 4)).sum().backward()
+    (forward, *_) = (event.plan for event in trace.of(cl.events.MemoryPlanned))
+    written = {storage for storage in forward.place.values() if "running" in storage or "batches" in storage}
+    assert written == {f"self_1_{name}" for name in ("running_mean", "running_var", "num_batches_tracked")}
+    compiled(x := torch.randn(2, 3, 4, 4)).sum().backward()
+    model.load_state_dict(eager.state_dict())
+    with Calls() as calls:
+        compiled(x)
+    assert torch.ops.aten.copy_.default not in calls.seen
+    eager(x)
+    torch.testing.assert_close(dict(model.named_buffers()), dict(eager.named_buffers()))
+
+
+def each_column_reads_it(x, y):
+    y.copy_((x * y[:, None]).sum(1))
+
+
+def each_column_reads_it_later(x, y):
+    new = x.sum(1) + y
+    both = (x * y[:, None] * new[:, None]).sum(1)
+    y.copy_(new)
+    return both
+
+
+def each_row_reads_it_later(x, y):
+    new = x.sum(1)
+    both = (x - new[:, None]).exp().sum(1) + y
+    y.copy_(new)
+    return both
+
+
+@pytest.mark.parametrize("function", [each_column_reads_it, each_column_reads_it_later, each_row_reads_it_later])
+@pytest.mark.parametrize("codegen", ["cpp", "triton"])
+def test_what_a_row_s_columns_read_is_there_until_they_have_run(function, codegen):
+    step = cl.compile(function, options={"codegen": codegen})
+    ours, eager = ([torch.rand(40, 70), torch.rand(40)] for _ in range(2))
+    eager = [t.clone() for t in ours]
+    for _ in range(2):
+        torch.testing.assert_close((step(*ours), ours), (function(*eager), eager))
+
+
+def test_a_buffer_that_backward_needs_is_not_written_by_a_kernel():
+    """Autograd compares versions: what is kept must be what it was when it was kept."""
+
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("mean", torch.ones(4))
+            self.weight = nn.Parameter(torch.linspace(1, 2, 4))
+
+        def forward(self, x):
+            with torch.no_grad():
+                self.mean.mul_(0.5).add_(x.mean(0), alpha=0.1)
+            return (self.weight * self.mean * x).sin()
+
+    eager = Scaled()
+    model = copy.deepcopy(eager)
+    compiled = cl.compile(model, fullgraph=True)
+    for _ in range(3):
+        x = torch.randn(3, 4)
+        compiled(x).sum().backward(), eager(x).sum().backward()
+        torch.testing.assert_close((model.mean, model.weight.grad), (eager.mean, eager.weight.grad))

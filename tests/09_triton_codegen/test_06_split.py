@@ -121,6 +121,37 @@ def test_a_long_rows_maximum_and_sum_take_one_pass(monkeypatch):
         torch.testing.assert_close(got, loss(x[[0, 0]].to(dtype), labels[:2]), rtol=1e-3, atol=1e-3)
 
 
+SPREADS = {
+    "columns": (lambda x: x.var(0), (4096, 8)),
+    "channels": (lambda x: torch.var_mean(x, (0, 2, 3), correction=0), (64, 8, 16, 16)),
+    "channels of an image that lies so": (lambda x: x.to(memory_format=torch.channels_last).var((0, 2, 3)), (16, 8, 16, 16)),
+    "all": (lambda x: x.std(), (300, 256)),
+    "batch norm": (lambda x: torch.nn.functional.batch_norm(x, None, None, training=True), (64, 8, 16, 16)),
+}
+
+
+@interpreted
+@pytest.mark.parametrize("name", SPREADS)
+@pytest.mark.parametrize("mean", [0.0, 3.0, 1000.0])
+def test_a_variance_takes_two_kernels_and_reads_once(name, mean):
+    """A chunk's squares are taken from the chunk's own mean, so nothing cancels where the mean is large."""
+    function, shape = SPREADS[name]
+    x = torch.randn(shape) + mean
+    x[: shape[0] // 2] += 5  # chunks with means of their own
+    result, kernels = kernels_of(function, x)
+    assert len(kernels) == 2 + (name == "batch norm")
+    torch.testing.assert_close(result, function(x), rtol=1e-4, atol=1e-4)
+
+
+@interpreted
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_a_variance_of_what_is_not_finite_is_nan(bad):
+    x = torch.randn(4096, 3)
+    x[5, 1] = bad
+    result, _ = kernels_of(lambda x: x.var(0), x)
+    assert result.isnan().tolist() == x.var(0).isnan().tolist() == [False, True, False]
+
+
 def test_a_cpu_needs_no_split():
     _, kernels = kernels_of(lambda x: x.sum(0), torch.randn(2048, 40), options={"codegen": "cpp"})
     assert len(kernels) == 1

@@ -70,6 +70,28 @@ def test_an_index_that_moves_no_load_is_checked(codegen, look_up):
         compiled(x, good + 3)
 
 
+@pytest.mark.parametrize("codegen", CODEGENS)
+@pytest.mark.parametrize("layout", [(1, 1), (8, 2)], ids=["dense", "far apart"])
+@pytest.mark.parametrize(
+    "look_up",
+    [
+        lambda x: x[(x > 0).long().squeeze(-1)],
+        lambda x: x[torch.count_nonzero(x, -1).remainder(4)],
+        lambda x: x.gather(0, (x > 0).long()),
+        lambda x: torch.nn.functional.embedding((x > 0).int().squeeze(-1), x),
+        lambda x: torch.zeros(2, 1).index_put(((x > 0).long().squeeze(-1),), x, accumulate=True),
+        lambda x: torch.zeros(2, 1).scatter_reduce(0, (x > 0).long(), x, "amax"),
+        lambda x: (x + 1).clone().index_fill_(0, (x[:1] > -9).long().view(1), 3.0),
+    ],
+    ids=["[]", "counted", "gather", "embedding", "index_put", "scatter_reduce", "index_fill_"],
+)
+def test_an_index_that_is_a_comparison_is_one_not_a_mask(codegen, layout, look_up):
+    """GCC 12 read at -1 where the index was `x > 0`: it took the mask of the vector comparison for the number."""
+    x = torch.empty_strided((6, 1), layout).copy_(torch.tensor([3.0, -1.0, 2.0, -2.0, 5.0, 4.0])[:, None])
+    compiled = compile_function(lambda x: [look_up(x)], x, codegen=codegen)
+    assert torch.equal(compiled(x)[0], look_up(x))
+
+
 def test_an_index_into_nothing_raises():
     compiled = program(*embedding(4, 0, 3))
     with pytest.raises(IndexError):

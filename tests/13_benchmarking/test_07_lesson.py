@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 
 import pytest
@@ -71,6 +72,32 @@ def test_a_recorded_file_comes_back_as_the_outcomes_it_was_written_from(name):
     told, outcomes = report.recorded(name)
     assert [outcome.name for outcome in outcomes] == ["eager", "course_lib", "torch.compile"]
     assert [report.as_json(outcome, outcomes) for outcome in outcomes] == told["results"]
+
+
+def test_the_recorded_suite_says_what_its_samples_say():
+    told, _ = report.recorded("h200_suite")
+    for rows in told["cases"].values():
+        outcomes = [report.from_json(row) for row in rows]
+        for row, outcome in zip(rows, outcomes, strict=True):
+            assert report.as_json(outcome, outcomes) == row
+
+
+RECORDINGS = {
+    "h100x2_overlap": "dc88e8dba7ecf38f",
+    "h200_suite": "03af120dd29047a8",
+    "h200_tinyblock_float16": "90cdeb2ccf606e23",
+    "h200_tinyblock_float32": "edcfa9f845de3376",
+    "h200_tinyblock_small": "30e46ca54d17f6a0",
+}
+"""Measurements are not edited: each file's SHA-256, written here with a new recording."""
+
+
+def test_a_recording_is_as_it_was_made_and_somebody_shows_it(root):
+    files = {path.stem: path for path in report.RECORDED.glob("*.json")}
+    assert {name: hashlib.sha256(path.read_bytes()).hexdigest()[:16] for name, path in files.items()} == RECORDINGS
+    shown = [*(root / "notebooks").glob("*.ipynb"), *(root / "course_lib" / "bench").glob("*.py")]
+    text = "".join(path.read_text(encoding="utf-8") for path in shown)
+    assert [name for name in files if name not in text] == []
 
 
 def test_pictures_of_measurements_draw_times_and_say_none_in_their_text():
