@@ -15,7 +15,7 @@ from course_lib.grading.notebooks import code_digest, graded_cells, outputs_dige
 from course_lib.grading.store import WIDGET
 
 ROOT = Path(__file__).parents[2]
-STORED = sorted(ROOT.glob("notebooks/**/*.ipynb")) + sorted(ROOT.glob("solutions/*/*.ipynb"))
+STORED = sorted(ROOT.glob("notebooks/*.ipynb")) + sorted(ROOT.glob("solutions/*/*.ipynb"))
 MAX_CODE_LINES = 14
 MACHINE_PATH = re.compile(r"(?<![\w.:/])/(?:tmp|root|home|work|Users|mnt|opt)/[\w.-]+")
 NAMED_FILE = re.compile(r"`((?:\w+/)+\w+\.py)`")
