@@ -150,7 +150,7 @@ class Assembly:
     def picture(self) -> Picture:
         """Which stage is whose."""
         count = len(self.mine)
-        caption = f"{count} of {len(PARTS)} parts are not ours." if count else "So far every part is ours."
+        caption = f"{count} of {len(PARTS)} parts are yours or given." if count else "So far every part is ours."
         return table(self.rows, ["room", "part", "exercise", "whose", "here"], caption)
 
     @property

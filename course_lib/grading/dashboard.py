@@ -182,7 +182,8 @@ def class_map(grades: Grades) -> Picture:
             line.append(square(svg, x0 + CELL * i, y, row))
         lines.append(line)
     legend(svg, 48 + CELL * len(students))
-    caption = "Filled: full points. Crossed: a wrong answer. Empty: not tried. A column of crosses is an exercise to teach again."
+    caption = "Filled: full points. Crossed: a wrong answer. Empty: not tried. No square: not handed in. "
+    caption += "Columns are a lesson's exercises, in order; one of crosses is to be taught again."
     alt = f"{plural(len(students), 'student')} by {plural(len(exercises), 'exercise')}. {caption}"
     return Picture(
         svg.framed(alt), caption, alt, columns(lines, ("student", "points", *(rows[0].number for rows in exercises.values())))

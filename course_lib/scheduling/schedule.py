@@ -232,7 +232,8 @@ class Fusion:
                 continue
             if all(not r.is_extern and isinstance(can_fuse(group, r, LEGAL), No) for r in readers):
                 pairs += [(node, reader) for node in group.nodes for b in node.buffers for reader in self.usage.readers[b.name]]
-        return pairs or [pair for group in self.groups for member in group.members for pair in self.to_remake(group, member)]
+        groups = self.groups if self.can_fuse is can_fuse else ()  # another's opinion is not improved upon
+        return pairs or [pair for group in groups for member in group.members for pair in self.to_remake(group, member)]
 
     def to_remake(self, group: Group, member: Member) -> list[tuple[Node, Node]]:
         """What is stored for loops elsewhere, and hardly more than another buffer's elements: these read that one instead."""
@@ -242,9 +243,8 @@ class Fusion:
         large = [a for a in member.body.reads if 8 * self.usage.buffers[a.buffer].nbytes > size]
         one = len(large) == 1 and large[0].index == member.body.write.index and self.usage.buffers[large[0].buffer]
         readers = self.usage.readers[node.buffer.name].difference(group.nodes)
-        if not one or one in group.writes or one.nbytes > size or node.buffer.name in self.usage.outputs:
-            return []
-        return [] if any(isinstance(reader, ExternKernel) for reader in readers) else [(node, reader) for reader in readers]
+        fits = one and one not in group.writes and one.nbytes <= size and node.buffer.name not in self.usage.outputs
+        return [(node, r) for r in readers] if fits and not any(isinstance(r, ExternKernel) for r in readers) else []
 
     def decisions(self) -> list[Decision]:
         """Each pair once: those that were fused, then those that stayed apart."""

@@ -224,7 +224,7 @@ def guard_tree(
             text.append(f"  {'  ' * depth}  did not hold: {why}")
     alt = f"{plural(len(guards), 'guard')}{f' of {title}' if title else ''} as a tree of {plural(len(rows), 'path')}."
     alt += f" One did not hold: {why}." if failed is not None else ""
-    caption = "Each guard (◆) on the path of the object it tests; point at a test to read all of it."
+    caption = "Each guard (◇) on the path of the object it tests; point at a test to read all of it."
     caption += " The broken branch leads to the guard that did not hold." if failed is not None else ""
     return Picture(f'<div class="cl-scroll">{svg.render(alt)}</div>', caption, alt, "\n".join(text), ("guards", "break"))
 

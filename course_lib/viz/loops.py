@@ -191,7 +191,7 @@ def loops(graph: Any, title: str = "") -> Picture:
         text.append(f"{ranges_of(node)}:\n    {formula(node, buffers)}")
     named = f"Loop IR{f' of {title}' if title else ''}"
     alt = f"{named}: {plural(len(graph.nodes), 'loop node')}: {', '.join(map(label_of, graph.nodes))}."
-    caption = "Each box is one loop: its ranges on top (reduced ones in brackets), below what it computes for each index."
+    caption = "Each box is a loop (double border: a library call): its ranges (reduced ones in brackets), then what it computes."
     return Picture(f'<div class="cl-scroll">{"".join(boxes)}</div>', caption, alt, "\n".join(text), ("loops",))
 
 

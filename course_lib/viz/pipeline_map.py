@@ -71,9 +71,7 @@ def pipeline_map(lit: str | None = None, recording: Recording | None = None) -> 
             svg.text(x + BOX / 2 + 10, y + TALL + (15 if i == 3 else DOWN / 2 + 4), room.gives, SMALL)
     here = next((room for room in ROOMS if room.name == lit), None)
     caption = (
-        f"The pipeline; this lesson is about {here.title} (outlined)."
-        if here
-        else "The pipeline, from a Python frame to kernels."
+        f"The pipeline; this lesson is about {here.title} (filled)." if here else "The pipeline, from a Python frame to kernels."
     )
     if recording:
         caption = "What this run did at each stage of the pipeline, and how long it took."
