@@ -102,8 +102,7 @@ class View:
 
 @dataclass(frozen=True, eq=False)
 class Lazy(View):
-    """A tensor that needs no memory (`full`, `arange`, a mask made from them): `inner` computes it again at each use.
-    `buffer` is not there, it only says how the tensor would lie in memory; so a view of a `Lazy` is made like any other."""
+    """A tensor that needs no memory (`full`, `arange`, masks of them): `inner` computes it at each use; `buffer` says how it lies."""
 
     inner: Callable[[Handler, Index], Value] = field(kw_only=True)
 

@@ -27,8 +27,7 @@ class Handler(Protocol):
     """The operations beside `UNARY` and `BINARY`, which every handler has too (often through `__getattr__`)."""
 
     def load(self, buffer: str, index: sympy.Expr) -> Value:
-        """The element of `buffer` at the flat `index` (in elements, from the start of the buffer): nearly always a sum of loop
-        symbols times numbers; `FloorDiv` and `Mod` of `torch.utils._sympy.functions` in an order that sums cannot say."""
+        """The element of `buffer` at the flat `index` (in elements): a sum of loop symbols times numbers, seldom with // and %."""
 
     def constant(self, value: bool | int | float, dtype: torch.dtype) -> Value:
         """A number."""

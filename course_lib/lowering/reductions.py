@@ -106,7 +106,7 @@ def var_mean(low: Lowering, node: fx.Node, x: View, dims: Dims = None, *, correc
 
     total = low.reduction(node, "sum", squared_distance, x, reduced, dtype, average.buffer, "var")
     if isinstance(last := low.graph.nodes[-1], Reduction):
-        last.around = average.buffer, low.graph.nodes[-3].buffer
+        last.around = average.buffer, low.graph.nodes[-3].buffers[0]
     n = max(0, math.prod(x.shape[d] for d in reduced) - (1 if correction is None else correction))
     first = finish(low, node, total, reduced, like, "var", lambda value: value / n)
     return (first, finish(low, node, average, reduced, node.meta["val"][1], "mean")) if both else first

@@ -15,7 +15,7 @@ from typing import Any
 import sympy
 
 from course_lib.lowering.indexing import Linear, contiguous
-from course_lib.lowering.ir import Buffer, Inline, LoopGraph, Node, Reduction
+from course_lib.lowering.ir import Buffer, Inline, LoopGraph, Node, Pointwise, Reduction
 from course_lib.scheduling.dependencies import record
 
 PROGRAMS = 8192  # Rows that there should be: a row of 16k elements for each, where a hundred million become one
@@ -49,21 +49,23 @@ def split(node: Node, graph: LoopGraph, done: dict[str, Buffer]) -> list[Node]:
     shape = (*chunks, *node.ranges)
     parts = Buffer(f"{node.buffer.name}_parts", node.accumulate, shape, contiguous(shape), node.buffer.device)
     done[node.buffer.name] = parts
-    mean, total = node.around or (None, None)
-    sums = total and done.get(total.name)  # each chunk's squared distances are from its own mean (Chan et al., 1983)
+    mean, total = node.around or (node.buffer, node.buffer)
+    sums = done.get(total.name, parts)  # of x: each chunk's squared distances are from its own mean (Chan et al., 1983)
     count = lambda ops: ops.constant(math.prod(lengths), node.accumulate)
     own_mean = lambda ops, at: ops.truediv(sums.view().load(ops, at), count(ops))
 
     def part(ops: Any, index: Any, rindex: Any) -> Any:
-        if sums:
-            ops = Inline(ops, {mean.name: replace(node, inner=lambda ops, _: own_mean(ops, index))})
+        if sums is not parts:
+            ops = Inline(ops, {mean.name: Pointwise(buffer=mean, ranges=node.ranges, inner=lambda ops, _: own_mean(ops, index))})
         places = zip(index, lengths, rindex, strict=False)
         return node.inner(ops, index[len(chunks) :], tuple(chunk * length + j for chunk, length, j in places))
 
     def whole(ops: Any, index: Any, rindex: Any) -> Any:
         found = parts.view().load(ops, at := (*rindex, *index))
-        apart = sums and ops.sub(own_mean(ops, at), ops.load(mean.name, node.place(index)))
-        return ops.add(found, ops.mul(count(ops), ops.mul(apart, apart))) if sums else found
+        if sums is parts:
+            return found
+        apart = ops.sub(own_mean(ops, at), ops.load(mean.name, node.place(index)))
+        return ops.add(found, ops.mul(count(ops), ops.mul(apart, apart)))
 
     first = replace(node, buffer=parts, ranges=shape, inner=part, reduced=lengths, kept=None, partial=True)
     return [first, replace(node, inner=whole, reduced=tuple(chunks))]
