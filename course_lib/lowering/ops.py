@@ -27,7 +27,7 @@ class Handler(Protocol):
     """The operations beside `UNARY` and `BINARY`, which every handler has too (often through `__getattr__`)."""
 
     def load(self, buffer: str, index: sympy.Expr) -> Value:
-        """The element of `buffer` at the flat `index` (in elements): a sum of loop symbols times numbers, seldom with // and %."""
+        """The element of `buffer` at the flat `index` (in elements): a sum of loop symbols times numbers, or with // and %."""
 
     def constant(self, value: bool | int | float, dtype: torch.dtype) -> Value:
         """A number."""
