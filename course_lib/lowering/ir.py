@@ -102,7 +102,7 @@ class View:
 
 @dataclass(frozen=True, eq=False)
 class Lazy(View):
-    """A tensor that needs no memory (`full`, `arange`, masks of them): `inner` computes it at each use, `buffer` is its layout."""
+    """A tensor that needs no memory (`full`, `arange`, masks): `inner` computes it at each use, `buffer` is its layout."""
 
     inner: Callable[[Handler, Index], Value] = field(kw_only=True)
 
