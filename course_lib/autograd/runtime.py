@@ -28,7 +28,7 @@ def finished(graph: Program, signature: Signature, original: Program, shown: Seq
         if signature.updates and overlaps(inputs, signature):
             events.emit(events.FellBack(OP_BY_OP, "an input that is written to shares memory with another"))
             return original(*inputs)
-        values = graph(*inputs) if shown is None else dict(zip(shown, graph(*inputs), strict=True))
+        values: Any = graph(*inputs) if shown is None else dict(zip(shown, graph(*inputs), strict=True))
         write(loud, inputs, values)
         return tuple(result.made_of(inputs, values) for result in signature.results)
 

@@ -24,7 +24,7 @@ class Result:
     layout: tuple[tuple[int, ...], tuple[int, ...], int] | None = None  # A view's sizes, strides, and elements after the start
     requires_grad: bool = True
 
-    def made_of(self, inputs: Values, values: Any) -> Any:
+    def made_of(self, inputs: Values, values: Values) -> Any:
         base = (inputs if self.of_input else values)[self.index]
         if self.layout is None:
             return base
