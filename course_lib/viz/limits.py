@@ -34,7 +34,7 @@ from course_lib.viz.asked import RECORDED, positive, several, takes
 from course_lib.viz.graphs import bare, op_name
 from course_lib.viz.loops import is_extern
 from course_lib.viz.style import Picture, human_bytes, human_seconds, plural
-from course_lib.viz.tables import Point, breakable, columns, html_table, roofline
+from course_lib.viz.tables import Point, breakable, columns, html_table, lower, roofline
 
 ARITHMETIC = frozenset((*UNARY, *BINARY)) - BOOLEAN
 HOUSEKEEPING = frozenset("empty_strided empty_cuda as_strided zeros check laid_out".split())
@@ -228,7 +228,7 @@ def drawn(points: Sequence[tuple[Point, bool]], bandwidth: float, peak: float, c
         least = max(point.bytes / bandwidth, point.flops / peak)
         share = f"{100 * least / point.seconds:.0f} %" if point.seconds else "–"
         told = (count(point.flops), human_bytes(point.bytes), f"{point.intensity:.3g}" if point.bytes else "–")
-        what = ("memory" if point.intensity < peak / bandwidth else "arithmetic") if point.bytes else "–"
+        what = lower(point, bandwidth, peak) if point.bytes else "–"
         rows.append([breakable(str(cell)) for cell in (number, who, *told, human_seconds(point.seconds), share, what)])
         plain_rows.append((who, *told, what))
     body = picture.body + html_table(rows, HEADER, (0, 2, 3, 4, 5, 6))

@@ -268,7 +268,12 @@ def limit(point: Point, bandwidth: float, peak: float) -> str:
     """What holds this kernel back: neither of the two where it comes to less than a hundredth of both."""
     if 100 * point.rate < min(peak, point.intensity * bandwidth):
         return "limited by neither"
-    return "limited by memory" if point.intensity < peak / bandwidth else "limited by arithmetic"
+    return f"limited by {lower(point, bandwidth, peak)}"
+
+
+def lower(point: Point, bandwidth: float, peak: float) -> str:
+    """Which of the two limits is the lower one at this many operations for a byte."""
+    return "memory" if point.intensity < peak / bandwidth else "arithmetic"
 
 
 def rate_text(rate: float) -> str:
