@@ -10,21 +10,26 @@
         except (AttributeError, KeyError, ...):
             return False
 
-Each source is looked up once, in a variable for the paths below it; `_tensors.c` asks all of a tensor. `first_failure` says why.
+Each source is looked up once, in a variable for the paths below it; `_tensors.c` asks all of a tensor. Guards that hold until a
+dictionary changes (`lasting.py`) are in a function of their own, called when one has. `first_failure` says why.
 In PyTorch: `torch/_dynamo/guards.py` (`CheckFunctionManager`, `GuardBuilder`) and `torch/csrc/dynamo/guards.cpp`.
 """
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import FunctionType
 from typing import Any, NamedTuple
 
 from course_lib.capture import FUNCTION, Guard, SameAs, Source, Test
+from course_lib.capture.calls import HOOKS
 from course_lib.capture.classes import SeenClass
 from course_lib.capture.sources import HELPERS, MOVED, has_literal, variables
-from course_lib.guards.tensors import LOOKS, PLAIN_TENSORS, tensor_test
+from course_lib.guards.lasting import Lasting
+from course_lib.guards.tensors import LOOKS, PLAIN_TENSORS, in_c
 from course_lib.written import define
 
+IN_C = "looks_like", "unchanged", "note"
+HELPERS.update(dict.fromkeys((*IN_C, "noted", "again")))  # so that no parameter is called so
 OPPOSITE = {"is": "is not", "is not": "is", "==": "!="}
 FAILS = {"is": operator.is_not, "is not": operator.is_, "==": operator.ne, "holds": lambda got, _: not got}
 
@@ -48,7 +53,7 @@ class Check:
     def __init__(self, guards: Sequence[Guard], parameters: Sequence[str], name: str = "frame") -> None:
         self.guards, self.name = tuple(guards), name
         self.parameters = tuple(variables(parameters).values())
-        self.names: dict[str, Any] = {**HELPERS, "looks_like": tensor_test()}
+        self.names: dict[str, Any] = {**HELPERS, **{name: getattr(in_c(), name, None) for name in IN_C}, "noted": [b"", b""]}
         self._named: dict[int, str] = {}
         self.source = self._write()
         self.function: Callable[..., bool] = define("check", self.source, f"guards of {name}", self.names)
@@ -57,16 +62,40 @@ class Check:
         return self.function(func, *args)
 
     def _write(self) -> str:
+        lasting, variables = Lasting(self.guards), dict[Source, str]()
+        later = {
+            each: None for each in self.guards if in_c() and lasting.lasts(each) and (each.kind != "tensor" or self._looks(each))
+        }
+        lines = self._asked([guard for guard in self.guards if guard not in later], variables)
+        if not later:
+            return self._function("check", [*lines, "return True"])
+        found: dict[Source, str] = {}
+        again = self._asked(later, found)
+        noted = lasting.noted(found)
+        roots = [self._variable(path.base, variables, lines) for path in noted if lasting.is_root(path)]
+        pairs = [*noted.values()]
+        pairs += [(f"{found[each.source]}[{name!r}]",) * 2 for each in later if each.kind == "hooks" for name in HOOKS]
+        pairs += [(found[each.source], self._right(self._looks(each))) for each in later if each.kind == "tensor"]
+        lines.append(f"return unchanged({', '.join(['noted', *roots])}) or again({', '.join((FUNCTION, *self.parameters))})")
+        again.append(f"return note(noted, *({', '.join(map(', '.join, pairs))}))")
+        return f"{self._function('check', lines)}\n\n{self._function('again', again)}"
+
+    def _function(self, name: str, lines: list[str]) -> str:
+        body = "\n        ".join(lines)
+        signature = f"def {name}({', '.join((FUNCTION, *self.parameters))}):"
+        return f"{signature}\n    try:\n        {body}\n    except MOVED:\n        return False\n"
+
+    def _asked(self, guards: Iterable[Guard], variables: dict[Source, str]) -> list[str]:
+        """The lines that return where a guard does not hold."""
         lines: list[str] = []
-        variables: dict[Source, str] = {}
-        for guard in self.guards:
-            expr = self._variable(guard.source, variables, lines)
-            fails = self._looks_otherwise(guard, expr) or [self._fails(test, expr, variables, lines) for test in guard.tests]
+        for guard in guards:
+            expr, looks = self._variable(guard.source, variables, lines), self._looks(guard)
+            fails = [self._fails(test, expr, variables, lines) for test in guard.tests if not looks]
+            if looks:
+                fails = [f"not looks_like({expr}, {', '.join(map(self._right, looks))})"]
             together = " or " if len("".join(fails)) < 120 else " or \\\n                "
             lines.append(f"if {together.join(fails)}: return False")
-        body = "\n        ".join([*lines, "return True"])
-        signature = f"def check({', '.join((FUNCTION, *self.parameters))}):"
-        return f"{signature}\n    try:\n        {body}\n    except MOVED:\n        return False\n"
+        return lines
 
     def _variable(self, source: Source, variables: dict[Source, str], lines: list[str]) -> str:
         """The variable that holds the object at `source`, looked up on first use."""
@@ -88,25 +117,26 @@ class Check:
         if isinstance(test.right, SameAs):
             return f"{test.left.format(expr)} {OPPOSITE[test.op]} {self._variable(test.right.source, variables, lines)}"
         if isinstance(test.right, SeenClass):  # what it does first, without a call
-            return f"{test.left.format(expr)} != (seen := {self._right(test)}).version and {test.left.format(expr)} != seen"
-        return f"{test.left.format(expr)} {OPPOSITE[test.op]} {self._right(test)}"
+            seen = self._right(test.right)
+            return f"{test.left.format(expr)} != (seen := {seen}).version and {test.left.format(expr)} != seen"
+        return f"{test.left.format(expr)} {OPPOSITE[test.op]} {self._right(test.right, test.op)}"
 
-    def _looks_otherwise(self, guard: Guard, expr: str) -> list[str]:
-        """All tests of a tensor as one condition; empty where `looks_like` cannot tell."""
+    def _looks(self, guard: Guard) -> tuple[Any, ...]:
+        """What `looks_like` takes to ask all that `guard` asks of a tensor; empty where it cannot."""
         *tests, last = guard.tests
-        known = tensor_test() and (last.left == "{}.is_cpu" or (last.left == "{}.device" and last.right.type == "cuda"))
+        known = in_c() and (last.left == "{}.is_cpu" or (last.left == "{}.device" and last.right.type == "cuda"))
         if not known or [test.left for test in tests] != LOOKS or tests[0].right not in PLAIN_TENSORS:
-            return []
-        return [f"not looks_like({expr}, {', '.join(map(self._right, tests))}, {getattr(last.right, 'index', -1)})"]
+            return ()
+        return (*(test.right for test in tests), getattr(last.right, "index", -1))
 
-    def _right(self, test: Test) -> str:
-        if has_literal(test.right) and (test.op == "==" or type(test.right) in (bool, type(None))):
-            return repr(test.right)
-        if id(test.right) not in self._named:
-            base = getattr(test.right, "__name__", None) or type(test.right).__name__
-            self._named[id(test.right)] = name = f"{''.join(c if c.isalnum() else '_' for c in base)}_{len(self.names)}"
-            self.names[name] = test.right
-        return self._named[id(test.right)]
+    def _right(self, value: Any, op: str = "==") -> str:
+        if has_literal(value) and (op == "==" or type(value) in (bool, type(None))):
+            return repr(value)
+        if id(value) not in self._named:
+            base = getattr(value, "__name__", None) or type(value).__name__
+            self._named[id(value)] = name = f"{''.join(c if c.isalnum() else '_' for c in base)}_{len(self.names)}"
+            self.names[name] = value
+        return self._named[id(value)]
 
     def first_failure(self, func: FunctionType, *args: Any) -> Failure | None:
         """Which test fails for this call, and on what; None if all hold."""

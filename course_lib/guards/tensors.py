@@ -3,7 +3,6 @@
 import ctypes
 import functools
 import struct
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,8 @@ PLAIN_TENSORS = torch.Tensor, torch.nn.Parameter
 
 
 @functools.cache
-def tensor_test() -> Callable[..., bool] | None:
-    """`looks_like` of `_tensors.c`, told how to read this torch's tensors; None (Python asks then) where that cannot be."""
+def in_c() -> Any:
+    """The module `_tensors.c`, told how to read this torch's tensors; None (Python asks then) where that cannot be."""
     names = [f"aoti_torch_get_{name}" for name in "layout dtype device_type device_index dim sizes strides".split()]
     names += ["_ZN2at6native6is_negERKNS_6TensorE", "_ZNK3c1010TensorImpl13requires_gradEv"]
     tensor = torch.empty(0)
@@ -30,4 +29,4 @@ def tensor_test() -> Callable[..., bool] | None:
         module.configure(struct.pack("n9P", place, *readers))
     except (OSError, AttributeError, StopIteration):
         return None
-    return module.looks_like
+    return module

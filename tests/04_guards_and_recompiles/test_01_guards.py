@@ -10,7 +10,7 @@ from torch.testing import assert_close
 import course_lib as cl
 from course_lib import events
 from course_lib.guards import Check
-from course_lib.guards.tensors import tensor_test
+from course_lib.guards.tensors import in_c
 from course_lib.viz.recording import Recording
 
 
@@ -241,7 +241,7 @@ def tensors():
 
 
 def test_a_tensor_looks_only_like_those_with_the_same_type_dtype_sizes_strides_flags_and_place():
-    looks_like = tensor_test()
+    looks_like = in_c().looks_like
     for name, x in tensors().items():
         for other, y in tensors().items():
             if not x.is_meta:
@@ -249,14 +249,14 @@ def test_a_tensor_looks_only_like_those_with_the_same_type_dtype_sizes_strides_f
 
 
 def test_what_is_no_strided_tensor_looks_like_none():
-    looks_like, wanted = tensor_test(), looks(torch.randn(2, 3, 4))
+    looks_like, wanted = in_c().looks_like, looks(torch.randn(2, 3, 4))
     x = torch.randn(2, 3, 4)
     for other in (x.to_sparse(), x.to_mkldnn(), 3, None, x.numpy()):
         assert looks_like(other, *wanted) is False
 
 
 def test_a_tensor_that_changes_in_place_looks_otherwise():
-    looks_like, p = tensor_test(), nn.Parameter(torch.randn(3))
+    looks_like, p = in_c().looks_like, nn.Parameter(torch.randn(3))
     wanted = looks(p)
     for data in (torch.randn(4), torch.randn(3, dtype=torch.float16), torch.randn(6)[::2]):
         p.data = data
