@@ -29,17 +29,13 @@
 
 typedef struct _PyInterpreterFrame Frame;
 
-/* ---- what differs from version to version ------------------------------------------------------------------------ */
+/* ---- what differs from version to version: fields and functions by their newest names ----------------------------- */
 
-#if PY_VERSION_HEX >= 0x030D0000
-#  define FRAME_CODE(f) ((PyCodeObject *)(f)->f_executable)
-#  define FRAME_FUNC(f) ((f)->f_funcobj)
-#elif PY_VERSION_HEX >= 0x030C0000
-#  define FRAME_CODE(f) ((f)->f_code)
-#  define FRAME_FUNC(f) ((f)->f_funcobj)
-#else
-#  define FRAME_CODE(f) ((f)->f_code)
-#  define FRAME_FUNC(f) ((PyObject *)(f)->f_func)
+#if PY_VERSION_HEX < 0x030D0000
+#  define f_executable f_code
+#endif
+#if PY_VERSION_HEX < 0x030C0000
+#  define f_funcobj f_func
 #  define PyUnstable_Code_GetExtra _PyCode_GetExtra
 #  define PyUnstable_Code_SetExtra _PyCode_SetExtra
 #  define PyUnstable_Eval_RequestCodeExtraIndex _PyEval_RequestCodeExtraIndex
@@ -56,11 +52,10 @@ static PyObject *discard_frame(PyThreadState *ts, Frame *f, PyObject *result) {
        CPython does it: the result goes on the frame's value stack, and the frame "runs" a lone RETURN_VALUE. (There is
        room even where co_stacksize is 0: CPython keeps a slot free behind the newest frame.) */
     PyObject *error = PyErr_GetRaisedException();
+    Py_SETREF(f->f_executable, (void *)Py_NewRef(return_stub));
 #  if PY_VERSION_HEX >= 0x030D0000
-    Py_SETREF(f->f_executable, Py_NewRef(return_stub));
     f->instr_ptr = _PyCode_CODE((PyCodeObject *)return_stub);
 #  else
-    Py_SETREF(f->f_code, (PyCodeObject *)Py_NewRef(return_stub));
     f->prev_instr = _PyCode_CODE((PyCodeObject *)return_stub) - 1;
 #  endif
     f->localsplus[f->stacktop++] = error ? Py_NewRef(Py_None) : result;
@@ -143,7 +138,7 @@ static __attribute__((noinline)) PyObject *replace_frame(PyThreadState *ts, Fram
     int n = code->co_argcount + code->co_kwonlyargcount + variadic;
     PyObject *call[n + 2], *asked = watcher;             /* code, func, *args */
     call[0] = (PyObject *)code;
-    call[1] = FRAME_FUNC(f);
+    call[1] = (PyObject *)f->f_funcobj;
     memcpy(call + 2, f->localsplus, n * sizeof *call);
 
     watcher = NULL;                                      /* guards, and the watcher itself, run unobserved */
@@ -163,7 +158,7 @@ static PyObject *eval_frame(PyThreadState *ts, Frame *f, int throwflag) {
     /* A generator is shown once, when it is made. What the collector, an audit hook or a debugger runs is no call of the code's. */
     if (watcher == NULL || throwflag || f->owner == FRAME_OWNED_BY_GENERATOR || ts->interp->gc.collecting || ts->tracing)
         return run_frame(ts, f, throwflag);
-    PyCodeObject *code = FRAME_CODE(f);
+    PyCodeObject *code = (PyCodeObject *)f->f_executable;
     PyObject *number = number_of(code);
     PyObject *entries = number ? PyDict_GetItemWithError(watcher, number) : NULL;
     if (entries == Py_None)
