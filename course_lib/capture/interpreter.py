@@ -8,8 +8,6 @@ The values on the stack are ordinary Python objects, except that tensors are fak
 In PyTorch: `torch/_dynamo/symbolic_convert.py`, `InstructionTranslatorBase`.
 """
 
-from __future__ import annotations
-
 import builtins
 import contextlib
 import importlib.util
