@@ -111,7 +111,6 @@ class Attempt:
             builder.head.names["__name__"] = frame.func.__globals__.get("__name__", "")  # what a call sees of its caller
             graph = world.builder.finish(builder.outputs)
             head = builder.finish()
-        world.shapes.note(None)
         start = Location(frame.code.co_filename, frame.code.co_firstlineno, frame.code.co_qualname)
         for test, cause in world.shapes.tests().items():
             world.guards.setdefault(Guard(FRAME, "sizes", (test,), cause or start))
