@@ -157,11 +157,10 @@ def _meaningful(code: CodeType) -> Iterator[tuple[dis.Instruction, int]]:
         end_of_loop = FROM_3_13 and i.opname == "POP_TOP" and before == "END_FOR"  # FOR_ITER skips both; on 3.12 it is `break`'s
         if i.opname not in DROPPED and not in_prologue and not end_of_loop:
             if i.opname == "CALL" and named:
-                i = i._replace(opname="CALL_KW")
+                i, named = i._replace(opname="CALL_KW"), False
             if i.opname == "KW_NAMES":  # `dis` leaves it to the reader to look the names up
-                i = i._replace(argval=code.co_consts[i.arg or 0])
+                i, named = i._replace(argval=code.co_consts[i.arg or 0]), True
             yield i, offset
-        named = i.opname == "KW_NAMES" or (named and i.opname in ("PRECALL", "EXTENDED_ARG"))
         before = i.opname
 
 
