@@ -72,10 +72,6 @@ class Source:
         """Is it a parameter of the frame, or its function?"""
         return self.base is None and not self.module
 
-    @property
-    def root(self) -> "Source":
-        return self.base.root if self.base else self
-
     def attr(self, name: str) -> "Source":
         """`base.name`"""
         if keyword.iskeyword(name):

@@ -303,7 +303,7 @@ class World:
 
     def is_trusted(self, source: Source) -> bool:
         """Is this an attribute of a module of torch or Python?"""
-        return source.root.module.split(".")[0] in TRUSTED
+        return (*source.bases, source)[0].module.split(".")[0] in TRUSTED
 
     def static_source(self, obj: Any) -> Source | None:
         """Where an object that names its own place (a module, a class, a function) can be imported from."""
