@@ -25,7 +25,7 @@ from course_lib.frames.resume import AT_BREAK
 
 FRAME_READERS = ("locals", "globals", "eval", "exec")  # Builtins that look at the frame that calls them
 BRANCHES = {"POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE"}
-TRUTHS = {"TO_BOOL", "UNARY_NOT", "CONTAINS_OP", "IS_OP"}
+TRUTHS = {"TO_BOOL", "UNARY_NOT", "CONTAINS_OP"}
 EXPRESSIONS: dict[str, tuple[Any, ...]] = {
     "LOAD_ATTR": (1, "{0}.{arg}"), "COMPARE_OP": (2, "{0} {arg} {1}"), "UNARY_NEGATIVE": (1, "-{0}"), "UNARY_INVERT": (1, "~{0}"),
     "UNARY_POSITIVE": (1, "+{0}"), "UNARY_NOT": (1, "not {0}"), "TO_BOOL": (1, "bool({0})"), "BINARY_SUBSCR": (2, "{0}[{1}]"),
