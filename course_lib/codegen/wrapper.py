@@ -151,11 +151,12 @@ class Wrapper:
 
     def print_extern(self, kernel: ExternKernel) -> None:
         """A call of one of torch's own operators."""
-        if kernel.out_variant is not None and len(kernel.buffers) == 1:
-            call, arguments = self.callee(kernel.out_variant), self.arguments(kernel)
+        call = self.callee(kernel.op if kernel.out_variant is None else kernel.out_variant)
+        arguments = [*map(self.value, kernel.args), *(f"{key}={self.value(value)}" for key, value in kernel.kwargs.items())]
+        if kernel.out_variant is not None:
             self.line(f"{call}({', '.join([*arguments, f'out={self.allocate(kernel.buffers[0].name)}'])})", kernel.why)
             return
-        call = f"{self.callee(kernel.op)}({', '.join(self.arguments(kernel))})"
+        call = f"{call}({', '.join(arguments)})"
         targets = [self.new(buffer.name) if buffer else "_" for buffer in kernel.outputs]
         left = f"{', '.join(targets)} = " if targets else ""
         if any("List" in str(r.type) for r in getattr(getattr(kernel.op, "_schema", None), "returns", ())):
@@ -176,9 +177,6 @@ class Wrapper:
         name = self.unique(getattr(op, "__name__", "function"))
         self.names[name] = op
         return name
-
-    def arguments(self, kernel: ExternKernel) -> list[str]:
-        return [*map(self.value, kernel.args), *(f"{key}={self.value(value)}" for key, value in kernel.kwargs.items())]
 
     def value(self, value: Any) -> str:
         """An argument or a result as source."""
