@@ -37,14 +37,10 @@ class Term:
     value: Value
     dtype: torch.dtype
 
-    def lift(self, other: "Term | Number") -> Value:
-        """`other` as a value of this term's dtype."""
-        return other.to(self.dtype).value if isinstance(other, Term) else self.ops.constant(other, self.dtype)
-
     def binary(self, op: str, other: Any, swap: bool = False) -> "Term":
         if self.dtype is torch.bool:
             op = BOOL_ARITHMETIC.get(op, op)
-        a, b = self.value, self.lift(other)
+        a, b = self.value, self.like(other).to(self.dtype).value
         return Term(self.ops, getattr(self.ops, op)(*((b, a) if swap else (a, b))), torch.bool if op in BOOLEAN else self.dtype)
 
     def to(self, dtype: torch.dtype) -> "Term":
@@ -52,7 +48,7 @@ class Term:
 
     def like(self, value: "Term | Number") -> "Term":
         """A number as a term of this one's dtype; a term as it is."""
-        return value if isinstance(value, Term) else Term(self.ops, self.lift(value), self.dtype)
+        return value if isinstance(value, Term) else Term(self.ops, self.ops.constant(value, self.dtype), self.dtype)
 
     def where(self, yes: Any, no: Any) -> "Term":
         """`yes` where this (a bool) is true, else `no`; one of them is a term."""
