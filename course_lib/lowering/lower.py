@@ -43,12 +43,12 @@ LOWERINGS: dict[Any, Rule] = {}  # ATen operator → rule(lowering, fx node, *th
 
 
 def lowers(*ops: Any) -> Callable[[Rule], Rule]:
-    """Register a rule for these operators; a packet (`aten.view`) stands for all its overloads."""
+    """Register a rule for these operators; a packet (`aten.view`) stands for all its overloads that write to nothing."""
 
     def register(rule: Rule) -> Rule:
         for op in ops:
             every = [getattr(op, name) for name in op.overloads()] if isinstance(op, torch._ops.OpOverloadPacket) else [op]
-            LOWERINGS.update(dict.fromkeys(every, rule))
+            LOWERINGS.update({overload: rule for overload in every if not overload._schema.is_mutable})
         return rule
 
     return register

@@ -47,9 +47,8 @@ def reduce(low: Lowering, node: fx.Node, x: View, dims: Sequence[int], kind: str
     return low.reduction(node, kind, body, x, dims, accumulate, Buffer.like(like), label)
 
 
-@lowers(aten.sum.default, aten.sum.dim_IntList, aten.prod.default, aten.prod.dim_int, aten.argmax.default)
-@lowers(aten.argmin.default, aten.amax.default, aten.amin.default, aten.max.default, aten.min.default)
-@lowers(aten.any.default, aten.any.dim, aten.any.dims, aten.all.default, aten.all.dim, aten.all.dims)
+@lowers(aten.sum, aten.prod, aten.any, aten.all, aten.argmax, aten.argmin)
+@lowers(aten.amax, aten.amin, aten.max.default, aten.min.default)
 def one_reduction(low: Lowering, node: fx.Node, x: View, dims: Dims = None, keepdim: bool = False, **dtype: Any) -> View:
     """Those whose name says it all. (What keepdim and dtype say can be seen in the node's value.)"""
     kind = {"amax": "max", "amin": "min"}.get(name_of(node), name_of(node))
@@ -65,7 +64,7 @@ def extreme_and_where(low: Lowering, node: fx.Node, x: View, dim: int, keepdim: 
     return reduce(low, node, x, dims, kind, values, kind), reduce(low, node, x, dims, f"arg{kind}", indices, f"arg{kind}")
 
 
-@lowers(aten.mean.default, aten.mean.dim)
+@lowers(aten.mean)
 def mean(low: Lowering, node: fx.Node, x: View, dims: Dims = None, keepdim: bool = False, **dtype: Any) -> View:
     fake, reduced = node.meta["val"], dimensions(x, dims)
     return finish(low, node, row_mean(low, node, x, reduced, compute_dtype(fake.dtype)), reduced, fake, "mean")

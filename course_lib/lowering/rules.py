@@ -20,7 +20,7 @@ from torch import fx
 
 from course_lib.lowering.formulas import POINTWISE, Formula, NoLoopForm, Term
 from course_lib.lowering.ir import Index, Lazy, View
-from course_lib.lowering.lower import LOWERINGS, Lowering, element, lowers
+from course_lib.lowering.lower import Lowering, element, lowers
 from course_lib.lowering.operators import compute_dtype
 from course_lib.lowering.ops import Handler, add
 
@@ -64,15 +64,8 @@ def add_pointwise(formula: Formula) -> Callable[..., View]:
     return rule
 
 
-def single_tensor(overload: Any) -> bool:
-    """True if the operator is functional and returns one tensor."""
-    returns = overload._schema.returns
-    return not overload._schema.is_mutable and len(returns) == 1 and str(returns[0].type) == "Tensor"
-
-
 for _name, _formula in POINTWISE.items():
-    _overloads = (getattr(getattr(aten, _name), o) for o in getattr(aten, _name).overloads())
-    LOWERINGS.update({o: add_pointwise(_formula) for o in _overloads if single_tensor(o)})
+    lowers(getattr(aten, _name))(add_pointwise(_formula))
 
 
 @lowers(aten.where.self)
@@ -86,8 +79,7 @@ def where(low: Lowering, node: fx.Node, condition: View, yes: Any, no: View) -> 
     return low.pointwise(node, body)
 
 
-@lowers(aten._to_copy.default, aten.clone.default, prims.convert_element_type.default, aten.lift_fresh_copy.default)
-@lowers(aten.copy.default)
+@lowers(aten._to_copy, aten.clone, prims.convert_element_type, aten.lift_fresh_copy, aten.copy)
 def copy(low: Lowering, node: fx.Node, x: View, *more: Any, **options: Any) -> View:
     """Another dtype, another layout, or both: the buffer's layout is that of the node's value."""
     fake = node.meta["val"]
@@ -122,15 +114,15 @@ def place(ops: Handler, index: sympy.Expr) -> Term:
     return Term(ops, ops.index_expr(index, torch.int64), torch.int64)
 
 
-@lowers(aten.full.default, aten.full_like.default, aten.new_full.default, aten.scalar_tensor.default, aten.fill)
+@lowers(aten.full, aten.full_like, aten.new_full, aten.scalar_tensor, aten.fill)
 def full(low: Lowering, node: fx.Node, *args: Any, **kwargs: Any) -> View:
     """Filled with what the last argument says."""
     value = args[-1]
     return copy(low, node, value) if isinstance(value, View) else low.full(value, node.meta["val"])
 
 
-@lowers(aten.empty.memory_format, aten.empty_like.default, aten.new_empty.default, aten.empty_strided.default)
-@lowers(aten.empty_permuted.default, aten.zeros, aten.zeros_like, aten.new_zeros)
+@lowers(aten.empty, aten.empty_like, aten.new_empty, aten.empty_strided, aten.empty_permuted)
+@lowers(aten.zeros, aten.zeros_like, aten.new_zeros)
 def zeros(low: Lowering, node: fx.Node, *args: Any, **kwargs: Any) -> View:
     """Memory that nobody set may as well be zero."""
     return low.full(0, node.meta["val"])
@@ -252,4 +244,4 @@ def index_select(low: Lowering, node: fx.Node, x: View, dim: int, indices: View)
     return index_tensor(low, node, x, [None] * (dim % len(x.shape)) + [indices], wrap=False)
 
 
-LOWERINGS[aten.embedding.default] = lambda low, node, x, indices, *_: index_tensor(low, node, x, [indices], wrap=False)
+lowers(aten.embedding.default)(lambda low, node, x, indices, *_: index_tensor(low, node, x, [indices], wrap=False))
