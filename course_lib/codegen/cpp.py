@@ -210,7 +210,7 @@ class CppKernel(CppOps):
                 elif step not in steps:
                     continue
                 elif step.level == "across":
-                    self.line(f"{self.scratch_element(step)} += {self.value_text(self.trees[step])};")
+                    self.line(f"{self.scratch_element(step)} += {self.text(self.trees[step], whole=True)};")
                 elif step.is_reduction:
                     self.take(step, parts[step])
                 else:
@@ -226,9 +226,9 @@ class CppKernel(CppOps):
             to_memory = (step.buffer.name in self.pointers and places[0] == self.element(step)) or step in self.rows
             if to_memory and tree.op == "to_dtype" and tree.dtype in HALVES and tree.args[0].dtype == torch.float32:
                 tree = tree.args[0]  # the store itself rounds
-            self.line(f"{places[0]} = {self.value_text(tree)};")
+            self.line(f"{places[0]} = {self.text(tree, whole=True)};")
             return
-        name = self.bind(step, self.value_text(tree), label(step))
+        name = self.bind(step, self.text(tree, whole=True), label(step))
         self.values.setdefault(tree, name)
         for place in places:
             self.store(f"{place} = {name};")
@@ -250,7 +250,7 @@ class CppKernel(CppOps):
 
     def take(self, step: Step, part: Accumulator) -> None:
         tree = self.trees[step]
-        value = self.value_text(tree)
+        value = self.text(tree, whole=True)
         if part.kind not in PLAIN and not value.isidentifier():
             value = self.bind(tree, value, "value")
         self.line(*part.take(value, self.lane))

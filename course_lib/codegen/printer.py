@@ -171,21 +171,18 @@ class Printer:
         nodes = {node for root in roots for node in root.walk()}
         self.uses = Counter([*roots, *(arg for node in nodes for arg in node.args)])
 
-    def text(self, expr: Expr, binding: int = 0) -> str:
-        """`expr` as source, in parentheses if it binds less tightly than `binding`."""
+    def text(self, expr: Expr, binding: int = 0, whole: bool = False) -> str:
+        """`expr` as source, in parentheses if it binds less tightly than `binding`. `whole`: it is all of a step, which will get
+        the step's name: no name of its own, however long it is."""
         if name := self.values.get(expr):
             return name
         if expr.op == "value_of":
             return self.values[expr.detail]
         text, precedence = self.spell(expr)
         wants_name = self.uses[expr] > 1 or expr.op == "indirect" or len(text) > LONGEST
-        if wants_name and not self.guarded and expr.op not in ("constant", "index_expr"):
+        if wants_name and not whole and not self.guarded and expr.op not in ("constant", "index_expr"):
             return self.bind(expr, text, self.name_for(expr))
         return f"({text})" if precedence < binding else text
-
-    def value_text(self, tree: Expr) -> str:
-        """The text of a whole step, which will get the step's name: no name of its own, however long it is."""
-        return self.values.get(tree) or (self.text(tree) if tree.op == "value_of" else self.spell(tree)[0])
 
     def spell(self, expr: Expr) -> tuple[str, int]:
         """The text of one operation and how tightly it binds."""

@@ -426,7 +426,7 @@ class TritonKernel(TritonOps):
         """The value of a step, unless it is known (persistent: from an earlier pass), and its store if it is wanted in memory."""
         value, tree = self.values.get(step), self.trees[step]
         if value is None:
-            value = self.value_text(tree)
+            value = self.text(tree, whole=True)
             alone = store and step not in self.used and not self.kernel.in_place
             if not alone or len(value) > LONGEST // 2:
                 value = self.converted(tree, self.type_name(tree.dtype)) if is_number(tree) else value
