@@ -231,8 +231,8 @@ def combine(a: Group, b: Group, one: Linear | None, other: Linear | None) -> Gro
             return None
         pieces += [Piece(loop.size, (loop, None) if still_a else (None, loop)) for loop in still]
     leader = 0 if a.columns or not b.columns else 1
-    if a.columns and b.columns and any(len({loop.kind for loop in p.loops if loop}) > 1 for p in pieces):
-        leader = next((n for n, loop in enumerate(pieces[0].loops) if loop and loop.kind == "column"), 0)
+    if a.columns and b.columns and any(piece.kind(0) != piece.kind(1) for piece in pieces):
+        leader = 1 if pieces[0].kind(0) == "row" and pieces[0].kind(1) == "column" else 0
         if not crosses(pieces, (a, b), leader):
             return None
     if a.across.keys() & b.reads or b.across.keys() & a.reads:
@@ -245,8 +245,6 @@ def crosses(pieces: Sequence[Piece], groups: tuple[Group, Group], leader: int) -
     """True if the rows of each are the columns of the other, and the other than the leader has nothing but sums that nobody needs
     before the leader's last row, and what goes into them. On a GPU they are partial (`split`): a program walks along a chunk."""
     sums, other = groups[1 - leader], groups[leader]
-    if any(None in piece.loops for piece in pieces):
-        return False
     kinds = [(piece.kind(leader), piece.kind(1 - leader)) for piece in pieces]
     reductions = [node for node in sums.nodes if isinstance(node, Reduction)]
     split = all(node.partial for node in reductions)
