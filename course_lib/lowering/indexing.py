@@ -101,18 +101,15 @@ def unflatten(flat: sympy.Expr, extent: Mapping[sympy.Symbol, int], shape: Seque
     """The index into a tensor of this shape and stride whose element lies at `flat`: the inverse of `linear_index`.
     `extent` says how far each symbol of `flat` counts. Each term goes, like a digit, to the dimension whose stride it is a
     multiple of: 768*i0 + i1 is [i0, i1] in a tensor with strides [768, 1], if i1 < 768. Uneven digits take // and %."""
-    result = [ZERO] * len(shape)
-    if any(size == 0 for size in shape):
-        return tuple(result)
+    if 0 in shape:
+        return (ZERO,) * len(shape)
     dims = sorted((d for d in range(len(shape)) if shape[d] != 1), key=lambda d: -stride[d])
     digits = _digits(Linear.of(flat, extent.keys()), extent, [(shape[d], stride[d]) for d in dims])
-    for n, d in enumerate(dims):
-        if digits is not None:
-            result[d] = digits[n]
-        else:
-            rest = flat if n == 0 else Mod(flat, stride[dims[n - 1]])  # what the dimension before leaves
-            result[d] = FloorDiv(rest, stride[d]) if stride[d] != 1 else rest
-    return tuple(result)
+    if digits is None:
+        rests = [flat, *(Mod(flat, stride[d]) for d in dims[:-1])]  # what the dimension before leaves
+        digits = [FloorDiv(rest, stride[d]) if stride[d] != 1 else rest for rest, d in zip(rests, dims, strict=False)]
+    index = dict(zip(dims, digits, strict=True))
+    return tuple(index.get(d, ZERO) for d in range(len(shape)))
 
 
 def _digits(linear: Linear, extent: Mapping[sympy.Symbol, int], dims: Sequence[tuple[int, int]]) -> list[sympy.Expr] | None:
