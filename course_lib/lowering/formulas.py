@@ -10,7 +10,7 @@ In PyTorch: the `register_pointwise` calls of `torch/_inductor/lowering.py`, and
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partialmethod
+from functools import partial, partialmethod
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -125,21 +125,17 @@ def clamp(x: Term, min: Any = None, max: Any = None) -> Term:
     return x if max is None else x.minimum(max)
 
 
-def whole(op: str) -> Formula:
+def whole(op: str, x: Term, decimals: int = 0) -> Term:
     """floor, ceil, ...: nothing to do for integers."""
-
-    def function(x: Term, *, decimals: int = 0) -> Term:
-        if decimals:
-            raise NoLoopForm("rounding to decimals runs as torch's own operator")
-        return getattr(x, op)() if x.dtype.is_floating_point else x
-
-    return Formula(function)
+    if decimals:
+        raise NoLoopForm("rounding to decimals runs as torch's own operator")
+    return getattr(x, op)() if x.dtype.is_floating_point else x
 
 
 F = Formula
 POINTWISE: dict[str, Formula] = {
     **{op: F(lambda x, op=op: getattr(x, op)()) for op in UNARY if hasattr(aten, op)},
-    **{op: whole(op) for op in ("floor", "ceil", "round", "trunc")},
+    **{op: F(partial(whole, op)) for op in ("floor", "ceil", "round", "trunc")},
     **{op: F(lambda x, y, op=op: x.binary(op, y), "operands", rounds=True) for op in COMPARISONS},
     **{op: F(lambda x, y, op=op: x.binary(op, y)) for op in BINARY if op.startswith("bitwise_")},
     **{op: F(lambda x, y, op=op: x.binary(op, y)) for op in ("mul", "maximum", "minimum", "atan2")},

@@ -3,13 +3,13 @@
 In:  the `Lowering`, the FX node, and the node's arguments.
 Out: the node's value: a `View` of a new buffer, of an old one, or a `Lazy`.
 
-Pointwise operators need no rule of their own: their formulas are in `lowering.formulas`, and `add_pointwise` makes rules of them.
+Pointwise operators need no rule of their own: their formulas are in `lowering.formulas`, and `pointwise` is the rule for all.
 In PyTorch: `torch/_inductor/lowering.py`, below `register_lowering`.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 from itertools import accumulate
 from operator import and_
 from typing import Any
@@ -35,37 +35,33 @@ class Probe:
         return lambda *args: None
 
 
-def add_pointwise(formula: Formula) -> Callable[..., View]:
-    """The rule for an operator with this formula."""
+def pointwise(formula: Formula, low: Lowering, node: fx.Node, *args: Any, **kwargs: Any) -> View:
+    """The rule for all operators with a formula."""
+    common = node.meta["val"].dtype
+    if formula.compute == "operands":
+        fakes = [a.meta["val"] if isinstance(a, fx.Node) else a for a in node.args]
+        common = torch.result_type(*fakes) if len(fakes) == 2 else fakes[0].dtype
+    dtype = compute_dtype(common)
+    rounds = formula.rounds and dtype != common and node.meta["val"].device.type == "cpu"
 
-    def rule(low: Lowering, node: fx.Node, *args: Any, **kwargs: Any) -> View:
-        common = node.meta["val"].dtype
-        if formula.compute == "operands":
-            fakes = [a.meta["val"] if isinstance(a, fx.Node) else a for a in node.args]
-            common = torch.result_type(*fakes) if len(fakes) == 2 else fakes[0].dtype
-        dtype = compute_dtype(common)
-        rounds = formula.rounds and dtype != common and node.meta["val"].device.type == "cpu"
+    def body(ops: Handler, index: Index) -> Term:
+        def operand(a: Any) -> Any:
+            if not isinstance(a, View):
+                return torch.tensor(a, dtype=common).item() if rounds and isinstance(a, float) else a
+            term = element(a, ops, index)
+            if formula.compute == "own":
+                return term
+            long = a.shape and not a.dtype.is_floating_point and a.dtype.itemsize > 1  # 4097 is 4096 as float16
+            return (term.to(common) if long else term).to(dtype)
 
-        def body(ops: Handler, index: Index) -> Term:
-            def operand(a: Any) -> Any:
-                if not isinstance(a, View):
-                    return torch.tensor(a, dtype=common).item() if rounds and isinstance(a, float) else a
-                term = element(a, ops, index)
-                if formula.compute == "own":
-                    return term
-                long = a.shape and not a.dtype.is_floating_point and a.dtype.itemsize > 1  # 4097 is 4096 as float16
-                return (term.to(common) if long else term).to(dtype)
+        return formula.function(*map(operand, args), **{k: operand(a) for k, a in kwargs.items()})
 
-            return formula.function(*map(operand, args), **{k: operand(a) for k, a in kwargs.items()})
-
-        body(Probe(), [sympy.Integer(0)] * node.meta["val"].ndim)
-        return low.pointwise(node, body)
-
-    return rule
+    body(Probe(), [sympy.Integer(0)] * node.meta["val"].ndim)
+    return low.pointwise(node, body)
 
 
 for _name, _formula in POINTWISE.items():
-    lowers(getattr(aten, _name))(add_pointwise(_formula))
+    lowers(getattr(aten, _name))(partial(pointwise, _formula))
 
 
 @lowers(aten.where.self)
