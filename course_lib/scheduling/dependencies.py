@@ -8,7 +8,7 @@ In PyTorch: `torch/_inductor/dependencies.py`, `RecordLoadStore` and `MemoryDep`
 """
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import sympy
@@ -16,7 +16,7 @@ import sympy
 from course_lib.lowering.indexing import Linear, contiguous
 from course_lib.lowering.ir import Buffer, ExternKernel, LoopNode, Node, Reduction
 from course_lib.lowering.ops import linear_index
-from course_lib.scheduling.expressions import COSTLY, Recorder
+from course_lib.scheduling.expressions import Recorder
 
 FREE = frozenset("load constant to_dtype index_expr masked".split())  # What is not counted among the operations of a body
 
@@ -38,18 +38,6 @@ class Body(NamedTuple):
     write: Access
     values: tuple[Linear, ...] = ()  # Indices used as values (`arange`, masks, the position that argmax returns)
     operations: tuple[str, ...] = ()
-
-    @property
-    def formulas(self) -> Iterator[Linear]:
-        """Every formula over the loop symbols."""
-        yield self.write.index
-        yield from (access.index for access in self.reads)
-        yield from self.values
-
-    @property
-    def is_cheap(self) -> bool:
-        """True if computing this again costs about as much as a load."""
-        return len(self.operations) <= 8 and len({a.buffer for a in self.reads}) <= 2 and set(self.operations).isdisjoint(COSTLY)
 
     def substitute(self, become: Mapping[sympy.Symbol, Linear]) -> "Body":
         """The same body in terms of other loops."""

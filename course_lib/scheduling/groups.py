@@ -21,6 +21,7 @@ import sympy
 from course_lib.lowering.indexing import Linear, contiguous, loop_symbols
 from course_lib.lowering.ir import Buffer, ExternKernel, LoopNode, Node, Pointwise, Reduction
 from course_lib.scheduling.dependencies import Body
+from course_lib.scheduling.expressions import COSTLY
 from course_lib.scheduling.kernel import FusedKernel, Kind, Loop, Nest, Step
 
 MOST_ACROSS = 8192  # Columns whose sums a thread can keep in its cache while it walks over rows
@@ -41,6 +42,12 @@ class Member(NamedTuple):
     index: tuple[Linear, ...]  # type: ignore[assignment]
     rindex: tuple[Linear, ...]
     body: Body
+
+    @property
+    def is_cheap(self) -> bool:
+        """True for a loop that costs about as much as a load when it is computed again."""
+        buffers, operations = {access.buffer for access in self.body.reads}, self.body.operations
+        return isinstance(self.node, Pointwise) and len(operations) <= 8 and len(buffers) <= 2 and not {*operations} & {*COSTLY}
 
     def substitute(self, become: Mapping[sympy.Symbol, Linear]) -> "Member":
         index, rindex = (tuple(formula.substitute(become) for formula in part) for part in (self.index, self.rindex))
@@ -130,7 +137,8 @@ def collapse(group: Group) -> Group:
     """Drop loops of one iteration, and merge neighbours that no formula tells apart. Rows become i0, i1, ..., columns j0, ...
     Loops a (outer) and b (inner, n steps) are one if a step of a moves each formula n times as far: then b counts beyond n."""
     become: dict[sympy.Symbol, Linear] = {}
-    formulas = [f for member in group.members for f in member.body.formulas]
+    bodies = [member.body for member in group.members]
+    formulas = [f for body in bodies for f in (body.write.index, *(access.index for access in body.reads), *body.values)]
     loops: list[Loop] = []
     for loop in reversed(group.loops):
         inner = loops[-1] if loops else None

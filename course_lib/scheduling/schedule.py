@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from course_lib.lowering.ir import ExternKernel, Inline, LoopGraph, Node, Pointwise
+from course_lib.lowering.ir import ExternKernel, Inline, LoopGraph, Node
 from course_lib.scheduling.dependencies import Body, read_names, record_all
 from course_lib.scheduling.fusion import LEGAL, Fuse, No, can_fuse, human_bytes, is_small
 from course_lib.scheduling.groups import Group, Member, Usage, fit, join, start, to_kernel
@@ -215,8 +215,7 @@ class Fusion:
 
     def hardly_read(self) -> list[tuple[Node, Node]]:
         """Cheap loops of which another reads few elements (a gather after log_softmax), each with that other."""
-        members = [member for group in self.alone for member in group.members if member.body.is_cheap]
-        cheap = {member.node.buffer: member.node for member in members if isinstance(member.node, Pointwise)}
+        cheap = {member.node.buffer: member.node for group in self.alone for member in group.members if member.is_cheap}
         pairs = [(group, b) for group in self.alone for b in sorted(group.reads & cheap.keys(), key=lambda b: b.name)]
         few = lambda group, b: group.touched(b) * FEW < b.nbytes and b.name not in self.usage.outputs
         return [(cheap[b], group.nodes[0]) for group, b in pairs if few(group, b)]
@@ -227,7 +226,7 @@ class Fusion:
         pairs: list[tuple[Node, Node]] = []
         for group in self.groups:
             readers = {home[n] for b in group.stores for n in self.usage.readers[b.name]} - {group}
-            cheap = all(member.body.is_cheap and isinstance(member.node, Pointwise) for member in group.members)
+            cheap = all(member.is_cheap for member in group.members)
             if group.is_extern or not cheap or not readers or any(b.name in self.usage.outputs for b in group.stores):
                 continue
             if all(not r.is_extern and isinstance(can_fuse(group, r, LEGAL), No) for r in readers):
@@ -238,7 +237,7 @@ class Fusion:
     def to_remake(self, group: Group, member: Member) -> list[tuple[Node, Node]]:
         """What is stored for loops elsewhere, and hardly more than another buffer's elements: these read that one instead."""
         node, size = member.node, member.node.buffer.nbytes
-        if len(group.nodes) == 1 or not (isinstance(node, Pointwise) and member.body.is_cheap and node.buffer in group.stores):
+        if len(group.nodes) == 1 or not (member.is_cheap and node.buffer in group.stores):
             return []
         large = [a for a in member.body.reads if 8 * self.usage.buffers[a.buffer].nbytes > size]
         one = len(large) == 1 and large[0].index == member.body.write.index and self.usage.buffers[large[0].buffer]
