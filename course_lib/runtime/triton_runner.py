@@ -54,12 +54,7 @@ def load_triton(source: TritonSource, device: torch.device, like: Sequence[Buffe
     start = kernel[(source.tiling.programs(meta),)]
     if "libdevice" in names:
         names["libdevice"] = NumpyLibdevice()
-
-    def interpret(*tensors: torch.Tensor) -> None:
-        with np.errstate(all="ignore"):  # infinities and NaN are results here, not warnings
-            start(*tensors, **meta)
-
-    return interpret
+    return np.errstate(all="ignore")(functools.partial(start, **meta))  # infinities and NaN are results here, not warnings
 
 
 def compiled(kernel: Any, source: TritonSource, device: torch.device, meta: dict[str, int], warps: int) -> Callable[..., None]:
