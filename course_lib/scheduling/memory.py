@@ -70,14 +70,15 @@ class Planner:
     def place_results_of(self, n: int, kernel: Kernel) -> None:
         """A place for each buffer that kernel `n` stores; what it was the last to read becomes free."""
         dying = [name for name in sorted(kernel.reads) if name in self.ours and self.last_use[name] == n]
+        allocates = isinstance(kernel, ExternKernel) and kernel.out_variant is None  # by itself: an operator without `out`
         for buffer in kernel.buffers:
             if isinstance(kernel, FusedKernel) and (old := self.operand_to_overwrite(n, buffer, dying)):
                 dying = [name for name in dying if name != old]
                 kernel.in_place[buffer.name] = old
                 storage, how = self.result.place.get(old, old), "in place"
-            elif free := self.free_like(kernel, buffer):
-                self.free.remove(free)
-                storage, how = free.storage, "reuse"
+            elif not allocates and (like := [free for free in self.free if alike(free.buffer, buffer)]):
+                self.free.remove(like[-1])
+                storage, how = like[-1].storage, "reuse"
             else:
                 storage, how = buffer.name, "new"
             self.result.place[buffer.name] = storage
@@ -92,12 +93,6 @@ class Planner:
             dying = [given.name, *dying]
         fits = lambda old: alike(self.buffers[old], new) and only_read_where_written(self.groups[n], old, new.name)
         return next(filter(fits, dying), None)
-
-    def free_like(self, kernel: Kernel, new: Buffer) -> Allocation | None:
-        """Free memory of the same size. (An operator without `out` allocates by itself.)"""
-        if isinstance(kernel, ExternKernel) and kernel.out_variant is None:
-            return None
-        return next((a for a in reversed(self.free) if alike(a.buffer, new)), None)
 
 
 def alike(old: Buffer, new: Buffer) -> bool:
