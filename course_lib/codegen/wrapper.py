@@ -23,7 +23,6 @@ from course_lib.scheduling.kernel import FusedKernel, Kernel
 from course_lib.scheduling.memory import MemoryPlan, extent
 from course_lib.written import as_tuple
 
-aten = torch.ops.aten
 guards = torch._C._dynamo.guards  # Where torch keeps quick ways to memory: `as_strided` counts from where its tensor starts
 QUICK = {f"aten::{name}.out": f"torch.{name}" for name in ("mm", "addmm", "bmm", "baddbmm")}  # Entries that take 3 µs less
 COMMENT_COLUMN = 76
@@ -41,9 +40,9 @@ class Wrapper:
         self.plan = plan or MemoryPlan(free_after=[()] * len(order))
         self.lines: list[str] = []
         self.names: dict[str, Any] = {
-            "torch": torch, "aten": aten, "empty_strided": torch.empty_strided, "as_strided": guards._reinterpret_tensor,
+            "torch": torch, "aten": torch.ops.aten, "empty_strided": torch.empty_strided,
             "check": raise_problem, "laid_out": laid_out, "zeros": torch.zeros, "inf": math.inf, "nan": math.nan,
-            "tree_leaves": tree_leaves,
+            "tree_leaves": tree_leaves, "as_strided": guards._reinterpret_tensor,
             **{text: dtype for dtype, text in DTYPES.items() if "." not in text},
             "problems": [], "empty_cuda": guards._empty_strided_cuda,  # on the current GPU; 1 µs instead of 4
             **{source.name: None for source in kernels.values()},

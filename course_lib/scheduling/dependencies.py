@@ -50,7 +50,7 @@ def record(node: LoopNode, buffers: Mapping[str, Buffer]) -> Body:
     """Run the body of `node` at symbolic indices: i0, i1, ... for what is kept, j0, j1, ... for what is reduced."""
     index, rindex = node.symbols
     linear = functools.partial(Linear.of, loops=frozenset((*index, *rindex)))
-    recorder = Recorder(buffers, {})
+    recorder = Recorder(buffers)
     node.value(recorder, index, rindex)
     made = recorder.nodes.values()
     reads = dict.fromkeys(Access(e.detail[0], linear(e.detail[1])) for e in made if e.op == "load")

@@ -51,9 +51,9 @@ class Expr:
 class Recorder:
     """The handler that builds trees. One recorder serves one kernel, so what two steps share is one object."""
 
-    def __init__(self, buffers: Mapping[str, Buffer], produced: Mapping[str, Step]) -> None:
+    def __init__(self, buffers: Mapping[str, Buffer]) -> None:
         self.buffers = buffers
-        self.produced = produced
+        self.produced: dict[str, Step] = {}  # Buffer → the earlier step of this kernel that writes it
         self.indirect_values: dict[sympy.Symbol, Expr] = {}
         self.looking_up: list[sympy.Symbol] = []  # Those made in the body that runs now
         self.nodes: dict[tuple[Any, ...], Expr] = {}
@@ -130,12 +130,11 @@ def number_in(value: bool | int | float, dtype: torch.dtype) -> bool | int | flo
 
 def record(kernel: FusedKernel, buffers: Mapping[str, Buffer]) -> tuple[dict[Step, Expr], Recorder]:
     """Every step of the kernel as a tree."""
-    produced: dict[str, Step] = {}
-    recorder = Recorder({**buffers, **{step.buffer.name: step.buffer for step in kernel.steps}}, produced)
+    recorder = Recorder({**buffers, **{step.buffer.name: step.buffer for step in kernel.steps}})
     trees: dict[Step, Expr] = {}
     for step in kernel.steps:
         trees[step] = recorder.checked(partial(step.value, recorder))
-        produced[step.buffer.name] = step
+        recorder.produced[step.buffer.name] = step
     return trees, recorder
 
 
