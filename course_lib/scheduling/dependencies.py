@@ -27,9 +27,6 @@ class Access(NamedTuple):
     buffer: str
     index: Linear  # type: ignore[assignment]
 
-    def __str__(self) -> str:
-        return f"{self.buffer}[{self.index}]"
-
 
 class Body(NamedTuple):
     """What running a node's body once touches."""

@@ -44,9 +44,6 @@ class Expr:
                 yield node
                 stack.extend(reversed(node.args))
 
-    def __str__(self) -> str:
-        return f"{self.op}({', '.join([*map(str, self.args), *([str(self.detail)] if self.detail is not None else [])])})"
-
 
 class Recorder:
     """The handler that builds trees. One recorder serves one kernel, so what two steps share is one object."""
