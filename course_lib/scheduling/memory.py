@@ -58,7 +58,6 @@ class Planner:
     def __init__(self, schedule: Schedule, graph: LoopGraph) -> None:
         kernels = schedule.kernels
         self.buffers, self.groups = graph.buffers, schedule.groups
-        self.ours = {buffer.name: buffer for kernel in kernels for buffer in kernel.buffers}  # Inputs, constants are others'
         self.last_use = {name: n for n, k in enumerate(kernels) for name in (*k.reads, *(b.name for b in k.buffers))}
         self.last_use |= dict.fromkeys(graph.returned, len(kernels))
         names = [output.buffer.name if isinstance(output, View) else "" for output in graph.outputs]
@@ -69,7 +68,7 @@ class Planner:
 
     def place_results_of(self, n: int, kernel: Kernel) -> None:
         """A place for each buffer that kernel `n` stores; what it was the last to read becomes free."""
-        dying = [name for name in sorted(kernel.reads) if name in self.ours and self.last_use[name] == n]
+        dying = sorted(name for name in kernel.reads & self.result.place.keys() if self.last_use[name] == n)  # inputs are others'
         allocates = isinstance(kernel, ExternKernel) and kernel.out_variant is None  # by itself: an operator without `out`
         for buffer in kernel.buffers:
             if isinstance(kernel, FusedKernel) and (old := self.operand_to_overwrite(n, buffer, dying)):
