@@ -128,23 +128,20 @@ ABOVE = {
 }
 
 
-def made(model, x):
+X, FORWARD, MODEL = torch.randn(3, 4), Model.forward, Model()
+
+
+@pytest.fixture(scope="module")
+def check():
     with cl.record() as trace, torch.no_grad():
-        cl.compile(model, backend="eager")(x)
-    capture = trace.captures[0]
-    return Check(capture.guards, ["self", "x"]), type(model).forward
-
-
-X = torch.randn(3, 4)
-MODEL = Model()
-CHECK, FORWARD = made(MODEL, X)
+        cl.compile(MODEL, backend="eager")(X)
+    return Check(trace.captures[0].guards, ["self", "x"])
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 13), reason="Python 3.13 gives dictionaries no versions to go by")
-def test_most_guards_of_a_module_are_asked_again_only_when_a_dictionary_changed():
-    asked, again = CHECK.source.split("def again")
+def test_most_guards_of_a_module_are_asked_again_only_when_a_dictionary_changed(check):
+    asked, again = check.source.split("def again")
     assert 3 * asked.count("if ") < again.count("if ") and "unchanged(noted, self, v" in asked
-    CHECK(FORWARD, MODEL, X)
 
 
 @settings(max_examples=300, deadline=None)
@@ -157,15 +154,15 @@ def test_most_guards_of_a_module_are_asked_again_only_when_a_dictionary_changed(
         max_size=12,
     )
 )
-def test_the_check_says_what_asking_each_guard_says(changes):
+def test_the_check_says_what_asking_each_guard_says(check, changes):
     model = copy.deepcopy(MODEL)
     with torch.no_grad():
-        assert CHECK(FORWARD, model, X) and CHECK(FORWARD, model, X)
+        assert check(FORWARD, model, X) and check(FORWARD, model, X), check.first_failure(FORWARD, model, X)
         for which, change in changes:
             ABOVE[change](model) if not which else CHANGES[change](WHICH[which](model)) if may(model, which, change) else None
-            expected = CHECK.first_failure(FORWARD, model, X) is None
+            expected = check.first_failure(FORWARD, model, X) is None
             for _ in range(3):
-                assert CHECK(FORWARD, model, X) is expected, (which, change, CHECK.first_failure(FORWARD, model, X))
+                assert check(FORWARD, model, X) is expected, (which, change, check.first_failure(FORWARD, model, X))
 
 
 def may(model, which, change):
