@@ -3,7 +3,7 @@
 A model of 300 modules has thousands of them. `_tensors.c` notes the dictionaries on their paths, and asks whether one of these
 has changed, in place of the guards; a tensor, which may change in place, it asks for its looks. Not in Python 3.13, where a
 dictionary has no new version when an attribute is stored in its object, nor are watchers told: there each guard is asked.
-In PyTorch: `torch/csrc/dynamo/guards.cpp` (dict tags; `use_recursive_dict_tags_for_guards` in `torch/_dynamo/config.py`).
+In PyTorch: `torch/csrc/dynamo/guards.cpp` (dict tags); `guard_nn_modules_using_dict_tags` in `torch/_dynamo/config.py`.
 """
 
 import sys

@@ -1,7 +1,9 @@
 """Guards that hold until a dictionary changes (`guards/lasting.py`): the check says what asking each guard says."""
 
 import copy
+import gc
 import sys
+import weakref
 
 import hypothesis.strategies as st
 import pytest
@@ -163,6 +165,19 @@ def test_the_check_says_what_asking_each_guard_says(check, changes):
             expected = check.first_failure(FORWARD, model, X) is None
             for _ in range(3):
                 assert check(FORWARD, model, X) is expected, (which, change, check.first_failure(FORWARD, model, X))
+
+
+def test_a_note_keeps_nothing_alive(check):
+    with torch.no_grad():
+        for _ in range(3):  # the next model may lie where the last one lay
+            model = copy.deepcopy(MODEL)
+            gone = weakref.ref(model.parts[0])
+            assert check(FORWARD, model, X) and check(FORWARD, model, X)
+            model.parts[0].pair = (1.0, (2.0, 4.0))
+            assert not check(FORWARD, model, X)
+            del model
+            gc.collect()
+            assert gone() is None and not check(FORWARD, None, X)
 
 
 def may(model, which, change):
