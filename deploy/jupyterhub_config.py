@@ -1,6 +1,6 @@
 """A JupyterHub for a class: each learner gets a container of the course's image (docs/hosting.md).
 
-    docker build -t course . && pip install jupyterhub dockerspawner && jupyterhub -f deploy/jupyterhub_config.py
+    docker build -t course . && pip install 'jupyterhub>=5,<6' dockerspawner && jupyterhub -f deploy/jupyterhub_config.py
 
 Change the three settings that are marked before strangers can reach it.
 """

@@ -83,7 +83,8 @@ def read_submission(student: str, name: str, path: Path) -> Submission:
 def mark_one(item: Submission, reference: str, limits: Limits, walled: bool, hidden: tuple[str, ...] = ()) -> dict[str, Any]:
     """Mark one submission here and now. Whatever happens, the answer is a record with marks and reasons."""
     solution = nbformat.reads(reference, as_version=4)
-    place = Path(tempfile.mkdtemp(prefix="cg"))  # short: the path of a socket may have 107 characters
+    sweep()
+    place = Path(tempfile.mkdtemp(prefix=f"cg{os.getpid()}-"))  # short: the path of a socket may have 107 characters
     try:
         if item.text is None:
             report = nothing(solution, item.lesson, item.trouble)
@@ -107,6 +108,16 @@ def mark_one(item: Submission, reference: str, limits: Limits, walled: bool, hid
         "digest": digest(item, reference),
         "marks": [*map(asdict, report.marks)],
     }
+
+
+def sweep() -> None:
+    """Remove the folders in which graders that were killed worked. (What they marked is in the journal.)"""
+    import psutil
+
+    for left in Path(tempfile.gettempdir()).glob("cg*-*"):
+        pid = left.name[2:].partition("-")[0]
+        if pid.isdigit() and not psutil.pid_exists(int(pid)) and left.is_dir() and not left.is_symlink():
+            remove(left)
 
 
 def nothing(solution: Any, name: str, why: str) -> Report:

@@ -269,6 +269,19 @@ def test_after_a_crash_only_the_rest_is_marked(tiny):
     assert feedback.startswith("# 01_tiny: 5 of 5 points") and "HIDDEN" not in feedback
 
 
+def test_folders_of_killed_graders_are_removed_and_no_others(tmp_path, monkeypatch):
+    monkeypatch.setattr(classroom.tempfile, "tempdir", str(tmp_path))
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    names = {"killed": f"cg{gone.pid}-a", "at work": f"cg{os.getpid()}-a", "another's": "cgabc-a", "no folder": f"cg{gone.pid}-b"}
+    for name in ("killed", "at work", "another's"):
+        (tmp_path / names[name] / "deep").mkdir(parents=True)
+    (tmp_path / names["no folder"]).symlink_to(tmp_path / names["at work"])
+    classroom.sweep()
+    assert {path.name for path in tmp_path.iterdir()} == {names[name] for name in ("at work", "another's", "no folder")}
+    assert (tmp_path / names["at work"] / "deep").is_dir()
+
+
 @pytest.mark.slow
 def test_ctrl_c_stops_what_runs_and_begins_nothing_more(tiny):
     for n in range(4):
