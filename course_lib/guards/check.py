@@ -71,12 +71,11 @@ class Check:
             return self._function("check", [*lines, "return True"])
         found: dict[Source, str] = {}
         again = self._asked(later, found)
-        noted = lasting.noted(found)
-        roots = [self._variable(path.base, variables, lines) for path in noted if lasting.is_root(path)]
-        pairs = [*noted.values()]
+        roots, pairs = lasting.noted(found)
         pairs += [(f"{found[each.source]}[{name!r}]",) * 2 for each in later if each.kind == "hooks" for name in HOOKS]
         pairs += [(found[each.source], self._right(self._looks(each))) for each in later if each.kind == "tensor"]
-        lines.append(f"return unchanged({', '.join(['noted', *roots])}) or again({', '.join((FUNCTION, *self.parameters))})")
+        named = [self._variable(root, variables, lines) for root in roots]
+        lines.append(f"return unchanged({', '.join(['noted', *named])}) or again({', '.join((FUNCTION, *self.parameters))})")
         again.append(f"return note(noted, *({', '.join(map(', '.join, pairs))}))")
         return f"{self._function('check', lines)}\n\n{self._function('again', again)}"
 

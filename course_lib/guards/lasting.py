@@ -44,22 +44,17 @@ class Lasting:
         if path.base is None or path.base.module or path.before:
             return False
         inside = self.is_dict(path.base) or self.types.get(path.base) is tuple
-        return opens(path) or (path.after[0] == "[" and inside and self.stays(path.base))
+        found = path.in_dict or path.after == ".__dict__"  # in the `__dict__` of an object, or that itself
+        return found or (path.after[0] == "[" and inside and self.stays(path.base))
 
     def is_dict(self, path: Source) -> bool:
         return path.after[1:] in DICTS or self.types.get(path) is dict
 
-    def noted(self, found: Mapping[Source, str]) -> dict[Source, tuple[str, str]]:
-        """By path: an object and its `__dict__`, roots first; another dictionary twice. `found`: the names of all looked up."""
+    def noted(self, found: Mapping[Source, str]) -> tuple[list[Source], list[tuple[str, str]]]:
+        """The roots: objects that each call has to look up. And what to note, theirs first: an object and its `__dict__`; another
+        dictionary twice. `found`: the names of all looked up."""
         dicts = [path for path in found if self.is_dict(path) and self.stays(path)]
-        holder = {path: found.get(path.base, path.base.expr) for path in dicts if path.after == ".__dict__"}
-        return {path: (holder.get(path, found[path]), found[path]) for path in sorted(dicts, key=self.is_root, reverse=True)}
-
-    def is_root(self, path: Source) -> bool:
-        """Is it the `__dict__` of an object that each call has to look up?"""
-        return path.after == ".__dict__" and not self.stays(path.base)
-
-
-def opens(path: Source) -> bool:
-    """Is it found in the `__dict__` of an object, or that itself?"""
-    return path.in_dict or path.after == ".__dict__"
+        holders = {path: path.base if path.base and path.after == ".__dict__" else path for path in dicts}
+        roots_first = sorted(holders.items(), key=lambda pair: self.stays(pair[1]))
+        pairs = [(found.get(holder, holder.expr), found[path]) for path, holder in roots_first]
+        return [holder for holder in holders.values() if not self.stays(holder)], pairs
