@@ -458,9 +458,8 @@ class World:
     def nest(self, by: int) -> int:
         """Enter or leave an autocast region: how deep it is now. (The real count is the head's to change.)"""
         self.nesting += by
-        deeper = torch.autocast_increment_nesting()
-        torch.autocast_decrement_nesting()
-        return deeper - 1 + self.nesting
+        torch.autocast_increment_nesting()
+        return torch.autocast_decrement_nesting() + self.nesting
 
 
 @functools.lru_cache(256)
