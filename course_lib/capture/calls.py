@@ -117,8 +117,6 @@ def call(it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]
         rule = RULES.get(function)
         if function in (int, float) and (number := it.world.shapes.compute(function, args)) is not None:
             return number
-    if isinstance(function, types.MethodType) and rule is None:
-        return call(it, function.__func__, [function.__self__, *args], kwargs)
     if isinstance(function, types.MethodWrapperType) and function.__objclass__ is object:  # `super().__setattr__`
         rule = RULES.get(getattr(object, function.__name__), rule)
         args = [function.__self__, *args] if rule else args
@@ -516,6 +514,7 @@ RULES: dict[Any, Rule] = {
 BY_TYPE: dict[Any, Rule] = {
     operator.attrgetter: get_by_name,
     operator.methodcaller: call_by_name,
+    types.MethodType: lambda it, bound, /, *args, **kwargs: it.call(bound.__func__, bound.__self__, *args, **kwargs),
     functools.partial: lambda it, bound, /, *args, **kwargs: it.call(bound.func, *bound.args, *args, **bound.keywords | kwargs),
     torch._library.custom_ops.CustomOpDef: lambda it, op, /, *args, **kwargs: it.call(op._opoverload, *args, **kwargs),
 }
