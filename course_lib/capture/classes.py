@@ -13,7 +13,6 @@ from course_lib.frames.hook import class_version
 TRUSTED = {"torch", "numpy", "course_lib", "typing_extensions", *sys.stdlib_module_names} - {"__main__", "this", "os"}
 """Top-level packages whose functions, classes and constants nobody rebinds: reading them needs no guard."""
 HEAP_TYPE = 1 << 9  # A flag of classes that were made while Python runs: written in Python, but for a few written in C
-UNKNOWN = -1  # The version of a class that CPython has no number for: it equals none
 MISSING: Any = type("Missing", (), {"__repr__": lambda self: "MISSING"})()
 
 
@@ -22,7 +21,7 @@ class SeenClass:
 
     def __init__(self, cls: type) -> None:
         self.cls, self.members = cls, special_methods(cls)
-        self.version: Any = class_version(cls) or UNKNOWN
+        self.version: Any = class_version(cls) or None  # where CPython has no number for it: that equals none
         self.__name__ = f"{cls.__name__}_as_seen"
 
     def see(self, names: Iterable[str]) -> None:
@@ -33,7 +32,7 @@ class SeenClass:
             return self is version
         if version != self.version and self.changed():
             return False
-        self.version = version or UNKNOWN
+        self.version = version or None
         return True
 
     def changed(self) -> str:
