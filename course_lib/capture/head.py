@@ -189,7 +189,7 @@ class HeadBuilder:
         named = self.world.is_static(value) and not isinstance(value, types.FunctionType)
         if known is not None and not (named and not known.source.is_variable):
             return self.fetch(known)
-        if type(value) is not torch.Size and type(value) in PLAIN and has_literal(value):
+        if type(value) in PLAIN and has_literal(value):
             return repr(value)
         if id(value) in self._expr:
             return self._expr[id(value)][1]
