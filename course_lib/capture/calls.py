@@ -115,8 +115,8 @@ def call(it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]
     rule = None
     with contextlib.suppress(TypeError):  # not hashable
         rule = RULES.get(function)
-        if function in (int, float) and (number := it.world.shapes.compute(function, args)) is not None:
-            return number
+    if (number := it.world.shapes.compute(function, args)) is not None:
+        return number
     if isinstance(function, types.MethodWrapperType) and function.__objclass__ is object:  # `super().__setattr__`
         rule = RULES.get(getattr(object, function.__name__), rule)
         args = [function.__self__, *args] if rule else args
@@ -314,8 +314,6 @@ def call_builtin(it: Interpreter, function: Any, args: list[Any], kwargs: dict[s
     if not safe:
         reason = f"calls {name_of(function)}, which is not a torch operation and cannot be followed"
         raise Unsupported(reason, "move it out of the compiled function")
-    if (number := it.world.shapes.compute(function, args)) is not None:
-        return number
     for arg in (target, *args):
         if it.world.is_opaque(arg) and not isinstance(arg, torch.Tensor) and function not in (callable, repr):
             raise Unsupported(f"gives a {type(arg).__name__} to {name_of(function)}")
