@@ -272,9 +272,8 @@ class Recorder(TorchFunctionMode):
             return self.builder.call(getattr, [args[0], attribute])
         if name in SIGNS:
             return self.builder.call(SIGNS[name], args[::-1] if name.startswith("__r") else args)
-        if getattr(function, "__qualname__", "").startswith(("Tensor.", "TensorBase.")):
-            return self.builder.call(name, args, kwargs)
-        return self.builder.call(function, args, kwargs)
+        is_method = getattr(function, "__qualname__", "").startswith(("Tensor.", "TensorBase."))
+        return self.builder.call(name if is_method else function, args, kwargs)
 
 
 def storages(values: Any) -> dict[int, torch.UntypedStorage]:

@@ -404,12 +404,11 @@ class World:
         found, slot = own_dict(real).get(name, MISSING), member_of(type(real), name)
         if found is MISSING:
             attributes[name] = MISSING
-            if is_slot(slot):
-                if is_full(real, name):
-                    attributes[name] = self.wrap(slot.__get__(real), self.own(known, name))
-                    slot.__set__(copy, attributes[name])
-                else:
-                    self.assume(known.source, "absent", Test(f"not is_full({{}}, {name!r})", "holds", True))
+            if is_slot(slot) and is_full(real, name):
+                attributes[name] = self.wrap(slot.__get__(real), self.own(known, name))
+                slot.__set__(copy, attributes[name])
+            elif is_slot(slot):
+                self.assume(known.source, "absent", Test(f"not is_full({{}}, {name!r})", "holds", True))
             elif type(real).__dictoffset__:
                 self.assume_absent(self.own(known, "__dict__"), name)
             return attributes[name] is not MISSING
