@@ -422,9 +422,8 @@ class World:
         """Where an instance keeps an attribute of its own. Guards ask for it without running the user's code."""
         if has_own_lookup(type(known.real)):
             return Source(f", {name!r})", known.source, "object.__getattribute__(", f".{name}")
-        if name in own_dict(known.real) and member_of(type(known.real), "__getattr__") is not MISSING:
-            return known.source.attr(name) if keyword.iskeyword(name) else Source(f".{name}", known.source, in_dict=True)
-        return known.source.attr(name)
+        slow = name in own_dict(known.real) and member_of(type(known.real), "__getattr__") is not MISSING
+        return dataclasses.replace(known.source.attr(name), in_dict=slow and not keyword.iskeyword(name))
 
     def fill_all(self, known: Known) -> None:
         """Give the stand-in every attribute of the real instance."""
