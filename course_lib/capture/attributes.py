@@ -192,9 +192,8 @@ def class_attribute(it: Interpreter, cls: type, name: str) -> Any:
     if found is not static and not isinstance(static, staticmethod):
         return found  # a bound classmethod, or what a descriptor or the metaclass makes of it
     of_python = (type(found) in PLAIN and not is_users(cls)) or (source is None and has_literal(found))
-    if of_python or (name.startswith("__") and not isinstance(found, (types.FunctionType, dict, list))):
-        return found
-    if not is_value(static) and not isinstance(found, types.FunctionType):
+    special = name.startswith("__") and not isinstance(found, (types.FunctionType, dict, list))
+    if of_python or special or not (is_value(static) or isinstance(found, types.FunctionType)):
         return found
     if source is None and not it.world.is_static(found) and type(found) not in PLAIN:
         raise Unsupported(f"reads the attribute '{name}' of the class {cls.__name__}, which has no known place")
