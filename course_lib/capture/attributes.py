@@ -133,8 +133,7 @@ def tensor_attribute(it: Interpreter, tensor: torch.Tensor, name: str) -> Any:
         return stored[2]
     outside = not stored and known is not None and name in getattr(known.real, "__dict__", {})
     if name in ("grad", "grad_fn", "is_leaf") or outside:
-        with torch._C.DisableTorchFunction(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with torch._C.DisableTorchFunction(), warnings.catch_warnings(action="ignore"):
             found = getattr(known.real if known else tensor, name)
         if name != "grad_fn" or found is None:
             return it.world.wrap(found, known.source.attr(name)) if known is not None else found

@@ -354,8 +354,7 @@ class HeadBuilder:
     def write_reduced(self, value: Any) -> str:
         """Iterators and other objects that can tell how to make a copy of them (as for `pickle`)."""
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
+            with warnings.catch_warnings(action="ignore"):
                 make, args, state, *more = (*value.__reduce_ex__(4), None)[:5]
             if any(more) or (type(value) not in SAFE_TYPES and type(value).__module__ not in REDUCIBLE):
                 raise TypeError("it is more than its parts")
