@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 import sympy
@@ -193,8 +193,8 @@ class Printer:
         rule = next((self.rules[key] for kind in kinds if (key := expr.op + kind) in self.rules), expr.op)
         if isinstance(rule, str):
             return self.call(rule, expr), ATOM
-        template, binds = rule
-        return template.format(*(Operand(self, arg) for arg in expr.args)), binds
+        operands = iter(expr.args)
+        return re.sub(r"{:?(\d*)}", lambda slot: self.text(next(operands), int(slot[1] or 0)), rule[0]), rule[1]
 
     def call(self, function: str, expr: Expr) -> str:
         return f"{function}({', '.join(map(self.text, expr.args))})"
@@ -239,16 +239,6 @@ class Printer:
         else:
             raise NotImplementedError(f"an index formula with {type(e).__name__}: {e}")
         return f"({text})" if tight else text
-
-
-class Operand(NamedTuple):
-    """An operand in the text of a rule: `{:13}` formats it."""
-
-    printer: Printer
-    expr: Expr
-
-    def __format__(self, binding: str) -> str:
-        return self.printer.text(self.expr, int(binding or 0))
 
 
 def identifier(wanted: str, taken: Collection[str]) -> str:
