@@ -11,8 +11,6 @@ import functools
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-import sympy
-
 from course_lib.lowering.indexing import Linear, contiguous
 from course_lib.lowering.ir import Buffer, ExternKernel, LoopNode, Node, Reduction
 from course_lib.lowering.ops import linear_index
@@ -35,12 +33,6 @@ class Body(NamedTuple):
     write: Access
     values: tuple[Linear, ...] = ()  # Indices used as values (`arange`, masks, the position that argmax returns)
     operations: tuple[str, ...] = ()
-
-    def substitute(self, become: Mapping[sympy.Symbol, Linear]) -> "Body":
-        """The same body in terms of other loops."""
-        moved = lambda access: Access(access.buffer, access.index.substitute(become))
-        values = tuple(value.substitute(become) for value in self.values)
-        return Body(tuple(map(moved, self.reads)), moved(self.write), values, self.operations)
 
 
 def record(node: LoopNode, buffers: Mapping[str, Buffer]) -> Body:

@@ -49,10 +49,6 @@ class Member(NamedTuple):
         buffers, operations = {access.buffer for access in self.body.reads}, self.body.operations
         return isinstance(self.node, Pointwise) and len(operations) <= 8 and len(buffers) <= 2 and not {*operations} & {*COSTLY}
 
-    def substitute(self, become: Mapping[sympy.Symbol, Linear]) -> "Member":
-        index, rindex = (tuple(formula.substitute(become) for formula in part) for part in (self.index, self.rindex))
-        return Member(self.node, index, rindex, self.body.substitute(become))
-
 
 @dataclass(eq=False)
 class Group(Nest):
@@ -322,7 +318,10 @@ def rewritten(members: tuple[Member, ...], become: Mapping[sympy.Symbol, Linear]
     """The members in terms of other loops."""
     if all(new.terms == ((old, 1),) for old, new in become.items()):
         return members
-    return tuple(member.substitute(become) for member in members)
+    moved = lambda formulas: tuple(formula.substitute(become) for formula in formulas)
+    access = lambda old: old._replace(index=old.index.substitute(become))
+    body = lambda old: old._replace(reads=tuple(map(access, old.reads)), write=access(old.write), values=moved(old.values))
+    return tuple(Member(m.node, moved(m.index), moved(m.rindex), body(m.body)) for m in members)
 
 
 def to_kernel(group: Group, name: str, saved: int) -> FusedKernel:
