@@ -196,10 +196,9 @@ def join(a: Group, b: Group) -> Group | None:
 def ways_to_fit(a: Group, b: Group) -> Iterator[tuple[Linear | None, Linear | None]]:
     """Formulas for the same memory in both, best first: what `a` writes and `b` reads, what both read; then just the order."""
     written = {m.body.write.buffer: m.body.write.index for m in a.members}
-    reads_b = [access for m in b.members for access in m.body.reads]
-    yield from ((written[r.buffer], r.index) for r in reads_b if r.buffer in written)
     read = {access.buffer: access.index for m in a.members for access in m.body.reads}
-    yield from ((read[r.buffer], r.index) for r in reads_b if r.buffer in read)
+    for known in (written, read):
+        yield from ((known[r.buffer], r.index) for m in b.members for r in m.body.reads if r.buffer in known)
     yield None, None
 
 
