@@ -50,7 +50,7 @@ class Schedule:
     kernels: list[Kernel]
     groups: list[Group] = field(repr=False)  # The group that each kernel was made of
     alone: list[Group] = field(repr=False)  # What there was before: one group for each live node
-    decisions: list[Decision]
+    decisions: list[Decision]  # Each pair once: those that were fused, then those that stayed apart
     inlined: list[str]  # Loops that were computed again inside those that read them, with the reason
     removed: list[str]  # Nodes that nobody needed, or that computed what was there already
 
@@ -98,9 +98,9 @@ def schedule(graph: LoopGraph, can_fuse: CanFuse = can_fuse) -> Schedule:
         nodes = list(become.values())
 
     names: Counter[str] = Counter()
-    groups, decisions = fusion.in_order(), fusion.decisions()
+    groups, apart = fusion.in_order(), [Decision(str(a), str(b), fusion.ask(a, b)) for a, b in fusion.pairs()]
     fit.cache_clear()  # it holds groups that were never made
-    return Schedule([fusion.kernel(g, names) for g in groups], groups, alone, decisions, inlined, removed)
+    return Schedule([fusion.kernel(g, names) for g in groups], groups, alone, fusion.done + apart, inlined, removed)
 
 
 def inlined_into(node: Node, producers: Sequence[Any]) -> Node:
@@ -244,10 +244,6 @@ class Fusion:
         readers = self.usage.readers[node.buffer.name].difference(group.nodes)
         fits = one and one not in group.writes and one.nbytes <= size and node.buffer.name not in self.usage.outputs
         return [(node, r) for r in readers] if fits and not any(isinstance(r, ExternKernel) for r in readers) else []
-
-    def decisions(self) -> list[Decision]:
-        """Each pair once: those that were fused, then those that stayed apart."""
-        return self.done + [Decision(str(a), str(b), self.ask(a, b)) for a, b in self.pairs()]
 
     def in_order(self) -> list[Group]:
         """Each group after those that it needs; where there is a choice, in program order."""
