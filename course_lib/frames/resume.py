@@ -177,11 +177,10 @@ def _shifted(code: CodeType, units: int) -> bytes:
     """The exception table of code that begins `units` later. (`Objects/exception_handling_notes.txt`)"""
     table = b""
     for e in exception_table(code):
-        begins = 128  # this bit marks the first byte of an entry
+        entry = bytearray()
         for value in (e.start // 2 + units, (e.end - e.start) // 2, e.target // 2 + units, e.depth << 1 | e.lasti):
-            groups = [value >> shift & 63 | 64 for shift in (24, 18, 12, 6) if value >> shift]  # bit 6: more follow
-            groups.append(value & 63)
-            groups[0] |= begins
-            table += bytes(groups)
-            begins = 0
+            before = [value >> shift & 63 | 64 for shift in (24, 18, 12, 6) if value >> shift]  # bit 6: more follow
+            entry += bytes([*before, value & 63])
+        entry[0] |= 128  # this bit marks the first byte
+        table += entry
     return table
