@@ -42,7 +42,6 @@ with contextlib.suppress(OSError, ValueError):  # "32768K"
     STREAM_FROM = min(STREAM_FROM, last_cache or STREAM_FROM)  # a virtual machine may say 0
 LONG = 2048  # Columns of a row that its passes read too far apart for what the processor itself fetches ahead
 
-Shape = Literal["rows", "lanes", "columns"]
 Staged = dict[Any, tuple[str, sympy.Expr]]  # Load or step → buffer and index
 
 
@@ -57,7 +56,7 @@ def prelude() -> str:
     return Path(__file__).with_name("prelude.h").read_text()
 
 
-def shape_of(kernel: FusedKernel, trees: Mapping[Step, Expr]) -> Shape:
+def shape_of(kernel: FusedKernel, trees: Mapping[Step, Expr]) -> Literal["rows", "lanes", "columns"]:
     """Which loop gets the SIMD lanes, and which the threads."""
     rows, columns = kernel.rows, kernel.columns
     read = [index for step, tree in trees.items() if step.level != "row" for _, index in loads(tree)]

@@ -18,11 +18,9 @@ import torch
 from course_lib.lowering.ops import BINARY, BOOLEAN, UNARY, Handler, Value
 
 aten = torch.ops.aten
-Number = bool | int | float
 BOOL_ARITHMETIC = {"bitwise_xor": "ne"} | dict.fromkeys(("add", "maximum", "bitwise_or"), "logical_or")
 BOOL_ARITHMETIC |= dict.fromkeys(("mul", "minimum", "bitwise_and"), "logical_and")
 """On torch.bool arithmetic is logic: True + True is True."""
-COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 
 
 class NoLoopForm(Exception):
@@ -46,7 +44,7 @@ class Term:
     def to(self, dtype: torch.dtype) -> "Term":
         return self if dtype == self.dtype else Term(self.ops, self.ops.to_dtype(self.value, dtype), dtype)
 
-    def like(self, value: "Term | Number") -> "Term":
+    def like(self, value: "Term | bool | int | float") -> "Term":
         """A number as a term of this one's dtype; a term as it is."""
         return value if isinstance(value, Term) else Term(self.ops, self.ops.constant(value, self.dtype), self.dtype)
 
@@ -136,7 +134,7 @@ F = Formula
 POINTWISE: dict[str, Formula] = {
     **{op: F(lambda x, op=op: getattr(x, op)()) for op in UNARY if hasattr(aten, op)},
     **{op: F(partial(whole, op)) for op in ("floor", "ceil", "round", "trunc")},
-    **{op: F(lambda x, y, op=op: x.binary(op, y), "operands", rounds=True) for op in COMPARISONS},
+    **{op: F(lambda x, y, op=op: x.binary(op, y), "operands", rounds=True) for op in ("eq", "ne", "lt", "le", "gt", "ge")},
     **{op: F(lambda x, y, op=op: x.binary(op, y)) for op in BINARY if op.startswith("bitwise_")},
     **{op: F(lambda x, y, op=op: x.binary(op, y)) for op in ("mul", "maximum", "minimum", "atan2")},
     # arithmetic

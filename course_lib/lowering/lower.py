@@ -25,7 +25,6 @@ from course_lib.lowering.ir import Buffer, ExternKernel, Index, Lazy, LoopGraph,
 from course_lib.lowering.ops import Handler, Value
 
 Body = Callable[[Handler, Index], Term]
-Dims = Sequence[int]
 LIBRARY = {
     "matrix product: left to the library": "mm addmm bmm baddbmm mv addmv addbmm",
     "convolution: left to the library": "convolution",
@@ -175,7 +174,7 @@ class Lowering:
         return buffer.view()
 
     def reduction(
-        self, node: fx.Node, kind: str, body: Body, x: View, dims: Dims, dtype: torch.dtype, layout: Buffer, label: str
+        self, node: fx.Node, kind: str, body: Body, x: View, dims: Sequence[int], dtype: torch.dtype, layout: Buffer, label: str
     ) -> View:
         """Combine what `body` computes for each element of `x`, in this dtype, along `dims` (of size 1 or absent in `layout`)."""
         shape = x.shape
