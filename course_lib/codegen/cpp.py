@@ -141,7 +141,7 @@ class CppKernel(CppOps):
                 self.scratch[step] = self.unique(f"{label(step)}_row")
                 self.line(f"{computed_as(step.buffer.dtype)} {self.scratch[step]}[{self.room(iterations(columns))}];")
         parts = {step: self.accumulator(step) for step in phase.reductions}
-        in_order = any(part.in_order for part in parts.values())
+        in_order = any(part.at for part in parts.values())
         longest = iterations(columns) * (8 if self.lane or len(columns) > 1 else 1)  # or 8 lanes share a sum
         sums = [s for s, part in parts.items() if part.kind == "sum" and computed_as(part.dtype) == "float" and longest > BLOCK]
         totals = parts | {step: replace(parts[step], dtype=torch.float64) for step in sums}

@@ -136,12 +136,7 @@ class Accumulator:
     name: str
     kind: str
     dtype: torch.dtype
-    at: str = ""  # For argmax and argmin: the number of the current column
-
-    @property
-    def in_order(self) -> bool:
-        """True if the first of equals wins, so that columns must come one after the other."""
-        return self.kind.startswith("arg")
+    at: str = ""  # For argmax and argmin: the number of the current column. The first of equals wins, so columns come in order
 
     @property
     def has_nan(self) -> bool:
@@ -154,7 +149,7 @@ class Accumulator:
             return [(ctype, self.name, *PLAIN[self.kind])]
         first = number(extreme(self.dtype, lowest="max" in self.kind), self.dtype)
         more = [("int", f"{self.name}_nan", "0", "|")] if self.has_nan else []
-        more += [("int64_t", f"{self.name}_at", "0", "")] if self.in_order else []
+        more += [("int64_t", f"{self.name}_at", "0", "")] if self.at else []
         return [(computed_as(self.dtype), self.name, first, self.kind), *more]
 
     def take(self, value: str, lane: str) -> list[str]:
@@ -162,13 +157,13 @@ class Accumulator:
         mine, better, is_nan = self.name + lane, "<" if "min" in self.kind else ">", f"{value} != {value}"
         if self.kind in PLAIN:
             return [f"{mine} {PLAIN[self.kind][1]}= {value};"]
-        if self.in_order:
+        if self.at:
             nan = f" || ({is_nan} && {mine} == {mine})" if self.dtype.is_floating_point else ""
             return [f"if ({value} {better} {mine}{nan}) {{ {mine} = {value}; {self.name}_at{lane} = {self.at}; }}"]
         lines = [f"{mine} = {value} {better} {mine} ? {value} : {mine};"]
         return lines + ([f"{self.name}_nan{lane} |= {is_nan};"] if self.has_nan else [])
 
     def result(self, lane: str) -> str:
-        if self.in_order:
+        if self.at:
             return f"{self.name}_at{lane}"
         return f"({self.name}_nan{lane} ? NAN : {self.name}{lane})" if self.has_nan else self.name + lane
