@@ -21,7 +21,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 from course_lib import autograd, capture, config, events, lowering, runtime, scheduling
 from course_lib.autograd import Program
 from course_lib.capture import CaptureResult
-from course_lib.written import traceable
+from course_lib.written import forget, traceable
 
 COMPILING = threading.RLock()  # One thread compiles at a time: `make_fx` patches torch itself
 
@@ -129,7 +129,7 @@ def sizes_of(gm: fx.GraphModule) -> list[Any]:
 @capture.recording_mode()  # it may switch autocast
 def with_sizes(gm: fx.GraphModule, args: Sequence[Any]) -> fx.GraphModule:
     """The graph for inputs of just these sizes; numbers among the inputs become constants."""
-    static, mode = traceable(copy.deepcopy(gm)), FakeTensorMode()
+    static, mode = copy.deepcopy(gm), FakeTensorMode()
     interpreter = fx.Interpreter(static, garbage_collect_values=False)
     with mode:
         interpreter.run(*(mode.from_tensor(arg) if isinstance(arg, torch.Tensor) else arg for arg in args))
@@ -141,6 +141,7 @@ def with_sizes(gm: fx.GraphModule, args: Sequence[Any]) -> fx.GraphModule:
         node.meta["requires_grad"] = getattr(arg, "requires_grad", False)
         if not isinstance(arg, torch.Tensor):
             node.replace_all_uses_with(arg)
+    forget(type(static))  # the copy's first `forward`; it gets another
     static.recompile()
     return traceable(static)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import types
 
 import pytest
 import torch
+from torch import fx
 
 import course_lib
 from course_lib import runtime
@@ -78,6 +80,23 @@ def test_a_leak_is_counted():
 def test_a_compile_whose_function_is_dropped_leaves_nothing_behind():
     seen = list(leaks.compiles(80, "inductor"))
     assert leaks.gained(seen)[1] < 0.5
+
+
+def test_a_graph_with_symbolic_sizes_leaves_no_source_text_behind():
+    texts = fx.graph_module._loader.eval_cache
+
+    def sizes():
+        compiled = course_lib.compile(lambda x: (x * 2).sum() + x.shape[0], dynamic=True, backend="aot_eager")
+        for n in (3, 4, 5):
+            assert compiled(torch.ones(n)) == 3 * n
+
+    before = None
+    for _ in range(3):
+        sizes()
+        course_lib.reset()
+        gc.collect()
+        before = len(texts) if before is None else before
+    assert len(texts) <= before
 
 
 def test_what_runs_op_by_op_is_told_and_counts_no_kernels():
