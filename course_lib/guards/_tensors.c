@@ -44,8 +44,6 @@ static bool looks(PyObject *tensor, PyObject *const *expected) {
 }
 
 static PyObject *looks_like(PyObject *module, PyObject *const *args, Py_ssize_t n) {
-    if (n != 8)
-        return PyErr_Format(PyExc_TypeError, "looks_like takes 8 arguments; got %zd", n);
     return PyBool_FromLong(looks(args[0], args + 1));
 }
 
@@ -53,7 +51,7 @@ static PyObject *looks_like(PyObject *module, PyObject *const *args, Py_ssize_t 
  * held: each is there as long as the dictionary that it was found in is unchanged, and that one stands before it. */
 typedef struct { PyObject *holder, *it; PyTypeObject *type; uint64_t version; } Found;
 
-/* CPython gives a dictionary that changes a version that none has had (not so 3.13: see `lasting.py`). */
+/* CPython gives a dictionary that changes a version that none has had (not so 3.13: see `check.py`). */
 static uint64_t version(PyObject *dict) { return ((PyDictObject *)dict)->ma_version_tag; }
 
 static PyObject *own_dict(PyObject *holder) {
@@ -86,13 +84,10 @@ static PyObject *note(PyObject *module, PyObject *const *args, Py_ssize_t n) {
     Found *found = (Found *)PyBytes_AS_STRING(noted);
     for (PyObject *const *pair = args + 1; pair < args + n; pair += 2, found++) {
         *found = (Found){pair[0], pair[1], NULL, 0};
-        if (PyTuple_Check(pair[1]))
-            continue;
-        if (!PyDict_Check(pair[1]) || (pair[0] != pair[1] && own_dict(pair[0]) != pair[1])) {
-            Py_DECREF(noted);                    /* a `__dict__` that the class makes up: ask each time */
-            Py_RETURN_TRUE;
-        }
-        found->type = Py_TYPE(pair[0]), found->version = version(pair[1]);
+        if (PyDict_Check(pair[1]) && (pair[0] == pair[1] || own_dict(pair[0]) == pair[1]))
+            found->type = Py_TYPE(pair[0]), found->version = version(pair[1]);
+        else if (!PyTuple_Check(pair[1]))
+            found->type = Py_TYPE(Py_None);      /* a `__dict__` that the class makes up: never as it was */
     }
     bool alike = PyObject_RichCompareBool(noted, PyList_GET_ITEM(args[0], 1), Py_EQ) == 1;
     PyList_SetItem(args[0], 0, alike ? Py_NewRef(noted) : PyBytes_FromString(""));

@@ -10,26 +10,32 @@
         except (AttributeError, KeyError, ...):
             return False
 
-Each source is looked up once, in a variable for the paths below it; `_tensors.c` asks all of a tensor. Guards that hold until a
-dictionary changes (`lasting.py`) are in a function of their own, called when one has. `first_failure` says why.
-In PyTorch: `torch/_dynamo/guards.py` (`CheckFunctionManager`, `GuardBuilder`) and `torch/csrc/dynamo/guards.cpp`.
+Each source is looked up once, in a variable for the paths below it; `_tensors.c` asks all of a tensor. `first_failure` says why.
+Most guards of a model are on what lies in dictionaries: parameters, settings, hooks. These are in a second function, called when
+a dictionary has a new version. (Not in Python 3.13, where it gets none, nor tells who watches it, when its object stores something.)
+In PyTorch: `torch/_dynamo/guards.py` (`CheckFunctionManager`, `GuardBuilder`), `torch/csrc/dynamo/guards.cpp` (also "dict tags").
 """
 
 import operator
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from types import FunctionType
 from typing import Any, NamedTuple
 
+import torch
+
 from course_lib.capture import FUNCTION, Guard, SameAs, Source, Test
 from course_lib.capture.calls import HOOKS
 from course_lib.capture.classes import SeenClass
-from course_lib.capture.sources import HELPERS, MOVED, has_literal, variables
-from course_lib.guards.lasting import Lasting
+from course_lib.capture.sources import HELPERS, MOVED, REGISTRIES, has_literal, variables
 from course_lib.guards.tensors import LOOKS, PLAIN_TENSORS, in_c
 from course_lib.written import define
 
 IN_C = "looks_like", "unchanged", "note"
 HELPERS.update(dict.fromkeys((*IN_C, "noted", "again")))  # so that no parameter is called so
+OF_DICTS = "absent", "hooks", "keys"  # Kinds of guards that ask a dictionary
+CONSTANTS = bool, int, float, str, bytes, tuple, type(None), torch.dtype, torch.device, torch.memory_format
+"""What does not change: of such a thing all is known once it is known to be there."""
 OPPOSITE = {"is": "is not", "is not": "is", "==": "!="}
 FAILS = {"is": operator.is_not, "is not": operator.is_, "==": operator.ne, "holds": lambda got, _: not got}
 
@@ -55,6 +61,8 @@ class Check:
         self.parameters = tuple(variables(parameters).values())
         self.names: dict[str, Any] = {**HELPERS, **{name: getattr(in_c(), name, None) for name in IN_C}, "noted": [b"", b""]}
         self._named: dict[int, str] = {}
+        self._types = {guard.source: test.right for guard in guards if (test := guard.tests[0]).left == "type({})"}
+        self._dicts = {guard.source for guard in guards if guard.kind in OF_DICTS}
         self.source = self._write()
         self.function: Callable[..., bool] = define("check", self.source, f"guards of {name}", self.names)
 
@@ -62,22 +70,48 @@ class Check:
         return self.function(func, *args)
 
     def _write(self) -> str:
-        lasting, variables = Lasting(self.guards), dict[Source, str]()
-        later = {
-            each: None for each in self.guards if in_c() and lasting.lasts(each) and (each.kind != "tensor" or self._looks(each))
-        }
-        lines = self._asked([guard for guard in self.guards if guard not in later], variables)
-        if not later:
-            return self._function("check", [*lines, "return True"])
+        variables: dict[Source, str] = {}
         found: dict[Source, str] = {}
-        again = self._asked(later, found)
-        roots, pairs = lasting.noted(found)
-        pairs += [(f"{found[each.source]}[{name!r}]",) * 2 for each in later if each.kind == "hooks" for name in HOOKS]
-        pairs += [(found[each.source], self._right(self._looks(each))) for each in later if each.kind == "tensor"]
-        named = [self._variable(root, variables, lines) for root in roots]
-        lines.append(f"return unchanged({', '.join(['noted', *named])}) or again({', '.join((FUNCTION, *self.parameters))})")
+        lasting = {guard: None for guard in self.guards if self._lasts(guard)}
+        lines, again = (
+            self._asked([guard for guard in self.guards if guard not in lasting], variables),
+            self._asked(lasting, found),
+        )
+        if not lasting:
+            return self._function("check", [*lines, "return True"])
+        dicts = [path for path in found if self._is_dict(path) and self._stays(path)]
+        holders = {path: path.base if path.base and path.after == ".__dict__" else path for path in dicts}
+        roots_first = sorted(holders.items(), key=lambda pair: self._stays(pair[1]))
+        pairs = [(found.get(holder, holder.expr), found[path]) for path, holder in roots_first]
+        pairs += [(f"{found[each.source]}[{name!r}]",) * 2 for each in lasting if each.kind == "hooks" for name in HOOKS]
+        pairs += [(found[each.source], self._right(self._looks(each))) for each in lasting if each.kind == "tensor"]
+        roots = [self._variable(root, variables, lines) for root in holders.values() if not self._stays(root)]
+        lines.append(f"return unchanged({', '.join(['noted', *roots])}) or again({', '.join((FUNCTION, *self.parameters))})")
         again.append(f"return note(noted, *({', '.join(map(', '.join, pairs))}))")
         return f"{self._function('check', lines)}\n\n{self._function('again', again)}"
+
+    def _lasts(self, guard: Guard) -> bool:
+        """Does it hold until a dictionary on its path changes? (Of tensors: is it there until then?)"""
+        test, *more = guard.tests
+        sources = guard.source, *(test.right.source for test in guard.tests if isinstance(test.right, SameAs))
+        if not in_c() or sys.version_info >= (3, 13) or not all(map(self._stays, sources)):
+            return False
+        if guard.kind in OF_DICTS:
+            return self._is_dict(guard.source)
+        noted = guard.source.attr("__dict__") in self._dicts and not more
+        is_type = test.left == "type({})" and (test.right in CONSTANTS or noted)
+        return bool(self._looks(guard)) or (guard.kind != "tensor" and test.op != "holds" and (test.left == "{}" or is_type))
+
+    def _stays(self, path: Source) -> bool:
+        """Is one object there until a dictionary changes that is found on the way?"""
+        if path.base is None or path.base.module or path.before:
+            return False
+        inside = self._is_dict(path.base) or self._types.get(path.base) is tuple
+        found = path.in_dict or path.after == ".__dict__"  # in the `__dict__` of an object, or that itself
+        return found or (path.after[0] == "[" and inside and self._stays(path.base))
+
+    def _is_dict(self, path: Source) -> bool:
+        return path.after[1:] in (*REGISTRIES, "__dict__") or self._types.get(path) is dict
 
     def _function(self, name: str, lines: list[str]) -> str:
         body = "\n        ".join(lines)

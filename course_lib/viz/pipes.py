@@ -107,7 +107,7 @@ def pipes(
 
 def draw_pipe(svg: Svg, x: float, middle: float, name: str, size: float, share: float, is_cut: bool) -> None:
     """One pipe; a cut one has a dashed line across."""
-    thick = max(5.0, THICKEST * share)
+    thick = max(5.0 if size else 2.0, THICKEST * share)
     svg.box(
         x,
         middle - thick / 2,

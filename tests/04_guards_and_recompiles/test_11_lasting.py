@@ -1,4 +1,4 @@
-"""Guards that hold until a dictionary changes (`guards/lasting.py`): the check says what asking each guard says."""
+"""Guards that hold until a dictionary changes (`guards/check.py`): the check says what asking each guard says."""
 
 import copy
 import gc
