@@ -12,7 +12,7 @@
 
 Each source is looked up once, in a variable for the paths below it; `_tensors.c` asks all of a tensor. `first_failure` says why.
 Most guards of a model are on what lies in dictionaries: parameters, settings, hooks. These are in a second function, called when
-a dictionary has a new version. (Not in Python 3.13, where it gets none, nor tells who watches it, when its object stores something.)
+a dictionary has a new version. (Not in Python 3.13: it gets none there, nor tells its watchers, when its object stores a value.)
 In PyTorch: `torch/_dynamo/guards.py` (`CheckFunctionManager`, `GuardBuilder`), `torch/csrc/dynamo/guards.cpp` (also "dict tags").
 """
 
