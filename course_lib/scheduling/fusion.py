@@ -18,7 +18,7 @@ from course_lib.scheduling.groups import Group, fit, join
 Rule = Callable[[Group, Group, frozenset[Buffer]], str | None]  # (producer, consumer, what is between them) → why not, or None
 ONE_ROW = 16 * 1024  # Columns from which on a single row should not be left to one thread
 MANY_STEPS = 256  # Nodes from which on a kernel is too long for compilers
-LAUNCH = 2**21  # Bytes that a GPU moves while a kernel starts
+LAUNCH = 2**23  # Bytes that a GPU moves while a kernel starts
 
 
 class Fuse(NamedTuple):
