@@ -73,12 +73,11 @@ class Check:
         variables: dict[Source, str] = {}
         found: dict[Source, str] = {}
         lasting = {guard: None for guard in self.guards if self._lasts(guard)}
-        lines, again = (
-            self._asked([guard for guard in self.guards if guard not in lasting], variables),
-            self._asked(lasting, found),
-        )
+        asked = [guard for guard in self.guards if guard not in lasting]
+        lines, again = self._asked(asked, variables), self._asked(lasting, found)
         if not lasting:
             return self._function("check", [*lines, "return True"])
+        # To note: an object and its `__dict__`, roots first (each call looks them up); other dictionaries twice; tensors.
         dicts = [path for path in found if self._is_dict(path) and self._stays(path)]
         holders = {path: path.base if path.base and path.after == ".__dict__" else path for path in dicts}
         roots_first = sorted(holders.items(), key=lambda pair: self._stays(pair[1]))
