@@ -31,8 +31,8 @@ from course_lib.guards import Check
 from course_lib.pipeline import COMPILING, Pipeline
 
 F = TypeVar("F", bound=Callable[..., Any])
-TOOLS = "IPython ipykernel ipywidgets traitlets zmq tornado jupyter_client matplotlib _pytest pluggy typing_extensions.py".split()
-"""Packages whose frames run below a user's call (a `print` in a notebook) and never hold tensor code."""
+TOOLS = {"_pytest", "pluggy", "typing_extensions.py"}  # Run below a user's call (a `print` in a notebook): no tensor code
+TOOLS |= set("IPython ipykernel ipywidgets traitlets zmq tornado jupyter_client dateutil matplotlib".split())
 TORCH_COMPILE = os.path.join(os.path.dirname(os.path.abspath(torch.__file__)), "_dynamo", "")
 LIBRARIES = tuple(os.path.dirname(os.path.abspath(str(path))) + os.sep for path in (torch.__file__, np.__file__, __file__))
 STEPS = frozenset(f"_single_tensor_{name}" for name in "sgd adam rmsprop adagrad adadelta adamax nadam".split())

@@ -71,6 +71,7 @@ def capture(frame: Frame, interpreter: type[Interpreter] = Interpreter, history:
         if problem is None:
             return result
         if not again:
+            problem.location = problem.location or attempt.root.last  # of what no head can do: the last line
             raise problem
 
 

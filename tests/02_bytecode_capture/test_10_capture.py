@@ -1,5 +1,6 @@
 """Capture of straight-line Python: what becomes a graph, and what is computed on the way."""
 
+import datetime
 import functools
 import operator
 
@@ -10,7 +11,7 @@ from torch import nn
 from torch.testing import assert_close
 
 import course_lib as cl
-from course_lib import frames
+from course_lib import events, frames
 from course_lib.capture.graph import GraphBuilder
 
 
@@ -380,3 +381,10 @@ def test_rng_is_consumed_as_in_eager():
     expected = f(x), torch.rand(1)
     torch.manual_seed(0)
     assert_close((cl.compile(f, backend="eager", fullgraph=True)(x), torch.rand(1)), expected)
+
+
+def test_what_a_notebook_s_kernel_runs_below_a_print_is_no_frame_of_the_user_s():
+    tz = pytest.importorskip("dateutil.tz")
+    with cl.capturing(), cl.record() as trace:
+        datetime.datetime.now(tz.tzutc())
+    assert not trace.of(events.FrameSeen)
