@@ -86,8 +86,8 @@ static PyObject *note(PyObject *module, PyObject *const *args, Py_ssize_t n) {
         *found = (Found){pair[0], pair[1], NULL, 0};
         if (PyDict_Check(pair[1]) && (pair[0] == pair[1] || own_dict(pair[0]) == pair[1]))
             found->type = Py_TYPE(pair[0]), found->version = version(pair[1]);
-        else if (!PyTuple_Check(pair[1]))
-            found->type = Py_TYPE(Py_None);      /* a `__dict__` that the class makes up: never as it was */
+        else if (!PyTuple_Check(pair[1]) || pair[0] == pair[1])
+            found->type = Py_TYPE(Py_None);      /* a `__dict__` or `_modules` of the user's making: never as it was */
     }
     bool alike = PyObject_RichCompareBool(noted, PyList_GET_ITEM(args[0], 1), Py_EQ) == 1;
     PyList_SetItem(args[0], 0, alike ? Py_NewRef(noted) : PyBytes_FromString(""));

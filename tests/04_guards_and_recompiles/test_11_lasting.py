@@ -180,6 +180,25 @@ def test_a_note_keeps_nothing_alive(check):
             assert gone() is None and not check(FORWARD, None, X)
 
 
+class Odd(Settings):
+    """What a module keeps in dictionaries, by the same names, in other things."""
+
+    def __init__(self):
+        super().__init__()
+        self._modules, self._buffers, self._parameters = (), [1.0], (2.0,)
+
+
+def test_registries_that_are_no_dictionaries_are_asked_each_time():
+    odd = Odd()
+    compiled = cl.compile(lambda x: x * odd._parameters[0] + odd._buffers[0] + len(odd._modules), backend="eager")
+    for _ in range(4):
+        assert compiled(torch.ones(2)).tolist() == [3.0, 3.0]
+    odd._buffers[0] = 2.0
+    assert compiled(torch.ones(2)).tolist() == [4.0, 4.0]
+    odd._modules, odd._parameters = (1,), (3.0,)
+    assert compiled(torch.ones(2)).tolist() == [6.0, 6.0]
+
+
 def may(model, which, change):
     """Does the change apply to what is left?"""
     try:
