@@ -13,7 +13,14 @@ from course_lib import config
 with config.collector_paused(importing=True):
     from course_lib.backends import list_backends, list_mode_options, list_options
     from course_lib.capture import Interpreter, Unsupported
-    from course_lib.capture.user import allow_in_graph, disable, disallow_in_graph, graph_break, is_compiling, mark_dynamic
+    from course_lib.capture.user import (
+        allow_in_graph,
+        disable,
+        disallow_in_graph,
+        graph_break,
+        is_compiling,
+        mark_dynamic,
+    )
     from course_lib.compiler import capturing, compile, reset
     from course_lib.pipeline import Pipeline
 
@@ -32,7 +39,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in __all__:  # it shows what happened, so it lives with the pictures, which are loaded only when they are wanted
+    # it shows what happened, so it lives with the pictures, which are loaded only when they are wanted
+    if name in __all__:
         return getattr(importlib.import_module("course_lib.viz"), name)
     raise AttributeError(f"module 'course_lib' has no attribute '{name}'")
 

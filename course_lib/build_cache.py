@@ -34,7 +34,9 @@ def processor() -> str:
     """What `-march=native` depends on: a home folder may be shared by machines with different processors."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return " ".join(next(line for line in lines if line.startswith(("flags", "Features"))).split())
+        return " ".join(
+            next(line for line in lines if line.startswith(("flags", "Features"))).split()
+        )
     except (OSError, StopIteration):
         return f"{platform.machine()} {platform.processor()} {platform.platform()}"
 
@@ -59,7 +61,9 @@ def build(key: str, suffix: str, make: Callable[[Path], object], folder: str = "
 
 def remember(key: str, find: Callable[[], Any]) -> Any:
     """What `find()` gave when it was first asked for with this key: anything that JSON can hold."""
-    return json.loads(build(key, ".json", lambda path: path.write_text(json.dumps(find()))).path.read_text())
+    return json.loads(
+        build(key, ".json", lambda path: path.write_text(json.dumps(find()))).path.read_text()
+    )
 
 
 def checksum(path: Path) -> str:

@@ -31,20 +31,33 @@ from course_lib.guards import Check
 from course_lib.pipeline import COMPILING, Pipeline
 
 F = TypeVar("F", bound=Callable[..., Any])
-TOOLS = {"_pytest", "pluggy", "typing_extensions.py"}  # Run below a user's call (a `print` in a notebook): no tensor code
-TOOLS |= set("IPython ipykernel ipywidgets traitlets zmq tornado jupyter_client dateutil matplotlib".split())
+# Run below a user's call (a `print` in a notebook): no tensor code
+TOOLS = {"_pytest", "pluggy", "typing_extensions.py"}
+TOOLS |= set(
+    "IPython ipykernel ipywidgets traitlets zmq tornado jupyter_client dateutil matplotlib".split()
+)
 TORCH_COMPILE = os.path.join(os.path.dirname(os.path.abspath(torch.__file__)), "_dynamo", "")
-LIBRARIES = tuple(os.path.dirname(os.path.abspath(str(path))) + os.sep for path in (torch.__file__, np.__file__, __file__))
-STEPS = frozenset(f"_single_tensor_{name}" for name in "sgd adam rmsprop adagrad adadelta adamax nadam".split())
+LIBRARIES = tuple(
+    os.path.dirname(os.path.abspath(str(path))) + os.sep
+    for path in (torch.__file__, np.__file__, __file__)
+)
+STEPS = frozenset(
+    f"_single_tensor_{name}" for name in "sgd adam rmsprop adagrad adadelta adamax nadam".split()
+)
 """What optimizers do to all parameters (`torch.optim`), without a look at data: the rest of a `step` runs in eager."""
-live: weakref.WeakSet["Compiler"] = weakref.WeakSet()  # Every compiler that holds compiled code, for `reset`
+# Every compiler that holds compiled code, for `reset`
+live: weakref.WeakSet["Compiler"] = weakref.WeakSet()
 
 
 @contextlib.contextmanager
 def apart_from_hooks() -> Iterator[None]:
     """Compile on one thread at a time, and save no tensors for hooks (of `checkpoint`, say) that are active around it."""
     active = torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
-    hooks = torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t) if active else contextlib.nullcontext()
+    hooks = (
+        torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t)
+        if active
+        else contextlib.nullcontext()
+    )
     with COMPILING, hooks, config.collector_paused():
         yield
 
@@ -76,7 +89,8 @@ class Compiler:
 
     def __post_init__(self) -> None:
         with config.collector_paused(importing=True):
-            call(None, importlib.import_module, "torch._dynamo")  # sizes need it: whole, and not when a frame is half captured
+            # sizes need it: whole, and not when a frame is half captured
+            call(None, importlib.import_module, "torch._dynamo")
         self.codes: dict[int, CodeState] = {}  # By the code's number (`frames.number` says why)
         self.watcher = Watcher(self.convert)
         live.add(self)
@@ -100,7 +114,15 @@ class Compiler:
         try:
             if entries and len(entries) >= config.recompile_limit:
                 return self.at_limit(frame, code, state)
-            result = events.stage("capture", None, stages.capture, frame, stages.interpreter, state.history, self.fullgraph)
+            result = events.stage(
+                "capture",
+                None,
+                stages.capture,
+                frame,
+                stages.interpreter,
+                state.history,
+                self.fullgraph,
+            )
         except Unsupported as problem:
             events.emit(events.GraphBroke(problem, self.fullgraph))
             if self.fullgraph:
@@ -114,14 +136,22 @@ class Compiler:
             compiled = self.backend(result.graph, result.example_inputs)
         if result.problem is not None:
             events.emit(events.GraphBroke(result.problem))
-        check = events.stage("guards", events.GuardsMade, Check, result.guards, list(frame.locals), code.co_qualname)
+        check = events.stage(
+            "guards", events.GuardsMade, Check, result.guards, list(frame.locals), code.co_qualname
+        )
         if failure := check.first_failure(frame.func, *args):
             why = f"a guard does not hold for the call it was made from: {failure}"
             events.emit(events.FellBack(code.co_qualname, why))
-            warnings.warn_explicit(f"{code.co_qualname} runs in eager: {why}", UserWarning, code.co_filename, code.co_firstlineno)
+            warnings.warn_explicit(
+                f"{code.co_qualname} runs in eager: {why}",
+                UserWarning,
+                code.co_filename,
+                code.co_firstlineno,
+            )
             return SKIP
         head = result.head.function(functools.partial(call, None, compiled))
-        entries.append(GuardedCode(check, replace(result, example_inputs=[])))  # the user's tensors are not kept
+        # the user's tensors are not kept
+        entries.append(GuardedCode(check, replace(result, example_inputs=[])))
         if len(entries) > 1:
             events.emit(events.Recompiled(code.co_qualname, len(entries)))
         return check.function, head
@@ -134,7 +164,9 @@ class Compiler:
         last = state.entries[-1].check.first_failure(frame.func, *frame.locals.values())
         why = f"{code.co_qualname} ({frame.where}) reached the recompile limit ({config.recompile_limit}); last failure: {last}"
         if self.fullgraph:
-            raise Unsupported(why, "make the changing value a tensor, or raise cl.config.recompile_limit")
+            raise Unsupported(
+                why, "make the changing value a tensor, or raise cl.config.recompile_limit"
+            )
         events.emit(events.FellBack(code.co_qualname, why))
         if not state.warned:
             said = f"{why}. Calls that fit no entry run in eager from now on."
@@ -150,19 +182,33 @@ class Compiler:
 
 def is_skipped(code: types.CodeType) -> bool:
     """Is this code none of the user's and no optimizer's step, or a comprehension's (whose argument has no name)?"""
-    none = is_library(code.co_filename) and code is not called(len).__code__ and code.co_name not in STEPS
+    none = (
+        is_library(code.co_filename)
+        and code is not called(len).__code__
+        and code.co_name not in STEPS
+    )
     return none or not all(name.isidentifier() for name in code.co_varnames)
 
 
 @functools.cache
 def is_library(filename: str) -> bool:
     """Is this a file of Python, torch or this library? (`torch/_dynamo/trace_rules.py`)"""
-    _, installed, package = filename.partition("-packages" + os.sep)  # `site-packages`, Debian's `dist-packages`
+    # `site-packages`, Debian's `dist-packages`
+    _, installed, package = filename.partition("-packages" + os.sep)
     of_python = filename.startswith(sysconfig.get_path("stdlib") + os.sep) and not installed
-    if of_python or filename.startswith(("<frozen ", "<course_lib ")) or (installed and package.split(os.sep)[0] in TOOLS):
+    if (
+        of_python
+        or filename.startswith(("<frozen ", "<course_lib "))
+        or (installed and package.split(os.sep)[0] in TOOLS)
+    ):
         return True
-    followed = os.path.join("torch", "nn", "modules") + os.sep, os.path.join("course_lib", "bench") + os.sep
-    layers = any(folder in filename for folder in followed) and not filename.endswith(os.path.join("modules", "module.py"))
+    followed = (
+        os.path.join("torch", "nn", "modules") + os.sep,
+        os.path.join("course_lib", "bench") + os.sep,
+    )
+    layers = any(folder in filename for folder in followed) and not filename.endswith(
+        os.path.join("modules", "module.py")
+    )
     return not layers and filename.startswith(LIBRARIES)
 
 
@@ -180,7 +226,9 @@ def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None 
     In PyTorch: `torch/__init__.py`, `compile`.
     """
     if model is None:
-        later = functools.partial(compile, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode)
+        later = functools.partial(
+            compile, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode
+        )
         return functools.partial(later, options=options, disable=disable, pipeline=pipeline)
     if not callable(model):
         raise TypeError(f"compile expects a function or an nn.Module, got {type(model).__name__}")
@@ -191,7 +239,11 @@ def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None 
     if disable:
         return model
     compiler = Compiler(chosen, pipeline, fullgraph, dynamic)
-    return compiled_module(model, compiler) if isinstance(model, torch.nn.Module) else compiled_function(model, compiler)
+    return (
+        compiled_module(model, compiler)
+        if isinstance(model, torch.nn.Module)
+        else compiled_function(model, compiler)
+    )
 
 
 def called(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -209,7 +261,11 @@ def compiled_function(function: F, compiler: Compiler) -> F:
 
     @functools.wraps(function)
     def compiled(*args: Any, **kwargs: Any) -> Any:
-        return function(*args, **kwargs) if is_dynamo_compiling() or forward_ad._current_level >= 0 else watched(*args, **kwargs)
+        return (
+            function(*args, **kwargs)
+            if is_dynamo_compiling() or forward_ad._current_level >= 0
+            else watched(*args, **kwargs)
+        )
 
     vars(compiled).update(_course_original=function, _course_compiler=compiler)
     return compiled  # type: ignore[return-value]
@@ -221,21 +277,39 @@ def compiled_module(model: torch.nn.Module, compiler: Compiler) -> torch.nn.Modu
     watched = functools.partial(call, compiler.watcher, model)
 
     def run(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
-        return model(*args, **kwargs) if is_dynamo_compiling() or forward_ad._current_level >= 0 else watched(*args, **kwargs)
+        return (
+            model(*args, **kwargs)
+            if is_dynamo_compiling() or forward_ad._current_level >= 0
+            else watched(*args, **kwargs)
+        )
 
     twin_of_copy = lambda self, memo: compiled_module(copy.deepcopy(model, memo), replace(compiler))
-    members = {"__call__": run, "__deepcopy__": twin_of_copy, "_course_model": model, "_course_compiler": compiler}
-    twin: torch.nn.Module = object.__new__(type(f"Compiled{type(model).__name__}", (type(model),), members))
+    members = {
+        "__call__": run,
+        "__deepcopy__": twin_of_copy,
+        "_course_model": model,
+        "_course_compiler": compiler,
+    }
+    twin: torch.nn.Module = object.__new__(
+        type(f"Compiled{type(model).__name__}", (type(model),), members)
+    )
     object.__setattr__(twin, "__dict__", model.__dict__)
     return twin
 
 
 @contextlib.contextmanager
 def capturing(
-    backend: str | backends.Backend = "eager", *, fullgraph: bool = False, pipeline: Pipeline | None = None
+    backend: str | backends.Backend = "eager",
+    *,
+    fullgraph: bool = False,
+    pipeline: Pipeline | None = None,
 ) -> Iterator[Compiler]:
     """Capture every frame that starts within the block on this thread: the frame hook itself, without `compile` around it."""
-    compiler = Compiler(backends.find(backend, None, None, pipeline or Pipeline()), pipeline or Pipeline(), fullgraph)
+    compiler = Compiler(
+        backends.find(backend, None, None, pipeline or Pipeline()),
+        pipeline or Pipeline(),
+        fullgraph,
+    )
     with compiler.watcher:
         yield compiler
 

@@ -12,10 +12,14 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-recompile_limit = 8  # Entries a code object may hold; inputs that fit none run in eager. (`torch._dynamo.config.recompile_limit`)
-sizes_limit = 64  # Sets of sizes that a graph with symbolic sizes is built for; others run operation by operation
-inline_depth_limit = 64  # Calls followed into calls before capture gives up: endless recursion would never end
-measure_products = os.environ.get("COURSE_MEASURE") != "0"  # Measure once which library multiplies fastest; else torch's own
+# Entries a code object may hold; inputs that fit none run in eager. (`torch._dynamo.config.recompile_limit`)
+recompile_limit = 8
+# Sets of sizes that a graph with symbolic sizes is built for; others run operation by operation
+sizes_limit = 64
+# Calls followed into calls before capture gives up: endless recursion would never end
+inline_depth_limit = 64
+# Measure once which library multiplies fastest; else torch's own
+measure_products = os.environ.get("COURSE_MEASURE") != "0"
 
 
 @contextlib.contextmanager
@@ -35,7 +39,10 @@ def collector_paused(importing: bool = False) -> Iterator[None]:
 @functools.cache
 def cache_dir() -> Path:
     """The folder for built kernels: `$COURSE_CACHE`, else `~/.cache/course_lib`, else a temporary one (with a warning)."""
-    wanted = Path(os.environ.get("COURSE_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "course_lib")
+    wanted = Path(
+        os.environ.get("COURSE_CACHE")
+        or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "course_lib"
+    )
     try:
         wanted = wanted.expanduser()
         wanted.mkdir(parents=True, exist_ok=True)
@@ -44,11 +51,21 @@ def cache_dir() -> Path:
     except (OSError, RuntimeError) as error:  # an unwritable home never stops a compile
         instead = Path(tempfile.mkdtemp(prefix="course_lib-"))
         why = f"cannot write to the cache folder {wanted} ({error.__class__.__name__}); using {instead} instead"
-        warnings.warn(f"{why}. Set COURSE_CACHE to a folder you own to keep compiled kernels between runs.", stacklevel=2)
+        warnings.warn(
+            f"{why}. Set COURSE_CACHE to a folder you own to keep compiled kernels between runs.",
+            stacklevel=2,
+        )
         return instead
 
 
 @functools.cache
 def find_cxx() -> str | None:
     """The C++ compiler's path: `$CXX`, else `g++`, else `clang++`; None where there is none."""
-    return next((at for name in (os.environ.get("CXX"), "g++", "clang++", "c++") if name and (at := shutil.which(name))), None)
+    return next(
+        (
+            at
+            for name in (os.environ.get("CXX"), "g++", "clang++", "c++")
+            if name and (at := shutil.which(name))
+        ),
+        None,
+    )

@@ -41,7 +41,8 @@ class InstructionRun(Event):  # The symbolic interpreter ran one instruction
 
 class GraphBroke(Event):
     problem: Any  # Capture stopped: the `Unsupported` with reason, place and hint
-    raised: bool = False  # The program got it as an error (`fullgraph=True`): nothing runs in the frame's place
+    # The program got it as an error (`fullgraph=True`): nothing runs in the frame's place
+    raised: bool = False
 
 
 class GraphCaptured(Event):
@@ -52,7 +53,8 @@ class GuardsMade(Event):
     check: Any  # What must hold for compiled code to be used again: the `Check`
 
 
-class GuardFailed(Event):  # A call did not fit an entry: `guard` is the first that failed, `got` says what was found instead
+# A call did not fit an entry: `guard` is the first that failed, `got` says what was found instead
+class GuardFailed(Event):
     name: str
     guard: Any
     got: str
@@ -69,7 +71,8 @@ class FellBack(Event):  # Something runs in eager after all, and why
 
 
 class JointTraced(Event):
-    graph: Any  # Autograd ran ahead of time: forward and backward in one, with a `Signature` in its `meta`
+    # Autograd ran ahead of time: forward and backward in one, with a `Signature` in its `meta`
+    graph: Any
 
 
 class Partitioned(Event):
@@ -85,7 +88,8 @@ class Lowered(Event):
 
 
 class Scheduled(Event):
-    schedule: Any  # Loops grouped into kernels (`schedule.kernels`), with every fusion decision (`schedule.decisions`)
+    # Loops grouped into kernels (`schedule.kernels`), with every fusion decision (`schedule.decisions`)
+    schedule: Any
 
 
 class MemoryPlanned(Event):
@@ -101,7 +105,8 @@ class CacheEntry(Event):  # The cache on disk was asked for a built file
     cached: bool  # It was found there (a hit); else it was built now (a miss)
 
 
-class Autotuned(Event):  # What is fastest was found by measuring: the tile of a kernel, or which library computes a product
+# What is fastest was found by measuring: the tile of a kernel, or which library computes a product
+class Autotuned(Event):
     kernel: Any  # The generated kernel's name, or the product's `ExternKernel`
     choice: str
     seconds: dict[str, float]  # What was tried, and how long each took
@@ -118,7 +123,8 @@ class StageTimed(Event):  # A stage took `seconds`
     seconds: float
 
 
-Words = Callable[[Any, Any], str]  # (world, value) → how a listener wants a value of the interpreted program put
+# (world, value) → how a listener wants a value of the interpreted program put
+Words = Callable[[Any, Any], str]
 _listeners: list[tuple[Callable[[Event], None], Words | None]] = []
 
 

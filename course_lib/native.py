@@ -33,8 +33,12 @@ def load(name: str) -> ModuleType | None:
     if is_current(installed, source) and (module := _import(name, installed)):
         return module
     try:
-        key = build_cache.key_of(source.read_text(), sys.version, sys.prefix, sysconfig.get_platform())
-        built = build_cache.build(key, SUFFIX, functools.partial(compile_c, source), folder="native").path
+        key = build_cache.key_of(
+            source.read_text(), sys.version, sys.prefix, sysconfig.get_platform()
+        )
+        built = build_cache.build(
+            key, SUFFIX, functools.partial(compile_c, source), folder="native"
+        ).path
         if module := _import(name, built):
             return module
         problem = f"{source.name} was built as {built}, and does not load"
@@ -46,22 +50,47 @@ def load(name: str) -> ModuleType | None:
 
 def is_current(binary: Path, source: Path) -> bool:
     """Was `binary` built from this `source`? By time; with a grace, for an installer writes the two in any order."""
-    return binary.exists() and (not source.exists() or binary.stat().st_mtime > source.stat().st_mtime - 5)
+    return binary.exists() and (
+        not source.exists() or binary.stat().st_mtime > source.stat().st_mtime - 5
+    )
 
 
 def compile_c(source: Path, target: Path) -> None:
     """Run the C compiler that this Python was built with, or another that is there."""
     link = ["-bundle", "-undefined", "dynamic_lookup"] if sys.platform == "darwin" else ["-shared"]
-    options = ["-O2", "-fPIC", *link, "-I" + sysconfig.get_path("include"), str(source), "-o", str(target)]
+    options = [
+        "-O2",
+        "-fPIC",
+        *link,
+        "-I" + sysconfig.get_path("include"),
+        str(source),
+        "-o",
+        str(target),
+    ]
     names = (os.environ.get("CC"), sysconfig.get_config_var("CC"), "cc", "gcc", "clang")
-    compiler = next((command for name in names if name and shutil.which((command := shlex.split(name))[0])), None)
+    compiler = next(
+        (command for name in names if name and shutil.which((command := shlex.split(name))[0])),
+        None,
+    )
     if compiler is None:
-        raise RuntimeError("no C compiler found (tried $CC, cc, gcc, clang): `apt install gcc` or `conda install compilers`")
+        raise RuntimeError(
+            "no C compiler found (tried $CC, cc, gcc, clang): `apt install gcc` or `conda install compilers`"
+        )
     done = subprocess.run([*compiler, *options], capture_output=True, text=True, errors="replace")
     if done.returncode != 0:
-        why = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr.strip()[:200])
-        missing = "Python's C headers are missing (no Python.h): `apt install python3-dev`" if "Python.h" in why else ""
-        raise RuntimeError(missing or f"the C compiler '{compiler[0]}' could not build {source.name} ({why.strip()})")
+        why = next(
+            (line for line in done.stderr.splitlines() if "error" in line),
+            done.stderr.strip()[:200],
+        )
+        missing = (
+            "Python's C headers are missing (no Python.h): `apt install python3-dev`"
+            if "Python.h" in why
+            else ""
+        )
+        raise RuntimeError(
+            missing
+            or f"the C compiler '{compiler[0]}' could not build {source.name} ({why.strip()})"
+        )
 
 
 def _import(name: str, path: Path) -> ModuleType | None:

@@ -30,41 +30,70 @@ COMPILING = threading.RLock()  # One thread compiles at a time: `make_fx` patche
 class Pipeline:
     """Each field is one stage; its default is the room of the same lesson."""
 
-    interpreter: type[capture.Interpreter] = capture.Interpreter  # One method per instruction (lesson 02)
-    capture: Callable[..., CaptureResult] = capture.capture  # (frame, interpreter) → CaptureResult (lesson 02)
-    decompositions: dict[Any, Callable[..., Any]] = dataclasses.field(default_factory=lambda: lowering.DECOMPOSITIONS)
+    # One method per instruction (lesson 02)
+    interpreter: type[capture.Interpreter] = capture.Interpreter
+    # (frame, interpreter) → CaptureResult (lesson 02)
+    capture: Callable[..., CaptureResult] = capture.capture
+    decompositions: dict[Any, Callable[..., Any]] = dataclasses.field(
+        default_factory=lambda: lowering.DECOMPOSITIONS
+    )
     """ATen operator → how it is written in simpler ones (lesson 06)"""
-    trace: Callable[..., fx.GraphModule] = autograd.trace  # (graph, decompositions) → ATen graph (lesson 06)
-    joint: Callable[..., fx.GraphModule] = autograd.joint  # (graph, decompositions) → forward and backward in one (lesson 06)
-    partition: Callable[..., autograd.Partition] = autograd.partition  # (joint graph, may_recompute) → its halves (lesson 06)
-    lower: Callable[[fx.GraphModule], lowering.LoopGraph] = lowering.lower  # ATen graph → loop IR (lesson 07)
-    fuse: Callable[..., Any] = scheduling.can_fuse  # (producer, consumer) → `Fuse` or `No` (lesson 08)
-    schedule: Callable[..., scheduling.Schedule] = scheduling.schedule  # (loops, fuse) → kernels in order (lesson 08)
-    plan: Callable[..., scheduling.MemoryPlan] = scheduling.plan  # (schedule, loops) → which buffer lives where (lesson 08)
-    build: Callable[..., runtime.CompiledGraph] = runtime.build  # (loops, schedule, plan, codegen) → a callable (lessons 09, 10)
+    # (graph, decompositions) → ATen graph (lesson 06)
+    trace: Callable[..., fx.GraphModule] = autograd.trace
+    # (graph, decompositions) → forward and backward in one (lesson 06)
+    joint: Callable[..., fx.GraphModule] = autograd.joint
+    # (joint graph, may_recompute) → its halves (lesson 06)
+    partition: Callable[..., autograd.Partition] = autograd.partition
+    # ATen graph → loop IR (lesson 07)
+    lower: Callable[[fx.GraphModule], lowering.LoopGraph] = lowering.lower
+    # (producer, consumer) → `Fuse` or `No` (lesson 08)
+    fuse: Callable[..., Any] = scheduling.can_fuse
+    # (loops, fuse) → kernels in order (lesson 08)
+    schedule: Callable[..., scheduling.Schedule] = scheduling.schedule
+    # (schedule, loops) → which buffer lives where (lesson 08)
+    plan: Callable[..., scheduling.MemoryPlan] = scheduling.plan
+    # (loops, schedule, plan, codegen) → a callable (lessons 09, 10)
+    build: Callable[..., runtime.CompiledGraph] = runtime.build
     cudagraphs: bool = False  # Record the kernels of a program as a CUDA graph? (lesson 11)
     templates: bool = False  # Measure kernels of our own for matrix products, too? (lesson 11)
-    fixed: frozenset[int] | None = None  # For a graph with symbolic sizes: those sizes that are numbers (lesson 05)
+    # For a graph with symbolic sizes: those sizes that are numbers (lesson 05)
+    fixed: frozenset[int] | None = None
 
     def replace(self, **stages: Any) -> "Pipeline":
         """A pipeline with some stages exchanged. Unknown names raise TypeError."""
         known = [field.name for field in dataclasses.fields(self)]
         for name in stages:
             if name not in known:
-                raise TypeError(f"the pipeline has no stage '{name}'; its stages are {', '.join(known)}")
+                raise TypeError(
+                    f"the pipeline has no stage '{name}'; its stages are {', '.join(known)}"
+                )
         return dataclasses.replace(self, **stages)
 
-    def run_compile(self, gm: fx.GraphModule, codegen: str = "auto", differentiate: bool = False) -> Program:
+    def run_compile(
+        self, gm: fx.GraphModule, codegen: str = "auto", differentiate: bool = False
+    ) -> Program:
         """From captured graph to machine code (`codegen` "none": to ATen). What cannot be compiled runs as it is, and is told."""
-        if any(node.target is torch.nn.Parameter or node.kwargs.get("requires_grad") for node in gm.graph.nodes):
+        if any(
+            node.target is torch.nn.Parameter or node.kwargs.get("requires_grad")
+            for node in gm.graph.nodes
+        ):
             return fall_back(gm, "a parameter is made inside")
         if is_symbolic(gm):
-            own = self.replace(fixed=frozenset(size for size in sizes_of(gm) if isinstance(size, int)))
-            return self.specialize(gm, lambda static, args: own.run_compile(static, codegen, differentiate))
+            own = self.replace(
+                fixed=frozenset(size for size in sizes_of(gm) if isinstance(size, int))
+            )
+            return self.specialize(
+                gm, lambda static, args: own.run_compile(static, codegen, differentiate)
+            )
         try:
-            with capture.recording_mode():  # whatever the graph switched when tracing it ended half-way
+            # whatever the graph switched when tracing it ended half-way
+            with capture.recording_mode():
                 compile_piece = partial(self.compile_with_gradients, codegen=codegen)
-                return autograd.in_pieces(gm, compile_piece) if differentiate else self.compile_forward(gm, codegen)
+                return (
+                    autograd.in_pieces(gm, compile_piece)
+                    if differentiate
+                    else self.compile_forward(gm, codegen)
+                )
         except NotImplementedError as problem:
             if self.lower is not lowering.lower or "Exercise:" in str(problem):
                 raise  # an exercise that is not written yet says so itself
@@ -74,13 +103,21 @@ class Pipeline:
 
     def compile_forward(self, gm: fx.GraphModule, codegen: str) -> Program:
         aten = events.stage("trace", None, self.trace, gm, self.decompositions)
-        return autograd.finished(self.compile_graph(aten, codegen), aten.meta["signature"], gm.forward)
+        return autograd.finished(
+            self.compile_graph(aten, codegen), aten.meta["signature"], gm.forward
+        )
 
     def compile_with_gradients(self, gm: fx.GraphModule, codegen: str) -> Program:
         joint = events.stage("trace", events.JointTraced, self.joint, gm, self.decompositions)
-        parts = events.stage("partition", events.Partitioned, self.partition, joint, lowering.may_recompute)
-        forward, backward = (self.compile_graph(part, codegen) for part in (parts.forward, parts.backward))
-        return autograd.differentiable(forward, backward, joint.meta["signature"], parts, gm.forward)
+        parts = events.stage(
+            "partition", events.Partitioned, self.partition, joint, lowering.may_recompute
+        )
+        forward, backward = (
+            self.compile_graph(part, codegen) for part in (parts.forward, parts.backward)
+        )
+        return autograd.differentiable(
+            forward, backward, joint.meta["signature"], parts, gm.forward
+        )
 
     def compile_graph(self, aten: fx.GraphModule, codegen: str) -> Program:
         """A functional ATen graph to machine code."""
@@ -88,26 +125,43 @@ class Pipeline:
         if codegen == "none":
             _LazyGraphModule.force_recompile(aten)
             return without_autocast(torch.no_grad()(aten.forward))
-        loops = dataclasses.replace(events.stage("lower", events.Lowered, self.lower, aten), fixed=self.fixed)
-        loops = scheduling.split_reductions(loops, lambda buffer: codegen == "triton" or buffer.device.type == "cuda")
+        loops = dataclasses.replace(
+            events.stage("lower", events.Lowered, self.lower, aten), fixed=self.fixed
+        )
+        loops = scheduling.split_reductions(
+            loops, lambda buffer: codegen == "triton" or buffer.device.type == "cuda"
+        )
         if self.templates:
             planned = lambda part: self.schedule(part, self.fuse)
-            loops = events.stage("templates", None, runtime.choose_templates, loops, codegen, planned)
+            loops = events.stage(
+                "templates", None, runtime.choose_templates, loops, codegen, planned
+            )
         loops = runtime.choose_products(loops)
         schedule = events.stage("schedule", events.Scheduled, self.schedule, loops, self.fuse)
         plan = events.stage("memory", events.MemoryPlanned, self.plan, schedule, loops)
-        program = events.stage("build", events.KernelsBuilt, self.build, loops, schedule, plan, codegen)
-        return without_autocast(runtime.with_cuda_graphs(program, loops) if self.cudagraphs else program)
+        program = events.stage(
+            "build", events.KernelsBuilt, self.build, loops, schedule, plan, codegen
+        )
+        return without_autocast(
+            runtime.with_cuda_graphs(program, loops) if self.cudagraphs else program
+        )
 
-    def specialize(self, gm: fx.GraphModule, build: Callable[[fx.GraphModule, list[Any]], Program]) -> Program:
+    def specialize(
+        self, gm: fx.GraphModule, build: Callable[[fx.GraphModule, list[Any]], Program]
+    ) -> Program:
         """A program for each of the first `config.sizes_limit` sets of sizes, around kernels that take these as arguments."""
         built: dict[Any, Program] = {}
 
         def run(*args: Any) -> tuple[Any, ...]:
-            key = tuple((*arg.shape, *arg.stride()) if isinstance(arg, torch.Tensor) else arg for arg in args)
+            key = tuple(
+                (*arg.shape, *arg.stride()) if isinstance(arg, torch.Tensor) else arg
+                for arg in args
+            )
             if key not in built:
                 if len(built) >= config.sizes_limit:
-                    return fall_back(gm, f"it met more than {config.sizes_limit} sets of sizes")(*args)
+                    return fall_back(gm, f"it met more than {config.sizes_limit} sets of sizes")(
+                        *args
+                    )
                 with COMPILING, capture.recording_mode():
                     built[key] = build(with_sizes(gm, args), list(args))
             return built[key](*args)
@@ -123,7 +177,11 @@ def is_symbolic(gm: fx.GraphModule) -> bool:
 def sizes_of(gm: fx.GraphModule) -> list[Any]:
     """Sizes and strides of all inputs, and those inputs that are numbers."""
     values = [node.meta["val"] for node in gm.graph.find_nodes(op="placeholder")]
-    return [size for v in values for size in ((*v.shape, *v.stride()) if isinstance(v, torch.Tensor) else (v,))]
+    return [
+        size
+        for v in values
+        for size in ((*v.shape, *v.stride()) if isinstance(v, torch.Tensor) else (v,))
+    ]
 
 
 @capture.recording_mode()  # it may switch autocast
@@ -132,7 +190,9 @@ def with_sizes(gm: fx.GraphModule, args: Sequence[Any]) -> fx.GraphModule:
     static, mode = copy.deepcopy(gm), FakeTensorMode()
     interpreter = fx.Interpreter(static, garbage_collect_values=False)
     with mode:
-        interpreter.run(*(mode.from_tensor(arg) if isinstance(arg, torch.Tensor) else arg for arg in args))
+        interpreter.run(
+            *(mode.from_tensor(arg) if isinstance(arg, torch.Tensor) else arg for arg in args)
+        )
     for node, value in interpreter.env.items():
         node.meta["val"] = value
         if node.op == "call_function" and isinstance(value, (int, float)):  # made of sizes
@@ -167,4 +227,6 @@ def fall_back(gm: fx.GraphModule, why: str, warn: bool = False) -> Program:
 def needs_grad(inputs: Sequence[torch.Tensor], gm: fx.GraphModule) -> bool:
     """Will eager record a backward for these inputs? (`gm` may turn grad mode on itself.)"""
     turned_on = any(n.target is torch._C._set_grad_enabled and n.args[0] for n in gm.graph.nodes)
-    return (torch.is_grad_enabled() or turned_on) and any(isinstance(x, torch.Tensor) and x.requires_grad for x in inputs)
+    return (torch.is_grad_enabled() or turned_on) and any(
+        isinstance(x, torch.Tensor) and x.requires_grad for x in inputs
+    )

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 # Before course_lib is imported anywhere: tests share one cache of built kernels, apart from the user's own.
-os.environ.setdefault("COURSE_CACHE", str(Path(__file__).parents[1] / ".pytest_cache" / "course_cache"))
+os.environ.setdefault(
+    "COURSE_CACHE", str(Path(__file__).parents[1] / ".pytest_cache" / "course_cache")
+)
 
 ROOT = Path(__file__).parents[1]
 

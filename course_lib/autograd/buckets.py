@@ -26,9 +26,14 @@ def in_pieces(gm: fx.GraphModule, compile_piece: Callable[[fx.GraphModule], Prog
         return compile_piece(gm)
     results, steps, there = list(gm.graph.output_node().args[0]), [], set[fx.Node]()
     for piece in map(dict.fromkeys, cut):  # in order, and quick to ask
-        inputs = list(dict.fromkeys(arg for node in piece for arg in node.all_input_nodes if arg not in piece))
-        outputs = [node for node in piece if node in results or not node.users.keys() <= piece.keys()]
-        for node in there.intersection(inputs):  # an input of the graph may have become a result by a write
+        inputs = list(
+            dict.fromkeys(arg for node in piece for arg in node.all_input_nodes if arg not in piece)
+        )
+        outputs = [
+            node for node in piece if node in results or not node.users.keys() <= piece.keys()
+        ]
+        # an input of the graph may have become a result by a write
+        for node in there.intersection(inputs):
             node.meta["requires_grad"] = node.meta["val"].requires_grad
         there |= {*inputs, *outputs}
         steps.append((inputs, outputs, compile_piece(part(gm, inputs, outputs, more=[*piece]))))
@@ -46,7 +51,9 @@ def in_pieces(gm: fx.GraphModule, compile_piece: Callable[[fx.GraphModule], Prog
 def pieces(gm: fx.GraphModule) -> list[list[fx.Node]]:
     """The operations of the graph in order, a piece for each bucket of the DDP module whose forward runs (the last is small)."""
     operations = [node for node in gm.graph.nodes if node.op.startswith("call_")]
-    module = DistributedDataParallel._get_active_ddp_module() if distributed.is_available() else None
+    module = (
+        DistributedDataParallel._get_active_ddp_module() if distributed.is_available() else None
+    )
     if module is None:
         return [operations]
     limit = min(distributed._DEFAULT_FIRST_BUCKET_BYTES, module.bucket_bytes_cap)
@@ -55,16 +62,23 @@ def pieces(gm: fx.GraphModule) -> list[list[fx.Node]]:
         if found[0] and size >= limit and node in ends:
             found, size, limit = [[], *found], 0.0, module.bucket_bytes_cap
         found[0].insert(0, node)
-        new = {arg for arg in node.all_input_nodes if arg.op == "placeholder" and arg.meta.get("requires_grad")} - met
+        new = {
+            arg
+            for arg in node.all_input_nodes
+            if arg.op == "placeholder" and arg.meta.get("requires_grad")
+        } - met
         size, met = size + sum(map(node_bytes, new)), met | new
-    return found if size or len(found) == 1 else [[*found[0], *found[1]], *found[2:]]  # what has no parameter needs no piece
+    # what has no parameter needs no piece
+    return found if size or len(found) == 1 else [[*found[0], *found[1]], *found[2:]]
 
 
 def ends_of_pieces(operations: Sequence[fx.Node]) -> set[fx.Node]:
     """The operations behind which the graph may be cut: gradients are recorded there as before it, no other switch is turned
     anywhere (autocast, a level of `torch.func`), nothing in memory by then is written to later, and only tensors are needed."""
     in_memory = lambda value: isinstance(value, torch.Tensor) and value.layout is torch.strided
-    tensors = lambda nodes: [*filter(in_memory, tree_leaves([node.meta.get("val") for node in nodes]))]
+    tensors = lambda nodes: [
+        *filter(in_memory, tree_leaves([node.meta.get("val") for node in nodes]))
+    ]
     usual = records = torch.is_grad_enabled()
     places = {node: place for place, node in enumerate(operations)}
     ends, born, kept = dict[int, fx.Node](), dict[int, int](), list[range]()
@@ -72,12 +86,16 @@ def ends_of_pieces(operations: Sequence[fx.Node]) -> set[fx.Node]:
         operands, results = tensors(node.all_input_nodes), tensors([node])
         if node.target is torch._C._set_grad_enabled:
             records = node.args[0]
-        elif node.target in STATE or getattr(node.target, "__name__", "").endswith(("_nesting", "_dual_level")):
+        elif node.target in STATE or getattr(node.target, "__name__", "").endswith(
+            ("_nesting", "_dual_level")
+        ):
             return set()
         if records == usual:
             ends[place] = node
         if not isinstance(node.meta.get("val"), torch.Tensor):
-            kept.append(range(place, max((places.get(user, place) for user in node.users), default=place)))
+            kept.append(
+                range(place, max((places.get(user, place) for user in node.users), default=place))
+            )
         for value in (*operands, *results):
             born.setdefault(memory(value), place)
         for value in operands:

@@ -50,27 +50,45 @@ def partition(joint: fx.GraphModule, may_recompute: Callable[[fx.Node], bool]) -
     placeholders = graph.find_nodes(op="placeholder")
     first_tangent = len(placeholders) - sum(differentiable)
     inputs, tangents = placeholders[:first_tangent], placeholders[first_tangent:]
-    backward = downstream(graph, tangents) | {g for g in gradients if g is not None and g.op == "call_function"}
+    backward = downstream(graph, tangents) | {
+        g for g in gradients if g is not None and g.op == "call_function"
+    }
     overwritten = {inputs[update.input] for update in joint.meta["signature"].updates}
-    width = lambda node: INFINITE if node in overwritten else node_bytes(node) + (node not in inputs)  # an input is there
+    # an input is there
+    width = lambda node: (
+        INFINITE if node in overwritten else node_bytes(node) + (node not in inputs)
+    )
     saved = minimum_cut(graph, upstream(graph, gradients), backward, may_recompute, width)
     lost = {memory(n.meta["val"]) for n in overwritten}
-    if any(isinstance(n.meta["val"], torch.Tensor) and memory(n.meta["val"]) in lost for n in saved):
-        raise NotImplementedError("backward needs what was in an input that is written to, and has gaps between its elements")
+    if any(
+        isinstance(n.meta["val"], torch.Tensor) and memory(n.meta["val"]) in lost for n in saved
+    ):
+        raise NotImplementedError(
+            "backward needs what was in an input that is written to, and has gaps between its elements"
+        )
     second = part(joint, [*saved, *tangents], gradients)
-    checks = [n for n in graph.nodes if n.op == "call_function" and n.meta.get("val") is None and n not in backward]
+    checks = [
+        n
+        for n in graph.nodes
+        if n.op == "call_function" and n.meta.get("val") is None and n not in backward
+    ]
     copied = {n.name for n in second.graph.nodes if n.op == "call_function"}
     recomputed = tuple(n for n in graph.nodes if n.name in copied and n not in backward)
     results = [*values, *(n for n in saved if n not in inputs and n not in values)]
     places = tuple(map([*inputs, *results].index, saved))
     first, signature = part(joint, inputs, results, checks), joint.meta["signature"]
-    unkept = tuple(update for update in signature.updates if values[update.index] not in saved)  # which may get a new version
+    # which may get a new version
+    unkept = tuple(update for update in signature.updates if values[update.index] not in saved)
     first.meta["signature"] = replace(signature, updates=unkept)
     return Partition(first, second, tuple(saved), places, recomputed)
 
 
 def minimum_cut(
-    graph: fx.Graph, needed: set[fx.Node], backward: set[fx.Node], may_recompute: Callable[[fx.Node], bool], width: Width
+    graph: fx.Graph,
+    needed: set[fx.Node],
+    backward: set[fx.Node],
+    may_recompute: Callable[[fx.Node], bool],
+    width: Width,
 ) -> list[fx.Node]:
     """The nodes to keep: of those before backward, the fewest bytes (`width`) from which the rest of `needed` can be computed."""
     pipes: list[tuple[str, str, float]] = []
@@ -80,14 +98,17 @@ def minimum_cut(
             pipes.append(("source", f"{node} in", INFINITE))
         for user in node.users:
             if user in needed:
-                pipes.append((f"{node} out", "sink" if user in backward else f"{user} in", INFINITE))
+                pipes.append(
+                    (f"{node} out", "sink" if user in backward else f"{user} in", INFINITE)
+                )
     kept = build_cache.remember(build_cache.key_of("cut", repr(pipes)), lambda: cut(pipes))
     return [n for n in graph.nodes if f"{n} in" in kept and f"{n} out" not in kept]
 
 
 def cut(pipes: Sequence[tuple[str, str, float]]) -> list[str]:
     """What is before the narrowest cut from "source" to "sink"."""
-    networkx = importlib.import_module("networkx")  # which takes longer to import than to cut: only for a new graph
+    # which takes longer to import than to cut: only for a new graph
+    networkx = importlib.import_module("networkx")
     network = networkx.DiGraph()
     network.add_nodes_from(("source", "sink"))
     network.add_weighted_edges_from(pipes, weight="capacity")
@@ -119,7 +140,12 @@ def downstream(graph: fx.Graph, inputs: list[fx.Node]) -> set[fx.Node]:
     return found
 
 
-def part(whole: fx.GraphModule, inputs: list[fx.Node], outputs: list[fx.Node], more: Sequence[fx.Node] = ()) -> fx.GraphModule:
+def part(
+    whole: fx.GraphModule,
+    inputs: list[fx.Node],
+    outputs: list[fx.Node],
+    more: Sequence[fx.Node] = (),
+) -> fx.GraphModule:
     """The graph that computes `outputs` from `inputs`, which become its placeholders, and does `more`."""
     graph = fx.Graph()
     twin: dict[fx.Node, fx.Node] = {}

@@ -20,17 +20,29 @@ from typing import Any
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTensorMode, disable_functional_mode
+from torch._subclasses.functional_tensor import (
+    FunctionalTensor,
+    FunctionalTensorMode,
+    disable_functional_mode,
+)
 from torch.fx._lazy_graph_module import _use_lazy_graph_module
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx, track_tensor_tree
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from course_lib.autograd.signature import Signature, has_gradient, memory, overlaps_itself, restride, signature_of
+from course_lib.autograd.signature import (
+    Signature,
+    has_gradient,
+    memory,
+    overlaps_itself,
+    restride,
+    signature_of,
+)
 from course_lib.written import traceable
 
 aten = torch.ops.aten
-fx.node.has_side_effect(aten._linalg_check_errors.default)  # a check that nobody reads; torch 2.11 would drop it
+# a check that nobody reads; torch 2.11 would drop it
+fx.node.has_side_effect(aten._linalg_check_errors.default)
 Decompositions = Mapping[Any, Callable[..., Any]]
 
 
@@ -39,20 +51,31 @@ def joint(gm: fx.GraphModule, decompositions: Decompositions) -> fx.GraphModule:
     return trace(gm, decompositions, gradients=True)
 
 
-def trace(gm: fx.GraphModule, decompositions: Decompositions, gradients: bool = False) -> fx.GraphModule:
+def trace(
+    gm: fx.GraphModule, decompositions: Decompositions, gradients: bool = False
+) -> fx.GraphModule:
     """The forward graph in ATen operators, for the shapes in the placeholders' `meta["val"]`."""
     fakes = [node.meta["val"] for node in gm.graph.find_nodes(op="placeholder")]
     mode = next((t.fake_mode for t in fakes if hasattr(t, "fake_mode")), None) or FakeTensorMode()
     tracing = Tracing(gm, decompositions, gradients)
     records = gradients and torch.is_grad_enabled()
-    with mode, torch.inference_mode(False), torch.set_grad_enabled(records):  # an inference tensor is not decomposed
+    # an inference tensor is not decomposed
+    with mode, torch.inference_mode(False), torch.set_grad_enabled(records):
         try:
-            with _use_lazy_graph_module(True):  # its Python is written when somebody calls it or looks at it
-                traced = make_fx(tracing.run)(*(t.detach() if isinstance(t, torch.Tensor) else t for t in fakes))
-        except (RuntimeError, ValueError, ArithmeticError) as problem:  # a backward that fails, or is of nothing; odd memory
+            # its Python is written when somebody calls it or looks at it
+            with _use_lazy_graph_module(True):
+                traced = make_fx(tracing.run)(
+                    *(t.detach() if isinstance(t, torch.Tensor) else t for t in fakes)
+                )
+        except (RuntimeError, ValueError, ArithmeticError) as problem:
+            # a backward that fails, or is of nothing; odd memory
             raise NotImplementedError(f"this graph cannot be traced: {problem}") from problem
-    if gradients and any(node.target is aten.mkldnn_rnn_layer.default for node in traced.graph.nodes):
-        raise NotImplementedError("oneDNN's recurrent layers keep what their backward needs only while autograd records them")
+    if gradients and any(
+        node.target is aten.mkldnn_rnn_layer.default for node in traced.graph.nodes
+    ):
+        raise NotImplementedError(
+            "oneDNN's recurrent layers keep what their backward needs only while autograd records them"
+        )
     return tidy(traced, gm, tracing.signature)
 
 
@@ -71,7 +94,10 @@ class Tracing:
             before = [x.grad_fn if isinstance(x, torch.Tensor) else None for x in inputs]
             program = Tagging(self.gm)
             results = program.run(*inputs)
-            like = [node.meta.get("val") if isinstance(node, fx.Node) else None for node in self.gm.graph.output_node().args[0]]
+            like = [
+                node.meta.get("val") if isinstance(node, fx.Node) else None
+                for node in self.gm.graph.output_node().args[0]
+            ]
             with torch.set_grad_enabled(self.gradients):
                 self.signature, values = signature_of(inputs, before, results, fakes, like)
             if self.gradients:
@@ -89,14 +115,27 @@ class Tracing:
     def differentiate(self, primals: list[Any], values: list[Any]) -> list[Any]:
         """The gradients of the inputs that have one."""
         wanted = [n for n, p in enumerate(primals) if has_gradient(p)]
-        if not (outputs := [v for v, yes in zip(values, self.signature.differentiable, strict=True) if yes]):
+        if not (
+            outputs := [
+                v for v, yes in zip(values, self.signature.differentiable, strict=True) if yes
+            ]
+        ):
             return []
         tangents = [tangent(n, v) for n, v in enumerate(outputs)]
         with torch._C._DisableAutocast():
-            found = torch.autograd.grad(outputs, [primals[n] for n in wanted], tangents, allow_unused=True)
-        self.signature.gradients = tuple(n for n, g in zip(wanted, found, strict=True) if g is not None)
-        dense = lambda p: p if p.is_contiguous() else torch.empty_like(p)  # an input with gaps has a gradient without any
-        return [restride(g, dense(primals[n])) for n, g in zip(wanted, found, strict=True) if g is not None]
+            found = torch.autograd.grad(
+                outputs, [primals[n] for n in wanted], tangents, allow_unused=True
+            )
+        self.signature.gradients = tuple(
+            n for n, g in zip(wanted, found, strict=True) if g is not None
+        )
+        # an input with gaps has a gradient without any
+        dense = lambda p: p if p.is_contiguous() else torch.empty_like(p)
+        return [
+            restride(g, dense(primals[n]))
+            for n, g in zip(wanted, found, strict=True)
+            if g is not None
+        ]
 
 
 class Decomposing(TorchDispatchMode):
@@ -105,21 +144,38 @@ class Decomposing(TorchDispatchMode):
     def __init__(self, table: Decompositions) -> None:
         super().__init__()
         self.table = table
-        self.shown: set[int] = set()  # Memory of which a view shows elements twice, or not at all (`expand`, `unfold`)
+        # Memory of which a view shows elements twice, or not at all (`expand`, `unfold`)
+        self.shown: set[int] = set()
 
     def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        written = [x for x in tree_leaves(args[:1]) if isinstance(x, torch.Tensor)] if op._schema.is_mutable else []
+        written = (
+            [x for x in tree_leaves(args[:1]) if isinstance(x, torch.Tensor)]
+            if op._schema.is_mutable
+            else []
+        )
         if any(overlaps_itself(x) or (x._is_view() and memory(x) in self.shown) for x in written):
-            raise NotImplementedError("an element is written to that a view shows twice: functionalization adds the two up")
-        if op is aten._linalg_check_errors.default:  # functionalization would chain it to others by a token
+            raise NotImplementedError(
+                "an element is written to that a view shows twice: functionalization adds the two up"
+            )
+        # functionalization would chain it to others by a token
+        if op is aten._linalg_check_errors.default:
             with disable_functional_mode():
                 return op(*map(leave, args), **(kwargs or {}))
         # torch's own loop over lists of tensors, but where their numbers are in a tensor.
-        if op.name().startswith("aten::_foreach_") and not ("addc" in op.name() and op._overloadname == "Tensor"):
+        if op.name().startswith("aten::_foreach_") and not (
+            "addc" in op.name() and op._overloadname == "Tensor"
+        ):
             with self:
-                return op._op_dk(torch._C.DispatchKey.CompositeExplicitAutograd, *args, **(kwargs or {}))
-        name = op.overloadpacket.__name__.rstrip("_") if op.namespace == "aten" and written and written[0] is args[0] else ""
-        plain = op if op in self.table else getattr(getattr(aten, name, None), op._overloadname, op)  # `lerp` for `lerp_`
+                return op._op_dk(
+                    torch._C.DispatchKey.CompositeExplicitAutograd, *args, **(kwargs or {})
+                )
+        name = (
+            op.overloadpacket.__name__.rstrip("_")
+            if op.namespace == "aten" and written and written[0] is args[0]
+            else ""
+        )
+        # `lerp` for `lerp_`
+        plain = op if op in self.table else getattr(getattr(aten, name, None), op._overloadname, op)
         if plain in self.table:
             with self:
                 if (result := self.table[plain](*args, **(kwargs or {}))) is not NotImplemented:
@@ -153,7 +209,8 @@ class Tagging(fx.Interpreter):
         self.mark(n.meta.get("origin", n))
         result = super().run_node(n)
         functions = [t.grad_fn for t in tree_leaves(result) if isinstance(t, torch.Tensor)]
-        tagging = weakref.proxy(self)  # autograd's graph would keep us, and `known` keeps it: neither would ever go
+        # autograd's graph would keep us, and `known` keeps it: neither would ever go
+        tagging = weakref.proxy(self)
         while functions:
             if (function := functions.pop()) is not None and id(function) not in self.known:
                 self.known[id(function)] = function
@@ -174,17 +231,28 @@ def own_copy(primal: Any, fake: Any) -> Any:
 def tangent(n: int, like: torch.Tensor) -> torch.Tensor:
     """The gradient of value `n`: an input of the graph that is being recorded."""
     with disable_functional_mode():
-        laid_out = torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device)
+        laid_out = torch.empty_strided(
+            like.shape, like.stride(), dtype=like.dtype, device=like.device
+        )
         fake = torch.empty_like(laid_out)  # without gaps, each element in its own place
         tracer = get_proxy_mode().tracer
-        track_tensor_tree(fake, tracer.create_proxy("placeholder", f"tangent_{n}", (), {}), constant=None, tracer=tracer)
+        track_tensor_tree(
+            fake,
+            tracer.create_proxy("placeholder", f"tangent_{n}", (), {}),
+            constant=None,
+            tracer=tracer,
+        )
     return FunctionalTensor.to_functional(fake)
 
 
 def leave(value: Any) -> Any:
     """A value of the functional world as the graph returns it, in the strides that the program saw."""
     functional = isinstance(value, FunctionalTensor)
-    return restride(value, value, lies=value.from_functional()).from_functional() if functional else value
+    return (
+        restride(value, value, lies=value.from_functional()).from_functional()
+        if functional
+        else value
+    )
 
 
 def tidy(traced: fx.GraphModule, gm: fx.GraphModule, signature: Signature) -> fx.GraphModule:
@@ -200,11 +268,18 @@ def tidy(traced: fx.GraphModule, gm: fx.GraphModule, signature: Signature) -> fx
         elif node.target is aten.detach.default:
             node.replace_all_uses_with(node.args[0])
         elif node.op == "get_attr" and any(map(torch._is_functional_tensor, traced.buffers())):
-            raise NotImplementedError("a sparse tensor is made dense here, which torch 2.11 does not record")
+            raise NotImplementedError(
+                "a sparse tensor is made dense here, which torch 2.11 does not record"
+            )
         elif node.meta.get("origin", node) is None:  # a copy made for `Tracing.run`
             node.meta["origin"] = node.args[0].meta.get("origin")
-            if node.users and node.args[0] in placeholders and placeholders.index(node.args[0]) not in written:
-                node.args[0].meta["val"] = node.meta["val"]  # which begins where its memory does: views count from there
+            if (
+                node.users
+                and node.args[0] in placeholders
+                and placeholders.index(node.args[0]) not in written
+            ):
+                # which begins where its memory does: views count from there
+                node.args[0].meta["val"] = node.meta["val"]
                 node.replace_all_uses_with(node.args[0])
     graph.eliminate_dead_code()
     traced.recompile()

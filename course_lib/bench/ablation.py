@@ -14,7 +14,16 @@ from typing import Any
 
 import course_lib
 from course_lib import Pipeline, events
-from course_lib.bench.compare import Contender, Outcome, Program, Workload, compare, count, eager, watch_ours
+from course_lib.bench.compare import (
+    Contender,
+    Outcome,
+    Program,
+    Workload,
+    compare,
+    count,
+    eager,
+    watch_ours,
+)
 from course_lib.bench.report import speedup
 from course_lib.scheduling import No
 from course_lib.viz.kernels import kernels_of
@@ -45,7 +54,11 @@ def contender(name: str, settings: Mapping[str, Any], bytes_of: dict[str, int]) 
         recording = Recording()
         with events.listener(recording.events.append):
             program = watch_ours(run)
-        built = [kernel for event in recording.of(events.KernelsBuilt) for kernel in kernels_of(event.compiled)]
+        built = [
+            kernel
+            for event in recording.of(events.KernelsBuilt)
+            for kernel in kernels_of(event.compiled)
+        ]
         bytes_of[name] = sum(kernel.bytes for kernel in built)
         return program
 
@@ -66,7 +79,11 @@ def ablation_table(outcomes: Sequence[Outcome], bytes_of: Mapping[str, int]) -> 
     rows, plain = [], []
     for outcome in outcomes:
         ratio, program = speedup(outcome, outcomes, "eager"), outcome.program
-        kernels = f"{count(program.kernels, 'kernel')}, {count(program.library_calls or 0, 'library call')}" if program else ""
+        kernels = (
+            f"{count(program.kernels, 'kernel')}, {count(program.library_calls or 0, 'library call')}"
+            if program
+            else ""
+        )
         moved = human_bytes(bytes_of[outcome.name]) if bytes_of.get(outcome.name) else "–"
         result = outcome.problem or ("as eager" if program else "")
         plain.append((outcome.name, kernels, moved, result))

@@ -14,7 +14,9 @@ import torch
 
 def load_models():
     """`models.py` from beside this file, without the package around it."""
-    spec = importlib.util.spec_from_file_location("bench_models", Path(__file__).with_name("models.py"))
+    spec = importlib.util.spec_from_file_location(
+        "bench_models", Path(__file__).with_name("models.py")
+    )
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -31,7 +33,11 @@ def main(who: str, options: dict) -> dict:
         eager.to(device=device, dtype=dtype).train(train)
     inputs = [torch.randn(shape).to(device, dtype) for shape in shapes]
     wait = torch.cuda.synchronize if device.startswith("cuda") else lambda: None
-    how = {"mode": options["mode"], "dynamic": options["dynamic"] or None, "fullgraph": options["fullgraph"]}
+    how = {
+        "mode": options["mode"],
+        "dynamic": options["dynamic"] or None,
+        "fullgraph": options["fullgraph"],
+    }
 
     def call(function):
         """A call, in training with its backward; the result, or the gradients' sums."""

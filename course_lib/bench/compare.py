@@ -28,11 +28,18 @@ from course_lib.viz.recording import Recording
 
 Inputs = tuple[torch.Tensor, ...]
 
-TOLERANCES = {torch.float64: (1e-7, 1e-8), torch.float32: (1e-4, 1e-5), torch.float16: (1e-2, 2e-3), torch.bfloat16: (2e-2, 1e-2)}
+TOLERANCES = {
+    torch.float64: (1e-7, 1e-8),
+    torch.float32: (1e-4, 1e-5),
+    torch.float16: (1e-2, 2e-3),
+    torch.bfloat16: (2e-2, 1e-2),
+}
 """dtype → difference from eager that rounding explains, relative to the element and to the largest element of the tensor
 (a sum of many terms is rounded relative to those, not to what is left of them). Integers must be equal."""
 
-ROUNDING_GROWS = "rounding grows in this model: no result is further from double precision than twice eager's"
+ROUNDING_GROWS = (
+    "rounding grows in this model: no result is further from double precision than twice eager's"
+)
 
 
 @dataclass(frozen=True)
@@ -47,7 +54,9 @@ class Workload:
     def mode(self) -> AbstractContextManager[Any]:
         return torch.enable_grad() if self.train else torch.inference_mode()
 
-    def results(self, function: Callable[..., torch.Tensor], inputs: Inputs) -> Sequence[torch.Tensor]:
+    def results(
+        self, function: Callable[..., torch.Tensor], inputs: Inputs
+    ) -> Sequence[torch.Tensor]:
         """All that one run computes: the output and, in training, every gradient."""
         if not self.train:
             output: Any = function(*inputs)
@@ -55,8 +64,12 @@ class Workload:
         output = function(*inputs)
         return [output.detach(), *self.backward(output, inputs, torch.ones_like(output).cos())]
 
-    def backward(self, output: torch.Tensor, inputs: Inputs, upstream: torch.Tensor) -> Sequence[torch.Tensor]:
-        parameters = self.function.parameters() if isinstance(self.function, torch.nn.Module) else ()
+    def backward(
+        self, output: torch.Tensor, inputs: Inputs, upstream: torch.Tensor
+    ) -> Sequence[torch.Tensor]:
+        parameters = (
+            self.function.parameters() if isinstance(self.function, torch.nn.Module) else ()
+        )
         return torch.autograd.grad(output, [*inputs, *parameters], upstream)
 
     def step(self, function: Callable[..., torch.Tensor], inputs: Inputs) -> Call:
@@ -82,7 +95,9 @@ class Program:
         parts = [count(self.graphs, "graph"), count(self.breaks, "graph break")]
         parts += [count(self.recompiles, "recompile")] if self.recompiles is not None else []
         parts += [count(self.kernels, "kernel")]
-        parts += [count(self.library_calls, "library call")] if self.library_calls is not None else []
+        parts += (
+            [count(self.library_calls, "library call")] if self.library_calls is not None else []
+        )
         return ", ".join(parts) + "".join(f"; {text}" for text in self.fallbacks)
 
 
@@ -135,7 +150,9 @@ def compare(
             before = reserved_memory(device)
             try:
                 function = contender.compile(workload.function)
-                check = functools.partial(check_results, outcome, workload, function, inputs, expected, device)
+                check = functools.partial(
+                    check_results, outcome, workload, function, inputs, expected, device
+                )
                 outcome.program = contender.watch(check)
                 if not outcome.problem:
                     steps[contender.name] = workload.step(function, inputs[0])
@@ -169,11 +186,15 @@ def check_results(
                 outcome.problem = f"gives {ours.dtype} {tuple(ours.shape)}, eager {theirs.dtype} {tuple(theirs.shape)}"
                 outcome.wrong = True
                 return
-            difference = (ours.double() - theirs.double()).abs().max().item() if ours.numel() else 0.0
+            difference = (
+                (ours.double() - theirs.double()).abs().max().item() if ours.numel() else 0.0
+            )
             outcome.max_abs_diff = max(outcome.max_abs_diff, difference)
             rtol, atol = tolerance(theirs)
             if not torch.allclose(ours, theirs, rtol=rtol, atol=atol, equal_nan=True):
-                if isinstance(workload.function, torch.nn.Module) and as_exact(ours, theirs, exact(workload, given)[place]):
+                if isinstance(workload.function, torch.nn.Module) and as_exact(
+                    ours, theirs, exact(workload, given)[place]
+                ):
                     outcome.notes = [
                         "rounding grows in this model: no result is further from double precision than twice eager's"
                     ]
@@ -186,7 +207,9 @@ def check_results(
 def exact(workload: Workload, inputs: Inputs) -> Sequence[torch.Tensor]:
     """The results of eager in double precision, of a workload that is a module."""
     model = copy.deepcopy(workload.function).double()  # type: ignore[attr-defined]
-    wide = lambda x: x.detach().double().requires_grad_(x.requires_grad) if x.is_floating_point() else x
+    wide = lambda x: (
+        x.detach().double().requires_grad_(x.requires_grad) if x.is_floating_point() else x
+    )
     return dataclasses.replace(workload, function=model).results(model, tuple(map(wide, inputs)))
 
 
@@ -199,7 +222,11 @@ def as_exact(ours: torch.Tensor, theirs: torch.Tensor, right: torch.Tensor) -> b
 def tolerance(tensor: torch.Tensor) -> tuple[float, float]:
     """`rtol` and `atol` for this tensor."""
     rtol, atol = TOLERANCES.get(tensor.dtype, (0.0, 0.0))
-    if tensor.device.type == "cuda" and tensor.dtype == torch.float32 and torch.get_float32_matmul_precision() != "highest":
+    if (
+        tensor.device.type == "cuda"
+        and tensor.dtype == torch.float32
+        and torch.get_float32_matmul_precision() != "highest"
+    ):
         rtol, atol = TOLERANCES[torch.float16]  # TF32 keeps as many digits as float16
     largest = tensor.abs().max().item() if tensor.numel() else 0.0
     return rtol, atol * max(1.0, largest)
@@ -241,7 +268,9 @@ def ours(mode: str = "default", dynamic: bool | None = None, fullgraph: bool = F
     """`course_lib.compile`."""
     import course_lib
 
-    same = mode != "default" and course_lib.list_mode_options(mode) == course_lib.list_mode_options("default")
+    same = mode != "default" and course_lib.list_mode_options(mode) == course_lib.list_mode_options(
+        "default"
+    )
     note = f"mode {mode} still does what default does" if same else ""
     compile = functools.partial(course_lib.compile, mode=mode, dynamic=dynamic, fullgraph=fullgraph)
     return Contender("course_lib", compile, watch_ours, note)
@@ -252,7 +281,11 @@ def watch_ours(run: Callable[[], None]) -> Program:
     recording = Recording()
     with events.listener(recording.events.append):
         run()
-    built = [kernel for event in recording.of(events.KernelsBuilt) for kernel in event.compiled.schedule.kernels]
+    built = [
+        kernel
+        for event in recording.of(events.KernelsBuilt)
+        for kernel in event.compiled.schedule.kernels
+    ]
     library = sum(isinstance(kernel, ExternKernel) for kernel in built)
     return Program(
         len(recording.graphs),
@@ -260,11 +293,15 @@ def watch_ours(run: Callable[[], None]) -> Program:
         len(built) - library,
         library,
         len(recording.recompiles),
-        list(dict.fromkeys(f"{event.what}: {event.why}" for event in recording.of(events.FellBack))),
+        list(
+            dict.fromkeys(f"{event.what}: {event.why}" for event in recording.of(events.FellBack))
+        ),
     )
 
 
-def theirs(mode: str = "default", dynamic: bool | None = None, fullgraph: bool = False) -> Contender:
+def theirs(
+    mode: str = "default", dynamic: bool | None = None, fullgraph: bool = False
+) -> Contender:
     """`torch.compile`."""
     compile = functools.partial(torch.compile, mode=mode, dynamic=dynamic, fullgraph=fullgraph)
     return Contender("torch.compile", compile, watch_theirs)
@@ -286,7 +323,13 @@ def watch_theirs(run: Callable[[], None]) -> Program:
         counters["stats"]["unique_graphs"],
         sum(counters["graph_break"].values()),
         len(re.findall(r"^\s+(?:cpp_\w+\(|triton_\w+\.run\()", code, re.MULTILINE)),
-        len(re.findall(r"^\s+(?:\w+ = )?(?:extern_kernels\.\w+|torch\.ops(?:\.\w+){2,3})\(", code, re.MULTILINE)),
+        len(
+            re.findall(
+                r"^\s+(?:\w+ = )?(?:extern_kernels\.\w+|torch\.ops(?:\.\w+){2,3})\(",
+                code,
+                re.MULTILINE,
+            )
+        ),
     )
 
 

@@ -93,8 +93,12 @@ def database() -> dict[str, Any]:
     """Every `OpInfo` of torch's database by its full name ('norm.fro', 'nn.functional.gelu')."""
     from torch.testing._internal import common_methods_invocations as torchs
 
-    torchs.wrapper_set_seed = lambda op, *args, **kwargs: op(*args, **kwargs)  # here `seeded` does that
-    foreach = [getattr(torchs, f"foreach_{kind}_op_db") for kind in ("unary", "binary", "pointwise", "reduce", "other")]
+    # here `seeded` does that
+    torchs.wrapper_set_seed = lambda op, *args, **kwargs: op(*args, **kwargs)
+    foreach = [
+        getattr(torchs, f"foreach_{kind}_op_db")
+        for kind in ("unary", "binary", "pointwise", "reduce", "other")
+    ]
     return {op.full_name: op for op in itertools.chain(torchs.op_db, *foreach)}
 
 
@@ -102,7 +106,9 @@ def operation(info: Any) -> Callable[..., Any]:
     """What to call. The database wraps some operators in functions of its own, which are to be followed like a user's."""
     op = info.op
     if isinstance(op, types.FunctionType) and op.__module__.startswith("torch.testing"):
-        users = types.FunctionType(op.__code__, op.__globals__, op.__name__, op.__defaults__, op.__closure__)
+        users = types.FunctionType(
+            op.__code__, op.__globals__, op.__name__, op.__defaults__, op.__closure__
+        )
         users.__kwdefaults__, users.__module__ = op.__kwdefaults__, __name__
         return users
     return op
@@ -121,14 +127,19 @@ def samples(info: Any, dtype: torch.dtype, job: Job) -> Iterator[Any]:
 def hostile(sample: Any) -> Iterator[Any]:
     """The same call with values and layouts that break careless code."""
     for twist in (with_hard_values, flipped, transposed, widened):
-        yield sample.transform(lambda value, twist=twist: twist(value) if isinstance(value, torch.Tensor) else value)
+        yield sample.transform(
+            lambda value, twist=twist: twist(value) if isinstance(value, torch.Tensor) else value
+        )
 
 
 def with_hard_values(x: torch.Tensor) -> torch.Tensor:
     if not x.is_floating_point():
         return x
     tiny = torch.finfo(x.dtype).tiny
-    hard = torch.tensor([float("nan"), float("inf"), -float("inf"), tiny / 4, 0.0, -0.0, 1.0, -tiny], dtype=torch.float64)
+    hard = torch.tensor(
+        [float("nan"), float("inf"), -float("inf"), tiny / 4, 0.0, -0.0, 1.0, -tiny],
+        dtype=torch.float64,
+    )
     picked = hard.to(x.dtype)[torch.randint(len(hard), x.shape)]
     return torch.where(torch.rand(x.shape) < 0.3, picked, x)
 
@@ -136,7 +147,9 @@ def with_hard_values(x: torch.Tensor) -> torch.Tensor:
 def flipped(x: torch.Tensor) -> torch.Tensor:
     """Every second element of a larger tensor, from another place than its start."""
     room = torch.zeros([2 * n + 1 for n in x.shape], dtype=x.dtype)
-    return room[tuple(slice(1, None, 2) for _ in x.shape)].copy_(x) if x.layout is torch.strided else x
+    return (
+        room[tuple(slice(1, None, 2) for _ in x.shape)].copy_(x) if x.layout is torch.strided else x
+    )
 
 
 def transposed(x: torch.Tensor) -> torch.Tensor:
@@ -153,7 +166,9 @@ def widened(x: torch.Tensor) -> torch.Tensor:
 # -- one call --------------------------------------------------------------------------------------------------------------
 
 
-def run_by_numpy(loops: LoopGraph, schedule: Any, plan: Any, codegen: str) -> Callable[..., tuple[Any, ...]]:
+def run_by_numpy(
+    loops: LoopGraph, schedule: Any, plan: Any, codegen: str
+) -> Callable[..., tuple[Any, ...]]:
     """In place of `runtime.build`: the loops as they were lowered, without kernels."""
     return lambda *args: tuple(evaluate(loops, *args))
 
@@ -195,7 +210,9 @@ def try_call(info: Any, op: Callable[..., Any], sample: Any, build: bool) -> Cal
     try:
         changed, again = fresh(given), fresh(given)
         expected = seeded(op, changed)
-        random = differ(expected, seeded(op, again, seed=1)) or any(part in info.name for part in NOBODY_SET_IT)
+        random = differ(expected, seeded(op, again, seed=1)) or any(
+            part in info.name for part in NOBODY_SET_IT
+        )
     except Exception:
         return None
     mine, watch = fresh(given), Watch()
@@ -204,7 +221,11 @@ def try_call(info: Any, op: Callable[..., Any], sample: Any, build: bool) -> Cal
         with events.listener(watch):
             result = seeded(compiled, mine)
     except Exception as error:
-        return Call("wrong", watch.extern, f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
+        return Call(
+            "wrong",
+            watch.extern,
+            f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}",
+        )
     call = watch.call()
     reference = None if random else in_float64(op, given)
     problem = difference(result, expected, random, reference) or difference(mine, changed, random)
@@ -221,7 +242,9 @@ def fresh(given: Any) -> Any:
         return torch.empty(0, dtype=x.dtype).set_(memory, x.storage_offset(), x.shape, x.stride())
 
     memo: dict[int, torch.Tensor] = {}
-    return tree_map_only(torch.Tensor, lambda x: memo.setdefault(id(x), copied(x)), copy.copy(given))
+    return tree_map_only(
+        torch.Tensor, lambda x: memo.setdefault(id(x), copied(x)), copy.copy(given)
+    )
 
 
 def seeded(function: Callable[..., Any], given: Any, seed: int = 0) -> Any:
@@ -232,7 +255,9 @@ def seeded(function: Callable[..., Any], given: Any, seed: int = 0) -> Any:
 
 def in_float64(op: Any, given: Any) -> Any:
     """What eager says if it computes with float64, or None."""
-    wide = tree_map_only(torch.Tensor, lambda x: x.to(WIDER[x.dtype]) if x.dtype in WIDER else x, fresh(given))
+    wide = tree_map_only(
+        torch.Tensor, lambda x: x.to(WIDER[x.dtype]) if x.dtype in WIDER else x, fresh(given)
+    )
     try:
         return seeded(op, wide)
     except Exception:
@@ -256,7 +281,11 @@ def difference(result: Any, expected: Any, random: bool, reference: Any = None) 
     for a, b, c in zip(mine, theirs, exact, strict=True):
         if type(a) is not type(b):
             return f"a {type(a).__name__} instead of a {type(b).__name__}"
-        problem = tensor_difference(a, b, random, c) if isinstance(b, torch.Tensor) else value_difference(a, b, random)
+        problem = (
+            tensor_difference(a, b, random, c)
+            if isinstance(b, torch.Tensor)
+            else value_difference(a, b, random)
+        )
         if problem:
             return problem
     return ""
@@ -274,7 +303,11 @@ def tensor_difference(a: torch.Tensor, b: torch.Tensor, random: bool, exact: Any
             return f"{what} {getattr(a, what)} instead of {getattr(b, what)}"
     if b.layout is not torch.strided:
         return ""
-    moved = [(m, n) for m, n, size in zip(a.stride(), b.stride(), b.shape, strict=True) if size > 1 and m != n]
+    moved = [
+        (m, n)
+        for m, n, size in zip(a.stride(), b.stride(), b.shape, strict=True)
+        if size > 1 and m != n
+    ]
     if b.numel() and moved:
         return f"stride {a.stride()} instead of {b.stride()}"
     if random or close(a, b):
@@ -332,7 +365,9 @@ def run_job(job: Job) -> list[Row]:
     return rows
 
 
-def run_all(jobs: Sequence[Job], workers: int, seconds: float, tell: Callable[[str], None]) -> list[Row]:
+def run_all(
+    jobs: Sequence[Job], workers: int, seconds: float, tell: Callable[[str], None]
+) -> list[Row]:
     """Each job in a process of its own, `workers` at a time; one that crashes or takes longer than `seconds` is wrong."""
     database()  # loaded once, before the processes fork
     context = multiprocessing.get_context("fork")

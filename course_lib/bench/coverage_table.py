@@ -29,12 +29,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser().parse_args(argv)
     names = chosen(args)
     if not names:
-        print(f"course coverage: no operator of the database matches '{args.only}'", file=sys.stderr)
+        print(
+            f"course coverage: no operator of the database matches '{args.only}'", file=sys.stderr
+        )
         return 2
     build = DTYPES if args.build == ["all"] else tuple(args.build)
     path = Path(args.output) / "operator-coverage.json"
     path.parent.mkdir(parents=True, exist_ok=True)  # now, not after an hour's work
-    jobs = [Job(name, tuple(args.dtypes), args.samples, build, args.hostile, args.seed) for name in names]
+    jobs = [
+        Job(name, tuple(args.dtypes), args.samples, build, args.hostile, args.seed)
+        for name in names
+    ]
     rows = run_all(jobs, args.jobs, args.seconds, lambda line: print(line, flush=True))
     if not args.hostile:
         report = merged(path, rows, {"samples": args.samples, "seed": args.seed})
@@ -46,20 +51,59 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    top = argparse.ArgumentParser(prog="course coverage", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    top.add_argument("--only", default="", metavar="PATTERN", help="operators whose name has this (a regular expression) in it")
-    top.add_argument("--shard", type=shard, default=(1, 1), metavar="I/N", help="every N-th operator, from the I-th on")
-    top.add_argument("--dtypes", nargs="+", default=DTYPES, choices=DTYPES, metavar="DTYPE", help=" ".join(DTYPES))
-    top.add_argument("--samples", type=int, default=4, help="calls of each operator and dtype; 0: all (default: %(default)s)")
+    top = argparse.ArgumentParser(
+        prog="course coverage", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    top.add_argument(
+        "--only",
+        default="",
+        metavar="PATTERN",
+        help="operators whose name has this (a regular expression) in it",
+    )
+    top.add_argument(
+        "--shard",
+        type=shard,
+        default=(1, 1),
+        metavar="I/N",
+        help="every N-th operator, from the I-th on",
+    )
+    top.add_argument(
+        "--dtypes",
+        nargs="+",
+        default=DTYPES,
+        choices=DTYPES,
+        metavar="DTYPE",
+        help=" ".join(DTYPES),
+    )
+    top.add_argument(
+        "--samples",
+        type=int,
+        default=4,
+        help="calls of each operator and dtype; 0: all (default: %(default)s)",
+    )
     top.add_argument(
         "--build", nargs="*", default=["float32"], choices=[*DTYPES, "all"], metavar="DTYPE",
         help="build kernels in C++ for these (default: float32); for others NumPy runs the loops",
     )  # fmt: skip
-    top.add_argument("--hostile", action="store_true", help="nan, inf, denormals, odd strides; writes no table")
+    top.add_argument(
+        "--hostile", action="store_true", help="nan, inf, denormals, odd strides; writes no table"
+    )
     top.add_argument("--seed", type=int, default=0)
-    top.add_argument("--jobs", type=int, default=2, help="operators at a time (default: %(default)s)")
-    top.add_argument("--seconds", type=float, default=300, help="time limit of one operator (default: %(default)s)")
-    top.add_argument("--output", default="docs", metavar="FOLDER", help="where the table goes (default: %(default)s)")
+    top.add_argument(
+        "--jobs", type=int, default=2, help="operators at a time (default: %(default)s)"
+    )
+    top.add_argument(
+        "--seconds",
+        type=float,
+        default=300,
+        help="time limit of one operator (default: %(default)s)",
+    )
+    top.add_argument(
+        "--output",
+        default="docs",
+        metavar="FOLDER",
+        help="where the table goes (default: %(default)s)",
+    )
     return top
 
 
@@ -80,7 +124,12 @@ def merged(path: Path, rows: Sequence[Row], how: dict[str, Any]) -> dict[str, An
     old = json.loads(path.read_text())["rows"] if path.exists() else []
     table = {(row["operator"], row["dtype"]): row for row in [*old, *as_json(rows)]}
     told = machine.describe()
-    return {"date": told["date"], "versions": told["versions"], **how, "rows": [table[key] for key in sorted(table)]}
+    return {
+        "date": told["date"],
+        "versions": told["versions"],
+        **how,
+        "rows": [table[key] for key in sorted(table)],
+    }
 
 
 def one_row_a_line(report: dict[str, Any]) -> str:
@@ -113,7 +162,10 @@ def page(report: dict[str, Any]) -> str:
         "- **not captured**: a graph break, or the graph runs operation by operation; right, but not compiled.",
         "- **wrong**: differs from eager, or failed to compile. Of random numbers only dtype, shape and strides are compared.",
         "",
-        *markdown(["dtype", "operators", "calls", *KINDS], (dtype_row(rows, dtype) for dtype in (*DTYPES, "all"))),
+        *markdown(
+            ["dtype", "operators", "calls", *KINDS],
+            (dtype_row(rows, dtype) for dtype in (*DTYPES, "all")),
+        ),
         "",
         "## Operators that are library calls",
         "",
@@ -134,7 +186,9 @@ def page(report: dict[str, Any]) -> str:
 
 def markdown(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
     lines = [head, ["---"] * len(head), *rows]
-    return ["| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines]
+    return [
+        "| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines
+    ]
 
 
 def counted(rows: Iterable[dict[str, Any]]) -> Counter[str]:
@@ -147,7 +201,12 @@ def counted(rows: Iterable[dict[str, Any]]) -> Counter[str]:
 def dtype_row(rows: Sequence[dict[str, Any]], dtype: str) -> list[object]:
     mine = [row for row in rows if dtype in (row["dtype"], "all")]
     counts = counted(mine)
-    return [dtype, len({row["operator"] for row in mine}), counts.total(), *(counts[kind] for kind in KINDS)]
+    return [
+        dtype,
+        len({row["operator"] for row in mine}),
+        counts.total(),
+        *(counts[kind] for kind in KINDS),
+    ]
 
 
 def some(names: Iterable[str]) -> str:
@@ -183,7 +242,11 @@ def operator_rows(rows: Sequence[dict[str, Any]]) -> list[list[object]]:
     result: list[list[object]] = []
     for name, mine in sorted(by_name.items()):
         counts = counted(mine)
-        calls = [f"`{op.removeprefix('aten.').removesuffix('.default')}`" for row in mine for op in row["extern"]]
+        calls = [
+            f"`{op.removeprefix('aten.').removesuffix('.default')}`"
+            for row in mine
+            for op in row["extern"]
+        ]
         kinds = [counts[kind] or "" for kind in KINDS]
         result.append([name, counts.total(), *kinds, ", ".join(dict.fromkeys(calls))])
     return result

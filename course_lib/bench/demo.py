@@ -42,7 +42,9 @@ def main() -> int:
         for line in stage(trace):
             print(line if len(line) <= WIDTH else line[: WIDTH - 1] + "…")
     right = difference < 1e-4
-    print(f"\nOn fresh inputs: largest difference from eager {difference:.1e}, {'fine' if right else 'WRONG'}.")
+    print(
+        f"\nOn fresh inputs: largest difference from eager {difference:.1e}, {'fine' if right else 'WRONG'}."
+    )
     return 0 if right else 1
 
 
@@ -67,7 +69,11 @@ def captured_graph(trace: Recording) -> Iterator[str]:
     """The captured FX graph"""
     for graph in trace.graphs:
         yield from graph_lines(graph)
-    yield from (f"graph break: {line}" for problem in trace.graph_breaks for line in str(problem).splitlines())
+    yield from (
+        f"graph break: {line}"
+        for problem in trace.graph_breaks
+        for line in str(problem).splitlines()
+    )
 
 
 def guards(trace: Recording) -> Iterator[str]:
@@ -107,7 +113,9 @@ def kernels(trace: Recording) -> Iterator[str]:
 def generated(trace: Recording) -> Iterator[str]:
     """Generated C++"""
     for event in trace.of(events.KernelsBuilt):
-        yield from (line for kernel in event.compiled.kernels for line in kernel.source.splitlines())
+        yield from (
+            line for kernel in event.compiled.kernels for line in kernel.source.splitlines()
+        )
     for fallback in trace.of(events.FellBack):
         yield from textwrap.wrap(f"{fallback.what}: {fallback.why}", WIDTH)
 
@@ -125,7 +133,19 @@ def timing(trace: Recording) -> Iterator[str]:
     yield from (f"{stage:<10} {human_time(seconds):>9}" for stage, seconds in trace.seconds.items())
 
 
-STAGES = (source, bytecode, captured_graph, guards, aten_graph, loops, fusion, kernels, generated, program, timing)
+STAGES = (
+    source,
+    bytecode,
+    captured_graph,
+    guards,
+    aten_graph,
+    loops,
+    fusion,
+    kernels,
+    generated,
+    program,
+    timing,
+)
 
 
 def graph_lines(graph: Any) -> Iterator[str]:
@@ -135,7 +155,9 @@ def graph_lines(graph: Any) -> Iterator[str]:
         if isinstance(value, torch.Tensor):
             kind = f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
             target = "input" if node.op == "placeholder" else node._pretty_print_target(node.target)
-            yield f"{node.name}: {kind} = {target}" + (f"({', '.join(map(str, node.args))})" if node.args else "")
+            yield f"{node.name}: {kind} = {target}" + (
+                f"({', '.join(map(str, node.args))})" if node.args else ""
+            )
         else:
             yield node.format_node()
 
@@ -148,4 +170,8 @@ def short_path(path: str) -> str:
 
 def paint(text: str, colour: str) -> str:
     """In colour, if a person reads it on a terminal."""
-    return f"\033[{colour}m{text}\033[0m" if sys.stdout.isatty() and "NO_COLOR" not in os.environ else text
+    return (
+        f"\033[{colour}m{text}\033[0m"
+        if sys.stdout.isatty() and "NO_COLOR" not in os.environ
+        else text
+    )

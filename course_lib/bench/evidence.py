@@ -63,8 +63,16 @@ class Evidence:
         library = f"{count(self.library_calls, 'call')}, {human(self.library_flops, 'FLOP')}"
         loops = f"{count(self.kernels, 'kernel')}, {human_bytes(self.loop_bytes)}"
         return [
-            ("1  Is it one graph?", f"{count(self.graphs, 'graph')}, {count(self.breaks, 'break')}", "more than one graph"),
-            ("2  Is it compiled once?", f"{count(self.recompiles, 'recompile')} in {self.calls} calls", "they go on"),
+            (
+                "1  Is it one graph?",
+                f"{count(self.graphs, 'graph')}, {count(self.breaks, 'break')}",
+                "more than one graph",
+            ),
+            (
+                "2  Is it compiled once?",
+                f"{count(self.recompiles, 'recompile')} in {self.calls} calls",
+                "they go on",
+            ),
             ("3  Does all of it run compiled?", count(self.fallbacks, "fallback"), "any"),
             ("4  What is left to libraries?", library, "nearly all of the work"),
             ("5  What do our kernels move?", loops, "next to nothing"),
@@ -72,10 +80,16 @@ class Evidence:
 
     def least_seconds(self, limits: Limits = PAPER) -> dict[str, float]:
         """The least that each part of a call takes on a machine: the call, the library's arithmetic, our kernels' bytes."""
-        return {"call": limits.call, "library": self.library_flops / limits.peak, "loops": self.loop_bytes / limits.bandwidth}
+        return {
+            "call": limits.call,
+            "library": self.library_flops / limits.peak,
+            "loops": self.loop_bytes / limits.bandwidth,
+        }
 
 
-def collect(function: Callable[..., Any], calls: Sequence[Sequence[Any]], **settings: Any) -> Evidence:
+def collect(
+    function: Callable[..., Any], calls: Sequence[Sequence[Any]], **settings: Any
+) -> Evidence:
     """Compile `function`, make all `calls` of it without gradients, and count. `settings` go to `cl.compile`."""
     first, later = Recording(), Recording()
     fast = compile(function, **settings)
@@ -86,7 +100,9 @@ def collect(function: Callable[..., Any], calls: Sequence[Sequence[Any]], **sett
                 fast(*arguments)
         with FlopCounterMode(display=False) as flops:
             function(*calls[0])
-    kernels = [kernel for event in first.of(events.KernelsBuilt) for kernel in kernels_of(event.compiled)]
+    kernels = [
+        kernel for event in first.of(events.KernelsBuilt) for kernel in kernels_of(event.compiled)
+    ]
     library = sum(kernel.is_library for kernel in kernels)
     return Evidence(
         calls=len(calls),

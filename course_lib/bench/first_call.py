@@ -52,15 +52,30 @@ def measure(who: str, workload: str, args: argparse.Namespace, caches: Path) -> 
     options |= {"workload": workload, "dtype": str(args.dtype).removeprefix("torch.")}
     package = Path(__file__).resolve().parents[2]
     environment = {**os.environ, **{name: str(caches / name.lower()) for name in CACHES}}
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # torch's bytecode is there, and so is ours in a usual shell
-    environment["PYTHONPATH"] = os.pathsep.join([str(package), *filter(None, [os.environ.get("PYTHONPATH")])])
-    command = [sys.executable, "-P", str(Path(__file__).with_name("child.py")), who, json.dumps(options)]
+    # torch's bytecode is there, and so is ours in a usual shell
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    environment["PYTHONPATH"] = os.pathsep.join(
+        [str(package), *filter(None, [os.environ.get("PYTHONPATH")])]
+    )
+    command = [
+        sys.executable,
+        "-P",
+        str(Path(__file__).with_name("child.py")),
+        who,
+        json.dumps(options),
+    ]
     try:
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=TIMEOUT)
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=TIMEOUT
+        )
     except subprocess.TimeoutExpired:
         return FirstCall(problem=f"no result after {TIMEOUT} s")
     if done.returncode:
-        return FirstCall(problem=(done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1][:200])
+        return FirstCall(
+            problem=(done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1][
+                :200
+            ]
+        )
     return FirstCall(**json.loads(done.stdout.splitlines()[-1]))
 
 
@@ -75,7 +90,8 @@ def situations(
         for number, workload in enumerate(workloads):
             for situation in SITUATIONS:
                 for who in names:
-                    own = Path(folder, f"{who}-{number}")  # no space: torch's include paths would end there
+                    # no space: torch's include paths would end there
+                    own = Path(folder, f"{who}-{number}")
                     caches = own if situation == SITUATIONS[0] else used[who]
                     yield workload, situation, who, measure(who, workload, args, caches)
 
@@ -86,20 +102,33 @@ Runs = Mapping[tuple[str, str], Mapping[str, FirstCall]]
 
 def table(runs: Runs) -> str:
     """A row for each workload and situation: imports and first call together, and how many times as long torch.compile takes."""
-    rows: list[tuple[str, ...]] = [("", "caches", "course_lib", "of it imports", "torch.compile", "ratio")]
+    rows: list[tuple[str, ...]] = [
+        ("", "caches", "course_lib", "of it imports", "torch.compile", "ratio")
+    ]
     for (workload, situation), by_name in runs.items():
         ours, theirs = by_name["course_lib"], by_name.get("torch.compile")
-        cells = ["–" if one is None or one.problem else human_time(one.total) for one in (ours, theirs)]
+        cells = [
+            "–" if one is None or one.problem else human_time(one.total) for one in (ours, theirs)
+        ]
         imports = "–" if ours.problem else human_time(ours.imports)
         rows.append((workload, situation, cells[0], imports, cells[1], ratio_text(ratio(by_name))))
     lines = [columns(rows), ""]
     for situation in dict.fromkeys(situation for _, situation in runs):
-        ratios = [r for (_, at), by_name in runs.items() if at == situation and (r := ratio(by_name)) is not None]
+        ratios = [
+            r
+            for (_, at), by_name in runs.items()
+            if at == situation and (r := ratio(by_name)) is not None
+        ]
         if ratios:
             mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
-            lines.append(f"{situation}: torch.compile takes {mean:.1f} times as long (geometric mean of {len(ratios)})")
+            lines.append(
+                f"{situation}: torch.compile takes {mean:.1f} times as long (geometric mean of {len(ratios)})"
+            )
     lines += [
-        f"{workload}, {at}: {who}: {one.problem}" for (workload, at), by in runs.items() for who, one in by.items() if one.problem
+        f"{workload}, {at}: {who}: {one.problem}"
+        for (workload, at), by in runs.items()
+        for who, one in by.items()
+        if one.problem
     ]
     return "\n".join(lines)
 
@@ -107,7 +136,11 @@ def table(runs: Runs) -> str:
 def ratio(by_name: Mapping[str, FirstCall]) -> float | None:
     """Theirs over ours; None where one is missing."""
     ours, theirs = (by_name.get(name) for name in ("course_lib", "torch.compile"))
-    return None if ours is None or theirs is None or ours.problem or theirs.problem else theirs.total / ours.total
+    return (
+        None
+        if ours is None or theirs is None or ours.problem or theirs.problem
+        else theirs.total / ours.total
+    )
 
 
 def ratio_text(ratio: float | None) -> str:

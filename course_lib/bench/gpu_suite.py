@@ -52,7 +52,10 @@ class GpuCase:
     def contenders(self, torch_compile: bool = True) -> list[Contender]:
         chosen = [compare.eager()]
         for mode in self.modes:
-            chosen += [named(compare.ours(mode), mode), *([named(compare.theirs(mode), mode)] if torch_compile else [])]
+            chosen += [
+                named(compare.ours(mode), mode),
+                *([named(compare.theirs(mode), mode)] if torch_compile else []),
+            ]
         return chosen
 
 
@@ -111,13 +114,27 @@ def block(batch: int, seq: int, train: bool, at_most: Mapping[str, float]) -> Gp
     model = models.TinyBlock(768, 4).to("cuda", torch.float16)
     inputs = lambda: (half(batch, seq, 768).requires_grad_(train),)
     modes = ALL if seq == 16 else GRAPHS
-    return GpuCase(f"TinyBlock {batch}x{seq}x768 {'training' if train else 'inference'}", model, inputs, modes, train, 0, at_most)
+    return GpuCase(
+        f"TinyBlock {batch}x{seq}x768 {'training' if train else 'inference'}",
+        model,
+        inputs,
+        modes,
+        train,
+        0,
+        at_most,
+    )
 
 
 def transformer(train: bool) -> GpuCase:
     model = models.Transformer(layers=6, hidden=768, heads=12).to("cuda", torch.float16)
     inputs = lambda: (half(8, 128, 768).requires_grad_(train),)
-    return GpuCase(f"six-layer transformer {'training' if train else 'inference'}", model, inputs, GRAPHS, train)
+    return GpuCase(
+        f"six-layer transformer {'training' if train else 'inference'}",
+        model,
+        inputs,
+        GRAPHS,
+        train,
+    )
 
 
 def densenet(train: bool) -> list[GpuCase]:
@@ -128,7 +145,16 @@ def densenet(train: bool) -> list[GpuCase]:
         return []
     model = timm.create_model("densenet121", pretrained=False).cuda().train(train)
     inputs = lambda: (rand(16, 3, 128, 128).requires_grad_(train),)
-    return [GpuCase(f"DenseNet-121 {'training' if train else 'inference'}", model, inputs, GRAPHS, train, checks=1)]
+    return [
+        GpuCase(
+            f"DenseNet-121 {'training' if train else 'inference'}",
+            model,
+            inputs,
+            GRAPHS,
+            train,
+            checks=1,
+        )
+    ]
 
 
 def cases() -> list[GpuCase]:
@@ -169,7 +195,10 @@ def ablation() -> tuple[GpuCase, list[Contender]]:
         "no decompositions": ("reduce-overhead", whole.replace(decompositions={})),
     }
     ours = lambda mode, pipeline: lambda f: course_lib.compile(f, mode=mode, pipeline=pipeline)
-    chosen = [Contender(f"course_lib, {name}", ours(*how), compare.watch_ours) for name, how in without.items()]
+    chosen = [
+        Contender(f"course_lib, {name}", ours(*how), compare.watch_ours)
+        for name, how in without.items()
+    ]
     return transformer(False), [compare.eager(), *chosen]
 
 
@@ -179,7 +208,10 @@ def ablation() -> tuple[GpuCase, list[Contender]]:
 def lines_of(case: GpuCase, outcomes: list[Outcome], copy: float) -> list[tuple[str, ...]]:
     """A row for each contender: milliseconds, times faster than eager, and than torch.compile in its best mode."""
     timed = {outcome.name: outcome.samples.median for outcome in outcomes if outcome.samples}
-    theirs = min((seconds for name, seconds in timed.items() if name.startswith("torch.compile")), default=None)
+    theirs = min(
+        (seconds for name, seconds in timed.items() if name.startswith("torch.compile")),
+        default=None,
+    )
     rows: list[tuple[str, ...]] = []
     for name, seconds in timed.items():
         most = case.at_most.get(name)
@@ -187,7 +219,17 @@ def lines_of(case: GpuCase, outcomes: list[Outcome], copy: float) -> list[tuple[
         ratio = lambda other: f"{other / seconds:.2f}x" if other else "–"
         share = f"{case.moved / seconds / copy:.2f}" if case.moved else ""
         limit = f"{most} ms{missed}" if most is not None else ""
-        rows.append((case.name, name, f"{seconds * 1e3:.4f}", ratio(timed.get("eager")), ratio(theirs), share, limit))
+        rows.append(
+            (
+                case.name,
+                name,
+                f"{seconds * 1e3:.4f}",
+                ratio(timed.get("eager")),
+                ratio(theirs),
+                share,
+                limit,
+            )
+        )
     return rows
 
 

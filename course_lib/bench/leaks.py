@@ -39,8 +39,11 @@ def programs(backend: str) -> list[Callable[[], Call]]:
     x, y, h = torch.randn(4), torch.randn(4), torch.randn(2, 8, 64)
 
     def new(function: Any, *args: object) -> Call:
-        code = function.__code__.replace(co_name=function.__name__)  # another code object, as from a cell that is run again
-        copy = types.FunctionType(code, function.__globals__, function.__name__, None, function.__closure__)
+        # another code object, as from a cell that is run again
+        code = function.__code__.replace(co_name=function.__name__)
+        copy = types.FunctionType(
+            code, function.__globals__, function.__name__, None, function.__closure__
+        )
         compiled = cl.compile(copy, backend=backend)
         return lambda: compiled(*args)
 
@@ -105,10 +108,15 @@ def gained(seen: list[Reading]) -> tuple[float, float]:
     """Bytes and Python objects that one compile (or call) leaves behind: the second half of the readings against the first."""
     later = seen[1:]
     steps = later[-1].done - later[0].done
-    return (later[-1].megabytes - later[0].megabytes) * 1e6 / steps, (later[-1].objects - later[0].objects) / steps
+    return (later[-1].megabytes - later[0].megabytes) * 1e6 / steps, (
+        later[-1].objects - later[0].objects
+    ) / steps
 
 
 def table(seen: list[Reading]) -> str:
     return columns(
-        [("done", "resident MB", "Python objects"), *((f"{r.done:,}", f"{r.megabytes:.0f}", f"{r.objects:,}") for r in seen)]
+        [
+            ("done", "resident MB", "Python objects"),
+            *((f"{r.done:,}", f"{r.megabytes:.0f}", f"{r.objects:,}") for r in seen),
+        ]
     )

@@ -48,7 +48,9 @@ def summary(told: dict[str, Any]) -> str:
         + f" · Python {versions['python']}, torch {versions['torch']}, course_lib {versions['course_lib']}"
     ]
     if machine["load"] > 0.75 * (machine["cores"] or 1):
-        lines.append(f"The machine is busy (load {machine['load']}): trust the ratios, not the times.")
+        lines.append(
+            f"The machine is busy (load {machine['load']}): trust the ratios, not the times."
+        )
     return "\n".join(lines)
 
 

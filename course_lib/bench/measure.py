@@ -55,14 +55,22 @@ class Samples:
     def times_faster_than(self, other: Samples) -> float:
         """How many times as long `other` takes: the median of the ratios round by round, for a round's two samples met the
         same machine. Both must come from one `interleaved`."""
-        return float(np.median([theirs / ours for ours, theirs in zip(self.seconds, other.seconds, strict=True)]))
+        return float(
+            np.median(
+                [theirs / ours for ours, theirs in zip(self.seconds, other.seconds, strict=True)]
+            )
+        )
 
     def __str__(self) -> str:
         return f"{human_time(self.median)} ({human_time(self.p10)} – {human_time(self.p90)})"
 
 
 def interleaved(
-    functions: Mapping[str, Call], rounds: int = 20, min_time: float = 0.005, warmup: int = 3, clock: Clock | None = None
+    functions: Mapping[str, Call],
+    rounds: int = 20,
+    min_time: float = 0.005,
+    warmup: int = 3,
+    clock: Clock | None = None,
 ) -> dict[str, Samples]:
     """Measure all `functions` in turn, `rounds` times.
 

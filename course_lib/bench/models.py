@@ -39,7 +39,9 @@ class Attention(nn.Module):
 
     def forward(self, x):
         batch, seq, hidden = x.shape
-        q, k, v = self.qkv(x).view(batch, seq, 3, self.heads, hidden // self.heads).permute(2, 0, 3, 1, 4)
+        q, k, v = (
+            self.qkv(x).view(batch, seq, 3, self.heads, hidden // self.heads).permute(2, 0, 3, 1, 4)
+        )
         mixed = torch.nn.functional.scaled_dot_product_attention(q, k, v)
         return self.out(mixed.transpose(1, 2).reshape(batch, seq, hidden))
 
@@ -75,7 +77,9 @@ class EncoderBlock(nn.Module):
     def __init__(self, d_model=512, nhead=8, dim_feedforward=2048):
         super().__init__()
         self.self_attn = nn.MultiheadAttention(d_model, nhead, batch_first=True)
-        self.ffn = nn.Sequential(nn.Linear(d_model, dim_feedforward), nn.GELU(), nn.Linear(dim_feedforward, d_model))
+        self.ffn = nn.Sequential(
+            nn.Linear(d_model, dim_feedforward), nn.GELU(), nn.Linear(dim_feedforward, d_model)
+        )
         self.norm1 = nn.LayerNorm(d_model)
         self.norm2 = nn.LayerNorm(d_model)
 
@@ -96,7 +100,10 @@ class DenseLayer(nn.Module):
     def __init__(self, width, growth):
         super().__init__()
         self.norm1, self.conv1 = nn.BatchNorm2d(width), nn.Conv2d(width, 4 * growth, 1, bias=False)
-        self.norm2, self.conv2 = nn.BatchNorm2d(4 * growth), nn.Conv2d(4 * growth, growth, 3, padding=1, bias=False)
+        self.norm2, self.conv2 = (
+            nn.BatchNorm2d(4 * growth),
+            nn.Conv2d(4 * growth, growth, 3, padding=1, bias=False),
+        )
 
     def forward(self, x):
         y = self.conv1(torch.relu(self.norm1(x)))
@@ -117,7 +124,12 @@ class DenseNet(nn.Module):
         ]
         for number, depth in enumerate(blocks):
             if number:
-                layers += [nn.BatchNorm2d(width), nn.ReLU(), nn.Conv2d(width, width // 2, 1, bias=False), nn.AvgPool2d(2)]
+                layers += [
+                    nn.BatchNorm2d(width),
+                    nn.ReLU(),
+                    nn.Conv2d(width, width // 2, 1, bias=False),
+                    nn.AvgPool2d(2),
+                ]
                 width //= 2
             layers += [DenseLayer(width + growth * i, growth) for i in range(depth)]
             width += growth * depth
@@ -205,7 +217,9 @@ class GPTBlock(nn.Module):
     def forward(self, x):
         batch, seq, hidden = x.shape
         width = hidden // self.heads
-        q, k, v = self.qkv(self.ln1(x)).view(batch, seq, 3, self.heads, width).permute(2, 0, 3, 1, 4)
+        q, k, v = (
+            self.qkv(self.ln1(x)).view(batch, seq, 3, self.heads, width).permute(2, 0, 3, 1, 4)
+        )
         scores = (q @ k.transpose(-2, -1)) * width**-0.5
         weights = scores.masked_fill(self.later[:seq, :seq], -torch.inf).softmax(-1)
         x = x + self.out((weights @ v).transpose(1, 2).reshape(batch, seq, hidden))
@@ -237,13 +251,21 @@ FIRST_CALLS = {
     "LayerNorm": (lambda: layer_norm, ((8192, 768), (768,), (768,)), False),
     "TinyBlock": (lambda: TinyBlock(768, expansion=4), ((32, 128, 768),), False),
     "transformer": (lambda: Transformer(layers=6, hidden=256, heads=4), ((8, 64, 256),), False),
-    "transformer, training": (lambda: Transformer(layers=6, hidden=256, heads=4), ((8, 64, 256),), True),
+    "transformer, training": (
+        lambda: Transformer(layers=6, hidden=256, heads=4),
+        ((8, 64, 256),),
+        True,
+    ),
     "x * 2 + y": (lambda: scale_and_add, ((4,), (4,)), False),
 }
 """Name → how to make it, the shapes of its inputs, and whether backward is part of it: for `course bench compile`."""
 
 TRAINED = {
     "TinyBlock 32x128x768": (lambda: TinyBlock(768, expansion=4), ((32, 128, 768),), True),
-    "six-layer transformer, batch 64": (lambda: Transformer(layers=6, hidden=256, heads=4), ((64, 64, 256),), True),
+    "six-layer transformer, batch 64": (
+        lambda: Transformer(layers=6, hidden=256, heads=4),
+        ((64, 64, 256),),
+        True,
+    ),
 }
 """The same, for `course bench peak`."""

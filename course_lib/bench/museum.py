@@ -31,7 +31,11 @@ from course_lib.lowering import Pointwise, Reduction
 from course_lib.pipeline import Pipeline
 
 aten = torch.ops.aten
-STAGES = tuple(name for name, stage in vars(Pipeline()).items() if stage is not None and not isinstance(stage, bool))
+STAGES = tuple(
+    name
+    for name, stage in vars(Pipeline()).items()
+    if stage is not None and not isinstance(stage, bool)
+)
 """The pipeline's stages by name, in order. (A switch is no stage.)"""
 Calls = list[tuple[Any, ...]]
 """The arguments of one call after the other. A tensor that stands in several is the same tensor in each."""
@@ -52,11 +56,15 @@ class Exhibit:
         """Where the compiled program leaves eager, in words ('call 2: the result'), or ''. `stages` are exchanged first; both get
         copies of the arguments, and the same random seed."""
         compiled = compile(self.program, backend=backend, pipeline=self.pipeline.replace(**stages))
-        pairs = zip(list(self.run(self.program, calls)), list(self.run(compiled, calls)), strict=True)
+        pairs = zip(
+            list(self.run(self.program, calls)), list(self.run(compiled, calls)), strict=True
+        )
         for number, (wanted, got) in enumerate(pairs, 1):
             for what in wanted:
                 try:
-                    torch.testing.assert_close(got[what], wanted[what], rtol=1e-4, atol=1e-4, equal_nan=True)
+                    torch.testing.assert_close(
+                        got[what], wanted[what], rtol=1e-4, atol=1e-4, equal_nan=True
+                    )
                 except AssertionError:
                     return f"call {number}: {what}"
         return ""
@@ -70,7 +78,11 @@ class Exhibit:
             leaves = [t for t in tensors if t.requires_grad]
             gradients = torch.autograd.grad(result.sum(), leaves) if self.trains and leaves else ()
             after = [t.detach().clone() for t in tensors]
-            yield {"the result": result.detach().clone(), "an argument": after, "a gradient": list(gradients)}
+            yield {
+                "the result": result.detach().clone(),
+                "an argument": after,
+                "a gradient": list(gradients),
+            }
 
     def __str__(self) -> str:
         return f"Exhibit {self.number}: {self.report}"

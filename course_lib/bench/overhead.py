@@ -31,7 +31,9 @@ def measure(rounds: int = 20, with_torch: bool = True) -> dict[str, dict[str, Sa
     block, h = TinyBlock(64, 2).eval(), torch.randn(2, 8, 64)
     engines: dict[str, Any] = {"course_lib": cl.compile, "torch.compile": torch.compile}
     modules = {
-        name: compile_(block, backend=stored) for name, compile_ in engines.items() if with_torch or compile_ is cl.compile
+        name: compile_(block, backend=stored)
+        for name, compile_ in engines.items()
+        if with_torch or compile_ is cl.compile
     }
     guards = {name: lambda module=module: module(h) for name, module in modules.items()}
     x, y = torch.randn(4), torch.randn(4)
@@ -48,7 +50,9 @@ def measure(rounds: int = 20, with_torch: bool = True) -> dict[str, dict[str, Sa
     with torch.no_grad():
         return {
             "guards": interleaved(guards, rounds=rounds),
-            "record": interleaved({"nobody listens": quiet, "cl.record()": recorded}, rounds=rounds),
+            "record": interleaved(
+                {"nobody listens": quiet, "cl.record()": recorded}, rounds=rounds
+            ),
         }
 
 
@@ -57,6 +61,10 @@ def table(measured: dict[str, dict[str, Samples]]) -> str:
     for row, samples in measured.items():
         first = next(iter(samples.values()))
         for name, sample in samples.items():
-            ratio = "" if sample is first else f"   {sample.times_faster_than(first) ** -1:.2f}x the time of the first"
+            ratio = (
+                ""
+                if sample is first
+                else f"   {sample.times_faster_than(first) ** -1:.2f}x the time of the first"
+            )
             lines.append(f"{row:8}{name:16}{sample!s:>34}{ratio}")
     return "\n".join(lines)

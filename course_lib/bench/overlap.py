@@ -34,7 +34,12 @@ Spans = list[Span]
 
 def blocks(width: int) -> list[nn.Module]:
     """Each a LayerNorm and two Linears with a GELU between."""
-    of_one = lambda: (nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+    of_one = lambda: (
+        nn.LayerNorm(width),
+        nn.Linear(width, 4 * width),
+        nn.GELU(),
+        nn.Linear(4 * width, width),
+    )
     return [nn.Sequential(*of_one()) for _ in range(BLOCKS)]
 
 
@@ -60,11 +65,15 @@ WAYS: dict[str, Build] = {
     "DDP, compiled as a whole": lambda parts: replicated(cl.compile(nn.Sequential(*parts))),
     "DDP, compiled around DDP": lambda parts: cl.compile(replicated(nn.Sequential(*parts))),
     "DDP, each block compiled": lambda parts: replicated(nn.Sequential(*map(cl.compile, parts))),
-    "DDP, as a whole, reduce-overhead": lambda parts: replicated(cl.compile(nn.Sequential(*parts), mode="reduce-overhead")),
+    "DDP, as a whole, reduce-overhead": lambda parts: replicated(
+        cl.compile(nn.Sequential(*parts), mode="reduce-overhead")
+    ),
     "DDP, torch.compile as a whole": lambda parts: replicated(torch.compile(nn.Sequential(*parts))),
     "FSDP2, eager": lambda parts: sharded(nn.Sequential(*parts)),
     "FSDP2, compiled as a whole": lambda parts: cl.compile(sharded(nn.Sequential(*parts))),
-    "FSDP2, each block compiled": lambda parts: sharded(nn.Sequential(*map(forward_compiled, parts))),
+    "FSDP2, each block compiled": lambda parts: sharded(
+        nn.Sequential(*map(forward_compiled, parts))
+    ),
 }
 
 
@@ -90,14 +99,18 @@ def both(a: Spans, b: Spans) -> Spans:
 
 def recorded() -> dict[str, Any]:
     """What was measured on two GPUs: machine, versions, date and (`ways`) what `measure` and `error` found for each way."""
-    told: dict[str, Any] = json.loads(Path(__file__).with_name("recorded").joinpath("h100x2_overlap.json").read_text())
+    told: dict[str, Any] = json.loads(
+        Path(__file__).with_name("recorded").joinpath("h100x2_overlap.json").read_text()
+    )
     return told
 
 
 def as_launches(way: dict[str, Any]) -> list[Launch]:
     """One recorded step for `viz.launch_timeline`, compute in its first lane, and NCCL in the other."""
     spans = [(name, *span) for name in ("compute", "nccl") for span in way[name]]
-    ran = [Launch(name, start / 1e3, (end - start) / 1e3, name == "nccl") for name, start, end in spans]
+    ran = [
+        Launch(name, start / 1e3, (end - start) / 1e3, name == "nccl") for name, start, end in spans
+    ]
     return [Launch("the step", 0.0, max(one.end for one in ran)), *ran]
 
 
@@ -107,13 +120,20 @@ def error(build: Build, rank: int, world: int, width: int = 256, tokens: int = 6
     alone = nn.Sequential(*blocks(width)).cuda()
     torch.manual_seed(0)
     model = build([block.cuda() for block in blocks(width)])
-    inputs = [torch.randn(tokens, width, generator=torch.Generator().manual_seed(n)).cuda() for n in range(world)]
+    inputs = [
+        torch.randn(tokens, width, generator=torch.Generator().manual_seed(n)).cuda()
+        for n in range(world)
+    ]
     for _ in range(2):  # the first step compiles
         model.zero_grad()
         model(inputs[rank]).square().mean().backward()
     alone(torch.cat(inputs)).square().mean().backward()
-    whole = lambda gradient: gradient.full_tensor() if hasattr(gradient, "full_tensor") else gradient
-    pairs = [(p.grad, whole(q.grad)) for p, q in zip(alone.parameters(), model.parameters(), strict=True)]
+    whole = lambda gradient: (
+        gradient.full_tensor() if hasattr(gradient, "full_tensor") else gradient
+    )
+    pairs = [
+        (p.grad, whole(q.grad)) for p, q in zip(alone.parameters(), model.parameters(), strict=True)
+    ]
     return max(((a - b).abs().max() / a.abs().max()).item() for a, b in pairs)
 
 
@@ -142,7 +162,11 @@ def measure(build: Build, rank: int) -> dict[str, Any]:
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as seen:
         step()
         torch.cuda.synchronize()
-    ran = [e for e in seen.events() if e.device_type == torch.autograd.DeviceType.CUDA and not e.name.startswith("Mem")]
+    ran = [
+        e
+        for e in seen.events()
+        if e.device_type == torch.autograd.DeviceType.CUDA and not e.name.startswith("Mem")
+    ]
     first = min(e.time_range.start for e in ran)
     place = lambda e: ((e.time_range.start - first) / 1e3, (e.time_range.end - first) / 1e3)
     when = lambda talks: merged(place(e) for e in ran if ("nccl" in e.name) == talks)
@@ -161,7 +185,11 @@ def main(rank: int, world: int, path: str) -> None:
     for way, build in WAYS.items():
         found[way] = {"gradients_off_by": error(build, rank, world), **measure(build, rank)}
         if rank == 0:
-            print(f"{way:32}", *(f"{k} {v:.3g}" for k, v in found[way].items() if isinstance(v, float)), flush=True)
+            print(
+                f"{way:32}",
+                *(f"{k} {v:.3g}" for k, v in found[way].items() if isinstance(v, float)),
+                flush=True,
+            )
         cl.reset()
     if rank == 0:
         about: dict[str, Any] = {
@@ -177,4 +205,6 @@ def main(rank: int, world: int, path: str) -> None:
 
 
 if __name__ == "__main__":
-    torch.multiprocessing.spawn(main, args=(torch.cuda.device_count(), sys.argv[1]), nprocs=torch.cuda.device_count())
+    torch.multiprocessing.spawn(
+        main, args=(torch.cuda.device_count(), sys.argv[1]), nprocs=torch.cuda.device_count()
+    )

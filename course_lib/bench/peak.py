@@ -22,7 +22,14 @@ STEPS = 4  # before the one that is measured: compiles, and fills caches
 
 def measure(who: str, workload: str, device: str, dtype: torch.dtype) -> float:
     """Megabytes, or nan where it failed."""
-    command = [sys.executable, str(Path(__file__)), who, workload, device, str(dtype).removeprefix("torch.")]
+    command = [
+        sys.executable,
+        str(Path(__file__)),
+        who,
+        workload,
+        device,
+        str(dtype).removeprefix("torch."),
+    ]
     done = subprocess.run(command, capture_output=True, text=True)
     return float(json.loads(done.stdout.splitlines()[-1])) if done.returncode == 0 else float("nan")
 

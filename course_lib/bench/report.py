@@ -57,7 +57,10 @@ def columns(rows: Sequence[Sequence[str]]) -> str:
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]) - 1)]
     lines = []
     for row in rows:
-        cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:-1], widths[1:], strict=True))]
+        cells = [
+            row[0].ljust(widths[0]),
+            *(cell.rjust(width) for cell, width in zip(row[1:-1], widths[1:], strict=True)),
+        ]
         lines.append("  ".join([*cells, row[-1]]).rstrip())
     return "\n".join(lines)
 
@@ -74,17 +77,29 @@ def notes_of(outcome: Outcome) -> str:
     return "; ".join([*parts, *outcome.notes])
 
 
-def markdown_rows(outcomes: Sequence[Outcome], environment: str, mode: str, shape: Sequence[int]) -> str:
+def markdown_rows(
+    outcomes: Sequence[Outcome], environment: str, mode: str, shape: Sequence[int]
+) -> str:
     """The result table of the text, one row for each compiler."""
     eager = next(outcome for outcome in outcomes if outcome.name == "eager")
     base = human_time(eager.samples.median) if eager.samples else "–"
-    lines = ["| Environment | mode | shape | eager | compile | speedup | notes |", "|---|---|---|---|---|---|---|"]
+    lines = [
+        "| Environment | mode | shape | eager | compile | speedup | notes |",
+        "|---|---|---|---|---|---|---|",
+    ]
     for outcome in outcomes:
         if outcome is eager:
             continue
         took = human_time(outcome.samples.median) if outcome.samples else "–"
         first = f"; first call {human_time(outcome.first_call)}" if outcome.first_call else ""
-        cells = (environment, mode, " × ".join(map(str, shape)), base, took, ratio(outcome, outcomes, "eager"))
+        cells = (
+            environment,
+            mode,
+            " × ".join(map(str, shape)),
+            base,
+            took,
+            ratio(outcome, outcomes, "eager"),
+        )
         lines.append(f"| {' | '.join(cells)} | {outcome.name}: {notes_of(outcome)}{first} |")
     return "\n".join(lines)
 
@@ -147,7 +162,9 @@ def need_matplotlib() -> None:
     try:
         import matplotlib.figure  # noqa: F401
     except ImportError:
-        raise MissingPackage("--plot needs matplotlib: pip install matplotlib, or leave --plot out") from None
+        raise MissingPackage(
+            "--plot needs matplotlib: pip install matplotlib, or leave --plot out"
+        ) from None
 
 
 def plot(path: str, title: str, outcomes: Sequence[Outcome]) -> None:
@@ -156,14 +173,24 @@ def plot(path: str, title: str, outcomes: Sequence[Outcome]) -> None:
     from matplotlib.figure import Figure
 
     timed = [(outcome, outcome.samples) for outcome in outcomes if outcome.samples]
-    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "course_lib"}):  # text stays text; the same data, the same file
+    # text stays text; the same data, the same file
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "course_lib"}):
         figure = Figure(figsize=(7, 1.2 + 0.55 * len(timed)), layout="constrained")
         axes = figure.subplots()
         for y, (outcome, samples) in enumerate(timed):
             milliseconds = [1e3 * second for second in samples.seconds]
-            axes.barh(y, 1e3 * samples.median, height=0.55, color="#4c78a8" if outcome.name == "course_lib" else "#c7c7c7")
-            axes.plot(milliseconds, [y] * len(milliseconds), "|", color="#222222", markersize=9, alpha=0.5)
-        labels = [f"{outcome.name}\n{three_digits(1e3 * samples.median)} ms" for outcome, samples in timed]
+            axes.barh(
+                y,
+                1e3 * samples.median,
+                height=0.55,
+                color="#4c78a8" if outcome.name == "course_lib" else "#c7c7c7",
+            )
+            axes.plot(
+                milliseconds, [y] * len(milliseconds), "|", color="#222222", markersize=9, alpha=0.5
+            )
+        labels = [
+            f"{outcome.name}\n{three_digits(1e3 * samples.median)} ms" for outcome, samples in timed
+        ]
         axes.set_yticks(range(len(timed)), labels)
         axes.invert_yaxis()
         axes.set_xlim(left=0)

@@ -29,14 +29,22 @@ PEAKS = {"NVIDIA H200": 67e12}
 
 WIDE = gpu_suite.WIDE
 CASES: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]], torch.dtype]] = {
-    "gelu(x * 1.5 + 0.1) + r, 268M": (gpu_suite.gelu_chain, [(32768, 8192), (32768, 8192)], torch.float32),
+    "gelu(x * 1.5 + 0.1) + r, 268M": (
+        gpu_suite.gelu_chain,
+        [(32768, 8192), (32768, 8192)],
+        torch.float32,
+    ),
     "softmax 16384x8192": (models.softmax, [WIDE], torch.float32),
     "layer_norm 16384x8192": (models.layer_norm, [WIDE, WIDE[1:], WIDE[1:]], torch.float32),
     "softmax backward": (suite.softmax_backward, [WIDE, WIDE], torch.float32),
     "sum of columns": (lambda x: x.sum(0), [WIDE], torch.float32),
     "RoPE": (gpu_suite.rope, [(8, 32, 4096, 128), (4096, 64), (4096, 64)], torch.float16),
     "SwiGLU": (gpu_suite.swiglu, [(16384, 22016)], torch.float16),
-    "layer_norm backward": (suite.layer_norm_backward, [WIDE, WIDE, WIDE[1:], (WIDE[0], 1), (WIDE[0], 1)], torch.float32),
+    "layer_norm backward": (
+        suite.layer_norm_backward,
+        [WIDE, WIDE, WIDE[1:], (WIDE[0], 1), (WIDE[0], 1)],
+        torch.float32,
+    ),
     "Adam step, 1G parameters": (suite.adam_step, [(2**30,)] * 4, torch.float32),
 }
 """The cases of the suite that call no library: what they compute, and the shapes of what they are given."""
@@ -52,10 +60,14 @@ def planned(function: Callable[..., Any], inputs: list[torch.Tensor]) -> Trace:
 
     def build(graph: Any, schedule: Any, plan: Any, codegen: str) -> Callable[..., tuple[Any, ...]]:
         outputs = [view.buffer for view in graph.outputs]
-        return lambda *_: tuple(torch.empty_strided(b.shape, b.stride, dtype=b.dtype, device=b.device) for b in outputs)
+        return lambda *_: tuple(
+            torch.empty_strided(b.shape, b.stride, dtype=b.dtype, device=b.device) for b in outputs
+        )
 
     with torch.no_grad(), record() as trace:
-        compile(function, pipeline=Pipeline().replace(build=build), options={"codegen": "triton"})(*inputs)
+        compile(function, pipeline=Pipeline().replace(build=build), options={"codegen": "triton"})(
+            *inputs
+        )
     return trace
 
 
@@ -65,9 +77,18 @@ def recorded_kernels(path: Path = RECORDED, names: tuple[str, ...] = tuple(CASES
     gpu, points = told["machine"]["gpu"], []
     for name in names:
         function, shapes, dtype = CASES[name]
-        trace = planned(function, [torch.empty(shape, dtype=dtype, device="meta") for shape in shapes])
+        trace = planned(
+            function, [torch.empty(shape, dtype=dtype, device="meta") for shape in shapes]
+        )
         works = works_of(trace)
-        took = next(outcome["median"] for outcome in told["cases"][name] if outcome["name"] == "course_lib")
-        points.append((Point(name, sum(w.operations for w in works), sum(w.bytes for w in works), took), False))
+        took = next(
+            outcome["median"] for outcome in told["cases"][name] if outcome["name"] == "course_lib"
+        )
+        points.append(
+            (
+                Point(name, sum(w.operations for w in works), sum(w.bytes for w in works), took),
+                False,
+            )
+        )
     caption = f"Whole calls, recorded on an {gpu}; the flat roof is its data sheet's. On the slope: as fast as a plain copy."
     return drawn(points, told["copy_bandwidth"], PEAKS[gpu], caption)

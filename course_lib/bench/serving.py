@@ -39,7 +39,9 @@ def traffic(seed: int, count: int = 200, every: float = 12.0) -> list[Request]:
     dice, now, found = random.Random(seed), 0.0, []
     for _ in range(count):
         now += dice.expovariate(1 / every)
-        found.append(Request(round(now, 1), min(LONGEST, max(2, round(dice.lognormvariate(4.5, 0.7))))))
+        found.append(
+            Request(round(now, 1), min(LONGEST, max(2, round(dice.lognormvariate(4.5, 0.7)))))
+        )
     return found
 
 
@@ -107,7 +109,11 @@ class Program:
 
 
 def simulate(
-    requests: Iterable[Request], policy: Policy, run: Callable[[Shape], str], costs: Costs = Costs(), most: int = 4
+    requests: Iterable[Request],
+    policy: Policy,
+    run: Callable[[Shape], str],
+    costs: Costs = Costs(),
+    most: int = 4,
 ) -> list[Handled]:
     """Serve `requests` in order, up to `most` of those that wait together. `run(shape)` says what the compiler does."""
     waiting, free, handled = list(requests), 0.0, []
@@ -117,10 +123,15 @@ def simulate(
         waiting = waiting[len(together) :]
         shape = policy.shape([one.length for one in together])
         said = run(shape)
-        slower = costs.eager if said == "eager" else 1.0 if policy.dynamic is False else costs.symbolic
+        slower = (
+            costs.eager if said == "eager" else 1.0 if policy.dynamic is False else costs.symbolic
+        )
         running = slower * (costs.call + costs.token * math.prod(shape))
         compiling = costs.compile if said == "compiles" else 0.0
-        handled += [Handled(one.arrives, one.length, shape[1], began, compiling, running, shape) for one in together]
+        handled += [
+            Handled(one.arrives, one.length, shape[1], began, compiling, running, shape)
+            for one in together
+        ]
         free = began + compiling + running
     return handled
 
@@ -140,7 +151,9 @@ class Layer(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         batch, length, width = x.shape
-        q, k, v = self.qkv(self.norm1(x)).view(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        q, k, v = (
+            self.qkv(self.norm1(x)).view(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        )
         mixed = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(mixed.transpose(1, 2).reshape(batch, length, width))
         return x + self.down(nn.functional.gelu(self.up(self.norm2(x))))
@@ -149,7 +162,9 @@ class Layer(nn.Module):
 class Scorer(nn.Module):
     """Tokens [batch, length] → a score for each token that might come next, [batch, length, vocabulary]."""
 
-    def __init__(self, layers: int = 2, width: int = 32, heads: int = 2, vocabulary: int = 64) -> None:
+    def __init__(
+        self, layers: int = 2, width: int = 32, heads: int = 2, vocabulary: int = 64
+    ) -> None:
         super().__init__()
         self.embed = nn.Embedding(vocabulary, width)
         self.layers = nn.ModuleList(Layer(width, heads) for _ in range(layers))

@@ -86,7 +86,13 @@ def pointwise(rows: int, must: float, dtype: torch.dtype = torch.float32) -> Cas
     make = lambda *shape: rand(shape).to(dtype)
     inputs = lambda: (make(rows, 1024), make(1024), make(1024), make(rows, 1024))
     name = f"pointwise chain {label} {str(dtype).removeprefix('torch.')}"
-    return Case(name, models.scaled_gelu, inputs, {"torch.compile": must}, moved=3 * rows * 1024 * dtype.itemsize)
+    return Case(
+        name,
+        models.scaled_gelu,
+        inputs,
+        {"torch.compile": must},
+        moved=3 * rows * 1024 * dtype.itemsize,
+    )
 
 
 def norm_inputs(with_mean: bool) -> tuple[torch.Tensor, ...]:
@@ -117,7 +123,13 @@ def transformer(train: bool, must: float) -> Case:
         return (rand(8, 64, 256).requires_grad_(train),)
 
     model = models.Transformer(layers=6, hidden=256, heads=4).train(train)
-    return Case(f"six-layer transformer {'training' if train else 'forward'}", model, inputs, {"torch.compile": must}, train)
+    return Case(
+        f"six-layer transformer {'training' if train else 'forward'}",
+        model,
+        inputs,
+        {"torch.compile": must},
+        train,
+    )
 
 
 def cases() -> list[Case]:
@@ -156,21 +168,44 @@ def keep_memory() -> bool:
     return bool(mallopt(mmap_max, 0) and mallopt(trim_threshold, 2**31 - 1))
 
 
-HEAD = ("", "eager", "torch.compile", "course_lib", "vs eager", "vs torch.compile", "copy", "library", "must")
+HEAD = (
+    "",
+    "eager",
+    "torch.compile",
+    "course_lib",
+    "vs eager",
+    "vs torch.compile",
+    "copy",
+    "library",
+    "must",
+)
 
 
-def line_of(case: Case, outcomes: Sequence[Outcome], copy: float, library: float | None = None) -> tuple[str, ...]:
+def line_of(
+    case: Case, outcomes: Sequence[Outcome], copy: float, library: float | None = None
+) -> tuple[str, ...]:
     """A row of the table. `copy`: bytes/s of a plain copy; `library`: the share of our time that is library calls. A ratio that
     misses what it must reach is marked."""
     by_name = {outcome.name: outcome for outcome in outcomes}
-    times = [human_time(o.samples.median) if (o := by_name.get(name)) and o.samples else "–" for name in HEAD[1:4]]
+    times = [
+        human_time(o.samples.median) if (o := by_name.get(name)) and o.samples else "–"
+        for name in HEAD[1:4]
+    ]
     ratios = [
-        ratio_text(speedup(by_name["course_lib"], outcomes, base), case.must.get(base)) for base in ("eager", "torch.compile")
+        ratio_text(speedup(by_name["course_lib"], outcomes, base), case.must.get(base))
+        for base in ("eager", "torch.compile")
     ]
     ours = by_name["course_lib"].samples
     share = f"{case.moved / ours.median / copy:.2f}" if case.moved and ours else ""
     inside = "" if library is None else f"{library:.2f}"
-    return (case.name, *times, *ratios, share, inside, ", ".join(f"{least}x {base}" for base, least in case.must.items()))
+    return (
+        case.name,
+        *times,
+        *ratios,
+        share,
+        inside,
+        ", ".join(f"{least}x {base}" for base, least in case.must.items()),
+    )
 
 
 def ratio_text(ratio: float | None, least: float | None) -> str:
@@ -186,7 +221,11 @@ def table(rows: Sequence[tuple[str, ...]]) -> str:
 def geometric_mean(outcomes: Sequence[Sequence[Outcome]], base: str) -> float:
     """Of the ratios to `base`, over the cases where both were timed; nan if there are none."""
     mine = lambda several: next(outcome for outcome in several if outcome.name == "course_lib")
-    ratios = [ratio for several in outcomes if (ratio := speedup(mine(several), several, base)) is not None]
+    ratios = [
+        ratio
+        for several in outcomes
+        if (ratio := speedup(mine(several), several, base)) is not None
+    ]
     return math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else math.nan
 
 

@@ -26,9 +26,12 @@ Program = Callable[..., tuple[Any, ...]]
 def imitated_cuda_graphs() -> Iterator[None]:
     """Programs that are compiled and called in here have CUDA graphs on the CPU: `mode="reduce-overhead"` does what it would do
     on a GPU, but saves no time."""
-    kept = []  # A GPU gives nobody else the memory of a recording: what is freed here could be anybody's next tensor
+    # A GPU gives nobody else the memory of a recording: what is freed here could be anybody's next tensor
+    kept = []
 
-    def keeping(program: Program, given: Sequence[torch.Tensor]) -> tuple[Callable[[], None], tuple[Any, ...]]:
+    def keeping(
+        program: Program, given: Sequence[torch.Tensor]
+    ) -> tuple[Callable[[], None], tuple[Any, ...]]:
         kept.append(made := capture(program, given))
         return made
 
@@ -42,7 +45,9 @@ def imitated_cuda_graphs() -> Iterator[None]:
         yield
 
 
-def capture(program: Program, given: Sequence[torch.Tensor]) -> tuple[Callable[[], None], tuple[Any, ...]]:
+def capture(
+    program: Program, given: Sequence[torch.Tensor]
+) -> tuple[Callable[[], None], tuple[Any, ...]]:
     """As `cudagraphs.capture`: the results, and what computes them anew in the same memory, from what then stands where `given`
     stood. To record is not to run: what the program writes to its inputs is undone."""
     before = [x.clone() for x in given]
@@ -62,11 +67,19 @@ def capture(program: Program, given: Sequence[torch.Tensor]) -> tuple[Callable[[
 
 def place(x: torch.Tensor) -> Callable[[], torch.Tensor]:
     """How to see what stands at the address of `x`, without keeping it alive."""
-    elements = 1 + sum((size - 1) * stride for size, stride in zip(x.shape, x.stride(), strict=True)) if x.numel() else 0
+    elements = (
+        1 + sum((size - 1) * stride for size, stride in zip(x.shape, x.stride(), strict=True))
+        if x.numel()
+        else 0
+    )
     address, shape, stride, dtype = x.data_ptr(), x.shape, x.stride(), x.dtype
 
     def look() -> torch.Tensor:
-        raw = (ctypes.c_uint8 * (elements * dtype.itemsize)).from_address(address) if elements else bytearray(dtype.itemsize)
+        raw = (
+            (ctypes.c_uint8 * (elements * dtype.itemsize)).from_address(address)
+            if elements
+            else bytearray(dtype.itemsize)
+        )
         return torch.frombuffer(raw, dtype=dtype).as_strided(shape, stride)
 
     return look
@@ -79,7 +92,11 @@ def counted_traffic() -> Iterator[Counter[str]]:
     from triton.runtime.interpreter import InterpreterBuilder as Builder
 
     seen: Counter[str] = Counter()
-    load, store, start = Builder.create_masked_load, Builder.create_masked_store, Builder.set_grid_idx
+    load, store, start = (
+        Builder.create_masked_load,
+        Builder.create_masked_store,
+        Builder.set_grid_idx,
+    )
 
     def counted_load(self: Any, pointers: Any, mask: Any, *rest: Any) -> Any:
         loaded = load(self, pointers, mask, *rest)

@@ -27,7 +27,18 @@ from course_lib.capture.head import Head, HeadBuilder
 from course_lib.capture.interpreter import Interpreter
 from course_lib.capture.machine import NOTHING, check_own_failure
 from course_lib.capture.shapes import History
-from course_lib.capture.sources import FRAME, FUNCTION, Guard, Local, Location, SameAs, Source, Test, Unsupported, literal
+from course_lib.capture.sources import (
+    FRAME,
+    FUNCTION,
+    Guard,
+    Local,
+    Location,
+    SameAs,
+    Source,
+    Test,
+    Unsupported,
+    literal,
+)
 from course_lib.capture.world import World
 from course_lib.frames import Frame, instructions
 from course_lib.frames.resume import live
@@ -42,9 +53,11 @@ class CaptureResult:
     graph: fx.GraphModule
     guards: list[Guard]
     head: Head
-    example_inputs: list[Any]  # The tensors (and symbolic numbers) of this call, in placeholder order
+    # The tensors (and symbolic numbers) of this call, in placeholder order
+    example_inputs: list[Any]
     operations: int
-    problem: Unsupported | None = None  # What ended the graph; None: the frame was captured to its end
+    # What ended the graph; None: the frame was captured to its end
+    problem: Unsupported | None = None
 
 
 def capture(frame: Frame, interpreter: type[Interpreter] = Interpreter, history: History | None = None,
@@ -62,32 +75,48 @@ def capture(frame: Frame, interpreter: type[Interpreter] = Interpreter, history:
             check_own_failure(error)
             plain, place = True, attempt.root.program[attempt.root.next - 1]
             why = f"raises {type(error).__name__}: {error}"
-            problem = Unsupported(why, "it raises in eager too", attempt.root.last, offset=place.offset)
+            problem = Unsupported(
+                why, "it raises in eager too", attempt.root.last, offset=place.offset
+            )
             problem.__cause__ = error
         again = problem is not None and not fullgraph and attempt.note(problem, plain)
-        for event in attempt.world.told if not again else ():  # what was interpreted, to whoever listens
+        # what was interpreted, to whoever listens
+        for event in attempt.world.told if not again else ():
             events.emit(event)
         attempt.world.forget()
         if problem is None:
             return result
         if not again:
-            problem.location = problem.location or attempt.root.last  # of what no head can do: the last line
+            # of what no head can do: the last line
+            problem.location = problem.location or attempt.root.last
             raise problem
 
 
 class Attempt:
     """One interpretation of a frame. `breaks`: the first instruction of the head → the breaking one, why, is the rest plain?"""
 
-    def __init__(self, frame: Frame, interpreter: type[Interpreter], history: History, breaks: dict[int, Any]) -> None:
+    def __init__(
+        self, frame: Frame, interpreter: type[Interpreter], history: History, breaks: dict[int, Any]
+    ) -> None:
         self.frame, self.breaks = frame, breaks
         self.world = world = World(history)
         code = frame.code
-        world.globals[id(frame.func.__globals__)] = frame.func.__globals__, FRAME.attr("__globals__")
+        world.globals[id(frame.func.__globals__)] = (
+            frame.func.__globals__,
+            FRAME.attr("__globals__"),
+        )
         world._know(frame.func, frame.func, FRAME)
-        read = {*live(code)[instructions(code)[0].offset], *code.co_cellvars, *code.co_varnames[:1]}  # `super()` reads the first
-        wanted = {name: value for name, value in frame.locals.items() if name in read or isinstance(value, CellType)}
+        # `super()` reads the first
+        read = {*live(code)[instructions(code)[0].offset], *code.co_cellvars, *code.co_varnames[:1]}
+        wanted = {
+            name: value
+            for name, value in frame.locals.items()
+            if name in read or isinstance(value, CellType)
+        }
         called = sources.variables(frame.locals)
-        locals_ = {name: world.wrap(value, Local(name, called[name])) for name, value in wanted.items()}
+        locals_ = {
+            name: world.wrap(value, Local(name, called[name])) for name, value in wanted.items()
+        }
         self.root = world.root = interpreter(world, frame.func, locals_)
         self.root.stops = breaks
 
@@ -100,7 +129,9 @@ class Attempt:
                 world.finished = True  # generators that are closed now do nothing
             if world.builder.region:
                 raise Unsupported("leaves inference mode on")
-            broken, problem, plain = self.breaks[self.root.next] if result is NOTHING else (0, None, False)
+            broken, problem, plain = (
+                self.breaks[self.root.next] if result is NOTHING else (0, None, False)
+            )
             if problem is None:
                 builder = HeadBuilder(world, frame.code.co_qualname, tuple(frame.locals))
                 answer = builder.rebuild(result)
@@ -109,22 +140,36 @@ class Attempt:
             else:
                 builder = BreakBuilder(world, frame.code.co_qualname, tuple(frame.locals))
                 builder.stop(self.root, self.root.next, broken, plain)
-            builder.head.names["__name__"] = frame.func.__globals__.get("__name__", "")  # what a call sees of its caller
+            # what a call sees of its caller
+            builder.head.names["__name__"] = frame.func.__globals__.get("__name__", "")
             graph = world.builder.finish(builder.outputs)
             head = builder.finish()
         start = Location(frame.code.co_filename, frame.code.co_firstlineno, frame.code.co_qualname)
         for test, cause in world.shapes.tests().items():
             world.guards.setdefault(Guard(FRAME, "sizes", (test,), cause or start))
         name, examples = frame.code.co_qualname, [one.real for one in world.builder.inputs]
-        return CaptureResult(name, frame.where, graph, list(world.guards), head, examples, world.builder.operations, problem)
+        return CaptureResult(
+            name,
+            frame.where,
+            graph,
+            list(world.guards),
+            head,
+            examples,
+            world.builder.operations,
+            problem,
+        )
 
     def note(self, problem: Unsupported, plain: bool) -> bool:
         """Remember to end the graph before the instruction that the frame is at. False if that was tried already."""
-        program, broken = self.root.program, self.world.builder.region or self.root.next - 1  # not inside inference mode
-        if self.root.next == 0 or problem.location is None:  # before the start, or while the head is written
+        # not inside inference mode
+        program, broken = self.root.program, self.world.builder.region or self.root.next - 1
+        # before the start, or while the head is written
+        if self.root.next == 0 or problem.location is None:
             return False
-        first = broken - (program[broken].op == "CALL_KW")  # the names of its arguments, loaded just before, belong to it
-        if plain or first in self.breaks:  # the bytecode can only be entered where an instruction of CPython begins
+        # the names of its arguments, loaded just before, belong to it
+        first = broken - (program[broken].op == "CALL_KW")
+        # the bytecode can only be entered where an instruction of CPython begins
+        if plain or first in self.breaks:
             plain = True
             while first > 0 and program[first - 1].offset == program[first].offset:
                 first -= 1
@@ -140,10 +185,18 @@ class Attempt:
 @contextlib.contextmanager
 def recording_mode() -> Iterator[None]:
     """The user's grad mode, without inference mode (fakes are ordinary tensors). What a program switches is switched back."""
-    grad, inference, dual = torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch._C._is_fwd_grad_enabled()
+    grad, inference, dual = (
+        torch.is_grad_enabled(),
+        torch.is_inference_mode_enabled(),
+        torch._C._is_fwd_grad_enabled(),
+    )
     before, dual_mode = global_state.turned(), global_state.forward_ad._set_fwd_grad_enabled
     try:
-        with torch.inference_mode(False), torch.set_grad_enabled(grad and not inference), dual_mode(dual):
+        with (
+            torch.inference_mode(False),
+            torch.set_grad_enabled(grad and not inference),
+            dual_mode(dual),
+        ):
             yield
     finally:
         while torch._C._functorch.peek_interpreter_stack() is not None:

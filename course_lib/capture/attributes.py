@@ -44,8 +44,13 @@ def get(it: Interpreter, value: Any, name: str, *, default: bool = False) -> Any
         return tensor_attribute(it, value, name)
     known = world.of(value)
     if known is not None and known.opaque:
-        if not isinstance(found, (types.FunctionType, types.MethodDescriptorType)) or name in own_dict(value):
-            raise Unsupported(f"reads the attribute '{name}' of a {type(value).__name__}", "use it outside the compiled function")
+        if not isinstance(
+            found, (types.FunctionType, types.MethodDescriptorType)
+        ) or name in own_dict(value):
+            raise Unsupported(
+                f"reads the attribute '{name}' of a {type(value).__name__}",
+                "use it outside the compiled function",
+            )
         world.class_attribute(known, name, found)
     if isinstance(value, types.ModuleType):
         return module_attribute(it, value, name)
@@ -62,14 +67,21 @@ def get(it: Interpreter, value: Any, name: str, *, default: bool = False) -> Any
         if name in ("__dict__", "__reduce_ex__", "__reduce__", "__getstate__", "__dir__"):
             world.fill_all(copied)
             if name == "__dict__" and isinstance(found, types.GetSetDescriptorType):
-                return world._know(own_dict(value), own_dict(copied.real), world.own(copied, name)).stand_in
+                return world._know(
+                    own_dict(value), own_dict(copied.real), world.own(copied, name)
+                ).stand_in
         elif is_slot(found):
             world.fill(copied, name)
         elif not is_data(found) and not world.fill(copied, name) and found is MISSING:
             member = module_member(it, copied, name)
             if member is not MISSING:
                 return member
-    elif known is not None and found is MISSING and type(known.real).__dictoffset__ and name not in own_dict(known.real):
+    elif (
+        known is not None
+        and found is MISSING
+        and type(known.real).__dictoffset__
+        and name not in own_dict(known.real)
+    ):
         world.assume_absent(known.source.attr("__dict__"), name)
     if name not in own_dict(value) or is_data(found):
         if copied:
@@ -109,7 +121,9 @@ def own_descriptor(it: Interpreter, value: Any, name: str, method: str, cls: Any
     source = known.source.type() if known is not None else it.world.source_of(cls)
     body = next(i for i, base in enumerate(cls.__mro__) if name in base.__dict__)
     place = source and source.attr("__mro__").item(body).attr("__dict__").item(name)
-    return types.MethodType(function, found if id(cls.__mro__[body]) in it.world.made else it.world.wrap(found, place))
+    return types.MethodType(
+        function, found if id(cls.__mro__[body]) in it.world.made else it.world.wrap(found, place)
+    )
 
 
 def is_data(found: Any) -> bool:
@@ -142,16 +156,27 @@ def tensor_attribute(it: Interpreter, tensor: torch.Tensor, name: str) -> Any:
         return it.native(getattr, tensor, name)
     if found is MISSING:
         if known is not None and not stored:
-            it.world.assume(known.source, "absent", Test(f"not hasattr({{}}, {name!r})", "holds", True))
+            it.world.assume(
+                known.source, "absent", Test(f"not hasattr({{}}, {name!r})", "holds", True)
+            )
         raise AttributeError(f"'Tensor' object has no attribute '{name}'", name=name, obj=tensor)
-    raise Unsupported(f"reads tensor.{name}, which reaches around the graph", "move it out of the compiled function")
+    raise Unsupported(
+        f"reads tensor.{name}, which reaches around the graph",
+        "move it out of the compiled function",
+    )
 
 
 def type_of(it: Interpreter, value: Any) -> type:
     """`type(value)`: of a tensor, what eager would say."""
     known = it.world.of(value)
     if isinstance(value, (torch.Tensor, Remaining)):
-        return type(known.real) if known else torch.nn.Parameter if isinstance(value, torch.nn.Parameter) else torch.Tensor
+        return (
+            type(known.real)
+            if known
+            else torch.nn.Parameter
+            if isinstance(value, torch.nn.Parameter)
+            else torch.Tensor
+        )
     return SYMBOLIC.get(type(value), type(value))
 
 
@@ -162,7 +187,8 @@ def module_attribute(it: Interpreter, module: types.ModuleType, name: str) -> An
         return changed[2]
     if module.__name__.split(".")[0] in TRUSTED:
         found = frames.call(None, getattr, module, name)
-        if type(module) is not types.ModuleType and type(found) in PLAIN:  # a switch: `torch.backends.cudnn.benchmark`
+        # a switch: `torch.backends.cudnn.benchmark`
+        if type(module) is not types.ModuleType and type(found) in PLAIN:
             it.world.assume_constant(found, Imported(module.__name__).attr(name))
         return it.world.wrap(found, Imported(module.__name__).attr(name))
     source = it.world.source_of(module)
@@ -176,10 +202,16 @@ def class_attribute(it: Interpreter, cls: type, name: str) -> Any:
     static, source = inspect.getattr_static(cls, name, MISSING), it.world.source_of(cls)
     owner = next((base for base in cls.__mro__ if name in base.__dict__), cls)
     if id(owner) in it.world.made or (id(cls) in it.world.made and is_value(static)):
-        return it.native(getattr, cls, name) if id(owner) in it.world.made else class_attribute(it, owner, name)
+        return (
+            it.native(getattr, cls, name)
+            if id(owner) in it.world.made
+            else class_attribute(it, owner, name)
+        )
     if name == "__dict__" and is_users(cls) and id(cls) not in it.world.made:
         if source is None or any(changed is cls for changed, *_ in it.world.stored.values()):
-            raise Unsupported(f"reads the dict of the class {cls.__name__}, which was changed before or has no known place")
+            raise Unsupported(
+                f"reads the dict of the class {cls.__name__}, which was changed before or has no known place"
+            )
         it.world.assume(source, "class", Test("dict({}.__dict__)", "==", dict(cls.__dict__)))
     if read := own_descriptor(it, None, name, "__get__", cls):
         return it.call(read, None, cls)
@@ -190,12 +222,16 @@ def class_attribute(it: Interpreter, cls: type, name: str) -> Any:
             it.world.see(cls, source, name)
     if found is not static and not isinstance(static, staticmethod):
         return found  # a bound classmethod, or what a descriptor or the metaclass makes of it
-    of_python = (type(found) in PLAIN and not is_users(cls)) or (source is None and has_literal(found))
+    of_python = (type(found) in PLAIN and not is_users(cls)) or (
+        source is None and has_literal(found)
+    )
     special = name.startswith("__") and not isinstance(found, (types.FunctionType, dict, list))
     if of_python or special or not (is_value(static) or isinstance(found, types.FunctionType)):
         return found
     if source is None and not it.world.is_static(found) and type(found) not in PLAIN:
-        raise Unsupported(f"reads the attribute '{name}' of the class {cls.__name__}, which has no known place")
+        raise Unsupported(
+            f"reads the attribute '{name}' of the class {cls.__name__}, which has no known place"
+        )
     return it.world.wrap(found, source and source.attr(name))
 
 
@@ -237,30 +273,54 @@ def change(it: Interpreter, value: Any, name: str, *new: Any, default: bool = Fa
         if name in ("__dict__", "__class__") or known.attributes is None:
             raise Unsupported(f"replaces {name} of a {type(value).__name__}")
         method = "__setattr__" if new else "__delattr__"
-        if getattr(type(value), method) is getattr(torch.nn.Module, method) and not (default and new):
+        if getattr(type(value), method) is getattr(torch.nn.Module, method) and not (
+            default and new
+        ):
             return set_module_attribute(it, value, name, *new)
         it.world.fill(known, name)
     if not default and (own := own_descriptor(it, value, name, "__set__" if new else "__delete__")):
         return it.call(own, value, *new)
-    it.native(((setattr, object.__setattr__) if new else (delattr, object.__delattr__))[default], value, name, *new)
+    it.native(
+        ((setattr, object.__setattr__) if new else (delattr, object.__delattr__))[default],
+        value,
+        name,
+        *new,
+    )
 
 
 def changeable(it: Interpreter, value: Any, name: str, new: Any = MISSING) -> Any:
     """Where `value.name = new` is kept for the head to do: of a class or a module of the user's, no code of whom that runs."""
-    own = isinstance(value, type) and is_users(value) and type(value).__setattr__ is type.__setattr__ and name[:2] != "__"
-    if own and is_value(new) and not hasattr(type(inspect.getattr_static(value, name, None)), "__get__"):
+    own = (
+        isinstance(value, type)
+        and is_users(value)
+        and type(value).__setattr__ is type.__setattr__
+        and name[:2] != "__"
+    )
+    if (
+        own
+        and is_value(new)
+        and not hasattr(type(inspect.getattr_static(value, name, None)), "__get__")
+    ):
         return value
-    own = isinstance(value, types.ModuleType) and value.__name__.split(".")[0] not in TRUSTED and new is not MISSING
+    own = (
+        isinstance(value, types.ModuleType)
+        and value.__name__.split(".")[0] not in TRUSTED
+        and new is not MISSING
+    )
     if own and it.world.globals_source(value.__dict__) is not None:
         return value.__dict__
-    raise Unsupported(f"changes the attribute '{name}' of {getattr(value, '__name__', type(value).__name__)}")
+    raise Unsupported(
+        f"changes the attribute '{name}' of {getattr(value, '__name__', type(value).__name__)}"
+    )
 
 
 def change_tensor(it: Interpreter, tensor: torch.Tensor, name: str, new: Any = MISSING) -> None:
     """`tensor.name = new`: an attribute of the user's own, or the gradient of a tensor from outside."""
     if new is MISSING:
         tensor_attribute(it, tensor, name)  # which may raise
-    like = new is None or (isinstance(new, torch.Tensor) and (new.shape, new.dtype) == (tensor.shape, tensor.dtype))
+    like = new is None or (
+        isinstance(new, torch.Tensor) and (new.shape, new.dtype) == (tensor.shape, tensor.dtype)
+    )
     if hasattr(torch.Tensor, name) and not (name == "grad" and like and it.world.of(tensor)):
         raise Unsupported(f"changes the attribute '{name}' of a tensor")
     it.world.stored[id(tensor), name] = tensor, name, new
@@ -268,14 +328,24 @@ def change_tensor(it: Interpreter, tensor: torch.Tensor, name: str, new: Any = M
         del it.world.stored[id(tensor), name]
 
 
-def set_module_attribute(it: Interpreter, module: torch.nn.Module, name: str, new: Any = MISSING) -> None:
+def set_module_attribute(
+    it: Interpreter, module: torch.nn.Module, name: str, new: Any = MISSING
+) -> None:
     """`nn.Module.__setattr__` (or `__delattr__`): of a module from outside torch's own code would look at more."""
     if (known := it.world.of(module)) is None:
         return it.native(torch.nn.Module.__setattr__, module, name, new)
     registry = next((r for r in REGISTRIES if name in get(it, module, r)), None)
-    wanted = "_modules" if isinstance(new, torch.nn.Module) else "_parameters" if isinstance(new, torch.nn.Parameter) else None
+    wanted = (
+        "_modules"
+        if isinstance(new, torch.nn.Module)
+        else "_parameters"
+        if isinstance(new, torch.nn.Parameter)
+        else None
+    )
     if registry and new is not None and new is not MISSING and registry != (wanted or "_buffers"):
-        raise Unsupported(f"replaces '{name}', one of a module's {registry}, by a {type(new).__name__}")
+        raise Unsupported(
+            f"replaces '{name}', one of a module's {registry}, by a {type(new).__name__}"
+        )
     it.world.fill(known, name)
     if wanted:
         own_dict(module).pop(name, None)

@@ -23,7 +23,8 @@ from course_lib.capture.sources import Unsupported
 from course_lib.frames import JUMPS, Instruction
 from course_lib.frames.resume import AT_BREAK
 
-FRAME_READERS = ("locals", "globals", "eval", "exec")  # Builtins that look at the frame that calls them
+# Builtins that look at the frame that calls them
+FRAME_READERS = ("locals", "globals", "eval", "exec")
 BRANCHES = {"POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE"}
 TRUTHS = {"TO_BOOL", "UNARY_NOT", "CONTAINS_OP"}
 EXPRESSIONS: dict[str, tuple[Any, ...]] = {
@@ -46,7 +47,9 @@ class BreakBuilder(HeadBuilder, Stack):
         self.it = it
         readers = [i.arg for i in it.program if i.op == "LOAD_GLOBAL" and i.arg in FRAME_READERS]
         if readers or any(value is sys._getframe for value in it.stack):
-            raise Unsupported(f"a function that calls {(*readers, 'sys._getframe')[0]}() cannot be split")
+            raise Unsupported(
+                f"a function that calls {(*readers, 'sys._getframe')[0]}() cannot be split"
+            )
         self.head.names[AT_BREAK] = it.code, it.program[broken].line or 1
         self.effects()
         self.stack = self.stack_of(it)
@@ -67,7 +70,9 @@ class BreakBuilder(HeadBuilder, Stack):
 
     def write_steps(self, program: Sequence[Instruction], count: int) -> None:
         offset = program[count].offset
-        handler = self.handler = next((e for e in frames.exception_table(self.it.code) if e.start <= offset < e.end), None)
+        handler = self.handler = next(
+            (e for e in frames.exception_table(self.it.code) if e.start <= offset < e.end), None
+        )
         kept = self.stack[: handler.depth] if handler else []
         place = 0
         while not self.tail:
@@ -77,14 +82,22 @@ class BreakBuilder(HeadBuilder, Stack):
                 self.go_on(i.offset)
                 break
             place += 1
-            if i.op != "TO_BOOL" or program[place].op not in JUMPS or handler is not None:  # `if` asks by itself
+            # `if` asks by itself
+            if i.op != "TO_BOOL" or program[place].op not in JUMPS or handler is not None:
                 self.write_step(i, program[place : place + 1])
         if handler is not None and self.lines:
             tail, self.tail = self.tail, []
             self.stack = [*kept, *([str(offset // 2)] if handler.lasti else []), "__error"]
-            self.go_on(handler.target)  # outside of `except`: the program decides how long it handles the exception
+            # outside of `except`: the program decides how long it handles the exception
+            self.go_on(handler.target)
             done, went_well = (["    " + line for line in lines] for lines in (self.lines, tail))
-            self.lines = ["try:", *done, "    __error = None", "except BaseException as __caught:", "    __error = __caught"]
+            self.lines = [
+                "try:",
+                *done,
+                "    __error = None",
+                "except BaseException as __caught:",
+                "    __error = __caught",
+            ]
             self.tail = ["if __error is None:", *went_well, *self.tail]
 
     def write_step(self, i: Instruction, after: Sequence[Instruction]) -> None:
@@ -111,7 +124,9 @@ class BreakBuilder(HeadBuilder, Stack):
 
     def go_on(self, offset: int, plain: bool = False, indent: str = "") -> None:
         """`return resume(...)`: the rest of the frame from `offset`."""
-        self.tail.append(f"{indent}return {self.resumption(self.it, offset, self.stack, '__func', plain)}")
+        self.tail.append(
+            f"{indent}return {self.resumption(self.it, offset, self.stack, '__func', plain)}"
+        )
 
     def branch(self, condition: str, yes: tuple[int, list[str]], no: tuple[int, list[str]]) -> None:
         """A two-way `if`: where each side goes on, with what on the stack."""
@@ -121,7 +136,8 @@ class BreakBuilder(HeadBuilder, Stack):
         for (offset, self.stack), indent in ((yes, "    "), (no, "")):
             self.go_on(offset, indent=indent)
 
-    LOAD_CONST = lambda self, i: self.push(i.arg)  # names of arguments, for the CALL_KW that comes next
+    # names of arguments, for the CALL_KW that comes next
+    LOAD_CONST = lambda self, i: self.push(i.arg)
 
     def BINARY_OP(self, i: Instruction) -> None:
         left, right = self.popn(2)
@@ -139,7 +155,9 @@ class BreakBuilder(HeadBuilder, Stack):
         self.call_popped([f"*{self.pop()}", *kwargs], {})
 
     def call(self, function: str, /, *args: str, **kwargs: str) -> str:
-        return self.do(f"{function}({', '.join([*args, *(f'{name}={text}' for name, text in kwargs.items())])})")
+        return self.do(
+            f"{function}({', '.join([*args, *(f'{name}={text}' for name, text in kwargs.items())])})"
+        )
 
     def UNPACK_SEQUENCE(self, i: Instruction) -> None:
         names = [f"__r{next(self._count)}" for _ in range(i.arg)]
@@ -148,9 +166,13 @@ class BreakBuilder(HeadBuilder, Stack):
 
     def WITH_EXCEPT_START(self, i: Instruction) -> None:
         error = self.stack[-1]
-        self.stack.append(self.do(f"{self.stack[-4]}(type({error}), {error}, {error}.__traceback__)"))
+        self.stack.append(
+            self.do(f"{self.stack[-4]}(type({error}), {error}, {error}.__traceback__)")
+        )
 
     def FOR_ITER(self, i: Instruction) -> None:
         iterator, end = self.stack[-1], self.name_for(NOTHING)
         item = self.do(f"next({iterator}, {end})")
-        self.branch(f"{item} is {end}", (i.arg, self.stack[:-1]), (i.next_offset, [*self.stack, item]))
+        self.branch(
+            f"{item} is {end}", (i.arg, self.stack[:-1]), (i.next_offset, [*self.stack, item])
+        )

@@ -37,7 +37,15 @@ from course_lib.capture import attributes, global_state
 from course_lib.capture.classes import MISSING, is_users, isinstance, member_of
 from course_lib.capture.graph import PLAIN, STATE, has_tensor, name_of
 from course_lib.capture.shapes import NUMBERS, SYMBOLIC, concrete
-from course_lib.capture.sources import FRAME, HELPERS, Imported, Source, Test, Unsupported, has_literal
+from course_lib.capture.sources import (
+    FRAME,
+    HELPERS,
+    Imported,
+    Source,
+    Test,
+    Unsupported,
+    has_literal,
+)
 from course_lib.capture.world import BY_IDENTITY, functions_of
 
 if TYPE_CHECKING:
@@ -45,7 +53,14 @@ if TYPE_CHECKING:
 
 OPERATION_MODULES = {"torch", "torch.functional", "torch.nn.functional"}
 OPERATION_MODULES |= {f"torch._C{name}" for name in ("", "._nn", "._fft", "._special", "._linalg")}
-NOT_OPERATIONS = {"set_printoptions", "max_unpool2d", "_fused_adam_", "_fused_adamw_", "_fused_sgd_", "_fused_adagrad_"}
+NOT_OPERATIONS = {
+    "set_printoptions",
+    "max_unpool2d",
+    "_fused_adam_",
+    "_fused_adamw_",
+    "_fused_sgd_",
+    "_fused_adagrad_",
+}
 """Of the second torch's fake tensors do not know the strides (channels last); the last are whole steps, as fast as can be."""
 FACTS: set[Any] = {getattr(torch, name) for name in """finfo iinfo device promote_types result_type can_cast is_tensor is_complex
     get_default_dtype is_grad_enabled is_inference_mode_enabled is_autocast_enabled is_autocast_cache_enabled get_autocast_dtype
@@ -57,16 +72,44 @@ FACTS |= {getattr(torch._C, name, None) for name in """_get_tracing_state _log_a
     _cuda_isCurrentStreamCapturing""".split()}  # fmt: skip
 FACTS |= {torch._C._functorch.peek_interpreter_stack, sys.getrecursionlimit, sys.intern, os.fspath}
 """Functions of torch that compute no tensor: their result follows from constants and from the state that is guarded."""
-SAFE_MODULES = {f"_{name}" for name in "operator functools collections bisect heapq abc string struct".split()}
+SAFE_MODULES = {
+    f"_{name}" for name in "operator functools collections bisect heapq abc string struct".split()
+}
 SAFE_MODULES |= {"math", "cmath", "itertools", "unicodedata"}
 REFUSED = {input, open, exec, eval, compile, __import__, breakpoint, locals, dir}
 """Builtins that look at, or change, more than their arguments."""
-SAFE_TYPES = {cls for module in (builtins, types) for cls in vars(module).values() if isinstance(cls, type)}
-SAFE_TYPES -= {memoryview, types.FrameType, types.ModuleType, types.CoroutineType, types.AsyncGeneratorType}
+SAFE_TYPES = {
+    cls for module in (builtins, types) for cls in vars(module).values() if isinstance(cls, type)
+}
+SAFE_TYPES -= {
+    memoryview,
+    types.FrameType,
+    types.ModuleType,
+    types.CoroutineType,
+    types.AsyncGeneratorType,
+}
 SAFE_TYPES |= {
-    *(collections.deque, collections.OrderedDict, collections.defaultdict, functools.partial, torch.Size, torch.dtype),
-    *(torch.device, torch.finfo, torch.iinfo, weakref.ref, torch.SymInt, torch.SymBool, torch.SymFloat),
-    *map(type, map(iter, ([], (), {}, set(), "", b"", range(1), {}.values(), {}.items(), reversed([])))),
+    *(
+        collections.deque,
+        collections.OrderedDict,
+        collections.defaultdict,
+        functools.partial,
+        torch.Size,
+        torch.dtype,
+    ),
+    *(
+        torch.device,
+        torch.finfo,
+        torch.iinfo,
+        weakref.ref,
+        torch.SymInt,
+        torch.SymBool,
+        torch.SymFloat,
+    ),
+    *map(
+        type,
+        map(iter, ([], (), {}, set(), "", b"", range(1), {}.values(), {}.items(), reversed([]))),
+    ),
     *map(type, ({}.keys(), {}.values(), {}.items(), reversed({}), iter(int, 1))),
 }
 """Types written in C whose methods touch nothing but the object and their arguments."""
@@ -80,20 +123,34 @@ APART = (inspect.signature, inspect.getfullargspec, torch.overrides.is_tensor_li
 LEVELS = "torch._C._functorch", "torch._functorch.predispatch"
 """Modules of what vmap and grad do to tensors, and of the levels at which they do it: into the graph with it."""
 CALLED = dict.fromkeys("map filter reduce starmap takewhile dropwhile filterfalse iter".split(), 0)
-CALLED |= {"accumulate": 1, "groupby": 1} | dict.fromkeys("sorted min max sort bisect_left bisect_right insort_right".split(), -1)
+CALLED |= {"accumulate": 1, "groupby": 1} | dict.fromkeys(
+    "sorted min max sort bisect_left bisect_right insort_right".split(), -1
+)
 """C code that calls one of its arguments, if not `key=` or `func=`: the how manieth."""
-COPYING = ("__reduce_ex__", "__reduce__", "__getstate__")  # Methods of `object` that look at all attributes
+# Methods of `object` that look at all attributes
+COPYING = ("__reduce_ex__", "__reduce__", "__getstate__")
 NOT_FOLLOWED = tuple(
     f"torch.{name}."
     for name in "_dynamo _inductor _subclasses fx jit optim distributed utils.data multiprocessing library "
     "_library export onnx compiler overrides _logging testing _refs _prims cuda utils.cpp_extension".split()
 )
-COMPILED = "_course_original", "_torchdynamo_orig_callable", "_torchdynamo_inline"  # Where a compiled function keeps the original
+# Where a compiled function keeps the original
+COMPILED = "_course_original", "_torchdynamo_orig_callable", "_torchdynamo_inline"
 HOOKS = "_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"
-HAS_HOOKS = " or ".join(f"{{0}}[{name!r}]" for name in HOOKS) + " or '_compiled_call_impl' in {0} and {0}['_compiled_call_impl']"
+HAS_HOOKS = (
+    " or ".join(f"{{0}}[{name!r}]" for name in HOOKS)
+    + " or '_compiled_call_impl' in {0} and {0}['_compiled_call_impl']"
+)
 """Of a module's attributes: does calling it run more than `forward`? (The test of `nn.Module._call_impl`.)"""
-HELPERS["SHARED_HOOKS"] = SHARED_HOOKS = [getattr(torch.nn.modules.module, f"_global{name}") for name in HOOKS]
-FOLLOWED = ("torch.jit._state.", "torch.cuda.amp", "torch.optim.swa_utils", "torch.optim.optimizer._to_scalar")
+HELPERS["SHARED_HOOKS"] = SHARED_HOOKS = [
+    getattr(torch.nn.modules.module, f"_global{name}") for name in HOOKS
+]
+FOLLOWED = (
+    "torch.jit._state.",
+    "torch.cuda.amp",
+    "torch.optim.swa_utils",
+    "torch.optim.optimizer._to_scalar",
+)
 
 
 def call(it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -101,34 +158,51 @@ def call(it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]
     if isinstance(function, torch.nn.Module):
         return call_module(it, function, args, kwargs)
     own = member_of(type(function), "__call__")
-    if isinstance(own, types.FunctionType) and is_users(type(function)) and not isinstance(function, type):
+    if (
+        isinstance(own, types.FunctionType)
+        and is_users(type(function))
+        and not isinstance(function, type)
+    ):
         return call(it, attributes.get(it, function, "__call__"), args, kwargs)
     cls: Any = getattr(function, "__self__", None)
     if isinstance(cls, torch.Tensor) and not it.world.is_opaque(cls):
         return it.world.builder.call(function.__name__, [cls, *args], kwargs)
-    if isinstance(cls, type) and issubclass(cls, torch.autograd.Function) and function.__name__ == "apply":
+    if (
+        isinstance(cls, type)
+        and issubclass(cls, torch.autograd.Function)
+        and function.__name__ == "apply"
+    ):
         for name in ("forward", "setup_context", "backward", "vjp", "jvp"):
             depends_on_arguments(it, attributes.get(it, cls, name), f"{cls.__name__}.apply")
         target: Any = functools.partial(function)  # one operation, with its own backward
-        target.__name__, target.__module__ = f"{cls.__name__}_apply", cls.__module__ if is_users(cls) else "own"
+        target.__name__, target.__module__ = (
+            f"{cls.__name__}_apply",
+            cls.__module__ if is_users(cls) else "own",
+        )
         return it.world.builder.call(target, args, kwargs)
     rule = None
     with contextlib.suppress(TypeError):  # not hashable
         rule = RULES.get(function)
     if (number := it.world.shapes.compute(function, args)) is not None:
         return number
-    if isinstance(function, types.MethodWrapperType) and function.__objclass__ is object:  # `super().__setattr__`
+    # `super().__setattr__`
+    if isinstance(function, types.MethodWrapperType) and function.__objclass__ is object:
         rule = RULES.get(getattr(object, function.__name__), rule)
         args = [function.__self__, *args] if rule else args
     if rule is not None:
         return rule(it, *args, **kwargs)
     if getattr(function, "__module__", "") in LEVELS:
         recorded = function.__name__.startswith(("_", "set_"))
-        return it.world.builder.call(function, args, kwargs) if recorded else it.native(function, *args, **kwargs)
+        return (
+            it.world.builder.call(function, args, kwargs)
+            if recorded
+            else it.native(function, *args, **kwargs)
+        )
     if type(function) in BY_TYPE:
         return BY_TYPE[type(function)](it, function, *args, **kwargs)
     if is_operation(function):
-        for arg in (*args, *kwargs.values()):  # an object of the user's that takes part in torch's functions
+        # an object of the user's that takes part in torch's functions
+        for arg in (*args, *kwargs.values()):
             if hasattr(type(arg), "__torch_function__") and not isinstance(arg, torch.Tensor):
                 handler = attributes.get(it, type(arg), "__torch_function__")
                 return call(it, handler, [function, (type(arg),), tuple(args), kwargs], {})
@@ -137,16 +211,32 @@ def call(it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]
         return follow(it, function, args, kwargs)
     if isinstance(function, type):
         return construct(it, function, args, kwargs)
-    if isinstance(function, functools._lru_cache_wrapper):  # what it remembers for constants is found there again
-        args, source = [int(arg) if isinstance(arg, torch.SymInt) else arg for arg in args], it.world.source_of(function)
-        if source and all(has_literal(arg) or type(arg) is torch.Size for arg in (*args, *kwargs.values())):
-            listed = ", ".join([*map(repr, args), *(f"{name}={arg!r}" for name, arg in kwargs.items())])
+    # what it remembers for constants is found there again
+    if isinstance(function, functools._lru_cache_wrapper):
+        args, source = (
+            [int(arg) if isinstance(arg, torch.SymInt) else arg for arg in args],
+            it.world.source_of(function),
+        )
+        if source and all(
+            has_literal(arg) or type(arg) is torch.Size for arg in (*args, *kwargs.values())
+        ):
+            listed = ", ".join(
+                [*map(repr, args), *(f"{name}={arg!r}" for name, arg in kwargs.items())]
+            )
             return it.world.wrap(function(*args, **kwargs), Source(f"({listed})", source))
-        return call(it, it.world.wrap(function.__wrapped__, source and source.attr("__wrapped__")), args, kwargs)
+        return call(
+            it,
+            it.world.wrap(function.__wrapped__, source and source.attr("__wrapped__")),
+            args,
+            kwargs,
+        )
     if isinstance(function, weakref.ref) and (known := it.world.of(function)) is not None:
         return it.world.wrap(function(), Source("()", known.source))
     if it.world.is_opaque(function):
-        raise Unsupported(f"calls {name_of(function)}, of which capture knows nothing", "call it outside the compiled function")
+        raise Unsupported(
+            f"calls {name_of(function)}, of which capture knows nothing",
+            "call it outside the compiled function",
+        )
     if isinstance(own, types.FunctionType):
         return call(it, attributes.get(it, function, "__call__"), args, kwargs)
     if own is MISSING:
@@ -159,23 +249,33 @@ def call_back(world: Any, function: Any, /, *args: Any, **kwargs: Any) -> Any:
     return call(world.inliner.caller, function, list(args), kwargs)
 
 
-def with_callbacks(it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+def with_callbacks(
+    it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]
+) -> tuple[list[Any], dict[str, Any]]:
     """The arguments for C code, which may call one of them."""
     if (place := CALLED.get(getattr(function, "__name__", ""))) is None:
         return args, kwargs
     wrapped = lambda arg: functools.partial(call_back, it.world, arg) if callable(arg) else arg
     args = [wrapped(arg) if at == place else arg for at, arg in enumerate(args)]
-    return args, {name: wrapped(arg) if name in ("key", "func") else arg for name, arg in kwargs.items()}
+    return args, {
+        name: wrapped(arg) if name in ("key", "func") else arg for name, arg in kwargs.items()
+    }
 
 
 def get_by_name(it: Interpreter, getter: operator.attrgetter[Any], value: Any) -> Any:
-    found = [functools.reduce(functools.partial(attributes.get, it), path.split("."), value) for path in getter.__reduce__()[1]]
+    found = [
+        functools.reduce(functools.partial(attributes.get, it), path.split("."), value)
+        for path in getter.__reduce__()[1]
+    ]
     return tuple(found) if len(found) > 1 else found[0]
 
 
 def call_by_name(it: Interpreter, caller: operator.methodcaller, value: Any) -> Any:
-    make, args = cast(Any, caller.__reduce__())  # with keywords, `make` is a partial that has the name
-    name, *args, kwargs = (*args, {}) if make is operator.methodcaller else (*make.args, *args, make.keywords)
+    # with keywords, `make` is a partial that has the name
+    make, args = cast(Any, caller.__reduce__())
+    name, *args, kwargs = (
+        (*args, {}) if make is operator.methodcaller else (*make.args, *args, make.keywords)
+    )
     return call(it, attributes.get(it, value, name), args, dict(kwargs))
 
 
@@ -185,37 +285,59 @@ def depends_on_arguments(it: Interpreter, function: Any, name: str) -> None:
         return
     found = [it.world.open_cell(cell).cell_contents for cell in it.world.closure(function).values()]
     reads = [i.arg for i in frames.instructions(function.__code__) if i.op == "LOAD_GLOBAL"]
-    for value in found + [it.world.read_global(function.__globals__, each, function) for each in reads]:
-        if value is print or not (type(concrete(value)) in PLAIN or it.world.is_static(value) or value is MISSING):
-            raise Unsupported(f"calls {name}, whose code uses a {type(value).__name__} from outside")
+    for value in found + [
+        it.world.read_global(function.__globals__, each, function) for each in reads
+    ]:
+        if value is print or not (
+            type(concrete(value)) in PLAIN or it.world.is_static(value) or value is MISSING
+        ):
+            raise Unsupported(
+                f"calls {name}, whose code uses a {type(value).__name__} from outside"
+            )
         if value is not function:
             depends_on_arguments(it, value, name)
 
 
 def is_operation(function: Any) -> bool:
     """Does torch's function compute on tensors, with no other effect? Then it may be a node."""
-    if isinstance(function, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):  # what it writes to, its schema says
+    # what it writes to, its schema says
+    if isinstance(function, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
         return True
-    if getattr(function, "__module__", None) not in OPERATION_MODULES or getattr(function, "__name__", "") in NOT_OPERATIONS:
+    if (
+        getattr(function, "__module__", None) not in OPERATION_MODULES
+        or getattr(function, "__name__", "") in NOT_OPERATIONS
+    ):
         return False
     if isinstance(function, types.BuiltinFunctionType):
-        return (function.__self__ is not torch._C or "_dual_level" in function.__name__) and function not in FACTS  # a switch
+        # a switch
+        return (
+            function.__self__ is not torch._C or "_dual_level" in function.__name__
+        ) and function not in FACTS
     return isinstance(function, types.FunctionType) and function.__module__ != "torch"
 
 
-def follow(it: Interpreter, function: types.FunctionType, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def follow(
+    it: Interpreter, function: types.FunctionType, args: list[Any], kwargs: dict[str, Any]
+) -> Any:
     """Interpret the callee's code with the same graph and guards."""
-    if getattr(function, "_course_disable", False) or getattr(function, "_torchdynamo_disable", False):
+    if getattr(function, "_course_disable", False) or getattr(
+        function, "_torchdynamo_disable", False
+    ):
         raise Unsupported(f"calls {name_of(function)}, which is marked with disable")
     for attribute in COMPILED:
         if (original := getattr(function, attribute, None)) is not None:
             source = it.world.source_of(function)
-            return call(it, it.world.wrap(original, source and source.attr(attribute)), args, kwargs)
+            return call(
+                it, it.world.wrap(original, source and source.attr(attribute)), args, kwargs
+            )
     module = f"{function.__module__}."
-    plain = module == "re." and all(type(arg) in (*PLAIN, re.Pattern) for arg in (*args, *kwargs.values()))
+    plain = module == "re." and all(
+        type(arg) in (*PLAIN, re.Pattern) for arg in (*args, *kwargs.values())
+    )
     if module == "torch._dynamo.compiled_autograd.":
         return contextlib.nullcontext()
-    if plain or module in ("linecache.", "torch._dynamo.mutation_guard."):  # `nn.Module.__init__`, once torch.compile was used
+    # `nn.Module.__init__`, once torch.compile was used
+    if plain or module in ("linecache.", "torch._dynamo.mutation_guard."):
         return frames.call(None, function, *args, **kwargs)
     if module.startswith(NOT_FOLLOWED) and not name_of(function).startswith(FOLLOWED):
         what = f"calls {name_of(function)}, a part of torch that is not an operation"
@@ -235,15 +357,25 @@ class Binder(frames.Watcher):
         return functools.partial(frames.call, None, lambda func, *values: values)
 
 
-def call_module(it: Interpreter, module: torch.nn.Module, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def call_module(
+    it: Interpreter, module: torch.nn.Module, args: list[Any], kwargs: dict[str, Any]
+) -> Any:
     """`module(*args)`: without hooks, what its `forward` does."""
     known = it.world.of(module)
-    own_call = type(module).__call__ is not torch.nn.Module.__call__ and not hasattr(type(module), "_course_model")
-    hooked = any(getattr(known.real if known else module, name) for name in (*HOOKS, "_compiled_call_impl"))
+    own_call = type(module).__call__ is not torch.nn.Module.__call__ and not hasattr(
+        type(module), "_course_model"
+    )
+    hooked = any(
+        getattr(known.real if known else module, name) for name in (*HOOKS, "_compiled_call_impl")
+    )
     assume_hooks(it, FRAME, "any(SHARED_HOOKS)", any(SHARED_HOOKS), "for all modules")
     if known is not None:
         assume_hooks(it, it.world.own(known, "__dict__"), HAS_HOOKS, hooked, f"on {known.source}")
-    inner = "_call_impl" if hooked or any(SHARED_HOOKS) or "_call_impl" in type(module).__dict__ else "forward"
+    inner = (
+        "_call_impl"
+        if hooked or any(SHARED_HOOKS) or "_call_impl" in type(module).__dict__
+        else "forward"
+    )
     return call(it, attributes.get(it, module, "__call__" if own_call else inner), args, kwargs)
 
 
@@ -255,11 +387,15 @@ def assume_hooks(it: Interpreter, source: Source, test: str, are: bool, where: s
 
 def construct(it: Interpreter, cls: type, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """`cls(*args, **kwargs)`: Python makes the object; what the class wrote in Python is interpreted."""
-    if issubclass(cls, torch.Tensor) or hasattr(cls, "__del__"):  # which is to run when the program drops the object
+    # which is to run when the program drops the object
+    if issubclass(cls, torch.Tensor) or hasattr(cls, "__del__"):
         raise Unsupported(f"makes a {cls.__name__}", "make it outside the compiled function")
     it.world.see(cls, it.world.source_of(cls))
     for name in ("__new__", "__init__"):
-        maker, owner = member_of(cls, name), next(base for base in cls.__mro__ if name in base.__dict__)
+        maker, owner = (
+            member_of(cls, name),
+            next(base for base in cls.__mro__ if name in base.__dict__),
+        )
         if isinstance(getattr(maker, "__func__", maker), types.FunctionType):
             continue
         if not is_safe_type(owner):
@@ -269,7 +405,9 @@ def construct(it: Interpreter, cls: type, args: list[Any], kwargs: dict[str, Any
     return it.native(cls, *args, **kwargs)
 
 
-def build_class(it: Interpreter, function: types.FunctionType, name: str, /, *bases: Any, **options: Any) -> Any:
+def build_class(
+    it: Interpreter, function: types.FunctionType, name: str, /, *bases: Any, **options: Any
+) -> Any:
     """`class name(*bases): ...`: the body is interpreted, then Python makes the class of its names. (`Python/bltinmodule.c`)"""
     resolved = it.native(types.resolve_bases, bases)
     metaclass, names, options = it.native(types.prepare_class, name, resolved, options)
@@ -281,21 +419,34 @@ def build_class(it: Interpreter, function: types.FunctionType, name: str, /, *ba
 
 def register(it: Interpreter, made: type) -> type:
     """Remember a class as made by the interpreted program, and the functions that others have written into it."""
-    written = [f for found in vars(made).values() for f in functions_of(found).values() if it.world.source_of(f) is None]
+    written = [
+        f
+        for found in vars(made).values()
+        for f in functions_of(found).values()
+        if it.world.source_of(f) is None
+    ]
     it.world.made |= {id(thing): thing for thing in (made, *written)}
     return made
 
 
 def is_safe_type(cls: type) -> bool:
     safe = cls.__module__ in "itertools functools operator re typing torch.return_types".split()
-    return safe or issubclass(cls, BaseException) or (type(cls).__hash__ is not None and (cls in SAFE_TYPES or cls in FACTS))
+    return (
+        safe
+        or issubclass(cls, BaseException)
+        or (type(cls).__hash__ is not None and (cls in SAFE_TYPES or cls in FACTS))
+    )
 
 
 def call_builtin(it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """A callable written in C: run it now, if it is known to touch nothing but its arguments."""
     target: Any = getattr(function, "__self__", None)
     owner = getattr(function, "__objclass__", None)
-    module = target.__name__ if isinstance(target, types.ModuleType) else getattr(function, "__module__", None)
+    module = (
+        target.__name__
+        if isinstance(target, types.ModuleType)
+        else getattr(function, "__module__", None)
+    )
     if owner is torch._C.TensorBase or isinstance(target, torch.Tensor):
         return it.native(function, *args, **kwargs)  # the recorder hears of it
     if module == "_operator" and any(map(has_tensor, args)):
@@ -303,28 +454,55 @@ def call_builtin(it: Interpreter, function: Any, args: list[Any], kwargs: dict[s
     if isinstance(function, types.BuiltinFunctionType) and function in FACTS:
         safe = True
     elif target is not None and not isinstance(target, types.ModuleType):
-        cls = target if isinstance(target, type) else getattr(function, "__objclass__", type(target))
-        safe = is_safe_type(cls) or isinstance(target, tuple(SAFE_TYPES - {object}))  # inherited from a type written in C
-        safe = (safe or function.__name__ in COPYING) and not it.world.is_opaque(target) and function.__name__ != "__enter__"
+        cls = (
+            target if isinstance(target, type) else getattr(function, "__objclass__", type(target))
+        )
+        # inherited from a type written in C
+        safe = is_safe_type(cls) or isinstance(target, tuple(SAFE_TYPES - {object}))
+        safe = (
+            (safe or function.__name__ in COPYING)
+            and not it.world.is_opaque(target)
+            and function.__name__ != "__enter__"
+        )
     elif owner is not None:
-        safe = is_safe_type(owner) and function.__name__ != "__enter__"  # `with torch.device(...)` is a mode of torch's
+        # `with torch.device(...)` is a mode of torch's
+        safe = is_safe_type(owner) and function.__name__ != "__enter__"
     else:
         safe = module in SAFE_MODULES or (module == "builtins" and function not in REFUSED)
-        safe = safe or (not isinstance(function, types.BuiltinFunctionType) and is_safe_type(type(function)))
+        safe = safe or (
+            not isinstance(function, types.BuiltinFunctionType) and is_safe_type(type(function))
+        )
     if not safe:
         reason = f"calls {name_of(function)}, which is not a torch operation and cannot be followed"
         raise Unsupported(reason, "move it out of the compiled function")
     for arg in (target, *args):
-        if it.world.is_opaque(arg) and not isinstance(arg, torch.Tensor) and function not in (callable, repr):
+        if (
+            it.world.is_opaque(arg)
+            and not isinstance(arg, torch.Tensor)
+            and function not in (callable, repr)
+        ):
             raise Unsupported(f"gives a {type(arg).__name__} to {name_of(function)}")
         known = it.world.of(arg)
-        if known is not None and known.attributes is not None and getattr(function, "__name__", "") in COPYING:
+        if (
+            known is not None
+            and known.attributes is not None
+            and getattr(function, "__name__", "") in COPYING
+        ):
             it.world.fill_all(known)
-        if known is not None and known.real is not arg and function is hash and type(arg).__hash__ in BY_IDENTITY:
-            raise Unsupported(f"asks for the hash of a {type(arg).__name__}, which is its address", "give it a __hash__")
+        if (
+            known is not None
+            and known.real is not arg
+            and function is hash
+            and type(arg).__hash__ in BY_IDENTITY
+        ):
+            raise Unsupported(
+                f"asks for the hash of a {type(arg).__name__}, which is its address",
+                "give it a __hash__",
+            )
     if function is format or (type(target) is str and function.__name__ == "format"):
         args, kwargs = [*map(concrete, args)], {name: concrete(arg) for name, arg in kwargs.items()}
-    if type(target) is str and function.__name__ == "format" and re.search(r"{\w*[.[]", target):  # "{0.shape}"
+    # "{0.shape}"
+    if type(target) is str and function.__name__ == "format" and re.search(r"{\w*[.[]", target):
         return it.call(string.Formatter().vformat, target, args, kwargs)
     args, kwargs = with_callbacks(it, function, args, kwargs)
     return it.native(function, *args, **kwargs)
@@ -335,8 +513,14 @@ def is_instance(it: Interpreter, value: Any, classes: Any) -> Any:
         if not is_users(type(classes)):
             return it.native(issubclass, attributes.type_of(it, value), classes)
         value = attributes.type_of(it, value)(value)  # the class has its own opinion
-    if isinstance(value, torch.Tensor) and classes is not FakeTensor:  # which none is, to the program
-        return frames.call(None, builtins.isinstance, known.real if (known := it.world.of(value)) else value, classes)
+    # which none is, to the program
+    if isinstance(value, torch.Tensor) and classes is not FakeTensor:
+        return frames.call(
+            None,
+            builtins.isinstance,
+            known.real if (known := it.world.of(value)) else value,
+            classes,
+        )
     return classes is not FakeTensor and it.native(builtins.isinstance, value, classes)
 
 
@@ -347,12 +531,14 @@ def get_attribute(it: Interpreter, value: Any, name: str, *default: Any) -> Any:
 
 
 def has_attribute(it: Interpreter, value: Any, name: str) -> bool:
-    of_class = isinstance(value, torch.Tensor) and hasattr(torch.Tensor, name)  # whether or not it can be read
+    # whether or not it can be read
+    of_class = isinstance(value, torch.Tensor) and hasattr(torch.Tensor, name)
     return of_class or get_attribute(it, value, name, MISSING) is not MISSING
 
 
 def make_super(it: Interpreter, *args: Any) -> Any:
-    if not args:  # as CPython does: the class from the cell `__class__`, the object from the first argument
+    # as CPython does: the class from the cell `__class__`, the object from the first argument
+    if not args:
         first = it.locals[it.code.co_varnames[0]]
         value = first.cell_contents if type(first) is types.CellType else first
         args = it.world.open_cell(it.locals["__class__"]).cell_contents, value
@@ -391,7 +577,10 @@ def enter_inference(it: Interpreter, context: Any) -> None:
     """`with torch.inference_mode()`: without gradients; of what is made inside, the head makes inference tensors."""
     builder = it.world.builder
     if not context.mode or it.world.inference or it.world.of(context):
-        raise Unsupported("switches inference mode in a way that is not followed", "write `with torch.inference_mode():`")
+        raise Unsupported(
+            "switches inference mode in a way that is not followed",
+            "write `with torch.inference_mode():`",
+        )
     context._inference_mode_context = builder.region, torch.is_grad_enabled()
     builder.region = builder.region or it.world.root.next - 1
     it.call(torch._C._set_grad_enabled, False)
@@ -424,15 +613,24 @@ def branch(it: Interpreter, pred: Any, true_fn: Any, false_fn: Any, operands: An
     return it.call(true_fn if it.truth(pred) else false_fn, *operands)
 
 
-def checkpoint(it: Interpreter, function: Any, *args: Any, use_reentrant: bool = True, **kwargs: Any) -> Any:
+def checkpoint(
+    it: Interpreter, function: Any, *args: Any, use_reentrant: bool = True, **kwargs: Any
+) -> Any:
     """What is kept for backward is the back half's choice. (Reentrant, it is another function: without gradients.)"""
     if use_reentrant or "context_fn" in kwargs:
-        raise Unsupported("calls torch.utils.checkpoint in a way that is not followed", "pass use_reentrant=False")
+        raise Unsupported(
+            "calls torch.utils.checkpoint in a way that is not followed", "pass use_reentrant=False"
+        )
     options = "preserve_rng_state", "determinism_check", "debug", "early_stop"
-    result = it.call(function, *args, **{name: arg for name, arg in kwargs.items() if name not in options})
+    result = it.call(
+        function, *args, **{name: arg for name, arg in kwargs.items() if name not in options}
+    )
     drawn = re.search("drop|rand|bernoulli|normal|uniform", str(it.world.builder.graph))
     if drawn and not kwargs.get("preserve_rng_state", True):
-        raise Unsupported("draws random numbers in a checkpoint that is to draw others in backward", "preserve_rng_state=True")
+        raise Unsupported(
+            "draws random numbers in a checkpoint that is to draw others in backward",
+            "preserve_rng_state=True",
+        )
     return result
 
 
@@ -445,10 +643,24 @@ def new_tensor(cls: Any, it: Interpreter, *data: Any, **options: Any) -> Any:
 
 def tensor_of(function: Any, it: Interpreter, data: Any, **options: Any) -> Any:
     """`torch.tensor(data)`; a list with scalar tensors in it is made as torch's own reference makes it."""
-    parts = [part for part in tree_leaves(data) if isinstance(part, torch.Tensor)] if type(data) in (list, tuple) else ()
+    parts = (
+        [part for part in tree_leaves(data) if isinstance(part, torch.Tensor)]
+        if type(data) in (list, tuple)
+        else ()
+    )
     if not parts or any(part.ndim for part in parts) or options:
         return it.world.builder.call(function, [data], options)
-    return frames.call(None, torch._refs._internal_new_from_data, {}, torch.get_default_dtype(), "cpu", data, True, True, True)
+    return frames.call(
+        None,
+        torch._refs._internal_new_from_data,
+        {},
+        torch.get_default_dtype(),
+        "cpu",
+        data,
+        True,
+        True,
+        True,
+    )
 
 
 def recorded(function: Any) -> Rule:
@@ -471,40 +683,82 @@ Rule = Callable[..., Any]
 RULES: dict[Any, Rule] = {
     builtins.isinstance: is_instance,
     builtins.__build_class__: build_class,
-    type.__new__: lambda it, *args, **options: register(it, it.native(type.__new__, *args, **options)),  # of a metaclass
-    type: lambda it, *args, **kwargs: attributes.type_of(it, *args) if len(args) == 1 else refused("makes a class")(it),
+    # of a metaclass
+    type.__new__: lambda it, *args, **options: register(
+        it, it.native(type.__new__, *args, **options)
+    ),
+    type: lambda it, *args, **kwargs: (
+        attributes.type_of(it, *args) if len(args) == 1 else refused("makes a class")(it)
+    ),
     id: id_of,
     super: make_super,
-    iter: lambda it, value, *end: it.native(iter, *with_callbacks(it, iter, [value, *end], {})[0]) if end else it.iterate(value),
+    iter: lambda it, value, *end: (
+        it.native(iter, *with_callbacks(it, iter, [value, *end], {})[0])
+        if end
+        else it.iterate(value)
+    ),
     getattr: get_attribute,
     hasattr: has_attribute,
     **dict.fromkeys((setattr, delattr), attributes.change),
     vars: lambda it, value: attributes.get(it, value, "__dict__"),
     object.__getattribute__: functools.partial(attributes.get, default=True),
-    **dict.fromkeys((object.__setattr__, object.__delattr__), functools.partial(attributes.change, default=True)),
+    **dict.fromkeys(
+        (object.__setattr__, object.__delattr__), functools.partial(attributes.change, default=True)
+    ),
     globals: refused("asks for all global variables"),
     print: refused("print has an effect outside the graph", "move it out of the compiled function"),
     sys.exception: handled,
-    sys.exc_info: lambda it: (type(error), error, error.__traceback__) if (error := handled(it)) else (None, None, None),
-    **{function: recorded(function) for function in (torch.autograd.grad, torch.nn.Parameter, *STATE)},
+    sys.exc_info: lambda it: (
+        (type(error), error, error.__traceback__) if (error := handled(it)) else (None, None, None)
+    ),
+    **{
+        function: recorded(function)
+        for function in (torch.autograd.grad, torch.nn.Parameter, *STATE)
+    },
     torch.autocast_increment_nesting: lambda it: it.world.nest(1),
     torch.autocast_decrement_nesting: lambda it: it.world.nest(-1),
     **dict.fromkeys((torch._assert, torch._check), check),
-    **dict.fromkeys((torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling), always(True)),
-    **dict.fromkeys((torch.compiler.is_exporting, torch.jit.is_scripting, torch.jit.is_tracing), always(False)),
+    **dict.fromkeys(
+        (torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling), always(True)
+    ),
+    **dict.fromkeys(
+        (torch.compiler.is_exporting, torch.jit.is_scripting, torch.jit.is_tracing), always(False)
+    ),
     torch._C._is_torch_function_mode_enabled: always(False),
-    **dict.fromkeys((getattr(torch._C, f"_has_torch_function{kind}") for kind in ("", "_unary", "_variadic")), always(False)),
+    **dict.fromkeys(
+        (getattr(torch._C, f"_has_torch_function{kind}") for kind in ("", "_unary", "_variadic")),
+        always(False),
+    ),
     **dict.fromkeys(INERT, lambda it, *args, **kwargs: contextlib.nullcontext()),
-    **{function: lambda it, *args, _function=function, **kwargs: _function(*args, **kwargs) for function in APART},
-    **{getattr(torch._C, name): functools.partial(attention_switch, name) for name in global_state.ATTENTION},
+    **{
+        function: lambda it, *args, _function=function, **kwargs: _function(*args, **kwargs)
+        for function in APART
+    },
+    **{
+        getattr(torch._C, name): functools.partial(attention_switch, name)
+        for name in global_state.ATTENTION
+    },
     torch.is_inference_mode_enabled: lambda it: it.world.inference or it.world.builder.region > 0,
     torch.inference_mode.__enter__: enter_inference,
     torch.inference_mode.__exit__: leave_inference,
     torch.cond: branch,
-    sys.modules["torch.optim.optimizer"]._get_value: lambda it, step: it.world.builder.call("double", [step]),  # exact
-    torch.compile: lambda it, model=None, **options: (lambda model: model) if model is None else model,  # part of this graph
-    **{cls: functools.partial(new_tensor, cls) for cls in (torch.Tensor, *torch._tensor_classes) if cls.__module__ == "torch"},
-    **{function: functools.partial(tensor_of, function) for function in (torch.tensor, torch.as_tensor)},
+    # exact
+    sys.modules["torch.optim.optimizer"]._get_value: lambda it, step: it.world.builder.call(
+        "double", [step]
+    ),
+    # part of this graph
+    torch.compile: lambda it, model=None, **options: (
+        (lambda model: model) if model is None else model
+    ),
+    **{
+        cls: functools.partial(new_tensor, cls)
+        for cls in (torch.Tensor, *torch._tensor_classes)
+        if cls.__module__ == "torch"
+    },
+    **{
+        function: functools.partial(tensor_of, function)
+        for function in (torch.tensor, torch.as_tensor)
+    },
     torch.nn.Module.__setattr__: attributes.set_module_attribute,
     torch.utils.checkpoint.checkpoint: checkpoint,
 }
@@ -512,8 +766,14 @@ RULES: dict[Any, Rule] = {
 BY_TYPE: dict[Any, Rule] = {
     operator.attrgetter: get_by_name,
     operator.methodcaller: call_by_name,
-    types.MethodType: lambda it, bound, /, *args, **kwargs: it.call(bound.__func__, bound.__self__, *args, **kwargs),
-    functools.partial: lambda it, bound, /, *args, **kwargs: it.call(bound.func, *bound.args, *args, **bound.keywords | kwargs),
-    torch._library.custom_ops.CustomOpDef: lambda it, op, /, *args, **kwargs: it.call(op._opoverload, *args, **kwargs),
+    types.MethodType: lambda it, bound, /, *args, **kwargs: it.call(
+        bound.__func__, bound.__self__, *args, **kwargs
+    ),
+    functools.partial: lambda it, bound, /, *args, **kwargs: it.call(
+        bound.func, *bound.args, *args, **bound.keywords | kwargs
+    ),
+    torch._library.custom_ops.CustomOpDef: lambda it, op, /, *args, **kwargs: it.call(
+        op._opoverload, *args, **kwargs
+    ),
 }
 """Types of objects that do, too: (interpreter, the object, *arguments) → result."""

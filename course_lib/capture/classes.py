@@ -10,9 +10,14 @@ from typing import Any
 
 from course_lib.frames.hook import class_version
 
-TRUSTED = {"torch", "numpy", "course_lib", "typing_extensions", *sys.stdlib_module_names} - {"__main__", "this", "os"}
+TRUSTED = {"torch", "numpy", "course_lib", "typing_extensions", *sys.stdlib_module_names} - {
+    "__main__",
+    "this",
+    "os",
+}
 """Top-level packages whose functions, classes and constants nobody rebinds: reading them needs no guard."""
-HEAP_TYPE = 1 << 9  # A flag of classes that were made while Python runs: written in Python, but for a few written in C
+# A flag of classes that were made while Python runs: written in Python, but for a few written in C
+HEAP_TYPE = 1 << 9
 MISSING: Any = type("Missing", (), {"__repr__": lambda self: "MISSING"})()
 
 
@@ -21,7 +26,8 @@ class SeenClass:
 
     def __init__(self, cls: type) -> None:
         self.cls, self.members = cls, special_methods(cls)
-        self.version: Any = class_version(cls) or None  # where CPython has no number for it: that equals none
+        # where CPython has no number for it: that equals none
+        self.version: Any = class_version(cls) or None
         self.__name__ = f"{cls.__name__}_as_seen"
 
     def see(self, names: Iterable[str]) -> None:
@@ -38,7 +44,14 @@ class SeenClass:
     def changed(self) -> str:
         """The first name that means something else than it did, "" if there is none."""
         names = self.members | special_methods(self.cls)
-        return next((name for name in names if member_of(self.cls, name) is not self.members.get(name, MISSING)), "")
+        return next(
+            (
+                name
+                for name in names
+                if member_of(self.cls, name) is not self.members.get(name, MISSING)
+            ),
+            "",
+        )
 
     __hash__ = object.__hash__
 
@@ -49,15 +62,26 @@ def member_of(cls: type, name: str) -> Any:
 
 
 def special_methods(cls: type) -> dict[str, Any]:
-    members = {n: found for base in reversed(cls.__mro__) for n, found in base.__dict__.items() if n[:2] == "__" == n[-2:]}
-    return {n: found for n, found in members.items() if found is None or callable(found) or hasattr(type(found), "__get__")}
+    members = {
+        n: found
+        for base in reversed(cls.__mro__)
+        for n, found in base.__dict__.items()
+        if n[:2] == "__" == n[-2:]
+    }
+    return {
+        n: found
+        for n, found in members.items()
+        if found is None or callable(found) or hasattr(type(found), "__get__")
+    }
 
 
 def makes_bare(base: Any, cls: Any) -> bool:
     """Does `base.__new__` make an instance that lacks its attributes only? A class written in C holds more, and may refuse."""
     noticed = type(member_of(cls, "__del__")) is FunctionType  # by the user, so it is not tried
     try:
-        return bool(cls.__flags__ & HEAP_TYPE) and (noticed or builtins.isinstance(base.__new__(cls), cls))
+        return bool(cls.__flags__ & HEAP_TYPE) and (
+            noticed or builtins.isinstance(base.__new__(cls), cls)
+        )
     except TypeError:
         return False
 
@@ -69,12 +93,19 @@ def is_users(thing: Any) -> bool:
 
 def has_own_lookup(cls: type) -> bool:
     """Does each `obj.name` run the user's code?"""
-    return FunctionType in (type(cls.__getattribute__), type(getattr(cls.__dict__.get("__class__"), "fget", None)))
+    return FunctionType in (
+        type(cls.__getattribute__),
+        type(getattr(cls.__dict__.get("__class__"), "fget", None)),
+    )
 
 
 def isinstance(obj: Any, classes: Any) -> bool:
     """As the builtin, which may read `obj.__class__`: capture must not run the user's code to look at an object."""
-    return issubclass(type(obj), classes) if has_own_lookup(type(obj)) else builtins.isinstance(obj, classes)
+    return (
+        issubclass(type(obj), classes)
+        if has_own_lookup(type(obj))
+        else builtins.isinstance(obj, classes)
+    )
 
 
 def own_dict(value: Any) -> dict[str, Any]:

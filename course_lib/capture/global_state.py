@@ -13,9 +13,13 @@ SWITCHES = ("torch.is_grad_enabled()", "torch.is_inference_mode_enabled()", "tor
             "torch.are_deterministic_algorithms_enabled()", "torch._C._len_torch_function_stack()",
             "torch._C._functorch.peek_interpreter_stack()", "torch._C._is_any_autocast_enabled()")  # fmt: skip
 """Grad and inference mode, the dtype of new tensors, deterministic algorithms, active modes, vmap and grad, autocast."""
-TF32 = "torch._C._get_fp32_precision_getter('cuda', 'matmul')"  # Where it is allowed, kernels may be made for it
+# Where it is allowed, kernels may be made for it
+TF32 = "torch._C._get_fp32_precision_getter('cuda', 'matmul')"
 AUTOCAST = ("torch.is_autocast_enabled({0!r})", "torch.get_autocast_dtype({0!r})")
-ATTENTION = {f"_get_{name}_sdp_enabled": f"_set_sdp_use_{name}" for name in "flash mem_efficient math cudnn overrideable".split()}
+ATTENTION = {
+    f"_get_{name}_sdp_enabled": f"_set_sdp_use_{name}"
+    for name in "flash mem_efficient math cudnn overrideable".split()
+}
 ATTENTION |= {"_get_sdp_priority_order": "_set_sdp_priority_order"}
 """Which kernels may compute attention: what tells in `torch._C`, and what turns it. Guarded where a program asks."""
 TURNED = {"is_grad_enabled": "_set_grad_enabled", "_is_fwd_grad_enabled": "_set_fwd_grad_enabled",
@@ -24,29 +28,45 @@ TURNED = {"is_grad_enabled": "_set_grad_enabled", "_is_fwd_grad_enabled": "_set_
 
 def tests() -> tuple[Test, ...]:
     """Each switch as it stands now."""
-    switches = [*SWITCHES, *([TF32] if torch._C._get_fp32_precision_getter("cuda", "matmul") == "tf32" else [])]
+    switches = [
+        *SWITCHES,
+        *([TF32] if torch._C._get_fp32_precision_getter("cuda", "matmul") == "tf32" else []),
+    ]
     if torch._C._is_any_autocast_enabled():
         switches += [switch.format(device) for device in ("cpu", "cuda") for switch in AUTOCAST]
     found = [(switch, eval(switch, {"torch": torch})) for switch in switches]
-    return tuple(Test(switch, "==" if type(value) in (int, str) else "is", value) for switch, value in found)
+    return tuple(
+        Test(switch, "==" if type(value) in (int, str) else "is", value) for switch, value in found
+    )
 
 
 def turned() -> list[tuple[str, str]]:
     """The switches that a program may turn while it is interpreted: what to call, with what, to set them as they stand."""
     found = [(f"torch._C.{turn}", str(getattr(torch._C, ask)())) for ask, turn in TURNED.items()]
     for device in ("cpu", "cuda"):
-        found.append(("torch.set_autocast_enabled", f"{device!r}, {torch.is_autocast_enabled(device)}"))
-        found.append(("torch.set_autocast_dtype", f"{device!r}, {torch.get_autocast_dtype(device)}"))
+        found.append(
+            ("torch.set_autocast_enabled", f"{device!r}, {torch.is_autocast_enabled(device)}")
+        )
+        found.append(
+            ("torch.set_autocast_dtype", f"{device!r}, {torch.get_autocast_dtype(device)}")
+        )
     return found
 
 
 def random() -> Callable[[], object]:
     """Set torch's generators of random numbers as they stand now."""
-    states = [(generator, generator.get_state()) for generator in (torch.default_generator, *torch.cuda.default_generators)]
+    states = [
+        (generator, generator.get_state())
+        for generator in (torch.default_generator, *torch.cuda.default_generators)
+    ]
     return lambda: [generator.set_state(state) for generator, state in states]
 
 
 def is_ordinary() -> bool:
     """False while a mode or a transform would change what operations mean: capture leaves such frames alone."""
     modes = torch._C._len_torch_function_stack() + torch._C._len_torch_dispatch_stack()
-    return modes == 0 and torch._C._functorch.peek_interpreter_stack() is None and forward_ad._current_level < 0
+    return (
+        modes == 0
+        and torch._C._functorch.peek_interpreter_stack() is None
+        and forward_ad._current_level < 0
+    )

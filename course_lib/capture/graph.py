@@ -39,19 +39,36 @@ REACH_AROUND = """backward grad requires_grad_ register_hook register_post_accum
     squeeze_ unsqueeze_ swapaxes_ swapdims_ detach_ apply_ map_ map2_ __dlpack__ __set__ from_numpy from_file from_dlpack
     frombuffer is_inference is_shared is_set_to quantize_per_tensor quantize_per_tensor_dynamic quantize_per_channel""".split()
 """Functions whose effect a graph of operations cannot hold, or that may share memory with what is no tensor."""
-RESHAPING = {"t_", "transpose_", "squeeze_", "unsqueeze_", "swapaxes_", "swapdims_"}  # Of these, those of the graph's own tensors
+# Of these, those of the graph's own tensors
+RESHAPING = {"t_", "transpose_", "squeeze_", "unsqueeze_", "swapaxes_", "swapdims_"}
 OF_NUMBERS = {IN_PLACE[f"{sign}="]: function for sign, function in OPERATORS.items()}
 OF_NUMBERS |= dict.fromkeys((operator.pow, operator.ipow), pow)
 """What to say where a number stands on the left: `2 *= x` makes a new tensor, and `-2 ** x` is `-(2 ** x)`."""
-SIGNS = {"__getitem__": operator.getitem, "__setitem__": operator.setitem, "__rdiv__": operator.truediv} | {
-    f"__r{name}__": getattr(operator, f"__{name}__") for name in "sub pow truediv floordiv mod matmul lshift rshift".split()
+SIGNS = {
+    "__getitem__": operator.getitem,
+    "__setitem__": operator.setitem,
+    "__rdiv__": operator.truediv,
+} | {
+    f"__r{name}__": getattr(operator, f"__{name}__")
+    for name in "sub pow truediv floordiv mod matmul lshift rshift".split()
 }
 """Special methods: the operator that a graph says instead (with the operands swapped, if it begins with r)."""
 PLAIN = (bool, int, float, complex, str, bytes, type(None), type(...), type(NotImplemented), torch.dtype, torch.device,
          torch.layout, torch.memory_format, torch.Size)  # fmt: skip
-DTYPES: dict[Any, Any] = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
-DTYPES |= {cls: cls.dtype for cls in torch._tensor_classes if cls.__module__ == "torch"}  # `x.type(torch.HalfTensor)`
-STATE = {torch.set_autocast_enabled, torch.set_autocast_dtype, torch.set_autocast_cache_enabled, torch.clear_autocast_cache}
+DTYPES: dict[Any, Any] = {
+    bool: torch.bool,
+    int: torch.int64,
+    float: torch.float64,
+    complex: torch.complex128,
+}
+# `x.type(torch.HalfTensor)`
+DTYPES |= {cls: cls.dtype for cls in torch._tensor_classes if cls.__module__ == "torch"}
+STATE = {
+    torch.set_autocast_enabled,
+    torch.set_autocast_dtype,
+    torch.set_autocast_cache_enabled,
+    torch.clear_autocast_cache,
+}
 STATE |= {getattr(torch._C, turn) for turn in TURNED.values()}
 """Switches that a program may turn while it runs: the graph turns them too, in their place among the operations."""
 
@@ -66,13 +83,16 @@ class Known:
     before: Any = None  # Of a container: the items that its stand-in held when it was made
     attributes: dict[str, Any] | None = None
     """Of an instance or a cell: the attributes that its stand-in was given so far. MISSING: the real one has none of the name."""
-    opaque: bool = False  # An object that capture knows nothing about: it can be passed on, and that is all
+    # An object that capture knows nothing about: it can be passed on, and that is all
+    opaque: bool = False
 
 
 class Arithmetic(PythonReferenceAnalysis):
     """Expressions as nodes: torch's functions on symbolic numbers are nodes too."""
 
-    to_dtype = staticmethod(lambda x, dtype: x.tracer.create_proxy("call_function", torch.sym_float, (x,), {}))
+    to_dtype = staticmethod(
+        lambda x, dtype: x.tracer.create_proxy("call_function", torch.sym_float, (x,), {})
+    )
 
 
 class GraphBuilder:
@@ -92,7 +112,8 @@ class GraphBuilder:
         """Tensors and the truth they must have. Where one has not, the head runs the frame from its start as it is."""
         self.region = 0  # Inside `torch.inference_mode()`: the frame's instruction that entered it
         self.inference: dict[int, Any] = {}  # Memory that was made there
-        self.untracked = False  # does a tensor not count what is written to it (inference, `x.data`, running statistics)?
+        # does a tensor not count what is written to it (inference, `x.data`, running statistics)?
+        self.untracked = False
 
     def add_input(self, new: Known) -> Any:
         """What stands for a tensor or number from outside: a placeholder, once something uses it."""
@@ -110,12 +131,16 @@ class GraphBuilder:
     def _placeholder(self, new: Known) -> fx.Node:
         last = self.node_of(self.inputs[-1].stand_in) if self.inputs else self.graph._root
         with self.graph.inserting_after(last):
-            words = "".join(c if c.isalnum() else " " for c in new.source.shown).split()  # `self.ln.weight` → `self_ln_weight`
+            # `self.ln.weight` → `self_ln_weight`
+            words = "".join(c if c.isalnum() else " " for c in new.source.shown).split()
             node = self.graph.placeholder("_".join(words) or "input")
             node.target = node.name  # which no other has
         with torch._C.DisableTorchFunction():
-            wanted = getattr(new.real, "requires_grad", False)  # as it comes in: a write may change that of its stand-in
-        node.meta.update(val=new.stand_in, location=self.location, source=new.source, requires_grad=wanted)
+            # as it comes in: a write may change that of its stand-in
+            wanted = getattr(new.real, "requires_grad", False)
+        node.meta.update(
+            val=new.stand_in, location=self.location, source=new.source, requires_grad=wanted
+        )
         self.inputs.append(new)
         return node
 
@@ -129,48 +154,97 @@ class GraphBuilder:
                     origin = self.shapes.found[symbol]
                     args = tuple(map(self.argument, origin.args))
                     function = OF_NUMBERS.get(origin.function, origin.function)
-                    made = self.graph.call_function(function, args) if args else self.node_of(origin.value)
+                    made = (
+                        self.graph.call_function(function, args)
+                        if args
+                        else self.node_of(origin.value)
+                    )
                     made.meta.setdefault("val", origin.value)
                     self._sizes[symbol] = made
             tracer = fx.proxy.GraphAppendingTracer(self.graph)
-            symbols = {symbol: fx.Proxy(self._sizes[symbol], tracer) for symbol in expr.free_symbols}
+            symbols = {
+                symbol: fx.Proxy(self._sizes[symbol], tracer) for symbol in expr.free_symbols
+            }
             self._sizes[expr] = sympy_interp(Arithmetic, symbols, expr).node
             self._sizes[expr].meta.setdefault("val", size)
         return self._sizes[expr]
 
-    def call(self, target: Callable[..., Any] | str, args: Any, kwargs: dict[str, Any] | None = None) -> Any:
+    def call(
+        self, target: Callable[..., Any] | str, args: Any, kwargs: dict[str, Any] | None = None
+    ) -> Any:
         """Record a call, or a method of the first argument (a string). Gives the fake result; no tensor: what is computed now."""
         kwargs = kwargs or {}
         name = target if isinstance(target, str) else getattr(target, "__name__", "")
         if name in TO_PYTHON or (name in ("mod", "imod") and isinstance(args[0], (str, bytes))):
             why = f"tensor.{name}() takes the tensor's data into Python, which waits for the result and ends the graph"
-            raise Unsupported(why, "keep the value a tensor, or call it outside the compiled function")
-        allowed = name in RESHAPING and id(args[0]) in self._nodes and id(args[0]) not in self._outside
+            raise Unsupported(
+                why, "keep the value a tensor, or call it outside the compiled function"
+            )
+        allowed = (
+            name in RESHAPING and id(args[0]) in self._nodes and id(args[0]) not in self._outside
+        )
         if name in ("requires_grad_", "grad"):  # at a level of `torch.func.grad`
             leaves = [arg for arg in tree_leaves(args) if isinstance(arg, torch.Tensor)]
             allowed = any(map(torch._C._functorch.is_functorch_wrapped_tensor, leaves))
         if name in REACH_AROUND and not allowed:
-            raise Unsupported(f"{name}() reaches around the graph", "call it outside the compiled function")
-        if getattr(target, "__module__", "") == "_operator" and not isinstance(args[0], torch.Tensor):
+            raise Unsupported(
+                f"{name}() reaches around the graph", "call it outside the compiled function"
+            )
+        if getattr(target, "__module__", "") == "_operator" and not isinstance(
+            args[0], torch.Tensor
+        ):
             target = OF_NUMBERS.get(target, target)
-        scale = kwargs.get("value") if name[:4] == "addc" and len(args) == 3 and len(kwargs) == 1 else None  # addcmul, addcdiv_
-        if isinstance(scale, torch.Tensor) and scale.dtype == torch.float64 and not (scale.ndim or scale.requires_grad):
-            return self.call(f"add{name[7:]}", [args[0], self.call(name[4:7], [self.call("mul", [args[1], scale]), args[2]])])
-        out = [(tensor, tensor.shape) for tensor in tree_leaves(kwargs.get("out")) if isinstance(tensor, torch.Tensor)]
-        result = self.run_fake(getattr(torch.Tensor, target) if isinstance(target, str) else target, args, kwargs)
+        # addcmul, addcdiv_
+        scale = (
+            kwargs.get("value")
+            if name[:4] == "addc" and len(args) == 3 and len(kwargs) == 1
+            else None
+        )
+        if (
+            isinstance(scale, torch.Tensor)
+            and scale.dtype == torch.float64
+            and not (scale.ndim or scale.requires_grad)
+        ):
+            return self.call(
+                f"add{name[7:]}",
+                [args[0], self.call(name[4:7], [self.call("mul", [args[1], scale]), args[2]])],
+            )
+        out = [
+            (tensor, tensor.shape)
+            for tensor in tree_leaves(kwargs.get("out"))
+            if isinstance(tensor, torch.Tensor)
+        ]
+        result = self.run_fake(
+            getattr(torch.Tensor, target) if isinstance(target, str) else target, args, kwargs
+        )
         if any(tensor.shape != shape for tensor, shape in out):
-            raise Unsupported("gives another shape to `out=`", "give it a tensor of the result's shape")
+            raise Unsupported(
+                "gives another shape to `out=`", "give it a tensor of the result's shape"
+            )
         inplace = any(result is arg for arg in args)
         uses = storages((args, kwargs)) if self.region or self.inference else {}
         if self.region:
-            self.inference |= {key: memory for key, memory in storages(result).items() if key not in uses}
-        elif self.inference.keys() & uses and (result is None or getattr(result, "requires_grad", has_tensor(result)) or inplace):
+            self.inference |= {
+                key: memory for key, memory in storages(result).items() if key not in uses
+            }
+        elif self.inference.keys() & uses and (
+            result is None or getattr(result, "requires_grad", has_tensor(result)) or inplace
+        ):
             raise Unsupported("does with a tensor made in inference mode what autograd may refuse")
         self.untracked |= target is getattr and args[1] == "data"
-        self.untracked |= name in ("batch_norm", "instance_norm") and any(arg is True for arg in (*args, *kwargs.values()))
+        self.untracked |= name in ("batch_norm", "instance_norm") and any(
+            arg is True for arg in (*args, *kwargs.values())
+        )
         if self.expected and self.may_have_written():
-            raise Unsupported("writes to an input after an assertion about data, which must come first")
-        kept = result is None or has_tensor(result) or target in STATE or name.endswith(("_nesting", "_dual_level"))
+            raise Unsupported(
+                "writes to an input after an assertion about data, which must come first"
+            )
+        kept = (
+            result is None
+            or has_tensor(result)
+            or target in STATE
+            or name.endswith(("_nesting", "_dual_level"))
+        )
         if result is NotImplemented or not kept:
             return result
         op = "call_method" if isinstance(target, str) else "call_function"
@@ -184,29 +258,48 @@ class GraphBuilder:
     def run_fake(self, function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
         FAKE_LOG.disabled = True  # what fails is told as a graph break
         try:
-            with warnings.catch_warnings(), torch._C.DisableTorchFunction(), torch._C._EnablePythonDispatcher(), self.shapes.mode:
+            with (
+                warnings.catch_warnings(),
+                torch._C.DisableTorchFunction(),
+                torch._C._EnablePythonDispatcher(),
+                self.shapes.mode,
+            ):
                 warnings.simplefilter("ignore")
                 return function(*args, **kwargs)
-        except (fake_tensor.DataDependentOutputException, fake_tensor.DynamicOutputShapeException) as error:
+        except (
+            fake_tensor.DataDependentOutputException,
+            fake_tensor.DynamicOutputShapeException,
+        ) as error:
             why = f"the result of {name_of(function)} depends on the data in the tensor ({error.func}), which is not known yet"
-            raise Unsupported(why, "compute it outside the compiled function, or express it with torch.where") from None
+            raise Unsupported(
+                why, "compute it outside the compiled function, or express it with torch.where"
+            ) from None
         except Exception as error:
             message = str(error).strip().splitlines() or [""]
             why = f"{name_of(function)} fails on tensors of these shapes: {type(error).__name__}: {message[0]}"
-            raise Unsupported(why, "in eager it fails too, or it needs the tensor's data, or a number for a size") from None
+            raise Unsupported(
+                why, "in eager it fails too, or it needs the tensor's data, or a number for a size"
+            ) from None
         finally:
             FAKE_LOG.disabled = False
 
     def expect(self, value: Any, truth: bool) -> bool:
         """Go on as if the tensor `value` were true (or not). False if that is not to be: an input is written to once."""
-        if not isinstance(value, torch.Tensor) or value.numel() != 1 or self.may_have_written() or self.inference:
+        if (
+            not isinstance(value, torch.Tensor)
+            or value.numel() != 1
+            or self.may_have_written()
+            or self.inference
+        ):
             return False
         self.expected.append((value, truth))
         return True
 
     def may_have_written(self) -> bool:
         """Has an operation written to an input?"""
-        values = [one.stand_in for one in self._outside.values() if isinstance(one.stand_in, torch.Tensor)]
+        values = [
+            one.stand_in for one in self._outside.values() if isinstance(one.stand_in, torch.Tensor)
+        ]
         return self.untracked or any(value._version for value in values)
 
     def remember(self, result: Any, node: fx.Node) -> None:
@@ -232,16 +325,29 @@ class GraphBuilder:
         if isinstance(value, torch.SymBool):  # a branch
             return bool(value)
         function = isinstance(value, types.FunctionType) and not value.__closure__
-        if function or type(value) in PLAIN or isinstance(value, (type, types.BuiltinFunctionType, torch._ops.OpOverload)):
+        if (
+            function
+            or type(value) in PLAIN
+            or isinstance(value, (type, types.BuiltinFunctionType, torch._ops.OpOverload))
+        ):
             return DTYPES[value] if isinstance(value, type) and value in DTYPES else value
         if isinstance(value, (int, float, range)):  # the first two of a subclass
-            return int(value) if isinstance(value, int) else float(value) if isinstance(value, float) else list(value)
-        raise Unsupported(f"a {type(value).__name__} cannot be an argument of an operation in the graph")
+            return (
+                int(value)
+                if isinstance(value, int)
+                else float(value)
+                if isinstance(value, float)
+                else list(value)
+            )
+        raise Unsupported(
+            f"a {type(value).__name__} cannot be an argument of an operation in the graph"
+        )
 
     def finish(self, outputs: list[Any]) -> fx.GraphModule:
         """Close the graph: it returns a tuple of `outputs`."""
         self.graph.output(tuple(map(self.node_of, outputs))).meta["val"] = tuple(outputs)
-        for node in reversed(self.graph.nodes):  # parts of results that nobody took, sizes that nobody used
+        # parts of results that nobody took, sizes that nobody used
+        for node in reversed(self.graph.nodes):
             if node.target in (operator.getitem, torch.ops.aten.sym_size.int) and not node.users:
                 self.graph.erase_node(node)
         self.graph.lint()
@@ -250,7 +356,9 @@ class GraphBuilder:
     @property
     def operations(self) -> int:
         """Nodes that compute something."""
-        return sum(node.op.startswith("call_") and node.target not in STATE for node in self.graph.nodes)
+        return sum(
+            node.op.startswith("call_") and node.target not in STATE for node in self.graph.nodes
+        )
 
 
 class Recorder(TorchFunctionMode):
@@ -260,12 +368,15 @@ class Recorder(TorchFunctionMode):
         super().__init__()
         self.builder = builder
 
-    def __torch_function__(self, function: Any, types_: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, function: Any, types_: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         return frames.call(None, self.record, function, args, kwargs or {})
 
     def record(self, function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         name = getattr(function, "__name__", "")
-        if isinstance(function, types.MethodWrapperType):  # an attribute: `tensor.shape` is `shape.__get__(tensor)`
+        # an attribute: `tensor.shape` is `shape.__get__(tensor)`
+        if isinstance(function, types.MethodWrapperType):
             attribute = getattr(function.__self__, "__name__", "")
             if name != "__get__":
                 raise Unsupported(f"changes the attribute '{attribute}' of a tensor")
@@ -278,17 +389,32 @@ class Recorder(TorchFunctionMode):
 
 def storages(values: Any) -> dict[int, torch.UntypedStorage]:
     """The memory of the tensors in a nest, by its address."""
-    tensors, functorch = [t for t in tree_leaves(values) if isinstance(t, torch.Tensor)], torch._C._functorch
+    tensors, functorch = (
+        [t for t in tree_leaves(values) if isinstance(t, torch.Tensor)],
+        torch._C._functorch,
+    )
     while any(map(functorch.is_functorch_wrapped_tensor, tensors)):
-        tensors = [functorch.get_unwrapped(t) if functorch.is_functorch_wrapped_tensor(t) else t for t in tensors]
+        tensors = [
+            functorch.get_unwrapped(t) if functorch.is_functorch_wrapped_tensor(t) else t
+            for t in tensors
+        ]
     with torch._C.DisableTorchFunction():
-        return {memory._cdata: memory for memory in (t.untyped_storage() for t in tensors if t.layout is torch.strided)}
+        return {
+            memory._cdata: memory
+            for memory in (t.untyped_storage() for t in tensors if t.layout is torch.strided)
+        }
 
 
 def has_tensor(value: Any) -> bool:
     """Is there a tensor in this nest of containers, or of slices?"""
     if isinstance(value, (tuple, list, dict, slice)):
-        parts = value.__reduce__()[1] if type(value) is slice else value.values() if isinstance(value, dict) else value
+        parts = (
+            value.__reduce__()[1]
+            if type(value) is slice
+            else value.values()
+            if isinstance(value, dict)
+            else value
+        )
         return any(map(has_tensor, parts))
     return isinstance(value, torch.Tensor)
 
@@ -298,8 +424,15 @@ def name_of(function: Any, exact: bool = False) -> str:
     if not exact and type(function).__module__ == "builtins" and (public := resolve_name(function)):
         return public.replace("torch.functional.", "torch.")
     module = getattr(function, "__module__", None) or "builtins"
-    name: str = getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or type(function).__name__
-    if not exact and isinstance(function, types.BuiltinFunctionType):  # it stands in a module that users do not name
-        module = {"posix": "os", "io": "builtins", "operator": "builtins"}.get(module := module.lstrip("_"), module)
+    name: str = (
+        getattr(function, "__qualname__", None)
+        or getattr(function, "__name__", None)
+        or type(function).__name__
+    )
+    # it stands in a module that users do not name
+    if not exact and isinstance(function, types.BuiltinFunctionType):
+        module = {"posix": "os", "io": "builtins", "operator": "builtins"}.get(
+            module := module.lstrip("_"), module
+        )
     path = name if module == "builtins" else f"{module}.{name}"
     return ".".join(part for part in path.split(".") if not part.startswith("pybind11_"))

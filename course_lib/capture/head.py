@@ -31,15 +31,38 @@ from course_lib.capture.calls import SAFE_TYPES, Id, call_back
 from course_lib.capture.classes import MISSING, isinstance, makes_bare, member_of, own_dict
 from course_lib.capture.graph import PLAIN, STATE, Known, name_of, storages
 from course_lib.capture.machine import Machine
-from course_lib.capture.sources import FUNCTION, HELPERS, REGISTRIES, SameAs, Source, Test, Unsupported, has_literal, variables
-from course_lib.capture.world import MAPPINGS, NULL, SCALARS, SEQUENCES, Handled, Remaining, World, in_slots, is_full, is_slot
+from course_lib.capture.sources import (
+    FUNCTION,
+    HELPERS,
+    REGISTRIES,
+    SameAs,
+    Source,
+    Test,
+    Unsupported,
+    has_literal,
+    variables,
+)
+from course_lib.capture.world import (
+    MAPPINGS,
+    NULL,
+    SCALARS,
+    SEQUENCES,
+    Handled,
+    Remaining,
+    World,
+    in_slots,
+    is_full,
+    is_slot,
+)
 from course_lib.frames.resume import AT_BREAK, live, resume, resume_at, tidied
 from course_lib.written import as_tuple, define
 
 GRAPH = "__graph"
 MANY = 32  # inputs: a head with fewer shows each one's whole path
 BOUND_FROM = (types.MethodDescriptorType, types.WrapperDescriptorType)
-ADDING: dict[Any, str] = dict.fromkeys((list, collections.deque), "extend") | dict.fromkeys((set, *MAPPINGS[::-1]), "update")
+ADDING: dict[Any, str] = dict.fromkeys((list, collections.deque), "extend") | dict.fromkeys(
+    (set, *MAPPINGS[::-1]), "update"
+)
 """Containers that can change, and the method that adds items."""
 REDUCIBLE = ("itertools", "builtins", "functools", "operator", "collections", "torch.return_types")
 """Modules whose objects may be made from what their `__reduce__` says."""
@@ -56,11 +79,19 @@ class Head:
 
     @property
     def source(self) -> str:
-        return "\n".join([f"def head({', '.join((FUNCTION, *self.parameters))}):", *("    " + line for line in self.body), ""])
+        return "\n".join(
+            [
+                f"def head({', '.join((FUNCTION, *self.parameters))}):",
+                *("    " + line for line in self.body),
+                "",
+            ]
+        )
 
     def function(self, graph: Callable[..., Any]) -> Callable[..., Any]:
         """The head as a function that calls `graph` on the graph's inputs."""
-        head = define("head", self.source, f"head of {self.name}", {**HELPERS, **self.names, GRAPH: graph})
+        head = define(
+            "head", self.source, f"head of {self.name}", {**HELPERS, **self.names, GRAPH: graph}
+        )
         return tidied(head) if AT_BREAK in self.names else head
 
 
@@ -71,7 +102,8 @@ class HeadBuilder:
         self.world = world
         self.head = Head(name, tuple(variables(parameters).values()), [])
         self.outputs: list[torch.Tensor] = []
-        self.fetched: list[str] = []  # Objects from outside, fetched before the side effects may move them
+        # Objects from outside, fetched before the side effects may move them
+        self.fetched: list[str] = []
         self.body: list[str] = []
         self.checks: list[str] = []  # what must hold of the graph's results
         self._expr: dict[int, tuple[Any, str]] = {}
@@ -83,20 +115,29 @@ class HeadBuilder:
         lines = list(self.fetched)
         if self.world.builder.operations:
             args = self.fetched_once([one.source for one in self.world.builder.inputs], lines)
-            listed = "".join(f"\n        {arg}," for arg in args) + "\n    " if len("  ".join(args)) > 80 else ", ".join(args)
+            listed = (
+                "".join(f"\n        {arg}," for arg in args) + "\n    "
+                if len("  ".join(args)) > 80
+                else ", ".join(args)
+            )
             lines.append(f"__out = {GRAPH}({listed})")
         if self.checks:
-            again = f"{self.name_for(frames.run_apart)}({', '.join((FUNCTION, *self.head.parameters))})"
+            again = (
+                f"{self.name_for(frames.run_apart)}({', '.join((FUNCTION, *self.head.parameters))})"
+            )
             turned = any(node.target in STATE for node in self.world.builder.graph.nodes)
             undo = "".join(f"{switch}({was}); " for switch, was in self.world.at_start if turned)
-            lines.insert(0, f"__random = {self.name_for(global_state.random)}()")  # to draw the same numbers again
+            # to draw the same numbers again
+            lines.insert(0, f"__random = {self.name_for(global_state.random)}()")
             lines.append(f"if not ({' and '.join(self.checks)}): {undo}__random(); return {again}")
         self.head.body = lines + self.body
         return self.head
 
     def fetched_once(self, sources: list[Source], lines: list[str]) -> list[str]:
         """The expressions of these. Where there are many, what paths have in common is looked up once, by `lines`."""
-        uses = collections.Counter(base for source in sources if len(sources) > MANY for base in source.bases)
+        uses = collections.Counter(
+            base for source in sources if len(sources) > MANY for base in source.bases
+        )
         names: dict[Source, str] = {}
 
         def text(source: Source) -> str:
@@ -109,11 +150,16 @@ class HeadBuilder:
 
     def effects(self) -> None:
         """Everything that the interpreted program changed outside, if all is as it expected."""
-        self.checks = [("" if truth else "not ") + self.rebuild(tensor) for tensor, truth in self.world.builder.expected]
+        self.checks = [
+            ("" if truth else "not ") + self.rebuild(tensor)
+            for tensor, truth in self.world.builder.expected
+        ]
         for known in list(self.world.known.values()):
             before = len(self.body)
             if type(known.stand_in) is Remaining and known.stand_in.taken:
-                self.body.append(f"for _ in range({known.stand_in.taken}): next({self.fetch(known)}, None)")
+                self.body.append(
+                    f"for _ in range({known.stand_in.taken}): next({self.fetch(known)}, None)"
+                )
             if known.attributes is not None:
                 self.attribute_effect(known, known.attributes)
             if known.before is not None:
@@ -123,7 +169,9 @@ class HeadBuilder:
         for obj, name, value in self.world.stored.values():
             source = self.world.globals[id(obj)][1] if type(obj) is dict else None
             place = f"{source.expr}[{name!r}]" if source else f"{self.rebuild(obj)}.{name}"
-            self.body.append(f"{place} = {self.rebuild(value)}" if value is not MISSING else f"del {place}")
+            self.body.append(
+                f"{place} = {self.rebuild(value)}" if value is not MISSING else f"del {place}"
+            )
             if id(obj) in self.world.known:
                 self.assume_apart(self.world.known[id(obj)])
         self.body += [f"{switch}({now})" for switch, now in self.world.switched()]
@@ -134,9 +182,15 @@ class HeadBuilder:
         items: Any = dict(base.items(now)) if base in MAPPINGS else list(base.__iter__(now))
         if base in MAPPINGS:
             anew = [*items][: len(before)] != [*before]
-            more: Any = {key: item for key, item in items.items() if before.get(key, MISSING) is not item}
+            more: Any = {
+                key: item for key, item in items.items() if before.get(key, MISSING) is not item
+            }
         else:
-            anew = set(before) != now if base is set else len(items) < len(before) or not all(map(operator.is_, items, before))
+            anew = (
+                set(before) != now
+                if base is set
+                else len(items) < len(before) or not all(map(operator.is_, items, before))
+            )
             more = items[len(before) :]
         if anew or more:
             self.put(self.fetch(known), base, type(now) is base, items if anew else more, anew)
@@ -144,10 +198,18 @@ class HeadBuilder:
     def put(self, place: str, base: Any, own: bool, items: Any, anew: bool = False) -> None:
         """Add items to the container at `place`, emptied if `anew`, with the methods of `base`; `own`: that is its class."""
         by_key = base in MAPPINGS and not own
-        texts = [f"{self.rebuild(k)}, {self.rebuild(item)}" for k, item in items.items()] if by_key else [self.display(items)]
+        texts = (
+            [f"{self.rebuild(k)}, {self.rebuild(item)}" for k, item in items.items()]
+            if by_key
+            else [self.display(items)]
+        )
         method = "__setitem__" if by_key else ADDING[base]
         for name, text in [("clear", "")] * anew + [(method, text) for text in texts if items]:
-            self.body.append(f"{place}.{name}({text})" if own else f"{self.name_for(base)}.{name}({place}, {text})")
+            self.body.append(
+                f"{place}.{name}({text})"
+                if own
+                else f"{self.name_for(base)}.{name}({place}, {text})"
+            )
 
     def attribute_effect(self, known: Known, before: dict[str, Any]) -> None:
         now = known.stand_in
@@ -159,22 +221,40 @@ class HeadBuilder:
                 named = name.isidentifier() and not keyword.iskeyword(name)
                 if hasattr(type(member), "__set__") and not is_slot(member):
                     self.body.append(f"{place}.__dict__[{name!r}] = {self.rebuild(value)}")
-                elif plain and named and not any(name in own_dict(known.real).get(r, ()) for r in REGISTRIES):
+                elif (
+                    plain
+                    and named
+                    and not any(name in own_dict(known.real).get(r, ()) for r in REGISTRIES)
+                ):
                     self.body.append(f"{place}.{name} = {self.rebuild(value)}")
                 else:
-                    self.body.append(f"object.__setattr__({place}, {name!r}, {self.rebuild(value)})")
-        for name in [name for name, value in before.items() if value is not MISSING and name not in own]:
+                    self.body.append(
+                        f"object.__setattr__({place}, {name!r}, {self.rebuild(value)})"
+                    )
+        for name in [
+            name for name, value in before.items() if value is not MISSING and name not in own
+        ]:
             self.body.append(f"object.__delattr__({self.fetch(known)}, {name!r})")
 
     def assume_apart(self, known: Known) -> None:
         """What was changed here is none of the other objects met: a call where it is one must not come here."""
         for other in list(self.world.known.values()):
-            if other is not known and type(other.real) is type(known.real) and not self.world.is_static(other.real):
-                self.world.assume(known.source, "identity", Test("{}", "is not", SameAs(other.source)))
+            if (
+                other is not known
+                and type(other.real) is type(known.real)
+                and not self.world.is_static(other.real)
+            ):
+                self.world.assume(
+                    known.source, "identity", Test("{}", "is not", SameAs(other.source))
+                )
 
     def fetch(self, known: Known) -> str:
         """The real object that a stand-in from outside stands for."""
-        return known.source.expr if known.source.is_variable else self.hoist(known.stand_in, known.source.expr)
+        return (
+            known.source.expr
+            if known.source.is_variable
+            else self.hoist(known.stand_in, known.source.expr)
+        )
 
     def hoist(self, value: Any, expr: str) -> str:
         if id(value) not in self._expr:
@@ -201,7 +281,9 @@ class HeadBuilder:
         text = self.write(value)
         self._making.discard(id(value))
         if id(value) in self._expr and type(value) in (list, dict):  # it contains itself
-            self.body.append(f"{self._expr[id(value)][1]}.{'extend' if type(value) is list else 'update'}({text})")
+            self.body.append(
+                f"{self._expr[id(value)][1]}.{'extend' if type(value) is list else 'update'}({text})"
+            )
         self._expr.setdefault(id(value), (value, text))
         return self._expr[id(value)][1]
 
@@ -240,8 +322,13 @@ class HeadBuilder:
             target = value.__self__
             if type(target) in SAFE_TYPES or isinstance(target, torch.Tensor):
                 text = self.rebuild(target)
-                return f"{text if text.isidentifier() else f'({text})'}.{value.__name__}"  # (5).bit_length
-            owner = next(b for b in type(target).__mro__ if isinstance(b.__dict__.get(value.__name__), BOUND_FROM))
+                # (5).bit_length
+                return f"{text if text.isidentifier() else f'({text})'}.{value.__name__}"
+            owner = next(
+                b
+                for b in type(target).__mro__
+                if isinstance(b.__dict__.get(value.__name__), BOUND_FROM)
+            )
             return f"{self.name_for(owner)}.{value.__name__}.__get__({self.rebuild(target)})"
         if cls is super:
             return f"super({self.rebuild(value.__thisclass__)}, {self.rebuild(value.__self__)})"
@@ -251,9 +338,13 @@ class HeadBuilder:
                 self.body.append(f"{name}.cell_contents = {self.rebuild(value.cell_contents)}")
             return name
         base: Any = next((b for b in cls.__mro__ if b is tuple or b in ADDING), object)
-        if isinstance(value, BaseException) or (cls.__module__ not in REDUCIBLE and makes_bare(base, cls)):
+        if isinstance(value, BaseException) or (
+            cls.__module__ not in REDUCIBLE and makes_bare(base, cls)
+        ):
             return self.write_instance(value, base)
-        return self.write_generator(value) if cls is types.GeneratorType else self.write_reduced(value)
+        return (
+            self.write_generator(value) if cls is types.GeneratorType else self.write_reduced(value)
+        )
 
     def listed(self, values: Any) -> str:
         return as_tuple([self.rebuild(item) for item in values])
@@ -263,32 +354,62 @@ class HeadBuilder:
         text = self.display(value) if cls is list or cls in MAPPINGS else self.listed(value)
         if cls in (tuple, list, dict):
             return self.assign(text) if text != "()" else text
-        factory = self.rebuild(value.default_factory) + ", " if cls is collections.defaultdict else ""
-        return self.assign(f"{self.name_for(cls)}({factory}{text}{f', {value.maxlen}' if cls is collections.deque else ''})")
+        factory = (
+            self.rebuild(value.default_factory) + ", " if cls is collections.defaultdict else ""
+        )
+        return self.assign(
+            f"{self.name_for(cls)}({factory}{text}{f', {value.maxlen}' if cls is collections.deque else ''})"
+        )
 
     def display(self, items: Any) -> str:
         """The text of a list or a dict."""
         if isinstance(items, dict):
-            return "{" + ", ".join([f"{self.rebuild(key)}: {self.rebuild(item)}" for key, item in items.items()]) + "}"
+            return (
+                "{"
+                + ", ".join(
+                    [f"{self.rebuild(key)}: {self.rebuild(item)}" for key, item in items.items()]
+                )
+                + "}"
+            )
         return "[" + ", ".join([self.rebuild(item) for item in items]) + "]"
 
     def write_function(self, function: types.FunctionType) -> str:
         if id(function) not in self.world.made:
             if function.__closure__:
-                raise Unsupported(f"{function.__qualname__}, a function that has no known place, is alive here")
+                raise Unsupported(
+                    f"{function.__qualname__}, a function that has no known place, is alive here"
+                )
             return self.name_for(function)
         defaults = self.rebuild(function.__defaults__)
-        own = [c for c in function.__closure__ or () if not self.world.of(c) and id(c) not in self._expr]
+        own = [
+            c
+            for c in function.__closure__ or ()
+            if not self.world.of(c) and id(c) not in self._expr
+        ]
         for cell in own:  # filled when the function is there, which it may hold
             self.assign("CellType()", cell)
         cells = [self.rebuild(cell) for cell in function.__closure__ or ()]
         closure = as_tuple(cells) if cells else "None"
         code, globals_ = self.name_for(function.__code__), self.name_for(function.__globals__)
-        name = self.assign(f"FunctionType({code}, {globals_}, {function.__name__!r}, {defaults}, {closure})", function)
+        name = self.assign(
+            f"FunctionType({code}, {globals_}, {function.__name__!r}, {defaults}, {closure})",
+            function,
+        )
         for cell in filter(is_full, own):
-            self.body.append(f"{self.rebuild(cell)}.cell_contents = {self.rebuild(cell.cell_contents)}")
-        plain = types.FunctionType(function.__code__, function.__globals__, function.__name__, None, function.__closure__)
-        for attribute in ("__kwdefaults__", "__dict__", "__qualname__", "__doc__", "__module__", "__annotations__"):
+            self.body.append(
+                f"{self.rebuild(cell)}.cell_contents = {self.rebuild(cell.cell_contents)}"
+            )
+        plain = types.FunctionType(
+            function.__code__, function.__globals__, function.__name__, None, function.__closure__
+        )
+        for attribute in (
+            "__kwdefaults__",
+            "__dict__",
+            "__qualname__",
+            "__doc__",
+            "__module__",
+            "__annotations__",
+        ):
             if (value := getattr(function, attribute)) != getattr(plain, attribute):
                 self.body.append(f"{name}.{attribute} = {self.rebuild(value)}")
         return name
@@ -298,18 +419,28 @@ class HeadBuilder:
         cls = type(value)
         made = self.name_for(cls)
         if isinstance(value, BaseException):
-            name = self.assign(f"{made}.__new__({', '.join([made, *[self.rebuild(arg) for arg in value.args]])})", value)
+            name = self.assign(
+                f"{made}.__new__({', '.join([made, *[self.rebuild(arg) for arg in value.args]])})",
+                value,
+            )
             for part in ("__context__", "__cause__", "__suppress_context__"):
                 if (linked := getattr(value, part)) is not None and linked is not False:
                     self.body.append(f"{name}.{part} = {self.rebuild(linked)}")
             if trace := self.world.raised.get(id(value), (value, None))[1]:
                 self.body.append(f"{name}.__traceback__ = {self.name_for(trace, 'traceback')}")
         elif base is tuple:
-            name = self.assign(f"tuple.__new__({made}, {self.listed(tuple.__iter__(value))})", value)
+            name = self.assign(
+                f"tuple.__new__({made}, {self.listed(tuple.__iter__(value))})", value
+            )
         else:
             name = self.assign(f"{self.name_for(base)}.__new__({made})", value)
             if base is not object:
-                self.put(name, base, False, dict(base.items(value)) if base in MAPPINGS else list(base.__iter__(value)))
+                self.put(
+                    name,
+                    base,
+                    False,
+                    dict(base.items(value)) if base in MAPPINGS else list(base.__iter__(value)),
+                )
         if own := own_dict(value):
             self.body.append(f"{name}.__dict__.update({self.display(own)})")
         for slot, held in in_slots(value).items():
@@ -321,33 +452,73 @@ class HeadBuilder:
         if value.gi_frame is None:
             return self.assign("(_ for _ in ())")
         it = value.gi_frame.f_locals.get("self")
-        if value.gi_running or value.gi_code is not Machine.generator.__code__ or it.handling is not None:
+        if (
+            value.gi_running
+            or value.gi_code is not Machine.generator.__code__
+            or it.handling is not None
+        ):
             raise Unsupported("a generator is alive here, which cannot be made anew")
-        first = next(n for n, i in enumerate(it.program) if i.op == "RETURN_GENERATOR") + 1  # which a POP_TOP follows
+        # which a POP_TOP follows
+        first = next(n for n, i in enumerate(it.program) if i.op == "RETURN_GENERATOR") + 1
         offset = it.program[it.next - 1 if it.next else first].offset
-        targets = [entry.target for entry in frames.exception_table(it.code) if entry.start <= offset < entry.end]
+        targets = [
+            entry.target
+            for entry in frames.exception_table(it.code)
+            if entry.start <= offset < entry.end
+        ]
         at_break = type(self) is not HeadBuilder  # where the frame goes on, and may drop it
-        if at_break and any(it.program[it.index_of[target]].op != "STOPITERATION_ERROR" for target in targets):
-            raise Unsupported("a generator is alive here, whose `finally` is to run as soon as it is dropped")
-        name = self.assign(self.resumption(it, offset, [*self.stack_of(it), "None"], self.rebuild(it.function), True))
+        if at_break and any(
+            it.program[it.index_of[target]].op != "STOPITERATION_ERROR" for target in targets
+        ):
+            raise Unsupported(
+                "a generator is alive here, whose `finally` is to run as soon as it is dropped"
+            )
+        name = self.assign(
+            self.resumption(
+                it, offset, [*self.stack_of(it), "None"], self.rebuild(it.function), True
+            )
+        )
         if it.next:
             self.body.append(f"next({name})  # to the `yield` where it stands")
         return name
 
     def stack_of(self, it: Any) -> list[Any]:
-        return [value if value is NULL or type(value) is Handled else self.rebuild(value) for value in it.stack]
+        return [
+            value if value is NULL or type(value) is Handled else self.rebuild(value)
+            for value in it.stack
+        ]
 
     def resumption(self, it: Any, offset: int, stack: list[Any], function: str, plain: bool) -> str:
         """The call that goes on with what `it` interprets at `offset`, with this on the stack."""
         code, names = it.code, it.code.co_varnames
-        alive = live(code).get(offset, frozenset()) | {*names[: "__class__" in code.co_freevars]}  # `super()` looks at the first
-        cells = {name: it.world.open_cell(value) for name, value in it.locals.items() if type(value) is types.CellType}
-        held = {name: value for name, value in it.locals.items() if name in alive or type(value) is types.GeneratorType}
+        # `super()` looks at the first
+        alive = live(code).get(offset, frozenset()) | {*names[: "__class__" in code.co_freevars]}
+        cells = {
+            name: it.world.open_cell(value)
+            for name, value in it.locals.items()
+            if type(value) is types.CellType
+        }
+        held = {
+            name: value
+            for name, value in it.locals.items()
+            if name in alive or type(value) is types.GeneratorType
+        }
         values = {name: self.rebuild(value) for name, value in (cells | held).items()}
         unbound = alive.intersection(names) - {*values}
-        at = resume_at(code, offset, tuple(None if type(slot) is Handled else slot is NULL for slot in stack), unbound)
+        at = resume_at(
+            code,
+            offset,
+            tuple(None if type(slot) is Handled else slot is NULL for slot in stack),
+            unbound,
+        )
         closure = as_tuple([values.get(name, "CellType()") for name in at.names])
-        listed = as_tuple([self.rebuild(slot.error) if type(slot) is Handled else slot for slot in stack if slot is not NULL])
+        listed = as_tuple(
+            [
+                self.rebuild(slot.error) if type(slot) is Handled else slot
+                for slot in stack
+                if slot is not NULL
+            ]
+        )
         args = [self.name_for(at, f"at_{offset}"), str(plain), function, closure, listed]
         return f"{self.name_for(resume, 'resume')}({', '.join([*args, *(values.get(name, 'None') for name in names)])})"
 
@@ -356,11 +527,17 @@ class HeadBuilder:
         try:
             with warnings.catch_warnings(action="ignore"):
                 make, args, state, *more = (*value.__reduce_ex__(4), None)[:5]
-            if any(more) or (type(value) not in SAFE_TYPES and type(value).__module__ not in REDUCIBLE):
+            if any(more) or (
+                type(value) not in SAFE_TYPES and type(value).__module__ not in REDUCIBLE
+            ):
                 raise TypeError("it is more than its parts")
         except (TypeError, ValueError) as error:
-            raise Unsupported(f"a {type(value).__name__} is alive here, which cannot be made anew: {error}") from None
-        name = self.assign(f"{self.name_for(make)}({', '.join([self.rebuild(arg) for arg in args])})", value)
+            raise Unsupported(
+                f"a {type(value).__name__} is alive here, which cannot be made anew: {error}"
+            ) from None
+        name = self.assign(
+            f"{self.name_for(make)}({', '.join([self.rebuild(arg) for arg in args])})", value
+        )
         if state is not None:
             how = "__setstate__" if hasattr(value, "__setstate__") else "__dict__.update"
             self.body.append(f"{name}.{how}({self.rebuild(state)})")
@@ -379,7 +556,10 @@ class HeadBuilder:
         if there := [name for name, known in self.head.names.items() if known is obj]:
             return there[0]
         if obj is __build_class__ or (id(obj) in self.world.made and isinstance(obj, type)):
-            raise Unsupported("a class is made here, and it or an instance of it outlives the graph", "make it outside")
+            raise Unsupported(
+                "a class is made here, and it or an instance of it outlives the graph",
+                "make it outside",
+            )
         if HELPERS.get(own := getattr(obj, "__name__", "")) is obj:
             return str(own)
         label = wanted or (name_of(obj) if not isinstance(obj, dict) else "globals")
@@ -395,5 +575,6 @@ def as_inference(tensor: torch.Tensor) -> torch.Tensor:
     """The same memory as a tensor that was made in inference mode."""
     made = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
     made.set_(tensor.untyped_storage(), tensor.storage_offset(), tensor.shape, tensor.stride())
-    torch._utils.set_tensor_metadata(made, torch._utils.get_tensor_metadata(tensor))  # conjugated, negated
+    # conjugated, negated
+    torch._utils.set_tensor_metadata(made, torch._utils.get_tensor_metadata(tensor))
     return made

@@ -63,7 +63,11 @@ class Interpreter(Machine):
     GET_LEN = pushing(lambda it, i: it.operate(len, it.stack[-1]))
     CHECK_EXC_MATCH = pushing(lambda it, i: isinstance(it.stack[-2], it.pop()))
     BUILD_LIST = pushing(lambda it, i: it.popn(i.arg))
-    BUILD_MAP = pushing(lambda it, i: it.native(dict, [(concrete(k), v) for k, v in [it.popn(2) for _ in range(i.arg)][::-1]]))
+    BUILD_MAP = pushing(
+        lambda it, i: it.native(
+            dict, [(concrete(k), v) for k, v in [it.popn(2) for _ in range(i.arg)][::-1]]
+        )
+    )
     BUILD_SET = pushing(lambda it, i: it.native(set, it.popn(i.arg)))
     LIST_TO_TUPLE = pushing(lambda it, i: tuple(it.pop()))
     BUILD_CONST_KEY_MAP = pushing(lambda it, i: dict(zip(it.pop(), it.popn(i.arg), strict=True)))
@@ -72,38 +76,57 @@ class Interpreter(Machine):
     CONVERT_VALUE = pushing(lambda it, i: it.call(getattr(builtins, i.arg), concrete(it.pop())))
     FORMAT_SIMPLE = pushing(lambda it, i: it.call(format, concrete(it.pop())))
     FORMAT_WITH_SPEC = pushing(lambda it, i: it.call(format, *map(concrete, it.popn(2))))
-    WITH_EXCEPT_START = pushing(lambda it, i: it.call(it.stack[-4], type(error := it.stack[-1]), error, error.__traceback__))
-    MATCH_SEQUENCE = pushing(lambda it, i: type(it.stack[-1]).__flags__ & 1 << 5 != 0)  # a flag that CPython has for `match`
+    WITH_EXCEPT_START = pushing(
+        lambda it, i: it.call(it.stack[-4], type(error := it.stack[-1]), error, error.__traceback__)
+    )
+    # a flag that CPython has for `match`
+    MATCH_SEQUENCE = pushing(lambda it, i: type(it.stack[-1]).__flags__ & 1 << 5 != 0)
     MATCH_MAPPING = pushing(lambda it, i: type(it.stack[-1]).__flags__ & 1 << 6 != 0)
 
     POP_TOP = lambda it, i: it.pop()
     STORE_ATTR = lambda it, i: attributes.change(it, it.pop(), i.arg, it.pop())
     DELETE_ATTR = lambda it, i: attributes.change(it, it.pop(), i.arg)
     DELETE_SUBSCR = lambda it, i: it.operate(operator.delitem, it.stack.pop(-2), concrete(it.pop()))
-    STORE_DEREF = lambda it, i: setattr(it.world.open_cell(it.locals[i.arg]), "cell_contents", it.pop())
+    STORE_DEREF = lambda it, i: setattr(
+        it.world.open_cell(it.locals[i.arg]), "cell_contents", it.pop()
+    )
     DELETE_FAST = lambda it, i: (it.LOAD_FAST(i), it.pop(), it.locals.pop(i.arg))
     DELETE_DEREF = lambda it, i: delattr(it.world.open_cell(it.locals[i.arg]), "cell_contents")
-    MAKE_CELL = lambda it, i: operator.setitem(it.locals, i.arg, new_cell(it.locals.pop(i.arg, MISSING)))
+    MAKE_CELL = lambda it, i: operator.setitem(
+        it.locals, i.arg, new_cell(it.locals.pop(i.arg, MISSING))
+    )
     LIST_APPEND = lambda it, i: it.stack[-i.arg - 1].append(it.pop())
-    LIST_EXTEND = lambda it, i: it.stack[-i.arg - 1].extend(it.unpacked(it.pop(), "Value after * must be an iterable, not {}"))
+    LIST_EXTEND = lambda it, i: it.stack[-i.arg - 1].extend(
+        it.unpacked(it.pop(), "Value after * must be an iterable, not {}")
+    )
     SET_ADD = lambda it, i: it.native(it.stack[-i.arg - 1].add, it.pop())
     SET_UPDATE = lambda it, i: it.native(it.stack[-i.arg - 1].update, it.iterate(it.pop()))
-    DICT_UPDATE = lambda it, i: (it.look_into(it.stack[-1]), it.native(it.stack[-i.arg - 1].update, it.pop()))
-    MAP_ADD = lambda it, i: it.native(operator.setitem, it.stack[-i.arg - 2], concrete(it.stack.pop(-2)), it.pop())
+    DICT_UPDATE = lambda it, i: (
+        it.look_into(it.stack[-1]),
+        it.native(it.stack[-i.arg - 1].update, it.pop()),
+    )
+    MAP_ADD = lambda it, i: it.native(
+        operator.setitem, it.stack[-i.arg - 2], concrete(it.stack.pop(-2)), it.pop()
+    )
     RETURN_VALUE = lambda it, i: setattr(it, "result", it.pop())
     STORE_NAME = lambda it, i: it.native(operator.setitem, it.names, i.arg, it.pop())
     DELETE_NAME = lambda it, i: it.native(operator.delitem, it.names, i.arg)
     SETUP_ANNOTATIONS = lambda it, i: it.names.setdefault("__annotations__", {})
     LOAD_NAME = lambda it, i: it.push(it.names[i.arg]) if i.arg in it.names else it.LOAD_GLOBAL(i)
-    LOAD_FROM_DICT_OR_DEREF = lambda it, i: it.push(names[i.arg]) if i.arg in (names := it.pop()) else it.LOAD_DEREF(i)
+    LOAD_FROM_DICT_OR_DEREF = lambda it, i: (
+        it.push(names[i.arg]) if i.arg in (names := it.pop()) else it.LOAD_DEREF(i)
+    )
     YIELD_VALUE = lambda it, i: setattr(it, "yielded", it.pop())
     JUMP = lambda it, i: it.jump(i.arg)
     END_SEND = lambda it, i: it.stack.pop(-2)
-    STOPITERATION_ERROR = lambda it, i: None  # the generator that runs this code does it (`Machine.generator`)
+    # the generator that runs this code does it (`Machine.generator`)
+    STOPITERATION_ERROR = lambda it, i: None
 
     def LOAD_FAST(self, i: Instruction) -> None:
         if i.arg not in self.locals:
-            raise UnboundLocalError(f"cannot access local variable '{i.arg}' where it is not associated with a value")
+            raise UnboundLocalError(
+                f"cannot access local variable '{i.arg}' where it is not associated with a value"
+            )
         self.push(self.locals[i.arg])
 
     def STORE_FAST(self, i: Instruction) -> None:
@@ -118,7 +141,11 @@ class Interpreter(Machine):
         except ValueError:
             free = i.arg in self.code.co_freevars
             said = f"cannot access {'free' if free else 'local'} variable '{i.arg}' where it is not associated with a value"
-            raise (NameError(f"{said} in enclosing scope", name=i.arg) if free else UnboundLocalError(said)) from None
+            raise (
+                NameError(f"{said} in enclosing scope", name=i.arg)
+                if free
+                else UnboundLocalError(said)
+            ) from None
 
     def LOAD_GLOBAL(self, i: Instruction) -> None:
         if (value := self.world.read_global(self.globals, i.arg, self.function)) is MISSING:
@@ -127,17 +154,25 @@ class Interpreter(Machine):
 
     def STORE_GLOBAL(self, i: Instruction) -> None:
         if self.world.globals_source(self.globals, self.function) is None:
-            raise Unsupported(f"stores the global variable '{i.arg}' of a function whose module is not known")
+            raise Unsupported(
+                f"stores the global variable '{i.arg}' of a function whose module is not known"
+            )
         self.world.stored[id(self.globals), i.arg] = self.globals, i.arg, self.pop()
 
     def IMPORT_NAME(self, i: Instruction) -> None:
         level, names = self.popn(2)
         package = self.globals.get("__package__") or self.globals.get("__name__", "")
         name = importlib.util.resolve_name("." * level + i.arg, package)
-        if name.startswith("torch."):  # which may be another part of torch that is wanted for the first time
+        # which may be another part of torch that is wanted for the first time
+        if name.startswith("torch."):
             frames.call(None, __import__, name, None, None, names or ())
-        if name not in sys.modules or not all(hasattr(sys.modules[name], part) for part in names or ()):
-            raise Unsupported(f"imports {name}, or a part of it, for the first time", "import it at the top of the file")
+        if name not in sys.modules or not all(
+            hasattr(sys.modules[name], part) for part in names or ()
+        ):
+            raise Unsupported(
+                f"imports {name}, or a part of it, for the first time",
+                "import it at the top of the file",
+            )
         name = name if names or level else name.split(".")[0]
         self.push(self.world.wrap(sys.modules[name], Imported(name)))
 
@@ -148,7 +183,12 @@ class Interpreter(Machine):
     def IS_OP(self, i: Instruction) -> None:
         left, right = self.popn(2)
         one, two = self.world.of(left), self.world.of(right)
-        if one and two and one is not two and not (self.world.is_static(left) or self.world.is_static(right)):
+        if (
+            one
+            and two
+            and one is not two
+            and not (self.world.is_static(left) or self.world.is_static(right))
+        ):
             self.world.assume(one.source, "identity", Test("{}", "is not", SameAs(two.source)))
         self.push((left is right) != i.arg)
 
@@ -167,7 +207,10 @@ class Interpreter(Machine):
     def decide(self, value: Any, place: int) -> bool:
         """`bool(value)`, for the jump at `place`. Where one side raises (`assert`), the other is taken; the head asks again."""
         jump = self.program[place]
-        sides = {jump.op == "POP_JUMP_IF_TRUE": place + 1, jump.op == "POP_JUMP_IF_FALSE": self.index_of.get(jump.arg, place)}
+        sides = {
+            jump.op == "POP_JUMP_IF_TRUE": place + 1,
+            jump.op == "POP_JUMP_IF_FALSE": self.index_of.get(jump.arg, place),
+        }
         for expected, start in sides.items() if len(sides) == 2 else ():
             end = next((i.op for i in self.program[start:] if i.op in ENDS), "")
             if end == "RAISE_VARARGS" and self.world.builder.expect(value, expected):
@@ -196,7 +239,11 @@ class Interpreter(Machine):
         if cause is not MISSING:
             error.__cause__ = self.call(cause) if isinstance(cause, type) else cause
         try:
-            raise error if self.handling is None or self.world.is_opaque(self.handling) else self.handling
+            raise (
+                error
+                if self.handling is None or self.world.is_opaque(self.handling)
+                else self.handling
+            )
         except BaseException:
             raise error  # noqa: B904  (so CPython links the two, and ties no ring)
 
@@ -226,24 +273,35 @@ class Interpreter(Machine):
     def DICT_MERGE(self, i: Instruction) -> None:
         update = self.pop()
         self.look_into(update)
-        merged, function = self.stack[-i.arg], next(value for value in self.stack[-i.arg - 3 :] if value is not NULL)
+        merged, function = (
+            self.stack[-i.arg],
+            next(value for value in self.stack[-i.arg - 3 :] if value is not NULL),
+        )
         if not hasattr(type(update), "keys"):
-            raise TypeError(f"{name_of(function, exact=True)}() argument after ** must be a mapping, not {type(update).__name__}")
+            raise TypeError(
+                f"{name_of(function, exact=True)}() argument after ** must be a mapping, not {type(update).__name__}"
+            )
         more = self.native(dict, update)
         if twice := [key for key in more if key in merged]:
-            raise TypeError(f"{name_of(function, exact=True)}() got multiple values for keyword argument '{twice[0]}'")
+            raise TypeError(
+                f"{name_of(function, exact=True)}() got multiple values for keyword argument '{twice[0]}'"
+            )
         merged.update(more)
 
     def UNPACK_SEQUENCE(self, i: Instruction) -> None:
         if len(values := list(itertools.islice(self.unpacked(self.pop()), i.arg + 1))) != i.arg:
             few = f"not enough values to unpack (expected {i.arg}, got {len(values)})"
-            raise ValueError(few if len(values) < i.arg else f"too many values to unpack (expected {i.arg})")
+            raise ValueError(
+                few if len(values) < i.arg else f"too many values to unpack (expected {i.arg})"
+            )
         self.stack.extend(reversed(values))
 
     def UNPACK_EX(self, i: Instruction) -> None:
         before, after = i.arg
         if len(values := list(self.unpacked(self.pop()))) < before + after:
-            raise ValueError(f"not enough values to unpack (expected at least {before + after}, got {len(values)})")
+            raise ValueError(
+                f"not enough values to unpack (expected at least {before + after}, got {len(values)})"
+            )
         last = len(values) - after
         self.stack.extend(reversed([*values[:before], values[before:last], *values[last:]]))
 
@@ -258,28 +316,45 @@ class Interpreter(Machine):
         container, index = self.popn(2)
         if type(container).__module__ == "typing":  # `Optional[int]`
             return self.push(frames.call(None, operator.getitem, container, index))
-        found = self.operate(operator.getitem, container, index if isinstance(container, torch.Tensor) else concrete(index))
-        of_class = isinstance(container, type) and self.world.is_static(found)  # `list[int]`, `Color["RED"]`
+        found = self.operate(
+            operator.getitem,
+            container,
+            index if isinstance(container, torch.Tensor) else concrete(index),
+        )
+        # `list[int]`, `Color["RED"]`
+        of_class = isinstance(container, type) and self.world.is_static(found)
         self.push(self.world.wrap(found, None) if of_class else found)
 
     def STORE_SUBSCR(self, i: Instruction) -> None:
         value, container, index = self.popn(3)
         self.look_into(container)
-        self.native(operator.setitem, container, index if isinstance(container, torch.Tensor) else concrete(index), value)
+        self.native(
+            operator.setitem,
+            container,
+            index if isinstance(container, torch.Tensor) else concrete(index),
+            value,
+        )
 
     def MAKE_FUNCTION(self, i: Instruction) -> None:
         code = self.pop()
-        function = FunctionType(code, self.globals, None, None, tuple(CellType() for _ in code.co_freevars))
+        function = FunctionType(
+            code, self.globals, None, None, tuple(CellType() for _ in code.co_freevars)
+        )
         self.world.made[id(function)] = function
         self.push(function)
 
     def SET_FUNCTION_ATTRIBUTE(self, i: Instruction) -> None:
         new, function = self.popn(2)
         if i.arg == "closure":
-            function = FunctionType(function.__code__, self.globals, None, None, new)  # before it gets anything else
+            # before it gets anything else
+            function = FunctionType(function.__code__, self.globals, None, None, new)
             self.world.made[id(function)] = function
         else:
-            setattr(function, f"__{i.arg}__", dict(zip(new[::2], new[1::2], strict=True)) if i.arg == "annotations" else new)
+            setattr(
+                function,
+                f"__{i.arg}__",
+                dict(zip(new[::2], new[1::2], strict=True)) if i.arg == "annotations" else new,
+            )
         self.push(function)
 
     def CALL_FUNCTION_EX(self, i: Instruction) -> None:
@@ -291,7 +366,13 @@ class Interpreter(Machine):
     def SEND(self, i: Instruction) -> None:
         """What is sent or thrown into a `yield from` goes to what that takes its values from. (PEP 380)"""
         value, receiver = self.pop(), self.stack[-1]
-        way = "close" if isinstance(value, GeneratorExit) else "throw" if isinstance(value, BaseException) else "send"
+        way = (
+            "close"
+            if isinstance(value, GeneratorExit)
+            else "throw"
+            if isinstance(value, BaseException)
+            else "send"
+        )
         try:
             if value is None:
                 return self.push(self.native(next, receiver))
@@ -309,16 +390,21 @@ class Interpreter(Machine):
     def MATCH_KEYS(self, i: Instruction) -> None:
         keys, subject = self.stack[-1], self.stack[-2]
         there = all(key in subject for key in keys)
-        self.push(tuple(self.operate(operator.getitem, subject, key) for key in keys) if there else None)
+        self.push(
+            tuple(self.operate(operator.getitem, subject, key) for key in keys) if there else None
+        )
 
     def MATCH_CLASS(self, i: Instruction) -> None:
         subject, cls, names = self.popn(3)
         found = None
         if self.call(builtins.isinstance, subject, cls):
             by_position = getattr(cls, "__match_args__", ())[: i.arg]
-            itself = not hasattr(cls, "__match_args__") and cls.__flags__ & 1 << 22  # another such flag: of `int`, `list`, ...
+            # another such flag: of `int`, `list`, ...
+            itself = not hasattr(cls, "__match_args__") and cls.__flags__ & 1 << 22
             if i.arg > (n := 1 if itself else len(by_position)):
-                raise TypeError(f"{cls.__name__}() accepts {n} positional sub-pattern{'s' * (n != 1)} ({i.arg} given)")
+                raise TypeError(
+                    f"{cls.__name__}() accepts {n} positional sub-pattern{'s' * (n != 1)} ({i.arg} given)"
+                )
             with contextlib.suppress(AttributeError):
                 parts = [attributes.get(self, subject, name) for name in (*by_position, *names)]
                 found = (subject, *parts) if itself and i.arg else tuple(parts)

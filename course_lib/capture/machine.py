@@ -67,26 +67,43 @@ class Machine(Stack):
         self.world, self.function = world, function
         self.code: CodeType = function.__code__
         self.globals: dict[str, Any] = function.__globals__
-        cells = {n: new_cell(values.get(n, MISSING)) for n in self.code.co_cellvars if type(values.get(n)) is not CellType}
-        self.locals = values | cells | world.closure(function)  # Values, or cells: an argument moves into its own, or is one
+        cells = {
+            n: new_cell(values.get(n, MISSING))
+            for n in self.code.co_cellvars
+            if type(values.get(n)) is not CellType
+        }
+        # Values, or cells: an argument moves into its own, or is one
+        self.locals = values | cells | world.closure(function)
         self.names = cast(Any, None)  # Of a class body
         self.stack: list[Any] = []
-        self.handling: BaseException | None = None  # The exception that an `except` block is dealing with
+        # The exception that an `except` block is dealing with
+        self.handling: BaseException | None = None
         self.program = instructions(self.code)
-        self.index_of = {i.offset: index for index, i in reversed([*enumerate(self.program)])}  # of those split, the first
-        self.next, self.last = 0, cast(Any, None)  # Instruction; and where the last one was, once it has ended
+        # of those split, the first
+        self.index_of = {i.offset: index for index, i in reversed([*enumerate(self.program)])}
+        # Instruction; and where the last one was, once it has ended
+        self.next, self.last = 0, cast(Any, None)
         self.stops: Container[int] = ()  # Where not to go on, as indices into `program`
         self.result = self.yielded = NOTHING
-        self.module = world.builder.module  # The path of the module whose method this is, or that called this function
+        # The path of the module whose method this is, or that called this function
+        self.module = world.builder.module
         owner = world.of(next(iter(values.values()), None))
-        if owner and isinstance(owner.real, torch.nn.Module) and hasattr(type(owner.real), self.code.co_name):
+        if (
+            owner
+            and isinstance(owner.real, torch.nn.Module)
+            and hasattr(type(owner.real), self.code.co_name)
+        ):
             self.module = owner.source.shown
 
     def run(self) -> Any:
         """Interpret to a return (or, in a generator, to a yield). NOTHING: stopped before an instruction that ends the graph."""
-        self.world.stack.append(Location(self.code.co_filename, self.code.co_firstlineno, self.code.co_qualname))
+        self.world.stack.append(
+            Location(self.code.co_filename, self.code.co_firstlineno, self.code.co_qualname)
+        )
         try:
-            while self.result is NOTHING and self.yielded is NOTHING and self.next not in self.stops:
+            while (
+                self.result is NOTHING and self.yielded is NOTHING and self.next not in self.stops
+            ):
                 self.step(self.program[self.next])
         finally:
             self.last = self.world.stack.pop()
@@ -128,7 +145,10 @@ class Machine(Stack):
     def unwind(self, instruction: Instruction, error: BaseException) -> None:
         """Go on where the exception table says, or let the exception out."""
         _, trace = self.world.raised.get(id(error), (error, None))
-        if (instruction.op, instruction.arg) not in (("RAISE_VARARGS", 0), ("RERAISE", instruction.arg)):
+        if (instruction.op, instruction.arg) not in (
+            ("RAISE_VARARGS", 0),
+            ("RERAISE", instruction.arg),
+        ):
             trace = traceback_line(trace, self.code, instruction.line or 1)
         self.world.raised[id(error)] = error, trace
         error.__traceback__ = trace
@@ -137,7 +157,11 @@ class Machine(Stack):
                 del self.stack[entry.depth :]
                 if entry.lasti:
                     self.push(instruction.offset // 2)
-                if error.__context__ is None and error is not self.handling and instruction.op != "RERAISE":
+                if (
+                    error.__context__ is None
+                    and error is not self.handling
+                    and instruction.op != "RERAISE"
+                ):
                     error.__context__ = self.handling
                 self.push(error)
                 self.jump(entry.target)
@@ -145,15 +169,30 @@ class Machine(Stack):
         raise error
 
     def tell(self, instruction: Instruction, before: tuple[str, ...]) -> None:
-        here, node, depth = self.world.stack[-1], self.world.builder.last_node, len(self.world.stack) - 1
+        here, node, depth = (
+            self.world.stack[-1],
+            self.world.builder.last_node,
+            len(self.world.stack) - 1,
+        )
         after = events.in_words(self.world, self.stack if self.result is NOTHING else [self.result])
-        ran = instruction.offset, instruction.op, "" if instruction.arg is None else str(instruction.arg), self.code.co_qualname
+        ran = (
+            instruction.offset,
+            instruction.op,
+            "" if instruction.arg is None else str(instruction.arg),
+            self.code.co_qualname,
+        )
         made = node.name if node else ""
-        self.world.told.append(events.InstructionRun(*ran, here.filename, here.line, depth, before, after, made))
+        self.world.told.append(
+            events.InstructionRun(*ran, here.filename, here.line, depth, before, after, made)
+        )
 
     def location(self, instruction: Instruction) -> Location:
         at, line = instruction.positions, instruction.line or self.world.stack[-1].line
-        column, end = (-1, -1) if at is None or at.col_offset is None else (at.col_offset, at.end_col_offset or -1)
+        column, end = (
+            (-1, -1)
+            if at is None or at.col_offset is None
+            else (at.col_offset, at.end_col_offset or -1)
+        )
         if at is not None and at.end_lineno != at.lineno:
             end = 10**6
         return Location(self.code.co_filename, line, self.code.co_qualname, column, end)
@@ -168,7 +207,8 @@ class Machine(Stack):
             inliner.caller = before
         if type(result) is str:
             self.world.check_addresses(result)
-        return bool(result) if type(result) is torch.SymBool else result  # a guard: `n > 4` may be asked whether it `is True`
+        # a guard: `n > 4` may be asked whether it `is True`
+        return bool(result) if type(result) is torch.SymBool else result
 
     def call(self: Any, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         return calls.call(self, function, list(args), kwargs)
@@ -176,8 +216,14 @@ class Machine(Stack):
     def enter(self, function: FunctionType, values: tuple[Any, ...], names: Any = None) -> Any:
         """Interpret a call of `function` with its parameters bound to `values`; of a class body with its `names`."""
         if len(self.world.stack) > config.inline_depth_limit:
-            raise Unsupported(f"calls are nested more than {config.inline_depth_limit} deep (at {function.__qualname__})")
-        callee = type(self)(self.world, function, dict(zip(frames.parameters(function.__code__), values, strict=True)))
+            raise Unsupported(
+                f"calls are nested more than {config.inline_depth_limit} deep (at {function.__qualname__})"
+            )
+        callee = type(self)(
+            self.world,
+            function,
+            dict(zip(frames.parameters(function.__code__), values, strict=True)),
+        )
         callee.handling, callee.names = self.handling, names
         if not callee.code.co_flags & 0x20:
             return callee.run()
@@ -189,7 +235,10 @@ class Machine(Stack):
         """A generator whose body is interpreted, step by step, whoever asks it for values."""
         sent: Any = NOTHING
         while True:
-            thrown, delegates = isinstance(sent, BaseException), self.program[self.next - 2].op == "SEND"
+            thrown, delegates = (
+                isinstance(sent, BaseException),
+                self.program[self.next - 2].op == "SEND",
+            )
             try:
                 if thrown and not delegates:
                     frames.call(None, self.unwind, self.program[self.next - 1], sent)
@@ -221,14 +270,19 @@ class Machine(Stack):
         """Refuse what is known by its type alone."""
         for value in values:
             if self.world.is_opaque(value):
-                raise Unsupported(f"looks into a {type(value).__name__}, of which capture knows nothing", "use it in eager code")
+                raise Unsupported(
+                    f"looks into a {type(value).__name__}, of which capture knows nothing",
+                    "use it in eager code",
+                )
 
     def operate(self, function: Any, *args: Any) -> Any:
         """An operator: recorded if a tensor takes part, else computed now."""
         self.look_into(*args)
         if (number := self.world.shapes.compute(function, args)) is not None:
             return number
-        if any(isinstance(arg, torch.Tensor) for arg in args) and not any(map(has_own_operators, args)):
+        if any(isinstance(arg, torch.Tensor) for arg in args) and not any(
+            map(has_own_operators, args)
+        ):
             return self.world.builder.call(function, args)
         return self.native(function, *args)
 
@@ -251,12 +305,21 @@ def check_own_failure(error: BaseException) -> None:
     file, name, line, raised, at = "", "", 0, False, error.__traceback__
     while at is not None:
         code = at.tb_frame.f_code
-        if code.co_filename.startswith(HERE) or isinstance(at.tb_frame.f_locals.get("self"), Machine):
-            file, name, line, raised = code.co_filename, code.co_name, at.tb_lineno, code.co_code[at.tb_lasti] == RAISE
+        if code.co_filename.startswith(HERE) or isinstance(
+            at.tb_frame.f_locals.get("self"), Machine
+        ):
+            file, name, line, raised = (
+                code.co_filename,
+                code.co_name,
+                at.tb_lineno,
+                code.co_code[at.tb_lasti] == RAISE,
+            )
         at = at.tb_next
     if file.endswith(OWN) or not (file.startswith(HERE) or raised or not isinstance(error, SLIPS)):
         reason = f"capture itself fails at {name} ({file}:{line}): {type(error).__name__}: {error}"
-        raise Unsupported(reason, "report it" if file.startswith(HERE) else "correct that line of the interpreter") from error
+        raise Unsupported(
+            reason, "report it" if file.startswith(HERE) else "correct that line of the interpreter"
+        ) from error
 
 
 def new_cell(value: Any) -> CellType:
@@ -265,4 +328,6 @@ def new_cell(value: Any) -> CellType:
 
 def has_own_operators(value: Any) -> bool:
     """Is this an instance of a class written in Python, which may have an `__add__` of its own?"""
-    return type(value).__flags__ & HEAP_TYPE != 0 and not isinstance(value, (torch.Tensor, torch.SymInt, torch.SymFloat))
+    return type(value).__flags__ & HEAP_TYPE != 0 and not isinstance(
+        value, (torch.Tensor, torch.SymInt, torch.SymFloat)
+    )

@@ -29,11 +29,33 @@ OPERATORS = {
     "%": operator.mod, "**": operator.pow, "@": operator.matmul, "&": operator.and_, "|": operator.or_, "^": operator.xor,
     "<<": operator.lshift, ">>": operator.rshift,
 }  # fmt: skip
-IN_PLACE = {f"{sign}=": getattr(operator, f"i{f.__name__.strip('_')}") for sign, f in OPERATORS.items()}
-COMPARISONS = {"<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne, ">": operator.gt, ">=": operator.ge}
-SIGN_OF = {f: sign.rstrip("=") for sign, f in (OPERATORS | IN_PLACE).items()} | {operator.neg: "-", operator.pos: "+"}
+IN_PLACE = {
+    f"{sign}=": getattr(operator, f"i{f.__name__.strip('_')}") for sign, f in OPERATORS.items()
+}
+COMPARISONS = {
+    "<": operator.lt,
+    "<=": operator.le,
+    "==": operator.eq,
+    "!=": operator.ne,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+SIGN_OF = {f: sign.rstrip("=") for sign, f in (OPERATORS | IN_PLACE).items()} | {
+    operator.neg: "-",
+    operator.pos: "+",
+}
 SYMBOLIC: dict[Any, Any] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
-COMPUTED = {*SIGN_OF, *COMPARISONS.values(), abs, max, min, int, float, round, *filter(callable, vars(math).values())}
+COMPUTED = {
+    *SIGN_OF,
+    *COMPARISONS.values(),
+    abs,
+    max,
+    min,
+    int,
+    float,
+    round,
+    *filter(callable, vars(math).values()),
+}
 NUMBERS = (int, float, *SYMBOLIC)
 SIZE = torch.ops.aten.sym_size.int
 LONGEST = 300  # Arithmetic on floats whose text is longer is for these floats only
@@ -51,7 +73,11 @@ class History:
         """Compare with the last capture."""
         before = self.sizes.get(source.expr)
         if before is not None and len(before) == len(sizes):
-            self.changed |= {(source.expr, d) for d, (a, b) in enumerate(zip(before, sizes, strict=True)) if a != b}
+            self.changed |= {
+                (source.expr, d)
+                for d, (a, b) in enumerate(zip(before, sizes, strict=True))
+                if a != b
+            }
         self.sizes[source.expr] = sizes
 
     def is_symbolic(self, source: Source, dim: int, size: int, marked: Any = ()) -> bool:
@@ -73,32 +99,47 @@ class Shapes:
     """The sizes of one capture."""
 
     def __init__(self, history: History) -> None:
-        from torch._dynamo.source import ConstantSource  # a second to import, as is all that torch needs for sizes
+        # a second to import, as is all that torch needs for sizes
+        from torch._dynamo.source import ConstantSource
 
         self.history, self.place = history, ConstantSource
-        self.env = ShapeEnv(duck_shape=False, allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
+        self.env = ShapeEnv(
+            duck_shape=False, allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False
+        )
         self.mode = FakeTensorMode(shape_env=self.env)
         self.found: dict[sympy.Symbol, Origin] = {}
         self.marked: set[sympy.Symbol] = set()
-        self.causes: list[Location | None] = []  # For each of the environment's guards the user's line that asked
+        # For each of the environment's guards the user's line that asked
+        self.causes: list[Location | None] = []
 
     def fake(self, tensor: torch.Tensor, source: Source) -> torch.Tensor:
         """A fake like `tensor`, with symbolic sizes where they are wanted."""
         sizes = tuple(tensor.shape)
         self.history.meet(source, sizes)
-        marked = {*getattr(tensor, "_course_dynamic", ()), *getattr(tensor, "_dynamo_dynamic_indices", ())}
-        symbolic = [self.history.is_symbolic(source, d, size, marked) for d, size in enumerate(sizes)]
+        marked = {
+            *getattr(tensor, "_course_dynamic", ()),
+            *getattr(tensor, "_dynamo_dynamic_indices", ()),
+        }
+        symbolic = [
+            self.history.is_symbolic(source, d, size, marked) for d, size in enumerate(sizes)
+        ]
         if not any(symbolic) or isinstance(tensor, torch.nn.Parameter):
             return self.mode.from_tensor(tensor, static_shapes=True)
-        context = StatelessSymbolicContext([DimDynamic.DYNAMIC if s else DimDynamic.STATIC for s in symbolic])
-        fake = self.mode.from_tensor(tensor, source=self.place(source.expr), symbolic_context=context)
+        context = StatelessSymbolicContext(
+            [DimDynamic.DYNAMIC if s else DimDynamic.STATIC for s in symbolic]
+        )
+        fake = self.mode.from_tensor(
+            tensor, source=self.place(source.expr), symbolic_context=context
+        )
         for dim, size in enumerate(fake.shape):
             if isinstance(size, torch.SymInt) and (symbol := size.node.expr).is_Symbol:
                 self.marked |= {symbol} if dim in marked else set()
                 texts = f"{source.expr}.shape[{dim}]", f"{source.shown}.shape[{dim}]"
                 self.found[symbol] = Origin(size, texts, SIZE, (fake, dim))
         for stride in fake.stride():
-            if isinstance(stride, torch.SymInt) and not stride.node.expr.free_symbols <= set(self.found):
+            if isinstance(stride, torch.SymInt) and not stride.node.expr.free_symbols <= set(
+                self.found
+            ):
                 int(stride)  # does not follow from the sizes: a constant
         return fake
 
@@ -106,29 +147,51 @@ class Shapes:
         """A number from outside: symbolic once it has changed, if a loop gives it, or as an argument if all sizes are to be."""
         counts = source.expr.startswith("upcoming(")
         self.history.meet(source, (value,))
-        wanted = counts or (source.expr, 0) in self.history.changed or (self.history.dynamic and source.is_variable)
-        constant = value in (0, 1) and not counts if type(value) is int else value == 0 or not math.isfinite(value)
+        wanted = (
+            counts
+            or (source.expr, 0) in self.history.changed
+            or (self.history.dynamic and source.is_variable)
+        )
+        constant = (
+            value in (0, 1) and not counts
+            if type(value) is int
+            else value == 0 or not math.isfinite(value)
+        )
         if constant or not wanted or self.history.dynamic is False:
             return value
         return self._symbol(value, (source.expr, source.shown))
 
-    def _symbol(self, value: int | float, texts: tuple[str, str], function: Any = None, args: Sequence[Any] = ()) -> Any:
+    def _symbol(
+        self,
+        value: int | float,
+        texts: tuple[str, str],
+        function: Any = None,
+        args: Sequence[Any] = (),
+    ) -> Any:
         """A symbolic number, which is `value` at this call."""
         place = self.place(texts[0])
         symbol = self.env.create_unspecified_symbol(value, place, DimDynamic.DYNAMIC)
-        make: Any = self.env.create_symintnode if type(value) is int else self.env.create_symfloatnode
+        make: Any = (
+            self.env.create_symintnode if type(value) is int else self.env.create_symfloatnode
+        )
         self.found[symbol] = Origin(make(symbol, hint=value, source=place), texts, function, args)
         return self.found[symbol].value
 
     def compute(self, function: Any, args: Sequence[Any]) -> Any:
         """`function(*args)` of symbolic numbers with floats, or None: a symbol, for sympy would change the last bits."""
-        if {*map(type, args)}.isdisjoint(SYMBOLIC) or function not in COMPUTED or not all(isinstance(a, NUMBERS) for a in args):
+        if (
+            {*map(type, args)}.isdisjoint(SYMBOLIC)
+            or function not in COMPUTED
+            or not all(isinstance(a, NUMBERS) for a in args)
+        ):
             return None
         hints = [arg.node.hint if type(arg) in SYMBOLIC else arg for arg in args]
         texts = self._call_text(function, args, False), self._call_text(function, args, True)
         try:
             value = function(*hints)
-            fits = type(value) is float or (abs(value) < 2**63 and (function, len(args)) != (round, 2))
+            fits = type(value) is float or (
+                abs(value) < 2**63 and (function, len(args)) != (round, 2)
+            )
             good = all(map(math.isfinite, (*hints, value))) and len(texts[0]) < LONGEST and fits
         except (ArithmeticError, ValueError, TypeError):
             good = False
@@ -143,7 +206,9 @@ class Shapes:
         return self._symbol(value, texts, function, args)
 
     def _call_text(self, function: Any, args: Sequence[Any], shown: bool) -> str:
-        parts = [self.text(arg.node.expr, shown) if type(arg) in SYMBOLIC else repr(arg) for arg in args]
+        parts = [
+            self.text(arg.node.expr, shown) if type(arg) in SYMBOLIC else repr(arg) for arg in args
+        ]
         parts = [part if part.isidentifier() else f"({part})" for part in parts]
         if function in SIGN_OF:
             return f"({f' {SIGN_OF[function]} '.join(['', *parts][-2:])})"
@@ -151,7 +216,10 @@ class Shapes:
 
     def text(self, expr: sympy.Expr, shown: bool = False) -> str:
         """An expression of sizes as Python source: `x.shape[0] * 2`."""
-        names = {symbol: sympy.Symbol(at.texts[shown], integer=symbol.is_integer) for symbol, at in self.found.items()}
+        names = {
+            symbol: sympy.Symbol(at.texts[shown], integer=symbol.is_integer)
+            for symbol, at in self.found.items()
+        }
         return PythonPrinter().doprint(expr.xreplace(names))
 
     def note(self, place: Location | None) -> None:
@@ -160,20 +228,33 @@ class Shapes:
 
     def tests(self) -> dict[Test, Location | None]:
         """What must hold for other sizes, and the user's line that asked first. Warns of a marked size that is not dynamic."""
-        asked = [(guard.expr, at) for guard, at in itertools.zip_longest(self.env.guards, self.causes)]
+        asked = [
+            (guard.expr, at) for guard, at in itertools.zip_longest(self.env.guards, self.causes)
+        ]
         found: dict[Test, Location | None] = {}
         for symbol, origin in self.found.items():
             size = self.env.replacements.get(symbol, symbol)
             at = next((at for expr, at in asked if symbol in expr.free_symbols), None)
-            if symbol_is_type(symbol, SymT.FLOAT):  # 0.0 is not -0.0; and what holds for numbers need not hold for NaN
-                found[self._test(symbol, f"repr({{}}) == {repr(float(size))!r}" if size.is_number else "is_finite({})")] = at
+            # 0.0 is not -0.0; and what holds for numbers need not hold for NaN
+            if symbol_is_type(symbol, SymT.FLOAT):
+                found[
+                    self._test(
+                        symbol,
+                        f"repr({{}}) == {repr(float(size))!r}"
+                        if size.is_number
+                        else "is_finite({})",
+                    )
+                ] = at
             elif origin.function not in (None, SIZE):
                 found[self._test(symbol, "type({}) is int")] = at
             if size.is_number and not symbol_is_type(symbol, SymT.FLOAT):
                 found[test := self._test(sympy.Eq(symbol, size, evaluate=False))] = at
                 if symbol in self.marked:
                     why = f"was marked as dynamic, but {at} ({at.text if at else ''}) is right for this size only"
-                    warnings.warn(f"{test.pretty} {why}; write that line for any size, or do not mark it", stacklevel=2)
+                    warnings.warn(
+                        f"{test.pretty} {why}; write that line for any size, or do not mark it",
+                        stacklevel=2,
+                    )
             elif origin.function is SIZE:
                 found[self._test(sympy.Ge(symbol, 2, evaluate=False))] = None
         for expr, at in asked:
@@ -182,12 +263,16 @@ class Shapes:
         return found
 
     def _test(self, expr: Any, form: str = "{}") -> Test:
-        return Test(form.format(self.text(expr)), "holds", True, form.format(self.text(expr, shown=True)))
+        return Test(
+            form.format(self.text(expr)), "holds", True, form.format(self.text(expr, shown=True))
+        )
 
     def stride_tests(self, fake: torch.Tensor) -> list[Test]:
         """The layout of a tensor with symbolic sizes, stride by stride."""
         strides = [sympy.Integer(n) if type(n) is int else n.node.expr for n in fake.stride()]
-        places = [(d, self.text(n)) for d, n in enumerate(strides) if n.free_symbols <= set(self.found)]
+        places = [
+            (d, self.text(n)) for d, n in enumerate(strides) if n.free_symbols <= set(self.found)
+        ]
         return [Test(f"{{}}.stride({dim}) == {text}", "holds", True) for dim, text in places]
 
 

@@ -27,7 +27,8 @@ HELPERS: dict[str, Any] = {
     "is_finite": lambda number: type(number) is float and math.isfinite(number),
 }  # fmt: skip
 """What heads and checks use by name. Other modules add to it."""
-REGISTRIES = "_parameters", "_buffers", "_modules"  # Where an `nn.Module` keeps what a user knows as its attributes
+# Where an `nn.Module` keeps what a user knows as its attributes
+REGISTRIES = "_parameters", "_buffers", "_modules"
 FUNCTION = "__func"  # The name by which checks and heads know the frame's function object
 
 
@@ -61,7 +62,12 @@ class Source:
     @property
     def shown(self) -> str:
         """The expression as the user would write it: `self.ln.weight`, not `self._modules['ln']._parameters['weight']`."""
-        if self.base and self.base.base and self.base.after[1:] in REGISTRIES and self.after[0] == "[":
+        if (
+            self.base
+            and self.base.base
+            and self.base.after[1:] in REGISTRIES
+            and self.after[0] == "["
+        ):
             base, key = self.base.base.shown, self.after[2:-2]
             return f"{base}[{key}]" if key.isdigit() else f"{base}.{key}"
         base = self.base.shown if self.base and not self.alone else ""
@@ -76,7 +82,9 @@ class Source:
         """`base.name`"""
         if keyword.iskeyword(name):
             return Source(f", {name!r})", self, "getattr(", f".{name}")
-        return Source(f".{name}", self, pretty="" if self.alone and name == "cell_contents" else None)
+        return Source(
+            f".{name}", self, pretty="" if self.alone and name == "cell_contents" else None
+        )
 
     def item(self, key: Any) -> "Source":
         """`base[key]`"""
@@ -96,8 +104,12 @@ class Source:
 
 def variables(names: Any) -> dict[str, str]:
     """What heads and checks call the parameters: their names, unless they use such a one themselves (`type`, `torch`)."""
-    free = lambda new, name: not hasattr(builtins, new) and new not in HELPERS and (new == name or new not in names)
-    return {name: next(new for n in range(99) if free(new := name + "_" * n, name)) for name in names}
+    free = lambda new, name: (
+        not hasattr(builtins, new) and new not in HELPERS and (new == name or new not in names)
+    )
+    return {
+        name: next(new for n in range(99) if free(new := name + "_" * n, name)) for name in names
+    }
 
 
 def Local(name: str, called: str = "") -> "Source":
@@ -181,7 +193,8 @@ class Guard:
     kind: str
     tests: tuple[Test, ...]
     cause: Location | None = field(default=None, compare=False)
-    inner: Location | None = field(default=None, compare=False)  # The line that looked at it, maybe of an installed library
+    # The line that looked at it, maybe of an installed library
+    inner: Location | None = field(default=None, compare=False)
 
     @property
     def expr(self) -> str:
@@ -222,7 +235,10 @@ class Unsupported(Exception):
             lines.append(f"  at {self.location} in {self.location.function}")
             lines += ["    " + row for row in self.location.caret.splitlines()]
         if len(self.stack) > 1:
-            lines.append("  reached through " + " → ".join(f"{call.function} ({call})" for call in self.stack))
+            lines.append(
+                "  reached through "
+                + " → ".join(f"{call.function} ({call})" for call in self.stack)
+            )
         if self.hint:
             lines.append(f"  what to do: {self.hint}")
         return "\n".join(lines)

@@ -54,7 +54,9 @@ def disallow_in_graph(function: F) -> F:
 def mark_dynamic(tensor: torch.Tensor, dim: int | tuple[int, ...] | list[int]) -> None:
     """From the first capture on, treat these dimensions of `tensor` as symbolic. (Sizes 0 and 1 stay constants.)"""
     known: frozenset[int] = getattr(tensor, "_course_dynamic", frozenset())
-    tensor._course_dynamic = known | {d % tensor.ndim for d in ((dim,) if isinstance(dim, int) else dim)}
+    tensor._course_dynamic = known | {
+        d % tensor.ndim for d in ((dim,) if isinstance(dim, int) else dim)
+    }
 
 
 RULES[is_compiling] = always(True)

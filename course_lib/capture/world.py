@@ -28,10 +28,30 @@ from torch._subclasses.fake_tensor import FakeTensorConverter
 
 from course_lib import frames
 from course_lib.capture import classes, global_state
-from course_lib.capture.classes import HEAP_TYPE, MISSING, TRUSTED, has_own_lookup, is_users, isinstance, member_of, own_dict
+from course_lib.capture.classes import (
+    HEAP_TYPE,
+    MISSING,
+    TRUSTED,
+    has_own_lookup,
+    is_users,
+    isinstance,
+    member_of,
+    own_dict,
+)
 from course_lib.capture.graph import PLAIN, GraphBuilder, Known
 from course_lib.capture.shapes import SYMBOLIC, History, Shapes, concrete
-from course_lib.capture.sources import FRAME, HELPERS, Guard, Imported, Location, SameAs, Source, Test, Unsupported, has_literal
+from course_lib.capture.sources import (
+    FRAME,
+    HELPERS,
+    Guard,
+    Imported,
+    Location,
+    SameAs,
+    Source,
+    Test,
+    Unsupported,
+    has_literal,
+)
 
 TORCH = re.compile(rf"{re.escape(os.path.dirname(torch.__file__))}|<frozen ")
 INSTALLED = re.compile(rf"{TORCH.pattern}|.*[/\\]lib[/\\]python3")
@@ -44,22 +64,32 @@ APART = ("course_lib.", "torch._tensor.", "torch._ops.", "torch.fx.", "torch._su
 """Python code below torch's own operators and symbolic sizes: part of Python, to the interpreted program."""
 BY_PARTS: dict[type, tuple[Any, tuple[str, ...]]] = {
     types.MethodType: (types.MethodType, ("__func__", "__self__")),
-    functools.partial: (lambda func, args, keywords: functools.partial(func, *args, **keywords), ("func", "args", "keywords")),
+    functools.partial: (
+        lambda func, args, keywords: functools.partial(func, *args, **keywords),
+        ("func", "args", "keywords"),
+    ),
     types.BuiltinMethodType: (getattr, ("__self__", "__name__")),
 }
 """Types whose instances are made anew from some of their attributes."""
 SCALARS = (int, float, complex, str, bytes)
-BY_IDENTITY = {object.__eq__, object.__hash__, torch.Tensor.__eq__, torch.Tensor.__hash__}  # Such keys are equal to none else
+# Such keys are equal to none else
+BY_IDENTITY = {object.__eq__, object.__hash__, torch.Tensor.__eq__, torch.Tensor.__hash__}
 BY_VALUE = (range, slice, types.MethodDescriptorType, types.WrapperDescriptorType)
-HANDLES = set("_io io threading _thread logging random socket multiprocessing asyncio subprocess tempfile weakref".split())
+HANDLES = set(
+    "_io io threading _thread logging random socket multiprocessing asyncio subprocess tempfile weakref".split()
+)
 """Modules whose instances are more than their attributes: files, locks, sources of randomness."""
-SENTINELS = tuple(type(getattr(dataclasses, name)) for name in "MISSING _FIELD _FIELD_CLASSVAR _HAS_DEFAULT_FACTORY".split())
+SENTINELS = tuple(
+    type(getattr(dataclasses, name))
+    for name in "MISSING _FIELD _FIELD_CLASSVAR _HAS_DEFAULT_FACTORY".split()
+)
 WRAPPING = (property, classmethod, staticmethod, functools.cached_property)
 ITERATORS = {enumerate, zip, *map(type, map(iter, ([], (), range(0)))), type(reversed([]))}
 STATIC = (types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type, enum.Enum)
 NULL: Any = type("Null", (), {"__repr__": lambda self: "NULL"})()
 """CPython's NULL on the value stack: 'no self here', or a variable without a value."""
-Handled = collections.namedtuple("Handled", "before error")  # On the stack while `error` is handled: what was so `before`
+# On the stack while `error` is handled: what was so `before`
+Handled = collections.namedtuple("Handled", "before error")
 
 
 class World:
@@ -75,9 +105,12 @@ class World:
         self.globals: dict[int, tuple[dict[str, Any], Source | None]] = {}
         self.stored: dict[tuple[int, str], tuple[Any, str, Any]] = {}
         """What was stored where no copy is: (object, name, value) of global variables and attributes of tensors and classes."""
-        self.made: dict[int, Any] = {}  # The functions and classes that the interpreted program made
-        self.raised: dict[int, tuple[BaseException, Any]] = {}  # Exceptions, and what their tracebacks are
-        self.problem: Unsupported | None = None  # What could not be followed where no exception may come out: closing a generator
+        # The functions and classes that the interpreted program made
+        self.made: dict[int, Any] = {}
+        # Exceptions, and what their tracebacks are
+        self.raised: dict[int, tuple[BaseException, Any]] = {}
+        # What could not be followed where no exception may come out: closing a generator
+        self.problem: Unsupported | None = None
         self.finished = False
         self.told: list[Any] = []
         self.classes: dict[type, classes.SeenClass] = {}
@@ -92,7 +125,9 @@ class World:
     def assume(self, source: Source, kind: str, *tests: Test) -> None:
         """Write a guard down, once, with the line that is interpreted as its cause; of a library, the call that led there."""
         here = self.user_location()
-        self.guards.setdefault(Guard(source, kind, tests, self.user_location(INSTALLED) or here, here))
+        self.guards.setdefault(
+            Guard(source, kind, tests, self.user_location(INSTALLED) or here, here)
+        )
 
     def forget(self) -> None:
         """The user's objects go at once, not when garbage is collected: also those that fakes refer to, weakly."""
@@ -102,14 +137,20 @@ class World:
 
     def user_location(self, others: re.Pattern[str] = TORCH) -> Location | None:
         """The innermost line that is the user's own, not torch's (or no installed library's)."""
-        return next((place for place in reversed(self.stack) if not others.match(place.filename)), None)
+        return next(
+            (place for place in reversed(self.stack) if not others.match(place.filename)), None
+        )
 
     def assume_absent(self, source: Source, name: str) -> None:
         self.assume(source, "absent", Test(f"{name!r} not in {{}}", "holds", True))  # in a dict
 
     def assume_identity(self, obj: Any, source: Source) -> None:
         function = isinstance(obj, types.FunctionType)
-        self.assume(source, "identity", Test("{}.__code__", "is", obj.__code__) if function else Test("{}", "is", obj))
+        self.assume(
+            source,
+            "identity",
+            Test("{}.__code__", "is", obj.__code__) if function else Test("{}", "is", obj),
+        )
 
     def see(self, cls: type, source: Source | None, *names: str) -> None:
         """Guard the special methods of a class, and what it has by these names; that it has none counts too."""
@@ -119,27 +160,53 @@ class World:
             if is_users(met) and id(met) not in self.made:
                 if met not in self.classes:
                     seen = self.classes[met] = classes.SeenClass(met)
-                    self.assume(place or FRAME, "class", Test("class_version({})" if place else "None", "==", seen))
+                    self.assume(
+                        place or FRAME,
+                        "class",
+                        Test("class_version({})" if place else "None", "==", seen),
+                    )
                 self.classes[met].see(names)
 
     def assume_tensor(self, tensor: torch.Tensor, fake: torch.Tensor, source: Source) -> None:
         """What graph and kernels depend on. Sparse tensors fail at `stride()`; the global state keeps wrapped ones (vmap) out."""
         if all(type(size) is int for size in fake.shape):
-            layout = [Test("{}.shape", "==", tuple(tensor.shape)), Test("{}.stride()", "==", tensor.stride())]
+            layout = [
+                Test("{}.shape", "==", tuple(tensor.shape)),
+                Test("{}.stride()", "==", tensor.stride()),
+            ]
         else:
-            sizes = [Test(f"{{}}.shape[{d}]", "==", n) for d, n in enumerate(fake.shape) if type(n) is int]
+            sizes = [
+                Test(f"{{}}.shape[{d}]", "==", n)
+                for d, n in enumerate(fake.shape)
+                if type(n) is int
+            ]
             layout = [Test("{}.ndim", "==", tensor.ndim), *sizes, *self.shapes.stride_tests(fake)]
-        tests = [Test("type({})", "is", type(tensor)), Test("{}.dtype", "is", tensor.dtype), *layout]
-        tests += [Test("{}.requires_grad", "is", tensor.requires_grad), Test("{}.is_neg()", "is", tensor.is_neg())]
-        tests.append(Test("{}.is_cpu", "is", True) if tensor.is_cpu else Test("{}.device", "==", tensor.device))
+        tests = [
+            Test("type({})", "is", type(tensor)),
+            Test("{}.dtype", "is", tensor.dtype),
+            *layout,
+        ]
+        tests += [
+            Test("{}.requires_grad", "is", tensor.requires_grad),
+            Test("{}.is_neg()", "is", tensor.is_neg()),
+        ]
+        tests.append(
+            Test("{}.is_cpu", "is", True)
+            if tensor.is_cpu
+            else Test("{}.device", "==", tensor.device)
+        )
         if tensor.is_complex():
             tests.append(Test("{}.is_conj()", "is", tensor.is_conj()))
         self.assume(source, "tensor", *tests)
 
     def assume_constant(self, value: Any, source: Source) -> None:
         """`value` is this very number, string, ...: 2, 2.0 and True are equal, so are 0.0 and -0.0; NaN is equal to nothing."""
-        tests = [Test("{}", "is", value) if type(value) is bool else Test("type({})", "is", type(value))]
-        if isinstance(value, (complex, slice)) or (isinstance(value, float) and (value == 0 or value != value)):
+        tests = [
+            Test("{}", "is", value) if type(value) is bool else Test("type({})", "is", type(value))
+        ]
+        if isinstance(value, (complex, slice)) or (
+            isinstance(value, float) and (value == 0 or value != value)
+        ):
             tests.append(Test("repr({})", "==", repr(value)))
         elif value is not None and type(value) is not bool:
             tests.append(Test("{}", "==", value))
@@ -202,39 +269,66 @@ class World:
             return self._container(obj, base, source)
         if cls is types.CellType:
             return self._know(types.CellType(), obj, source, attributes={}).stand_in
-        if cls in (set, frozenset) and all(type(i) in PLAIN or has_literal(i) or self.is_static(i) for i in obj):
+        if cls in (set, frozenset) and all(
+            type(i) in PLAIN or has_literal(i) or self.is_static(i) for i in obj
+        ):
             tests = [Test("type({})", "is", cls), Test("{}", "==", cls(obj))]
             typed = all(type(item) is str for item in obj)  # 1, 1.0 and True are equal
-            self.assume(source, "value", *tests, *([] if typed else [Test("set(map(repr, {}))", "==", {*map(repr, obj)})]))
-            return self._know(cls(obj), obj, source, before=list(obj) if cls is set else None).stand_in
+            self.assume(
+                source,
+                "value",
+                *tests,
+                *([] if typed else [Test("set(map(repr, {}))", "==", {*map(repr, obj)})]),
+            )
+            return self._know(
+                cls(obj), obj, source, before=list(obj) if cls is set else None
+            ).stand_in
         if cls in BY_VALUE or (isinstance(obj, SCALARS) and not getattr(obj, "__dict__", None)):
             self.assume_constant(obj, source)
             return self._know(obj, obj, source).stand_in
         self.assume(source, "type", Test("type({})", "is", cls))
         if cls in BY_PARTS and not own_dict(obj):
             make, names = BY_PARTS[cls]
-            return self._know(make(*(self.wrap(getattr(obj, n), source.attr(n)) for n in names)), obj, source).stand_in
+            return self._know(
+                make(*(self.wrap(getattr(obj, n), source.attr(n)) for n in names)), obj, source
+            ).stand_in
         if cls.__module__ == "torch.return_types":
-            return self._know(cls([self.wrap(item, source.item(i)) for i, item in enumerate(obj)]), obj, source).stand_in
+            return self._know(
+                cls([self.wrap(item, source.item(i)) for i, item in enumerate(obj)]), obj, source
+            ).stand_in
         if cls in ITERATORS:
             with contextlib.suppress(TypeError):
                 return self._know(Remaining(self, obj, source), obj, source).stand_in
-        return self._know(base.__new__(cls), obj, source, attributes={}).stand_in if can_copy(cls) else self._opaque(obj, source)
+        return (
+            self._know(base.__new__(cls), obj, source, attributes={}).stand_in
+            if can_copy(cls)
+            else self._opaque(obj, source)
+        )
 
     def _container(self, obj: Any, base: Any, source: Source) -> Any:
         """A list, tuple, deque or dict, or an instance of a class built on one, filled with what stands for its items."""
         cls, own, keyed = type(obj), type(obj) is base, base in MAPPINGS
         keys = tuple(base.keys(obj)) if keyed else tuple(range(base.__len__(obj)))
         named = all(type(key) in (*PLAIN, tuple, frozenset) or self.is_static(key) for key in keys)
-        if not named and not all(type(k) in PLAIN or {type(k).__eq__, type(k).__hash__} <= BY_IDENTITY for k in keys):
+        if not named and not all(
+            type(k) in PLAIN or {type(k).__eq__, type(k).__hash__} <= BY_IDENTITY for k in keys
+        ):
             return self._opaque(obj, source)
-        named_class = "modules['collections'].OrderedDict" if base is collections.OrderedDict else "dict"
+        named_class = (
+            "modules['collections'].OrderedDict" if base is collections.OrderedDict else "dict"
+        )
         listed = "tuple({})" if own else f"tuple({named_class}.keys({{}}))"
         kind, length = ("keys", listed) if keyed and named else ("length", "len({})")
-        tests = [Test("type({})", "is", cls), Test(length, "==", keys if kind == "keys" else len(keys))]
+        tests = [
+            Test("type({})", "is", cls),
+            Test(length, "==", keys if kind == "keys" else len(keys)),
+        ]
         tests += [Test("{}.maxlen", "==", obj.maxlen)] if base is collections.deque else []
-        typed = kind == "length" or all(type(key) is str for key in keys)  # 1, 1.0 and True are equal
-        self.assume(source, kind, *tests, *([] if typed else [Test(f"repr({length})", "==", repr(keys))]))
+        # 1, 1.0 and True are equal
+        typed = kind == "length" or all(type(key) is str for key in keys)
+        self.assume(
+            source, kind, *tests, *([] if typed else [Test(f"repr({length})", "==", repr(keys))])
+        )
 
         def item(place: int, key: Any) -> Any:
             if not has_literal(key):
@@ -242,19 +336,34 @@ class World:
             elif own or base is tuple:
                 at = source.item(key)
             else:  # the class may say otherwise
-                at = Source(f", {key!r})", source, f"{'dict' if keyed else 'list'}.__getitem__(", f"[{key!r}]")
+                at = Source(
+                    f", {key!r})",
+                    source,
+                    f"{'dict' if keyed else 'list'}.__getitem__(",
+                    f"[{key!r}]",
+                )
             return self.wrap(base.__getitem__(obj, key), at)
 
         if base is tuple:
-            known = self._know(tuple.__new__(cls, [item(*pair) for pair in enumerate(keys)]), obj, source)
+            known = self._know(
+                tuple.__new__(cls, [item(*pair) for pair in enumerate(keys)]), obj, source
+            )
         else:
             made = cls(maxlen=obj.maxlen) if base is collections.deque else base.__new__(cls)
             if base is collections.defaultdict:
-                made.default_factory = self.wrap(obj.default_factory, source.attr("default_factory"))
+                made.default_factory = self.wrap(
+                    obj.default_factory, source.attr("default_factory")
+                )
             known = self._know(made, obj, source)  # before its items, which may hold it
             for place, key in enumerate(keys):
                 if keyed:
-                    kept = key if named else self.wrap(key, Source(f")][{place}]", source, f"[*{named_class}.keys("))
+                    kept = (
+                        key
+                        if named
+                        else self.wrap(
+                            key, Source(f")][{place}]", source, f"[*{named_class}.keys(")
+                        )
+                    )
                     base.__setitem__(made, kept, item(place, key))
                 else:
                     base.append(made, item(place, key))
@@ -268,7 +377,10 @@ class World:
 
     def _tensor(self, tensor: torch.Tensor, source: Source) -> torch.Tensor:
         with torch._C.DisableTorchFunction():  # what we ask of it is no part of the program
-            plain = type(tensor) in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer) and tensor.layout is torch.strided
+            plain = (
+                type(tensor) in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+                and tensor.layout is torch.strided
+            )
             if not plain or tensor.is_quantized or tensor.is_nested:
                 return self._opaque(tensor, source)
             fake = self.shapes.fake(tensor, source)
@@ -286,7 +398,9 @@ class World:
         for number in re.findall(r"\bat 0x([0-9a-f]+)", text):
             known = self.known.get(int(number, 16))
             if known is not None and known.real is not known.stand_in:
-                raise Unsupported(f"shows the address of a {type(known.stand_in).__name__}", "give it a __repr__")
+                raise Unsupported(
+                    f"shows the address of a {type(known.stand_in).__name__}", "give it a __repr__"
+                )
 
     def is_opaque(self, value: Any) -> bool:
         known = self.of(value)
@@ -311,7 +425,12 @@ class World:
             return Imported(obj.__name__) if obj is sys.modules.get(obj.__name__, MISSING) else None
         module: Any = getattr(obj, "__module__", None)
         path: Any = getattr(obj, "__qualname__", None)
-        if not isinstance(module, str) or not isinstance(path, str) or "<" in path or module not in sys.modules:
+        if (
+            not isinstance(module, str)
+            or not isinstance(path, str)
+            or "<" in path
+            or module not in sys.modules
+        ):
             return None
         found: Any = sys.modules[module]
         source: Source = Imported(module)
@@ -345,13 +464,26 @@ class World:
             if base is not None and not self.is_trusted(base):
                 self.assume_absent(base, name)
             return getattr(builtins, name, MISSING)
-        if base is None and not self.is_static(globals_[name]) and type(globals_[name]) not in PLAIN:
-            raise Unsupported(f"reads the global variable '{name}' of a function whose module is not known")
+        if (
+            base is None
+            and not self.is_static(globals_[name])
+            and type(globals_[name]) not in PLAIN
+        ):
+            raise Unsupported(
+                f"reads the global variable '{name}' of a function whose module is not known"
+            )
         return self.wrap(globals_[name], base and base.variable(name))
 
     def written(self, cls: type, name: str) -> Any:
         """What the program has stored under this name in a class, MISSING if nothing."""
-        holder = next((base for base in cls.__mro__ if name in base.__dict__ or (id(base), name) in self.stored), None)
+        holder = next(
+            (
+                base
+                for base in cls.__mro__
+                if name in base.__dict__ or (id(base), name) in self.stored
+            ),
+            None,
+        )
         return self.stored.get((id(holder), name), (None, None, MISSING))[2]
 
     def open_cell(self, cell: types.CellType) -> types.CellType:
@@ -367,31 +499,48 @@ class World:
         cls = args[0] if args and isinstance(args[0], type) else type(args[0]) if args else object
         cls = next(base for base in cls.__mro__ if id(base) not in self.made)
         known = self.of(args[0]) if args else None
-        source: Any = known.source.type() if known is not None and cls is not args[0] else self.source_of(cls)
+        source: Any = (
+            known.source.type() if known is not None and cls is not args[0] else self.source_of(cls)
+        )
         for base in cls.__mro__ if source is not None else ():
             for name, found in base.__dict__.items():
                 if function in functions_of(found).values():
                     for i, above in enumerate(cls.__mro__[: cls.__mro__.index(base) + 1]):
                         self.see(above, source.attr("__mro__").item(i), name)
                     return self.wrap_functions(found, cls, source, name)
-        if (function.__closure__ or function.__defaults__ or function.__kwdefaults__) and self.source_of(function) is None:
+        if (
+            function.__closure__ or function.__defaults__ or function.__kwdefaults__
+        ) and self.source_of(function) is None:
             raise Unsupported(f"calls {function.__qualname__}, a function that has no known place")
 
     def closure(self, function: types.FunctionType) -> dict[str, types.CellType]:
         """The cells that a function closes over, by name."""
-        names, cells, source = function.__code__.co_freevars, function.__closure__ or (), self.source_of(function)
+        names, cells, source = (
+            function.__code__.co_freevars,
+            function.__closure__ or (),
+            self.source_of(function),
+        )
         if source is not None:  # not made by the interpreted program
             places = [source.variable(name, f".__closure__[{i}]") for i, name in enumerate(names)]
-            cells = tuple(cell if self.of(cell) else self.wrap(cell, at) for cell, at in zip(cells, places, strict=True))
+            cells = tuple(
+                cell if self.of(cell) else self.wrap(cell, at)
+                for cell, at in zip(cells, places, strict=True)
+            )
         return dict(zip(names, cells, strict=True))
 
     def defaults(self, function: types.FunctionType) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """What stands for the defaults of a function's parameters. (Places are counted from the last, as Python does.)"""
-        source, defaults, more = self.source_of(function), function.__defaults__ or (), function.__kwdefaults__ or {}
+        source, defaults, more = (
+            self.source_of(function),
+            function.__defaults__ or (),
+            function.__kwdefaults__ or {},
+        )
         if source is None:
             return defaults, more
         places, names = source.attr("__defaults__"), source.attr("__kwdefaults__")
-        found = tuple(self.wrap(obj, places.item(i)) for i, obj in enumerate(defaults, -len(defaults)))
+        found = tuple(
+            self.wrap(obj, places.item(i)) for i, obj in enumerate(defaults, -len(defaults))
+        )
         return found, {name: self.wrap(obj, names.item(name)) for name, obj in more.items()}
 
     def fill(self, known: Known, name: str) -> bool:
@@ -408,7 +557,9 @@ class World:
                 attributes[name] = self.wrap(slot.__get__(real), self.own(known, name))
                 slot.__set__(copy, attributes[name])
             elif is_slot(slot):
-                self.assume(known.source, "absent", Test(f"not is_full({{}}, {name!r})", "holds", True))
+                self.assume(
+                    known.source, "absent", Test(f"not is_full({{}}, {name!r})", "holds", True)
+                )
             elif type(real).__dictoffset__:
                 self.assume_absent(self.own(known, "__dict__"), name)
             return attributes[name] is not MISSING
@@ -422,8 +573,13 @@ class World:
         """Where an instance keeps an attribute of its own. Guards ask for it without running the user's code."""
         if has_own_lookup(type(known.real)):
             return Source(f", {name!r})", known.source, "object.__getattribute__(", f".{name}")
-        slow = name in own_dict(known.real) and member_of(type(known.real), "__getattr__") is not MISSING
-        return dataclasses.replace(known.source.attr(name), in_dict=slow and not keyword.iskeyword(name))
+        slow = (
+            name in own_dict(known.real)
+            and member_of(type(known.real), "__getattr__") is not MISSING
+        )
+        return dataclasses.replace(
+            known.source.attr(name), in_dict=slow and not keyword.iskeyword(name)
+        )
 
     def fill_all(self, known: Known) -> None:
         """Give the stand-in every attribute of the real instance."""
@@ -442,16 +598,23 @@ class World:
 
     def wrap_functions(self, found: Any, cls: type, source: Source, name: str) -> None:
         """Guard the functions that a class attribute is made of."""
-        body = next((i for i, base in enumerate(cls.__mro__) if base.__dict__.get(name) is found), 0)
+        body = next(
+            (i for i, base in enumerate(cls.__mro__) if base.__dict__.get(name) is found), 0
+        )
         owner = source.attr("__mro__").item(body) if body else source
         for part, function in functions_of(found).items():
             if is_users(function):
-                self.wrap(function, owner.attr("__dict__").item(name).attr(part) if part else owner.attr(name))
+                self.wrap(
+                    function,
+                    owner.attr("__dict__").item(name).attr(part) if part else owner.attr(name),
+                )
 
     def switched(self) -> list[tuple[str, str]]:
         """The switches that the program has turned: how to turn them in the real world."""
         nesting = f"torch.autocast_{'increment' if self.nesting > 0 else 'decrement'}_nesting", ""
-        return [p for p in global_state.turned() if p not in self.at_start] + [nesting] * abs(self.nesting)
+        return [p for p in global_state.turned() if p not in self.at_start] + [nesting] * abs(
+            self.nesting
+        )
 
     def nest(self, by: int) -> int:
         """Enter or leave an autocast region: how deep it is now. (The real count is the head's to change.)"""
@@ -464,20 +627,37 @@ class World:
 def can_copy(cls: Any) -> bool:
     """May an instance be copied attribute by attribute? Classes written in Python, whose copies nobody notices."""
     handles = any(base.__module__.split(".")[0] in HANDLES for base in cls.__mro__)
-    noticed = handles or hasattr(cls, "__del__") or issubclass(cls, (BaseException, types.ModuleType, type))
-    return not noticed and (cls is types.SimpleNamespace or classes.makes_bare(solid_base(cls), cls))
+    noticed = (
+        handles
+        or hasattr(cls, "__del__")
+        or issubclass(cls, (BaseException, types.ModuleType, type))
+    )
+    return not noticed and (
+        cls is types.SimpleNamespace or classes.makes_bare(solid_base(cls), cls)
+    )
 
 
 def solid_base(cls: type) -> type:
     """The builtin type that instances of `cls` are built on."""
-    return next((b for b in cls.__mro__ if b in (tuple, list, collections.deque, types.SimpleNamespace, *MAPPINGS)), object)
+    return next(
+        (
+            b
+            for b in cls.__mro__
+            if b in (tuple, list, collections.deque, types.SimpleNamespace, *MAPPINGS)
+        ),
+        object,
+    )
 
 
 def functions_of(found: Any) -> dict[str, types.FunctionType]:
     """The functions that a class attribute is made of, and by which name it keeps each: of a property, `fget`."""
     parts = ("fget", "fset", "fdel", "__func__", "func") if type(found) in WRAPPING else ()
     members = {"": found, **{part: getattr(found, part, None) for part in parts}}
-    return {part: function for part, function in members.items() if isinstance(function, types.FunctionType)}
+    return {
+        part: function
+        for part, function in members.items()
+        if isinstance(function, types.FunctionType)
+    }
 
 
 def is_slot(found: Any) -> bool:
@@ -487,18 +667,28 @@ def is_slot(found: Any) -> bool:
 
 def slots(cls: type) -> list[str]:
     """The attributes that instances have a fixed place for."""
-    written = [base for base in cls.__mro__ if base.__flags__ & HEAP_TYPE or issubclass(base, (Exception, types.CellType))]
+    written = [
+        base
+        for base in cls.__mro__
+        if base.__flags__ & HEAP_TYPE or issubclass(base, (Exception, types.CellType))
+    ]
     return [name for base in written for name, found in base.__dict__.items() if is_slot(found)]
 
 
 def in_slots(value: Any) -> dict[str, Any]:
     """What an instance holds in those places."""
-    return {name: object.__getattribute__(value, name) for name in slots(type(value)) if is_full(value, name)}
+    return {
+        name: object.__getattribute__(value, name)
+        for name in slots(type(value))
+        if is_full(value, name)
+    }
 
 
 def is_bound(obj: Any) -> bool:
     """Is this a method of a builtin type, bound to an object that may change (`values.append`)?"""
-    method = type(obj) is types.BuiltinMethodType and not isinstance(obj.__self__, (types.NoneType, types.ModuleType, type))
+    method = type(obj) is types.BuiltinMethodType and not isinstance(
+        obj.__self__, (types.NoneType, types.ModuleType, type)
+    )
     return method and hasattr(type(obj.__self__), obj.__name__)  # False: of pybind11
 
 
@@ -539,8 +729,13 @@ class Remaining:
     def __next__(self) -> Any:
         for part in self.parts:
             known = self.world.stand_ins.get(id(part))
-            if known and (type(known.stand_in) is Remaining or [*map(id, known.before or ())] != [*map(id, known.stand_in)]):
-                raise Unsupported(f"a {type(part).__name__} is used or changed while a loop takes items from it")
+            if known and (
+                type(known.stand_in) is Remaining
+                or [*map(id, known.before or ())] != [*map(id, known.stand_in)]
+            ):
+                raise Unsupported(
+                    f"a {type(part).__name__} is used or changed while a loop takes items from it"
+                )
         at = self.taken
         self.taken = min(at, len(self.items)) + 1
         if at < len(self.items):

@@ -23,7 +23,15 @@ import sympy
 import torch
 
 from course_lib.codegen.cpp_ops import HALVES, RESERVED, STORED, Accumulator, CppOps, computed_as
-from course_lib.codegen.loops import PLAIN, Phase, as_columns, column_number, iterations, phases, reduction
+from course_lib.codegen.loops import (
+    PLAIN,
+    Phase,
+    as_columns,
+    column_number,
+    iterations,
+    phases,
+    reduction,
+)
 from course_lib.codegen.printer import KernelSource, label
 from course_lib.lowering.indexing import Linear, contiguous, power_of_two
 from course_lib.lowering.ir import Buffer
@@ -31,21 +39,28 @@ from course_lib.lowering.ops import add, linear_index, substitute
 from course_lib.scheduling.expressions import Expr, loads, steps_used
 from course_lib.scheduling.kernel import FusedKernel, Loop, Step
 
-PARALLEL_FROM = 16 * 1024  # Starting the threads costs about 2 µs: below this many elements one thread is faster
+# Starting the threads costs about 2 µs: below this many elements one thread is faster
+PARALLEL_FROM = 16 * 1024
 FEW_ROWS = 16
-LANES = 64  # Rows that go side by side in the shape 'lanes': four registers of AVX-512, eight of AVX2
-BLOCK = 4096  # Longer float sums go in blocks, whose sums are added up as double: the error stays that of a short sum
+# Rows that go side by side in the shape 'lanes': four registers of AVX-512, eight of AVX2
+LANES = 64
+# Longer float sums go in blocks, whose sums are added up as double: the error stays that of a short sum
+BLOCK = 4096
 STRIP = 64  # Elements that go through a row on the stack at a time
-STREAM_FROM = 64 * 2**20  # Bytes that a kernel moves: from here on its results would leave the caches before anybody reads them
+# Bytes that a kernel moves: from here on its results would leave the caches before anybody reads them
+STREAM_FROM = 64 * 2**20
 with contextlib.suppress(OSError, ValueError):  # "32768K"
     last_cache = 1024 * int(Path("/sys/devices/system/cpu/cpu0/cache/index3/size").read_text()[:-2])
     STREAM_FROM = min(STREAM_FROM, last_cache or STREAM_FROM)  # a virtual machine may say 0
-LONG = 2048  # Columns of a row that its passes read too far apart for what the processor itself fetches ahead
+# Columns of a row that its passes read too far apart for what the processor itself fetches ahead
+LONG = 2048
 
 Staged = dict[Any, tuple[str, sympy.Expr]]  # Load or step → buffer and index
 
 
-def cpp_source(kernel: FusedKernel, buffers: Mapping[str, Buffer], name: str | None = None) -> KernelSource:
+def cpp_source(
+    kernel: FusedKernel, buffers: Mapping[str, Buffer], name: str | None = None
+) -> KernelSource:
     """Print one kernel. `buffers` knows at least those that the kernel reads (`LoopGraph.buffers`)."""
     return CppKernel(kernel, buffers, name or kernel.name).print()
 
@@ -56,15 +71,25 @@ def prelude() -> str:
     return Path(__file__).with_name("prelude.h").read_text()
 
 
-def shape_of(kernel: FusedKernel, trees: Mapping[Step, Expr]) -> Literal["rows", "lanes", "columns"]:
+def shape_of(
+    kernel: FusedKernel, trees: Mapping[Step, Expr]
+) -> Literal["rows", "lanes", "columns"]:
     """Which loop gets the SIMD lanes, and which the threads."""
     rows, columns = kernel.rows, kernel.columns
-    read = [index for step, tree in trees.items() if step.level != "row" for _, index in loads(tree)]
-    along = lambda loop: any(Linear.of(index, {loop.symbol}).coefficient(loop.symbol) == 1 for index in read)
+    read = [
+        index for step, tree in trees.items() if step.level != "row" for _, index in loads(tree)
+    ]
+    along = lambda loop: any(
+        Linear.of(index, {loop.symbol}).coefficient(loop.symbol) == 1 for index in read
+    )
     reduces = {step.level for step in trees if step.is_reduction}
     if rows and reduces == {"column"} and along(rows[-1]) and not along(columns[-1]):
         return "lanes"
-    return "columns" if iterations(rows) < FEW_ROWS and iterations(columns) >= PARALLEL_FROM else "rows"
+    return (
+        "columns"
+        if iterations(rows) < FEW_ROWS and iterations(columns) >= PARALLEL_FROM
+        else "rows"
+    )
 
 
 class CppKernel(CppOps):
@@ -95,10 +120,15 @@ class CppKernel(CppOps):
             if self.checks:
                 self.line(f"if (problem) *(int64_t*)buffers[{len(self.passed)}] = problem;")
         where = f"((const int64_t*)buffers[{len(self.passed) + bool(self.checks)}])"
-        given = [(1, f"const int64_t {name} = {where}[{n}];", None) for n, name in enumerate(self.sizes.values())]
+        given = [
+            (1, f"const int64_t {name} = {where}[{n}];", None)
+            for n, name in enumerate(self.sizes.values())
+        ]
         self.lines[1 + len(self.touched) : 1 + len(self.touched)] = given
         source, line_of = self.layout("  ")
-        return KernelSource(self.name, "cpp", source, self.passed, line_of, bool(self.checks), tuple(self.sizes))
+        return KernelSource(
+            self.name, "cpp", source, self.passed, line_of, bool(self.checks), tuple(self.sizes)
+        )
 
     def print_pointers(self) -> None:
         """One typed pointer for each buffer; a buffer that is written in place of another shares its memory."""
@@ -107,8 +137,13 @@ class CppKernel(CppOps):
             shared = old != name or name in self.in_place.values()
             pointer = f"{'' if shared or name in self.stored else 'const '}{STORED[self.buffers[name].dtype]}*"
             self.pointers[name] = self.unique(name)
-            restrict, note = "" if shared else " __restrict", f"  // in place of {old}" if old != name else ""
-            self.line(f"{pointer}{restrict} {self.pointers[name]} = ({pointer})buffers[{self.passed.index(old)}];{note}")
+            restrict, note = (
+                "" if shared else " __restrict",
+                f"  // in place of {old}" if old != name else "",
+            )
+            self.line(
+                f"{pointer}{restrict} {self.pointers[name]} = ({pointer})buffers[{self.passed.index(old)}];{note}"
+            )
 
     def print_loops(self) -> None:
         """The loops over rows, and inside them the phases of a row."""
@@ -118,10 +153,15 @@ class CppKernel(CppOps):
             self.line(f"double {self.scratch[step]}[{self.room(columns)}] = {{}};", step=step)
         with contextlib.ExitStack() as blocks:
             if rows and self.parallel and self.shape != "columns":
-                gathers = [f"reduction(+: {self.scratch[step]}[:{self.size(columns)}])" for step in self.across]
+                gathers = [
+                    f"reduction(+: {self.scratch[step]}[:{self.size(columns)}])"
+                    for step in self.across
+                ]
                 self.pragma(threads=True, collapse=len(rows), clauses=gathers)
             for loop in rows:
-                blocks.enter_context(self.block_of_lanes(loop) if self.lane and loop is rows[-1] else self.loop(loop))
+                blocks.enter_context(
+                    self.block_of_lanes(loop) if self.lane and loop is rows[-1] else self.loop(loop)
+                )
             for phase in self.phases:
                 if phase.columns:
                     self.print_pass(phase)
@@ -139,11 +179,18 @@ class CppKernel(CppOps):
         for step in phase.columns:
             if step in phase.kept:
                 self.scratch[step] = self.unique(f"{label(step)}_row")
-                self.line(f"{computed_as(step.buffer.dtype)} {self.scratch[step]}[{self.room(iterations(columns))}];")
+                self.line(
+                    f"{computed_as(step.buffer.dtype)} {self.scratch[step]}[{self.room(iterations(columns))}];"
+                )
         parts = {step: self.accumulator(step) for step in phase.reductions}
         in_order = any(part.at for part in parts.values())
-        longest = iterations(columns) * (8 if self.lane or len(columns) > 1 else 1)  # or 8 lanes share a sum
-        sums = [s for s, part in parts.items() if part.kind == "sum" and computed_as(part.dtype) == "float" and longest > BLOCK]
+        # or 8 lanes share a sum
+        longest = iterations(columns) * (8 if self.lane or len(columns) > 1 else 1)
+        sums = [
+            s
+            for s, part in parts.items()
+            if part.kind == "sum" and computed_as(part.dtype) == "float" and longest > BLOCK
+        ]
         totals = parts | {step: replace(parts[step], dtype=torch.float64) for step in sums}
         parts |= {step: replace(parts[step], name=f"{parts[step].name}_part") for step in sums}
         threads = self.parallel and self.shape == "columns" and not in_order
@@ -157,7 +204,9 @@ class CppKernel(CppOps):
             for loop in columns[:-1]:
                 blocks.enter_context(self.loop(loop))
             size = STRIP if staged else BLOCK // 8 if self.lane else BLOCK
-            bounds = blocks.enter_context(self.blocks_of(columns[-1], size)) if blocked else ("0", "")
+            bounds = (
+                blocks.enter_context(self.blocks_of(columns[-1], size)) if blocked else ("0", "")
+            )
             for step in sums:
                 self.declare_accumulator(step, parts[step])
             self.print_fetch(phase, size, *bounds)
@@ -174,30 +223,60 @@ class CppKernel(CppOps):
                     self.line(rounding[step], step=step)
             with self.over_lanes() if sums else contextlib.nullcontext():
                 for step in sums:
-                    self.line(*totals[step].take(f"{parts[step].name}{self.lane}", self.lane), step=step)
+                    self.line(
+                        *totals[step].take(f"{parts[step].name}{self.lane}", self.lane), step=step
+                    )
         for step, total in totals.items():
             self.finish(step, total)
 
     def overtakes(self, steps: list[Step]) -> bool:
         """Does a step read what one before it writes in place of it? Then they cannot have a loop each."""
-        olds = ((n, self.in_place[step.buffer.name]) for n, step in enumerate(steps) if step.buffer.name in self.in_place)
-        return any(old == read for n, old in olds for later in steps[n + 1 :] for read, _ in loads(self.trees[later]))
+        olds = (
+            (n, self.in_place[step.buffer.name])
+            for n, step in enumerate(steps)
+            if step.buffer.name in self.in_place
+        )
+        return any(
+            old == read
+            for n, old in olds
+            for later in steps[n + 1 :]
+            for read, _ in loads(self.trees[later])
+        )
 
     def print_fetch(self, phase: Phase, size: int, first: str, stop: str) -> None:
         """With every block of the last pass over a long row: what the first one read of this row will be needed of the next."""
         rows, columns, passes = self.kernel.rows, self.kernel.columns, self.phases[1:]
-        if not stop or self.shape != "rows" or len(columns) > 1 or columns[0].size < LONG or phase not in passes[1:][-1:]:
+        if (
+            not stop
+            or self.shape != "rows"
+            or len(columns) > 1
+            or columns[0].size < LONG
+            or phase not in passes[1:][-1:]
+        ):
             return
-        for buffer, index in dict.fromkeys(load for step in passes[0].columns for load in loads(self.trees[step])):
-            if self.walks_along(index, columns[0].symbol) and {loop.symbol for loop in rows[-1:]} & index.free_symbols:
+        for buffer, index in dict.fromkeys(
+            load for step in passes[0].columns for load in loads(self.trees[step])
+        ):
+            if (
+                self.walks_along(index, columns[0].symbol)
+                and {loop.symbol for loop in rows[-1:]} & index.free_symbols
+            ):
                 below = Linear.of(index, {rows[-1].symbol}).coefficient(rows[-1].symbol)
-                there = self.index(add([substitute(index, {columns[0].symbol: sympy.Symbol(first)}), below]))
+                there = self.index(
+                    add([substitute(index, {columns[0].symbol: sympy.Symbol(first)}), below])
+                )
                 self.line(f"fetch_row({self.pointers[buffer]} + {there}, {size});")
 
-    def print_columns(self, phase: Phase, steps: list[Step], parts: Mapping[Step, Accumulator]) -> None:
+    def print_columns(
+        self, phase: Phase, steps: list[Step], parts: Mapping[Step, Accumulator]
+    ) -> None:
         """The body: the values of these steps, where they go, and what the reductions take in."""
         computed = [step for step in steps if phase.columns[step] == "compute"]
-        self.values.update((step, row) for step, row in self.rows.items() if step in phase.columns and step not in steps)
+        self.values.update(
+            (step, row)
+            for step, row in self.rows.items()
+            if step in phase.columns and step not in steps
+        )
         needed = {used for step in computed for used in steps_used(self.trees[step])}
         self.count_uses(self.trees[step] for step in computed)
         for step, source in phase.columns.items():
@@ -209,21 +288,37 @@ class CppKernel(CppOps):
                 elif step not in steps:
                     continue
                 elif step.level == "across":
-                    self.line(f"{self.scratch_element(step)} += {self.text(self.trees[step], whole=True)};")
+                    self.line(
+                        f"{self.scratch_element(step)} += {self.text(self.trees[step], whole=True)};"
+                    )
                 elif step.is_reduction:
                     self.take(step, parts[step])
                 else:
                     places = [self.scratch_element(step)] if step in phase.kept else []
-                    places += [self.element(step)] if step in phase.stored or step in self.rows else []
+                    places += (
+                        [self.element(step)] if step in phase.stored or step in self.rows else []
+                    )
                     self.print_step(step, places, named=step in needed)
         self.print_late()
 
     def print_step(self, step: Step, places: list[str], named: bool) -> None:
         """Compute the value of a step and put it where it is wanted: a name, a scratch row, memory."""
         tree = self.trees[step]
-        if len(places) == 1 and not named and not self.kernel.in_place and self.values.get(tree) is None:
-            to_memory = (step.buffer.name in self.pointers and places[0] == self.element(step)) or step in self.rows
-            if to_memory and tree.op == "to_dtype" and tree.dtype in HALVES and tree.args[0].dtype == torch.float32:
+        if (
+            len(places) == 1
+            and not named
+            and not self.kernel.in_place
+            and self.values.get(tree) is None
+        ):
+            to_memory = (
+                step.buffer.name in self.pointers and places[0] == self.element(step)
+            ) or step in self.rows
+            if (
+                to_memory
+                and tree.op == "to_dtype"
+                and tree.dtype in HALVES
+                and tree.args[0].dtype == torch.float32
+            ):
                 tree = tree.args[0]  # the store itself rounds
             self.line(f"{places[0]} = {self.text(tree, whole=True)};")
             return
@@ -234,10 +329,16 @@ class CppKernel(CppOps):
 
     def accumulator(self, step: Step) -> Accumulator:
         node, dtype = reduction(step), self.trees[step].dtype
-        kind = {"max": "any", "min": "all"}.get(node.kind, node.kind) if dtype == torch.bool else node.kind
+        kind = (
+            {"max": "any", "min": "all"}.get(node.kind, node.kind)
+            if dtype == torch.bool
+            else node.kind
+        )
         at = self.index(column_number(step)) if node.kind.startswith("arg") else ""
         name = label(step) if node.kind in label(step) else f"{label(step)}_{node.kind}"
-        return Accumulator(self.unique(name), kind, node.accumulate if kind in ("sum", "prod") else dtype, at)
+        return Accumulator(
+            self.unique(name), kind, node.accumulate if kind in ("sum", "prod") else dtype, at
+        )
 
     def declare_accumulator(self, step: Step, accumulator: Accumulator) -> None:
         for ctype, name, first, _ in accumulator.variables():
@@ -273,7 +374,9 @@ class CppKernel(CppOps):
     def print_row_steps(self, phase: Phase) -> None:
         """Row-level values (a mean, its square root), then the stores of finished reductions."""
         computed = [step for step in phase.rows if step not in self.values]
-        arrays = {step: self.unique(label(step)) for step in computed if self.lane and step in self.used}
+        arrays = {
+            step: self.unique(label(step)) for step in computed if self.lane and step in self.used
+        }
         for step, name in arrays.items():
             self.line(f"{computed_as(step.buffer.dtype)} {name}[{self.lanes}];", step=step)
         self.count_uses(self.trees[step] for step in computed)
@@ -295,26 +398,49 @@ class CppKernel(CppOps):
     def walks_along(self, index: sympy.Expr, symbol: sympy.Symbol) -> bool:
         """True if neighbours along `symbol` are neighbours in memory, and nothing in the index is looked up."""
         linear, known = Linear.of(index, {symbol}), {loop.symbol for loop in self.kernel.loops}
-        return linear.coefficient(symbol) == 1 and linear.is_affine_in(symbol) and index.free_symbols <= known
+        return (
+            linear.coefficient(symbol) == 1
+            and linear.is_affine_in(symbol)
+            and index.free_symbols <= known
+        )
 
     def element(self, step: Step) -> str:
-        return self.rows.get(step) or f"{self.pointers[step.buffer.name]}[{self.index(step.store_index)}]"
+        return (
+            self.rows.get(step)
+            or f"{self.pointers[step.buffer.name]}[{self.index(step.store_index)}]"
+        )
 
     def scratch_element(self, step: Step) -> str:
         columns = self.kernel.columns
         strides = contiguous([loop.size for loop in columns])
         return f"{self.scratch[step]}[{self.index(linear_index([loop.symbol for loop in columns], strides))}]"
 
-    def pragma(self, threads: bool = False, simd: bool = False, collapse: int = 1, clauses: Iterable[str] = ()) -> None:
+    def pragma(
+        self,
+        threads: bool = False,
+        simd: bool = False,
+        collapse: int = 1,
+        clauses: Iterable[str] = (),
+    ) -> None:
         """The OpenMP line before a loop, if there is anything to say."""
         if threads or simd:
-            words = ["#pragma omp", *(["parallel for"] if threads else []), *(["simd"] if simd else [])]
+            words = [
+                "#pragma omp",
+                *(["parallel for"] if threads else []),
+                *(["simd"] if simd else []),
+            ]
             words += [f"collapse({collapse})"] if collapse > 1 else []
-            self.line(" ".join([*words, *clauses, *(["reduction(|: problem)"] if self.checks else [])]))
+            self.line(
+                " ".join([*words, *clauses, *(["reduction(|: problem)"] if self.checks else [])])
+            )
 
-    def loop(self, loop: Loop, start: str = "0", stop: str = "") -> contextlib.AbstractContextManager[None]:
+    def loop(
+        self, loop: Loop, start: str = "0", stop: str = ""
+    ) -> contextlib.AbstractContextManager[None]:
         s = loop.symbol
-        return self.block(f"for (int64_t {s} = {start}; {s} < {stop or self.size(loop.size)}; {s}++) {{", "}")
+        return self.block(
+            f"for (int64_t {s} = {start}; {s} < {stop or self.size(loop.size)}; {s}++) {{", "}"
+        )
 
     def room(self, count: int) -> int:
         """How long an array on the stack is: for many sizes, the next power of two."""
@@ -327,27 +453,56 @@ class CppKernel(CppOps):
         nodes = [node for step in steps for node in self.trees[step].walk()]
         if self.lane or any(node.op in ("masked", "indirect") for node in nodes):
             return {}, False
-        found = {n.detail: n.detail for n in nodes if n.op == "load" and n.dtype == torch.float16 and along(n.detail[1])}
+        found = {
+            n.detail: n.detail
+            for n in nodes
+            if n.op == "load" and n.dtype == torch.float16 and along(n.detail[1])
+        }
         moved = sum(self.buffers[name].nbytes for name in self.kernel.reads | self.kernel.stores)
         for step in steps:
             large = step.buffer.dtype == torch.float32 and moved >= STREAM_FROM
-            if step in phase.stored and (large or step.buffer.dtype == torch.float16) and along(step.store_index):
+            if (
+                step in phase.stored
+                and (large or step.buffer.dtype == torch.float16)
+                and along(step.store_index)
+            ):
                 found[step] = step.buffer.name, step.store_index
         inner = [step for step in steps if not step.is_reduction and step.level != "across"]
         rounds = any(step.buffer.dtype == torch.float16 and step in self.used for step in inner)
-        apart = bool(found) and rounds and all(step in found for step in inner if step in phase.stored)
+        apart = (
+            bool(found) and rounds and all(step in found for step in inner if step in phase.stored)
+        )
         apart = apart and not self.overtakes(list(phase.columns))
-        return {step: ("", step.store_index) for step in inner if apart and step in self.used} | found, apart
+        return {
+            step: ("", step.store_index) for step in inner if apart and step in self.used
+        } | found, apart
 
     @contextlib.contextmanager
-    def rows_around(self, staged: Staged, loop: Loop, first: str, stop: str) -> Iterator[dict[Step, str]]:
+    def rows_around(
+        self, staged: Staged, loop: Loop, first: str, stop: str
+    ) -> Iterator[dict[Step, str]]:
         """Rows are filled before the vectorised loop and stored after it. Gives the lines that round those of 16 bits."""
-        symbol, size, start = loop.symbol, min(loop.size, STRIP), sympy.Symbol(first) if stop else sympy.Integer(0)
-        count = f"{stop} - {first}" if stop and loop.size % STRIP else STRIP if stop else self.size(loop.size)
+        symbol, size, start = (
+            loop.symbol,
+            min(loop.size, STRIP),
+            sympy.Symbol(first) if stop else sympy.Integer(0),
+        )
+        count = (
+            f"{stop} - {first}"
+            if stop and loop.size % STRIP
+            else STRIP
+            if stop
+            else self.size(loop.size)
+        )
         stores, rounding = [], {}
         for what, (buffer, index) in staged.items():
-            row, dtype = self.unique(f"{buffer}_row"), what.buffer.dtype if isinstance(what, Step) else torch.float32
-            memory = f"{self.pointers.get(buffer)} + {self.index(substitute(index, {symbol: start}))}"
+            row, dtype = (
+                self.unique(f"{buffer}_row"),
+                what.buffer.dtype if isinstance(what, Step) else torch.float32,
+            )
+            memory = (
+                f"{self.pointers.get(buffer)} + {self.index(substitute(index, {symbol: start}))}"
+            )
             self.line(f"{computed_as(dtype)} {row}[{self.room(size)}];")
             self.rows[what] = f"{row}[{symbol}{f' - {first}' if stop else ''}]"
             if dtype in HALVES and what in self.used:
@@ -390,10 +545,17 @@ class CppKernel(CppOps):
             yield
             return
         self.pragma(simd=simd)
-        with self.block(f"for (int64_t lane = 0; lane < {'lanes' if self.ragged else self.lanes}; lane++) {{", "}"):
+        with self.block(
+            f"for (int64_t lane = 0; lane < {'lanes' if self.ragged else self.lanes}; lane++) {{",
+            "}",
+        ):
             self.line(f"const int64_t {self.kernel.rows[-1].symbol} = first + lane;")
             yield
 
 
 def clauses_of(totals: Mapping[Step, Accumulator]) -> list[str]:
-    return [f"reduction({how}: {name})" for total in totals.values() for _, name, _, how in total.variables()]
+    return [
+        f"reduction({how}: {name})"
+        for total in totals.values()
+        for _, name, _, how in total.variables()
+    ]

@@ -24,8 +24,14 @@ STORED = {
     torch.uint8: "uint8_t", torch.bool: "bool",
 }  # fmt: skip
 HALVES = (torch.float16, torch.bfloat16)
-NARROW = (torch.int8, torch.int16, torch.uint8, torch.bool)  # C++ computes these as int: what does not fit must be cut off again
-LIMITS = {-(2**31): "INT32_MIN", 2**31 - 1: "INT32_MAX", -(2**63): "INT64_MIN", 2**63 - 1: "INT64_MAX"}
+# C++ computes these as int: what does not fit must be cut off again
+NARROW = (torch.int8, torch.int16, torch.uint8, torch.bool)
+LIMITS = {
+    -(2**31): "INT32_MIN",
+    2**31 - 1: "INT32_MAX",
+    -(2**63): "INT64_MIN",
+    2**63 - 1: "INT64_MAX",
+}
 CAST = 15  # How tightly a cast binds
 RULES: dict[str, str | Rule] = ARITHMETIC | {
     "lt": compare("<", 10), "gt": compare(">", 10), "le": compare("<=", 10), "ge": compare(">=", 10),
@@ -71,7 +77,8 @@ class CppOps(Printer):
     rules = RULES
     number = staticmethod(number)
 
-    rows: dict[Any, str]  # Loads made already and stores to be made later: where they are in a row on the stack
+    # Loads made already and stores to be made later: where they are in a row on the stack
+    rows: dict[Any, str]
 
     def declare(self, name: str, dtype: torch.dtype, text: str) -> str:
         return f"const {computed_as(dtype)} {name} = {text};"
@@ -87,7 +94,9 @@ class CppOps(Printer):
 
     def call(self, function: str, expr: Expr) -> str:
         operands = expr.args[0].dtype
-        return super().call(function + ("" if operands.is_floating_point else f"<{STORED[operands]}>"), expr)
+        return super().call(
+            function + ("" if operands.is_floating_point else f"<{STORED[operands]}>"), expr
+        )
 
     def print_load(self, expr: Expr) -> tuple[str, int]:
         buffer, index = expr.detail
@@ -101,7 +110,10 @@ class CppOps(Printer):
 
     def print_indirect(self, expr: Expr) -> tuple[str, int]:
         size, wrap = expr.detail
-        return f"{'wrapped' if wrap else 'checked'}({self.text(expr.args[0])}, {self.index(size)}, problem)", ATOM
+        return (
+            f"{'wrapped' if wrap else 'checked'}({self.text(expr.args[0])}, {self.index(size)}, problem)",
+            ATOM,
+        )
 
     def print_masked(self, expr: Expr) -> tuple[str, int]:
         condition = self.text(expr.args[0], 4)
@@ -136,7 +148,8 @@ class Accumulator:
     name: str
     kind: str
     dtype: torch.dtype
-    at: str = ""  # For argmax and argmin: the number of the current column. The first of equals wins, so columns come in order
+    # For argmax and argmin: the number of the current column. The first of equals wins, so columns come in order
+    at: str = ""
 
     @property
     def has_nan(self) -> bool:
@@ -145,7 +158,8 @@ class Accumulator:
     def variables(self) -> list[tuple[str, str, str, str]]:
         """(type, name, first value, what OpenMP calls its reduction) of each."""
         if self.kind in PLAIN:
-            ctype = "int" if self.dtype == torch.bool else computed_as(self.dtype)  # bool would not be vectorised
+            # bool would not be vectorised
+            ctype = "int" if self.dtype == torch.bool else computed_as(self.dtype)
             return [(ctype, self.name, *PLAIN[self.kind])]
         first = number(extreme(self.dtype, lowest="max" in self.kind), self.dtype)
         more = [("int", f"{self.name}_nan", "0", "|")] if self.has_nan else []
@@ -154,16 +168,26 @@ class Accumulator:
 
     def take(self, value: str, lane: str) -> list[str]:
         """Lines that take in one value (a name, if it is needed more than once)."""
-        mine, better, is_nan = self.name + lane, "<" if "min" in self.kind else ">", f"{value} != {value}"
+        mine, better, is_nan = (
+            self.name + lane,
+            "<" if "min" in self.kind else ">",
+            f"{value} != {value}",
+        )
         if self.kind in PLAIN:
             return [f"{mine} {PLAIN[self.kind][1]}= {value};"]
         if self.at:
             nan = f" || ({is_nan} && {mine} == {mine})" if self.dtype.is_floating_point else ""
-            return [f"if ({value} {better} {mine}{nan}) {{ {mine} = {value}; {self.name}_at{lane} = {self.at}; }}"]
+            return [
+                f"if ({value} {better} {mine}{nan}) {{ {mine} = {value}; {self.name}_at{lane} = {self.at}; }}"
+            ]
         lines = [f"{mine} = {value} {better} {mine} ? {value} : {mine};"]
         return lines + ([f"{self.name}_nan{lane} |= {is_nan};"] if self.has_nan else [])
 
     def result(self, lane: str) -> str:
         if self.at:
             return f"{self.name}_at{lane}"
-        return f"({self.name}_nan{lane} ? NAN : {self.name}{lane})" if self.has_nan else self.name + lane
+        return (
+            f"({self.name}_nan{lane} ? NAN : {self.name}{lane})"
+            if self.has_nan
+            else self.name + lane
+        )

@@ -21,7 +21,8 @@ from course_lib.lowering.ops import linear_index, substitute
 from course_lib.scheduling.expressions import COSTLY, Expr, steps_used
 from course_lib.scheduling.kernel import FusedKernel, Loop, Step
 
-SCRATCH_BYTES = 128 * 1024  # What a row may keep on the stack from one pass to the next; beyond it values are computed again
+# What a row may keep on the stack from one pass to the next; beyond it values are computed again
+SCRATCH_BYTES = 128 * 1024
 PLAIN = {"sum": ("0", "+"), "prod": ("1", "*"), "any": ("0", "|"), "all": ("1", "&")}
 """Reductions that need one variable: what it begins with, and the operator that takes a value in."""
 
@@ -32,8 +33,10 @@ Source = Literal["compute", "scratch"]
 class Phase:
     """One pass over the columns, then what runs once a row."""
 
-    columns: dict[Step, Source] = field(default_factory=dict)  # Where each value comes from: this pass, or a row on the stack
-    kept: set[Step] = field(default_factory=set)  # Steps whose values a later pass takes from scratch
+    # Where each value comes from: this pass, or a row on the stack
+    columns: dict[Step, Source] = field(default_factory=dict)
+    # Steps whose values a later pass takes from scratch
+    kept: set[Step] = field(default_factory=set)
     stored: set[Step] = field(default_factory=set)  # Steps that write to memory in this phase
     rows: list[Step] = field(default_factory=list)  # What is computed or stored once a row
 
@@ -62,19 +65,31 @@ def phases(kernel: FusedKernel, trees: Mapping[Step, Expr], keep: bool) -> list[
             result[-1 if step.buffer.name in kernel.in_place else n].stored.add(step)
 
     for n, phase in enumerate(result):
-        phase.rows = [s for s in trees if (s in once and rank[s] == n) or (s in phase.stored and (s in once or s.is_reduction))]
-        wanted = [s for s in trees if s not in once and (rank[s] == n if s.is_reduction else s in phase.stored)]
+        phase.rows = [
+            s
+            for s in trees
+            if (s in once and rank[s] == n) or (s in phase.stored and (s in once or s.is_reduction))
+        ]
+        wanted = [
+            s
+            for s in trees
+            if s not in once and (rank[s] == n if s.is_reduction else s in phase.stored)
+        ]
         source: dict[Step, Source] = {}
         while wanted:
             if (step := wanted.pop()) in source:
                 continue
-            earlier = next((phase for phase in result[:n] if phase.columns.get(step) == "compute"), None)
+            earlier = next(
+                (phase for phase in result[:n] if phase.columns.get(step) == "compute"), None
+            )
             if earlier and keep and any(node.op in COSTLY for node in trees[step].walk()):
                 source[step] = "scratch"
                 earlier.kept.add(step)
             else:
                 source[step] = "compute"
-                wanted += [u for u in steps_used(trees[step]) if not u.is_reduction and u not in once]
+                wanted += [
+                    u for u in steps_used(trees[step]) if not u.is_reduction and u not in once
+                ]
         phase.columns = {step: source[step] for step in trees if step in source}
     return result
 
@@ -85,7 +100,9 @@ def as_columns(kernel: FusedKernel) -> FusedKernel:
     if kernel.columns or not kernel.rows:
         return kernel
     loops = (*kernel.rows[:-1], kernel.rows[-1]._replace(kind="column"))
-    return replace(kernel, loops=loops, steps=tuple(replace(step, level="column") for step in kernel.steps))
+    return replace(
+        kernel, loops=loops, steps=tuple(replace(step, level="column") for step in kernel.steps)
+    )
 
 
 def short_names(kernel: FusedKernel) -> FusedKernel:
@@ -93,7 +110,10 @@ def short_names(kernel: FusedKernel) -> FusedKernel:
     alone = [loops[0].symbol for loops in (kernel.rows, kernel.columns) if len(loops) == 1]
     new = {symbol: sympy.Symbol(symbol.name[0], integer=True, nonnegative=True) for symbol in alone}
     renamed = lambda index: tuple(substitute(formula, new) for formula in index)
-    steps = (replace(step, index=renamed(step.index), rindex=renamed(step.rindex)) for step in kernel.steps)
+    steps = (
+        replace(step, index=renamed(step.index), rindex=renamed(step.rindex))
+        for step in kernel.steps
+    )
     loops = (loop._replace(symbol=new.get(loop.symbol, loop.symbol)) for loop in kernel.loops)
     return replace(kernel, loops=tuple(loops), steps=tuple(steps))
 

@@ -54,9 +54,12 @@ class KernelSource:
     language: str
     source: str
     buffers: tuple[str, ...]
-    line_of: Mapping[int, Step] = field(default_factory=dict, repr=False)  # Line (from 1) → its step, whose node knows `origins`
-    checked: bool = False  # Does it take one more buffer, an int64 that it sets to 1 if an index is out of range?
-    sizes: tuple[int, ...] = ()  # Of a kernel for many sizes: those of this call, its last buffer (int64)
+    # Line (from 1) → its step, whose node knows `origins`
+    line_of: Mapping[int, Step] = field(default_factory=dict, repr=False)
+    # Does it take one more buffer, an int64 that it sets to 1 if an index is out of range?
+    checked: bool = False
+    # Of a kernel for many sizes: those of this call, its last buffer (int64)
+    sizes: tuple[int, ...] = ()
 
 
 class Printer:
@@ -65,33 +68,43 @@ class Printer:
     rules: ClassVar[Mapping[str, str | Rule]]
     """A rule, or the name of a function to call; "op:uint8", "op:float", "op:integer" (for such operands) come before "op"."""
     comment: ClassVar[str]
-    scopes: ClassVar[bool]  # True if a name ends with its block (C++), False if it lasts to the end of the function (Python)
-    divide: ClassVar[str]  # The operator that divides one index by another. (They are never negative.)
+    # True if a name ends with its block (C++), False if it lasts to the end of the function (Python)
+    scopes: ClassVar[bool]
+    # The operator that divides one index by another. (They are never negative.)
+    divide: ClassVar[str]
     number: Callable[[bool | int | float, torch.dtype], str]  # A constant as source
     as_constant: Callable[[str, torch.dtype], Rule]  # The name of a size as a number of this dtype
-    declare: Callable[[str, torch.dtype, str], str]  # (name, dtype, text) → a line that gives a value a name
+    # (name, dtype, text) → a line that gives a value a name
+    declare: Callable[[str, torch.dtype, str], str]
 
-    def __init__(self, kernel: FusedKernel, buffers: Mapping[str, Buffer], name: str, reserved: Iterable[str]) -> None:
+    def __init__(
+        self, kernel: FusedKernel, buffers: Mapping[str, Buffer], name: str, reserved: Iterable[str]
+    ) -> None:
         self.kernel, self.name = kernel, name
         self.trees, self.recorder = record(self.kernel, buffers)
         self.symbols, self.buffers = self.recorder.indirect_values, self.recorder.buffers
         self.used = {used for tree in self.trees.values() for used in steps_used(tree)}
         self.across = [step for step in self.trees if step.level == "across"]
-        self.checks = [node for tree in self.trees.values() for node in tree.walk() if node.op == "indirect"]
+        self.checks = [
+            node for tree in self.trees.values() for node in tree.walk() if node.op == "indirect"
+        ]
 
         stored = [step.buffer.name for step in self.trees if step.buffer.name in self.kernel.stores]
         read = [buffer for tree in self.trees.values() for buffer, _ in loads(tree)]
         self.stored, self.touched = stored, tuple(dict.fromkeys([*read, *stored]))
-        self.in_place = kernel.in_place  # Buffers that are written in place of another share its memory, so they are not passed
+        # Buffers that are written in place of another share its memory, so they are not passed
+        self.in_place = kernel.in_place
         self.passed = tuple(dict.fromkeys(self.in_place.get(name, name) for name in self.touched))
         self.pointers: dict[str, str] = {}  # Buffer → the name of its pointer
         self.sizes: dict[int, str] = {}  # Number → the name of the argument that it is
 
-        self.lines: list[tuple[int, str, Step | None]] = []  # Depth, text, and the step that it comes from
+        # Depth, text, and the step that it comes from
+        self.lines: list[tuple[int, str, Step | None]] = []
         self.depth = 0
         self.step: Step | None = None
         self.taken = {*reserved, *(str(loop.symbol) for loop in self.kernel.loops)}
-        self.values: ChainMap[Expr | Step, str] = ChainMap()  # What stands for a value, if this block or one around it named it
+        # What stands for a value, if this block or one around it named it
+        self.values: ChainMap[Expr | Step, str] = ChainMap()
         self.uses: Counter[Expr] = Counter()
         self.late: list[tuple[Step, str]] = []
         self.guarded = 0
@@ -180,7 +193,12 @@ class Printer:
             return self.values[expr.detail]
         text, precedence = self.spell(expr)
         wants_name = self.uses[expr] > 1 or expr.op == "indirect" or len(text) > LONGEST
-        if wants_name and not whole and not self.guarded and expr.op not in ("constant", "index_expr"):
+        if (
+            wants_name
+            and not whole
+            and not self.guarded
+            and expr.op not in ("constant", "index_expr")
+        ):
             return self.bind(expr, text, self.name_for(expr))
         return f"({text})" if precedence < binding else text
 
@@ -189,19 +207,28 @@ class Printer:
         if special := getattr(self, f"print_{expr.op}", None):
             return special(expr)
         dtype = expr.args[0].dtype
-        kinds = (f":{str(dtype).removeprefix('torch.')}", ":float" if dtype.is_floating_point else ":integer", "")
-        rule = next((self.rules[key] for kind in kinds if (key := expr.op + kind) in self.rules), expr.op)
+        kinds = (
+            f":{str(dtype).removeprefix('torch.')}",
+            ":float" if dtype.is_floating_point else ":integer",
+            "",
+        )
+        rule = next(
+            (self.rules[key] for kind in kinds if (key := expr.op + kind) in self.rules), expr.op
+        )
         if isinstance(rule, str):
             return self.call(rule, expr), ATOM
         operands = iter(expr.args)
-        return re.sub(r"{:?(\d*)}", lambda slot: self.text(next(operands), int(slot[1] or 0)), rule[0]), rule[1]
+        return re.sub(
+            r"{:?(\d*)}", lambda slot: self.text(next(operands), int(slot[1] or 0)), rule[0]
+        ), rule[1]
 
     def call(self, function: str, expr: Expr) -> str:
         return f"{function}({', '.join(map(self.text, expr.args))})"
 
     def print_constant(self, expr: Expr) -> tuple[str, int]:
         value, dtype = expr.detail, expr.dtype
-        counts = dtype != torch.bool and 8 < value < 2**31 and value == int(value)  # it may: the divisor of a mean
+        # it may: the divisor of a mean
+        counts = dtype != torch.bool and 8 < value < 2**31 and value == int(value)
         if counts and not (size := self.size(int(value))).isdigit():
             return self.as_constant(size, dtype)
         text = self.number(value, dtype)
@@ -211,13 +238,17 @@ class Printer:
         if expr.op == "to_dtype":
             return self.name_for(expr.args[0])
         if expr.op == "load":
-            return f"{expr.detail[0]}_{''.join(sorted(str(s) for s in expr.detail[1].free_symbols))}"
+            return (
+                f"{expr.detail[0]}_{''.join(sorted(str(s) for s in expr.detail[1].free_symbols))}"
+            )
         return "at" if expr.op == "indirect" else f"{expr.op}_"
 
     def bind(self, what: Expr | Step, text: str, wanted: str) -> str:
         """Give a value a name, and let the block know it."""
         name = self.values[what] = self.unique(wanted)
-        self.line(self.declare(name, what.dtype if isinstance(what, Expr) else what.buffer.dtype, text))
+        self.line(
+            self.declare(name, what.dtype if isinstance(what, Expr) else what.buffer.dtype, text)
+        )
         return name
 
     def index(self, formula: sympy.Expr | int, tight: bool = False) -> str:
@@ -225,17 +256,30 @@ class Printer:
         if (e := sympy.sympify(formula)) in self.symbols:
             return self.text(self.symbols[e])
         if isinstance(e, (sympy.Symbol, sympy.Integer)):
-            return f"({e})" if tight and e.is_negative else self.size(int(e)) if e.is_Integer else str(e)
+            return (
+                f"({e})"
+                if tight and e.is_negative
+                else self.size(int(e))
+                if e.is_Integer
+                else str(e)
+            )
         if isinstance(e, sympy.Mul):
             return "*".join(self.index(factor, tight=True) for factor in e.args)
         if isinstance(e, sympy.Add):
-            terms = sorted(e.args, key=lambda t: (not t.free_symbols, -abs(t.as_coeff_Mul()[0]), str(t)))
+            terms = sorted(
+                e.args, key=lambda t: (not t.free_symbols, -abs(t.as_coeff_Mul()[0]), str(t))
+            )
             text = " + ".join(map(self.index, terms)).replace("+ -", "- ")
         elif (kind := type(e).__name__) in ("FloorDiv", "Mod"):
             a, n = (self.index(part, tight=True) for part in e.args)
-            positive = e.args[0].is_nonnegative  # else round down, where both languages round towards zero
+            # else round down, where both languages round towards zero
+            positive = e.args[0].is_nonnegative
             rest = f"{a} % {n}" if positive else f"({a} % {n} + {n}) % {n}"
-            text = rest if kind == "Mod" else f"{a if positive else f'({a} - {rest})'} {self.divide} {n}"
+            text = (
+                rest
+                if kind == "Mod"
+                else f"{a if positive else f'({a} - {rest})'} {self.divide} {n}"
+            )
         else:
             raise NotImplementedError(f"an index formula with {type(e).__name__}: {e}")
         return f"({text})" if tight else text
@@ -250,14 +294,22 @@ def identifier(wanted: str, taken: Collection[str]) -> str:
 
 def decimal(value: float, dtype: torch.dtype) -> str:
     """A number with as few digits as make it the same number in `dtype`: "0.1", "1e-05", "inf", "nan"."""
-    return repr(float(value)) if dtype == torch.float64 else str(np.float32(torch.tensor(value, dtype=torch.float32).item()))
+    return (
+        repr(float(value))
+        if dtype == torch.float64
+        else str(np.float32(torch.tensor(value, dtype=torch.float32).item()))
+    )
 
 
 def describe(step: Step) -> str:
     """What a step is and where in the user's code it comes from: 'gelu (model.py:12)'."""
     for node in step.node.origins:
         if location := node.meta.get("origin", node).meta.get("location"):
-            file = "this notebook" if "ipykernel_" in location.filename else os.path.basename(location.filename)
+            file = (
+                "this notebook"
+                if "ipykernel_" in location.filename
+                else os.path.basename(location.filename)
+            )
             return f"{label(step)} ({file}:{location.line})"
     return label(step)
 

@@ -18,9 +18,26 @@ from dataclasses import dataclass, replace
 import sympy
 import torch
 
-from course_lib.codegen.loops import PLAIN, Phase, column_number, extreme, iterations, phases, reduction, short_names
+from course_lib.codegen.loops import (
+    PLAIN,
+    Phase,
+    column_number,
+    extreme,
+    iterations,
+    phases,
+    reduction,
+    short_names,
+)
 from course_lib.codegen.printer import LONGEST, KernelSource, label
-from course_lib.codegen.triton_ops import HELPERS, KEEPS_NAN, NARROW, POINTERS, RESERVED, TritonOps, is_number
+from course_lib.codegen.triton_ops import (
+    HELPERS,
+    KEEPS_NAN,
+    NARROW,
+    POINTERS,
+    RESERVED,
+    TritonOps,
+    is_number,
+)
 from course_lib.lowering.indexing import Linear, contiguous, power_of_two
 from course_lib.lowering.ir import Buffer, Product
 from course_lib.scheduling.expressions import Expr, loads
@@ -48,17 +65,27 @@ class Tiling:
         if not self.columns:
             return {"BLOCK": power_of_two(min(self.rows, LARGEST_TILE)) if interpreted else 1024}
         room = LARGEST_TILE if interpreted else 4096 if self.chunks else 2048
-        step, least = (STEP, STEP) if self.rows > 4096 else (128, 16)  # few rows: more programs, each with fewer
+        # few rows: more programs, each with fewer
+        step, least = (STEP, STEP) if self.rows > 4096 else (128, 16)
         longest = LARGEST_TILE // STEP if interpreted else step if self.across else 2048
         columns = power_of_two(self.columns) if self.persistent else longest
-        return {"ROWS": min(power_of_two(self.rows), max(least if self.across else 1, room // columns)), "COLUMNS": columns}
+        return {
+            "ROWS": min(power_of_two(self.rows), max(least if self.across else 1, room // columns)),
+            "COLUMNS": columns,
+        }
 
     def programs(self, meta: Mapping[str, int]) -> int:
         return self.chunks or -(-self.rows // meta.get("ROWS", meta.get("BLOCK", 1)))
 
     def warps(self, meta: Mapping[str, int]) -> int:
         """Threads for a tile, in units of 32: eight to thirty-two elements for each thread."""
-        each = 1024 if self.chunks and meta["ROWS"] > 1 else 512 if self.persistent or self.across or not self.columns else 256
+        each = (
+            1024
+            if self.chunks and meta["ROWS"] > 1
+            else 512
+            if self.persistent or self.across or not self.columns
+            else 256
+        )
         return min(16, max(4, math.prod(meta.values()) // each))
 
 
@@ -82,7 +109,9 @@ class ProductTiling(Tiling):
     @property
     def tiles(self) -> list[tuple[dict[str, int], int]]:
         """Tile sizes and warps. Where tiles of 64 along k need no mask, none has one."""
-        return [each for each in PRODUCT_TILES if self.depth % 64 or self.depth % each[0]["DEPTH"] == 0]
+        return [
+            each for each in PRODUCT_TILES if self.depth % 64 or self.depth % each[0]["DEPTH"] == 0
+        ]
 
     def meta(self, interpreted: bool) -> dict[str, int]:
         return self.tiles[0][0]
@@ -102,7 +131,9 @@ class TritonSource(KernelSource):
     types: tuple[str, ...] = ()  # Triton's name of each pointer argument's type: '*fp32',
 
 
-def triton_source(kernel: FusedKernel, buffers: Mapping[str, Buffer], name: str | None = None) -> TritonSource:
+def triton_source(
+    kernel: FusedKernel, buffers: Mapping[str, Buffer], name: str | None = None
+) -> TritonSource:
     """Print one kernel. `buffers` knows at least those that the kernel reads (`LoopGraph.buffers`)."""
     return TritonKernel(kernel, buffers, name or kernel.name).print()
 
@@ -117,26 +148,47 @@ class TritonKernel(TritonOps):
         self.masks = {}
         self.product = next((step for step in self.trees if isinstance(step.node, Product)), None)
         self.phases = phases(kernel, self.trees, keep=False)
-        gathered = {symbol for step in self.across for formula in step.rindex for symbol in formula.free_symbols}
+        gathered = {
+            symbol
+            for step in self.across
+            for formula in step.rindex
+            for symbol in formula.free_symbols
+        }
         self.walked = tuple(loop for loop in kernel.rows if loop.symbol in gathered)
         self.tiling = self.choose_tiling()
         self.columns, self.persistent = iterations(kernel.columns), self.tiling.persistent
-        counted = kernel.rows if self.product else kernel.loops  # along k a product counts by itself
-        self.wide = iterations(counted) >= 2**31 or any(b.numel >= 2**31 for b in self.buffers.values())
+        # along k a product counts by itself
+        counted = kernel.rows if self.product else kernel.loops
+        self.wide = iterations(counted) >= 2**31 or any(
+            b.numel >= 2**31 for b in self.buffers.values()
+        )
         self.program = "tl.program_id(0).to(tl.int64)" if self.wide else "tl.program_id(0)"
 
     def choose_tiling(self) -> Tiling:
-        rows, columns = (iterations(loops) for loops in (self.walked or self.kernel.rows, self.kernel.columns))
+        rows, columns = (
+            iterations(loops) for loops in (self.walked or self.kernel.rows, self.kernel.columns)
+        )
         if not self.reduces:
             return Tiling(rows, 0)
         if self.product:
             batch, down, across = map(iterations, self.directions(self.product))
             return ProductTiling(down, across, batch=batch, depth=columns)
         loops = {loop.symbol for loop in self.kernel.loops}
-        reads = [Linear.of(index, loops) for tree in self.trees.values() for _, index in loads(tree)]
-        across = rows_are_neighbours(reads, *([loop.symbol for loop in part] for part in (self.kernel.rows, self.kernel.columns)))
+        reads = [
+            Linear.of(index, loops) for tree in self.trees.values() for _, index in loads(tree)
+        ]
+        across = rows_are_neighbours(
+            reads,
+            *([loop.symbol for loop in part] for part in (self.kernel.rows, self.kernel.columns)),
+        )
         tiling = Tiling(rows, max(1, columns), across=across and not self.walked)
-        longest = PERSISTENT if not tiling.across else 512 if sum(bool(phase.columns) for phase in self.phases) > 1 else STEP
+        longest = (
+            PERSISTENT
+            if not tiling.across
+            else 512
+            if sum(bool(phase.columns) for phase in self.phases) > 1
+            else STEP
+        )
         chunks = iterations(self.kernel.rows) // rows if self.walked else 0
         return replace(tiling, persistent=columns <= longest or bool(self.walked), chunks=chunks)
 
@@ -153,15 +205,33 @@ class TritonKernel(TritonOps):
                 self.print_rows()
                 self.print_phases()
         more = ["problem"] * bool(self.checks) + ["sizes"] * bool(self.sizes)
-        tile = ["ROWS", "COLUMNS", *(["DEPTH"] if self.product else [])] if self.reduces else ["BLOCK"]
-        parameters = [*(self.pointers[name] for name in self.passed), *more, *(f"{name}: tl.constexpr" for name in tile)]
+        tile = (
+            ["ROWS", "COLUMNS", *(["DEPTH"] if self.product else [])] if self.reduces else ["BLOCK"]
+        )
+        parameters = [
+            *(self.pointers[name] for name in self.passed),
+            *more,
+            *(f"{name}: tl.constexpr" for name in tile),
+        ]
         given = [(1, self.load_size(n, *size), None) for n, size in enumerate(self.sizes.items())]
         self.lines[1:2] = [(0, f"def {self.name}({', '.join(parameters)}):", None), *given]
         self.lines[:0] = [(0, text, None) for text in self.header()]
         source, line_of = self.layout("    ")
-        types = tuple(POINTERS[self.buffers[name].dtype] for name in self.passed) + ("*i64",) * len(more)
+        types = tuple(POINTERS[self.buffers[name].dtype] for name in self.passed) + ("*i64",) * len(
+            more
+        )
         sizes = tuple(self.sizes)
-        return TritonSource(self.name, "triton", source, self.passed, line_of, bool(self.checks), sizes, self.tiling, types)
+        return TritonSource(
+            self.name,
+            "triton",
+            source,
+            self.passed,
+            line_of,
+            bool(self.checks),
+            sizes,
+            self.tiling,
+            types,
+        )
 
     def load_size(self, n: int, number: int, name: str) -> str:
         """Rows that all begin at multiples of 16 can be read 16 bytes at a time: whether they do stays in the text."""
@@ -178,43 +248,73 @@ class TritonKernel(TritonOps):
         """A program has one tile of the result. It walks along k; what follows finds the tile in registers."""
         batch, down, across = self.directions(product)
         self.line(f"tile = {self.program}")
-        self.line(f"tall, wide = tl.cdiv({iterations(down)}, ROWS), tl.cdiv({iterations(across)}, COLUMNS)")
+        self.line(
+            f"tall, wide = tl.cdiv({iterations(down)}, ROWS), tl.cdiv({iterations(across)}, COLUMNS)"
+        )
         if batch:
             self.print_indices(batch, "tile // (tall * wide)", "", "batch")
-        self.line("# Eight tiles below each other, then the eight beside them: what they read is still in the cache")
+        self.line(
+            "# Eight tiles below each other, then the eight beside them: what they read is still in the cache"
+        )
         self.line("down, across = tl.swizzle2d(tile // wide % tall, tile % wide, tall, wide, 8)")
         self.print_indices(down, "(down * ROWS + tl.arange(0, ROWS))[:, None]", "rows")
-        self.print_indices(across, "(across * COLUMNS + tl.arange(0, COLUMNS))[None, :]", "columns", "column")
+        self.print_indices(
+            across, "(across * COLUMNS + tl.arange(0, COLUMNS))[None, :]", "columns", "column"
+        )
         self.line("mask = rows & columns")
         with self.on_behalf_of(product):
             total = self.bind(product, "tl.zeros([ROWS, COLUMNS], tl.float32)", label(product))
             self.print_sum(product, total)
             if product.buffer.dtype != torch.float32:
-                self.bind(product, f"{total}.to({self.type_name(product.buffer.dtype)})", label(product))
+                self.bind(
+                    product, f"{total}.to({self.type_name(product.buffer.dtype)})", label(product)
+                )
         for phase in self.phases:
             self.print_row_steps(phase)
 
     def print_sum(self, product: Step, total: str) -> None:
         """The loop along k, which counts the columns of the left operand (j) and the rows of the right one (j_down)."""
-        (k,), (_, down, across), start = self.kernel.columns, self.directions(product), self.unique("start")
+        (k,), (_, down, across), start = (
+            self.kernel.columns,
+            self.directions(product),
+            self.unique("start"),
+        )
         below = k._replace(symbol=sympy.Symbol(f"{k.symbol}_down"))
-        left, right = self.trees[product].args[0], replace(product, rindex=(below.symbol,)).value(self.recorder).args[1]
+        left, right = (
+            self.trees[product].args[0],
+            replace(product, rindex=(below.symbol,)).value(self.recorder).args[1],
+        )
         narrow = [x.args[0] for x in (left, right) if x.op == "to_dtype"]
         if [x.dtype for x in narrow] in ([torch.float16] * 2, [torch.bfloat16] * 2):
             left, right = narrow  # multiplied as they are, and summed in float32
         names = self.unique("a"), self.unique("b")
-        operands = ((left, "rows & inside", (down, [k])), (right, "inside_down & columns", ([below], across)))
-        spread = lambda tree, loops: not self.symbols_of(tree).isdisjoint(loop.symbol for loop in loops)
-        masked = k.size % 64 != 0 or not all(spread(tree, loops) for tree, _, sides in operands for loops in sides)
+        operands = (
+            (left, "rows & inside", (down, [k])),
+            (right, "inside_down & columns", ([below], across)),
+        )
+        spread = lambda tree, loops: (
+            not self.symbols_of(tree).isdisjoint(loop.symbol for loop in loops)
+        )
+        masked = k.size % 64 != 0 or not all(
+            spread(tree, loops) for tree, _, sides in operands for loops in sides
+        )
         with self.block(f"for {start} in range(0, {k.size}, DEPTH):"):
             steps = f"({start} + tl.arange(0, DEPTH){'.to(tl.int64)' if self.wide else ''})"
             self.print_indices([k], f"{steps}[None, :]", "inside" * masked)
             self.print_indices([below], f"{steps}[:, None]", "inside_down" * masked)
             self.count_uses([left, right])
             for name, (tree, mask, _) in zip(names, operands, strict=True):
-                text = self.converted(tree, self.type_name(tree.dtype)) if is_number(tree) else self.text(tree)
+                text = (
+                    self.converted(tree, self.type_name(tree.dtype))
+                    if is_number(tree)
+                    else self.text(tree)
+                )
                 self.line(f"{name} = {f'tl.where({mask}, {text}, 0.0)' if masked else text}")
-            exact = f', input_precision="{"tf32" if allows_tf32() else "ieee"}"' if left.dtype == torch.float32 else ""
+            exact = (
+                f', input_precision="{"tf32" if allows_tf32() else "ieee"}"'
+                if left.dtype == torch.float32
+                else ""
+            )
             self.line(f"{total} = tl.dot({', '.join(names)}, {total}{exact})")
 
     def print_phases(self) -> None:
@@ -230,20 +330,31 @@ class TritonKernel(TritonOps):
 
     def softmax_pair(self, number: int) -> tuple[Step, Step] | None:
         """A maximum of x and, in the next pass, the sum of exp(x - maximum), if these two are all that long rows are read for."""
-        alone = lambda phase: len(phase.reductions) == 1 and not phase.stored & {*phase.columns} - {*phase.reductions}
+        alone = lambda phase: (
+            len(phase.reductions) == 1 and not phase.stored & {*phase.columns} - {*phase.reductions}
+        )
         if self.persistent or len(pair := [*filter(alone, self.phases[number : number + 2])]) < 2:
             return None
         best, total = (phase.reductions[0] for phase in pair)
         exp = self.through(self.trees[total])
         sub = self.through(exp.args[0]) if exp.op == "exp" else exp
         kinds = reduction(best).kind, reduction(total).kind
-        if kinds != ("max", "sum") or sub.op != "sub" or best.buffer.dtype != torch.float32 or sub.args[1].detail is not best:
+        if (
+            kinds != ("max", "sum")
+            or sub.op != "sub"
+            or best.buffer.dtype != torch.float32
+            or sub.args[1].detail is not best
+        ):
             return None
-        return (best, total) if self.through(sub.args[0]) is self.through(self.trees[best]) else None
+        return (
+            (best, total) if self.through(sub.args[0]) is self.through(self.trees[best]) else None
+        )
 
     def through(self, expr: Expr) -> Expr:
         """What a value in the columns is computed by."""
-        while expr.op == "value_of" and not expr.detail.is_reduction and expr.detail.level == "column":
+        while (
+            expr.op == "value_of" and not expr.detail.is_reduction and expr.detail.level == "column"
+        ):
             expr = self.trees[expr.detail]
         return expr
 
@@ -251,7 +362,10 @@ class TritonKernel(TritonOps):
         """Both in one pass: when a tile has a new maximum, what was summed so far is scaled down to it."""
         shape = "[ROWS, COLUMNS]" if self.kernel.rows else "[COLUMNS]"
         most, gathered, start = self.unique("most"), self.unique("gathered"), self.unique("start")
-        self.line(f'{most} = tl.full({shape}, float("-inf"), tl.float32)', f"{gathered} = tl.full({shape}, 0.0, tl.float32)")
+        self.line(
+            f'{most} = tl.full({shape}, float("-inf"), tl.float32)',
+            f"{gathered} = tl.full({shape}, 0.0, tl.float32)",
+        )
         with self.block(f"for {start} in range(0, {self.size(self.columns)}, COLUMNS):"):
             self.print_columns(f"({start} + tl.arange(0, COLUMNS))")
             self.count_uses(self.trees[step] for step in phase.columns)
@@ -259,8 +373,12 @@ class TritonKernel(TritonOps):
                 self.print_step(step, store=False)
             with self.on_behalf_of(total):
                 self.line(f'value = tl.where(mask, {self.text(self.trees[best])}, float("-inf"))')
-                self.line(f"scale = tl.exp(-tl.abs(tl.where(value == {most}, 0.0, value - {most})))  # the smaller to the larger")
-                self.line(f"{gathered} = tl.where(value > {most}, {gathered} * scale + 1.0, {gathered} + scale)")
+                self.line(
+                    f"scale = tl.exp(-tl.abs(tl.where(value == {most}, 0.0, value - {most})))  # the smaller to the larger"
+                )
+                self.line(
+                    f"{gathered} = tl.where(value > {most}, {gathered} * scale + 1.0, {gathered} + scale)"
+                )
                 self.line(f"{most} = tl.maximum({most}, value{KEEPS_NAN})")
         with self.on_behalf_of(best):
             self.print_result(best, most)
@@ -272,7 +390,9 @@ class TritonKernel(TritonOps):
         if chunks := tuple(loop for loop in self.kernel.rows if loop not in self.walked):
             self.print_indices(chunks, self.program, "", "chunk")
         self.print_columns("tl.arange(0, COLUMNS)")
-        zeros = lambda step: f"tl.full([1, COLUMNS], 0.0, {self.type_name(reduction(step).accumulate)})"
+        zeros = lambda step: (
+            f"tl.full([1, COLUMNS], 0.0, {self.type_name(reduction(step).accumulate)})"
+        )
         totals = {step: self.bind(step, zeros(step), f"{label(step)}_down") for step in self.across}
         start = self.unique("start")
         with self.block(f"for {start} in range(0, {self.size(iterations(self.walked))}, ROWS):"):
@@ -281,14 +401,19 @@ class TritonKernel(TritonOps):
             self.print_phases()
         for step, total in totals.items():
             place = self.place(step.buffer.name, step.store_index)
-            self.line(f"tl.store({place}, {total}.to({self.type_name(step.buffer.dtype)}), columns)", step=step)
+            self.line(
+                f"tl.store({place}, {total}.to({self.type_name(step.buffer.dtype)}), columns)",
+                step=step,
+            )
 
     def print_rows(self) -> None:
         """Which rows (or elements) this program has."""
         if self.kernel.rows:
             size, mask = ("ROWS", "rows") if self.reduces else ("BLOCK", "mask")
             rows = f"{self.program} * {size} + tl.arange(0, {size})"
-            self.print_indices(self.kernel.rows, f"({rows})[:, None]" if self.reduces else rows, mask)
+            self.print_indices(
+                self.kernel.rows, f"({rows})[:, None]" if self.reduces else rows, mask
+            )
 
     def print_columns(self, columns: str) -> None:
         """Which columns this tile has."""
@@ -297,13 +422,21 @@ class TritonKernel(TritonOps):
         if self.kernel.rows and not self.walked:
             self.line("mask = rows & columns")
 
-    def print_indices(self, loops: Sequence[Loop], text: str, mask: str, together: str = "row") -> None:
+    def print_indices(
+        self, loops: Sequence[Loop], text: str, mask: str, together: str = "row"
+    ) -> None:
         """The symbols of several loops from one running number (`together`), and where it is inside."""
         number = loops[0].symbol if len(loops) == 1 else together
         self.line(f"{number} = {text}")
-        for n, (loop, below) in enumerate(zip(loops, contiguous([loop.size for loop in loops])) if len(loops) > 1 else ()):
+        for n, (loop, below) in enumerate(
+            zip(loops, contiguous([loop.size for loop in loops])) if len(loops) > 1 else ()
+        ):
             divided = f"{number} // {self.size(below)}" if below != 1 else number
-            self.line(f"{loop.symbol} = {divided} % {self.size(loop.size)}" if n else f"{loop.symbol} = {divided}")
+            self.line(
+                f"{loop.symbol} = {divided} % {self.size(loop.size)}"
+                if n
+                else f"{loop.symbol} = {divided}"
+            )
         if mask:
             self.line(f"{mask} = {number} < {self.size(iterations(loops))}")
             self.masks |= {loop.symbol: mask for loop in loops}
@@ -315,7 +448,9 @@ class TritonKernel(TritonOps):
             if not self.persistent:
                 totals = {step: self.print_accumulator(step) for step in phase.reductions}
                 start = self.unique("start")
-                blocks.enter_context(self.block(f"for {start} in range(0, {self.size(self.columns)}, COLUMNS):"))
+                blocks.enter_context(
+                    self.block(f"for {start} in range(0, {self.size(self.columns)}, COLUMNS):")
+                )
                 self.print_columns(f"({start} + tl.arange(0, COLUMNS))")
                 self.count_uses(self.trees[step] for step in phase.columns)
             elif first and not self.walked:
@@ -323,7 +458,9 @@ class TritonKernel(TritonOps):
             for step in phase.columns:
                 with self.on_behalf_of(step):
                     if step.level == "across":
-                        total = self.reduce("sum", f"tl.where(mask, {self.text(self.trees[step])}, 0.0)", axis=0)
+                        total = self.reduce(
+                            "sum", f"tl.where(mask, {self.text(self.trees[step])}, 0.0)", axis=0
+                        )
                         self.line(f"{self.values[step]} += {total}")
                     elif step.is_reduction:
                         self.print_reduction(step, totals.get(step, ""))
@@ -345,11 +482,15 @@ class TritonKernel(TritonOps):
         """What a reduction begins with, and the type that it computes in."""
         node, dtype = reduction(step), self.trees[step].dtype
         if node.kind not in PLAIN:
-            return self.number(extreme(dtype, lowest="max" in node.kind), dtype), self.type_name(dtype)
+            return self.number(extreme(dtype, lowest="max" in node.kind), dtype), self.type_name(
+                dtype
+            )
         first = PLAIN[node.kind][0]
         if node.kind in ("any", "all"):
             return first, "tl.int32"
-        return first + (".0" if node.accumulate.is_floating_point else ""), self.type_name(node.accumulate)
+        return first + (".0" if node.accumulate.is_floating_point else ""), self.type_name(
+            node.accumulate
+        )
 
     def print_accumulator(self, step: Step) -> str:
         name = self.unique(f"{label(step)}_tile")
@@ -364,7 +505,11 @@ class TritonKernel(TritonOps):
         """Take the values of a tile into `total`; if there is none, they are the whole row."""
         node, tree = reduction(step), self.trees[step]
         first, kind = self.accumulator(step)
-        value = self.text(tree) if kind == self.type_name(tree.dtype) and not is_number(tree) else self.converted(tree, kind)
+        value = (
+            self.text(tree)
+            if kind == self.type_name(tree.dtype) and not is_number(tree)
+            else self.converted(tree, kind)
+        )
         value = f"tl.where(mask, {value}, {first})"
         if node.kind in PLAIN:
             if total:
@@ -402,7 +547,11 @@ class TritonKernel(TritonOps):
             best = self.unique("best")
             self.line(f"{best} = {text}")
             # Where one is NaN the best is NaN, and nothing equals it.
-            same = f"(({value} == {best}) | ({value} != {value}))" if floats else f"({value} == {best})"
+            same = (
+                f"(({value} == {best}) | ({value} != {value}))"
+                if floats
+                else f"({value} == {best})"
+            )
             place = f"tl.where({same}{' & mask' if self.persistent else ''}, {at}, {2**63 - 1 if self.wide else 2**31 - 1})"
             text = f"{self.reduce('min', place)}.to(tl.int64)"
         if step.buffer.dtype in (torch.float16, torch.bfloat16, *NARROW):
@@ -411,7 +560,11 @@ class TritonKernel(TritonOps):
 
     def reduce(self, function: str, value: str, axis: int = 1) -> str:
         axis, keep = (axis, ", keep_dims=True") if self.kernel.rows else (0, "")
-        return f"tl.reduce({value}, {axis}, multiply{keep})" if function == "prod" else f"tl.{function}({value}, {axis}{keep})"
+        return (
+            f"tl.reduce({value}, {axis}, multiply{keep})"
+            if function == "prod"
+            else f"tl.{function}({value}, {axis}{keep})"
+        )
 
     def print_row_steps(self, phase: Phase) -> None:
         """Row-level values, then the stores of finished reductions."""
@@ -429,10 +582,16 @@ class TritonKernel(TritonOps):
             value = self.text(tree, whole=True)
             alone = store and step not in self.used and not self.kernel.in_place
             if not alone or len(value) > LONGEST // 2:
-                value = self.converted(tree, self.type_name(tree.dtype)) if is_number(tree) else value
+                value = (
+                    self.converted(tree, self.type_name(tree.dtype)) if is_number(tree) else value
+                )
                 value = self.bind(step, value, label(step))
                 self.values.setdefault(tree, value)
         if store:
             mask = self.mask_for(step.store_index)
-            arguments = [self.place(step.buffer.name, step.store_index), value, *([mask] if mask else [])]
+            arguments = [
+                self.place(step.buffer.name, step.store_index),
+                value,
+                *([mask] if mask else []),
+            ]
             self.store(f"tl.store({', '.join(arguments)})")

@@ -54,7 +54,8 @@ RULES: dict[str, str | Rule] = {
     "maximum:float": (f"tl.maximum({{}}, {{}}{KEEPS_NAN})", ATOM),
     "minimum:float": (f"tl.minimum({{}}, {{}}{KEEPS_NAN})", ATOM),
     "sqrt:float32": "tl.sqrt_rn",  # `tl.sqrt` is an approximation that takes denormal numbers for 0
-    "reciprocal:float32": ("tl.div_rn(1.0, {})", ATOM),  # `/` is one too; and Python itself would divide constants
+    # `/` is one too; and Python itself would divide constants
+    "reciprocal:float32": ("tl.div_rn(1.0, {})", ATOM),
     "floordiv": "float_floor_div", "floordiv:integer": "floor_div",
     "mod": "float_mod", "mod:integer": "floor_mod", "fmod:integer": infix("%", 13),
     "random": ("tl.rand({}, {})", ATOM),
@@ -74,7 +75,11 @@ class TritonOps(Printer):
     def header(self) -> list[str]:
         """What the kernel needs above it."""
         needs = lambda name: any(re.search(rf"\b{name}\b", text) for _, text, _ in self.lines)
-        helpers = "".join(f"\n\n@triton.jit\ndef {name}({code}\n" for name, code in sorted(HELPERS.items()) if needs(name))
+        helpers = "".join(
+            f"\n\n@triton.jit\ndef {name}({code}\n"
+            for name, code in sorted(HELPERS.items())
+            if needs(name)
+        )
         imports = ["import triton", "import triton.language as tl"]
         if needs("libdevice") or "libdevice" in helpers:
             imports.append("from triton.language.extra import libdevice")
@@ -90,26 +95,41 @@ class TritonOps(Printer):
         """Of numbers alone Python would compute, with types of its own: the first becomes one of Triton's."""
         values = expr.args[1:] if expr.op in ("where", "masked") else expr.args
         if values and all(map(is_number, values)) and not is_number(expr):
-            self.bind(values[0], self.converted(values[0], self.type_name(values[0].dtype)), "number")
+            self.bind(
+                values[0], self.converted(values[0], self.type_name(values[0].dtype)), "number"
+            )
         text, binds = super().spell(expr)
-        if expr.dtype in NARROW and (expr.op == "masked" or (expr.op in WIDENS and any(map(is_number, values)))):
-            return f"{text}.to({self.type_name(expr.dtype)})", ATOM  # a bare number makes it int32, which does not wrap around
+        if expr.dtype in NARROW and (
+            expr.op == "masked" or (expr.op in WIDENS and any(map(is_number, values)))
+        ):
+            # a bare number makes it int32, which does not wrap around
+            return f"{text}.to({self.type_name(expr.dtype)})", ATOM
         return text, binds
 
     def number(self, value: bool | int | float, dtype: torch.dtype) -> str:
         if not dtype.is_floating_point:
-            return str(bool(value) if dtype == torch.bool else int(value) % 256 if dtype == torch.uint8 else int(value))
+            return str(
+                bool(value)
+                if dtype == torch.bool
+                else int(value) % 256
+                if dtype == torch.uint8
+                else int(value)
+            )
         text = decimal(value, dtype)
         text = text if math.isfinite(float(text)) else f'float("{text}")'
-        return f"tl.full([], {text}, tl.float64)" if dtype == torch.float64 else text  # a bare number: float32 to libdevice
+        # a bare number: float32 to libdevice
+        return f"tl.full([], {text}, tl.float64)" if dtype == torch.float64 else text
 
     def as_constant(self, size: str, dtype: torch.dtype) -> tuple[str, int]:
         return f"{size}.to({self.type_name(dtype)})", ATOM
 
     def mask_for(self, index: sympy.Expr) -> str:
         """The mask for a pointer of this index: it must have the pointer's shape."""
-        symbols = index.free_symbols.union(*(self.symbols_of(value) for at, value in self.symbols.items() if index.has(at)))
-        if self.step and self.step.level == "row":  # a row's value, whichever columns it was computed from
+        symbols = index.free_symbols.union(
+            *(self.symbols_of(value) for at, value in self.symbols.items() if index.has(at))
+        )
+        # a row's value, whichever columns it was computed from
+        if self.step and self.step.level == "row":
             symbols -= {loop.symbol for loop in self.kernel.columns}
         names = sorted({self.masks[symbol] for symbol in symbols & self.masks.keys()}, reverse=True)
         return "mask" if names == ["rows", "columns"] else " & ".join(names)
@@ -126,7 +146,8 @@ class TritonOps(Printer):
         place = self.place(buffer, index)  # may print lines: an index tensor is read first
         mask = self.mask_under_conditions(index)
         if self.conditions and self.mask_for(index) != "mask":
-            place += f" + 0 * ({' & '.join(self.conditions)}).to(tl.int32)"  # a pointer for each element of the mask
+            # a pointer for each element of the mask
+            place += f" + 0 * ({' & '.join(self.conditions)}).to(tl.int32)"
         return f"tl.load({place}{', ' + mask if mask else ''})", ATOM
 
     def print_indirect(self, expr: Expr) -> tuple[str, int]:
@@ -157,13 +178,19 @@ class TritonOps(Printer):
     def print_truediv(self, expr: Expr) -> tuple[str, int]:
         """Exact where eager's is: not by a number. By a row's sum (softmax) the quick way, for the exact one takes 5 % longer."""
         value, divisor = expr.args
-        if expr.dtype != torch.float32 or is_number(divisor) or (divisor.op == "value_of" and divisor.detail.is_reduction):
+        if (
+            expr.dtype != torch.float32
+            or is_number(divisor)
+            or (divisor.op == "value_of" and divisor.detail.is_reduction)
+        ):
             return f"{self.text(value, 13)} / {self.text(divisor, 14)}", 13
         return f"tl.div_rn({self.text(value)}, {self.text(divisor)})", ATOM
 
     def print_index_expr(self, expr: Expr) -> tuple[str, int]:
         text, kind = self.index(expr.detail), self.type_name(expr.dtype)
-        return (f"tl.cast({text}, {kind})" if expr.detail.is_number else f"({text}).to({kind})"), ATOM
+        return (
+            f"tl.cast({text}, {kind})" if expr.detail.is_number else f"({text}).to({kind})"
+        ), ATOM
 
     def print_to_dtype(self, expr: Expr) -> tuple[str, int]:
         (value,) = expr.args
@@ -171,12 +198,24 @@ class TritonOps(Printer):
             return self.number(value.detail, expr.dtype), ATOM
         if expr.dtype == torch.bool:
             return f"{self.text(value, 6)} != 0", 5
-        narrow = value.dtype.is_floating_point and expr.dtype in (torch.uint8, torch.int8, torch.int16)
+        narrow = value.dtype.is_floating_point and expr.dtype in (
+            torch.uint8,
+            torch.int8,
+            torch.int16,
+        )
         kind = self.type_name(expr.dtype)
-        return (f"{self.converted(value, 'tl.int32')}.to({kind})" if narrow else self.converted(value, kind)), ATOM
+        return (
+            f"{self.converted(value, 'tl.int32')}.to({kind})"
+            if narrow
+            else self.converted(value, kind)
+        ), ATOM
 
     def converted(self, value: Expr, kind: str) -> str:
-        return f"tl.cast({self.text(value)}, {kind})" if is_number(value) else f"{self.text(value, ATOM)}.to({kind})"
+        return (
+            f"tl.cast({self.text(value)}, {kind})"
+            if is_number(value)
+            else f"{self.text(value, ATOM)}.to({kind})"
+        )
 
     def symbols_of(self, expr: Expr) -> set[sympy.Symbol]:
         """The symbols of loops that a value depends on, here or where it was computed."""
@@ -184,7 +223,11 @@ class TritonOps(Printer):
         for node in nodes:  # they become more
             if node.op == "value_of":
                 nodes += [below for below in self.trees[node.detail].walk() if below not in nodes]
-        found = (node.detail[1] if node.op == "load" else node.detail for node in nodes if node.op in ("load", "index_expr"))
+        found = (
+            node.detail[1] if node.op == "load" else node.detail
+            for node in nodes
+            if node.op in ("load", "index_expr")
+        )
         return set().union(*(formula.free_symbols for formula in found))
 
 

@@ -23,10 +23,16 @@ from course_lib.scheduling.kernel import FusedKernel, Kernel
 from course_lib.scheduling.memory import MemoryPlan, extent
 from course_lib.written import as_tuple
 
-guards = torch._C._dynamo.guards  # Where torch keeps quick ways to memory: `as_strided` counts from where its tensor starts
-QUICK = {f"aten::{name}.out": f"torch.{name}" for name in ("mm", "addmm", "bmm", "baddbmm")}  # Entries that take 3 µs less
+# Where torch keeps quick ways to memory: `as_strided` counts from where its tensor starts
+guards = torch._C._dynamo.guards
+# Entries that take 3 µs less
+QUICK = {f"aten::{name}.out": f"torch.{name}" for name in ("mm", "addmm", "bmm", "baddbmm")}
 COMMENT_COLUMN = 76
-DTYPES = {dtype: str(dtype).removeprefix("torch.") for dtype in vars(torch).values() if isinstance(dtype, torch.dtype)}
+DTYPES = {
+    dtype: str(dtype).removeprefix("torch.")
+    for dtype in vars(torch).values()
+    if isinstance(dtype, torch.dtype)
+}
 DTYPES[torch.bool] = "torch.bool"
 
 
@@ -34,7 +40,11 @@ class Wrapper:
     """The state of one printing: which Python name holds which buffer. Without a plan nothing is reused or freed."""
 
     def __init__(
-        self, order: Sequence[Kernel], plan: MemoryPlan | None, graph: LoopGraph, kernels: Mapping[FusedKernel, KernelSource]
+        self,
+        order: Sequence[Kernel],
+        plan: MemoryPlan | None,
+        graph: LoopGraph,
+        kernels: Mapping[FusedKernel, KernelSource],
     ) -> None:
         self.order, self.graph, self.kernels = order, graph, kernels
         self.plan = plan or MemoryPlan(free_after=[()] * len(order))
@@ -44,16 +54,22 @@ class Wrapper:
             "check": raise_problem, "laid_out": laid_out, "zeros": torch.zeros, "inf": math.inf, "nan": math.nan,
             "tree_leaves": tree_leaves, "as_strided": guards._reinterpret_tensor,
             **{text: dtype for dtype, text in DTYPES.items() if "." not in text},
-            "problems": [], "empty_cuda": guards._empty_strided_cuda,  # on the current GPU; 1 µs instead of 4
+            # on the current GPU; 1 µs instead of 4
+            "problems": [], "empty_cuda": guards._empty_strided_cuda,
             **{source.name: None for source in kernels.values()},
         }  # fmt: skip
         self.buffers = graph.buffers
-        self.variable: dict[str, str] = {}  # Buffer → the variable that holds it as a tensor of its own shape and strides
-        self.views: dict[View, str] = {}  # View of a part of a buffer, or in another order → its variable
+        # Buffer → the variable that holds it as a tensor of its own shape and strides
+        self.variable: dict[str, str] = {}
+        # View of a part of a buffer, or in another order → its variable
+        self.views: dict[View, str] = {}
 
     def print(self) -> tuple[str, dict[str, Any]]:
         """The source of `call`, and what must be in its namespace beside the kernels."""
-        arguments = [self.new(one.name) if one else self.unique(f"unused_{n}") for n, one in enumerate(self.graph.inputs)]
+        arguments = [
+            self.new(one.name) if one else self.unique(f"unused_{n}")
+            for n, one in enumerate(self.graph.inputs)
+        ]
         self.names |= {self.new(name): tensor for name, tensor in self.graph.constants.items()}
         self.lines.append(f"def call({', '.join(arguments)}):")
         for kernel, dead in zip(self.order, self.plan.free_after, strict=True):
@@ -85,10 +101,19 @@ class Wrapper:
         if storage in self.variable:  # a storage is named after the first buffer in it
             self.reuse(self.buffers[storage], buffer, f"the memory of {storage}")
         else:
-            layout, dtype = f"{as_tuple(buffer.shape)}, {as_tuple(buffer.stride)}", DTYPES[buffer.dtype]
+            layout, dtype = (
+                f"{as_tuple(buffer.shape)}, {as_tuple(buffer.stride)}",
+                DTYPES[buffer.dtype],
+            )
             device = "" if buffer.device.type == "cpu" else f", device={str(buffer.device)!r}"
-            quick = buffer.device.type == "cuda" and len({b.device for b in self.buffers.values()}) == 1
-            call = f"empty_cuda({layout}, {dtype})" if quick else f"empty_strided({layout}, dtype={dtype}{device})"
+            quick = (
+                buffer.device.type == "cuda" and len({b.device for b in self.buffers.values()}) == 1
+            )
+            call = (
+                f"empty_cuda({layout}, {dtype})"
+                if quick
+                else f"empty_strided({layout}, dtype={dtype}{device})"
+            )
             self.line(f"{self.new(name)} = {call}")
         return self.variable[name]
 
@@ -132,7 +157,11 @@ class Wrapper:
             return
         if source.checked:
             passed.append(self.problem(kernel))
-        sizes = [self.value(torch.tensor(source.sizes, device=kernel.steps[0].buffer.device))] if source.sizes else []
+        sizes = (
+            [self.value(torch.tensor(source.sizes, device=kernel.steps[0].buffer.device))]
+            if source.sizes
+            else []
+        )
         self.line(f"{source.name}({', '.join(passed + sizes)})", str(kernel))
         if source.checked:
             self.line(f"check({passed[-1]}, {places(kernel)!r})")
@@ -143,7 +172,9 @@ class Wrapper:
         if kernel.steps[0].buffer.device.type == "cpu":
             self.line(f"{name} = zeros(1, dtype=int64)")
         else:
-            flag = torch.zeros(1, dtype=torch.int64, device="cpu", pin_memory=torch.cuda.is_available())
+            flag = torch.zeros(
+                1, dtype=torch.int64, device="cpu", pin_memory=torch.cuda.is_available()
+            )
             self.names[name] = flag
             self.names["problems"].append((flag, places(kernel)))
         return name
@@ -151,14 +182,23 @@ class Wrapper:
     def print_extern(self, kernel: ExternKernel) -> None:
         """A call of one of torch's own operators."""
         call = self.callee(kernel.op if kernel.out_variant is None else kernel.out_variant)
-        arguments = [*map(self.value, kernel.args), *(f"{key}={self.value(value)}" for key, value in kernel.kwargs.items())]
+        arguments = [
+            *map(self.value, kernel.args),
+            *(f"{key}={self.value(value)}" for key, value in kernel.kwargs.items()),
+        ]
         if kernel.out_variant is not None:
-            self.line(f"{call}({', '.join([*arguments, f'out={self.allocate(kernel.buffers[0].name)}'])})", kernel.why)
+            self.line(
+                f"{call}({', '.join([*arguments, f'out={self.allocate(kernel.buffers[0].name)}'])})",
+                kernel.why,
+            )
             return
         call = f"{call}({', '.join(arguments)})"
         targets = [self.new(buffer.name) if buffer else "_" for buffer in kernel.outputs]
         left = f"{', '.join(targets)} = " if targets else ""
-        if any("List" in str(r.type) for r in getattr(getattr(kernel.op, "_schema", None), "returns", ())):
+        if any(
+            "List" in str(r.type)
+            for r in getattr(getattr(kernel.op, "_schema", None), "returns", ())
+        ):
             left, call = f"{as_tuple(targets)} = ", f"tree_leaves({call})"
         self.line(left + call, kernel.why)
         for buffer, target in zip(kernel.outputs, targets, strict=True):
@@ -187,7 +227,11 @@ class Wrapper:
             return as_tuple([*map(self.value, value)])
         if isinstance(value, torch.device):
             return f"torch.device({str(value)!r})"
-        if value is None or isinstance(value, (bool, int, float, str, complex)) or repr(value).startswith("torch."):
+        if (
+            value is None
+            or isinstance(value, (bool, int, float, str, complex))
+            or repr(value).startswith("torch.")
+        ):
             return repr(value)
         name = self.unique(f"constant_{len(self.names)}")
         self.names[name] = value
@@ -201,9 +245,12 @@ def places(kernel: FusedKernel) -> str:
 
 def laid_out(tensor: torch.Tensor, stride: tuple[int, ...]) -> torch.Tensor:
     """`tensor` with the strides that it was compiled for: of fake tensors an operator may say otherwise."""
-    if tensor is None or tensor.stride() == stride:  # where fake tensors had one, oneDNN's LSTM has none
+    # where fake tensors had one, oneDNN's LSTM has none
+    if tensor is None or tensor.stride() == stride:
         return tensor
-    return torch.empty_strided(tensor.shape, stride, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
+    return torch.empty_strided(
+        tensor.shape, stride, dtype=tensor.dtype, device=tensor.device
+    ).copy_(tensor)
 
 
 def raise_problem(problem: torch.Tensor, where: str) -> None:

@@ -5,5 +5,16 @@
 `resume.py`: code that goes on in the middle of a function.
 """
 
-from course_lib.frames.hook import SKIP, Answer, Frame, Watcher, call, installed, number, parameters, run_apart, watching
+from course_lib.frames.hook import (
+    SKIP,
+    Answer,
+    Frame,
+    Watcher,
+    call,
+    installed,
+    number,
+    parameters,
+    run_apart,
+    watching,
+)
 from course_lib.frames.instructions import JUMPS, Instruction, exception_table, instructions

@@ -23,7 +23,8 @@ from typing import Any, Literal, TypeAlias
 
 from course_lib import native
 
-Guard: TypeAlias = Callable[..., bool]  # `guard(func, *args)`: may the head stand in for a frame of `func` with these arguments?
+# `guard(func, *args)`: may the head stand in for a frame of `func` with these arguments?
+Guard: TypeAlias = Callable[..., bool]
 Head: TypeAlias = Callable[..., Any]
 """`head(func, *args)`: what the frame would have returned. `args` is flat, in the order of `parameters(code)`."""
 Answer: TypeAlias = tuple[Guard, Head] | Literal[False] | None
@@ -40,7 +41,8 @@ class Frame:
 
     func: FunctionType
     code: CodeType
-    locals: dict[str, Any]  # Parameter → value, in the order of `parameters(code)`; a cell variable, too, is still a plain value
+    # Parameter → value, in the order of `parameters(code)`; a cell variable, too, is still a plain value
+    locals: dict[str, Any]
 
     @property
     def where(self) -> str:
@@ -70,7 +72,9 @@ class Watcher(dict[int, "list[tuple[Guard, Head]] | None"]):
         if answer is None or answer is SKIP:
             return None
         if not (isinstance(answer, tuple) and len(answer) == 2 and all(map(callable, answer))):
-            raise TypeError(f"the callback must answer None, SKIP or (guard, head), two callables; got {answer!r}")
+            raise TypeError(
+                f"the callback must answer None, SKIP or (guard, head), two callables; got {answer!r}"
+            )
         self._remember(code, [*(self.entries(code) or ()), answer])
         if isinstance(head := answer[1], FunctionType):
             self._remember(head.__code__, None)
@@ -79,7 +83,9 @@ class Watcher(dict[int, "list[tuple[Guard, Head]] | None"]):
     def _remember(self, code: CodeType, entries: list[tuple[Guard, Head]] | None) -> None:
         key = number(code)
         self[key] = entries
-        self._alive[key] = weakref.ref(code, lambda _: (self.pop(key, None), self._alive.pop(key, None)))
+        self._alive[key] = weakref.ref(
+            code, lambda _: (self.pop(key, None), self._alive.pop(key, None))
+        )
 
     def entries(self, code: CodeType) -> tuple[tuple[Guard, Head], ...] | Literal[False]:
         """The `(guard, head)` pairs of a code object in the order they are tried; `SKIP` if it was skipped."""
@@ -99,24 +105,35 @@ class Watcher(dict[int, "list[tuple[Guard, Head]] | None"]):
         enter(_thread.entered.pop())
 
 
-watching = Watcher  # `with watching(callback):` shows `callback` every frame that starts within the block on this thread
+# `with watching(callback):` shows `callback` every frame that starts within the block on this thread
+watching = Watcher
 
 
 def parameters(code: CodeType) -> tuple[str, ...]:
     """Their names in flat order: positional, keyword-only, then the `*args` tuple and the `**kwargs` dict."""
-    variadic = bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
+    variadic = bool(code.co_flags & inspect.CO_VARARGS) + bool(
+        code.co_flags & inspect.CO_VARKEYWORDS
+    )
     return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + variadic]
 
 
 def flatten(code: CodeType) -> CodeType:
     """The same bytecode with every parameter positional (`*args` is one tuple, `**kwargs` one dict)."""
     flags = code.co_flags & ~(inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
-    return code.replace(co_argcount=len(parameters(code)), co_posonlyargcount=0, co_kwonlyargcount=0, co_flags=flags)
+    return code.replace(
+        co_argcount=len(parameters(code)), co_posonlyargcount=0, co_kwonlyargcount=0, co_flags=flags
+    )
 
 
 def run_apart(function: FunctionType, *args: Any) -> Any:
     """Let Python run a frame, whose arguments come in flat order, and all below it, with nobody watching."""
-    plain = FunctionType(flatten(function.__code__), function.__globals__, function.__name__, None, function.__closure__)
+    plain = FunctionType(
+        flatten(function.__code__),
+        function.__globals__,
+        function.__name__,
+        None,
+        function.__closure__,
+    )
     return call(None, plain, *args)
 
 
@@ -126,7 +143,9 @@ def installed() -> bool:
 
 
 def missing(*args: Any, **kwargs: Any) -> Any:
-    raise RuntimeError("the frame hook could not be built, so nothing can be captured: `course doctor` says what is missing")
+    raise RuntimeError(
+        "the frame hook could not be built, so nothing can be captured: `course doctor` says what is missing"
+    )
 
 
 enter: Callable[[Watcher | None], Watcher | None] = getattr(_framehook, "enter", missing)

@@ -34,7 +34,9 @@ from typing import Any, TypeAlias
 FROM_3_13 = sys.version_info >= (3, 13)
 Part: TypeAlias = tuple[str, Any]  # A canonical op and its argument, not yet placed
 Rule: TypeAlias = Callable[[dis.Instruction], list[Part]]
-JUMPS = frozenset("JUMP POP_JUMP_IF_TRUE POP_JUMP_IF_FALSE POP_JUMP_IF_NONE POP_JUMP_IF_NOT_NONE FOR_ITER SEND".split())
+JUMPS = frozenset(
+    "JUMP POP_JUMP_IF_TRUE POP_JUMP_IF_FALSE POP_JUMP_IF_NONE POP_JUMP_IF_NOT_NONE FOR_ITER SEND".split()
+)
 DROPPED = frozenset("CACHE RESUME NOP PRECALL COPY_FREE_VARS END_FOR EXTENDED_ARG".split())
 ATTRIBUTES = ((8, "closure"), (4, "annotations"), (2, "kwdefaults"), (1, "defaults"))
 CONVERSIONS = (None, "str", "repr", "ascii")
@@ -77,7 +79,11 @@ def two_names(i: dis.Instruction) -> list[Part]:  # LOAD_FAST_LOAD_FAST, ...
 def loads(i: dis.Instruction) -> list[Part]:
     """A global, an attribute, an attribute of `super()`; for a call beside a NULL, in the order of this version's CALL."""
     bits = i.arg or 0
-    load: Part = (i.opname, (i.argval, bool(bits & 2))) if i.opname == "LOAD_SUPER_ATTR" else (i.opname, i.argval)
+    load: Part = (
+        (i.opname, (i.argval, bool(bits & 2)))
+        if i.opname == "LOAD_SUPER_ATTR"
+        else (i.opname, i.argval)
+    )
     called = bits & 1 and not (i.opname == "LOAD_ATTR" and sys.version_info < (3, 12))
     if i.opname == "LOAD_METHOD":
         load, called = ("LOAD_ATTR", i.argval), True
@@ -123,12 +129,17 @@ RULES: dict[str, Rule] = {
 
 def instructions(code: CodeType) -> tuple[Instruction, ...]:
     """The canonical instructions of `code`, in order."""
-    return _instructions(code, code.co_filename)  # code objects are equal even if their files differ
+    # code objects are equal even if their files differ
+    return _instructions(code, code.co_filename)
 
 
 @functools.lru_cache(maxsize=4096)
 def _instructions(code: CodeType, filename: str) -> tuple[Instruction, ...]:
-    placed = [(new, at, i.positions) for i, at in _meaningful(code) for new in RULES.get(i.opname, renamed(i.opname))(i)]
+    placed = [
+        (new, at, i.positions)
+        for i, at in _meaningful(code)
+        for new in RULES.get(i.opname, renamed(i.opname))(i)
+    ]
     starts = sorted({offset for _, offset, _ in placed})
     end = len(code.co_code)
 
@@ -138,7 +149,14 @@ def _instructions(code: CodeType, filename: str) -> tuple[Instruction, ...]:
         return starts[at] if at < len(starts) else end
 
     result = [
-        Instruction(op, kept(arg) if op in JUMPS else arg, offset, kept(offset + 1), at.lineno if at else None, at)
+        Instruction(
+            op,
+            kept(arg) if op in JUMPS else arg,
+            offset,
+            kept(offset + 1),
+            at.lineno if at else None,
+            at,
+        )
         for (op, arg), offset, at in placed
     ]
     return tuple(_with_closures(result, code))
@@ -154,7 +172,8 @@ def _meaningful(code: CodeType) -> Iterator[tuple[dis.Instruction, int]]:
         start = offset if i.opname == "EXTENDED_ARG" else None
         resumed |= i.opname == "RESUME"
         in_prologue = i.opname == "MAKE_CELL" and not resumed
-        end_of_loop = FROM_3_13 and i.opname == "POP_TOP" and before == "END_FOR"  # FOR_ITER skips both; on 3.12 it is `break`'s
+        # FOR_ITER skips both; on 3.12 it is `break`'s
+        end_of_loop = FROM_3_13 and i.opname == "POP_TOP" and before == "END_FOR"
         if i.opname not in DROPPED and not in_prologue and not end_of_loop:
             if i.opname == "CALL" and named:
                 i, named = i._replace(opname="CALL_KW"), False
@@ -172,7 +191,9 @@ def _with_closures(program: list[Instruction], code: CodeType) -> Iterator[Instr
             # before it: LOAD_FAST × n, BUILD_TUPLE n, LOAD_CONST code, MAKE_FUNCTION
             cells.update(range(at - 3 - program[at - 3].arg, at - 3))
     for at, i in enumerate(program):
-        if i.op == "LOAD_FAST" and (at in cells or i.arg in {"__class__", "__classdict__"}.intersection(code.co_cellvars)):
+        if i.op == "LOAD_FAST" and (
+            at in cells or i.arg in {"__class__", "__classdict__"}.intersection(code.co_cellvars)
+        ):
             i = Instruction("LOAD_CLOSURE", i.arg, i.offset, i.next_offset, i.line, i.positions)
         yield i
 

@@ -26,7 +26,8 @@ from course_lib.frames.hook import call, flatten, number
 from course_lib.frames.instructions import JUMPS, exception_table, instructions
 
 AT_BREAK = "__at_break"  # What a head calls the line whose work it does: (code, line)
-NESTED = 24  # Resume functions that may run inside each other, as in a loop with a break; then the frame goes on as it is
+# Resume functions that may run inside each other, as in a loop with a break; then the frame goes on as it is
+NESTED = 24
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,9 @@ def resumed(code: CodeType) -> Resume | None:
     return _made.get(number(code))
 
 
-def resume_at(code: CodeType, offset: int, stack: tuple[bool | None, ...], unbound: frozenset[str]) -> Resume:
+def resume_at(
+    code: CodeType, offset: int, stack: tuple[bool | None, ...], unbound: frozenset[str]
+) -> Resume:
     """The resume function of `code` (or its original) at `offset`. `stack` tells for each value on it whether it is a NULL (None:
     what was handled before an exception, which is given instead); `unbound` are the local variables without a value."""
     if before := resumed(code):
@@ -65,12 +68,17 @@ def resume_at(code: CodeType, offset: int, stack: tuple[bool | None, ...], unbou
     return _made[key]
 
 
-def make_resume(code: CodeType, offset: int, stack: tuple[bool | None, ...], unbound: frozenset[str]) -> Resume:
+def make_resume(
+    code: CodeType, offset: int, stack: tuple[bool | None, ...], unbound: frozenset[str]
+) -> Resume:
     """Write the prologue, and move the tables by its length."""
-    names = tuple(name for name in code.co_cellvars if name not in code.co_varnames) + code.co_freevars
+    names = (
+        tuple(name for name in code.co_cellvars if name not in code.co_varnames) + code.co_freevars
+    )
     free = names + tuple(f"stack{i}" for i, is_null in enumerate(stack) if not is_null)
     slots = list(code.co_varnames)
-    first = {*slots[: "__class__" in code.co_freevars]}.intersection(code.co_cellvars)  # in a cell, where `super()` looks
+    # in a cell, where `super()` looks
+    first = {*slots[: "__class__" in code.co_freevars]}.intersection(code.co_cellvars)
     begin = _op("RETURN_GENERATOR") + _op("POP_TOP") if code.co_flags & 0x20 else b""  # a generator
     prologue = (_op("COPY_FREE_VARS", len(free)) if free else b"") + begin + _op("RESUME", 0)
     for name in sorted(unbound):
@@ -93,7 +101,14 @@ def make_resume(code: CodeType, offset: int, stack: tuple[bool | None, ...], unb
     return Resume(code, offset, new, new.replace(), names, len(prologue))
 
 
-def resume(at: Resume, plain: bool, func: FunctionType, cells: tuple[CellType, ...], stack: tuple[Any, ...], *args: Any) -> Any:
+def resume(
+    at: Resume,
+    plain: bool,
+    func: FunctionType,
+    cells: tuple[CellType, ...],
+    stack: tuple[Any, ...],
+    *args: Any,
+) -> Any:
     """Go on at `at` as a frame of `func`: what a head returns. An exception on the stack is about to be handled."""
     for value in stack:
         if isinstance(value, BaseException):
@@ -110,8 +125,11 @@ def resume(at: Resume, plain: bool, func: FunctionType, cells: tuple[CellType, .
 
 def traceback_line(inner: TracebackType | None, code: CodeType, line: int) -> TracebackType:
     """A line of a traceback, of a frame of a function that looks like the one with this code, and does nothing."""
-    like: Any = {name: getattr(code, name) for name in ("co_filename", "co_name", "co_qualname")} | {"co_firstlineno": line}
-    nothing = (lambda get: get()).__code__.replace(co_linetable=b"\xef\x00\xef\x00", **like)  # all of it in that line
+    like: Any = {
+        name: getattr(code, name) for name in ("co_filename", "co_name", "co_qualname")
+    } | {"co_firstlineno": line}
+    # all of it in that line
+    nothing = (lambda get: get()).__code__.replace(co_linetable=b"\xef\x00\xef\x00", **like)
     return TracebackType(inner, call(None, FunctionType(nothing, {}), sys._getframe), 0, line)
 
 
@@ -123,10 +141,14 @@ def tidy(error: BaseException) -> None:
     for part in filter(None, reversed(parts)):
         frame = part.tb_frame
         place = frame.f_globals.get(AT_BREAK)
-        if place is not None and "__graph(" not in linecache.getline(frame.f_code.co_filename, part.tb_lineno):
+        if place is not None and "__graph(" not in linecache.getline(
+            frame.f_code.co_filename, part.tb_lineno
+        ):
             made = made if resumed else traceback_line(made, *place)
         elif frame.f_globals is not globals():
-            made = TracebackType(made, frame, part.tb_lasti, part.tb_lineno or frame.f_code.co_firstlineno)
+            made = TracebackType(
+                made, frame, part.tb_lasti, part.tb_lineno or frame.f_code.co_firstlineno
+            )
         resumed = frame.f_globals is globals()
     error.__traceback__ = made
 
@@ -148,7 +170,10 @@ def tidied(head: Callable[..., Any]) -> Callable[..., Any]:
 def live(code: CodeType) -> dict[int, frozenset[str]]:
     """For each instruction's offset the local variables that may be read from there on, before they are written."""
     program, table = instructions(code), exception_table(code)
-    handlers = {i.offset: [entry.target for entry in table if entry.start <= i.offset < entry.end] for i in program}
+    handlers = {
+        i.offset: [entry.target for entry in table if entry.start <= i.offset < entry.end]
+        for i in program
+    }
     nothing: frozenset[str] = frozenset()
     at: dict[int, frozenset[str]] = {}
     before = None
@@ -169,7 +194,9 @@ def live(code: CodeType) -> dict[int, frozenset[str]]:
 
 
 def _op(name: str, arg: int = 0) -> bytes:
-    extended = b"".join(bytes([dis.EXTENDED_ARG, arg >> shift & 255]) for shift in (24, 16, 8) if arg >> shift)
+    extended = b"".join(
+        bytes([dis.EXTENDED_ARG, arg >> shift & 255]) for shift in (24, 16, 8) if arg >> shift
+    )
     return extended + bytes([dis.opmap[name], arg & 255])
 
 
@@ -178,8 +205,14 @@ def _shifted(code: CodeType, units: int) -> bytes:
     table = b""
     for e in exception_table(code):
         entry = bytearray()
-        for value in (e.start // 2 + units, (e.end - e.start) // 2, e.target // 2 + units, e.depth << 1 | e.lasti):
-            before = [value >> shift & 63 | 64 for shift in (24, 18, 12, 6) if value >> shift]  # bit 6: more follow
+        for value in (
+            e.start // 2 + units,
+            (e.end - e.start) // 2,
+            e.target // 2 + units,
+            e.depth << 1 | e.lasti,
+        ):
+            # bit 6: more follow
+            before = [value >> shift & 63 | 64 for shift in (24, 18, 12, 6) if value >> shift]
             entry += bytes([*before, value & 63])
         entry[0] |= 128  # this bit marks the first byte
         table += entry

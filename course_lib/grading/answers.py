@@ -36,7 +36,9 @@ class Answers:
     failed: dict[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        said = [f"{name} (untouched)" for name in sorted(self.untouched)] + [f"{n}: {why}" for n, why in self.failed.items()]
+        said = [f"{name} (untouched)" for name in sorted(self.untouched)] + [
+            f"{n}: {why}" for n, why in self.failed.items()
+        ]
         return f"{self.lesson}: {', '.join(said) or 'every answer is there'}"
 
 
@@ -54,8 +56,16 @@ def notebook_of(lesson: Lesson, folder: Path) -> Notebook:
 
 def untouched(lesson: Lesson, folder: Path) -> set[str]:
     """The answers (`grade_id`) that still say what the stub says. Nothing is run."""
-    stubs = {grading_metadata(cell)["grade_id"]: cell.source for cell in fresh(lesson).cells if is_solution(cell)}
-    mine = {grading_metadata(cell)["grade_id"]: cell.source for cell in notebook_of(lesson, folder).cells if is_solution(cell)}
+    stubs = {
+        grading_metadata(cell)["grade_id"]: cell.source
+        for cell in fresh(lesson).cells
+        if is_solution(cell)
+    }
+    mine = {
+        grading_metadata(cell)["grade_id"]: cell.source
+        for cell in notebook_of(lesson, folder).cells
+        if is_solution(cell)
+    }
     return {name for name, stub in stubs.items() if mine[name].strip() == stub.strip()}
 
 

@@ -62,7 +62,8 @@ class Assembly:
     """A compiler of several hands. `uses` counts, for each part of the learner's, how often it served, and why it did not."""
 
     verdicts: tuple[Verdict, ...]
-    answers: dict[str, Answers] = field(default_factory=dict, repr=False)  # part → the notebook that it comes from
+    # part → the notebook that it comes from
+    answers: dict[str, Answers] = field(default_factory=dict, repr=False)
     strict: bool = False  # An answer that fails raises, in place of leaving the graph to ours
     uses: dict[str, Counter[str]] = field(default_factory=dict)
 
@@ -75,7 +76,9 @@ class Assembly:
     def pipeline(self) -> Pipeline:
         """For `cl.compile(f, pipeline=...)`. (Guard checks and resume functions are no fields of it: see `compile`.)"""
         stages = self.stages()
-        return Pipeline().replace(**{name: made for name, made in stages.items() if name not in ("check", "resume")})
+        return Pipeline().replace(
+            **{name: made for name, made in stages.items() if name not in ("check", "resume")}
+        )
 
     def stages(self) -> dict[str, Any]:
         """Every stage, with the parts put in one after the other."""
@@ -84,7 +87,9 @@ class Assembly:
             if part.stage == "build":
                 stages["fuse"] = without_reductions(dict(stages))
             made = part.make(self.answers[part.name].names, dict(stages))
-            stages[part.stage] = made if part.stage in ASKED else self.watched(part, made, stages[part.stage])
+            stages[part.stage] = (
+                made if part.stage in ASKED else self.watched(part, made, stages[part.stage])
+            )
         return stages
 
     def watched(self, part: Part, mine: Any, ours: Any) -> Any:
@@ -104,17 +109,35 @@ class Assembly:
 
         return stage
 
-    def compile(self, model: Any, *, backend: str = "inductor", fullgraph: bool = False, dynamic: bool | None = None) -> Any:
+    def compile(
+        self,
+        model: Any,
+        *,
+        backend: str = "inductor",
+        fullgraph: bool = False,
+        dynamic: bool | None = None,
+    ) -> Any:
         """As `cl.compile`, by this compiler."""
-        compiler = OwnCompiler(self, backends.find(backend, None, None, self.pipeline), fullgraph, dynamic)
-        return compiled_module(model, compiler) if isinstance(model, torch.nn.Module) else compiled_function(model, compiler)
+        compiler = OwnCompiler(
+            self, backends.find(backend, None, None, self.pipeline), fullgraph, dynamic
+        )
+        return (
+            compiled_module(model, compiler)
+            if isinstance(model, torch.nn.Module)
+            else compiled_function(model, compiler)
+        )
 
     def only(self, *names: str) -> Assembly:
         """The same with these parts alone, and ours for all the others."""
         unknown = [name for name in names if name not in [part.name for part in self.mine]]
         if unknown:
-            raise LookupError(f"'{unknown[0]}' is not among your parts: {', '.join(part.name for part in self.mine) or 'none'}")
-        left = [v if v.part.name in names else Verdict(v.part, "ours", "left out") for v in self.verdicts]
+            raise LookupError(
+                f"'{unknown[0]}' is not among your parts: {', '.join(part.name for part in self.mine) or 'none'}"
+            )
+        left = [
+            v if v.part.name in names else Verdict(v.part, "ours", "left out")
+            for v in self.verdicts
+        ]
         return Assembly(tuple(left), self.answers, self.strict)
 
     def exchange(self, name: str, **answers: Any) -> Assembly:
@@ -141,27 +164,42 @@ class Assembly:
         for verdict in self.verdicts:
             part, counts = verdict.part, self.uses.get(verdict.part.name, Counter())
             left = [f"ours: {why}" for why in counts if why != "yours"]
-            in_use = "yours" in counts or (part.stage in ASKED and verdict.owner != "ours" and self.uses)
+            in_use = "yours" in counts or (
+                part.stage in ASKED and verdict.owner != "ours" and self.uses
+            )
             note = verdict.why or "; ".join(["served"] * bool(in_use) + left)
-            said.append((part.room, f"{part.name} ({part.what})", part.exercise, verdict.owner, note))
+            said.append(
+                (part.room, f"{part.name} ({part.what})", part.exercise, verdict.owner, note)
+            )
         return said
 
     @property
     def picture(self) -> Picture:
         """Which stage is whose."""
         count = len(self.mine)
-        caption = f"{count} of {len(PARTS)} parts are yours or given." if count else "So far every part is ours."
+        caption = (
+            f"{count} of {len(PARTS)} parts are yours or given."
+            if count
+            else "So far every part is ours."
+        )
         return table(self.rows, ["room", "part", "exercise", "whose", "here"], caption)
 
     @property
     def map(self) -> Picture:
         """The same on the map of the pipeline."""
-        return owners((verdict.part.room, verdict.part.name, verdict.owner) for verdict in self.verdicts)
+        return owners(
+            (verdict.part.room, verdict.part.name, verdict.owner) for verdict in self.verdicts
+        )
 
-    def save(self, path: str | Path, name: str = "", facts: Mapping[str, object] | None = None) -> Path:
+    def save(
+        self, path: str | Path, name: str = "", facts: Mapping[str, object] | None = None
+    ) -> Path:
         """Write a page to keep: the map, `facts` (what you found out about your compiler), and the points of every lesson."""
         standing = progress(find_root())
-        points = [(s.name, "given" if s.state == "given" else f"{s.points:g} of {s.out_of:g}") for s in standing.lessons]
+        points = [
+            (s.name, "given" if s.state == "given" else f"{s.points:g} of {s.out_of:g}")
+            for s in standing.lessons
+        ]
         said = f"{len(self.mine)} of {len(PARTS)} parts written in the exercises of course_lib; the others are the course's."
         path = Path(path)
         title = f"The compiler of {name}" if name else "My compiler"
@@ -178,7 +216,9 @@ class Assembly:
 class OwnCompiler(Compiler):
     """A compiler whose guard checks and resume functions are an assembly's."""
 
-    def __init__(self, assembly: Assembly, backend: Any, fullgraph: bool, dynamic: bool | None) -> None:
+    def __init__(
+        self, assembly: Assembly, backend: Any, fullgraph: bool, dynamic: bool | None
+    ) -> None:
         self.own = assembly.stages()
         super().__init__(backend, assembly.pipeline, fullgraph, dynamic)
 
@@ -210,7 +250,9 @@ def exchanged(module: Any, name: str, value: Any) -> Iterator[None]:
 # ---- who passes -----------------------------------------------------------------------------------------------------
 
 
-def assemble(folder: str | Path | None = None, given: int | str | None = None, limits: Limits | None = None) -> Assembly:
+def assemble(
+    folder: str | Path | None = None, given: int | str | None = None, limits: Limits | None = None
+) -> Assembly:
     """The compiler that the answers in `folder` (default: the course's `exercises/`) make.
 
     given: the lesson to start at: for every lesson before it, the course's own answer stands in where yours does not work yet
@@ -223,17 +265,26 @@ def assemble(folder: str | Path | None = None, given: int | str | None = None, l
         )
     start = number_of(given if given is not None else started_at(root))
     verdicts = judged(folder, limits or Limits(cell_seconds=90))
-    verdicts = [given_for(v) if v.owner == "ours" and int(v.part.lesson) < start else v for v in verdicts]
+    verdicts = [
+        given_for(v) if v.owner == "ours" and int(v.part.lesson) < start else v for v in verdicts
+    ]
     homes = {"yours": folder, "given": root / "solutions"}
     wanted = {v.part.name: (v.part.lesson, v.owner) for v in verdicts if v.owner != "ours"}
-    loaded = {(lesson, owner): load(find_lesson(root, lesson), homes[owner]) for lesson, owner in sorted(set(wanted.values()))}
+    loaded = {
+        (lesson, owner): load(find_lesson(root, lesson), homes[owner])
+        for lesson, owner in sorted(set(wanted.values()))
+    }
     answers = {name: loaded[key] for name, key in wanted.items()}
     return Assembly(tuple(verdicts), answers)
 
 
 def given_for(verdict: Verdict) -> Verdict:
     """The course's answer stands in; for a stub without a word, for an answer that fails with the reason."""
-    return Verdict(verdict.part, "given", "" if verdict.why.startswith("not solved yet") else f"yours: {verdict.why}")
+    return Verdict(
+        verdict.part,
+        "given",
+        "" if verdict.why.startswith("not solved yet") else f"yours: {verdict.why}",
+    )
 
 
 def number_of(lesson: int | str | None) -> int:
@@ -247,7 +298,9 @@ def judged(folder: Path, limits: Limits) -> list[Verdict]:
     for part in PARTS:
         stubs = untouched(find_lesson(root, part.lesson), folder) & set(part.answers)
         if stubs:
-            found[part.name] = Verdict(part, "ours", f"not solved yet: NotImplementedError in {', '.join(sorted(stubs))}")
+            found[part.name] = Verdict(
+                part, "ours", f"not solved yet: NotImplementedError in {', '.join(sorted(stubs))}"
+            )
         else:
             waiting.append(part)
     cells = [new_code_cell("import course_lib.grading.capstone as capstone")]
@@ -258,7 +311,9 @@ def judged(folder: Path, limits: Limits) -> list[Verdict]:
             found[part.name] = Verdict(part, "yours")
         else:
             said = " ".join(how_it_ended(run, limits).split())
-            word = "not solved yet" if run.ename == "NotImplementedError" else "it does not work yet"
+            word = (
+                "not solved yet" if run.ename == "NotImplementedError" else "it does not work yet"
+            )
             found[part.name] = Verdict(part, "ours", f"{word}: {said[:140]}")
     return [found[part.name] for part in PARTS]
 
@@ -267,7 +322,9 @@ def trial(name: str, folder: str) -> None:
     """Compile a small model with one part of the learner's, and compare with eager. Raises where that fails."""
     part = next(part for part in PARTS if part.name == name)
     answers = load(find_lesson(find_root(), part.lesson), Path(folder))
-    if failed := next((answers.failed[answer] for answer in part.answers if answer in answers.failed), None):
+    if failed := next(
+        (answers.failed[answer] for answer in part.answers if answer in answers.failed), None
+    ):
         raise RuntimeError(f"the cell of the answer raises {failed}")
     one = Assembly((Verdict(part, "yours"),), {part.name: answers}, strict=True)
     torch.manual_seed(15)
@@ -276,20 +333,31 @@ def trial(name: str, folder: str) -> None:
     try:
         with events.listener(told.append):
             for training in {False, part.training}:
-                different = worst_of(function, one.compile(function, fullgraph=part.stage != "resume"), calls, training)
+                different = worst_of(
+                    function,
+                    one.compile(function, fullgraph=part.stage != "resume"),
+                    calls,
+                    training,
+                )
                 if not different < 1e-3:
                     raise ValueError(f"what it compiles differs from eager by {different:.2g}")
     except Unsupported as problem:
         raise problem.__cause__ or problem from None
     if fell := next((event.why for event in told if isinstance(event, events.FellBack)), None):
-        raise NotImplementedError(fell) if "Exercise:" in fell else RuntimeError(f"the compiler fell back to eager: {fell}")
+        raise (
+            NotImplementedError(fell)
+            if "Exercise:" in fell
+            else RuntimeError(f"the compiler fell back to eager: {fell}")
+        )
     if part.stage not in ASKED and not one.uses.get(name):
         raise RuntimeError("the compiler never came to use it")
 
 
 def worst(model: Any, compiled: Any, inputs: tuple[Any, ...]) -> float:
     """The largest difference between two models on the same inputs: results, and where there are parameters, gradients."""
-    return worst_of(model, compiled, [inputs], isinstance(model, torch.nn.Module) and model.training)
+    return worst_of(
+        model, compiled, [inputs], isinstance(model, torch.nn.Module) and model.training
+    )
 
 
 def worst_of(model: Any, compiled: Any, calls: list[tuple[Any, ...]], training: bool) -> float:
@@ -301,13 +369,19 @@ def worst_of(model: Any, compiled: Any, calls: list[tuple[Any, ...]], training: 
         if training:
             wanted = [p for p in model.parameters() if p.requires_grad]
             tangent = torch.randn_like(expected)
-            pairs += zip(*(torch.autograd.grad(out, wanted, tangent) for out in (expected, got)), strict=True)
+            pairs += zip(
+                *(torch.autograd.grad(out, wanted, tangent) for out in (expected, got)), strict=True
+            )
         different = max(different, *(apart(one, other) for one, other in pairs))
     return different
 
 
 def apart(one: torch.Tensor, other: torch.Tensor) -> float:
     """The largest difference of two tensors; infinite where shapes, dtypes or the places of NaN differ."""
-    if one.shape != other.shape or one.dtype != other.dtype or not torch.equal(one.isnan(), other.isnan()):
+    if (
+        one.shape != other.shape
+        or one.dtype != other.dtype
+        or not torch.equal(one.isnan(), other.isnan())
+    ):
         return float("inf")
     return (one - other).abs().nan_to_num(0, float("inf")).max().item() if one.numel() else 0.0

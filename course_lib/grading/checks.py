@@ -27,14 +27,24 @@ _LIBRARY = str(Path(__file__).parents[1])
 class CheckFailed(AssertionError):
     """An exercise's check did not hold; the text says what to look at next."""
 
-    def __init__(self, what: str, why: str = "", expected: Any = _NOT_GIVEN, got: Any = _NOT_GIVEN) -> None:
+    def __init__(
+        self, what: str, why: str = "", expected: Any = _NOT_GIVEN, got: Any = _NOT_GIVEN
+    ) -> None:
         lines = [("What", what), ("Why", why)]
-        lines += [(name, _short(value)) for name, value in (("Expected", expected), ("Got", got)) if value is not _NOT_GIVEN]
-        super().__init__("\n" + "\n".join(f"{name + ':':<10}{text}" for name, text in lines if text))
+        lines += [
+            (name, _short(value))
+            for name, value in (("Expected", expected), ("Got", got))
+            if value is not _NOT_GIVEN
+        ]
+        super().__init__(
+            "\n" + "\n".join(f"{name + ':':<10}{text}" for name, text in lines if text)
+        )
         self.what, self.why = what, why
 
 
-def check(condition: Any, what: str, why: str = "", expected: Any = _NOT_GIVEN, got: Any = _NOT_GIVEN) -> None:
+def check(
+    condition: Any, what: str, why: str = "", expected: Any = _NOT_GIVEN, got: Any = _NOT_GIVEN
+) -> None:
     """Raise `CheckFailed` unless `condition` is exactly True.
 
     `what` says which property was looked at, `why` why it matters. A condition of another type than bool (a tensor, an
@@ -42,7 +52,10 @@ def check(condition: Any, what: str, why: str = "", expected: Any = _NOT_GIVEN, 
     """
     if type(condition) not in (bool, np.bool_):
         raise CheckFailed(
-            what, "the comparison gave no bool: the answer's type is not the one asked for", "a bool", type(condition)
+            what,
+            "the comparison gave no bool: the answer's type is not the one asked for",
+            "a bool",
+            type(condition),
         )
     if not condition:
         raise CheckFailed(what, why, expected, got)
@@ -58,7 +71,12 @@ def check_equal(got: Any, expected: Any, what: str, why: str = "") -> None:
 
 
 def check_close(
-    got: Any, expected: Any, what: str = "the result", why: str = "", rtol: float | None = None, atol: float | None = None
+    got: Any,
+    expected: Any,
+    what: str = "the result",
+    why: str = "",
+    rtol: float | None = None,
+    atol: float | None = None,
 ) -> None:
     """Raise `CheckFailed` unless `got` is `expected` to within tolerance: same type, shape, dtype and values.
 
@@ -68,26 +86,41 @@ def check_close(
     kind = type(expected)
     if kind in (tuple, list):
         check(
-            type(got) is kind and len(got) == len(expected), what, "the structure differs", _structure(expected), _structure(got)
+            type(got) is kind and len(got) == len(expected),
+            what,
+            "the structure differs",
+            _structure(expected),
+            _structure(got),
         )
         for i, (g, e) in enumerate(zip(got, expected, strict=True)):
             check_close(g, e, f"{what}[{i}]", why, rtol, atol)
         return
     if kind is dict:
         check(
-            type(got) is dict and _same(list(got), list(expected)), what, "the keys differ", _structure(expected), _structure(got)
+            type(got) is dict and _same(list(got), list(expected)),
+            what,
+            "the keys differ",
+            _structure(expected),
+            _structure(got),
         )
         for key in expected:
             check_close(got[key], expected[key], f"{what}[{key!r}]", why, rtol, atol)
         return
     if kind in _TENSORS:
-        check(type(got) in _TENSORS, what, "a plain tensor was asked for", "torch.Tensor", type(got))
+        check(
+            type(got) in _TENSORS, what, "a plain tensor was asked for", "torch.Tensor", type(got)
+        )
     else:
         check(type(got) is kind, what, f"the type {kind.__name__} was asked for", kind, type(got))
     _check_values(got, expected, what, why, rtol, atol)
 
 
-def check_runs(call: Callable[[], Any], what: str, why: str = "", hints: Mapping[type[Exception], str] | None = None) -> Any:
+def check_runs(
+    call: Callable[[], Any],
+    what: str,
+    why: str = "",
+    hints: Mapping[type[Exception], str] | None = None,
+) -> Any:
     """What `call()` gives; if it raises, `CheckFailed` with the error and the learner's line that it came from.
 
     `hints` has a better reason than `why` for some kinds of error. A stub's `NotImplementedError` and a check's own
@@ -98,8 +131,12 @@ def check_runs(call: Callable[[], Any], what: str, why: str = "", hints: Mapping
     except (CheckFailed, NotImplementedError):
         raise
     except Exception as error:
-        reason = next((hint for kind, hint in (hints or {}).items() if isinstance(error, kind)), why)
-        raise CheckFailed(what, reason, "an answer", f"{type(error).__name__}: {error}{_place(error)}") from error
+        reason = next(
+            (hint for kind, hint in (hints or {}).items() if isinstance(error, kind)), why
+        )
+        raise CheckFailed(
+            what, reason, "an answer", f"{type(error).__name__}: {error}{_place(error)}"
+        ) from error
 
 
 def _place(error: Exception) -> str:
@@ -113,18 +150,32 @@ def _place(error: Exception) -> str:
     return f"\nin: {place}" if place else ""
 
 
-def _check_values(got: Any, expected: Any, what: str, why: str, rtol: float | None, atol: float | None) -> None:
+def _check_values(
+    got: Any, expected: Any, what: str, why: str, rtol: float | None, atol: float | None
+) -> None:
     """Compare two values of the same type: numbers, tensors, arrays; anything else must be equal."""
     if isinstance(expected, (*_TENSORS, np.ndarray, np.generic)):
-        check(tuple(got.shape) == tuple(expected.shape), f"{what}: the shape", why, tuple(expected.shape), tuple(got.shape))
+        check(
+            tuple(got.shape) == tuple(expected.shape),
+            f"{what}: the shape",
+            why,
+            tuple(expected.shape),
+            tuple(got.shape),
+        )
         check(got.dtype == expected.dtype, f"{what}: the dtype", why, expected.dtype, got.dtype)
     elif type(expected) not in (int, float, complex):
         return check_equal(got, expected, what, why)
     try:
         _assert_close(got, expected, rtol=rtol, atol=atol, equal_nan=True)
     except AssertionError as error:
-        limits = [line.strip() for line in str(error).splitlines() if "difference" in line and "up to 0.0 allowed" not in line]
-        raise CheckFailed(f"{what}: the values", ". ".join(part for part in (why, *limits) if part), expected, got) from None
+        limits = [
+            line.strip()
+            for line in str(error).splitlines()
+            if "difference" in line and "up to 0.0 allowed" not in line
+        ]
+        raise CheckFailed(
+            f"{what}: the values", ". ".join(part for part in (why, *limits) if part), expected, got
+        ) from None
 
 
 def _same(got: Any, expected: Any) -> bool:
@@ -132,12 +183,24 @@ def _same(got: Any, expected: Any) -> bool:
     kind = type(expected)
     if type(got) is not kind:
         return False
-    if kind in _PLAIN or kind in (torch.dtype, torch.Size, torch.device, range, slice, frozenset, set):
+    if kind in _PLAIN or kind in (
+        torch.dtype,
+        torch.Size,
+        torch.device,
+        range,
+        slice,
+        frozenset,
+        set,
+    ):
         return bool(got == expected)
     if kind in (list, tuple):
-        return len(got) == len(expected) and all(_same(g, e) for g, e in zip(got, expected, strict=True))
+        return len(got) == len(expected) and all(
+            _same(g, e) for g, e in zip(got, expected, strict=True)
+        )
     if kind is dict:
-        return _same(list(got), list(expected)) and all(_same(got[key], expected[key]) for key in expected)
+        return _same(list(got), list(expected)) and all(
+            _same(got[key], expected[key]) for key in expected
+        )
     return bool(got is expected)
 
 

@@ -56,7 +56,9 @@ def submissions(folder: Path, course: list[Lesson]) -> Iterator[Submission]:
     if not top.is_dir():
         raise CourseError(f"{folder} is no folder. Give the one that holds the students' folders.")
     names = {lesson.name for lesson in course}
-    for student in sorted(path for path in top.iterdir() if path.is_dir() and not path.name.startswith(".")):
+    for student in sorted(
+        path for path in top.iterdir() if path.is_dir() and not path.name.startswith(".")
+    ):
         for name in sorted(names & {path.name for path in student.iterdir()}):
             yield read_submission(called(student), name, student / name / f"{name}.ipynb")
 
@@ -74,17 +76,22 @@ def read_submission(student: str, name: str, path: Path) -> Submission:
         if not path.is_file():
             return Submission(student, name, None, f"There is no {path.name} in the submission.")
         if path.stat().st_size > LARGEST:
-            return Submission(student, name, None, f"The notebook is larger than {LARGEST >> 20} MiB.")
+            return Submission(
+                student, name, None, f"The notebook is larger than {LARGEST >> 20} MiB."
+            )
         return Submission(student, name, path.read_bytes().decode("utf-8", errors="replace"))
     except OSError as error:
         return Submission(student, name, None, f"The notebook cannot be read ({error.strerror}).")
 
 
-def mark_one(item: Submission, reference: str, limits: Limits, walled: bool, hidden: tuple[str, ...] = ()) -> dict[str, Any]:
+def mark_one(
+    item: Submission, reference: str, limits: Limits, walled: bool, hidden: tuple[str, ...] = ()
+) -> dict[str, Any]:
     """Mark one submission here and now. Whatever happens, the answer is a record with marks and reasons."""
     solution = nbformat.reads(reference, as_version=4)
     sweep()
-    place = Path(tempfile.mkdtemp(prefix=f"cg{os.getpid()}-"))  # short: the path of a socket may have 107 characters
+    # short: the path of a socket may have 107 characters
+    place = Path(tempfile.mkdtemp(prefix=f"cg{os.getpid()}-"))
     try:
         if item.text is None:
             report = nothing(solution, item.lesson, item.trouble)
@@ -116,18 +123,31 @@ def sweep() -> None:
 
     for left in Path(tempfile.gettempdir()).glob("cg*-*"):
         pid = left.name[2:].partition("-")[0]
-        if pid.isdigit() and not psutil.pid_exists(int(pid)) and left.is_dir() and not left.is_symlink():
+        if (
+            pid.isdigit()
+            and not psutil.pid_exists(int(pid))
+            and left.is_dir()
+            and not left.is_symlink()
+        ):
             remove(left)
 
 
 def nothing(solution: Any, name: str, why: str) -> Report:
     """No points at all, for one reason."""
-    return Report(name, tuple(Mark(cell.title, cell.grade_id, 0.0, cell.points, why) for cell in graded_cells(solution)))
+    return Report(
+        name,
+        tuple(
+            Mark(cell.title, cell.grade_id, 0.0, cell.points, why)
+            for cell in graded_cells(solution)
+        ),
+    )
 
 
 def digest(item: Submission, reference: str) -> str:
     """Changes when the submission does, or the checks."""
-    return hashlib.sha256(json.dumps([item.text, item.trouble, reference]).encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps([item.text, item.trouble, reference]).encode()).hexdigest()[
+        :16
+    ]
 
 
 def without_answers(lesson: Lesson) -> str:
@@ -150,7 +170,8 @@ class Job:
     jobs: int = 2
     limits: Limits = Limits()
     walled: bool = True
-    scheduler: str | None = None  # The address of a Dask scheduler, "local" for one made here, None for threads
+    # The address of a Dask scheduler, "local" for one made here, None for threads
+    scheduler: str | None = None
 
 
 def grade(job: Job, tell: Callable[[str], None]) -> list[dict[str, Any]]:
@@ -160,22 +181,33 @@ def grade(job: Job, tell: Callable[[str], None]) -> list[dict[str, Any]]:
     items = {item.key: item for item in submissions(job.folder, course)}
     job.output.mkdir(parents=True, exist_ok=True)
     known = {key: record for key, record in journal(job.output).items() if key in items}
-    fresh = {key for key, record in known.items() if record["digest"] == digest(items[key], references[items[key].lesson])}
+    fresh = {
+        key
+        for key, record in known.items()
+        if record["digest"] == digest(items[key], references[items[key].lesson])
+    }
     todo = [item for key, item in items.items() if key not in fresh]
     tell(f"{len(items)} submissions, {len(fresh)} marked already")
-    hidden = tuple(str(path.resolve()) for path in (job.folder, job.output, job.root / "solutions", job.root / "tests"))
+    hidden = tuple(
+        str(path.resolve())
+        for path in (job.folder, job.output, job.root / "solutions", job.root / "tests")
+    )
     work = [(item, references[item.lesson], job.limits, job.walled, hidden) for item in todo]
     try:
         with executor(job) as run, (job.output / "marks.jsonl").open("a", encoding="utf-8") as book:
             for n, (item, record) in enumerate(run(work), 1):
                 if isinstance(record, BaseException):
-                    tell(f"[{n}/{len(todo)}] {item.key}: not marked, run again ({record.__class__.__name__}: {record})")
+                    tell(
+                        f"[{n}/{len(todo)}] {item.key}: not marked, run again ({record.__class__.__name__}: {record})"
+                    )
                     continue
                 known[item.key] = record
                 book.write(json.dumps(record) + "\n")
                 book.flush()
                 os.fsync(book.fileno())
-                points, out_of = (sum(mark[part] for mark in record["marks"]) for part in ("points", "out_of"))
+                points, out_of = (
+                    sum(mark[part] for mark in record["marks"]) for part in ("points", "out_of")
+                )
                 tell(f"[{n}/{len(todo)}] {item.key}: {points:g} of {out_of:g}")
     except KeyboardInterrupt:
         tell("stopped; the same command goes on with what is not marked")
@@ -210,7 +242,9 @@ def executor(job: Job) -> Iterator[Runs]:
         STOP.clear()
         pool = ThreadPoolExecutor(job.jobs)
         try:
-            yield lambda work: results({pool.submit(mark_one, *args): args[0] for args in work}, as_completed)
+            yield lambda work: results(
+                {pool.submit(mark_one, *args): args[0] for args in work}, as_completed
+            )
         finally:  # all is done, or Ctrl-C: marks that nobody would write down are not waited for
             STOP.set()
             pool.shutdown(cancel_futures=True)
@@ -220,21 +254,31 @@ def executor(job: Job) -> Iterator[Runs]:
         from dask.distributed import Client, LocalCluster
         from dask.distributed import as_completed as completed
     except ImportError:
-        raise CourseError("`--executor dask` needs Dask: `pip install 'dask[distributed]'`.") from None
-    local = {"n_workers": job.jobs, "threads_per_worker": 1, "dashboard_address": None, "host": "127.0.0.1"}
+        raise CourseError(
+            "`--executor dask` needs Dask: `pip install 'dask[distributed]'`."
+        ) from None
+    local = {
+        "n_workers": job.jobs,
+        "threads_per_worker": 1,
+        "dashboard_address": None,
+        "host": "127.0.0.1",
+    }
     local["silence_logs"] = logging.ERROR  # at the end it warns that it kills its idle workers
     cluster = LocalCluster(**local) if job.scheduler == "local" else None
     with Client(cluster or job.scheduler) as client:
         try:
             yield lambda work: results(
-                {client.submit(mark_one, *args, pure=False, retries=1): args[0] for args in work}, completed
+                {client.submit(mark_one, *args, pure=False, retries=1): args[0] for args in work},
+                completed,
             )
         finally:
             if cluster:
                 cluster.close()
 
 
-def results(futures: dict[Any, Submission], completed: Callable[..., Iterable[Any]]) -> Iterator[tuple[Submission, Any]]:
+def results(
+    futures: dict[Any, Submission], completed: Callable[..., Iterable[Any]]
+) -> Iterator[tuple[Submission, Any]]:
     for future in completed(list(futures)):
         yield futures[future], future.exception() or future.result()
 
@@ -242,7 +286,12 @@ def results(futures: dict[Any, Submission], completed: Callable[..., Iterable[An
 def write_csv(path: Path, records: list[dict[str, Any]]) -> None:
     """One row for each exercise of each student."""
     rows = [
-        [record["student"], record["lesson"], *(mark[part] for part in COLUMNS[2:-1]), as_text(mark["reason"])]
+        [
+            record["student"],
+            record["lesson"],
+            *(mark[part] for part in COLUMNS[2:-1]),
+            as_text(mark["reason"]),
+        ]
         for record in records
         for mark in record["marks"]
     ]
@@ -263,6 +312,9 @@ def write_feedback(folder: Path, records: list[dict[str, Any]]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         lines = [f"# {report.name}: {report.points:g} of {report.out_of:g} points"]
         for mark in report.marks:
-            reason = "".join(f"\n\n    {line}" if n == 0 else f"\n    {line}" for n, line in enumerate(mark.reason.splitlines()))
+            reason = "".join(
+                f"\n\n    {line}" if n == 0 else f"\n    {line}"
+                for n, line in enumerate(mark.reason.splitlines())
+            )
             lines.append(f"## {mark.exercise}\n\n{mark.points:g} of {mark.out_of:g}{reason}")
         path.write_text("\n\n".join(lines) + "\n", encoding="utf-8", errors="backslashreplace")

@@ -44,9 +44,13 @@ def report(args: argparse.Namespace) -> int:
 
     program = ["-m", *args.module] if args.module else args.script
     if len(program) < 1 + bool(args.module):
-        raise CourseError("which program? Say `course report script.py [arguments]` or `course report -m module [arguments]`")
+        raise CourseError(
+            "which program? Say `course report script.py [arguments]` or `course report -m module [arguments]`"
+        )
     if not args.module and not Path(program[0]).exists():
-        raise CourseError(f"there is no file {program[0]} to run; for a module say `course report -m {program[0]}`")
+        raise CourseError(
+            f"there is no file {program[0]} to run; for a module say `course report -m {program[0]}`"
+        )
     try:
         args.out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -142,7 +146,9 @@ def grade(args: argparse.Namespace) -> int:
         raise CourseError(f"Submissions cannot be walled in: {why}. {then}.")
     limits = Limits(args.seconds, total_seconds=args.total, memory_bytes=int(args.memory * 2**30))
     scheduler = (args.scheduler or "local") if args.executor == "dask" else None
-    job = Job(args.folder, args.output, find_root(), args.jobs, limits, not args.no_sandbox, scheduler)
+    job = Job(
+        args.folder, args.output, find_root(), args.jobs, limits, not args.no_sandbox, scheduler
+    )
     grade_class(job, lambda line: print(line, flush=True))
     print(f"grades: {args.output / 'grades.csv'}, feedback: {args.output / 'feedback'}")
     return 0
@@ -173,10 +179,14 @@ def slides(args: argparse.Namespace) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    top = argparse.ArgumentParser(prog="course", description="A readable torch.compile, and a course that walks through it.")
+    top = argparse.ArgumentParser(
+        prog="course", description="A readable torch.compile, and a course that walks through it."
+    )
     commands = top.add_subparsers(dest="command", required=True, metavar="command")
 
-    def command(function: Callable[[argparse.Namespace], int], about: str) -> argparse.ArgumentParser:
+    def command(
+        function: Callable[[argparse.Namespace], int], about: str
+    ) -> argparse.ArgumentParser:
         added = commands.add_parser(function.__name__, help=about, description=about)
         added.set_defaults(run=function)
         return added
@@ -185,61 +195,134 @@ def parser() -> argparse.ArgumentParser:
     command(demo, "one function from Python bytecode to a fused kernel, step by step")
 
     it = commands.add_parser(
-        "bench", help="eager, course_lib and torch.compile side by side (`course bench --help`)", add_help=False
+        "bench",
+        help="eager, course_lib and torch.compile side by side (`course bench --help`)",
+        add_help=False,
     )
     it.add_argument("arguments", nargs=argparse.REMAINDER)
     it.set_defaults(run=bench)
 
-    it = commands.add_parser("coverage", help="which of torch's operators compile, and whether they are right", add_help=False)
+    it = commands.add_parser(
+        "coverage",
+        help="which of torch's operators compile, and whether they are right",
+        add_help=False,
+    )
     it.add_argument("arguments", nargs=argparse.REMAINDER)
     it.set_defaults(run=coverage)
 
-    it = command(report, "run a script, and write one page about everything that was compiled in it")
-    it.add_argument("--out", type=Path, default=Path("compile_report"), help="the folder for the page (default: %(default)s)")
-    it.add_argument("--torch-compile", action="store_true", help="let torch.compile in the script mean cl.compile")
-    it.add_argument("-m", dest="module", nargs=argparse.REMAINDER, help="a module and its arguments, in place of a script")
+    it = command(
+        report, "run a script, and write one page about everything that was compiled in it"
+    )
+    it.add_argument(
+        "--out",
+        type=Path,
+        default=Path("compile_report"),
+        help="the folder for the page (default: %(default)s)",
+    )
+    it.add_argument(
+        "--torch-compile",
+        action="store_true",
+        help="let torch.compile in the script mean cl.compile",
+    )
+    it.add_argument(
+        "-m",
+        dest="module",
+        nargs=argparse.REMAINDER,
+        help="a module and its arguments, in place of a script",
+    )
     it.add_argument("script", nargs=argparse.REMAINDER, help="the script and its arguments")
 
     it = command(gallery, "make docs/gallery.md: every picture once, from real traces")
     it.add_argument("--out", type=Path, help="another folder than docs/")
-    it.add_argument("--measure", action="store_true", help="measure times again (else those of the last time are drawn)")
+    it.add_argument(
+        "--measure",
+        action="store_true",
+        help="measure times again (else those of the last time are drawn)",
+    )
 
     it = command(check, "mark your own exercise notebook")
     it.add_argument("lesson", help="its number or name: 2, 02 or 02_bytecode_capture")
-    it.add_argument("--notebook", type=Path, help="another file than the lesson's own under exercises/")
-    it.add_argument("--seconds", type=float, default=120, help="time limit of one cell (default: %(default)s)")
-    it.add_argument("--memory", type=float, default=6, help="memory limit in GiB (default: %(default)s)")
+    it.add_argument(
+        "--notebook", type=Path, help="another file than the lesson's own under exercises/"
+    )
+    it.add_argument(
+        "--seconds", type=float, default=120, help="time limit of one cell (default: %(default)s)"
+    )
+    it.add_argument(
+        "--memory", type=float, default=6, help="memory limit in GiB (default: %(default)s)"
+    )
 
     command(progress, "how far you are: points of each lesson, and what comes next")
 
     it = command(start, "catch up: start at a lesson, with all stages before it given")
     it.add_argument("lesson", help="its number or name")
 
-    it = command(assemble, "your own compiler: which of its stages are yours by now, and why the others are not")
-    it.add_argument("--folder", type=Path, help="another folder of exercise notebooks than exercises/")
+    it = command(
+        assemble,
+        "your own compiler: which of its stages are yours by now, and why the others are not",
+    )
+    it.add_argument(
+        "--folder", type=Path, help="another folder of exercise notebooks than exercises/"
+    )
     it.add_argument("--page", type=Path, help="write a page to keep (.html)")
     it.add_argument("--name", default="", help="whose compiler it is, for that page")
 
-    it = command(grade, "mark a class: every notebook in a folder of submissions, each in a sandbox")
-    it.add_argument("folder", type=Path, help="holds STUDENT/NN_name/NN_name.ipynb, as nbgrader collects them")
-    it.add_argument("--output", type=Path, default=Path("grades"), help="where grades.csv and feedback go (default: %(default)s)")
-    it.add_argument("--jobs", type=int, default=2, help="submissions at a time (default: %(default)s)")
-    it.add_argument("--executor", choices=("local", "dask"), default="local", help="who runs them (default: %(default)s)")
-    it.add_argument(
-        "--scheduler", metavar="ADDRESS", help="of a Dask scheduler, tcp://host:8786 (default: workers on this machine)"
+    it = command(
+        grade, "mark a class: every notebook in a folder of submissions, each in a sandbox"
     )
-    it.add_argument("--seconds", type=float, default=120, help="time limit of one cell (default: %(default)s)")
-    it.add_argument("--total", type=float, default=900, help="time limit of one notebook (default: %(default)s)")
-    it.add_argument("--memory", type=float, default=6, help="memory limit of one notebook in GiB (default: %(default)s)")
     it.add_argument(
-        "--no-sandbox", action="store_true", help="run submissions with your own rights: only where you know who wrote them"
+        "folder", type=Path, help="holds STUDENT/NN_name/NN_name.ipynb, as nbgrader collects them"
+    )
+    it.add_argument(
+        "--output",
+        type=Path,
+        default=Path("grades"),
+        help="where grades.csv and feedback go (default: %(default)s)",
+    )
+    it.add_argument(
+        "--jobs", type=int, default=2, help="submissions at a time (default: %(default)s)"
+    )
+    it.add_argument(
+        "--executor",
+        choices=("local", "dask"),
+        default="local",
+        help="who runs them (default: %(default)s)",
+    )
+    it.add_argument(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="of a Dask scheduler, tcp://host:8786 (default: workers on this machine)",
+    )
+    it.add_argument(
+        "--seconds", type=float, default=120, help="time limit of one cell (default: %(default)s)"
+    )
+    it.add_argument(
+        "--total", type=float, default=900, help="time limit of one notebook (default: %(default)s)"
+    )
+    it.add_argument(
+        "--memory",
+        type=float,
+        default=6,
+        help="memory limit of one notebook in GiB (default: %(default)s)",
+    )
+    it.add_argument(
+        "--no-sandbox",
+        action="store_true",
+        help="run submissions with your own rights: only where you know who wrote them",
     )
 
-    it = command(example, "made-up marks of a class, as `course grade` writes them, to try the dashboard with")
+    it = command(
+        example,
+        "made-up marks of a class, as `course grade` writes them, to try the dashboard with",
+    )
     it.add_argument("lessons", nargs="*", help="numbers or names (default: all)")
     it.add_argument("--students", type=int, default=20, help="how many (default: %(default)s)")
-    it.add_argument("--seed", type=int, default=0, help="another number, another class (default: %(default)s)")
-    it.add_argument("--out", type=Path, default=Path("grades.csv"), help="the file (default: %(default)s)")
+    it.add_argument(
+        "--seed", type=int, default=0, help="another number, another class (default: %(default)s)"
+    )
+    it.add_argument(
+        "--out", type=Path, default=Path("grades.csv"), help="the file (default: %(default)s)"
+    )
 
     it = command(slides, "lessons as slides with speaker notes (reveal.js, no network needed)")
     it.add_argument("lessons", nargs="*", help="numbers (default: all)")
@@ -247,14 +330,19 @@ def parser() -> argparse.ArgumentParser:
 
     it = command(exercises, "make exercises/ from solutions/")
     it.add_argument("lessons", nargs="*", help="numbers or names (default: all)")
-    it.add_argument("--check", action="store_true", help="write nothing; fail if an exercise is stale, malformed or leaks")
+    it.add_argument(
+        "--check",
+        action="store_true",
+        help="write nothing; fail if an exercise is stale, malformed or leaks",
+    )
     return top
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; a mistake in the course's files or arguments is one sentence, not a traceback."""
     argv = list(sys.argv[1:] if argv is None else argv)
-    if argv and (own := {"bench": bench, "coverage": coverage}.get(argv[0])):  # their options are their own
+    # their options are their own
+    if argv and (own := {"bench": bench, "coverage": coverage}.get(argv[0])):
         return own(argparse.Namespace(arguments=argv[1:]))
     args = parser().parse_args(argv)
     try:

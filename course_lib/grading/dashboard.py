@@ -23,7 +23,8 @@ from .notebooks import CourseError
 CELL, NAME = 24, 110  # px of one exercise of one student, and of the students' names
 LONGEST, STEP = 420, 28  # px of a bar of 100 %, and from one to the next
 NOT_TRIED = "Not written yet."
-NO_FILE = re.compile(r"There is no .+ in the submission\.")  # a folder without its notebook: no wrong answer either
+# a folder without its notebook: no wrong answer either
+NO_FILE = re.compile(r"There is no .+ in the submission\.")
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,9 @@ class Row:
 
     @property
     def tried(self) -> bool:
-        return self.passed or (self.reason.strip() != NOT_TRIED and not NO_FILE.fullmatch(self.reason.strip()))
+        return self.passed or (
+            self.reason.strip() != NOT_TRIED and not NO_FILE.fullmatch(self.reason.strip())
+        )
 
     @property
     def number(self) -> str:
@@ -56,7 +59,9 @@ class Row:
     def said(self) -> str:
         """What the check looked at, in one line: the reason without what one student's answer gave."""
         lines = [line.strip() for line in self.reason.strip().splitlines()] or [""]
-        parts = [line.split(":", 1)[1].strip() for line in lines if line.startswith(("What:", "Why:"))]
+        parts = [
+            line.split(":", 1)[1].strip() for line in lines if line.startswith(("What:", "Why:"))
+        ]
         return ": ".join(part for part in parts if part) or lines[0]
 
 
@@ -98,25 +103,46 @@ def read_grades(path: str | Path) -> Grades:
     with Path(path).open(newline="", encoding="utf-8") as file:
         reader = csv.DictReader(file)
         if tuple(reader.fieldnames or ()) != COLUMNS:
-            raise CourseError(f"{path} is no grades.csv of `course grade`: its columns should be {', '.join(COLUMNS)}.")
+            raise CourseError(
+                f"{path} is no grades.csv of `course grade`: its columns should be {', '.join(COLUMNS)}."
+            )
         rows = [row_of(row) for row in reader]
     return Grades(tuple(rows))
 
 
 def row_of(row: dict[str, str]) -> Row:
     points, out_of = float(row["points"]), float(row["out_of"])
-    return Row(row["student"], row["lesson"], row["exercise"], row["grade_id"], points, out_of, row["reason"])
+    return Row(
+        row["student"],
+        row["lesson"],
+        row["exercise"],
+        row["grade_id"],
+        points,
+        out_of,
+        row["reason"],
+    )
 
 
 def pass_rates(grades: Grades) -> Picture:
     """For each exercise, the share of those who handed the lesson in and got all of its points."""
-    rates = [(name_of(rows[0]), sum(row.passed for row in rows), len(rows)) for rows in grades.exercises.values()]
+    rates = [
+        (name_of(rows[0]), sum(row.passed for row in rows), len(rows))
+        for rows in grades.exercises.values()
+    ]
     label = max(text_width(name) for name, *_ in rates) * 1.1 + 12
     svg = Svg(label + LONGEST + 150, STEP * len(rates) + 8)
     for i, (name, passed, there) in enumerate(rates):
         y, few = 4 + STEP * i, 2 * passed < there
         svg.text(label - 10, y + 14, name, anchor="end")
-        svg.box(label, y, max(2.0, LONGEST * passed / there), STEP - 8, "break" if few else "scheduling", radius=3, strength=0.45)
+        svg.box(
+            label,
+            y,
+            max(2.0, LONGEST * passed / there),
+            STEP - 8,
+            "break" if few else "scheduling",
+            radius=3,
+            strength=0.45,
+        )
         svg.text(label + LONGEST + 8, y + 14, f"{percent(passed, there)}, {passed} of {there}")
     svg.path(f"M{label + LONGEST / 2:.0f} 0 V{svg.height:.0f}", line=1, opacity=0.5, dashed=True)
     fewest = min(rates, key=lambda each: each[1] / each[2])[0]
@@ -141,10 +167,17 @@ def wrong_answers(grades: Grades, least: int = 2) -> Picture:
     for row in grades.rows:
         if row.tried and not row.passed:
             shared[name_of(row), row.said].append(row.student)
-    often = sorted(((who, *key) for key, who in shared.items() if len(who) >= least), key=lambda each: (-len(each[0]), each[1:]))
+    often = sorted(
+        ((who, *key) for key, who in shared.items() if len(who) >= least),
+        key=lambda each: (-len(each[0]), each[1:]),
+    )
     data = [(len(who), exercise, said, some(who)) for who, exercise, said in often]
     caption = f"Wrong answers that at least {least} students share. One sentence in front of the class saves all of them."
-    return table(data or [(0, "–", "none is shared", "")], ("students", "exercise", "what the check said", "who"), caption)
+    return table(
+        data or [(0, "–", "none is shared", "")],
+        ("students", "exercise", "what the check said", "who"),
+        caption,
+    )
 
 
 def some(names: Iterable[str], most: int = 4) -> str:
@@ -182,11 +215,16 @@ def class_map(grades: Grades) -> Picture:
             line.append(square(svg, x0 + CELL * i, y, row))
         lines.append(line)
     legend(svg, 48 + CELL * len(students))
-    caption = "Filled: full points. Crossed: a wrong answer. Empty: not tried. No square: not handed in. "
+    caption = (
+        "Filled: full points. Crossed: a wrong answer. Empty: not tried. No square: not handed in. "
+    )
     caption += "Columns are a lesson's exercises, in order; one of crosses is to be taught again."
     alt = f"{plural(len(students), 'student')} by {plural(len(exercises), 'exercise')}. {caption}"
     return Picture(
-        svg.framed(alt), caption, alt, columns(lines, ("student", "points", *(rows[0].number for rows in exercises.values())))
+        svg.framed(alt),
+        caption,
+        alt,
+        columns(lines, ("student", "points", *(rows[0].number for rows in exercises.values()))),
     )
 
 
@@ -203,7 +241,11 @@ def square(svg: Svg, x: float, y: float, row: Row | None) -> str:
         svg.box(x + 1, y, size, size, "eager", radius=3, strength=0, line=1, tip=tip)
         return "–"
     svg.box(x + 1, y, size, size, "break", radius=3, strength=0.18, tip=tip)
-    svg.path(f"M{x + 6} {y + 5} l{size - 10} {size - 10} m0 {10 - size} l{10 - size} {size - 10}", stage="break", line=1.4)
+    svg.path(
+        f"M{x + 6} {y + 5} l{size - 10} {size - 10} m0 {10 - size} l{10 - size} {size - 10}",
+        stage="break",
+        line=1.4,
+    )
     return "wrong"
 
 

@@ -20,7 +20,8 @@ NAMES = (
     "ada alan barbara bo carol cy dana dennis edsger erin fran grace hal ines john katherine ken leslie lin margaret niklaus "
     "noor olga peter quinn radia sam tim uma vint wen xia yuri zoe"
 ).split()
-WHAT = {"check": 1, "check_equal": 2, "check_close": 2}  # which argument says what was looked at; the next says why
+# which argument says what was looked at; the next says why
+WHAT = {"check": 1, "check_equal": 2, "check_close": 2}
 
 
 def example(lessons: list[Lesson], students: int, path: Path, seed: int = 0) -> int:
@@ -28,13 +29,20 @@ def example(lessons: list[Lesson], students: int, path: Path, seed: int = 0) -> 
     dice = random.Random(seed)
     names = [NAMES[i] if i < len(NAMES) else f"student-{i:03}" for i in range(students)]
     skill = {name: dice.gauss(0.8, 0.8) for name in names}
-    lost = {lesson.name: dice.random() * 0.5 for lesson in lessons}  # what part of the class does not hand it in
+    # what part of the class does not hand it in
+    lost = {lesson.name: dice.random() * 0.5 for lesson in lessons}
     records = []
     for lesson in lessons:
         cells = [(cell, reasons(cell)) for cell in graded_cells(read(lesson.solution))]
-        handed_in = [name for name in names if dice.random() > lost[lesson.name] * (0.2 if skill[name] > 0.5 else 1)]
+        handed_in = [
+            name
+            for name in names
+            if dice.random() > lost[lesson.name] * (0.2 if skill[name] > 0.5 else 1)
+        ]
         for name in handed_in:
-            marks = [mark(cell, said, skill[name] + dice.gauss(0, 0.7), dice) for cell, said in cells]
+            marks = [
+                mark(cell, said, skill[name] + dice.gauss(0, 0.7), dice) for cell, said in cells
+            ]
             records.append({"student": name, "lesson": lesson.name, "marks": marks})
     records.sort(key=lambda record: (record["student"], record["lesson"]))
     write_csv(path, records)
@@ -49,7 +57,12 @@ def mark(cell: GradedCell, said: list[str], skill: float, dice: random.Random) -
         reason = NOT_TRIED
     elif skill < hard:
         reason = said[min(int(dice.expovariate(1.2)), len(said) - 1)]
-    about = {"exercise": cell.title, "grade_id": cell.grade_id, "out_of": cell.points, "reason": reason}
+    about = {
+        "exercise": cell.title,
+        "grade_id": cell.grade_id,
+        "out_of": cell.points,
+        "reason": reason,
+    }
     return {**about, "points": 0.0 if reason else cell.points}
 
 
@@ -58,8 +71,18 @@ def reasons(cell: GradedCell) -> list[str]:
     visible = cell.source.split(f"### {BEGIN_HIDDEN}")[0]
     said = []
     for node in ast.walk(ast.parse(visible)):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and (first := WHAT.get(node.func.id)):
-            given = [argument.value for argument in node.args[first : first + 2] if isinstance(argument, ast.Constant)]
-            if given and len(words := [word for word in given if isinstance(word, str)]) == len(given):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and (first := WHAT.get(node.func.id))
+        ):
+            given = [
+                argument.value
+                for argument in node.args[first : first + 2]
+                if isinstance(argument, ast.Constant)
+            ]
+            if given and len(words := [word for word in given if isinstance(word, str)]) == len(
+                given
+            ):
                 said.append(str(CheckFailed(*words)))
     return said or ["It ran longer than 120 seconds and was stopped."]

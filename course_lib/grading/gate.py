@@ -34,7 +34,8 @@ from .notebooks import (
 from .runner import Limits, run_notebook
 
 FRIENDLY = "Exercise:"  # how the sentence of a stub begins (nbgrader_config.py)
-_TELLING = 16  # a shorter line of a solution (`return x + y`) says nothing when it stands elsewhere too
+# a shorter line of a solution (`return x + y`) says nothing when it stands elsewhere too
+_TELLING = 16
 
 
 def static_complaints(lesson: Lesson) -> list[str]:
@@ -48,14 +49,18 @@ def static_complaints(lesson: Lesson) -> list[str]:
     if not lesson.exercise.is_file():
         said.append("there is no exercise notebook: run `make exercises`")
     elif lesson.exercise.read_text(encoding="utf-8") != fresh:
-        said.append("the exercise is stale: it is not what its solution gives. Edit the solution, then `make exercises`")
+        said.append(
+            "the exercise is stale: it is not what its solution gives. Edit the solution, then `make exercises`"
+        )
     return [f"{lesson}: {text}" for text in said]
 
 
 def running_complaints(lesson: Lesson, limits: Limits | None = None) -> list[str]:
     """What only shows when the reference and the untouched exercise are run."""
     solution = read(lesson.solution)
-    said = reference_fails(solution, lesson, limits) + free_marks(exercise_from(solution), lesson, limits)
+    said = reference_fails(solution, lesson, limits) + free_marks(
+        exercise_from(solution), lesson, limits
+    )
     return [f"{lesson}: {text}" for text in said]
 
 
@@ -68,19 +73,26 @@ def malformed(solution: Notebook) -> list[str]:
         if is_solution(cell):
             answers += 1
             if cell.cell_type == "code" and BEGIN_SOLUTION not in cell.source:
-                said.append(f"{about['grade_id']} has no {BEGIN_SOLUTION}: the exercise would show the answer")
+                said.append(
+                    f"{about['grade_id']} has no {BEGIN_SOLUTION}: the exercise would show the answer"
+                )
         elif is_checks(cell):
             name = about["grade_id"]
             wrong = {
                 "is worth no points": not about.get("points", 0) > 0,
                 "is not locked": not about.get("locked"),
                 "has no hidden tests": BEGIN_HIDDEN not in cell.source,
-                "has no visible checks": not _without(cell.source, BEGIN_HIDDEN, END_HIDDEN).strip(),
+                "has no visible checks": not _without(
+                    cell.source, BEGIN_HIDDEN, END_HIDDEN
+                ).strip(),
                 "follows no answer cell": answers == 0,
             }
             said += [f"{name} {what}" for what, is_wrong in wrong.items() if is_wrong]
             answers = 0
-    said += [f"two cells are called {name}" for name in sorted({name for name in ids if ids.count(name) > 1})]
+    said += [
+        f"two cells are called {name}"
+        for name in sorted({name for name in ids if ids.count(name) > 1})
+    ]
     return said
 
 
@@ -94,8 +106,16 @@ def leaks(solution: Notebook, exercise: Notebook) -> list[str]:
         if _is_telling(line)
     }
     shown = "\n".join(cell.source for cell in exercise.cells)
-    said = [f"the exercise shows a line of the solution or of a hidden test: {line}" for line in sorted(secret) if line in shown]
-    said += [f"the exercise still says {mark}" for mark in (BEGIN_SOLUTION, BEGIN_HIDDEN) if mark in shown]
+    said = [
+        f"the exercise shows a line of the solution or of a hidden test: {line}"
+        for line in sorted(secret)
+        if line in shown
+    ]
+    said += [
+        f"the exercise still says {mark}"
+        for mark in (BEGIN_SOLUTION, BEGIN_HIDDEN)
+        if mark in shown
+    ]
     said += ["the exercise holds outputs" for cell in exercise.cells if cell.get("outputs")]
     return said
 
@@ -103,17 +123,29 @@ def leaks(solution: Notebook, exercise: Notebook) -> list[str]:
 def reference_fails(solution: Notebook, lesson: Lesson, limits: Limits | None = None) -> list[str]:
     """The reference solution earns every point."""
     report = mark_notebook(solution, lesson.name, lesson.solution.parent, limits)
-    return [f"the reference fails {mark.grade_id}: {mark.reason}" for mark in report.marks if not mark.full]
+    return [
+        f"the reference fails {mark.grade_id}: {mark.reason}"
+        for mark in report.marks
+        if not mark.full
+    ]
 
 
 def free_marks(exercise: Notebook, lesson: Lesson, limits: Limits | None = None) -> list[str]:
     """With nothing written no checks cell passes, and nothing raises but a stub's own sentence."""
     runs = {run.index: run for run in run_notebook(exercise, lesson.solution.parent, limits)}
-    said = [f"{cell.grade_id} passes with nothing written" for cell in graded_cells(exercise) if runs[cell.index].ok]
+    said = [
+        f"{cell.grade_id} passes with nothing written"
+        for cell in graded_cells(exercise)
+        if runs[cell.index].ok
+    ]
     for run in runs.values():
-        if not run.ok and not (run.ename == "NotImplementedError" and run.evalue.startswith(FRIENDLY)):
+        if not run.ok and not (
+            run.ename == "NotImplementedError" and run.evalue.startswith(FRIENDLY)
+        ):
             name = grading_metadata(exercise.cells[run.index]).get("grade_id", f"cell {run.index}")
-            said.append(f"untouched, {name} ends with {run.ename or run.outcome}: {run.evalue or 'no message'}")
+            said.append(
+                f"untouched, {name} ends with {run.ename or run.outcome}: {run.evalue or 'no message'}"
+            )
     return said
 
 
@@ -133,10 +165,16 @@ def _between(source: str, begin: str, end: str) -> list[str]:
 def _without(source: str, begin: str, end: str) -> str:
     """The lines outside the marked regions of a cell."""
     inside = set(_between(source, begin, end))
-    return "\n".join(line for line in source.splitlines() if line not in inside and begin not in line and end not in line)
+    return "\n".join(
+        line
+        for line in source.splitlines()
+        if line not in inside and begin not in line and end not in line
+    )
 
 
 def _is_telling(line: str) -> bool:
     """A line that gives something away: code of some length that is no scaffolding."""
     text = line.strip()
-    return len(text) >= _TELLING and not re.match(r"(#|import |from |def |class |for |with |if |while |@)", text)
+    return len(text) >= _TELLING and not re.match(
+        r"(#|import |from |def |class |for |with |if |while |@)", text
+    )

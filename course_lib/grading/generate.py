@@ -25,7 +25,8 @@ def exercise_from(solution: Notebook) -> Notebook:
     config = _config()
     nb, resources = tidy(copy.deepcopy(solution)), {"metadata": {}, "unique_key": "notebook"}
     for step in GenerateAssignment.preprocessors.default():
-        if step.__name__ != "SaveCells":  # writes the marks' book, which this repository has none of
+        # writes the marks' book, which this repository has none of
+        if step.__name__ != "SaveCells":
             nb, resources = step(config=config).preprocess(nb, resources)
     for cell in nb.cells:
         if cell.cell_type == "code":

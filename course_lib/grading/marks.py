@@ -16,7 +16,15 @@ from typing import Any
 import nbformat
 from nbformat.v4 import new_code_cell
 
-from .notebooks import GradedCell, Lesson, Notebook, graded_cells, grading_metadata, is_solution, read
+from .notebooks import (
+    GradedCell,
+    Lesson,
+    Notebook,
+    graded_cells,
+    grading_metadata,
+    is_solution,
+    read,
+)
 from .probes import with_probes
 from .runner import CellRun, Limits, run_notebook
 from .sandbox import Sandbox
@@ -33,7 +41,9 @@ _REASONS = {
 
 
 LONGEST = 4000  # letters of a reason
-_NO_ANSWER = "raise NotImplementedError('Exercise: the cell for this answer is not there any more.')"
+_NO_ANSWER = (
+    "raise NotImplementedError('Exercise: the cell for this answer is not there any more.')"
+)
 
 
 @dataclass(frozen=True)
@@ -71,7 +81,13 @@ class Report:
         return sum(mark.out_of for mark in self.marks)
 
     def __str__(self) -> str:
-        lines = [self.name, "", *map(str, self.marks), "", f"{self.points:g} of {self.out_of:g} points"]
+        lines = [
+            self.name,
+            "",
+            *map(str, self.marks),
+            "",
+            f"{self.points:g} of {self.out_of:g} points",
+        ]
         return "\n".join(lines)
 
 
@@ -89,7 +105,9 @@ def mark_notebook(nb: Notebook, name: str, folder: Path, limits: Limits | None =
     return Report(name, tuple(_mark(cell, runs, limits) for cell in graded_cells(nb)))
 
 
-def mark_submission(learners: Notebook, reference: Notebook, name: str, limits: Limits, sandbox: Sandbox | None) -> Report:
+def mark_submission(
+    learners: Notebook, reference: Notebook, name: str, limits: Limits, sandbox: Sandbox | None
+) -> Report:
     """Mark a stranger's notebook by all checks of `reference` (with hidden tests, without its answers), and look whether it
     tampered with them."""
     nb = assembled(learners, reference)
@@ -99,13 +117,23 @@ def mark_submission(learners: Notebook, reference: Notebook, name: str, limits: 
     runs = {run.index: run for run in run_notebook(probes.nb, folder, limits, sandbox)}
     marks = [_mark(cell, probes.without(runs), limits) for cell in cells]
     said = [probes.complaint(cell.index, runs) for cell in cells]
-    return Report(name, tuple(replace(m, points=0.0, reason=why) if why else m for m, why in zip(marks, said, strict=True)))
+    return Report(
+        name,
+        tuple(
+            replace(m, points=0.0, reason=why) if why else m
+            for m, why in zip(marks, said, strict=True)
+        ),
+    )
 
 
 def assembled(learners: Notebook, reference: Notebook) -> Notebook:
     """The course's notebook with the learner's answers in it. Checks and given cells are the course's, whatever the learner made
     of them; cells that the learner added stay where they are, and are worth nothing."""
-    answers = {grading_metadata(c)["grade_id"]: c.source for c in learners.cells[::-1] if grading_metadata(c).get("grade_id")}
+    answers = {
+        grading_metadata(c)["grade_id"]: c.source
+        for c in learners.cells[::-1]
+        if grading_metadata(c).get("grade_id")
+    }
     ours = {_key(cell) for cell in reference.cells}
     added: dict[Any, list[Any]] = {}
     after: Any = None
@@ -130,7 +158,13 @@ def _key(cell: Any) -> Any:
 def _mark(cell: GradedCell, runs: dict[int, CellRun], limits: Limits) -> Mark:
     run = runs[cell.index]
     points = cell.points if run.ok else 0.0
-    return Mark(cell.title, cell.grade_id, points, cell.points, "" if run.ok else _reason(cell, runs, limits))
+    return Mark(
+        cell.title,
+        cell.grade_id,
+        points,
+        cell.points,
+        "" if run.ok else _reason(cell, runs, limits),
+    )
 
 
 def _reason(cell: GradedCell, runs: dict[int, CellRun], limits: Limits) -> str:
@@ -149,6 +183,8 @@ def _reason(cell: GradedCell, runs: dict[int, CellRun], limits: Limits) -> str:
 def how_it_ended(run: CellRun, limits: Limits) -> str:
     if run.outcome in _REASONS:
         sizes = {"gigabytes": limits.memory_bytes / 2**30, "folder": limits.folder_bytes / 2**30}
-        return _REASONS[run.outcome].format(limits=limits, printed=limits.output_bytes / 2**20, **sizes)
+        return _REASONS[run.outcome].format(
+            limits=limits, printed=limits.output_bytes / 2**20, **sizes
+        )
     said = f"{run.ename}: {run.evalue}" if run.evalue else run.ename
     return said if len(said) <= LONGEST else f"{said[:LONGEST]} …"

@@ -9,7 +9,9 @@ c.CourseDirectory.course_id = "course"
 c.CourseDirectory.source_directory = "solutions"
 c.CourseDirectory.release_directory = "exercises"
 
-c.ClearSolutions.code_stub = {"python": "raise NotImplementedError('Exercise: write this part, then run the cell again.')"}
+c.ClearSolutions.code_stub = {
+    "python": "raise NotImplementedError('Exercise: write this part, then run the cell again.')"
+}
 c.ClearSolutions.text_stub = "*Your answer here.*"
 
 c.Execute.timeout = 120

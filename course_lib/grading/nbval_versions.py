@@ -14,8 +14,10 @@ import os
 import platform
 from typing import Any
 
-os.environ["COURSE_MEASURE"] = "0"  # which library is fastest differs from machine to machine, and so would stored outputs
-os.environ.setdefault("PYTHONWARNINGS", "ignore:Guards may run slower")  # torch's advice to who has Python 3.13.0, in each cell
+# which library is fastest differs from machine to machine, and so would stored outputs
+os.environ["COURSE_MEASURE"] = "0"
+# torch's advice to who has Python 3.13.0, in each cell
+os.environ.setdefault("PYTHONWARNINGS", "ignore:Guards may run slower")
 STORED_ON = {"bytecode": "3.11", "torch": "2.13"}  # by tag
 
 
@@ -28,13 +30,16 @@ def has_gpu() -> bool:
 def pytest_configure(config: Any) -> None:
     """Where a CUDA toolkit is and no GPU, torch's CUDA build says so in the first cell that compiles: no difference."""
     if not has_gpu():
-        os.environ["CUDA_HOME"] = os.environ["CUDA_PATH"] = ""  # empty, not missing: torch does not search then
+        # empty, not missing: torch does not search then
+        os.environ["CUDA_HOME"] = os.environ["CUDA_PATH"] = ""
 
 
 def elsewhere() -> set[str]:
     """The tags of what another version makes than the one that its outputs were stored on."""
     here = {"bytecode": platform.python_version(), "torch": importlib.metadata.version("torch")}
-    return {tag for tag, version in here.items() if ".".join(version.split(".")[:2]) != STORED_ON[tag]}
+    return {
+        tag for tag, version in here.items() if ".".join(version.split(".")[:2]) != STORED_ON[tag]
+    }
 
 
 def pytest_collection_modifyitems(items: list[Any]) -> None:

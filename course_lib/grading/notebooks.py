@@ -19,7 +19,8 @@ import nbformat
 
 BEGIN_SOLUTION, END_SOLUTION = "BEGIN SOLUTION", "END SOLUTION"
 BEGIN_HIDDEN, END_HIDDEN = "BEGIN HIDDEN TESTS", "END HIDDEN TESTS"
-_KEPT = ("deletable", "editable", "jupyter", "nbgrader", "slideshow", "tags")  # of a cell's metadata
+# of a cell's metadata
+_KEPT = ("deletable", "editable", "jupyter", "nbgrader", "slideshow", "tags")
 KERNELSPEC = {"display_name": "Course (torch.compile)", "language": "python", "name": "course"}
 
 Notebook = Any  # nbformat.NotebookNode: a dict with attributes
@@ -76,7 +77,9 @@ def find_root(start: Path | None = None) -> Path:
     home = Path(__file__).resolve().parents[2]
     if (home / "pyproject.toml").is_file():
         return home
-    raise CourseError("The course's notebooks are not here. Run this from inside the cloned repository.")
+    raise CourseError(
+        "The course's notebooks are not here. Run this from inside the cloned repository."
+    )
 
 
 def lessons(root: Path) -> list[Lesson]:
@@ -89,10 +92,14 @@ def find_lesson(root: Path, wanted: str) -> Lesson:
     """The lesson called `wanted`: a number (`2`, `02`) or a name (`02_bytecode_capture`)."""
     there = lessons(root)
     for lesson in there:
-        if wanted == lesson.name or (wanted.isdigit() and lesson.number.isdigit() and int(wanted) == int(lesson.number)):
+        if wanted == lesson.name or (
+            wanted.isdigit() and lesson.number.isdigit() and int(wanted) == int(lesson.number)
+        ):
             return lesson
     known = ", ".join(lesson.name for lesson in there) or "none yet"
-    raise CourseError(f"There is no lesson {wanted!r} with exercises. Lessons with exercises: {known}.")
+    raise CourseError(
+        f"There is no lesson {wanted!r} with exercises. Lessons with exercises: {known}."
+    )
 
 
 def read(path: Path) -> Notebook:
@@ -102,7 +109,9 @@ def read(path: Path) -> Notebook:
     except FileNotFoundError:
         raise CourseError(f"{path} does not exist.") from None
     except Exception as error:  # nbformat raises several kinds for a file that is no notebook
-        raise CourseError(f"{path} is not a readable notebook ({error.__class__.__name__}).") from error
+        raise CourseError(
+            f"{path} is not a readable notebook ({error.__class__.__name__})."
+        ) from error
 
 
 def to_text(nb: Notebook) -> str:
@@ -113,7 +122,11 @@ def to_text(nb: Notebook) -> str:
 def grading_metadata(cell: Cell) -> dict[str, Any]:
     """What nbgrader says of the cell; nothing, if that is not what nbgrader would write."""
     about = cell.metadata.get("nbgrader")
-    return dict(about) if isinstance(about, dict) and isinstance(about.get("grade_id", ""), str) else {}
+    return (
+        dict(about)
+        if isinstance(about, dict) and isinstance(about.get("grade_id", ""), str)
+        else {}
+    )
 
 
 def is_solution(cell: Cell) -> bool:
@@ -134,7 +147,15 @@ def graded_cells(nb: Notebook) -> list[GradedCell]:
             title = headings[-1] if headings else title
         elif is_checks(cell):
             about = grading_metadata(cell)
-            found.append(GradedCell(index, str(about.get("grade_id", "")), title, float(about.get("points", 0)), cell.source))
+            found.append(
+                GradedCell(
+                    index,
+                    str(about.get("grade_id", "")),
+                    title,
+                    float(about.get("points", 0)),
+                    cell.source,
+                )
+            )
     return found
 
 
@@ -153,7 +174,9 @@ def outputs_digest(nb: Notebook) -> str:
 def tidy(nb: Notebook) -> Notebook:
     """Make a notebook's file depend on its content alone: ids by position, the course's kernel, no leftover metadata."""
     nb = nbformat.from_dict(nb)
-    nb.metadata = nbformat.from_dict({"kernelspec": KERNELSPEC, "language_info": {"name": "python"}})
+    nb.metadata = nbformat.from_dict(
+        {"kernelspec": KERNELSPEC, "language_info": {"name": "python"}}
+    )
     nb.nbformat, nb.nbformat_minor = 4, 5
     for index, cell in enumerate(nb.cells):
         cell.id = f"cell-{index:02d}"

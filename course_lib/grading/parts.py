@@ -42,7 +42,9 @@ def resume_function(names: Names, stages: Stages) -> Any:
         if stack or unbound or code.co_cellvars or code.co_freevars:
             return stages["resume"](code, offset, stack, unbound)  # the exercise asks for less
         new = names["make_resume"](code, offset)
-        return resume.Resume(code, offset, new, new.replace(), (), len(new.co_code) - len(code.co_code))
+        return resume.Resume(
+            code, offset, new, new.replace(), (), len(new.co_code) - len(code.co_code)
+        )
 
     return make_resume
 
@@ -57,7 +59,10 @@ def guard_check(names: Names, stages: Stages) -> Any:
 
 
 def decompositions(names: Names, stages: Stages) -> Any:
-    mine = {aten._softmax.default: names["softmax"], aten._softmax_backward_data.default: names["softmax_backward"]}
+    mine = {
+        aten._softmax.default: names["softmax"],
+        aten._softmax_backward_data.default: names["softmax_backward"],
+    }
     return {**DECOMPOSITIONS, **mine, aten.native_layer_norm.default: names["layer_norm"]}
 
 
@@ -66,7 +71,9 @@ def joint_graph(names: Names, stages: Stages) -> Any:
 
 
 def cut(names: Names, stages: Stages) -> Any:
-    return lambda joint, may_recompute: names["halves"](joint, names["what_to_keep"](joint, may_recompute))
+    return lambda joint, may_recompute: names["halves"](
+        joint, names["what_to_keep"](joint, may_recompute)
+    )
 
 
 def rule(names: Names, stages: Stages) -> Any:
@@ -88,11 +95,17 @@ def scheduler(names: Names, stages: Stages) -> Any:
         if len(loops.nodes) > 60:
             raise NotAsked("a graph of more than 60 nodes would take it minutes")
         kernels = names["fuse_all"](*names["facts"](loops), names["fits"])
-        home = {name: n for n, kernel in enumerate(kernels) for work in kernel for name in work.writes}
+        home = {
+            name: n for n, kernel in enumerate(kernels) for work in kernel for name in work.writes
+        }
 
         def both(producer: Any, consumer: Any) -> Any:
             homes = {home[buffer.name] for buffer in producer.writes | consumer.writes}
-            return fuse(producer, consumer) if len(homes) == 1 else No("fuse_all put them into different kernels")
+            return (
+                fuse(producer, consumer)
+                if len(homes) == 1
+                else No("fuse_all put them into different kernels")
+            )
 
         return scheduling.schedule(loops, both)
 
@@ -144,7 +157,9 @@ def builder(names: Names, stages: Stages) -> Any:
     return build
 
 
-def runs(steps: list[Any], loops: LoopGraph, functions: dict[str, Any], plan: MemoryPlan, names: Names) -> Any:
+def runs(
+    steps: list[Any], loops: LoopGraph, functions: dict[str, Any], plan: MemoryPlan, names: Names
+) -> Any:
     """A program: `steps` in order. A buffer lives where the plan says, unless that is in place or somebody's input."""
 
     def run(*inputs: Any) -> tuple[Any, ...]:

@@ -88,13 +88,13 @@ class Probes:
             if answer is None or clean is None:
                 return "The grader's own test cell was kept from answering."
             silent, prints = answer
-            changed = sorted(name for name, print_ in prints.items() if clean[1].get(name, print_) != print_)
+            changed = sorted(
+                name for name, print_ in prints.items() if clean[1].get(name, print_) != print_
+            )
             if silent:
                 return f"The checks were tampered with: {silent[0]}."
             if changed:
-                return (
-                    f"The answer changes the code of {changed[0]} itself: write a stage of your own and give it to the pipeline."
-                )
+                return f"The answer changes the code of {changed[0]} itself: write a stage of your own and give it to the pipeline."
         return ""
 
     def _answer(self, run: CellRun) -> tuple[list[str], dict[str, str]] | None:

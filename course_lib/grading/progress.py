@@ -57,22 +57,39 @@ class Progress:
     @property
     def next(self) -> Standing | None:
         """The first lesson that is not done, from where the learner starts."""
-        return next((standing for standing in self.lessons if not standing.done and not standing.before_start), None)
+        return next(
+            (
+                standing
+                for standing in self.lessons
+                if not standing.done and not standing.before_start
+            ),
+            None,
+        )
 
     def __str__(self) -> str:
-        points, out_of = (sum(getattr(s, part) for s in self.lessons) for part in ("points", "out_of"))
+        points, out_of = (
+            sum(getattr(s, part) for s in self.lessons) for part in ("points", "out_of")
+        )
         lines = [*map(str, self.lessons), "", f"{points:g} of {out_of:g} points"]
         if self.next is None:
             return "\n".join([*lines, "You have done all of it."])
         return "\n".join(
-            [*lines, f"Next: notebooks/{self.next.name}.ipynb, then exercises/{self.next.name}/{self.next.name}.ipynb"]
+            [
+                *lines,
+                f"Next: notebooks/{self.next.name}.ipynb, then exercises/{self.next.name}/{self.next.name}.ipynb",
+            ]
         )
 
 
 def progress(root: Path) -> Progress:
     """Where the learner stands."""
     known, start = remembered(root), started_at(root) or ""
-    return Progress(tuple(standing(lesson, known.get(lesson.name), lesson.name < start) for lesson in lessons(root)))
+    return Progress(
+        tuple(
+            standing(lesson, known.get(lesson.name), lesson.name < start)
+            for lesson in lessons(root)
+        )
+    )
 
 
 def standing(lesson: Lesson, known: dict[str, Any] | None, given: bool = False) -> Standing:
@@ -123,5 +140,7 @@ def keep(root: Path, known: dict[str, dict[str, Any]]) -> None:
 
 def digest(nb: Any) -> str:
     """Changes when an answer does."""
-    answers = [(grading_metadata(cell)["grade_id"], cell.source) for cell in nb.cells if is_solution(cell)]
+    answers = [
+        (grading_metadata(cell)["grade_id"], cell.source) for cell in nb.cells if is_solution(cell)
+    ]
     return hashlib.sha256(json.dumps(answers).encode()).hexdigest()[:16]

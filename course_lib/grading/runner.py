@@ -28,11 +28,14 @@ from typing import Any, Literal
 from .notebooks import Notebook
 from .sandbox import Sandbox, empty
 
-Outcome = Literal["ok", "error", "time", "memory", "processes", "files", "output", "died", "not reached"]
+Outcome = Literal[
+    "ok", "error", "time", "memory", "processes", "files", "output", "died", "not reached"
+]
 _LOOK_EVERY = 0.2  # seconds between two looks at the kernel's memory and clock
 
 _MAX_RESTARTS = 4
-STOP = threading.Event()  # set where nobody waits for the marks any more: kernels end, in whichever thread they are driven
+# set where nobody waits for the marks any more: kernels end, in whichever thread they are driven
+STOP = threading.Event()
 
 
 class Stopped(Exception):
@@ -71,10 +74,14 @@ class CellRun:
         return f"cell {self.index}: {self.outcome} {self.ename}".rstrip()
 
 
-def run_notebook(nb: Notebook, folder: Path, limits: Limits | None = None, sandbox: Sandbox | None = None) -> list[CellRun]:
+def run_notebook(
+    nb: Notebook, folder: Path, limits: Limits | None = None, sandbox: Sandbox | None = None
+) -> list[CellRun]:
     """Run every code cell in order, going on after an error, as a learner would who runs them one by one."""
     limits = limits or Limits()
-    cells = [(index, cell.source) for index, cell in enumerate(nb.cells) if cell.cell_type == "code"]
+    cells = [
+        (index, cell.source) for index, cell in enumerate(nb.cells) if cell.cell_type == "code"
+    ]
     deadline = time.monotonic() + limits.total_seconds
     done: dict[int, CellRun] = {}
     for _ in range(_MAX_RESTARTS):
@@ -84,7 +91,9 @@ def run_notebook(nb: Notebook, folder: Path, limits: Limits | None = None, sandb
     return [done.get(index, CellRun(index, "not reached")) for index, _ in cells]
 
 
-def _run_until_death(kernel: _Kernel, cells: list[tuple[int, str]], done: dict[int, CellRun], deadline: float) -> bool:
+def _run_until_death(
+    kernel: _Kernel, cells: list[tuple[int, str]], done: dict[int, CellRun], deadline: float
+) -> bool:
     """Run `cells`, adding to `done`; True if the kernel died on the way, so that the rest needs a fresh one.
 
     A cell that was run by an earlier kernel is run again for what it defines, unless it was its death.
@@ -110,14 +119,19 @@ class _Kernel:
 
         self.limits, self.sandbox = limits, sandbox
         options: dict[str, Any] = {}
-        if sandbox:  # there is no network inside: sockets are files in its folder, which a kernel before may have filled
+        # there is no network inside: sockets are files in its folder, which a kernel before may have filled
+        if sandbox:
             for left in sandbox.folder.iterdir():
                 remove(left) if left.is_dir() and not left.is_symlink() else left.unlink()
             place = tempfile.mkdtemp(prefix="k", dir=sandbox.folder)
             options = {"transport": "ipc", "ip": f"{place}/s", "connection_file": f"{place}/c.json"}
-        self.manager = KernelManager(kernel_spec_manager=this_python(sandbox), kernel_name="python3", **options)
+        self.manager = KernelManager(
+            kernel_spec_manager=this_python(sandbox), kernel_name="python3", **options
+        )
         environment = {"env": sandbox.environment()} if sandbox else {}
-        self.manager.start_kernel(cwd=str(folder), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **environment)
+        self.manager.start_kernel(
+            cwd=str(folder), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **environment
+        )
         self.client = self.manager.client()
         self.client.start_channels()
 
@@ -170,12 +184,20 @@ class _Kernel:
                 continue
             if message["msg_type"] == "error":
                 error = message["content"]
-            elif message["msg_type"] == "status" and message["content"]["execution_state"] == "idle":
+            elif (
+                message["msg_type"] == "status" and message["content"]["execution_state"] == "idle"
+            ):
                 break
         if interrupted:
             return CellRun(index, "time")
         if error:
-            return CellRun(index, "error", error["ename"], error["evalue"], _plain("\n".join(error["traceback"])))
+            return CellRun(
+                index,
+                "error",
+                error["ename"],
+                error["evalue"],
+                _plain("\n".join(error["traceback"])),
+            )
         if not self._said_ok(request):
             return CellRun(index, "error", "Exception", "(its text cannot be shown)")
         return CellRun(index, "ok")
@@ -203,7 +225,10 @@ class _Kernel:
             return "memory"
         if self.sandbox:
             nameless = _nameless_bytes(process.pid for process in family)
-            if nameless + _size_of(self.sandbox.folder, self.limits.folder_bytes) > self.limits.folder_bytes:
+            if (
+                nameless + _size_of(self.sandbox.folder, self.limits.folder_bytes)
+                > self.limits.folder_bytes
+            ):
                 return "files"
         return None
 

@@ -23,13 +23,32 @@ from functools import cache
 from pathlib import Path
 
 FILE_BYTES = 1 << 30  # the largest single file
-SCRATCH_BYTES = 256 << 20  # what fits into the kernel's own /tmp, and into /dev/shm: both are memory
+# what fits into the kernel's own /tmp, and into /dev/shm: both are memory
+SCRATCH_BYTES = 256 << 20
 SPARE_PROCESSES = 256  # processes and threads beside those the account has already
-WALLS = ("bwrap", *"--unshare-all --die-with-parent --new-session --ro-bind / / --dev /dev --proc /proc".split())
+WALLS = (
+    "bwrap",
+    *"--unshare-all --die-with-parent --new-session --ro-bind / / --dev /dev --proc /proc".split(),
+)
 CONTROL_GROUPS = (Path("/sys/fs/cgroup/pids"), Path("/sys/fs/cgroup"))  # version 1, version 2
 ENTER = ("sh", "-c", 'echo $$ > "$0/cgroup.procs" && exec "$@"')
-SYSTEM = {"bin", "dev", "etc", "lib", "lib32", "lib64", "libx32", "nix", "proc", "sbin", "sys", "usr"}  # what is seen of /
-SHOWN = ("course_lib", "exercises", "notebooks")  # what is seen of a copy of the course, beside its `.venv`
+# what is seen of /
+SYSTEM = {
+    "bin",
+    "dev",
+    "etc",
+    "lib",
+    "lib32",
+    "lib64",
+    "libx32",
+    "nix",
+    "proc",
+    "sbin",
+    "sys",
+    "usr",
+}
+# what is seen of a copy of the course, beside its `.venv`
+SHOWN = ("course_lib", "exercises", "notebooks")
 
 
 @dataclass(frozen=True)
@@ -49,28 +68,54 @@ class Sandbox:
         in memory.
         """
         needed = _needed()
-        copies = [place for place in needed if (place / "course_lib").is_dir() and (place / "solutions").is_dir()]
+        copies = [
+            place
+            for place in needed
+            if (place / "course_lib").is_dir() and (place / "solutions").is_dir()
+        ]
         seen = [place for place in needed if place not in copies]
         seen += [copy / name for copy in copies for name in SHOWN if (copy / name).is_dir()]
-        closed = [top for top in Path("/").iterdir() if top.name not in SYSTEM and top.is_dir() and not top.is_symlink()]
-        closed = [top for top in closed if top != Path("/tmp")] + [home for home in [Path.home()] if _is_system(home)]
+        closed = [
+            top
+            for top in Path("/").iterdir()
+            if top.name not in SYSTEM and top.is_dir() and not top.is_symlink()
+        ]
+        closed = [top for top in closed if top != Path("/tmp")] + [
+            home for home in [Path.home()] if _is_system(home)
+        ]
         secret = [copy / name for copy in copies for name in ("solutions", "tests")]
         hidden = [place for place in dict.fromkeys((*self.hidden, *secret)) if place.is_dir()]
         words = [*WALLS, "--unsetenv", "JPY_PARENT_PID"]  # the parent cannot be seen from inside
         words += [w for place in closed for w in ("--tmpfs", str(place))]
-        words += [w for place in ("/tmp", "/dev/shm") for w in ("--size", str(SCRATCH_BYTES), "--tmpfs", place)]
+        words += [
+            w
+            for place in ("/tmp", "/dev/shm")
+            for w in ("--size", str(SCRATCH_BYTES), "--tmpfs", place)
+        ]
         words += [w for place in copies for w in ("--tmpfs", str(place))]
         words += [w for place in seen for w in ("--ro-bind", str(place), str(place))]
         words += [w for place in hidden for w in ("--tmpfs", str(place))]
         words += ["--bind", str(self.folder), str(self.folder), "--chdir", str(self.folder)]
-        words += [w for place in (Path("/dev"), *closed, *copies, *hidden) for w in ("--remount-ro", str(place))]
+        words += [
+            w
+            for place in (Path("/dev"), *closed, *copies, *hidden)
+            for w in ("--remount-ro", str(place))
+        ]
         entering = [*ENTER, str(self.pen)] if self.pen else []
         return [*entering, *_limits(), *words, "--"]
 
     def environment(self) -> dict[str, str]:
         """Nothing of the teacher's environment (keys, tokens) but where Python and its packages are."""
-        mine = {"HOME": str(self.folder), "TMPDIR": "/tmp", "COURSE_CACHE": str(self.folder / "cache")}
-        mine |= {"IPYTHONDIR": str(self.folder / "ipython"), "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+        mine = {
+            "HOME": str(self.folder),
+            "TMPDIR": "/tmp",
+            "COURSE_CACHE": str(self.folder / "cache"),
+        }
+        mine |= {
+            "IPYTHONDIR": str(self.folder / "ipython"),
+            "OMP_NUM_THREADS": "1",
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
         kept = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LANG", "CXX", "CC", "TRITON_INTERPRET")
         return {name: os.environ[name] for name in kept if name in os.environ} | mine
 
@@ -126,7 +171,8 @@ def why_no_sandbox() -> str:
     """Empty if submissions can be walled in here; else one sentence with what to do."""
     if shutil.which("bwrap") is None:
         return "bubblewrap is not installed (`apt install bubblewrap`; on macOS and Windows grade in a container)"
-    tried = subprocess.run([*WALLS, "true"], capture_output=True, text=True)  # Docker allows a part of this: all must be tried
+    # Docker allows a part of this: all must be tried
+    tried = subprocess.run([*WALLS, "true"], capture_output=True, text=True)
     if tried.returncode:
         why = tried.stderr.strip() or "no reason given"
         return f"bubblewrap cannot make a sandbox here ({why}); what a container must be allowed is in docs/hosting.md"
@@ -136,10 +182,20 @@ def why_no_sandbox() -> str:
 def _needed() -> list[Path]:
     """Where Python, its packages and the programs of PATH are; of the home and /tmp only what Python needs."""
     package = Path(__file__).resolve().parents[2]
-    python = [Path(sys.prefix), Path(sys.base_prefix), *(Path(p) for p in sys.path if os.path.isabs(p)), package]
+    python = [
+        Path(sys.prefix),
+        Path(sys.base_prefix),
+        *(Path(p) for p in sys.path if os.path.isabs(p)),
+        package,
+    ]
     programs = [Path(p) for p in os.environ.get("PATH", "").split(":") if os.path.isabs(p)]
-    programs = [p for p in programs if not _is_system(p) and not any(p.is_relative_to(at) for at in (Path.home(), Path("/tmp")))]
-    programs = [p.parent if len(p.parts) > 3 else p for p in programs]  # the folder lib beside bin, too
+    programs = [
+        p
+        for p in programs
+        if not _is_system(p) and not any(p.is_relative_to(at) for at in (Path.home(), Path("/tmp")))
+    ]
+    # the folder lib beside bin, too
+    programs = [p.parent if len(p.parts) > 3 else p for p in programs]
     return [place for place in dict.fromkeys((*programs, *python)) if place.is_dir()]
 
 
@@ -160,5 +216,9 @@ def _limits() -> Sequence[str]:
 def _threads_of_this_account() -> int:
     import psutil
 
-    mine = [p for p in psutil.process_iter(["uids", "num_threads"]) if p.info["uids"] and p.info["uids"].real == os.getuid()]
+    mine = [
+        p
+        for p in psutil.process_iter(["uids", "num_threads"])
+        if p.info["uids"] and p.info["uids"].real == os.getuid()
+    ]
     return sum(p.info["num_threads"] or 1 for p in mine)

@@ -62,7 +62,9 @@ def make_slides(notebooks: list[Path], out: Path) -> list[Path]:
 
 def lesson_notebooks(root: Path, wanted: list[str]) -> list[Path]:
     """The lessons' notebooks, or those with the numbers `wanted`."""
-    there = {path.name[:2]: path for path in sorted((root / "notebooks").glob("[0-9][0-9]_*.ipynb"))}
+    there = {
+        path.name[:2]: path for path in sorted((root / "notebooks").glob("[0-9][0-9]_*.ipynb"))
+    }
     if unknown := [number for number in wanted if number[:2].zfill(2) not in there]:
         raise CourseError(f"There is no lesson {unknown[0]!r}. Lessons: {', '.join(there)}.")
     return [there[number[:2].zfill(2)] for number in wanted] or list(there.values())
@@ -72,7 +74,9 @@ def reveal_folder() -> Path:
     """Where reveal.js lies. Looked up without an import, which would bring Sphinx."""
     package = importlib.util.find_spec("sphinx_revealjs")
     if package is None or not package.submodule_search_locations:
-        raise CourseError("Slides need reveal.js, which comes with the extra `site`: pip install -e '.[site]'.")
+        raise CourseError(
+            "Slides need reveal.js, which comes with the extra `site`: pip install -e '.[site]'."
+        )
     return Path(next(iter(package.submodule_search_locations))) / "_static" / "revealjs"
 
 
@@ -82,14 +86,23 @@ def as_page(nb: Notebook, title: str) -> str:
     from traitlets.config import Config
 
     template = {"template_name": "deck", "extra_template_basedirs": [str(HERE.parent)]}
-    config = Config({"SlidesExporter": {**template, "exclude_input_prompt": True, "exclude_output_prompt": True}})
+    config = Config(
+        {
+            "SlidesExporter": {
+                **template,
+                "exclude_input_prompt": True,
+                "exclude_output_prompt": True,
+            }
+        }
+    )
     nb.metadata["title"] = title
     return SlidesExporter(config=config).from_notebook_node(nb)[0]
 
 
 def index(pages: list[Path], titles: list[str]) -> str:
     links = "\n".join(
-        f'<li><a href="{page.name}">{html.escape(title)}</a></li>' for page, title in zip(pages, titles, strict=True)
+        f'<li><a href="{page.name}">{html.escape(title)}</a></li>'
+        for page, title in zip(pages, titles, strict=True)
     )
     return (HERE / "index_page.html").read_text(encoding="utf-8").replace("LINKS", links)
 
@@ -171,7 +184,11 @@ class Deck:
                 self.waiting.append(split.said)
 
     def code(self, cell: Cell, own: str) -> None:
-        if own == "-" and not cell.outputs and all(map(ONLY_SETS_UP.match, cell.source.splitlines())):
+        if (
+            own == "-"
+            and not cell.outputs
+            and all(map(ONLY_SETS_UP.match, cell.source.splitlines()))
+        ):
             return self.add(cell, "skip")
         self.make_room(own)
         for output in cell.outputs:
@@ -179,7 +196,8 @@ class Deck:
             data.pop("application/vnd.jupyter.widget-view+json", None)
             if "text/html" in data:
                 data.pop("text/plain", None)
-        if "Predict(" in cell.source or cell.metadata.get("jupyter", {}).get("source_hidden"):  # the source holds the answer
+        # the source holds the answer
+        if "Predict(" in cell.source or cell.metadata.get("jupyter", {}).get("source_hidden"):
             cell.metadata["tags"] = ["quiet"]
             self.waiting.append(answer_of(cell.source))
         self.add(cell, own)
@@ -189,8 +207,15 @@ class Deck:
 def answer_of(source: str) -> str:
     """What the speaker needs of a cell whose source is hidden: the answer of its question and why, or else the source."""
     for call in ast.walk(ast.parse(source)) if "Predict(" in source else ():
-        if isinstance(call, ast.Call) and ast.unparse(call.func).endswith("Predict") and len(call.args) == 2:
-            options, rest = ast.literal_eval(call.args[1]), {word.arg: ast.literal_eval(word.value) for word in call.keywords}
+        if (
+            isinstance(call, ast.Call)
+            and ast.unparse(call.func).endswith("Predict")
+            and len(call.args) == 2
+        ):
+            options, rest = (
+                ast.literal_eval(call.args[1]),
+                {word.arg: ast.literal_eval(word.value) for word in call.keywords},
+            )
             return f"**Answer: {chr(97 + rest['answer'])}) {options[rest['answer']]}.** {rest['because']}"
     return f"```python\n{source}\n```"
 

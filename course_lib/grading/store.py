@@ -36,12 +36,19 @@ def execute(nb: Notebook, folder: Path, timeout: float = 300) -> Notebook:
             cell.outputs, cell.execution_count = [], None
     manager = AsyncKernelManager(kernel_spec_manager=this_python(), kernel_name="python3")
     client = NotebookClient(
-        nb, km=manager, timeout=timeout, record_timing=False, coalesce_streams=True, resources={"metadata": {"path": str(folder)}}
+        nb,
+        km=manager,
+        timeout=timeout,
+        record_timing=False,
+        coalesce_streams=True,
+        resources={"metadata": {"path": str(folder)}},
     )
     client.execute(cleanup_kc=True)
     for cell in nb.cells:
         if cell.cell_type == "code":
-            cell.outputs = [_without_live_part(_without_machine_paths(output)) for output in cell.outputs]
+            cell.outputs = [
+                _without_live_part(_without_machine_paths(output)) for output in cell.outputs
+            ]
     return tidy(nb)
 
 
@@ -80,7 +87,9 @@ def main(paths: list[str]) -> int:
 
     if elsewhere():
         wanted = f"Python {STORED_ON['bytecode']} and torch {STORED_ON['torch']}"
-        print(f"Stored outputs are made on {wanted}, because what they show differs by version. Use those.")
+        print(
+            f"Stored outputs are made on {wanted}, because what they show differs by version. Use those."
+        )
         return 1
     for path in paths:
         print(f"running {path}", flush=True)

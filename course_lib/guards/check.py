@@ -34,10 +34,26 @@ from course_lib.written import define
 IN_C = "looks_like", "unchanged", "note"
 HELPERS.update(dict.fromkeys((*IN_C, "noted", "again")))  # so that no parameter is called so
 OF_DICTS = "absent", "hooks", "keys"  # Kinds of guards that ask a dictionary
-CONSTANTS = bool, int, float, str, bytes, tuple, type(None), torch.dtype, torch.device, torch.memory_format
+CONSTANTS = (
+    bool,
+    int,
+    float,
+    str,
+    bytes,
+    tuple,
+    type(None),
+    torch.dtype,
+    torch.device,
+    torch.memory_format,
+)
 """What does not change: of such a thing all is known once it is known to be there."""
 OPPOSITE = {"is": "is not", "is not": "is", "==": "!="}
-FAILS = {"is": operator.is_not, "is not": operator.is_, "==": operator.ne, "holds": lambda got, _: not got}
+FAILS = {
+    "is": operator.is_not,
+    "is not": operator.is_,
+    "==": operator.ne,
+    "holds": lambda got, _: not got,
+}
 
 
 class Failure(NamedTuple):
@@ -49,22 +65,38 @@ class Failure(NamedTuple):
     got: str
 
     def __str__(self) -> str:
-        because = f" (assumed because of {self.guard.cause}: {self.guard.cause.text})" if self.guard.cause else ""
+        because = (
+            f" (assumed because of {self.guard.cause}: {self.guard.cause.text})"
+            if self.guard.cause
+            else ""
+        )
         return f"{self.part}: expected {self.expected}, got {self.got}{because}"
 
 
 class Check:
     """The compiled form of `guards` for a frame with these parameters. `function(func, *args)` answers True or False."""
 
-    def __init__(self, guards: Sequence[Guard], parameters: Sequence[str], name: str = "frame") -> None:
+    def __init__(
+        self, guards: Sequence[Guard], parameters: Sequence[str], name: str = "frame"
+    ) -> None:
         self.guards, self.name = tuple(guards), name
         self.parameters = tuple(variables(parameters).values())
-        self.names: dict[str, Any] = {**HELPERS, **{name: getattr(in_c(), name, None) for name in IN_C}, "noted": [b"", b""]}
+        self.names: dict[str, Any] = {
+            **HELPERS,
+            **{name: getattr(in_c(), name, None) for name in IN_C},
+            "noted": [b"", b""],
+        }
         self._named: dict[int, str] = {}
-        self._types = {guard.source: test.right for guard in guards if (test := guard.tests[0]).left == "type({})"}
+        self._types = {
+            guard.source: test.right
+            for guard in guards
+            if (test := guard.tests[0]).left == "type({})"
+        }
         self._dicts = {guard.source for guard in guards if guard.kind in OF_DICTS}
         self.source = self._write()
-        self.function: Callable[..., bool] = define("check", self.source, f"guards of {name}", self.names)
+        self.function: Callable[..., bool] = define(
+            "check", self.source, f"guards of {name}", self.names
+        )
 
     def __call__(self, func: FunctionType, *args: Any) -> bool:
         return self.function(func, *args)
@@ -79,34 +111,57 @@ class Check:
             return self._function("check", [*lines, "return True"])
         # To note: an object and its `__dict__`, roots first (each call looks them up); other dictionaries twice; tensors.
         dicts = [path for path in found if self._is_dict(path) and self._stays(path)]
-        holders = {path: path.base if path.base and path.after == ".__dict__" else path for path in dicts}
+        holders = {
+            path: path.base if path.base and path.after == ".__dict__" else path for path in dicts
+        }
         roots_first = sorted(holders.items(), key=lambda pair: self._stays(pair[1]))
         pairs = [(found.get(holder, holder.expr), found[path]) for path, holder in roots_first]
-        pairs += [(f"{found[each.source]}[{name!r}]",) * 2 for each in lasting if each.kind == "hooks" for name in HOOKS]
-        pairs += [(found[each.source], self._right(self._looks(each))) for each in lasting if each.kind == "tensor"]
-        roots = [self._variable(root, variables, lines) for root in holders.values() if not self._stays(root)]
-        lines.append(f"return unchanged({', '.join(['noted', *roots])}) or again({', '.join((FUNCTION, *self.parameters))})")
+        pairs += [
+            (f"{found[each.source]}[{name!r}]",) * 2
+            for each in lasting
+            if each.kind == "hooks"
+            for name in HOOKS
+        ]
+        pairs += [
+            (found[each.source], self._right(self._looks(each)))
+            for each in lasting
+            if each.kind == "tensor"
+        ]
+        roots = [
+            self._variable(root, variables, lines)
+            for root in holders.values()
+            if not self._stays(root)
+        ]
+        lines.append(
+            f"return unchanged({', '.join(['noted', *roots])}) or again({', '.join((FUNCTION, *self.parameters))})"
+        )
         again.append(f"return note(noted, *({', '.join(map(', '.join, pairs))}))")
         return f"{self._function('check', lines)}\n\n{self._function('again', again)}"
 
     def _lasts(self, guard: Guard) -> bool:
         """Does it hold until a dictionary on its path changes? (Of tensors: is it there until then?)"""
         test, *more = guard.tests
-        sources = guard.source, *(test.right.source for test in guard.tests if isinstance(test.right, SameAs))
+        sources = (
+            guard.source,
+            *(test.right.source for test in guard.tests if isinstance(test.right, SameAs)),
+        )
         if not in_c() or sys.version_info >= (3, 13) or not all(map(self._stays, sources)):
             return False
         if guard.kind in OF_DICTS:
             return self._is_dict(guard.source)
         noted = guard.source.attr("__dict__") in self._dicts and not more
         is_type = test.left == "type({})" and (test.right in CONSTANTS or noted)
-        return bool(self._looks(guard)) or (guard.kind != "tensor" and test.op != "holds" and (test.left == "{}" or is_type))
+        return bool(self._looks(guard)) or (
+            guard.kind != "tensor" and test.op != "holds" and (test.left == "{}" or is_type)
+        )
 
     def _stays(self, path: Source) -> bool:
         """Is one object there until a dictionary changes that is found on the way?"""
         if path.base is None or path.base.module or path.before:
             return False
         inside = self._is_dict(path.base) or self._types.get(path.base) is tuple
-        found = path.in_dict or path.after == ".__dict__"  # in the `__dict__` of an object, or that itself
+        # in the `__dict__` of an object, or that itself
+        found = path.in_dict or path.after == ".__dict__"
         return found or (path.after[0] == "[" and inside and self._stays(path.base))
 
     def _is_dict(self, path: Source) -> bool:
@@ -139,7 +194,9 @@ class Check:
             variables[source] = name = f"v{len(variables)}"
             while name in self.parameters:
                 variables[source] = name = "_" + name
-            lines.append(f"{name} = {f'{found}[{source.after[1:]!r}]' if source.in_dict else source.from_base(found)}")
+            lines.append(
+                f"{name} = {f'{found}[{source.after[1:]!r}]' if source.in_dict else source.from_base(found)}"
+            )
         return variables[source]
 
     def _fails(self, test: Test, expr: str, variables: dict[Source, str], lines: list[str]) -> str:
@@ -156,8 +213,14 @@ class Check:
     def _looks(self, guard: Guard) -> tuple[Any, ...]:
         """What `looks_like` takes to ask all that `guard` asks of a tensor; empty where it cannot."""
         *tests, last = guard.tests
-        known = in_c() and (last.left == "{}.is_cpu" or (last.left == "{}.device" and last.right.type == "cuda"))
-        if not known or [test.left for test in tests] != LOOKS or tests[0].right not in PLAIN_TENSORS:
+        known = in_c() and (
+            last.left == "{}.is_cpu" or (last.left == "{}.device" and last.right.type == "cuda")
+        )
+        if (
+            not known
+            or [test.left for test in tests] != LOOKS
+            or tests[0].right not in PLAIN_TENSORS
+        ):
             return ()
         return (*(test.right for test in tests), getattr(last.right, "index", -1))
 
@@ -166,7 +229,9 @@ class Check:
             return repr(value)
         if id(value) not in self._named:
             base = getattr(value, "__name__", None) or type(value).__name__
-            self._named[id(value)] = name = f"{''.join(c if c.isalnum() else '_' for c in base)}_{len(self.names)}"
+            self._named[id(value)] = name = (
+                f"{''.join(c if c.isalnum() else '_' for c in base)}_{len(self.names)}"
+            )
             self.names[name] = value
         return self._named[id(value)]
 
@@ -189,11 +254,22 @@ class Check:
 def difference(guard: Guard, test: Test, part: str, expected: Any, got: Any) -> Failure:
     """A failure told as narrowly as possible: one dimension of a shape rather than the whole."""
     if isinstance(expected, SeenClass):
-        return Failure(guard, f"{expected.cls.__name__}.{expected.changed()}", "what it was", "another")
+        return Failure(
+            guard, f"{expected.cls.__name__}.{expected.changed()}", "what it was", "another"
+        )
     if isinstance(test.right, SameAs):
-        way, found = ("the same object as", "one that is not") if test.op == "is" else ("another object than", "it")
+        way, found = (
+            ("the same object as", "one that is not")
+            if test.op == "is"
+            else ("another object than", "it")
+        )
         return Failure(guard, part, f"{way} {test.right.source.shown}", found)
-    if isinstance(expected, tuple) and isinstance(got, tuple) and len(expected) == len(got) and guard.kind == "tensor":
+    if (
+        isinstance(expected, tuple)
+        and isinstance(got, tuple)
+        and len(expected) == len(got)
+        and guard.kind == "tensor"
+    ):
         for i, (want, have) in enumerate(zip(expected, got, strict=True)):
             if want != have:
                 return Failure(guard, f"{part}[{i}]", short(want), short(have))

@@ -30,7 +30,9 @@ STAYS_WHOLE = """baddbmm bernoulli embedding_dense_backward max_unpool2d max_unp
 """What torch would take apart, and a library does better, or whose parts ask for the data; of the last, torch's are wrong."""
 
 
-def vector_norm(x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+def vector_norm(
+    x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> Tensor:
     dim = dim and [d % max(x.ndim, 1) for d in dim]  # torch 2.11 forgets those counted from the end
     return torch._refs.linalg.vector_norm(x, ord, dim, keepdim, dtype=dtype)
 
@@ -46,15 +48,27 @@ def with_channels_last(convolution: Any, *args: Any) -> Any:
     """On a GPU, 2-D images have their channels side by side: cuDNN wants them so, and transposes others there and back."""
     image = lambda x: isinstance(x, Tensor) and x.is_cuda and x.ndim == 4
     laid = [x.contiguous(memory_format=torch.channels_last) if image(x) else x for x in args]
-    return convolution(*laid) if any(new is not old for new, old in zip(laid, args, strict=True)) else NotImplemented
+    return (
+        convolution(*laid)
+        if any(new is not old for new, old in zip(laid, args, strict=True))
+        else NotImplemented
+    )
 
 
 def nll_loss_backward(
-    grad: Tensor, x: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int, total_weight: Tensor
+    grad: Tensor,
+    x: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    reduction: int,
+    ignore_index: int,
+    total_weight: Tensor,
 ) -> Tensor:
     """Eager writes the gradient where the target says; a loop asks of each element whether its class is the target."""
     channels = 1 if x.ndim > 1 else 0
-    classes = torch.arange(x.shape[channels], device=x.device).reshape([-1] + [1] * (x.ndim - 1 - channels))
+    classes = torch.arange(x.shape[channels], device=x.device).reshape(
+        [-1] + [1] * (x.ndim - 1 - channels)
+    )
     target = target.unsqueeze(1) if channels else target.reshape(1)
     grad = grad / total_weight if reduction == 1 else grad  # the mean's
     grad = grad.unsqueeze(channels) if grad.ndim else grad
@@ -65,22 +79,42 @@ def nll_loss_backward(
 
 def torchs_own() -> dict[Any, Callable[..., Any]]:
     """torch's decompositions of what no rule of ours lowers as it is."""
-    beside = get_decompositions([getattr(aten, name) for name in BESIDE_CORE if hasattr(aten, name)])
-    wanted = lambda op: op not in LOWERINGS and not op._schema.is_mutable and op.overloadpacket.__name__ not in STAYS_WHOLE
-    return {op: made for op, made in {**_core_aten_decompositions_post_autograd(), **beside}.items() if wanted(op)}
+    beside = get_decompositions(
+        [getattr(aten, name) for name in BESIDE_CORE if hasattr(aten, name)]
+    )
+    wanted = lambda op: (
+        op not in LOWERINGS
+        and not op._schema.is_mutable
+        and op.overloadpacket.__name__ not in STAYS_WHOLE
+    )
+    return {
+        op: made
+        for op, made in {**_core_aten_decompositions_post_autograd(), **beside}.items()
+        if wanted(op)
+    }
 
 
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     **torchs_own(),
-    **dict.fromkeys((aten.nll_loss_backward.default, aten.nll_loss2d_backward.default), nll_loss_backward),
+    **dict.fromkeys(
+        (aten.nll_loss_backward.default, aten.nll_loss2d_backward.default), nll_loss_backward
+    ),
     # To the size that it has: a plain view. A write through `expand` becomes a sum of differences, which rounds.
     aten.expand.default: lambda x, size, **_: (
-        x.view(x.shape) if len(size) == x.ndim and all(map(lambda n, old: n in (-1, old), size, x.shape)) else NotImplemented
+        x.view(x.shape)
+        if len(size) == x.ndim and all(map(lambda n, old: n in (-1, old), size, x.shape))
+        else NotImplemented
     ),
     aten.bernoulli_.float: bernoulli_,
-    **{op: partial(with_channels_last, op) for op in (aten.convolution.default, aten.convolution_backward.default)},
+    **{
+        op: partial(with_channels_last, op)
+        for op in (aten.convolution.default, aten.convolution_backward.default)
+    },
     aten.linalg_vector_norm.default: vector_norm,
     # torch's fake tensors take the result for int64.
-    aten.pow.Tensor_Scalar: lambda x, y: x | (not y) if x.dtype is torch.bool and isinstance(y, bool) else NotImplemented,
-    aten.repeat.default: lambda x, repeats: torch._refs.repeat(x, repeats).contiguous(),  # as eager's result is
+    aten.pow.Tensor_Scalar: lambda x, y: (
+        x | (not y) if x.dtype is torch.bool and isinstance(y, bool) else NotImplemented
+    ),
+    # as eager's result is
+    aten.repeat.default: lambda x, repeats: torch._refs.repeat(x, repeats).contiguous(),
 }

@@ -18,7 +18,9 @@ import torch
 from course_lib.lowering.ops import BINARY, BOOLEAN, UNARY, Handler, Value
 
 aten = torch.ops.aten
-BOOL_ARITHMETIC = {"bitwise_xor": "ne"} | dict.fromkeys(("add", "maximum", "bitwise_or"), "logical_or")
+BOOL_ARITHMETIC = {"bitwise_xor": "ne"} | dict.fromkeys(
+    ("add", "maximum", "bitwise_or"), "logical_or"
+)
 BOOL_ARITHMETIC |= dict.fromkeys(("mul", "minimum", "bitwise_and"), "logical_and")
 """On torch.bool arithmetic is logic: True + True is True."""
 
@@ -39,19 +41,33 @@ class Term:
         if self.dtype is torch.bool:
             op = BOOL_ARITHMETIC.get(op, op)
         a, b = self.value, self.like(other).to(self.dtype).value
-        return Term(self.ops, getattr(self.ops, op)(*((b, a) if swap else (a, b))), torch.bool if op in BOOLEAN else self.dtype)
+        return Term(
+            self.ops,
+            getattr(self.ops, op)(*((b, a) if swap else (a, b))),
+            torch.bool if op in BOOLEAN else self.dtype,
+        )
 
     def to(self, dtype: torch.dtype) -> "Term":
-        return self if dtype == self.dtype else Term(self.ops, self.ops.to_dtype(self.value, dtype), dtype)
+        return (
+            self
+            if dtype == self.dtype
+            else Term(self.ops, self.ops.to_dtype(self.value, dtype), dtype)
+        )
 
     def like(self, value: "Term | bool | int | float") -> "Term":
         """A number as a term of this one's dtype; a term as it is."""
-        return value if isinstance(value, Term) else Term(self.ops, self.ops.constant(value, self.dtype), self.dtype)
+        return (
+            value
+            if isinstance(value, Term)
+            else Term(self.ops, self.ops.constant(value, self.dtype), self.dtype)
+        )
 
     def where(self, yes: Any, no: Any) -> "Term":
         """`yes` where this (a bool) is true, else `no`; one of them is a term."""
         one = yes if isinstance(yes, Term) else no
-        return Term(self.ops, self.ops.where(self.value, one.like(yes).value, one.like(no).value), one.dtype)
+        return Term(
+            self.ops, self.ops.where(self.value, one.like(yes).value, one.like(no).value), one.dtype
+        )
 
     def __getattr__(self, op: str) -> Callable[..., "Term"]:
         """x.erf(), x.maximum(y), ...: every operation of `UNARY` and `BINARY`."""
@@ -59,16 +75,23 @@ class Term:
             return lambda other: self.binary(op, other)
         if op not in UNARY:
             raise AttributeError(op)
-        return lambda: Term(self.ops, getattr(self.ops, op)(self.value), torch.bool if op in BOOLEAN else self.dtype)
+        return lambda: Term(
+            self.ops, getattr(self.ops, op)(self.value), torch.bool if op in BOOLEAN else self.dtype
+        )
 
     __add__, __radd__ = partialmethod(binary, "add"), partialmethod(binary, "add", swap=True)
     __sub__, __rsub__ = partialmethod(binary, "sub"), partialmethod(binary, "sub", swap=True)
     __mul__, __rmul__ = partialmethod(binary, "mul"), partialmethod(binary, "mul", swap=True)
-    __truediv__, __rtruediv__ = partialmethod(binary, "truediv"), partialmethod(binary, "truediv", swap=True)
+    __truediv__, __rtruediv__ = (
+        partialmethod(binary, "truediv"),
+        partialmethod(binary, "truediv", swap=True),
+    )
     __mod__, __rmod__ = partialmethod(binary, "mod"), partialmethod(binary, "mod", swap=True)
     __pow__, __rpow__ = partialmethod(binary, "pow"), partialmethod(binary, "pow", swap=True)
     __floordiv__ = partialmethod(binary, "floordiv")
-    __and__, __or__, __xor__ = map(partialmethod, [binary] * 3, ("bitwise_and", "bitwise_or", "bitwise_xor"))
+    __and__, __or__, __xor__ = map(
+        partialmethod, [binary] * 3, ("bitwise_and", "bitwise_or", "bitwise_xor")
+    )
     __lt__, __le__, __gt__, __ge__ = map(partialmethod, [binary] * 4, ("lt", "le", "gt", "ge"))
     __invert__ = lambda a: a.logical_not() if a.dtype is torch.bool else a.bitwise_not()
 
@@ -91,14 +114,22 @@ def power(x: Any, exponent: Any) -> Term:
     """The exponents that torch treats specially are cheaper without `pow`, and round alike."""
     if isinstance(exponent, Term) or (not x.dtype.is_floating_point and exponent not in (2, 3)):
         return x**exponent
-    special = {0.5: x.sqrt, -0.5: x.rsqrt, -1: x.reciprocal, 2: lambda: x * x, 3: lambda: x * x * x, -2: lambda: 1 / (x * x)}
+    special = {
+        0.5: x.sqrt,
+        -0.5: x.rsqrt,
+        -1: x.reciprocal,
+        2: lambda: x * x,
+        3: lambda: x * x * x,
+        -2: lambda: 1 / (x * x),
+    }
     return special[exponent]() if exponent in special else x**exponent
 
 
 def dividend(x: Any, y: Any) -> Term:
     """`x`, which is to be divided by `y`, as a term. Raises `NoLoopForm` where `y` may be an integer 0."""
     x = y.like(x) if isinstance(y, Term) else x  # 7 // y
-    if not x.dtype.is_floating_point and (isinstance(y, Term) or torch.tensor(y).to(x.dtype) == 0):  # 256 is 0 as uint8
+    # 256 is 0 as uint8
+    if not x.dtype.is_floating_point and (isinstance(y, Term) or torch.tensor(y).to(x.dtype) == 0):
         why = "dividing integers by a tensor must raise where the divisor is 0"
         raise NoLoopForm(f"{why}: it runs as torch's own operator")
     return x
@@ -113,7 +144,8 @@ def divide(x: Any, y: Any, rounding_mode: str | None = None) -> Term:
     if x.dtype.is_floating_point:
         return (x / y).trunc()
     y = x.like(y)
-    quotient = x // y  # of integers: floor division is one too low where it is not even and the signs differ
+    # of integers: floor division is one too low where it is not even and the signs differ
+    quotient = x // y
     return ((x % y).ne(0) & ((x < 0) ^ (y < 0))).where(quotient + 1, quotient)
 
 
@@ -134,7 +166,10 @@ F = Formula
 POINTWISE: dict[str, Formula] = {
     **{op: F(lambda x, op=op: getattr(x, op)()) for op in UNARY if hasattr(aten, op)},
     **{op: F(partial(whole, op)) for op in ("floor", "ceil", "round", "trunc")},
-    **{op: F(lambda x, y, op=op: x.binary(op, y), "operands", rounds=True) for op in ("eq", "ne", "lt", "le", "gt", "ge")},
+    **{
+        op: F(lambda x, y, op=op: x.binary(op, y), "operands", rounds=True)
+        for op in ("eq", "ne", "lt", "le", "gt", "ge")
+    },
     **{op: F(lambda x, y, op=op: x.binary(op, y)) for op in BINARY if op.startswith("bitwise_")},
     **{op: F(lambda x, y, op=op: x.binary(op, y)) for op in ("mul", "maximum", "minimum", "atan2")},
     # arithmetic
@@ -154,7 +189,9 @@ POINTWISE: dict[str, Formula] = {
     "logical_xor": F(lambda x, y: x.to(torch.bool) ^ y.to(torch.bool), "own"),
     "bitwise_not": F(lambda x: ~x),
     "isnan": F(lambda x: x.ne(x), "operands"),
-    "isinf": F(lambda x: x.abs().eq(math.inf) if x.dtype.is_floating_point else x.ne(x), "operands"),
+    "isinf": F(
+        lambda x: x.abs().eq(math.inf) if x.dtype.is_floating_point else x.ne(x), "operands"
+    ),
     # activations
     "relu": F(lambda x: x.maximum(0)),
     "gelu": F(gelu),

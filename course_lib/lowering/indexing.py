@@ -45,7 +45,9 @@ class Linear(NamedTuple):
                 constants.append(term)  # a number, or a value looked up in memory
             else:
                 number, rest = term.as_coeff_Mul()
-                coefficient, atom = (number, rest) if rest in loops else term.as_independent(*loops, as_Add=False)
+                coefficient, atom = (
+                    (number, rest) if rest in loops else term.as_independent(*loops, as_Add=False)
+                )
                 atoms[atom] = atoms.get(atom, 0) + number_of(coefficient)
         return Linear.make(atoms, number_of(add(constants)))
 
@@ -106,13 +108,19 @@ def unflatten(flat: sympy.Expr, extent: Mapping[sympy.Symbol, int], shape: Seque
     dims = sorted((d for d in range(len(shape)) if shape[d] != 1), key=lambda d: -stride[d])
     digits = _digits(Linear.of(flat, extent.keys()), extent, [(shape[d], stride[d]) for d in dims])
     if digits is None:
-        rests = [flat, *(Mod(flat, stride[d]) for d in dims[:-1])]  # what the dimension before leaves
-        digits = [FloorDiv(rest, stride[d]) if stride[d] != 1 else rest for rest, d in zip(rests, dims, strict=False)]
+        # what the dimension before leaves
+        rests = [flat, *(Mod(flat, stride[d]) for d in dims[:-1])]
+        digits = [
+            FloorDiv(rest, stride[d]) if stride[d] != 1 else rest
+            for rest, d in zip(rests, dims, strict=False)
+        ]
     index = dict(zip(dims, digits, strict=True))
     return tuple(index.get(d, ZERO) for d in range(len(shape)))
 
 
-def _digits(linear: Linear, extent: Mapping[sympy.Symbol, int], dims: Sequence[tuple[int, int]]) -> list[sympy.Expr] | None:
+def _digits(
+    linear: Linear, extent: Mapping[sympy.Symbol, int], dims: Sequence[tuple[int, int]]
+) -> list[sympy.Expr] | None:
     """The index for each (size, stride) of `dims` in falling order of stride, or None if some term straddles two."""
     index: list[Any] = [0] * len(dims)
     largest = [0] * len(dims)

@@ -82,7 +82,11 @@ class View:
         index = self.broadcast(index)
         if isinstance(ops, Inline):
             producer = ops.producers.get(self.buffer.name)
-            return producer.inner(ops, self.in_buffer(index)) if producer else self.load(ops.ops, index)
+            return (
+                producer.inner(ops, self.in_buffer(index))
+                if producer
+                else self.load(ops.ops, index)
+            )
         return ops.load(self.buffer.name, linear_index(index, self.stride, self.offset))
 
     def in_buffer(self, index: Index) -> Index:
@@ -90,9 +94,18 @@ class View:
         if self.is_whole:
             return index
         symbols = loop_symbols("v", len(self.shape))
-        flat, extent = linear_index(symbols, self.stride, self.offset), dict(zip(symbols, self.shape, strict=True))
-        become = {s: sympy.Max(i, 0) if i.is_Integer else i for s, i in zip(symbols, map(sympy.sympify, index), strict=True)}
-        return [i.xreplace(become) for i in unflatten(flat, extent, self.buffer.shape, self.buffer.stride)]
+        flat, extent = (
+            linear_index(symbols, self.stride, self.offset),
+            dict(zip(symbols, self.shape, strict=True)),
+        )
+        become = {
+            s: sympy.Max(i, 0) if i.is_Integer else i
+            for s, i in zip(symbols, map(sympy.sympify, index), strict=True)
+        }
+        return [
+            i.xreplace(become)
+            for i in unflatten(flat, extent, self.buffer.shape, self.buffer.stride)
+        ]
 
     def broadcast(self, index: Index) -> list[sympy.Expr]:
         """The part of a larger tensor's `index` that counts here."""
@@ -120,7 +133,8 @@ class Loops:
     origins: tuple[fx.Node, ...] = ()
     label: str = ""
     reduced: tuple[int, ...] = ()  # What is combined over, at each index
-    kept: Sequence[int] | None = None  # For each of `ranges`, the dimension of `buffer` it is. None: they are those of the buffer
+    # For each of `ranges`, the dimension of `buffer` it is. None: they are those of the buffer
+    kept: Sequence[int] | None = None
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:
@@ -168,9 +182,11 @@ class Reduction(Loops):
     What the accumulator ends with becomes the buffer's dtype. max and min pass nan on; argmax and argmin find the first."""
 
     kind: str  # One of sum, prod, max, min, any, all, argmax, argmin
-    accumulate: torch.dtype  # Of the accumulator: float32 for float16 and bfloat16 input, int64 for integer sums
+    # Of the accumulator: float32 for float16 and bfloat16 input, int64 for integer sums
+    accumulate: torch.dtype
     partial: bool = False  # The first half of a reduction that was split for a GPU
-    around: tuple[Buffer, Buffer] | None = None  # Of a sum of squared distances: the mean, and the sum that it is made of
+    # Of a sum of squared distances: the mean, and the sum that it is made of
+    around: tuple[Buffer, Buffer] | None = None
 
 
 class Product(Reduction):
@@ -188,9 +204,11 @@ class ExternKernel:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     outputs: tuple[Buffer | None, ...]  # A buffer for each tensor that it returns
-    out_variant: Any = None  # The overload that writes into a given buffer (`aten.addmm.out`), None if there is none
+    # The overload that writes into a given buffer (`aten.addmm.out`), None if there is none
+    out_variant: Any = None
     origins: tuple[fx.Node, ...] = ()
-    why: str = ""  # Why this is a library call: 'GEMM is left to the library', 'aten.sort has no lowering',
+    # Why this is a library call: 'GEMM is left to the library', 'aten.sort has no lowering',
+    why: str = ""
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:
@@ -199,7 +217,11 @@ class ExternKernel:
     @property
     def reads(self) -> set[str]:
         """The names of the buffers among the arguments."""
-        return {leaf.buffer.name for leaf in tree_leaves((self.args, self.kwargs)) if isinstance(leaf, View)}
+        return {
+            leaf.buffer.name
+            for leaf in tree_leaves((self.args, self.kwargs))
+            if isinstance(leaf, View)
+        }
 
     @property
     def label(self) -> str:
@@ -216,13 +238,18 @@ Node = Pointwise | Reduction | ExternKernel
 class LoopGraph:
     """A lowered program."""
 
-    inputs: list[Buffer | None]  # The graph's placeholders in order (None where the argument is not a tensor)
+    # The graph's placeholders in order (None where the argument is not a tensor)
+    inputs: list[Buffer | None]
     nodes: list[Node]
     outputs: list[Any]  # What it returns: a `View`, or a Python value
-    constants: dict[str, torch.Tensor] = field(default_factory=dict)  # Tensors found in the graph: buffer name → tensor
-    duplicates: list[tuple[str, str]] = field(default_factory=list)  # FX nodes that repeat an earlier one: (name, its twin)
-    updates: dict[int, Buffer | None] = field(default_factory=dict)  # Which output is put into which input, unseen by autograd
-    fixed: Collection[int] | None = None  # If calls with other sizes will come: the sizes that all have
+    # Tensors found in the graph: buffer name → tensor
+    constants: dict[str, torch.Tensor] = field(default_factory=dict)
+    # FX nodes that repeat an earlier one: (name, its twin)
+    duplicates: list[tuple[str, str]] = field(default_factory=list)
+    # Which output is put into which input, unseen by autograd
+    updates: dict[int, Buffer | None] = field(default_factory=dict)
+    # If calls with other sizes will come: the sizes that all have
+    fixed: Collection[int] | None = None
 
     @property
     def returned(self) -> set[str]:
@@ -234,4 +261,7 @@ class LoopGraph:
         """Every buffer by name: inputs, constants, and what the nodes write."""
         inputs = [buffer for buffer in self.inputs if buffer is not None]
         constants = [Buffer.like(tensor, name) for name, tensor in self.constants.items()]
-        return {b.name: b for b in [*inputs, *constants, *(b for node in self.nodes for b in node.buffers)]}
+        return {
+            b.name: b
+            for b in [*inputs, *constants, *(b for node in self.nodes for b in node.buffers)]
+        }

@@ -21,7 +21,16 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from course_lib.lowering import operators
 from course_lib.lowering.formulas import NoLoopForm, Term
 from course_lib.lowering.indexing import ZERO
-from course_lib.lowering.ir import Buffer, ExternKernel, Index, Lazy, LoopGraph, Pointwise, Reduction, View
+from course_lib.lowering.ir import (
+    Buffer,
+    ExternKernel,
+    Index,
+    Lazy,
+    LoopGraph,
+    Pointwise,
+    Reduction,
+    View,
+)
 from course_lib.lowering.ops import Handler, Value
 
 Body = Callable[[Handler, Index], Term]
@@ -46,8 +55,14 @@ def lowers(*ops: Any) -> Callable[[Rule], Rule]:
 
     def register(rule: Rule) -> Rule:
         for op in ops:
-            every = [getattr(op, name) for name in op.overloads()] if isinstance(op, torch._ops.OpOverloadPacket) else [op]
-            LOWERINGS.update({overload: rule for overload in every if not overload._schema.is_mutable})
+            every = (
+                [getattr(op, name) for name in op.overloads()]
+                if isinstance(op, torch._ops.OpOverloadPacket)
+                else [op]
+            )
+            LOWERINGS.update(
+                {overload: rule for overload in every if not overload._schema.is_mutable}
+            )
         return rule
 
     return register
@@ -62,7 +77,10 @@ def why_extern(node: fx.Node) -> str:
     """What is said of an operator that no rule lowers."""
     if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
         return "random numbers come from torch, so that they are eager's"
-    return WHY_EXTERN.get(operators.name_of(node), f"{node.target} has no loop form here: it runs as torch's own operator")
+    return WHY_EXTERN.get(
+        operators.name_of(node),
+        f"{node.target} has no loop form here: it runs as torch's own operator",
+    )
 
 
 def element(value: View, ops: Handler, index: Index) -> Term:
@@ -82,7 +100,8 @@ class Lowering:
         self.canonical: dict[fx.Node, fx.Node] = {}
         self.seen: dict[Any, fx.Node] = {}
         self.escaping = operators.escaping(gm.graph)
-        self.stored: dict[Any, View] = {}  # What `Lazy`s compute → where it was written after all, for somebody who needs memory
+        # What `Lazy`s compute → where it was written after all, for somebody who needs memory
+        self.stored: dict[Any, View] = {}
 
     def run(self) -> LoopGraph:
         for node in self.gm.graph.nodes:
@@ -92,9 +111,13 @@ class Lowering:
                 self.values[node] = self.constant(node)
             elif node.op == "output":
                 outputs = operators.flat_outputs(node)
-                self.graph.outputs = [self.in_memory(self.values.get(value, value), value) for value in outputs]
+                self.graph.outputs = [
+                    self.in_memory(self.values.get(value, value), value) for value in outputs
+                ]
                 written = self.gm.meta["signature"].updates if "signature" in self.gm.meta else ()
-                self.graph.updates = {u.index: self.graph.inputs[u.input] for u in written if u.seen_by != "autograd"}
+                self.graph.updates = {
+                    u.index: self.graph.inputs[u.input] for u in written if u.seen_by != "autograd"
+                }
             elif (twin := self.twin(node)) is not None:
                 self.values[node] = self.values[twin]
                 self.graph.duplicates.append((node.name, twin.name))
@@ -125,9 +148,16 @@ class Lowering:
         if node.target is operator.getitem:
             return args[0][args[1]]
         if isinstance(fake, (int, float, torch.SymInt, torch.SymFloat, torch.SymBool)):
-            raise NotImplementedError(f"{node.target} asks for the number in a tensor, which no kernel can return")
-        if args and all(type(arg) is complex for arg in args) and node.target is not torch.ops.aten.scalar_tensor.default:
-            return node.target(*(torch.tensor(arg, dtype=torch.complex128) for arg in args)).item()  # in a product's gradient
+            raise NotImplementedError(
+                f"{node.target} asks for the number in a tensor, which no kernel can return"
+            )
+        if (
+            args
+            and all(type(arg) is complex for arg in args)
+            and node.target is not torch.ops.aten.scalar_tensor.default
+        ):
+            # in a product's gradient
+            return node.target(*(torch.tensor(arg, dtype=torch.complex128) for arg in args)).item()
         if (rule := LOWERINGS.get(node.target)) is None:
             return self.extern(node, why_extern(node))
         try:
@@ -145,15 +175,23 @@ class Lowering:
         """An earlier node that computes the same (common subexpression), or None."""
         if operators.is_impure(node.target):
             return None
-        key = node.target, repr(fx.node.map_arg((node.args, node.kwargs), lambda n: self.canonical.get(n, n)))
+        key = (
+            node.target,
+            repr(fx.node.map_arg((node.args, node.kwargs), lambda n: self.canonical.get(n, n))),
+        )
         twin = self.canonical[node] = self.seen.setdefault(key, node)
         # Two outputs must be two tensors, so what leaves the graph is computed on its own.
         return None if twin is node or node in self.escaping else twin
 
     def buffer(self, layout: Buffer) -> Buffer:
         """New memory, with a name nobody has."""
-        if any(size > 1 and stride == 0 for size, stride in zip(layout.shape, layout.stride, strict=True)):
-            raise NotImplementedError("a new tensor whose elements share memory (torch 2.11 says so of `select_scatter`)")
+        if any(
+            size > 1 and stride == 0
+            for size, stride in zip(layout.shape, layout.stride, strict=True)
+        ):
+            raise NotImplementedError(
+                "a new tensor whose elements share memory (torch 2.11 says so of `select_scatter`)"
+            )
         return replace(layout, name=next(self.names))
 
     def full(self, value: Any, like: torch.Tensor) -> Lazy:
@@ -166,15 +204,27 @@ class Lowering:
         layout = Buffer.like(like)
         return Lazy(layout, layout.shape, layout.stride, inner=inner)
 
-    def pointwise(self, node: fx.Node, body: Body, layout: Buffer | None = None, label: str = "") -> View:
+    def pointwise(
+        self, node: fx.Node, body: Body, layout: Buffer | None = None, label: str = ""
+    ) -> View:
         """A loop over all elements of `layout` (or of the node's own value)."""
         buffer = self.buffer(layout or Buffer.like(node.meta["val"]))
         inner = lambda ops, index: body(ops, index).to(buffer.dtype).value
-        self.graph.nodes.append(Pointwise(buffer, buffer.shape, inner, (node,), label or operators.name_of(node)))
+        self.graph.nodes.append(
+            Pointwise(buffer, buffer.shape, inner, (node,), label or operators.name_of(node))
+        )
         return buffer.view()
 
     def reduction(
-        self, node: fx.Node, kind: str, body: Body, x: View, dims: Sequence[int], dtype: torch.dtype, layout: Buffer, label: str
+        self,
+        node: fx.Node,
+        kind: str,
+        body: Body,
+        x: View,
+        dims: Sequence[int],
+        dtype: torch.dtype,
+        layout: Buffer,
+        label: str,
     ) -> View:
         """Combine what `body` computes for each element of `x`, in this dtype, along `dims` (of size 1 or absent in `layout`)."""
         shape = x.shape
@@ -184,27 +234,52 @@ class Lowering:
         at = lambda index, rindex: list(map([*index, *rindex].__getitem__, order))
         if all(shape[d] == 1 for d in dims):  # a single element: nothing to combine
             rest = lambda index: [index[d] for d in kept] if keepdim else index
-            return self.pointwise(node, lambda ops, index: body(ops, at(rest(index), [ZERO] * len(dims))), layout, label)
+            return self.pointwise(
+                node,
+                lambda ops, index: body(ops, at(rest(index), [ZERO] * len(dims))),
+                layout,
+                label,
+            )
         inner = lambda ops, index, rindex: body(ops, at(index, rindex)).to(dtype).value
         ranges, reduced = tuple(shape[d] for d in kept), tuple(shape[d] for d in dims)
-        loop = self.buffer(layout), ranges, inner, (node,), label or operators.name_of(node), reduced, kept if keepdim else None
+        loop = (
+            self.buffer(layout),
+            ranges,
+            inner,
+            (node,),
+            label or operators.name_of(node),
+            reduced,
+            kept if keepdim else None,
+        )
         self.graph.nodes.append(Reduction(*loop, kind=kind, accumulate=dtype))
         return loop[0].view()
 
     def extern(self, node: fx.Node, why: str) -> Any:
         """A call of torch's own operator, in whatever form it returns its tensors."""
         if torch.Tag.dynamic_output_shape in getattr(node.target, "tags", ()):
-            raise NotImplementedError(f"{node.target} gives a tensor whose shape only the data knows")
+            raise NotImplementedError(
+                f"{node.target} gives a tensor whose shape only the data knows"
+            )
         op = operators.copying(node.target)
-        args, kwargs = fx.node.map_aggregate(self.arguments(node), lambda value: self.in_memory(value, node))
+        args, kwargs = fx.node.map_aggregate(
+            self.arguments(node), lambda value: self.in_memory(value, node)
+        )
         results, form = tree_flatten(node.meta.get("val"))
         for result in results:
             operators.has_strides(result, f"the result of {node.target}")
         if getattr(getattr(op, "_schema", None), "is_mutable", False):
-            raise NotImplementedError(f"{node.target} writes to its arguments, and a graph must be functional")
-        outputs = tuple(self.buffer(Buffer.like(r)) if isinstance(r, torch.Tensor) else None for r in results)
-        self.graph.nodes.append(ExternKernel(op, args, kwargs, outputs, operators.find_out_variant(op), (node,), why))
-        return tree_unflatten([r if b is None else b.view() for r, b in zip(results, outputs, strict=True)], form)
+            raise NotImplementedError(
+                f"{node.target} writes to its arguments, and a graph must be functional"
+            )
+        outputs = tuple(
+            self.buffer(Buffer.like(r)) if isinstance(r, torch.Tensor) else None for r in results
+        )
+        self.graph.nodes.append(
+            ExternKernel(op, args, kwargs, outputs, operators.find_out_variant(op), (node,), why)
+        )
+        return tree_unflatten(
+            [r if b is None else b.view() for r, b in zip(results, outputs, strict=True)], form
+        )
 
     def in_memory(self, value: Any, origin: fx.Node) -> Any:
         """A `Lazy` written to memory (once), for a library call or as an output, `origin`; anything else as it is."""
@@ -212,5 +287,7 @@ class Lowering:
             return value
         if value.inner not in self.stored:
             whole = replace(value, shape=value.buffer.shape, stride=value.buffer.stride, offset=0)
-            self.stored[value.inner] = self.pointwise(origin, lambda ops, index: element(whole, ops, index), value.buffer, "fill")
+            self.stored[value.inner] = self.pointwise(
+                origin, lambda ops, index: element(whole, ops, index), value.buffer, "fill"
+            )
         return View(self.stored[value.inner].buffer, value.shape, value.stride, value.offset)

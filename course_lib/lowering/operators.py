@@ -15,7 +15,10 @@ from torch.utils._pytree import tree_leaves
 
 from course_lib.lowering.formulas import NoLoopForm
 
-DTYPES = {getattr(torch, name) for name in "float16 bfloat16 float32 float64 bool uint8 int8 int16 int32 int64".split()}
+DTYPES = {
+    getattr(torch, name)
+    for name in "float16 bfloat16 float32 float64 bool uint8 int8 int16 int32 int64".split()
+}
 """What loops compute with. Complex, quantized and 8-bit floating numbers stay with torch's own operators."""
 
 
@@ -39,7 +42,10 @@ def escaping(graph: fx.Graph) -> set[fx.Node]:
     """Nodes whose memory the caller may get to see: outputs, and what they are views of."""
     found = {n for n in flat_outputs(graph.output_node()) if isinstance(n, fx.Node)}
     for node in reversed(graph.nodes):
-        if node in found and (is_view(node.target) or node.target in (operator.getitem, torch.ops.aten._unsafe_view.default)):
+        if node in found and (
+            is_view(node.target)
+            or node.target in (operator.getitem, torch.ops.aten._unsafe_view.default)
+        ):
             found.update(node.all_input_nodes)
     return found
 
@@ -52,7 +58,11 @@ def is_view(op: Any) -> bool:
 def is_impure(op: Any) -> bool:
     """True if two calls may differ (random numbers, writing to an argument), or if nobody knows."""
     schema = getattr(op, "_schema", None)
-    return (schema.is_mutable or torch.Tag.nondeterministic_seeded in op.tags) if schema else op is not operator.getitem
+    return (
+        (schema.is_mutable or torch.Tag.nondeterministic_seeded in op.tags)
+        if schema
+        else op is not operator.getitem
+    )
 
 
 CREATIONS = """to_copy copy full full_like new_full zeros zeros_like new_zeros ones ones_like new_ones arange iota scalar_tensor
@@ -65,7 +75,9 @@ def may_recompute(node: fx.Node) -> bool:
         return False  # it stands in memory; another convolution would read it there again
     if is_view(node.target):
         return True
-    return not is_impure(node.target) and (torch.Tag.pointwise in getattr(node.target, "tags", ()) or name_of(node) in CREATIONS)
+    return not is_impure(node.target) and (
+        torch.Tag.pointwise in getattr(node.target, "tags", ()) or name_of(node) in CREATIONS
+    )
 
 
 def has_strides(tensor: Any, what: str) -> None:
@@ -79,14 +91,20 @@ def check_tensors(node: fx.Node) -> None:
     tensors = [value for value in tree_leaves(values) if isinstance(value, torch.Tensor)]
     for tensor in tensors:
         if tensor.dtype not in DTYPES:
-            raise NoLoopForm(f"{tensor.dtype} has no loop form here: {node.target} runs as torch's own operator")
+            raise NoLoopForm(
+                f"{tensor.dtype} has no loop form here: {node.target} runs as torch's own operator"
+            )
     if len({tensor.device for tensor in tensors}) > 1:
-        raise NoLoopForm(f"a loop cannot read tensors of two devices: {node.target} runs as torch's own operator")
+        raise NoLoopForm(
+            f"a loop cannot read tensors of two devices: {node.target} runs as torch's own operator"
+        )
 
 
 def copying(op: Any) -> Any:
     """For a view operator that has no rule, the form that copies: a buffer never shares memory with another."""
-    packet = is_view(op) and getattr(torch.ops.aten, f"{op.overloadpacket.__name__.rstrip('_')}_copy", None)
+    packet = is_view(op) and getattr(
+        torch.ops.aten, f"{op.overloadpacket.__name__.rstrip('_')}_copy", None
+    )
     return getattr(packet, op._overloadname, op) if packet else op
 
 

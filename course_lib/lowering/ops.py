@@ -53,7 +53,12 @@ class Handler(Protocol):
 
 def linear_index(index: Sequence[Any], stride: Sequence[Any], offset: Any = 0) -> sympy.Expr:
     """The flat position of an element: offset + Σ index·stride. Every view is this formula with other strides."""
-    return add([*(t if s == 1 else t * s for i, s in zip(index, stride, strict=True) for t in terms(i)), offset])
+    return add(
+        [
+            *(t if s == 1 else t * s for i, s in zip(index, stride, strict=True) for t in terms(i)),
+            offset,
+        ]
+    )
 
 
 def terms(index: Any) -> tuple[Any, ...]:
@@ -65,7 +70,9 @@ def add(parts: Sequence[Any]) -> sympy.Expr:
     """`sympy.Add(*parts)`, which would import sympy's tensors (25 ms) to see that there are none."""
     found: dict[sympy.Expr, Any] = {}
     for term in [term for part in parts for term in terms(part) if term != 0]:
-        number, atom = (1, term) if isinstance(term, sympy.Symbol) else sympy.sympify(term).as_coeff_Mul()
+        number, atom = (
+            (1, term) if isinstance(term, sympy.Symbol) else sympy.sympify(term).as_coeff_Mul()
+        )
         found[atom] = found.get(atom, 0) + number
     sums = [atom if number == 1 else number * atom for atom, number in found.items() if number != 0]
     if len(sums) < 2:

@@ -24,7 +24,8 @@ from course_lib.lowering.ops import Handler, linear_index
 
 aten = torch.ops.aten
 LIBRARY = torch.library.Library("course_lib", "DEF")  # Its operators are there as long as it lives
-LIBRARY.define("random(Tensor seed, int first, int[] size) -> Tensor", tags=(torch.Tag.pointwise,))  # may be computed again
+# may be computed again
+LIBRARY.define("random(Tensor seed, int first, int[] size) -> Tensor", tags=(torch.Tag.pointwise,))
 LOW = 0xFFFFFFFF  # The lower half of 64 bits
 
 
@@ -33,16 +34,20 @@ def philox(seed: Tensor, n: Tensor) -> Tensor:
     key, key2 = seed & LOW, seed >> 32 & LOW
     a, b, c, d = n & LOW, n >> 32 & LOW, torch.zeros_like(n), torch.zeros_like(n)
     for _ in range(10):
-        p, q = a * 0xD2511F53, c * 0xCD9E8D57  # 64 bits of two times 32; the sign is only one more bit
+        # 64 bits of two times 32; the sign is only one more bit
+        p, q = a * 0xD2511F53, c * 0xCD9E8D57
         a, b, c, d = (q >> 32 & LOW) ^ b ^ key, q & LOW, (p >> 32 & LOW) ^ d ^ key2, p & LOW
         key, key2 = key + 0x9E3779B9 & LOW, key2 + 0xBB67AE85 & LOW
-    return torch.where(a >> 31 == 0, a, LOW - a).float() * 4.6566127342e-10  # the largest is just below 1
+    # the largest is just below 1
+    return torch.where(a >> 31 == 0, a, LOW - a).float() * 4.6566127342e-10
 
 
 @torch.library.impl(LIBRARY, "random", "CompositeExplicitAutograd")
 def random(seed: Tensor, first: int, size: Sequence[int]) -> Tensor:
     """Numbers `first`, `first` + 1, ... of the seed, in the order of memory."""
-    return philox(seed, torch.arange(first, first + math.prod(size), device=seed.device)).reshape(size)
+    return philox(seed, torch.arange(first, first + math.prod(size), device=seed.device)).reshape(
+        size
+    )
 
 
 @lowers(torch.ops.course_lib.random)
@@ -56,7 +61,8 @@ def random_loop(low: Lowering, node: fx.Node, seed: View, first: int, size: Sequ
 
 def uniform(like: Tensor) -> Tensor:
     """As many numbers as `like` has elements: the next of the seed that the graph being traced has for this device."""
-    drawn = vars(get_proxy_mode().tracer).setdefault("drawn", {})  # Device → its seed, and how many were drawn
+    # Device → its seed, and how many were drawn
+    drawn = vars(get_proxy_mode().tracer).setdefault("drawn", {})
     seed, first = drawn.get(like.device) or (torch.randint(2**63 - 1, (), device=like.device), 0)
     drawn[like.device] = seed, first + like.numel()
     return torch.ops.course_lib.random(seed, first, like.shape)
@@ -74,11 +80,19 @@ def native_dropout(x: Tensor, p: float, train: bool | None) -> Any:
 
 
 PHILOX: dict[Any, Callable[..., Any]] = {
-    aten.rand.default: lambda size, **options: uniform(like := aten.empty(size, **options)).to(like.dtype),
-    aten.rand_like.default: lambda x, **options: uniform(like := aten.empty_like(x, **options)).to(like.dtype),
+    aten.rand.default: lambda size, **options: uniform(like := aten.empty(size, **options)).to(
+        like.dtype
+    ),
+    aten.rand_like.default: lambda x, **options: uniform(like := aten.empty_like(x, **options)).to(
+        like.dtype
+    ),
     **dict.fromkeys((aten.bernoulli.default, aten.bernoulli.p, aten.bernoulli.Tensor), bernoulli),
-    aten.bernoulli_.float: lambda x, p=0.5, generator=None: NotImplemented if generator else x.copy_(uniform(x) < p),
-    aten.bernoulli_.Tensor: lambda x, p, generator=None: NotImplemented if generator else x.copy_(uniform(x) < p),
+    aten.bernoulli_.float: lambda x, p=0.5, generator=None: (
+        NotImplemented if generator else x.copy_(uniform(x) < p)
+    ),
+    aten.bernoulli_.Tensor: lambda x, p, generator=None: (
+        NotImplemented if generator else x.copy_(uniform(x) < p)
+    ),
     aten.native_dropout.default: native_dropout,
 }
 """Decompositions of what draws most. What asks for a generator of its own, and what is not here (`randn`), draws from torch's."""

@@ -33,11 +33,21 @@ def dimensions(x: View, dims: Dims) -> list[int]:
     return sorted({d % rank for d in named}) if rank else []
 
 
-def reduce(low: Lowering, node: fx.Node, x: View, dims: Sequence[int], kind: str, like: Any, label: str = "") -> View:
+def reduce(
+    low: Lowering,
+    node: fx.Node,
+    x: View,
+    dims: Sequence[int],
+    kind: str,
+    like: Any,
+    label: str = "",
+) -> View:
     """`kind` over `dims` of `x`. Sums first convert to the result's dtype; halves gather in float32, integers in int64."""
     if kind[-3:] in ("max", "min") and 0 in [x.shape[d] for d in dims]:
         raise NotImplementedError("of nothing there is no largest element, as eager says")
-    first = torch.bool if kind in ("any", "all") else x.dtype if kind.startswith("arg") else like.dtype
+    first = (
+        torch.bool if kind in ("any", "all") else x.dtype if kind.startswith("arg") else like.dtype
+    )
     accumulate = compute_dtype(first)
     if kind in ("sum", "prod") and not first.is_floating_point:
         accumulate = torch.int64
@@ -49,7 +59,9 @@ def reduce(low: Lowering, node: fx.Node, x: View, dims: Sequence[int], kind: str
 
 @lowers(aten.sum, aten.prod, aten.any, aten.all, aten.argmax, aten.argmin)
 @lowers(aten.amax, aten.amin, aten.max.default, aten.min.default)
-def one_reduction(low: Lowering, node: fx.Node, x: View, dims: Dims = None, keepdim: bool = False, **dtype: Any) -> View:
+def one_reduction(
+    low: Lowering, node: fx.Node, x: View, dims: Dims = None, keepdim: bool = False, **dtype: Any
+) -> View:
     """Those whose name says it all. (What keepdim and dtype say can be seen in the node's value.)"""
     kind = {"amax": "max", "amin": "min"}.get(name_of(node), name_of(node))
     if kind in ("any", "all") and isinstance(dims, Sequence) and not dims:
@@ -58,34 +70,66 @@ def one_reduction(low: Lowering, node: fx.Node, x: View, dims: Dims = None, keep
 
 
 @lowers(aten.max.dim, aten.min.dim)
-def extreme_and_where(low: Lowering, node: fx.Node, x: View, dim: int, keepdim: bool = False) -> tuple[View, View]:
+def extreme_and_where(
+    low: Lowering, node: fx.Node, x: View, dim: int, keepdim: bool = False
+) -> tuple[View, View]:
     kind, dims = name_of(node), dimensions(x, dim)
     values, indices = node.meta["val"]
-    return reduce(low, node, x, dims, kind, values, kind), reduce(low, node, x, dims, f"arg{kind}", indices, f"arg{kind}")
+    return reduce(low, node, x, dims, kind, values, kind), reduce(
+        low, node, x, dims, f"arg{kind}", indices, f"arg{kind}"
+    )
 
 
 @lowers(aten.mean)
-def mean(low: Lowering, node: fx.Node, x: View, dims: Dims = None, keepdim: bool = False, **dtype: Any) -> View:
+def mean(
+    low: Lowering, node: fx.Node, x: View, dims: Dims = None, keepdim: bool = False, **dtype: Any
+) -> View:
     fake, reduced = node.meta["val"], dimensions(x, dims)
-    return finish(low, node, row_mean(low, node, x, reduced, compute_dtype(fake.dtype)), reduced, fake, "mean")
+    return finish(
+        low, node, row_mean(low, node, x, reduced, compute_dtype(fake.dtype)), reduced, fake, "mean"
+    )
 
 
-def row_mean(low: Lowering, node: fx.Node, x: View, dims: Sequence[int], dtype: torch.dtype) -> View:
+def row_mean(
+    low: Lowering, node: fx.Node, x: View, dims: Sequence[int], dtype: torch.dtype
+) -> View:
     """The mean over `dims`, which keep size 1."""
     shape = tuple(1 if d in dims else size for d, size in enumerate(x.shape))
-    layout, n = Buffer("", dtype, shape, contiguous(shape), x.buffer.device), math.prod(x.shape[d] for d in dims)
-    total = low.reduction(node, "sum", lambda ops, index: element(x, ops, index).to(dtype), x, dims, dtype, layout, "mean")
+    layout, n = (
+        Buffer("", dtype, shape, contiguous(shape), x.buffer.device),
+        math.prod(x.shape[d] for d in dims),
+    )
+    total = low.reduction(
+        node,
+        "sum",
+        lambda ops, index: element(x, ops, index).to(dtype),
+        x,
+        dims,
+        dtype,
+        layout,
+        "mean",
+    )
     return low.pointwise(node, lambda ops, index: element(total, ops, index) / n, layout, "mean")
 
 
-def finish(low: Lowering, node: fx.Node, row: View, dims: Sequence[int], like: Any, label: str, function: Any = None) -> View:
+def finish(
+    low: Lowering,
+    node: fx.Node,
+    row: View,
+    dims: Sequence[int],
+    like: Any,
+    label: str,
+    function: Any = None,
+) -> View:
     """A row value in the shape and dtype of the result, perhaps through `function`."""
     layout = Buffer.like(like)
     if function is None and replace(row.buffer, name="") == layout:
         return row
     if like.ndim != len(row.shape):  # without keepdim
         kept = [d for d in range(len(row.shape)) if d not in dims]
-        row = replace(row, shape=tuple(row.shape[d] for d in kept), stride=tuple(row.stride[d] for d in kept))
+        row = replace(
+            row, shape=tuple(row.shape[d] for d in kept), stride=tuple(row.stride[d] for d in kept)
+        )
     function = function or (lambda value: value)
     return low.pointwise(node, lambda ops, index: function(element(row, ops, index)), layout, label)
 
@@ -108,4 +152,6 @@ def var_mean(low: Lowering, node: fx.Node, x: View, dims: Dims = None, *, correc
         last.around = average.buffer, low.graph.nodes[-3].buffers[0]
     n = max(0, math.prod(x.shape[d] for d in reduced) - (1 if correction is None else correction))
     first = finish(low, node, total, reduced, like, "var", lambda value: value / n)
-    return (first, finish(low, node, average, reduced, node.meta["val"][1], "mean")) if both else first
+    return (
+        (first, finish(low, node, average, reduced, node.meta["val"][1], "mean")) if both else first
+    )

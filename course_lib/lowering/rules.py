@@ -47,11 +47,14 @@ def pointwise(formula: Formula, low: Lowering, node: fx.Node, *args: Any, **kwar
     def body(ops: Handler, index: Index) -> Term:
         def operand(a: Any) -> Any:
             if not isinstance(a, View):
-                return torch.tensor(a, dtype=common).item() if rounds and isinstance(a, float) else a
+                return (
+                    torch.tensor(a, dtype=common).item() if rounds and isinstance(a, float) else a
+                )
             term = element(a, ops, index)
             if formula.compute == "own":
                 return term
-            long = a.shape and not a.dtype.is_floating_point and a.dtype.itemsize > 1  # 4097 is 4096 as float16
+            # 4097 is 4096 as float16
+            long = a.shape and not a.dtype.is_floating_point and a.dtype.itemsize > 1
             return (term.to(common) if long else term).to(dtype)
 
         return formula.function(*map(operand, args), **{k: operand(a) for k, a in kwargs.items()})
@@ -70,7 +73,11 @@ def where(low: Lowering, node: fx.Node, condition: View, yes: Any, no: View) -> 
 
     def body(ops: Handler, index: Index) -> Term:
         chosen = element(yes, ops, index).to(dtype) if isinstance(yes, View) else yes
-        return element(condition, ops, index).to(torch.bool).where(chosen, element(no, ops, index).to(dtype))
+        return (
+            element(condition, ops, index)
+            .to(torch.bool)
+            .where(chosen, element(no, ops, index).to(dtype))
+        )
 
     return low.pointwise(node, body)
 
@@ -79,11 +86,16 @@ def where(low: Lowering, node: fx.Node, condition: View, yes: Any, no: View) -> 
 def copy(low: Lowering, node: fx.Node, x: View, *more: Any, **options: Any) -> View:
     """Another dtype, another layout, or both: the buffer's layout is that of the node's value."""
     fake = node.meta["val"]
-    x = more[0] if node.target is aten.copy.default else x  # `x.copy_(source)` leaves `source`, broadcast to `x`
+    # `x.copy_(source)` leaves `source`, broadcast to `x`
+    x = more[0] if node.target is aten.copy.default else x
     x = x if isinstance(x, View) else low.full(x, fake)  # a number, below vmap
     if isinstance(x, Lazy):
         return low.lazy(fake, lambda ops, index: element(x, ops, index).to(fake.dtype).value)
-    return low.pointwise(node, lambda ops, index: element(x, ops, index), label="copy" if x.dtype == fake.dtype else "to")
+    return low.pointwise(
+        node,
+        lambda ops, index: element(x, ops, index),
+        label="copy" if x.dtype == fake.dtype else "to",
+    )
 
 
 VIEWS = """view _unsafe_view permute t transpose expand squeeze unsqueeze slice select alias detach split split_with_sizes chunk
@@ -98,7 +110,9 @@ def view(low: Lowering, node: fx.Node, x: View, *args: Any, **kwargs: Any) -> An
 
     def seen(f: torch.Tensor) -> View:
         if f.dtype != base.dtype:
-            raise NoLoopForm("the same bytes read as another dtype are no view of elements: a copy is made")
+            raise NoLoopForm(
+                "the same bytes read as another dtype are no view of elements: a copy is made"
+            )
         moved = f.storage_offset() - base.storage_offset()
         return replace(x, shape=tuple(f.shape), stride=f.stride(), offset=x.offset + moved)
 
@@ -142,12 +156,18 @@ def cat(low: Lowering, node: fx.Node, tensors: Sequence[View], dim: int = 0) -> 
     dim %= max(fake.ndim, 1)
     parts = [t for t in tensors if t.shape != (0,) or fake.ndim == 1]
     if len(parts) > 8:
-        raise NoLoopForm("a loop would ask each element which of so many parts it is in: it runs as torch's own operator")
+        raise NoLoopForm(
+            "a loop would ask each element which of so many parts it is in: it runs as torch's own operator"
+        )
     edges = [0, *accumulate(part.shape[dim] for part in parts)]
 
     def body(ops: Handler, index: Index) -> Term:
         def from_part(n: int) -> Term:
-            load = lambda: element(parts[n], ops, replaced(index, dim, add([index[dim], -edges[n]]))).to(fake.dtype).value
+            load = lambda: (
+                element(parts[n], ops, replaced(index, dim, add([index[dim], -edges[n]])))
+                .to(fake.dtype)
+                .value
+            )
             tests = [place(ops, index[dim]) < edges[n + 1]] if n < len(parts) - 1 else []
             tests += [place(ops, index[dim]) >= edges[n]] if n > 0 else []
             here = reduce(and_, tests) if tests else None
@@ -160,7 +180,9 @@ def cat(low: Lowering, node: fx.Node, tensors: Sequence[View], dim: int = 0) -> 
 
 
 @lowers(aten.constant_pad_nd.default)
-def constant_pad_nd(low: Lowering, node: fx.Node, x: View, pad: Sequence[int], value: Any = 0) -> View:
+def constant_pad_nd(
+    low: Lowering, node: fx.Node, x: View, pad: Sequence[int], value: Any = 0
+) -> View:
     """`pad` counts dimensions from the last: (left, right) of the last, (left, right) of the one before, ..."""
     untouched = [0] * (len(x.shape) - len(pad) // 2)
     left, right = [*untouched, *pad[-2::-2]], [*untouched, *pad[::-2]]
@@ -172,7 +194,9 @@ def constant_pad_nd(low: Lowering, node: fx.Node, x: View, pad: Sequence[int], v
             tests += [place(ops, i) >= 0] if before > 0 else []
             tests += [place(ops, i) < size] if after > 0 else []
         load = lambda: element(x, ops, there).value
-        return Term(ops, ops.masked(reduce(and_, tests).value, load, value) if tests else load(), x.dtype)
+        return Term(
+            ops, ops.masked(reduce(and_, tests).value, load, value) if tests else load(), x.dtype
+        )
 
     return low.pointwise(node, body)
 
@@ -197,7 +221,11 @@ def scatter_slice(low: Lowering, node: fx.Node, x: View, part: View, dim: int = 
 
     def body(ops: Handler, index: Index) -> Term:
         inside = (place(ops, index[dim]) >= first) & (place(ops, index[dim]) < last)
-        there = [i for d, i in enumerate(index) if d != dim] if one else replaced(index, dim, index[dim] - first)
+        there = (
+            [i for d, i in enumerate(index) if d != dim]
+            if one
+            else replaced(index, dim, index[dim] - first)
+        )
         new = ops.masked(inside.value, lambda: element(part, ops, there).to(x.dtype).value, 0)
         return inside.where(Term(ops, new, x.dtype), element(x, ops, index))
 
@@ -211,24 +239,39 @@ def gather(low: Lowering, node: fx.Node, x: View, dim: int, indices: View, **_: 
     dim %= len(x.shape)
 
     def body(ops: Handler, index: Index) -> Term:
-        return element(x, ops, replaced(index, dim, ops.indirect(indices.load(ops, index), x.shape[dim], wrap=False)))
+        return element(
+            x,
+            ops,
+            replaced(index, dim, ops.indirect(indices.load(ops, index), x.shape[dim], wrap=False)),
+        )
 
     return low.pointwise(node, body)
 
 
 @lowers(aten.index.Tensor, aten._unsafe_index.Tensor)
-def index_tensor(low: Lowering, node: fx.Node, x: View, indices: Sequence[View | None], wrap: bool = True) -> View:
+def index_tensor(
+    low: Lowering, node: fx.Node, x: View, indices: Sequence[View | None], wrap: bool = True
+) -> View:
     """`x[i, :, j]`: indices broadcast to one block of dimensions, where the first was; in front if others lie between (NumPy)."""
     given = {d: i for d, i in enumerate(indices) if i is not None}
     if any(i.dtype not in (torch.int64, torch.int32) for i in given.values()):
-        raise NoLoopForm("indexing with a mask gives a shape that only the data knows: it runs as torch's own operator")
+        raise NoLoopForm(
+            "indexing with a mask gives a shape that only the data knows: it runs as torch's own operator"
+        )
     block = max(len(i.shape) for i in given.values())
     first = min(given) if len(given) == max(given) - min(given) + 1 else 0
 
     def body(ops: Handler, index: Index) -> Term:
-        inner, rest_of = index[first : first + block], iter([*index[:first], *index[first + block :]])
+        inner, rest_of = (
+            index[first : first + block],
+            iter([*index[:first], *index[first + block :]]),
+        )
         looked_up = lambda d, size: ops.indirect(given[d].load(ops, inner), size, wrap)
-        return element(x, ops, [looked_up(d, size) if d in given else next(rest_of) for d, size in enumerate(x.shape)])
+        return element(
+            x,
+            ops,
+            [looked_up(d, size) if d in given else next(rest_of) for d, size in enumerate(x.shape)],
+        )
 
     return low.pointwise(node, body)
 
@@ -240,4 +283,6 @@ def index_select(low: Lowering, node: fx.Node, x: View, dim: int, indices: View)
     return index_tensor(low, node, x, [None] * (dim % len(x.shape)) + [indices], wrap=False)
 
 
-lowers(aten.embedding.default)(lambda low, node, x, indices, *_: index_tensor(low, node, x, [indices], wrap=False))
+lowers(aten.embedding.default)(
+    lambda low, node, x, indices, *_: index_tensor(low, node, x, [indices], wrap=False)
+)

@@ -24,27 +24,48 @@ def candidates(source: TritonSource) -> list[tuple[dict[str, int], int]]:
     if isinstance(tiling, ProductTiling):
         return tiling.tiles
     changeable = "BLOCK" if "BLOCK" in usual else "ROWS" if tiling.persistent else "COLUMNS"
-    tiles = [usual | {changeable: size} for factor in (1, 0.5, 2, 4) if (size := int(usual[changeable] * factor)) >= 1]
+    tiles = [
+        usual | {changeable: size}
+        for factor in (1, 0.5, 2, 4)
+        if (size := int(usual[changeable] * factor)) >= 1
+    ]
     warps = tiling.warps(usual)
     return [(tile, n) for tile in tiles for n in (warps, max(1, warps // 2), min(32, warps * 2))]
 
 
-def tuned(source: TritonSource, buffers: Sequence[Buffer], start: Callable[..., Any]) -> tuple[dict[str, int], int]:
+def tuned(
+    source: TritonSource, buffers: Sequence[Buffer], start: Callable[..., Any]
+) -> tuple[dict[str, int], int]:
     """The fastest candidate: measured now, or found on disk. `start(tile, warps)` gives the kernel as a callable."""
-    name = lambda tile, warps: ", ".join([*(f"{name}={size}" for name, size in tile.items()), f"{warps} warps"])
+    name = lambda tile, warps: ", ".join(
+        [*(f"{name}={size}" for name, size in tile.items()), f"{warps} warps"]
+    )
     tried = {name(*each): each for each in candidates(source)}
-    given = [*buffers, *([Buffer("problem", torch.int64, (), (), buffers[0].device)] if source.checked else [])]
+    given = [
+        *buffers,
+        *([Buffer("problem", torch.int64, (), (), buffers[0].device)] if source.checked else []),
+    ]
     starts = {name: functools.partial(start, *each) for name, each in tried.items()}
     return tried[fastest(source.name, source.source, given, starts)]
 
 
-def fastest(what: Any, source: str, buffers: Sequence[Buffer], tried: Mapping[str, Callable[[], Any]]) -> str:
+def fastest(
+    what: Any, source: str, buffers: Sequence[Buffer], tried: Mapping[str, Callable[[], Any]]
+) -> str:
     """The name of what takes the least time, measured now or on disk for this `source`: each of `tried` gives a callable."""
-    gpu = torch.cuda.get_device_name(buffers[0].device) if buffers[0].device.type == "cuda" else "none"
+    gpu = (
+        torch.cuda.get_device_name(buffers[0].device)
+        if buffers[0].device.type == "cuda"
+        else "none"
+    )
     versions = torch.__version__, importlib.import_module("triton").__version__
     key = build_cache.key_of("fastest", source, repr([list(tried), buffers]), gpu, *versions)
     measure = lambda tensors: [seconds(make(), tensors) for make in tried.values()]
-    found = dict(zip(tried, build_cache.remember(key, lambda: measure([*map(example, buffers)])), strict=True))
+    found = dict(
+        zip(
+            tried, build_cache.remember(key, lambda: measure([*map(example, buffers)])), strict=True
+        )
+    )
     best = min(found, key=found.__getitem__)
     events.emit(events.Autotuned(what, best, found))
     return best
@@ -63,6 +84,11 @@ def seconds(run: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> float:
 
 def example(buffer: Buffer) -> torch.Tensor:
     """A tensor for a buffer, full of numbers between 0 and 1. (Random ones would disturb the program's own.)"""
-    real = [1 if stride == 0 else size for size, stride in zip(buffer.shape, buffer.stride, strict=True)]  # not what is expanded
+    # not what is expanded
+    real = [
+        1 if stride == 0 else size for size, stride in zip(buffer.shape, buffer.stride, strict=True)
+    ]
     empty = torch.empty_strided(real, buffer.stride, dtype=buffer.dtype, device=buffer.device)
-    return empty.copy_(torch.linspace(0, 1, real[-1]) if real else torch.tensor(0.5)).expand(buffer.shape)
+    return empty.copy_(torch.linspace(0, 1, real[-1]) if real else torch.tensor(0.5)).expand(
+        buffer.shape
+    )

@@ -48,10 +48,17 @@ class CompiledGraph:
         return "\n".join([*(kernel.source for kernel in self.kernels), self.wrapper_source])
 
     def __str__(self) -> str:
-        return "\n".join([f"CompiledGraph{' (from the cache)' if self.cached else ''}", *map(str, self.schedule.kernels)])
+        return "\n".join(
+            [
+                f"CompiledGraph{' (from the cache)' if self.cached else ''}",
+                *map(str, self.schedule.kernels),
+            ]
+        )
 
 
-def build(graph: LoopGraph, schedule: Any, plan: Any = None, codegen: str = "auto", autotune: bool = False) -> CompiledGraph:
+def build(
+    graph: LoopGraph, schedule: Any, plan: Any = None, codegen: str = "auto", autotune: bool = False
+) -> CompiledGraph:
     """Print, compile and load every kernel of a program, and the program around them. `codegen`: "cpp", "triton", or "auto" (by
     device). `autotune`: measure tile sizes for each GPU kernel. Raises `BackendMissing` if this machine lacks what that takes."""
     if codegen not in ("auto", "cpp", "triton"):
@@ -62,30 +69,53 @@ def build(graph: LoopGraph, schedule: Any, plan: Any = None, codegen: str = "aut
             name = identifier(kernel.name, [source.name for source in sources.values()])
             on_gpu = codegen == "auto" and kernel.steps[0].buffer.device.type == "cuda"
             printer = triton_source if codegen == "triton" or on_gpu else cpp_source
-            fixed = None if autotune and printer is triton_source else graph.fixed  # tiles are measured for one size
+            # tiles are measured for one size
+            fixed = None if autotune and printer is triton_source else graph.fixed
             sources[kernel] = printer(replace(kernel, fixed=fixed), graph.buffers, name)
     in_triton = [
-        (source, kernel.steps[0].buffer.device, [graph.buffers[name] for name in source.buffers] if autotune else ())
+        (
+            source,
+            kernel.steps[0].buffer.device,
+            [graph.buffers[name] for name in source.buffers] if autotune else (),
+        )
         for kernel, source in sources.items()
         if source.language == "triton" and 0 not in [loop.size for loop in kernel.rows]
     ]
-    with ThreadPoolExecutor(1 if autotune else None) as threads:  # most of what Triton does needs no lock of Python's
-        launches = dict(threads.map(lambda kernel: (kernel[0].name, load_triton(*kernel)), in_triton))
+    # most of what Triton does needs no lock of Python's
+    with ThreadPoolExecutor(1 if autotune else None) as threads:
+        launches = dict(
+            threads.map(lambda kernel: (kernel[0].name, load_triton(*kernel)), in_triton)
+        )
     cached = False
-    if in_cpp := [source for source in sources.values() if source.language == "cpp"]:  # all in one file
+    # all in one file
+    if in_cpp := [source for source in sources.values() if source.language == "cpp"]:
         entry = build_library("\n".join([prelude(), *(source.source for source in in_cpp)]))
         library, cached = ctypes.CDLL(str(entry.path)), entry.cached
         make = native.load("course_lib.runtime._launcher").launcher  # type: ignore[union-attr]
         address = lambda name: ctypes.cast(library[name], ctypes.c_void_p).value
-        launches |= {s.name: make(pack("Pn", address(s.name), len(s.buffers) + s.checked + bool(s.sizes))) for s in in_cpp}
+        launches |= {
+            s.name: make(pack("Pn", address(s.name), len(s.buffers) + s.checked + bool(s.sizes)))
+            for s in in_cpp
+        }
     wrapper, names = Wrapper(schedule.kernels, plan, graph, sources).print()
     run = define("call", wrapper, "program", {**names, **launches})
-    if len(gpus := {buffer.device for buffer in graph.buffers.values() if buffer.device.type == "cuda"}) == 1:
+    if (
+        len(
+            gpus := {
+                buffer.device for buffer in graph.buffers.values() if buffer.device.type == "cuda"
+            }
+        )
+        == 1
+    ):
         run = on_device(gpus.pop(), run)
-    return CompiledGraph(run, wrapper, list(sources.values()), schedule, plan, cached, names["problems"])
+    return CompiledGraph(
+        run, wrapper, list(sources.values()), schedule, plan, cached, names["problems"]
+    )
 
 
-def on_device(device: torch.device, run: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ...]]:
+def on_device(
+    device: torch.device, run: Callable[..., tuple[Any, ...]]
+) -> Callable[..., tuple[Any, ...]]:
     """Kernels start on the GPU whose turn it is: make it that of the tensors."""
 
     def guarded(*inputs: Any) -> tuple[Any, ...]:

@@ -21,9 +21,24 @@ import torch  # noqa: F401 - before any kernel is loaded: its OpenMP library is 
 from course_lib import build_cache, config
 from course_lib.codegen.cpp import prelude
 
-FLAGS = ("-std=c++17", "-O3", "-shared", "-fPIC", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-w")
+FLAGS = (
+    "-std=c++17",
+    "-O3",
+    "-shared",
+    "-fPIC",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-ffp-contract=off",
+    "-w",
+)
 """Results as eager's to the last bit where they can be: no reordering, no fused multiply-add that the source does not ask for."""
-WRAPS = ("-fwrapv", "-fno-strict-aliasing", "-fno-builtin-atan", "-fno-builtin-atanf", "-fno-ivopts")
+WRAPS = (
+    "-fwrapv",
+    "-fno-strict-aliasing",
+    "-fno-builtin-atan",
+    "-fno-builtin-atanf",
+    "-fno-ivopts",
+)
 """Integers wrap as in torch; memory is reused with another dtype; sin(atan(nan)) is nan; GCC 12: loads from a row too far."""
 BEST_FIRST = (  # Sets of flags that not every compiler has: the first that this one takes
     ("-march=native", "-mprefer-vector-width=512", "-fopenmp", '-DSIMD=__attribute__((simd("notinbranch")))', "-lm"),
@@ -47,7 +62,9 @@ class CompileFailed(RuntimeError):
     def __init__(self, who: str, command: Sequence[str], said: Sequence[str], source: Path) -> None:
         self.command, self.said, self.source = tuple(command), tuple(said), source
         lines = "\n".join(f"    {line}" for line in said) or "    (it printed nothing)"
-        super().__init__(f"{who} failed on {source}\n  command: {' '.join(command)}\n  it said:\n{lines}")
+        super().__init__(
+            f"{who} failed on {source}\n  command: {' '.join(command)}\n  it said:\n{lines}"
+        )
 
 
 def build_library(text: str) -> build_cache.CacheEntry:
@@ -63,20 +80,29 @@ def find_compiler() -> str:
     if compiler := config.find_cxx():
         return compiler
     how = "`apt install g++`, `conda install cxx-compiler` or `xcode-select --install`"
-    raise BackendMissing(f"no C++ compiler found (tried $CXX, g++, clang++, c++): {how}; until then the graph runs op by op")
+    raise BackendMissing(
+        f"no C++ compiler found (tried $CXX, g++, clang++, c++): {how}; until then the graph runs op by op"
+    )
 
 
-def run_compiler(compiler: str, flags: Sequence[str], text: str, output: Path, keep: bool = True) -> None:
+def run_compiler(
+    compiler: str, flags: Sequence[str], text: str, output: Path, keep: bool = True
+) -> None:
     """Compile `text` to the shared library `output`. If it fails, the source stays in the cache folder (if `keep`)."""
     source = output.with_suffix(".cpp")
     source.write_text(text)
-    command = [compiler, str(source), "-o", str(output), *flags]  # libraries come after the source that needs them
+    # libraries come after the source that needs them
+    command = [compiler, str(source), "-o", str(output), *flags]
     try:
         done = subprocess.run(command, capture_output=True, text=True)
     except OSError as error:
-        raise BackendMissing(f"the C++ compiler {compiler} cannot be run ({error.strerror}); set CXX to one that can") from None
+        raise BackendMissing(
+            f"the C++ compiler {compiler} cannot be run ({error.strerror}); set CXX to one that can"
+        ) from None
     if done.returncode != 0 or not output.exists():
-        kept = config.cache_dir() / f"failed-{build_cache.key_of(text)[:12]}.cpp" if keep else source
+        kept = (
+            config.cache_dir() / f"failed-{build_cache.key_of(text)[:12]}.cpp" if keep else source
+        )
         shutil.move(source, kept)
         command = [word.replace(str(source), str(kept)) for word in command]
         raise CompileFailed("the C++ compiler", command, done.stderr.splitlines()[:8], kept)
@@ -92,7 +118,11 @@ def identity(compiler: str) -> str:
 def optional_flags(compiler: str) -> tuple[str, ...]:
     """The best flags that this compiler takes, found by trying once and kept on disk."""
     best = lambda: next(flags for flags in BEST_FIRST if accepts(compiler, flags) or not flags)
-    return tuple(build_cache.remember(build_cache.key_of(identity(compiler), prelude() + PROBE, repr(BEST_FIRST)), best))
+    return tuple(
+        build_cache.remember(
+            build_cache.key_of(identity(compiler), prelude() + PROBE, repr(BEST_FIRST)), best
+        )
+    )
 
 
 def accepts(compiler: str, flags: Sequence[str]) -> bool:

@@ -24,7 +24,8 @@ from course_lib.codegen.wrapper import raise_problem
 from course_lib.lowering.ir import LoopGraph
 
 MOST = 4  # Recordings of one program; a call that none of them can serve runs kernel by kernel
-MANY = 32  # Recordings of one program that are ever made: addresses that always change are not worth it
+# Recordings of one program that are ever made: addresses that always change are not worth it
+MANY = 32
 
 fixed: set[int] = set()  # Addresses of what recordings have computed, as long as they are there
 pools: dict[Any, Any] = {}  # For each stream, the memory of its recordings
@@ -33,7 +34,11 @@ pools: dict[Any, Any] = {}  # For each stream, the memory of its recordings
 def with_cuda_graphs(program: Program, graph: LoopGraph) -> Program:
     """The program by recordings, or as it is where that cannot be."""
     if reason := why_not(graph):
-        events.emit(events.FellBack("the program starts its kernels one by one, without a CUDA graph", reason))
+        events.emit(
+            events.FellBack(
+                "the program starts its kernels one by one, without a CUDA graph", reason
+            )
+        )
         return program
     return Recorder(program, {graph.inputs.index(buffer) for buffer in graph.updates.values()})
 
@@ -73,18 +78,27 @@ class Recording:
         self.stream = stream_on(self.device)
         self.program, given, moved = program, list(inputs), [inputs[n] for n in self.moving]
         if any(torch._debug_has_internal_overlap(x) == 1 for x in moved):
-            raise RuntimeError("an input that must be copied has elements that share memory (`expand`)")
+            raise RuntimeError(
+                "an input that must be copied has elements that share memory (`expand`)"
+            )
         with torch.inference_mode(False), torch.no_grad():
-            self.copies = [torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device) for x in moved]
+            self.copies = [
+                torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device)
+                for x in moved
+            ]
             for n, copy in zip(self.moving, self.copies, strict=True):
                 given[n] = copy
             self.replay, results = capture(program, given)
-        self.fresh = [r for r in results if isinstance(r, torch.Tensor) and not any(r is x for x in given)]
+        self.fresh = [
+            r for r in results if isinstance(r, torch.Tensor) and not any(r is x for x in given)
+        ]
         self.rest = [r for r in results if not isinstance(r, torch.Tensor)]
         place = {id(each): n for n, each in enumerate((*given, *self.fresh, *self.rest))}
         self.places = [place[id(r)] for r in results]
         others = {x.untyped_storage()._cdata for n, x in enumerate(inputs) if n not in moving}
-        storages = {r.untyped_storage()._cdata for r in results if isinstance(r, torch.Tensor)} - others
+        storages = {
+            r.untyped_storage()._cdata for r in results if isinstance(r, torch.Tensor)
+        } - others
         self.held = {storage: torch._C._storage_Use_Count(storage) for storage in storages}
         addresses = {r.data_ptr() for r in results if isinstance(r, torch.Tensor)} - fixed
         fixed.update(addresses)
@@ -96,14 +110,21 @@ class Recording:
 
     def is_free(self) -> bool:
         """Does nobody hold the results of the last time any more, and is this its stream?"""
-        free = all(map(operator.le, map(torch._C._storage_Use_Count, self.held), self.held.values()))
+        free = all(
+            map(operator.le, map(torch._C._storage_Use_Count, self.held), self.held.values())
+        )
         return free and stream_on(self.device) == self.stream
 
     def play(self, inputs: Sequence[torch.Tensor]) -> tuple[Any, ...]:
         if self.copies:
             torch._foreach_copy_(self.copies, [inputs[n] for n in self.moving])
         self.replay()
-        return tuple(map([*inputs, *map(torch.Tensor.detach, self.fresh), *self.rest].__getitem__, self.places))
+        return tuple(
+            map(
+                [*inputs, *map(torch.Tensor.detach, self.fresh), *self.rest].__getitem__,
+                self.places,
+            )
+        )
 
 
 class Recorder:
@@ -141,7 +162,9 @@ class Recorder:
             self.moving |= moved
             self.recordings.clear()
         if len(self.recordings) == MOST:  # those for addresses of before have had their time
-            self.recordings = [recording for recording in self.recordings if recording.is_at(addresses)]
+            self.recordings = [
+                recording for recording in self.recordings if recording.is_at(addresses)
+            ]
         if len(self.recordings) == MOST or self.made == MANY:
             return self.program(*inputs)
         self.made += 1
@@ -149,7 +172,11 @@ class Recorder:
             self.recordings.append(Recording(self.program, inputs, self.moving))
         except RuntimeError as error:
             self.problem = str(error).splitlines()[0]
-            events.emit(events.FellBack("the program starts its kernels one by one, without a CUDA graph", self.problem))
+            events.emit(
+                events.FellBack(
+                    "the program starts its kernels one by one, without a CUDA graph", self.problem
+                )
+            )
             return self.program(*inputs)
         events.emit(events.CudaGraphRecorded(self.program, len(self.recordings), len(self.moving)))
         return self.recordings[-1].play(inputs)

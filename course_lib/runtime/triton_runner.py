@@ -33,12 +33,16 @@ def import_triton() -> Any:
     try:
         triton = importlib.import_module("triton")
     except ImportError as error:
-        raise BackendMissing(f"triton cannot be imported ({error}): get it with `pip install triton` (Linux only)") from None
+        raise BackendMissing(
+            f"triton cannot be imported ({error}): get it with `pip install triton` (Linux only)"
+        ) from None
     mend_interpreter(triton)
     return triton
 
 
-def load_triton(source: TritonSource, device: torch.device, like: Sequence[Buffer] = ()) -> Callable[..., None]:
+def load_triton(
+    source: TritonSource, device: torch.device, like: Sequence[Buffer] = ()
+) -> Callable[..., None]:
     """The kernel as a callable on tensors of this device; its tile chosen by measuring on what is `like` these, if given."""
     import_triton()
     names: dict[str, Any] = {"__name__": f"course_lib_kernel_{source.name}"}
@@ -46,7 +50,9 @@ def load_triton(source: TritonSource, device: torch.device, like: Sequence[Buffe
     interpreted = type(kernel).__name__ == "InterpretedFunction"
     if interpreted != (device.type == "cpu"):
         how = "unset TRITON_INTERPRET" if interpreted else "set TRITON_INTERPRET=1"
-        raise BackendMissing(f"Triton was imported in a mode that cannot run on {device.type}: {how} before Python starts")
+        raise BackendMissing(
+            f"Triton was imported in a mode that cannot run on {device.type}: {how} before Python starts"
+        )
     meta = source.tiling.meta(interpreted)
     if not interpreted:
         on_gpu = functools.partial(compiled, kernel, source, device)
@@ -54,14 +60,24 @@ def load_triton(source: TritonSource, device: torch.device, like: Sequence[Buffe
     start = kernel[(source.tiling.programs(meta),)]
     if "libdevice" in names:
         names["libdevice"] = NumpyLibdevice()
-    return np.errstate(all="ignore")(functools.partial(start, **meta))  # infinities and NaN are results here, not warnings
+    # infinities and NaN are results here, not warnings
+    return np.errstate(all="ignore")(functools.partial(start, **meta))
 
 
-def compiled(kernel: Any, source: TritonSource, device: torch.device, meta: dict[str, int], warps: int) -> Callable[..., None]:
+def compiled(
+    kernel: Any, source: TritonSource, device: torch.device, meta: dict[str, int], warps: int
+) -> Callable[..., None]:
     """The kernel compiled now, and started by the driver: 3 µs. Triton's own start (`otherwise`) takes 10 to look at them."""
     programs = source.tiling.programs(meta)
-    how: dict[str, Any] = {**meta, "num_warps": warps, "enable_fp_fusion": False, "enable_reflect_ftz": False}  # as in eager:
-    otherwise = functools.partial(kernel[(programs,)], **how)  # x * y + z is rounded twice, a denormal number is not 0
+    # as in eager:
+    how: dict[str, Any] = {
+        **meta,
+        "num_warps": warps,
+        "enable_fp_fusion": False,
+        "enable_reflect_ftz": False,
+    }
+    # x * y + z is rounded twice, a denormal number is not 0
+    otherwise = functools.partial(kernel[(programs,)], **how)
     driver = importlib.import_module("triton.runtime").driver.active
     dtypes = {text: dtype for dtype, text in POINTERS.items()}
     index = torch.cuda.current_device() if device.index is None else device.index
@@ -71,25 +87,38 @@ def compiled(kernel: Any, source: TritonSource, device: torch.device, meta: dict
         except importlib.import_module("triton.compiler.errors").CompilationError as error:
             kept = config.cache_dir() / f"failed-{source.name}.py"
             kept.write_text(source.source)
-            raise CompileFailed("Triton", ["triton.compile", source.name], str(error).splitlines()[-8:], kept) from None
+            raise CompileFailed(
+                "Triton", ["triton.compile", source.name], str(error).splitlines()[-8:], kept
+            ) from None
         function = driver.utils.load_binary(made.name, made.kernel, made.metadata.shared, index)[1]
     launch = ctypes.cast(ctypes.CDLL("libcuda.so.1").cuLaunchKernel, ctypes.c_void_p).value
     size = programs, 32 * made.metadata.num_warps, made.metadata.shared
     launcher: Any = native.load("course_lib.runtime._launcher")
-    return launcher.gpu_launcher(pack("PPIII0P", launch, function, *size), torch._C._cuda_getCurrentRawStream, index, otherwise)
+    return launcher.gpu_launcher(
+        pack("PPIII0P", launch, function, *size),
+        torch._C._cuda_getCurrentRawStream,
+        index,
+        otherwise,
+    )
 
 
 class NumpyLibdevice:
     """`libdevice` for the interpreter, which computes with numpy and has no GPU library to call."""
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        return functools.partial(by_numpy, getattr(np, name, None) or np.vectorize(getattr(math, name)))  # there is no np.erfc
+        # there is no np.erfc
+        return functools.partial(
+            by_numpy, getattr(np, name, None) or np.vectorize(getattr(math, name))
+        )
 
 
 def by_numpy(function: Callable[..., Any], *args: Any) -> Any:
     tl = importlib.import_module("triton.language")
     like = next(arg for arg in args if isinstance(arg, tl.tensor))
-    data = np.asarray(function(*(arg.handle.data if isinstance(arg, tl.tensor) else arg for arg in args)), like.handle.data.dtype)
+    data = np.asarray(
+        function(*(arg.handle.data if isinstance(arg, tl.tensor) else arg for arg in args)),
+        like.handle.data.dtype,
+    )
     same = data.shape == like.handle.data.shape  # a scalar's data is an array too
     shaped = like.type if same else tl.block_type(like.type.scalar, list(data.shape))
     return tl.tensor(type(like.handle)(data, like.handle.dtype), shaped)
@@ -108,7 +137,11 @@ def mend_interpreter(triton: Any) -> None:
         if old == new or tl.bfloat16 not in (old, new):
             return convert(self, src, dst_type)
         data = np.ascontiguousarray(src.data)
-        values = torch.from_numpy(data.view(np.int16)).view(torch.bfloat16) if old == tl.bfloat16 else torch.from_numpy(data)
+        values = (
+            torch.from_numpy(data.view(np.int16)).view(torch.bfloat16)
+            if old == tl.bfloat16
+            else torch.from_numpy(data)
+        )
         if new == tl.bfloat16:
             result = values.bfloat16().view(torch.int16).numpy().view(np.uint16)
         else:
@@ -117,14 +150,19 @@ def mend_interpreter(triton: Any) -> None:
 
     dot = builder.create_dot
     number = lambda self, x: cast_impl(self, x, tl.float32) if x.dtype.scalar == tl.bfloat16 else x
-    builder.create_dot = lambda self, a, b, *more: dot(self, number(self, a), number(self, b), *more)
+    builder.create_dot = lambda self, a, b, *more: dot(
+        self, number(self, a), number(self, b), *more
+    )
     patch = interpreter._patch_lang_tensor
 
-    def patch_lang_tensor(tensor: Any, scope: Any) -> None:  # `range(0, n)`: Triton 3.6 wants a number, and has an array of one
+    # `range(0, n)`: Triton 3.6 wants a number, and has an array of one
+    def patch_lang_tensor(tensor: Any, scope: Any) -> None:
         patch(tensor, scope)
         scope.set_attr(tensor, "__index__", lambda self: int(np.ravel(self.handle.data)[0]))
 
     interpreter._patch_lang_tensor = patch_lang_tensor
     builder.cast_impl = cast_impl
     builder.get_bf16 = lambda self, value: cast_impl(self, self.get_fp32(value), tl.bfloat16)
-    builder.create_splat = lambda _, to, arg: interpreter.TensorHandle(np.full(to.shape, np.ravel(arg.data)[0]), arg.dtype.scalar)
+    builder.create_splat = lambda _, to, arg: interpreter.TensorHandle(
+        np.full(to.shape, np.ravel(arg.data)[0]), arg.dtype.scalar
+    )

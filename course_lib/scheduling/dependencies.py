@@ -16,7 +16,8 @@ from course_lib.lowering.ir import Buffer, ExternKernel, LoopNode, Node, Reducti
 from course_lib.lowering.ops import linear_index
 from course_lib.scheduling.expressions import Recorder
 
-FREE = frozenset("load constant to_dtype index_expr masked".split())  # What is not counted among the operations of a body
+# What is not counted among the operations of a body
+FREE = frozenset("load constant to_dtype index_expr masked".split())
 
 
 class Access(NamedTuple):
@@ -31,7 +32,8 @@ class Body(NamedTuple):
 
     reads: tuple[Access, ...]
     write: Access
-    values: tuple[Linear, ...] = ()  # Indices used as values (`arange`, masks, the position that argmax returns)
+    # Indices used as values (`arange`, masks, the position that argmax returns)
+    values: tuple[Linear, ...] = ()
     operations: tuple[str, ...] = ()
 
 
@@ -58,4 +60,8 @@ def record_all(nodes: Iterable[Node], buffers: Mapping[str, Buffer]) -> dict[Nod
 
 def read_names(node: Node, bodies: Mapping[Node, Body]) -> set[str]:
     """The buffers that a node reads."""
-    return node.reads if isinstance(node, ExternKernel) else {access.buffer for access in bodies[node].reads}
+    return (
+        node.reads
+        if isinstance(node, ExternKernel)
+        else {access.buffer for access in bodies[node].reads}
+    )

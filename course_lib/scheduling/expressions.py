@@ -50,7 +50,8 @@ class Recorder:
 
     def __init__(self, buffers: Mapping[str, Buffer]) -> None:
         self.buffers = buffers
-        self.produced: dict[str, Step] = {}  # Buffer → the earlier step of this kernel that writes it
+        # Buffer → the earlier step of this kernel that writes it
+        self.produced: dict[str, Step] = {}
         self.indirect_values: dict[sympy.Symbol, Expr] = {}
         self.looking_up: list[sympy.Symbol] = []  # Those made in the body that runs now
         self.nodes: dict[tuple[Any, ...], Expr] = {}
@@ -61,10 +62,16 @@ class Recorder:
 
     def __getattr__(self, op: str) -> Callable[..., Expr]:
         if op not in UNARY and op not in BINARY:
-            raise AttributeError(f"a loop body asked for ops.{op}, which lowering/ops.py does not know")
+            raise AttributeError(
+                f"a loop body asked for ops.{op}, which lowering/ops.py does not know"
+            )
 
         def operation(*args: Expr) -> Expr:
-            operands = tuple(self.to_dtype(arg, torch.bool) for arg in args) if op.startswith("logical") else args
+            operands = (
+                tuple(self.to_dtype(arg, torch.bool) for arg in args)
+                if op.startswith("logical")
+                else args
+            )
             return self.make(op, operands, torch.bool if op in BOOLEAN else args[0].dtype)
 
         return operation
@@ -82,7 +89,9 @@ class Recorder:
 
     def looked_up(self, index: sympy.Expr) -> tuple[Expr, ...]:
         """The elements of index tensors that a formula needs."""
-        return tuple(value for symbol, value in self.indirect_values.items() if symbol in index.free_symbols)
+        return tuple(
+            value for symbol, value in self.indirect_values.items() if symbol in index.free_symbols
+        )
 
     def constant(self, value: bool | int | float, dtype: torch.dtype) -> Expr:
         return self.make("constant", (), dtype, number_in(value, dtype))
@@ -106,7 +115,11 @@ class Recorder:
         value = body()
         for symbol in self.looking_up:
             if self.indirect_values[symbol] not in set(value.walk()):
-                in_range = self.make("ge", (self.index_expr(symbol, torch.int64), self.constant(0, torch.int64)), torch.bool)
+                in_range = self.make(
+                    "ge",
+                    (self.index_expr(symbol, torch.int64), self.constant(0, torch.int64)),
+                    torch.bool,
+                )
                 value = self.where(in_range, value, value)
         self.looking_up = outer
         return value
@@ -114,7 +127,9 @@ class Recorder:
     def indirect(self, value: Expr, size: int | sympy.Expr, wrap: bool = True) -> sympy.Symbol:
         node = self.make("indirect", (value,), torch.int64, (size, wrap))
         new = sympy.Symbol(f"at{len(self.indirect_values)}", integer=True, nonnegative=True)
-        symbol = next((symbol for symbol, known in self.indirect_values.items() if known is node), new)
+        symbol = next(
+            (symbol for symbol, known in self.indirect_values.items() if known is node), new
+        )
         self.indirect_values[symbol] = node
         self.looking_up.append(symbol)
         return symbol
@@ -122,7 +137,9 @@ class Recorder:
 
 def number_in(value: bool | int | float, dtype: torch.dtype) -> bool | int | float:
     """The number as this dtype has it: -1 is 255 as uint8, 0.1 is 0.09998 as float16. (For float32 the compiler rounds it.)"""
-    return value if dtype in (torch.float32, torch.float64) else torch.tensor(value).to(dtype).item()
+    return (
+        value if dtype in (torch.float32, torch.float64) else torch.tensor(value).to(dtype).item()
+    )
 
 
 def record(kernel: FusedKernel, buffers: Mapping[str, Buffer]) -> tuple[dict[Step, Expr], Recorder]:

@@ -15,7 +15,8 @@ from typing import NamedTuple
 from course_lib.lowering.ir import Buffer, Product
 from course_lib.scheduling.groups import Group, fit, join
 
-Rule = Callable[[Group, Group, frozenset[Buffer]], str | None]  # (producer, consumer, what is between them) → why not, or None
+# (producer, consumer, what is between them) → why not, or None
+Rule = Callable[[Group, Group, frozenset[Buffer]], str | None]
 ONE_ROW = 16 * 1024  # Columns from which on a single row should not be left to one thread
 MANY_STEPS = 256  # Nodes from which on a kernel is too long for compilers
 LAUNCH = 2**23  # Bytes that a GPU moves while a kernel starts
@@ -58,15 +59,31 @@ def saved(producer: Group, consumer: Group) -> int:
 
 def is_small(group: Group) -> bool:
     """Does a GPU take longer to start this kernel than to run it?"""
-    return not group.is_extern and group.traffic < LAUNCH and next(iter(group.writes)).device.type == "cuda"
+    return (
+        not group.is_extern
+        and group.traffic < LAUNCH
+        and next(iter(group.writes)).device.type == "cuda"
+    )
 
 
-def extern_kernels_stay_alone(producer: Group, consumer: Group, shared: frozenset[Buffer]) -> str | None:
-    return "a library call (GEMM, convolution) cannot take loops in" if producer.is_extern or consumer.is_extern else None
+def extern_kernels_stay_alone(
+    producer: Group, consumer: Group, shared: frozenset[Buffer]
+) -> str | None:
+    return (
+        "a library call (GEMM, convolution) cannot take loops in"
+        if producer.is_extern or consumer.is_extern
+        else None
+    )
 
 
-def products_take_epilogues(producer: Group, consumer: Group, shared: frozenset[Buffer]) -> str | None:
-    if producer.columns and consumer.columns and any(isinstance(n, Product) for n in producer.nodes + consumer.nodes):
+def products_take_epilogues(
+    producer: Group, consumer: Group, shared: frozenset[Buffer]
+) -> str | None:
+    if (
+        producer.columns
+        and consumer.columns
+        and any(isinstance(n, Product) for n in producer.nodes + consumer.nodes)
+    ):
         return "a matrix product takes in loops over its result, not another loop over what it sums"
     return None
 
@@ -77,7 +94,11 @@ def same_device(producer: Group, consumer: Group, shared: frozenset[Buffer]) -> 
 
 
 def same_iteration_space(producer: Group, consumer: Group, shared: frozenset[Buffer]) -> str | None:
-    return f"loops differ: {producer.space} and {consumer.space}" if fit(producer, consumer) is None else None
+    return (
+        f"loops differ: {producer.space} and {consumer.space}"
+        if fit(producer, consumer) is None
+        else None
+    )
 
 
 def same_elements(producer: Group, consumer: Group, shared: frozenset[Buffer]) -> str | None:
@@ -90,7 +111,9 @@ def something_to_save(producer: Group, consumer: Group, shared: frozenset[Buffer
     return "no traffic would be saved" if saved(producer, consumer) == 0 else None
 
 
-def siblings_share_enough(producer: Group, consumer: Group, shared: frozenset[Buffer]) -> str | None:
+def siblings_share_enough(
+    producer: Group, consumer: Group, shared: frozenset[Buffer]
+) -> str | None:
     """Siblings only read the same: worth it if that is a good part of what they move."""
     if producer.writes & consumer.reads:
         return None
@@ -98,10 +121,18 @@ def siblings_share_enough(producer: Group, consumer: Group, shared: frozenset[Bu
     return f"they only share {human_bytes(gain)} of what they read" if gain * 8 < least else None
 
 
-def one_row_needs_all_threads(producer: Group, consumer: Group, shared: frozenset[Buffer]) -> str | None:
+def one_row_needs_all_threads(
+    producer: Group, consumer: Group, shared: frozenset[Buffer]
+) -> str | None:
     """A reduction of everything must be complete before anything after it: as one kernel, one thread would do it all."""
     both = join(producer, consumer)
-    if both is None or not producer.columns or both.rows or consumer.loops == () or consumer.columns:
+    if (
+        both is None
+        or not producer.columns
+        or both.rows
+        or consumer.loops == ()
+        or consumer.columns
+    ):
         return None
     columns = math.prod(loop.size for loop in both.columns)
     if columns >= ONE_ROW and consumer.writes and producer.writes & consumer.reads:
@@ -116,7 +147,9 @@ def same_innermost_loop(producer: Group, consumer: Group, shared: frozenset[Buff
     steps = []
     for group in (producer, consumer):
         stores = {member.body.write.index for member in found.members if member.node in group.nodes}
-        steps.append({loop.symbol for loop in found.loops for f in stores if f.coefficient(loop.symbol) == 1})
+        steps.append(
+            {loop.symbol for loop in found.loops for f in stores if f.coefficient(loop.symbol) == 1}
+        )
     if steps[0] and steps[1] and not steps[0] & steps[1]:
         return "one walks through memory row by row, the other column by column"
     return None
@@ -127,8 +160,20 @@ def not_too_long(producer: Group, consumer: Group, shared: frozenset[Buffer]) ->
     return f"{steps} steps are too many for one kernel" if steps > MANY_STEPS else None
 
 
-LEGAL: tuple[Rule, ...] = (extern_kernels_stay_alone, products_take_epilogues, same_device, same_iteration_space, same_elements)
-WORTH: tuple[Rule, ...] = (something_to_save, siblings_share_enough, one_row_needs_all_threads, same_innermost_loop, not_too_long)
+LEGAL: tuple[Rule, ...] = (
+    extern_kernels_stay_alone,
+    products_take_epilogues,
+    same_device,
+    same_iteration_space,
+    same_elements,
+)
+WORTH: tuple[Rule, ...] = (
+    something_to_save,
+    siblings_share_enough,
+    one_row_needs_all_threads,
+    same_innermost_loop,
+    not_too_long,
+)
 RULES: tuple[Rule, ...] = LEGAL + WORTH
 
 

@@ -47,7 +47,12 @@ class Member(NamedTuple):
     def is_cheap(self) -> bool:
         """True for a loop that costs about as much as a load when it is computed again."""
         buffers, operations = {access.buffer for access in self.body.reads}, self.body.operations
-        return isinstance(self.node, Pointwise) and len(operations) <= 8 and len(buffers) <= 2 and not {*operations} & {*COSTLY}
+        return (
+            isinstance(self.node, Pointwise)
+            and len(operations) <= 8
+            and len(buffers) <= 2
+            and not {*operations} & {*COSTLY}
+        )
 
 
 @dataclass(eq=False)
@@ -88,27 +93,37 @@ class Group(Nest):
         """Buffers computed here of which other elements are needed at once: with any, these nodes cannot run together."""
         written = {member.body.write.buffer: member.body.write.index for member in self.members}
         reads = [access for member in self.members for access in member.body.reads]
-        return tuple(dict.fromkeys(r.buffer for r in reads if r.index != written.get(r.buffer, r.index)))
+        return tuple(
+            dict.fromkeys(r.buffer for r in reads if r.index != written.get(r.buffer, r.index))
+        )
 
     @cached_property
     def across(self) -> dict[Buffer, tuple[Loop, ...]]:
         """Sums over rows, and over which: complete only after the last of these, so nothing here can use them."""
-        over = lambda member: tuple(loop for loop in self.rows if any(i.moves_with(loop.symbol) for i in member.rindex))
+        over = lambda member: tuple(
+            loop for loop in self.rows if any(i.moves_with(loop.symbol) for i in member.rindex)
+        )
         return {member.node.buffer: loops for member in self.members if (loops := over(member))}
 
     @cached_property
     def traffic(self) -> int:
         """Bytes that this kernel moves: each element that it reads or stores, once."""
-        return sum((self.touched(b) for b in self.reads), 0) + sum((b.nbytes for b in self.stores), 0)
+        return sum((self.touched(b) for b in self.reads), 0) + sum(
+            (b.nbytes for b in self.stores), 0
+        )
 
     def touched(self, buffer: Buffer) -> int:
         """Bytes of `buffer` that are read: not more than it has, nor than there are loop iterations."""
         if self.is_extern:
             return buffer.nbytes
         elements = 0
-        for index in {a.index for m in self.members for a in m.body.reads if a.buffer == buffer.name}:
+        for index in {
+            a.index for m in self.members for a in m.body.reads if a.buffer == buffer.name
+        }:
             lookup = not isinstance(index.constant, int)
-            elements += math.prod(loop.size for loop in self.loops if lookup or index.moves_with(loop.symbol))
+            elements += math.prod(
+                loop.size for loop in self.loops if lookup or index.moves_with(loop.symbol)
+            )
         return min(elements, buffer.numel) * buffer.dtype.itemsize
 
     def __str__(self) -> str:
@@ -122,11 +137,17 @@ def start(node: Node, position: int, usage: Usage, body: Body | None) -> Group:
     rows, columns = node.symbols
     outer = [Loop(symbol, size, "row") for symbol, size in zip(rows, node.ranges, strict=True)]
     outer.sort(key=lambda loop: -body.write.index.coefficient(loop.symbol))
-    inner = [Loop(symbol, size, "column") for symbol, size in zip(columns, node.reduced, strict=True)]
+    inner = [
+        Loop(symbol, size, "column") for symbol, size in zip(columns, node.reduced, strict=True)
+    ]
     if body.reads and not (isinstance(node, Reduction) and node.kind.startswith("arg")):
         inner.sort(key=lambda loop: -body.reads[0].index.coefficient(loop.symbol))
-    index, rindex = (tuple(Linear(((symbol, 1),)) for symbol in symbols) for symbols in (rows, columns))
-    return collapse(Group(usage, (position,), (node,), (*outer, *inner), (Member(node, index, rindex, body),)))
+    index, rindex = (
+        tuple(Linear(((symbol, 1),)) for symbol in symbols) for symbols in (rows, columns)
+    )
+    return collapse(
+        Group(usage, (position,), (node,), (*outer, *inner), (Member(node, index, rindex, body),))
+    )
 
 
 def collapse(group: Group) -> Group:
@@ -134,21 +155,33 @@ def collapse(group: Group) -> Group:
     Loops a (outer) and b (inner, n steps) are one if a step of a moves each formula n times as far: then b counts beyond n."""
     become: dict[sympy.Symbol, Linear] = {}
     bodies = [member.body for member in group.members]
-    formulas = [f for body in bodies for f in (body.write.index, *(access.index for access in body.reads), *body.values)]
+    formulas = [
+        f
+        for body in bodies
+        for f in (body.write.index, *(access.index for access in body.reads), *body.values)
+    ]
     loops: list[Loop] = []
     for loop in reversed(group.loops):
         inner = loops[-1] if loops else None
         if loop.size == 1:
             become[loop.symbol] = Linear()
-        elif inner is not None and inner.kind == loop.kind and all(walks_on(f, loop, inner) for f in formulas):
+        elif (
+            inner is not None
+            and inner.kind == loop.kind
+            and all(walks_on(f, loop, inner) for f in formulas)
+        ):
             become[loop.symbol] = Linear()
             loops[-1] = inner._replace(size=loop.size * inner.size)
         else:
             loops.append(loop)
     loops = [loop for kind in ("row", "column") for loop in reversed(loops) if loop.kind == kind]
     symbols = symbols_for([loop.kind for loop in loops])
-    become |= {loop.symbol: Linear(((symbol, 1),)) for loop, symbol in zip(loops, symbols, strict=True)}
-    renamed = tuple(loop._replace(symbol=symbol) for loop, symbol in zip(loops, symbols, strict=True))
+    become |= {
+        loop.symbol: Linear(((symbol, 1),)) for loop, symbol in zip(loops, symbols, strict=True)
+    }
+    renamed = tuple(
+        loop._replace(symbol=symbol) for loop, symbol in zip(loops, symbols, strict=True)
+    )
     return replace(group, loops=renamed, members=rewritten(group.members, become))
 
 
@@ -160,7 +193,10 @@ def symbols_for(kinds: Sequence[Kind]) -> tuple[sympy.Symbol, ...]:
 def walks_on(formula: Linear, outer: Loop, inner: Loop) -> bool:
     """True if a step of `outer` moves the formula as far as all steps of `inner` together."""
     both_affine = formula.is_affine_in(outer.symbol) and formula.is_affine_in(inner.symbol)
-    return both_affine and formula.coefficient(outer.symbol) == formula.coefficient(inner.symbol) * inner.size
+    return (
+        both_affine
+        and formula.coefficient(outer.symbol) == formula.coefficient(inner.symbol) * inner.size
+    )
 
 
 @cache
@@ -181,7 +217,9 @@ def counts_up(group: Group) -> bool:
     for member in group.members:
         if isinstance(member.node, Reduction) and member.node.kind.startswith("arg"):
             strides = contiguous(member.node.reduced)
-            step = lambda loop: sum(i.coefficient(loop.symbol) * n for i, n in zip(member.rindex, strides, strict=True))
+            step = lambda loop: sum(
+                i.coefficient(loop.symbol) * n for i, n in zip(member.rindex, strides, strict=True)
+            )
             if sorted(steps := [*map(step, group.columns)], reverse=True) != steps:
                 return False
     return True
@@ -198,11 +236,14 @@ def ways_to_fit(a: Group, b: Group) -> Iterator[tuple[Linear | None, Linear | No
     written = {m.body.write.buffer: m.body.write.index for m in a.members}
     read = {access.buffer: access.index for m in a.members for access in m.body.reads}
     for known in (written, read):
-        yield from ((known[r.buffer], r.index) for m in b.members for r in m.body.reads if r.buffer in known)
+        yield from (
+            (known[r.buffer], r.index) for m in b.members for r in m.body.reads if r.buffer in known
+        )
     yield None, None
 
 
-Walk = list[tuple[Loop, int]]  # Loops with the step that each takes through some memory, shortest step first
+# Loops with the step that each takes through some memory, shortest step first
+Walk = list[tuple[Loop, int]]
 
 
 class Piece(NamedTuple):
@@ -241,7 +282,8 @@ def combine(a: Group, b: Group, one: Linear | None, other: Linear | None) -> Gro
     if a.across.keys() & b.reads or b.across.keys() & a.reads:
         return None
     found = assemble(pieces, a, b, leader)
-    return found if len({*found.across.values()}) < 2 else None  # one walk along the rows gathers all sums
+    # one walk along the rows gathers all sums
+    return found if len({*found.across.values()}) < 2 else None
 
 
 def crosses(pieces: Sequence[Piece], groups: tuple[Group, Group], leader: int) -> bool:
@@ -253,14 +295,26 @@ def crosses(pieces: Sequence[Piece], groups: tuple[Group, Group], leader: int) -
     split = all(node.partial for node in reductions)
     if ("column", "column") in kinds or (("row", "row") in kinds) != split:
         return False
-    read = other.reads | {sums.usage.buffers[access.buffer] for member in sums.members for access in member.body.reads}
+    read = other.reads | {
+        sums.usage.buffers[access.buffer] for member in sums.members for access in member.body.reads
+    }
     for node, body in ((member.node, member.body) for member in sums.members):
-        is_sum = isinstance(node, Reduction) and node.kind == "sum" and node.accumulate.is_floating_point
-        goes_in = isinstance(node, Pointwise) and all(body.write.index.moves_with(loop.symbol) for loop in sums.loops)
+        is_sum = (
+            isinstance(node, Reduction) and node.kind == "sum" and node.accumulate.is_floating_point
+        )
+        goes_in = isinstance(node, Pointwise) and all(
+            body.write.index.moves_with(loop.symbol) for loop in sums.loops
+        )
         if not (is_sum or goes_in) or (node.buffer.device.type != "cpu" and not split):
             return False
-    columns = math.prod(piece.size for piece, (kind, _) in zip(pieces, kinds, strict=True) if kind == "column")
-    return columns <= MOST_ACROSS and not sums.across and not read & {node.buffer for node in reductions}
+    columns = math.prod(
+        piece.size for piece, (kind, _) in zip(pieces, kinds, strict=True) if kind == "column"
+    )
+    return (
+        columns <= MOST_ACROSS
+        and not sums.across
+        and not read & {node.buffer for node in reductions}
+    )
 
 
 def walk(group: Group, formula: Linear | None) -> tuple[Walk, list[Loop]]:
@@ -268,12 +322,16 @@ def walk(group: Group, formula: Linear | None) -> tuple[Walk, list[Loop]]:
     if formula is None:
         return in_order(group.loops), []
     steps = [(loop, formula.coefficient(loop.symbol)) for loop in group.loops]
-    return sorted([s for s in steps if s[1] != 0], key=lambda s: s[1]), [loop for loop, step in steps if step == 0]
+    return sorted([s for s in steps if s[1] != 0], key=lambda s: s[1]), [
+        loop for loop, step in steps if step == 0
+    ]
 
 
 def in_order(loops: Sequence[Loop]) -> Walk:
     """As if the loops counted through memory of their own."""
-    return [(loop, math.prod(later.size for later in loops[n + 1 :])) for n, loop in enumerate(loops)][::-1]
+    return [
+        (loop, math.prod(later.size for later in loops[n + 1 :])) for n, loop in enumerate(loops)
+    ][::-1]
 
 
 def cut_alike(one: Walk, other: Walk) -> list[Piece] | None:
@@ -285,7 +343,8 @@ def cut_alike(one: Walk, other: Walk) -> list[Piece] | None:
         loop_a, size_a, step_a, weight_a = left.pop()
         loop_b, size_b, step_b, weight_b = right.pop()
         size = math.gcd(size_a, size_b)
-        if step_a != step_b or size != min(size_a, size_b) or size == 0:  # the smaller must divide the larger
+        # the smaller must divide the larger
+        if step_a != step_b or size != min(size_a, size_b) or size == 0:
             return None
         pieces.append(Piece(size, (loop_a, loop_b), (weight_a, weight_b)))
         if size != size_a:
@@ -297,29 +356,50 @@ def cut_alike(one: Walk, other: Walk) -> list[Piece] | None:
 
 def assemble(pieces: list[Piece], a: Group, b: Group, leader: int) -> Group:
     """The pieces as loops, in the order of the leading group; it also says what is a row and what a column."""
-    place: dict[Loop | None, int] = {None: -1, **{loop: n for n, loop in enumerate((a, b)[leader].loops)}}
-    pieces.sort(key=lambda piece: (piece.kind(leader) == "column", place[piece.loops[leader]], -piece.weights[leader]))
+    place: dict[Loop | None, int] = {
+        None: -1,
+        **{loop: n for n, loop in enumerate((a, b)[leader].loops)},
+    }
+    pieces.sort(
+        key=lambda piece: (
+            piece.kind(leader) == "column",
+            place[piece.loops[leader]],
+            -piece.weights[leader],
+        )
+    )
     loops: list[Loop] = []
-    weights: list[dict[sympy.Symbol, dict[sympy.Symbol, int]]] = [{loop.symbol: {} for loop in group.loops} for group in (a, b)]
-    for piece, symbol in zip(pieces, symbols_for([piece.kind(leader) for piece in pieces]), strict=True):
+    weights: list[dict[sympy.Symbol, dict[sympy.Symbol, int]]] = [
+        {loop.symbol: {} for loop in group.loops} for group in (a, b)
+    ]
+    for piece, symbol in zip(
+        pieces, symbols_for([piece.kind(leader) for piece in pieces]), strict=True
+    ):
         loops.append(Loop(symbol, piece.size, piece.kind(leader)))
         for mine, loop, weight in zip(weights, piece.loops, piece.weights, strict=True):
             if loop:
                 mine[loop.symbol][symbol] = weight
     become = [{old: Linear.make(terms) for old, terms in mine.items()} for mine in weights]
     first, second = rewritten(a.members, become[0]), rewritten(b.members, become[1])
-    together = sorted(zip([*a.positions, *b.positions], [*first, *second], strict=True), key=lambda pair: pair[0])
+    together = sorted(
+        zip([*a.positions, *b.positions], [*first, *second], strict=True), key=lambda pair: pair[0]
+    )
     positions, members = zip(*together, strict=True)
-    return Group(a.usage, positions, tuple(member.node for member in members), tuple(loops), members)
+    return Group(
+        a.usage, positions, tuple(member.node for member in members), tuple(loops), members
+    )
 
 
-def rewritten(members: tuple[Member, ...], become: Mapping[sympy.Symbol, Linear]) -> tuple[Member, ...]:
+def rewritten(
+    members: tuple[Member, ...], become: Mapping[sympy.Symbol, Linear]
+) -> tuple[Member, ...]:
     """The members in terms of other loops."""
     if all(new.terms == ((old, 1),) for old, new in become.items()):
         return members
     moved = lambda formulas: tuple(formula.substitute(become) for formula in formulas)
     access = lambda old: old._replace(index=old.index.substitute(become))
-    body = lambda old: old._replace(reads=tuple(map(access, old.reads)), write=access(old.write), values=moved(old.values))
+    body = lambda old: old._replace(
+        reads=tuple(map(access, old.reads)), write=access(old.write), values=moved(old.values)
+    )
     return tuple(Member(m.node, moved(m.index), moved(m.rindex), body(m.body)) for m in members)
 
 
@@ -331,7 +411,11 @@ def to_kernel(group: Group, name: str, saved: int) -> FusedKernel:
     for member in group.members:
         index, rindex = (tuple(i.expr for i in part) for part in (member.index, member.rindex))
         uses_columns = rindex or any(columns & i.free_symbols for i in index)
-        level: Kind | Literal["across"] = "across" if member.node.buffer.name in across else "column" if uses_columns else "row"
+        level: Kind | Literal["across"] = (
+            "across" if member.node.buffer.name in across else "column" if uses_columns else "row"
+        )
         steps.append(Step(member.node, index, rindex, level))
     names = lambda buffers: frozenset(b.name for b in buffers)
-    return FusedKernel(name, group.loops, tuple(steps), names(group.stores), names(group.reads), saved)
+    return FusedKernel(
+        name, group.loops, tuple(steps), names(group.stores), names(group.reads), saved
+    )

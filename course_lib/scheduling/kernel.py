@@ -91,8 +91,10 @@ class FusedKernel(Nest):
     stores: frozenset[str]
     reads: frozenset[str]  # Buffers loaded from memory, i.e. not written by a step of this kernel
     bytes_saved: int = 0
-    in_place: dict[str, str] = field(default_factory=dict)  # Stored buffer → the dead one whose memory it takes (`memory`)
-    fixed: Collection[int] | None = None  # If calls with other sizes will come: the sizes that all have
+    # Stored buffer → the dead one whose memory it takes (`memory`)
+    in_place: dict[str, str] = field(default_factory=dict)
+    # If calls with other sizes will come: the sizes that all have
+    fixed: Collection[int] | None = None
 
     @property
     def nodes(self) -> tuple[LoopNode, ...]:  # type: ignore[override]

@@ -48,7 +48,9 @@ def plan(schedule: Schedule, graph: LoopGraph) -> MemoryPlan:
     last: dict[str, int] = {}
     for a in planner.result.allocations:
         last[a.storage] = max(last.get(a.storage, 0), planner.last_use[a.buffer.name])
-    planner.result.free_after = [tuple(s for s in last if last[s] == n) for n in range(len(schedule.kernels))]
+    planner.result.free_after = [
+        tuple(s for s in last if last[s] == n) for n in range(len(schedule.kernels))
+    ]
     return planner.result
 
 
@@ -58,24 +60,38 @@ class Planner:
     def __init__(self, schedule: Schedule, graph: LoopGraph) -> None:
         kernels = schedule.kernels
         self.buffers, self.groups = graph.buffers, schedule.groups
-        self.last_use = {name: n for n, k in enumerate(kernels) for name in (*k.reads, *(b.name for b in k.buffers))}
+        self.last_use = {
+            name: n
+            for n, k in enumerate(kernels)
+            for name in (*k.reads, *(b.name for b in k.buffers))
+        }
         self.last_use |= dict.fromkeys(graph.returned, len(kernels))
         names = [output.buffer.name if isinstance(output, View) else "" for output in graph.outputs]
-        self.given = {names[n]: old for n, old in graph.updates.items() if names.count(names[n]) == 1}
+        self.given = {
+            names[n]: old for n, old in graph.updates.items() if names.count(names[n]) == 1
+        }
         """For what is computed only to be put into an input, that input."""
         self.free: list[Allocation] = []
         self.result = MemoryPlan()
 
     def place_results_of(self, n: int, kernel: Kernel) -> None:
         """A place for each buffer that kernel `n` stores; what it was the last to read becomes free."""
-        dying = sorted(name for name in kernel.reads & self.result.place.keys() if self.last_use[name] == n)  # inputs are others'
-        allocates = isinstance(kernel, ExternKernel) and kernel.out_variant is None  # by itself: an operator without `out`
+        # inputs are others'
+        dying = sorted(
+            name for name in kernel.reads & self.result.place.keys() if self.last_use[name] == n
+        )
+        # by itself: an operator without `out`
+        allocates = isinstance(kernel, ExternKernel) and kernel.out_variant is None
         for buffer in kernel.buffers:
-            if isinstance(kernel, FusedKernel) and (old := self.operand_to_overwrite(n, buffer, dying)):
+            if isinstance(kernel, FusedKernel) and (
+                old := self.operand_to_overwrite(n, buffer, dying)
+            ):
                 dying = [name for name in dying if name != old]
                 kernel.in_place[buffer.name] = old
                 storage, how = self.result.place.get(old, old), "in place"
-            elif not allocates and (like := [free for free in self.free if alike(free.buffer, buffer)]):
+            elif not allocates and (
+                like := [free for free in self.free if alike(free.buffer, buffer)]
+            ):
                 self.free.remove(like[-1])
                 storage, how = like[-1].storage, "reuse"
             else:
@@ -90,7 +106,9 @@ class Planner:
         given = self.given.get(new.name)
         if given and self.last_use.get(given.name, n) <= n and replace(given, name=new.name) == new:
             dying = [given.name, *dying]
-        fits = lambda old: alike(self.buffers[old], new) and only_read_where_written(self.groups[n], old, new.name)
+        fits = lambda old: (
+            alike(self.buffers[old], new) and only_read_where_written(self.groups[n], old, new.name)
+        )
         return next(filter(fits, dying), None)
 
 
@@ -106,9 +124,18 @@ def extent(buffer: Buffer) -> int:
 
 def only_read_where_written(group: Group, old: str, new: str) -> bool:
     """True if the group reads `old` only at the element of `new` that it writes in the same iteration."""
-    store = next(member.body.write.index for member in group.members if member.body.write.buffer == new)
-    readers = [(m, access.index) for m in group.members for access in m.body.reads if access.buffer == old]
-    moves = lambda member: any(member.body.write.index.moves_with(loop.symbol) for loop in group.columns)
-    once = all(isinstance(m.node, Pointwise) and not moves(m) for m, _ in readers)  # for a row, whose results are stored later
-    steps = all(store.coefficient(loop.symbol) != 0 for loop in (group.rows if once else group.loops))
+    store = next(
+        member.body.write.index for member in group.members if member.body.write.buffer == new
+    )
+    readers = [
+        (m, access.index) for m in group.members for access in m.body.reads if access.buffer == old
+    ]
+    moves = lambda member: any(
+        member.body.write.index.moves_with(loop.symbol) for loop in group.columns
+    )
+    # for a row, whose results are stored later
+    once = all(isinstance(m.node, Pointwise) and not moves(m) for m, _ in readers)
+    steps = all(
+        store.coefficient(loop.symbol) != 0 for loop in (group.rows if once else group.loops)
+    )
     return steps and all(index == store for _, index in readers)

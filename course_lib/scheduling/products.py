@@ -30,7 +30,11 @@ def is_product(node: Node, codegen: str) -> bool:
         return False
     (dtype, *others), (*_, a, b) = {view.dtype for view in node.args}, node.args
     on_gpu = a.buffer.device.type == "cuda"
-    known = {torch.float16, torch.bfloat16, *([torch.float32] if allows_tf32() or not on_gpu else [])}
+    known = {
+        torch.float16,
+        torch.bfloat16,
+        *([torch.float32] if allows_tf32() or not on_gpu else []),
+    }
     matrices = min(a.shape[-2:] + b.shape[-2:]) > 1 and 0 not in a.shape
     return matrices and dtype in known and not others and (on_gpu or codegen == "triton")
 
@@ -46,7 +50,15 @@ def as_loops(node: ExternKernel) -> list[Node]:
         *batch, m, n = index
         return ops.mul(element(ops, a, [*batch, m, *rindex]), element(ops, b, [*batch, *rindex, n]))
 
-    add = lambda ops, index: ops.add(element(ops, bias[0], index), element(ops, result.view(), index))
-    after = Pointwise(out, out.shape, lambda ops, index: ops.to_dtype(add(ops, index), out.dtype), node.origins, label)
+    add = lambda ops, index: ops.add(
+        element(ops, bias[0], index), element(ops, result.view(), index)
+    )
+    after = Pointwise(
+        out,
+        out.shape,
+        lambda ops, index: ops.to_dtype(add(ops, index), out.dtype),
+        node.origins,
+        label,
+    )
     loops = result, out.shape, multiply, node.origins, label, a.shape[-1:]
     return [Product(*loops, kind="sum", accumulate=torch.float32), *([after] if bias else [])]

@@ -63,7 +63,9 @@ def several(values: Any, what: str) -> list[Any]:
 
 def wholes(values: Any, what: str, least: float = 1) -> list[int]:
     """A list of whole numbers: 'lengths is a list of whole numbers'."""
-    return [whole(value, f"{what}: each is a whole number", least) for value in several(values, what)]
+    return [
+        whole(value, f"{what}: each is a whole number", least) for value in several(values, what)
+    ]
 
 
 def a_number(value: Any, what: str) -> float:
@@ -103,7 +105,9 @@ def attributes(value: Any, names: Sequence[str], what: str) -> Any:
 
 def recorded(value: Any, where: str) -> Any:
     """What `with cl.record() as trace:` gave."""
-    return attributes(value, ("events", "of"), f"{where} expects the trace of `with cl.record() as trace:`")
+    return attributes(
+        value, ("events", "of"), f"{where} expects the trace of `with cl.record() as trace:`"
+    )
 
 
 # ---- what the functions of this room take ---------------------------------------------------------------------------
@@ -119,12 +123,17 @@ class Kind:
 
 def having(words: str, *names: str) -> Kind:
     """An object (no class) that has all these attributes, in its own right: a module answers for what it does not have."""
-    return Kind(words, lambda value: not isinstance(value, type) and all(hasattr(value, name) for name in names))
+    return Kind(
+        words,
+        lambda value: not isinstance(value, type) and all(hasattr(value, name) for name in names),
+    )
 
 
 def each(kind: Kind, words: str) -> Kind:
     """Several of a kind, in a list or the like."""
-    of_kind = lambda value: isinstance(value, Collection) and not isinstance(value, (str, bytes, torch.Tensor))
+    of_kind = lambda value: (
+        isinstance(value, Collection) and not isinstance(value, (str, bytes, torch.Tensor))
+    )
     return Kind(words, lambda value: of_kind(value) and all(map(kind.holds, value)))
 
 
@@ -132,22 +141,40 @@ def named(kind: Kind, words: str, key: Kind | None = None) -> Kind:
     """Names (or other keys) and a value of a kind for each."""
     keys = key or TEXT
     return Kind(
-        words, lambda value: isinstance(value, Mapping) and all(map(keys.holds, value)) and all(map(kind.holds, value.values()))
+        words,
+        lambda value: (
+            isinstance(value, Mapping)
+            and all(map(keys.holds, value))
+            and all(map(kind.holds, value.values()))
+        ),
     )
 
 
 TEXT = Kind("a text in quotes", lambda value: isinstance(value, str))
 NUMBER = Kind("a number", is_number)
-SIZE = Kind("a number, 0 or more, that is not infinite", lambda value: is_number(value) and 0 <= value < math.inf)
-COUNT = Kind("a whole number, 1 or more", lambda value: not isinstance(value, bool) and is_whole(value) and value >= 1)
-STAGE = Kind(f"one of {', '.join(COLOURS)}", lambda value: isinstance(value, str) and value in COLOURS)
-COUNT_OR_0 = Kind("a whole number, 0 or more", lambda value: value is not False and is_whole(value) and value >= 0)
+SIZE = Kind(
+    "a number, 0 or more, that is not infinite",
+    lambda value: is_number(value) and 0 <= value < math.inf,
+)
+COUNT = Kind(
+    "a whole number, 1 or more",
+    lambda value: not isinstance(value, bool) and is_whole(value) and value >= 1,
+)
+STAGE = Kind(
+    f"one of {', '.join(COLOURS)}", lambda value: isinstance(value, str) and value in COLOURS
+)
+COUNT_OR_0 = Kind(
+    "a whole number, 0 or more", lambda value: value is not False and is_whole(value) and value >= 0
+)
 TENSOR = Kind("a tensor", lambda value: isinstance(value, torch.Tensor))
 ANYTHING = Kind("anything", lambda _: True)
 MAPPING = Kind("a dict", lambda value: isinstance(value, Mapping))
 FUNCTION = Kind("a function or a module", callable)
 RECORDED = having("the trace of `with cl.record() as trace:`", "events", "of")
-GRAPH = Kind("a graph of torch.fx (trace.graphs[0]), or its module", lambda value: isinstance(value, (fx.Graph, fx.GraphModule)))
+GRAPH = Kind(
+    "a graph of torch.fx (trace.graphs[0]), or its module",
+    lambda value: isinstance(value, (fx.Graph, fx.GraphModule)),
+)
 GUARDS = each(having("a guard", "kind", "source", "tests"), "guards (trace.guards)")
 LOOPS = having("a LoopGraph (trace.of(events.Lowered)[0].graph)", "buffers", "outputs")
 
@@ -175,7 +202,11 @@ def takes(**kinds: Kind) -> Callable[[F], F]:
                 if isinstance(value, (Iterator, types.GeneratorType)):
                     bound.arguments[name] = value = list(value)
                 if not kind.holds(value):
-                    error = ValueError if kind in (SIZE, COUNT, COUNT_OR_0) and is_number(value) else TypeError
+                    error = (
+                        ValueError
+                        if kind in (SIZE, COUNT, COUNT_OR_0) and is_number(value)
+                        else TypeError
+                    )
                     raise error(f"{function.__name__}: {name} is {kind.words}, not {shown(value)}")
             return function(*bound.args, **bound.kwargs)
 

@@ -32,9 +32,14 @@ AROUND = 3
 @takes(recording=RECORDED)
 def break_card(recording: Recording, index: int = 0) -> Picture:
     """All that is known about one graph break. Raises LookupError if there is none of that number."""
-    problems, index = recording.graph_breaks, whole(index, "a graph break is asked for by its number")
+    problems, index = (
+        recording.graph_breaks,
+        whole(index, "a graph break is asked for by its number"),
+    )
     if not -len(problems) <= index < len(problems):
-        raise LookupError(f"there is no graph break {index}; there are {len(problems)}, numbered from 0")
+        raise LookupError(
+            f"there is no graph break {index}; there are {len(problems)}, numbered from 0"
+        )
     return card_of(recording, problems[index])
 
 
@@ -56,11 +61,24 @@ def card_of(recording: Recording, problem: Any) -> Picture:
     for title, lines, marked in parts:
         shown = [("▸ " if n == marked else "  ") + line for n, line in enumerate(lines)]
         text += [title, *("  " + line for line in shown)]
-        bold = [f"<b>{escape(line)}</b>" if n == marked else escape(line) for n, line in enumerate(shown)]
+        bold = [
+            f"<b>{escape(line)}</b>" if n == marked else escape(line)
+            for n, line in enumerate(shown)
+        ]
         body.append(f'<span class="cl-dim">{escape(title)}</span>\n' + "\n".join(bold))
-    alt = f"Graph break: {problem.reason}. " + (f"{problem.location.text}. " if problem.location else "") + problem.hint
+    alt = (
+        f"Graph break: {problem.reason}. "
+        + (f"{problem.location.text}. " if problem.location else "")
+        + problem.hint
+    )
     caption = "One graph break: why, where in your source and in the bytecode, and what can be done about it."
-    return Picture(f'<div class="cl-torn cl-m">{chr(10).join(body)}</div>', caption, alt, "\n".join(text), ("break",))
+    return Picture(
+        f'<div class="cl-torn cl-m">{chr(10).join(body)}</div>',
+        caption,
+        alt,
+        "\n".join(text),
+        ("break",),
+    )
 
 
 def around(recording: Recording, problem: Any) -> tuple[list[str], int]:
@@ -70,7 +88,11 @@ def around(recording: Recording, problem: Any) -> tuple[list[str], int]:
         if seen.code is None or seen.code.co_qualname != name or problem.offset < 0:
             continue
         program = frames.instructions(seen.code)
-        at = [n for n, i in enumerate(program) if i.offset == problem.offset and str(i) == problem.instruction]
+        at = [
+            n
+            for n, i in enumerate(program)
+            if i.offset == problem.offset and str(i) == problem.instruction
+        ]
         if at:
             first, last = max(0, at[0] - AROUND), min(len(program), at[0] + 2)
             return [f"{i.offset:>5} {i}" for i in program[first:last]], at[0] - first
@@ -95,7 +117,9 @@ class Piece:
         """Its operations. Where captures differ in them, each has its own line."""
         ways: dict[str, list[str]] = {}
         for number, result in enumerate(self.results, 1):
-            names = ", ".join(op_name(node) for node in result.graph.graph.nodes if node.op.startswith("call_"))
+            names = ", ".join(
+                op_name(node) for node in result.graph.graph.nodes if node.op.startswith("call_")
+            )
             ways.setdefault(names, []).append(str(number))
         if len(ways) == 1:
             again = [f"captured {len(self.results)} times"] if len(self.results) > 1 else []
@@ -147,10 +171,14 @@ def pieces_of(recording: Recording, function: str | Callable[..., Any] | None) -
         a_function(function, "cut")
         function = getattr(getattr(function, "forward", function), "__qualname__", str(function))
     for one in order:
-        if one.resume is None and (one.problems if function is None else matches(one.code.co_qualname, function)):
+        if one.resume is None and (
+            one.problems if function is None else matches(one.code.co_qualname, function)
+        ):
             return [other for other in order if origin(other) is one.code]
     asked = f" called '{function}'" if function else " with a graph break"
-    raise LookupError(f"no frame{asked} was recorded. If it was compiled before, cl.reset() forgets it.")
+    raise LookupError(
+        f"no frame{asked} was recorded. If it was compiled before, cl.reset() forgets it."
+    )
 
 
 def resumed_by(code: CodeType, known: list[CodeType]) -> Resume | None:
@@ -160,7 +188,9 @@ def resumed_by(code: CodeType, known: list[CodeType]) -> Resume | None:
     name, _, offset = code.co_qualname.rpartition(" from ")
     for original in known:
         if name and original.co_qualname == name and code.co_code.endswith(original.co_code):
-            return Resume(original, int(offset), code, code, (), len(code.co_code) - len(original.co_code))
+            return Resume(
+                original, int(offset), code, code, (), len(code.co_code) - len(original.co_code)
+            )
     return None
 
 
@@ -200,11 +230,18 @@ class Block:
     @property
     def own_width(self) -> float:
         """What did not run has only its name and, below, why."""
-        return WIDE if self.piece else min(WIDE, 30 + max(text_width(self.title), text_width(self.number, SMALL)))
+        return (
+            WIDE
+            if self.piece
+            else min(WIDE, 30 + max(text_width(self.title), text_width(self.number, SMALL)))
+        )
 
     @property
     def width(self) -> float:
-        return max(self.own_width, sum(block.width for _, block in self.below) + GAP * (len(self.below) - 1))
+        return max(
+            self.own_width,
+            sum(block.width for _, block in self.below) + GAP * (len(self.below) - 1),
+        )
 
     @property
     def own_height(self) -> float:
@@ -218,7 +255,9 @@ class Block:
 
     @property
     def height(self) -> float:
-        return self.own_height + (self.torn + max(block.height for _, block in self.below) if self.below else 0)
+        return self.own_height + (
+            self.torn + max(block.height for _, block in self.below) if self.below else 0
+        )
 
 
 @takes(recording=RECORDED)
@@ -227,13 +266,24 @@ def cut_frame(recording: Recording, function: str | Callable[..., Any] | None = 
     pieces = pieces_of(recording, function)
     known = {frames.number(piece.code): piece for piece in pieces}
     drawn = {frames.number(pieces[0].code)}
-    captured = [frames.number(piece.code) for piece in pieces if piece.results]  # graphs are numbered in this order
+    # graphs are numbered in this order
+    captured = [frames.number(piece.code) for piece in pieces if piece.results]
 
     def lay_out(piece: Piece, above: frozenset[int] = frozenset()) -> Block:
-        number = f"graph {captured.index(frames.number(piece.code)) + 1}" if piece.results else "no graph"
-        block = Block(title_of(piece.resume or piece.code), number, piece.lines if piece.results else [], piece)
+        number = (
+            f"graph {captured.index(frames.number(piece.code)) + 1}"
+            if piece.results
+            else "no graph"
+        )
+        block = Block(
+            title_of(piece.resume or piece.code),
+            number,
+            piece.lines if piece.results else [],
+            piece,
+        )
         following = piece.next
-        if piece.problems and not following:  # nothing was captured here; what ran next was its resume function
+        # nothing was captured here; what ran next was its resume function
+        if piece.problems and not following:
             later = pieces[pieces.index(piece) + 1 :][:1]
             following = [one.resume for one in later if one.resume]
         mine = [at for at in following[:ACROSS] if frames.number(at.code) not in drawn]
@@ -244,7 +294,9 @@ def cut_frame(recording: Recording, function: str | Callable[..., Any] | None = 
             if at in mine and key in known:
                 block.below.append((carried(at), lay_out(known[key], above)))
             elif at in mine:
-                block.below.append((carried(at), Block(title_of(at), "not needed so far", [], None)))
+                block.below.append(
+                    (carried(at), Block(title_of(at), "not needed so far", [], None))
+                )
             else:
                 where = "drawn above" if key in above else "drawn elsewhere"
                 block.below.append((carried(at), Block(title_of(at), where, [], None)))
@@ -259,22 +311,26 @@ def cut_frame(recording: Recording, function: str | Callable[..., Any] | None = 
     name = title_of(pieces[0].code)
     alt = f"{name} in {plural(len(pieces), 'piece')}: {plural(len(done), 'graph')}, {plural(breaks, 'graph break')}. "
     alt += " ".join(text.split())
-    caption = (
-        "Blue: what is captured. Torn: a graph ends there; grey: what Python does itself. The arrow says what the head hands on."
-    )
+    caption = "Blue: what is captured. Torn: a graph ends there; grey: what Python does itself. The arrow says what the head hands on."
     return Picture(svg.framed(alt), caption, alt, text)
 
 
 def title_of(what: Resume | CodeType) -> str:
     """'bar', 'bar from 112 (line 4)'."""
     if isinstance(what, Resume):
-        return f"{title_of(what.code)} (line {line})" if (line := line_of(what)) else title_of(what.code)
+        return (
+            f"{title_of(what.code)} (line {line})"
+            if (line := line_of(what))
+            else title_of(what.code)
+        )
     return what.co_qualname.split(".<locals>.")[-1]
 
 
 def line_of(at: Resume) -> int | None:
     """The source line where a resume function goes on."""
-    return next((line for start, end, line in at.original.co_lines() if start <= at.offset < end), None)
+    return next(
+        (line for start, end, line in at.original.co_lines() if start <= at.offset < end), None
+    )
 
 
 def draw_block(svg: Svg, block: Block, x: float, y: float) -> None:
@@ -282,9 +338,25 @@ def draw_block(svg: Svg, block: Block, x: float, y: float) -> None:
     wide, left = block.own_width, x + (block.width - block.own_width) / 2
     run = block.piece is not None
     stage = "capture" if run and block.piece.results else "runtime"  # type: ignore[union-attr]
-    svg.box(left, y, wide, block.own_height, stage, strength=0.14 if run else 0, dashed=not run, radius=10)
+    svg.box(
+        left,
+        y,
+        wide,
+        block.own_height,
+        stage,
+        strength=0.14 if run else 0,
+        dashed=not run,
+        radius=10,
+    )
     room = wide - 44 - text_width(block.number, SMALL) if run else wide - 20
-    svg.text(left + 12, y + 22, shorten(block.title, room, bold_size(run)), bold=run, dim=not run, tip=block.title)
+    svg.text(
+        left + 12,
+        y + 22,
+        shorten(block.title, room, bold_size(run)),
+        bold=run,
+        dim=not run,
+        tip=block.title,
+    )
     beside = (left + wide - 10, y + 22) if run else (left + 12, y + 42)
     svg.text(*beside, block.number, SMALL, anchor="end" if run else "start", dim=True)
     for n, line in enumerate(block.lines):
@@ -295,15 +367,27 @@ def draw_block(svg: Svg, block: Block, x: float, y: float) -> None:
     middle, torn = left + WIDE / 2, bottom + 12
     teeth = " ".join(f"l6 {7 if n % 2 == 0 else -7}" for n in range(int(WIDE // 6)))
     why = {expression(problem): problem.reason for problem in block.piece.problems}
-    svg.path(f"M{left:.0f} {torn} {teeth}", stage="break", line=2.2, opacity=1, tip="; ".join(dict.fromkeys(why.values())))
+    svg.path(
+        f"M{left:.0f} {torn} {teeth}",
+        stage="break",
+        line=2.2,
+        opacity=1,
+        tip="; ".join(dict.fromkeys(why.values())),
+    )
     svg.text(left - 2, torn + 25, "✂", LARGE, stage="break")
     for text, reason in why.items():
         said = f"Python: {text}"
         svg.box(left + 18, torn + 11, WIDE - 36, 24, "eager", strength=0.2, radius=4, tip=reason)
-        svg.text(left + 28, torn + 27, shorten(said, WIDE - 56, 12, mono=True), 12, mono=True, tip=said)
+        svg.text(
+            left + 28, torn + 27, shorten(said, WIDE - 56, 12, mono=True), 12, mono=True, tip=said
+        )
         torn += BOX
     torn -= BOX
-    at = x + (block.width - sum(one.width for _, one in block.below) - GAP * (len(block.below) - 1)) / 2
+    at = (
+        x
+        + (block.width - sum(one.width for _, one in block.below) - GAP * (len(block.below) - 1))
+        / 2
+    )
     last = block.below[-1][1]
     for told, one in block.below:
         centre, low = at + one.width / 2, bottom + block.torn - 3
@@ -348,12 +432,41 @@ def resume_code(at: Resume) -> Picture:
     right = COLUMN + BETWEEN
     svg.text(right, 16, title_of(at.code), bold=True)
     top = lambda n: 30 + ROW * n
-    svg.box(right - 6, top(0) - 2, COLUMN, ROW * new + 2, "capture", strength=0.2, line=2.5, radius=5)
-    svg.box(right - 6, top(target) - 2, COLUMN, ROW * (len(after) - target) + 2, "capture", strength=0.1, radius=5)
-    svg.box(2, top(target) - 2, COLUMN, ROW * (len(after) - target) + 2, "capture", strength=0.1, radius=5)
+    svg.box(
+        right - 6, top(0) - 2, COLUMN, ROW * new + 2, "capture", strength=0.2, line=2.5, radius=5
+    )
+    svg.box(
+        right - 6,
+        top(target) - 2,
+        COLUMN,
+        ROW * (len(after) - target) + 2,
+        "capture",
+        strength=0.1,
+        radius=5,
+    )
+    svg.box(
+        2,
+        top(target) - 2,
+        COLUMN,
+        ROW * (len(after) - target) + 2,
+        "capture",
+        strength=0.1,
+        radius=5,
+    )
     if target > new:
-        svg.box(2, top(new) - 2, COLUMN, ROW * (target - new) + 2, "runtime", strength=0.1, radius=5)
-        svg.box(right - 6, top(new) - 2, COLUMN, ROW * (target - new) + 2, None, dashed=True, line=1, radius=5)
+        svg.box(
+            2, top(new) - 2, COLUMN, ROW * (target - new) + 2, "runtime", strength=0.1, radius=5
+        )
+        svg.box(
+            right - 6,
+            top(new) - 2,
+            COLUMN,
+            ROW * (target - new) + 2,
+            None,
+            dashed=True,
+            line=1,
+            radius=5,
+        )
     text = [(own, "", title_of(at.code))]
     for n, i in enumerate(after):
         skipped = new <= n < target
@@ -363,7 +476,11 @@ def resume_code(at: Resume) -> Picture:
         mark = "new" if n < new else "skipped" if skipped else "same"
         text.append((left, mark, f"{i.offset:>4} {i}"))
     jump, low, edge = top(new) - ROW / 2, top(target) + ROW / 2, right + COLUMN
-    svg.arrow([(edge - 14, jump), (edge + 24, jump), (edge + 24, low), (edge - 4, low)], stage="capture", line=2)
+    svg.arrow(
+        [(edge - 14, jump), (edge + 24, jump), (edge + 24, low), (edge - 4, low)],
+        stage="capture",
+        line=2,
+    )
     svg.width += 24
     caption = "Outlined: the prologue, which is new. It jumps over what has been done already; all the rest is unchanged."
     stand = f"{plural(new, 'instruction')} {'stand' if new > 1 else 'stands'}"

@@ -44,7 +44,10 @@ class Step:
     @property
     def change(self) -> tuple[list[str], list[str], list[str]]:
         """The stack as (what stayed, what was taken off, what was put on)."""
-        before, after = list(map(short_types, self.run.before)), list(map(short_types, self.run.after))
+        before, after = (
+            list(map(short_types, self.run.before)),
+            list(map(short_types, self.run.after)),
+        )
         same = 0
         while same < min(len(before), len(after)) and before[same] == after[same]:
             same += 1
@@ -69,7 +72,13 @@ class FrameRun:
     @property
     def ending(self) -> str:
         """How it ended, if not with a return."""
-        return "" if not self.problem else "the graph ends here" if self.graph else "capture stops here"
+        return (
+            ""
+            if not self.problem
+            else "the graph ends here"
+            if self.graph
+            else "capture stops here"
+        )
 
 
 def frame_runs(recording: Recording) -> list[FrameRun]:
@@ -90,9 +99,13 @@ def frame_runs(recording: Recording) -> list[FrameRun]:
             last = FrameRun(event.name, [], code=event.code)
         elif isinstance(event, events.InstructionRun):
             flat.append(event)
-        elif isinstance(event, events.GraphCaptured):  # at a graph break both of these come, in either order
+        elif isinstance(event, events.GraphCaptured):
+            # at a graph break both of these come, in either order
             close()
-            last.graph, last.problem = event.result.graph, (problem := event.result.problem) and as_written(problem)
+            last.graph, last.problem = (
+                event.result.graph,
+                (problem := event.result.problem) and as_written(problem),
+            )
         elif isinstance(event, events.GraphBroke):
             close()
             last.problem = as_written(event.problem)
@@ -104,7 +117,9 @@ def nest(flat: list[events.InstructionRun]) -> list[Step]:
     """Instructions in the order in which they finished, as a tree: a call is reported after what it called."""
     levels: dict[int, list[Step]] = {}
     for run in flat:
-        inside = [step for depth in sorted(levels) if depth > run.depth for step in levels.pop(depth)]
+        inside = [
+            step for depth in sorted(levels) if depth > run.depth for step in levels.pop(depth)
+        ]
         levels.setdefault(run.depth, []).append(Step(run, inside))
     left = [levels[depth] for depth in sorted(levels)]
     for outer, inner in itertools.pairwise(left):  # a call that did not come back
@@ -117,19 +132,31 @@ def unfinished(last: events.InstructionRun, inner: events.InstructionRun) -> eve
     return replace(last, offset=-1, op="CALL", arg=inner.function, before=last.after, node="")
 
 
-def find_run(recording: Recording, function: str | int | Callable[..., Any] | None = None) -> FrameRun:
+def find_run(
+    recording: Recording, function: str | int | Callable[..., Any] | None = None
+) -> FrameRun:
     """The frame to show: by name, by number, by the function itself; None for the first.
 
     Raises LookupError with the names there are; TypeError for what is no name, number or function."""
-    if isinstance(function, bool) or not (function is None or isinstance(function, (str, int)) or callable(function)):
-        raise TypeError(f"a frame is asked for by its name, its number or the function itself, not by {shown(function)}")
+    if isinstance(function, bool) or not (
+        function is None or isinstance(function, (str, int)) or callable(function)
+    ):
+        raise TypeError(
+            f"a frame is asked for by its name, its number or the function itself, not by {shown(function)}"
+        )
     runs = frame_runs(recorded(recording, "this picture"))
     names = [run.name for run in runs]
     if not runs:
-        raise LookupError("nothing was captured while recording. Was the function compiled before? cl.reset() forgets it.")
+        raise LookupError(
+            "nothing was captured while recording. Was the function compiled before? cl.reset() forgets it."
+        )
     if isinstance(function, int):
         if not -len(runs) <= function < len(runs):
-            there = "there is 1 frame, number 0" if len(runs) == 1 else f"there are {len(runs)} frames, numbered from 0"
+            there = (
+                "there is 1 frame, number 0"
+                if len(runs) == 1
+                else f"there are {len(runs)} frames, numbered from 0"
+            )
             raise LookupError(f"there is no frame {function}: {there}")
         return runs[function]
     if function is None:
@@ -146,7 +173,9 @@ def find_run(recording: Recording, function: str | int | Callable[..., Any] | No
 
 
 @takes(recording=RECORDED)
-def bytecode_table(recording: Recording, function: str | int | Callable[..., Any] | None = None) -> Picture:
+def bytecode_table(
+    recording: Recording, function: str | int | Callable[..., Any] | None = None
+) -> Picture:
     """Every instruction that the symbolic interpreter ran for one frame: `function` is its name, its number, or the function
     itself; None for the first."""
     run = find_run(recording, function)
@@ -191,7 +220,9 @@ def html_steps(steps: list[Step], closed: bool) -> str:
             label = escape(f"{inner}: {plural(step.count - 1, 'instruction')}, followed")
             opened = "" if closed else " open"
             rows = html_steps(step.inside, closed)
-            parts.append(f'<details class="cl-in"{opened}><summary>{label}</summary>{rows}</details>')
+            parts.append(
+                f'<details class="cl-in"{opened}><summary>{label}</summary>{rows}</details>'
+            )
     return "".join(parts)
 
 
@@ -206,9 +237,16 @@ def html_row(step: Step) -> str:
     stays, off, on = step.change
     chips = "".join(chip(text) for text in stays) + "".join(chip(text, " cl-off") for text in off)
     chips += ("→ " if off and on else "") + "".join(chip(text, " cl-on") for text in on)
-    node = f'<span class="cl-new" title="{escape(run.node)}">{escape(run.node)}</span>' if run.node else ""
+    node = (
+        f'<span class="cl-new" title="{escape(run.node)}">{escape(run.node)}</span>'
+        if run.node
+        else ""
+    )
     offset = str(run.offset) if run.offset >= 0 else ""
-    name, whole = f"{escape(run.op)} <b>{escape(short_arg(run.arg))}</b>", escape(plain_arg(run.arg))
+    name, whole = (
+        f"{escape(run.op)} <b>{escape(short_arg(run.arg))}</b>",
+        escape(plain_arg(run.arg)),
+    )
     return (
         f'<div class="cl-row"><span class="cl-no">{offset}</span><span class="cl-op" title="{whole}">{name}</span>'
         f"<span>{chips}</span><span>{node}</span></div>"
@@ -231,7 +269,9 @@ def plain_problem(problem: Any) -> str:
     """A break in words, with the file as a reader knows it."""
     lines = [problem.reason]
     if problem.location:
-        lines.append(f"  at {place(problem.location.filename, problem.location.line)} in {problem.location.function}")
+        lines.append(
+            f"  at {place(problem.location.filename, problem.location.line)} in {problem.location.function}"
+        )
         lines += ["    " + row for row in problem.location.caret.splitlines()]
     if problem.hint:
         lines.append(f"  what to do: {problem.hint}")
@@ -266,7 +306,9 @@ def text_steps(steps: list[Step], closed: bool, indent: str = "") -> list[str]:
         stack = " │ ".join(map(short_types, run.after))
         lines.append(f"{indent}{offset:>6} {run.op + ' ' + short_arg(run.arg):<28} [{stack}]{node}")
         if step.inside and closed:
-            lines.append(f"{indent}         … {step.inside[0].run.function}: {plural(step.count - 1, 'instruction')}, followed")
+            lines.append(
+                f"{indent}         … {step.inside[0].run.function}: {plural(step.count - 1, 'instruction')}, followed"
+            )
         elif step.inside:
             lines += text_steps(step.inside, closed, indent + "    ┆ ")
     return lines
@@ -275,7 +317,12 @@ def text_steps(steps: list[Step], closed: bool, indent: str = "") -> list[str]:
 # ---- plain bytecode -------------------------------------------------------------------------------------------------
 
 
-@takes(fn=Kind("a Python function or its code", lambda fn: isinstance(getattr(fn, "__code__", fn), types.CodeType)))
+@takes(
+    fn=Kind(
+        "a Python function or its code",
+        lambda fn: isinstance(getattr(fn, "__code__", fn), types.CodeType),
+    )
+)
 def disassembly(fn: Any) -> Picture:
     """The bytecode of a function (or a code object), under the source lines it came from."""
     code = fn if isinstance(fn, types.CodeType) else fn.__code__

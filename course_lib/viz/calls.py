@@ -90,19 +90,27 @@ def call_told(program: CompiledGraph, *inputs: Any) -> tuple[Any, ...]:
 def told_wrapper(program: CompiledGraph) -> Callable[..., Any]:
     """The program's wrapper with a clock around each kernel, in the same namespace."""
     outer: Any = program.run
-    apart = inspect.getclosurevars(outer).nonlocals  # of `on_device`: the GPU, and the wrapper itself
+    # of `on_device`: the GPU, and the wrapper itself
+    apart = inspect.getclosurevars(outer).nonlocals
     wrapper: FunctionType = apart.get("run", outer)
     lines = kernel_lines(program.wrapper_source)
     numbers = {line: number for number, line in enumerate(lines) if lines[line]}
     tree = ast.parse(program.wrapper_source)
     function = next(node for node in tree.body if isinstance(node, ast.FunctionDef))
-    function.args.kwonlyargs, function.args.kw_defaults = [ast.arg("_now"), ast.arg("_tell")], [None, None]
+    function.args.kwonlyargs, function.args.kw_defaults = (
+        [ast.arg("_now"), ast.arg("_tell")],
+        [None, None],
+    )
     body: list[ast.stmt] = []
     for statement in function.body:
         if (number := numbers.get(statement.lineno)) is None:
             body.append(statement)
         else:
-            body += [*ast.parse("_start = _now()").body, statement, *ast.parse(f"_tell({number}, _now() - _start)").body]
+            body += [
+                *ast.parse("_start = _now()").body,
+                statement,
+                *ast.parse(f"_tell({number}, _now() - _start)").body,
+            ]
     function.body = body
     module = compile(ast.fix_missing_locations(tree), wrapper.__code__.co_filename, "exec")
     code = next(constant for constant in module.co_consts if isinstance(constant, CodeType))
@@ -117,7 +125,11 @@ def told_wrapper(program: CompiledGraph) -> Callable[..., Any]:
     return on_device(apart["device"], told) if "device" in apart else told
 
 
-def play_told(recording: cudagraphs.Recording, inputs: Any, play: Callable[..., Any] = cudagraphs.Recording.play) -> Any:
+def play_told(
+    recording: cudagraphs.Recording,
+    inputs: Any,
+    play: Callable[..., Any] = cudagraphs.Recording.play,
+) -> Any:
     """Stands in for `cudagraphs.Recording.play`."""
     start = time.perf_counter()
     result = play(recording, inputs)
@@ -134,7 +146,9 @@ _watched: dict[Check, CodeType] = {}
 def watch(check: Check) -> None:
     """Let a check tell each time it is asked. The hook holds its function, so the function stays and gets another body.
     A function that somebody else wrote (an exercise's) is left alone: who knows what else calls it."""
-    own = isinstance(check.function, FunctionType) and check.function.__globals__ is getattr(check, "names", None)
+    own = isinstance(check.function, FunctionType) and check.function.__globals__ is getattr(
+        check, "names", None
+    )
     if check in _watched or not own:
         return
     _watched[check] = check.function.__code__

@@ -19,7 +19,15 @@ from course_lib.viz.style import Picture, escape, plural
 
 LEXERS = {"triton": "python", "py": "python", "c++": "cpp"}
 """Our name of a language → pygments' name, where they differ."""
-TITLES = {"python": "Python", "py": "Python", "cpp": "C++", "c++": "C++", "triton": "Triton", "ptx": "PTX", "llvm": "LLVM IR"}
+TITLES = {
+    "python": "Python",
+    "py": "Python",
+    "cpp": "C++",
+    "c++": "C++",
+    "triton": "Triton",
+    "ptx": "PTX",
+    "llvm": "LLVM IR",
+}
 
 
 @takes(source=TEXT, language=TEXT)
@@ -61,7 +69,12 @@ def highlighted(source: str, language: str) -> list[str]:
         kind = token_class(str(token))
         # A token that runs over several lines (a docstring) is closed and opened again at each line's end.
         pieces = [escape(piece) for piece in text.split("\n")]
-        parts.append("\n".join(f'<span class="cl-{kind}">{piece}</span>' if kind and piece else piece for piece in pieces))
+        parts.append(
+            "\n".join(
+                f'<span class="cl-{kind}">{piece}</span>' if kind and piece else piece
+                for piece in pieces
+            )
+        )
     return "".join(parts).split("\n")
 
 
@@ -74,7 +87,9 @@ def lexer_of(language: str) -> Any:
     except ImportError:
         return None
     try:
-        return get_lexer_by_name(LEXERS.get(language.lower(), language), stripnl=False, ensurenl=False)
+        return get_lexer_by_name(
+            LEXERS.get(language.lower(), language), stripnl=False, ensurenl=False
+        )
     except ClassNotFound:
         return None
 

@@ -65,14 +65,24 @@ class Build:
     @property
     def captured(self) -> Any:
         """The captured graph that this was made of, if it is known."""
-        traced = self.joint if self.joint is not None else self.programs[0].aten if self.programs else None
-        origins = (node.meta.get("origin") for node in traced.graph.nodes) if traced is not None else ()
+        traced = (
+            self.joint
+            if self.joint is not None
+            else self.programs[0].aten
+            if self.programs
+            else None
+        )
+        origins = (
+            (node.meta.get("origin") for node in traced.graph.nodes) if traced is not None else ()
+        )
         return next((origin.graph for origin in origins if origin is not None), None)
 
     @property
     def first_line(self) -> str:
         """'model.py:12', the first line of the program in the captured graph; '' if none is known."""
-        places = (written_at(node) for node in self.captured.nodes) if self.captured is not None else ()
+        places = (
+            (written_at(node) for node in self.captured.nodes) if self.captured is not None else ()
+        )
         return next((str(place) for place in places if place is not None), "")
 
 
@@ -171,7 +181,11 @@ class Compile:
         if not caller.problems:
             return ""
         problem = caller.problems[-1]
-        at = f" at {place(problem.location.filename, problem.location.line)}" if problem.location else ""
+        at = (
+            f" at {place(problem.location.filename, problem.location.line)}"
+            if problem.location
+            else ""
+        )
         how = (
             "its graph ends"
             if caller.result is not None or caller.outcome.startswith("no graph")
@@ -190,7 +204,11 @@ class Compile:
         if self.result is None and self.problems and "guards" in self.own_seconds:
             return "no graph before a graph break; it goes on behind that"
         if self.result is None and self.name != FOREIGN:
-            return "in eager: a graph break that the frame cannot be split at" if self.problems else "nothing to compile"
+            return (
+                "in eager: a graph break that the frame cannot be split at"
+                if self.problems
+                else "nothing to compile"
+            )
         if self.fallbacks:
             return "operation by operation: not compiled"
         if self.problems:
@@ -214,7 +232,10 @@ class Function:
 
     @property
     def all_compiles(self) -> list[Compile]:
-        return [*self.compiles, *(compile for function in self.below for compile in function.all_compiles)]
+        return [
+            *self.compiles,
+            *(compile for function in self.below for compile in function.all_compiles),
+        ]
 
     @property
     def took(self) -> float:
@@ -240,19 +261,27 @@ class Reader:
         self.compiles: list[Compile] = []
         self.open: Compile | None = None
         self.build: Build | None = None  # The one that the back half's events are about
-        self.callers, self.called_at, self.given = recording.callers, recording.called_at, recording.given
+        self.callers, self.called_at, self.given = (
+            recording.callers,
+            recording.called_at,
+            recording.given,
+        )
         for event, at in zip_longest(recording.events, recording.times, fillvalue=0.0):
             self.read(event, at)
 
     def read(self, event: Any, at: float) -> None:
         match event:
             case events.FrameSeen():
-                self.open = Compile(len(self.compiles) + 1, event.name, event.where, event.code, at, at)
+                self.open = Compile(
+                    len(self.compiles) + 1, event.name, event.where, event.code, at, at
+                )
                 self.build = None
                 self.open.caller = self.caller_of(self.callers.get(id(event), ()))
                 self.open.given = self.given.get(id(event), "")
                 self.open.called_at = self.called_at.get(id(event)) or self.line_above(self.open)
-                self.open.behind = self.open.called_at is not None and not self.called_at.get(id(event))
+                self.open.behind = self.open.called_at is not None and not self.called_at.get(
+                    id(event)
+                )
                 self.compiles.append(self.open)
             case events.GuardFailed() if self.open:
                 self.open.failures.append(event)
@@ -277,7 +306,9 @@ class Reader:
         """The line of the program where what calls this ended a graph; of a resume function, that of the function."""
         first, _, resumed = compile.name.partition(" from ")
         if resumed:
-            return next((above.called_at for above in reversed(self.compiles) if above.name == first), None)
+            return next(
+                (above.called_at for above in reversed(self.compiles) if above.name == first), None
+            )
         above = compile.caller
         if above is None or not above.problems:
             return above and above.called_at
@@ -290,8 +321,16 @@ class Reader:
         for code in codes:
             head = HEAD.fullmatch(code.co_filename)
             for above in reversed(self.compiles):
-                if above.name == head[1] if head else above.code is not None and frames.number(above.code) == frames.number(code):
-                    return None if self.open.name.startswith(f"{above.name.split(' from ')[0]} from ") else above
+                if (
+                    above.name == head[1]
+                    if head
+                    else above.code is not None and frames.number(above.code) == frames.number(code)
+                ):
+                    return (
+                        None
+                        if self.open.name.startswith(f"{above.name.split(' from ')[0]} from ")
+                        else above
+                    )
         return None
 
     def read_build(self, event: Any) -> None:
@@ -300,7 +339,9 @@ class Reader:
             if event.stage == "trace" or self.build is None:
                 self.start_build()
             assert self.build is not None
-            self.build.seconds[event.stage] = self.build.seconds.get(event.stage, 0.0) + event.seconds
+            self.build.seconds[event.stage] = (
+                self.build.seconds.get(event.stage, 0.0) + event.seconds
+            )
             return
         if self.build is None:
             self.start_build()
@@ -341,7 +382,11 @@ class Reader:
         if any(build in compile.builds for compile in self.compiles):
             return
         names = names_of(build.captured)
-        captured = (c for c in reversed(self.compiles) if c.result is not None and names_of(c.result.graph.graph) == names)
+        captured = (
+            c
+            for c in reversed(self.compiles)
+            if c.result is not None and names_of(c.result.graph.graph) == names
+        )
         owner = next(captured, None)
         if owner is None:
             owner = Compile(len(self.compiles) + 1, FOREIGN, build.first_line)
@@ -381,7 +426,9 @@ def told_once(compiles: list[Compile], recording: Recording) -> list[Compile]:
         if counted := recording.counts.get(("refused", code, why)):
             compile.alike = counted.times - 1
         failed = [
-            (key, count) for key, count in recording.counts.items() if isinstance(key, tuple) and key[:2] == ("failed", code)
+            (key, count)
+            for key, count in recording.counts.items()
+            if isinstance(key, tuple) and key[:2] == ("failed", code)
         ]
         compile.later = [(count.first, count.times) for _, count in failed]
     return kept
@@ -393,11 +440,19 @@ def functions_of(compiles: list[Compile]) -> list[Function]:
     found: dict[Any, Function] = {}
     for compile in compiles:
         foreign = compile.where if compile.name == FOREIGN else ""
-        key = (frames.number(compile.code), compile.given) if compile.code is not None else (compile.name, foreign)
+        key = (
+            (frames.number(compile.code), compile.given)
+            if compile.code is not None
+            else (compile.name, foreign)
+        )
         if key not in found:
             found[key] = Function(compile.name, compile.where)
         found[key].compiles.append(compile)
-    codes = {key: function.compiles[0].code for key, function in found.items() if function.compiles[0].code is not None}
+    codes = {
+        key: function.compiles[0].code
+        for key, function in found.items()
+        if function.compiles[0].code is not None
+    }
     first = {key[0]: function for key, function in reversed(found.items())}  # of one code
     top: list[Function] = []
     for key, function in found.items():

@@ -73,7 +73,10 @@ class DebugFolder:
         try:
             self.hear(event)
         except OSError as error:
-            warnings.warn(f"trace.enabled: cannot write below {self.root} ({error.strerror}); set {FOLDER}", stacklevel=2)
+            warnings.warn(
+                f"trace.enabled: cannot write below {self.root} ({error.strerror}); set {FOLDER}",
+                stacklevel=2,
+            )
             self.here = None
 
     def hear(self, event: events.Event) -> None:
@@ -84,11 +87,16 @@ class DebugFolder:
                 self.write("aten.py", f"# {aot_graph(event)}")
             case events.Lowered(graph):
                 self.loops = graph
-                self.write("loops_before_fusion.txt", "\n".join(formula(node, graph.buffers) for node in graph.nodes))
+                self.write(
+                    "loops_before_fusion.txt",
+                    "\n".join(formula(node, graph.buffers) for node in graph.nodes),
+                )
             case events.Scheduled(schedule):
                 self.schedule = schedule
                 decisions = "\n".join(map(str, schedule.decisions))
-                self.write("kernels_after_fusion.txt", f"{schedule}\n\nDecisions:\n{decisions or 'none'}")
+                self.write(
+                    "kernels_after_fusion.txt", f"{schedule}\n\nDecisions:\n{decisions or 'none'}"
+                )
                 if self.diagram:
                     self.draw(fusion_of(schedule, self.loops))
             case events.MemoryPlanned(plan):

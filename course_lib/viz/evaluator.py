@@ -40,7 +40,9 @@ OTHER_NAMES = {
     "gt": "greater", "ge": "greater_equal",
 }
 # fmt: on
-TORCHS = {op: getattr(torch, op) for op in ("erf", "erfc", "sigmoid", "pow")} | {"mod": torch.remainder}
+TORCHS = {op: getattr(torch, op) for op in ("erf", "erfc", "sigmoid", "pow")} | {
+    "mod": torch.remainder
+}
 """What NumPy lacks, or does otherwise."""
 
 
@@ -49,7 +51,9 @@ def meaning(op: str) -> Callable[..., Array]:
     if op == "rsqrt":
         return lambda x: (1 / np.sqrt(x)).astype(x.dtype)
     if op in TORCHS:
-        return lambda *xs: TORCHS[op](*(torch.from_numpy(x.copy()) for x in np.broadcast_arrays(*xs))).numpy()
+        return lambda *xs: TORCHS[op](
+            *(torch.from_numpy(x.copy()) for x in np.broadcast_arrays(*xs))
+        ).numpy()
     return getattr(np, OTHER_NAMES.get(op, op))
 
 
@@ -120,7 +124,9 @@ class NumpyHandler:
         seeds, places = (torch.from_numpy(x.copy()) for x in np.broadcast_arrays(seed, place))
         return philox(seeds, places).numpy()
 
-    def masked(self, condition: Array, body: Callable[[], Array], other: bool | int | float) -> Array:
+    def masked(
+        self, condition: Array, body: Callable[[], Array], other: bool | int | float
+    ) -> Array:
         self.masks.append(condition)
         value = np.asarray(body())
         self.masks.pop()
@@ -133,7 +139,9 @@ class NumpyHandler:
         for mask in self.masks:
             place, valid = np.where(mask, place, 0), valid | ~np.asarray(mask)
         if not np.all(valid):
-            raise IndexError(f"index out of range: {np.asarray(value)[~valid].flat[0]} in a dimension of size {size}")
+            raise IndexError(
+                f"index out of range: {np.asarray(value)[~valid].flat[0]} in a dimension of size {size}"
+            )
         symbol = sympy.Symbol(f"at{len(self.values)}", integer=True, nonnegative=True)
         self.values[symbol] = place.astype(np.int64)
         return symbol
@@ -170,7 +178,9 @@ def reduce_last(value: Array, node: Reduction, kept: int) -> Array:
 
 def empty(buffer: Buffer) -> torch.Tensor:
     """Memory for a buffer. It starts as something nobody can mistake for a result."""
-    result = torch.empty_strided([int(s) for s in buffer.shape], [int(s) for s in buffer.stride], dtype=buffer.dtype)
+    result = torch.empty_strided(
+        [int(s) for s in buffer.shape], [int(s) for s in buffer.stride], dtype=buffer.dtype
+    )
     flattened(result)[0].fill_(True if buffer.dtype is torch.bool else 77)
     return result
 
@@ -201,7 +211,9 @@ def run_node(node: LoopNode, memory: Memory) -> None:
 
 def run_extern(kernel: ExternKernel, memory: Memory) -> None:
     """Call torch's own operator, and put what it returns into buffers of the promised layout."""
-    tensor_of = lambda a: seen(a, memory) if isinstance(a, View) else int(a) if isinstance(a, sympy.Integer) else a
+    tensor_of = lambda a: (
+        seen(a, memory) if isinstance(a, View) else int(a) if isinstance(a, sympy.Integer) else a
+    )
     args, kwargs = fx.node.map_aggregate((kernel.args, kernel.kwargs), tensor_of)
     result = kernel.op(*args, **kwargs)
     for buffer, tensor in zip(kernel.outputs, tree_leaves(result), strict=False):
@@ -214,13 +226,16 @@ def seen(view: View, memory: Memory) -> torch.Tensor:
     """A view as a tensor."""
     base = memory[view.buffer.name]
     shape, stride = [int(s) for s in view.shape], [int(s) for s in view.stride]
-    where = 0 if 0 in shape else base.storage_offset() + int(view.offset)  # fakes say odd places of what is empty
+    # fakes say odd places of what is empty
+    where = 0 if 0 in shape else base.storage_offset() + int(view.offset)
     return torch.as_strided(base, shape, stride, where)
 
 
 def starting_memory(graph: LoopGraph, tensors: Sequence[Any]) -> Memory:
     """The inputs and constants of a graph by name."""
-    inputs = {b.name: t.detach() for b, t in zip(graph.inputs, tensors, strict=True) if b is not None}
+    inputs = {
+        b.name: t.detach() for b, t in zip(graph.inputs, tensors, strict=True) if b is not None
+    }
     return inputs | {name: tensor.detach() for name, tensor in graph.constants.items()}
 
 

@@ -57,11 +57,17 @@ class Explanation:
         for result in self.captures:
             if result.operations:
                 try:
-                    loops = lower(trace(with_sizes(result.graph, result.example_inputs), DECOMPOSITIONS))
+                    loops = lower(
+                        trace(with_sizes(result.graph, result.example_inputs), DECOMPOSITIONS)
+                    )
                 except NotImplementedError as problem:
                     found[f"the whole graph: {problem}"] += 1
                 else:
-                    found.update(f"{node.op}: {node.why}" for node in loops.nodes if isinstance(node, ExternKernel))
+                    found.update(
+                        f"{node.op}: {node.why}"
+                        for node in loops.nodes
+                        if isinstance(node, ExternKernel)
+                    )
         return [text if times == 1 else f"{text} ({times} times)" for text, times in found.items()]
 
     def __str__(self) -> str:

@@ -40,11 +40,15 @@ class Explorer(Live):
     """What was recorded, from line to kernel. `provenance` has the rows and their links as data."""
 
     def __init__(self, recording: Recording, title: str = "", target: str = "") -> None:
-        self.provenance = Provenance(recorded(recording, "an explorer"), text(target, "the target of an explorer"))
+        self.provenance = Provenance(
+            recorded(recording, "an explorer"), text(target, "the target of an explorer")
+        )
         frames, graphs = self.provenance.rows["bytecode"], self.provenance.rows["fx"]
         heads = [row.text for row in frames or graphs if row.kind == "head"]
         if not heads:
-            raise LookupError("nothing was compiled while recording. Was the function compiled before? cl.reset() forgets it.")
+            raise LookupError(
+                "nothing was compiled while recording. Was the function compiled before? cl.reset() forgets it."
+            )
         self.title = title or heads[0]
 
     @cached_property
@@ -70,7 +74,9 @@ class Explorer(Live):
             "moments": [(moment.stage, moment.text) for moment in self.provenance.moments], "start": number[self.start],
             "folded": [number[row] for row in nested] if len(calls) > FOLD_CALLS_FROM else [],
         }  # fmt: skip
-        return json.dumps({**made, "strings": list(strings)}, ensure_ascii=False, separators=(",", ":"))
+        return json.dumps(
+            {**made, "strings": list(strings)}, ensure_ascii=False, separators=(",", ":")
+        )
 
     @property
     def trains(self) -> bool:
@@ -92,7 +98,9 @@ class Explorer(Live):
         rows = [thread(self.provenance, row) for row in self.provenance.rows["fx"] if not row.kind]
         alt = f"From line to kernel: {plural(len(rows), 'operation')} of {self.title}."
         if not rows:
-            return Picture("<p>No operation was captured.</p>", "", alt, "No operation was captured.")
+            return Picture(
+                "<p>No operation was captured.</p>", "", alt, "No operation was captured."
+            )
         marked = [[f"<code>{escape(cell)}</code>" for cell in row] for row in rows]
         body = f'<div class="cl-scroll">{html_table(marked[:TABLE_ROWS], header)}</div>'
         if len(rows) > TABLE_ROWS:
@@ -129,7 +137,8 @@ class Explorer(Live):
     def html(self) -> str:
         """The live form as a piece of HTML: it may stand in any page, with others of its kind."""
         script = SCRIPT.read_text(encoding="utf-8").replace("export default { render };", "")
-        data = self.data.replace("</", "<\\/").replace("<!--", "<\\u0021--")  # nothing in it may end the script
+        # nothing in it may end the script
+        data = self.data.replace("</", "<\\/").replace("<!--", "<\\u0021--")
         start = "const here = document.currentScript; "
         start += "render({ model: { get: () => here.previousElementSibling.textContent }, el: here.parentElement });"
         return (
@@ -148,7 +157,11 @@ def row_data(row: Row, number: dict[Row, int], strings: dict[str, int]) -> dict[
         "text": row.text, "html": row.html if row.html != escape(row.text) else "", "label": row.label, "note": row.note,
         "kind": row.kind, "up": [number[origin] for origin in row.up],
     }  # fmt: skip
-    made = {name: value for name, value in made.items() if value} | {"text": row.text, "depth": row.depth, "at": row.at}
+    made = {name: value for name, value in made.items() if value} | {
+        "text": row.text,
+        "depth": row.depth,
+        "at": row.at,
+    }
     if row.of:
         made["of"] = number[row.of]
     if row.stack:
@@ -159,8 +172,14 @@ def row_data(row: Row, number: dict[Row, int], strings: dict[str, int]) -> dict[
 def thread(provenance: Provenance, row: Row) -> list[str]:
     """One captured operation as a line of the table."""
     related = provenance.related(row)
-    found = {pane: [one for one in rows if one in related] for pane, rows in provenance.rows.items()}
-    groups = ["a library call" if one.kind == "library" else one.text for one in found["groups"] if one.depth == 1]
+    found = {
+        pane: [one for one in rows if one in related] for pane, rows in provenance.rows.items()
+    }
+    groups = [
+        "a library call" if one.kind == "library" else one.text
+        for one in found["groups"]
+        if one.depth == 1
+    ]
     return [
         ", ".join(f"{one.label}: {one.text.strip()}" for one in found["source"][:1]), row.text.split(" = ")[0],
         listed(name_of(one) for one in found["aten"]), str(len(found["loops"])), listed(groups),
@@ -178,14 +197,19 @@ def listed(names: Iterable[str]) -> str:
     return ", ".join(name if n == 1 else f"{name} ×{n}" for name, n in count.items())
 
 
-def explore(function: Callable[..., Any], *args: Any, train: bool = False, target: str = "", **kwargs: Any) -> Explorer:
+def explore(
+    function: Callable[..., Any], *args: Any, train: bool = False, target: str = "", **kwargs: Any
+) -> Explorer:
     """Compile `function` for one call with these arguments, make the call, and show every stage side by side: Python, bytecode,
     graphs, loops, fused groups, generated code.
 
     `train`: with gradients, so that forward and backward are compiled. `target` ("sm_90" for Triton, "x86-64-v3" for C++) adds
     the machine code. Raises what the call raises."""
     a_function(function, "explore"), text(target, "the target of an explorer")
-    function = getattr(function, "_orig_mod", getattr(function, "_torchdynamo_orig_callable", function))  # torch.compile's own
+    # torch.compile's own
+    function = getattr(
+        function, "_orig_mod", getattr(function, "_torchdynamo_orig_callable", function)
+    )
     recording = Recording()
     with torch.set_grad_enabled(train), events.listener(recording.note, in_words):
         compile(function)(*args, **kwargs)

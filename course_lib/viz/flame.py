@@ -38,13 +38,18 @@ def bars_of(recording: Recording) -> list[Bar]:
     """The functions, resume functions counted with them, those that took longest first."""
     bars = []
     for function in functions_of(compiles_of(recording)):
-        bars.append(Bar(function.name, by_stage(compile.seconds for compile in function.all_compiles)))
+        bars.append(
+            Bar(function.name, by_stage(compile.seconds for compile in function.all_compiles))
+        )
     return sorted((bar for bar in bars if bar.seconds), key=lambda bar: -bar.seconds)
 
 
 def small_together(bars: list[Bar], least: float) -> list[Bar]:
     """The bars, those under `least` seconds put into one."""
-    large, small = [bar for bar in bars if bar.seconds >= least], [bar for bar in bars if bar.seconds < least]
+    large, small = (
+        [bar for bar in bars if bar.seconds >= least],
+        [bar for bar in bars if bar.seconds < least],
+    )
     if len(small) < 2:
         return bars
     return [*large, Bar(f"{len(small)} others", by_stage(bar.stages for bar in small))]
@@ -56,19 +61,31 @@ def compile_time(recording: Recording) -> Picture:
     bars = bars_of(recording)
     total = sum(bar.seconds for bar in bars)
     if not total:
-        raise LookupError("nothing was compiled while recording. If it was compiled before, cl.reset() forgets it.")
+        raise LookupError(
+            "nothing was compiled while recording. If it was compiled before, cl.reset() forgets it."
+        )
     stages = by_stage(bar.stages for bar in bars)
     shown = small_together(bars, LEAST * total)
     svg = Svg(WIDE + 4, 3 * ROW + 34 + 20 * len(legend_lines(stages, total)))
     svg.box(1, 1, WIDE, ROW - 3, "runtime", radius=3)
-    svg.text(9, 18, f"compiling {plural(len(bars), 'function')}: {human_seconds(total)}", SMALL, bold=True)
+    svg.text(
+        9,
+        18,
+        f"compiling {plural(len(bars), 'function')}: {human_seconds(total)}",
+        SMALL,
+        bold=True,
+    )
     x = 1.0
     for bar in shown:
         x = draw_bar(svg, bar, x, WIDE / total)
     draw_legend(svg, stages, total, 3 * ROW + 22)
     share = lambda took: f"{100 * took / total:.0f} %"
     most = max(stages, key=lambda stage: stages[stage])
-    alt = f"Compile time {human_seconds(total)}: " + "; ".join(f"{bar.name} {share(bar.seconds)}" for bar in shown[:8]) + "."
+    alt = (
+        f"Compile time {human_seconds(total)}: "
+        + "; ".join(f"{bar.name} {share(bar.seconds)}" for bar in shown[:8])
+        + "."
+    )
     caption = f"Widths are seconds: functions, and below each its stages. Most of it, {share(stages[most])}, is '{most}'."
     rows = [(bar.name, *(share(bar.stages.get(stage, 0.0)) for stage in stages)) for bar in shown]
     return Picture(svg.render(alt), caption, alt, columns(rows, ("share of the whole", *stages)))
@@ -82,7 +99,17 @@ def draw_bar(svg: Svg, bar: Bar, x: float, scale: float) -> float:
     at = x
     for stage, took in bar.stages.items():
         tip = f"{bar.name}, {stage}: {human_seconds(took)}"
-        svg.box(at, 2 * ROW + 1, took * scale, ROW - 3, COLOUR.get(stage, "runtime"), radius=3, strength=0.4, line=1, tip=tip)
+        svg.box(
+            at,
+            2 * ROW + 1,
+            took * scale,
+            ROW - 3,
+            COLOUR.get(stage, "runtime"),
+            radius=3,
+            strength=0.4,
+            line=1,
+            tip=tip,
+        )
         label(svg, stage, at, 2 * ROW + 18, took * scale, tip)
         at += took * scale
     return x + wide

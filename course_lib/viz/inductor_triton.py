@@ -57,7 +57,9 @@ def inductor_triton(function: Callable[..., Any], *args: Any) -> dict[str, str]:
         written.append(code)
         raise Written
 
-    h200 = DeviceProperties(**{name: H200[name] for name in DeviceProperties._fields if name in H200})
+    h200 = DeviceProperties(
+        **{name: H200[name] for name in DeviceProperties._fields if name in H200}
+    )
     torch._dynamo.reset()
     with (
         mock.patch.object(GraphLowering, "save_output_code", stop),
@@ -74,5 +76,7 @@ def inductor_triton(function: Callable[..., Any], *args: Any) -> dict[str, str]:
     torch._dynamo.reset()
     sources = {name: text for code in written for name, text in KERNEL.findall(code)}
     if not sources:
-        raise LookupError("TorchInductor wrote no Triton kernel for this function: all of it is library calls")
+        raise LookupError(
+            "TorchInductor wrote no Triton kernel for this function: all of it is library calls"
+        )
     return sources | {"call": "\n".join(call for code in written for call in CALL.findall(code))}

@@ -54,7 +54,15 @@ print(json.dumps({name: text for name, text in made.asm.items() if isinstance(te
 """
 
 
-@takes(kernel=having("a kernel of trace.of(events.KernelsBuilt)[0].compiled.kernels", "source", "name", "language"), target=TEXT)
+@takes(
+    kernel=having(
+        "a kernel of trace.of(events.KernelsBuilt)[0].compiled.kernels",
+        "source",
+        "name",
+        "language",
+    ),
+    target=TEXT,
+)
 def inspect_kernel(kernel: KernelSource, target: str = "sm_90") -> dict[str, str]:
     """The representations of `kernel` for `target`. Raises `BackendMissing`."""
     if isinstance(kernel, TritonSource):
@@ -73,16 +81,29 @@ def inspect_triton(source: TritonSource, target: str) -> dict[str, str]:
             "signature": dict(zip(function_parameters(source), [*source.types, *["constexpr"] * len(meta)], strict=True)),
             "warps": source.tiling.warps(meta),
         }  # fmt: skip
-        environment = {**os.environ, "TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(config.cache_dir() / "triton")}
+        environment = {
+            **os.environ,
+            "TRITON_INTERPRET": "0",
+            "TRITON_CACHE_DIR": str(config.cache_dir() / "triton"),
+        }
         command = [sys.executable, "-c", COMPILE]
-        done = subprocess.run(command, input=json.dumps(job), capture_output=True, text=True, env=environment)
+        done = subprocess.run(
+            command, input=json.dumps(job), capture_output=True, text=True, env=environment
+        )
         if done.returncode:
             kept = config.cache_dir() / f"failed-{source.name}.py"
             kept.write_text(source.source)
-            raise CompileFailed("Triton", ["triton.compile", source.name, target], done.stderr.splitlines()[-8:], kept)
+            raise CompileFailed(
+                "Triton",
+                ["triton.compile", source.name, target],
+                done.stderr.splitlines()[-8:],
+                kept,
+            )
         texts: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
         if "missing" in texts:
-            raise BackendMissing(f"triton cannot be imported ({texts['missing']}): get it with `pip install triton` (Linux only)")
+            raise BackendMissing(
+                f"triton cannot be imported ({texts['missing']}): get it with `pip install triton` (Linux only)"
+            )
         tool = shutil.which("nvdisasm") or shutil.which("cuobjdump")
         if cubin.exists() and tool:
             flags = ["-sass"] if tool.endswith("cuobjdump") else ["-c"]
@@ -93,8 +114,13 @@ def inspect_triton(source: TritonSource, target: str) -> dict[str, str]:
 
 def function_parameters(source: TritonSource) -> list[str]:
     """The names in `def kernel(x, out, BLOCK: tl.constexpr):`."""
-    line = next(line for line in source.source.splitlines() if line.startswith(f"def {source.name}("))
-    return [word.split(":")[0].strip() for word in line[line.index("(") + 1 : line.rindex(")")].split(",")]
+    line = next(
+        line for line in source.source.splitlines() if line.startswith(f"def {source.name}(")
+    )
+    return [
+        word.split(":")[0].strip()
+        for word in line[line.index("(") + 1 : line.rindex(")")].split(",")
+    ]
 
 
 def gpu(target: str) -> tuple[str, int | str, int]:
@@ -112,11 +138,27 @@ def assembly(source: KernelSource, target: str, more: Sequence[str] = ()) -> str
     with tempfile.TemporaryDirectory(prefix="course_lib-") as folder:
         file = Path(folder) / f"{source.name}.cpp"
         file.write_text(prelude() + "\n" + source.source)
-        flags = [*(f for f in FLAGS if f not in ("-shared", "-fPIC")), *WRAPS, "-fopenmp-simd", f"-march={target}"]
-        command = [compiler, *flags, *more, "-S", "-fno-asynchronous-unwind-tables", str(file), "-o", "-"]
+        flags = [
+            *(f for f in FLAGS if f not in ("-shared", "-fPIC")),
+            *WRAPS,
+            "-fopenmp-simd",
+            f"-march={target}",
+        ]
+        command = [
+            compiler,
+            *flags,
+            *more,
+            "-S",
+            "-fno-asynchronous-unwind-tables",
+            str(file),
+            "-o",
+            "-",
+        ]
         done = subprocess.run(command, capture_output=True, text=True)
         if "-march=" in done.stderr:
-            raise ValueError(f'the C++ compiler knows no target {target!r}: take one like "x86-64-v3", "x86-64-v4" or "native"')
+            raise ValueError(
+                f'the C++ compiler knows no target {target!r}: take one like "x86-64-v3", "x86-64-v4" or "native"'
+            )
         if done.returncode:
             raise CompileFailed("the C++ compiler", command, done.stderr.splitlines()[:8], file)
     return done.stdout

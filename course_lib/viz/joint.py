@@ -18,7 +18,16 @@ from torch import fx
 
 from course_lib.autograd.partition import node_bytes
 from course_lib.viz.asked import having, shown, takes
-from course_lib.viz.graphs import bare, constants_of, is_operation, is_parameter, location_of, op_name, source_of, type_of
+from course_lib.viz.graphs import (
+    bare,
+    constants_of,
+    is_operation,
+    is_parameter,
+    location_of,
+    op_name,
+    source_of,
+    type_of,
+)
 from course_lib.viz.modules import captured_operation, modules_of
 from course_lib.viz.style import SMALL, Picture, human_bytes, plural
 from course_lib.viz.svg import Svg, lanes, shorten, tail, text_width
@@ -30,7 +39,13 @@ DETAILS = ("operators", "operations", "modules")
 """What one box stands for: an ATen operator, a captured operation, a module."""
 FEW = {"operators": 30, "operations": 24, "modules": math.inf}
 """With more boxes than this on one side, the next coarser detail is chosen."""
-STAGE = {"input": "runtime", "forward": "capture", "again": "capture", "backward": "autograd", "tangent": "runtime"}
+STAGE = {
+    "input": "runtime",
+    "forward": "capture",
+    "again": "capture",
+    "backward": "autograd",
+    "tangent": "runtime",
+}
 
 
 @dataclass(eq=False)
@@ -77,7 +92,11 @@ class Kept:
 
     @property
     def title(self) -> str:
-        return self.names if len(self.nodes) == 1 else plural(len(self.nodes), "input" if self.is_input else "tensor")
+        return (
+            self.names
+            if len(self.nodes) == 1
+            else plural(len(self.nodes), "input" if self.is_input else "tensor")
+        )
 
     @property
     def middle(self) -> float:
@@ -120,8 +139,14 @@ class Band:
         return max(*bottoms, at)
 
 
-@takes(partition=having("a Partition (trace.of(events.Partitioned)[0].partition)", "forward", "backward", "saved"))
-def joint_graph(partition: Any, signature: Any = None, title: str = "", detail: str | None = None) -> Picture:
+@takes(
+    partition=having(
+        "a Partition (trace.of(events.Partitioned)[0].partition)", "forward", "backward", "saved"
+    )
+)
+def joint_graph(
+    partition: Any, signature: Any = None, title: str = "", detail: str | None = None
+) -> Picture:
     """The two halves of a joint graph and what is kept between them. With the joint graph's `Signature`, gradients have names.
     `detail` is one of `DETAILS`; None chooses by size. Raises ValueError for a `detail` that there is not."""
     if detail not in (None, *DETAILS):
@@ -131,12 +156,16 @@ def joint_graph(partition: Any, signature: Any = None, title: str = "", detail: 
         if max(len(sides.column("left")), len(sides.column("right"))) <= FEW[level]:
             break
     kept = [one for band in sides.bands for one in band.kept]
-    own, there = (sum(one.bytes for one in kept if one.is_input is which) for which in (False, True))
+    own, there = (
+        sum(one.bytes for one in kept if one.is_input is which) for which in (False, True)
+    )
     heading = f"kept for backward: {human_bytes(own)}"
     heading += f", and {human_bytes(there)} of inputs that are there anyway" if there else ""
     naive, again = without_recomputing(partition), [node.name for node in partition.recomputed]
     names = some([kept_name(node) for one in kept for node in one.nodes])
-    alt = f"Joint graph{f' of {title}' if title else ''}: {operators(partition.forward)} in forward, "
+    alt = (
+        f"Joint graph{f' of {title}' if title else ''}: {operators(partition.forward)} in forward, "
+    )
     alt += f"{operators(partition.backward)} in backward, of which {len(again) or 'none'} are forward work done again. "
     alt += f"K{heading[1:]}: {names}."
     caption = "Forward runs down the left side, backward comes up the right. A cylinder on the line of the cut is kept; "
@@ -147,7 +176,12 @@ def joint_graph(partition: Any, signature: Any = None, title: str = "", detail: 
         compared = "nothing is done again"
         caption += f"{compared}."
     rows = [
-        (band.title, told(band.left), ", ".join(k.title for k in band.kept) or "–", told(band.right[::-1]))
+        (
+            band.title,
+            told(band.left),
+            ", ".join(k.title for k in band.kept) or "–",
+            told(band.right[::-1]),
+        )
         for band in sides.bands
     ]
     text = columns(rows, ("from", "forward", "kept", "backward"))
@@ -163,7 +197,11 @@ def some(names: list[str], most: int = 24) -> str:
 
 def told(boxes: Iterable[Box]) -> str:
     """A side of a band in words."""
-    words = [f"({box.title})" if box.kind == "again" else box.title for box in boxes if box.kind not in ("input", "tangent")]
+    words = [
+        f"({box.title})" if box.kind == "again" else box.title
+        for box in boxes
+        if box.kind not in ("input", "tangent")
+    ]
     return ", ".join(words) or "–"
 
 
@@ -175,9 +213,20 @@ def without_recomputing(partition: Any) -> float:
     """Bytes that forward would have to keep if backward computed nothing again: what backward's own operators read of forward."""
     again = {node.name for node in partition.recomputed}
     forward = {node.name: node for node in (*partition.forward.graph.nodes, *partition.recomputed)}
-    nodes = [node for node in partition.backward.graph.nodes if is_operation(node) and node.name not in again]
-    read = {memory_of(forward[source.name]).name for n in nodes for source in n.all_input_nodes if source.name in forward}
-    return sum(node_bytes(node) for name, node in forward.items() if name in read and is_operation(node))
+    nodes = [
+        node
+        for node in partition.backward.graph.nodes
+        if is_operation(node) and node.name not in again
+    ]
+    read = {
+        memory_of(forward[source.name]).name
+        for n in nodes
+        for source in n.all_input_nodes
+        if source.name in forward
+    }
+    return sum(
+        node_bytes(node) for name, node in forward.items() if name in read and is_operation(node)
+    )
 
 
 def memory_of(node: fx.Node) -> fx.Node:
@@ -192,17 +241,22 @@ class Sides:
 
     def __init__(self, partition: Any, signature: Any, detail: str) -> None:
         self.detail = detail
-        self.forward, self.backward = (list(half.graph.nodes) for half in (partition.forward, partition.backward))
+        self.forward, self.backward = (
+            list(half.graph.nodes) for half in (partition.forward, partition.backward)
+        )
         self.saved = [node.name for node in partition.saved]
         self.again = {node.name for node in partition.recomputed}
         inputs = [node for node in self.forward if node.op == "placeholder"]
         self.gradient_of = [source_of(inputs[n]) for n in signature.gradients] if signature else []
         operators = [node for node in (*self.forward, *self.backward) if is_operation(node)]
-        self.modules = modules_of(dict.fromkeys(o for node in operators if (o := captured_operation(node))))
+        self.modules = modules_of(
+            dict.fromkeys(o for node in operators if (o := captured_operation(node)))
+        )
         self.by_key: dict[Any, Band] = {}
         self.place: dict[tuple[str, str], Box] = {}
         """(side, name of a node) → its box."""
-        for node in filter(is_operation, self.forward):  # in the order in which they run; an input may be read late
+        # in the order in which they run; an input may be read late
+        for node in filter(is_operation, self.forward):
             self.band(node)
         self.fill_left()
         self.fill_middle()
@@ -231,19 +285,31 @@ class Sides:
     def add(self, side: str, node: fx.Node, kind: str, note: str = "") -> None:
         """A box for a node; or, in less detail, its place in the box of its kind. The right side is filled from the bottom."""
         boxes: list[Box] = getattr(self.band(node), side)
-        box = None if self.detail == "operators" else next((box for box in boxes if box.kind == kind), None)
+        box = (
+            None
+            if self.detail == "operators"
+            else next((box for box in boxes if box.kind == kind), None)
+        )
         if box is None:
             box = Box(kind, short_name(node), type_of(node), note)
             boxes.insert(0 if side == "right" else len(boxes), box)
         box.nodes.append(node)
         if len(box.nodes) > 1:
-            names = dict.fromkeys(name for name in map(short_name, box.nodes) if not name.startswith("getitem"))
-            box.type, box.title, box.note = "", plural(len(box.nodes), WORDS[kind]), ", ".join(names)
+            names = dict.fromkeys(
+                name for name in map(short_name, box.nodes) if not name.startswith("getitem")
+            )
+            box.type, box.title, box.note = (
+                "",
+                plural(len(box.nodes), WORDS[kind]),
+                ", ".join(names),
+            )
         self.place[side, node.name] = box
 
     def fill_left(self) -> None:
         results = next(node for node in self.forward if node.op == "output").args[0]
-        values = [node for node in results if isinstance(node, fx.Node) and node.name not in self.saved]
+        values = [
+            node for node in results if isinstance(node, fx.Node) and node.name not in self.saved
+        ]
         for node in self.forward:
             if node.op == "placeholder" and node.users and not is_parameter(node):
                 self.add("left", node, "input")
@@ -254,24 +320,40 @@ class Sides:
         nodes = {node.name: node for node in self.forward}
         for name in self.saved:
             node, kept = nodes[name], self.band(nodes[name]).kept
-            together = (one for one in kept if self.detail == "modules" and one.is_input is (node.op == "placeholder"))
+            together = (
+                one
+                for one in kept
+                if self.detail == "modules" and one.is_input is (node.op == "placeholder")
+            )
             if one := next(together, None):
                 one.nodes.append(node)
             else:
                 kept.append(Kept([node], self.place.get(("left", name))))
 
     def fill_right(self) -> None:
-        gradients: list[Any] = list(next(node for node in self.backward if node.op == "output").args[0])
-        named = [f"gradient of {name}" for name in self.gradient_of] or ["a gradient"] * len(gradients)
+        gradients: list[Any] = list(
+            next(node for node in self.backward if node.op == "output").args[0]
+        )
+        named = [f"gradient of {name}" for name in self.gradient_of] or ["a gradient"] * len(
+            gradients
+        )
         for node in self.backward:
             if is_operation(node):
                 kind = "again" if node.name in self.again else "backward"
-                self.add("right", node, kind, named[gradients.index(node)] if node in gradients else "")
+                self.add(
+                    "right", node, kind, named[gradients.index(node)] if node in gradients else ""
+                )
             elif node.op == "placeholder" and node.users and node.name not in self.saved:
                 self.add("right", node, "tangent")
 
 
-WORDS = {"input": "input", "forward": "operator", "again": "operator", "backward": "operator", "tangent": "tangent"}
+WORDS = {
+    "input": "input",
+    "forward": "operator",
+    "again": "operator",
+    "backward": "operator",
+    "tangent": "tangent",
+}
 
 
 def short_name(node: fx.Node) -> str:
@@ -296,10 +378,20 @@ class Drawing:
         self.bottom = y
         self.skips = {side: self.skipping(side) for side in ("left", "right")}
         self.crossing = [(kept, self.readers(kept)) for band in sides.bands for kept in band.kept]
-        stretch = lambda one, others: (min(ys := [one.middle, *(o.middle for o in others)]), max(ys), one)
-        self.lanes = {side: lanes(stretch(a, several) for a, several in found.items()) for side, found in self.skips.items()}
+        stretch = lambda one, others: (
+            min(ys := [one.middle, *(o.middle for o in others)]),
+            max(ys),
+            one,
+        )
+        self.lanes = {
+            side: lanes(stretch(a, several) for a, several in found.items())
+            for side, found in self.skips.items()
+        }
         self.lanes["cut"] = lanes(stretch(kept, boxes) for kept, boxes in self.crossing)
-        width = {name: 12 + LANE * (1 + max(found.values(), default=-1)) for name, found in self.lanes.items()}
+        width = {
+            name: 12 + LANE * (1 + max(found.values(), default=-1))
+            for name, found in self.lanes.items()
+        }
         self.left = 4 + width["left"]
         self.cut = self.left + BOX + GUTTER
         self.right = self.cut + CYLINDER + 10 + width["cut"] + 6
@@ -307,8 +399,15 @@ class Drawing:
 
     def edges(self, side: str) -> list[tuple[Box, Box]]:
         """Which box of a side feeds which other."""
-        nodes, place = (self.sides.forward if side == "left" else self.sides.backward), self.sides.place
-        pairs = ((place.get((side, source.name)), place.get((side, n.name))) for n in nodes for source in n.all_input_nodes)
+        nodes, place = (
+            (self.sides.forward if side == "left" else self.sides.backward),
+            self.sides.place,
+        )
+        pairs = (
+            (place.get((side, source.name)), place.get((side, n.name)))
+            for n in nodes
+            for source in n.all_input_nodes
+        )
         return list(dict.fromkeys((a, b) for a, b in pairs if a and b and a is not b))
 
     def skipping(self, side: str) -> dict[Box, list[Box]]:
@@ -322,14 +421,25 @@ class Drawing:
     def readers(self, kept: Kept) -> list[Box]:
         """The boxes of backward that read a kept tensor."""
         names = {node.name for node in kept.nodes}
-        found = [node for node in self.sides.backward if node.op == "placeholder" and node.name in names]
-        return list(dict.fromkeys(self.sides.place["right", user.name] for n in found for user in n.users if is_operation(user)))
+        found = [
+            node for node in self.sides.backward if node.op == "placeholder" and node.name in names
+        ]
+        return list(
+            dict.fromkeys(
+                self.sides.place["right", user.name]
+                for n in found
+                for user in n.users
+                if is_operation(user)
+            )
+        )
 
     def draw(self, heading: str) -> Svg:
         svg = Svg(self.width, self.bottom + 46)
         svg.text(self.left, 16, "forward ↓", bold=True, stage="capture")
         svg.text(self.right, 16, "backward ↑", bold=True, stage="autograd")
-        svg.text(self.cut + CYLINDER / 2, 16, "the cut", bold=True, anchor="middle", stage="scheduling")
+        svg.text(
+            self.cut + CYLINDER / 2, 16, "the cut", bold=True, anchor="middle", stage="scheduling"
+        )
         svg.text(self.cut + CYLINDER / 2, 34, heading, SMALL, anchor="middle")
         self.draw_cut(svg, self.cut + CYLINDER / 2)
         for band in self.sides.bands:
@@ -361,14 +471,25 @@ class Drawing:
     def draw_cut(self, svg: Svg, x: float) -> None:
         """The line of the cut, between the cylinders."""
         kept = [one for one, _ in self.crossing]
-        tops, bottoms = [*(one.y for one in kept), self.bottom + 6], [42.0, *(one.y + one.height for one in kept)]
+        tops, bottoms = (
+            [*(one.y for one in kept), self.bottom + 6],
+            [42.0, *(one.y + one.height for one in kept)],
+        )
         for start, end in zip(bottoms, tops, strict=True):
             if end - start > 4:
-                svg.path(f"M{x} {start + 1} V{end - 1}", stage="scheduling", line=2.4, opacity=1, dashed=True)
+                svg.path(
+                    f"M{x} {start + 1} V{end - 1}",
+                    stage="scheduling",
+                    line=2.4,
+                    opacity=1,
+                    dashed=True,
+                )
 
     def draw_edges(self, svg: Svg, side: str) -> None:
         """Within a side: straight to the next box, along a lane on the outside to one further on."""
-        x, down, stage = (self.left, True, "capture") if side == "left" else (self.right, False, "autograd")
+        x, down, stage = (
+            (self.left, True, "capture") if side == "left" else (self.right, False, "autograd")
+        )
         column, skips = self.sides.column(side), self.skips[side]
         for a, b in self.edges(side):
             if column.index(b) == column.index(a) + 1:
@@ -396,18 +517,39 @@ class Drawing:
             bend, start = self.cut - GUTTER / 2, kept.maker.middle
             if kept.maker.y <= kept.middle <= kept.maker.y + kept.maker.height:
                 start = kept.middle
-            way = [(self.left + BOX, start), (bend, start), (bend, kept.middle), (self.cut - 1, kept.middle)]
+            way = [
+                (self.left + BOX, start),
+                (bend, start),
+                (bend, kept.middle),
+                (self.cut - 1, kept.middle),
+            ]
             svg.arrow(way, stage=stage, line=line)
-        edge, lane = self.cut + CYLINDER, self.cut + CYLINDER + 12 + LANE * self.lanes["cut"].get(kept, 0)
+        edge, lane = (
+            self.cut + CYLINDER,
+            self.cut + CYLINDER + 12 + LANE * self.lanes["cut"].get(kept, 0),
+        )
         for box in boxes:
             y = box.middle + 5
             straight = box.y <= kept.middle <= box.y + box.height
             way = [(edge, kept.middle), (lane, kept.middle), (lane, y), (self.right - 1, y)]
-            svg.arrow([way[0], (self.right - 1, kept.middle)] if straight else way, stage=stage, line=line)
+            svg.arrow(
+                [way[0], (self.right - 1, kept.middle)] if straight else way, stage=stage, line=line
+            )
         size = human_bytes(kept.bytes)
         label = f"{tail(kept.title, CYLINDER - 24 - text_width(size, SMALL), SMALL)}  {size}"
-        tip = "\n".join(f"{kept_name(node)}: {type_of(node)}, {human_bytes(node_bytes(node))}" for node in kept.nodes)
-        svg.cylinder(self.cut, kept.y, CYLINDER, kept.height, stage, strength=0.1 if kept.is_input else 0.3, tip=tip)
+        tip = "\n".join(
+            f"{kept_name(node)}: {type_of(node)}, {human_bytes(node_bytes(node))}"
+            for node in kept.nodes
+        )
+        svg.cylinder(
+            self.cut,
+            kept.y,
+            CYLINDER,
+            kept.height,
+            stage,
+            strength=0.1 if kept.is_input else 0.3,
+            tip=tip,
+        )
         svg.text(self.cut + CYLINDER / 2, kept.y + 21.5, label, SMALL, anchor="middle", tip=tip)
 
     def draw_loss(self, svg: Svg) -> None:
@@ -431,12 +573,27 @@ class Drawing:
 
 def draw_box(svg: Svg, box: Box, x: float) -> None:
     """A node, or several."""
-    tip = "\n".join(f"{n.name} = {op_name(n)}({constants_of(n)})" if is_operation(n) else source_of(n) for n in box.nodes)
+    tip = "\n".join(
+        f"{n.name} = {op_name(n)}({constants_of(n)})" if is_operation(n) else source_of(n)
+        for n in box.nodes
+    )
     again = box.kind == "again"
-    svg.box(x, box.y, BOX, box.height, STAGE[box.kind], radius=8, strength=0.06 if again else 0.16, dashed=again, tip=tip)
+    svg.box(
+        x,
+        box.y,
+        BOX,
+        box.height,
+        STAGE[box.kind],
+        radius=8,
+        strength=0.06 if again else 0.16,
+        dashed=again,
+        tip=tip,
+    )
     bold = box.kind in ("forward", "backward")
     title = shorten(box.title, BOX - (48 if bold else 26) - text_width(box.type, SMALL), bold=bold)
     svg.text(x + 10, box.y + 17, title, bold=bold, tip=tip)
     svg.text(x + BOX - 8, box.y + 17, box.type, SMALL, anchor="end", dim=True)
     if box.note:
-        svg.text(x + 10, box.y + 34, shorten(box.note, BOX - 20, SMALL), SMALL, dim=True, tip=box.note)
+        svg.text(
+            x + 10, box.y + 34, shorten(box.note, BOX - 20, SMALL), SMALL, dim=True, tip=box.note
+        )

@@ -35,7 +35,9 @@ def kernels_of(program: Any) -> list[KernelLines]:
         library = is_extern(kernel)
         name = kernel.label.removesuffix(".default") if library else kernel.name
         space = "" if library else kernel.space
-        found.append(KernelLines(kernel, name, space, group.traffic, tuple(lines_of(kernel)), library))
+        found.append(
+            KernelLines(kernel, name, space, group.traffic, tuple(lines_of(kernel)), library)
+        )
     return found
 
 

@@ -18,7 +18,9 @@ CELL, GAP, ROW, NAME = 26, 10, 50, 84
 def lanes(iterations: int, width: int, threads: int = 1) -> Picture:
     """The iterations of a loop in vectors of `width`, neighbouring vectors to one thread."""
     if iterations > 64 * width:
-        raise ValueError(f"lanes draws 1 to 64 vectors, not {iterations} iterations in vectors of {width}")
+        raise ValueError(
+            f"lanes draws 1 to 64 vectors, not {iterations} iterations in vectors of {width}"
+        )
     firsts = list(range(0, iterations, width))
     each, more = divmod(len(firsts), threads)
     starts = [thread * each + min(thread, more) for thread in range(threads + 1)]
@@ -33,12 +35,31 @@ def lanes(iterations: int, width: int, threads: int = 1) -> Picture:
         for place, first in enumerate(mine):
             inside = range(first, min(first + width, iterations))
             x, tail = NAME + place * (CELL * width + GAP), len(inside) < width
-            svg.box(x, y, CELL * width, 36, "codegen", radius=5, strength=0.12, line=2.6, dashed=tail)
+            svg.box(
+                x, y, CELL * width, 36, "codegen", radius=5, strength=0.12, line=2.6, dashed=tail
+            )
             for lane, i in enumerate(inside):
-                svg.box(x + 4 + lane * (CELL - 1), y + 6, CELL - 4, 24, "codegen", radius=3, strength=0.3, line=1)
-                svg.text(x + 4 + lane * (CELL - 1) + (CELL - 4) / 2, y + 22, str(i), SMALL, anchor="middle")
+                svg.box(
+                    x + 4 + lane * (CELL - 1),
+                    y + 6,
+                    CELL - 4,
+                    24,
+                    "codegen",
+                    radius=3,
+                    strength=0.3,
+                    line=1,
+                )
+                svg.text(
+                    x + 4 + lane * (CELL - 1) + (CELL - 4) / 2,
+                    y + 22,
+                    str(i),
+                    SMALL,
+                    anchor="middle",
+                )
             said.append(f"[{' '.join(map(str, inside))}]{' tail' if tail else ''}")
         lines.append(f"{name}: {' '.join(said) or 'nothing'}")
-    alt = f"{plural(iterations, 'iteration')} in {plural(len(firsts), 'vector')}. {'; '.join(lines)}."
+    alt = (
+        f"{plural(iterations, 'iteration')} in {plural(len(firsts), 'vector')}. {'; '.join(lines)}."
+    )
     caption = "Each frame is one instruction for all iterations in it; the dashed one is not full: the tail."
     return Picture(svg.render(alt), caption, alt, "\n".join(lines))

@@ -55,15 +55,27 @@ class Work:
 
 def works_of(recording: Any, index: int = 0) -> list[Work]:
     """What each kernel of one compiled graph has to do, in the order in which they run."""
-    schedule, graph = recording.of(events.Scheduled)[index].schedule, recording.of(events.Lowered)[index].graph
+    schedule, graph = (
+        recording.of(events.Scheduled)[index].schedule,
+        recording.of(events.Lowered)[index].graph,
+    )
     made = {buffer.name: buffer for kernel in schedule.kernels for buffer in every_buffer(kernel)}
     found = []
     for kernel, group in zip(schedule.kernels, schedule.groups, strict=True):
         if is_extern(kernel):
             name = op_name(kernel.origins[0]) if kernel.origins else kernel.label
-            found.append(Work(bare(name), sum(map(library_operations, kernel.origins)), group.traffic, True))
+            found.append(
+                Work(bare(name), sum(map(library_operations, kernel.origins)), group.traffic, True)
+            )
         else:
-            found.append(Work(kernel.name, operations_of(kernel, {**graph.buffers, **made}), group.traffic, False))
+            found.append(
+                Work(
+                    kernel.name,
+                    operations_of(kernel, {**graph.buffers, **made}),
+                    group.traffic,
+                    False,
+                )
+            )
     return found
 
 
@@ -90,7 +102,8 @@ def operations_of(kernel: Any, buffers: Mapping[str, Any]) -> int:
 def library_operations(node: fx.Node) -> int:
     """The operations of a product, a convolution or an attention; 0 for others."""
     name = getattr(getattr(node.target, "overloadpacket", None), "__name__", "")
-    rule = flop_registry.get(getattr(torch.ops.aten, name.replace("_for_cpu", ""), None))  # of attention it knows those of GPUs
+    # of attention it knows those of GPUs
+    rule = flop_registry.get(getattr(torch.ops.aten, name.replace("_for_cpu", ""), None))
     if rule is None:
         return 0
     value = lambda argument: fx.map_arg(argument, lambda n: n.meta["val"])
@@ -104,7 +117,10 @@ def measure(recording: Any, index: int = 0, rounds: int = 15) -> list[float]:
     """Seconds that each kernel of one compiled graph takes: the median of several runs of its wrapper on made-up inputs.
 
     Raises LookupError if the graph's inputs cannot be made up."""
-    compiled, graph = recording.of(events.KernelsBuilt)[index].compiled, recording.of(events.Lowered)[index].graph
+    compiled, graph = (
+        recording.of(events.KernelsBuilt)[index].compiled,
+        recording.of(events.Lowered)[index].graph,
+    )
     if None in graph.inputs:
         raise LookupError("this graph has an input that is no tensor: it cannot be run alone")
     inputs = [made_up(buffer) for buffer in graph.inputs]
@@ -117,7 +133,9 @@ def measure(recording: Any, index: int = 0, rounds: int = 15) -> list[float]:
 
 def made_up(buffer: Any) -> torch.Tensor:
     """A tensor like a buffer. Whole numbers are 0: they may be indices."""
-    tensor = torch.empty_strided(buffer.shape, buffer.stride, dtype=buffer.dtype, device=buffer.device)
+    tensor = torch.empty_strided(
+        buffer.shape, buffer.stride, dtype=buffer.dtype, device=buffer.device
+    )
     return tensor.normal_() if buffer.dtype.is_floating_point else tensor.zero_()
 
 
@@ -126,7 +144,9 @@ def kernel_lines(source: str) -> dict[int, str]:
     function = next(node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef))
     found = {}
     for statement in function.body:
-        calls = [ast.unparse(node.func) for node in ast.walk(statement) if isinstance(node, ast.Call)]
+        calls = [
+            ast.unparse(node.func) for node in ast.walk(statement) if isinstance(node, ast.Call)
+        ]
         if isinstance(statement, ast.Pass) or (calls and not HOUSEKEEPING.intersection(calls)):
             found[statement.lineno] = calls[0] if calls else ""
     return found
@@ -142,7 +162,11 @@ def at_each_line(told: Callable[[str, int], None]) -> Iterator[None]:
         return at_line
 
     before = sys.gettrace()
-    sys.settrace(lambda frame, *_: at_line if frame.f_code.co_filename.startswith("<course_lib program") else None)
+    sys.settrace(
+        lambda frame, *_: (
+            at_line if frame.f_code.co_filename.startswith("<course_lib program") else None
+        )
+    )
     try:
         yield
     finally:
@@ -191,7 +215,11 @@ def kernels_in_profile() -> Iterator[None]:
 
 @takes(recording=RECORDED)
 def kernel_roofline(
-    recording: Any, bandwidth: float, peak: float, index: int = 0, seconds: Sequence[float] | None = None
+    recording: Any,
+    bandwidth: float,
+    peak: float,
+    index: int = 0,
+    seconds: Sequence[float] | None = None,
 ) -> Picture:
     """Each kernel of one compiled graph as a point under the limits of a machine: `bandwidth` in bytes/s, `peak` in FLOP/s.
 
@@ -204,37 +232,67 @@ def kernel_roofline(
     if seconds is None:
         times = measure(recording, index)
     else:
-        times = [positive(one, "the seconds of a kernel") for one in several(seconds, "seconds is a list of numbers")]
+        times = [
+            positive(one, "the seconds of a kernel")
+            for one in several(seconds, "seconds is a list of numbers")
+        ]
     if len(times) != len(works):
         raise ValueError(f"{len(works)} kernels need as many times, not {len(times)}")
     return drawn(
-        [(Point(w.name, w.operations, w.bytes, t), w.is_library) for w, t in zip(works, times, strict=True)], bandwidth, peak
+        [
+            (Point(w.name, w.operations, w.bytes, t), w.is_library)
+            for w, t in zip(works, times, strict=True)
+        ],
+        bandwidth,
+        peak,
     )
 
 
-def drawn(points: Sequence[tuple[Point, bool]], bandwidth: float, peak: float, caption: str = "") -> Picture:
+def drawn(
+    points: Sequence[tuple[Point, bool]], bandwidth: float, peak: float, caption: str = ""
+) -> Picture:
     """Points and a table of them. The text has no times: they differ from run to run."""
     placed = [point for point, _ in points if point.flops and point.bytes and point.seconds]
     if not placed:
-        raise LookupError("no kernel of this graph computes anything: there is nothing to place under a roofline")
+        raise LookupError(
+            "no kernel of this graph computes anything: there is nothing to place under a roofline"
+        )
     many = len(placed) > 6  # then their numbers in the table must do
-    names = [(str(number) if many else point.name) for number, (point, _) in enumerate(points, 1) if point in placed]
+    names = [
+        (str(number) if many else point.name)
+        for number, (point, _) in enumerate(points, 1)
+        if point in placed
+    ]
     picture = roofline(
-        [replace(p, name=name) for p, name in zip(placed, names, strict=True)], bandwidth, peak, caption or CAPTION
+        [replace(p, name=name) for p, name in zip(placed, names, strict=True)],
+        bandwidth,
+        peak,
+        caption or CAPTION,
     )
     rows, plain_rows = [], []
     for number, (point, library) in enumerate(points, 1):
         who = f"{point.name} (library)" if library else point.name
         least = max(point.bytes / bandwidth, point.flops / peak)
         share = f"{100 * least / point.seconds:.0f} %" if point.seconds else "–"
-        told = (count(point.flops), human_bytes(point.bytes), f"{point.intensity:.3g}" if point.bytes else "–")
+        told = (
+            count(point.flops),
+            human_bytes(point.bytes),
+            f"{point.intensity:.3g}" if point.bytes else "–",
+        )
         what = lower(point, bandwidth, peak) if point.bytes else "–"
-        rows.append([breakable(str(cell)) for cell in (number, who, *told, human_seconds(point.seconds), share, what)])
+        rows.append(
+            [
+                breakable(str(cell))
+                for cell in (number, who, *told, human_seconds(point.seconds), share, what)
+            ]
+        )
         plain_rows.append((who, *told, what))
     body = picture.body + html_table(rows, HEADER, (0, 2, 3, 4, 5, 6))
     text = columns(plain_rows, ("kernel", "operations", "bytes", "FLOP/B", "waits for"))
     alt = (
-        f"Roofline of {plural(len(points), 'kernel')}: " + "; ".join(f"{row[0]} waits for {row[-1]}" for row in plain_rows) + "."
+        f"Roofline of {plural(len(points), 'kernel')}: "
+        + "; ".join(f"{row[0]} waits for {row[-1]}" for row in plain_rows)
+        + "."
     )
     return Picture(f'<div class="cl-scroll">{body}</div>', picture.caption, alt, text)
 

@@ -43,7 +43,11 @@ def aot_graph(event: events.AtenTraced) -> str:
 
 def kept_apart(event: events.Scheduled) -> str:
     """The fusion that would have saved most, had it been possible."""
-    lost = [(d.answer.lost, str(d)) for d in event.schedule.decisions if isinstance(d.answer, No) and d.answer.lost]
+    lost = [
+        (d.answer.lost, str(d))
+        for d in event.schedule.decisions
+        if isinstance(d.answer, No) and d.answer.lost
+    ]
     return f"most bytes go through memory here: {max(lost)[1]}" if lost else ""
 
 
@@ -56,11 +60,17 @@ def hint(event: events.GraphBroke) -> str:
 
 LOGS: dict[str, Log] = {
     "graph_breaks": Log(
-        "where a graph ended, why, and what can be done about it", {events.GraphBroke: lambda e: str(as_written(e.problem))}, True
+        "where a graph ended, why, and what can be done about it",
+        {events.GraphBroke: lambda e: str(as_written(e.problem))},
+        True,
     ),
     "guards": Log(
         "what each captured graph assumes, and the line that made it necessary",
-        {events.GraphCaptured: lambda e: "\n".join([f"{e.result.name}, {e.result.where}", *map(str, e.result.guards)])},
+        {
+            events.GraphCaptured: lambda e: "\n".join(
+                [f"{e.result.name}, {e.result.where}", *map(str, e.result.guards)]
+            )
+        },
         True,
     ),
     "recompiles": Log(
@@ -74,11 +84,19 @@ LOGS: dict[str, Log] = {
     ),
     "dynamic": Log(
         "what is assumed about symbolic sizes",
-        {events.GraphCaptured: lambda e: "\n".join(str(g) for g in e.result.guards if g.kind == "sizes")},
+        {
+            events.GraphCaptured: lambda e: "\n".join(
+                str(g) for g in e.result.guards if g.kind == "sizes"
+            )
+        },
     ),
     "graph_code": Log(
         "each captured graph as Python, and the head that runs in the frame's place",
-        {events.GraphCaptured: lambda e: e.result.graph.code.strip() + "\n\n" + e.result.head.source},
+        {
+            events.GraphCaptured: lambda e: (
+                e.result.graph.code.strip() + "\n\n" + e.result.head.source
+            )
+        },
     ),
     "aot_graphs": Log(
         "the joint graph, what is kept between its halves, and each graph in ATen operators",
@@ -88,14 +106,25 @@ LOGS: dict[str, Log] = {
             events.AtenTraced: aot_graph,
         },
     ),
-    "schedule": Log("the kernels in order, with the bytes that each moves", {events.Scheduled: lambda e: str(e.schedule)}),
-    "fusion": Log(
-        "every fusion decision with its reason", {events.Scheduled: lambda e: "\n".join(map(str, e.schedule.decisions))}
+    "schedule": Log(
+        "the kernels in order, with the bytes that each moves",
+        {events.Scheduled: lambda e: str(e.schedule)},
     ),
-    "output_code": Log("all that was generated: kernels and wrapper", {events.KernelsBuilt: lambda e: e.compiled.source}),
+    "fusion": Log(
+        "every fusion decision with its reason",
+        {events.Scheduled: lambda e: "\n".join(map(str, e.schedule.decisions))},
+    ),
+    "output_code": Log(
+        "all that was generated: kernels and wrapper",
+        {events.KernelsBuilt: lambda e: e.compiled.source},
+    ),
     "perf_hints": Log(
         "what costs time and can be changed",
-        {events.FellBack: lambda e: f"{e.what}: {e.why}", events.GraphBroke: hint, events.Scheduled: kept_apart},
+        {
+            events.FellBack: lambda e: f"{e.what}: {e.why}",
+            events.GraphBroke: hint,
+            events.Scheduled: kept_apart,
+        },
     ),
 }
 """Name → topic."""
@@ -116,13 +145,19 @@ def set_logs(*names: str) -> None:
         event = at_the_call(event)
         if isinstance(event, events.FrameSeen):
             frame = f"{event.name}: "
-        elif isinstance(event, events.StageTimed) and event.stage == "guards":  # the last: what is built later is not for a frame
+        elif isinstance(event, events.StageTimed) and event.stage == "guards":
+            # the last: what is built later is not for a frame
             frame = ""
         for name in names:
             for kind, text in LOGS[name].says.items():
                 if isinstance(event, kind) and (said := text(event)):
-                    said = re.sub(r"/\S*ipykernel_\d+/\d+\.py", "this notebook", said.replace("\n", "\n    "))
-                    print(f"[{name}] {'' if LOGS[name].names_itself else frame}{said}", file=sys.stderr)
+                    said = re.sub(
+                        r"/\S*ipykernel_\d+/\d+\.py", "this notebook", said.replace("\n", "\n    ")
+                    )
+                    print(
+                        f"[{name}] {'' if LOGS[name].names_itself else frame}{said}",
+                        file=sys.stderr,
+                    )
 
     if names:
         _listening.enter_context(events.listener(say))
@@ -134,7 +169,10 @@ def from_environment(wanted: str) -> None:
     if "help" in names:
         print("\n".join(f"{name:<13} {log.about}" for name, log in LOGS.items()), file=sys.stderr)
     if unknown := [name for name in names if name not in LOGS and name != "help"]:
-        print(f"COURSE_LOGS: there is no log {', '.join(unknown)}; there are {', '.join(LOGS)}", file=sys.stderr)
+        print(
+            f"COURSE_LOGS: there is no log {', '.join(unknown)}; there are {', '.join(LOGS)}",
+            file=sys.stderr,
+        )
     set_logs(*(name for name in names if name in LOGS))
 
 

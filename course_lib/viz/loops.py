@@ -37,7 +37,9 @@ class Formula:
     """A handler whose values are text. `sizes`: how far each index goes, where that is known."""
 
     def __init__(
-        self, buffers: Mapping[str, Any] | None = None, sizes: Mapping[sympy.Symbol, Any] = MappingProxyType({})
+        self,
+        buffers: Mapping[str, Any] | None = None,
+        sizes: Mapping[sympy.Symbol, Any] = MappingProxyType({}),
     ) -> None:
         self.buffers, self.sizes = buffers or {}, sizes
 
@@ -92,7 +94,9 @@ def inner(text: str) -> str:
     return text
 
 
-def index_text(index: Any, buffer: Any = None, sizes: Mapping[sympy.Symbol, Any] = MappingProxyType({})) -> str:
+def index_text(
+    index: Any, buffer: Any = None, sizes: Mapping[sympy.Symbol, Any] = MappingProxyType({})
+) -> str:
     """A flat index as the buffer's own dimensions where it is a plain walk through them, else as the formula it is: so where an
     index goes beyond its dimension, into the next row."""
     index = sympy.sympify(index)
@@ -120,7 +124,12 @@ def is_int(value: Any) -> bool:
 
 def symbols(count: int, first: int = 0) -> list[sympy.Symbol]:
     """i, j, k, ..."""
-    return [sympy.Symbol(LETTERS[first + d] if first + d < len(LETTERS) else f"i{first + d}", integer=True) for d in range(count)]
+    return [
+        sympy.Symbol(
+            LETTERS[first + d] if first + d < len(LETTERS) else f"i{first + d}", integer=True
+        )
+        for d in range(count)
+    ]
 
 
 def run_body(node: Any, handler: Any) -> str:
@@ -132,7 +141,11 @@ def run_body(node: Any, handler: Any) -> str:
 def reads(node: Any) -> list[str]:
     """The buffers that a node reads, in the order of first use."""
     if is_extern(node):
-        return list(dict.fromkeys(a.buffer.name for a in tree_leaves((node.args, node.kwargs)) if hasattr(a, "buffer")))
+        return list(
+            dict.fromkeys(
+                a.buffer.name for a in tree_leaves((node.args, node.kwargs)) if hasattr(a, "buffer")
+            )
+        )
     loads = Loads()
     run_body(node, loads)
     return list(loads.names)
@@ -155,7 +168,9 @@ def formula(node: Any, buffers: Mapping[str, Any]) -> str:
     if is_extern(node):
         return f"{', '.join(b.name for b in node.buffers)} = {node.op}({', '.join(reads(node))})"
     index = symbols(len(node.ranges) + len(node.reduced))
-    told = run_body(node, Formula(buffers, dict(zip(index, (*node.ranges, *node.reduced), strict=True))))
+    told = run_body(
+        node, Formula(buffers, dict(zip(index, (*node.ranges, *node.reduced), strict=True)))
+    )
     index, reduced = index[: len(node.ranges)], index[len(node.ranges) :]
     result = f"{node.buffer.name}[{', '.join(map(str, index))}]"
     if node.reduced:
@@ -192,7 +207,9 @@ def loops(graph: Any, title: str = "") -> Picture:
     named = f"Loop IR{f' of {title}' if title else ''}"
     alt = f"{named}: {plural(len(graph.nodes), 'loop node')}: {', '.join(map(label_of, graph.nodes))}."
     caption = "Each box is a loop (double border: a library call): its ranges (reduced ones in brackets), then what it computes."
-    return Picture(f'<div class="cl-scroll">{"".join(boxes)}</div>', caption, alt, "\n".join(text), ("loops",))
+    return Picture(
+        f'<div class="cl-scroll">{"".join(boxes)}</div>', caption, alt, "\n".join(text), ("loops",)
+    )
 
 
 # -- one element at a time -------------------------------------------------------------------------------------------------
@@ -211,7 +228,11 @@ class Happened:
 
 
 def shown(value: Any) -> str:
-    return f"{float(value):.6g}" if isinstance(value, np.ndarray) and value.dtype.kind == "f" else str(value)
+    return (
+        f"{float(value):.6g}"
+        if isinstance(value, np.ndarray) and value.dtype.kind == "f"
+        else str(value)
+    )
 
 
 @dataclass
@@ -231,7 +252,11 @@ class Watching:
 
     def masked(self, condition: Array, body: Callable[[], Array], other: Any) -> Array:
         handler = self.handler
-        value = handler.masked(condition, body, other) if condition else handler.constant(other, torch.float64)
+        value = (
+            handler.masked(condition, body, other)
+            if condition
+            else handler.constant(other, torch.float64)
+        )
         self.note("masked", [condition], value)
         return value
 
@@ -249,7 +274,9 @@ class Watching:
         return run
 
 
-def trace_element(node: LoopNode, index: Sequence[int], memory: Memory, rindex: Sequence[int] = ()) -> list[Happened]:
+def trace_element(
+    node: LoopNode, index: Sequence[int], memory: Memory, rindex: Sequence[int] = ()
+) -> list[Happened]:
     """Run the body of `node` at one `index` (and, for a reduction, at one `rindex`): every operation, in order."""
     watching = Watching(NumpyHandler(memory, {}), [])
     node.value(watching, [sympy.Integer(i) for i in index], [sympy.Integer(i) for i in rindex])

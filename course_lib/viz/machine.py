@@ -30,7 +30,11 @@ def source_lines(source: KernelSource, target: str) -> dict[str, Lines]:
         body = text[text.index(f"\n{source.name}:") : text.index(f"\t.size\t{source.name}")]
         skipped = prelude().count("\n") + 1  # stands before the kernel in its file
         return {"asm": by_loc(body, skipped)}
-    return {form: READERS[form](text) for form, text in inspect_kernel(source, target).items() if form in READERS}
+    return {
+        form: READERS[form](text)
+        for form, text in inspect_kernel(source, target).items()
+        if form in READERS
+    }
 
 
 def by_loc(text: str, skipped: int = 0) -> Lines:
@@ -56,7 +60,9 @@ def by_reference(mark: str, meaning: str) -> Callable[[str], Lines]:
             if not NOISE.match(row):
                 name = match[1] if (match := re.search(mark, row)) else ""
                 shown = re.sub(r"\s*loc\(#loc\d*\)|, !dbg !\d+", "", row)
-                found.append((shown.rstrip(), places.get(name, places.get(aliases.get(name, ""), 0))))
+                found.append(
+                    (shown.rstrip(), places.get(name, places.get(aliases.get(name, ""), 0)))
+                )
         return found
 
     return read

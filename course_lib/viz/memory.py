@@ -42,22 +42,33 @@ class MemoryUse:
     def spans(self) -> list[Span]:
         """The memory that the compiled graph takes."""
         count = len(self.plan.free_after)
-        last = {storage: step for step, freed in enumerate(self.plan.free_after) for storage in freed}
+        last = {
+            storage: step for step, freed in enumerate(self.plan.free_after) for storage in freed
+        }
         inside: dict[str, list[str]] = {}
         for a in self.plan.allocations:
             inside.setdefault(a.storage, []).append(a.buffer.name)
         new = [a for a in self.plan.allocations if a.how == "new"]
-        return [Span(a.kernel, last.get(a.storage, count), a.buffer.nbytes, tuple(inside[a.storage])) for a in new]
+        return [
+            Span(a.kernel, last.get(a.storage, count), a.buffer.nbytes, tuple(inside[a.storage]))
+            for a in new
+        ]
 
     @property
     def spans_alone(self) -> list[Span]:
         """If each node ran alone: its result in memory of its own, freed after its last use."""
         alone = self.schedule.alone
-        last = {buffer.name: step for step, group in enumerate(alone) for buffer in (*group.reads, *group.writes)}
+        last = {
+            buffer.name: step
+            for step, group in enumerate(alone)
+            for buffer in (*group.reads, *group.writes)
+        }
         for group in alone:
             last |= dict.fromkeys(group.usage.outputs, len(alone))
         made = [(step, buffer) for step, group in enumerate(alone) for buffer in group.writes]
-        return [Span(step, last[buffer.name], buffer.nbytes, (buffer.name,)) for step, buffer in made]
+        return [
+            Span(step, last[buffer.name], buffer.nbytes, (buffer.name,)) for step, buffer in made
+        ]
 
     @property
     def live_bytes(self) -> list[int]:
@@ -76,11 +87,22 @@ class MemoryUse:
 
     def __str__(self) -> str:
         lines = []
-        for step, (kernel, bytes_held) in enumerate(zip(self.schedule.kernels, self.live_bytes, strict=True)):
+        for step, (kernel, bytes_held) in enumerate(
+            zip(self.schedule.kernels, self.live_bytes, strict=True)
+        ):
             made = "; ".join(str(a) for a in self.plan.allocations if a.kernel == step)
-            freed = f"   frees {', '.join(self.plan.free_after[step])}" if self.plan.free_after[step] else ""
+            freed = (
+                f"   frees {', '.join(self.plan.free_after[step])}"
+                if self.plan.free_after[step]
+                else ""
+            )
             lines.append(f"{human_bytes(bytes_held):>10}  {kernel}: {made}{freed}")
-        return "\n".join([*lines, f"peak {human_bytes(self.peak_bytes)}, unfused {human_bytes(self.unplanned_peak)}"])
+        return "\n".join(
+            [
+                *lines,
+                f"peak {human_bytes(self.peak_bytes)}, unfused {human_bytes(self.unplanned_peak)}",
+            ]
+        )
 
     @property
     def picture(self) -> Picture:
@@ -118,7 +140,10 @@ def memory_timeline(use: MemoryUse) -> Picture:
     steps = len(use.schedule.alone), len(use.schedule.kernels)
     scale = TALL / (max(peaks) or 1)
     svg = Svg(AXIS + 2 * PANEL + BETWEEN + 8, HEAD + TALL + 30)
-    titles = f"One by one: {plural(steps[0], 'operation')}", f"Compiled: {plural(steps[1], 'kernel')}"
+    titles = (
+        f"One by one: {plural(steps[0], 'operation')}",
+        f"Compiled: {plural(steps[1], 'kernel')}",
+    )
     sides = zip((alone, planned), steps, peaks, titles, ("eager", "scheduling"), strict=True)
     for side, (spans, count, peak, title, stage) in enumerate(sides):
         x, floor = AXIS + side * (PANEL + BETWEEN), HEAD + TALL
@@ -129,26 +154,34 @@ def memory_timeline(use: MemoryUse) -> Picture:
         svg.text(x, floor + 18, "time →", SMALL, dim=True)
     for peak, stage in zip(peaks, ("eager", "scheduling"), strict=True):
         y = HEAD + TALL - peak * scale
-        svg.path(f"M{n(AXIS)} {n(y)} H{n(svg.width - 6)}", stage=stage, line=1.3, opacity=0.9, dashed=True)
+        svg.path(
+            f"M{n(AXIS)} {n(y)} H{n(svg.width - 6)}",
+            stage=stage,
+            line=1.3,
+            opacity=0.9,
+            dashed=True,
+        )
         crowded = stage == "scheduling" and abs(peaks[0] - peaks[1]) * scale < 14
         if not crowded:
             svg.text(AXIS - 6, y + 4, human_bytes(peak), SMALL, anchor="end", stage=stage)
     alt = f"Memory over time. {titles[0]}, peak {human_bytes(peaks[0])}. {titles[1]}, peak {human_bytes(peaks[1])}{less(peaks)}."
-    caption = (
-        "Each band is a piece of memory, as thick as it has bytes, from the kernel that first writes it to the last that needs"
-    )
-    caption += (
-        " it; arrows: used again. Inputs are not counted. Left, each result goes after its last use; eager's go with their names."
-    )
+    caption = "Each band is a piece of memory, as thick as it has bytes, from the kernel that first writes it to the last that needs"
+    caption += " it; arrows: used again. Inputs are not counted. Left, each result goes after its last use; eager's go with their names."
     return Picture(svg.render(alt), caption, alt, str(use))
 
 
 def less(peaks: tuple[int, int]) -> str:
     """How much less the second is than the first, in words."""
-    return f", {100 - 100 * peaks[1] / peaks[0]:.0f} % less" if peaks[0] and peaks[1] < peaks[0] else ""
+    return (
+        f", {100 - 100 * peaks[1] / peaks[0]:.0f} % less"
+        if peaks[0] and peaks[1] < peaks[0]
+        else ""
+    )
 
 
-def draw_spans(svg: Svg, spans: list[Span], steps: int, corner: tuple[float, float], scale: float, stage: str) -> None:
+def draw_spans(
+    svg: Svg, spans: list[Span], steps: int, corner: tuple[float, float], scale: float, stage: str
+) -> None:
     """Bands stacked on each other at every step, in the order in which they begin; what lies below and ends, lets them fall."""
     left, floor = corner
     wide = PANEL / max(steps, 1)
@@ -159,9 +192,16 @@ def draw_spans(svg: Svg, spans: list[Span], steps: int, corner: tuple[float, flo
         for step in during:
             tops[step] -= tall
         edge = [(left + wide * (span.first + i), y) for i, y in enumerate(lower)]
-        levels = [list(same) for _, same in groupby(edge, lambda corner: n(corner[1]))]  # a step says nothing while all stays
-        upper = "".join(f"L{n(level[0][0])} {n(level[0][1] - tall)} H{n(level[-1][0] + wide)} " for level in levels)
-        back = "".join(f"L{n(level[-1][0] + wide)} {n(level[0][1])} H{n(level[0][0])} " for level in reversed(levels))
+        # a step says nothing while all stays
+        levels = [list(same) for _, same in groupby(edge, lambda corner: n(corner[1]))]
+        upper = "".join(
+            f"L{n(level[0][0])} {n(level[0][1] - tall)} H{n(level[-1][0] + wide)} "
+            for level in levels
+        )
+        back = "".join(
+            f"L{n(level[-1][0] + wide)} {n(level[0][1])} H{n(level[0][0])} "
+            for level in reversed(levels)
+        )
         names = " → ".join(span.names)
         tip = f"{names}: {human_bytes(span.bytes)}"
         svg.area(f"M{upper[1:]}{back}Z", stage, strength=0.16 if number % 2 else 0.32, tip=tip)

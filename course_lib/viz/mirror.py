@@ -75,9 +75,19 @@ class Mirror:
     def guards(self) -> Picture:
         """The guards in both dialects: ours one for each object, with all that is assumed of it; theirs one for each question."""
         sides = [side.guard_texts or [NOT_AVAILABLE] for side in (self.ours, self.theirs)]
-        rows, header = list(itertools.zip_longest(*sides, fillvalue="")), (self.ours.name, self.theirs.name)
-        body = html_table([tuple(f"<code>{escape(cell)}</code>" for cell in row) for row in rows], header)
-        alt = "; ".join(f"{side.name}: {plural(side.guards, 'guard')}" for side in (self.ours, self.theirs)) + "."
+        rows, header = (
+            list(itertools.zip_longest(*sides, fillvalue="")),
+            (self.ours.name, self.theirs.name),
+        )
+        body = html_table(
+            [tuple(f"<code>{escape(cell)}</code>" for cell in row) for row in rows], header
+        )
+        alt = (
+            "; ".join(
+                f"{side.name}: {plural(side.guards, 'guard')}" for side in (self.ours, self.theirs)
+            )
+            + "."
+        )
         caption = "What each compiler tests before it uses its code again, in its own words."
         return Picture(f'<div class="cl-scroll">{body}</div>', caption, alt, columns(rows, header))
 
@@ -85,10 +95,16 @@ class Mirror:
     def differences(self) -> list[str]:
         """What a reader should notice, a sentence each."""
         ours, theirs = self.ours, self.theirs
-        said = [f"The result of {side.name}: {side.answer}." for side in (ours, theirs) if side.answer != SAME]
+        said = [
+            f"The result of {side.name}: {side.answer}."
+            for side in (ours, theirs)
+            if side.answer != SAME
+        ]
         for side, other in ((ours, theirs), (theirs, ours)):
             for reason, count in Counter(side.breaks).items():
-                said.append(f"{side.name} ends a graph{f', {count} times' if count > 1 else ''}: {reason.rstrip('.')}.")
+                said.append(
+                    f"{side.name} ends a graph{f', {count} times' if count > 1 else ''}: {reason.rstrip('.')}."
+                )
             if other.graphs and not side.graphs and side.answer == SAME:
                 said.append(f"{side.name} makes no graph of it: Python runs all of it.")
             if side.breaks and other.graphs and not other.breaks:
@@ -103,7 +119,9 @@ class Mirror:
             more = [name for name in dict.fromkeys(mine) if mine.count(name) > yours.count(name)]
             said += [f"More of these in {side.name}: {', '.join(more)}."] if more and yours else []
         if ours.guards and theirs.guards and ours.guards != theirs.guards:
-            said.append("Guards are cut differently: one of ours holds all that is assumed about one object.")
+            said.append(
+                "Guards are cut differently: one of ours holds all that is assumed about one object."
+            )
         return said or ["No difference."]
 
     @property
@@ -111,22 +129,43 @@ class Mirror:
         """Counts, the node lists side by side, and the differences."""
         sides, said = (self.ours, self.theirs), self.differences
         names = [side.name for side in sides]
-        values = [map(str, (len(s.graphs), len(s.operations), s.guards, len(s.breaks), s.answer)) for s in sides]
+        values = [
+            map(str, (len(s.graphs), len(s.operations), s.guards, len(s.breaks), s.answer))
+            for s in sides
+        ]
         counts = list(zip(("graphs", "operations", "guards", "graph breaks", "result"), *values))
         body, text = [html_table(counts, ("", *names))], [columns(counts, ("", *names))]
-        for number, pair in enumerate(itertools.zip_longest(*(s.graphs for s in sides), fillvalue=Listing()), 1):
-            titles = [f"{'no ' * (not graph.nodes)}graph {number} of {name}" for graph, name in zip(pair, names)]
+        for number, pair in enumerate(
+            itertools.zip_longest(*(s.graphs for s in sides), fillvalue=Listing()), 1
+        ):
+            titles = [
+                f"{'no ' * (not graph.nodes)}graph {number} of {name}"
+                for graph, name in zip(pair, names)
+            ]
             rows = pair_up(*pair)
             cells = [f"<b>{escape(title)}</b>" for title in titles]
             paired = all(graph.nodes for graph in pair)  # else the whole graph is alone
-            cells += [chip(*way, paired) for a, b in rows for way in ((a, "cl-us", b), (b, "cl-them", a))]
+            cells += [
+                chip(*way, paired) for a, b in rows for way in ((a, "cl-us", b), (b, "cl-them", a))
+            ]
             body.append(f'<div class="cl-mi cl-m">{"".join(cells)}</div>')
             text.append(columns([(a or "–", b or "–") for a, b in rows], titles))
-        body.append(f'<ul class="cl-mi-said">{"".join(f"<li>{escape(line)}</li>" for line in said)}</ul>')
+        body.append(
+            f'<ul class="cl-mi-said">{"".join(f"<li>{escape(line)}</li>" for line in said)}</ul>'
+        )
         text.append("\n".join(f"• {line}" for line in said))
         caption = "One call in both compilers; %name is what a node computes. An orange edge: the other graph lacks it."
-        alt = "; ".join(f"{side.name}: {plural(len(side.graphs), 'graph')}" for side in sides) + f". {' '.join(said)}"
-        return Picture(f'<div class="cl-scroll">{"".join(body)}</div>', caption, alt, "\n\n".join(text), ("mirror",))
+        alt = (
+            "; ".join(f"{side.name}: {plural(len(side.graphs), 'graph')}" for side in sides)
+            + f". {' '.join(said)}"
+        )
+        return Picture(
+            f'<div class="cl-scroll">{"".join(body)}</div>',
+            caption,
+            alt,
+            "\n\n".join(text),
+            ("mirror",),
+        )
 
     def __repr__(self) -> str:
         return self.picture.text
@@ -138,25 +177,45 @@ class Mirror:
 def chip(text: str, who: str, partner: str, paired: bool) -> str:
     """A node, marked if the other graph lacks it; a dash where this graph lacks one."""
     kind = who if partner or not paired else f"{who} cl-alone"
-    return f'<span class="{kind}">{escape(text)}</span>' if text else f'<span class="cl-none">{"–" * paired}</span>'
+    return (
+        f'<span class="{kind}">{escape(text)}</span>'
+        if text
+        else f'<span class="cl-none">{"–" * paired}</span>'
+    )
 
 
 def pair_up(ours: Listing, theirs: Listing) -> list[tuple[str, str]]:
     """Inputs by where they come from; operations by name, each side in its own order, those with the same arguments first."""
-    one, two = ({name: f"placeholder    {name}" for name in graph.inputs} for graph in (ours, theirs))
+    one, two = (
+        {name: f"placeholder    {name}" for name in graph.inputs} for graph in (ours, theirs)
+    )
     rows = [(one.get(name, ""), two.get(name, "")) for name in one | two]
     i = j = 0
-    for i_next, j_next in [*alignment(ours.nodes, theirs.nodes), (len(ours.nodes), len(theirs.nodes))]:
-        rows += [(text, "") for _, text in ours.nodes[i:i_next]] + [("", text) for _, text in theirs.nodes[j:j_next]]
-        rows += [(a, b) for (_, a), (_, b) in zip(ours.nodes[i_next : i_next + 1], theirs.nodes[j_next : j_next + 1])]
+    for i_next, j_next in [
+        *alignment(ours.nodes, theirs.nodes),
+        (len(ours.nodes), len(theirs.nodes)),
+    ]:
+        rows += [(text, "") for _, text in ours.nodes[i:i_next]] + [
+            ("", text) for _, text in theirs.nodes[j:j_next]
+        ]
+        rows += [
+            (a, b)
+            for (_, a), (_, b) in zip(
+                ours.nodes[i_next : i_next + 1], theirs.nodes[j_next : j_next + 1]
+            )
+        ]
         i, j = i_next + 1, j_next + 1
     return rows
 
 
-def alignment(ours: Sequence[tuple[str, str]], theirs: Sequence[tuple[str, str]]) -> list[tuple[int, int]]:
+def alignment(
+    ours: Sequence[tuple[str, str]], theirs: Sequence[tuple[str, str]]
+) -> list[tuple[int, int]]:
     """Which nodes stand for the same: as many of one operation as can be, among these as many with the same inputs as can be. (A
     node's own name says nothing: each compiler has its names.)"""
-    called = [[(name, re.sub(r"%\w+", "%", text)) for name, text in nodes] for nodes in (ours, theirs)]
+    called = [
+        [(name, re.sub(r"%\w+", "%", text)) for name, text in nodes] for nodes in (ours, theirs)
+    ]
     alike = lambda a, b: 1000 + (a[1] == b[1]) if a[0] == b[0] else 0
     best = [[0] * (len(theirs) + 1) for _ in range(len(ours) + 1)]  # of what follows
     for i in reversed(range(len(ours))):
@@ -193,7 +252,9 @@ def mirror(function: Callable[..., Any], *args: Any, train: bool = False, **kwar
 
     def count(guards: Any) -> list[bool]:
         theirs.guards += len(guards)
-        theirs.guard_texts += [f"{g.guard_type} {dialect(g.name)}".rstrip() for g in guards if hasattr(g, "guard_type")]
+        theirs.guard_texts += [
+            f"{g.guard_type} {dialect(g.name)}".rstrip() for g in guards if hasattr(g, "guard_type")
+        ]
         return [True] * len(guards)
 
     def compare(side: Side, wrap: Callable[[Any], Any]) -> None:
@@ -205,9 +266,13 @@ def mirror(function: Callable[..., Any], *args: Any, train: bool = False, **kwar
     expected = trial.run(lambda f: f)
     with events.listener(recording.events.append):
         compare(ours, lambda f: compile(f, backend="eager"))
-    ours.graphs, ours.guards = [listing(gm, source_of) for gm in recording.graphs], len(recording.guards)
+    ours.graphs, ours.guards = (
+        [listing(gm, source_of) for gm in recording.graphs],
+        len(recording.guards),
+    )
     ours.guard_texts = [f"{guard.kind}: {guard.expr}" for guard in recording.guards]
-    ours.breaks = [event.problem.reason for event in recording.of(events.GraphBroke)]  # in the compiler's words, as torch's
+    # in the compiler's words, as torch's
+    ours.breaks = [event.problem.reason for event in recording.of(events.GraphBroke)]
     dynamo.reset()
     counters.clear()
     compare(theirs, lambda f: torch.compile(f, backend=keep, options={"guard_filter_fn": count}))
@@ -219,8 +284,12 @@ def mirror(function: Callable[..., Any], *args: Any, train: bool = False, **kwar
 def breaks_in(counters: Mapping[str, Counter[str]]) -> list[str]:
     """What `torch._dynamo.utils.counters` tells: under "graph_break" each place where a graph ends, under "unimplemented" (too)
     what made it give up a whole frame."""
-    first = lambda kind: [text.splitlines()[0] for text, count in counters[kind].items() for _ in range(count)]
-    return (breaks := first("graph_break")) + [reason for reason in dict.fromkeys(first("unimplemented")) if reason not in breaks]
+    first = lambda kind: [
+        text.splitlines()[0] for text, count in counters[kind].items() for _ in range(count)
+    ]
+    return (breaks := first("graph_break")) + [
+        reason for reason in dict.fromkeys(first("unimplemented")) if reason not in breaks
+    ]
 
 
 class Name(str):
@@ -236,11 +305,15 @@ def listing(gm: fx.GraphModule, source: Callable[[fx.Node], str]) -> Listing:
     said = lambda argument: str(fx.map_arg(argument, lambda node: Name(called[node.name])))
     nodes = []
     for node in gm.graph.nodes:
-        arguments = ", ".join([said(a) for a in node.args] + [f"{key}={said(a)}" for key, a in node.kwargs.items()])
+        arguments = ", ".join(
+            [said(a) for a in node.args] + [f"{key}={said(a)}" for key, a in node.kwargs.items()]
+        )
         if node.op == "output":
             nodes.append(("output", f"output         {arguments}"))
         elif node.op != "placeholder":
-            nodes.append((op_name(node), f"{node.op:<13}  %{node.name} = {op_name(node)}({arguments})"))
+            nodes.append(
+                (op_name(node), f"{node.op:<13}  %{node.name} = {op_name(node)}({arguments})")
+            )
     return Listing(list(inputs.values()), nodes)
 
 
@@ -256,10 +329,14 @@ def as_ours(name: str, function: Callable[..., Any]) -> str:
     if isinstance(function, torch.nn.Module):
         parameters = dict(enumerate(inspect.signature(function.forward).parameters))
         name = re.sub(r"^fn\b", "self", name)
-        name = re.sub(r"^args\[(\d+)\]", lambda found: parameters.get(int(found[1]), found[0]), name)
+        name = re.sub(
+            r"^args\[(\d+)\]", lambda found: parameters.get(int(found[1]), found[0]), name
+        )
     return re.sub(r"\.(\d+)(?=\.|$)", r"[\1]", name)
 
 
 def dialect(name: str) -> str:
     """A path as torch writes it, as the user would: `L['self']._modules['ln']` → `self.ln`. What lay on the stack is `stack0`."""
-    return re.sub(r"\b[LG]\['(?:___(?=stack\d))?(\w+)'\]|^___(?=stack\d)", r"\1", readable_path(name))
+    return re.sub(
+        r"\b[LG]\['(?:___(?=stack\d))?(\w+)'\]|^___(?=stack\d)", r"\1", readable_path(name)
+    )

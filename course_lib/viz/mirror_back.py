@@ -56,7 +56,11 @@ class Trial:
         args, kwargs = pytree.tree_map_only(torch.Tensor, fresh, (self.args, self.kwargs))
         own = copy.deepcopy(self.function)
         wrapped = wrap(own)
-        leaves = [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor) and t.requires_grad]
+        leaves = [
+            t
+            for t in pytree.tree_leaves((args, kwargs))
+            if isinstance(t, torch.Tensor) and t.requires_grad
+        ]
         leaves += list(own.parameters()) if isinstance(own, torch.nn.Module) else []
 
         def call() -> Any:
@@ -65,7 +69,11 @@ class Trial:
                 return results
             for leaf in leaves:
                 leaf.grad = None
-            tensors = [t for t in pytree.tree_leaves(results) if isinstance(t, torch.Tensor) and t.requires_grad]
+            tensors = [
+                t
+                for t in pytree.tree_leaves(results)
+                if isinstance(t, torch.Tensor) and t.requires_grad
+            ]
             torch.autograd.backward([t.sum() for t in tensors])
             return results, [leaf.grad for leaf in leaves]
 
@@ -98,8 +106,19 @@ def verdict(got: Any, wanted: Any) -> str:
 def largest_difference(got: Any, wanted: Any) -> float:
     """Between the numbers of two results."""
     pairs = zip(pytree.tree_leaves(got), pytree.tree_leaves(wanted), strict=False)
-    tensors = [(a, b) for a, b in pairs if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) and a.shape == b.shape]
-    return max((float((a.detach().double() - b.detach().double()).abs().max()) for a, b in tensors if a.numel()), default=0.0)
+    tensors = [
+        (a, b)
+        for a, b in pairs
+        if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) and a.shape == b.shape
+    ]
+    return max(
+        (
+            float((a.detach().double() - b.detach().double()).abs().max())
+            for a, b in tensors
+            if a.numel()
+        ),
+        default=0.0,
+    )
 
 
 @dataclass
@@ -123,7 +142,9 @@ class Half:
             show(self.bytes, human_bytes),
             show(self.compile_seconds, human_seconds),
             show(self.run_seconds, human_seconds),
-            self.answer if self.answer != SAME else f"{SAME} (largest difference {self.difference:.1e})",
+            self.answer
+            if self.answer != SAME
+            else f"{SAME} (largest difference {self.difference:.1e})",
         ]
 
 
@@ -145,20 +166,33 @@ class Halves:
         sides = (self.ours, self.theirs)
         header = ("", *(side.name for side in sides))
         rows = list(zip(ROWS, *(side.cells() for side in sides), strict=True))
-        lists = [[NOT_AVAILABLE] if side.kernels is None else side.kernels or ["none"] for side in sides]
+        lists = [
+            [NOT_AVAILABLE] if side.kernels is None else side.kernels or ["none"] for side in sides
+        ]
         pairs = list(itertools.zip_longest(*lists, fillvalue=""))
-        body = html_table(rows, header) + f"<p>Eager takes {human_seconds(self.eager_seconds)} for one call.</p>"
+        body = (
+            html_table(rows, header)
+            + f"<p>Eager takes {human_seconds(self.eager_seconds)} for one call.</p>"
+        )
         body += html_table(
             [tuple(f"<code>{escape(kernel)}</code>" for kernel in pair) for pair in pairs],
             [f"kernels of {s.name}" for s in sides],
         )
-        same = [row for row in rows if row[0] in ROWS[:2]] + [("result", *(side.answer for side in sides))]
-        text = columns(same, header) + "\n\n" + columns(pairs, [f"kernels of {side.name}" for side in sides])
-        kind = "forward and backward" if self.train else "forward"
-        alt = f"Kernels of both compilers, {kind}: " + "; ".join(f"{s.name} {s.cells()[0]}, {s.cells()[1]}" for s in sides) + "."
-        caption = (
-            f"The same call ({kind}) in both compilers: each line is a kernel or library call, in the order in which it runs."
+        same = [row for row in rows if row[0] in ROWS[:2]] + [
+            ("result", *(side.answer for side in sides))
+        ]
+        text = (
+            columns(same, header)
+            + "\n\n"
+            + columns(pairs, [f"kernels of {side.name}" for side in sides])
         )
+        kind = "forward and backward" if self.train else "forward"
+        alt = (
+            f"Kernels of both compilers, {kind}: "
+            + "; ".join(f"{s.name} {s.cells()[0]}, {s.cells()[1]}" for s in sides)
+            + "."
+        )
+        caption = f"The same call ({kind}) in both compilers: each line is a kernel or library call, in the order in which it runs."
         return Picture(f'<div class="cl-scroll">{body}</div>', caption, alt, text, ("mirror",))
 
     def __repr__(self) -> str:
@@ -185,9 +219,13 @@ def our_half(trial: Trial, expected: Any, calls: dict[str, Callable[[], Any]]) -
     with events.listener(recording.note):
         first_call(half, trial, compile, expected, calls)
     programs = [program for one in compiles_of(recording) for program in one.programs]
-    programs = [program for program in programs if trial.train or program.part != "backward"]  # built at once, and not run
+    # built at once, and not run
+    programs = [program for program in programs if trial.train or program.part != "backward"]
     kernels = [kernel for program in programs for kernel in kernels_of(program)]
-    half.kernels = [kernel.name if kernel.is_library else f"{kernel.name} over {kernel.space}" for kernel in kernels]
+    half.kernels = [
+        kernel.name if kernel.is_library else f"{kernel.name} over {kernel.space}"
+        for kernel in kernels
+    ]
     half.bytes = float(sum(kernel.bytes for kernel in kernels))
     return half
 
@@ -200,13 +238,23 @@ def their_half(trial: Trial, expected: Any, calls: dict[str, Callable[[], Any]])
         from torch._inductor.utils import run_and_get_code
 
         metrics.reset()
-        with config.patch(force_disable_caches=True), counting(compile_fx.inductor_metrics_log), warnings.catch_warnings():
+        with (
+            config.patch(force_disable_caches=True),
+            counting(compile_fx.inductor_metrics_log),
+            warnings.catch_warnings(),
+        ):
             warnings.simplefilter("ignore")
-            _, sources = run_and_get_code(lambda: first_call(half, trial, torch.compile, expected, calls))
+            _, sources = run_and_get_code(
+                lambda: first_call(half, trial, torch.compile, expected, calls)
+            )
         kernels = [name for source in sources for name in kernels_in(source)]
         if kernels or not sources:  # a source in which none is found is another torch's
-            half.kernels, half.bytes = kernels, float(metrics.num_bytes_accessed) if kernels else 0.0
-    except (ImportError, AttributeError, TypeError):  # another torch: what it made is not known, how long it takes is
+            half.kernels, half.bytes = (
+                kernels,
+                float(metrics.num_bytes_accessed) if kernels else 0.0,
+            )
+    except (ImportError, AttributeError, TypeError):
+        # another torch: what it made is not known, how long it takes is
         if half.name not in calls:
             first_call(half, trial, torch.compile, expected, calls)
     return half
@@ -225,7 +273,9 @@ def counting(log: logging.Logger) -> Iterator[None]:
         log.setLevel(level)
 
 
-def first_call(half: Half, trial: Trial, wrap: Wrap, expected: Any, calls: dict[str, Callable[[], Any]]) -> None:
+def first_call(
+    half: Half, trial: Trial, wrap: Wrap, expected: Any, calls: dict[str, Callable[[], Any]]
+) -> None:
     """Compile and call once, and compare."""
     call = trial.prepare(wrap)
     start = time.perf_counter()
@@ -246,7 +296,9 @@ def kernels_in(source: str) -> list[str]:
     return re.findall(pattern, source[start:].partition("\nrunner = ")[0], flags=re.M)
 
 
-def interleaved(calls: Mapping[str, Callable[[], Any]], rounds: int = 7, seconds: float = 0.003) -> dict[str, float]:
+def interleaved(
+    calls: Mapping[str, Callable[[], Any]], rounds: int = 7, seconds: float = 0.003
+) -> dict[str, float]:
     """Seconds for one call of each: the median of rounds in which all take turns. (Lesson 13 measures with more care.)"""
     counts = {}
     took: dict[str, list[float]] = {name: [] for name in calls}
@@ -285,7 +337,8 @@ def course(gm: torch.fx.GraphModule, example_inputs: list[torch.Tensor]) -> Call
     """Our back half under torch's capture: `torch.compile(f, backend="course")` (registered as an entry point)."""
     if not all(isinstance(one, (torch.Tensor, torch.SymInt, int)) for one in example_inputs):
         return fall_back(gm, "torch's capture gave it inputs that are neither tensors nor sizes")
-    if gm.graph.find_nodes(op="call_method", target="item"):  # so it does with a float that has changed
+    # so it does with a float that has changed
+    if gm.graph.find_nodes(op="call_method", target="item"):
         return fall_back(gm, "the graph reads a number out of a tensor")
     for node in gm.graph.nodes:
         if "example_value" in node.meta:
@@ -317,16 +370,22 @@ class Ablation:
         rows = []
         for combination, answer in self.answers.items():
             took = self.seconds.get(combination)
-            times = [human_seconds(self.first[combination]), human_seconds(took)] if took else ["–", "–"]
+            times = (
+                [human_seconds(self.first[combination]), human_seconds(took)]
+                if took
+                else ["–", "–"]
+            )
             ratio = f"{self.eager_seconds / took:.2f}× as fast" if took else "–"
             rows.append((*combination, *times, ratio, answer))
-        text = columns([(a, b, answer) for (a, b), answer in self.answers.items()], (*header[:2], header[-1]))
-        said = "; ".join(f"{a} with {b}: {answer}" for (a, b), answer in self.answers.items())
-        caption = (
-            "Capture and back half of both compilers in all four combinations: what differs between two lines is one half's."
+        text = columns(
+            [(a, b, answer) for (a, b), answer in self.answers.items()], (*header[:2], header[-1])
         )
+        said = "; ".join(f"{a} with {b}: {answer}" for (a, b), answer in self.answers.items())
+        caption = "Capture and back half of both compilers in all four combinations: what differs between two lines is one half's."
         alt = f"Four combinations of capture and back half: {said}."
-        return Picture(f'<div class="cl-scroll">{html_table(rows, header, [2, 3])}</div>', caption, alt, text)
+        return Picture(
+            f'<div class="cl-scroll">{html_table(rows, header, [2, 3])}</div>', caption, alt, text
+        )
 
     def __repr__(self) -> str:
         return self.picture.text
@@ -335,7 +394,9 @@ class Ablation:
         return self.picture._repr_mimebundle_()
 
 
-def ablation(function: Callable[..., Any], *args: Any, train: bool = False, **kwargs: Any) -> Ablation:
+def ablation(
+    function: Callable[..., Any], *args: Any, train: bool = False, **kwargs: Any
+) -> Ablation:
     """`function(*args, **kwargs)` through the four combinations of capture and back half, to tell which half a difference comes
     from: {ours, TorchDynamo} × {ours, TorchInductor}. Resets `torch._dynamo` before and after."""
     a_function(function, "ablation")

@@ -49,7 +49,11 @@ def module_of(node: fx.Node) -> list[str]:
     """The steps to the module whose code an operation is, or was captured from; none if it stands in a function."""
     node = captured_operation(node) or node
     stack = node.meta.get("nn_module_stack")
-    path = list(stack.values())[-1][0].replace("L['self']", "self") if stack else node.meta.get("module", "")
+    path = (
+        list(stack.values())[-1][0].replace("L['self']", "self")
+        if stack
+        else node.meta.get("module", "")
+    )
     return steps(readable_path(path))
 
 
@@ -64,7 +68,8 @@ def modules_of(operations: Iterable[fx.Node], most: int = MOST) -> dict[fx.Node,
     if len(names) <= FEW and depth < deepest:
         names, depth = {}, depth + 1
         for _, layers in groupby(
-            sorted(told(depth), key=len), key=lambda path: path[: depth - 1] if len(path) == depth else path
+            sorted(told(depth), key=len),
+            key=lambda path: path[: depth - 1] if len(path) == depth else path,
         ):
             row = list(layers)
             size = -(-len(row) // most)
@@ -87,27 +92,48 @@ def module_graph(gm: Any, title: str = "") -> Picture:
     operations = [node for node in gm.graph.nodes if is_operation(node)]
     home = modules_of(operations)
     counts = Counter(home.values())
-    edges = Counter((home[source], home[node]) for node in operations for source in node.all_input_nodes if source in home)
+    edges = Counter(
+        (home[source], home[node])
+        for node in operations
+        for source in node.all_input_nodes
+        if source in home
+    )
     reads = {
-        home[user]: node for node in gm.graph.nodes if node.op == "placeholder" and not is_parameter(node) for user in node.users
+        home[user]: node
+        for node in gm.graph.nodes
+        if node.op == "placeholder" and not is_parameter(node)
+        for user in node.users
     }
     alt = f"{title or 'The graph'} by module: " + ", ".join(
         f"{name} ({plural(count, 'operation')})" for name, count in counts.items()
     )
-    kinds = {name: Counter(op_name(node) for node in operations if home[node] == name) for name in counts}
-    rows = [(name, str(count), ", ".join(kind for kind, _ in kinds[name].most_common(6))) for name, count in counts.items()]
+    kinds = {
+        name: Counter(op_name(node) for node in operations if home[node] == name) for name in counts
+    }
+    rows = [
+        (name, str(count), ", ".join(kind for kind, _ in kinds[name].most_common(6)))
+        for name, count in counts.items()
+    ]
     header = ("module", "operations", "mostly")
-    caption = (
-        "The graph by module: a box is all operations of one module, or of layers in a row; arrows are tensors between them."
-    )
+    caption = "The graph by module: a box is all operations of one module, or of layers in a row; arrows are tensors between them."
     try:
         drawing = draw_modules(counts, [edge for edge in edges if edge[0] != edge[1]], reads, alt)
     except NoGraphviz:
-        drawing, caption = html_table([tuple(map(escape, row)) for row in rows], header), NO_GRAPHVIZ
-    return Picture(f'<div class="cl-scroll">{drawing}</div>', caption, alt + ".", columns(rows, header))
+        drawing, caption = (
+            html_table([tuple(map(escape, row)) for row in rows], header),
+            NO_GRAPHVIZ,
+        )
+    return Picture(
+        f'<div class="cl-scroll">{drawing}</div>', caption, alt + ".", columns(rows, header)
+    )
 
 
-def draw_modules(counts: Mapping[str, int], edges: Iterable[tuple[str, str]], reads: Mapping[str, fx.Node], alt: str) -> str:
+def draw_modules(
+    counts: Mapping[str, int],
+    edges: Iterable[tuple[str, str]],
+    reads: Mapping[str, fx.Node],
+    alt: str,
+) -> str:
     """The modules as SVG. Raises NoGraphviz."""
     try:
         import graphviz
@@ -115,14 +141,34 @@ def draw_modules(counts: Mapping[str, int], edges: Iterable[tuple[str, str]], re
         raise NoGraphviz from None
     dot = graphviz.Digraph()
     dot.attr(bgcolor="transparent", rankdir="TB", ranksep="0.3", nodesep="0.25", margin="0.05")
-    dot.attr("node", shape="box", style="rounded,filled", fontname="Helvetica", fontsize="13", margin="0.2,0.06", height="0.3")
+    dot.attr(
+        "node",
+        shape="box",
+        style="rounded,filled",
+        fontname="Helvetica",
+        fontsize="13",
+        margin="0.2,0.06",
+        height="0.3",
+    )
     names = {name: f"m{number}" for number, name in enumerate(counts)}
     for name, count in counts.items():
         label = lines_of(in_a_box(name), plural(count, "operation"))
-        dot.node(names[name], label, color=COLOURS["capture"], fillcolor=faint("capture", 0.16), **bold_width(name))
+        dot.node(
+            names[name],
+            label,
+            color=COLOURS["capture"],
+            fillcolor=faint("capture", 0.16),
+            **bold_width(name),
+        )
     for node in dict.fromkeys(reads.values()):
         label = lines_of(in_a_box(source_of(node)), type_of(node))
-        dot.node(node.name, label, color=COLOURS["runtime"], fillcolor=faint("runtime", 0.12), **bold_width(source_of(node)))
+        dot.node(
+            node.name,
+            label,
+            color=COLOURS["runtime"],
+            fillcolor=faint("runtime", 0.12),
+            **bold_width(source_of(node)),
+        )
     for name, node in reads.items():
         dot.edge(node.name, names[name])
     for one, other in edges:

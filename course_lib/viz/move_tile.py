@@ -28,18 +28,34 @@ class MoveTile(Live):
     """One tile after the other. `tiles` has the first row and column of each, in the order of programs and their steps."""
 
     def __init__(self, shape: tuple[int, ...], tile: tuple[int, ...]) -> None:
-        shape, tile = (tuple(several(given, "shape and tile are both (n,) or both (rows, columns)")) for given in (shape, tile))
+        shape, tile = (
+            tuple(several(given, "shape and tile are both (n,) or both (rows, columns)"))
+            for given in (shape, tile)
+        )
         for size in (*shape, *tile):
-            whole(size, "shape and tile are both (n,) or both (rows, columns): each is a whole number", 1)
+            whole(
+                size,
+                "shape and tile are both (n,) or both (rows, columns): each is a whole number",
+                1,
+            )
         if len(shape) != len(tile) or len(shape) not in (1, 2):
-            raise ValueError(f"shape and tile are both (n,) or both (rows, columns), of 1 and more; not {shape} and {tile}")
+            raise ValueError(
+                f"shape and tile are both (n,) or both (rows, columns), of 1 and more; not {shape} and {tile}"
+            )
         self.vector = len(shape) == 1
         self.rows, self.columns = (1, *shape)[-2:]
         self.tall, self.wide = (1, *tile)[-2:]
-        self.tiles = list(product(range(0, self.rows, self.tall), range(0, self.columns, self.wide)))
-        across, down = (-(-size // step) * step for size, step in ((self.columns, self.wide), (self.rows, self.tall)))
+        self.tiles = list(
+            product(range(0, self.rows, self.tall), range(0, self.columns, self.wide))
+        )
+        across, down = (
+            -(-size // step) * step
+            for size, step in ((self.columns, self.wide), (self.rows, self.tall))
+        )
         if across * down > MOST_CELLS:
-            raise ValueError(f"move_tile draws {MOST_CELLS} lanes at most, not {across * down}: take a smaller example")
+            raise ValueError(
+                f"move_tile draws {MOST_CELLS} lanes at most, not {across * down}: take a smaller example"
+            )
         self.across, self.down = across, down
 
     def name(self, number: int) -> str:
@@ -67,18 +83,61 @@ class MoveTile(Live):
         top, left = self.tiles[number]
         before = set(self.tiles[:number])
         for row, column in product(range(self.down), range(self.across)):
-            x, y, exists = 2 + column * CELL, 2 + row * CELL, row < self.rows and column < self.columns
+            x, y, exists = (
+                2 + column * CELL,
+                2 + row * CELL,
+                row < self.rows and column < self.columns,
+            )
             here = top <= row < top + self.tall and left <= column < left + self.wide
             done = (row // self.tall * self.tall, column // self.wide * self.wide) in before
             if exists:
                 strength = 0.5 if here else 0.14 if done else 0.0
-                svg.box(x + 1, y + 1, CELL - 2, CELL - 2, "codegen" if strength else None, radius=2, strength=strength, line=0.8)
+                svg.box(
+                    x + 1,
+                    y + 1,
+                    CELL - 2,
+                    CELL - 2,
+                    "codegen" if strength else None,
+                    radius=2,
+                    strength=strength,
+                    line=0.8,
+                )
                 place = str(row * self.columns + column)
-                svg.text(x + CELL / 2, y + CELL / 2 + 4, place, SMALL, anchor="middle", bold=here, dim=not here)
+                svg.text(
+                    x + CELL / 2,
+                    y + CELL / 2 + 4,
+                    place,
+                    SMALL,
+                    anchor="middle",
+                    bold=here,
+                    dim=not here,
+                )
             elif here:
-                svg.box(x + 3, y + 3, CELL - 6, CELL - 6, "codegen", radius=2, strength=0, line=1, dashed=True, tip="masked")
-        svg.box(2 + left * CELL, 2 + top * CELL, self.wide * CELL, self.tall * CELL, "codegen", radius=3, strength=0, line=3)
-        return svg.render(f"{self.name(number)}: {', '.join(self.spans(number))}; {plural(self.masked(number), 'lane')} masked.")
+                svg.box(
+                    x + 3,
+                    y + 3,
+                    CELL - 6,
+                    CELL - 6,
+                    "codegen",
+                    radius=2,
+                    strength=0,
+                    line=1,
+                    dashed=True,
+                    tip="masked",
+                )
+        svg.box(
+            2 + left * CELL,
+            2 + top * CELL,
+            self.wide * CELL,
+            self.tall * CELL,
+            "codegen",
+            radius=3,
+            strength=0,
+            line=3,
+        )
+        return svg.render(
+            f"{self.name(number)}: {', '.join(self.spans(number))}; {plural(self.masked(number), 'lane')} masked."
+        )
 
     def said(self, number: int) -> str:
         return f"{self.name(number)}: {', '.join(self.spans(number))}; {plural(self.masked(number), 'lane')} masked"
@@ -88,8 +147,13 @@ class MoveTile(Live):
         """What a reader of the saved file sees: the last tile, which has the most to mask."""
         last = len(self.tiles) - 1
         caption = f"The last tile: {self.said(last)}. Numbers are places in memory. (Run the cell for a slider that moves it.)"
-        rows = [(self.name(n), *self.spans(n), f"{plural(self.masked(n), 'lane')} masked") for n in range(last + 1)]
-        return Picture(f'<div class="cl-scroll">{self.frame(last)}</div>', caption, caption, columns(rows))
+        rows = [
+            (self.name(n), *self.spans(n), f"{plural(self.masked(n), 'lane')} masked")
+            for n in range(last + 1)
+        ]
+        return Picture(
+            f'<div class="cl-scroll">{self.frame(last)}</div>', caption, caption, columns(rows)
+        )
 
     @cached_property
     def widget(self) -> Any:
@@ -109,7 +173,9 @@ class MoveTile(Live):
 
         numbers = range(len(self.tiles))
         grid = [self.tall, self.wide, -(-self.columns // self.wide), CELL]
-        return MoveTileWidget(frames=[self.frame(n) for n in numbers], said=[self.said(n) for n in numbers], grid=grid)
+        return MoveTileWidget(
+            frames=[self.frame(n) for n in numbers], said=[self.said(n) for n in numbers], grid=grid
+        )
 
     def __repr__(self) -> str:
         return self.picture.text

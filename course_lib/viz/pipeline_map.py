@@ -32,17 +32,63 @@ class Room:
 
 
 ROOMS = (
-    Room("frames", "frame hook", "02", "catches the call", "_C/_dynamo/eval_frame", "bytecode, arguments"),
-    Room("capture", "capture", "02, 03", "interprets symbols", "_dynamo/symbolic_convert", "FX graph, guards", ("capture",)),
-    Room("guards", "guards", "04, 05", "may it be reused?", "_dynamo/guards", "FX graph", ("guards",)),
-    Room("autograd", "autograd", "06", "core operators", "_functorch/aot_autograd", "ATen graph", ("trace", "partition")),
-    Room("lowering", "lowering", "07", "operators to loops", "_inductor/lowering, ir", "loop IR", ("lower",)),
-    Room("scheduling", "scheduling", "08", "fuses loops", "_inductor/scheduler", "fused kernels", ("schedule", "memory")),
+    Room(
+        "frames",
+        "frame hook",
+        "02",
+        "catches the call",
+        "_C/_dynamo/eval_frame",
+        "bytecode, arguments",
+    ),
+    Room(
+        "capture",
+        "capture",
+        "02, 03",
+        "interprets symbols",
+        "_dynamo/symbolic_convert",
+        "FX graph, guards",
+        ("capture",),
+    ),
+    Room(
+        "guards", "guards", "04, 05", "may it be reused?", "_dynamo/guards", "FX graph", ("guards",)
+    ),
+    Room(
+        "autograd",
+        "autograd",
+        "06",
+        "core operators",
+        "_functorch/aot_autograd",
+        "ATen graph",
+        ("trace", "partition"),
+    ),
+    Room(
+        "lowering",
+        "lowering",
+        "07",
+        "operators to loops",
+        "_inductor/lowering, ir",
+        "loop IR",
+        ("lower",),
+    ),
+    Room(
+        "scheduling",
+        "scheduling",
+        "08",
+        "fuses loops",
+        "_inductor/scheduler",
+        "fused kernels",
+        ("schedule", "memory"),
+    ),
     Room("codegen", "codegen", "09, 10", "writes the code", "_inductor/codegen", "C++ or Triton"),
     Room("runtime", "runtime", "11", "builds and calls", "_inductor/codecache", "", ("build",)),
 )
 NAMES = tuple(room.name for room in ROOMS)
-ALIASES = {"frame hook": "frames", "trace": "autograd", "fusion": "scheduling", "kernels": "codegen"}
+ALIASES = {
+    "frame hook": "frames",
+    "trace": "autograd",
+    "fusion": "scheduling",
+    "kernels": "codegen",
+}
 
 BOX, TALL, DOWN, BETWEEN, TOP = 266, 72, 32, 40, 26
 """px: a room, the way down to the next, the space between the columns, and that for the headings."""
@@ -68,14 +114,21 @@ def pipeline_map(lit: str | None = None, recording: Recording | None = None) -> 
         draw_room(svg, room, x, y, room.name == lit, facts.get(room.name, ""), took)
         if room.gives:
             svg.arrow(way(i, tall))
-            svg.text(x + BOX / 2 + 10, y + TALL + (15 if i == 3 else DOWN / 2 + 4), room.gives, SMALL)
+            svg.text(
+                x + BOX / 2 + 10, y + TALL + (15 if i == 3 else DOWN / 2 + 4), room.gives, SMALL
+            )
     here = next((room for room in ROOMS if room.name == lit), None)
     caption = (
-        f"The pipeline; this lesson is about {here.title} (filled)." if here else "The pipeline, from a Python frame to kernels."
+        f"The pipeline; this lesson is about {here.title} (filled)."
+        if here
+        else "The pipeline, from a Python frame to kernels."
     )
     if recording:
         caption = "What this run did at each stage of the pipeline, and how long it took."
-    chain = ", ".join(f"{room.title} ({facts[room.name]})" if facts.get(room.name) else room.title for room in ROOMS)
+    chain = ", ".join(
+        f"{room.title} ({facts[room.name]})" if facts.get(room.name) else room.title
+        for room in ROOMS
+    )
     alt = f"The pipeline in order: {chain}." + (f" {here.title} is lit." if here else "")
     return Picture(svg.render(alt), caption, alt, as_text(lit, facts, seconds))
 
@@ -110,17 +163,30 @@ def draw_room(svg: Svg, room: Room, x: float, y: float, lit: bool, fact: str, to
     if took:
         svg.text(x + BOX - 10, y + 45, human_seconds(took), anchor="end")
     svg.text(
-        x + 12, y + 64, f"torch/{room.torch}", 11, mono=True, dim=True, tip=f"its counterpart in PyTorch: torch/{room.torch}"
+        x + 12,
+        y + 64,
+        f"torch/{room.torch}",
+        11,
+        mono=True,
+        dim=True,
+        tip=f"its counterpart in PyTorch: torch/{room.torch}",
     )
 
 
 def counts(recording: Recording) -> dict[str, str]:
     """What happened at each stage, in a few words."""
     frames = recording.of(events.FrameSeen)
-    aten = [sum(node.op == "call_function" for node in event.graph.graph.nodes) for event in recording.of(events.AtenTraced)]
+    aten = [
+        sum(node.op == "call_function" for node in event.graph.graph.nodes)
+        for event in recording.of(events.AtenTraced)
+    ]
     loops = [len(event.graph.nodes) for event in recording.of(events.Lowered)]
     operations = sum(result.operations for result in recording.captures)
-    built = [kernel for event in recording.of(events.KernelsBuilt) for kernel in getattr(event.compiled, "kernels", ())]
+    built = [
+        kernel
+        for event in recording.of(events.KernelsBuilt)
+        for kernel in getattr(event.compiled, "kernels", ())
+    ]
     breaks = len(recording.graph_breaks)
     facts = {
         "frames": plural(len(frames), "frame") if frames else "",
@@ -128,9 +194,13 @@ def counts(recording: Recording) -> dict[str, str]:
         "guards": plural(len(recording.guards), "guard") if recording.captures else "",
         "autograd": f"{sum(aten):,} ATen operators" if aten else "",
         "lowering": plural(sum(loops), "loop node") if loops else "",
-        "scheduling": plural(len(recording.kernels), "kernel") if recording.of(events.Scheduled) else "",
+        "scheduling": plural(len(recording.kernels), "kernel")
+        if recording.of(events.Scheduled)
+        else "",
         "codegen": plural(len(built), "generated kernel") if built else "",
-        "runtime": plural(len(recording.of(events.KernelsBuilt)), "program") if recording.of(events.KernelsBuilt) else "",
+        "runtime": plural(len(recording.of(events.KernelsBuilt)), "program")
+        if recording.of(events.KernelsBuilt)
+        else "",
     }
     if breaks:
         facts["capture"] = ", ".join(filter(None, (facts["capture"], plural(breaks, "break"))))
@@ -142,5 +212,7 @@ def as_text(lit: str | None, facts: dict[str, str], seconds: dict[str, Any]) -> 
     rows = []
     for room in ROOMS:
         mark = "▸" if room.name == lit else " "
-        rows.append(f"{mark} {room.title:<11} lesson {room.lesson:<7} {facts.get(room.name, room.what):<22} torch: {room.torch}")
+        rows.append(
+            f"{mark} {room.title:<11} lesson {room.lesson:<7} {facts.get(room.name, room.what):<22} torch: {room.torch}"
+        )
     return "\n".join(rows)

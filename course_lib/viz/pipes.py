@@ -19,7 +19,11 @@ PIPE, GAP, LANE, THICKEST, END = 74.0, 26.0, 15.0, 46.0, 110.0
 
 
 @takes(
-    sizes=named(SIZE, "tensor → bytes"), made_of=named(NAMES, "tensor → those it is made of"), again=NAMES, read=NAMES, kept=NAMES
+    sizes=named(SIZE, "tensor → bytes"),
+    made_of=named(NAMES, "tensor → those it is made of"),
+    again=NAMES,
+    read=NAMES,
+    kept=NAMES,
 )
 def pipes(
     sizes: Mapping[str, float],
@@ -33,11 +37,19 @@ def pipes(
     names = list(sizes)
     if not names:
         raise ValueError("pipes needs at least one tensor")
-    for name in (*made_of, *(part for parts in made_of.values() for part in parts), *again, *read, *kept):
+    for name in (
+        *made_of,
+        *(part for parts in made_of.values() for part in parts),
+        *again,
+        *read,
+        *kept,
+    ):
         if name not in sizes:
             raise LookupError(f"pipes knows no tensor '{name}'; there are {', '.join(names)}")
     sources = [name for name in names if name not in again]
-    edges = [(part, name) for name in names for part in made_of.get(name, ())] + [(name, "") for name in names if name in read]
+    edges = [(part, name) for name in names for part in made_of.get(name, ())] + [
+        (name, "") for name in names if name in read
+    ]
     place = {name: n for n, name in enumerate([*names, ""])}  # "" is the sink
     far = [(a, b) for a, b in edges if place[b] - place[a] > 1]
     top = 30 + LANE * len(sources)
@@ -71,7 +83,11 @@ def pipes(
         if (a, b) not in far:
             svg.arrow([(x(place[a]) + PIPE + 2, middle), (x(place[b]) - 2, middle)], opacity=0.6)
     for lane, (a, b) in enumerate(far):
-        y, start, end = middle + THICKEST / 2 + 30 + LANE * lane, x(place[a]) + PIPE + 8 + 5 * lane, x(place[b]) - 9 - 4 * lane
+        y, start, end = (
+            middle + THICKEST / 2 + 30 + LANE * lane,
+            x(place[a]) + PIPE + 8 + 5 * lane,
+            x(place[b]) - 9 - 4 * lane,
+        )
         svg.arrow(
             [
                 (x(place[a]) + PIPE + 1, middle + 4),
@@ -105,7 +121,9 @@ def pipes(
     )
 
 
-def draw_pipe(svg: Svg, x: float, middle: float, name: str, size: float, share: float, is_cut: bool) -> None:
+def draw_pipe(
+    svg: Svg, x: float, middle: float, name: str, size: float, share: float, is_cut: bool
+) -> None:
     """One pipe; a cut one has a dashed line across."""
     thick = max(5.0 if size else 2.0, THICKEST * share)
     svg.box(
@@ -119,7 +137,12 @@ def draw_pipe(svg: Svg, x: float, middle: float, name: str, size: float, share: 
     )
     svg.text(x + PIPE / 2, middle - THICKEST / 2 - 8, name, bold=True, anchor="middle")
     svg.text(
-        x + PIPE / 2, middle + THICKEST / 2 + 16, "free" if not size else human_bytes(size), SMALL, anchor="middle", dim=True
+        x + PIPE / 2,
+        middle + THICKEST / 2 + 16,
+        "free" if not size else human_bytes(size),
+        SMALL,
+        anchor="middle",
+        dim=True,
     )
     if is_cut:
         svg.path(

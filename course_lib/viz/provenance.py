@@ -24,7 +24,14 @@ from course_lib.lowering.ir import ExternKernel
 from course_lib.scheduling import Fuse, FusedKernel
 from course_lib.viz.bytecode import FrameRun, Step, frame_runs, plain_arg, walk
 from course_lib.viz.code import highlighted
-from course_lib.viz.graphs import constants_of, is_operation, op_name, source_of, type_of, written_at
+from course_lib.viz.graphs import (
+    constants_of,
+    is_operation,
+    op_name,
+    source_of,
+    type_of,
+    written_at,
+)
 from course_lib.viz.loops import formula, is_extern, label_of, ranges_of
 from course_lib.viz.machine import source_lines
 from course_lib.viz.recording import Recording
@@ -106,7 +113,11 @@ class Provenance:
         """The row, all that it came from, and all that came from it. A kernel stands for all that it holds."""
         row = row.of or row
         start = {row, *row.up} if row.kind == "group" else {row}
-        return {*self.parts.get(row, ()), *closure(start, lambda r: r.up), *closure(start, lambda r: self.down.get(r, ()))}
+        return {
+            *self.parts.get(row, ()),
+            *closure(start, lambda r: r.up),
+            *closure(start, lambda r: self.down.get(r, ())),
+        }
 
     def find(self, pane: str, text: str) -> Row:
         """The first row of a pane that holds `text`. Raises LookupError."""
@@ -134,14 +145,16 @@ class Reader:
         self.recording, self.frames = recording, frame_runs(recording)
         self.lines: dict[tuple[str, int], Row] = {}  # (file, line)
         self.told: dict[int, Row] = {}  # id of an `InstructionRun`
-        self.nodes: dict[fx.Node, Row] = {}  # of a captured graph, an ATen graph, or one of its halves
+        # of a captured graph, an ATen graph, or one of its halves
+        self.nodes: dict[fx.Node, Row] = {}
         self.graphs: list[fx.Graph] = []  # as they were captured
         self.joint: dict[str, Row] = {}  # by the node's name
         self.halves: dict[Any, str] = {}
         self.title = ""  # of the graph that is being compiled
         self.loops: dict[str, Row] = {}  # by the buffer that is written
         self.groups: dict[Any, Row] = {}  # by the kernel
-        self.steps: dict[tuple[Any, str], Row] = {}  # by the kernel and the buffer that the step computes
+        # by the kernel and the buffer that the step computes
+        self.steps: dict[tuple[Any, str], Row] = {}
         self.sees: dict[type[events.Event], Callable[[Any], None]] = {
             events.FrameSeen: self.frame_seen, events.InstructionRun: self.instruction_run, events.GraphBroke: self.graph_broke,
             events.GraphCaptured: self.graph_captured, events.JointTraced: self.joint_traced,
@@ -162,7 +175,8 @@ class Reader:
             if see := self.sees.get(type(event)):
                 see(event)
         later = 0
-        for row in reversed(self.rows["bytecode"]):  # a heading, or a call that did not come back, is never told
+        # a heading, or a call that did not come back, is never told
+        for row in reversed(self.rows["bytecode"]):
             later = row.at = row.at or later
 
     def moment(self, stage: str, text: str) -> int:
@@ -182,7 +196,10 @@ class Reader:
 
     def add_functions(self, run: FrameRun) -> None:
         """The functions that were followed, each once."""
-        files = {f"{step.run.function} {place(step.run.filename)}": step.run.filename for step in walk(run.steps)}
+        files = {
+            f"{step.run.function} {place(step.run.filename)}": step.run.filename
+            for step in walk(run.steps)
+        }
         for key, numbered in sources(run).items():
             file, function = files[key], key.split(" ")[0]
             if all((file, number) in self.lines for number, _ in numbered):
@@ -194,14 +211,19 @@ class Reader:
         self.head("source", function, place(file))
         coloured = highlighted("\n".join(text for _, text in numbered), "python")
         for (number, text), html in zip(numbered, coloured, strict=True):
-            self.lines.setdefault((file, number), self.add("source", text, html=html, label=str(number)))
+            self.lines.setdefault(
+                (file, number), self.add("source", text, html=html, label=str(number))
+            )
 
     def add_steps(self, steps: list[Step], depth: int, call: Row | None) -> None:
         """The instructions of one frame, as a tree."""
         for step in steps:
             run = step.run
             up = [row for row in (self.lines.get((run.filename, run.line)), call) if row]
-            text, made = f"{run.op} {plain_arg(run.arg)}".rstrip(), f"→ {run.node}" if run.node else ""
+            text, made = (
+                f"{run.op} {plain_arg(run.arg)}".rstrip(),
+                f"→ {run.node}" if run.node else "",
+            )
             row = self.add("bytecode", text, note=made, depth=depth, up=up, stack=step.change)
             row.label = str(run.offset) if run.offset >= 0 else ""
             self.told[id(run)] = row
@@ -246,7 +268,11 @@ class Reader:
     def add_given(self, graph: fx.Graph) -> None:
         """A graph that torch captured (`torch.compile(f, backend="course")`): its nodes know their lines."""
         origins = (node.meta.get("origin") for node in graph.nodes)
-        graphs = [origin.graph for origin in origins if isinstance(origin, fx.Node) and not self.captured(origin)]
+        graphs = [
+            origin.graph
+            for origin in origins
+            if isinstance(origin, fx.Node) and not self.captured(origin)
+        ]
         for given in graphs[:1]:
             places = {node: at for node in given.nodes if (at := written_at(node))}
             self.title = next((at.function for at in places.values()), "a graph")
@@ -261,7 +287,9 @@ class Reader:
     def line(self, at: Location) -> Row:
         """The row of a line of the program. The first that is asked for brings its whole function."""
         key = at.filename, at.line
-        if key not in self.lines and (numbered := function_lines(at.filename, at.function, at.line, at.line)):
+        if key not in self.lines and (
+            numbered := function_lines(at.filename, at.function, at.line, at.line)
+        ):
             self.add_function(at.filename, at.function, numbered)
         if key not in self.lines:  # its file is not there, or has become another one
             self.lines[key] = self.add("source", at.text, label=str(at.line))
@@ -283,12 +311,21 @@ class Reader:
 
     def add_graph(self, graph: fx.Graph, title: str) -> None:
         """An ATen graph; the nodes that one captured node became come in one moment."""
-        self.head("aten", title, plural(sum(map(is_operation, graph.nodes)), "operation"), at=len(self.moments))
+        self.head(
+            "aten",
+            title,
+            plural(sum(map(is_operation, graph.nodes)), "operation"),
+            at=len(self.moments),
+        )
         last: Any = self
         for node in graph.nodes:
             row, origin = self.add_node("aten", node), node.meta.get("origin")
             if origin is not last:
-                name = f"{origin.name} in ATen operators" if isinstance(origin, fx.Node) else "inputs and outputs"
+                name = (
+                    f"{origin.name} in ATen operators"
+                    if isinstance(origin, fx.Node)
+                    else "inputs and outputs"
+                )
                 at, last = self.moment("autograd", name), origin
             row.at = at
             if isinstance(origin, fx.Node) and (captured := self.captured(origin)):
@@ -301,7 +338,10 @@ class Reader:
         if node not in self.nodes:
             for graph in reversed(self.graphs):
                 if same(graph) == same(node.graph):
-                    self.nodes |= {copy: self.nodes[n] for n, copy in zip(graph.nodes, node.graph.nodes, strict=True)}
+                    self.nodes |= {
+                        copy: self.nodes[n]
+                        for n, copy in zip(graph.nodes, node.graph.nodes, strict=True)
+                    }
                     break
         return self.nodes.get(node)
 
@@ -315,14 +355,27 @@ class Reader:
         """The halves have nodes of their own, under the names that these have in the joint graph."""
         parts = event.partition
         again, saved = {node.name for node in parts.recomputed}, {node.name for node in parts.saved}
-        self.moment("autograd", f"cut in two: {plural(len(saved), 'tensor')} saved, {len(again)} computed again in backward")
+        self.moment(
+            "autograd",
+            f"cut in two: {plural(len(saved), 'tensor')} saved, {len(again)} computed again in backward",
+        )
         self.halves = {parts.forward: "forward", parts.backward: "backward"}
         forward = {node.name for node in parts.forward.graph.nodes}
         for half in self.halves:
-            self.nodes |= {node: self.joint[node.name] for node in half.graph.nodes if node.name in self.joint}
+            self.nodes |= {
+                node: self.joint[node.name] for node in half.graph.nodes if node.name in self.joint
+            }
         for name, row in self.joint.items():
-            row.kind = "saved" if name in saved else row.kind or ("backward" if name not in forward else "")
-            row.note = " · ".join(filter(None, [row.note, "saved" * (name in saved), "computed again" * (name in again)]))
+            row.kind = (
+                "saved"
+                if name in saved
+                else row.kind or ("backward" if name not in forward else "")
+            )
+            row.note = " · ".join(
+                filter(
+                    None, [row.note, "saved" * (name in saved), "computed again" * (name in again)]
+                )
+            )
 
     def aten_traced(self, event: events.AtenTraced) -> None:
         if event.graph not in self.halves:
@@ -339,9 +392,14 @@ class Reader:
         self.head("loops", self.title, plural(len(graph.nodes), "loop"), at=len(self.moments))
         for node in graph.nodes:
             kind, note = ("extern", node.why) if is_extern(node) else ("", ranges_of(node))
-            at = self.moment("lowering", f"{node.op} is left to the library" if kind else f"a loop for {label_of(node)}")
+            at = self.moment(
+                "lowering",
+                f"{node.op} is left to the library" if kind else f"a loop for {label_of(node)}",
+            )
             row = self.add("loops", formula(node, buffers), kind=kind, note=note, at=at)
-            row.up = list(dict.fromkeys(self.nodes[origin] for origin in node.origins if origin in self.nodes))
+            row.up = list(
+                dict.fromkeys(self.nodes[origin] for origin in node.origins if origin in self.nodes)
+            )
             self.loops |= {buffer.name: row for buffer in node.buffers}
 
     def scheduled(self, event: events.Scheduled) -> None:
@@ -368,12 +426,30 @@ class Reader:
         """A kernel and its steps. `loose` are loops in no kernel: each is computed again where it is read, and what reads it has
         its origins."""
         at = self.moment("scheduling", f"{kernel.name} is one kernel")
-        head = self.groups[kernel] = self.add("groups", kernel.name, kind="group", note=traffic, at=at)
+        head = self.groups[kernel] = self.add(
+            "groups", kernel.name, kind="group", note=traffic, at=at
+        )
         for step in kernel.steps:
-            loop, origins = self.loops[step.buffer.name], {self.nodes.get(origin) for origin in step.node.origins}
-            inlined = [row for row in loose if origins.issuperset(row.up) and not set(row.up) <= set(loop.up)]
-            note = f"{step.buffer.name}{'' if step.buffer.name in kernel.stores else ' in registers'}"
-            row = self.add("groups", step.node.label or step.buffer.name, depth=2, note=note, at=at, up=[loop, *inlined])
+            loop, origins = (
+                self.loops[step.buffer.name],
+                {self.nodes.get(origin) for origin in step.node.origins},
+            )
+            inlined = [
+                row
+                for row in loose
+                if origins.issuperset(row.up) and not set(row.up) <= set(loop.up)
+            ]
+            note = (
+                f"{step.buffer.name}{'' if step.buffer.name in kernel.stores else ' in registers'}"
+            )
+            row = self.add(
+                "groups",
+                step.node.label or step.buffer.name,
+                depth=2,
+                note=note,
+                at=at,
+                up=[loop, *inlined],
+            )
             head.up.append(row)
             self.steps[kernel, step.buffer.name] = row
 
@@ -381,7 +457,10 @@ class Reader:
         compiled = event.compiled
         sources = dict(zip(compiled.schedule.fused, compiled.kernels, strict=True))
         for kernel, source in sources.items():
-            language, group = {"cpp": "C++", "triton": "Triton"}[source.language], self.groups[kernel]
+            language, group = (
+                {"cpp": "C++", "triton": "Triton"}[source.language],
+                self.groups[kernel],
+            )
             at = self.moment("codegen", f"{source.name} in {language}")
             self.head("code", source.name, language, at=at, of=group)
             rows = self.add_code(source.source, source.language, at)
@@ -392,21 +471,29 @@ class Reader:
                     row.of = group
             if self.target:
                 self.add_machine(source, rows, group)
-        makers = {buffer.name: row for kernel, row in self.groups.items() for buffer in kernel.buffers}
+        makers = {
+            buffer.name: row for kernel, row in self.groups.items() for buffer in kernel.buffers
+        }
         makers |= {source.name: self.groups[kernel] for kernel, source in sources.items()}
         at = self.moment("codegen", "the program around them")
         self.head("code", f"the program of {self.title}", "Python", at=at)
         program = self.add_code(compiled.wrapper_source, "python", at)
         for row, names in zip(program, names_by_line(compiled.wrapper_source), strict=True):
             if maker := next((makers[name] for name in names if name in makers), None):
-                row.of, row.up = maker, [maker]  # a call of a kernel, or memory for what it computes
+                # a call of a kernel, or memory for what it computes
+                row.of, row.up = maker, [maker]
 
     def add_code(self, source: str, language: str, at: int) -> list[Row]:
         """Lines of generated source; comments stand closer, so that they are seen in a narrow list."""
-        lines = [re.sub(r" {3,}(?=(//|#) )", "   ", line) for line in source.rstrip("\n").split("\n")]
+        lines = [
+            re.sub(r" {3,}(?=(//|#) )", "   ", line) for line in source.rstrip("\n").split("\n")
+        ]
         coloured = highlighted("\n".join(lines), language)
         pairs = enumerate(zip(lines, coloured, strict=True), 1)
-        return [self.add("code", text, html=html, label=str(number), at=at) for number, (text, html) in pairs]
+        return [
+            self.add("code", text, html=html, label=str(number), at=at)
+            for number, (text, html) in pairs
+        ]
 
     def add_machine(self, source: Any, rows: list[Row], group: Row) -> None:
         """What the kernel's own compiler made of it, each line with the line of source that it belongs to."""
@@ -423,7 +510,9 @@ class Reader:
     # ---- what else happens -----------------------------------------------------------------------------------------
 
     def stage_timed(self, event: events.StageTimed) -> None:
-        self.moment(STAGES.get(event.stage, "runtime"), f"{event.stage}: {human_seconds(event.seconds)}")
+        self.moment(
+            STAGES.get(event.stage, "runtime"), f"{event.stage}: {human_seconds(event.seconds)}"
+        )
 
     def guard_failed(self, event: events.GuardFailed) -> None:
         self.moment("guards", f"a guard of {event.name} fails: {event.guard}; it got {event.got}")
@@ -432,7 +521,10 @@ class Reader:
         self.moment("break", f"{event.what}: {event.why}")
 
     def autotuned(self, event: events.Autotuned) -> None:
-        self.moment("lowering", f"{getattr(event.kernel, 'label', event.kernel)}: {event.choice} was fastest")
+        self.moment(
+            "lowering",
+            f"{getattr(event.kernel, 'label', event.kernel)}: {event.choice} was fastest",
+        )
 
 
 STAGES = {
@@ -451,7 +543,11 @@ def instructions(graph: fx.Graph, run: FrameRun, told: dict[int, Row]) -> dict[f
     for node in reversed(graph.nodes):
         if node.name in named:
             made[node], last = named[node.name], node
-        elif is_operation(node) and last is not None and node.meta.get("location") == last.meta.get("location"):
+        elif (
+            is_operation(node)
+            and last is not None
+            and node.meta.get("location") == last.meta.get("location")
+        ):
             made[node] = made[last]
     for node in graph.nodes:
         if op_name(node) == "getitem" and node.args[0] in made:
@@ -464,7 +560,10 @@ def names_by_line(program: str) -> list[set[str]]:
     found: list[set[str]] = [set() for _ in program.splitlines()]
     for node in ast.walk(ast.parse(program)):
         if isinstance(node, ast.Call):
-            names = [node.func, *(keyword.value for keyword in node.keywords if keyword.arg == "out")]
+            names = [
+                node.func,
+                *(keyword.value for keyword in node.keywords if keyword.arg == "out"),
+            ]
             found[node.lineno - 1] |= {name.id for name in names if isinstance(name, ast.Name)}
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             found[node.lineno - 1].add(node.id)

@@ -55,7 +55,10 @@ class Turn:
         return lines if len(lines) <= 3 else [*lines[:2], "…"]
 
 
-COMPILED = Kind("what cl.compile gave", lambda it: any(hasattr(it, name) for name in ("_course_original", "_course_model")))
+COMPILED = Kind(
+    "what cl.compile gave",
+    lambda it: any(hasattr(it, name) for name in ("_course_original", "_course_model")),
+)
 
 
 @takes(compiled=COMPILED)
@@ -72,8 +75,18 @@ def each_call(compiled: Any) -> Callable[..., Any]:
         entries = compiled._course_compiler.state_of(function.__code__).entries
         before = len(entries)
         flat = [bound.arguments[name] for name in parameters]
-        fits = next((i for i, entry in enumerate(entries, 1) if not entry.check.first_failure(function, *flat)), None)
-        words = ", ".join([in_words(arg) for arg in args] + [f"{name}={in_words(arg)}" for name, arg in kwargs.items()])
+        fits = next(
+            (
+                i
+                for i, entry in enumerate(entries, 1)
+                if not entry.check.first_failure(function, *flat)
+            ),
+            None,
+        )
+        words = ", ".join(
+            [in_words(arg) for arg in args]
+            + [f"{name}={in_words(arg)}" for name, arg in kwargs.items()]
+        )
         result = compiled(*args, **kwargs)
         entry = fits or (len(entries) if len(entries) > before else None)
         events.emit(Served(function.__qualname__, words, entry, function.__code__))
@@ -94,14 +107,22 @@ def code_number(event: Any) -> Any:
     return event.name if event.code is None else frames.number(event.code)
 
 
-def turns(recording: Recording, which: str | Callable[..., Any] | None = None) -> tuple[str, list[Turn]]:
+def turns(
+    recording: Recording, which: str | Callable[..., Any] | None = None
+) -> tuple[str, list[Turn]]:
     """The calls of one code object (by its name or function, by default the first that was seen), and its name."""
     seen = [event for event in recording.events if isinstance(event, (Served, events.FrameSeen))]
     code = getattr(getattr(which, "_course_original", which), "__code__", None)
-    asked = [event for event in seen if which is None or event.name == which or (code is not None and event.code is code)]
+    asked = [
+        event
+        for event in seen
+        if which is None or event.name == which or (code is not None and event.code is code)
+    ]
     first = next((event for event in asked if isinstance(event, Served)), next(iter(asked), None))
     if first is None:
-        name = "a compiled function" if which is None else getattr(which, "__qualname__", shown(which))
+        name = (
+            "a compiled function" if which is None else getattr(which, "__qualname__", shown(which))
+        )
         raise LookupError(f"no call of {name} while recording")
     mine = code_number(first)
     served = any(code_number(event) == mine for event in recording.of(Served))
@@ -131,7 +152,8 @@ def note(turn: Turn, event: events.Event) -> None:
         turn.failures.append(event)
     elif isinstance(event, events.GraphCaptured):
         turn.made, turn.entry = event.result, len(turn.failures) + 1
-    elif isinstance(event, events.GuardsMade) and turn.made is None:  # an entry without a graph: a break comes first
+    elif isinstance(event, events.GuardsMade) and turn.made is None:
+        # an entry without a graph: a break comes first
         turn.made, turn.entry = event.check, len(turn.failures) + 1
     elif isinstance(event, events.FellBack) and "recompile limit" in event.why:
         turn.limit = event.why
@@ -143,8 +165,13 @@ def note(turn: Turn, event: events.Event) -> None:
 
 def guard_diff(before: Iterable[Any], after: Iterable[Any]) -> tuple[list[str], list[str]]:
     """The tests that only `before` has, and those that only `after` has."""
-    both = [{readable(test.text(about(guard))): None for guard in guards for test in guard.tests} for guards in (before, after)]
-    return [test for test in both[0] if test not in both[1]], [test for test in both[1] if test not in both[0]]
+    both = [
+        {readable(test.text(about(guard))): None for guard in guards for test in guard.tests}
+        for guards in (before, after)
+    ]
+    return [test for test in both[0] if test not in both[1]], [
+        test for test in both[1] if test not in both[0]
+    ]
 
 
 COLUMN, LANE, LEFT, LINE = 92, 40, 134, 16
@@ -158,28 +185,42 @@ def timeline(recording: Recording, which: str | Callable[..., Any] | None = None
     lanes = max([turn.entry or 0 for turn in calls])
     has_eager = any(turn.entry is None for turn in calls)
     top = 42 + LINE * max(len(turn.words) for turn in calls)
-    column, right = (COLUMN, 20) if len(calls) < 7 else (77.0, 12)  # eight calls with `f32[4, 16]` fit in a narrow window
+    # eight calls with `f32[4, 16]` fit in a narrow window
+    column, right = (COLUMN, 20) if len(calls) < 7 else (77.0, 12)
     svg = Svg(LEFT + column * len(calls) + right, top + LANE * (lanes + has_eager) + 14)
     svg.text(4, 16, shorten(name, LEFT - 16, mono=True, bold=True), bold=True, mono=True, tip=name)
     svg.text(4, 36, "calls, in order →", SMALL, dim=True)
     for lane in range(lanes + has_eager):
         label, y = ("eager" if lane == lanes else f"entry {lane + 1}"), top + LANE * lane + LANE / 2
         svg.text(4, y + 4, label, stage="eager" if lane == lanes else "guards", bold=True)
-        boxes = [i for i, turn in enumerate(calls) if turn.made is not None and turn.entry == lane + 1]
+        boxes = [
+            i for i, turn in enumerate(calls) if turn.made is not None and turn.entry == lane + 1
+        ]
         ends = [
             LEFT - 62,
-            *(x for i in boxes for x in (LEFT + column * (i + 0.5) - 59, LEFT + column * (i + 0.5) + 11)),
+            *(
+                x
+                for i in boxes
+                for x in (LEFT + column * (i + 0.5) - 59, LEFT + column * (i + 0.5) + 11)
+            ),
             LEFT + column * len(calls),
         ]
         for start, end in zip(ends[::2], ends[1::2], strict=True):
             svg.path(f"M{start} {y} H{end}", line=1, opacity=0.25, dashed=lane == lanes)
-    rows = [draw_turn(svg, LEFT + column * (i + 0.5) - 24, column, i, turn, lanes, top) for i, turn in enumerate(calls)]
+    rows = [
+        draw_turn(svg, LEFT + column * (i + 0.5) - 24, column, i, turn, lanes, top)
+        for i, turn in enumerate(calls)
+    ]
     header = ("call", "with", "tried in vain", "served by", "because")
-    entries = [(turn.entry, turn.made, i) for i, turn in enumerate(calls, 1) if turn.made is not None]
+    entries = [
+        (turn.entry, turn.made, i) for i, turn in enumerate(calls, 1) if turn.made is not None
+    ]
     diffs = []
     for (_, old, _), (entry, new, call) in itertools.pairwise(entries):
         gone, come = guard_diff(old.guards, new.guards)
-        diffs.append((f"entry {entry}", f"call {call}", "\n".join(gone) or "–", "\n".join(come) or "–"))
+        diffs.append(
+            (f"entry {entry}", f"call {call}", "\n".join(gone) or "–", "\n".join(come) or "–")
+        )
     compiled = sum(turn.made is not None for turn in calls)
     eager = sum(turn.entry is None for turn in calls)
     alt = f"{plural(len(calls), 'call')} of {name}: {compiled} compiled an entry, {len(calls) - compiled - eager} were served by "
@@ -190,9 +231,18 @@ def timeline(recording: Recording, which: str | Callable[..., Any] | None = None
         titles = ("entry", "made at", "no longer tested", "tested instead")
         cells = [[escape(a), escape(b), code_lines(c), code_lines(d)] for a, b, c, d in diffs]
         body.append(html_table(cells, titles))
-        text += [f"{a} against the entry before:\n" + told_diff(c, "−") + "\n" + told_diff(d, "+") for a, _, c, d in diffs]
+        text += [
+            f"{a} against the entry before:\n" + told_diff(c, "−") + "\n" + told_diff(d, "+")
+            for a, _, c, d in diffs
+        ]
     caption = "Framed: compiled at this call. Circle: served by this entry. Crossed diamond: tried, and a guard failed."
-    return Picture(f'<div class="cl-scroll">{"".join(body)}</div>', caption, alt, "\n\n".join(text), ("guards",))
+    return Picture(
+        f'<div class="cl-scroll">{"".join(body)}</div>',
+        caption,
+        alt,
+        "\n\n".join(text),
+        ("guards",),
+    )
 
 
 def code_lines(text: str) -> str:
@@ -203,7 +253,9 @@ def told_diff(text: str, sign: str) -> str:
     return "\n".join(f"  {sign} {line}" for line in text.splitlines())
 
 
-def draw_turn(svg: Svg, x: float, wide: float, i: int, turn: Turn, lanes: int, top: float) -> tuple[str, ...]:
+def draw_turn(
+    svg: Svg, x: float, wide: float, i: int, turn: Turn, lanes: int, top: float
+) -> tuple[str, ...]:
     """One call around `x`: arguments, a cross on every entry that did not fit, and who served it. Gives its line of the text."""
     svg.text(x, 16, f"call {i + 1}", SMALL, anchor="middle", dim=True)
     for line, word in enumerate(turn.words):
@@ -221,9 +273,26 @@ def draw_turn(svg: Svg, x: float, wide: float, i: int, turn: Turn, lanes: int, t
     tip = "; ".join(whys)
     if turn.made is not None:
         svg.box(x - 35, y - 14, 70, 28, "guards", line=3.5, radius=4, tip=tip)
-        svg.text(x, y + 4, "compiled", SMALL, anchor="middle", tip=tip or human_seconds(turn.seconds))
+        svg.text(
+            x, y + 4, "compiled", SMALL, anchor="middle", tip=tip or human_seconds(turn.seconds)
+        )
     else:
-        svg.box(x - 9, y - 9, 18, 18, stage, radius=9, strength=0.7, line=2, dashed=turn.entry is None, tip=tip)
-    who = "eager" if turn.entry is None else f"entry {turn.entry}" + (", compiled" if turn.made is not None else "")
+        svg.box(
+            x - 9,
+            y - 9,
+            18,
+            18,
+            stage,
+            radius=9,
+            strength=0.7,
+            line=2,
+            dashed=turn.entry is None,
+            tip=tip,
+        )
+    who = (
+        "eager"
+        if turn.entry is None
+        else f"entry {turn.entry}" + (", compiled" if turn.made is not None else "")
+    )
     because = (whys[-1] if whys else "") + (" (recompile limit reached)" if turn.limit else "")
     return str(i + 1), turn.call, ", ".join(map(str, range(1, vain + 1))) or "–", who, because

@@ -100,7 +100,10 @@ class Recording:
             self.events.append(event)
             self.times.append(time.perf_counter())
             if isinstance(event, FrameSeen):
-                self.callers[id(event)], (given, self.called_at[id(event)]) = callers(event.code), calling()
+                self.callers[id(event)], (given, self.called_at[id(event)]) = (
+                    callers(event.code),
+                    calling(),
+                )
                 if given and (name := decorated(event.name, given)):
                     self.given[id(event)] = name
             elif isinstance(event, FellBack):
@@ -116,12 +119,16 @@ class Recording:
         if not isinstance(frame, FrameSeen) or frame.name != last.what or frame.code is None:
             return
         failed = self.events[start + 1 : -1]
-        count = self.counts.setdefault(("refused", number(frame.code), plain(last.why)), Count(last))
+        count = self.counts.setdefault(
+            ("refused", number(frame.code), plain(last.why)), Count(last)
+        )
         count.add(0.0)
         new = False
         for failure in failed:
             assert isinstance(failure, GuardFailed)
-            seen = self.counts.setdefault(("failed", number(frame.code), failure.guard), Count(failure))
+            seen = self.counts.setdefault(
+                ("failed", number(frame.code), failure.guard), Count(failure)
+            )
             new = new or not seen.times
             seen.add(0.0)
         if count.left_out and not new:
@@ -191,7 +198,10 @@ def callers(code: Any) -> tuple[Any, ...]:
     found: list[Any] = []
     frame: Any = sys._getframe(1)
     while frame is not None:
-        if not frame.f_globals.get("__name__", "").startswith("course_lib.") and frame.f_code is not code:
+        if (
+            not frame.f_globals.get("__name__", "").startswith("course_lib.")
+            and frame.f_code is not code
+        ):
             found.append(frame.f_code)
         frame = frame.f_back
     return tuple(found)

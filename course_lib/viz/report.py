@@ -89,12 +89,24 @@ def report(recording: Recording, run: Run | None = None, drawings: bool = True) 
         parts += [
             section("first", "What to look at first", lambda: findings_html(compiles, run)),
             section("breaks", "Lines that ended a graph", lambda: breaks_html(compiles)),
-            section("guards", "Guards that failed, and what was compiled again", lambda: recompiles_html(compiles)),
+            section(
+                "guards",
+                "Guards that failed, and what was compiled again",
+                lambda: recompiles_html(compiles),
+            ),
             section("time", "Where compile time went", lambda: time_html(recording, functions)),
             section("kernels", "Which kernel came from which line", lambda: kernels_html(compiles)),
             section("eager", "What runs in eager after all", lambda: eager_html(compiles)),
-            section("calls", "What calls cost", lambda: calls_html(recording, compiles) or NO_CALLS),
-            packed(section("compiles", "Every compile", lambda: tree(recording, functions, Budget(drawings)))),
+            section(
+                "calls", "What calls cost", lambda: calls_html(recording, compiles) or NO_CALLS
+            ),
+            packed(
+                section(
+                    "compiles",
+                    "Every compile",
+                    lambda: tree(recording, functions, Budget(drawings)),
+                )
+            ),
         ]
     return page(f'<main class="cl-fig cl-report">{"".join(parts)}</main>', title, SHEETS)
 
@@ -140,7 +152,9 @@ def packed(part: str) -> str:
     )
 
 
-def write_report(recording: Recording, path: Path, run: Run | None = None, drawings: bool = True) -> Path:
+def write_report(
+    recording: Recording, path: Path, run: Run | None = None, drawings: bool = True
+) -> Path:
     """Write the page to a file; who reads it meanwhile sees the last one whole. Gives the path back."""
     text = report(recording, run, drawings)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -166,7 +180,14 @@ def command_line() -> str:
     """How this program was started, as a person would type it."""
     words = list(getattr(sys, "orig_argv", sys.argv))
     if "course_lib.viz.script" in words:
-        words = [words[0], *(word for word in words[words.index("course_lib.viz.script") + 1 :] if word != "--torch-compile")]
+        words = [
+            words[0],
+            *(
+                word
+                for word in words[words.index("course_lib.viz.script") + 1 :]
+                if word != "--torch-compile"
+            ),
+        ]
     return shlex.join([os.path.basename(words[0]), *words[1:]]) if words else ""
 
 
@@ -175,7 +196,9 @@ def section(name: str, title: str, make: Callable[[], str]) -> str:
     try:
         body = make()
     except Exception as error:
-        body = f"<p>This part could not be shown: {escape(type(error).__name__)}: {escape(error)}</p>"
+        body = (
+            f"<p>This part could not be shown: {escape(type(error).__name__)}: {escape(error)}</p>"
+        )
     return f'<section id="{name}"><h2>{escape(title)}</h2>{body}</section>'
 
 
@@ -193,7 +216,9 @@ def head(run: Run, compiles: list[Compile]) -> str:
     if run.error:
         lines.append(f'<div class="cl-torn cl-m">{escape(run.error)}</div>')
     if not run.finished:
-        lines.append("<p>The program was still running when this was written, or was ended from outside.</p>")
+        lines.append(
+            "<p>The program was still running when this was written, or was ended from outside.</p>"
+        )
     if run.others:
         links = ", ".join(f'<a href="{escape(name)}">{escape(name)}</a>' for name in run.others)
         lines.append(f"<p>Its other processes: {links}</p>")
@@ -207,7 +232,10 @@ def summary(compiles: list[Compile], run: Run) -> str:
     """The run in a sentence."""
     if not compiles:
         said = "Nothing was compiled: no function that cl.compile had wrapped was called."
-        return said + " Where the program calls torch.compile, `course report --torch-compile` lets that mean cl.compile."
+        return (
+            said
+            + " Where the program calls torch.compile, `course report --torch-compile` lets that mean cl.compile."
+        )
     done = [compile for compile in compiles if compile.result is not None or compile.builds]
     kernels = sum(len(program.kernels) for compile in compiles for program in compile.programs)
     breaks = sum(len(compile.problems) for compile in compiles)
@@ -215,7 +243,9 @@ def summary(compiles: list[Compile], run: Run) -> str:
     took = sum(compile.took for compile in compiles)
     said = f"{plural(len(done), 'graph')} captured, {plural(breaks, 'graph break')}, {plural(again, 'recompile')}, "
     said += f"{plural(kernels, 'kernel')}; {human_seconds(took)} of compiling"
-    return said + (f" ({100 * took / run.seconds:.0f} % of the run)." if run.seconds > took else ".")
+    return said + (
+        f" ({100 * took / run.seconds:.0f} % of the run)." if run.seconds > took else "."
+    )
 
 
 # ---- what to look at first ------------------------------------------------------------------------------------------
@@ -223,7 +253,12 @@ def summary(compiles: list[Compile], run: Run) -> str:
 
 def findings(compiles: list[Compile]) -> list[Finding]:
     """What costs most and can be changed, the dearest first."""
-    found = [*broken(compiles), *recompiled(compiles), *made_anew(compiles), *left_to_eager(compiles)]
+    found = [
+        *broken(compiles),
+        *recompiled(compiles),
+        *made_anew(compiles),
+        *left_to_eager(compiles),
+    ]
     return sorted(found, key=lambda finding: -finding.weight)
 
 
@@ -236,12 +271,15 @@ def broken(compiles: list[Compile]) -> Iterator[Finding]:
         title = f"{where(problem.location)} {'is an error' if raised else 'ends a graph'}{times}: {problem.reason}"
         body = caret(problem.location)
         body += "".join(
-            f'<p class="cl-dim">{said}</p>' for said in (in_the_end(compile, problem), escape(reached(problem))) if said
+            f'<p class="cl-dim">{said}</p>'
+            for said in (in_the_end(compile, problem), escape(reached(problem)))
+            if said
         )
         body += f"<p>{RAISED}</p>" if raised else ""
         body += what_to_do(problem.hint)
         weight = 200 if raised else 100 + len(many) if len(many) > 1 else 60
-        weight = weight if is_own(problem.location) or not compile.behind else 15  # what called it broke first
+        # what called it broke first
+        weight = weight if is_own(problem.location) or not compile.behind else 15
         yield Finding("✂", title, body, f"c{compile.number}", weight if problem.location else 10)
 
 
@@ -251,37 +289,57 @@ def recompiled(compiles: list[Compile]) -> Iterator[Finding]:
     took = sum(c.took for c in compiles)
     for name, many in by((c for c in compiles if c.failures), lambda c: c.title).items():
         made, limit = sum(c.is_recompile for c in many), any(c.in_eager for c in many)
-        kinds = by(((one, c.number, c) for c in many for one in c.failures), lambda pair: what_failed(pair[0]))
+        kinds = by(
+            ((one, c.number, c) for c in many for one in c.failures),
+            lambda pair: what_failed(pair[0]),
+        )
         times = {kind: len({number for _, number, _ in pairs}) for kind, pairs in kinds.items()}
         order = sorted(kinds, key=lambda kind: (-times[kind], -kinds[kind][-1][1]))
         failed, _, last = kinds[order[0]][-1]
         again = f"was compiled {'twice' if made == 1 else f'{made + 1} times'}"
         title = f"{name} {again if made else 'was looked at again, and had nothing to compile'}"
         title += ", and now calls that fit no entry run in eager" if limit else ""
-        title += ", and now a call that fits no entry is an error" if any(c.at_limit for c in many) else ""
+        title += (
+            ", and now a call that fits no entry is an error"
+            if any(c.at_limit for c in many)
+            else ""
+        )
         often = "The last guard that failed"
         if order[1:]:
             often = f"The guard that failed at {times[order[0]]} of the {len(many)} calls that fitted no entry"
         body = f"<p>{often}: <code>{escape(told(failed))}</code>{because(failed.guard, last)}</p>"
         if order[1:]:
-            also = [f"<code>{escape(kind)}</code>{because(kinds[kind][-1][0].guard, kinds[kind][-1][2])}" for kind in order[1:5]]
+            also = [
+                f"<code>{escape(kind)}</code>{because(kinds[kind][-1][0].guard, kinds[kind][-1][2])}"
+                for kind in order[1:5]
+            ]
             also += [f"and {len(order) - 5} more"] if len(order) > 5 else []
-            body += f"<p>Others that failed:</p><ul>{''.join(f'<li>{one}</li>' for one in also)}</ul>"
-        body += "".join(f"<p>{escape(why)}.</p>" for why in dict.fromkeys(c.by_itself for c in many) if why)
+            body += (
+                f"<p>Others that failed:</p><ul>{''.join(f'<li>{one}</li>' for one in also)}</ul>"
+            )
+        body += "".join(
+            f"<p>{escape(why)}.</p>" for why in dict.fromkeys(c.by_itself for c in many) if why
+        )
         body += what_to_do(advice(failed, ", from line " in name))
         weight = 20 + 100 * sum(c.took for c in many) / took if took else 10 * made
         limit = limit or any(c.at_limit for c in many)
-        yield Finding("◆", title, body, f"c{many[-1].number}", max(weight, 105) if limit else weight)
+        yield Finding(
+            "◆", title, body, f"c{many[-1].number}", max(weight, 105) if limit else weight
+        )
 
 
 def made_anew(compiles: list[Compile]) -> Iterator[Finding]:
     """Functions that each call of `compile` begins with anew, and graphs that are planned for many sizes."""
-    first = (c for c in compiles if c.code is not None and not c.failures and " from " not in c.name)
+    first = (
+        c for c in compiles if c.code is not None and not c.failures and " from " not in c.name
+    )
     for same in by(first, lambda c: (frames.number(c.code), c.given)).values():
         if len(same) > 1:
             title = f"{same[0].title} was compiled {len(same)} times as something new"
             body = "<p>What is compiled belongs to what one call of <code>compile()</code> gave: each of these had its own.</p>"
-            body += what_to_do("call compile() once, outside of the loop or function, and keep what it gives")
+            body += what_to_do(
+                "call compile() once, outside of the loop or function, and keep what it gives"
+            )
             yield Finding("◆", title, body, f"c{same[-1].number}", 10 * len(same))
     for compile in compiles:
         if len(compile.builds) >= MANY_SIZES:
@@ -296,9 +354,13 @@ def left_to_eager(compiles: list[Compile]) -> Iterator[Finding]:
     """What is not compiled after all."""
     for compile in compiles:
         whys = dict.fromkeys(compile.fallbacks, "runs operation by operation")
-        whys |= {compile.in_eager: "runs in eager"} if compile.in_eager and not compile.failures else {}
+        whys |= (
+            {compile.in_eager: "runs in eager"} if compile.in_eager and not compile.failures else {}
+        )
         for why, what in whys.items():
-            yield Finding("↩", f"{compile.title} {what}", f"<p>{escape(why)}</p>", f"c{compile.number}", 40)
+            yield Finding(
+                "↩", f"{compile.title} {what}", f"<p>{escape(why)}</p>", f"c{compile.number}", 40
+            )
 
 
 def findings_html(compiles: list[Compile], run: Run) -> str:
@@ -316,7 +378,11 @@ def findings_html(compiles: list[Compile], run: Run) -> str:
         for f in found[:FINDINGS]
     ]
     left = len(found) - FINDINGS
-    more = f"<p>{left} more {'is' if left == 1 else 'are'} in the tables below.</p>" if left > 0 else ""
+    more = (
+        f"<p>{left} more {'is' if left == 1 else 'are'} in the tables below.</p>"
+        if left > 0
+        else ""
+    )
     return "".join(cards) + more + theirs
 
 
@@ -345,16 +411,20 @@ def advice(failure: Any, resumed: bool = False) -> str:
     elif guard.kind == "value" and sets(about(guard), cause_of(guard)):
         said = "the function changes it itself, so that no call finds what the last one did: count outside of it, or in a tensor"
     elif guard.kind in ("tensor", "value") and about(guard).startswith("self."):
-        said = (
-            "modules that differ in this share the code, and each kind is compiled once; up to the recompile limit that is fine"
-        )
+        said = "modules that differ in this share the code, and each kind is compiled once; up to the recompile limit that is fine"
     elif guard.kind == "sizes" and "shape" not in what:
         said = "pass the number as a tensor, or keep it from changing"
     elif guard.kind in ("tensor", "sizes"):
         said = "if the size changes from call to call, cl.mark_dynamic(tensor, dim) before the first call, or dynamic=True"
     elif guard.kind == "value":
-        is_number = any(test.right in (int, float, complex) for test in guard.tests if test.op == "is")
-        said = "pass the number as a tensor, or keep it from changing" if is_number else "keep it from changing from call to call"
+        is_number = any(
+            test.right in (int, float, complex) for test in guard.tests if test.op == "is"
+        )
+        said = (
+            "pass the number as a tensor, or keep it from changing"
+            if is_number
+            else "keep it from changing from call to call"
+        )
     elif guard.kind in ("length", "keys"):
         said = "what grows or shrinks from call to call is filled outside the compiled function, or is a tensor of one size"
     elif guard.kind in ("identity", "type", "class"):
@@ -364,18 +434,28 @@ def advice(failure: Any, resumed: bool = False) -> str:
 
 def sets(what: str, cause: Any) -> bool:
     """Does the line that made a guard also write to what is tested? `self.calls += 1` does."""
-    return bool(cause and cause.text and re.search(rf"(?<![\w.]){re.escape(what)}\s*([-+*/%]|//|\*\*)?=(?!=)", cause.text))
+    return bool(
+        cause
+        and cause.text
+        and re.search(rf"(?<![\w.]){re.escape(what)}\s*([-+*/%]|//|\*\*)?=(?!=)", cause.text)
+    )
 
 
 def first_own(many: list[tuple[Compile, Any]]) -> tuple[Compile, Any]:
     """Of the times that one break was met, the first at a line of the program itself; else the first."""
-    return next(((compile, problem) for compile, problem in many if is_own(problem.location)), many[0])
+    return next(
+        ((compile, problem) for compile, problem in many if is_own(problem.location)), many[0]
+    )
 
 
 def in_the_end(compile: Compile, problem: Any) -> str:
     """The line of the program that called a library in which a graph ended; HTML."""
     at = compile.called_at
-    return f"called, in the end, by {where(at)}: <code>{escape(at.text)}</code>" if at and not is_own(problem.location) else ""
+    return (
+        f"called, in the end, by {where(at)}: <code>{escape(at.text)}</code>"
+        if at and not is_own(problem.location)
+        else ""
+    )
 
 
 def what_to_do(said: str) -> str:
@@ -398,11 +478,17 @@ def because(guard: Any, compile: Compile | None = None) -> str:
     """The line that made a guard necessary. For one of a library, the program's line that called it, if `compile` knows."""
     cause, at = cause_of(guard), compile and compile.called_at
     if cause and at and not is_own(cause):
-        return f", tested because of {where(at)}: <code>{escape(at.text)}</code> (in {where(cause)})"
+        return (
+            f", tested because of {where(at)}: <code>{escape(at.text)}</code> (in {where(cause)})"
+        )
     if STACK.match(about(guard)):
         return ", a value on the stack where the function goes on"
     inside = f" (in {where(guard.inner)})" if inner_of(guard) else ""
-    return f", tested because of {where(cause)}: <code>{escape(cause.text)}</code>{inside}" if cause else ""
+    return (
+        f", tested because of {where(cause)}: <code>{escape(cause.text)}</code>{inside}"
+        if cause
+        else ""
+    )
 
 
 def where(location: Any) -> str:
@@ -411,14 +497,20 @@ def where(location: Any) -> str:
 
 def caret(location: Any) -> str:
     """The line with its caret, and the two lines around it."""
-    return f'<div class="cl-code"><pre>{escape(location.caret)}</pre></div>' if location and location.caret else ""
+    return (
+        f'<div class="cl-code"><pre>{escape(location.caret)}</pre></div>'
+        if location and location.caret
+        else ""
+    )
 
 
 def reached(problem: Any) -> str:
     """The calls that led to the line of a break, outermost first, and those that it led to."""
     said = lambda call: f"{call.function.split(' from ')[0]} ({where(call)})"
     above, below = (" → ".join(map(said, calls)) for calls in way_of(problem))
-    return "; ".join(([f"reached from {above}"] if above else []) + ([f"it goes on to {below}"] if below else []))
+    return "; ".join(
+        ([f"reached from {above}"] if above else []) + ([f"it goes on to {below}"] if below else [])
+    )
 
 
 def link(compile: Compile) -> str:
@@ -442,10 +534,19 @@ def breaks_html(compiles: list[Compile]) -> str:
         title = escape(str(problem.location)) if problem.location else ""
         at = f'<span title="{title}">{escape(where(problem.location))}</span>{caret(problem.location)}'
         at += f'<span class="cl-dim">{escape(reached(problem))}</span>'
-        at += f'<br><span class="cl-dim">{said}</span>' if (said := in_the_end(first_own(many)[0], problem)) else ""
-        why = escape(problem.reason) + (f'<br><span class="cl-dim">{escape(problem.hint)}</span>' if problem.hint else "")
+        at += (
+            f'<br><span class="cl-dim">{said}</span>'
+            if (said := in_the_end(first_own(many)[0], problem))
+            else ""
+        )
+        why = escape(problem.reason) + (
+            f'<br><span class="cl-dim">{escape(problem.hint)}</span>' if problem.hint else ""
+        )
         why += f"<br>{RAISED}" if any(compile.raised for compile, _ in many) else ""
-        links = ", ".join(link(compile) for compile in {compile.title: compile for compile, _ in many[::-1]}.values())
+        links = ", ".join(
+            link(compile)
+            for compile in {compile.title: compile for compile, _ in many[::-1]}.values()
+        )
         rows.append((at, why, links, str(len(many))))
     if not rows:
         return "<p>None.</p>"
@@ -461,11 +562,15 @@ def recompiles_html(compiles: list[Compile]) -> str:
         for alike in by(compile.failures, same_but_expected).values():
             cause = cause_of(alike[-1].guard)
             line = line_of_guard(cause, compile)
-            entries = f'<br><span class="cl-dim">{len(alike)} entries</span>' if len(alike) > 1 else ""
+            entries = (
+                f'<br><span class="cl-dim">{len(alike)} entries</span>' if len(alike) > 1 else ""
+            )
             found.append(f"<li>{escape(told_at_once(alike))}{entries}</li>")
             made.append(f"<li>{test_html(alike[-1])}<br>{line}</li>")
         for failure, line in later_of(compile):
-            found.append(f"<li>{escape(told(failure))}<br><span class='cl-dim'>at a later call</span></li>")
+            found.append(
+                f"<li>{escape(told(failure))}<br><span class='cl-dim'>at a later call</span></li>"
+            )
             made.append(f"<li>{test_html(failure)}<br>{line}</li>")
         if found:
             cells = f"<ol>{''.join(found)}</ol>", f"<ol>{''.join(made)}</ol>"
@@ -490,7 +595,11 @@ def line_of_guard(cause: Any, compile: Compile) -> str:
         return arguments_of(compile)
     line = f"{escape(where(cause))} <code>{escape(cause.text)}</code>"
     at = compile.called_at
-    return line if is_own(cause) or not at else f"{escape(where(at))} <code>{escape(at.text)}</code><br>in {line}"
+    return (
+        line
+        if is_own(cause) or not at
+        else f"{escape(where(at))} <code>{escape(at.text)}</code><br>in {line}"
+    )
 
 
 EXPECTED = re.compile(r"(.*: expected )(.*)(, got .*)", re.S)
@@ -517,13 +626,17 @@ def arguments_of(compile: Compile) -> str:
     filename, line = split(compile.where)
     if ", from line " in compile.title:
         return f"what was at hand where <code>{escape(compile.title)}</code> begins"
-    return f"what <code>{escape(compile.name)}</code> is called with, {escape(place(filename, line))}"
+    return (
+        f"what <code>{escape(compile.name)}</code> is called with, {escape(place(filename, line))}"
+    )
 
 
 def test_html(failure: Any) -> str:
     """The part of a guard that did not hold; a long one (fifty keys) cut in its middle, with the whole in a tooltip."""
     test = failed_test(failure)
-    short = test if len(test) <= LONG_TEST else f"{test[: LONG_TEST // 2]} … {test[-LONG_TEST // 2 :]}"
+    short = (
+        test if len(test) <= LONG_TEST else f"{test[: LONG_TEST // 2]} … {test[-LONG_TEST // 2 :]}"
+    )
     return f"<code{f' title={quoted(test)}' if short != test else ''}>{escape(short)}</code>"
 
 
@@ -535,14 +648,20 @@ def failed_test(failure: Any) -> str:
     """The part of a guard that did not hold."""
     path, part = about(failure.guard), told(failure).partition(":")[0]
     tests = failure.guard.tests
-    failed = [test for test in tests if test.op != "holds" and part.startswith(test.left.format(path))]
+    failed = [
+        test for test in tests if test.op != "holds" and part.startswith(test.left.format(path))
+    ]
     exact = [test for test in failed if test.left != "{}"] or failed or list(tests)
     return readable(" and ".join(test.text(path) for test in exact))
 
 
 def folded(rows: Sequence[tuple[str, ...]], header: tuple[str, ...], numbers: list[int]) -> str:
     """More rows, to be unfolded."""
-    return f"<details><summary>{len(rows)} more</summary>{html_table(rows, header, numbers)}</details>" if rows else ""
+    return (
+        f"<details><summary>{len(rows)} more</summary>{html_table(rows, header, numbers)}</details>"
+        if rows
+        else ""
+    )
 
 
 def time_html(recording: Recording, functions: list[Function]) -> str:
@@ -551,12 +670,26 @@ def time_html(recording: Recording, functions: list[Function]) -> str:
         stages: Counter[str] = Counter()
         for one in function.compiles:
             stages.update(one.seconds)
-        dearest = "".join(f"{stage}: {human_seconds(took)}" for stage, took in stages.most_common(1))
+        dearest = "".join(
+            f"{stage}: {human_seconds(took)}" for stage, took in stages.most_common(1)
+        )
         own = sum(compile.took for compile in function.compiles)
-        rows.append((own, (link(function.compiles[0]), str(len(function.compiles)), human_seconds(own), escape(dearest))))
+        rows.append(
+            (
+                own,
+                (
+                    link(function.compiles[0]),
+                    str(len(function.compiles)),
+                    human_seconds(own),
+                    escape(dearest),
+                ),
+            )
+        )
     rows.sort(key=lambda row: -row[0])
     table = html_table(
-        [row for _, row in rows[:20]], ("function", "times asked", "seconds", "of that, most in one stage"), [1, 2]
+        [row for _, row in rows[:20]],
+        ("function", "times asked", "seconds", "of that, most in one stage"),
+        [1, 2],
     )
     return compile_time(recording).embedded + table
 
@@ -569,10 +702,23 @@ def kernels_html(compiles: list[Compile]) -> str:
                 name = f"<code>{escape(one.name)}</code>"
                 if not one.is_library:
                     name = f'<a href="#{anchor(compile, program, one.kernel)}">{name}</a>'
-                lines = [f"{escape(where(at))} <code>{escape(at.text)}</code>" for at in one.lines[:MOST_LINES]]
-                lines += [f"and {len(one.lines) - MOST_LINES} more"] if len(one.lines) > MOST_LINES else []
+                lines = [
+                    f"{escape(where(at))} <code>{escape(at.text)}</code>"
+                    for at in one.lines[:MOST_LINES]
+                ]
+                lines += (
+                    [f"and {len(one.lines) - MOST_LINES} more"]
+                    if len(one.lines) > MOST_LINES
+                    else []
+                )
                 about_it = "library" if one.is_library else escape(one.space)
-                row = name, about_it, "<br>".join(lines) or "–", f"{link(compile)}, {program.part}", human_bytes(one.bytes)
+                row = (
+                    name,
+                    about_it,
+                    "<br>".join(lines) or "–",
+                    f"{link(compile)}, {program.part}",
+                    human_bytes(one.bytes),
+                )
                 rows.append(row)
     if not rows:
         return "<p>No kernel was made.</p>"
@@ -590,11 +736,23 @@ def eager_html(compiles: list[Compile]) -> str:
         for c in compiles
         for why in (*([c.in_eager] if c.in_eager else ()), *dict.fromkeys(c.fallbacks))
     ]
-    stuck = [c for c in compiles if c.result is None and c.problems and "guards" not in c.own_seconds and not c.raised]
+    stuck = [
+        c
+        for c in compiles
+        if c.result is None and c.problems and "guards" not in c.own_seconds and not c.raised
+    ]
     rows += [(link(c), escape(c.problems[-1].reason)) for c in stuck]
-    alone = {(c.title, build.no_cuda_graph): c for c in compiles for build in c.builds if build.no_cuda_graph}
+    alone = {
+        (c.title, build.no_cuda_graph): c
+        for c in compiles
+        for build in c.builds
+        if build.no_cuda_graph
+    }
     rows += [
-        (link(c), f"compiled; its kernels are started one by one, without a CUDA graph: {escape(why)}")
+        (
+            link(c),
+            f"compiled; its kernels are started one by one, without a CUDA graph: {escape(why)}",
+        )
         for (_, why), c in alone.items()
     ]
     return html_table(rows, ("what", "why")) if rows else "<p>Nothing.</p>"

@@ -23,7 +23,9 @@ Row = tuple[float, tuple[str, ...]]
 
 def calls_html(recording: Recording, compiles: list[Compile]) -> str:
     """A row for each kernel, each CUDA graph and each entry's guards, the dearest first; and what was counted only."""
-    owners = {id(p.compiled): (c, p.part) for c in compiles for p in c.programs if p.compiled is not None}
+    owners = {
+        id(p.compiled): (c, p.part) for c in compiles for p in c.programs if p.compiled is not None
+    }
     rows: list[Row] = []
     for count in recording.counts.values():
         match count.first:
@@ -33,12 +35,22 @@ def calls_html(recording: Recording, compiles: list[Compile]) -> str:
                 rows.append(row("a CUDA graph of all kernels", owner(owners, program), count))
             case GuardsChecked(name=name, check=check, held=held):
                 name, _ = CALLED.get(check, (name, None))
-                rows.append(row(f"guards that {'held' if held else 'did not hold'}", f"<code>{escape(name)}</code>", count))
+                rows.append(
+                    row(
+                        f"guards that {'held' if held else 'did not hold'}",
+                        f"<code>{escape(name)}</code>",
+                        count,
+                    )
+                )
     if not rows:
         return ""
     cells = [cells for _, cells in sorted(rows, key=lambda row: -row[0])]
     more = html_table(cells[MOST_ROWS:], HEADER, range(2, 7))
-    folded = f"<details><summary>{len(cells) - MOST_ROWS} more</summary>{more}</details>" if cells[MOST_ROWS:] else ""
+    folded = (
+        f"<details><summary>{len(cells) - MOST_ROWS} more</summary>{more}</details>"
+        if cells[MOST_ROWS:]
+        else ""
+    )
     return f"<p>{summed_up(recording.counts.values())}</p>{html_table(cells[:MOST_ROWS], HEADER, range(2, 7))}{folded}"
 
 
@@ -60,7 +72,5 @@ def summed_up(counts: Iterable[Count] | Sequence[Count]) -> str:
     said = "Seconds are the host's, with the clock around each call."
     if not left:
         return said
-    kept = (
-        f"The first {WHOLE} calls of each kernel and of each entry's guards are kept one by one; the {left:,} records after them"
-    )
+    kept = f"The first {WHOLE} calls of each kernel and of each entry's guards are kept one by one; the {left:,} records after them"
     return f"{said} {kept} were summed up: they count in this table (the median to 2 %), and are listed nowhere."

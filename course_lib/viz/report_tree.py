@@ -45,14 +45,21 @@ class Budget:
     def code(self, source: str, language: str) -> str:
         """Source with colours, while there is room; then without."""
         coloured = self.bytes_left > 0
-        shown = block(source.rstrip(), language) if coloured else f"<pre>{escape(source.rstrip())}</pre>"
+        shown = (
+            block(source.rstrip(), language)
+            if coloured
+            else f"<pre>{escape(source.rstrip())}</pre>"
+        )
         self.bytes_left -= len(shown) if coloured else 0
         return f'<div class="cl-code" tabindex="0">{shown}</div>'
 
 
 def tree(recording: Recording, functions: list[Function], budget: Budget) -> str:
     """All functions."""
-    return "".join(function_html(recording, function, budget, len(functions) <= OPEN_UP_TO) for function in functions)
+    return "".join(
+        function_html(recording, function, budget, len(functions) <= OPEN_UP_TO)
+        for function in functions
+    )
 
 
 def function_html(recording: Recording, function: Function, budget: Budget, opened: bool) -> str:
@@ -80,16 +87,16 @@ def fold(title: str, inner: str, opened: bool = False, kind: str = "") -> str:
 def compile_html(recording: Recording, compile: Compile, budget: Budget) -> str:
     """One compile in full."""
     mark = "✂" if compile.problems else "◆" if compile.is_recompile else "·"
-    title = (
-        f"{mark} compile {compile.number}: {escape(compile.reason)} → {escape(compile.outcome)}, {human_seconds(compile.took)}"
-    )
+    title = f"{mark} compile {compile.number}: {escape(compile.reason)} → {escape(compile.outcome)}, {human_seconds(compile.took)}"
     stages = " · ".join(f"{stage} {human_seconds(took)}" for stage, took in compile.seconds.items())
     parts = [f'<p id="c{compile.number}" class="cl-dim">{escape(stages)}</p>']
     if compile.by_itself:
         parts.append(f"<p>{escape(compile.by_itself)}.</p>")
     if compile.failures:
         failed = "".join(f"<li>{escape(told(failure))}</li>" for failure in compile.failures)
-        parts.append(f"<p>Guards of the entries that were there and did not hold:</p><ol>{failed}</ol>")
+        parts.append(
+            f"<p>Guards of the entries that were there and did not hold:</p><ol>{failed}</ol>"
+        )
     parts += [card_of(recording, problem).embedded for problem in compile.problems]
     if compile.in_eager:
         parts.append(f"<div class='cl-torn'>{escape(compile.in_eager)}</div>")
@@ -116,12 +123,18 @@ def build_html(compile: Compile, build: Build, number: int, budget: Budget) -> l
     """What the back half made of the graph."""
     parts = []
     if len(compile.builds) > 1:
-        parts.append(f"<p><b>Built for sizes {number + 1}</b> <span class='cl-dim'>{escape(sizes_of(build))}</span></p>")
+        parts.append(
+            f"<p><b>Built for sizes {number + 1}</b> <span class='cl-dim'>{escape(sizes_of(build))}</span></p>"
+        )
     if build.fell_back:
-        parts.append(f"<div class='cl-torn'>The graph runs operation by operation: {escape(build.fell_back)}</div>")
+        parts.append(
+            f"<div class='cl-torn'>The graph runs operation by operation: {escape(build.fell_back)}</div>"
+        )
     if build.partition is not None:
         partition, signature = build.partition, build.joint.meta.get("signature")
-        inner = f"<p>{escape(partition)}</p>" + budget.draw(lambda: joint_graph(partition, signature))
+        inner = f"<p>{escape(partition)}</p>" + budget.draw(
+            lambda: joint_graph(partition, signature)
+        )
         parts.append(fold("forward and backward, and what is kept between them", inner))
     for program in build.programs:
         parts.append(program_html(compile, program, budget))
@@ -130,8 +143,18 @@ def build_html(compile: Compile, build: Build, number: int, budget: Budget) -> l
 
 def sizes_of(build: Build) -> str:
     """The shapes of a build's inputs, and those that are numbers."""
-    graph = build.joint if build.joint is not None else build.programs[0].aten if build.programs else None
-    values = [node.meta.get("val") for node in graph.graph.find_nodes(op="placeholder")] if graph is not None else []
+    graph = (
+        build.joint
+        if build.joint is not None
+        else build.programs[0].aten
+        if build.programs
+        else None
+    )
+    values = (
+        [node.meta.get("val") for node in graph.graph.find_nodes(op="placeholder")]
+        if graph is not None
+        else []
+    )
     shapes = [
         str(list(v.shape)) if hasattr(v, "shape") else f"{v:.4g}"
         for v in values
@@ -150,37 +173,66 @@ def program_html(compile: Compile, program: Program, budget: Budget) -> str:
         schedule = program.schedule
         title += f" → {plural(len(schedule.kernels), 'kernel')}, {human_bytes(schedule.bytes_after)} through memory"
         title += f" instead of {human_bytes(schedule.bytes_before)}"
-        parts.append(fold("fusion: what runs together, and why the rest does not", fusion_html(program, budget)))
+        parts.append(
+            fold(
+                "fusion: what runs together, and why the rest does not",
+                fusion_html(program, budget),
+            )
+        )
     if program.plan is not None:
         use = MemoryUse(program.schedule, program.plan)
         text = f"memory: peak {human_bytes(use.peak_bytes)}, {human_bytes(use.unplanned_peak)} if each operation ran alone"
         parts.append(fold(escape(text), budget.draw(lambda: use.picture)))
     if program.measured:
-        rows = [(escape(p.kernel), escape(p.choice), escape(timings(p.seconds))) for p in program.measured]
-        parts.append(fold("chosen by measuring", html_table(rows, ("kernel", "chosen", "measured"))))
+        rows = [
+            (escape(p.kernel), escape(p.choice), escape(timings(p.seconds)))
+            for p in program.measured
+        ]
+        parts.append(
+            fold("chosen by measuring", html_table(rows, ("kernel", "chosen", "measured")))
+        )
     if program.compiled is not None:
         parts.append(kernels_html(compile, program, budget))
     return fold(escape(title), "".join(parts), len(compile.programs) == 1)
 
 
 def timings(seconds: dict[str, float]) -> str:
-    return ", ".join(f"{name} {human_seconds(took)}" for name, took in seconds.items()) or "not measured"
+    return (
+        ", ".join(f"{name} {human_seconds(took)}" for name, took in seconds.items())
+        or "not measured"
+    )
 
 
 def fusion_html(program: Program, budget: Budget) -> str:
     decisions = program.schedule.decisions
     rows = [(escape(d.producer), escape(d.consumer), escape(d.answer)) for d in decisions]
-    table = html_table(rows, ("first", "second", "decision")) if rows else "<p>There was nothing to decide.</p>"
-    return budget.draw(lambda: fusion_of(program.schedule, program.loops)) + fold(plural(len(rows), "decision"), table)
+    table = (
+        html_table(rows, ("first", "second", "decision"))
+        if rows
+        else "<p>There was nothing to decide.</p>"
+    )
+    return budget.draw(lambda: fusion_of(program.schedule, program.loops)) + fold(
+        plural(len(rows), "decision"), table
+    )
 
 
 def kernels_html(compile: Compile, program: Program, budget: Budget) -> str:
     """Everything that was generated."""
     compiled = program.compiled
-    parts = [fold("the wrapper: allocates, calls kernels and library", budget.code(compiled.wrapper_source, "python"))]
+    parts = [
+        fold(
+            "the wrapper: allocates, calls kernels and library",
+            budget.code(compiled.wrapper_source, "python"),
+        )
+    ]
     for kernel, source in zip(program.schedule.fused, compiled.kernels, strict=False):
         inner = f'<div id="{anchor(compile, program, kernel)}">{budget.code(source.source, source.language)}</div>'
-        parts.append(fold(f"<code>{escape(source.name)}</code> <span class='cl-dim'>{escape(kernel)}</span>", inner))
+        parts.append(
+            fold(
+                f"<code>{escape(source.name)}</code> <span class='cl-dim'>{escape(kernel)}</span>",
+                inner,
+            )
+        )
     found = " (found on disk)" if compiled.cached else ""
     return fold(f"code: {plural(len(compiled.kernels), 'generated kernel')}{found}", "".join(parts))
 

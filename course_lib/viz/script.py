@@ -26,9 +26,15 @@ def take_over() -> None:
     import course_lib as cl
 
     def compile(model: Any = None, **options: Any) -> Any:
-        known: dict[str, Any] = {name: options[name] for name in ("fullgraph", "dynamic", "mode", "disable") if name in options}
+        known: dict[str, Any] = {
+            name: options[name]
+            for name in ("fullgraph", "dynamic", "mode", "disable")
+            if name in options
+        }
         backend = options.get("backend", "inductor")
-        known["backend"] = backend if callable(backend) or backend in cl.list_backends() else "inductor"
+        known["backend"] = (
+            backend if callable(backend) or backend in cl.list_backends() else "inductor"
+        )
         return cl.compile(model, **known)
 
     torch.compile = compile
@@ -63,7 +69,11 @@ def main(arguments: list[str]) -> None:
 def own_part(trace: Any) -> Any:
     """A traceback from the script on: how it was started is none of its business."""
     ours = (__file__, "<frozen runpy>")
-    while trace is not None and trace.tb_next is not None and trace.tb_frame.f_code.co_filename in ours:
+    while (
+        trace is not None
+        and trace.tb_next is not None
+        and trace.tb_frame.f_code.co_filename in ours
+    ):
         trace = trace.tb_next
     return trace
 
@@ -71,9 +81,14 @@ def own_part(trace: Any) -> Any:
 def run_traced(arguments: list[str], folder: Path, torch_compile: bool = False) -> int:
     """Run a script in a process of its own, its report in `folder`; its exit status comes back."""
     command = [sys.executable, "-m", __name__, *([TAKE_OVER] if torch_compile else []), *arguments]
-    status = subprocess.run(command, env={**os.environ, "COURSE_TRACE": str(folder.absolute())}).returncode
+    status = subprocess.run(
+        command, env={**os.environ, "COURSE_TRACE": str(folder.absolute())}
+    ).returncode
     if status < 0:
-        print(f"course: the script was ended by signal {-status}; the report holds what was compiled before", file=sys.stderr)
+        print(
+            f"course: the script was ended by signal {-status}; the report holds what was compiled before",
+            file=sys.stderr,
+        )
     return status if status >= 0 else 128 - status
 
 

@@ -73,25 +73,61 @@ def queue(handled: Sequence[Handled], title: str = "", until: float = 0.0) -> Pi
         if one.compiling:
             wide = at(one.began + one.compiling) - at(one.began)
             svg.box(
-                at(one.began), y + 2, wide, 17, "codegen", radius=2, strength=0.45, tip=f"compiles for {one.where or one.size}"
+                at(one.began),
+                y + 2,
+                wide,
+                17,
+                "codegen",
+                radius=2,
+                strength=0.45,
+                tip=f"compiles for {one.where or one.size}",
             )
             if wide > 56:
                 svg.text(at(one.began) + 6, y + 15, "compile", SMALL)
         start, real = one.began + one.compiling, one.running * one.length / one.size
-        svg.box(at(start), y + 2, at(start + real) - at(start), 17, "scheduling", radius=2, strength=0.4)
+        svg.box(
+            at(start), y + 2, at(start + real) - at(start), 17, "scheduling", radius=2, strength=0.4
+        )
         if one.size > one.length:
-            svg.box(at(start + real), y + 2, at(one.done) - at(start + real), 17, "break", radius=2, strength=0.18, dashed=True)
+            svg.box(
+                at(start + real),
+                y + 2,
+                at(one.done) - at(start + real),
+                17,
+                "break",
+                radius=2,
+                strength=0.18,
+                dashed=True,
+            )
         svg.text(left + TRACK + 12, y + 15, ticks(one.latency), SMALL)
     y = HEAD + ROW * len(handled) + 4
     svg.path(f"M{n(left)} {n(y)} H{n(left + TRACK)}", line=1.2, opacity=0.7)
-    step = next(step for power in range(9) for step in (10**power, 2 * 10**power, 5 * 10**power) if end / step <= 8)
+    step = next(
+        step
+        for power in range(9)
+        for step in (10**power, 2 * 10**power, 5 * 10**power)
+        if end / step <= 8
+    )
     for tick in range(0, int(end) + 1, step):
         svg.path(f"M{n(at(tick))} {n(y)} v4", line=1.2, opacity=0.7)
         svg.text(at(tick), y + 17, str(tick), SMALL, anchor="middle")
     svg.text(left - 10, y + 17, "tick", SMALL, anchor="end", dim=True)
     caption = "Upright line: arrival; dashed line: waiting. Yellow: its shape is compiled. Green: it runs; dashed box: padding."
     rows = [
-        (name, *map(ticks, (one.arrived, one.began, one.compiling, one.running, one.size - one.length, one.latency)))
+        (
+            name,
+            *map(
+                ticks,
+                (
+                    one.arrived,
+                    one.began,
+                    one.compiling,
+                    one.running,
+                    one.size - one.length,
+                    one.latency,
+                ),
+            ),
+        )
         for name, one in zip(names, handled, strict=True)
     ]
     text = columns(rows, ("request", "arrives", "begins", "compiles", "runs", "padding", "latency"))
@@ -106,7 +142,9 @@ LANE, SCALE, MARKS = 40.0, 410.0, (50, 95, 99)
 
 
 @takes(samples=named(each(SIZE, ""), "name → its samples"))
-def latencies(samples: Mapping[str, Sequence[float]], unit: str = "ticks", caption: str = "") -> Picture:
+def latencies(
+    samples: Mapping[str, Sequence[float]], unit: str = "ticks", caption: str = ""
+) -> Picture:
     """A lane for each name: every sample a thin line, on a logarithmic scale; p50, p95 and p99 as marks and as numbers."""
     if not samples or not all(samples.values()):
         raise ValueError("latencies need at least one sample for each name")
@@ -123,17 +161,37 @@ def latencies(samples: Mapping[str, Sequence[float]], unit: str = "ticks", capti
         colour, dashed = who(name, "scheduling")
         y = 24 + LANE * i
         svg.text(left - 10, y + 22, name, anchor="end")
-        svg.box(left - 3, y + 4, SCALE + 6, LANE - 10, colour, radius=3, strength=0.05, line=0.8, dashed=dashed)
+        svg.box(
+            left - 3,
+            y + 4,
+            SCALE + 6,
+            LANE - 10,
+            colour,
+            radius=3,
+            strength=0.05,
+            line=0.8,
+            dashed=dashed,
+        )
         for value in sorted(values):
             svg.path(f"M{n(at(value))} {n(y + 9)} v20", stage=colour, line=1, opacity=0.35)
         marks = [percentile(values, p) for p in MARKS]
         for k, (p, value) in enumerate(zip(MARKS, marks, strict=True)):
-            svg.path(f"M{n(at(value))} {n(y + 4)} v{n(LANE - 10)}", line=2.4, opacity=1, tip=f"p{p}: {ticks(value)} {unit}")
+            svg.path(
+                f"M{n(at(value))} {n(y + 4)} v{n(LANE - 10)}",
+                line=2.4,
+                opacity=1,
+                tip=f"p{p}: {ticks(value)} {unit}",
+            )
             svg.text(left + SCALE + 60 + 62 * k, y + 22, ticks(value), SMALL, anchor="end")
         rows.append((name, len(values), *map(ticks, marks)))
     y = 24 + LANE * len(samples) + 14
     svg.text(left, y, ticks(low), SMALL)
     svg.text(left + SCALE, y, f"{ticks(high)} {unit}", SMALL, anchor="end")
     alt = "; ".join(f"{name}: p50 {a}, p95 {b}, p99 {c}" for name, _, a, b, c in rows) + "."
-    caption = caption or "Each thin line is a request; the thick ones are p50, p95 and p99. The scale is logarithmic."
-    return Picture(svg.render(alt), caption, alt, columns(rows, ("", "requests", "p50", "p95", "p99")))
+    caption = (
+        caption
+        or "Each thin line is a request; the thick ones are p50, p95 and p99. The scale is logarithmic."
+    )
+    return Picture(
+        svg.render(alt), caption, alt, columns(rows, ("", "requests", "p50", "p95", "p99"))
+    )

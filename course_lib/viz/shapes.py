@@ -16,7 +16,17 @@ import torch
 
 from course_lib.frames import parameters
 from course_lib.guards import Check
-from course_lib.viz.asked import COUNT, COUNT_OR_0, FUNCTION, RECORDED, Kind, each, named, shown, takes
+from course_lib.viz.asked import (
+    COUNT,
+    COUNT_OR_0,
+    FUNCTION,
+    RECORDED,
+    Kind,
+    each,
+    named,
+    shown,
+    takes,
+)
 from course_lib.viz.recording import Recording
 from course_lib.viz.style import SMALL, Picture, plural
 from course_lib.viz.svg import Svg, shorten, text_width
@@ -52,7 +62,9 @@ def two_lives(rows: Sequence[tuple[str, object, str, str]]) -> Picture:
     that the line adds ("" for none)."""
     headings = ("the line", "number now", "expression kept", "guard written down")
     widths = [
-        max([text_width(heading, SMALL), *(text_width(str(row[i]), mono=True) + 28 for row in rows)])
+        max(
+            [text_width(heading, SMALL), *(text_width(str(row[i]), mono=True) + 28 for row in rows)]
+        )
         for i, heading in enumerate(headings)
     ]
     places = [4 + sum(widths[:i]) + 34 * i for i in range(4)]
@@ -71,8 +83,15 @@ def two_lives(rows: Sequence[tuple[str, object, str, str]]) -> Picture:
         if guard:
             middle, right, half = y + 15, places[3] + widths[3] + 20, 15
             left = places[3] - 16
-            diamond = f"M{left} {middle} L{left + 14} {middle - half} H{right - 14} L{right} {middle} "
-            svg.path(f"{diamond}L{right - 14} {middle + half} H{left + 14} Z", stage="guards", line=2, opacity=1)
+            diamond = (
+                f"M{left} {middle} L{left + 14} {middle - half} H{right - 14} L{right} {middle} "
+            )
+            svg.path(
+                f"{diamond}L{right - 14} {middle + half} H{left + 14} Z",
+                stage="guards",
+                line=2,
+                opacity=1,
+            )
             svg.text((left + right) / 2, y + 20, guard, mono=True, anchor="middle")
     caption = "A symbolic size is a number and an expression at once; a question about the number becomes a guard."
     guards = [row[3] for row in rows if row[3]]
@@ -97,7 +116,11 @@ class Entry:
 
     def made_for(self, args: tuple[Any, ...]) -> bool:
         """Was it compiled by a call with arguments of these shapes?"""
-        shapes = [tuple(int(s) for s in v.shape) for v in self.result.example_inputs if isinstance(v, torch.Tensor)]
+        shapes = [
+            tuple(int(s) for s in v.shape)
+            for v in self.result.example_inputs
+            if isinstance(v, torch.Tensor)
+        ]
         return all(tuple(arg.shape) in shapes for arg in args if isinstance(arg, torch.Tensor))
 
     def __str__(self) -> str:
@@ -120,9 +143,17 @@ CELL, LEAST, TALL, GAP, FITS = 34.0, 22.0, 30.0, 4.0, 760.0
 STRENGTHS = (0.08, 0.26, 0.44, 0.17, 0.35, 0.52)
 
 
-@takes(recording=RECORDED, function=FUNCTION, sizes=named(each(COUNT_OR_0, ""), "axis → its sizes"), make=FUNCTION)
+@takes(
+    recording=RECORDED,
+    function=FUNCTION,
+    sizes=named(each(COUNT_OR_0, ""), "axis → its sizes"),
+    make=FUNCTION,
+)
 def shape_map(
-    recording: Recording, function: Any, sizes: Mapping[str, Sequence[int]], make: Callable[..., Any] = torch.empty
+    recording: Recording,
+    function: Any,
+    sizes: Mapping[str, Sequence[int]],
+    make: Callable[..., Any] = torch.empty,
 ) -> Picture:
     """Which recorded entry of `function` (a function or module) serves which size, and which sizes none serves.
 
@@ -130,13 +161,17 @@ def shape_map(
     tuple of arguments, of the call to ask about; nothing is run. Raises ValueError for another number of axes,
     LookupError if the function was not captured while recording."""
     if len(sizes) not in (1, 2) or not all(sizes.values()):
-        raise ValueError(f"a shape map has one axis or two, each with at least one size, not {shown(dict(sizes))}")
+        raise ValueError(
+            f"a shape map has one axis or two, each with at least one size, not {shown(dict(sizes))}"
+        )
     module = isinstance(function, torch.nn.Module)
     function = getattr(function, "_course_original", function)
     plain = type(function).forward if module else function
     entries = entries_of(recording, plain.__code__) if hasattr(plain, "__code__") else []
     if not entries:
-        raise LookupError(f"{getattr(plain, '__qualname__', shown(plain))} was not captured while recording")
+        raise LookupError(
+            f"{getattr(plain, '__qualname__', shown(plain))} was not captured while recording"
+        )
     (across, across_sizes), *down = reversed([*sizes.items()])
     down_name, down_sizes = down[0] if down else ("", [None])
     svg_left = 14 + max((text_width(str(n)) for n in down_sizes if n is not None), default=0)
@@ -146,7 +181,9 @@ def shape_map(
     wide = max(table_wide, svg_left + 44 + max(text_width(line, SMALL, True) for line in legend))
     bottom = 46 + len(down_sizes) * (TALL + GAP)
     svg = Svg(min(wide, max(table_wide, FITS)), bottom + 20 * len(legend) + 16)
-    svg.text(svg_left, 14, f"{down_name} ↓   {across} →" if down else f"{across} →", SMALL, bold=True)
+    svg.text(
+        svg_left, 14, f"{down_name} ↓   {across} →" if down else f"{across} →", SMALL, bold=True
+    )
     rows: list[list[str]] = []
     for i, size in enumerate(across_sizes):
         svg.text(svg_left + i * (cell + GAP) + cell / 2, 34, str(size), SMALL, anchor="middle")
@@ -157,7 +194,18 @@ def shape_map(
         for i, size in enumerate(across_sizes):
             args = make(size) if other is None else make(other, size)
             args = args if isinstance(args, tuple) else (args,)
-            row.append(draw_cell(svg, svg_left + i * (cell + GAP), y, cell, entries, plain, args, (function,) * module))
+            row.append(
+                draw_cell(
+                    svg,
+                    svg_left + i * (cell + GAP),
+                    y,
+                    cell,
+                    entries,
+                    plain,
+                    args,
+                    (function,) * module,
+                )
+            )
         rows.append(row)
     for i, line in enumerate(legend):
         letter, _, rest = line.partition(": ")
@@ -170,11 +218,19 @@ def shape_map(
     alt = f"{plain.__qualname__}: {plural(len(entries), 'entry')}; of {plural(len(flat), 'size')} {missed} served by none."
     if down:
         text = columns(
-            [(str(n), *row) for n, row in zip(down_sizes, rows)], (f"{down_name} ↓ {across} →", *map(str, across_sizes))
+            [(str(n), *row) for n, row in zip(down_sizes, rows)],
+            (f"{down_name} ↓ {across} →", *map(str, across_sizes)),
         )
     else:
-        text = "\n".join(f"{across} = {where}: {letter}" for where, letter in runs(across_sizes, rows[0]))
-    return Picture(svg.render(alt), caption, alt, "\n".join([text, *legend, "*: the size that it was compiled for"]))
+        text = "\n".join(
+            f"{across} = {where}: {letter}" for where, letter in runs(across_sizes, rows[0])
+        )
+    return Picture(
+        svg.render(alt),
+        caption,
+        alt,
+        "\n".join([text, *legend, "*: the size that it was compiled for"]),
+    )
 
 
 def draw_cell(
@@ -186,10 +242,31 @@ def draw_cell(
         if entry.serves(function, (*first, *args)):
             born = entry.made_for(args)
             strength = STRENGTHS[number % len(STRENGTHS)]
-            svg.box(x, y, wide, TALL, "guards", radius=3, strength=strength, line=3.5 if born else 1.2, tip=str(entry))
+            svg.box(
+                x,
+                y,
+                wide,
+                TALL,
+                "guards",
+                radius=3,
+                strength=strength,
+                line=3.5 if born else 1.2,
+                tip=str(entry),
+            )
             svg.text(x + wide / 2, y + 20, entry.letter, anchor="middle", bold=born)
             return entry.letter + "*" * born
-    svg.box(x, y, wide, TALL, "break", radius=3, strength=0, line=1.4, dashed=True, tip="no entry serves this size")
+    svg.box(
+        x,
+        y,
+        wide,
+        TALL,
+        "break",
+        radius=3,
+        strength=0,
+        line=1.4,
+        dashed=True,
+        tip="no entry serves this size",
+    )
     svg.text(x + wide / 2, y + 20, "✕", anchor="middle", stage="break")
     return "✕"
 
@@ -199,7 +276,9 @@ def runs(sizes: Sequence[int], letters: Sequence[str]) -> list[tuple[str, str]]:
     found = []
     for letter, group in itertools.groupby(zip(sizes, letters), key=lambda pair: pair[1]):
         members = [size for size, _ in group]
-        found.append((f"{members[0]} to {members[-1]}" if len(members) > 1 else str(members[0]), letter))
+        found.append(
+            (f"{members[0]} to {members[-1]}" if len(members) > 1 else str(members[0]), letter)
+        )
     return found
 
 
@@ -231,10 +310,15 @@ def in_buckets(lengths: Sequence[int], borders: Sequence[int]) -> list[Bucket]:
     if not lengths or not borders or max(lengths) > borders[-1]:
         raise ValueError("there must be lengths, and a border for the longest of them")
     lows = [0, *borders]
-    return [Bucket(a + 1, b, tuple(n for n in lengths if a < n <= b)) for a, b in zip(lows, borders)]
+    return [
+        Bucket(a + 1, b, tuple(n for n in lengths if a < n <= b)) for a, b in zip(lows, borders)
+    ]
 
 
-@takes(lengths=each(COUNT, "lengths, whole numbers, 1 or more"), borders=each(COUNT, "whole numbers, 1 or more"))
+@takes(
+    lengths=each(COUNT, "lengths, whole numbers, 1 or more"),
+    borders=each(COUNT, "whole numbers, 1 or more"),
+)
 def buckets(lengths: Sequence[int], borders: Sequence[int], title: str = "") -> Picture:
     """The lengths of requests as a histogram with the borders of the buckets; below, what each bucket computes and how much of
     that is padding."""
@@ -246,7 +330,12 @@ def buckets(lengths: Sequence[int], borders: Sequence[int], title: str = "") -> 
     counts = [sum(start < n <= start + step for n in lengths) for start in range(0, longest, step)]
     top = 46.0
     svg = Svg(LEFT + WIDTH + 150, top + HIGH + 62 + 26 * len(used))
-    svg.text(0, 16, title or f"{plural(len(lengths), 'request')}, {plural(len(used), 'bucket')}", bold=True)
+    svg.text(
+        0,
+        16,
+        title or f"{plural(len(lengths), 'request')}, {plural(len(used), 'bucket')}",
+        bold=True,
+    )
     at = lambda length: LEFT + WIDTH * length / longest
     for i, count in enumerate(counts):
         if count:
@@ -265,21 +354,43 @@ def buckets(lengths: Sequence[int], borders: Sequence[int], title: str = "") -> 
             last = at(bucket.border)
             svg.text(last, top + HIGH + 18, str(bucket.border), SMALL, anchor="middle")
     most = max(bucket.computed for bucket in found)
-    svg.text(LEFT, top + HIGH + 44, "elements computed: requests (grey), padding (dashed)", SMALL, dim=True)
+    svg.text(
+        LEFT,
+        top + HIGH + 44,
+        "elements computed: requests (grey), padding (dashed)",
+        SMALL,
+        dim=True,
+    )
     for i, bucket in enumerate(used):
         y, scale = top + HIGH + 52 + 26 * i, WIDTH / most
         real = (bucket.computed - bucket.padding) * scale
         svg.text(LEFT - 8, y + 15, f"{bucket.low} to {bucket.border}", SMALL, anchor="end")
         svg.box(LEFT, y, real, 20, "runtime", radius=2, strength=0.4, line=1)
         if bucket.padding:
-            svg.box(LEFT + real, y, bucket.padding * scale, 20, "break", radius=2, strength=0.18, line=1.2, dashed=True)
+            svg.box(
+                LEFT + real,
+                y,
+                bucket.padding * scale,
+                20,
+                "break",
+                radius=2,
+                strength=0.18,
+                line=1.2,
+                dashed=True,
+            )
         said = f"{len(bucket.lengths)} req., {bucket.padding / bucket.computed:.0%} padding"
         svg.text(LEFT + bucket.computed * scale + 8, y + 15, said, SMALL)
     caption = "Dashed lines: the borders that lengths are padded up to. Dashed boxes: work on padding, which nobody asked for."
     said = f"{plural(len(lengths), 'request')} in {plural(len(used), 'bucket')}"
     alt = f"{said}: {padding / total:.0%} of {total:,} elements are padding."
     rows = [
-        (f"{b.low} to {b.border}", len(b.lengths), f"{b.computed:,}", f"{b.padding:,}", f"{b.padding / b.computed:.0%}")
+        (
+            f"{b.low} to {b.border}",
+            len(b.lengths),
+            f"{b.computed:,}",
+            f"{b.padding:,}",
+            f"{b.padding / b.computed:.0%}",
+        )
         for b in used
     ]
     share = ("all", len(lengths), f"{total:,}", f"{padding:,}", f"{padding / total:.0%}")

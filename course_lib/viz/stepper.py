@@ -16,7 +16,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from course_lib.viz.bytecode import FrameRun, Step, bytecode_table, find_run, plain_arg, source_line, walk
+from course_lib.viz.bytecode import (
+    FrameRun,
+    Step,
+    bytecode_table,
+    find_run,
+    plain_arg,
+    source_line,
+    walk,
+)
 from course_lib.viz.graphs import is_operation, op_name, source_of, type_of
 from course_lib.viz.live import Live
 from course_lib.viz.recording import Recording
@@ -29,7 +37,9 @@ class Stepper(Live):
     """A capture, one instruction at a time. `picture` is the static form, `widget` the live one (an `anywidget`, made when
     it is first wanted)."""
 
-    def __init__(self, recording: Recording, function: str | int | Callable[..., Any] | None = None) -> None:
+    def __init__(
+        self, recording: Recording, function: str | int | Callable[..., Any] | None = None
+    ) -> None:
         self.run = find_run(recording, function)
         self.table = bytecode_table(recording, function)
 
@@ -70,7 +80,9 @@ class Stepper(Live):
         steps = self.steps
         problem = f"{self.run.ending}: {self.run.problem.reason}" if self.run.problem else ""
         title = f"{self.run.name}: {plural(len(steps), 'instruction')}"
-        return StepperWidget(steps=steps, nodes=self.nodes, sources=sources(self.run), title=title, problem=problem)
+        return StepperWidget(
+            steps=steps, nodes=self.nodes, sources=sources(self.run), title=title, problem=problem
+        )
 
     def __repr__(self) -> str:
         return self.table.text
@@ -97,11 +109,23 @@ def node_data(run: FrameRun) -> list[dict[str, str]]:
     """The nodes for the browser; without a finished graph, what the instructions say."""
     if run.graph is None:
         named = [step.run for step in walk(run.steps) if step.run.node]
-        return [node_box(one.node, f"{one.op} {one.arg}", short_types(one.after[-1]) if one.after else "") for one in named]
+        return [
+            node_box(
+                one.node, f"{one.op} {one.arg}", short_types(one.after[-1]) if one.after else ""
+            )
+            for one in named
+        ]
     found = []
     for node in run.graph.graph.nodes:
         if node.op == "placeholder":
-            found.append({"name": node.name, "text": source_of(node), "kind": "input", "result": type_of(node)})
+            found.append(
+                {
+                    "name": node.name,
+                    "text": source_of(node),
+                    "kind": "input",
+                    "result": type_of(node),
+                }
+            )
         elif is_operation(node):
             reads = ", ".join(source.name for source in node.all_input_nodes)
             found.append(node_box(node.name, f"{op_name(node)}({reads})", type_of(node)))
@@ -137,7 +161,9 @@ def function_lines(filename: str, function: str, first: int, last: int) -> list[
 def whole_function(lines: list[str], name: str, first: int, last: int) -> tuple[int, int]:
     """The first and last line of the `def` that holds lines `first` to `last`; those two if there is none (a lambda)."""
     for start in range(first, 0, -1):
-        if start <= len(lines) and re.match(rf"\s*(async\s+)?def {re.escape(name)}\b", lines[start - 1]):
+        if start <= len(lines) and re.match(
+            rf"\s*(async\s+)?def {re.escape(name)}\b", lines[start - 1]
+        ):
             try:
                 return start, max(last, start + len(inspect.getblock(lines[start - 1 :])) - 1)
             except (SyntaxError, IndentationError):

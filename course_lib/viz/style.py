@@ -47,7 +47,11 @@ SHEETS = Path(__file__).with_name("css")
 def sheet(*names: str) -> str:
     """The CSS of a figure: the colours and fonts as custom properties, `css/figure.css`, and the sheets named."""
     properties = [f"--cl-{stage.replace('.', '-')}: {colour};" for stage, colour in COLOURS.items()]
-    properties += [f"--cl-codegen-fill: {FILLS['codegen']};", f"--cl-sans: {SANS};", f"--cl-mono: {MONO};"]
+    properties += [
+        f"--cl-codegen-fill: {FILLS['codegen']};",
+        f"--cl-sans: {SANS};",
+        f"--cl-mono: {MONO};",
+    ]
     rules = [(SHEETS / f"{name}.css").read_text(encoding="utf-8") for name in ("figure", *names)]
     text = re.sub(r"/\*.*?\*/", "", "\n".join(rules), flags=re.S)
     text = re.sub(r"\s*([{};,])\s*", r"\1", text)  # saved notebooks carry a copy with every figure
@@ -95,7 +99,9 @@ class Picture:
     def embedded(self) -> str:
         """The figure for a `page` that has the style sheets itself."""
         caption = f"<figcaption>{escape(self.caption)}</figcaption>" if self.caption else ""
-        return f'<figure class="cl-fig" aria-label="{escape(self.alt)}">{self.body}{caption}</figure>'
+        return (
+            f'<figure class="cl-fig" aria-label="{escape(self.alt)}">{self.body}{caption}</figure>'
+        )
 
     def __str__(self) -> str:
         return self.text

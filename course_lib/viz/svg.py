@@ -26,11 +26,15 @@ def text_width(text: str, size: float = NORMAL, mono: bool = False, bold: bool =
     """About how wide `text` is, in px; rather too wide than too narrow."""
     if mono:
         return len(text) * size * 0.61
-    units = sum(0.36 if c in NARROW else 0.88 if c in WIDE else 0.68 if c.isupper() else 0.58 for c in text)
+    units = sum(
+        0.36 if c in NARROW else 0.88 if c in WIDE else 0.68 if c.isupper() else 0.58 for c in text
+    )
     return units * size * (1.16 if bold else 1.0)
 
 
-def shorten(text: str, width: float, size: float = NORMAL, mono: bool = False, bold: bool = False) -> str:
+def shorten(
+    text: str, width: float, size: float = NORMAL, mono: bool = False, bold: bool = False
+) -> str:
     """`text`, cut at the end with an ellipsis so that it is at most `width` px wide."""
     if text_width(text, size, mono, bold) <= width:
         return text
@@ -39,12 +43,18 @@ def shorten(text: str, width: float, size: float = NORMAL, mono: bool = False, b
     return text.rstrip(" ,·") + "…"
 
 
-def middle(text: str, width: float, size: float = NORMAL, mono: bool = False, bold: bool = False) -> str:
+def middle(
+    text: str, width: float, size: float = NORMAL, mono: bool = False, bold: bool = False
+) -> str:
     """`text`, cut in its middle: long names often differ at the end, and a sentence ends with what was found."""
     if text_width(text, size, mono, bold) <= width:
         return text
     keep = len(text)
-    while keep > 2 and text_width(text[: keep - keep // 2] + "…" + text[-(keep // 2) :], size, mono, bold) > width:
+    while (
+        keep > 2
+        and text_width(text[: keep - keep // 2] + "…" + text[-(keep // 2) :], size, mono, bold)
+        > width
+    ):
         keep -= 1
     return text[: keep - keep // 2] + "…" + text[-(keep // 2) :]
 
@@ -53,7 +63,11 @@ def tail(text: str, width: float, size: float = NORMAL) -> str:
     """`text`, cut at its beginning: of a long path the end tells most."""
     if text_width(text, size) <= width:
         return text
-    return "…" + next(text[n:] for n in range(len(text) + 1) if text_width("…" + text[n:], size) <= width or n == len(text))
+    return "…" + next(
+        text[n:]
+        for n in range(len(text) + 1)
+        if text_width("…" + text[n:], size) <= width or n == len(text)
+    )
 
 
 def fold(text: str, width: float, size: float = NORMAL, bold: bool = False) -> list[str]:
@@ -124,7 +138,11 @@ class Svg:
         tip: str = "",
     ) -> None:
         """A frame in a stage's colour over a tint of it; without a stage, in the colour of the text."""
-        fill = f'fill="{FILLS[stage]}" fill-opacity="{strength:g}"' if stage and strength else 'fill="none"'
+        fill = (
+            f'fill="{FILLS[stage]}" fill-opacity="{strength:g}"'
+            if stage and strength
+            else 'fill="none"'
+        )
         dash = ' stroke-dasharray="6 4"' if dashed else ""
         title = f"<title>{escape(tip)}</title>" if tip else ""
         self.parts.append(
@@ -133,7 +151,14 @@ class Svg:
         )
 
     def path(
-        self, d: str, *, stage: str | None = None, line: float = 1.6, opacity: float = 0.8, dashed: bool = False, tip: str = ""
+        self,
+        d: str,
+        *,
+        stage: str | None = None,
+        line: float = 1.6,
+        opacity: float = 0.8,
+        dashed: bool = False,
+        tip: str = "",
     ) -> None:
         """A line without a fill."""
         dash = ' stroke-dasharray="5 4"' if dashed else ""
@@ -143,11 +168,15 @@ class Svg:
             f'stroke-linejoin="round"{dash}>{title}</path>'
         )
 
-    def area(self, d: str, stage: str, *, strength: float = 0.2, line: float = 0.8, tip: str = "") -> None:
+    def area(
+        self, d: str, stage: str, *, strength: float = 0.2, line: float = 0.8, tip: str = ""
+    ) -> None:
         """A closed line round a tint."""
         title = f"<title>{escape(tip)}</title>" if tip else ""
         fill = f'fill="{FILLS[stage]}" fill-opacity="{strength:g}"'
-        self.parts.append(f'<path d="{d}" {fill} {stroke(stage)} stroke-width="{line:g}">{title}</path>')
+        self.parts.append(
+            f'<path d="{d}" {fill} {stroke(stage)} stroke-width="{line:g}">{title}</path>'
+        )
 
     def arrow(
         self,
@@ -167,14 +196,26 @@ class Svg:
         self.path(rounded([*points[:-1], back]), stage=stage, line=line, opacity=opacity, tip=tip)
         wing = head * 0.52
         bx, by = x1 - dx * head, y1 - dy * head
-        colour = f'fill="{COLOURS[stage]}" style="fill: {ink(stage, 80)}"' if stage else 'fill="currentColor"'
+        colour = (
+            f'fill="{COLOURS[stage]}" style="fill: {ink(stage, 80)}"'
+            if stage
+            else 'fill="currentColor"'
+        )
         self.parts.append(
             f'<path d="M{n(x1)} {n(y1)} L{n(bx - dy * wing)} {n(by + dx * wing)} L{n(bx + dy * wing)} {n(by - dx * wing)} Z" '
             f'{colour} fill-opacity="{opacity:g}"/>'
         )
 
     def cylinder(
-        self, x: float, y: float, width: float, height: float, stage: str, *, strength: float = 0.2, tip: str = ""
+        self,
+        x: float,
+        y: float,
+        width: float,
+        height: float,
+        stage: str,
+        *,
+        strength: float = 0.2,
+        tip: str = "",
     ) -> None:
         """Memory: a buffer. Its height stands for its bytes."""
         ry = min(5.0, height / 3)
@@ -184,7 +225,12 @@ class Svg:
             f'<path d="{sides} a{n(width / 2)} {n(ry)} 0 0 0 {n(-width)} 0 Z" fill="{FILLS[stage]}" fill-opacity="{strength:g}" '
             f'{stroke(stage)} stroke-width="1.3">{title}</path>'
         )
-        self.path(f"M{n(x)} {n(y + ry)} a{n(width / 2)} {n(ry)} 0 0 0 {n(width)} 0", stage=stage, line=1.3, opacity=1)
+        self.path(
+            f"M{n(x)} {n(y + ry)} a{n(width / 2)} {n(ry)} 0 0 0 {n(width)} 0",
+            stage=stage,
+            line=1.3,
+            opacity=1,
+        )
 
     def render(self, alt: str) -> str:
         """The `<svg>` element. In a narrow window it shrinks as far as `least_width` allows, then the window scrolls."""
@@ -196,12 +242,20 @@ class Svg:
     def framed(self, alt: str) -> str:
         """The same; a tall drawing in a box that scrolls."""
         drawing = self.render(alt)
-        return drawing if self.height <= SCROLL_FROM else f'<div class="cl-scroll" tabindex="0">{drawing}</div>'
+        return (
+            drawing
+            if self.height <= SCROLL_FROM
+            else f'<div class="cl-scroll" tabindex="0">{drawing}</div>'
+        )
 
 
 def stroke(stage: str | None) -> str:
     """The line colour of a stage: its own, drawn a little towards the text's so that it shows on either theme."""
-    return f'stroke="{COLOURS[stage]}" style="stroke: {ink(stage, 80)}"' if stage else 'stroke="currentColor"'
+    return (
+        f'stroke="{COLOURS[stage]}" style="stroke: {ink(stage, 80)}"'
+        if stage
+        else 'stroke="currentColor"'
+    )
 
 
 def least_width(width: float) -> str:
@@ -233,7 +287,9 @@ def lanes(stretches: Iterable[tuple[float, float, Hashable]]) -> dict[Any, int]:
     """A lane for each line that runs along a column, from `start` to `end` (start, end, name): the first that is free there."""
     free: list[float] = []
     chosen: dict[Any, int] = {}
-    for start, end, name in sorted(((min(a, b), max(a, b), name) for a, b, name in stretches), key=lambda s: s[:2]):
+    for start, end, name in sorted(
+        ((min(a, b), max(a, b), name) for a, b, name in stretches), key=lambda s: s[:2]
+    ):
         lane = next((i for i, taken in enumerate(free) if taken < start - 2), len(free))
         free[lane : lane + 1] = [end]
         chosen[name] = lane

@@ -12,7 +12,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from course_lib.viz.asked import ANYTHING, STAGE, TEXT, Kind, a_number, attributes, each, named, positive, shown, takes
+from course_lib.viz.asked import (
+    ANYTHING,
+    STAGE,
+    TEXT,
+    Kind,
+    a_number,
+    attributes,
+    each,
+    named,
+    positive,
+    shown,
+    takes,
+)
 from course_lib.viz.style import SMALL, Picture, escape, human_bytes, human_seconds
 from course_lib.viz.svg import Svg, fold, shorten, text_width
 
@@ -22,18 +34,28 @@ def columns(rows: Iterable[Sequence[object]], header: Sequence[str] = (), indent
     cells = [[str(cell) for cell in row] for row in ([header, *rows] if header else rows)]
     if not cells:
         return ""
-    widths = [max(len(row[i]) for row in cells if i < len(row)) for i in range(max(map(len, cells)))]
-    lines = [indent + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip() for row in cells]
+    widths = [
+        max(len(row[i]) for row in cells if i < len(row)) for i in range(max(map(len, cells)))
+    ]
+    lines = [
+        indent
+        + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip()
+        for row in cells
+    ]
     if header:
         lines.insert(1, indent + "  ".join("─" * width for width in widths))
     return "\n".join(lines)
 
 
-def html_table(rows: Iterable[Sequence[str]], header: Sequence[str], numbers: Iterable[int] = ()) -> str:
+def html_table(
+    rows: Iterable[Sequence[str]], header: Sequence[str], numbers: Iterable[int] = ()
+) -> str:
     """A table of cells that are HTML already; the columns in `numbers` are set flush right."""
     right = set(numbers)
     mark = lambda i: ' class="cl-n"' if i in right else ""
-    head = "".join(f'<th scope="col"{mark(i)}>{breakable(name)}</th>' for i, name in enumerate(header))
+    head = "".join(
+        f'<th scope="col"{mark(i)}>{breakable(name)}</th>' for i, name in enumerate(header)
+    )
     cells = lambda row: "".join(f"<td{mark(i)}>{unbroken(cell)}</td>" for i, cell in enumerate(row))
     body = "\n".join(f"<tr>{cells(row)}</tr>" for row in rows)
     return f'<table class="cl-t"><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table>'
@@ -47,7 +69,9 @@ def unbroken(cell: str) -> str:
     return CODE.sub(lambda code: code[1] + NAME.sub(apart, code[2]) + "</code>", cell)
 
 
-UNIT = re.compile(r"(?<![\w.,])(-?[\d.,]+) (ns|µs|ms|s|B|[KMG]i?B|×|%|[KMGT]?FLOP(?:/s|/B)?)(?![\w/])")
+UNIT = re.compile(
+    r"(?<![\w.,])(-?[\d.,]+) (ns|µs|ms|s|B|[KMG]i?B|×|%|[KMGT]?FLOP(?:/s|/B)?)(?![\w/])"
+)
 CODE = re.compile(r"(<code\b[^>]*>)(.*?)</code>", re.S)
 NAME = re.compile(r"(<[^>]*>|&#?\w+;)|([\w.]{12,})")
 SOFT = re.compile(r"(?<=[^\W_])_(?=[^\W_])|[.·](?=\w)")
@@ -58,24 +82,39 @@ def breakable(name: str) -> str:
     """A name in a column of words, for HTML; a long one (`call_function`) may go on in the next line, a very long one also before
     a capital (`ModelForGeneration…`)."""
     soft = lambda word: SOFT if len(word) < 30 else re.compile(rf"{SOFT.pattern}|[a-z](?=[A-Z])")
-    return re.sub(r"[\w.·]{8,}", lambda word: soft(word[0]).sub(r"\g<0><wbr>", word[0]), escape(name))
+    return re.sub(
+        r"[\w.·]{8,}", lambda word: soft(word[0]).sub(r"\g<0><wbr>", word[0]), escape(name)
+    )
 
 
 ROW = Kind("a row", lambda row: isinstance(row, (list, tuple)))
 
 
-@takes(rows=each(ROW, "rows, each a list of cells"), header=each(TEXT, "a list of texts"), caption=TEXT)
-def table(rows: Iterable[Sequence[object]], header: Sequence[str], caption: str = "", alt: str = "") -> Picture:
+@takes(
+    rows=each(ROW, "rows, each a list of cells"), header=each(TEXT, "a list of texts"), caption=TEXT
+)
+def table(
+    rows: Iterable[Sequence[object]], header: Sequence[str], caption: str = "", alt: str = ""
+) -> Picture:
     """Plain data as a table. Columns of numbers are set flush right."""
     data = [tuple(row) for row in rows]
     for row in data:
         if len(row) != len(header):
-            raise ValueError(f"table: a row has {len(row)} cells, the header {len(header)}: {shown(row)}")
-    numeric = [i for i in range(len(header)) if data and all(isinstance(row[i], (int, float)) for row in data)]
+            raise ValueError(
+                f"table: a row has {len(row)} cells, the header {len(header)}: {shown(row)}"
+            )
+    numeric = [
+        i
+        for i in range(len(header))
+        if data and all(isinstance(row[i], (int, float)) for row in data)
+    ]
     body = html_table([[escape(show(cell)) for cell in row] for row in data], header, numeric)
     text = columns([[show(cell) for cell in row] for row in data], header)
     return Picture(
-        f'<div class="cl-scroll">{body}</div>', caption, alt or f"A table of {', '.join(header)}. {caption}".strip(), text
+        f'<div class="cl-scroll">{body}</div>',
+        caption,
+        alt or f"A table of {', '.join(header)}. {caption}".strip(),
+        text,
     )
 
 
@@ -92,7 +131,10 @@ LONGEST, THICK, STEP, BEHIND, FITS = 520.0, 20, 32, 110.0, 755.0
 LABEL, LETTERS = 320.0, 16
 """px: names wider than this are written in several lines, and the height of one more line. What is no wider than `FITS` can be
 read in a window of 800 px."""
-WHO = re.compile(r"(?P<ours>course_lib|\bours?\b)|(?P<eager>(?<![\w-])eager\b)|torch\.compile|torchinductor", re.IGNORECASE)
+WHO = re.compile(
+    r"(?P<ours>course_lib|\bours?\b)|(?P<eager>(?<![\w-])eager\b)|torch\.compile|torchinductor",
+    re.IGNORECASE,
+)
 
 
 def who(name: str, ours: str) -> tuple[str, bool]:
@@ -106,7 +148,12 @@ def who(name: str, ours: str) -> tuple[str, bool]:
 
 @takes(values=named(ANYTHING, "name → number"), title=TEXT, stage=STAGE)
 def bars(
-    values: Mapping[str, float], unit: str = "", title: str = "", caption: str = "", *, stage: str = "scheduling"
+    values: Mapping[str, float],
+    unit: str = "",
+    title: str = "",
+    caption: str = "",
+    *,
+    stage: str = "scheduling",
 ) -> Picture:
     """Horizontal bars, one for each name, from zero. `unit` is written behind each number; "s" and "B" are scaled to what reads
     well (µs, MB). `stage` gives our colour. Values that are not finite and positive are drawn as 'none'."""
@@ -121,7 +168,10 @@ def bars(
     behind = max(BEHIND, *(1.1 * text_width(amount(value, unit)) + 14 for value in values.values()))
     titles = fold(title, 0.94 * (label + longest + behind), bold=True) if title else []
     top = 14 + LETTERS * len(titles) if titles else 8
-    svg = Svg(label + longest + behind, top + sum(STEP + LETTERS * (len(lines) - 1) for lines in names.values()) + 2)
+    svg = Svg(
+        label + longest + behind,
+        top + sum(STEP + LETTERS * (len(lines) - 1) for lines in names.values()) + 2,
+    )
     for i, line in enumerate(titles):
         svg.text(0, 16 + LETTERS * i, line, bold=True)
     y = float(top)
@@ -131,7 +181,9 @@ def bars(
         for i, line in enumerate(names[name]):
             svg.text(label - 10, y + 15 + LETTERS * i, line, anchor="end")
         if length:
-            svg.box(label, y, length, THICK, colour, radius=3, strength=0.45, line=1.6, dashed=dashed)
+            svg.box(
+                label, y, length, THICK, colour, radius=3, strength=0.45, line=1.6, dashed=dashed
+            )
         svg.text(label + length + 8, y + 15, amount(value, unit))
         y += STEP + LETTERS * (len(names[name]) - 1)
     svg.path(f"M{label:.0f} {top - 4} V{y - 6:.0f}", line=1, opacity=0.5)
@@ -179,14 +231,22 @@ PLOT = (88.0, 24.0, 600.0, 300.0)
 """x, y, width and height of the plotting area, px."""
 
 
-POINT = Kind("a point", lambda point: isinstance(point, Point) or (isinstance(point, tuple) and len(point) == 4))
+POINT = Kind(
+    "a point",
+    lambda point: isinstance(point, Point) or (isinstance(point, tuple) and len(point) == 4),
+)
 ROOM = 22
 """px above the roof of a roofline."""
 
 
 @takes(points=each(POINT, "a list of Point(name, flops, bytes, seconds)"), stage=STAGE)
 def roofline(
-    points: Sequence[Point | tuple[Any, ...]], bandwidth: float, peak: float, caption: str = "", *, stage: str = "codegen"
+    points: Sequence[Point | tuple[Any, ...]],
+    bandwidth: float,
+    peak: float,
+    caption: str = "",
+    *,
+    stage: str = "codegen",
 ) -> Picture:
     """Where kernels stand under the two limits of a machine: `bandwidth` in bytes/s and `peak` in FLOP/s, on logarithmic axes.
 
@@ -195,15 +255,22 @@ def roofline(
     positive(bandwidth, "bandwidth, in bytes/s,"), positive(peak, "peak, in FLOP/s,")
     data = [point if isinstance(point, Point) else Point(*point) for point in points]
     for point in data:
-        for value, what in ((point.flops, "flops"), (point.bytes, "bytes"), (point.seconds, "seconds")):
+        for value, what in (
+            (point.flops, "flops"),
+            (point.bytes, "bytes"),
+            (point.seconds, "seconds"),
+        ):
             positive(value, f"{what} of {point.name!r}, on a logarithmic scale,")
     x0, y0, width, height = PLOT
     ridge = peak / bandwidth
     low = math.floor(math.log10(min([ridge, *(p.intensity for p in data)]))) - 0.3
     high = math.ceil(math.log10(max([ridge, *(p.intensity for p in data)]))) + 0.3
     top = max([math.log10(peak) + 0.4, *(math.log10(p.rate) + 0.3 for p in data)])
-    bottom = min(math.log10(min([peak, *(p.rate for p in data)])) - 0.5, math.log10(bandwidth) + low)
-    top = max(top, math.log10(peak) + (math.log10(peak) - bottom) * ROOM / (height - ROOM))  # its name stands above the roof
+    bottom = min(
+        math.log10(min([peak, *(p.rate for p in data)])) - 0.5, math.log10(bandwidth) + low
+    )
+    # its name stands above the roof
+    top = max(top, math.log10(peak) + (math.log10(peak) - bottom) * ROOM / (height - ROOM))
     at_x = lambda intensity: x0 + width * (math.log10(intensity) - low) / (high - low)
     at_y = lambda rate: y0 + height * (top - math.log10(rate)) / (top - bottom)
 
@@ -219,40 +286,86 @@ def roofline(
     roof = f"M{at_x(left):.1f} {at_y(left * bandwidth):.1f} L{at_x(ridge):.1f} {at_y(peak):.1f} H{x0 + width}"
     svg.path(roof, stage=stage, line=3, opacity=1)
     svg.text(x0 + width - 4, y0 + 12, f"peak {rate_text(peak)}", SMALL, anchor="end")
-    svg.text(x0 + width / 2, y0 + height + 40, "operations for each byte moved (FLOP/B)", SMALL, anchor="middle", dim=True)
+    svg.text(
+        x0 + width / 2,
+        y0 + height + 40,
+        "operations for each byte moved (FLOP/B)",
+        SMALL,
+        anchor="middle",
+        dim=True,
+    )
     svg.text(x0 + 8, y0 + 12, f"memory {human_bytes(bandwidth)}/s", SMALL)
     spots = [(at_x(point.intensity), at_y(point.rate)) for point in data]
     for point, (x, y) in zip(data, spots, strict=True):
         colour, dashed = who(point.name, stage)
         tip = f"{point.name}: {rate_text(point.rate)}, {human_seconds(point.seconds)}"
-        svg.box(x - 6, y - 6, 12, 12, colour, radius=6, strength=0.6, line=2, dashed=dashed, tip=tip)
-    slope = [(at_x(i), at_y(min(peak, i * bandwidth))) for i in (10 ** (low + (high - low) * k / 120) for k in range(121))]
-    obstacles = [(x - 7, y - 7, x + 7, y + 7) for x, y in spots] + [(x - 3, y - 3, x + 3, y + 3) for x, y in slope]
+        svg.box(
+            x - 6, y - 6, 12, 12, colour, radius=6, strength=0.6, line=2, dashed=dashed, tip=tip
+        )
+    slope = [
+        (at_x(i), at_y(min(peak, i * bandwidth)))
+        for i in (10 ** (low + (high - low) * k / 120) for k in range(121))
+    ]
+    obstacles = [(x - 7, y - 7, x + 7, y + 7) for x, y in spots] + [
+        (x - 3, y - 3, x + 3, y + 3) for x, y in slope
+    ]
     obstacles.append((x0 + width - 120, y0, x0 + width, y0 + 14))  # where the peak is told
     for name, several in together(data, spots).items():
-        text = shorten(name[0], 210, SMALL) + (f" ×{len(several)}" if len(several) > 1 and ", " not in name[0] else "")
+        text = shorten(name[0], 210, SMALL) + (
+            f" ×{len(several)}" if len(several) > 1 and ", " not in name[0] else ""
+        )
         wide, (x, y) = text_width(text, SMALL), several[0]
-        ways = [(x + 11, 0), (x - 11 - wide, 0), (x - wide / 2, -16), (x - wide / 2, 18), (x + 9, -12), (x - 9 - wide, -12)]
+        ways = [
+            (x + 11, 0),
+            (x - 11 - wide, 0),
+            (x - wide / 2, -16),
+            (x - wide / 2, 18),
+            (x + 9, -12),
+            (x - 9 - wide, -12),
+        ]
         ways += [(start, down) for down in (14, 28, -28, 42) for start in (x + 11, x - 11 - wide)]
         boxes = [(start, y + down - 8, start + wide, y + down + 7) for start, down in ways]
         boxes = [box for box in boxes if box[0] > x0 and box[2] < x0 + width] or boxes
         best = min(boxes, key=lambda box: sum(overlap(box, other) for other in obstacles))
         obstacles.append(best)
         left = best[2] < x  # its end is what must not move, however wide the letters are
-        svg.text(best[2] if left else best[0], best[3] - 3, text, SMALL, anchor="end" if left else "start", tip=name[0])
-    rows = [(p.name, f"{p.intensity:.3g} FLOP/B", rate_text(p.rate), limit(p, bandwidth, peak)) for p in data]
-    alt = "Roofline: " + "; ".join(f"{name} at {where}, {limited}" for name, where, _, limited in rows) + "."
-    caption = caption or "Below the slope a kernel waits for memory, below the flat roof for arithmetic."
+        svg.text(
+            best[2] if left else best[0],
+            best[3] - 3,
+            text,
+            SMALL,
+            anchor="end" if left else "start",
+            tip=name[0],
+        )
+    rows = [
+        (p.name, f"{p.intensity:.3g} FLOP/B", rate_text(p.rate), limit(p, bandwidth, peak))
+        for p in data
+    ]
+    alt = (
+        "Roofline: "
+        + "; ".join(f"{name} at {where}, {limited}" for name, where, _, limited in rows)
+        + "."
+    )
+    caption = (
+        caption or "Below the slope a kernel waits for memory, below the flat roof for arithmetic."
+    )
     return Picture(svg.render(alt), caption, alt, columns(rows))
 
 
-def together(points: Sequence[Point], spots: Sequence[tuple[float, float]]) -> dict[tuple[str, int], list[tuple[float, float]]]:
+def together(
+    points: Sequence[Point], spots: Sequence[tuple[float, float]]
+) -> dict[tuple[str, int], list[tuple[float, float]]]:
     """Spots of one name, those at nearly the same place under one key: their name is written once. (Names that are numbers share
     a place, too: '12, 26'.)"""
     found: dict[tuple[str, int], list[tuple[float, float]]] = {}
     for number, (point, spot) in enumerate(zip(points, spots, strict=True)):
-        alike = lambda name, here=point.name: name == here or (here.isdigit() and name.replace(", ", "").isdigit())
-        key = next((k for k, others in found.items() if alike(k[0]) and math.dist(others[0], spot) < 16), (point.name, number))
+        alike = lambda name, here=point.name: (
+            name == here or (here.isdigit() and name.replace(", ", "").isdigit())
+        )
+        key = next(
+            (k for k, others in found.items() if alike(k[0]) and math.dist(others[0], spot) < 16),
+            (point.name, number),
+        )
         others = found.pop(key, [])
         numbers = key[0] if point.name in key[0].split(", ") else f"{key[0]}, {point.name}"
         found[numbers, key[1]] = [*others, spot]

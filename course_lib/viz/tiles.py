@@ -29,11 +29,17 @@ class Cover:
 
     def __init__(self, tiling: Any, meta: Mapping[str, int]) -> None:
         self.tall, self.across = meta.get("ROWS", meta.get("BLOCK", 1)), meta.get("COLUMNS", 1)
-        self.columns, self.programs, self.chunks = max(1, tiling.columns), tiling.programs(meta), tiling.chunks
+        self.columns, self.programs, self.chunks = (
+            max(1, tiling.columns),
+            tiling.programs(meta),
+            tiling.chunks,
+        )
         self.rows = tiling.rows * (tiling.chunks or 1)
         self.rows_each = tiling.rows if tiling.chunks else self.tall
         self.is_flat, self.persistent = not tiling.columns, tiling.persistent
-        self.steps = -(-self.rows_each // self.tall) if self.chunks else -(-self.columns // self.across)
+        self.steps = (
+            -(-self.rows_each // self.tall) if self.chunks else -(-self.columns // self.across)
+        )
 
     @property
     def lanes(self) -> int:
@@ -49,7 +55,9 @@ class Cover:
         first, end = self.row_span(program)
         left = 0 if self.chunks else step * self.across
         first = first + step * self.tall if self.chunks else first
-        return min(end - first, self.tall) / self.tall, min(self.columns - left, self.across) / self.across
+        return min(end - first, self.tall) / self.tall, min(
+            self.columns - left, self.across
+        ) / self.across
 
     def masked(self, program: int) -> int:
         first, end = self.row_span(program)
@@ -68,22 +76,32 @@ class Cover:
             return ""
         if self.chunks:
             return f"; each walks down its {plural(self.rows_each, 'row')} in {plural(self.steps, 'step')} and sums on the way"
-        return "; each holds its rows at once" if self.persistent else f"; each walks its rows in {plural(self.steps, 'step')}"
+        return (
+            "; each holds its rows at once"
+            if self.persistent
+            else f"; each walks its rows in {plural(self.steps, 'step')}"
+        )
 
 
 def span(what: str, first: int, end: int, sign: str = "") -> str:
     """'columns 0 to 299', or 'row 8' where it is one."""
-    return f"{what}s {sign}{first:,} to {end - 1:,}" if end - first > 1 else f"{what} {sign}{first:,}"
+    return (
+        f"{what}s {sign}{first:,} to {end - 1:,}" if end - first > 1 else f"{what} {sign}{first:,}"
+    )
 
 
 @takes(source=having("the source of a Triton kernel (trace.tiles() finds it)", "tiling", "name"))
 def tile_map(source: Any, meta: Mapping[str, int] | None = None, title: str = "") -> Picture:
     """The tiles of one kernel. `meta`: tile sizes to be other than they are (`ROWS` and `COLUMNS`, with `DEPTH` for a product; or
     `BLOCK`). Raises ValueError for one that it does not have."""
-    usual = {name: size for name, size in source.tiling.meta(interpreted=False).items() if name.isupper()}
+    usual = {
+        name: size for name, size in source.tiling.meta(interpreted=False).items() if name.isupper()
+    }
     other = {name: size for name, size in (meta or {}).items() if name.isupper()}
     if unknown := other.keys() - usual.keys():
-        raise ValueError(f"this kernel's tiles have no size {', '.join(sorted(unknown))}; they have {', '.join(usual)}")
+        raise ValueError(
+            f"this kernel's tiles have no size {', '.join(sorted(unknown))}; they have {', '.join(usual)}"
+        )
     meta = usual | other
     if isinstance(source.tiling, ProductTiling):
         return product_map(source.tiling, meta, title or source.name)
@@ -92,7 +110,14 @@ def tile_map(source: Any, meta: Mapping[str, int] | None = None, title: str = ""
         raise ValueError(f"{name} writes an empty tensor: no program is started")
     down, right = shown(cover.programs), shown(cover.steps)
     kind = "element" if cover.is_flat else "row"
-    left = max(LEFT, *(16 + text_width(span(kind, *cover.row_span(one)), SMALL) for one in down if one is not None))
+    left = max(
+        LEFT,
+        *(
+            16 + text_width(span(kind, *cover.row_span(one)), SMALL)
+            for one in down
+            if one is not None
+        ),
+    )
     width = left + len(right) * (WIDE + STEP) + (84 if cover.chunks else 18)
     svg = Svg(max(width, text_width(name, mono=True) + 8), TOP + len(down) * (TALL + GAP) + 6)
     svg.text(4, 16, name, bold=True, mono=True)
@@ -107,30 +132,66 @@ def tile_map(source: Any, meta: Mapping[str, int] | None = None, title: str = ""
         svg.text(4, y + 18, f"program {program:,}", bold=True)
         svg.text(4, y + 35, has, SMALL, dim=True)
         draw_program(svg, cover, program, right, left, y, headed=i == 0 and not cover.is_flat)
-        rows.append((f"program {program:,}", has, f"{plural(cover.masked(program), 'lane')} masked"))
+        rows.append(
+            (f"program {program:,}", has, f"{plural(cover.masked(program), 'lane')} masked")
+        )
     share = 100 * (1 - cover.rows * cover.columns / cover.lanes)
     sizes = ", ".join(f"{name}={size}" for name, size in meta.items())
     caption = f"{plural(cover.programs, 'program')} with {sizes}{cover.walk}. Tinted: in the tensor; dashed: masked"
     caption += f", {share:.1f} % of all lanes."
     alt = f"Tiles of {name}: {caption}"
-    return Picture(f'<div class="cl-scroll">{svg.render(alt)}</div>', caption, alt, table_text(rows) + f"\n{caption}")
+    return Picture(
+        f'<div class="cl-scroll">{svg.render(alt)}</div>',
+        caption,
+        alt,
+        table_text(rows) + f"\n{caption}",
+    )
 
 
-def draw_program(svg: Svg, cover: Cover, program: int, steps: list[int | None], left: float, y: float, headed: bool) -> None:
+def draw_program(
+    svg: Svg,
+    cover: Cover,
+    program: int,
+    steps: list[int | None],
+    left: float,
+    y: float,
+    headed: bool,
+) -> None:
     """The tiles of one program, in the order in which it has them."""
     for j, step in enumerate(steps):
         x = left + j * (WIDE + STEP)
         if step is None:
-            svg.text(x + WIDE / 2, y + TALL / 2 + 4, f"… {cover.steps - len(steps) + 1:,} more", SMALL, anchor="middle", dim=True)
+            svg.text(
+                x + WIDE / 2,
+                y + TALL / 2 + 4,
+                f"… {cover.steps - len(steps) + 1:,} more",
+                SMALL,
+                anchor="middle",
+                dim=True,
+            )
         else:
             draw_tile(svg, cover, x, y, *cover.inside(program, step))
             if headed:
                 svg.text(x, TOP - 8, cover.heading(step), SMALL, dim=True)
         if j + 1 < len(steps) or cover.chunks:
-            svg.arrow([(x + WIDE + 4, y + TALL / 2), (x + WIDE + STEP - 4, y + TALL / 2)], stage="codegen", line=1.2)
+            svg.arrow(
+                [(x + WIDE + 4, y + TALL / 2), (x + WIDE + STEP - 4, y + TALL / 2)],
+                stage="codegen",
+                line=1.2,
+            )
     if cover.chunks:
         x = left + len(steps) * (WIDE + STEP)
-        svg.box(x, y + TALL / 2 - 6, 80, 12, "scheduling", radius=0, strength=0.35, line=1.6, tip="stored when the walk is over")
+        svg.box(
+            x,
+            y + TALL / 2 - 6,
+            80,
+            12,
+            "scheduling",
+            radius=0,
+            strength=0.35,
+            line=1.6,
+            tip="stored when the walk is over",
+        )
         if headed:
             svg.text(x, TOP - 8, "its sums", SMALL, dim=True)
 
@@ -149,9 +210,16 @@ def draw_tile(svg: Svg, cover: Cover, x: float, y: float, tall: float, wide: flo
     svg.box(x, y, WIDE * wide, TALL * tall, "codegen", radius=0, strength=0.35, line=1.6)
     if columns <= 16 and rows <= 4:
         for column in range(1, columns):
-            svg.path(f"M{x + WIDE * column / columns:.1f} {y} v{TALL}", stage="codegen", line=0.8, opacity=0.6)
+            svg.path(
+                f"M{x + WIDE * column / columns:.1f} {y} v{TALL}",
+                stage="codegen",
+                line=0.8,
+                opacity=0.6,
+            )
         for row in range(1, rows):
-            svg.path(f"M{x} {y + TALL * row / rows:.1f} h{WIDE}", stage="codegen", line=0.8, opacity=0.6)
+            svg.path(
+                f"M{x} {y + TALL * row / rows:.1f} h{WIDE}", stage="codegen", line=0.8, opacity=0.6
+            )
 
 
 SLIM, LOW, TILE = 36.0, 18.0, 96.0
@@ -168,7 +236,11 @@ def program_of(down: int, across: int, tall: int, wide: int, together: int = 8) 
 def product_map(tiling: ProductTiling, meta: Mapping[str, int], name: str) -> Picture:
     """The tiles of a matrix product: left and right operand, the result, and what its first program walks along."""
     rows, columns, depth = meta["ROWS"], meta["COLUMNS"], meta["DEPTH"]
-    tall, wide, steps = -(-tiling.rows // rows), -(-tiling.columns // columns), -(-tiling.depth // depth)
+    tall, wide, steps = (
+        -(-tiling.rows // rows),
+        -(-tiling.columns // columns),
+        -(-tiling.depth // depth),
+    )
     downs, acrosses, walked = shown(tall), shown(wide), shown(steps)
     label = lambda what, at, tile, size: span(what, at * tile, min((at + 1) * tile, size))
     labels = {down: label("row", down, rows, tiling.rows) for down in downs if down is not None}
@@ -187,8 +259,13 @@ def product_map(tiling: ProductTiling, meta: Mapping[str, int], name: str) -> Pi
             text = label("column", across, columns, tiling.columns)
             svg.text(x, TOP - 8, text if across == 0 else text.partition(" ")[2], SMALL, dim=True)
             for place, step in enumerate(walked):
-                inside = (share(step or 0, depth, tiling.depth), share(across, columns, tiling.columns))
-                draw_operand(svg, x, TOP + place * LOW, TILE, LOW, inside, across == 0, step is None)
+                inside = (
+                    share(step or 0, depth, tiling.depth),
+                    share(across, columns, tiling.columns),
+                )
+                draw_operand(
+                    svg, x, TOP + place * LOW, TILE, LOW, inside, across == 0, step is None
+                )
     table = []
     for down, y in y_of.items():
         if down is None:
@@ -201,7 +278,14 @@ def product_map(tiling: ProductTiling, meta: Mapping[str, int], name: str) -> Pi
             draw_operand(svg, left + place * SLIM, y, SLIM, TALL, inside, down == 0, step is None)
         for across, x in x_of.items():
             if across is None:
-                svg.text(x + TILE / 2, y + TALL / 2 + 4, f"… {wide - len(acrosses) + 1:,} more", SMALL, anchor="middle", dim=True)
+                svg.text(
+                    x + TILE / 2,
+                    y + TALL / 2 + 4,
+                    f"… {wide - len(acrosses) + 1:,} more",
+                    SMALL,
+                    anchor="middle",
+                    dim=True,
+                )
                 continue
             program = f"program {program_of(down, across, tall, wide):,}"
             inside = (share(down, rows, tiling.rows), share(across, columns, tiling.columns))
@@ -209,24 +293,61 @@ def product_map(tiling: ProductTiling, meta: Mapping[str, int], name: str) -> Pi
             low = 4 + TALL / 2 * inside[0] if inside[0] > 0.4 else 14 + TALL * inside[0]
             svg.text(x + 6, y + low, program, SMALL, bold=down == across == 0)
             masked = f"{plural(round(rows * columns * (1 - inside[0] * inside[1])), 'lane')} masked"
-            table.append((program, labels[down], label("column", across, columns, tiling.columns), masked))
-    svg.arrow([(middle - 2 * STEP + 4, below + TALL / 2), (middle - 4, below + TALL / 2)], stage="codegen", line=1.2)
-    svg.arrow([(middle + TILE / 2, below - STEP + 3), (middle + TILE / 2, below - 4)], stage="codegen", line=1.2)
+            table.append(
+                (program, labels[down], label("column", across, columns, tiling.columns), masked)
+            )
+    svg.arrow(
+        [(middle - 2 * STEP + 4, below + TALL / 2), (middle - 4, below + TALL / 2)],
+        stage="codegen",
+        line=1.2,
+    )
+    svg.arrow(
+        [(middle + TILE / 2, below - STEP + 3), (middle + TILE / 2, below - 4)],
+        stage="codegen",
+        line=1.2,
+    )
     sizes = ", ".join(f"{name}={size}" for name, size in meta.items())
     caption = f"{plural(tiling.programs(meta), 'program')} with {sizes}"
-    caption += f" for {tiling.batch:,} products, the first of which is drawn" if tiling.batch > 1 else ""
+    caption += (
+        f" for {tiling.batch:,} products, the first of which is drawn" if tiling.batch > 1 else ""
+    )
     caption += f". Each has one tile of the result and walks along k in {plural(steps, 'step')}; what program 0 reads is filled. "
     idle = 100 * (1 - tiling.rows * tiling.columns / (tall * rows * wide * columns))
-    caption += f"Dashed: masked, {idle:.1f} % of all lanes of the result." if idle else "No lane of the result is masked."
+    caption += (
+        f"Dashed: masked, {idle:.1f} % of all lanes of the result."
+        if idle
+        else "No lane of the result is masked."
+    )
     alt = f"Tiles of {name}: {caption}"
-    return Picture(f'<div class="cl-scroll">{svg.render(alt)}</div>', caption, alt, table_text(table) + f"\n{caption}")
+    return Picture(
+        f'<div class="cl-scroll">{svg.render(alt)}</div>',
+        caption,
+        alt,
+        table_text(table) + f"\n{caption}",
+    )
 
 
 def draw_operand(
-    svg: Svg, x: float, y: float, wide: float, tall: float, inside: tuple[float, float], read: bool, gap: bool = False
+    svg: Svg,
+    x: float,
+    y: float,
+    wide: float,
+    tall: float,
+    inside: tuple[float, float],
+    read: bool,
+    gap: bool = False,
 ) -> None:
     """A tile of a product, of whose rows and columns the shares `inside` lie in the matrix; `gap`: some are left out here."""
     if gap:
         return svg.text(x + wide / 2, y + tall / 2 + 4, "…", SMALL, anchor="middle", dim=True)
     svg.box(x, y, wide, tall, "codegen", radius=0, strength=0, line=1.2, dashed=True, tip=MASKED)
-    svg.box(x, y, wide * inside[1], tall * inside[0], "codegen", radius=0, strength=0.35 if read else 0.08, line=1.6)
+    svg.box(
+        x,
+        y,
+        wide * inside[1],
+        tall * inside[0],
+        "codegen",
+        radius=0,
+        strength=0.35 if read else 0.08,
+        line=1.6,
+    )

@@ -99,14 +99,26 @@ class Trace(Recording):
 
     def aten(self, index: int = 0) -> Picture:
         """The graph in ATen operators; one with more than 120 is drawn by module."""
-        event = pick(self.of(events.AtenTraced), index, "graph was traced to ATen operators (backend='eager' does not)")
+        event = pick(
+            self.of(events.AtenTraced),
+            index,
+            "graph was traced to ATen operators (backend='eager' does not)",
+        )
         count = sum(node.op == "call_function" for node in event.graph.graph.nodes)
-        return module_graph(event.graph) if count > AT_MOST else fx_graph(event.graph, stage="autograd")
+        return (
+            module_graph(event.graph)
+            if count > AT_MOST
+            else fx_graph(event.graph, stage="autograd")
+        )
 
     def joint(self, index: int = 0, detail: str | None = None) -> Picture:
         """Forward and backward of one graph side by side, what is kept between them, and what is computed again. `detail`:
         "operators", "operations" or "modules"; None chooses by size."""
-        event = pick(self.of(events.Partitioned), index, "graph was differentiated (no input needed a gradient)")
+        event = pick(
+            self.of(events.Partitioned),
+            index,
+            "graph was differentiated (no input needed a gradient)",
+        )
         signature = self.of(events.JointTraced)[index].graph.meta.get("signature")
         return joint_graph(event.partition, signature, detail=detail)
 
@@ -114,16 +126,24 @@ class Trace(Recording):
         """Every guard once, or those of one captured graph; the last one that failed is marked."""
         failures = self.of(events.GuardFailed)
         if index is None:
-            frames = {guard: result.name for result in self.captures[::-1] for guard in result.guards}
+            frames = {
+                guard: result.name for result in self.captures[::-1] for guard in result.guards
+            }
             several = len(set(frames.values())) > 1
-            return guard_table(dict.fromkeys(self.guards), failures[-1] if failures else None, frames=frames if several else {})
+            return guard_table(
+                dict.fromkeys(self.guards),
+                failures[-1] if failures else None,
+                frames=frames if several else {},
+            )
         result = pick(self.captures, index, "graph was captured")
         return guard_table(result.guards, failures[-1] if failures else None, result.name)
 
     def guards_tree(self, index: int = 0) -> Picture:
         """The guards of one captured graph, hung on the paths of what they test; if one failed, its branch is marked."""
         result = pick(self.captures, index, "graph was captured")
-        failed = [failure for failure in self.of(events.GuardFailed) if failure.guard in result.guards]
+        failed = [
+            failure for failure in self.of(events.GuardFailed) if failure.guard in result.guards
+        ]
         return guard_tree(result.guards, failed[-1] if failed else None, title=result.name)
 
     def timeline(self, function: str | Callable[..., Any] | None = None) -> Picture:
@@ -135,27 +155,43 @@ class Trace(Recording):
         """What one captured graph assumed about sizes."""
         return size_guards(pick(self.captures, index, "graph was captured"))
 
-    def shape_map(self, function: Any, sizes: Mapping[str, Sequence[int]], *make: Callable[..., Any]) -> Picture:
+    def shape_map(
+        self, function: Any, sizes: Mapping[str, Sequence[int]], *make: Callable[..., Any]
+    ) -> Picture:
         """Which entry serves which size (see `viz.shapes.shape_map`)."""
         return shape_map(self, function, sizes, *make)
 
     def loops(self, index: int = 0) -> Picture:
         """The loop nodes of one graph."""
-        return loops(pick(self.of(events.Lowered), index, "graph was lowered to loops (this backend stops before that)").graph)
+        return loops(
+            pick(
+                self.of(events.Lowered),
+                index,
+                "graph was lowered to loops (this backend stops before that)",
+            ).graph
+        )
 
     def fusion(self, index: int = 0) -> Picture:
         """Loops before and after fusion, and why some stayed apart."""
-        pick(self.of(events.Scheduled), index, "graph was scheduled (this backend stops before that)")
+        pick(
+            self.of(events.Scheduled), index, "graph was scheduled (this backend stops before that)"
+        )
         return fusion(self, index)
 
     def memory(self, index: int = 0) -> MemoryUse:
         """How much memory one compiled graph holds while it runs. `print` it; its numbers are attributes."""
-        plan = pick(self.of(events.MemoryPlanned), index, "memory was planned (this backend stops before that)").plan
+        plan = pick(
+            self.of(events.MemoryPlanned),
+            index,
+            "memory was planned (this backend stops before that)",
+        ).plan
         return MemoryUse(self.of(events.Scheduled)[index].schedule, plan)
 
     def code(self, index: int = 0, kernel: int | str | None = None) -> Picture:
         """What was generated for one graph: the wrapper and every kernel; or one kernel, by number or name."""
-        compiled = pick(self.of(events.KernelsBuilt), index, "kernel was built (this backend stops before that)").compiled
+        compiled = pick(
+            self.of(events.KernelsBuilt), index, "kernel was built (this backend stops before that)"
+        ).compiled
         if kernel is None:
             return all_code(compiled)
         built = compiled.kernels
@@ -165,19 +201,39 @@ class Trace(Recording):
         elif isinstance(kernel, int) and -len(built) <= kernel < len(built):
             chosen = built[kernel]
         else:
-            raise LookupError(f"there is no kernel {shown(kernel)}; there are {', '.join(names) or 'none'}")
-        return code(chosen.source, chosen.language, chosen.name, caption=f"The generated source of {chosen.name}.")
+            raise LookupError(
+                f"there is no kernel {shown(kernel)}; there are {', '.join(names) or 'none'}"
+            )
+        return code(
+            chosen.source,
+            chosen.language,
+            chosen.name,
+            caption=f"The generated source of {chosen.name}.",
+        )
 
-    def tiles(self, index: int = 0, kernel: int = 0, meta: Mapping[str, int] | None = None) -> Picture:
+    def tiles(
+        self, index: int = 0, kernel: int = 0, meta: Mapping[str, int] | None = None
+    ) -> Picture:
         """How a Triton kernel's programs cover its tensor, and which lanes are masked."""
-        compiled = pick(self.of(events.KernelsBuilt), index, "kernel was built (this backend stops before that)").compiled
+        compiled = pick(
+            self.of(events.KernelsBuilt), index, "kernel was built (this backend stops before that)"
+        ).compiled
         triton = [source for source in compiled.kernels if source.language == "triton"]
-        return tile_map(pick(triton, kernel, 'Triton kernel was made (options={"codegen": "triton"} makes some)'), meta)
+        return tile_map(
+            pick(
+                triton, kernel, 'Triton kernel was made (options={"codegen": "triton"} makes some)'
+            ),
+            meta,
+        )
 
-    def roofline(self, bandwidth: float, peak: float, index: int = 0, seconds: Sequence[float] | None = None) -> Picture:
+    def roofline(
+        self, bandwidth: float, peak: float, index: int = 0, seconds: Sequence[float] | None = None
+    ) -> Picture:
         """The kernels of one compiled graph under the limits of a machine, in bytes/s and FLOP/s. They are timed here and now,
         unless `seconds` says what was measured elsewhere."""
-        pick(self.of(events.KernelsBuilt), index, "kernel was built (this backend stops before that)")
+        pick(
+            self.of(events.KernelsBuilt), index, "kernel was built (this backend stops before that)"
+        )
         return kernel_roofline(self, bandwidth, peak, index, seconds)
 
     def autotuned(self, index: int = 0) -> Picture:
@@ -193,8 +249,18 @@ class Trace(Recording):
         told = [f"{number}. {plain_problem(problem)}" for number, problem in enumerate(problems, 1)]
         text = "\n\n".join(told)
         body = "".join(f'<div class="cl-torn cl-m">✂ {escape(one)}</div>' for one in told)
-        alt = f"Capture stopped {plural(len(problems), 'time')}: " + "; ".join(problem.reason for problem in problems) + "."
-        return Picture(body, "Where capture stopped, why, and what can be done about it.", alt, text, ("break",))
+        alt = (
+            f"Capture stopped {plural(len(problems), 'time')}: "
+            + "; ".join(problem.reason for problem in problems)
+            + "."
+        )
+        return Picture(
+            body,
+            "Where capture stopped, why, and what can be done about it.",
+            alt,
+            text,
+            ("break",),
+        )
 
     def break_card(self, index: int = 0) -> Picture:
         """One graph break in full: with the bytecode around it and the calls that led there."""
@@ -208,9 +274,13 @@ class Trace(Recording):
 def pick(items: Sequence[Any], index: int, what: str) -> Any:
     """One of `items`; LookupError with a sentence if there is none."""
     if not items:
-        raise LookupError(f"no {what} while recording. If it was compiled before, cl.reset() forgets it.")
+        raise LookupError(
+            f"no {what} while recording. If it was compiled before, cl.reset() forgets it."
+        )
     if not isinstance(index, int):
-        raise TypeError(f"index must be the number of a graph, 0 to {len(items) - 1}, got {shown(index)}")
+        raise TypeError(
+            f"index must be the number of a graph, 0 to {len(items) - 1}, got {shown(index)}"
+        )
     if not -len(items) <= index < len(items):
         raise LookupError(f"index {index} is out of range: there are {len(items)}, numbered from 0")
     return items[index]
@@ -218,10 +288,19 @@ def pick(items: Sequence[Any], index: int, what: str) -> Any:
 
 def all_code(compiled: Any) -> Picture:
     """The wrapper open, each kernel folded under its name."""
-    parts = [section("the wrapper: allocates, calls kernels and library", compiled.wrapper_source, "python", True)]
+    parts = [
+        section(
+            "the wrapper: allocates, calls kernels and library",
+            compiled.wrapper_source,
+            "python",
+            True,
+        )
+    ]
     text = ["# ---- wrapper", compiled.wrapper_source.rstrip()]
     for kernel in compiled.kernels:
-        name = f"{kernel.name} ({'C++' if kernel.language == 'cpp' else kernel.language.capitalize()})"
+        name = (
+            f"{kernel.name} ({'C++' if kernel.language == 'cpp' else kernel.language.capitalize()})"
+        )
         parts.append(section(name, kernel.source, kernel.language, len(compiled.kernels) <= 2))
         text += [f"// ---- {name}", kernel.source.rstrip()]
     names = ", ".join(kernel.name for kernel in compiled.kernels)
@@ -250,14 +329,17 @@ def record(folder: str | os.PathLike[str] | None = None) -> Iterator[Trace]:
     trace, run, start = Trace(), Run(command_line()), time.perf_counter()
     if folder is not None:
         if not isinstance(folder, (str, os.PathLike)):
-            raise TypeError(f"record takes the folder that its report goes to, a text or a Path, not {shown(folder)}")
+            raise TypeError(
+                f"record takes the folder that its report goes to, a text or a Path, not {shown(folder)}"
+            )
         folder = Path(folder).absolute()  # the block may go to another one
         folder.mkdir(parents=True, exist_ok=True)
     try:
         with events.listener(trace.note, in_words), telling():
             yield trace
     except BaseException as error:
-        error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next  # this frame is none of the program's
+        # this frame is none of the program's
+        error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
         run.error = how_it_ended(error)
         raise
     finally:

@@ -63,7 +63,15 @@ class Session:
         start = time.perf_counter()
         self.run.seconds = start - self.began
         mine = self.path.name == "report.html"
-        others = [p.name for p in self.folder.glob("report-*.html") if p.stat().st_mtime >= self.run.started] if mine else []
+        others = (
+            [
+                p.name
+                for p in self.folder.glob("report-*.html")
+                if p.stat().st_mtime >= self.run.started
+            ]
+            if mine
+            else []
+        )
         self.run.others = tuple(sorted(others))
         path = write_report(self.recording, self.path, self.run, drawings)
         self.next_write = time.perf_counter() + SHARE * (time.perf_counter() - start)
@@ -84,7 +92,8 @@ class Session:
         self.recording = Recording()
         self.run = Run(self.run.command, finished=False)
         self.began, self.next_write = time.perf_counter(), 0.0
-        multiprocessing.util.Finalize(None, self.finish, exitpriority=0)  # its processes leave without `atexit`
+        # its processes leave without `atexit`
+        multiprocessing.util.Finalize(None, self.finish, exitpriority=0)
 
     def watch_errors(self) -> None:
         """Tell in the report how the program ended."""
@@ -115,4 +124,7 @@ if wanted := os.environ.get("COURSE_TRACE"):
     try:
         SESSION = start(wanted)
     except OSError as error:  # no reason to stop a program
-        print(f"course_lib: no report, for COURSE_TRACE={wanted} is no folder to write into ({error.strerror})", file=sys.stderr)
+        print(
+            f"course_lib: no report, for COURSE_TRACE={wanted} is no folder to write into ({error.strerror})",
+            file=sys.stderr,
+        )

@@ -52,7 +52,9 @@ def _dispatcher(function: FunctionType, callback: Callable[[Frame], Answer]) -> 
         answer = callback(Frame(func, code, dict(zip(parameters(code), args, strict=True))))
         if answer and answer[0](func, *args):
             return answer[1](func, *args)
-        return FunctionType(original, func.__globals__, func.__name__, None, func.__closure__)(*args)
+        return FunctionType(original, func.__globals__, func.__name__, None, func.__closure__)(
+            *args
+        )
 
     return dispatch
 
@@ -64,13 +66,16 @@ def trampoline(code: CodeType, target: Callable[..., Any]) -> CodeType:
     keyword_only, rest = rest[: code.co_kwonlyargcount], rest[code.co_kwonlyargcount :]
     if code.co_posonlyargcount:
         positional.insert(code.co_posonlyargcount, "/")
-    star = ["*" + rest.pop(0)] if code.co_flags & inspect.CO_VARARGS else ["*"] if keyword_only else []
+    star = (
+        ["*" + rest.pop(0)] if code.co_flags & inspect.CO_VARARGS else ["*"] if keyword_only else []
+    )
     signature = ", ".join([*positional, *star, *keyword_only, *("**" + name for name in rest)])
     free = ", ".join(code.co_freevars)
     # `...` keeps the place of the target among the constants; naming the free variables makes them free here too.
     source = f"def outer({free}):\n  def inner({signature}):\n    return ...({', '.join(names)})\n    {free}\n"
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SyntaxWarning)  # "'ellipsis' object is not callable": it will be
+        # "'ellipsis' object is not callable": it will be
+        warnings.simplefilter("ignore", SyntaxWarning)
         module = compile(source, "<trampoline>", "exec")
     inner = _code_within(_code_within(module))
     return inner.replace(

@@ -24,7 +24,9 @@ def tile_layout(block: int, per_thread: int, warps: int) -> Picture:
     """Which elements of a tile of `block` each thread has: `per_thread` neighbours, then again for the next round."""
     step = per_thread * LANES * warps
     if block % step:
-        raise ValueError(f"{warps} warps of {LANES} threads with {per_thread} elements each share {step}, so no tile of {block}")
+        raise ValueError(
+            f"{warps} warps of {LANES} threads with {per_thread} elements each share {step}, so no tile of {block}"
+        )
     columns: list[int | None] = [0, 1, 2, None, LANES - 1]
     rounds = range(0, block, step)
     wide, tall, left, top = 128.0, 18.0 * len(rounds) + 10, 70.0, 26.0
@@ -43,7 +45,10 @@ def tile_layout(block: int, per_thread: int, warps: int) -> Picture:
                 continue
             svg.box(x, y, wide - 12, tall, "codegen", radius=5, strength=0.22)
             firsts = [start + (warp * LANES + lane) * per_thread for start in rounds]
-            spans = [f"{first} to {first + per_thread - 1}" if per_thread > 1 else str(first) for first in firsts]
+            spans = [
+                f"{first} to {first + per_thread - 1}" if per_thread > 1 else str(first)
+                for first in firsts
+            ]
             for row, span in enumerate(spans):
                 svg.text(x + wide / 2 - 6, y + 18 + 18 * row, span, SMALL, anchor="middle")
             said.append(f"lane {lane}: {', '.join(spans)}")
@@ -52,7 +57,9 @@ def tile_layout(block: int, per_thread: int, warps: int) -> Picture:
         f"A tile of {block} elements for {plural(warps, 'warp')} of {LANES} lanes: a cell is a thread, its numbers are elements. "
         f"Neighbouring lanes have neighbouring elements."
     )
-    return Picture(f'<div class="cl-scroll">{svg.render(caption)}</div>', caption, caption, "\n".join(lines))
+    return Picture(
+        f'<div class="cl-scroll">{svg.render(caption)}</div>', caption, caption, "\n".join(lines)
+    )
 
 
 def sectors(stride: int, size: int = 4) -> list[int]:
@@ -64,7 +71,9 @@ def sectors(stride: int, size: int = 4) -> list[int]:
 def coalescing(strides: Sequence[int], size: int = 4, most: int = 6) -> Picture:
     """One load of a warp, for each of these distances between the elements of neighbouring lanes."""
     if not strides or SECTOR % size:
-        raise ValueError(f"coalescing draws at least one stride, and elements that fill {SECTOR} bytes evenly, not of {size}")
+        raise ValueError(
+            f"coalescing draws at least one stride, and elements that fill {SECTOR} bytes evenly, not of {size}"
+        )
     cells = SECTOR // size
     cell, gap, left, band = 11.3, 6.0, 98.0, 104.0
     wide = cells * cell
@@ -85,19 +94,42 @@ def coalescing(strides: Sequence[int], size: int = 4, most: int = 6) -> Picture:
             for element in range(cells):
                 lane, rest = divmod(sector * cells + element, stride)
                 mine = rest == 0 and lane < LANES
-                svg.box(x + element * cell, y + 53, cell - 2, 20, "codegen" if mine else None, radius=2, strength=0.45, line=0.8)
+                svg.box(
+                    x + element * cell,
+                    y + 53,
+                    cell - 2,
+                    20,
+                    "codegen" if mine else None,
+                    radius=2,
+                    strength=0.45,
+                    line=0.8,
+                )
                 if mine:
                     middle = x + element * cell + cell / 2 - 1
-                    svg.path(f"M{middle:.1f} {y + 24} V{y + 52}", stage="codegen", line=1, opacity=0.7)
+                    svg.path(
+                        f"M{middle:.1f} {y + 24} V{y + 52}", stage="codegen", line=1, opacity=0.7
+                    )
                     if stride > 1 or lane % 2 == 0:
                         svg.text(middle, y + 19, str(lane), SMALL, anchor="middle")
         if len(touched) > most:
-            svg.text(left + most * (wide + gap) + 2, y + 67, f"… {len(touched) - most} more", SMALL, dim=True)
-        counts = plural(len(touched), "sector"), f"{fetched} bytes fetched", f"{wanted / fetched:.1%} wanted"
+            svg.text(
+                left + most * (wide + gap) + 2,
+                y + 67,
+                f"… {len(touched) - most} more",
+                SMALL,
+                dim=True,
+            )
+        counts = (
+            plural(len(touched), "sector"),
+            f"{fetched} bytes fetched",
+            f"{wanted / fetched:.1%} wanted",
+        )
         lines.append(", ".join([f"stride {stride}", *counts]))
     caption = (
         f"One load of {LANES} lanes. On top the lanes, below the sectors of {SECTOR} bytes that they touch: tinted is what was "
         "asked for, the rest is fetched for nothing."
     )
     alt = f"Sectors that a load of {LANES} lanes touches: {'; '.join(lines)}."
-    return Picture(f'<div class="cl-scroll">{svg.render(alt)}</div>', caption, alt, "\n".join(lines))
+    return Picture(
+        f'<div class="cl-scroll">{svg.render(alt)}</div>', caption, alt, "\n".join(lines)
+    )

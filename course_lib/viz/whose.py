@@ -24,8 +24,12 @@ from course_lib.capture.world import INSTALLED, TORCH
 from course_lib.compiler import called as called_by_us
 from course_lib.viz.style import place
 
-STDLIB = re.compile(rf"{TORCH.pattern}|{re.escape(sysconfig.get_path('stdlib'))}[/\\](?!site-packages)")
-INNER = re.compile(r"\b(?:torch(?:\.[\w<>]+)*\.(?:_\w+|<locals>)[\w.<>]*|TensorBase\.\w+|getitem|setitem)")
+STDLIB = re.compile(
+    rf"{TORCH.pattern}|{re.escape(sysconfig.get_path('stdlib'))}[/\\](?!site-packages)"
+)
+INNER = re.compile(
+    r"\b(?:torch(?:\.[\w<>]+)*\.(?:_\w+|<locals>)[\w.<>]*|TensorBase\.\w+|getitem|setitem)"
+)
 """Names that no program has written: `torch.functional.boolean_dispatch.<locals>.fn`, `torch._VariableFunctionsClass.x`."""
 
 
@@ -66,7 +70,11 @@ def as_written(problem: Unsupported) -> Unsupported:
     if inside:
         named_so = reason != problem.reason
         reason += f" (in {place(problem.location.filename, problem.location.line)})"
-        reason = reason if named_so else f"{name or at.text}{' ' if reason.startswith('calls ') else ': '}{reason}"
+        reason = (
+            reason
+            if named_so
+            else f"{name or at.text}{' ' if reason.startswith('calls ') else ': '}{reason}"
+        )
     if reason == problem.reason and not inside:
         return problem
     told = replace(problem, reason=reason, location=at)
@@ -88,7 +96,11 @@ def is_own(location: Location | None) -> bool:
 def way(problem: Unsupported) -> tuple[list[Location], list[Location]]:
     """The calls above the line where a problem is told, outermost first, and those below it."""
     lines = [str(call) for call in problem.stack]
-    here = len(lines) - 1 - lines[::-1].index(str(problem.location)) if str(problem.location) in lines else len(lines) - 1
+    here = (
+        len(lines) - 1 - lines[::-1].index(str(problem.location))
+        if str(problem.location) in lines
+        else len(lines) - 1
+    )
     return list(problem.stack[:here]), list(problem.stack[here + 1 :])
 
 
@@ -121,9 +133,13 @@ def calling() -> tuple[str, Location | None]:
 def position(frame: Any) -> Location:
     """The expression that a frame is at."""
     code, at = frame.f_code, frame.f_lasti // 2
-    line, end, column, last = next(islice(code.co_positions(), at, at + 1), (None, None, None, None))
+    line, end, column, last = next(
+        islice(code.co_positions(), at, at + 1), (None, None, None, None)
+    )
     far = -1 if last is None else 10**6 if end != line else last
-    return Location(code.co_filename, frame.f_lineno, code.co_qualname, -1 if column is None else column, far)
+    return Location(
+        code.co_filename, frame.f_lineno, code.co_qualname, -1 if column is None else column, far
+    )
 
 
 GIVEN = {"compiled_function.<locals>.compiled": "function", "compiled_module.<locals>.run": "model"}
@@ -132,7 +148,11 @@ GIVEN = {"compiled_function.<locals>.compiled": "function", "compiled_module.<lo
 
 def decorated(name: str, given: str) -> str:
     """What `cl.compile` was given, where the code that runs is a decorator's and tells nothing: `wraps.<locals>.wrapper`."""
-    return given if "<locals>" in name and name.rpartition(".")[2] != given.rpartition(".")[2] != "<lambda>" else ""
+    return (
+        given
+        if "<locals>" in name and name.rpartition(".")[2] != given.rpartition(".")[2] != "<lambda>"
+        else ""
+    )
 
 
 def named(function: Any) -> str:
@@ -159,7 +179,11 @@ class AtTheCall:
             self.name = ""
             if event.code is OURS:
                 self.name, self.at = calling()
-                return replace(event, name=self.name, where=str(self.at or ""), code=None) if self.name else event
+                return (
+                    replace(event, name=self.name, where=str(self.at or ""), code=None)
+                    if self.name
+                    else event
+                )
         if not self.name:
             return event
         match event:
@@ -168,13 +192,18 @@ class AtTheCall:
             case events.GraphCaptured():
                 CALLED[event.result.graph.graph] = self.name, self.at
                 result = replace(event.result, name=self.name, where=str(self.at or ""))
-                return replace(event, result=replace(result, problem=result.problem and self.moved(result.problem)))
+                return replace(
+                    event,
+                    result=replace(result, problem=result.problem and self.moved(result.problem)),
+                )
             case events.GuardsMade():
                 CALLED[event.check] = self.name, self.at
             case events.GuardFailed() | events.Recompiled() if event.name == OURS.co_qualname:
                 return replace(event, name=self.name)
             case events.FellBack() if event.what == OURS.co_qualname:
-                return replace(event, what=self.name, why=event.why.replace(OURS.co_qualname, self.name))
+                return replace(
+                    event, what=self.name, why=event.why.replace(OURS.co_qualname, self.name)
+                )
         return event
 
     def moved(self, problem: Unsupported) -> Unsupported:
@@ -183,4 +212,9 @@ class AtTheCall:
             return problem
         stack = (*([self.at] if self.at else []), *problem.stack[1:])
         hint = STEP if ".optim." in problem.reason and self.name.endswith(".step") else problem.hint
-        return replace(problem, hint=hint, stack=stack, location=self.at if len(problem.stack) == 1 else problem.location)
+        return replace(
+            problem,
+            hint=hint,
+            stack=stack,
+            location=self.at if len(problem.stack) == 1 else problem.location,
+        )

@@ -20,7 +20,9 @@ def in_words(world: World, value: Any, depth: int = 4) -> str:
     say = lambda one: in_words(world, one, depth - 1)
     listed = lambda values: shorten(", ".join(map(say, values)))
     if isinstance(value, torch.Tensor):
-        return f"{name_of(world, value)}: {str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
+        return (
+            f"{name_of(world, value)}: {str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
+        )
     if type(value) is Handled:  # what CPython has there
         return say(value.before)
     known = world.of(value)
@@ -33,7 +35,11 @@ def in_words(world: World, value: Any, depth: int = 4) -> str:
     if type(value) in BRACKETS:
         return BRACKETS[type(value)].format(listed(value))
     if type(value) is dict:
-        return "{" + shorten(", ".join(f"{say(key)}: {say(item)}" for key, item in value.items())) + "}"
+        return (
+            "{"
+            + shorten(", ".join(f"{say(key)}: {say(item)}" for key, item in value.items()))
+            + "}"
+        )
     if type(value) is types.CellType:
         return f"cell({known.source.shown if known else say(value.cell_contents) if is_full(value) else 'empty'})"
     if isinstance(value, types.FunctionType):

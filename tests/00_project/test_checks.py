@@ -42,8 +42,12 @@ class SaysYesInt(int):
 X = torch.tensor([1.0, 2.0])
 
 
-@pytest.mark.parametrize("expected", [X, np.array([1.0, 2.0]), 3.5, 7, [1, 2], (X, X), {"a": X}, "text", None, True])
-@pytest.mark.parametrize("got", [SaysYes(), torch.zeros(2).as_subclass(SaysYesTensor), SaysYesInt(7)])
+@pytest.mark.parametrize(
+    "expected", [X, np.array([1.0, 2.0]), 3.5, 7, [1, 2], (X, X), {"a": X}, "text", None, True]
+)
+@pytest.mark.parametrize(
+    "got", [SaysYes(), torch.zeros(2).as_subclass(SaysYesTensor), SaysYesInt(7)]
+)
 def test_an_answer_that_claims_to_equal_everything_passes_nothing(got, expected):
     for compare in (check_close, check_equal):
         with pytest.raises(CheckFailed):
@@ -100,7 +104,9 @@ def test_what_is_not_close_says_where(got, expected, what):
         check_close(got, expected)
 
 
-@pytest.mark.parametrize("got, expected", [(1, True), (1.0, 1), ([1, True], [1, 1]), ({1: 2}, {True: 2}), ((1,), [1])])
+@pytest.mark.parametrize(
+    "got, expected", [(1, True), (1.0, 1), ([1, True], [1, 1]), ({1: 2}, {True: 2}), ((1,), [1])]
+)
 def test_equal_values_of_another_type_are_not_equal(got, expected):
     with pytest.raises(CheckFailed):
         check_equal(got, expected, "it")
@@ -119,7 +125,9 @@ def test_the_message_teaches():
 
 
 def test_a_difference_is_told_beside_the_limit_that_it_crossed():
-    with pytest.raises(CheckFailed, match=r"(?m)^Why: .*Relative difference: 0\.5 \(up to 1e-09 allowed\)$") as failure:
+    with pytest.raises(
+        CheckFailed, match=r"(?m)^Why: .*Relative difference: 0\.5 \(up to 1e-09 allowed\)$"
+    ) as failure:
         check_close(1.0, 2.0, "a speed", "it counts", rtol=1e-9, atol=0.0)
     assert "up to 0.0 allowed" not in str(failure.value)
 
@@ -141,12 +149,16 @@ def test_an_answer_that_raises_is_told_in_words_with_its_line():
         return numbers["missing"]
 
     with pytest.raises(CheckFailed) as caught:
-        check_runs(lambda: answer({}), "the answer runs", "why it should", {KeyError: "its keys are names"})
+        check_runs(
+            lambda: answer({}), "the answer runs", "why it should", {KeyError: "its keys are names"}
+        )
     said = str(caught.value)
     assert "What:     the answer runs" in said and "Why:      its keys are names" in said
     assert "KeyError: 'missing'" in said and 'in: return numbers["missing"]' in said
     with pytest.raises(CheckFailed, match="Why:      why it should"):
-        check_runs(lambda: 1 / 0, "the answer runs", "why it should", {KeyError: "its keys are names"})
+        check_runs(
+            lambda: 1 / 0, "the answer runs", "why it should", {KeyError: "its keys are names"}
+        )
 
 
 def test_what_a_call_gives_passes_and_so_do_the_errors_that_explain_themselves():

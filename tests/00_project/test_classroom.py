@@ -38,7 +38,8 @@ CLASS = {
     "hoards files without a name": (
         "import os\n    held = []\n    while True: held.append(os.memfd_create('x')), os.write(held[-1], bytes(10**8))",
         (0, 3), "GiB of files"),
-    "prints without end": ("while True: print('x' * 10**5)", (0, 3), "iB"),  # of output, or of what waits to be read
+    # of output, or of what waits to be read
+    "prints without end": ("while True: print('x' * 10**5)", (0, 3), "iB"),
     "deletes": ("import shutil\n    shutil.rmtree('ROOT', ignore_errors=True)\n    " + RIGHT, (2, 3), ""),
     "overwrites": ("open('SOLUTION', 'w').write('')\n    " + RIGHT, (0, 3), "Error"),
     "reads solutions": ("return open('SOLUTION').read()", (0, 3), "FileNotFoundError"),
@@ -93,7 +94,9 @@ def graded(lesson, **options) -> tuple[dict[str, list[dict[str, str]]], list[str
     """The rows of grades.csv by student, and what was said on the way."""
     said: list[str] = []
     output = lesson.root / "grades"
-    classroom.grade(classroom.Job(lesson.root, output, lesson.root, limits=LIMITS, **options), said.append)
+    classroom.grade(
+        classroom.Job(lesson.root, output, lesson.root, limits=LIMITS, **options), said.append
+    )
     rows: dict[str, list[dict[str, str]]] = {}
     with (output / "grades.csv").open(encoding="utf-8") as file:
         for row in csv.DictReader(file):
@@ -113,7 +116,10 @@ def test_everybody_gets_a_mark_and_a_reason_and_nothing_is_harmed(tiny):
     for student, text in {"sends garbage": "{no", "sends a list": "[]"}.items():
         (folder / student / tiny.name).mkdir(parents=True)
         (folder / student / tiny.name / f"{tiny.name}.ipynb").write_text(text)
-    for student, change in {"sends a list as metadata": ["x"], "names a cell by a list": {"grade_id": ["x"]}}.items():
+    for student, change in {
+        "sends a list as metadata": ["x"],
+        "names a cell by a list": {"grade_id": ["x"]},
+    }.items():
         path = submit(tiny, student, double=DOUBLE)
         nb = read(path)
         nb.cells[5].metadata["nbgrader"] = change
@@ -130,12 +136,25 @@ def test_everybody_gets_a_mark_and_a_reason_and_nothing_is_harmed(tiny):
     for student, (_, points, reason) in CLASS.items():
         first, second = rows[student]
         assert (float(first["points"]), float(second["points"])) == points, (student, first, second)
-        assert reason in first["reason"] and bool(first["reason"]) == bool(reason), (student, first["reason"])
+        assert reason in first["reason"] and bool(first["reason"]) == bool(reason), (
+            student,
+            first["reason"],
+        )
     assert [float(row["points"]) for row in rows["name \\xff"]] == [2, 3]
     for student in ("sends a list as metadata", "names a cell by a list"):
-        assert [float(row["points"]) for row in rows[student]] == [2, 0] and rows[student][1]["reason"], student
-    for student in ("sends garbage", "sends a list", "sends nothing", "sends a link", "sends half a letter"):
-        assert [float(row["points"]) for row in rows[student]] == [0, 0] and rows[student][0]["reason"], student
+        assert [float(row["points"]) for row in rows[student]] == [2, 0] and rows[student][1][
+            "reason"
+        ], student
+    for student in (
+        "sends garbage",
+        "sends a list",
+        "sends nothing",
+        "sends a link",
+        "sends half a letter",
+    ):
+        assert [float(row["points"]) for row in rows[student]] == [0, 0] and rows[student][0][
+            "reason"
+        ], student
     assert {path: path.read_bytes() for path in tiny.root.rglob("*.ipynb")} == before
 
 
@@ -156,7 +175,9 @@ for course in sys.argv[1:]:
 
 
 @needs_walls
-def test_inside_little_can_be_written_and_of_the_machine_only_the_system_is_seen(tmp_path, monkeypatch):
+def test_inside_little_can_be_written_and_of_the_machine_only_the_system_is_seen(
+    tmp_path, monkeypatch
+):
     """Memory that a kernel fills through files is bounded; no home, no sockets of /run; of a copy of the course neither the
     answers nor its history and a class's folders, which hold them, too."""
     copy, folder = tmp_path / "copy", tmp_path / "work"
@@ -181,13 +202,20 @@ def test_inside_little_can_be_written_and_of_the_machine_only_the_system_is_seen
         str(copy),
         str(Path(sandbox.__file__).parents[2]),
     ]
-    found = [line.split() for line in subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()]
+    found = [
+        line.split()
+        for line in subprocess.run(
+            command, capture_output=True, text=True, check=True
+        ).stdout.splitlines()
+    ]
     assert {what[1]: int(what[2]) for what in found if what[0] == "scratch"} == {
         "/tmp": sandbox.SCRATCH_BYTES,
         "/dev/shm": sandbox.SCRATCH_BYTES,
     }
     python = [str(place.resolve()) for place in map(Path, (sys.prefix, sys.base_prefix, *sys.path))]
-    assert [what[1] for what in found if what[0] == "seen" and not what[1].startswith(tuple(python))] == []
+    assert [
+        what[1] for what in found if what[0] == "seen" and not what[1].startswith(tuple(python))
+    ] == []
     assert [what for what in found if what[0] == "course"] == [["course"], ["course"]]
     inside = [set(what[1:]) for what in found if what[0] == "inside"]
     assert inside[0] == {"course_lib", "solutions", "tests"}  # the last two are empty
@@ -231,7 +259,11 @@ def test_points_cannot_be_invented(tiny):
     """A cell that calls itself checks, the course's checks twice, and edited given cells are worth nothing."""
     path = submit(tiny, "invents", double="    return 0", biggest=BIGGEST)
     nb = read(path)
-    checks = next(cell for cell in nb.cells if cell.metadata.get("nbgrader", {}).get("grade_id") == "test_double")
+    checks = next(
+        cell
+        for cell in nb.cells
+        if cell.metadata.get("nbgrader", {}).get("grade_id") == "test_double"
+    )
     checks.source = "pass"
     invented = copy.deepcopy(checks)
     invented.metadata.nbgrader |= {"grade_id": "bonus", "points": 1000}
@@ -241,7 +273,10 @@ def test_points_cannot_be_invented(tiny):
         cell.pop("id", None)
     path.write_text(to_text(nb))
     rows, _ = graded(tiny)
-    assert [(row["grade_id"], float(row["points"])) for row in rows["invents"]] == [("test_double", 0), ("test_biggest", 3)]
+    assert [(row["grade_id"], float(row["points"])) for row in rows["invents"]] == [
+        ("test_double", 0),
+        ("test_biggest", 3),
+    ]
     assert "Expected: [2, 4]" in rows["invents"][0]["reason"]
 
 
@@ -263,7 +298,9 @@ def test_after_a_crash_only_the_rest_is_marked(tiny):
     (tiny.root / "grades" / "grades.csv").unlink()
     edit(bob, "return numbers", RIGHT)
     rows, said = graded(tiny, walled=False)
-    assert said[0] == "2 submissions, 1 marked already" and said[1:] == ["[1/1] bob/01_tiny: 5 of 5"]
+    assert said[0] == "2 submissions, 1 marked already" and said[1:] == [
+        "[1/1] bob/01_tiny: 5 of 5"
+    ]
     assert [float(row["points"]) for row in rows["ann"] + rows["bob"]] == [2, 3, 2, 3]
     feedback = (tiny.root / "grades" / "feedback" / "bob" / "01_tiny.md").read_text()
     assert feedback.startswith("# 01_tiny: 5 of 5 points") and "HIDDEN" not in feedback
@@ -273,12 +310,19 @@ def test_folders_of_killed_graders_are_removed_and_no_others(tmp_path, monkeypat
     monkeypatch.setattr(classroom.tempfile, "tempdir", str(tmp_path))
     gone = subprocess.Popen(["true"])
     gone.wait()
-    names = {"killed": f"cg{gone.pid}-a", "at work": f"cg{os.getpid()}-a", "another's": "cgabc-a", "no folder": f"cg{gone.pid}-b"}
+    names = {
+        "killed": f"cg{gone.pid}-a",
+        "at work": f"cg{os.getpid()}-a",
+        "another's": "cgabc-a",
+        "no folder": f"cg{gone.pid}-b",
+    }
     for name in ("killed", "at work", "another's"):
         (tmp_path / names[name] / "deep").mkdir(parents=True)
     (tmp_path / names["no folder"]).symlink_to(tmp_path / names["at work"])
     classroom.sweep()
-    assert {path.name for path in tmp_path.iterdir()} == {names[name] for name in ("at work", "another's", "no folder")}
+    assert {path.name for path in tmp_path.iterdir()} == {
+        names[name] for name in ("at work", "another's", "no folder")
+    }
     assert (tmp_path / names["at work"] / "deep").is_dir()
 
 
@@ -286,10 +330,14 @@ def test_folders_of_killed_graders_are_removed_and_no_others(tmp_path, monkeypat
 def test_ctrl_c_stops_what_runs_and_begins_nothing_more(tiny):
     for n in range(4):
         submit(tiny, f"student {n}", double="    while True: pass", biggest=BIGGEST)
-    job = classroom.Job(tiny.root, tiny.root / "grades", tiny.root, limits=Limits(cell_seconds=60), walled=False)
+    job = classroom.Job(
+        tiny.root, tiny.root / "grades", tiny.root, limits=Limits(cell_seconds=60), walled=False
+    )
     said: list[str] = []
-    timer = threading.Timer(8, os.kill, [os.getpid(), signal.SIGINT])  # to the main thread, as a terminal does
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell starts in the background ignores it
+    # to the main thread, as a terminal does
+    timer = threading.Timer(8, os.kill, [os.getpid(), signal.SIGINT])
+    # what a shell starts in the background ignores it
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     timer.start()
     began = time.monotonic()
     try:
@@ -298,7 +346,10 @@ def test_ctrl_c_stops_what_runs_and_begins_nothing_more(tiny):
     finally:
         signal.signal(signal.SIGINT, before)
     assert time.monotonic() - began < 50, "the endless loops were waited for"
-    assert "goes on with what is not marked" in said[-1] and (tiny.root / "grades" / "grades.csv").exists()
+    assert (
+        "goes on with what is not marked" in said[-1]
+        and (tiny.root / "grades" / "grades.csv").exists()
+    )
     assert not classroom.journal(job.output), "a loop that was stopped so is no mark"
 
 
@@ -308,12 +359,20 @@ def test_dasks_workers_give_the_same_marks(tiny):
     for n in range(3):
         submit(tiny, f"student {n}", double=DOUBLE, biggest="    return 5" if n == 1 else BIGGEST)
     rows, said = graded(tiny, walled=not sandbox.why_no_sandbox(), scheduler="local")
-    assert [[float(row["points"]) for row in rows[f"student {n}"]] for n in range(3)] == [[2, 3], [2, 0], [2, 3]], said
+    assert [[float(row["points"]) for row in rows[f"student {n}"]] for n in range(3)] == [
+        [2, 3],
+        [2, 0],
+        [2, 3],
+    ], said
 
 
-def test_a_container_that_allows_only_a_part_of_the_walls_is_none_to_grade_in(tmp_path, monkeypatch):
+def test_a_container_that_allows_only_a_part_of_the_walls_is_none_to_grade_in(
+    tmp_path, monkeypatch
+):
     bwrap = tmp_path / "bwrap"
-    bwrap.write_text('#!/bin/sh\ncase "$*" in *--proc*) echo "Can\'t mount proc" >&2; exit 1;; esac\n', "utf-8")
+    bwrap.write_text(
+        '#!/bin/sh\ncase "$*" in *--proc*) echo "Can\'t mount proc" >&2; exit 1;; esac\n', "utf-8"
+    )
     bwrap.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     said = sandbox.why_no_sandbox.__wrapped__()
@@ -346,19 +405,28 @@ def test_progress_is_remembered_and_what_changed_is_told(tiny, monkeypatch, caps
     with_answers(tiny, biggest=BIGGEST)
     assert "changed since: `course check 01`" in str(progress(tiny.root))
     main(["check", "1"])
-    assert progress(tiny.root).lessons[0].done and "You have done all of it." in str(progress(tiny.root))
+    assert progress(tiny.root).lessons[0].done and "You have done all of it." in str(
+        progress(tiny.root)
+    )
 
 
 @pytest.mark.slow
 def test_nbgraders_own_flow_runs_on_the_tree_as_it_is(tiny):
     """Release, submissions, autograde, feedback, CSV: with nbgrader's commands and our configuration."""
     config = Path(classroom.__file__).parent
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])  # nbgrader runs `alembic`
-    environment = os.environ | {"JUPYTER_CONFIG_PATH": str(config), "PYTHONPATH": str(config.parents[1]), "PATH": path}
+    # nbgrader runs `alembic`
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    environment = os.environ | {
+        "JUPYTER_CONFIG_PATH": str(config),
+        "PYTHONPATH": str(config.parents[1]),
+        "PATH": path,
+    }
 
     def nbgrader(*words: str) -> None:
         command = [sys.executable, "-m", "nbgrader", *words]
-        done = subprocess.run(command, cwd=tiny.root, capture_output=True, text=True, env=environment)
+        done = subprocess.run(
+            command, cwd=tiny.root, capture_output=True, text=True, env=environment
+        )
         assert done.returncode == 0, done.stderr[-3000:]
 
     nbgrader("generate_assignment", tiny.name, "--force", "--create")

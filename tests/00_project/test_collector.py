@@ -21,7 +21,9 @@ def test_a_compile_pauses_the_collector_and_leaves_it_as_it_was(collects):
     before = gc.isenabled()
     (gc.enable if collects else gc.disable)()
     try:
-        assert torch.equal(cl.compile(lambda x: x + 1, backend=watching)(torch.ones(2)), torch.full((2,), 2.0))
+        assert torch.equal(
+            cl.compile(lambda x: x + 1, backend=watching)(torch.ones(2)), torch.full((2,), 2.0)
+        )
         assert seen == [False] and gc.isenabled() == collects
 
         def fails(graph, inputs):

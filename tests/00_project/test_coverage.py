@@ -24,7 +24,10 @@ def plain(text: str) -> str:
 
 
 def sources_of(notebook: Path) -> list[str]:
-    return [plain("".join(cell["source"])) for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]]
+    return [
+        plain("".join(cell["source"]))
+        for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    ]
 
 
 def cells_of(number: str) -> tuple[list[str], list[str]]:
@@ -32,7 +35,10 @@ def cells_of(number: str) -> tuple[list[str], list[str]]:
     told, asked = [], []
     for path in ROOT.glob(f"notebooks/{number}_*.ipynb"):
         sources = sources_of(path)
-        start = next((i for i, source in enumerate(sources) if any(heading in source for heading in AFTER)), len(sources))
+        start = next(
+            (i for i, source in enumerate(sources) if any(heading in source for heading in AFTER)),
+            len(sources),
+        )
         told, asked = sources, sources[start:]
     for path in ROOT.glob(f"exercises/{number}_*/*.ipynb"):
         told, asked = told + sources_of(path), asked + sources_of(path)
@@ -56,9 +62,13 @@ def complaints(table: dict[str, Any], cells: dict[str, tuple[list[str], list[str
         if not where:
             said.append(f"'{name}' belongs to no lesson: write in.NN")
         for number, quote in where.items():
-            said += [f"lesson {number}: {what}" for what in _about(point, number, quote, cells, waiting)]
+            said += [
+                f"lesson {number}: {what}" for what in _about(point, number, quote, cells, waiting)
+            ]
             if quote and (other := served.setdefault((number, plain(quote)), name)) != name:
-                said.append(f"lesson {number}: '{name}' and '{other}' have one quote: each point needs its own")
+                said.append(
+                    f"lesson {number}: '{name}' and '{other}' have one quote: each point needs its own"
+                )
     for number in sorted(waiting):
         quotes = [point["in"][number] for point in table["point"] if number in point.get("in", {})]
         if number in cells and all(quotes):
@@ -67,13 +77,21 @@ def complaints(table: dict[str, Any], cells: dict[str, tuple[list[str], list[str
 
 
 def _about(
-    point: dict[str, Any], number: str, quote: str, cells: dict[str, tuple[list[str], list[str]]], waiting: set[str]
+    point: dict[str, Any],
+    number: str,
+    quote: str,
+    cells: dict[str, tuple[list[str], list[str]]],
+    waiting: set[str],
 ) -> list[str]:
     name = point["name"]
     if number not in LESSONS:
         return [f"there is no such lesson ('{name}')"]
     if not quote:
-        return [f"'{name}' has no quote: teach it, and name the words"] if number in cells and number not in waiting else []
+        return (
+            [f"'{name}' has no quote: teach it, and name the words"]
+            if number in cells and number not in waiting
+            else []
+        )
     if number not in cells:
         return [f"'{name}' has a quote, but the notebook is not there"]
     words = plain(quote)
@@ -84,9 +102,13 @@ def _about(
     if not found:
         return [f"'{name}' is not covered: no cell says '{words}'"]
     if found > MOST_CELLS:
-        return [f"the quote for '{name}' stands in {found} cells: choose one that says where: '{words}'"]
+        return [
+            f"the quote for '{name}' stands in {found} cells: choose one that says where: '{words}'"
+        ]
     if point.get("question") and not any(words in cell for cell in asked):
-        return [f"'{name}' is a question and must stand in an exercise, or under Exercises or Recap: '{words}'"]
+        return [
+            f"'{name}' is a question and must stand in an exercise, or under Exercises or Recap: '{words}'"
+        ]
     return []
 
 
@@ -100,7 +122,9 @@ def test_every_point_says_what_it_is_and_where_from():
     assert not twice, f"two points of one name: {twice}"
     for point in TABLE["point"]:
         known = texts_of(point) or point["source"].startswith("course plan")
-        assert known, f"'{point['name']}': a source begins with the number of a text, 1 to 4: {point['source']!r}"
+        assert known, (
+            f"'{point['name']}': a source begins with the number of a text, 1 to 4: {point['source']!r}"
+        )
         unknown = set(point) - {"name", "source", "question", "in"}
         assert not unknown, f"'{point['name']}' has a key that nobody reads: {unknown}"
 
@@ -115,12 +139,24 @@ def test_every_lesson_and_every_text_has_points():
 # ---- the test is tested: each gap, opened on purpose -------------------------------------------------------------------
 
 QUOTE = "a break costs every fusion across it"
-LESSON_03 = ["A cell says: a break costs\nevery fusion across it.", "## Recap\n1. Why does a break cost speed, and no more?"]
+LESSON_03 = [
+    "A cell says: a break costs\nevery fusion across it.",
+    "## Recap\n1. Why does a break cost speed, and no more?",
+]
 
 
-def said_of(*points: dict[str, Any], in_progress: tuple[str, ...] = (), cells: list[str] = LESSON_03) -> str:
-    written_cells = {"03": ([plain(cell) for cell in cells], [plain(cell) for cell in cells if "## Recap" in cell])}
-    return " | ".join(complaints({"in_progress": list(in_progress), "point": list(points)}, written_cells))
+def said_of(
+    *points: dict[str, Any], in_progress: tuple[str, ...] = (), cells: list[str] = LESSON_03
+) -> str:
+    written_cells = {
+        "03": (
+            [plain(cell) for cell in cells],
+            [plain(cell) for cell in cells if "## Recap" in cell],
+        )
+    }
+    return " | ".join(
+        complaints({"in_progress": list(in_progress), "point": list(points)}, written_cells)
+    )
 
 
 def point(quote: str = QUOTE, number: str = "03", **more: Any) -> dict[str, Any]:
@@ -128,14 +164,19 @@ def point(quote: str = QUOTE, number: str = "03", **more: Any) -> dict[str, Any]
 
 
 def test_a_covered_point_and_a_later_lesson_have_nothing_wrong():
-    assert said_of(point(), point("", "09"), point("", "03", name="later"), in_progress=("03",)) == ""
+    assert (
+        said_of(point(), point("", "09"), point("", "03", name="later"), in_progress=("03",)) == ""
+    )
 
 
 @pytest.mark.parametrize(
     "bad, told",
     [
         (point(""), "lesson 03: 'what a break costs' has no quote"),
-        (point("a break costs every kernel"), "is not covered: no cell says 'a break costs every kernel'"),
+        (
+            point("a break costs every kernel"),
+            "is not covered: no cell says 'a break costs every kernel'",
+        ),
         (point("fusion"), "too short"),
         (point(question=True), "is a question and must stand in"),
         (point(number="17"), "there is no such lesson"),

@@ -9,7 +9,14 @@ import pytest
 
 from course_lib.grading.classroom import COLUMNS, submissions, write_csv
 from course_lib.grading.cli import main
-from course_lib.grading.dashboard import NOT_TRIED, class_map, pass_rates, points_of_students, read_grades, wrong_answers
+from course_lib.grading.dashboard import (
+    NOT_TRIED,
+    class_map,
+    pass_rates,
+    points_of_students,
+    read_grades,
+    wrong_answers,
+)
 from course_lib.grading.notebooks import CourseError, Lesson
 
 ROOT = Path(__file__).parents[2]
@@ -17,7 +24,13 @@ CHECKED = "\nWhat:     the number of graphs\nWhy:      one before and one after\
 
 
 def mark(name: str, points: float, reason: str = "") -> dict:
-    return {"exercise": f"Exercise 3.{name}: it", "grade_id": f"test_{name}", "points": points, "out_of": 2.0, "reason": reason}
+    return {
+        "exercise": f"Exercise 3.{name}: it",
+        "grade_id": f"test_{name}",
+        "points": points,
+        "out_of": 2.0,
+        "reason": reason,
+    }
 
 
 @pytest.fixture
@@ -30,7 +43,10 @@ def grades(tmp_path):
         "cy": wrong(7),
         "dan": [mark("1", 0, NOT_TRIED), mark("2", 0, NOT_TRIED)],
     }
-    records = [{"student": name, "lesson": "03_graph_breaks", "marks": each} for name, each in marks.items()]
+    records = [
+        {"student": name, "lesson": "03_graph_breaks", "marks": each}
+        for name, each in marks.items()
+    ]
     write_csv(tmp_path / "grades.csv", records)
     return read_grades(tmp_path / "grades.csv")
 
@@ -41,7 +57,10 @@ def test_it_counts_students_lessons_and_exercises(grades):
 
 
 def test_the_pass_rate_is_of_those_who_handed_in(grades):
-    assert pass_rates(grades).text.splitlines()[2:] == ["3.1: it   25 %         1 of 4", "3.2: it   75 %         3 of 4"]
+    assert pass_rates(grades).text.splitlines()[2:] == [
+        "3.1: it   25 %         1 of 4",
+        "3.2: it   75 %         3 of 4",
+    ]
     assert pass_rates(grades).caption.endswith("Fewest: 3.1: it")
 
 
@@ -74,7 +93,10 @@ def test_the_map_tells_full_wrong_not_tried_and_not_handed_in_apart(grades, tmp_
     more = [{"student": "eve", "lesson": "04_guards", "marks": [mark("9", 2)]}]
     more += [{"student": "ann", "lesson": "03_graph_breaks", "marks": [mark("1", 2)]}]
     write_csv(tmp_path / "two.csv", more)
-    assert [line.split()[2:] for line in class_map(read_grades(tmp_path / "two.csv")).text.splitlines()[2:]] == [
+    assert [
+        line.split()[2:]
+        for line in class_map(read_grades(tmp_path / "two.csv")).text.splitlines()[2:]
+    ] == [
         ["full", "·"],
         ["·", "full"],
     ]
@@ -88,18 +110,30 @@ def test_points_are_sorted_and_the_middle_is_said(grades):
 
 def test_another_file_is_refused_in_one_sentence(tmp_path):
     (tmp_path / "x.csv").write_text("name,points\nann,3\n")
-    with pytest.raises(CourseError, match=r"no grades\.csv of `course grade`: its columns should be student, lesson"):
+    with pytest.raises(
+        CourseError,
+        match=r"no grades\.csv of `course grade`: its columns should be student, lesson",
+    ):
         read_grades(tmp_path / "x.csv")
 
 
 def test_the_example_is_the_same_each_time_and_holds_the_courses_own_exercises_and_words(tmp_path):
     for name in ("a", "b"):
-        assert main(["example", "3", "--students", "12", "--seed", "5", "--out", str(tmp_path / name)]) == 0
+        assert (
+            main(["example", "3", "--students", "12", "--seed", "5", "--out", str(tmp_path / name)])
+            == 0
+        )
     assert (tmp_path / "a").read_text() == (tmp_path / "b").read_text()
     found = read_grades(tmp_path / "a")
-    assert {row.lesson for row in found.rows} == {"03_graph_breaks"} and 6 <= len(found.students) <= 12
+    assert {row.lesson for row in found.rows} == {"03_graph_breaks"} and 6 <= len(
+        found.students
+    ) <= 12
     assert "Exercise 3.1: count_breaks" in {row.exercise for row in found.rows}
-    solution = (ROOT / "solutions/03_graph_breaks/03_graph_breaks.ipynb").read_text(encoding="utf-8").replace('\\"', '"')
+    solution = (
+        (ROOT / "solutions/03_graph_breaks/03_graph_breaks.ipynb")
+        .read_text(encoding="utf-8")
+        .replace('\\"', '"')
+    )
     said = {row.said.split(":")[0] for row in found.rows if row.tried and not row.passed}
     assert len(said) >= 2 and all(words in solution or "seconds" in words for words in said)
 
@@ -107,10 +141,18 @@ def test_the_example_is_the_same_each_time_and_holds_the_courses_own_exercises_a
 def test_the_stored_example_is_read_by_the_notebook_and_has_todays_columns():
     with (ROOT / "docs/example_grades.csv").open(newline="", encoding="utf-8") as file:
         assert tuple(next(csv.reader(file))) == COLUMNS
-    assert "../docs/example_grades.csv" in (ROOT / "notebooks/class_dashboard.ipynb").read_text(encoding="utf-8")
+    assert "../docs/example_grades.csv" in (ROOT / "notebooks/class_dashboard.ipynb").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_some_of_the_points_are_not_passed(tmp_path):
-    records = [{"student": "ann", "lesson": "03_graph_breaks", "marks": [mark("1", 1.5, "one check failed"), mark("2", 2)]}]
+    records = [
+        {
+            "student": "ann",
+            "lesson": "03_graph_breaks",
+            "marks": [mark("1", 1.5, "one check failed"), mark("2", 2)],
+        }
+    ]
     write_csv(tmp_path / "grades.csv", records)
     assert [row.passed for row in read_grades(tmp_path / "grades.csv").rows] == [False, True]

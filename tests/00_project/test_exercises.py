@@ -18,7 +18,16 @@ from tiny_course import BIGGEST, DOUBLE, STUB, edit, solution, tiny_course, with
 from course_lib.grading import cli, gate
 from course_lib.grading.generate import CONFIG, exercise_from, generate
 from course_lib.grading.marks import mark_exercise
-from course_lib.grading.notebooks import Lesson, find_lesson, grading_metadata, is_checks, is_solution, lessons, read, to_text
+from course_lib.grading.notebooks import (
+    Lesson,
+    find_lesson,
+    grading_metadata,
+    is_checks,
+    is_solution,
+    lessons,
+    read,
+    to_text,
+)
 from course_lib.grading.runner import Limits, run_notebook
 
 LESSONS = lessons(Path(__file__).parents[2])
@@ -70,7 +79,11 @@ def test_the_reference_earns_every_point_and_the_untouched_exercise_none(lesson)
 
 def defined(source: str) -> set[str]:
     """The functions and classes that a cell defines."""
-    return {made.name for made in ast.parse(source).body if isinstance(made, (ast.FunctionDef, ast.ClassDef))}
+    return {
+        made.name
+        for made in ast.parse(source).body
+        if isinstance(made, (ast.FunctionDef, ast.ClassDef))
+    }
 
 
 @pytest.mark.parametrize("lesson", LESSONS, ids=str)
@@ -84,19 +97,33 @@ def test_the_checks_of_an_exercise_ask_for_no_other_answer(lesson):
         elif is_checks(cell):
             nodes = list(ast.walk(ast.parse(cell.source)))
             own = {node.name for node in nodes if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
-            own |= {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+            own |= {
+                node.id
+                for node in nodes
+                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+            }
             own |= {node.arg for node in nodes if isinstance(node, ast.arg)}
             asked = {node.id for node in nodes if isinstance(node, ast.Name)} - own
-            others = {other: asked & names for other, names in answers.items() if f"test_{other}" != name and asked & names}
+            others = {
+                other: asked & names
+                for other, names in answers.items()
+                if f"test_{other}" != name and asked & names
+            }
             assert not others, (name, others)
 
 
 @pytest.mark.parametrize("lesson", LESSONS, ids=str)
 def test_no_check_compares_a_thing_with_itself(lesson):
     for cell in filter(is_checks, read(lesson.solution).cells):
-        calls = [node for node in ast.walk(ast.parse(cell.source)) if isinstance(node, ast.Call) and len(node.args) > 1]
+        calls = [
+            node
+            for node in ast.walk(ast.parse(cell.source))
+            if isinstance(node, ast.Call) and len(node.args) > 1
+        ]
         asked = [call for call in calls if getattr(call.func, "id", "").startswith("check_")]
-        assert not [ast.unparse(call) for call in asked if ast.dump(call.args[0]) == ast.dump(call.args[1])]
+        assert not [
+            ast.unparse(call) for call in asked if ast.dump(call.args[0]) == ast.dump(call.args[1])
+        ]
 
 
 def test_no_exercise_is_without_its_solution(root):
@@ -132,7 +159,10 @@ def test_ids_outputs_and_an_editors_metadata_in_the_solution_do_not_matter(tiny)
     for cell in nb.cells:
         cell.id = f"random-{hash(cell.source) % 1000}-{nb.cells.index(cell)}"
         cell.metadata["collapsed"] = True
-    nb.cells[1].outputs, nb.cells[1].execution_count = [nbformat.v4.new_output("stream", text="loaded")], 4
+    nb.cells[1].outputs, nb.cells[1].execution_count = (
+        [nbformat.v4.new_output("stream", text="loaded")],
+        4,
+    )
     nb.metadata["widgets"] = {"state": {}}
     assert to_text(exercise_from(nb)) == tiny.exercise.read_text()
 
@@ -145,7 +175,9 @@ def test_nbgraders_own_command_makes_the_same_cells(tiny, tmp_path):
     subprocess.run(command, check=True, capture_output=True, cwd=tmp_path, env=environment)
     theirs, ours = read(tiny.exercise), exercise_from(read(tiny.solution))
     assert [c.source for c in theirs.cells] == [c.source for c in ours.cells]
-    assert [c.metadata.get("nbgrader") for c in theirs.cells] == [c.metadata.get("nbgrader") for c in ours.cells]
+    assert [c.metadata.get("nbgrader") for c in theirs.cells] == [
+        c.metadata.get("nbgrader") for c in ours.cells
+    ]
 
 
 # ---- a tiny course: the gate ----------------------------------------------------------------------------------------
@@ -174,13 +206,26 @@ def test_a_wrong_reference_is_told(tiny):
 
 
 def test_a_line_of_the_solution_in_a_hint_is_told(tiny):
-    edit(tiny.solution, "Return twice each number.", "Hint: `doubled = [2 * number for number in numbers]`.")
-    assert any("shows a line of the solution" in complaint for complaint in gate.static_complaints(tiny))
+    edit(
+        tiny.solution,
+        "Return twice each number.",
+        "Hint: `doubled = [2 * number for number in numbers]`.",
+    )
+    assert any(
+        "shows a line of the solution" in complaint for complaint in gate.static_complaints(tiny)
+    )
 
 
 def test_a_hidden_test_in_the_text_is_told(tiny):
-    edit(tiny.solution, "Return twice each number.", "We also try check_equal(double([-7, 3]), [-14, 6], 'a fresh input')")
-    assert any("shows a line of the solution or of a hidden test" in c for c in gate.static_complaints(tiny))
+    edit(
+        tiny.solution,
+        "Return twice each number.",
+        "We also try check_equal(double([-7, 3]), [-14, 6], 'a fresh input')",
+    )
+    assert any(
+        "shows a line of the solution or of a hidden test" in c
+        for c in gate.static_complaints(tiny)
+    )
 
 
 @pytest.mark.slow
@@ -196,12 +241,18 @@ def test_a_check_that_passes_with_nothing_written_is_told(tiny):
 @pytest.mark.slow
 def test_an_untouched_exercise_that_ends_otherwise_than_by_its_stub_is_told(tiny):
     edit(tiny.solution, "check_equal(double([1, 2])", "check_equal(doubel([1, 2])")
-    assert any("untouched, test_double ends with NameError" in complaint for complaint in gate.running_complaints(tiny))
+    assert any(
+        "untouched, test_double ends with NameError" in complaint
+        for complaint in gate.running_complaints(tiny)
+    )
 
 
 @pytest.mark.parametrize(
     "old, new, told",
-    [("### BEGIN SOLUTION\n", "", "double has no BEGIN SOLUTION"), ("### BEGIN HIDDEN TESTS\n", "", "has no hidden tests")],
+    [
+        ("### BEGIN SOLUTION\n", "", "double has no BEGIN SOLUTION"),
+        ("### BEGIN HIDDEN TESTS\n", "", "has no hidden tests"),
+    ],
 )
 def test_a_malformed_solution_is_told(old, new, told):
     nb = solution()
@@ -216,7 +267,11 @@ def test_points_locks_and_names_are_looked_at():
     nb.cells[7].metadata.nbgrader.grade_id = "test_double"
     del nb.cells[6]
     said = gate.malformed(nb)
-    wanted = ["test_double is worth no points", "test_double is not locked", "test_double follows no answer cell"]
+    wanted = [
+        "test_double is worth no points",
+        "test_double is not locked",
+        "test_double follows no answer cell",
+    ]
     assert said == [*wanted, "two cells are called test_double"]
 
 
@@ -239,7 +294,12 @@ def test_the_visible_check_says_what_why_expected_and_got(tiny, monkeypatch, cap
     assert cli.main(["check", "01_tiny"]) == 1
     said = capsys.readouterr().out
     assert "0 of 5 points" in said and "Not written yet." in said
-    for line in ("What:     double([1, 2])", "Why:      each number doubles", "Expected: [2, 4]", "Got:      [1, 2, 1, 2]"):
+    for line in (
+        "What:     double([1, 2])",
+        "Why:      each number doubles",
+        "Expected: [2, 4]",
+        "Got:      [1, 2, 1, 2]",
+    ):
         assert line in said
 
 
@@ -252,7 +312,11 @@ def test_an_answer_that_is_right_only_where_the_notebook_looks_earns_nothing(tin
 @pytest.mark.slow
 def test_editing_the_checks_earns_nothing(tiny):
     path = with_answers(tiny, double="    return None")
-    edit(path, "check_equal(double([1, 2]), [2, 4], 'double([1, 2])', 'each number doubles')", "print('passed')")
+    edit(
+        path,
+        "check_equal(double([1, 2]), [2, 4], 'double([1, 2])', 'each number doubles')",
+        "print('passed')",
+    )
     assert mark_exercise(tiny).points == 0
 
 
@@ -260,7 +324,11 @@ def test_editing_the_checks_earns_nothing(tiny):
 def test_deleted_checks_come_back(tiny):
     path = with_answers(tiny, double=DOUBLE, biggest=BIGGEST)
     nb = read(path)
-    nb.cells = [cell for cell in nb.cells if cell.metadata.get("nbgrader", {}).get("grade_id") != "test_biggest"]
+    nb.cells = [
+        cell
+        for cell in nb.cells
+        if cell.metadata.get("nbgrader", {}).get("grade_id") != "test_biggest"
+    ]
     path.write_text(to_text(nb))
     report = mark_exercise(tiny)
     assert (report.points, report.out_of) == (5, 5)
@@ -272,7 +340,10 @@ def test_deleted_checks_come_back(tiny):
     [
         ("    while True: pass", "It ran longer than 15 seconds"),
         ("    import os; os.abort()", "The Python process crashed"),
-        ("    block = []\n    while True: block.append(bytearray(b'x') * (1 << 26))", "It used more than 1 GiB of memory"),
+        (
+            "    block = []\n    while True: block.append(bytearray(b'x') * (1 << 26))",
+            "It used more than 1 GiB of memory",
+        ),
         ("    raise ValueError('no numbers')", "ValueError: no numbers"),
     ],
 )
@@ -286,7 +357,9 @@ def test_an_answer_that_goes_wrong_costs_its_own_points_only(tiny, body, reason)
 @pytest.mark.slow
 def test_a_loop_that_refuses_to_be_interrupted_is_killed(tmp_path):
     stubborn = "while True:\n    try:\n        while True: pass\n    except KeyboardInterrupt: pass"
-    nb = nbformat.v4.new_notebook(cells=[new_code_cell("x = 1"), new_code_cell(stubborn), new_code_cell("assert x == 1")])
+    nb = nbformat.v4.new_notebook(
+        cells=[new_code_cell("x = 1"), new_code_cell(stubborn), new_code_cell("assert x == 1")]
+    )
     runs = run_notebook(nb, tmp_path, Limits(cell_seconds=0.5, grace_seconds=1))
     assert [run.outcome for run in runs] == ["ok", "time", "ok"]
 
@@ -294,11 +367,19 @@ def test_a_loop_that_refuses_to_be_interrupted_is_killed(tmp_path):
 def test_an_unknown_lesson_and_a_broken_notebook_are_one_sentence(tiny, monkeypatch, capsys):
     monkeypatch.chdir(tiny.root)
     assert cli.main(["check", "7"]) == 2
-    assert "There is no lesson '7' with exercises. Lessons with exercises: 01_tiny." in capsys.readouterr().err
+    assert (
+        "There is no lesson '7' with exercises. Lessons with exercises: 01_tiny."
+        in capsys.readouterr().err
+    )
     tiny.exercise.write_text("{ this is no notebook")
     assert cli.main(["check", "1"]) == 2
     assert "is not a readable notebook" in capsys.readouterr().err
 
 
 def test_lessons_are_found_by_number_and_by_name(tiny):
-    assert find_lesson(tiny.root, "1") == find_lesson(tiny.root, "01") == find_lesson(tiny.root, "01_tiny") == tiny
+    assert (
+        find_lesson(tiny.root, "1")
+        == find_lesson(tiny.root, "01")
+        == find_lesson(tiny.root, "01_tiny")
+        == tiny
+    )

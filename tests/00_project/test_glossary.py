@@ -37,7 +37,11 @@ def test_the_lesson_that_a_term_is_of_speaks_of_it(entries, root):
         said = " ".join(re.sub(r"[`*_]", "", cell.source).lower() for cell in read(path).cells)
         texts[path.name[:2]] = texts.get(path.name[:2], "") + said
     stems = lambda term: [word[:4] for word in re.findall(r"[a-z]{4,}", term.split(",")[0].lower())]
-    missing = [(term, lesson) for term, lesson, _ in entries if any(stem not in texts[lesson] for stem in stems(term))]
+    missing = [
+        (term, lesson)
+        for term, lesson, _ in entries
+        if any(stem not in texts[lesson] for stem in stems(term))
+    ]
     assert not missing
 
 

@@ -52,7 +52,8 @@ def test_python_and_torch_are_the_ones_of_the_project():
 def test_the_environment_is_made_by_the_makefile():
     setup = next(command for command in said("RUN") if "make setup" in command)
     assert extras_of(setup) <= set(PROJECT["optional-dependencies"])
-    assert "setup:" in MAKEFILE and "VENV ?=" in MAKEFILE  # `?=`: the variable of the image has the last word
+    # `?=`: the variable of the image has the last word
+    assert "setup:" in MAKEFILE and "VENV ?=" in MAKEFILE
     assert re.search(r"VENV=(\S+)", said("ENV")[0])[1] + "/bin" in said("ENV")[0].split("PATH=")[1]
 
 
@@ -61,8 +62,13 @@ def test_stored_pictures_are_shown_at_once():
     trusts = "jupyter trust notebooks/*.ipynb"
     lab = re.search(r"(?m)^lab:.*\n((?:\t.*\n)+)", MAKEFILE)[1]
     assert trusts in lab and any(trusts in command for command in said("RUN"))
-    assert all(trusts in (ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/hosting.md"))
-    assert "--LabApp.default_url=/lab/tree/$(START)" in lab, "the address that is printed leads to the first lesson"
+    assert all(
+        trusts in (ROOT / name).read_text(encoding="utf-8")
+        for name in ("README.md", "docs/hosting.md")
+    )
+    assert "--LabApp.default_url=/lab/tree/$(START)" in lab, (
+        "the address that is printed leads to the first lesson"
+    )
 
 
 def test_nothing_runs_as_root_and_binders_user_is_there():
@@ -81,9 +87,15 @@ def test_the_container_starts_jupyterlab_on_a_lesson_that_exists():
     assert f"--port={said('EXPOSE')[0]}" in command
 
 
-@pytest.mark.parametrize("kept", ["course_lib", "notebooks", "exercises", "Makefile", "pyproject.toml"])
+@pytest.mark.parametrize(
+    "kept", ["course_lib", "notebooks", "exercises", "Makefile", "pyproject.toml"]
+)
 def test_what_the_image_needs_is_not_ignored(kept):
-    ignored = [line for line in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines() if line and line[0] != "#"]
+    ignored = [
+        line
+        for line in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+        if line and line[0] != "#"
+    ]
     assert kept not in ignored and ".git" in ignored and "**/*.so" in ignored
 
 
@@ -117,13 +129,19 @@ def test_the_hubs_settings_load_and_name_places_of_the_image():
     assert spawner.notebook_dir == f"{home}/course"
     assert all(place.startswith(home) for place in spawner.volumes.values())
     assert f"{home}/course/exercises" in spawner.volumes.values()
-    made = next(command for command in said("RUN") if "mkdir -p" in command)  # else Docker makes it, for root alone
+    # else Docker makes it, for root alone
+    made = next(command for command in said("RUN") if "mkdir -p" in command)
     assert "${HOME}/.cache" in made and f"{home}/.cache" in spawner.volumes.values()
 
 
 def test_a_learner_on_the_hub_gets_the_memory_that_the_guide_reckons_with():
-    reckoned = re.search(r"(\d+) GB while `course check` runs", (ROOT / "docs/hosting.md").read_text(encoding="utf-8"))[1]
-    assert f'mem_limit = "{reckoned}G"' in (ROOT / "deploy/jupyterhub_config.py").read_text(encoding="utf-8")
+    reckoned = re.search(
+        r"(\d+) GB while `course check` runs",
+        (ROOT / "docs/hosting.md").read_text(encoding="utf-8"),
+    )[1]
+    assert f'mem_limit = "{reckoned}G"' in (ROOT / "deploy/jupyterhub_config.py").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_the_hub_does_not_start_without_a_password():

@@ -21,7 +21,11 @@ def section(title: str) -> str:
 
 def rows(text: str) -> list[list[str]]:
     """The cells of a table's rows, without its head."""
-    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("|")]
+    lines = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in text.splitlines()
+        if line.startswith("|")
+    ]
     return lines[2:]
 
 
@@ -47,10 +51,15 @@ def minutes_said(number: str) -> tuple[int, int | None] | None:
 
 def exercise_minutes(number: str) -> dict[str, int]:
     """'3.1' → 10, from the lesson's table of exercises: the column called minutes."""
-    table = re.search(r"(?ms)^\|[^\n]*\| minutes \|[^\n]*\n\|[-| ]+\n(?:\|[^\n]*\n?)+", markdown(number))
+    table = re.search(
+        r"(?ms)^\|[^\n]*\| minutes \|[^\n]*\n\|[-| ]+\n(?:\|[^\n]*\n?)+", markdown(number)
+    )
     if not table:
         return {}
-    head, _, *lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in table[0].strip().splitlines()]
+    head, _, *lines = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in table[0].strip().splitlines()
+    ]
     return {line[0]: int(re.search(r"\d+", line[head.index("minutes")])[0]) for line in lines}
 
 
@@ -100,7 +109,9 @@ def test_what_is_to_be_shown_is_a_heading_of_the_notebook(number):
     about = re.split(rf"(?m)^### {number} · .*$", GUIDE)[1].split("\n#")[0]
     shown = re.search(r"\*\*Show:\*\* (.*)", about)[1]
     headings = re.findall(r"(?m)^#+ (.*)$", markdown(number))
-    assert [name for name in re.findall(r"(?<!\*)\*([^*]+)\*(?!\*)", shown) if name not in headings] == []
+    assert [
+        name for name in re.findall(r"(?<!\*)\*([^*]+)\*(?!\*)", shown) if name not in headings
+    ] == []
 
 
 def test_every_lesson_says_what_to_show_what_is_misunderstood_and_where_to_catch_up():

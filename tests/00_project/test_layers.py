@@ -6,12 +6,28 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOMS = ["frames", "capture", "guards", "autograd", "lowering", "scheduling", "codegen", "runtime", "viz", "grading", "bench"]
+ROOMS = [
+    "frames",
+    "capture",
+    "guards",
+    "autograd",
+    "lowering",
+    "scheduling",
+    "codegen",
+    "runtime",
+    "viz",
+    "grading",
+    "bench",
+]
 
 
 def lint_imports(folder: Path) -> subprocess.CompletedProcess:
-    program = "from importlinter.cli import lint_imports; raise SystemExit(lint_imports(no_cache=True))"
-    return subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True)
+    program = (
+        "from importlinter.cli import lint_imports; raise SystemExit(lint_imports(no_cache=True))"
+    )
+    return subprocess.run(
+        [sys.executable, "-c", program], cwd=folder, capture_output=True, text=True
+    )
 
 
 def test_the_rooms_keep_their_order(root):
@@ -34,9 +50,19 @@ def a_house(folder: Path, contracts: str, **modules: str) -> Path:
 
 def test_a_room_may_import_an_earlier_one_but_not_a_later_one(root, tmp_path):
     contracts = (root / "pyproject.toml").read_text()
-    good = a_house(tmp_path / "good", contracts, codegen__cpp="from course_lib.lowering import ir", lowering__ir="")
+    good = a_house(
+        tmp_path / "good",
+        contracts,
+        codegen__cpp="from course_lib.lowering import ir",
+        lowering__ir="",
+    )
     assert lint_imports(good).returncode == 0, lint_imports(good).stdout
-    bad = a_house(tmp_path / "bad", contracts, lowering__ir="from course_lib.codegen import cpp", codegen__cpp="")
+    bad = a_house(
+        tmp_path / "bad",
+        contracts,
+        lowering__ir="from course_lib.codegen import cpp",
+        codegen__cpp="",
+    )
     done = lint_imports(bad)
     assert done.returncode != 0 and "course_lib.lowering.ir" in done.stdout
 
@@ -44,5 +70,7 @@ def test_a_room_may_import_an_earlier_one_but_not_a_later_one(root, tmp_path):
 def test_the_compiler_cannot_draw_not_even_lazily_or_through_another_file(root, tmp_path):
     contracts = (root / "pyproject.toml").read_text()
     for where in ("frames__hook", "events", "runtime__run"):
-        house = a_house(tmp_path / where, contracts, **{where: "def show():\n    from course_lib import viz"})
+        house = a_house(
+            tmp_path / where, contracts, **{where: "def show():\n    from course_lib import viz"}
+        )
         assert lint_imports(house).returncode != 0, where

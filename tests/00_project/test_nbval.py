@@ -39,7 +39,10 @@ def test_nbval_reads_every_section_of_the_file():
         ("2.1× faster than eager", "1.9× faster than eager"),
         ("copies at 12.3 GB/s", "copies at 41 GB/s"),
         ("<Frame at 0x7f3a11c0>", "<Frame at 0x55aa0b2d>"),
-        (f"cached in {TMP}/course-x1/kernel.so", "cached in /var/folders/ab/c_d/T/course-9/kernel.so"),
+        (
+            f"cached in {TMP}/course-x1/kernel.so",
+            "cached in /var/folders/ab/c_d/T/course-9/kernel.so",
+        ),
         ("File <ipython-input-3-0a1b2c3d4e5f>", f"File {TMP}/ipykernel_812/1234.py"),
         ("Python 3.11.7", "Python 3.12.1"),
         ("File /Users/ada/course/course_lib/capture/x.py", "File course_lib/capture/x.py"),
@@ -71,8 +74,26 @@ def test_what_carries_a_lesson_is_a_difference(one, other):
 
 
 def run_nbval(path: Path) -> int:
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "/dev/null", "--rootdir", str(path.parent)]
-    nbval = ["--nbval", "--nbval-current-env", "--nbval-sanitize-with", str(CONFIG), "-p", "course_lib.grading.nbval_versions"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-c",
+        "/dev/null",
+        "--rootdir",
+        str(path.parent),
+    ]
+    nbval = [
+        "--nbval",
+        "--nbval-current-env",
+        "--nbval-sanitize-with",
+        str(CONFIG),
+        "-p",
+        "course_lib.grading.nbval_versions",
+    ]
     return subprocess.run([*command, *nbval, str(path)], capture_output=True).returncode
 
 
@@ -91,13 +112,19 @@ def test_a_stored_output_that_is_not_what_runs_fails(tmp_path):
     assert run_nbval(stored(tmp_path, source, "3 kernels in 99.5 ms\n")) == 1
 
 
-def test_what_python_and_torch_make_is_compared_on_the_versions_it_was_stored_on_and_only_there(monkeypatch):
+def test_what_python_and_torch_make_is_compared_on_the_versions_it_was_stored_on_and_only_there(
+    monkeypatch,
+):
     class Item:
         def __init__(self, *tags):
             self.cell = new_code_cell("", metadata={"tags": list(tags)})
             self.options = {"check": True}
 
-    versions = [("3.11.7", "2.13.0+cpu", True, True), ("3.12.1", "2.13.0", False, True), ("3.11.7", "2.11.0+cu130", True, False)]
+    versions = [
+        ("3.11.7", "2.13.0+cpu", True, True),
+        ("3.12.1", "2.13.0", False, True),
+        ("3.11.7", "2.11.0+cu130", True, False),
+    ]
     for python, torch, *compared in versions:
         monkeypatch.setattr(nbval_versions.platform, "python_version", lambda: python)
         monkeypatch.setattr(nbval_versions.importlib.metadata, "version", lambda name: torch)

@@ -36,14 +36,25 @@ def complaints(nb) -> list[str]:
     counts = [cell.execution_count for cell in live if cell.execution_count]
     if counts != list(range(1, len(counts) + 1)):
         said.append(f"not run top to bottom in a fresh kernel: {counts}. Run `make notebooks`")
-    named = [name for cell in nb.cells if cell.cell_type == "markdown" for name in NAMED_FILE.findall(cell.source)]
-    said += [f"no file {name}, here or in torch" for name in named if not any((place / name).exists() for place in PLACES)]
+    named = [
+        name
+        for cell in nb.cells
+        if cell.cell_type == "markdown"
+        for name in NAMED_FILE.findall(cell.source)
+    ]
+    said += [
+        f"no file {name}, here or in torch"
+        for name in named
+        if not any((place / name).exists() for place in PLACES)
+    ]
     waived = [cell for cell in live if "nbval-ignore-output" in tags(cell)]
     if len(waived) > max(2, len(live) // 8):
         said.append(f"{len(waived)} of {len(live)} cells waive the comparison of their outputs")
     stored = nb.metadata.get("course", {})
     if not graded_cells(nb) and stored.get("code") != code_digest(nb):
-        said.append("its code is not the code that ran when its outputs were stored. Run `make notebooks`")
+        said.append(
+            "its code is not the code that ran when its outputs were stored. Run `make notebooks`"
+        )
     elif not graded_cells(nb) and stored.get("outputs") != outputs_digest(nb):
         said.append("an output is not what the run gave that stored it. Run `make notebooks`")
     if nb.metadata.get("kernelspec", {}).get("name") != "course":
@@ -54,25 +65,40 @@ def complaints(nb) -> list[str]:
 def _about_cell(cell) -> list[str]:
     skipped = "nbval-skip" in tags(cell)
     raised = any(output.output_type == "error" for output in cell.outputs)
-    lines = [line for line in cell.source.splitlines() if line.strip() and not line.strip().startswith("#")]
+    lines = [
+        line
+        for line in cell.source.splitlines()
+        if line.strip() and not line.strip().startswith("#")
+    ]
     graded = "nbgrader" in cell.metadata
     everything = cell.source + "".join(str(output) for output in cell.outputs)
     wrong = {
-        "stored without having run: nbval would compare nothing": not skipped and not cell.execution_count,
-        "an error is stored and the cell is not tagged raises-exception": raised and "raises-exception" not in tags(cell),
-        "tagged raises-exception and stored without one": not raised and not skipped and "raises-exception" in tags(cell),
+        "stored without having run: nbval would compare nothing": not skipped
+        and not cell.execution_count,
+        "an error is stored and the cell is not tagged raises-exception": raised
+        and "raises-exception" not in tags(cell),
+        "tagged raises-exception and stored without one": not raised
+        and not skipped
+        and "raises-exception" in tags(cell),
         "nbval-skip needs skip-execution beside it": skipped and "skip-execution" not in tags(cell),
-        "a final ';' does not hide the output from nbval: write _ =": cell.source.rstrip().endswith(";"),
-        "its source answers the question: fold it (jupyter.source_hidden)": "viz.Predict(" in cell.source
+        "a final ';' does not hide the output from nbval: write _ =": cell.source.rstrip().endswith(
+            ";"
+        ),
+        "its source answers the question: fold it (jupyter.source_hidden)": "viz.Predict("
+        in cell.source
         and not cell.metadata.get("jupyter", {}).get("source_hidden"),
         "marks are metadata tags, not comments": "NBVAL_" in cell.source,
-        "interact() and Output widgets hang when nobody watches": bool(INTERACTIVE.search(cell.source)),
+        "interact() and Output widgets hang when nobody watches": bool(
+            INTERACTIVE.search(cell.source)
+        ),
         f"{len(lines)} lines of code: a cell is one thought ({MAX_CODE_LINES} at most)": not graded
         and len(lines) > MAX_CODE_LINES,
         "a live widget is stored, which Lab shows as an error once the kernel is gone. Run `make notebooks`": any(
             WIDGET in output.get("data", {}) for output in cell.outputs
         ),
-        f"a path of one machine: {_first(MACHINE_PATH, everything)}": bool(MACHINE_PATH.search(everything)),
+        f"a path of one machine: {_first(MACHINE_PATH, everything)}": bool(
+            MACHINE_PATH.search(everything)
+        ),
     }
     return [what for what, is_wrong in wrong.items() if is_wrong]
 
@@ -93,7 +119,9 @@ def test_a_stored_notebook_is_whole(path):
     assert complaints(nb) == []
 
 
-@pytest.mark.parametrize("path", sorted(ROOT.glob("exercises/*/*.ipynb")), ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path", sorted(ROOT.glob("exercises/*/*.ipynb")), ids=lambda path: path.name
+)
 def test_an_exercise_holds_no_outputs_and_no_machine_path(path):
     nb = nbformat.read(path, 4)
     nbformat.validate(nb)
@@ -101,9 +129,13 @@ def test_an_exercise_holds_no_outputs_and_no_machine_path(path):
     assert not any(MACHINE_PATH.search(cell.source) for cell in nb.cells)
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem
+)
 def test_a_setting_has_the_value_that_the_prose_gives_it(path):
-    prose = "\n".join(cell.source for cell in nbformat.read(path, 4).cells if cell.cell_type == "markdown")
+    prose = "\n".join(
+        cell.source for cell in nbformat.read(path, 4).cells if cell.cell_type == "markdown"
+    )
     for name, value in re.findall(r"`cl\.config\.(\w+)` \((\d+)\)", prose):
         assert getattr(config, name) == int(value), f"{name} is {getattr(config, name)}"
 
@@ -113,17 +145,27 @@ def test_a_setting_has_the_value_that_the_prose_gives_it(path):
 
 def notebook(*cells):
     nb = new_notebook(cells=list(cells))
-    nb.metadata.kernelspec = {"name": "course", "display_name": "Course (torch.compile)", "language": "python"}
+    nb.metadata.kernelspec = {
+        "name": "course",
+        "display_name": "Course (torch.compile)",
+        "language": "python",
+    }
     nb.metadata.course = {"code": code_digest(nb), "outputs": outputs_digest(nb)}
     return nb
 
 
 def cell(source="1 + 1", count=1, outputs=(), *, tags=()):
-    return new_code_cell(source, execution_count=count, outputs=list(outputs), metadata={"tags": list(tags)})
+    return new_code_cell(
+        source, execution_count=count, outputs=list(outputs), metadata={"tags": list(tags)}
+    )
 
 
 ERROR = new_output("error", ename="ValueError", evalue="", traceback=[])
-LIVE = new_output("execute_result", {WIDGET: {"model_id": "5f0e"}, "text/html": "<p>its still form</p>"}, execution_count=1)
+LIVE = new_output(
+    "execute_result",
+    {WIDGET: {"model_id": "5f0e"}, "text/html": "<p>its still form</p>"},
+    execution_count=1,
+)
 PRINTED_PATH = new_output("stream", name="stdout", text='File "/Users/ada/course/model.py"')
 
 

@@ -12,7 +12,9 @@ def item(nodeid: str, slow: bool = False) -> SimpleNamespace:
 
 
 def test_modules_with_slow_tests_come_first_then_large_ones_and_no_module_is_torn():
-    spec = importlib.util.spec_from_file_location("tests_conftest", Path(__file__).parents[1] / "conftest.py")
+    spec = importlib.util.spec_from_file_location(
+        "tests_conftest", Path(__file__).parents[1] / "conftest.py"
+    )
     conftest = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(conftest)
     items = [

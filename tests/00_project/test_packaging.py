@@ -17,10 +17,25 @@ WITHOUT_A_COMPILER = {"CC": "/bin/false", "CXX": "/bin/false", "LDSHARED": "/bin
 def build_wheel(root: Path, folder: Path, environment: dict[str, str]) -> list[str]:
     """The names of the files in a wheel that is built from a copy of the sources."""
     source = folder / "source"
-    shutil.copytree(root / "course_lib", source / "course_lib", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    shutil.copytree(
+        root / "course_lib",
+        source / "course_lib",
+        ignore=shutil.ignore_patterns("*.so", "__pycache__"),
+    )
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(root / name, source)
-    command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(folder), str(source)]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "-q",
+        "--no-deps",
+        "--no-build-isolation",
+        "-w",
+        str(folder),
+        str(source),
+    ]
     done = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return zipfile.ZipFile(next(folder.glob("*.whl"))).namelist()
@@ -30,7 +45,11 @@ def build_wheel(root: Path, folder: Path, environment: dict[str, str]) -> list[s
 def test_it_installs_without_a_compiler_and_brings_the_c_sources(root, tmp_path):
     names = build_wheel(root, tmp_path, WITHOUT_A_COMPILER)
     assert not [name for name in names if name.endswith(".so")]
-    sources = {path.relative_to(root).as_posix() for kind in ("*.c", "*.h") for path in root.glob(f"course_lib/**/{kind}")}
+    sources = {
+        path.relative_to(root).as_posix()
+        for kind in ("*.c", "*.h")
+        for path in root.glob(f"course_lib/**/{kind}")
+    }
     assert sources <= set(names) and "course_lib/py.typed" in names
     assert any(name.endswith("entry_points.txt") for name in names)
 
@@ -38,5 +57,9 @@ def test_it_installs_without_a_compiler_and_brings_the_c_sources(root, tmp_path)
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler here")
 def test_with_a_compiler_the_extensions_are_in_the_wheel(root, tmp_path):
-    built = {Path(name).name.split(".")[0] for name in build_wheel(root, tmp_path, {}) if name.endswith(".so")}
+    built = {
+        Path(name).name.split(".")[0]
+        for name in build_wheel(root, tmp_path, {})
+        if name.endswith(".so")
+    }
     assert built == {path.stem for path in root.glob("course_lib/*/_*.c")}

@@ -27,17 +27,27 @@ def prose(page: Path) -> str:
     """The text of a page without code, in which `kernel[(n,)](x, out)` is no link."""
     text = page.read_text(encoding="utf-8")
     if page.suffix == ".ipynb":
-        text = "\n".join("".join(cell["source"]) for cell in json.loads(text)["cells"] if cell["cell_type"] == "markdown")
+        text = "\n".join(
+            "".join(cell["source"])
+            for cell in json.loads(text)["cells"]
+            if cell["cell_type"] == "markdown"
+        )
     return re.sub(r"(?ms)^```.*?^```|`[^`\n]*`", "", text)
 
 
 def test_every_lesson_exercise_and_document_is_on_the_front_page_once(source):
     front = (source / "index.md").read_text(encoding="utf-8")
-    for path in (*ROOT.glob("notebooks/*.ipynb"), *ROOT.glob("exercises/*/*.ipynb"), *ROOT.glob("docs/**/*.md")):
+    for path in (
+        *ROOT.glob("notebooks/*.ipynb"),
+        *ROOT.glob("exercises/*/*.ipynb"),
+        *ROOT.glob("docs/**/*.md"),
+    ):
         name = path.relative_to(ROOT).with_suffix("").as_posix()
         if not name.startswith("docs/site/"):
             assert len(re.findall(rf"(?m)^{re.escape(name)}$", front)) == 1, name
-    assert not re.search(r"(?m)^[A-Z]{4,}$(?<!README)(?<!CONTRIBUTING)", front), "a placeholder was not filled in"
+    assert not re.search(r"(?m)^[A-Z]{4,}$(?<!README)(?<!CONTRIBUTING)", front), (
+        "a placeholder was not filled in"
+    )
 
 
 def test_every_link_between_pages_leads_to_a_page(source):
@@ -51,7 +61,11 @@ def test_every_link_between_pages_leads_to_a_page(source):
 
 
 def test_every_module_is_in_the_reference(source):
-    told = {name for page in source.glob("reference/*.md") for name in re.findall(r"automodule:: (\S+)", page.read_text())}
+    told = {
+        name
+        for page in source.glob("reference/*.md")
+        for name in re.findall(r"automodule:: (\S+)", page.read_text())
+    }
     there = {
         ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
         for path in ROOT.glob("course_lib/**/*.py")
@@ -64,28 +78,43 @@ def test_every_term_of_the_glossary_is_a_term_of_the_site():
     made = BUILD.with_terms(glossary)
     terms = re.findall(r"(?m)^- \*\*(.+?)\*\*", glossary)
     assert len(terms) > 100
-    assert {term.lower() for term in re.findall(r"(?m)^(\S.*)\n  \S", made.split("::::{glossary}")[1])} == {
-        term.lower() for term in terms
-    }
+    assert {
+        term.lower() for term in re.findall(r"(?m)^(\S.*)\n  \S", made.split("::::{glossary}")[1])
+    } == {term.lower() for term in terms}
 
 
 def test_a_term_that_two_lessons_define_stands_once_with_both_definitions():
-    made = BUILD.with_terms("# Glossary\n\n- **tile** (09): a block.\n- **Tile** (11): what is tuned.\n")
+    made = BUILD.with_terms(
+        "# Glossary\n\n- **tile** (09): a block.\n- **Tile** (11): what is tuned.\n"
+    )
     assert made.endswith("::::{glossary}\ntile\n  (09) a block. (11) what is tuned.\n::::\n")
 
 
 def test_a_widget_is_shown_by_its_static_form_and_a_questions_answer_is_folded():
-    widget = {"output_type": "display_data", "data": {BUILD.WIDGET: {}, "text/html": "<p>static</p>"}}
-    cells = [{"cell_type": "code", "source": ["q = viz.Predict(answer=1)"], "metadata": {}, "outputs": [widget]}]
+    widget = {
+        "output_type": "display_data",
+        "data": {BUILD.WIDGET: {}, "text/html": "<p>static</p>"},
+    }
+    cells = [
+        {
+            "cell_type": "code",
+            "source": ["q = viz.Predict(answer=1)"],
+            "metadata": {},
+            "outputs": [widget],
+        }
+    ]
     (cell,) = BUILD.shown({"cells": cells})["cells"]
-    assert list(cell["outputs"][0]["data"]) == ["text/html"] and cell["metadata"]["tags"] == ["hide-input"]
+    assert list(cell["outputs"][0]["data"]) == ["text/html"] and cell["metadata"]["tags"] == [
+        "hide-input"
+    ]
 
 
 def test_nothing_is_run_and_nothing_comes_from_a_network():
     assert CONF.nb_execution_mode == "off" and CONF.nb_ipywidgets_js == {}
     assert not re.search(
         r"(?:src|href|url)\W{1,3}https?://",
-        (ROOT / "docs/site/static/site.css").read_text() + (ROOT / "docs/site/explorer.md").read_text(),
+        (ROOT / "docs/site/static/site.css").read_text()
+        + (ROOT / "docs/site/explorer.md").read_text(),
     )
 
 
@@ -93,10 +122,16 @@ def test_nothing_is_run_and_nothing_comes_from_a_network():
     "docstring, made",
     [
         ("In:  a `Graph`\n     of it. Out: more.", ["**In:** a ``Graph`` of it. Out: more.", ""]),
-        ("Takes *args and my_name_ as they are.", [r"Takes \*args and my\_name\_ as they are.", ""]),
+        (
+            "Takes *args and my_name_ as they are.",
+            [r"Takes \*args and my\_name\_ as they are.", ""],
+        ),
         ("Two:\n- one `a`s\n- two", ["Two:", "", r"- one ``a``\ s", "", "- two", ""]),
         ("A *word* that counts.", ["A *word* that counts.", ""]),
-        ("Like this:\n\n    x = 1\n    y = *x", ["Like this:", "", "::", "", "        x = 1", "        y = *x", ""]),
+        (
+            "Like this:\n\n    x = 1\n    y = *x",
+            ["Like this:", "", "::", "", "        x = 1", "        y = *x", ""],
+        ),
     ],
 )
 def test_docstrings_become_what_sphinx_reads(docstring, made):
@@ -110,11 +145,14 @@ def test_docstrings_become_what_sphinx_reads(docstring, made):
     [
         ("= 120", False),
         ("= ('cpp', 'triton')", False),
-        (": dict[str, Callable[[int], str]] | None | tuple[str, ...] | frozenset[str]", False),  # a type, however long
+        # a type, however long
+        (": dict[str, Callable[[int], str]] | None | tuple[str, ...] | frozenset[str]", False),
         ("= <function f at 0x7f12>", True),
         ("= '/home/ada/course/x.json'", True),
         ("= {" + "'add': 'a + b', " * 9 + "}", True),
     ],
 )
-def test_a_constants_value_is_shown_only_where_it_is_short_and_no_matter_of_the_machine(text, left_out):
+def test_a_constants_value_is_shown_only_where_it_is_short_and_no_matter_of_the_machine(
+    text, left_out
+):
     assert CONF.is_long_value(text) == left_out

@@ -27,7 +27,9 @@ X, W, MUL, RELU = "x: float32[2, 3]", "w: float32[3]", "mul: float32[2, 3]", "re
 
 
 def run(offset, op, arg, function, line, depth, before, after, node=""):
-    return events.InstructionRun(offset, op, arg, function, CELL, line, depth, tuple(before), tuple(after), node)
+    return events.InstructionRun(
+        offset, op, arg, function, CELL, line, depth, tuple(before), tuple(after), node
+    )
 
 
 @pytest.fixture
@@ -105,7 +107,9 @@ def browser():
         pytest.skip("tests in a browser run by themselves: make test-browser")
     playwright = pytest.importorskip("playwright.sync_api")
     pytest.importorskip("anywidget")
-    chromium = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+    chromium = (
+        os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+    )
     if not chromium:
         pytest.skip("no chromium on this machine")
     with playwright.sync_playwright() as browsers:
@@ -132,9 +136,20 @@ def live(page):
     """`live(widget)`: the page, with the widget in it and no kernel behind it."""
 
     def show(widget):
-        own = [name for name in widget.keys if not name.startswith("_") and name not in ("layout", "tabbable", "tooltip")]
+        own = [
+            name
+            for name in widget.keys
+            if not name.startswith("_") and name not in ("layout", "tabbable", "tooltip")
+        ]
         state = {name: getattr(widget, name) for name in own}
-        page.set_content(PAGE % (widget._css, widget._esm.replace("export default { render };", ""), json.dumps(state)))
+        page.set_content(
+            PAGE
+            % (
+                widget._css,
+                widget._esm.replace("export default { render };", ""),
+                json.dumps(state),
+            )
+        )
         return page
 
     return show

@@ -68,7 +68,9 @@ def test_all_that_takes_keys_has_a_name_a_visible_focus_and_its_turn(name, made,
         stops.append(stop)
     reachable = page.locator("#here :is(button, input, [tabindex='0']):not([disabled]):visible")
     radios = page.locator("#here input[type=radio]")
-    assert len(stops) == reachable.count() - max(0, radios.count() - 1), "each once, and a group of radio buttons once in all"
+    assert len(stops) == reachable.count() - max(0, radios.count() - 1), (
+        "each once, and a group of radio buttons once in all"
+    )
     assert all(stop["name"] for stop in stops), [stop for stop in stops if not stop["name"]]
     assert all(stop["seen"] for stop in stops), [stop for stop in stops if not stop["seen"]]
 
@@ -76,7 +78,9 @@ def test_all_that_takes_keys_has_a_name_a_visible_focus_and_its_turn(name, made,
 @pytest.mark.parametrize("name", ["stepper", "move_tile"])
 def test_a_button_that_comes_to_its_end_does_not_take_the_keys_with_it(name, made, live):
     page = live(made[name])
-    button = page.get_by_role("button", name="one instruction on" if name == "stepper" else "one tile on")
+    button = page.get_by_role(
+        "button", name="one instruction on" if name == "stepper" else "one tile on"
+    )
     button.focus()
     for _ in range(200):
         page.keyboard.press("Enter")

@@ -16,9 +16,27 @@ import course_lib as cl
 from course_lib import events, viz
 from course_lib.bench.models import TinyBlock
 
-DRAWS_PARTS = {"kernels_in_a_row", "product_map", "drawn", "tuned", "card_of", "fusion_of", "all_code"}
+DRAWS_PARTS = {
+    "kernels_in_a_row",
+    "product_map",
+    "drawn",
+    "tuned",
+    "card_of",
+    "fusion_of",
+    "all_code",
+}
 """Parts of other pictures: no one calls them by hand."""
-CALLS = {"mirror", "explore", "explain", "launches", "ablation", "side_by_side", "inductor_triton", "guard_costs", "each_call"}
+CALLS = {
+    "mirror",
+    "explore",
+    "explain",
+    "launches",
+    "ablation",
+    "side_by_side",
+    "inductor_triton",
+    "guard_costs",
+    "each_call",
+}
 """What they are given is called: it may raise what it likes."""
 
 
@@ -27,10 +45,17 @@ def pictures():
     for info in pkgutil.iter_modules(viz.__path__, "course_lib.viz."):
         module = importlib.import_module(info.name)
         for name, function in vars(module).items():
-            if name.startswith("_") or name in DRAWS_PARTS | CALLS or getattr(function, "__module__", "") != module.__name__:
+            if (
+                name.startswith("_")
+                or name in DRAWS_PARTS | CALLS
+                or getattr(function, "__module__", "") != module.__name__
+            ):
                 continue
             kinds = ("Picture", "Choose", "MoveTile")
-            if inspect.isfunction(function) and inspect.signature(function).return_annotation in kinds:
+            if (
+                inspect.isfunction(function)
+                and inspect.signature(function).return_annotation in kinds
+            ):
                 yield f"{info.name.rpartition('.')[2]}.{name}", function
 
 
@@ -55,8 +80,15 @@ def values():
 def meant(error):
     """A sentence that this room wrote: raised by a `raise`, with no error behind it."""
     last = traceback.extract_tb(error.__traceback__)[-1]
-    kinds = isinstance(error, (TypeError, ValueError, LookupError)) and not isinstance(error, (KeyError, IndexError))
-    return kinds and (last.line or "").startswith("raise ") and "course_lib" in last.filename and "\n" not in str(error)
+    kinds = isinstance(error, (TypeError, ValueError, LookupError)) and not isinstance(
+        error, (KeyError, IndexError)
+    )
+    return (
+        kinds
+        and (last.line or "").startswith("raise ")
+        and "course_lib" in last.filename
+        and "\n" not in str(error)
+    )
 
 
 def wrong(name, function, args):
@@ -72,7 +104,9 @@ def wrong(name, function, args):
 
 def test_there_are_pictures_to_ask():
     assert (
-        len(PICTURES) > 40 and {"tables.bars", "guards.guard_tree", "views.index_map", "choose.choose_fusion"} <= PICTURES.keys()
+        len(PICTURES) > 40
+        and {"tables.bars", "guards.guard_tree", "views.index_map", "choose.choose_fusion"}
+        <= PICTURES.keys()
     )
 
 
@@ -83,12 +117,12 @@ def test_any_value_is_drawn_or_refused_with_a_sentence(name, values):
     chance = random.Random(0)
     tuples = list(itertools.product(values, repeat=max(1, len(needed)))) if len(needed) < 3 else []
     tuples = tuples or [[chance.choice(values) for _ in needed] for _ in range(600)]
-    assert not (found := {said for args in tuples if (said := wrong(name, function, args))}), "\n".join(sorted(found)[:5])
+    assert not (found := {said for args in tuples if (said := wrong(name, function, args))}), (
+        "\n".join(sorted(found)[:5])
+    )
 
 
-METHODS = (
-    "bytecode stepper graph aten joint guards_table guards_tree timeline size_guards loops fusion memory code tiles autotuned"
-)
+METHODS = "bytecode stepper graph aten joint guards_table guards_tree timeline size_guards loops fusion memory code tiles autotuned"
 METHODS += " break_card cut"
 
 
@@ -109,7 +143,11 @@ DRAWN_BY = {"fx_graph": "trace.graph()", "pipeline_map": "trace.show()"}
 
 
 def test_every_picture_is_in_the_gallery(root):
-    headings = "".join(line for line in (root / "docs" / "gallery.md").read_text().splitlines() if line.startswith("## "))
+    headings = "".join(
+        line
+        for line in (root / "docs" / "gallery.md").read_text().splitlines()
+        if line.startswith("## ")
+    )
     names = [name.rpartition(".")[2] for name in PICTURES]
     missing = [name for name in names if DRAWN_BY.get(name, name.partition("_")[0]) not in headings]
     assert not missing, "draw them in course_lib/bench/gallery.py"

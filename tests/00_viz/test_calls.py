@@ -19,7 +19,8 @@ from course_lib.viz import calls
 @pytest.fixture
 def trained(monkeypatch):
     """A block that was compiled before anybody recorded, an input, and how to run a step."""
-    monkeypatch.setattr(config, "measure_products", False)  # which library is fastest differs from machine to machine
+    # which library is fastest differs from machine to machine
+    monkeypatch.setattr(config, "measure_products", False)
     torch.manual_seed(0)
     model, x = cl.compile(TinyBlock(16, 2)), torch.randn(2, 3, 16)
     step = lambda: model(x).sum().backward()
@@ -35,7 +36,11 @@ def test_each_launch_of_a_training_step_is_a_record_in_the_order_of_the_programs
     for program in (forward, backward):
         ran = [launch for launch in trace.launches if launch.program is program]
         assert [launch.kernel for launch in ran] == list(program.schedule.kernels)
-        called = [node.func for node in ast.walk(ast.parse(program.wrapper_source)) if isinstance(node, ast.Call)]
+        called = [
+            node.func
+            for node in ast.walk(ast.parse(program.wrapper_source))
+            if isinstance(node, ast.Call)
+        ]
         assert {launch.name for launch in ran} <= set(map(ast.unparse, called))
     names = [launch.name for launch in trace.launches]
     assert names[: len(forward.schedule.kernels)] == [
@@ -57,7 +62,9 @@ def test_the_seconds_are_the_kernels_own(trained, monkeypatch):
         trained()
     program, name = trace.launches[0].program, trace.launches[0].name
     quick = program.run.__globals__[name]
-    monkeypatch.setitem(program.run.__globals__, name, lambda *tensors: (time.sleep(0.02), quick(*tensors)))
+    monkeypatch.setitem(
+        program.run.__globals__, name, lambda *tensors: (time.sleep(0.02), quick(*tensors))
+    )
     with cl.record() as trace:
         trained()
     slow = [launch for launch in trace.launches if launch.seconds >= 0.02]
@@ -75,7 +82,9 @@ def test_every_question_to_the_guards_is_a_record_with_its_answer():
     assert [check.held for check in trace.guard_checks] == [True, False, False, True]
     first, *_, last = (check.check for check in trace.guard_checks)
     assert last is not first and all(check.check is first for check in trace.guard_checks[:3])
-    assert all(0 < check.seconds < 0.1 and check.name.endswith("<lambda>") for check in trace.guard_checks)
+    assert all(
+        0 < check.seconds < 0.1 and check.name.endswith("<lambda>") for check in trace.guard_checks
+    )
 
 
 def test_a_check_that_somebody_else_wrote_is_left_alone(monkeypatch):
@@ -85,7 +94,9 @@ def test_a_check_that_somebody_else_wrote_is_left_alone(monkeypatch):
     class Mine(compiler.Check):
         def __init__(self, *args):
             super().__init__(*args)
-            self.function = lambda func, *args, library=self.function: asked.append(1) is None and library(func, *args)
+            self.function = lambda func, *args, library=self.function: (
+                asked.append(1) is None and library(func, *args)
+            )
 
     monkeypatch.setattr(compiler, "Check", Mine)
     f = cl.compile(lambda x, scale: torch.cos(x) * scale)
@@ -113,9 +124,15 @@ def test_replays_of_cuda_graphs_are_records():
         with cl.record() as trace:
             for _ in range(4):
                 torch.testing.assert_close(f(x), (x * 2).relu())
-    kinds = [type(event) for event in trace.events if isinstance(event, (events.CudaGraphRecorded, calls.CudaGraphReplayed))]
+    kinds = [
+        type(event)
+        for event in trace.events
+        if isinstance(event, (events.CudaGraphRecorded, calls.CudaGraphReplayed))
+    ]
     assert kinds == [events.CudaGraphRecorded, *[calls.CudaGraphReplayed] * 3]
-    assert all(replay.program is trace.of(events.CudaGraphRecorded)[0].program for replay in trace.replays)
+    assert all(
+        replay.program is trace.of(events.CudaGraphRecorded)[0].program for replay in trace.replays
+    )
 
 
 def test_a_second_build_of_the_same_is_a_hit(tmp_path, monkeypatch):
@@ -127,13 +144,16 @@ def test_a_second_build_of_the_same_is_a_hit(tmp_path, monkeypatch):
             cl.compile(lambda x: x.exp() * 3.25)(torch.randn(7))
         library = [entry for entry in trace.of(events.CacheEntry) if entry.path.suffix == ".so"]
         hits += [entry.cached for entry in library]
-        assert [entry.cached for entry in library] == [event.compiled.cached for event in trace.of(events.KernelsBuilt)]
+        assert [entry.cached for entry in library] == [
+            event.compiled.cached for event in trace.of(events.KernelsBuilt)
+        ]
     assert hits == [False, True]
 
 
 def test_nobody_who_does_not_record_pays(trained):
     """What a recording puts in place is gone when the last one ends: the very same objects stand there as before."""
-    alive = list(compiler.live)  # which would go when the garbage collector finds them, other tests' too
+    # which would go when the garbage collector finds them, other tests' too
+    alive = list(compiler.live)
     owned = lambda: [
         *(entry.check.function.__code__ for each in alive for state in each.codes.values() for entry in state.entries),
         CompiledGraph.__call__, cudagraphs.Recording.play,
@@ -147,7 +167,9 @@ def test_nobody_who_does_not_record_pays(trained):
     trained()
     assert len(outer.launches) == 2 * len(inner.launches) > 0
     after = owned()
-    assert len(after) == len(before) and all(one is two for one, two in zip(after, before, strict=True))
+    assert len(after) == len(before) and all(
+        one is two for one, two in zip(after, before, strict=True)
+    )
     assert not events.listening()
 
 

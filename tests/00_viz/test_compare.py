@@ -18,14 +18,21 @@ from course_lib.viz.tiles import program_of, tile_map
 
 
 def source(rows, columns, persistent=False, chunks=0):
-    return TritonSource("fused", "triton", "", (), tiling=Tiling(rows, columns, persistent, chunks=chunks))
+    return TritonSource(
+        "fused", "triton", "", (), tiling=Tiling(rows, columns, persistent, chunks=chunks)
+    )
 
 
 def test_tiles_say_which_elements_each_program_has_and_what_is_masked():
     picture = tile_map(source(1000, 0), {"BLOCK": 300})
-    assert "4 programs with BLOCK=300" in picture.caption and "16.7 % of all lanes" in picture.caption
+    assert (
+        "4 programs with BLOCK=300" in picture.caption and "16.7 % of all lanes" in picture.caption
+    )
     assert "program 3  elements 900 to 999  200 lanes masked" in picture.text
-    solid = [float(w) for w in re.findall(r'width="([\d.]+)" height="46"[^>]*fill-opacity="0.35"', picture.body)]
+    solid = [
+        float(w)
+        for w in re.findall(r'width="([\d.]+)" height="46"[^>]*fill-opacity="0.35"', picture.body)
+    ]
     assert solid == [128, 128, 128, 42.7]
 
 
@@ -43,10 +50,15 @@ def test_tiles_of_rows_are_walked_in_steps_and_the_last_is_masked_both_ways():
 
 def test_a_program_that_walks_down_its_chunk_of_rows_is_drawn_walking():
     picture = tile_map(source(10, 100, True, chunks=3), {"ROWS": 4, "COLUMNS": 128})
-    assert "3 programs" in picture.caption and "walks down its 10 rows in 3 steps" in picture.caption
+    assert (
+        "3 programs" in picture.caption and "walks down its 10 rows in 3 steps" in picture.caption
+    )
     assert picture.text.splitlines()[1].split("  ")[1] == "rows 10 to 19"
     masked = 3 * 4 * 128 - 10 * 100
-    assert f"{masked:,} lanes masked" in picture.text and f"{100 * masked / (3 * 4 * 128):.1f} % of all lanes" in picture.caption
+    assert (
+        f"{masked:,} lanes masked" in picture.text
+        and f"{100 * masked / (3 * 4 * 128):.1f} % of all lanes" in picture.caption
+    )
     assert "rows +8 to 9" in picture.body and "its sums" in picture.body
 
 
@@ -56,7 +68,9 @@ def test_a_real_kernel_that_walks_covers_each_row_once():
     with cl.record() as trace:
         norm = cl.compile(torch.nn.LayerNorm(256), options={"codegen": "triton"})
         norm(torch.randn(3000, 256, requires_grad=True)).sum().backward()
-    walking = next(k for e in trace.of(events.KernelsBuilt) for k in e.compiled.kernels if k.tiling.chunks)
+    walking = next(
+        k for e in trace.of(events.KernelsBuilt) for k in e.compiled.kernels if k.tiling.chunks
+    )
     last = tile_map(walking, {"ROWS": 8, "COLUMNS": 256}).text.splitlines()[-2]
     assert "to 2,999" in last and walking.tiling.rows * walking.tiling.chunks == 3000
 
@@ -65,7 +79,9 @@ def test_the_tiles_of_a_real_kernel_are_those_of_its_launch():
     pytest.importorskip("triton")
     cl.reset()
     with torch.no_grad(), cl.record() as trace:
-        cl.compile(lambda x: torch.softmax(x, -1), options={"codegen": "triton"})(torch.randn(10, 7))
+        cl.compile(lambda x: torch.softmax(x, -1), options={"codegen": "triton"})(
+            torch.randn(10, 7)
+        )
     assert "rows 0 to 9" in trace.tiles().text and "ROWS=" in trace.tiles().caption
     with pytest.raises(LookupError, match="out of range"):
         trace.tiles(kernel=5)
@@ -75,11 +91,17 @@ def test_tiles_of_a_product_lie_in_both_directions_and_say_what_a_program_walks_
     tiling = ProductTiling(1000, 500, batch=3, depth=200)
     tiles = {"ROWS": 64, "COLUMNS": 128, "DEPTH": 64, "num_stages": 4}
     picture = tile_map(TritonSource("fused_mm", "triton", "", (), tiling=tiling), tiles)
-    assert f"{3 * 16 * 4} programs with ROWS=64, COLUMNS=128, DEPTH=64 for 3 products" in picture.caption
+    assert (
+        f"{3 * 16 * 4} programs with ROWS=64, COLUMNS=128, DEPTH=64 for 3 products"
+        in picture.caption
+    )
     assert "walks along k in 4 steps" in picture.caption and "num_stages" not in picture.caption
     assert f"{100 * (1 - 1000 * 500 / (1024 * 512)):.1f} % of all lanes" in picture.caption
     assert "program 1   rows 64 to 127   columns 0 to 127    0 lanes masked" in picture.text
-    assert f"program 63  rows 960 to 999  columns 384 to 499  {64 * 128 - 40 * 116:,} lanes masked" in picture.text
+    assert (
+        f"program 63  rows 960 to 999  columns 384 to 499  {64 * 128 - 40 * 116:,} lanes masked"
+        in picture.text
+    )
     filled = re.findall(r'width="([\d.]+)" height="([\d.]+)"[^>]*fill-opacity="0.35"', picture.body)
     right, left, result = filled[:4], filled[4:8], filled[8:]
     assert right == [("96", "18")] * 3 + [("96", "2.2")] and result == [("96", "46")]
@@ -90,20 +112,29 @@ def test_the_programs_drawn_have_the_tiles_that_a_printed_product_gives_them(mon
     pytest.importorskip("triton")
     from course_lib.runtime import autotune, triton_runner
 
-    monkeypatch.setattr(cl.config, "cache_dir", lambda: tmp_path)  # neither finds what was measured nor leaves what is faked
-    monkeypatch.setattr(autotune, "seconds", lambda run, tensors: 1e-6 if "tl.dot" in run.source else 1.0)
+    # neither finds what was measured nor leaves what is faked
+    monkeypatch.setattr(cl.config, "cache_dir", lambda: tmp_path)
+    monkeypatch.setattr(
+        autotune, "seconds", lambda run, tensors: 1e-6 if "tl.dot" in run.source else 1.0
+    )
     cl.reset()
     a, b = torch.randn(700, 64), torch.randn(64, 200)
     with torch.no_grad(), cl.record() as trace:
-        cl.compile(lambda a, b: torch.mm(a, b).relu(), options={"codegen": "triton", "autotune": True})(a, b)
+        cl.compile(
+            lambda a, b: torch.mm(a, b).relu(), options={"codegen": "triton", "autotune": True}
+        )(a, b)
     kernel = trace.of(events.KernelsBuilt)[-1].compiled.kernels[0]
     numbered = re.sub(
-        r"(tl\.store\([^,]*), \w+, mask\)", r"\1, tl.zeros([ROWS, COLUMNS], tl.float32) + tile, mask)", kernel.source
+        r"(tl\.store\([^,]*), \w+, mask\)",
+        r"\1, tl.zeros([ROWS, COLUMNS], tl.float32) + tile, mask)",
+        kernel.source,
     )
     assert numbered != kernel.source
     result = torch.full((700, 200), -1.0)
     given = {"a": a, "b": b}
-    run = triton_runner.load_triton(dataclasses.replace(kernel, source=numbered), torch.device("cpu"))
+    run = triton_runner.load_triton(
+        dataclasses.replace(kernel, source=numbered), torch.device("cpu")
+    )
     run(*(given.get(name, result) for name in kernel.buffers))
     down, across = torch.arange(700)[:, None] // 64, torch.arange(200)[None, :] // 64
     drawn = [[program_of(i, j, 11, 4) for j in range(4)] for i in range(11)]
@@ -126,7 +157,9 @@ def test_speed_up_bars_are_as_long_as_their_values_and_eager_is_a_line():
 
 
 def test_speed_up_bars_with_long_names_fit_a_narrow_window():
-    picture = viz.speedup_bars({"six-layer transformer": {"torch.compile max-autotune-no-cudagraphs": 5.17, "ours": 1.0}})
+    picture = viz.speedup_bars(
+        {"six-layer transformer": {"torch.compile max-autotune-no-cudagraphs": 5.17, "ours": 1.0}}
+    )
     assert float(re.search(r'<svg[^>]* width="([\d.]+)"', picture.body)[1]) <= 766
 
 
@@ -140,10 +173,19 @@ def test_launches_of_a_call_are_its_operators_in_order():
     ran = viz.launches(lambda: torch.ones(4).sin().add(1))
     names = [launch.name for launch in ran if not launch.on_device]
     assert names == ["the call", "ones", "sin", "add"]
-    assert all(a.end <= b.start for a, b in pairwise(ran[1:])) and ran[0].seconds >= ran[-1].end - ran[0].start
-    picture = viz.launch_timeline({"eager": ran, "compiled": [viz.Launch("call", 0, 1e-6), viz.Launch("k", 2e-7, 1e-7, True)]})
+    assert (
+        all(a.end <= b.start for a, b in pairwise(ran[1:]))
+        and ran[0].seconds >= ran[-1].end - ran[0].start
+    )
+    picture = viz.launch_timeline(
+        {"eager": ran, "compiled": [viz.Launch("call", 0, 1e-6), viz.Launch("k", 2e-7, 1e-7, True)]}
+    )
     assert ">device</text>" in picture.body and "eager: 3 launches" in picture.alt
-    once = [viz.Launch("call", 0, 1e-6), viz.Launch("start", 0, 1e-6), *(viz.Launch("k", n * 1e-6, 1e-6, True) for n in (1, 2))]
+    once = [
+        viz.Launch("call", 0, 1e-6),
+        viz.Launch("start", 0, 1e-6),
+        *(viz.Launch("k", n * 1e-6, 1e-6, True) for n in (1, 2)),
+    ]
     assert "CUDA graph: 1 launch in" in viz.launch_timeline({"CUDA graph": once}).alt
 
 
@@ -174,11 +216,16 @@ def test_an_operation_belongs_to_the_module_whose_code_it_is():
 
 
 def test_layers_of_a_long_list_share_boxes_and_so_does_a_large_aten_graph():
-    model = torch.nn.Sequential(*(torch.nn.Sequential(torch.nn.LayerNorm(4), torch.nn.GELU()) for _ in range(40)))
+    model = torch.nn.Sequential(
+        *(torch.nn.Sequential(torch.nn.LayerNorm(4), torch.nn.GELU()) for _ in range(40))
+    )
     with torch.no_grad(), cl.record() as trace:
         cl.compile(model)(torch.randn(2, 4))
     for picture in (trace.graph(by_module=True), trace.aten()):
-        assert picture.text.splitlines()[2].startswith("self[0] … [2]") and len(picture.text.splitlines()) == 2 + 14
+        assert (
+            picture.text.splitlines()[2].startswith("self[0] … [2]")
+            and len(picture.text.splitlines()) == 2 + 14
+        )
 
 
 def test_a_large_graph_is_drawn_by_module_and_every_operation_has_one():
@@ -188,6 +235,13 @@ def test_a_large_graph_is_drawn_by_module_and_every_operation_has_one():
     picture = trace.graph(by_module=True)
     operations = [node for node in trace.graphs[0].graph.nodes if node.op.startswith("call_")]
     homes = modules_of(operations)
-    assert set(homes) == set(operations) and set(homes.values()) == {"self", *(f"self.layers[{n}]" for n in range(8))}
-    assert {node.name.rstrip("_0123456789") for node, home in homes.items() if home == "self"} == {"add", "gelu"}  # residuals
+    assert set(homes) == set(operations) and set(homes.values()) == {
+        "self",
+        *(f"self.layers[{n}]" for n in range(8)),
+    }
+    # residuals
+    assert {node.name.rstrip("_0123456789") for node, home in homes.items() if home == "self"} == {
+        "add",
+        "gelu",
+    }
     assert all(f">self.layers[{n}]</text>" in picture.body for n in range(8))

@@ -60,16 +60,26 @@ def test_the_browser_gets_every_row_with_its_links(tiny):
 
 
 def test_a_call_with_gradients_shows_the_joint_graph():
-    explorer = cl.explore(lambda x, w: (x @ w).relu().sum(), torch.randn(3, 4), torch.randn(4, 5, requires_grad=True), train=True)
+    explorer = cl.explore(
+        lambda x, w: (x @ w).relu().sum(),
+        torch.randn(3, 4),
+        torch.randn(4, 5, requires_grad=True),
+        train=True,
+    )
     assert '"title":"Joint graph"' in explorer.data
-    assert {"forward", "backward"} <= {row.text for row in explorer.provenance.rows["loops"] if row.kind == "head"}
+    assert {"forward", "backward"} <= {
+        row.text for row in explorer.provenance.rows["loops"] if row.kind == "head"
+    }
 
 
 def test_machine_code_is_there_when_a_processor_is_named():
     explorer = cl.explore(lambda x: torch.softmax(x, -1), torch.randn(4, 64), target="x86-64-v3")
     row = explorer.provenance.find("machine", "vdivps")
     assert "// div (" in row.up[0].text
-    assert not any(one.text.lstrip().startswith((".loc", ".cfi")) for one in explorer.provenance.rows["machine"])
+    assert not any(
+        one.text.lstrip().startswith((".loc", ".cfi"))
+        for one in explorer.provenance.rows["machine"]
+    )
 
 
 def test_ptx_leads_back_to_the_lines_of_a_triton_kernel():
@@ -80,7 +90,12 @@ def test_ptx_leads_back_to_the_lines_of_a_triton_kernel():
     provenance = trace.explorer(target="sm_90").provenance
     heads = [row.text.split("(")[-1] for row in provenance.rows["machine"] if row.kind == "head"]
     assert heads == ["ttir)", "ttgir)", "llir)", "ptx)"]
-    found = {"math.exp": "exp(", "tt.store": "tl.store", "ld.global": "tl.load", "st.global": "tl.store"}
+    found = {
+        "math.exp": "exp(",
+        "tt.store": "tl.store",
+        "ld.global": "tl.load",
+        "st.global": "tl.store",
+    }
     for instruction, line in found.items():
         row = provenance.find("machine", instruction)
         assert [one.text.strip() for one in row.up if line in one.text], instruction
@@ -92,7 +107,10 @@ def test_a_trace_is_saved_as_the_explorer_of_all_that_was_compiled(tmp_path, pag
 
 
 def test_what_was_compiled_before_is_not_there_to_be_explored():
-    with pytest.raises(LookupError, match="nothing was compiled while recording"), cl.record() as trace:
+    with (
+        pytest.raises(LookupError, match="nothing was compiled while recording"),
+        cl.record() as trace,
+    ):
         trace.explorer()
 
 
@@ -123,7 +141,9 @@ BOXES = ".cl-x-pane, .cl-x-thread, .cl-x-time"
 
 def settled(page):
     """Wait until it is painted."""
-    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    page.evaluate(
+        "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+    )
 
 
 def lit(page, pane):
@@ -139,7 +159,9 @@ def test_pointing_at_a_line_lights_what_belongs_to_it_in_every_list(tiny_page, p
     assert [row.split(" = ")[0] for row in lit(page, "fx")] == ["mul", "add"]
     page.get_by_role("treeitem", name="x = x * 1.41421356 + 0.01").click()
     assert lit(page, "groups")[0] == "fused_gelu_mul_add"
-    assert any("1.4142135f" in row for row in lit(page, "code")), "a click scrolls the other lists there"
+    assert any("1.4142135f" in row for row in lit(page, "code")), (
+        "a click scrolls the other lists there"
+    )
     page.get_by_role("tree", name="Generated code").get_by_text("1.4142135f").click()
     assert lit(page, "source") == ["x = x * 1.41421356 + 0.01"], "and back"
     assert page.get_by_role("button", name="Fused groups: fused_gelu_mul_add").is_visible()
@@ -149,21 +171,30 @@ def test_it_is_used_by_keyboard_alone_and_says_what_is_lit(tiny, live):
     page = live(tiny.widget)
     tree = page.get_by_role("tree", name="FX graph")
     tree.focus()
-    assert tree.get_attribute("data-lm-suppress-shortcuts") == "true", "JupyterLab would eat the arrow keys"
+    assert tree.get_attribute("data-lm-suppress-shortcuts") == "true", (
+        "JupyterLab would eat the arrow keys"
+    )
     page.keyboard.press("End")
     page.keyboard.press("ArrowUp")
     status = page.get_by_role("status")
     assert "add_1 = add(linear_1, x)" in status.text_content()
-    assert "Python: 28: return x + residual" in status.text_content() and "Fused groups: fused_add" in status.text_content()
+    assert (
+        "Python: 28: return x + residual" in status.text_content()
+        and "Fused groups: fused_add" in status.text_content()
+    )
     active = tree.locator("[aria-selected='true']", has_text="add_1")
     active.wait_for()  # rows are painted with the next frame
     assert active.get_attribute("id") == tree.get_attribute("aria-activedescendant")
     page.keyboard.press("Tab")
     page.keyboard.press("Tab")
     page.keyboard.press("Tab")
-    assert page.evaluate("document.activeElement.getAttribute('aria-label')").startswith("ATen graph")
+    assert page.evaluate("document.activeElement.getAttribute('aria-label')").startswith(
+        "ATen graph"
+    )
     page.keyboard.press("ArrowDown")
-    assert "add_3 = add.Tensor(view_3, x)" in status.text_content(), "the first row is the one that is lit"
+    assert "add_3 = add.Tensor(view_3, x)" in status.text_content(), (
+        "the first row is the one that is lit"
+    )
     page.keyboard.press("Escape")
     assert status.text_content() == "Nothing is lit." and lit(page, "fx") == []
 
@@ -176,7 +207,9 @@ def test_calls_fold_and_unfold(tiny, live):
     rows = len(tiny.provenance.rows["bytecode"])
     for key, opened in (("ArrowLeft", "false"), ("ArrowRight", "true")):
         page.keyboard.press(key)
-        page.wait_for_function("opened => document.querySelector('.cl-x-focus').ariaExpanded === opened", arg=opened)
+        page.wait_for_function(
+            "opened => document.querySelector('.cl-x-focus').ariaExpanded === opened", arg=opened
+        )
         assert (call.get_attribute("aria-setsize") == str(rows)) == (opened == "true")
 
 
@@ -186,9 +219,20 @@ def test_the_scrubber_goes_back_to_before_the_graph_was_there(tiny, live):
     slider.focus()
     page.keyboard.press("Home")
     settled(page)
-    seen = "document.querySelectorAll('.cl-x-%s .cl-x-row:not(.cl-x-later):not(.cl-x-is-head)').length"
-    assert [page.evaluate(seen % pane) for pane in ("bytecode", "fx", "loops", "code")] == [0, 0, 0, 0]
-    moment = next(n for n, one in enumerate(tiny.provenance.moments) if one.text.endswith("adds layer_norm to the graph"))
+    seen = (
+        "document.querySelectorAll('.cl-x-%s .cl-x-row:not(.cl-x-later):not(.cl-x-is-head)').length"
+    )
+    assert [page.evaluate(seen % pane) for pane in ("bytecode", "fx", "loops", "code")] == [
+        0,
+        0,
+        0,
+        0,
+    ]
+    moment = next(
+        n
+        for n, one in enumerate(tiny.provenance.moments)
+        if one.text.endswith("adds layer_norm to the graph")
+    )
     for _ in range(moment):
         page.keyboard.press("ArrowRight")
     assert slider.get_attribute("aria-valuetext").endswith("adds layer_norm to the graph")
@@ -196,12 +240,16 @@ def test_the_scrubber_goes_back_to_before_the_graph_was_there(tiny, live):
     now = page.locator(".cl-x-fx .cl-x-now .cl-x-text").all_inner_texts()
     assert any(text.startswith("layer_norm = ") for text in now)
     assert page.evaluate(seen % "aten") == 0
-    assert page.get_by_role("button", name="ATen graph: nothing").is_visible(), "what is not made yet is not lit"
+    assert page.get_by_role("button", name="ATen graph: nothing").is_visible(), (
+        "what is not made yet is not lit"
+    )
     assert "layer_norm: f32[2, 4, 64]" in page.locator(".cl-x-stack").inner_text()
     slider.fill(str(tiny.provenance.find("bytecode", "LOAD_GLOBAL F").at))
     settled(page)
     outer = page.get_by_role("tree", name="Bytecode").get_by_role("treeitem", name="CALL 1").first
-    assert "cl-x-later" not in (outer.get_attribute("class") or ""), "the call is there while it is followed"
+    assert "cl-x-later" not in (outer.get_attribute("class") or ""), (
+        "the call is there while it is followed"
+    )
 
 
 def test_a_list_can_be_widened_hidden_and_brought_back(tiny, live):
@@ -220,7 +268,9 @@ def test_nothing_is_cut_off_or_overlaps(tiny_page, page, width):
     page.set_viewport_size({"width": width, "height": 900})
     page.goto(tiny_page.as_uri())
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    boxes = page.evaluate(f"[...document.querySelectorAll('{BOXES}')].map((box) => box.getBoundingClientRect().toJSON())")
+    boxes = page.evaluate(
+        f"[...document.querySelectorAll('{BOXES}')].map((box) => box.getBoundingClientRect().toJSON())"
+    )
     for n, a in enumerate(boxes):
         for b in boxes[n + 1 :]:
             beside = a["right"] <= b["left"] + 1 or b["right"] <= a["left"] + 1
@@ -238,7 +288,10 @@ def test_of_a_large_model_only_what_is_seen_is_drawn(transformer, live):
 
 def test_a_function_without_tensors_can_be_explored_too():
     explorer = cl.explore(lambda a: a + 1, 3)
-    assert str(explorer) == "No operation was captured." and json.loads(explorer.data)["panes"][-1]["key"] == "bytecode"
+    assert (
+        str(explorer) == "No operation was captured."
+        and json.loads(explorer.data)["panes"][-1]["key"] == "bytecode"
+    )
 
 
 def grown(x, w):
@@ -255,8 +308,20 @@ def test_a_graph_that_torch_captured_has_its_lines_and_no_bytecode():
     explorer = trace.explorer()
     provenance, first = explorer.provenance, grown.__code__.co_firstlineno
     assert explorer.title == "grown" and not provenance.rows["bytecode"]
-    assert [row.label for row in provenance.rows["source"]] == ["", *(str(first + n) for n in range(3))]
+    assert [row.label for row in provenance.rows["source"]] == [
+        "",
+        *(str(first + n) for n in range(3)),
+    ]
     relu = provenance.find("source", "relu(x @ w)")
-    assert {one.pane for one in provenance.related(relu)} == {"source", "fx", "aten", "loops", "groups", "code"}
-    assert [row.text for row in provenance.rows["fx"]].count("grown") == 2, "one for four rows, one for all others"
+    assert {one.pane for one in provenance.related(relu)} == {
+        "source",
+        "fx",
+        "aten",
+        "loops",
+        "groups",
+        "code",
+    }
+    assert [row.text for row in provenance.rows["fx"]].count("grown") == 2, (
+        "one for four rows, one for all others"
+    )
     assert f"{first + 1}: y = torch.relu(x @ w)" in explorer.picture.text

@@ -16,7 +16,9 @@ from course_lib.bench.gallery import gallery
 def test_the_command_makes_the_page_and_every_drawing_on_it(tmp_path, root):
     page = gallery(tmp_path).read_text()
     named = re.findall(r"!\[([^\]]+)\]\(([^)]+)\)", page)
-    assert len(named) >= 15 and all((tmp_path / path).read_text().startswith("<svg") for _, path in named)
+    assert len(named) >= 15 and all(
+        (tmp_path / path).read_text().startswith("<svg") for _, path in named
+    )
     assert all(len(alt) > 10 for alt, _ in named)
     stored = (root / "docs" / "gallery.md").read_text()
     headings = lambda text: re.findall(r"^## .*$", text, flags=re.M)
@@ -27,11 +29,15 @@ def test_the_command_makes_the_page_and_every_drawing_on_it(tmp_path, root):
     shutil.copy(kept, again / "pictures" / "gallery")
     assert gallery(again).read_text() == page
     for drawing in kept.parent.iterdir():
-        assert (again / "pictures" / "gallery" / drawing.name).read_text() == drawing.read_text(), drawing.name
+        assert (again / "pictures" / "gallery" / drawing.name).read_text() == drawing.read_text(), (
+            drawing.name
+        )
 
 
 def test_the_names_in_its_headings_are_there(root):
-    named = re.findall(r"^## `viz\.([\w.]+)", (root / "docs" / "gallery.md").read_text(), flags=re.M)
+    named = re.findall(
+        r"^## `viz\.([\w.]+)", (root / "docs" / "gallery.md").read_text(), flags=re.M
+    )
     assert len(named) >= 10
     for name in named:
         assert callable(functools.reduce(getattr, name.split("."), viz)), name
@@ -57,14 +63,27 @@ UNREADABLE = """(svg) => {
 
 def test_no_text_of_the_gallery_is_cut_or_lies_over_another(page, root):
     drawings = sorted((root / "docs" / "pictures" / "gallery").glob("*.svg"))
-    page.set_content("".join(f'<div id="{path.stem}">{path.read_text()}</div>' for path in drawings))
+    page.set_content(
+        "".join(f'<div id="{path.stem}">{path.read_text()}</div>' for path in drawings)
+    )
     assert len(drawings) > 30
     for path in drawings:
         assert page.eval_on_selector(f"#{path.stem} svg", UNREADABLE) == [], path.name
 
 
 @pytest.mark.parametrize(
-    "name", ["bisection", "buckets", "coalescing", "fusion", "guards", "ladder", "latencies", "launches", "memory"]
+    "name",
+    [
+        "bisection",
+        "buckets",
+        "coalescing",
+        "fusion",
+        "guards",
+        "ladder",
+        "latencies",
+        "launches",
+        "memory",
+    ],
 )
 def test_the_wide_drawings_keep_their_letters_in_a_narrow_window(name, root):
     """JupyterLab gives a drawing 600 px in a window of 800: letters of 11 px and more may not fall below 8.8."""

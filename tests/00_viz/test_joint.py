@@ -33,8 +33,15 @@ def partition(trained):
 def test_every_node_of_both_halves_and_every_kept_tensor_is_in_one_box(partition, detail):
     sides = Sides(partition, None, detail)
     for side, half in (("left", partition.forward), ("right", partition.backward)):
-        shown = [node.name for box in sides.column(side) for node in box.nodes if node.op == "call_function"]
-        assert sorted(shown) == sorted(node.name for node in half.graph.nodes if node.op == "call_function")
+        shown = [
+            node.name
+            for box in sides.column(side)
+            for node in box.nodes
+            if node.op == "call_function"
+        ]
+        assert sorted(shown) == sorted(
+            node.name for node in half.graph.nodes if node.op == "call_function"
+        )
     kept = [node.name for band in sides.bands for one in band.kept for node in one.nodes]
     assert sorted(kept) == sorted(node.name for node in partition.saved)
 
@@ -53,8 +60,13 @@ def test_where_nothing_is_computed_again_the_picture_says_so():
     with cl.record() as trace:
         cl.compile(lambda x, y: x * y)(x, y).sum().backward()
     picture = trace.joint()
-    assert picture.caption.endswith("is kept; nothing is done again.") and "dashed" not in picture.caption
-    assert "of which none are forward work done again" in picture.alt and picture.text.endswith("; nothing is done again")
+    assert (
+        picture.caption.endswith("is kept; nothing is done again.")
+        and "dashed" not in picture.caption
+    )
+    assert "of which none are forward work done again" in picture.alt and picture.text.endswith(
+        "; nothing is done again"
+    )
 
 
 def test_forward_runs_down_and_backward_comes_up(partition):
@@ -70,7 +82,12 @@ def test_an_input_that_is_read_late_does_not_bring_its_operation_forward():
     with cl.record() as trace:
         compiled = cl.compile(lambda x, y: torch.nn.functional.cross_entropy(net(x), y))
         compiled(torch.randn(5, 4), torch.tensor([0, 1, 2, 0, 1])).backward()
-    assert [line.split()[0] for line in trace.joint().text.splitlines()[2:6]] == ["linear", "gelu", "linear", "cross_entropy"]
+    assert [line.split()[0] for line in trace.joint().text.splitlines()[2:6]] == [
+        "linear",
+        "gelu",
+        "linear",
+        "cross_entropy",
+    ]
 
 
 def test_boxes_of_one_column_and_kept_tensors_do_not_overlap(partition):
@@ -97,9 +114,13 @@ def test_recomputing_keeps_less(partition):
 def test_a_large_graph_becomes_one_box_a_module(partition):
     cl.reset()
     with cl.record() as trace:
-        cl.compile(Transformer(4, 16, 2), backend="aot_eager")(torch.randn(1, 4, 16)).sum().backward()
+        cl.compile(Transformer(4, 16, 2), backend="aot_eager")(
+            torch.randn(1, 4, 16)
+        ).sum().backward()
     text = trace.joint().text
-    assert [line.split()[0] for line in text.splitlines() if line.startswith("self.")] == [f"self.layers[{n}]" for n in range(4)]
+    assert [line.split()[0] for line in text.splitlines() if line.startswith("self.")] == [
+        f"self.layers[{n}]" for n in range(4)
+    ]
 
 
 def test_an_unknown_detail_is_refused_with_those_there_are(partition):
@@ -119,7 +140,9 @@ def test_the_tallest_stack_of_bands_is_the_peak(trained):
     use = trained.memory(0)
     for spans, peak in ((use.spans, use.peak_bytes), (use.spans_alone, use.unplanned_peak)):
         steps = range(1 + max(span.last for span in spans))
-        assert max(sum(s.bytes for s in spans if s.first <= step <= s.last) for step in steps) == peak
+        assert (
+            max(sum(s.bytes for s in spans if s.first <= step <= s.last) for step in steps) == peak
+        )
     assert f"peak {viz.style.human_bytes(use.peak_bytes)}" in use.picture.alt
 
 

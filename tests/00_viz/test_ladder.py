@@ -10,10 +10,16 @@ from course_lib.viz.ladder import OF_ROOM
 
 
 def test_the_first_wrong_rung_says_where_to_look():
-    picture = viz.ladder({"eager": "", "aot_eager": "call 1: the result", "inductor": "call 1: the result"})
+    picture = viz.ladder(
+        {"eager": "", "aot_eager": "call 1: the result", "inductor": "call 1: the result"}
+    )
     assert picture.text.splitlines()[-1] == "First wrong with aot_eager: look in autograd."
-    assert viz.ladder({"eager": "x", "inductor": "x"}).text.endswith("look in frame hook, capture, guards.")
-    assert viz.ladder({"eager": "", "inductor": "x"}).text.endswith("look in autograd, lowering, scheduling, codegen, runtime.")
+    assert viz.ladder({"eager": "x", "inductor": "x"}).text.endswith(
+        "look in frame hook, capture, guards."
+    )
+    assert viz.ladder({"eager": "", "inductor": "x"}).text.endswith(
+        "look in autograd, lowering, scheduling, codegen, runtime."
+    )
     assert viz.ladder({"eager": "", "inductor": ""}).text.endswith("All as eager.")
     with pytest.raises(ValueError, match="the rungs are eager, aot_eager, inductor"):
         viz.ladder({"nvfuser": ""})

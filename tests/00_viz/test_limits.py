@@ -49,7 +49,10 @@ def test_a_librarys_operations_are_those_that_torch_counts(block):
     model, x, trace = block
     with FlopCounterMode(display=False) as flops, torch.no_grad():
         model(x)
-    assert sum(work.operations for work in works_of(trace) if work.is_library) == flops.get_total_flops()
+    assert (
+        sum(work.operations for work in works_of(trace) if work.is_library)
+        == flops.get_total_flops()
+    )
 
 
 def test_attention_counts_its_two_products():
@@ -65,7 +68,9 @@ def test_every_kernel_is_timed_and_the_slow_one_is_found(block, monkeypatch):
     called = list(kernel_lines(compiled.wrapper_source).values())
     assert len(called) == len(works_of(trace)) and called[1] == "torch.addmm"
     quick = compiled.run.__globals__[called[2]]
-    monkeypatch.setitem(compiled.run.__globals__, called[2], lambda *args: (time.sleep(0.02), quick(*args)))
+    monkeypatch.setitem(
+        compiled.run.__globals__, called[2], lambda *args: (time.sleep(0.02), quick(*args))
+    )
     seconds = measure(trace, rounds=3)
     assert seconds.index(max(seconds)) == 2 and all(took > 0 for took in seconds)
 
@@ -87,27 +92,47 @@ def test_generated_kernels_are_launches_with_their_names(block):
     with torch.no_grad():
         fast = cl.compile(model)
         names = [launch.name for launch in viz.launches(lambda: fast(x)) if not launch.on_device]
-    assert names == ["the call", "fused_mean_var_add_rsqrt_sub", "addmm", "fused_gelu_mul_add", "addmm", "fused_add"]
+    assert names == [
+        "the call",
+        "fused_mean_var_add_rsqrt_sub",
+        "addmm",
+        "fused_gelu_mul_add",
+        "addmm",
+        "fused_add",
+    ]
 
 
 def test_what_a_gpu_ran_elsewhere_is_counted_here_without_data():
     pytest.importorskip("triton")
     trace = planned(CASES["sum of columns"][0], [torch.empty(16384, 8192, device="meta")])
-    assert len(trace.kernels) == 2 and sum(work.operations for work in works_of(trace)) > 16384 * 8192
+    assert (
+        len(trace.kernels) == 2 and sum(work.operations for work in works_of(trace)) > 16384 * 8192
+    )
     picture = recorded_kernels(names=("softmax 16384x8192",))
-    assert "H200" in picture.caption and "1.07 GB" in picture.text and picture.text.endswith("memory")
+    assert (
+        "H200" in picture.caption and "1.07 GB" in picture.text and picture.text.endswith("memory")
+    )
 
 
 def test_what_was_tuned_is_a_landscape_and_a_product_bars(block):
-    took = {f"ROWS={rows}, COLUMNS=512, {warps} warps": 1e-6 * rows / warps for rows in (2, 4, 16) for warps in (4, 8)}
+    took = {
+        f"ROWS={rows}, COLUMNS=512, {warps} warps": 1e-6 * rows / warps
+        for rows in (2, 4, 16)
+        for warps in (4, 8)
+    }
     refused = {"ROWS=32, COLUMNS=512, 8 warps": float("inf")}
     trace = viz.Trace()
-    trace.note(events.Autotuned("fused_softmax", "ROWS=2, COLUMNS=512, 8 warps", {**took, **refused}))
+    trace.note(
+        events.Autotuned("fused_softmax", "ROWS=2, COLUMNS=512, 8 warps", {**took, **refused})
+    )
     picture = trace.autotuned()
     assert "has ROWS=2, warps=8" in picture.alt
     assert "COLUMNS=512" in picture.caption and "ROWS=32" not in picture.text
     product = next(kernel for kernel in block[2].kernels if hasattr(kernel, "op"))
     trace.note(events.Autotuned(product, "torch", {"torch": 1e-5, "another library": 2e-5}))
-    assert trace.autotuned(1).text.splitlines()[0] == "aten.addmm.default: [256] and [32, 64] and [64, 256]"
+    assert (
+        trace.autotuned(1).text.splitlines()[0]
+        == "aten.addmm.default: [256] and [32, 64] and [64, 256]"
+    )
     with pytest.raises(LookupError, match="tuned"):
         viz.Trace().autotuned()

@@ -71,7 +71,9 @@ def test_each_topic_says_its_thing_under_its_name_and_nothing_else(capfd, name, 
 
 def test_a_symbolic_size_is_told(capfd):
     def call():
-        compiled = cl.compile(lambda x: x * 2 if x.shape[0] > 2 else x, backend="eager", dynamic=True)
+        compiled = cl.compile(
+            lambda x: x * 2 if x.shape[0] > 2 else x, backend="eager", dynamic=True
+        )
         compiled(torch.ones(5))
 
     assert "x.shape[0]" in said(capfd, "dynamic", call=call)
@@ -79,8 +81,15 @@ def test_a_symbolic_size_is_told(capfd):
 
 def test_a_joint_graph_is_told_with_what_is_kept(capfd):
     text = said(capfd, "aot_graphs", call=train)
-    assert [part in text for part in ("joint graph\n", "saved: ", "forward graph\n", "backward graph\n")] == [True] * 4
-    assert text.index("joint graph\n") < text.index("saved: ") < text.index("forward graph\n") < text.index("backward graph\n")
+    assert [
+        part in text for part in ("joint graph\n", "saved: ", "forward graph\n", "backward graph\n")
+    ] == [True] * 4
+    assert (
+        text.index("joint graph\n")
+        < text.index("saved: ")
+        < text.index("forward graph\n")
+        < text.index("backward graph\n")
+    )
 
 
 def test_without_a_name_nothing_is_said(capfd):
@@ -95,14 +104,27 @@ def test_an_unknown_topic_is_refused_with_those_there_are():
 @pytest.mark.slow
 def test_the_environment_sets_what_it_can_and_never_stops_a_program():
     program = "import torch, course_lib as cl; cl.compile(lambda x: x * 2, backend='eager')(torch.ones(2)); print('done')"
-    environment = {**os.environ, "COURSE_LOGS": "help,gaurds,graph_code", "PYTHONPATH": str(Path(cl.__file__).parents[1])}
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
+    environment = {
+        **os.environ,
+        "COURSE_LOGS": "help,gaurds,graph_code",
+        "PYTHONPATH": str(Path(cl.__file__).parents[1]),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=environment
+    )
     assert done.returncode == 0 and done.stdout == "done\n"
-    assert "there is no log gaurds" in done.stderr and "[graph_code] <lambda>: def forward" in done.stderr
+    assert (
+        "there is no log gaurds" in done.stderr
+        and "[graph_code] <lambda>: def forward" in done.stderr
+    )
     assert all(f"{name:<13} {log.about}" in done.stderr for name, log in LOGS.items())
 
 
 def test_a_log_says_nothing_in_the_way_python_shows_objects(capfd):
     for call in (train, broken):
         text = said(capfd, *DESIGN, call=call)
-        assert not [line for line in text.splitlines() if "object at 0x" in line or "Result(" in line or "Guard(" in line]
+        assert not [
+            line
+            for line in text.splitlines()
+            if "object at 0x" in line or "Result(" in line or "Guard(" in line
+        ]

@@ -10,7 +10,9 @@ import course_lib as cl
 from course_lib.frames import installed
 from course_lib.viz.style import page as page_of
 
-pytestmark = pytest.mark.skipif(not installed(), reason="what is behind a graph break needs the frame hook")
+pytestmark = pytest.mark.skipif(
+    not installed(), reason="what is behind a graph break needs the frame hook"
+)
 LONG = ("a_name_as_long_as_a_program_that_writes_programs_may_well_make_it_" * 2)[:90]
 CLASS = LONG.title().replace("_", "")
 SOURCE = f"""
@@ -75,10 +77,14 @@ def test_nothing_in_the_report_is_wider_than_its_place(recorded, page, width):
 
 def test_the_guard_tree_shows_both_ends_of_a_name_and_what_was_found(recorded, page):
     trace = recorded[0]
-    broken = next(n for n, result in enumerate(trace.captures) if f"{LONG}_factor" in str(result.guards))
+    broken = next(
+        n for n, result in enumerate(trace.captures) if f"{LONG}_factor" in str(result.guards)
+    )
     page.set_content(page_of(trace.guards_tree(broken).html, "guards"))
     assert page.evaluate(OVERLAPS) == []
-    shown = "\n".join(page.locator("svg text").evaluate_all("all => all.map((e) => e.lastChild.textContent)"))
+    shown = "\n".join(
+        page.locator("svg text").evaluate_all("all => all.map((e) => e.lastChild.textContent)")
+    )
     assert "_factor" in shown and "_norm" in shown and "expected 3.0, got 4.0" in shown
 
 
@@ -93,14 +99,18 @@ def test_a_deep_tree_leaves_room_for_its_last_names(page):
         compiled(model, torch.ones(2))
     picture = trace.guards_tree()
     page.set_content(page_of(picture.html, "guards"))
-    assert page.evaluate(OVERLAPS) == [] and ">.scale</text>" in picture.body.replace("<title>.scale</title>", "")
+    assert page.evaluate(OVERLAPS) == [] and ">.scale</text>" in picture.body.replace(
+        "<title>.scale</title>", ""
+    )
 
 
 def test_two_weights_can_be_told_apart_in_a_graph_and_no_name_is_wider_than_its_box(recorded, page):
     for picture in (recorded[0].graph(), recorded[0].aten(), recorded[0].graph(by_module=True)):
         page.set_content(page_of(picture.html, "graph"))
         assert page.evaluate(OUTSIDE) == []
-    assert ".weight</text>" in recorded[0].graph().body and ".bias</text>" in recorded[0].graph().body
+    assert (
+        ".weight</text>" in recorded[0].graph().body and ".bias</text>" in recorded[0].graph().body
+    )
 
 
 def test_what_a_module_is_called_is_not_wider_than_its_box_and_no_arrow_goes_through_it(page):

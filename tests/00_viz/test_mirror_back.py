@@ -9,7 +9,14 @@ import torch
 
 import course_lib as cl
 from course_lib.bench.models import TinyBlock
-from course_lib.viz.mirror_back import COMBINATIONS, NOT_AVAILABLE, Trial, ablation, kernels_in, their_half
+from course_lib.viz.mirror_back import (
+    COMBINATIONS,
+    NOT_AVAILABLE,
+    Trial,
+    ablation,
+    kernels_in,
+    their_half,
+)
 
 needs_cxx = pytest.mark.skipif(not shutil.which("g++"), reason="both compilers need g++")
 
@@ -30,9 +37,7 @@ runner = Runner(partitions=[])
 
 
 def test_kernels_are_read_from_the_call_in_generated_code():
-    names = (
-        "extern_kernels.addmm cpp_fused_add_0 triton_poi_fused_mul_1 torch.ops.aten._scaled_dot_product_flash_attention_for_cpu"
-    )
+    names = "extern_kernels.addmm cpp_fused_add_0 triton_poi_fused_mul_1 torch.ops.aten._scaled_dot_product_flash_attention_for_cpu"
     assert kernels_in(CODE) == names.split()
 
 
@@ -50,7 +55,11 @@ def test_where_torch_has_no_such_ways_it_says_not_available(monkeypatch):
     trial, calls = Trial(lambda x: x + 1, (torch.ones(3),), {}), {}
     monkeypatch.setattr(torch, "compile", lambda f: f)
     half = their_half(trial, torch.ones(3) + 1, calls)
-    assert half.cells()[:2] == [NOT_AVAILABLE, NOT_AVAILABLE] and half.answer == "as eager" and "torch.compile" in calls
+    assert (
+        half.cells()[:2] == [NOT_AVAILABLE, NOT_AVAILABLE]
+        and half.answer == "as eager"
+        and "torch.compile" in calls
+    )
 
 
 def test_guards_are_there_in_both_dialects():
@@ -77,7 +86,9 @@ def test_training_in_both_compilers_has_kernels_bytes_and_the_same_gradients():
 def test_the_four_combinations_of_halves_agree_with_eager():
     told = ablation(lambda x: torch.nn.functional.gelu(x) + x, torch.randn(64))
     assert list(told.answers) == list(COMBINATIONS) and set(told.answers.values()) == {"as eager"}
-    assert set(told.seconds) == set(COMBINATIONS) and all(took > 0 for took in told.seconds.values())
+    assert set(told.seconds) == set(COMBINATIONS) and all(
+        took > 0 for took in told.seconds.values()
+    )
     assert "against eager" in told.picture.body
 
 

@@ -18,7 +18,10 @@ def lane(page, row, column):
     """The middle of a lane, in px of the window: the drawing may have shrunk."""
     box = page.locator("svg").bounding_box()
     scale = box["width"] / float(page.locator("svg").get_attribute("width"))
-    return tuple(start + scale * (2 + (place + 0.5) * CELL) for start, place in ((box["x"], column), (box["y"], row)))
+    return tuple(
+        start + scale * (2 + (place + 0.5) * CELL)
+        for start, place in ((box["x"], column), (box["y"], row))
+    )
 
 
 @pytest.mark.parametrize("width", [1280, 400])

@@ -22,7 +22,10 @@ NAMES = "show bytecode graph aten guards_table loops fusion code breaks".split()
 
 
 def pictures_of(trace):
-    points = [viz.Point("eager add", 1e6, 12e6, 1e-3), viz.Point("torch.compile GEMM", 4e10, 4e7, 0.4)]
+    points = [
+        viz.Point("eager add", 1e6, 12e6, 1e-3),
+        viz.Point("torch.compile GEMM", 4e10, 4e7, 0.4),
+    ]
     return {
         **{name: getattr(trace, name)() for name in NAMES},
         "one kernel": trace.code(kernel=0),
@@ -49,7 +52,9 @@ def test_every_picture_has_a_caption_and_words_for_who_cannot_see_it(pictures):
 
 def test_no_picture_hard_codes_black_or_white_or_small_print(pictures):
     for name, picture in pictures.items():
-        assert not re.search(r'#(?:000|fff)(?:000|fff)?\b|[":]\s*(?:black|white)\b', picture.html), name
+        assert not re.search(
+            r'#(?:000|fff)(?:000|fff)?\b|[":]\s*(?:black|white)\b', picture.html
+        ), name
         sizes = re.findall(r'font-size(?:="|:\s*)([\d.]+)', picture.html)
         assert all(float(size) >= 11 for size in sizes), (name, sizes)
 
@@ -77,7 +82,16 @@ def test_text_is_the_same_each_time(pictures, trace_again):
 
 def test_the_map_names_every_room_its_lesson_and_its_counterpart():
     picture = viz.pipeline_map("scheduling")
-    for label in ("frame hook", "capture", "guards", "autograd", "lowering", "codegen", "runtime", "▸ scheduling"):
+    for label in (
+        "frame hook",
+        "capture",
+        "guards",
+        "autograd",
+        "lowering",
+        "codegen",
+        "runtime",
+        "▸ scheduling",
+    ):
         assert f">{label}</text>" in picture.body
     assert "_dynamo/symbolic_convert" in picture.body and "lesson 07" in picture.body
     assert "▸ scheduling  lesson 08" in picture.text
@@ -106,9 +120,14 @@ def test_the_stack_shows_what_stays_what_goes_and_what_comes(by_hand):
 def test_the_table_groups_by_source_line_and_marks_new_nodes(by_hand):
     picture = viz.bytecode_table(by_hand)
     assert picture.text.splitlines()[0] == "this notebook:5  y = helper(x, w)"
-    assert "    ┆      6 BINARY_OP *                  [mul: f32[2, 3]]   ← new node mul" in picture.text.splitlines()
+    assert (
+        "    ┆      6 BINARY_OP *                  [mul: f32[2, 3]]   ← new node mul"
+        in picture.text.splitlines()
+    )
     assert picture.body.count('class="cl-new"') == 2 and "<details" in picture.body
-    assert viz.bytecode_table(by_hand, "f").text == viz.bytecode_table(by_hand, 0).text == picture.text
+    assert (
+        viz.bytecode_table(by_hand, "f").text == viz.bytecode_table(by_hand, 0).text == picture.text
+    )
 
 
 def test_a_frame_that_is_not_there_is_told_with_those_that_are(by_hand):
@@ -122,14 +141,19 @@ def ran(op, function, depth):
     return events.InstructionRun(2, op, "", function, "/x/block.py", 5, depth, (), ())
 
 
-PROBLEM = Unsupported("a number is wanted from a tensor", "use torch.where", Location("/x/block.py", 3, "f"))
+PROBLEM = Unsupported(
+    "a number is wanted from a tensor", "use torch.where", Location("/x/block.py", 3, "f")
+)
 
 
 def test_where_capture_stops_is_the_last_row(by_hand):
     by_hand.events.append(events.GraphBroke(PROBLEM))
     picture = viz.bytecode_table(by_hand)
     assert "capture stops here" in picture.body and "cl-torn" in picture.body
-    assert picture.text.splitlines()[-2:] == ["  at block.py:3 in f", "  what to do: use torch.where"]
+    assert picture.text.splitlines()[-2:] == [
+        "  at block.py:3 in f",
+        "  what to do: use torch.where",
+    ]
 
 
 @pytest.mark.parametrize("order", [1, -1])
@@ -138,9 +162,21 @@ def test_a_frame_that_ends_in_a_graph_break_has_its_graph_and_the_reason(by_hand
     by_hand.events += [events.GraphCaptured(result), events.GraphBroke(PROBLEM)][::order]
     by_hand.events += [events.FrameSeen("f from 4", ""), ran("JUMP", "f from 4", 0)]
     first, second = frame_runs(by_hand)
-    assert (first.graph, first.problem, first.ending) == (result.graph, PROBLEM, "the graph ends here")
-    assert (second.name, second.graph, second.problem, second.ending) == ("f from 4", None, None, "")
-    assert "✂ the graph ends here: a number is wanted from a tensor" in viz.bytecode_table(by_hand, "f").text
+    assert (first.graph, first.problem, first.ending) == (
+        result.graph,
+        PROBLEM,
+        "the graph ends here",
+    )
+    assert (second.name, second.graph, second.problem, second.ending) == (
+        "f from 4",
+        None,
+        None,
+        "",
+    )
+    assert (
+        "✂ the graph ends here: a number is wanted from a tensor"
+        in viz.bytecode_table(by_hand, "f").text
+    )
 
 
 def test_a_graph_break_is_two_frames_and_the_second_says_that_it_resumes():
@@ -151,7 +187,10 @@ def test_a_graph_break_is_two_frames_and_the_second_says_that_it_resumes():
 
     with cl.record() as trace:
         cl.compile(halved, backend="eager")(torch.ones(3))
-    assert [(run.ending, len(run.graph.graph.nodes)) for run in frame_runs(trace)] == [("the graph ends here", 3), ("", 3)]
+    assert [(run.ending, len(run.graph.graph.nodes)) for run in frame_runs(trace)] == [
+        ("the graph ends here", 3),
+        ("", 3),
+    ]
     one, two = trace.bytecode(0), trace.bytecode(1)
     assert "1 FX node added. The graph ends here: print has an effect" in one.alt
     assert "resume function" in two.caption and "resume function" not in one.caption
@@ -172,7 +211,10 @@ def test_addresses_are_no_part_of_an_argument():
 def test_plain_bytecode_is_shown_under_its_source():
     picture = viz.disassembly(frame_runs)
     assert "runs: list[FrameRun] = []" in picture.text and "RETURN_VALUE" in picture.text
-    assert picture.caption.startswith("frame_runs as bytecode") and "Bytecode of frame_runs" in picture.alt
+    assert (
+        picture.caption.startswith("frame_runs as bytecode")
+        and "Bytecode of frame_runs" in picture.alt
+    )
 
 
 def test_a_source_line_stands_once_above_all_its_instructions():
@@ -184,7 +226,10 @@ def test_a_source_line_stands_once_above_all_its_instructions():
 
     lines = viz.disassembly(loop.__code__).text.splitlines()
     at = next(n for n, line in enumerate(lines) if line.endswith("total = 0"))
-    assert lines[at + 1].split()[1:] == ["LOAD_CONST", "0"] and lines[at + 2].split()[1:] == ["STORE_FAST", "total"]
+    assert lines[at + 1].split()[1:] == ["LOAD_CONST", "0"] and lines[at + 2].split()[1:] == [
+        "STORE_FAST",
+        "total",
+    ]
     assert sum("total += x" in line for line in lines) == 1
 
 
@@ -230,7 +275,10 @@ def test_a_large_graph_is_cut_in_the_drawing_but_whole_in_the_table():
 
 def test_guards_say_what_must_hold_and_which_line_is_to_blame(trace):
     picture = trace.guards_table()
-    assert "✕ tensor" in picture.text and "did not hold: x.shape[0]: expected 32, got 16" in picture.text
+    assert (
+        "✕ tensor" in picture.text
+        and "did not hold: x.shape[0]: expected 32, got 16" in picture.text
+    )
     assert "conftest.py" in picture.text and "torch.softmax" in picture.text
     assert "did not hold" in picture.alt
 
@@ -297,10 +345,14 @@ def test_code_keeps_every_character(trace):
     source = 'def f(x):\n    """Two\n\n    lines."""\n    return x if x < 3 else "<&>"  # why'
     picture = viz.code(source, highlight_lines=[5])
     assert picture.text == source
-    plain = re.sub(r'<span class="cl-no">\d+</span>|<[^>]+>', "", re.search(r"<pre>(.*)</pre>", picture.body, re.S)[1])
-    assert plain == source.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;").replace(
-        "\n", ""
+    plain = re.sub(
+        r'<span class="cl-no">\d+</span>|<[^>]+>',
+        "",
+        re.search(r"<pre>(.*)</pre>", picture.body, re.S)[1],
     )
+    assert plain == source.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace(
+        '"', "&quot;"
+    ).replace("\n", "")
     assert picture.body.count("cl-hl") == 1
     kernel = trace.of(events.KernelsBuilt)[0].compiled.kernels[0]
     assert trace.code(kernel=kernel.name).text == kernel.source.rstrip()
@@ -328,35 +380,62 @@ def test_eager_is_grey_and_torch_compile_dashed():
 
 
 def test_a_colour_is_that_of_who_is_named_first():
-    said = ("aot_eager", "ours against eager", "course_lib vs torch.compile", "eager, 4 threads", "one by one, as in eager")
-    boxes = re.findall(r"<rect[^>]*>", viz.bars(dict.fromkeys((*said, "torch.compile against ours"), 1.0)).body)
+    said = (
+        "aot_eager",
+        "ours against eager",
+        "course_lib vs torch.compile",
+        "eager, 4 threads",
+        "one by one, as in eager",
+    )
+    boxes = re.findall(
+        r"<rect[^>]*>", viz.bars(dict.fromkeys((*said, "torch.compile against ours"), 1.0)).body
+    )
     grey = ["#6B7280" in box for box in boxes]
     assert grey == [False, False, False, True, True, False]
     assert ["dasharray" in box for box in boxes] == [False] * 5 + [True]
 
 
 def test_long_names_titles_and_units_stay_within_the_drawing():
-    name = "what a learner calls a way of running it, with all its settings and the size of the batch"
-    picture = viz.bars({name: 1.0, "b": 2.0}, "bytes of traffic through memory", "A title as long as this one is " * 5)
+    name = (
+        "what a learner calls a way of running it, with all its settings and the size of the batch"
+    )
+    picture = viz.bars(
+        {name: 1.0, "b": 2.0},
+        "bytes of traffic through memory",
+        "A title as long as this one is " * 5,
+    )
     width = float(re.search(r'width="([\d.]+)"', picture.body)[1])
-    ends = re.findall(r'<text x="([\d.]+)"[^>]*font-size="([\d.]+)" text-anchor="(\w+)"[^>]*>([^<]+)<', picture.body)
+    ends = re.findall(
+        r'<text x="([\d.]+)"[^>]*font-size="([\d.]+)" text-anchor="(\w+)"[^>]*>([^<]+)<',
+        picture.body,
+    )
     for x, size, anchor, text in ends:
         wide = text_width(text, float(size))
-        left, right = (float(x) - wide, float(x)) if anchor == "end" else (float(x), float(x) + wide)
+        left, right = (
+            (float(x) - wide, float(x)) if anchor == "end" else (float(x), float(x) + wide)
+        )
         assert left >= -2 and right <= width + 2, text
-    assert name in picture.text and " ".join(text for *_, anchor, text in ends if anchor == "end").startswith(name)
+    assert name in picture.text and " ".join(
+        text for *_, anchor, text in ends if anchor == "end"
+    ).startswith(name)
 
 
 def test_the_roofline_says_what_limits_each_kernel():
     points = [("add", 1e6, 12e6, 1e-3), ("GEMM", 4e10, 4e7, 0.4), ("a launch", 8, 32, 1e-5)]
     lines = viz.roofline(points, bandwidth=20e9, peak=150e9).text.splitlines()
-    assert [line.rpartition("limited by ")[2] for line in lines] == ["memory", "arithmetic", "neither"]
+    assert [line.rpartition("limited by ")[2] for line in lines] == [
+        "memory",
+        "arithmetic",
+        "neither",
+    ]
 
 
 def test_bars_without_values_and_values_without_a_bar():
     with pytest.raises(ValueError, match="at least one"):
         viz.bars({})
-    assert viz.bars({"eager": 1.0, "course_lib": float("nan")}, "s").text.splitlines()[1].split() == ["course_lib", "none"]
+    assert viz.bars({"eager": 1.0, "course_lib": float("nan")}, "s").text.splitlines()[
+        1
+    ].split() == ["course_lib", "none"]
 
 
 def test_a_guard_on_sizes_is_about_the_tensors_whose_sizes_it_compares():
@@ -365,7 +444,9 @@ def test_a_guard_on_sizes_is_about_the_tensors_whose_sizes_it_compares():
 
     cl.reset()
     with cl.record() as trace:
-        cl.compile(f, backend="eager", dynamic=True)(torch.randn(12), [torch.randn(3), torch.randn(4)])
+        cl.compile(f, backend="eager", dynamic=True)(
+            torch.randn(12), [torch.randn(3), torch.randn(4)]
+        )
     sizes = [guard for guard in trace.captures[0].guards if guard.kind == "sizes"]
     body = viz.guard_table(sizes).body
     assert len(sizes) == 4 and "<code>function</code>" not in body
@@ -374,7 +455,12 @@ def test_a_guard_on_sizes_is_about_the_tensors_whose_sizes_it_compares():
 
 @pytest.mark.parametrize(
     "index, written",
-    [(1, "1"), (slice(None, "mul"), ":mul"), (slice(1, None, 2), "1::2"), ((slice(None), None, 0), ":, None, 0")],
+    [
+        (1, "1"),
+        (slice(None, "mul"), ":mul"),
+        (slice(1, None, 2), "1::2"),
+        ((slice(None), None, 0), ":, None, 0"),
+    ],
 )
 def test_an_index_of_a_graph_is_written_as_between_brackets(index, written):
     assert graphs.index_text(index) == written
@@ -393,7 +479,11 @@ def test_a_number_stays_with_its_unit_and_a_long_name_breaks_behind_an_underscor
 
 def test_what_the_peak_is_does_not_lie_on_the_roof():
     for peak in (67e12, 92e9, 400e9):
-        svg = roofline([("a", 1e9, 2.3e8, 1e-3), ("b", 4.0, 16.0, 1e-5)], 4.273e12 if peak > 1e12 else 4e10, peak).body
+        svg = roofline(
+            [("a", 1e9, 2.3e8, 1e-3), ("b", 4.0, 16.0, 1e-5)],
+            4.273e12 if peak > 1e12 else 4e10,
+            peak,
+        ).body
         label = float(re.search(r'y="([\d.]+)"[^>]*>peak', svg)[1])
         roof = float(re.search(r'd="M[\d.]+ [\d.]+ L[\d.]+ ([\d.]+) H', svg)[1])
         assert label < roof - 4 or label - 11 > roof + 3

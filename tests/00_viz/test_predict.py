@@ -13,7 +13,9 @@ WHY = "Relu goes into the loop of `add`."
 
 
 def question() -> viz.Predict:
-    return viz.Predict("How many kernels for `(x + 1).relu()`?", ["none", "one", "two"], answer=1, because=WHY)
+    return viz.Predict(
+        "How many kernels for `(x + 1).relu()`?", ["none", "one", "two"], answer=1, because=WHY
+    )
 
 
 def test_where_nobody_answers_it_says_so_and_keeps_the_answer_folded():
@@ -36,8 +38,14 @@ def test_a_right_and_a_wrong_choice_get_a_word_each_and_the_reason():
 def test_the_saved_file_lists_the_options_and_does_not_tell_the_answer():
     data = question()._repr_mimebundle_()
     data = data[0] if isinstance(data, tuple) else data
-    assert data["text/plain"] == "How many kernels for `(x + 1).relu()`?\n  a) none\n  b) one\n  c) two"
-    assert "<code>(x + 1).relu()</code>" in data["text/html"] and "<li>c) two</li>" in data["text/html"]
+    assert (
+        data["text/plain"]
+        == "How many kernels for `(x + 1).relu()`?\n  a) none\n  b) one\n  c) two"
+    )
+    assert (
+        "<code>(x + 1).relu()</code>" in data["text/html"]
+        and "<li>c) two</li>" in data["text/html"]
+    )
     assert "goes into" not in data["text/html"]
 
 
@@ -74,7 +82,9 @@ def test_it_is_answered_by_keyboard_and_by_mouse_in_a_browser_without_a_kernel(l
     page = live(question().widget)
     group = page.get_by_role("group", name="How many kernels for (x + 1).relu()?")
     options = group.get_by_role("radio")
-    assert [options.nth(i).get_attribute("data-lm-suppress-shortcuts") for i in range(3)] == ["true"] * 3
+    assert [options.nth(i).get_attribute("data-lm-suppress-shortcuts") for i in range(3)] == [
+        "true"
+    ] * 3
     assert page.get_by_role("status").inner_text() == "Choose before you read on."
     page.keyboard.press("Tab")
     page.keyboard.press("Space")

@@ -33,7 +33,11 @@ def six_layers(transformer):
 
 def lit(provenance, row, pane):
     """What of a pane belongs to a row: labels of lines, else names."""
-    found = [one for one in provenance.rows[pane] if one in provenance.related(row) and one.kind != "head"]
+    found = [
+        one
+        for one in provenance.rows[pane]
+        if one in provenance.related(row) and one.kind != "head"
+    ]
     return [one.label if pane in ("source", "code") else one.text.split(" = ")[0] for one in found]
 
 
@@ -41,8 +45,14 @@ def lit(provenance, row, pane):
 def test_every_row_of_every_stage_has_an_origin(model, request):
     provenance = request.getfixturevalue(model)
     for pane in ("bytecode", "fx", "aten", "loops", "groups"):
-        loose = [row.text for row in provenance.rows[pane] if not row.up and row.kind not in ("head", "output")]
-        assert loose == ["tangent_0"] * (pane == "aten"), f"{PANES[pane].title}: these came from nowhere"
+        loose = [
+            row.text
+            for row in provenance.rows[pane]
+            if not row.up and row.kind not in ("head", "output")
+        ]
+        assert loose == ["tangent_0"] * (pane == "aten"), (
+            f"{PANES[pane].title}: these came from nowhere"
+        )
     kernels = [row for row in provenance.rows["code"] if "program" not in row.text]
     program = [row for row in kernels if not row.up and not row.of]
     assert {re.split(r"\W", row.text.strip())[0] for row in program if row.kind != "head"} <= {
@@ -61,18 +71,29 @@ def test_a_line_of_a_kernel_leads_to_the_line_that_its_own_comment_names(model, 
 
 
 @pytest.mark.parametrize("model", ["tiny", "six_layers"])
-def test_every_line_of_every_kernel_of_a_training_step_has_all_stages_above_it_and_is_found_from_each(model, request):
+def test_every_line_of_every_kernel_of_a_training_step_has_all_stages_above_it_and_is_found_from_each(
+    model, request
+):
     """Kernel line → group → loop → ATen node → FX node → instruction → the user's line, and back; in forward and in backward."""
     provenance = request.getfixturevalue(model)
     backward = {row for row in provenance.rows["aten"] if row.kind == "backward"}
-    lines = [row for row in provenance.rows["code"] if re.search(r"// \S+ \(models\.py:\d+\)", row.text)]
+    lines = [
+        row for row in provenance.rows["code"] if re.search(r"// \S+ \(models\.py:\d+\)", row.text)
+    ]
     from_backward = 0
     for line in lines:
         related = provenance.related(line)
         for pane in ("groups", "loops", "aten", "fx", "bytecode", "source"):
-            above = [row for row in related if row.pane == pane and row.kind not in ("head", "group", "library")]
+            above = [
+                row
+                for row in related
+                if row.pane == pane and row.kind not in ("head", "group", "library")
+            ]
             assert above, f"{line.text.strip()!r} has nothing in {PANES[pane].title}"
-            assert all(line in provenance.related(row) for row in above if row.of is None), (line.text, pane)
+            assert all(line in provenance.related(row) for row in above if row.of is None), (
+                line.text,
+                pane,
+            )
         from_backward += bool(backward.intersection(related))
     assert len(lines) > 20 and 0 < from_backward < len(lines)
 
@@ -80,7 +101,9 @@ def test_every_line_of_every_kernel_of_a_training_step_has_all_stages_above_it_a
 @pytest.mark.parametrize("model", ["tiny", "six_layers"])
 def test_what_is_lit_from_one_end_is_lit_from_the_other(model, request):
     provenance = request.getfixturevalue(model)
-    single = [row for row in provenance if row.kind not in ("head", "group", "library") and row.of is None]
+    single = [
+        row for row in provenance if row.kind not in ("head", "group", "library") and row.of is None
+    ]
     for row in single[:: max(1, len(single) // 60)]:
         for other in provenance.related(row):
             if other.kind not in ("head", "group", "library") and other.of is None:
@@ -91,15 +114,24 @@ def test_gelu_through_all_stages_forward_and_backward(tiny):
     line = tiny.find("source", "gelu(x)")
     assert lit(tiny, line, "fx") == ["gelu"]
     assert lit(tiny, line, "aten")[0] == "gelu" and "erf" in lit(tiny, line, "aten")
-    kernels = [row.text for row in tiny.rows["groups"] if row.kind == "group" and row in tiny.related(line)]
-    assert kernels == ["fused_gelu_mul_add", "fused_gelu_mul_add_erf_exp"], "one of forward, one of backward"
+    kernels = [
+        row.text for row in tiny.rows["groups"] if row.kind == "group" and row in tiny.related(line)
+    ]
+    assert kernels == ["fused_gelu_mul_add", "fused_gelu_mul_add_erf_exp"], (
+        "one of forward, one of backward"
+    )
     assert any("0.5f" in row.text for row in tiny.related(line) if row.pane == "code")
     node = next(row for row in tiny.rows["fx"] if row.text.startswith("gelu = "))
     assert [row.text for row in tiny.rows["bytecode"] if row in tiny.related(node)] == ["CALL 1"]
 
 
 def test_a_call_that_was_followed_belongs_to_the_line_that_makes_it(tiny):
-    assert lit(tiny, tiny.find("source", "self.ln(x)"), "fx") == ["x", "self.ln.weight", "self.ln.bias", "layer_norm"]
+    assert lit(tiny, tiny.find("source", "self.ln(x)"), "fx") == [
+        "x",
+        "self.ln.weight",
+        "self.ln.bias",
+        "layer_norm",
+    ]
     node = next(row for row in tiny.rows["fx"] if row.text.startswith("layer_norm = "))
     lines = [row.text.strip() for row in tiny.rows["source"] if row in tiny.related(node)]
     assert lines == ["x = self.ln(x)", "return F.layer_norm("]
@@ -107,7 +139,11 @@ def test_a_call_that_was_followed_belongs_to_the_line_that_makes_it(tiny):
 
 def test_a_line_of_a_model_with_six_equal_layers_belongs_to_all_six(six_layers):
     line = six_layers.find("source", "self.qkv(x)")
-    linears = [row for row in six_layers.rows["fx"] if row in six_layers.related(line) and row.text.startswith("linear")]
+    linears = [
+        row
+        for row in six_layers.rows["fx"]
+        if row in six_layers.related(line) and row.text.startswith("linear")
+    ]
     assert len(linears) == 6
     layers = {name for row in linears for name in re.findall(r"self_layers_(\d)", row.text)}
     assert layers == set("012345")
@@ -119,7 +155,9 @@ def test_a_kernel_stands_for_all_that_it_holds(tiny):
     lines = lit(tiny, kernel, "code")
     signature = next(row for row in tiny.rows["code"] if "void fused_gelu_mul_add(" in row.text)
     assert signature in tiny.related(kernel) and tiny.related(signature) == tiny.related(kernel)
-    call = next(row for row in tiny.rows["code"] if row.text.strip().startswith("fused_gelu_mul_add("))
+    call = next(
+        row for row in tiny.rows["code"] if row.text.strip().startswith("fused_gelu_mul_add(")
+    )
     assert call in tiny.related(kernel) and len(lines) > 10
 
 
@@ -151,10 +189,22 @@ def several(x, rows):
 def test_an_instruction_may_make_many_nodes():
     provenance = provenance_of(several, [torch.randn(4, 3), [torch.randn(3)]])
     first = several.__code__.co_firstlineno
-    where = {"chunk": 1, "getitem": 1, "getitem_1": 1, "add": 2, "add_1": 2, "add_2": 2, "unbind": 3, "stack": 5, "amax": 5}
+    where = {
+        "chunk": 1,
+        "getitem": 1,
+        "getitem_1": 1,
+        "add": 2,
+        "add_1": 2,
+        "add_2": 2,
+        "unbind": 3,
+        "stack": 5,
+        "amax": 5,
+    }
     for name, line in where.items():
         node = next(row for row in provenance.rows["fx"] if row.text.startswith(f"{name} = "))
-        assert node.up[0].pane == "bytecode" and lit(provenance, node, "source") == [str(first + line)], name
+        assert node.up[0].pane == "bytecode" and lit(provenance, node, "source") == [
+            str(first + line)
+        ], name
 
 
 def broken(x):
@@ -168,13 +218,17 @@ def test_both_graphs_around_a_break_lead_to_their_own_lines():
     heads = [row.text for row in provenance.rows["fx"] if row.kind == "head"]
     assert len(heads) == 2
     assert lit(provenance, provenance.find("source", "y.relu()"), "fx")[-1] == "relu"
-    assert lit(provenance, provenance.find("fx", "mul = "), "source") == [str(broken.__code__.co_firstlineno + 1)]
+    assert lit(provenance, provenance.find("fx", "mul = "), "source") == [
+        str(broken.__code__.co_firstlineno + 1)
+    ]
     breaks = [row for row in provenance.rows["bytecode"] if row.kind == "break"]
     assert breaks and all(provenance.moments[row.at].stage == "break" for row in breaks)
 
 
 def test_a_graph_with_symbolic_sizes_is_linked_for_each_size_that_it_is_built_for():
-    provenance = provenance_of(lambda x: (x + 1).relu(), [torch.randn(4, 3)], [torch.randn(5, 3)], [torch.randn(6, 3)])
+    provenance = provenance_of(
+        lambda x: (x + 1).relu(), [torch.randn(4, 3)], [torch.randn(5, 3)], [torch.randn(6, 3)]
+    )
     nodes = [row for row in provenance.rows["aten"] if row.text.startswith("relu = ")]
     assert len(nodes) == 3 and all(row.up and row.up[0].text.startswith("relu = ") for row in nodes)
     assert nodes[1].up == nodes[2].up, "two sets of sizes, one captured graph"
@@ -191,7 +245,9 @@ def test_a_loop_that_is_computed_where_it_is_read_still_leads_to_a_kernel():
 
 def test_triton_kernels_are_linked_too():
     pytest.importorskip("triton")
-    provenance = provenance_of(lambda x: torch.softmax(x * 2, -1), [torch.randn(4, 8)], options={"codegen": "triton"})
+    provenance = provenance_of(
+        lambda x: torch.softmax(x * 2, -1), [torch.randn(4, 8)], options={"codegen": "triton"}
+    )
     row = provenance.find("code", "tl.load")
     assert lit(provenance, row, "fx")[0] == "mul"
 

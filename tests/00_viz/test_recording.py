@@ -32,8 +32,13 @@ def test_a_loop_of_calls_is_kept_in_numbers_after_the_first_ones():
     assert count.times == WHOLE + 200 and count.left_out == 200
     assert 0 < count.least <= count.median <= count.most <= count.total
     text = report(trace)
-    assert "the 399 records after them" in text.replace("\n", " "), "200 launches, 199 checks: the first call compiled"
-    assert f"<code>{launch.name}</code>" in text.partition("What calls cost")[2] and ">300</td>" in text
+    assert "the 399 records after them" in text.replace("\n", " "), (
+        "200 launches, 199 checks: the first call compiled"
+    )
+    assert (
+        f"<code>{launch.name}</code>" in text.partition("What calls cost")[2]
+        and ">300</td>" in text
+    )
 
 
 def test_a_recording_at_the_recompile_limit_stops_growing_and_forgets_no_guard_that_failed():
@@ -54,7 +59,9 @@ def test_a_recording_at_the_recompile_limit_stops_growing_and_forgets_no_guard_t
     assert last.alike == WHOLE + 220 - cl.config.recompile_limit
     assert len(many.recompiles) == cl.config.recompile_limit - 1
     said = report(many)
-    assert f"and {last.alike:,} calls more" in said and "float64" in said and "at a later call" in said
+    assert (
+        f"and {last.alike:,} calls more" in said and "float64" in said and "at a later call" in said
+    )
 
 
 def test_the_median_of_what_is_only_counted_is_right_to_two_per_cent():
@@ -64,7 +71,10 @@ def test_the_median_of_what_is_only_counted_is_right_to_two_per_cent():
     for number in numbers:
         count.add(number)
     assert count.median == pytest.approx(statistics.median(numbers), rel=0.025)
-    assert (count.least, count.most) == (min(numbers), max(numbers)) and count.total == pytest.approx(sum(numbers))
+    assert (count.least, count.most) == (
+        min(numbers),
+        max(numbers),
+    ) and count.total == pytest.approx(sum(numbers))
 
 
 class Layer(nn.Module):
@@ -93,20 +103,28 @@ def test_a_layer_that_is_compiled_by_itself_says_what_called_it_in_eager():
     alone = [compile for compile in compiles_of(trace) if compile.name == "Layer.forward"]
     why = "through runs in eager (reached the recompile limit (8)), so what it calls is compiled by itself"
     assert alone and all(compile.by_itself == why for compile in alone)
-    again = next(finding for finding in findings(compiles_of(trace)) if finding.title.startswith("Layer.forward"))
+    again = next(
+        finding
+        for finding in findings(compiles_of(trace))
+        if finding.title.startswith("Layer.forward")
+    )
     assert why in again.body and "mark_dynamic" not in again.body, "it is no size that failed"
     assert not compiles_of(trace)[0].by_itself, "the program calls it"
 
 
 def test_a_large_tree_is_packed_and_opens_where_a_link_leads(page, tmp_path):
     part = (
-        '<section id="compiles">' + "<details><summary>a</summary><p id='k1-0-0'>the kernel</p></details>" + "<i>x</i>" * 130_000
+        '<section id="compiles">'
+        + "<details><summary>a</summary><p id='k1-0-0'>the kernel</p></details>"
+        + "<i>x</i>" * 130_000
     )
     text = packed(part + "</section>")
     assert len(part) > PACKED_FROM and len(text) < len(part) / 10
     assert packed("<p>small</p>") == "<p>small</p>"
     path = tmp_path / "report.html"
-    path.write_text(f"<!doctype html><html lang='en'><meta charset='utf-8'><body><a href='#k1-0-0'>link</a>{text}</body></html>")
+    path.write_text(
+        f"<!doctype html><html lang='en'><meta charset='utf-8'><body><a href='#k1-0-0'>link</a>{text}</body></html>"
+    )
     page.goto(path.as_uri() + "#k1-0-0")
     page.wait_for_selector("#compiles", state="attached")
     assert page.locator("#k1-0-0").is_visible() and page.locator("#compiles i").count() == 130_000
@@ -121,8 +139,15 @@ def test_what_capture_cannot_do_is_told_with_the_programs_lines_alone(tmp_path):
 
     with pytest.raises(cl.Unsupported), cl.record(tmp_path):
         cl.compile(strict, fullgraph=True)(torch.ones(3))
-    said = (tmp_path / "report.html").read_text().partition('<div class="cl-torn cl-m">')[2].partition("</div>")[0]
-    assert "test_recording.py" in said and "return x * x.sum().item()" in said and "what to do" in said
+    said = (
+        (tmp_path / "report.html")
+        .read_text()
+        .partition('<div class="cl-torn cl-m">')[2]
+        .partition("</div>")[0]
+    )
+    assert (
+        "test_recording.py" in said and "return x * x.sum().item()" in said and "what to do" in said
+    )
     assert "course_lib/capture" not in said
     with pytest.raises(ZeroDivisionError), cl.record(tmp_path):
         1 / 0
@@ -153,7 +178,9 @@ def test_what_counts_calls_is_not_taken_for_the_programs_own_code():
         for _ in range(3):
             x = torch.ones(3, requires_grad=True)
             compiled(x).backward()
-    assert {event.name.split(" from ")[0].rpartition(".")[2] for event in trace.of(events.FrameSeen)} == {"f"}
+    assert {
+        event.name.split(" from ")[0].rpartition(".")[2] for event in trace.of(events.FrameSeen)
+    } == {"f"}
 
 
 def test_the_steps_of_an_optimizer_are_recorded_to_their_end():

@@ -112,9 +112,14 @@ def test_what_fullgraph_does_not_allow_is_an_error_and_does_not_run_in_eager():
     (compile,) = compiles_of(trace)
     assert compile.outcome == "an error: a graph ends, which fullgraph=True does not allow"
     (found,) = findings([compile])
-    assert f":{branchy.__code__.co_firstlineno + 2} is an error" in found.title and "the function did not run" in found.body
+    assert (
+        f":{branchy.__code__.co_firstlineno + 2} is an error" in found.title
+        and "the function did not run" in found.body
+    )
     page = report(trace)
-    assert section_of(page, "eager").endswith("<p>Nothing.</p>") and "the function did not run" in section_of(page, "breaks")
+    assert section_of(page, "eager").endswith(
+        "<p>Nothing.</p>"
+    ) and "the function did not run" in section_of(page, "breaks")
 
 
 def test_at_the_recompile_limit_fullgraph_is_an_error_too(monkeypatch):
@@ -125,7 +130,9 @@ def test_at_the_recompile_limit_fullgraph_is_an_error_too(monkeypatch):
         for k in (2.5, 3.5, 4.5):
             compiled(torch.ones(3), k)
     compiles = compiles_of(trace)
-    assert [c.outcome for c in compiles][-1] == "an error: reached the recompile limit, which fullgraph=True does not allow"
+    assert [c.outcome for c in compiles][
+        -1
+    ] == "an error: reached the recompile limit, which fullgraph=True does not allow"
     assert [f.mark for f in findings(compiles)] == ["◆"]
     assert "a call that fits no entry is an error" in findings(compiles)[0].title
     assert section_of(report(trace), "eager").endswith("<p>Nothing.</p>")
@@ -143,8 +150,16 @@ def test_entries_that_differ_in_what_they_expect_share_a_line():
         for _ in range(6):
             compiled(torch.ones(3), 2)
     text = report(trace)
-    last = text.partition("Guards that failed")[2].partition("Where compile time went")[0].rpartition("<tr>")[2]
-    assert "len(seen): expected 0, 1 … 4, got 5" in last and "5 entries" in last and last.count("<li>") == 2
+    last = (
+        text.partition("Guards that failed")[2]
+        .partition("Where compile time went")[0]
+        .rpartition("<tr>")[2]
+    )
+    assert (
+        "len(seen): expected 0, 1 … 4, got 5" in last
+        and "5 entries" in last
+        and last.count("<li>") == 2
+    )
     again = next(finding for finding in findings(compiles_of(trace)) if finding.mark == "◆")
     assert "filled outside the compiled function" in again.body
 
@@ -161,7 +176,9 @@ def test_what_runs_behind_a_break_is_not_advised_before_the_break_is_mended():
         warnings.simplefilter("ignore")
         compiled = cl.compile(f)
         compiled(torch.ones(3), 3)
-    resumed = [one for one in findings(compiles_of(trace)) if one.mark == "◆" and "from line" in one.title]
+    resumed = [
+        one for one in findings(compiles_of(trace)) if one.mark == "◆" and "from line" in one.title
+    ]
     assert resumed and all("mend the break first" in one.body for one in resumed)
 
 
@@ -217,11 +234,17 @@ def test_the_guard_that_fails_most_often_is_named_with_what_to_do_and_the_others
 
 def test_a_number_that_must_be_one_value_is_told_as_a_number():
     with cl.record() as trace:
-        compiled = cl.compile(lambda x, k: x * 2 if k == 4 else x + float(f"{k}"), backend="eager", dynamic=True)
+        compiled = cl.compile(
+            lambda x, k: x * 2 if k == 4 else x + float(f"{k}"), backend="eager", dynamic=True
+        )
         for k in (4, 5, 6):
             compiled(torch.ones(3), k)
     (card,) = (one for one in findings(compiles_of(trace)) if one.mark == "◆")
-    assert "got another number" in card.body and "pass the number as a tensor" in card.body and "mark_dynamic" not in card.body
+    assert (
+        "got another number" in card.body
+        and "pass the number as a tensor" in card.body
+        and "mark_dynamic" not in card.body
+    )
 
 
 def test_what_compile_makes_anew_and_what_is_planned_anew_are_told():
@@ -260,7 +283,10 @@ def test_functions_of_one_name_are_told_apart():
                 one(torch.ones(size))
     titles = {compile.title for compile in compiles_of(trace)}
     assert len(titles) == 2 and all("test_report.py:" in title for title in titles)
-    assert "entry 2, compiled" in trace.timeline(compiled[1]).text and "entry 3" not in trace.timeline(compiled[1]).text
+    assert (
+        "entry 2, compiled" in trace.timeline(compiled[1]).text
+        and "entry 3" not in trace.timeline(compiled[1]).text
+    )
 
 
 def test_what_stood_on_the_stack_is_not_blamed_on_the_def_line():
@@ -298,12 +324,17 @@ def test_kernels_of_a_graph_that_another_compiler_captured_know_their_lines_too(
     torch._dynamo.reset()
     first, second, model = compiles_of(trace)
     line = branchy.__code__.co_firstlineno
-    assert [compile.where for compile in (first, second)] == [f"{__file__}:{line + 1}", f"{__file__}:{line + 3}"]
+    assert [compile.where for compile in (first, second)] == [
+        f"{__file__}:{line + 1}",
+        f"{__file__}:{line + 3}",
+    ]
     assert [at.line for at in kernels_of(first.programs[0])[0].lines][:1] == [line + 1]
     assert {program.part for program in model.programs} == {"forward", "backward"}
     for program in model.programs:
         for kernel in kernels_of(program):
-            assert kernel.lines and all(at.filename.endswith("models.py") and at.text for at in kernel.lines), kernel.name
+            assert kernel.lines and all(
+                at.filename.endswith("models.py") and at.text for at in kernel.lines
+            ), kernel.name
 
 
 def test_a_kernel_that_only_fills_memory_knows_who_needs_it():
@@ -311,7 +342,12 @@ def test_a_kernel_that_only_fills_memory_knows_who_needs_it():
     model = torch.nn.Dropout(0.5)
     with cl.record() as trace:
         cl.compile(lambda x: (model(x) * 2, torch.zeros(3)))(torch.randn(4, 8))
-    kernels = [kernel for compile in compiles_of(trace) for program in compile.programs for kernel in kernels_of(program)]
+    kernels = [
+        kernel
+        for compile in compiles_of(trace)
+        for program in compile.programs
+        for kernel in kernels_of(program)
+    ]
     assert sum("fill" in kernel.name for kernel in kernels) == 2
     assert all(kernel.lines for kernel in kernels)
 
@@ -333,7 +369,9 @@ def test_calls_at_the_recompile_limit_are_counted_not_listed():
             compiled(torch.ones(4), f"name {number}")
     compiles = compiles_of(trace)
     assert len(compiles) == cl.config.recompile_limit + 1 and compiles[-1].alike == 39
-    assert compiles[-1].outcome == "in eager after all, as 39 more" and "and 39 calls more" in report(trace)
+    assert compiles[
+        -1
+    ].outcome == "in eager after all, as 39 more" and "and 39 calls more" in report(trace)
 
 
 def test_what_is_advised_about_a_value_fits_it():
@@ -344,9 +382,15 @@ def test_what_is_advised_about_a_value_fits_it():
         for name, scale in (("a", 0.0), ("ab", 1.5)):
             said(torch.ones(4), name)
             number(torch.ones(4), scale)
-    by_guard = {finding.body.split("<code>")[1].split(":")[0]: finding.body for finding in findings(compiles_of(trace))}
+    by_guard = {
+        finding.body.split("<code>")[1].split(":")[0]: finding.body
+        for finding in findings(compiles_of(trace))
+    }
     assert "as a tensor" not in by_guard["name"] and "keep it from changing" in by_guard["name"]
-    assert all("as a tensor" in body for guard, body in by_guard.items() if guard != "name") and len(by_guard) == 2
+    assert (
+        all("as a tensor" in body for guard, body in by_guard.items() if guard != "name")
+        and len(by_guard) == 2
+    )
     assert f"is called with, {HERE}:{by_name.__code__.co_firstlineno}" in report(trace)
 
 
@@ -371,7 +415,10 @@ def test_a_part_that_cannot_be_shown_is_told_and_the_rest_is_there(recorded, mon
 
     monkeypatch.setattr("course_lib.viz.report.kernels_html", broken)
     html = report(recorded, drawings=False)
-    assert "This part could not be shown: RuntimeError: no such &lt;colour&gt;" in html and "Every compile" in html
+    assert (
+        "This part could not be shown: RuntimeError: no such &lt;colour&gt;" in html
+        and "Every compile" in html
+    )
 
 
 def test_record_with_a_folder_writes_the_report_however_the_block_ends(tmp_path):
@@ -405,8 +452,21 @@ if "fork" in sys.argv:
 def run(tmp_path, *arguments):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
-    command = [sys.executable, "-m", "course_lib", "report", "--torch-compile", "--out", str(tmp_path / "out"), str(script)]
-    environment = {**os.environ, "PYTHONPATH": str(Path(cl.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
+    command = [
+        sys.executable,
+        "-m",
+        "course_lib",
+        "report",
+        "--torch-compile",
+        "--out",
+        str(tmp_path / "out"),
+        str(script),
+    ]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(Path(cl.__file__).parents[1]),
+        "OMP_NUM_THREADS": "1",
+    }
     environment.pop("COURSE_TRACE_PROCESS", None)
     done = subprocess.run([*command, *arguments], capture_output=True, text=True, env=environment)
     pages = {path.name: path.read_text() for path in (tmp_path / "out").glob("*.html")}
@@ -416,15 +476,25 @@ def run(tmp_path, *arguments):
 @pytest.mark.slow
 def test_a_script_that_crashes_keeps_its_traceback_its_status_and_gets_its_report(tmp_path):
     done, pages = run(tmp_path, "compile", "crash")
-    assert done.returncode == 1 and "ValueError: the data is gone" in done.stderr and "runpy" not in done.stderr
-    assert "ValueError: the data is gone" in pages["report.html"] and "1 graph captured" in pages["report.html"]
+    assert (
+        done.returncode == 1
+        and "ValueError: the data is gone" in done.stderr
+        and "runpy" not in done.stderr
+    )
+    assert (
+        "ValueError: the data is gone" in pages["report.html"]
+        and "1 graph captured" in pages["report.html"]
+    )
 
 
 @pytest.mark.slow
 def test_a_script_that_is_killed_has_a_report_of_what_was_compiled_before(tmp_path):
     done, pages = run(tmp_path, "compile", "kill")
     assert done.returncode == 137 and "signal 9" in done.stderr
-    assert "1 graph captured" in pages["report.html"] and "was ended from outside" in pages["report.html"]
+    assert (
+        "1 graph captured" in pages["report.html"]
+        and "was ended from outside" in pages["report.html"]
+    )
 
 
 @pytest.mark.slow
@@ -456,7 +526,9 @@ def test_a_module_is_run_and_what_cannot_be_run_is_one_sentence(tmp_path):
 
     def course(*arguments):
         command = [sys.executable, "-m", "course_lib", "report", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path)
+        return subprocess.run(
+            command, capture_output=True, text=True, env=environment, cwd=tmp_path
+        )
 
     assert course("--out", "out", "-m", "mine", "--help").stdout == "['--help']\n"
     for arguments, said in (
@@ -464,7 +536,9 @@ def test_a_module_is_run_and_what_cannot_be_run_is_one_sentence(tmp_path):
         (["--out", "file", "mine.py"], "course: the report cannot be written into file"),
     ):  # fmt: skip
         done = course(*arguments)
-        assert done.returncode == 2 and done.stderr.startswith(said) and "Traceback" not in done.stderr
+        assert (
+            done.returncode == 2 and done.stderr.startswith(said) and "Traceback" not in done.stderr
+        )
     assert not (tmp_path / "compile_report").exists()
     done = subprocess.run(
         [sys.executable, "-c", "import course_lib; print('ran')"], capture_output=True, text=True, cwd=tmp_path,

@@ -11,12 +11,19 @@ from course_lib.viz.serving import Handled, latencies, percentile, queue
 
 
 def widths(picture, opacity):
-    return [float(w) for w in re.findall(rf'width="([\d.]+)" height="17"[^>]*fill-opacity="{opacity}"', picture.body)]
+    return [
+        float(w)
+        for w in re.findall(
+            rf'width="([\d.]+)" height="17"[^>]*fill-opacity="{opacity}"', picture.body
+        )
+    ]
 
 
 def test_a_queue_draws_compiling_running_and_padding_to_scale():
     picture = queue([Handled(0, 3, 4, 0, 40, 4), Handled(6, 4, 4, 44, 0, 4)], until=100)
-    compiling, running, padding = (widths(picture, strength) for strength in ("0.45", "0.4", "0.18"))
+    compiling, running, padding = (
+        widths(picture, strength) for strength in ("0.45", "0.4", "0.18")
+    )
     assert compiling == [224.0]  # 40 of 100 ticks of 560 px
     assert running == pytest.approx([16.8, 22.4]) and padding == pytest.approx([5.6])
     assert "1 compile; the longest latency is 44" in picture.alt

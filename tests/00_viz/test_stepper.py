@@ -44,7 +44,12 @@ def test_without_anywidget_there_is_still_the_table(by_hand, monkeypatch):
 
 def test_the_nodes_are_those_of_the_graph(trace):
     nodes = trace.stepper().nodes
-    assert {"name": "softmax", "text": "softmax = softmax(mul)", "kind": "", "result": "f32[32, 64]"} in nodes
+    assert {
+        "name": "softmax",
+        "text": "softmax = softmax(mul)",
+        "kind": "",
+        "result": "f32[32, 64]",
+    } in nodes
     assert [node["kind"] for node in nodes].count("input") == 4
 
 
@@ -53,11 +58,16 @@ def test_it_steps_by_keyboard_in_a_browser_without_a_kernel(by_hand, live):
     page = live(stepper.widget)
     slider = page.get_by_role("slider")
     slider.focus()
-    assert slider.get_attribute("data-lm-suppress-shortcuts") == "true", "JupyterLab would eat the arrow keys"
+    assert slider.get_attribute("data-lm-suppress-shortcuts") == "true", (
+        "JupyterLab would eat the arrow keys"
+    )
     for _ in range(6):
         page.keyboard.press("ArrowRight")
     assert page.locator(".cl-ins").inner_text() == "6 BINARY_OP *"
     assert page.locator(".cl-now").inner_text().split() == ["2", "return", "a", "*", "b"]
     assert page.locator(".cl-fresh").inner_text().startswith("mul = ")
     page.keyboard.press("End")
-    assert page.locator(".cl-count").inner_text() == f"step {len(stepper.steps)} of {len(stepper.steps)}"
+    assert (
+        page.locator(".cl-count").inner_text()
+        == f"step {len(stepper.steps)} of {len(stepper.steps)}"
+    )

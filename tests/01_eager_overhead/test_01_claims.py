@@ -39,7 +39,9 @@ class OpCounter(TorchDispatchMode):
 
     def __torch_dispatch__(self, op, types, args=(), kwargs=None):
         result = op(*args, **(kwargs or {}))
-        self.rows += ((str(op), sum(a.nbytes for a in args if isinstance(a, torch.Tensor)), result.nbytes),)
+        self.rows += (
+            (str(op), sum(a.nbytes for a in args if isinstance(a, torch.Tensor)), result.nbytes),
+        )
         return result
 
 
@@ -68,18 +70,30 @@ def scheduled(function, *given):
 
 def test_eager_runs_the_chain_as_four_operators_and_moves_36_000_bytes():
     rows = counted(chain, *inputs())
-    assert [name for name, _, _ in rows] == ["aten.mul.Tensor", "aten.add.Tensor", "aten.gelu.default", "aten.add.Tensor"]
+    assert [name for name, _, _ in rows] == [
+        "aten.mul.Tensor",
+        "aten.add.Tensor",
+        "aten.gelu.default",
+        "aten.add.Tensor",
+    ]
     assert (sum(row[1] for row in rows), sum(row[2] for row in rows)) == (20_000, 16_000)
 
 
 def test_the_scheduler_counts_the_same_bytes_before_fusion_and_a_third_of_them_after():
     schedule = scheduled(chain, *inputs())
-    assert (schedule.bytes_before, schedule.bytes_after, len(schedule.kernels)) == (36_000, 12_000, 1)
+    assert (schedule.bytes_before, schedule.bytes_after, len(schedule.kernels)) == (
+        36_000,
+        12_000,
+        1,
+    )
 
 
 def test_the_picture_of_the_trips_says_nine_and_three():
     picture = eager.round_trips(CHAIN, dict.fromkeys(["x", "r", "t1", "t2", "t3", "y"], 4000))
-    assert picture.text == "eager: 4 kernels, 9 trips, 36 KB through memory\nfused: 1 kernel, 3 trips, 12 KB through memory"
+    assert (
+        picture.text
+        == "eager: 4 kernels, 9 trips, 36 KB through memory\nfused: 1 kernel, 3 trips, 12 KB through memory"
+    )
 
 
 def test_a_python_number_makes_an_operator_ask_the_dispatcher_five_times():
@@ -108,8 +122,16 @@ def test_a_python_number_makes_an_operator_ask_the_dispatcher_five_times():
 def test_autograd_and_the_cpu_have_a_function_for_add_and_the_other_keys_let_it_pass():
     lines = torch._C._dispatch_dump_table("aten::add.Tensor").splitlines()
     entries = dict(line.split(": ", 1) for line in lines if ": " in line)
-    passing = {key: entries[key].startswith("fallthrough") for key in ("AutocastCPU", "AutogradCPU", "ADInplaceOrView", "CPU")}
-    assert passing == {"AutocastCPU": True, "AutogradCPU": False, "ADInplaceOrView": True, "CPU": False}
+    passing = {
+        key: entries[key].startswith("fallthrough")
+        for key in ("AutocastCPU", "AutogradCPU", "ADInplaceOrView", "CPU")
+    }
+    assert passing == {
+        "AutocastCPU": True,
+        "AutogradCPU": False,
+        "ADInplaceOrView": True,
+        "CPU": False,
+    }
 
 
 def test_tensors_of_inference_mode_carry_no_autograd_keys():
@@ -122,13 +144,18 @@ def test_the_ladder_times_every_rung_and_its_picture_names_each_layer():
     samples = eager.ladder(rounds=2, min_time=0)
     assert list(samples) == [rung.code for rung in eager.RUNGS]
     picture = eager.call_stack(samples)
-    assert all(rung.layer in picture.text and rung.adds in picture.body.replace("&#x27;", "'") for rung in eager.RUNGS)
+    assert all(
+        rung.layer in picture.text and rung.adds in picture.body.replace("&#x27;", "'")
+        for rung in eager.RUNGS
+    )
     assert eager.text_fits()
 
 
 def shape_of(svg: str) -> list[str]:
     """The elements of a drawing without what measuring changes: numbers with a unit, and geometry."""
-    return re.sub(r'[\d.]+ (?:ns|µs|ms|s)\b|\b(?:x|y|d|width|height|viewBox)="[^"]*"', "", svg).split("<")
+    return re.sub(
+        r'[\d.]+ (?:ns|µs|ms|s)\b|\b(?:x|y|d|width|height|viewBox)="[^"]*"', "", svg
+    ).split("<")
 
 
 @pytest.mark.parametrize("factor", [1e-4, 3.7, 1e6])
@@ -139,7 +166,10 @@ def test_pictures_keep_their_structure_however_fast_the_machine_is(factor):
     faster = {name: [factor * time for time in line] for name, line in lines.items()}
     plots = [eager.time_per_element(sizes, each) for each in (lines, faster)]
     assert shape_of(plots[0].body) == shape_of(plots[1].body)
-    times = [{rung.code: Samples((scale * (n + 1) * 1e-7,)) for n, rung in enumerate(eager.RUNGS)} for scale in (1, factor)]
+    times = [
+        {rung.code: Samples((scale * (n + 1) * 1e-7,)) for n, rung in enumerate(eager.RUNGS)}
+        for scale in (1, factor)
+    ]
     stacks = [eager.call_stack(each) for each in times]
     assert shape_of(stacks[0].body) == shape_of(stacks[1].body)
 
@@ -159,11 +189,19 @@ def test_tinyblock_is_seven_operators_of_22_6_MB_in_eager_and_five_kernels_of_14
     assert round(sum(read + written for _, read, written in rows) / 1e6, 1) == 22.6
     schedule = scheduled(block, tokens)
     assert len(schedule.kernels) == 5 and len(schedule.fused) == 3
-    assert (round(schedule.bytes_before / 1e6, 1), round(schedule.bytes_after / 1e6, 1)) == (26.8, 14.2)
+    assert (round(schedule.bytes_before / 1e6, 1), round(schedule.bytes_after / 1e6, 1)) == (
+        26.8,
+        14.2,
+    )
 
 
 def test_timer_of_torch_runs_on_one_thread_unless_told_otherwise():
-    assert Timer("x + 1", globals={"x": torch.ones(4)}).blocked_autorange(min_run_time=0.001).num_threads == 1
+    assert (
+        Timer("x + 1", globals={"x": torch.ones(4)})
+        .blocked_autorange(min_run_time=0.001)
+        .num_threads
+        == 1
+    )
 
 
 def test_the_recorded_h200_rows_follow_from_the_bytes():

@@ -176,12 +176,17 @@ def test_the_reference_and_an_alternative_right_answer_pass(exercise):
 @pytest.mark.parametrize("exercise", LESSON.exercises)
 def test_the_untouched_stub_ends_with_its_own_sentence(exercise):
     untouched = LESSON.verdict(exercise, LESSON.stub(exercise))
-    assert untouched.error == "NotImplementedError" and "write this part" in untouched.message, str(untouched)
+    assert untouched.error == "NotImplementedError" and "write this part" in untouched.message, str(
+        untouched
+    )
 
 
 @pytest.mark.parametrize("exercise", LESSON.exercises)
 def test_wrong_answers_fail_each_for_its_own_reason(exercise):
-    verdicts = {name: LESSON.verdict(exercise, LESSON.edited(exercise, *edit)) for name, edit in WRONG[exercise].items()}
+    verdicts = {
+        name: LESSON.verdict(exercise, LESSON.edited(exercise, *edit))
+        for name, edit in WRONG[exercise].items()
+    }
     assert len(verdicts) >= 3
     own_reasons(verdicts)
 
@@ -195,8 +200,12 @@ class Liar(float):
 
 def test_an_object_that_claims_to_equal_everything_earns_nothing():
     """`==` of the learner's own making decides no check."""
-    assert not LESSON.verdict("median_time", LIAR + LESSON.written("median_time", "    return Liar(0)")).passed
-    assert not LESSON.verdict("attainable", LIAR + LESSON.written("attainable", "    return Liar(0), 'memory'")).passed
+    assert not LESSON.verdict(
+        "median_time", LIAR + LESSON.written("median_time", "    return Liar(0)")
+    ).passed
+    assert not LESSON.verdict(
+        "attainable", LIAR + LESSON.written("attainable", "    return Liar(0), 'memory'")
+    ).passed
     lies = LESSON.written("predict", "    return Prediction(Liar(0), Liar(0), Liar(0), Liar(0))")
     assert not LESSON.verdict("predict", LIAR + lies).passed
 

@@ -115,7 +115,9 @@ def test_what_the_garbage_collector_runs_is_not_seen():
 def test_what_an_audit_hook_or_a_debugger_runs_is_not_seen():
     """Python calls it in between, and traces nothing meanwhile. (A hook stays for good: this one listens here only.)"""
     heard = []
-    sys.addaudithook(lambda event, args: heard.append(double(1)) if event == "course_lib.test" else None)
+    sys.addaudithook(
+        lambda event, args: heard.append(double(1)) if event == "course_lib.test" else None
+    )
     with Recorder() as seen:
         sys.audit("course_lib.test")
         sys.settrace(lambda frame, event, arg: heard.append(double(2)))
@@ -131,7 +133,11 @@ def test_a_frame_shows_its_parameters_in_flat_order_before_anything_ran():
         every_kind(1, 2, 3, 10, 11, d=4)
     first, second = (frame.locals for frame in seen.frames)
     assert first == {"a": 1, "b": 2, "c": 3, "d": 4, "e": 5, "args": (), "kwargs": {"z": 9}}
-    assert list(first) == list(parameters(every_kind.__code__)) == ["a", "b", "c", "d", "e", "args", "kwargs"]
+    assert (
+        list(first)
+        == list(parameters(every_kind.__code__))
+        == ["a", "b", "c", "d", "e", "args", "kwargs"]
+    )
     assert second["args"] == (10, 11)
 
 
@@ -226,7 +232,9 @@ def test_the_head_and_all_it_calls_are_watched_but_guards_and_callbacks_are_not(
 
 
 def test_a_watcher_keeps_its_answers_and_shares_them_with_no_other():
-    first, second = (replacing("double", lambda func, x, name=name: name) for name in ("first", "second"))
+    first, second = (
+        replacing("double", lambda func, x, name=name: name) for name in ("first", "second")
+    )
     with first:
         assert double(1) == "first"
         with second:
@@ -288,7 +296,11 @@ def fail(*args):
 @pytest.mark.parametrize("where", ["callback", "guard", "head"])
 def test_an_exception_comes_out_at_the_call_and_points_at_its_cause(where):
     guard, head = (fail if where == each else always for each in ("guard", "head"))
-    callback = fail if where == "callback" else lambda frame: (guard, head) if frame.func is double else SKIP
+    callback = (
+        fail
+        if where == "callback"
+        else lambda frame: (guard, head) if frame.func is double else SKIP
+    )
     with pytest.raises(KeyError, match="on purpose") as caught, watching(callback):
         [double(n) for n in range(2)]
     names = [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
@@ -308,7 +320,10 @@ def test_an_exception_of_the_head_can_be_caught_by_the_caller():
 
 
 def test_answers_that_are_none_of_the_three_are_refused_with_a_sentence():
-    with pytest.raises(TypeError, match=r"must answer None, SKIP or \(guard, head\)"), watching(lambda frame: True):
+    with (
+        pytest.raises(TypeError, match=r"must answer None, SKIP or \(guard, head\)"),
+        watching(lambda frame: True),
+    ):
         double(1)
     with pytest.raises(TypeError, match="expected a Watcher or None, got function"):
         enter(double)
@@ -325,7 +340,9 @@ def copies():
             return SKIP
         copy = flatten(frame.code)
         copied[id(copy)] = copy
-        return always, lambda f, *args: FunctionType(copy, f.__globals__, f.__name__, None, f.__closure__)(*args)
+        return always, lambda f, *args: FunctionType(
+            copy, f.__globals__, f.__name__, None, f.__closure__
+        )(*args)
 
     copied = {}
     return watching(callback)
@@ -397,11 +414,15 @@ def test_a_watcher_and_what_its_answers_hold_die_with_their_last_user():
     gone = weakref.ref(model), weakref.ref(watcher)
     del model, watcher
     gc.collect()
-    assert [ref() for ref in gone] == [None, None], "the code object, which lives on, must not keep them"
+    assert [ref() for ref in gone] == [None, None], (
+        "the code object, which lives on, must not keep them"
+    )
 
 
 def test_a_code_object_that_dies_takes_its_entries_with_it():
-    watcher = watching(lambda frame: (always, lambda func: 1) if frame.code.co_name == "short_lived" else SKIP)
+    watcher = watching(
+        lambda frame: (always, lambda func: 1) if frame.code.co_name == "short_lived" else SKIP
+    )
     for _ in range(5):
         namespace = {}
         exec("def short_lived(): return 0", namespace)
@@ -429,7 +450,10 @@ def test_the_tracer_and_the_profiler_see_the_head_in_place_of_the_frame():
             double(1)
         finally:
             sys.setprofile(None)
-    assert [e for e in events if e[1] in ("head", "double")] == [("call", "head"), ("return", "head")]
+    assert [e for e in events if e[1] in ("head", "double")] == [
+        ("call", "head"),
+        ("return", "head"),
+    ]
 
 
 # ---- building it -----------------------------------------------------------------------------------------------------
@@ -466,10 +490,16 @@ def test_the_module_is_built_once_into_the_cache_and_again_when_damaged(tmp_path
 
 def test_without_a_compiler_one_sentence_says_what_is_missing_and_what_to_do(tmp_path):
     program = f"{LOAD}; print(native.load('course_lib.frames._framehook'))"
-    done = in_a_fresh_python(program, tmp_path, COURSE_CACHE=str(tmp_path), PATH=str(tmp_path), CC="no-such-cc")
+    done = in_a_fresh_python(
+        program, tmp_path, COURSE_CACHE=str(tmp_path), PATH=str(tmp_path), CC="no-such-cc"
+    )
     assert done.stdout.split() == ["None", "None"]
-    said = [line for line in done.stderr.splitlines() if "RuntimeWarning" in line and "captured" in line]
-    assert len(said) == 1 and said[0].endswith("`apt install gcc` or `conda install compilers`; nothing can be captured")
+    said = [
+        line for line in done.stderr.splitlines() if "RuntimeWarning" in line and "captured" in line
+    ]
+    assert len(said) == 1 and said[0].endswith(
+        "`apt install gcc` or `conda install compilers`; nothing can be captured"
+    )
 
 
 def test_an_installed_module_older_than_its_source_is_not_used(tmp_path):

@@ -54,21 +54,38 @@ def test_names_constants_and_operators_are_resolved():
 
     text = program(f)
     assert text[:4] == ["LOAD_FAST x", "LOAD_FAST y", "BINARY_OP +", "STORE_FAST z"]
-    assert {"BINARY_OP -=", "COMPARE_OP <", "LOAD_CONST 2", "UNARY_NEGATIVE", "RETURN_VALUE"} <= set(text)
+    assert {
+        "BINARY_OP -=",
+        "COMPARE_OP <",
+        "LOAD_CONST 2",
+        "UNARY_NEGATIVE",
+        "RETURN_VALUE",
+    } <= set(text)
 
 
 def test_a_call_of_a_global_puts_a_null_beside_it():
     def f(x):
         return abs(x)
 
-    assert program(f) == [*callee_and_null("LOAD_GLOBAL abs"), "LOAD_FAST x", "CALL 1", "RETURN_VALUE"]
+    assert program(f) == [
+        *callee_and_null("LOAD_GLOBAL abs"),
+        "LOAD_FAST x",
+        "CALL 1",
+        "RETURN_VALUE",
+    ]
 
 
 def test_a_method_call_is_a_bound_method_and_a_null():
     def f(x):
         return x.add(1)
 
-    assert program(f) == ["LOAD_FAST x", *callee_and_null("LOAD_ATTR add"), "LOAD_CONST 1", "CALL 1", "RETURN_VALUE"]
+    assert program(f) == [
+        "LOAD_FAST x",
+        *callee_and_null("LOAD_ATTR add"),
+        "LOAD_CONST 1",
+        "CALL 1",
+        "RETURN_VALUE",
+    ]
 
 
 def test_keyword_arguments_leave_their_names_on_the_stack():
@@ -76,7 +93,13 @@ def test_keyword_arguments_leave_their_names_on_the_stack():
         return g(x, k=1)
 
     text = program(f)
-    assert text[-5:] == ["LOAD_FAST x", "LOAD_CONST 1", "LOAD_CONST ('k',)", "CALL_KW 2", "RETURN_VALUE"]
+    assert text[-5:] == [
+        "LOAD_FAST x",
+        "LOAD_CONST 1",
+        "LOAD_CONST ('k',)",
+        "CALL_KW 2",
+        "RETURN_VALUE",
+    ]
     assert sorted(text[:2]) == ["LOAD_FAST g", "PUSH_NULL"]
 
 
@@ -171,7 +194,12 @@ def test_a_class_body_loads_names_and_cells():
 
     body = next(const for const in f.__code__.co_consts if isinstance(const, types.CodeType))
     text = program(body)
-    assert {"LOAD_LOCALS", "LOAD_FROM_DICT_OR_DEREF x", "STORE_NAME y", "LOAD_CLOSURE __class__"} <= set(text)
+    assert {
+        "LOAD_LOCALS",
+        "LOAD_FROM_DICT_OR_DEREF x",
+        "STORE_NAME y",
+        "LOAD_CLOSURE __class__",
+    } <= set(text)
 
 
 # ---- control flow ----------------------------------------------------------------------------------------------------
@@ -190,10 +218,15 @@ def test_a_loop_leaves_behind_what_the_version_keeps_for_itself():
     code = loop.__code__
     by_offset = {i.offset: i for i in reversed(instructions(code))}
     (for_iter,) = (i for i in instructions(code) if i.op == "FOR_ITER")
-    assert str(by_offset[for_iter.arg]) == "LOAD_FAST total" and by_offset[for_iter.arg].line == code.co_firstlineno + 6
+    assert (
+        str(by_offset[for_iter.arg]) == "LOAD_FAST total"
+        and by_offset[for_iter.arg].line == code.co_firstlineno + 6
+    )
     back = [i for i in instructions(code) if i.op == "JUMP" and i.arg == for_iter.offset]
     assert back, "the body jumps back to FOR_ITER"
-    assert not {"END_FOR", "JUMP_BACKWARD", "CACHE", "RESUME", "NOP"} & {i.op for i in instructions(code)}
+    assert not {"END_FOR", "JUMP_BACKWARD", "CACHE", "RESUME", "NOP"} & {
+        i.op for i in instructions(code)
+    }
 
 
 def test_next_offset_is_where_cpythons_own_next_instruction_begins():
@@ -227,7 +260,11 @@ def test_the_exception_table_is_in_offsets_of_instructions():
     program = {i.offset: i for i in reversed(instructions(f.__code__))}
     first = exception_table(f.__code__)[0]
     (call,) = (i for i in program.values() if i.op == "CALL" and i.arg == 1)
-    assert first.start <= call.offset < first.end and program[first.target].op == "PUSH_EXC_INFO" and first.depth == 0
+    assert (
+        first.start <= call.offset < first.end
+        and program[first.target].op == "PUSH_EXC_INFO"
+        and first.depth == 0
+    )
 
 
 # ---- cells -----------------------------------------------------------------------------------------------------------
@@ -288,7 +325,17 @@ CANONICAL = frozenset(
 )
 """Every op that `instructions` may give."""
 
-MODULES = (json.decoder, argparse, dataclasses, typing, functools, statistics, inspect, asyncio.base_events, dis)
+MODULES = (
+    json.decoder,
+    argparse,
+    dataclasses,
+    typing,
+    functools,
+    statistics,
+    inspect,
+    asyncio.base_events,
+    dis,
+)
 CODES = [code for module in MODULES for code in all_codes(module)]
 
 
@@ -301,7 +348,9 @@ def test_any_code_of_the_standard_library_is_canonical(code):
     assert all(i.arg in offsets for i in program if i.op in JUMPS)
     assert all(entry.target in offsets for entry in exception_table(code))
     assert [i.offset for i in program] == sorted(i.offset for i in program)
-    assert all(i.offset < i.next_offset and i.next_offset in offsets | {len(code.co_code)} for i in program)
+    assert all(
+        i.offset < i.next_offset and i.next_offset in offsets | {len(code.co_code)} for i in program
+    )
     lines = {offset: line for start, end, line in code.co_lines() for offset in range(start, end)}
     assert all(lines[i.offset] == i.line for i in program)
 
@@ -315,7 +364,11 @@ def test_nothing_but_the_meaningless_is_dropped(code):
     for i in dis.get_instructions(code):
         begins = i.offset if begins is None else begins
         if i.opname != "EXTENDED_ARG":
-            assert begins in kept or i.opname in {"RESUME", "NOP", "PRECALL", "MAKE_CELL", "COPY_FREE_VARS"} | of_a_loop
+            assert (
+                begins in kept
+                or i.opname
+                in {"RESUME", "NOP", "PRECALL", "MAKE_CELL", "COPY_FREE_VARS"} | of_a_loop
+            )
             begins = None
 
 

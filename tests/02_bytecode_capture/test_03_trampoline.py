@@ -29,7 +29,15 @@ def run(callback):
     f, value = make(10)
     if callback is not None:
         swap(f, callback)
-    return f(5), f(5, 6, 7, z=8, q=9), value(), inspect.signature(f), f.__defaults__, f.__kwdefaults__, f.__name__
+    return (
+        f(5),
+        f(5, 6, 7, z=8, q=9),
+        value(),
+        inspect.signature(f),
+        f.__defaults__,
+        f.__kwdefaults__,
+        f.__name__,
+    )
 
 
 def test_a_swapped_function_behaves_and_looks_as_before():

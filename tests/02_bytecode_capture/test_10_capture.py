@@ -36,7 +36,10 @@ def captured(function, *args, graphs=1, **kwargs):
     compiled = cl.compile(function, backend=backend, fullgraph=True)
     for _ in range(2):
         assert_close(compiled(*args, **kwargs), function(*args, **kwargs))
-        args = tuple(torch.randn_like(a) if isinstance(a, torch.Tensor) and a.is_floating_point() else a for a in args)
+        args = tuple(
+            torch.randn_like(a) if isinstance(a, torch.Tensor) and a.is_floating_point() else a
+            for a in args
+        )
     assert len(backend.all) == graphs
     return backend
 
@@ -345,7 +348,9 @@ def test_what_has_no_form_in_a_graph_is_refused_with_its_place(stops, reason):
     assert "test_10_capture.py" in str(caught.value) and "^" in str(caught.value)
 
 
-@pytest.mark.skipif(not frames.installed(), reason="without the hook the callees' frames are not seen")
+@pytest.mark.skipif(
+    not frames.installed(), reason="without the hook the callees' frames are not seen"
+)
 def test_at_a_graph_break_the_head_does_the_one_thing_and_the_rest_is_captured():
     def inner(x):
         return x.sin() * 2
@@ -367,7 +372,9 @@ def test_errors_are_those_of_eager():
     def f(x):
         return x @ torch.ones(7, 7)
 
-    with pytest.raises(RuntimeError, match=r"mat1 and mat2|size mismatch|shapes cannot be multiplied"):
+    with pytest.raises(
+        RuntimeError, match=r"mat1 and mat2|size mismatch|shapes cannot be multiplied"
+    ):
         cl.compile(f)(torch.ones(3, 3))
 
 

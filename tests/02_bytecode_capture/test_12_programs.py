@@ -27,7 +27,12 @@ def run(function, args, grad):
 
 def fresh(args):
     """A deep copy that keeps leaves that need gradients."""
-    return tuple(a.detach().clone().requires_grad_() if getattr(a, "requires_grad", False) else copy.deepcopy(a) for a in args)
+    return tuple(
+        a.detach().clone().requires_grad_()
+        if getattr(a, "requires_grad", False)
+        else copy.deepcopy(a)
+        for a in args
+    )
 
 
 def same(ours, eager):
@@ -63,7 +68,12 @@ def sharing(*values):
     """Which pairs of tensors are one object, and which share memory."""
     found = list(tensors(values))
     return [
-        (a is b, a.numel() and b.numel() and a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr())
+        (
+            a is b,
+            a.numel()
+            and b.numel()
+            and a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr(),
+        )
         for a, b in itertools.combinations(found, 2)
     ]
 
@@ -75,7 +85,9 @@ def test_program_agrees_with_eager(name, grad):
     compiled = cl.compile(function)
     for _ in range(2):
         for_eager = make()
-        for_ours = for_eager if for_eager[0] is for_eager[-1] and len(for_eager) > 1 else fresh(for_eager)
+        for_ours = (
+            for_eager if for_eager[0] is for_eager[-1] and len(for_eager) > 1 else fresh(for_eager)
+        )
         if for_ours is for_eager:  # one tensor twice must stay one tensor
             for_ours = (for_eager[0].clone(),) * 2
         with WithoutOneDNN():

@@ -46,4 +46,6 @@ def test_a_number_that_travels_as_a_tensor_is_told():
         for k in (2.0, 2.5):
             assert_close(compiled(torch.ones(4), k), torch.ones(4) * k)
     torch._dynamo.reset()
-    assert [told.why for told in recording.of(events.FellBack)] == ["the graph reads a number out of a tensor"]
+    assert [told.why for told in recording.of(events.FellBack)] == [
+        "the graph reads a number out of a tensor"
+    ]

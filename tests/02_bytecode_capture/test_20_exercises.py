@@ -9,7 +9,10 @@ from course_lib.frames import installed
 
 LESSON = Mutants("02_bytecode_capture")
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(not installed(), reason="the exercises need the frame hook")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not installed(), reason="the exercises need the frame hook"),
+]
 
 
 def edit(*changes):
@@ -95,19 +98,30 @@ ALTERNATIVES = {
 
 WRONG = {
     "names_read": {
-        "a list instead of sets": body("    return list(fn.__code__.co_names), list(fn.__code__.co_varnames)"),
-        "names of attributes": body("    return set(fn.__code__.co_names), set(fn.__code__.co_varnames)"),
-        "every local variable": edit("return global_names, local_names", "return global_names, set(fn.__code__.co_varnames)"),
+        "a list instead of sets": body(
+            "    return list(fn.__code__.co_names), list(fn.__code__.co_varnames)"
+        ),
+        "names of attributes": body(
+            "    return set(fn.__code__.co_names), set(fn.__code__.co_varnames)"
+        ),
+        "every local variable": edit(
+            "return global_names, local_names", "return global_names, set(fn.__code__.co_varnames)"
+        ),
         "no builtins": edit(
-            'if instruction.op == "LOAD_GLOBAL":', 'if instruction.op == "LOAD_GLOBAL" and instruction.arg in fn.__globals__:'
+            'if instruction.op == "LOAD_GLOBAL":',
+            'if instruction.op == "LOAD_GLOBAL" and instruction.arg in fn.__globals__:',
         ),
         "the first way only": edit(
             "        elif instruction.op in",
             '        elif instruction.op == "RETURN_VALUE":\n            break\n        elif instruction.op in',
         ),
-        "what is set is read": edit('instruction.op == "LOAD_GLOBAL"', 'instruction.op in ("LOAD_GLOBAL", "STORE_GLOBAL")'),
+        "what is set is read": edit(
+            'instruction.op == "LOAD_GLOBAL"', 'instruction.op in ("LOAD_GLOBAL", "STORE_GLOBAL")'
+        ),
         "no cells": edit('("LOAD_FAST", "LOAD_DEREF")', '("LOAD_FAST",)'),
-        "handed on is read": edit('("LOAD_FAST", "LOAD_DEREF")', '("LOAD_FAST", "LOAD_DEREF", "LOAD_CLOSURE")'),
+        "handed on is read": edit(
+            '("LOAD_FAST", "LOAD_DEREF")', '("LOAD_FAST", "LOAD_DEREF", "LOAD_CLOSURE")'
+        ),
     },
     "spy": {
         "nothing is noted": edit("self.names.append(frame.code.co_qualname)", "pass"),
@@ -124,39 +138,56 @@ WRONG = {
         "the last part of the name": edit("co_qualname", "co_name"),
         "libraries are noted": edit("if is_library(frame.code):", "if False:"),
         "libraries are asked again": edit("return frames.SKIP", "return None"),
-        "the answer is changed": edit("return None", "return (lambda func, *args: True), (lambda func, *args: None)"),
+        "the answer is changed": edit(
+            "return None", "return (lambda func, *args: True), (lambda func, *args: None)"
+        ),
     },
     "my_interpreter": {
         "right before left": edit("left, right = self.popn(2)", "right, left = self.popn(2)"),
         "the last on top": edit("reversed(items)", "items"),
-        "the inherited method": body("        return super().BINARY_OP(i)", "        return super().UNPACK_SEQUENCE(i)"),
+        "the inherited method": body(
+            "        return super().BINARY_OP(i)", "        return super().UNPACK_SEQUENCE(i)"
+        ),
         "the inherited method by another name": edit(
             "    def UNPACK", "    BINARY_OP = cl.Interpreter.BINARY_OP\n\n    def UNPACK"
         ),
         "a tensor on the left only": edit(" or isinstance(right, torch.Tensor)", ""),
-        "any number of items": edit("if len(items) < i.arg:", "if False:", "if len(items) > i.arg:", "if False:"),
+        "any number of items": edit(
+            "if len(items) < i.arg:", "if False:", "if len(items) > i.arg:", "if False:"
+        ),
         "all that an iterator has": edit(
             "while len(items) <= i.arg and (item := self.native(next, iterator, end)) is not end:\n",
             "items = self.native(list, iterator)\n        for item in ():\n",
         ),
         "a function for a method": edit(
-            'self.world.builder.call("unbind", [value])', "self.world.builder.call(torch.unbind, [value])"
+            'self.world.builder.call("unbind", [value])',
+            "self.world.builder.call(torch.unbind, [value])",
         ),
         "refused instead of raised": edit("raise ValueError(", "raise cl.Unsupported("),
-        "everything is recorded": edit("if isinstance(left, torch.Tensor) or isinstance(right, torch.Tensor):", "if True:"),
+        "everything is recorded": edit(
+            "if isinstance(left, torch.Tensor) or isinstance(right, torch.Tensor):", "if True:"
+        ),
         "without native": edit("self.native(function, left, right)", "function(left, right)"),
         "items without native": edit(
-            "self.native(iter, value)", "iter(value)", "self.native(next, iterator, end)", "next(iterator, end)"
+            "self.native(iter, value)",
+            "iter(value)",
+            "self.native(next, iterator, end)",
+            "next(iterator, end)",
         ),
         "None is the end": edit("object(), []", "None, []"),
     },
     "count_ops": {
-        "names instead of kinds": edit("kinds.get(node.op, 0)", "kinds.get(node.name, 0)", "kinds[node.op]", "kinds[node.name]"),
+        "names instead of kinds": edit(
+            "kinds.get(node.op, 0)", "kinds.get(node.name, 0)", "kinds[node.op]", "kinds[node.name]"
+        ),
         "the result instead of a callable": edit("return gm.forward", "return gm(*example_inputs)"),
-        "always the example": edit("return gm.forward", "return lambda *inputs: gm(*example_inputs)"),
+        "always the example": edit(
+            "return gm.forward", "return lambda *inputs: gm(*example_inputs)"
+        ),
         "nothing is kept": edit("counted.append(kinds)", "pass"),
         "what somebody uses": edit(
-            "for node in gm.graph.nodes:", "for node in [n for n in gm.graph.nodes if n.users or n.op == 'output']:"
+            "for node in gm.graph.nodes:",
+            "for node in [n for n in gm.graph.nodes if n.users or n.op == 'output']:",
         ),
         "counted when it runs": body(
             """    kinds = {}
@@ -169,11 +200,15 @@ WRONG = {
     return run"""
         ),
         "the graph is changed": edit(
-            "return gm.forward", "gm.graph.call_function(torch.sin, (next(iter(gm.graph.nodes)),))\n    return gm.forward"
+            "return gm.forward",
+            "gm.graph.call_function(torch.sin, (next(iter(gm.graph.nodes)),))\n    return gm.forward",
         ),
     },
     "drop_mul_by_one": {
-        "only x * 1": edit("if isinstance(factor, fx.Node) or factor != 1:", "if factor is not node.args[1] or factor != 1:"),
+        "only x * 1": edit(
+            "if isinstance(factor, fx.Node) or factor != 1:",
+            "if factor is not node.args[1] or factor != 1:",
+        ),
         "only the operator": edit('(operator.mul, torch.mul, "mul")', "(operator.mul,)"),
         "code is not written anew": edit("    gm.recompile()\n", ""),
         "every dtype": edit('other.meta["val"].dtype != node.meta["val"].dtype', "False"),
@@ -191,12 +226,20 @@ WRONG = {
         "the result instead of a callable": edit("return gm.forward", "return gm(*example_inputs)"),
     },
     "capture_function": {
-        "the last of a split": edit("index_of.setdefault(instruction.offset, index)", "index_of[instruction.offset] = index"),
-        "an iterator stays": edit(
-            "                    stack.pop()\n                    at = index_of", "                    at = index_of"
+        "the last of a split": edit(
+            "index_of.setdefault(instruction.offset, index)", "index_of[instruction.offset] = index"
         ),
-        "no minus sign": edit('            case "UNARY_NEGATIVE":\n                push(apply(operator.neg, take(1), {}))\n', ""),
-        "attributes of a node": edit('case "LOAD_ATTR" if not symbolic(stack[-1]):', 'case "LOAD_ATTR":'),
+        "an iterator stays": edit(
+            "                    stack.pop()\n                    at = index_of",
+            "                    at = index_of",
+        ),
+        "no minus sign": edit(
+            '            case "UNARY_NEGATIVE":\n                push(apply(operator.neg, take(1), {}))\n',
+            "",
+        ),
+        "attributes of a node": edit(
+            'case "LOAD_ATTR" if not symbolic(stack[-1]):', 'case "LOAD_ATTR":'
+        ),
         "rows of a node": edit('case "GET_ITER" if not symbolic(stack[-1]):', 'case "GET_ITER":'),
         "builtins first": edit(
             "push(fn.__globals__[i.arg] if i.arg in fn.__globals__ else getattr(builtins, i.arg))",
@@ -221,16 +264,29 @@ WRONG = {
     graph.output(result.node)
     return fx.GraphModule(torch.nn.Module(), graph)"""
         ),
-        "constants in the graph": edit("if any(map(symbolic, args)) or", "if function is not range or"),
-        "a loop turns once": edit('case "JUMP":\n                at = index_of[i.arg]', 'case "JUMP":\n                pass'),
-        "keywords are lost": edit(
-            "graph.call_function(function, tuple(args), kwargs)", "graph.call_function(function, tuple(args))"
+        "constants in the graph": edit(
+            "if any(map(symbolic, args)) or", "if function is not range or"
         ),
-        "a number changed in place": edit("in_place = symbolic(left) or not symbolic(right)", "in_place = True"),
-        "never in place": edit("in_place = symbolic(left) or not symbolic(right)", "in_place = False"),
+        "a loop turns once": edit(
+            'case "JUMP":\n                at = index_of[i.arg]',
+            'case "JUMP":\n                pass',
+        ),
+        "keywords are lost": edit(
+            "graph.call_function(function, tuple(args), kwargs)",
+            "graph.call_function(function, tuple(args))",
+        ),
+        "a number changed in place": edit(
+            "in_place = symbolic(left) or not symbolic(right)", "in_place = True"
+        ),
+        "never in place": edit(
+            "in_place = symbolic(left) or not symbolic(right)", "in_place = False"
+        ),
         "global tensors": edit("        if torch.is_tensor(value):\n", "        if False:\n"),
         "only globals are looked at": edit(
-            "push(apply(", "stack.append(apply(", "push(getattr(stack.pop(), i.arg))", "stack.append(getattr(stack.pop(), i.arg))"
+            "push(apply(",
+            "stack.append(apply(",
+            "push(getattr(stack.pop(), i.arg))",
+            "stack.append(getattr(stack.pop(), i.arg))",
         ),
         "tensors are refused where they are made": edit(
             "push(getattr(stack.pop(), i.arg))", "stack.append(getattr(stack.pop(), i.arg))"
@@ -262,7 +318,10 @@ CHEATS = {
             "        left, right = self.popn(2)\n        return self.push(self.operate(BINARY_OPERATORS[i.arg], left, right))\n",
         ),
     ),
-    "the library's call": ("my_interpreter", edit("self.native(function, left, right)", "self.call(function, left, right)")),
+    "the library's call": (
+        "my_interpreter",
+        edit("self.native(function, left, right)", "self.call(function, left, right)"),
+    ),
     "the library's items": (
         "my_interpreter",
         edit(
@@ -299,4 +358,6 @@ CHEATS = {
 def test_handing_the_work_to_the_library_does_not_pass(name):
     exercise, answer = CHEATS[name]
     verdict = LESSON.verdict(exercise, answer(exercise))
-    assert not verdict.passed and verdict.part in ("visible checks", "hidden checks") and verdict.what, verdict
+    assert (
+        not verdict.passed and verdict.part in ("visible checks", "hidden checks") and verdict.what
+    ), verdict

@@ -32,7 +32,12 @@ def through_numpy(x):
 def test_the_same_function_gives_the_same_graph_in_both_compilers():
     both = cl.mirror(two_operations, torch.randn(3), torch.randn(3))
     for side in (both.ours, both.theirs):
-        assert (len(side.graphs), side.operations, side.breaks, side.answer) == (1, ["sin", "add"], [], "as eager")
+        assert (len(side.graphs), side.operations, side.breaks, side.answer) == (
+            1,
+            ["sin", "add"],
+            [],
+            "as eager",
+        )
         assert side.graphs[0].inputs == ["x", "y"] and side.guards > 0
 
 
@@ -40,13 +45,20 @@ def test_parameters_are_called_by_their_path_on_both_sides():
     with torch.no_grad():
         both = cl.mirror(TinyBlock(8, 2), torch.randn(2, 8))
     assert sorted(both.ours.graphs[0].inputs) == sorted(both.theirs.graphs[0].inputs)
-    assert "self.fc1.weight" in both.ours.graphs[0].inputs and both.ours.operations == both.theirs.operations
+    assert (
+        "self.fc1.weight" in both.ours.graphs[0].inputs
+        and both.ours.operations == both.theirs.operations
+    )
     assert "Graph 1 takes the same inputs in another order." in both.differences
 
 
 def test_a_graph_break_gives_the_same_graphs_in_both_compilers():
     both = cl.mirror(data_dependent, torch.randn(3), torch.ones(3))
-    assert both.ours.operations == both.theirs.operations == ["abs", "add", "truediv", "sum", "lt", "mul"]
+    assert (
+        both.ours.operations
+        == both.theirs.operations
+        == ["abs", "add", "truediv", "sum", "lt", "mul"]
+    )
     for side in (both.ours, both.theirs):
         assert (len(side.graphs), len(side.breaks), side.answer) == (2, 1, "as eager")
     assert "course_lib ends a graph: a branch depends on the data in a tensor." in both.differences
@@ -55,15 +67,24 @@ def test_a_graph_break_gives_the_same_graphs_in_both_compilers():
 
 def test_what_ends_a_graph_of_one_compiler_only_is_told():
     both = cl.mirror(through_numpy, torch.arange(4.0))
-    assert (len(both.ours.graphs), len(both.theirs.graphs)) == (2, 1) and both.ours.breaks and not both.theirs.breaks
+    assert (
+        (len(both.ours.graphs), len(both.theirs.graphs)) == (2, 1)
+        and both.ours.breaks
+        and not both.theirs.breaks
+    )
     assert "torch.compile puts that into the graph." in both.differences
     assert "no graph 2 of torch.compile" in str(both)
 
 
-@pytest.mark.skipif(np.lib.NumpyVersion(np.__version__) < "2.0.0", reason="NumPy 1 computes FFTs in double precision")
+@pytest.mark.skipif(
+    np.lib.NumpyVersion(np.__version__) < "2.0.0",
+    reason="NumPy 1 computes FFTs in double precision",
+)
 def test_a_result_of_another_dtype_is_told():
     both = cl.mirror(through_numpy, torch.arange(4.0))
-    assert both.theirs.answer == "float64 where eager gives float32" and both.ours.answer == "as eager"
+    assert (
+        both.theirs.answer == "float64 where eager gives float32" and both.ours.answer == "as eager"
+    )
 
 
 def test_arguments_state_and_random_numbers_are_left_as_they_were():
@@ -75,7 +96,9 @@ def test_arguments_state_and_random_numbers_are_left_as_they_were():
     torch.manual_seed(1)
     assert torch.equal(after, torch.rand(1))
     assert torch.equal(x, kept) and torch.equal(model[0].running_mean, mean)
-    assert both.ours.answer == both.theirs.answer == "as eager", "all three draw the same dropout mask"
+    assert both.ours.answer == both.theirs.answer == "as eager", (
+        "all three draw the same dropout mask"
+    )
 
 
 def test_what_eager_raises_is_raised_and_what_one_compiler_raises_is_told(monkeypatch):
@@ -119,7 +142,10 @@ def test_a_break_is_counted_wherever_it_happens_and_told_once():
     both = cl.mirror(two_prints, torch.ones(3))
     assert len(both.ours.graphs) == len(both.theirs.graphs) == 3
     assert len(both.ours.breaks) == len(both.theirs.breaks) == 2
-    assert "course_lib ends a graph, 2 times: print has an effect outside the graph." in both.differences
+    assert (
+        "course_lib ends a graph, 2 times: print has an effect outside the graph."
+        in both.differences
+    )
     assert sum(line.startswith("torch.compile ends a graph") for line in both.differences) == 1
 
 
@@ -127,7 +153,9 @@ def test_a_frame_that_torch_gives_up_is_one_break_and_no_graph():
     both = cl.mirror(breaks_in_a_loop, torch.ones(3))
     assert (both.theirs.graphs, len(both.theirs.breaks)) == ([], 1)
     assert "torch.compile makes no graph of it: Python runs all of it." in both.differences
-    assert not any("Guards are cut differently" in line for line in both.differences), "there are none on the other side"
+    assert not any("Guards are cut differently" in line for line in both.differences), (
+        "there are none on the other side"
+    )
     assert (both.compiled.theirs.kernels, both.compiled.theirs.bytes) == ([], 0.0)
 
 
@@ -167,11 +195,16 @@ def test_calls_that_are_only_timed_print_nothing_and_warn_of_nothing(capfd, recw
     recwarn.clear()
     assert both.compiled.ours.run_seconds and both.compiled.ours.answer == "as eager"
     said = capfd.readouterr()
-    warned = [w for w in recwarn if w.category is not DeprecationWarning]  # of torch, when its compiler is first imported
-    assert said.out.splitlines() == ["called"] * 3 and "recompile_limit" not in said.err and not warned
+    # of torch, when its compiler is first imported
+    warned = [w for w in recwarn if w.category is not DeprecationWarning]
+    assert (
+        said.out.splitlines() == ["called"] * 3 and "recompile_limit" not in said.err and not warned
+    )
 
 
 def test_without_training_no_kernels_of_backward_are_counted():
     model, x = nn.Sequential(nn.Linear(4, 4), nn.ReLU()), torch.randn(3, 4)
-    forward, both = (cl.mirror(model, x, train=train).compiled.ours.kernels for train in (False, True))
+    forward, both = (
+        cl.mirror(model, x, train=train).compiled.ours.kernels for train in (False, True)
+    )
     assert forward == ["aten.addmm", "fused_relu over [12]"] and len(both) > 2

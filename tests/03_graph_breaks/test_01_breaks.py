@@ -8,7 +8,9 @@ import course_lib as cl
 from course_lib import frames
 from course_lib.frames.resume import live, resume_at, resumed
 
-pytestmark = pytest.mark.skipif(not frames.installed(), reason="without the hook resume functions are not captured")
+pytestmark = pytest.mark.skipif(
+    not frames.installed(), reason="without the hook resume functions are not captured"
+)
 
 
 def broken(function, *args):
@@ -177,7 +179,10 @@ def test_what_is_allowed_in_a_graph_and_what_is_not():
 
     assert operations(broken(lambda x: black_box(x) + 1, torch.ones(2))) == [["black_box", "add"]]
     cl.disallow_in_graph(torch.erfinv)
-    assert operations(broken(lambda x: torch.erfinv(x * 0.1) + 1, torch.ones(2))) == [["mul"], ["add"]]
+    assert operations(broken(lambda x: torch.erfinv(x * 0.1) + 1, torch.ones(2))) == [
+        ["mul"],
+        ["add"],
+    ]
 
 
 def test_a_resume_function_is_a_prologue_and_the_same_bytecode():

@@ -16,5 +16,9 @@ def test_program_agrees_with_eager(name):
             ours = run(compiled, make, turn)
         assert ours == run(function, make, turn), f"call {turn}"
         if turn == 0:  # where eager raises, the graph ends
-            found = [problem.reason for problem in trace.graph_breaks if not problem.reason.startswith("raises ")]
+            found = [
+                problem.reason
+                for problem in trace.graph_breaks
+                if not problem.reason.startswith("raises ")
+            ]
             assert len(found) <= breaks, found

@@ -561,7 +561,9 @@ def checkpointed_with_dropout(c):
 def multi_head_attention(c):
     m = nn.MultiheadAttention(8, 2, batch_first=True)
     f = c(lambda x: m(x, x, x)[0])
-    return trained(f, m.parameters(), r(2, 5, 8)), c(lambda x: m(x, x, x, need_weights=True))(r(2, 5, 8))
+    return trained(f, m.parameters(), r(2, 5, 8)), c(lambda x: m(x, x, x, need_weights=True))(
+        r(2, 5, 8)
+    )
 
 
 @scenario
@@ -871,7 +873,9 @@ def no_init_super_class_attribute(c):
 
 @scenario
 def embedding_bag_and_conv(c):
-    m = nn.ModuleDict({"e": nn.EmbeddingBag(9, 4), "c": nn.Conv1d(4, 3, 2), "t": nn.ConvTranspose1d(3, 2, 2)})
+    m = nn.ModuleDict(
+        {"e": nn.EmbeddingBag(9, 4), "c": nn.Conv1d(4, 3, 2), "t": nn.ConvTranspose1d(3, 2, 2)}
+    )
 
     def f(i):
         return m["t"](m["c"](m["e"](i).t()[None]))
@@ -882,7 +886,10 @@ def embedding_bag_and_conv(c):
 
 @scenario
 def losses(c):
-    a, b = nn.CrossEntropyLoss(weight=torch.rand(4), label_smoothing=0.1), nn.KLDivLoss(reduction="batchmean")
+    a, b = (
+        nn.CrossEntropyLoss(weight=torch.rand(4), label_smoothing=0.1),
+        nn.KLDivLoss(reduction="batchmean"),
+    )
     f = c(lambda x, t: (a(x, t), b(x.log_softmax(-1), x.softmax(0))))
     return f(r(5, 4), torch.randint(0, 4, (5,)))
 
@@ -947,7 +954,14 @@ def effects_on_everything(c):
     class Box:
         pass
 
-    box, items, table, members, queue, n = Box(), [1], {"a": 1}, {1}, collections.deque([1], maxlen=2), 0
+    box, items, table, members, queue, n = (
+        Box(),
+        [1],
+        {"a": 1},
+        {1},
+        collections.deque([1], maxlen=2),
+        0,
+    )
 
     def f(x):
         nonlocal n
@@ -1072,8 +1086,19 @@ def random_numbers(c):
     m = nn.Dropout(0.5)
 
     def f(x):
-        y = torch.rand(3) + m(x[0, :3]) + torch.randn_like(y := x[1, :3]) + torch.bernoulli(torch.full((3,), 0.5))
-        return (y, torch.randperm(5), torch.randint(0, 9, (3,)), torch.multinomial(torch.ones(4), 2), x.new_empty(2).normal_())
+        y = (
+            torch.rand(3)
+            + m(x[0, :3])
+            + torch.randn_like(y := x[1, :3])
+            + torch.bernoulli(torch.full((3,), 0.5))
+        )
+        return (
+            y,
+            torch.randperm(5),
+            torch.randint(0, 9, (3,)),
+            torch.multinomial(torch.ones(4), 2),
+            x.new_empty(2).normal_(),
+        )
 
     return calls(c(f)), torch.rand(3)
 
@@ -1447,7 +1472,11 @@ def nested_tensors_in_many_containers(c):
     Pair = collections.namedtuple("Pair", "a b")
 
     def f(x):
-        return Pair([x, {"k": (x + 1, None)}], collections.deque([x * 2])), collections.OrderedDict(z=x), {1, 2}
+        return (
+            Pair([x, {"k": (x + 1, None)}], collections.deque([x * 2])),
+            collections.OrderedDict(z=x),
+            {1, 2},
+        )
 
     a, b, s = c(f)(r(2))
     return list(a), b, sorted(s), type(b)
@@ -1899,7 +1928,12 @@ def exception_chains(c):
         try:
             c(f)(r(2))
         except ValueError as error:
-            return str(error), type(error.__cause__), type(error.__context__), error.__suppress_context__
+            return (
+                str(error),
+                type(error.__cause__),
+                type(error.__context__),
+                error.__suppress_context__,
+            )
 
     return play()
 
@@ -1925,7 +1959,12 @@ def break_in_comprehensions(c):
         return x + 1
 
     def f(x):
-        return ([g(x) * i for i in range(2)], {i: g(x) for i in "ab"}, {g(x).shape[0] for _ in range(2)}, [i for i in g(x)])
+        return (
+            [g(x) * i for i in range(2)],
+            {i: g(x) for i in "ab"},
+            {g(x).shape[0] for _ in range(2)},
+            [i for i in g(x)],
+        )
 
     return calls(c(f))
 
@@ -2028,7 +2067,14 @@ def break_with_half_a_call(c):
     def f(x):
         y = torch.add(x * 2, value(3), alpha=value(2))
         z = [x, value(1), *[value(4)], {"k": value(5), **{"j": x}}]
-        return (y, z, f"{value(1)} and {value(2):3d}", x[value(0) : value(2)], value(1) < value(2) < value(3), (x + 1) * value(2))
+        return (
+            y,
+            z,
+            f"{value(1)} and {value(2):3d}",
+            x[value(0) : value(2)],
+            value(1) < value(2) < value(3),
+            (x + 1) * value(2),
+        )
 
     return calls(c(f), 2)
 
@@ -2039,7 +2085,9 @@ def method_call_with_break_in_arguments(c):
         c.graph_break()
         return k
 
-    return calls(c(lambda x: (x + 1).view(value(4), value(3)).sum(dim=value(0), keepdim=value(True))), 2)
+    return calls(
+        c(lambda x: (x + 1).view(value(4), value(3)).sum(dim=value(0), keepdim=value(True))), 2
+    )
 
 
 @scenario

@@ -106,7 +106,9 @@ def around(f, owner, *args, **values):
     return [*out, tried(f, *args)]
 
 
-HERE = sys.modules[__name__] if __name__ in sys.modules else types.SimpleNamespace(__dict__=globals())
+HERE = (
+    sys.modules[__name__] if __name__ in sys.modules else types.SimpleNamespace(__dict__=globals())
+)
 G = globals()
 
 
@@ -122,13 +124,22 @@ def global_number(c):
 @scenario
 def global_tensor(c):
     f = c(lambda x: x * WEIGHT)
-    return around(f, G, WEIGHT=ones() * 3) + around(f, G, WEIGHT=ones()[0]) + around(f, G, WEIGHT=nn.Parameter(ones()))
+    return (
+        around(f, G, WEIGHT=ones() * 3)
+        + around(f, G, WEIGHT=ones()[0])
+        + around(f, G, WEIGHT=nn.Parameter(ones()))
+    )
 
 
 @scenario
 def global_dict(c):
     f = c(lambda x: x * TABLE["k"] + len(TABLE))
-    return around(f, TABLE, k=5), around(f, TABLE, j=5), around(f, G, TABLE={"k": 7}), around(f, G, TABLE={})
+    return (
+        around(f, TABLE, k=5),
+        around(f, TABLE, j=5),
+        around(f, G, TABLE={"k": 7}),
+        around(f, G, TABLE={}),
+    )
 
 
 @scenario
@@ -184,7 +195,11 @@ def global_bound_method(c):
 @scenario
 def global_function(c):
     f = c(lambda x: helper(x) + 1)
-    return around(f, G, helper=lambda x: x * 5), around(f, G, helper=torch.sin), around(f, G, helper=Point(3).__add__)
+    return (
+        around(f, G, helper=lambda x: x * 5),
+        around(f, G, helper=torch.sin),
+        around(f, G, helper=Point(3).__add__),
+    )
 
 
 @scenario
@@ -224,7 +239,12 @@ def function_from_a_factory_returned(c):
 def functions_as_arguments(c):
     f = c(lambda x, g: g(x) + 1)
     makers = [lambda x, k=k: x * k for k in (2, 3)]
-    more = [functools.partial(torch.add, other=2), functools.partial(torch.add, other=3), Point(2).__add__, Point(4).__add__]
+    more = [
+        functools.partial(torch.add, other=2),
+        functools.partial(torch.add, other=3),
+        Point(2).__add__,
+        Point(4).__add__,
+    ]
     return [f(ones(), g) for g in (torch.sin, torch.cos, F.relu, nn.ReLU(), helper, *makers, *more)]
 
 
@@ -315,7 +335,9 @@ def methods_replaced(c):
 def special_methods_replaced(c):
     p = Point(2)
     f = c(lambda x: (p + x) * len(p))
-    return around(f, Point, __add__=lambda self, x: x * 100), around(f, Point, __len__=lambda self: 9)
+    return around(f, Point, __add__=lambda self, x: x * 100), around(
+        f, Point, __len__=lambda self: 9
+    )
 
 
 @scenario
@@ -365,7 +387,11 @@ def static_and_class_methods_replaced(c):
 def getattr_added_to_a_class(c):
     p = Point(2)
     f = c(lambda x: x * getattr(p, "extra", 4))
-    return around(f, Point, extra=6), around(f, p, extra=7), around(f, Point, __getattr__=lambda self, name: 8)
+    return (
+        around(f, Point, extra=6),
+        around(f, p, extra=7),
+        around(f, Point, __getattr__=lambda self, name: 8),
+    )
 
 
 @scenario
@@ -378,7 +404,11 @@ def class_of_an_instance(c):
     f = c(lambda x: x * p.value())
     out = [f(ones())]
     p.__class__ = Other
-    return out, f(ones()), [c(lambda x, p: x * p.value())(ones(), q) for q in (Point(3), Other(3), Point(4))]
+    return (
+        out,
+        f(ones()),
+        [c(lambda x, p: x * p.value())(ones(), q) for q in (Point(3), Other(3), Point(4))],
+    )
 
 
 @scenario
@@ -421,7 +451,9 @@ def dataclasses(c):
         return x * config.k, Config(config.k + 1, [x]), Frozen(config.k), config == Config(2)
 
     f = c(f)
-    return [f(ones(), config) for config in (Config(), Config(3), Config(2, [1]), Frozen(2), Frozen(4))]
+    return [
+        f(ones(), config) for config in (Config(), Config(3), Config(2, [1]), Frozen(2), Frozen(4))
+    ]
 
 
 @scenario
@@ -432,7 +464,18 @@ def dict_arguments(c):
         return x, table.get("z", 3), "a" in table
 
     f = c(f)
-    return [f(ones(), t) for t in ({"a": 1}, {"a": 2}, {"b": 1}, {"a": 1, "b": 2}, {"b": 2, "a": 1}, {}, {"z": ones()})]
+    return [
+        f(ones(), t)
+        for t in (
+            {"a": 1},
+            {"a": 2},
+            {"b": 1},
+            {"a": 1, "b": 2},
+            {"b": 2, "a": 1},
+            {},
+            {"z": ones()},
+        )
+    ]
 
 
 @scenario
@@ -455,7 +498,15 @@ def nested_arguments(c):
         return tree * 2 if isinstance(tree, torch.Tensor) else tree
 
     f = c(f)
-    return [f(t) for t in ([ones(), {"a": (ones(), 1)}], [ones(), {"a": (ones(), 2)}], [ones(), {"a": (1, ones())}], (ones(),))]
+    return [
+        f(t)
+        for t in (
+            [ones(), {"a": (ones(), 1)}],
+            [ones(), {"a": (ones(), 2)}],
+            [ones(), {"a": (1, ones())}],
+            (ones(),),
+        )
+    ]
 
 
 @scenario
@@ -472,7 +523,10 @@ def strings_and_none(c):
 @scenario
 def numbers_that_are_equal(c):
     f = c(lambda x, k: (x * k, k, type(k).__name__, str(k)))
-    return [f(torch.ones(3, dtype=torch.int32), k) for k in (1, 1.0, True, 0, 0.0, -0.0, False, float("inf"), 1 + 0j)]
+    return [
+        f(torch.ones(3, dtype=torch.int32), k)
+        for k in (1, 1.0, True, 0, 0.0, -0.0, False, float("inf"), 1 + 0j)
+    ]
 
 
 @scenario
@@ -481,7 +535,11 @@ def keys_and_items_that_are_equal(c):
     kinds = (
         ({1: 2}, {True: 2}, {1.0: 2}, {(1,): 2}, {(True,): 2}),
         ({1}, {True}, {0}, {-0.0}, frozenset([1]), frozenset([1.0])),
-        (collections.deque([1]), collections.deque([1], maxlen=1), collections.deque([1], maxlen=2)),
+        (
+            collections.deque([1]),
+            collections.deque([1], maxlen=1),
+            collections.deque([1], maxlen=2),
+        ),
     )
     slices = c(lambda x, s: (x[s], repr(s)))
     listed = [[f(ones(), held) for held in kind] for kind, f in ((kind, c(told)) for kind in kinds)]
@@ -564,7 +622,18 @@ def training_flag(c):
 
 @scenario
 def tensor_properties(c):
-    f = c(lambda x: (x * 2, x.shape, x.dtype, x.stride(), x.requires_grad, x.is_contiguous(), type(x).__name__, x.ndim))
+    f = c(
+        lambda x: (
+            x * 2,
+            x.shape,
+            x.dtype,
+            x.stride(),
+            x.requires_grad,
+            x.is_contiguous(),
+            type(x).__name__,
+            x.ndim,
+        )
+    )
     inputs = [
         r(3, 4), r(3, 5), r(4, 3), r(4, 3).t(), r(3, 8)[:, ::2], r(3, 4).double(), r(3, 4).requires_grad_(), r(3, 4, 1), r(12),
         nn.Parameter(r(3, 4)), r(3, 4).half(), torch.ones(3, 4, dtype=torch.int64), r(3, 4), r(1, 4).expand(3, 4), r(()), r(0, 4),
@@ -610,7 +679,14 @@ def aliased_lists(c):
 
     f = c(f)
     one, two = [], []
-    return f(ones(), one, two), f(ones(), one, one), f(ones(), two, one), f(ones(), two, two), one, two
+    return (
+        f(ones(), one, two),
+        f(ones(), one, one),
+        f(ones(), two, one),
+        f(ones(), two, two),
+        one,
+        two,
+    )
 
 
 @scenario
@@ -653,7 +729,13 @@ def aliased_argument_and_attribute(c):
 def identity_questions(c):
     f = c(lambda x, a, b: (x + 1, a is b, a is not b, a == b))
     one, two = [1], [1]
-    return f(ones(), one, two), f(ones(), one, one), f(ones(), two, one), f(ones(), None, None), f(ones(), 1, 1)
+    return (
+        f(ones(), one, two),
+        f(ones(), one, one),
+        f(ones(), two, one),
+        f(ones(), None, None),
+        f(ones(), 1, 1),
+    )
 
 
 @scenario
@@ -738,7 +820,15 @@ def hooks_come_and_go(c):
 @scenario
 def kwargs_and_varargs(c):
     f = c(lambda x, *args, **kwargs: (x * len(args) + sum(kwargs.values()), list(kwargs)))
-    return f(ones()), f(ones(), 1), f(ones(), a=1), f(ones(), a=2), f(ones(), b=1), f(ones(), b=1, a=2), f(ones(), 1, 2)
+    return (
+        f(ones()),
+        f(ones(), 1),
+        f(ones(), a=1),
+        f(ones(), a=2),
+        f(ones(), b=1),
+        f(ones(), b=1, a=2),
+        f(ones(), 1, 2),
+    )
 
 
 @scenario
@@ -751,13 +841,21 @@ def named_tuples(c):
 @scenario
 def set_arguments(c):
     f = c(lambda x, s: x * len(s) + (1 in s))
-    return f(ones(), {1, 2}), f(ones(), {3, 2}), f(ones(), {1}), f(ones(), frozenset({1, 2})), f(ones(), set())
+    return (
+        f(ones(), {1, 2}),
+        f(ones(), {3, 2}),
+        f(ones(), {1}),
+        f(ones(), frozenset({1, 2})),
+        f(ones(), set()),
+    )
 
 
 @scenario
 def ranges_slices_bytes(c):
     f = c(lambda x, k: (x * len(k) if hasattr(k, "__len__") else x[k], k))
-    return [f(r(4), k) for k in (range(3), range(0, 6, 2), slice(1, 3), slice(0, 2), b"ab", b"abc", "é")]
+    return [
+        f(r(4), k) for k in (range(3), range(0, 6, 2), slice(1, 3), slice(0, 2), b"ab", b"abc", "é")
+    ]
 
 
 @scenario

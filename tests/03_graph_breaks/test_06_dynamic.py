@@ -38,7 +38,21 @@ def simple(body, sizes=SIZES, width=3):
 @simple
 def arithmetic_on_sizes(x):
     n, m = x.shape
-    return (x * n + m, n * 2 + 1, n // 2, n % 3, n / 2, -n, n**2, abs(n - 5), n == m, n > 3, min(n, 5), max(n, m), divmod(n, 2))
+    return (
+        x * n + m,
+        n * 2 + 1,
+        n // 2,
+        n % 3,
+        n / 2,
+        -n,
+        n**2,
+        abs(n - 5),
+        n == m,
+        n > 3,
+        min(n, 5),
+        max(n, m),
+        divmod(n, 2),
+    )
 
 
 @simple
@@ -49,33 +63,79 @@ def answers_about_sizes_are_bools(x):
             x = x + 1
         case (_, n) if n:
             x = x - n
-    return x, large is True, large is not False, type(large), held, held[0] is True, {True: 1, False: 2}[large], (large, 1)
+    return (
+        x,
+        large is True,
+        large is not False,
+        type(large),
+        held,
+        held[0] is True,
+        {True: 1, False: 2}[large],
+        (large, 1),
+    )
 
 
 @simple
 def views(x):
     n = x.shape[0]
-    return (x.view(n * 3), x.view(3, -1), x.reshape(-1), x.view(n, 1, 3), x.unflatten(1, (3, 1)), x.flatten(), x.t(), x[None])
+    return (
+        x.view(n * 3),
+        x.view(3, -1),
+        x.reshape(-1),
+        x.view(n, 1, 3),
+        x.unflatten(1, (3, 1)),
+        x.flatten(),
+        x.t(),
+        x[None],
+    )
 
 
 @simple
 def expands_and_cats(x):
     n = x.shape[0]
-    e = torch.cat([x, x + 1, torch.zeros(n, 3)], 0), torch.stack([x, x], 1), x[:, None].expand(n, 2, 3), x.repeat(2, n)
+    e = (
+        torch.cat([x, x + 1, torch.zeros(n, 3)], 0),
+        torch.stack([x, x], 1),
+        x[:, None].expand(n, 2, 3),
+        x.repeat(2, n),
+    )
     return *e, x.sum(0).expand(n, 3), torch.cat([x, x], 1).shape
 
 
 @simple
 def factories(x):
     n = x.shape[0]
-    made = (torch.zeros(n), torch.ones(n, 2), torch.full((n,), 2.5), torch.arange(n), torch.arange(0, n * 2, 2), torch.eye(n))
-    return (*made, x.new_zeros(n + 1), torch.empty(n, 0), torch.linspace(0, 1, n), torch.tril(torch.ones(n, n)), torch.rand(n))
+    made = (
+        torch.zeros(n),
+        torch.ones(n, 2),
+        torch.full((n,), 2.5),
+        torch.arange(n),
+        torch.arange(0, n * 2, 2),
+        torch.eye(n),
+    )
+    return (
+        *made,
+        x.new_zeros(n + 1),
+        torch.empty(n, 0),
+        torch.linspace(0, 1, n),
+        torch.tril(torch.ones(n, n)),
+        torch.rand(n),
+    )
 
 
 @simple
 def slicing(x):
     n = x.shape[0]
-    return (x[: n // 2], x[n // 2 :], x[-1:], x[1:-1], x[::2], x[: n - 1] if n > 1 else x, x.narrow(0, 0, n // 2), x[n // 3 : n])
+    return (
+        x[: n // 2],
+        x[n // 2 :],
+        x[-1:],
+        x[1:-1],
+        x[::2],
+        x[: n - 1] if n > 1 else x,
+        x.narrow(0, 0, n // 2),
+        x[n // 3 : n],
+    )
 
 
 @simple
@@ -246,7 +306,14 @@ def reductions(x):
 @simple
 def splits_by_size(x):
     n = x.shape[0]
-    return (x.split(3), x.chunk(2), x.split([n // 2, n - n // 2]), x.unbind(1), torch.tensor_split(x, 2), x.split(n) if n else x)
+    return (
+        x.split(3),
+        x.chunk(2),
+        x.split([n // 2, n - n // 2]),
+        x.unbind(1),
+        torch.tensor_split(x, 2),
+        x.split(n) if n else x,
+    )
 
 
 @simple
@@ -265,12 +332,23 @@ def pads_and_interpolates(x):
 def masks(x):
     n = x.shape[0]
     m = torch.arange(n)[:, None] < torch.arange(n)
-    return x.masked_fill(m[:, :3], 0) if n >= 3 else x, torch.ones(n, n).triu(), m.sum(), torch.where(x > 0, x, n)
+    return (
+        x.masked_fill(m[:, :3], 0) if n >= 3 else x,
+        torch.ones(n, n).triu(),
+        m.sum(),
+        torch.where(x > 0, x, n),
+    )
 
 
 @simple
 def matmuls(x):
-    return (x @ x.t(), x.t() @ x, torch.einsum("ij,ik->jk", x, x), x @ torch.ones(3, x.shape[0]), F.linear(x, torch.ones(5, 3)))
+    return (
+        x @ x.t(),
+        x.t() @ x,
+        torch.einsum("ij,ik->jk", x, x),
+        x @ torch.ones(3, x.shape[0]),
+        F.linear(x, torch.ones(5, 3)),
+    )
 
 
 @simple
@@ -433,8 +511,17 @@ def broadcasting_sizes(c):
 
 @scenario
 def several_dimensions(c):
-    f = c(lambda x: (x.transpose(1, 2).reshape(x.shape[0], -1), x.permute(2, 0, 1).contiguous().stride(), x.sum((0, 2))))
-    return [f(r(*shape)) for shape in ((2, 3, 4), (3, 3, 4), (3, 5, 4), (3, 5, 6), (7, 8, 9), (1, 2, 3), (5, 1, 1))]
+    f = c(
+        lambda x: (
+            x.transpose(1, 2).reshape(x.shape[0], -1),
+            x.permute(2, 0, 1).contiguous().stride(),
+            x.sum((0, 2)),
+        )
+    )
+    return [
+        f(r(*shape))
+        for shape in ((2, 3, 4), (3, 3, 4), (3, 5, 4), (3, 5, 6), (7, 8, 9), (1, 2, 3), (5, 1, 1))
+    ]
 
 
 @scenario
@@ -470,16 +557,32 @@ def number_of_dimensions(c):
 @scenario
 def modules_with_batches(c):
     m = nn.Sequential(
-        nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 2)
+        nn.Conv2d(3, 4, 3, padding=1),
+        nn.BatchNorm2d(4),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(4, 2),
     )
     f = c(m)
-    return [f(r(b, 3, h, w)) for b, h, w in ((2, 8, 8), (3, 8, 8), (5, 8, 8), (5, 9, 10), (6, 11, 10), (1, 5, 5))], m
+    return [
+        f(r(b, 3, h, w))
+        for b, h, w in ((2, 8, 8), (3, 8, 8), (5, 8, 8), (5, 9, 10), (6, 11, 10), (1, 5, 5))
+    ], m
 
 
 @scenario
 def attention_with_lengths(c):
     m = nn.MultiheadAttention(8, 2, batch_first=True)
-    f = c(lambda x: m(x, x, x, attn_mask=nn.Transformer.generate_square_subsequent_mask(x.shape[1]), need_weights=False)[0])
+    f = c(
+        lambda x: m(
+            x,
+            x,
+            x,
+            attn_mask=nn.Transformer.generate_square_subsequent_mask(x.shape[1]),
+            need_weights=False,
+        )[0]
+    )
     return [f(r(b, n, 8)) for b, n in ((2, 5), (3, 5), (3, 6), (4, 7), (1, 3))]
 
 
@@ -584,7 +687,10 @@ def closures_returned_with_sizes(c):
 @scenario
 def subclassed_sizes_and_options(c):
     f = c(lambda x, size, k: (x.reshape(size), x.sum(k), F.interpolate(x[None, None], size=size)))
-    return [f(r(*s), s[::-1], k) for s, k in (((2, 3), 0), ((3, 4), 1), ((4, 5), -1), ((5, 4), 0), ((1, 4), 0))]
+    return [
+        f(r(*s), s[::-1], k)
+        for s, k in (((2, 3), 0), ((3, 4), 1), ((4, 5), -1), ((5, 4), 0), ((1, 4), 0))
+    ]
 
 
 @scenario
@@ -611,7 +717,9 @@ def pointwise_of_any_size(c):
 
 @one_graph
 def views_of_any_size(c):
-    return over(c(lambda x: x.view(-1, 3, 1).transpose(0, 1).reshape(3, x.shape[0])), sizes=(4, 5, 6, 7))
+    return over(
+        c(lambda x: x.view(-1, 3, 1).transpose(0, 1).reshape(3, x.shape[0])), sizes=(4, 5, 6, 7)
+    )
 
 
 @one_graph
@@ -622,7 +730,10 @@ def linear_of_any_batch(c):
 
 @one_graph
 def arange_of_any_size(c):
-    return over(c(lambda x: x + torch.arange(x.shape[0])[:, None] + torch.zeros(x.shape[0], 1)), sizes=(4, 5, 6, 7))
+    return over(
+        c(lambda x: x + torch.arange(x.shape[0])[:, None] + torch.zeros(x.shape[0], 1)),
+        sizes=(4, 5, 6, 7),
+    )
 
 
 @one_graph
@@ -643,7 +754,14 @@ def sizes_compared_loosely(c):
 
 @one_graph
 def numbers_made_of_sizes(c):
-    f = c(lambda x: x / math.sqrt(x.shape[0]) + x * float(x.shape[0]) + int(x.shape[0]) + x * x.shape[0] ** -0.5)
+    f = c(
+        lambda x: (
+            x / math.sqrt(x.shape[0])
+            + x * float(x.shape[0])
+            + int(x.shape[0])
+            + x * x.shape[0] ** -0.5
+        )
+    )
     return [f(r(n)) for n in (4, 5, 6, 7)]
 
 
@@ -696,8 +814,15 @@ def test_a_guard_on_sizes_names_the_line_that_asked():
     compiled = cl.compile(first_sizes, backend="eager", dynamic=True)
     compiled(r(5))
     (state,) = compiled._course_compiler.codes.values()
-    causes = {str(guard.expr): guard.cause.text for guard in state.entries[0].result.guards if guard.kind == "sizes"}
-    assert causes == {"x.shape[0] >= 2": "def first_sizes(x):", "x.shape[0] > 3": "if y.shape[0] > 3:"}
+    causes = {
+        str(guard.expr): guard.cause.text
+        for guard in state.entries[0].result.guards
+        if guard.kind == "sizes"
+    }
+    assert causes == {
+        "x.shape[0] >= 2": "def first_sizes(x):",
+        "x.shape[0] > 3": "if y.shape[0] > 3:",
+    }
 
 
 def test_a_marked_size_that_the_code_fixes_is_told():
@@ -706,5 +831,7 @@ def test_a_marked_size_that_the_code_fixes_is_told():
 
     x = r(6)
     cl.mark_dynamic(x, 0)
-    with pytest.warns(UserWarning, match=r"x.shape\[0\] == 6 was marked as dynamic, but .*return x.view\(2, 3\)"):
+    with pytest.warns(
+        UserWarning, match=r"x.shape\[0\] == 6 was marked as dynamic, but .*return x.view\(2, 3\)"
+    ):
         cl.compile(f, backend="eager")(x)

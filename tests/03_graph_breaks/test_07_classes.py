@@ -46,13 +46,19 @@ special("__eq__", lambda s, o: True, lambda x, p: x * 2 if p == 3 else x * 3)
 special("__getattr__", lambda s, n: 7, lambda x, p: x * getattr(p, "zz", 3))
 special("__getattribute__", lambda s, n: 7, lambda x, p: x * p.k)
 special(
-    "__torch_function__", classmethod(lambda cls, f, t, a=(), k=None: 42), lambda x, p: torch.add(x, p) if hasattr(p, "zz") else x
+    "__torch_function__",
+    classmethod(lambda cls, f, t, a=(), k=None: 42),
+    lambda x, p: torch.add(x, p) if hasattr(p, "zz") else x,
 )
 special("__radd__", lambda s, o: o * 5, lambda x, p: (x, 1 + p))
 special("__contains__", lambda s, o: True, lambda x, p: x * 2 if 3 in p else x * 3)
 special("__iter__", lambda s: iter([1, 2]), lambda x, p: x * len([*p]))
 special("__call__", lambda s, x: x * 9, lambda x, p: p(x) if callable(p) else x)
-special("__setattr__", lambda s, n, v: object.__setattr__(s, n, v * 2), lambda x, p: (setattr(p, "q", 3), x * p.q))
+special(
+    "__setattr__",
+    lambda s, n, v: object.__setattr__(s, n, v * 2),
+    lambda x, p: (setattr(p, "q", 3), x * p.q),
+)
 special("__str__", lambda s: "abc", lambda x, p: x * (1 + (str(p) == "abc")))
 special("__hash__", lambda s: 3, lambda x, p: x * (1 + (hash(p) == 3)))
 special("__index__", lambda s: 1, lambda x, p: x * (5, 6, 7)[p])
@@ -287,7 +293,9 @@ def enum_member(c):
 
     f = c(lambda x: x * 2 if K.A else x * 3)
     g = c(lambda x, k: x * 2 if k else x * 3)
-    return put(K, f, ones(), __bool__=lambda s: False), put(K, lambda x: g(x, K.A), ones(), __bool__=lambda s: False)
+    return put(K, f, ones(), __bool__=lambda s: False), put(
+        K, lambda x: g(x, K.A), ones(), __bool__=lambda s: False
+    )
 
 
 @scenario
@@ -412,7 +420,9 @@ def staticcall(c):
         pass
 
     f = c(lambda x: x * P.a() * Q.b() * Q().a())
-    return put(Q, f, ones(), a=lambda s=3: 7, b=lambda: 8), put(Q, f, ones(), b=staticmethod(lambda: 8))
+    return put(Q, f, ones(), a=lambda s=3: 7, b=lambda: 8), put(
+        Q, f, ones(), b=staticmethod(lambda: 8)
+    )
 
 
 @scenario

@@ -493,7 +493,9 @@ def functional_call(c):
     f = c(lambda x: m(x))
     x = ones()
     o = [f(x)]
-    o.append(torch.func.functional_call(m, {"weight": torch.ones(3, 3), "bias": torch.zeros(3)}, (x,)))
+    o.append(
+        torch.func.functional_call(m, {"weight": torch.ones(3, 3), "bias": torch.zeros(3)}, (x,))
+    )
     g = c(lambda w, x: torch.func.functional_call(m, {"weight": w}, (x,)))
     o += [g(torch.ones(3, 3), x), g(torch.ones(3, 3) * 2, x)]
     return o
@@ -530,7 +532,17 @@ def methods_of_containers_run_once(c):
     for _ in range(2):
         table, ordered, items = LoggingDict(z=1), LoggingOrdered(), LoggingList([5])
         table.log, items.log = [], []
-        o.append((f(table, ordered, items, ones()), table, ordered, items, table.log, ordered.log, items.log))
+        o.append(
+            (
+                f(table, ordered, items, ones()),
+                table,
+                ordered,
+                items,
+                table.log,
+                ordered.log,
+                items.log,
+            )
+        )
     return o
 
 

@@ -256,4 +256,5 @@ def test_a_turn_with_a_break_makes_one_graph():
             x = x + 1
         return x
 
-    assert cl.explain(f)(torch.ones(3)).graph_count == 3  # before the first break, from one to the next, after the last
+    # before the first break, from one to the next, after the last
+    assert cl.explain(f)(torch.ones(3)).graph_count == 3

@@ -61,7 +61,9 @@ WAYS = {
     "theirs around ours": lambda f: theirs(ours(f)),
     "ours calls theirs": lambda f: ours(nested(theirs, f)),
     "theirs calls ours": lambda f: theirs(nested(ours, f)),
-    "theirs breaks and calls ours": lambda f: theirs(nested(ours, f) if f is not plain else nested(ours, broken)),
+    "theirs breaks and calls ours": lambda f: theirs(
+        nested(ours, f) if f is not plain else nested(ours, broken)
+    ),
 }
 
 
@@ -69,7 +71,9 @@ WAYS = {
 @pytest.mark.parametrize("f", [plain, broken, MODEL], ids=["plain", "broken", "module"])
 def test_each_within_the_other_is_eager(way, f):
     compiled = WAYS[way](f)
-    eager = nested(lambda f: f, broken if "breaks" in way and f is plain else f) if "call" in way else f
+    eager = (
+        nested(lambda f: f, broken if "breaks" in way and f is plain else f) if "call" in way else f
+    )
     for rows in (2, 2, 5, 7, 2):
         x, turn = torch.randn(rows, 3), torch.get_rng_state()
         LOG.clear()
@@ -83,7 +87,11 @@ def test_each_within_the_other_is_eager(way, f):
 def test_what_torch_compile_compiled_is_part_of_our_graph():
     graphs = []
     inner = theirs(plain)
-    compiled = cl.compile(lambda x: inner(x) + 1, backend=lambda gm, _: graphs.append(gm) or gm.forward, fullgraph=True)
+    compiled = cl.compile(
+        lambda x: inner(x) + 1,
+        backend=lambda gm, _: graphs.append(gm) or gm.forward,
+        fullgraph=True,
+    )
     x = torch.randn(4, 3)
     torch.testing.assert_close(compiled(x), plain(x) + 1)
     assert len(graphs) == 1

@@ -49,7 +49,15 @@ def in_every_state(x):
 def test_a_generator_that_is_returned_goes_on_where_it_stands():
     def use(function, x):
         _, (new, begun, within, over), told, pairs, numbered = function(x)
-        got = [new.send(None), new.send(3), list(new), begun.send(9), list(begun), list(within), list(over)]
+        got = [
+            new.send(None),
+            new.send(3),
+            list(new),
+            begun.send(9),
+            list(begun),
+            list(within),
+            list(over),
+        ]
         assert all(isinstance(made, types.GeneratorType) for made in (new, begun, within, over))
         return [*got, list(pairs), next(numbered), told]
 
@@ -126,7 +134,9 @@ def dropped_after_a_break(x, log):
     return y * other
 
 
-@pytest.mark.parametrize("function", [left_at_a_break, dropped_after_a_break], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "function", [left_at_a_break, dropped_after_a_break], ids=lambda f: f.__name__
+)
 def test_a_generator_is_closed_as_soon_as_nobody_holds_it(function):
     def make(i):
         return torch.randn(2), []
@@ -219,7 +229,9 @@ def raised_again_in_answer(x):
         return x + 1, last is a, a.__context__ is c, c.__context__ is b, b.__context__
 
 
-@pytest.mark.parametrize("function", [thrown, left_by_exit, ring, raised_again_in_answer], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "function", [thrown, left_by_exit, ring, raised_again_in_answer], ids=lambda f: f.__name__
+)
 def test_exceptions_go_where_cpython_lets_them_go(function):
     compiled = cl.compile(function, backend="eager", fullgraph=True)
     for turn in range(2):

@@ -38,7 +38,12 @@ def numbers_drawn_before_an_assertion_that_fails(c):
         return y
 
     f = c(f)
-    return tried(lambda: f(torch.ones(3))), torch.rand(2), tried(lambda: f(torch.ones(3) * 99)), torch.rand(2)
+    return (
+        tried(lambda: f(torch.ones(3))),
+        torch.rand(2),
+        tried(lambda: f(torch.ones(3) * 99)),
+        torch.rand(2),
+    )
 
 
 @scenario
@@ -65,7 +70,12 @@ def defaults_are_rebound(c):
 
     f, x = c(lambda x: g(x)), torch.ones(2)
     out = [f(x)]
-    for g.__defaults__, g.__kwdefaults__ in (((5,), {"m": 3}), ((5,), {"m": 7}), ((x, 5), {"m": 7}), ((5, 2), {"m": 7})):
+    for g.__defaults__, g.__kwdefaults__ in (
+        ((5,), {"m": 3}),
+        ((5,), {"m": 7}),
+        ((x, 5), {"m": 7}),
+        ((5, 2), {"m": 7}),
+    ):
         out.append(f(x))
     g.__defaults__ = None
     return out, tried(lambda: f(x))
@@ -90,7 +100,10 @@ def more_defaults_come_before_the_one_there_was(c):
 
 @scenario
 def a_function_of_torch(c):
-    return [c(f)(r(3, 3), r(3, 3)) for f in (torch.add, torch.matmul, operator.sub, torch.nn.functional.mse_loss)]
+    return [
+        c(f)(r(3, 3), r(3, 3))
+        for f in (torch.add, torch.matmul, operator.sub, torch.nn.functional.mse_loss)
+    ]
 
 
 @scenario
@@ -101,7 +114,9 @@ def a_partial_of_a_function_of_torch(c):
 
 
 @pytest.mark.parametrize(
-    "function", [torch.sin, torch.nn.functional.gelu, abs, r(3).mul], ids=["C", "Python", "builtin", "method"]
+    "function",
+    [torch.sin, torch.nn.functional.gelu, abs, r(3).mul],
+    ids=["C", "Python", "builtin", "method"],
 )
 def test_a_function_of_torch_is_captured(function):
     c, x = Ours(), r(3)
@@ -135,7 +150,11 @@ class Stream:
     """As a notebook's: what is printed goes into the buffer of the cell that printed it."""
 
     def __init__(self):
-        self.buffers, self.lock, self.cell = collections.defaultdict(io.StringIO), threading.RLock(), {"number": 1}
+        self.buffers, self.lock, self.cell = (
+            collections.defaultdict(io.StringIO),
+            threading.RLock(),
+            {"number": 1},
+        )
 
     def write(self, text):
         with self.lock:
@@ -158,7 +177,9 @@ def test_an_object_of_a_class_written_in_c_outlives_the_frame_that_made_it():
     x, stream = r(3), Stream()
     got, named = cl.compile(f)(x, stream)
     torch.testing.assert_close((got, named.name), (x * 2 + 1, x * 2))
-    assert type(named) is Named and [buffer.getvalue() for buffer in stream.buffers.values()] == ["halfway\n"]
+    assert type(named) is Named and [buffer.getvalue() for buffer in stream.buffers.values()] == [
+        "halfway\n"
+    ]
 
 
 @pytest.mark.parametrize("backend", ["eager", "inductor"])
@@ -186,7 +207,9 @@ TRANSFORMS = {
     "jacfwd": lambda x, v: jacfwd(lambda a, b: a * b, argnums=(0, 1))(x[0], v[0]),
     "hessian": lambda x, v: hessian(cube)(x[0]),
     "vjp, asked twice": lambda x, v: [vjp(torch.tanh, x)[1](v), vjp(torch.tanh, x)[1](2 * v)],
-    "grad with more results": lambda x, v: grad_and_value(lambda a: (cube(a).sum(), a + 1), has_aux=True)(x),
+    "grad with more results": lambda x, v: grad_and_value(
+        lambda a: (cube(a).sum(), a + 1), has_aux=True
+    )(x),
     "tangents by hand": lambda x, v: by_hand(x, v),
 }
 
@@ -200,7 +223,9 @@ def by_hand(x, v):
 @pytest.mark.parametrize("name", TRANSFORMS)
 def test_a_transform_is_one_graph(name, backend):
     if name == "jacfwd" and torch.__version__ < "2.13":
-        pytest.skip("jacfwd of torch 2.11 and 2.12 asks a tensor for a number, which ends the graph")
+        pytest.skip(
+            "jacfwd of torch 2.11 and 2.12 asks a tensor for a number, which ends the graph"
+        )
     f, x, v = TRANSFORMS[name], r(2, 3), r(2, 3)
     torch.testing.assert_close(cl.compile(f, fullgraph=True, backend=backend)(x, v), f(x, v))
     assert forward_ad._current_level == -1
@@ -310,9 +335,16 @@ def test_a_slip_in_a_learners_interpreter_is_not_the_users():
         def UNARY_NEGATIVE(self, i):
             raise NameError("no such sign")
 
-    for interpreter, reason in ((Mine, "capture itself fails at UNARY_NEGATIVE"), (Raising, "raises NameError: no such sign")):
+    for interpreter, reason in (
+        (Mine, "capture itself fails at UNARY_NEGATIVE"),
+        (Raising, "raises NameError: no such sign"),
+    ):
         with cl.record() as trace:
-            f = cl.compile(lambda x: -x + 1, backend="eager", pipeline=cl.Pipeline().replace(interpreter=interpreter))
+            f = cl.compile(
+                lambda x: -x + 1,
+                backend="eager",
+                pipeline=cl.Pipeline().replace(interpreter=interpreter),
+            )
             assert f(torch.ones(2)).tolist() == [0, 0]
         assert trace.graph_breaks[0].reason.startswith(reason)
 

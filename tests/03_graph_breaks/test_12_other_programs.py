@@ -120,7 +120,14 @@ def methods_of_a_float_that_changes(x, number):
 
 @program(one)
 def powers_and_types_as_dtypes(x):
-    return pow(x, 3), pow(2, x), x.to(int), torch.ones(2, dtype=bool), torch.zeros(1, dtype=float), (x * 5).to(bool).to(float)
+    return (
+        pow(x, 3),
+        pow(2, x),
+        x.to(int),
+        torch.ones(2, dtype=bool),
+        torch.zeros(1, dtype=float),
+        (x * 5).to(bool).to(float),
+    )
 
 
 @program(one)
@@ -135,10 +142,14 @@ def the_version_of_python(x):
 
 @program(lambda i: (torch.randn(3, requires_grad=True),))
 def a_checkpoint(x):
-    return torch.utils.checkpoint.checkpoint(lambda a, k=1: a.sin() * k, x, k=3, use_reentrant=False, preserve_rng_state=False)
+    return torch.utils.checkpoint.checkpoint(
+        lambda a, k=1: a.sin() * k, x, k=3, use_reentrant=False, preserve_rng_state=False
+    )
 
 
-@program(lambda i: (torch.randn(3), {frozenset([1]): 2 + i, torch.float32: 3, (1, "a"): 4, list: 5}))
+@program(
+    lambda i: (torch.randn(3), {frozenset([1]): 2 + i, torch.float32: 3, (1, "a"): 4, list: 5})
+)
 def keys_of_many_kinds(x, d):
     return x * d[frozenset([1])] + d[x.dtype] + d[(1, "a")] + d[list]
 

@@ -104,7 +104,13 @@ def state_of_an_optimizer(state, model):
 def tensors_from_lists(x):
     nested = torch.tensor([[x[0], 1], [2.5, x[1]]]), torch.as_tensor((x[0], x.sum()))
     typed = torch.LongTensor([1, 2]), torch.BoolTensor([True, False])
-    return *nested, *typed, torch.Tensor([1, 2, 3]) + x, torch.Tensor([[1.5]]).shape, torch.FloatTensor(2, 3).shape
+    return (
+        *nested,
+        *typed,
+        torch.Tensor([1, 2, 3]) + x,
+        torch.Tensor([[1.5]]).shape,
+        torch.FloatTensor(2, 3).shape,
+    )
 
 
 class Wrapped:
@@ -163,7 +169,8 @@ def the_text_of_a_traceback(x):
     try:
         deep(x, 1)
     except KeyError:
-        return x + 1, [row for row in traceback.format_exc().splitlines() if "^" not in row]  # made lines have no columns
+        # made lines have no columns
+        return x + 1, [row for row in traceback.format_exc().splitlines() if "^" not in row]
 
 
 def lines(error):
@@ -319,7 +326,9 @@ def test_super_reads_what_was_stored_in_the_class_behind():
     x = torch.randn(3)
     for turn in range(4):
         got = compiled(x, behind, front())
-        torch.testing.assert_close(got, changes_what_is_behind(x, eager_behind, eager_front()), msg=f"call {turn}")
+        torch.testing.assert_close(
+            got, changes_what_is_behind(x, eager_behind, eager_front()), msg=f"call {turn}"
+        )
         for each in (behind, eager_behind):  # what others change between calls is seen too
             each.scale *= 3
             if turn == 2:
@@ -330,7 +339,9 @@ def test_super_reads_what_was_stored_in_the_class_behind():
 @pytest.mark.parametrize("pred", [None, "yes", True, 0, 2.5])
 def test_cond_takes_what_eager_takes(pred):
     def f(x):
-        return torch.cond(pred=pred, true_fn=lambda v: v * 2, false_fn=lambda v: v + 1, operands=(x,))
+        return torch.cond(
+            pred=pred, true_fn=lambda v: v * 2, false_fn=lambda v: v + 1, operands=(x,)
+        )
 
     x = torch.randn(3)
     compiled = cl.compile(f, backend="eager")

@@ -23,7 +23,11 @@ def program(function):
 
 
 def lines(error):
-    return [(frame.name, frame.lineno) for frame in traceback.extract_tb(error.__traceback__) if frame.filename == __file__]
+    return [
+        (frame.name, frame.lineno)
+        for frame in traceback.extract_tb(error.__traceback__)
+        if frame.filename == __file__
+    ]
 
 
 @cl.disable
@@ -387,7 +391,10 @@ def test_the_head_shows_its_own_line_where_the_graph_fails():
 
     with pytest.raises(RuntimeError) as caught:
         cl.compile(f, backend=backend)(torch.ones(1))
-    assert any("__graph(" in (frame.line or "") for frame in traceback.extract_tb(caught.value.__traceback__))
+    assert any(
+        "__graph(" in (frame.line or "")
+        for frame in traceback.extract_tb(caught.value.__traceback__)
+    )
 
 
 def test_the_stack_is_shown_as_cpython_has_it_while_an_exception_is_handled():
@@ -404,7 +411,16 @@ def test_the_stack_is_shown_as_cpython_has_it_while_an_exception_is_handled():
     assert pushed.after == ("None", "ValueError object")
 
 
-NAMED = [torch.add, torch.unique, torch.Tensor.add, os.listdir, warnings.warn, open, operator.add, len]
+NAMED = [
+    torch.add,
+    torch.unique,
+    torch.Tensor.add,
+    os.listdir,
+    warnings.warn,
+    open,
+    operator.add,
+    len,
+]
 
 
 @pytest.mark.parametrize("function", NAMED)

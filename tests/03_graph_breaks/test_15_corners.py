@@ -40,7 +40,9 @@ def a_slot_is_filled_and_emptied(c):
 
     a = A()
     f = lambda x: x + (a.v if hasattr(a, "v") else 10)
-    return before_and_after(c, f, lambda: setattr(a, "v", 3), lambda: setattr(a, "v", 4), lambda: delattr(a, "v"))
+    return before_and_after(
+        c, f, lambda: setattr(a, "v", 3), lambda: setattr(a, "v", 4), lambda: delattr(a, "v")
+    )
 
 
 @scenario
@@ -68,13 +70,17 @@ def an_attribute_behind_getattr(c):
             return 100
 
     a = A()
-    return before_and_after(c, lambda x: x + a.v, lambda: setattr(a, "v", 3), lambda: delattr(a, "v"))
+    return before_and_after(
+        c, lambda x: x + a.v, lambda: setattr(a, "v", 3), lambda: delattr(a, "v")
+    )
 
 
 @scenario
 def a_module_gets_an_attribute(c):
     module = types.ModuleType("corner")
-    return before_and_after(c, lambda x: x + getattr(module, "new", 5), lambda: setattr(module, "new", 1))
+    return before_and_after(
+        c, lambda x: x + getattr(module, "new", 5), lambda: setattr(module, "new", 1)
+    )
 
 
 @scenario
@@ -120,7 +126,9 @@ def the_dict_of_a_class(c):
         pass
 
     f = lambda x: (x + ("q" in A.__dict__), "r" in vars(A))
-    return before_and_after(c, f, lambda: setattr(A, "q", 1), lambda: setattr(A, "r", 1), lambda: delattr(A, "q"))
+    return before_and_after(
+        c, f, lambda: setattr(A, "q", 1), lambda: setattr(A, "r", 1), lambda: delattr(A, "q")
+    )
 
 
 @scenario
@@ -492,18 +500,33 @@ class Deletes(nn.Module):
 def a_buffer_makes_room_for_an_attribute(c):
     m = Deletes()
     y = c(m)(ones())
-    return y, m.b, m.w, m.n, sorted(m._buffers), sorted(m._parameters), sorted({"b", "w", "n"} & {*vars(m)})
+    return (
+        y,
+        m.b,
+        m.w,
+        m.n,
+        sorted(m._buffers),
+        sorted(m._parameters),
+        sorted({"b", "w", "n"} & {*vars(m)}),
+    )
 
 
 @scenario
 def a_type_of_tensors(c):
-    return before_and_after(c, lambda x: (x.type(torch.HalfTensor), x.type(torch.float16), x.type()))
+    return before_and_after(
+        c, lambda x: (x.type(torch.HalfTensor), x.type(torch.float16), x.type())
+    )
 
 
 @scenario
 def a_module_with_other_parameters(c):
     m = nn.Linear(3, 2)
-    f = c(lambda x: torch.func.functional_call(m, {name: p * 2 for name, p in m.named_parameters()}, (x,)), fullgraph=True)
+    f = c(
+        lambda x: torch.func.functional_call(
+            m, {name: p * 2 for name, p in m.named_parameters()}, (x,)
+        ),
+        fullgraph=True,
+    )
     return f(ones())
 
 
@@ -520,19 +543,25 @@ def results_with_names_over_a_break(c):
 @scenario
 def facts_that_a_fake_does_not_know(c):
     x, y = ones().share_memory_(), ones()
-    return c(lambda x, y: (x + 1, x.is_shared(), y.is_shared(), x.is_set_to(x), x.is_set_to(y)))(x, y)
+    return c(lambda x, y: (x + 1, x.is_shared(), y.is_shared(), x.is_set_to(x), x.is_set_to(y)))(
+        x, y
+    )
 
 
 @scenario
 def quantized_inside(c):
-    return before_and_after(c, lambda x: torch.quantize_per_tensor(x, 0.1, 0, torch.qint8).dequantize() + x)
+    return before_and_after(
+        c, lambda x: torch.quantize_per_tensor(x, 0.1, 0, torch.qint8).dequantize() + x
+    )
 
 
 @scenario
 def a_checkpoint_that_draws_again(c):
     def f(x):
         part = lambda a: nn.functional.dropout(a, 0.5) * a
-        return torch.utils.checkpoint.checkpoint(part, x, use_reentrant=False, preserve_rng_state=False)
+        return torch.utils.checkpoint.checkpoint(
+            part, x, use_reentrant=False, preserve_rng_state=False
+        )
 
     x = torch.ones(8, requires_grad=True)
     c(f)(x).sum().backward()
@@ -556,7 +585,13 @@ def tensors_are_swapped(c):
 
 @scenario
 def draws_with_a_gradient_of_torchs_own(c):
-    return before_and_after(c, lambda x: (torch.distributions.Dirichlet(x).rsample(), torch.distributions.Beta(x, x).rsample()))
+    return before_and_after(
+        c,
+        lambda x: (
+            torch.distributions.Dirichlet(x).rsample(),
+            torch.distributions.Beta(x, x).rsample(),
+        ),
+    )
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
@@ -573,7 +608,12 @@ COMPILED, compiled = collect()
 def results_that_outgrow_what_they_go_to(c):
     out = torch.empty(0)
     y = c(lambda x, o: (torch.add(x, 1, out=o), x * 2)[1])(ones(), out)
-    made = c(lambda x: (torch.arange(x.shape[0], out=torch.empty(0, dtype=torch.long)), torch.cat([x, x], out=torch.empty(0))))
+    made = c(
+        lambda x: (
+            torch.arange(x.shape[0], out=torch.empty(0, dtype=torch.long)),
+            torch.cat([x, x], out=torch.empty(0)),
+        )
+    )
     return y, out, *made(ones()), c(lambda x, o: torch.sin(x, out=o) * 2)(ones(), torch.empty(3))
 
 
@@ -607,11 +647,20 @@ def switches_of_inference_mode(c):
     def f(x):
         y = x * 2
         print(end="")
-        seen.append((torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch._C._is_fwd_grad_enabled()))
+        seen.append(
+            (
+                torch.is_grad_enabled(),
+                torch.is_inference_mode_enabled(),
+                torch._C._is_fwd_grad_enabled(),
+            )
+        )
         return y + 1
 
     with torch.inference_mode():
-        results = c(f)(torch.ones(2)), c(lambda x: x * 2 if torch._C._is_fwd_grad_enabled() else x * 3)(torch.ones(2))
+        results = (
+            c(f)(torch.ones(2)),
+            c(lambda x: x * 2 if torch._C._is_fwd_grad_enabled() else x * 3)(torch.ones(2)),
+        )
         return results, seen, torch._C._is_fwd_grad_enabled()
 
 
@@ -649,10 +698,20 @@ def leaves_made_inside(c):
 
 @compiled
 def the_largest_of_nothing(c):
-    asked = [lambda x: x.max(), lambda x: x.min(), lambda x: x.max(0), lambda x: x.amin(0), lambda x: x.argmax()]
-    return [tried(c(f), torch.empty(0, 2)) for f in asked] + [c(lambda x: x.amax(1))(torch.empty(0, 2))]
+    asked = [
+        lambda x: x.max(),
+        lambda x: x.min(),
+        lambda x: x.max(0),
+        lambda x: x.amin(0),
+        lambda x: x.argmax(),
+    ]
+    return [tried(c(f), torch.empty(0, 2)) for f in asked] + [
+        c(lambda x: x.amax(1))(torch.empty(0, 2))
+    ]
 
 
-@pytest.mark.parametrize("name", [*COMPILED, "draws_with_a_gradient_of_torchs_own", "tensors_called_alike"])
+@pytest.mark.parametrize(
+    "name", [*COMPILED, "draws_with_a_gradient_of_torchs_own", "tensors_called_alike"]
+)
 def test_corner_compiled(name):
     check((COMPILED | SCENARIOS)[name], "inductor")

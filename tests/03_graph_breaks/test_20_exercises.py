@@ -9,7 +9,10 @@ from course_lib.frames import installed
 
 LESSON = Mutants("03_graph_breaks")
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(not installed(), reason="the exercises need the frame hook")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not installed(), reason="the exercises need the frame hook"),
+]
 
 
 def edit(*changes):
@@ -77,10 +80,14 @@ WRONG = {
     return seen.graph_count, [p.location.text for p in seen.breaks]"""
         ),
         "graphs from breaks": edit("return seen.graph_count", "return seen.graph_break_count + 1"),
-        "a graph for each break": edit("return seen.graph_count", "return seen.graph_break_count and seen.graph_count"),
+        "a graph for each break": edit(
+            "return seen.graph_count", "return seen.graph_break_count and seen.graph_count"
+        ),
         "by text": edit("(p.location.filename, p.location.line): ", "p.location.text: "),
         "by line": edit("(p.location.filename, p.location.line): ", "p.location.line: "),
-        "in the order of files": edit("list(places.values())", "[places[place] for place in sorted(places)]"),
+        "in the order of files": edit(
+            "list(places.values())", "[places[place] for place in sorted(places)]"
+        ),
         "sorted": edit("list(places.values())", "sorted(places.values())"),
         "called twice": edit("    seen = cl.explain", "    fn(*args)\n    seen = cl.explain"),
         "reasons instead of lines": edit(": p.location.text for", ": p.reason for"),
@@ -93,18 +100,26 @@ WRONG = {
     },
     "cures": {
         "as it was": edit("torch.where(y.mean() > 0, y, -y)", "flip_slow(x)"),
-        "each element for itself": edit("torch.where(y.mean() > 0, y, -y)", "torch.where(y > 0, y, -y)"),
+        "each element for itself": edit(
+            "torch.where(y.mean() > 0, y, -y)", "torch.where(y > 0, y, -y)"
+        ),
         "zero goes the other way": edit("y.mean() > 0", "y.mean() >= 0"),
         "a number after all": edit("x.abs().amax()", "torch.tensor(x.abs().amax().item())"),
         "nothing for zero": edit("torch.where(largest == 0, x, x / largest)", "x / largest"),
-        "not a number is zero": edit("torch.where(largest == 0, x, x / largest)", "torch.where(largest > 0, x / largest, x)"),
-        "not a number goes the other way": edit("torch.where(y.mean() > 0, y, -y)", "torch.where(y.mean() <= 0, -y, y)"),
+        "not a number is zero": edit(
+            "torch.where(largest == 0, x, x / largest)", "torch.where(largest > 0, x / largest, x)"
+        ),
+        "not a number goes the other way": edit(
+            "torch.where(y.mean() > 0, y, -y)", "torch.where(y.mean() <= 0, -y, y)"
+        ),
         "zero has a product": edit("torch.cond(x.sum() > 0", "torch.cond(x.sum() >= 0"),
         "not a number has a product": edit(
             "x.sum() > 0, lambda x, w: torch.softmax(x @ w, -1), lambda x, w: x * 0.5,",
             "x.sum() <= 0, lambda x, w: x * 0.5, lambda x, w: torch.softmax(x @ w, -1),",
         ),
-        "a smallest scale": edit("torch.where(largest == 0, x, x / largest)", "x / largest.clamp(min=1e-12)"),
+        "a smallest scale": edit(
+            "torch.where(largest == 0, x, x / largest)", "x / largest.clamp(min=1e-12)"
+        ),
         "both ways always": edit(
             "torch.cond(x.sum() > 0, lambda x, w: torch.softmax(x @ w, -1), lambda x, w: x * 0.5, (x, w))",
             "torch.where(x.sum() > 0, torch.softmax(x @ w, -1), x * 0.5)",
@@ -123,7 +138,9 @@ WRONG = {
             "p = torch.cond(x.sum() > 0, lambda x, w: x @ w, lambda x, w: x * 1, (x, w))\n"
             "    return torch.where(x.sum() > 0, torch.softmax(p, -1), x * 0.5)",
         ),
-        "step reports": edit("squashed = torch.tanh(x)", "squashed = torch.tanh(x)\n    print(end='')"),
+        "step reports": edit(
+            "squashed = torch.tanh(x)", "squashed = torch.tanh(x)\n    print(end='')"
+        ),
         "another text": edit("{mean.item():.3f}", "{mean.item():.2f}"),
         "step does half": edit(
             "    squashed = torch.tanh(x)\n    return squashed * 2, squashed.mean()",
@@ -131,7 +148,9 @@ WRONG = {
             "    y, mean = step(x)",
             "    y = step(x)\n    mean, y = y.mean(), y * 2",
         ),
-        "report without step": edit("    y, mean = step(x)", "    y = torch.tanh(x)\n    mean, y = y.mean(), y * 2"),
+        "report without step": edit(
+            "    y, mean = step(x)", "    y = torch.tanh(x)\n    mean, y = y.mean(), y * 2"
+        ),
     },
     "moving_median": {
         "double precision": edit(".to(signal.dtype)", ""),
@@ -145,7 +164,8 @@ WRONG = {
         ),
         "single precision": edit(".to(signal.dtype)", ".float()"),
         "the fake one in the order of the input": edit(
-            "signal.new_empty((*batch, length - width + 1))", "torch.empty_like(signal[..., width - 1 :])"
+            "signal.new_empty((*batch, length - width + 1))",
+            "torch.empty_like(signal[..., width - 1 :])",
         ),
         "the fake one computes": edit(
             "signal.new_empty((*batch, length - width + 1))",
@@ -154,7 +174,8 @@ WRONG = {
         "always single": edit("length - width + 1))", "length - width + 1), dtype=torch.float32)"),
         "always double": edit("length - width + 1))", "length - width + 1), dtype=torch.float64)"),
         "always on the CPU": edit(
-            "signal.new_empty((*batch, length - width + 1))", "torch.empty((*batch, length - width + 1), dtype=signal.dtype)"
+            "signal.new_empty((*batch, length - width + 1))",
+            "torch.empty((*batch, length - width + 1), dtype=signal.dtype)",
         ),
         "torch's own median": edit(
             "torch.from_numpy(moving_median_numpy(signal.numpy(), width)).to(signal.dtype)",
@@ -165,12 +186,16 @@ WRONG = {
         "unchanged": edit("    return code.replace(", "    return code\n    return code.replace("),
         "no new parameters": edit("        co_argcount=len(code.co_varnames),\n", ""),
         "bytes instead of units": edit("units = offset // 2", "units = offset"),
-        "cut off the front": edit("prologue + code.co_code,", 'bytes([dis.opmap["RESUME"], 0]) + code.co_code[offset:],'),
+        "cut off the front": edit(
+            "prologue + code.co_code,", 'bytes([dis.opmap["RESUME"], 0]) + code.co_code[offset:],'
+        ),
         "one byte": edit("    for shift in (24, 16, 8):", "    for shift in ():"),
         "two bytes": edit("    for shift in (24, 16, 8):", "    for shift in (8,):"),
         "by position only": edit("        co_posonlyargcount=0,\n", ""),
         "stars stay": edit("code.co_flags & ~(4 | 8)", "code.co_flags"),
-        "lines before each byte": edit("lines_before(len(prologue) // 2)", "lines_before(len(prologue))"),
+        "lines before each byte": edit(
+            "lines_before(len(prologue) // 2)", "lines_before(len(prologue))"
+        ),
         "no RESUME": edit('prologue = bytes([dis.opmap["RESUME"], 0])', 'prologue = b""'),
         "lines as they were": edit("lines_before(len(prologue) // 2) + ", ""),
         "the library's": body(

@@ -38,7 +38,11 @@ def compiles(function, *calls):
 
 
 def test_the_same_shapes_compile_once():
-    assert compiles(lambda x: x + 1, (torch.randn(4),), (torch.randn(4),), (torch.randn(4),)) == [1, 0, 0]
+    assert compiles(lambda x: x + 1, (torch.randn(4),), (torch.randn(4),), (torch.randn(4),)) == [
+        1,
+        0,
+        0,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -54,11 +58,23 @@ def test_the_same_shapes_compile_once():
     ids=["shape", "dtype", "stride", "step", "parameter", "requires_grad"],
 )
 def test_what_the_graph_depends_on_is_guarded(other):
-    assert compiles(lambda x: x * 2, (torch.randn(4, 4),), (other,), (torch.randn(4, 4),), (other,)) == [1, 1, 0, 0]
+    assert compiles(
+        lambda x: x * 2, (torch.randn(4, 4),), (other,), (torch.randn(4, 4),), (other,)
+    ) == [1, 1, 0, 0]
 
 
 @pytest.mark.parametrize(
-    "a, b", [(1, 2), (1, True), (1, 1.0), (0.0, -0.0), ("sum", "mean"), (None, 1), ((1, 2), (1, 3)), ([1], [1, 2])]
+    "a, b",
+    [
+        (1, 2),
+        (1, True),
+        (1, 1.0),
+        (0.0, -0.0),
+        ("sum", "mean"),
+        (None, 1),
+        ((1, 2), (1, 3)),
+        ([1], [1, 2]),
+    ],
 )
 def test_python_arguments_are_constants_with_a_guard(a, b):
     def f(x, k):
@@ -184,7 +200,10 @@ def test_at_the_recompile_limit_new_shapes_run_in_eager_and_old_entries_stay():
         for n in range(2, 14):
             assert_close(compiled(torch.ones(n)), torch.full((n,), 3.0))
     assert backend.graphs == cl.config.recompile_limit == 8
-    assert any("recompile limit (8)" in str(w.message) and "x.shape[0]: expected" in str(w.message) for w in caught)
+    assert any(
+        "recompile limit (8)" in str(w.message) and "x.shape[0]: expected" in str(w.message)
+        for w in caught
+    )
 
 
 def test_two_compiles_of_one_function_do_not_share_entries():
@@ -232,7 +251,10 @@ def tensors():
         "its gradient is wanted": x.clone().requires_grad_(),
         "a parameter": nn.Parameter(x),
         "a parameter that is frozen": nn.Parameter(x, requires_grad=False),
-        "its sign is turned when it is read": torch.randn(2, 3, 4, dtype=torch.complex64).conj().imag.contiguous()._neg_view(),
+        "its sign is turned when it is read": torch.randn(2, 3, 4, dtype=torch.complex64)
+        .conj()
+        .imag.contiguous()
+        ._neg_view(),
         "no memory": x.to("meta"),
         "a subclass": x.as_subclass(Own),
         "nothing in it": torch.empty(0),
@@ -271,12 +293,20 @@ def test_all_that_is_asked_of_an_ordinary_tensor_is_one_call_and_of_others_each_
         return x.abs() + 1
 
     checks = []
-    for x, dynamic in ((torch.randn(4, 3), False), (torch.randn(4, 3), True), (torch.randn(4, 3, dtype=torch.complex64), False)):
+    for x, dynamic in (
+        (torch.randn(4, 3), False),
+        (torch.randn(4, 3), True),
+        (torch.randn(4, 3, dtype=torch.complex64), False),
+    ):
         with cl.record() as trace:
             cl.compile(f, backend="eager", dynamic=dynamic)(x)
         checks.append(Check(trace.captures[0].guards, ["x"]))
     asked = ["looks_like(x, Tensor" in check.source for check in checks]
-    assert asked == [True, False, False] and ["x.is_neg()" in check.source for check in checks] == [False, True, True]
+    assert asked == [True, False, False] and ["x.is_neg()" in check.source for check in checks] == [
+        False,
+        True,
+        True,
+    ]
     assert checks[0].first_failure(f, torch.randn(4, 5)).part == "x.shape[1]"
 
 
@@ -318,7 +348,9 @@ def test_a_module_s_attributes_are_read_from_its_dict_and_shown_as_a_user_writes
         compiled = cl.compile(layer, backend="eager")
         compiled(torch.randn(2, 8))
     guards = trace.captures[0].guards
-    assert "['eps']" in Check(guards, ["self", "input"]).source and "self.eps == 1e-05" in "\n".join(map(str, guards))
+    assert "['eps']" in Check(
+        guards, ["self", "input"]
+    ).source and "self.eps == 1e-05" in "\n".join(map(str, guards))
     layer.eps = 0.5
     assert_close(compiled(x := torch.randn(2, 8)), layer(x))
 
@@ -328,7 +360,9 @@ class Deep(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.blocks = nn.ModuleList(nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4)) for _ in range(12))
+        self.blocks = nn.ModuleList(
+            nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4)) for _ in range(12)
+        )
 
     def forward(self, x):
         for block in self.blocks:

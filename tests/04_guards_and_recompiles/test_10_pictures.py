@@ -90,7 +90,10 @@ def test_the_tree_marks_the_branch_that_failed():
         call(X)
     lines = str(trace.guards_tree(0)).splitlines()
     (at,) = [i for i, line in enumerate(lines) if line.startswith("✕")]
-    assert ".eps" in lines[at] and lines[at + 1].strip() == "did not hold: self.ln.eps: expected 1e-05, got 0.001"
+    assert (
+        ".eps" in lines[at]
+        and lines[at + 1].strip() == "did not hold: self.ln.eps: expected 1e-05, got 0.001"
+    )
     assert [line.split()[1] for line in lines if line.startswith("│")] == ["self", ".ln"]
     assert "✕" not in str(trace.guards_tree(1))
 

@@ -41,15 +41,30 @@ class Part(nn.Module):
     def __init__(self):
         super().__init__()
         self.norm, self.act = nn.BatchNorm1d(4), nn.ReLU()
-        self.settings, self.names, self.pair, self.flag = Settings(), ["a", "b"], (1.0, (2.0, 3.0)), True
+        self.settings, self.names, self.pair, self.flag = (
+            Settings(),
+            ["a", "b"],
+            (1.0, (2.0, 3.0)),
+            True,
+        )
         self.mark = Mark()
         self.weight = nn.Parameter(torch.ones(4))
         self.register_buffer("shift", torch.zeros(4))
 
     def forward(self, x):
         x = self.act(self.norm(x)) * self.weight + self.shift
-        if self.flag and self.names[0] == "a" and len(self.names) == 2 and isinstance(self.mark, Mark):
-            x = x * self.pair[0] + self.pair[1][1] * self.settings.scale + self.settings.sizes[0] + self.settings.made_up
+        if (
+            self.flag
+            and self.names[0] == "a"
+            and len(self.names) == 2
+            and isinstance(self.mark, Mark)
+        ):
+            x = (
+                x * self.pair[0]
+                + self.pair[1][1] * self.settings.scale
+                + self.settings.sizes[0]
+                + self.settings.made_up
+            )
         return x
 
 
@@ -90,7 +105,9 @@ CHANGES = {
     "momentum": lambda m: object.__setattr__(m.norm, "momentum", 0.5),
     "another layer": lambda m: setattr(m, "act", nn.ReLU()),
     "another kind of layer": lambda m: setattr(m, "act", nn.GELU()),
-    "another class": lambda m: setattr(m.act, "__class__", nn.GELU if type(m.act) is nn.ReLU else nn.ReLU),
+    "another class": lambda m: setattr(
+        m.act, "__class__", nn.GELU if type(m.act) is nn.ReLU else nn.ReLU
+    ),
     "hook": lambda m: m.norm.register_forward_hook(new_hook),
     "pre-hook": lambda m: m.act._forward_pre_hooks.setdefault(7, new_hook),
     "no hook": lambda m: (m.norm._forward_hooks.clear(), m.act._forward_pre_hooks.clear()),
@@ -111,14 +128,22 @@ CHANGES = {
     "made up no more": lambda m: setattr(m.settings, "made_up", 5.0),
     "made up again": lambda m: m.settings.__dict__.pop("made_up", None),
     "dictionary replaced": lambda m: setattr(m, "__dict__", dict(m.__dict__)),
-    "dictionary replaced by another": lambda m: KEPT.append(m.__dict__) or setattr(m, "__dict__", {**m.__dict__, "flag": False}),
-    "its settings' replaced": lambda m: setattr(m.settings, "__dict__", {"scale": 9.0, "sizes": (2, 3)}),
+    "dictionary replaced by another": lambda m: (
+        KEPT.append(m.__dict__) or setattr(m, "__dict__", {**m.__dict__, "flag": False})
+    ),
+    "its settings' replaced": lambda m: setattr(
+        m.settings, "__dict__", {"scale": 9.0, "sizes": (2, 3)}
+    ),
     "deleted": lambda m: m.__dict__.pop("flag", None),
     "set again": lambda m: setattr(m, "flag", True),
     "flag": lambda m: m.__dict__.update(flag=False),
     "something else": lambda m: setattr(m, "counter", getattr(m, "counter", 0) + 1),
 }
-WHICH = {"first": lambda m: m.parts[0], "second": lambda m: m.parts[1], "in the list": lambda m: m.plain[0]}
+WHICH = {
+    "first": lambda m: m.parts[0],
+    "second": lambda m: m.parts[1],
+    "in the list": lambda m: m.plain[0],
+}
 ABOVE = {
     "exchanged": lambda m: m.parts._modules.update({"0": m.parts[1], "1": m.parts[0]}),
     "appended": lambda m: m.parts.append(Part()),
@@ -140,7 +165,9 @@ def check():
     return Check(trace.captures[0].guards, ["self", "x"])
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 13), reason="Python 3.13 gives dictionaries no versions to go by")
+@pytest.mark.skipif(
+    sys.version_info >= (3, 13), reason="Python 3.13 gives dictionaries no versions to go by"
+)
 def test_most_guards_of_a_module_are_asked_again_only_when_a_dictionary_changed(check):
     asked, again = check.source.split("def again")
     assert 3 * asked.count("if ") < again.count("if ") and "unchanged(noted, self, v" in asked
@@ -159,12 +186,20 @@ def test_most_guards_of_a_module_are_asked_again_only_when_a_dictionary_changed(
 def test_the_check_says_what_asking_each_guard_says(check, changes):
     model = copy.deepcopy(MODEL)
     with torch.no_grad():
-        assert check(FORWARD, model, X) and check(FORWARD, model, X), check.first_failure(FORWARD, model, X)
+        assert check(FORWARD, model, X) and check(FORWARD, model, X), check.first_failure(
+            FORWARD, model, X
+        )
         for which, change in changes:
-            ABOVE[change](model) if not which else CHANGES[change](WHICH[which](model)) if may(model, which, change) else None
+            ABOVE[change](model) if not which else CHANGES[change](WHICH[which](model)) if may(
+                model, which, change
+            ) else None
             expected = check.first_failure(FORWARD, model, X) is None
             for _ in range(3):
-                assert check(FORWARD, model, X) is expected, (which, change, check.first_failure(FORWARD, model, X))
+                assert check(FORWARD, model, X) is expected, (
+                    which,
+                    change,
+                    check.first_failure(FORWARD, model, X),
+                )
 
 
 def test_a_note_keeps_nothing_alive(check):
@@ -190,7 +225,9 @@ class Odd(Settings):
 
 def test_registries_that_are_no_dictionaries_are_asked_each_time():
     odd = Odd()
-    compiled = cl.compile(lambda x: x * odd._parameters[0] + odd._buffers[0] + len(odd._modules), backend="eager")
+    compiled = cl.compile(
+        lambda x: x * odd._parameters[0] + odd._buffers[0] + len(odd._modules), backend="eager"
+    )
     for _ in range(4):
         assert compiled(torch.ones(2)).tolist() == [3.0, 3.0]
     odd._buffers[0] = 2.0
@@ -203,6 +240,11 @@ def may(model, which, change):
     """Does the change apply to what is left?"""
     try:
         part = WHICH[which](model)
-        return part.weight is not None or change not in ("data", "data as before", "frozen", "thawed")
+        return part.weight is not None or change not in (
+            "data",
+            "data as before",
+            "frozen",
+            "thawed",
+        )
     except (AttributeError, IndexError):
         return False

@@ -65,7 +65,9 @@ def test_true_compiles_once_and_false_each_time():
 def test_a_marked_size_is_symbolic_at_once_and_the_others_are_not():
     x = torch.randn(5, 7)
     cl.mark_dynamic(x, 0)
-    assert guards_of(run(rows, x, torch.randn(6, 7), torch.randn(99, 7))) == [["x.shape[1] == 7", "x.shape[0] >= 2"]]
+    assert guards_of(run(rows, x, torch.randn(6, 7), torch.randn(99, 7))) == [
+        ["x.shape[1] == 7", "x.shape[0] >= 2"]
+    ]
 
 
 def test_sizes_0_and_1_have_entries_of_their_own():
@@ -80,7 +82,9 @@ def test_sizes_0_and_1_have_entries_of_their_own():
 def test_an_int_is_symbolic_after_a_change():
     x = torch.randn(4)
     trace = run(lambda x, k: x * k, *((x, k) for k in (3, 5, 7, 9)))
-    assert [[node.name for node in gm.graph.find_nodes(op="placeholder")] for gm in trace.graphs] == [["x"], ["x", "k"]]
+    assert [
+        [node.name for node in gm.graph.find_nodes(op="placeholder")] for gm in trace.graphs
+    ] == [["x"], ["x", "k"]]
 
 
 # ---- questions become guards ----------------------------------------------------------------------------------------
@@ -100,7 +104,11 @@ def attend(q):
 def test_a_comparison_that_is_an_argument_is_a_guard_and_no_break():
     trace = run(attend, *(torch.randn(n, 8) for n in (5, 6, 3, 12, 9, 4)), dynamic=True)
     asked = [{guard.removeprefix("q.shape[0] ") for guard in guards} for guards in guards_of(trace)]
-    assert [tests & {"<= 4", "> 4", "<= 8", "> 8"} for tests in asked] == [{"> 4", "<= 8"}, {"<= 4"}, {"> 4", "> 8"}]
+    assert [tests & {"<= 4", "> 4", "<= 8", "> 8"} for tests in asked] == [
+        {"> 4", "<= 8"},
+        {"<= 4"},
+        {"> 4", "> 8"},
+    ]
     assert trace.graph_breaks == []
 
 
@@ -109,7 +117,8 @@ def test_sizes_that_must_be_equal_are_guarded_and_others_are_not():
     assert "x.shape[0] == y.shape[0]" in guards_of(run(lambda x, y: x + y, *pairs, dynamic=True))[0]
     cl.reset()
     pairs += [(torch.randn(6), torch.randn(8))]
-    assert len(run(lambda x, y: x.sum() + y.sum(), *pairs, dynamic=True).graphs) == 1  # no duck shaping
+    # no duck shaping
+    assert len(run(lambda x, y: x.sum() + y.sum(), *pairs, dynamic=True).graphs) == 1
 
 
 def test_an_error_of_eager_about_sizes_comes_through():
@@ -156,8 +165,14 @@ def joined(x, y):
     [
         (halves, [(torch.randn(n),) for n in (9, 12, 31, 8)]),
         (joined, [(torch.randn(m), torch.randn(n)) for m, n in ((4, 6), (7, 3), (20, 20))]),
-        (lambda x: x[:, : x.shape[1] // 2].contiguous(), [(torch.randn(3, n),) for n in (8, 13, 40)]),
-        (lambda x: x.new_zeros(x.shape[0] + 1) + x.shape[0], [(torch.randn(n),) for n in (5, 9, 2)]),
+        (
+            lambda x: x[:, : x.shape[1] // 2].contiguous(),
+            [(torch.randn(3, n),) for n in (8, 13, 40)],
+        ),
+        (
+            lambda x: x.new_zeros(x.shape[0] + 1) + x.shape[0],
+            [(torch.randn(n),) for n in (5, 9, 2)],
+        ),
     ],
     ids=["view and arange", "cat, expand and reshape", "slice", "new_zeros"],
 )
@@ -233,8 +248,17 @@ def test_the_shape_map_refuses_what_it_cannot_show():
 
 def test_buckets_count_their_padding():
     found = shapes.in_buckets([3, 4, 5, 8], [4, 8])
-    assert [(b.low, b.border, b.computed, b.padding) for b in found] == [(1, 4, 8, 1), (5, 8, 16, 3)]
-    assert shapes.buckets([3, 4, 5, 8], [4, 8]).text.splitlines()[-1].split() == ["all", "4", "24", "4", "17%"]
+    assert [(b.low, b.border, b.computed, b.padding) for b in found] == [
+        (1, 4, 8, 1),
+        (5, 8, 16, 3),
+    ]
+    assert shapes.buckets([3, 4, 5, 8], [4, 8]).text.splitlines()[-1].split() == [
+        "all",
+        "4",
+        "24",
+        "4",
+        "17%",
+    ]
     with pytest.raises(ValueError, match="a border for the longest"):
         shapes.in_buckets([9], [8])
 

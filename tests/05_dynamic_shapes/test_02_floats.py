@@ -28,14 +28,27 @@ def expression(dice, depth):
         return f"{dice.choice(['abs', 'round', 'float', 'int', '-', '+'])}({part()})"
     if kind == 9:
         return f"{dice.choice(['max', 'min'])}({part()}, {part()})"
-    return f"({part()} if {part()} {dice.choice(['<', '>', '==', '>=', '!='])} {part()} else {part()})"
+    return (
+        f"({part()} if {part()} {dice.choice(['<', '>', '==', '>=', '!='])} {part()} else {part()})"
+    )
 
 
 def program(dice):
     lines = []
     for _ in range(dice.randrange(1, 4)):
-        uses = "x * u", "x + u", "torch.full((2,), u)", "u - x", "torch.where(x > u, x, u)", "x.clamp(max=u)", "x / u", "x"
-        lines.append(f"    u = {expression(dice, dice.randrange(1, 4))}\n    x = {dice.choice(uses)}\n")
+        uses = (
+            "x * u",
+            "x + u",
+            "torch.full((2,), u)",
+            "u - x",
+            "torch.where(x > u, x, u)",
+            "x.clamp(max=u)",
+            "x / u",
+            "x",
+        )
+        lines.append(
+            f"    u = {expression(dice, dice.randrange(1, 4))}\n    x = {dice.choice(uses)}\n"
+        )
     return f"def f(x, s, t, n, u):\n{''.join(lines)}    return x, u, s * t, str(u)\n"
 
 
@@ -46,7 +59,10 @@ def number(dice):
 
 def outcome(function, args):
     try:
-        return [(repr(o.tolist()), o.dtype) if isinstance(o, torch.Tensor) else (type(o), repr(o)) for o in function(*args)]
+        return [
+            (repr(o.tolist()), o.dtype) if isinstance(o, torch.Tensor) else (type(o), repr(o))
+            for o in function(*args)
+        ]
     except Exception as error:
         return type(error), str(error)
 
@@ -58,7 +74,9 @@ def test_random_arithmetic_has_eagers_types_and_bits(seed):
     exec(source, namespace := {"torch": torch, "math": math})
     compiled = cl.compile(namespace["f"], backend="eager", dynamic=dice.choice([None, None, True]))
     for _ in range(6):
-        x = torch.randn(dice.choice([2, 3]), dtype=dice.choice([torch.float32, torch.float64, torch.float16]))
+        x = torch.randn(
+            dice.choice([2, 3]), dtype=dice.choice([torch.float32, torch.float64, torch.float16])
+        )
         args = x, number(dice), number(dice), dice.randrange(-2, 9), number(dice)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -87,7 +105,8 @@ def test_a_float_that_changed_is_compiled_for_once_more():
     assert graphs_of(lambda x, k: [x * k / 3, torch.full((2,), k)], [(x, k) for k in steps]) == 2
     assert graphs_of(lambda x, k: [x * math.exp(-k) + max(k, 2.0)], [(x, k) for k in steps]) == 2
     assert graphs_of(lambda x, d: [x * d["k"]], [(x, {"k": k}) for k in steps]) == 2
-    assert graphs_of(lambda x: [x * x.sum().item()], [(x * k,) for k in steps]) == 3  # the sum, and twice the rest
+    # the sum, and twice the rest
+    assert graphs_of(lambda x: [x * x.sum().item()], [(x * k,) for k in steps]) == 3
 
 
 def test_a_branch_on_a_float_is_a_guard():
@@ -131,4 +150,9 @@ def test_a_symbolic_number_is_written_as_the_number(write):
 
 def test_a_negative_base_stays_in_its_parentheses():
     """`fx` writes `-2 ** x`, which is `-(2 ** x)`."""
-    assert graphs_of(lambda x, k: [(-2) ** x, (-1.0) ** k], [(torch.arange(4), k) for k in (2.0, 3.0, 5.0)]) == 2
+    assert (
+        graphs_of(
+            lambda x, k: [(-2) ** x, (-1.0) ** k], [(torch.arange(4), k) for k in (2.0, 3.0, 5.0)]
+        )
+        == 2
+    )

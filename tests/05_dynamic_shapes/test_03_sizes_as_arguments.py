@@ -10,7 +10,18 @@ from torch.utils._pytree import tree_leaves
 import course_lib as cl
 from course_lib import build_cache, events, runtime
 
-SIZES = [(5, 7), (33, 64), (64, 33), (128, 300), (300, 129), (1, 40), (40, 1), (2, 2), (700, 513), (64, 64)]
+SIZES = [
+    (5, 7),
+    (33, 64),
+    (64, 33),
+    (128, 300),
+    (300, 129),
+    (1, 40),
+    (40, 1),
+    (2, 2),
+    (700, 513),
+    (64, 64),
+]
 
 PROGRAMS = {
     "layer_norm": lambda x: F.layer_norm(x, x.shape[-1:]),
@@ -31,7 +42,8 @@ PROGRAMS = {
 @pytest.fixture
 def fresh_cache(tmp_path, monkeypatch):
     """Nothing that was built before is found."""
-    runtime.compiler.optional_flags(runtime.compiler.find_compiler())  # found in the old one, and kept in memory
+    # found in the old one, and kept in memory
+    runtime.compiler.optional_flags(runtime.compiler.find_compiler())
     monkeypatch.setattr(cl.config, "cache_dir", lambda: tmp_path)
 
 
@@ -69,17 +81,25 @@ def test_the_second_size_builds_nothing(fresh_cache):
     norm = cl.compile(lambda x: F.layer_norm(x, x.shape[-1:]) * 2, dynamic=True)
     first, second, third = built(norm, (40, 100), (50, 101), (33, 77))
     assert [p.cached for p in (first, second, third)] == [False, True, True]
-    assert first.source.split("def call")[0] == third.source.split("def call")[0], "the same kernels"
+    assert first.source.split("def call")[0] == third.source.split("def call")[0], (
+        "the same kernels"
+    )
     (kernel,) = third.kernels
     assert kernel.sizes == (33, 77) and "j < n1" in kernel.source and "/ (float)n1" in kernel.source
 
 
 def test_kernels_in_triton_take_them_too():
-    norm = cl.compile(lambda x: F.layer_norm(x, x.shape[-1:]) * 2, dynamic=True, options={"codegen": "triton"})
-    (first,), (second,), (even,) = (p.kernels for p in built(norm, (40, 100), (50, 101), (48, 96), device=device_of("triton")))
+    norm = cl.compile(
+        lambda x: F.layer_norm(x, x.shape[-1:]) * 2, dynamic=True, options={"codegen": "triton"}
+    )
+    (first,), (second,), (even,) = (
+        p.kernels for p in built(norm, (40, 100), (50, 101), (48, 96), device=device_of("triton"))
+    )
     assert first.source == second.source and (first.sizes, second.sizes) == ((40, 100), (50, 101))
     assert "columns = j < n1" in first.source and "/ n1.to(tl.float32)" in first.source
-    assert "n1 = tl.multiple_of(tl.load(sizes + 1).to(tl.int32), 16)" in even.source, "rows that begin at multiples of 16"
+    assert "n1 = tl.multiple_of(tl.load(sizes + 1).to(tl.int32), 16)" in even.source, (
+        "rows that begin at multiples of 16"
+    )
 
 
 def test_sizes_that_are_numbers_stay_in_the_text(fresh_cache):
@@ -93,13 +113,19 @@ def test_sizes_that_are_numbers_stay_in_the_text(fresh_cache):
 
 def test_a_static_graph_has_no_arguments():
     (program,) = built(cl.compile(lambda x: x.sum(-1) * 3), (40, 100))
-    assert program.kernels[0].sizes == () and "i < 40" in program.source and "j < 100" in program.source
+    assert (
+        program.kernels[0].sizes == ()
+        and "i < 40" in program.source
+        and "j < 100" in program.source
+    )
 
 
 def test_products_are_measured_for_the_next_power_of_two(fresh_cache, monkeypatch):
     asked = []
     monkeypatch.setattr(
-        runtime.gemm, "measure", lambda tensors: asked.append([tuple(t.shape) for t in tensors]) or {"torch": 1.0}
+        runtime.gemm,
+        "measure",
+        lambda tensors: asked.append([tuple(t.shape) for t in tensors]) or {"torch": 1.0},
     )
     product = torch.nn.Linear(48, 96, bias=False)
     compiled = cl.compile(product, dynamic=True)
@@ -114,5 +140,7 @@ def test_the_cache_says_what_was_found(fresh_cache):
         compiled = cl.compile(lambda x: x * 2 + 1, dynamic=True)
         for n in (20, 30):
             compiled(torch.randn(3, n))
-    found = [entry.cached for entry in trace.of(build_cache.CacheEntry) if entry.path.suffix == ".so"]
+    found = [
+        entry.cached for entry in trace.of(build_cache.CacheEntry) if entry.path.suffix == ".so"
+    ]
     assert found == [False, True]

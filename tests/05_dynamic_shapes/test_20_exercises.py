@@ -9,7 +9,10 @@ from course_lib.frames import installed
 
 LESSON = Mutants("05_dynamic_shapes")
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(not installed(), reason="the exercises need the frame hook")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not installed(), reason="the exercises need the frame hook"),
+]
 
 
 def edit(*changes):
@@ -66,31 +69,50 @@ ALTERNATIVES = {
 }
 WRONG = {
     "entry_for": {
-        "1 may be symbolic": edit("if size in (0, 1) or dynamic is False:", "if size == 0 or dynamic is False:"),
-        "0 may be symbolic": edit("if size in (0, 1) or dynamic is False:", "if size == 1 or dynamic is False:"),
+        "1 may be symbolic": edit(
+            "if size in (0, 1) or dynamic is False:", "if size == 0 or dynamic is False:"
+        ),
+        "0 may be symbolic": edit(
+            "if size in (0, 1) or dynamic is False:", "if size == 1 or dynamic is False:"
+        ),
         "None means True": edit("dynamic is True or", "dynamic is not False or"),
         "True means None": edit("dynamic is True or", ""),
         "changes are forgotten": edit("dim in changed or ", ""),
         "marks are forgotten": edit(" or dim in marked", ""),
         "False holds for nothing": edit(" or dynamic is False:", ":"),
         "a mark beats everything": edit(
-            "entry.append(", "symbolic = symbolic or (dim in marked and dynamic is None)\n        entry.append("
+            "entry.append(",
+            "symbolic = symbolic or (dim in marked and dynamic is None)\n        entry.append(",
         ),
-        "a mark beats False": edit("entry.append(", "symbolic = symbolic or (dim in marked and size > 1)\n        entry.append("),
+        "a mark beats False": edit(
+            "entry.append(",
+            "symbolic = symbolic or (dim in marked and size > 1)\n        entry.append(",
+        ),
     },
     "symbolic_size": {
-        "no parentheses": edit('f"({text_of(left)} {sign} {text_of(right)})"', 'f"{text_of(left)} {sign} {text_of(right)}"'),
-        "the hint for the expression": edit('f"({text_of(left)} {sign} {text_of(right)})"', "str(hint)"),
-        "plain numbers": edit(
-            'return SymbolicSize(hint, f"({text_of(left)} {sign} {text_of(right)})", self.guards)', "return hint"
+        "no parentheses": edit(
+            'f"({text_of(left)} {sign} {text_of(right)})"',
+            'f"{text_of(left)} {sign} {text_of(right)}"',
         ),
-        "the question, whatever the answer": edit("question if answer else", "question if True else"),
+        "the hint for the expression": edit(
+            'f"({text_of(left)} {sign} {text_of(right)})"', "str(hint)"
+        ),
+        "plain numbers": edit(
+            'return SymbolicSize(hint, f"({text_of(left)} {sign} {text_of(right)})", self.guards)',
+            "return hint",
+        ),
+        "the question, whatever the answer": edit(
+            "question if answer else", "question if True else"
+        ),
         "no guard": edit('self.guards.append(question if answer else f"not ({question})")', "pass"),
         "a list of its own": edit('{text_of(right)})", self.guards)', '{text_of(right)})", [])'),
         "the right side is its hint": edit(
-            'question = f"{text_of(left)} {sign} {text_of(right)}"', 'question = f"{text_of(left)} {sign} {hint_of(right)}"'
+            'question = f"{text_of(left)} {sign} {text_of(right)}"',
+            'question = f"{text_of(left)} {sign} {hint_of(right)}"',
         ),
-        "an index without a guard": edit('        self.guards.append(f"{self.expr} == {self.hint}")\n', ""),
+        "an index without a guard": edit(
+            '        self.guards.append(f"{self.expr} == {self.hint}")\n', ""
+        ),
         "an index of the size alone": edit('f"{self.expr} == {self.hint}"', 'f"s0 == {self.hint}"'),
         "sides exchanged": edit(
             "ARITHMETIC[sign](hint_of(left), hint_of(right))",
@@ -100,27 +122,43 @@ WRONG = {
         ),
     },
     "fade": {
-        "the loop stays": edit("torch.arange(n) / n", "torch.tensor([float(i) for i in range(n)]) / n"),
-        "the dict stays, in another form": edit("parity = 1 - n % 2 * 2", "parity = 1.0 if n % 2 == 0 else -1.0"),
+        "the loop stays": edit(
+            "torch.arange(n) / n", "torch.tensor([float(i) for i in range(n)]) / n"
+        ),
+        "the dict stays, in another form": edit(
+            "parity = 1 - n % 2 * 2", "parity = 1.0 if n % 2 == 0 else -1.0"
+        ),
         "the ramp starts at one": edit("torch.arange(n) / n", "(torch.arange(n) + 1) / n"),
         "only short lengths": edit(
-            "    ramp = torch", "    if n > 100:\n        return x * torch.arange(n)[:, None]\n    ramp = torch"
+            "    ramp = torch",
+            "    if n > 100:\n        return x * torch.arange(n)[:, None]\n    ramp = torch",
         ),
         "the gain of a neighbour": edit("GAIN_TABLE[n : n + 1]", "GAIN_TABLE[n - 1 : n]"),
     },
     "serve": {
-        "powers of two": edit("return lambda n: min(b for b in borders if b >= n)", "return lambda n: 1 << (n - 1).bit_length()"),
-        "the nearest border": edit(
-            "return lambda n: min(b for b in borders if b >= n)", "return lambda n: min(borders, key=lambda b: abs(b - n))"
+        "powers of two": edit(
+            "return lambda n: min(b for b in borders if b >= n)",
+            "return lambda n: 1 << (n - 1).bit_length()",
         ),
-        "one size": edit("return lambda n: min(b for b in borders if b >= n)", "return lambda n: 512"),
+        "the nearest border": edit(
+            "return lambda n: min(b for b in borders if b >= n)",
+            "return lambda n: min(borders, key=lambda b: abs(b - n))",
+        ),
+        "one size": edit(
+            "return lambda n: min(b for b in borders if b >= n)", "return lambda n: 512"
+        ),
         "floats": edit(
-            "return lambda n: min(b for b in borders if b >= n)", "return lambda n: float(min(b for b in borders if b >= n))"
+            "return lambda n: min(b for b in borders if b >= n)",
+            "return lambda n: float(min(b for b in borders if b >= n))",
         ),
         "nothing is cut off": edit("model(padded)[:, :n]", "model(padded)"),
         "nothing is padded": edit("model(padded)[:, :n]", "model(x)"),
-        "padded in front": edit("(0, 0, 0, bucket(n) - n)", "(0, 0, bucket(n) - n, 0)", "[:, :n]", "[:, -n:]"),
-        "sorted by length": edit("for x in requests:", "for x in sorted(requests, key=lambda x: x.shape[1]):"),
+        "padded in front": edit(
+            "(0, 0, 0, bucket(n) - n)", "(0, 0, bucket(n) - n, 0)", "[:, :n]", "[:, -n:]"
+        ),
+        "sorted by length": edit(
+            "for x in requests:", "for x in sorted(requests, key=lambda x: x.shape[1]):"
+        ),
         "only what was in the sample": edit(
             "return lambda n: min(b for b in borders if b >= n)",
             "return lambda n: min(b for b in borders if b >= n) if n in sample else 512",

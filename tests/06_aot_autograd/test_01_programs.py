@@ -31,7 +31,9 @@ def leaf(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
     return LEAVES[-1]
 
 
-def program(make: Callable[[], tuple[Any, ...]]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def program(
+    make: Callable[[], tuple[Any, ...]],
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         PROGRAMS[function.__name__] = function, make
         return function
@@ -42,7 +44,8 @@ def program(make: Callable[[], tuple[Any, ...]]) -> Callable[[Callable[..., Any]
 one = lambda: (leaf(4, 6),)
 nothing = lambda: (leaf(4, 0),)
 two = lambda: (leaf(4, 6), leaf(6))
-through = lambda: (leaf(4, 6) * 1, leaf(6))  # inputs that are themselves computed: they may be written to
+# inputs that are themselves computed: they may be written to
+through = lambda: (leaf(4, 6) * 1, leaf(6))
 
 
 @program(nothing)
@@ -158,12 +161,22 @@ def embedding(index, table):
 @program(two)
 def views(x, w):
     y = x.t().reshape(2, 12)
-    return y[:, ::2] * 3, torch.cat([x, w[None]]), x.unflatten(1, (2, 3)).permute(2, 0, 1).contiguous(), torch.stack([x, x * 2])
+    return (
+        y[:, ::2] * 3,
+        torch.cat([x, w[None]]),
+        x.unflatten(1, (2, 3)).permute(2, 0, 1).contiguous(),
+        torch.stack([x, x * 2]),
+    )
 
 
 @program(two)
 def indexing(x, w):
-    return x[[0, 2, 2]] * w, x[:, 1], torch.where(x > 0, x, w), x.gather(1, torch.tensor([[0], [1], [0], [5]]))
+    return (
+        x[[0, 2, 2]] * w,
+        x[:, 1],
+        torch.where(x > 0, x, w),
+        x.gather(1, torch.tensor([[0], [1], [0], [5]])),
+    )
 
 
 @program(two)
@@ -341,7 +354,9 @@ def a_result_of_one_number_many_times(x, w):
     return x.mean(1)[:, None].expand(4, 3), w * 2
 
 
-def trained(function: Callable[..., Any], make: Callable[[], tuple[Any, ...]], seed: int) -> dict[str, Any]:
+def trained(
+    function: Callable[..., Any], make: Callable[[], tuple[Any, ...]], seed: int
+) -> dict[str, Any]:
     """Run it, then backward twice through all results (and inputs, which may have been written to) that have a gradient."""
     torch.manual_seed(seed)
     LEAVES.clear()
@@ -353,7 +368,10 @@ def trained(function: Callable[..., Any], make: Callable[[], tuple[Any, ...]], s
     torch.manual_seed(seed)
     weights = [torch.randn_like(t) for t in wanted]
     found = [
-        torch.autograd.grad(wanted, leaves, weights, allow_unused=True, retain_graph=True) if wanted else () for _ in range(2)
+        torch.autograd.grad(wanted, leaves, weights, allow_unused=True, retain_graph=True)
+        if wanted
+        else ()
+        for _ in range(2)
     ]
     return {
         "result": result, "inputs": args, "gradients": found,
@@ -369,13 +387,20 @@ def test_program_trains_as_in_eager(name: str, backend: str) -> None:
     compiled = cl.compile(function, backend=backend, fullgraph=True)
     for call in range(2):
         want, got = trained(function, make, call), trained(compiled, make, call)
-        half = any(t.dtype in (torch.float16, torch.bfloat16) for t in tensors(want)) or "autocast" in name
+        half = (
+            any(t.dtype in (torch.float16, torch.bfloat16) for t in tensors(want))
+            or "autocast" in name
+        )
         close = {"rtol": 1e-2, "atol": 1e-2} if half else {"rtol": 1e-4, "atol": 1e-5}
         for what, value in want.items():
-            torch.testing.assert_close(got[what], value, equal_nan=True, **close, msg=lambda m, what=what: f"{what}: {m}")
+            torch.testing.assert_close(
+                got[what], value, equal_nan=True, **close, msg=lambda m, what=what: f"{what}: {m}"
+            )
 
 
-@pytest.mark.parametrize("name", sorted(PROGRAMS.keys() - {"a_part_of_what_is_shown_twice_is_written_to"}))
+@pytest.mark.parametrize(
+    "name", sorted(PROGRAMS.keys() - {"a_part_of_what_is_shown_twice_is_written_to"})
+)
 def test_nothing_falls_back(name: str) -> None:
     function, make = PROGRAMS[name]
     with cl.record() as trace:
@@ -385,7 +410,14 @@ def test_nothing_falls_back(name: str) -> None:
 
 def test_a_module_learns_as_in_eager() -> None:
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.0), nn.LayerNorm(16), nn.Linear(16, 4))
+    model = nn.Sequential(
+        nn.Linear(8, 16),
+        nn.BatchNorm1d(16),
+        nn.ReLU(),
+        nn.Dropout(0.0),
+        nn.LayerNorm(16),
+        nn.Linear(16, 4),
+    )
     twin = copy.deepcopy(model)
     losses = []
     for m, run in ((model, model), (twin, cl.compile(twin, fullgraph=True))):
@@ -443,7 +475,9 @@ def add_windows(x: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("function, shape", [(fill_one_column, (4, 8)), (add_windows, (5, 1))])
-def test_writes_to_elements_that_share_memory_run_in_eager(function: Callable[..., Any], shape: tuple[int, ...]) -> None:
+def test_writes_to_elements_that_share_memory_run_in_eager(
+    function: Callable[..., Any], shape: tuple[int, ...]
+) -> None:
     numbers = torch.randn(shape[0], 1)
     mine, want = numbers.clone().expand(shape), numbers.clone().expand(shape)
     with cl.record() as trace:
@@ -472,7 +506,9 @@ def test_a_view_that_only_eagers_layout_allows() -> None:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("requires_grad", [False, True])
-def test_results_that_share_memory_lie_as_in_eager_whatever_the_decomposition_chose(views, requires_grad, monkeypatch) -> None:
+def test_results_that_share_memory_lie_as_in_eager_whatever_the_decomposition_chose(
+    views, requires_grad, monkeypatch
+) -> None:
     """As convolutions on a GPU, whose images have their channels side by side inside a program."""
     laid_out = lambda x: x.contiguous(memory_format=torch.channels_last).clamp_min(0)
     monkeypatch.setitem(DECOMPOSITIONS, torch.ops.aten.relu.default, laid_out)
@@ -520,7 +556,9 @@ def test_an_exercise_that_is_not_written_yet_says_so_from_backward_too():
     def backward(*args):
         raise NotImplementedError("Exercise: softmax_backward is not written yet")
 
-    table = dict(cl.Pipeline().decompositions) | {torch.ops.aten._softmax_backward_data.default: backward}
+    table = dict(cl.Pipeline().decompositions) | {
+        torch.ops.aten._softmax_backward_data.default: backward
+    }
     step = cl.compile(lambda x: x.softmax(-1), pipeline=cl.Pipeline().replace(decompositions=table))
     with pytest.raises(NotImplementedError, match="Exercise: softmax_backward"):
         step(torch.randn(3, 4, requires_grad=True))
@@ -537,12 +575,17 @@ def test_a_buffer_that_is_written_to_passes_the_gradient_on(dynamic: bool) -> No
     def gradient(function: Any) -> Tensor:
         x, buffer = torch.ones(1, requires_grad=True), torch.zeros(1)
         result = function(x, buffer)
-        return torch.autograd.grad([result, buffer], x, [torch.full((1,), 5.0), torch.full((1,), 7.0)])[0]
+        return torch.autograd.grad(
+            [result, buffer], x, [torch.full((1,), 5.0), torch.full((1,), 7.0)]
+        )[0]
 
     assert gradient(cl.compile(f, dynamic=dynamic)).item() == gradient(f).item() == 22
 
 
-@pytest.mark.parametrize("write", [lambda w: w.narrow(0, 0, 1).sub_(0.5), lambda w: w.mul_(2), lambda w: w[..., 0].zero_()])
+@pytest.mark.parametrize(
+    "write",
+    [lambda w: w.narrow(0, 0, 1).sub_(0.5), lambda w: w.mul_(2), lambda w: w[..., 0].zero_()],
+)
 def test_what_unfold_does_not_show_stays(write: Any) -> None:
     """Windows with gaps between them: `torch.compile` (2.13) sets the gaps to 0."""
 
@@ -557,7 +600,9 @@ def test_what_unfold_does_not_show_stays(write: Any) -> None:
     assert not trace.of(cl.events.FellBack)
 
 
-@pytest.mark.parametrize("write", [lambda v: v.zero_(), lambda v: v[..., 1:].fill_(2), lambda v: v[..., :1].add_(1)])
+@pytest.mark.parametrize(
+    "write", [lambda v: v.zero_(), lambda v: v[..., 1:].fill_(2), lambda v: v[..., :1].add_(1)]
+)
 def test_a_write_to_an_element_that_a_view_shows_several_times(write: Any) -> None:
     """`torch.compile` (2.13) adds the differences up: `zero_` gives 0, -3, -6."""
 
@@ -605,7 +650,8 @@ def test_a_training_program_that_is_dropped_leaves_nothing_behind() -> None:
 
 @pytest.mark.parametrize("requires_grad", [False, True])
 @pytest.mark.parametrize(
-    "function", [torch.linalg.inv, lambda x: torch.linalg.cholesky(x) * 2, lambda x: torch.linalg.solve(x, x)]
+    "function",
+    [torch.linalg.inv, lambda x: torch.linalg.cholesky(x) * 2, lambda x: torch.linalg.solve(x, x)],
 )
 def test_a_failed_factorization_is_told(function: Callable[..., Any], requires_grad: bool) -> None:
     """The check has no result that anybody needs. It stays all the same, also where the graph is cut in two."""
@@ -618,7 +664,9 @@ def test_a_failed_factorization_is_told(function: Callable[..., Any], requires_g
         compiled(torch.zeros(3, 3).requires_grad_(requires_grad))
 
 
-@pytest.mark.parametrize("layout", [lambda x: x.transpose(0, 1), lambda x: x[:, ::2], lambda x: x.permute(2, 0, 1) + 1])
+@pytest.mark.parametrize(
+    "layout", [lambda x: x.transpose(0, 1), lambda x: x[:, ::2], lambda x: x.permute(2, 0, 1) + 1]
+)
 def test_a_mask_is_drawn_in_the_order_of_memory(layout: Callable[[Tensor], Tensor]) -> None:
     """As eager does it. (A layer with `batch_first` drops of a transposed tensor.)"""
     function = lambda x: F.dropout(layout(x), 0.5)
@@ -642,7 +690,10 @@ def test_a_trace_that_ends_half_way_leaves_no_transform_on() -> None:
     x = torch.randn(2, 5)
     with cl.record() as trace:
         torch.testing.assert_close(cl.compile(torch.vmap(row))(x), torch.vmap(row)(x))
-    assert len(trace.of(cl.events.FellBack)) == 1 and torch._C._functorch.peek_interpreter_stack() is None
+    assert (
+        len(trace.of(cl.events.FellBack)) == 1
+        and torch._C._functorch.peek_interpreter_stack() is None
+    )
 
 
 def test_a_gradient_within_for_any_size() -> None:
@@ -663,11 +714,15 @@ def test_a_call_that_runs_operation_by_operation_is_told() -> None:
     shared(base[:], torch.randn(4))
     with cl.record() as trace:
         shared(base[:], base)
-    assert [event.why for event in trace.of(cl.events.FellBack)] == ["an input that is written to shares memory with another"]
+    assert [event.why for event in trace.of(cl.events.FellBack)] == [
+        "an input that is written to shares memory with another"
+    ]
     plain(x)
     with cl.record() as trace, torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t):
         plain(x)
-    assert ["hooks for saved tensors" in event.why for event in trace.of(cl.events.FellBack)] == [True]
+    assert ["hooks for saved tensors" in event.why for event in trace.of(cl.events.FellBack)] == [
+        True
+    ]
 
 
 def test_writes_in_place_fall_apart_and_those_to_lists_are_right() -> None:
@@ -676,7 +731,10 @@ def test_writes_in_place_fall_apart_and_those_to_lists_are_right() -> None:
         torch._foreach_lerp_(ys, [y + 1 for y in ys], 0.3)
         return F.leaky_relu(x.lerp_(ys[0], 0.3), inplace=True)
 
-    ours, eager = ((torch.randn(3, generator=g), [torch.randn(3, generator=g)]) for g in (torch.Generator(), torch.Generator()))
+    ours, eager = (
+        (torch.randn(3, generator=g), [torch.randn(3, generator=g)])
+        for g in (torch.Generator(), torch.Generator())
+    )
     torch.testing.assert_close(cl.compile(f)(*ours), f(*eager))
     torch.testing.assert_close(ours, eager)
 
@@ -718,7 +776,8 @@ def test_a_second_gradient_raises():
         torch.autograd.grad(gradient.sum(), x, allow_unused=True)
     with pytest.raises(RuntimeError, match="differentiated twice"):
         (compiled(x) + gradient.sum()).backward()
-    result = cl.compile(lambda x: x.sigmoid().sum())(x)  # whose backward keeps the result, not the input
+    # whose backward keeps the result, not the input
+    result = cl.compile(lambda x: x.sigmoid().sum())(x)
     (gradient,) = torch.autograd.grad(result, x, create_graph=True)
     with pytest.raises(RuntimeError, match="differentiated twice"):
         (result + (gradient**2).sum()).backward()
@@ -753,4 +812,6 @@ def test_inputs_that_swap_what_they_hold():
 def test_whether_written_inputs_share_memory_is_asked_in_one_pass():
     x = torch.zeros(8)
     of = lambda *indices: Signature((), tuple(Update(i, 0, "version") for i in indices), ())
-    assert overlaps([x[:4], x[4:], torch.zeros(2), 3], of(0)) and not overlaps([x[:4], x[4:], torch.zeros(2), 3], of(2))
+    assert overlaps([x[:4], x[4:], torch.zeros(2), 3], of(0)) and not overlaps(
+        [x[:4], x[4:], torch.zeros(2), 3], of(2)
+    )

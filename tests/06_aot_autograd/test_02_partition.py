@@ -80,7 +80,9 @@ def test_an_input_that_is_overwritten_is_not_what_is_kept():
     x, buffer = leaf(4), torch.arange(4.0)
     y = cl.compile(f, fullgraph=True)(x, buffer)
     y.sum().backward()
-    assert x.grad is not None and x.grad.tolist() == [0, 1, 2, 3] and buffer.tolist() == [1, 2, 3, 4]
+    assert (
+        x.grad is not None and x.grad.tolist() == [0, 1, 2, 3] and buffer.tolist() == [1, 2, 3, 4]
+    )
 
 
 def test_a_backward_that_fails_in_eager_fails_when_it_is_asked_for():
@@ -123,11 +125,16 @@ def test_dropout_drops_the_same_in_backward_and_what_eager_would():
 
 def kernels(trace: Any) -> list[int]:
     """Fused kernels of each graph that was built: forward, backward."""
-    return [sum(isinstance(k, FusedKernel) for k in e.compiled.schedule.kernels) for e in trace.of(events.KernelsBuilt)]
+    return [
+        sum(isinstance(k, FusedKernel) for k in e.compiled.schedule.kernels)
+        for e in trace.of(events.KernelsBuilt)
+    ]
 
 
 def test_layer_norm_is_one_kernel_forward_and_one_backward():
-    assert kernels(trained(lambda x, w, b: F.layer_norm(x, (64,), w, b), leaf(32, 64), leaf(64), leaf(64))) == [1, 1]
+    assert kernels(
+        trained(lambda x, w, b: F.layer_norm(x, (64,), w, b), leaf(32, 64), leaf(64), leaf(64))
+    ) == [1, 1]
 
 
 def test_softmax_is_one_kernel_forward_and_one_backward():
@@ -149,7 +156,11 @@ def test_backward_knows_the_line_it_comes_from():
     assert set(captured) == {"layer_norm", "matmul", "gelu"}
     assert any("mm" in target for target in captured["matmul"])
     first = f.__code__.co_firstlineno
-    lines = {n.meta["origin"].meta["location"].line - first for n in parts.backward.graph.nodes if n.op == "call_function"}
+    lines = {
+        n.meta["origin"].meta["location"].line - first
+        for n in parts.backward.graph.nodes
+        if n.op == "call_function"
+    }
     assert lines == {1, 2, 3}
 
 
@@ -157,7 +168,8 @@ def test_a_cut_that_is_known_is_not_made_again(monkeypatch, tmp_path):
     monkeypatch.setattr(config, "cache_dir", lambda: tmp_path)
     f, x = lambda x: (x * 2).sigmoid().exp(), leaf(8, 8)
     first = cut(f, x)
-    monkeypatch.setattr(sys.modules["course_lib.autograd.partition"], "cut", None)  # whoever calls it fails
+    # whoever calls it fails
+    monkeypatch.setattr(sys.modules["course_lib.autograd.partition"], "cut", None)
     cl.reset()
     assert str(cut(f, x)) == str(first)
     with pytest.raises(TypeError):
@@ -175,7 +187,10 @@ def test_nothing_is_recorded_of_inputs_that_are_only_read(monkeypatch):
         return tidy(traced, *rest)
 
     monkeypatch.setattr(module, "tidy", watched)
-    trained(torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2)), torch.randn(3, 4))
+    trained(
+        torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2)),
+        torch.randn(3, 4),
+    )
     # (Autograd keeps tanh's result behind `detach`; one `empty_like` is the layout of the tangent.)
     counts = [recorded.count(f"aten.{name}.default") for name in ("clone", "detach", "empty_like")]
     assert counts[0] == 0 and counts[1] <= 2 and counts[2] == 1
@@ -197,6 +212,9 @@ def test_a_mutation_is_a_value_of_the_graph():
     with cl.record() as trace:
         cl.compile(f, fullgraph=True)(torch.ones(3), torch.ones(3))
     graph = trace.of(events.AtenTraced)[0].graph
-    assert not any(getattr(n.target, "_schema", None) and n.target._schema.is_mutable for n in graph.graph.nodes)
+    assert not any(
+        getattr(n.target, "_schema", None) and n.target._schema.is_mutable
+        for n in graph.graph.nodes
+    )
     (update,) = graph.meta["signature"].updates
     assert update.seen_by == "version"

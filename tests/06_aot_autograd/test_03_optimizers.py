@@ -5,7 +5,19 @@ import copy
 import pytest
 import torch
 from torch import nn
-from torch.optim import ASGD, SGD, Adadelta, Adagrad, Adam, Adamax, AdamW, NAdam, RAdam, RMSprop, Rprop
+from torch.optim import (
+    ASGD,
+    SGD,
+    Adadelta,
+    Adagrad,
+    Adam,
+    Adamax,
+    AdamW,
+    NAdam,
+    RAdam,
+    RMSprop,
+    Rprop,
+)
 from torch.optim.lr_scheduler import CosineAnnealingLR
 
 import course_lib as cl
@@ -17,7 +29,9 @@ CASES = {
     "adam": lambda p: Adam(p, 0.01),
     "adam of all": lambda p: Adam(p, 0.01, weight_decay=0.1, maximize=True, amsgrad=True),
     "adam, learning rate a tensor": lambda p: Adam(p, torch.tensor(0.01)),
-    "adamw, two groups": lambda p: AdamW([{"params": p[:1], "lr": 0.1}, {"params": p[1:], "weight_decay": 0.0}]),
+    "adamw, two groups": lambda p: AdamW(
+        [{"params": p[:1], "lr": 0.1}, {"params": p[1:], "weight_decay": 0.0}]
+    ),
     "rmsprop": lambda p: RMSprop(p, 0.01, momentum=0.5, centered=True),
     "adagrad": lambda p: Adagrad(p, 0.01, lr_decay=0.1),
     "adadelta": lambda p: Adadelta(p, maximize=True),
@@ -42,11 +56,14 @@ def follow(make, parameters, gradient=torch.randn_like, steps=5, change=lambda o
             eager.step()
             step()
     for p, q in zip(parameters, copies, strict=True):
-        near = {"rtol": 4e-2, "atol": 1e-3} if p.dtype.itemsize == 2 else {}  # eager rounds every operation
+        # eager rounds every operation
+        near = {"rtol": 4e-2, "atol": 1e-3} if p.dtype.itemsize == 2 else {}
         torch.testing.assert_close(q, p, equal_nan=True, **near)
         assert eager.state[p].keys() == ours.state[q].keys()
         for name, value in eager.state[p].items():
-            torch.testing.assert_close(ours.state[q][name], value, equal_nan=True, **near if torch.is_tensor(value) else {})
+            torch.testing.assert_close(
+                ours.state[q][name], value, equal_nan=True, **near if torch.is_tensor(value) else {}
+            )
     return trace
 
 
@@ -57,7 +74,8 @@ def parameters(*shapes, dtype=torch.float32):
 @pytest.mark.parametrize("name", CASES)
 def test_a_step_is_one_graph(name):
     trace = follow(CASES[name], parameters((3, 4), (5,), ()))
-    assert 1 <= len(trace.of(events.GraphCaptured)) <= 4  # one for each group, and again once there is momentum
+    # one for each group, and again once there is momentum
+    assert 1 <= len(trace.of(events.GraphCaptured)) <= 4
     assert not trace.of(events.FellBack)
 
 
@@ -66,7 +84,9 @@ def test_steps_that_look_at_data_run_in_eager(name):
     assert not follow(IN_EAGER[name], parameters((3, 4), (5,))).of(events.GraphCaptured)
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16, torch.complex64], ids=str)
+@pytest.mark.parametrize(
+    "dtype", [torch.float64, torch.float16, torch.bfloat16, torch.complex64], ids=str
+)
 def test_dtypes(dtype):
     follow(CASES["adam"], parameters((3, 4), (5,), dtype=dtype))
 
@@ -93,7 +113,11 @@ def test_the_first_steps_are_as_exact_as_with_python_numbers():
     ids=["some have none", "nan", "zero", "transposed", "expanded"],
 )
 def test_gradients(gradient):
-    follow(CASES["adam"], [torch.randn(4, 3).t().detach().requires_grad_(), *parameters((5,), (0, 2))], gradient)
+    follow(
+        CASES["adam"],
+        [torch.randn(4, 3).t().detach().requires_grad_(), *parameters((5,), (0, 2))],
+        gradient,
+    )
 
 
 def test_a_learning_rate_that_changes_compiles_once_more():
@@ -124,7 +148,10 @@ def test_a_training_step_in_one_function():
             torch.testing.assert_close(compiled(*both[1], x, y), train(*both[0], x, y))
             for scheduler in schedulers:
                 scheduler.step()
-    nodes = [{str(node.target) for node in event.result.graph.graph.nodes} for event in trace.of(events.GraphCaptured)]
+    nodes = [
+        {str(node.target) for node in event.result.graph.graph.nodes}
+        for event in trace.of(events.GraphCaptured)
+    ]
     assert any("lerp_" in names for names in nodes) and not trace.of(events.FellBack)
     for a, b in zip(both[0][0].parameters(), both[1][0].parameters(), strict=True):
         torch.testing.assert_close(b, a)
@@ -133,7 +160,10 @@ def test_a_training_step_in_one_function():
 def test_a_tensor_as_scale_keeps_out_and_the_names_of_arguments():
     x, y, scale = torch.randn(3), torch.rand(3) + 1, torch.tensor(0.5, dtype=torch.float64)
     out = torch.zeros(3)
-    assert cl.compile(lambda x, y, s, o: torch.addcmul(x, y, y, value=s, out=o))(x, y, scale, out) is out
+    assert (
+        cl.compile(lambda x, y, s, o: torch.addcmul(x, y, y, value=s, out=o))(x, y, scale, out)
+        is out
+    )
     torch.testing.assert_close(out, torch.addcmul(x, y, y, value=0.5))
     named = cl.compile(lambda x, y, s: torch.addcdiv(x, tensor1=x, tensor2=y, value=s))
     torch.testing.assert_close(named(x, y, scale), torch.addcdiv(x, x, y, value=0.5))

@@ -28,7 +28,12 @@ def by_hand(seed: int, n: int) -> float:
     key, counter = [seed % 2**32, seed >> 32 & 0xFFFFFFFF], [n % 2**32, n >> 32, 0, 0]
     for _ in range(10):
         p, q = 0xD2511F53 * counter[0], 0xCD9E8D57 * counter[2]
-        counter = [(q >> 32) ^ counter[1] ^ key[0], q % 2**32, (p >> 32) ^ counter[3] ^ key[1], p % 2**32]
+        counter = [
+            (q >> 32) ^ counter[1] ^ key[0],
+            q % 2**32,
+            (p >> 32) ^ counter[3] ^ key[1],
+            p % 2**32,
+        ]
         key = [(key[0] + 0x9E3779B9) % 2**32, (key[1] + 0xBB67AE85) % 2**32]
     x = counter[0] - 2**32 if counter[0] >= 2**31 else counter[0]
     x = -x - 1 if x < 0 else x
@@ -139,10 +144,15 @@ def test_what_has_a_generator_of_its_own_and_normal_numbers_are_drawn_by_torch()
     torch.manual_seed(4)
     normal = torch.randn(10)
     torch.manual_seed(4)
-    assert torch.equal(cl.compile(lambda x: torch.randn_like(x) + x, options=OWN)(torch.zeros(10)), normal)
+    assert torch.equal(
+        cl.compile(lambda x: torch.randn_like(x) + x, options=OWN)(torch.zeros(10)), normal
+    )
     generator = torch.Generator().manual_seed(3)
     expected = torch.rand(10, generator=torch.Generator().manual_seed(3))
-    assert torch.equal(cl.compile(lambda x: torch.rand(10, generator=generator) + x, options=OWN)(torch.zeros(10)), expected)
+    assert torch.equal(
+        cl.compile(lambda x: torch.rand(10, generator=generator) + x, options=OWN)(torch.zeros(10)),
+        expected,
+    )
 
 
 def test_half_precision_and_sizes_that_change():
@@ -156,7 +166,9 @@ def test_half_precision_and_sizes_that_change():
 def test_a_training_step_has_the_gradients_of_its_own_mask(seed: int):
     """The mask is read off the result; eager with that mask is the reference, for both weights."""
     torch.manual_seed(seed)
-    model = torch.nn.Sequential(torch.nn.Linear(16, 64), torch.nn.ReLU(), torch.nn.Dropout(0.3), torch.nn.Linear(64, 64))
+    model = torch.nn.Sequential(
+        torch.nn.Linear(16, 64), torch.nn.ReLU(), torch.nn.Dropout(0.3), torch.nn.Linear(64, 64)
+    )
     x = torch.randn(32, 16)
     seen: dict[str, Tensor] = {}
 

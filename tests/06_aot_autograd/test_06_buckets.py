@@ -15,7 +15,9 @@ from torch.nn.parallel import DistributedDataParallel
 import course_lib as cl
 from course_lib import events
 
-needs_gloo = pytest.mark.skipif(not (dist.is_available() and dist.is_gloo_available()), reason="torch has no gloo here")
+needs_gloo = pytest.mark.skipif(
+    not (dist.is_available() and dist.is_gloo_available()), reason="torch has no gloo here"
+)
 
 
 @pytest.fixture
@@ -29,7 +31,9 @@ def alone():
 @pytest.fixture
 def tiny_buckets(monkeypatch):
     """As if a DDP module ran whose buckets are full at once: a cut wherever one is allowed."""
-    monkeypatch.setattr(DistributedDataParallel, "_active_ddp_module", types.SimpleNamespace(bucket_bytes_cap=0))
+    monkeypatch.setattr(
+        DistributedDataParallel, "_active_ddp_module", types.SimpleNamespace(bucket_bytes_cap=0)
+    )
 
 
 def layers(count=4, width=512):
@@ -94,7 +98,11 @@ def run_in_pieces(function, *inputs):
         args = [x.detach().clone().requires_grad_(x.requires_grad) for x in inputs]
         results = call(*args)
         results.float().square().sum().backward()
-        return [results.detach(), *(x.detach() for x in args), *(x.grad for x in args if x.is_leaf and x.requires_grad)]
+        return [
+            results.detach(),
+            *(x.detach() for x in args),
+            *(x.grad for x in args if x.is_leaf and x.requires_grad),
+        ]
 
     expected = gradients(function)
     with cl.record() as trace:
@@ -136,7 +144,8 @@ def test_a_region_without_gradients_is_in_one_piece(tiny_buckets):
             scale = scale + 1
         return (x * scale).sin()
 
-    assert run_in_pieces(f, leaf(4, 6)) == 2  # [the region, *], [sin]: the first has no parameter but for `x`
+    # [the region, *], [sin]: the first has no parameter but for `x`
+    assert run_in_pieces(f, leaf(4, 6)) == 2
 
 
 def test_what_switches_autocast_is_one_piece(tiny_buckets):
@@ -196,7 +205,9 @@ def test_a_gradient_flows_into_what_was_written_in_place(tiny_buckets):
 def test_attention_and_sizes_are_no_reason_not_to_cut(alone):
     layer = nn.TransformerEncoderLayer(64, 4, 128, 0.0, batch_first=True)
     with cl.record() as trace:
-        DistributedDataParallel(cl.compile(layer), bucket_cap_mb=0.02)(torch.randn(2, 8, 64)).sum().backward()
+        DistributedDataParallel(cl.compile(layer), bucket_cap_mb=0.02)(
+            torch.randn(2, 8, 64)
+        ).sum().backward()
     assert pieces_of(trace) > 1
 
     class Reshaped(nn.Module):
@@ -211,12 +222,16 @@ def test_attention_and_sizes_are_no_reason_not_to_cut(alone):
             return x / (b * 2 + 1)
 
     with cl.record() as trace:
-        DistributedDataParallel(cl.compile(Reshaped(), dynamic=True), bucket_cap_mb=0.01)(torch.randn(4, 64)).sum().backward()
+        DistributedDataParallel(cl.compile(Reshaped(), dynamic=True), bucket_cap_mb=0.01)(
+            torch.randn(4, 64)
+        ).sum().backward()
     assert pieces_of(trace) == 3
 
 
 def test_what_comes_before_the_first_parameter_is_no_piece(alone):
     model = nn.Sequential(nn.Tanh(), nn.Sigmoid(), *(nn.Linear(64, 64) for _ in range(3)))
     with cl.record() as trace:
-        DistributedDataParallel(cl.compile(model), bucket_cap_mb=0.01)(torch.randn(4, 64)).sum().backward()
+        DistributedDataParallel(cl.compile(model), bucket_cap_mb=0.01)(
+            torch.randn(4, 64)
+        ).sum().backward()
     assert pieces_of(trace) == 3

@@ -9,7 +9,10 @@ from course_lib.frames import installed
 
 LESSON = Mutants("06_aot_autograd")
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(not installed(), reason="the exercises need the frame hook")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not installed(), reason="the exercises need the frame hook"),
+]
 
 
 def edit(*changes):
@@ -101,11 +104,15 @@ ALTERNATIVES = {
 }
 WRONG = {
     "functional": {
-        "writes to a copy": edit("running = running * 0.9\n", "running = running.clone().mul_(0.9)\n"),
+        "writes to a copy": edit(
+            "running = running * 0.9\n", "running = running.clone().mul_(0.9)\n"
+        ),
         "the running mean of before": edit(
             "return x - running, running", "return x - (running - 0.1 * x.mean(0)) / 0.9, running"
         ),
-        "what it held before": edit("return x - running, running", "return x - running, (running - 0.1 * x.mean(0)) / 0.9"),
+        "what it held before": edit(
+            "return x - running, running", "return x - running, (running - 0.1 * x.mean(0)) / 0.9"
+        ),
         "added before it is masked": edit(
             "y = torch.select_scatter(y, torch.zeros_like(y[:, 0]), 1, 0)",
             "y = torch.slice_scatter(y, y[1:] + 1, 0, 1)",
@@ -124,30 +131,47 @@ WRONG = {
         "always the last dimension": edit(
             "wide.amax(dim, keepdim=True)", "wide.amax(-1, keepdim=True)", "e.sum(dim,", "e.sum(-1,"
         ),
-        "in half precision": edit("wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x", "wide = x"),
-        "always in float32": edit("x.float() if x.dtype in (torch.float16, torch.bfloat16) else x", "x.float()"),
-        "float16 alone": edit("in (torch.float16, torch.bfloat16)", "in (torch.float16,)"),
-        "the composite itself": edit("return (e / e.sum(dim, keepdim=True)).to(x.dtype)", "return torch.softmax(x, dim)"),
-        "the library's own": body(
-            "    return lowering.DECOMPOSITIONS[aten._softmax.default](x, dim, half_to_float)", BACKWARD, NORM
+        "in half precision": edit(
+            "wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x", "wide = x"
         ),
-        "the sum of its backward has lost its dimension": edit("product.sum(dim, keepdim=True)", "product.sum(dim)"),
+        "always in float32": edit(
+            "x.float() if x.dtype in (torch.float16, torch.bfloat16) else x", "x.float()"
+        ),
+        "float16 alone": edit("in (torch.float16, torch.bfloat16)", "in (torch.float16,)"),
+        "the composite itself": edit(
+            "return (e / e.sum(dim, keepdim=True)).to(x.dtype)", "return torch.softmax(x, dim)"
+        ),
+        "the library's own": body(
+            "    return lowering.DECOMPOSITIONS[aten._softmax.default](x, dim, half_to_float)",
+            BACKWARD,
+            NORM,
+        ),
+        "the sum of its backward has lost its dimension": edit(
+            "product.sum(dim, keepdim=True)", "product.sum(dim)"
+        ),
         "each element on its own": edit(
-            "return product - output * product.sum(dim, keepdim=True)", "return product * (1 - output)"
+            "return product - output * product.sum(dim, keepdim=True)",
+            "return product * (1 - output)",
         ),
         "summed along the last": edit("product.sum(dim,", "product.sum(-1,"),
         "the variance of a sample": edit(
-            "(centred * centred).mean(dims, keepdim=True)", "(centred * centred).sum(dims, keepdim=True) / (x.shape[-1] - 1)"
+            "(centred * centred).mean(dims, keepdim=True)",
+            "(centred * centred).sum(dims, keepdim=True) / (x.shape[-1] - 1)",
         ),
         "the deviation itself": edit("return result, mean, rstd", "return result, mean, 1 / rstd"),
         "eps outside the root": edit(
             "((centred * centred).mean(dims, keepdim=True) + eps).rsqrt()",
             "1 / ((centred * centred).mean(dims, keepdim=True).sqrt() + eps)",
         ),
-        "no bias without a weight": edit("if bias is not None:", "if bias is not None and weight is not None:"),
-        "one dimension": edit("dims = list(range(x.ndim - len(shape), x.ndim))", "dims = [x.ndim - 1]"),
+        "no bias without a weight": edit(
+            "if bias is not None:", "if bias is not None and weight is not None:"
+        ),
+        "one dimension": edit(
+            "dims = list(range(x.ndim - len(shape), x.ndim))", "dims = [x.ndim - 1]"
+        ),
         "the mean has lost its dimension": edit(
-            "return result, mean, rstd", "return result, mean.squeeze(-1) if len(shape) == 1 else mean, rstd"
+            "return result, mean, rstd",
+            "return result, mean.squeeze(-1) if len(shape) == 1 else mean, rstd",
         ),
         "two of three": edit("return result, mean, rstd", "return result, rstd"),
     },
@@ -156,18 +180,23 @@ WRONG = {
         "the library's rule": body("    return lowering.may_recompute(node)"),
         "also what is random": body("    return node.target not in EXPENSIVE"),
         "random by its name": edit(
-            'torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ())', '"bernoulli" not in str(node.target)'
+            'torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ())',
+            '"bernoulli" not in str(node.target)',
         ),
         "more names": edit(
             'torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ())',
             'not any(word in str(node.target) for word in ("bernoulli", "rand", "normal"))',
         ),
-        "products by their name": edit("if node.target in EXPENSIVE:", 'if "mm" in str(node.target):'),
+        "products by their name": edit(
+            "if node.target in EXPENSIVE:", 'if "mm" in str(node.target):'
+        ),
         "only what has tags": edit(
             'torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ())',
             'hasattr(node.target, "tags") and torch.Tag.nondeterministic_seeded not in node.target.tags',
         ),
-        "nothing is said": edit("    if node.target in EXPENSIVE:\n        return False\n    return", "    _ ="),
+        "nothing is said": edit(
+            "    if node.target in EXPENSIVE:\n        return False\n    return", "    _ ="
+        ),
     },
     "what_to_keep": {
         "all that backward reads": body("""    late = set(tangents)
@@ -186,16 +215,24 @@ WRONG = {
             'if (node, "out") in left and any((user, "in") in right or (node, user) in right for user in node.users)]',
         ),
         "inputs cost their bytes": edit(
-            "math.inf if node in overwritten(joint) else 0", "math.inf if node in overwritten(joint) else nbytes(node) - 1"
+            "math.inf if node in overwritten(joint) else 0",
+            "math.inf if node in overwritten(joint) else nbytes(node) - 1",
         ),
         "what is overwritten is kept": edit("math.inf if node in overwritten(joint) else 0", "0"),
-        "the rule is not asked": edit("if node in inputs or not may_recompute(node):", "if node in inputs:"),
-        "a tuple is free": edit("        return nbytes(node)", "        return nbytes(node) if nbytes(node) < math.inf else 1"),
+        "the rule is not asked": edit(
+            "if node in inputs or not may_recompute(node):", "if node in inputs:"
+        ),
+        "a tuple is free": edit(
+            "        return nbytes(node)",
+            "        return nbytes(node) if nbytes(node) < math.inf else 1",
+        ),
         "elements, not bytes": edit(
-            "        return nbytes(node)", '        return node.meta["val"].numel() if nbytes(node) < math.inf else math.inf'
+            "        return nbytes(node)",
+            '        return node.meta["val"].numel() if nbytes(node) < math.inf else math.inf',
         ),
         "only what reads a tangent": edit(
-            'if node.op == "call_function" and backward & set', 'if node.op == "call_function" and set(tangents) & set'
+            'if node.op == "call_function" and backward & set',
+            'if node.op == "call_function" and set(tangents) & set',
         ),
         "a set": edit(
             "return [node for node in joint.graph.nodes if",
@@ -204,37 +241,57 @@ WRONG = {
             "in right}",
         ),
         "inputs are computed again": edit(
-            "if node in inputs or not may_recompute(node):", "if not (node in inputs or may_recompute(node)):"
+            "if node in inputs or not may_recompute(node):",
+            "if not (node in inputs or may_recompute(node)):",
         ),
-        "the library's own": body("    return list(autograd.partition(joint, may_recompute).saved)"),
+        "the library's own": body(
+            "    return list(autograd.partition(joint, may_recompute).saved)"
+        ),
     },
     "joint": {
-        "the last gradient counts": edit("gradients[source] + gradient if source in gradients else gradient", "gradient"),
+        "the last gradient counts": edit(
+            "gradients[source] + gradient if source in gradients else gradient", "gradient"
+        ),
         "as it comes": edit("gradient = gradient.sum_to_size(values[source].shape)", "pass"),
         "from the front": edit("for node in reversed(graph.nodes):", "for node in graph.nodes:"),
-        "torch's own": edit("    for node in reversed(graph.nodes):\n", GRAD + "    for node in reversed(graph.nodes):\n"),
-        "a product turned": edit("(g @ b.t(), a.t() @ g),\n        aten.addmm", "(b @ g.t(), g.t() @ a),\n        aten.addmm"),
+        "torch's own": edit(
+            "    for node in reversed(graph.nodes):\n",
+            GRAD + "    for node in reversed(graph.nodes):\n",
+        ),
+        "a product turned": edit(
+            "(g @ b.t(), a.t() @ g),\n        aten.addmm",
+            "(b @ g.t(), g.t() @ a),\n        aten.addmm",
+        ),
         "tanh without its square": edit("1 - out * out", "1 - out"),
         "factors exchanged": edit("lambda x, y: (g * y, g * x)", "lambda x, y: (g * x, g * y)"),
         "a difference is a sum": edit("(g, -g * alpha)", "(g, g * alpha)"),
         "a quotient without a sign": edit("-g * out / y", "g * out / y"),
-        "exp of the result": edit("(g * out,),\n        aten.tanh", "(g * out.exp(),),\n        aten.tanh"),
+        "exp of the result": edit(
+            "(g * out,),\n        aten.tanh", "(g * out.exp(),),\n        aten.tanh"
+        ),
         "a number has a gradient": edit(
-            "return found if all(map(torch.is_tensor, args[: len(found)])) else found[:1]", "return found"
+            "return found if all(map(torch.is_tensor, args[: len(found)])) else found[:1]",
+            "return found",
         ),
         "the bias is left out": edit(
-            "lambda bias, a, b: (g, g @ b.t(), a.t() @ g)", "lambda bias, a, b: (g * 0, g @ b.t(), a.t() @ g)"
+            "lambda bias, a, b: (g, g @ b.t(), a.t() @ g)",
+            "lambda bias, a, b: (g * 0, g @ b.t(), a.t() @ g)",
         ),
         "alpha is left out": edit("(g, g * alpha)", "(g, g)"),
         "alpha of a sum only": edit("(g, -g * alpha)", "(g, -g)"),
         "alpha is not handed on": edit(", **node.kwargs", ""),
         "dimensions as they come": edit("sorted(d % x.ndim for d in dims)", "dims"),
-        "dimensions from the last": edit("sorted(d % x.ndim for d in dims)", "sorted((d % x.ndim for d in dims), reverse=True)"),
-        "dimensions sorted as they are written": edit("sorted(d % x.ndim for d in dims)", "sorted(dims)"),
+        "dimensions from the last": edit(
+            "sorted(d % x.ndim for d in dims)", "sorted((d % x.ndim for d in dims), reverse=True)"
+        ),
+        "dimensions sorted as they are written": edit(
+            "sorted(d % x.ndim for d in dims)", "sorted(dims)"
+        ),
         "the sum keeps its dimension": edit(" if not keepdim else ()", " if False else ()"),
         "a view stays": edit("(g.reshape(x.shape),)", "(g,)"),
         "the mean of everything": edit(
-            "aten.sum.default: lambda x: (g.expand(x.shape),)", "aten.sum.default: lambda x: (g.expand(x.shape) / x.numel(),)"
+            "aten.sum.default: lambda x: (g.expand(x.shape),)",
+            "aten.sum.default: lambda x: (g.expand(x.shape) / x.numel(),)",
         ),
     },
 }

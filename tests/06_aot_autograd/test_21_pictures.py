@@ -20,8 +20,12 @@ def test_every_tensor_is_told_with_its_bytes_and_what_is_kept_is_cut():
 
 
 def test_a_pipe_is_as_thick_as_its_bytes_say():
-    heights = [float(h) for h in re.findall(rf'<rect [^>]*width="{PIPE:.0f}" height="([\d.]+)"', PICTURE.body)]
-    assert heights[1] == heights[2] == heights[4] > heights[3] >= 5 > heights[0]  # the first is free
+    heights = [
+        float(h)
+        for h in re.findall(rf'<rect [^>]*width="{PIPE:.0f}" height="([\d.]+)"', PICTURE.body)
+    ]
+    # the first is free
+    assert heights[1] == heights[2] == heights[4] > heights[3] >= 5 > heights[0]
 
 
 def test_there_is_an_edge_for_each_reading_and_from_the_source():
@@ -31,4 +35,8 @@ def test_there_is_an_edge_for_each_reading_and_from_the_source():
 
 
 def test_the_picture_follows_the_theme():
-    assert "#000" not in PICTURE.body and "#fff" not in PICTURE.body and 'font-size="10' not in PICTURE.body
+    assert (
+        "#000" not in PICTURE.body
+        and "#fff" not in PICTURE.body
+        and 'font-size="10' not in PICTURE.body
+    )

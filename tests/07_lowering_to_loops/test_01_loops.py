@@ -48,7 +48,9 @@ def test_a_reduction_keeps_some_dimensions_and_combines_over_the_others():
 
 def test_layer_norm_is_two_reductions_and_what_surrounds_them():
     graph = agree(nn.LayerNorm(16), torch.randn(4, 8, 16))
-    assert [node.label for node in graph.nodes] == "mean mean var var add rsqrt sub mul mul add".split()
+    assert [
+        node.label for node in graph.nodes
+    ] == "mean mean var var add rsqrt sub mul mul add".split()
     assert [isinstance(node, Reduction) for node in graph.nodes].count(True) == 2
 
 
@@ -108,7 +110,11 @@ def test_tiny_block():
     class TinyBlock(nn.Module):
         def __init__(self, hidden: int) -> None:
             super().__init__()
-            self.ln, self.up, self.down = (nn.LayerNorm(hidden), nn.Linear(hidden, 4 * hidden), nn.Linear(4 * hidden, hidden))
+            self.ln, self.up, self.down = (
+                nn.LayerNorm(hidden),
+                nn.Linear(hidden, 4 * hidden),
+                nn.Linear(4 * hidden, hidden),
+            )
 
         def forward(self, x):
             return x + self.down(nn.functional.gelu(self.up(self.ln(x))) * 1.41421356 + 0.01)

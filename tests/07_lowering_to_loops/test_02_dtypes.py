@@ -19,7 +19,11 @@ ALL = [*FLOATS, *INTS, torch.bool]
 
 def some(dtype: torch.dtype, *shape: int, low: int = -4) -> torch.Tensor:
     torch.manual_seed(0)
-    values = torch.randint(0 if dtype in (torch.uint8, torch.bool) else low, 2 if dtype is torch.bool else 5, shape or (24,))
+    values = torch.randint(
+        0 if dtype in (torch.uint8, torch.bool) else low,
+        2 if dtype is torch.bool else 5,
+        shape or (24,),
+    )
     noise = torch.rand(values.shape) - 0.5 if dtype.is_floating_point else 0
     return (values + noise).to(dtype)
 
@@ -47,7 +51,16 @@ def together(*functions):
 @pytest.mark.parametrize("a", ALL, ids=str)
 def test_two_dtypes_promote_as_in_torch(a):
     check = together(
-        *(torch.add, torch.sub, torch.mul, torch.div, torch.maximum, torch.lt, torch.eq, torch.logical_and),
+        *(
+            torch.add,
+            torch.sub,
+            torch.mul,
+            torch.div,
+            torch.maximum,
+            torch.lt,
+            torch.eq,
+            torch.logical_and,
+        ),
         lambda a, b: torch.where(a > 0, a, b),
     )
     for b in (torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.uint8, torch.bool):
@@ -93,7 +106,9 @@ def test_what_eager_rounds_before_it_begins(dtype):
         lambda x, whole: x.long() * 4 + 2049 <= x * 4 + 2048,
     )
     run = lambda x, whole: tuple(f(x, whole) for f in functions)
-    torch.testing.assert_close(compile_function(run, x, whole)(x, whole), run(x, whole), rtol=0, atol=0)
+    torch.testing.assert_close(
+        compile_function(run, x, whole)(x, whole), run(x, whole), rtol=0, atol=0
+    )
 
 
 @pytest.mark.parametrize("dtype", INTS, ids=str)
@@ -104,7 +119,9 @@ def test_a_number_out_of_range_wraps(dtype):
 
 
 def test_a_tensor_without_dimensions_promotes_like_a_number():
-    graph = agree(lambda x, y: x * y, some(torch.float16, 8), torch.tensor(2.5, dtype=torch.float64))
+    graph = agree(
+        lambda x, y: x * y, some(torch.float16, 8), torch.tensor(2.5, dtype=torch.float64)
+    )
     assert graph.outputs[0].dtype is torch.float16
 
 
@@ -127,31 +144,63 @@ def test_one_operand(dtype):
 
 
 def test_one_operand_that_is_hostile():
-    x = [math.nan, math.inf, -math.inf, 0.0, -0.0, 1e-40, -1e-40, 3e38, 0.5, 1.5, 2.5, -0.5, -1.5, 1.0, -1.0]
+    x = [
+        math.nan,
+        math.inf,
+        -math.inf,
+        0.0,
+        -0.0,
+        1e-40,
+        -1e-40,
+        3e38,
+        0.5,
+        1.5,
+        2.5,
+        -0.5,
+        -1.5,
+        1.0,
+        -1.0,
+    ]
     together(*(getattr(torch, name) for name in UNARY))(torch.tensor(x))
 
 
 def test_hostile_pairs():
     values = torch.tensor([math.nan, math.inf, -math.inf, 0.0, 1.0, -2.5, 7.0])
     a, b = values.repeat_interleave(7), values.repeat(7)
-    two = (torch.add, torch.div, torch.pow, torch.maximum, torch.minimum, torch.fmod, torch.atan2, torch.lt, torch.ne)
+    two = (
+        torch.add,
+        torch.div,
+        torch.pow,
+        torch.maximum,
+        torch.minimum,
+        torch.fmod,
+        torch.atan2,
+        torch.lt,
+        torch.ne,
+    )
     together(*two)(a, b)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64, torch.int8], ids=str)
 def test_division_rounds_as_asked(dtype):
     divide = [
-        lambda x, mode=mode, by=by: torch.div(x, by, rounding_mode=mode) for mode in (None, "floor", "trunc") for by in (3, -3)
+        lambda x, mode=mode, by=by: torch.div(x, by, rounding_mode=mode)
+        for mode in (None, "floor", "trunc")
+        for by in (3, -3)
     ]
     together(*divide)(some(dtype))
     if dtype is torch.float32:
         modes = (None, "floor", "trunc")
-        together(*(lambda x, y, mode=mode: torch.div(x, y, rounding_mode=mode) for mode in modes))(some(dtype), some(dtype) + 0.3)
+        together(*(lambda x, y, mode=mode: torch.div(x, y, rounding_mode=mode) for mode in modes))(
+            some(dtype), some(dtype) + 0.3
+        )
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.int32], ids=str)
 def test_the_remainder_has_the_sign_of_the_divisor_and_fmod_that_of_the_dividend(dtype):
-    together(lambda x: x % 3, lambda x: x % -3, lambda x: torch.fmod(x, 3), lambda x: torch.fmod(x, -3))(some(dtype))
+    together(
+        lambda x: x % 3, lambda x: x % -3, lambda x: torch.fmod(x, 3), lambda x: torch.fmod(x, -3)
+    )(some(dtype))
 
 
 def test_integers_divided_by_a_tensor_may_raise_so_torch_does_it():
@@ -197,25 +246,52 @@ def test_activations(dtype):
 
 def test_clamps_pass_nan_on():
     x = torch.tensor([math.nan, -5.0, 0.0, 5.0])
-    agree(lambda x: (x.clamp(-1, 1), x.clamp(min=0), x.clamp(max=0), torch.clamp(x, torch.zeros(4), torch.ones(4))), x)
+    agree(
+        lambda x: (
+            x.clamp(-1, 1),
+            x.clamp(min=0),
+            x.clamp(max=0),
+            torch.clamp(x, torch.zeros(4), torch.ones(4)),
+        ),
+        x,
+    )
 
 
 def test_fused_formulas():
     a, b, c = (some(torch.float32) + shift for shift in (0.0, 0.3, 6.0))
-    agree(lambda a, b, c: (torch.addcmul(a, b, c, value=2), torch.addcdiv(a, b, c), torch.lerp(a, b, 0.3)), a, b, c)
-    agree(lambda a, b, c: (torch.lerp(a, b, 0.7), torch.lerp(a, b, c), torch.rsub(a, b, alpha=2)), a, b, c)
+    agree(
+        lambda a, b, c: (
+            torch.addcmul(a, b, c, value=2),
+            torch.addcdiv(a, b, c),
+            torch.lerp(a, b, 0.3),
+        ),
+        a,
+        b,
+        c,
+    )
+    agree(
+        lambda a, b, c: (torch.lerp(a, b, 0.7), torch.lerp(a, b, c), torch.rsub(a, b, alpha=2)),
+        a,
+        b,
+        c,
+    )
 
 
 def test_complex_numbers_stay_with_torch():
     x = torch.randn(4, dtype=torch.complex64)
     graph = agree(lambda x: (x * 2).abs() + 1, x)
-    assert graph.nodes[0].why == "torch.complex64 has no loop form here: aten.mul.Tensor runs as torch's own operator"
+    assert (
+        graph.nodes[0].why
+        == "torch.complex64 has no loop form here: aten.mul.Tensor runs as torch's own operator"
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
 def test_numbers_beside_complex_tensors_have_gradients(dtype):
     def f(z):
-        return (z - 2j) / 3j - 2j / (z * 1j) + (1 + 1j) ** z + torch.pow(2j, z) + torch.pow(z, 2 + 1j)
+        return (
+            (z - 2j) / 3j - 2j / (z * 1j) + (1 + 1j) ** z + torch.pow(2j, z) + torch.pow(z, 2 + 1j)
+        )
 
     z = torch.randn(5, dtype=dtype, requires_grad=True)
     results = []
@@ -236,5 +312,8 @@ def test_a_number_divided_by_a_tensor(dtype):
 def test_a_bool_to_the_power_of_a_bool_is_a_bool(exponent):
     """torch's fake tensors say int64."""
     x = torch.tensor([True, False])
-    got, want = cl.compile(lambda x: (x**exponent, torch.pow(x, exponent)))(x), (x**exponent, torch.pow(x, exponent))
+    got, want = (
+        cl.compile(lambda x: (x**exponent, torch.pow(x, exponent)))(x),
+        (x**exponent, torch.pow(x, exponent)),
+    )
     torch.testing.assert_close(got, want)

@@ -21,7 +21,12 @@ def test_cat_asks_each_element_where_it_comes_from():
     no_extern(agree(lambda a, b, c: torch.cat([a, b * 2, c], 1), a, b, c))
     no_extern(agree(lambda a, b, c: torch.cat([a.t(), b.t(), c.t()]).exp(), a, b, c))
     no_extern(agree(lambda a: torch.cat([a, a.to(torch.float64)]), a))
-    no_extern(agree(lambda a: (torch.cat([a]), torch.cat([a, torch.zeros(0)]), torch.stack([a, a + 1], 1)), a))
+    no_extern(
+        agree(
+            lambda a: (torch.cat([a]), torch.cat([a, torch.zeros(0)]), torch.stack([a, a + 1], 1)),
+            a,
+        )
+    )
     assert formulas(lowered(lambda a, b: torch.cat([a, b]), torch.randn(2), torch.randn(3)))[0] == (
         "buf0[i] = where(i < 2, where(i < 2, a[i], 0), where(i >= 2, b[i - 2], 0))"
     )
@@ -29,7 +34,17 @@ def test_cat_asks_each_element_where_it_comes_from():
 
 def test_padding():
     x = torch.randn(2, 3, 4)
-    no_extern(agree(lambda x: (F.pad(x, (1, 2)), F.pad(x, (0, 1, 2, 0), value=7.0), F.pad(x, (-1, 1)), F.pad(x, (-1, -1))), x))
+    no_extern(
+        agree(
+            lambda x: (
+                F.pad(x, (1, 2)),
+                F.pad(x, (0, 1, 2, 0), value=7.0),
+                F.pad(x, (-1, 1)),
+                F.pad(x, (-1, -1)),
+            ),
+            x,
+        )
+    )
 
 
 def test_triangles():
@@ -49,10 +64,18 @@ def test_lookups():
     table, rows = torch.randn(10, 4), torch.tensor([[1, 9], [0, 3]])
     no_extern(agree(lambda t, i: F.embedding(i, t) * 2, table, rows))
     no_extern(agree(lambda t, i: t.index_select(0, i[0]), table, rows))
-    no_extern(agree(lambda t, i: t.index_select(1, i[1] % 4) if False else t.index_select(0, i[1]), table, rows))
+    no_extern(
+        agree(
+            lambda t, i: t.index_select(1, i[1] % 4) if False else t.index_select(0, i[1]),
+            table,
+            rows,
+        )
+    )
     no_extern(agree(lambda t, i: torch.gather(t, 0, i), table, rows))
     no_extern(agree(lambda t, i: torch.gather(t.t(), 1, i.to(torch.int64)), table, rows))
-    assert formulas(lowered(lambda t, i: F.embedding(i, t), table, rows))[0] == ("buf0[i, j, k] = t[i[i, j], k]")
+    assert formulas(lowered(lambda t, i: F.embedding(i, t), table, rows))[0] == (
+        "buf0[i, j, k] = t[i[i, j], k]"
+    )
 
 
 def test_indexing_with_tensors():
@@ -104,7 +127,10 @@ def test_positions():
     agree(lambda x: x + torch.arange(0, 1, 0.25), torch.randn(4))
     agree(lambda x: x + torch.arange(5, 1, -1, dtype=torch.float16), torch.randn(4))
     agree(lambda x: x * torch.eye(3) + torch.linspace(0, 1, 3), torch.randn(3, 3))
-    agree(lambda x: (torch.arange(12).view(3, 4).t(), torch.zeros_like(x), torch.full_like(x, 3)), torch.randn(3))
+    agree(
+        lambda x: (torch.arange(12).view(3, 4).t(), torch.zeros_like(x), torch.full_like(x, 3)),
+        torch.randn(3),
+    )
 
 
 def test_what_is_padded_around_and_then_used():

@@ -31,7 +31,10 @@ def test_matrix_products_are_library_calls_that_write_where_they_are_told():
         (lambda x: x.sort().values, "sorting: left to the library"),
         (lambda x: x.cumsum(0), "a running total: each element waits for the one before"),
         (lambda x: x.scatter(0, torch.tensor([1]), 2.0), "where it writes, only the data knows"),
-        (lambda x: x.i0(), "aten.i0.default has no loop form here: it runs as torch's own operator"),
+        (
+            lambda x: x.i0(),
+            "aten.i0.default has no loop form here: it runs as torch's own operator",
+        ),
     ],
 )
 def test_the_reason_is_a_sentence(function, why):
@@ -46,7 +49,9 @@ def test_several_results():
 
 
 @torch.library.custom_op("course_test::nested", mutates_args=())
-def nested(x: torch.Tensor, n: int, y: torch.Tensor | None) -> tuple[torch.Tensor, list[torch.Tensor]]:
+def nested(
+    x: torch.Tensor, n: int, y: torch.Tensor | None
+) -> tuple[torch.Tensor, list[torch.Tensor]]:
     return x * n, [x + (i if y is None else y) for i in range(n)]
 
 
@@ -84,7 +89,9 @@ def test_one_that_writes_to_its_arguments_is_a_call_too(backend):
     one, two = y.clone(), y.clone()
     want, got = f(x, one), cl.compile(f, backend=backend, fullgraph=True)(x, two)
     torch.testing.assert_close((got, two), (want, one))
-    torch.testing.assert_close(torch.autograd.grad(got[0].sum(), x), torch.autograd.grad(want[0].sum(), x))
+    torch.testing.assert_close(
+        torch.autograd.grad(got[0].sum(), x), torch.autograd.grad(want[0].sum(), x)
+    )
 
 
 def test_an_lstm():
@@ -102,10 +109,22 @@ def test_what_attention_returns_beside_tensors():
 def test_convolutions_and_pooling():
     x, w = torch.randn(2, 3, 8, 8), torch.randn(4, 3, 3, 3)
     agree(lambda x, w: F.relu(F.conv2d(x, w, padding=1) + 1), x, w)
-    agree(lambda x: (F.max_pool2d(x, 2), F.avg_pool2d(x, 2), F.adaptive_avg_pool2d(x, 1), F.interpolate(x, scale_factor=2.0)), x)
+    agree(
+        lambda x: (
+            F.max_pool2d(x, 2),
+            F.avg_pool2d(x, 2),
+            F.adaptive_avg_pool2d(x, 1),
+            F.interpolate(x, scale_factor=2.0),
+        ),
+        x,
+    )
 
 
-@pytest.mark.parametrize("dtype", [torch.uint16, torch.uint32, torch.uint64, torch.float8_e4m3fn, torch.complex64], ids=str)
+@pytest.mark.parametrize(
+    "dtype",
+    [torch.uint16, torch.uint32, torch.uint64, torch.float8_e4m3fn, torch.complex64],
+    ids=str,
+)
 def test_dtypes_that_no_loop_knows(dtype):
     def f(x):
         return torch.cat([x, x]), x.clone(), x.view(torch.uint8)
@@ -122,8 +141,13 @@ def test_a_result_of_a_dtype_that_no_input_has():
 
 def test_an_out_variant_that_computes_first_and_copies_then_is_no_gain():
     graph = lowered(lambda x: x.roll(1).cumsum(0).cumprod(0), torch.randn(4, 4))
-    variants = {str(node.op): node.out_variant for node in graph.nodes if isinstance(node, ExternKernel)}
-    assert variants == {"aten.cumsum.default": aten.cumsum.out, "aten.cumprod.default": aten.cumprod.out}
+    variants = {
+        str(node.op): node.out_variant for node in graph.nodes if isinstance(node, ExternKernel)
+    }
+    assert variants == {
+        "aten.cumsum.default": aten.cumsum.out,
+        "aten.cumprod.default": aten.cumprod.out,
+    }
     assert find_out_variant(aten.convolution.default) is None
 
 
@@ -133,7 +157,9 @@ def test_a_view_of_torchs_own_that_we_have_no_strides_for_is_copied():
     assert graph.nodes[0].op == aten.view_as_complex_copy.default
 
 
-@pytest.mark.parametrize("function", [lambda x: x.nonzero(), lambda x: x[x > 0], lambda x: x.sum().item() * x])
+@pytest.mark.parametrize(
+    "function", [lambda x: x.nonzero(), lambda x: x[x > 0], lambda x: x.sum().item() * x]
+)
 def test_what_only_the_data_knows_cannot_be_lowered(function):
     gm = make_fx(function, tracing_mode="fake")(torch.randn(4))
     with pytest.raises(NotImplementedError, match=r"only the data knows|no kernel can return"):
@@ -201,8 +227,16 @@ def test_a_loss_whose_decomposition_forgets_where_labels_end():
 def images(device="cpu"):
     """A small net of convolutions of all kinds, the same each time."""
     torch.manual_seed(0)
-    first = [nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 8, 3, groups=2), nn.MaxPool2d(2)]
-    return nn.Sequential(*first, nn.ConvTranspose2d(8, 4, 3, stride=2), nn.Flatten(), nn.Linear(396, 5)).to(device)
+    first = [
+        nn.Conv2d(3, 8, 3, padding=1),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+        nn.Conv2d(8, 8, 3, groups=2),
+        nn.MaxPool2d(2),
+    ]
+    return nn.Sequential(
+        *first, nn.ConvTranspose2d(8, 4, 3, stride=2), nn.Flatten(), nn.Linear(396, 5)
+    ).to(device)
 
 
 def train_and_compare(device):
@@ -233,7 +267,8 @@ def test_on_a_gpu_images_have_their_channels_side_by_side(monkeypatch):
         if node.meta["val"].ndim == 4
     ]
     assert 1 not in inputs(train_and_compare("cpu"))
-    monkeypatch.setattr(torch.Tensor, "is_cuda", True)  # there is no GPU here: CPU tensors pass for some
+    # there is no GPU here: CPU tensors pass for some
+    monkeypatch.setattr(torch.Tensor, "is_cuda", True)
     steps = inputs(train_and_compare("cpu"))
     assert len(steps) == 15 and set(steps) == {1}
 

@@ -17,12 +17,19 @@ i0, i1, i2 = loop_symbols("i", 3)
 
 def test_a_formula_is_a_coefficient_for_each_loop():
     formula = Linear.of(768 * i0 + i1 + 5, (i0, i1))
-    assert (formula.coefficient(i0), formula.coefficient(i1), formula.coefficient(i2), formula.constant) == (768, 1, 0, 5)
+    assert (
+        formula.coefficient(i0),
+        formula.coefficient(i1),
+        formula.coefficient(i2),
+        formula.constant,
+    ) == (768, 1, 0, 5)
     assert str(formula) == "768*i0 + i1 + 5"
 
 
 def test_a_loop_may_become_another_formula():
-    formula = Linear.of(6 * i0 + i1, (i0, i1)).substitute({i0: Linear.of(2 * i2 + 1, (i2,)), i1: Linear()})
+    formula = Linear.of(6 * i0 + i1, (i0, i1)).substitute(
+        {i0: Linear.of(2 * i2 + 1, (i2,)), i1: Linear()}
+    )
     assert formula == Linear.of(12 * i2 + 6, (i2,))
 
 
@@ -40,7 +47,8 @@ def test_a_sum_is_the_very_object_that_sympy_makes(parts):
 
 
 @given(
-    st.lists(PARTS, max_size=4), st.dictionaries(st.sampled_from((i0, i1, i2)), st.sampled_from((i2, i1 + 1, sympy.Integer(3))))
+    st.lists(PARTS, max_size=4),
+    st.dictionaries(st.sampled_from((i0, i1, i2)), st.sampled_from((i2, i1 + 1, sympy.Integer(3)))),
 )
 def test_a_symbol_is_replaced_as_sympy_does(parts, become):
     assert substitute(add(parts), become) == sympy.Add(*parts).xreplace(become)

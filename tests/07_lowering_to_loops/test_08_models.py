@@ -19,13 +19,23 @@ def no_extern(graph) -> None:
 @pytest.mark.parametrize("mode", ["nearest", "nearest-exact", "bilinear", "bicubic"])
 def test_interpolation(mode):
     x = torch.randn(2, 3, 5, 6)
-    no_extern(agree(lambda x: (F.interpolate(x, scale_factor=2.0, mode=mode), F.interpolate(x, (7, 4), mode=mode)), x))
+    no_extern(
+        agree(
+            lambda x: (
+                F.interpolate(x, scale_factor=2.0, mode=mode),
+                F.interpolate(x, (7, 4), mode=mode),
+            ),
+            x,
+        )
+    )
 
 
 @pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
 def test_cross_entropy_and_its_derivative(reduction):
     x, target, weight = torch.randn(6, 5), torch.tensor([0, 4, -100, 2, 2, 1]), torch.rand(5)
-    no_extern(agree(lambda x, t, w: F.cross_entropy(x, t, w, reduction=reduction), x, target, weight))
+    no_extern(
+        agree(lambda x, t, w: F.cross_entropy(x, t, w, reduction=reduction), x, target, weight)
+    )
     no_extern(
         agree(
             lambda x, t: F.nll_loss(x, t, ignore_index=2, reduction=reduction),
@@ -36,7 +46,15 @@ def test_cross_entropy_and_its_derivative(reduction):
     number = {"none": 0, "mean": 1, "sum": 2}[reduction]
     grad, total = torch.randn(6 if reduction == "none" else ()), torch.tensor(3.5)
     for w in (None, weight):
-        no_extern(agree(lambda g, x, t, n: aten.nll_loss_backward(g, x, t, w, number, -100, n), grad, x, target, total))
+        no_extern(
+            agree(
+                lambda g, x, t, n: aten.nll_loss_backward(g, x, t, w, number, -100, n),
+                grad,
+                x,
+                target,
+                total,
+            )
+        )
 
 
 def test_a_class_that_is_not_there_raises():
@@ -55,7 +73,11 @@ def test_lists_of_tensors_one_by_one():
         moved = torch._foreach_addcdiv(moved, [a, b], torch._foreach_sqrt([c, d]), value=-0.1)
         moved = torch._foreach_addcmul(moved, [a, b], [c, d], [1.0, 2.0])
         moved = torch._foreach_lerp(torch._foreach_mul(moved, [2.0, 3.0]), [c, d], 0.25)
-        return (*torch._foreach_maximum(moved, 0.1), *torch._foreach_norm([a, b]), *torch._foreach_pow(2.0, [c, d]))
+        return (
+            *torch._foreach_maximum(moved, 0.1),
+            *torch._foreach_norm([a, b]),
+            *torch._foreach_pow(2.0, [c, d]),
+        )
 
     no_extern(agree(steps, *xs, *ys))
 

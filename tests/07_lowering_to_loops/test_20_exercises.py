@@ -9,7 +9,10 @@ from course_lib.frames import installed
 
 LESSON = Mutants("07_lowering_to_loops")
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(not installed(), reason="the exercises need the frame hook")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not installed(), reason="the exercises need the frame hook"),
+]
 
 
 def edit(*changes):
@@ -122,75 +125,122 @@ WRONG = {
         "the step is forgotten": edit("steps[dim] * step", "steps[dim]"),
         "rounded down": edit("-(-(stop - start) // step)", "(stop - start) // step"),
         "a cut begins at its start": edit("offset + start * stride[dim]", "offset + start"),
-        "a cut begins at the beginning": edit("offset + start * stride[dim]", "start * stride[dim]"),
+        "a cut begins at the beginning": edit(
+            "offset + start * stride[dim]", "start * stride[dim]"
+        ),
         "what is expanded keeps its stride": edit("step if size == old else 0", "step"),
         "expanded everywhere": edit("step if size == old else 0", "0"),
         "new dimensions behind": edit(
-            "steps = [0] * new", "steps = []", "tuple(steps), offset\n", "(*steps, *[0] * new), offset\n"
+            "steps = [0] * new",
+            "steps = []",
+            "tuple(steps), offset\n",
+            "(*steps, *[0] * new), offset\n",
         ),
     },
     "bounds": {
         "sides of a difference": edit("x[0] - y[1], x[1] - y[0]", "x[0] - y[0], x[1] - y[1]"),
         "two corners of a product": edit(
-            "corners = [0.0 if 0 in (a, b) else a * b for a in x for b in y]", "corners = [x[0] * y[0], x[1] * y[1]]"
+            "corners = [0.0 if 0 in (a, b) else a * b for a in x for b in y]",
+            "corners = [x[0] * y[0], x[1] * y[1]]",
         ),
         "negated in place": edit("return -x[1], -x[0]", "return -x[0], -x[1]"),
         "abs of the ends": edit("(0.0 if x[0] <= 0 <= x[1] else min(ends))", "min(ends)"),
         "abs from zero": edit("(0.0 if x[0] <= 0 <= x[1] else min(ends))", "0.0"),
         "exp overflows": edit("return math.inf", "return math.exp(700.0)"),
-        "the low end of exp overflows": edit("return of(x[0]), of(x[1])", "return math.exp(x[0]), of(x[1])"),
-        "large is infinite": edit("try:\n", "if number > 100:\n                return math.inf\n            try:\n"),
-        "a square is not negative": edit(
-            "return min(corners), max(corners)", "return 0.0 if x == y else min(corners), max(corners)"
+        "the low end of exp overflows": edit(
+            "return of(x[0]), of(x[1])", "return math.exp(x[0]), of(x[1])"
         ),
-        "the larger interval": edit("max(x[0], y[0]), max(x[1], y[1])", "min(x[0], y[0]), max(x[1], y[1])"),
-        "the smaller interval": edit("min(x[0], y[0]), min(x[1], y[1])", "min(x[0], y[0]), max(x[1], y[1])"),
+        "large is infinite": edit(
+            "try:\n", "if number > 100:\n                return math.inf\n            try:\n"
+        ),
+        "a square is not negative": edit(
+            "return min(corners), max(corners)",
+            "return 0.0 if x == y else min(corners), max(corners)",
+        ),
+        "the larger interval": edit(
+            "max(x[0], y[0]), max(x[1], y[1])", "min(x[0], y[0]), max(x[1], y[1])"
+        ),
+        "the smaller interval": edit(
+            "min(x[0], y[0]), min(x[1], y[1])", "min(x[0], y[0]), max(x[1], y[1])"
+        ),
         "always yes": edit("min(yes[0], no[0]), max(yes[1], no[1])", "yes"),
         "nan": edit("0.0 if 0 in (a, b) else a * b", "a * b"),
         "nobody knows": edit("return self.known[buffer]", "return ANYTHING"),
-        "around zero": edit("return float(value), float(value)", "return -abs(float(value)), abs(float(value))"),
+        "around zero": edit(
+            "return float(value), float(value)", "return -abs(float(value)), abs(float(value))"
+        ),
         "an int": edit("return float(value), float(value)", "return value, value"),
     },
     "matmul": {
-        "turned ranges": edit("ranges = (*a.shape[:-1], b.shape[-1])", "ranges = (*a.shape[:-2], b.shape[-1], a.shape[-2])"),
-        "the wrong dimension": edit("return ranges, (a.shape[-1],), inner", "return ranges, (b.shape[-1],), inner"),
-        "a turned": edit("a.load(ops, [*batch, row, *rindex])", "a.load(ops, [*batch, *rindex, row])"),
+        "turned ranges": edit(
+            "ranges = (*a.shape[:-1], b.shape[-1])",
+            "ranges = (*a.shape[:-2], b.shape[-1], a.shape[-2])",
+        ),
+        "the wrong dimension": edit(
+            "return ranges, (a.shape[-1],), inner", "return ranges, (b.shape[-1],), inner"
+        ),
+        "a turned": edit(
+            "a.load(ops, [*batch, row, *rindex])", "a.load(ops, [*batch, *rindex, row])"
+        ),
         "strides by hand": edit(
             "b.load(ops, [*batch, *rindex, column])",
             "ops.load(b.buffer.name, b.offset + rindex[0] * b.shape[-1] + column + sum(batch) * (b.shape[-1] * b.shape[-2]))",
         ),
         "offset forgotten": edit(
-            "b.load(ops, [*batch, *rindex, column])", "View(b.buffer, b.shape, b.stride, 0).load(ops, [*batch, *rindex, column])"
+            "b.load(ops, [*batch, *rindex, column])",
+            "View(b.buffer, b.shape, b.stride, 0).load(ops, [*batch, *rindex, column])",
         ),
         "one batch for all": edit(
-            "b.load(ops, [*batch, *rindex, column])", "b.load(ops, [*(0 * i for i in batch), *rindex, column])"
+            "b.load(ops, [*batch, *rindex, column])",
+            "b.load(ops, [*(0 * i for i in batch), *rindex, column])",
         ),
         "converted afterwards": edit(
-            "ops.mul(ops.to_dtype(left, dtype), ops.to_dtype(right, dtype))", "ops.to_dtype(ops.mul(left, right), dtype)"
+            "ops.mul(ops.to_dtype(left, dtype), ops.to_dtype(right, dtype))",
+            "ops.to_dtype(ops.mul(left, right), dtype)",
         ),
         "only a is converted": edit("ops.to_dtype(right, dtype)", "right"),
         "added": edit("ops.mul(ops.to_dtype", "ops.add(ops.to_dtype"),
     },
     "my_lower": {
         "views are calls": edit("elif node.target in VIEWS:", "elif False:"),
-        "alpha is forgotten": edit("node.target in POINTWISE and not kwargs", "node.target in POINTWISE"),
+        "alpha is forgotten": edit(
+            "node.target in POINTWISE and not kwargs", "node.target in POINTWISE"
+        ),
         "everything is a call": edit("node.target in POINTWISE and not kwargs", "False"),
-        "operands in their own dtype": edit("return ops.to_dtype(arg.load(ops, index), dtype)", "return arg.load(ops, index)"),
-        "constants as they are stored": edit("ops.constant(arg, dtype)", "ops.constant(arg, fake.dtype)"),
+        "operands in their own dtype": edit(
+            "return ops.to_dtype(arg.load(ops, index), dtype)", "return arg.load(ops, index)"
+        ),
+        "constants as they are stored": edit(
+            "ops.constant(arg, dtype)", "ops.constant(arg, fake.dtype)"
+        ),
         "constants are floats": edit("ops.constant(arg, dtype)", "ops.constant(float(arg), dtype)"),
         "computed in float32 and left so": edit(
-            "Buffer.like(fake, f", "Buffer.like(fake.float() if fake.dtype is torch.float16 else fake, f"
+            "Buffer.like(fake, f",
+            "Buffer.like(fake.float() if fake.dtype is torch.float16 else fake, f",
         ),
-        "numbers of the table are forgotten": edit("[*args, *numbers]", "[*args, *numbers][:2] if numbers else [*args][::-1]"),
-        "numbers are no inputs": edit("graph.inputs.append(buffer)", "graph.inputs += [buffer] if buffer else []"),
+        "numbers of the table are forgotten": edit(
+            "[*args, *numbers]", "[*args, *numbers][:2] if numbers else [*args][::-1]"
+        ),
+        "numbers are no inputs": edit(
+            "graph.inputs.append(buffer)", "graph.inputs += [buffer] if buffer else []"
+        ),
         "the library's names": loops_called('f"buf{len(graph.nodes)}"'),
         "one name for all": loops_called('"loop"'),
         "a loop's name that an input may have": loops_called('f"loop_{node.name}"'),
-        "a call's name that an input may have": edit('kwargs, f"{own}{len(graph.nodes)}"', 'kwargs, f"call_{node.name}"'),
-        "the shape of the input": edit("Pointwise(buffer, buffer.shape,", "Pointwise(buffer, (graph.inputs[0] or buffer).shape,"),
-        "only the last output": edit("graph.outputs = list(args[0])", "graph.outputs = list(args[0])[-1:]"),
+        "a call's name that an input may have": edit(
+            'kwargs, f"{own}{len(graph.nodes)}"', 'kwargs, f"call_{node.name}"'
+        ),
+        "the shape of the input": edit(
+            "Pointwise(buffer, buffer.shape,",
+            "Pointwise(buffer, (graph.inputs[0] or buffer).shape,",
+        ),
+        "only the last output": edit(
+            "graph.outputs = list(args[0])", "graph.outputs = list(args[0])[-1:]"
+        ),
         "nobody knows where from": edit("(node,), node.name", "(), node.name"),
-        "the library's own": body("    from course_lib import lowering\n    return lowering.lower(gm)"),
+        "the library's own": body(
+            "    from course_lib import lowering\n    return lowering.lower(gm)"
+        ),
     },
 }
 

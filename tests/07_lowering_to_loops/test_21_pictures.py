@@ -13,12 +13,21 @@ from course_lib.viz.loops import Formula, loops
 from course_lib.viz.views import collapse, index_map
 
 X = torch.arange(12.0).view(3, 4)
-VIEWS = {"x": X, "x.t()": X.t(), "x[1:, ::2]": X[1:, ::2], "wide": X[1].expand(3, 4), "x.diagonal()": X.diagonal()}
+VIEWS = {
+    "x": X,
+    "x.t()": X.t(),
+    "x[1:, ::2]": X[1:, ::2],
+    "wide": X[1].expand(3, 4),
+    "x.diagonal()": X.diagonal(),
+}
 i, j = sympy.symbols("i j", integer=True)
 
 
 def body(ops, index):
-    return ops.maximum(ops.add(ops.load("x", index[0] + 4 * index[1]), ops.load("b", index[1])), ops.constant(0.0, torch.float32))
+    return ops.maximum(
+        ops.add(ops.load("x", index[0] + 4 * index[1]), ops.load("b", index[1])),
+        ops.constant(0.0, torch.float32),
+    )
 
 
 @pytest.mark.parametrize("name", VIEWS)
@@ -27,7 +36,8 @@ def test_each_cell_of_a_view_says_where_its_element_lies(name):
     picture = index_map({name: view})
     rows = view.tolist() if view.ndim == 2 else [view.tolist()]
     grid = picture.text.splitlines()[2 : 2 + len(rows)]
-    assert [[float(cell) for cell in line.split()] for line in grid] == rows  # element n of `X` is n
+    # element n of `X` is n
+    assert [[float(cell) for cell in line.split()] for line in grid] == rows
     assert f"offset {view.storage_offset()}" in picture.text
     for row in rows:
         assert all(f">{n:g}</text>" in picture.body for n in row)
@@ -59,7 +69,10 @@ def test_what_is_too_large_or_has_other_dimensions_is_told_by_its_name():
         collapse(torch.empty(9, 2), 0)
 
 
-@pytest.mark.parametrize("dim, kind, wanted", [(1, "sum", [6.0, 15.0]), (0, "sum", [5.0, 7.0, 9.0]), (-1, "amax", [3.0, 6.0])])
+@pytest.mark.parametrize(
+    "dim, kind, wanted",
+    [(1, "sum", [6.0, 15.0]), (0, "sum", [5.0, 7.0, 9.0]), (-1, "amax", [3.0, 6.0])],
+)
 def test_a_reduction_shows_a_band_for_each_element_of_the_result(dim, kind, wanted):
     picture = collapse(torch.tensor([[1.0, 2, 3], [4, 5, 6]]), dim, kind)
     assert all(f"{value:g}" in picture.text for value in wanted)
@@ -69,10 +82,16 @@ def test_a_reduction_shows_a_band_for_each_element_of_the_result(dim, kind, want
 
 def test_a_body_runs_once_under_all_handlers_and_each_answers_in_its_own_way():
     memory = {"x": X.flatten(), "b": torch.tensor([-9.0, 0.5, 2.0])}
-    picture = side_by_side(body, (i, j), {"a formula": Formula(), "at (1, 2)": NumpyHandler(memory, {i: 1, j: 2})})
+    picture = side_by_side(
+        body, (i, j), {"a formula": Formula(), "at (1, 2)": NumpyHandler(memory, {i: 1, j: 2})}
+    )
     lines = picture.text.splitlines()
     assert [line.split()[0] for line in lines[2:]] == ["#1", "#2", "#3", "#4", "#5"]
-    assert "maximum(#3, #4)" in lines[-1] and "maximum(x[i + 4*j] + b[j], 0)" in lines[-1] and lines[-1].endswith(" 11")
+    assert (
+        "maximum(#3, #4)" in lines[-1]
+        and "maximum(x[i + 4*j] + b[j], 0)" in lines[-1]
+        and lines[-1].endswith(" 11")
+    )
 
 
 def test_the_steps_are_those_of_the_real_loops():
@@ -93,8 +112,17 @@ def test_a_body_that_no_two_handlers_can_run_in_step_is_refused():
 
 
 def test_every_picture_follows_the_theme_and_has_words_for_who_cannot_see_it():
-    pictures = [index_map(VIEWS), collapse(X, 1), collapse(X, 0), side_by_side(body, (i, j), {"a formula": Formula()})]
+    pictures = [
+        index_map(VIEWS),
+        collapse(X, 1),
+        collapse(X, 0),
+        side_by_side(body, (i, j), {"a formula": Formula()}),
+    ]
     for picture in pictures:
         assert picture.caption and picture.alt and picture.text
-        assert "#000" not in picture.body and "#fff" not in picture.body and "white" not in picture.body
+        assert (
+            "#000" not in picture.body
+            and "#fff" not in picture.body
+            and "white" not in picture.body
+        )
         assert 'font-size="10' not in picture.body

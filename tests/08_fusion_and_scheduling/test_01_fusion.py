@@ -18,7 +18,9 @@ from course_lib.scheduling.products import as_loops, is_product
 
 
 def reasons(function, *inputs) -> list[str]:
-    return [d.answer.reason for d in scheduled(function, *inputs).decisions if isinstance(d.answer, No)]
+    return [
+        d.answer.reason for d in scheduled(function, *inputs).decisions if isinstance(d.answer, No)
+    ]
 
 
 def test_relu_fuses_into_the_loop_before_it_and_saves_one_round_trip():
@@ -45,8 +47,12 @@ def test_a_view_between_two_loops_does_not_keep_them_apart():
         return (x + 1).view(4096, 768) * 2
 
     assert names(scheduled(f, torch.empty(32, 128, 768))) == ["add·mul over [3145728]"]
-    assert names(scheduled(lambda x: (x + 1).t() * 2, torch.empty(64, 32))) == ["add·mul over [2048]"]
-    assert names(scheduled(lambda x: (x + 1).view(6, 4) + (x + 1).view(4, 6).view(6, 4), torch.empty(4, 6))) == ["add over [24]"]
+    assert names(scheduled(lambda x: (x + 1).t() * 2, torch.empty(64, 32))) == [
+        "add·mul over [2048]"
+    ]
+    assert names(
+        scheduled(lambda x: (x + 1).view(6, 4) + (x + 1).view(4, 6).view(6, 4), torch.empty(4, 6))
+    ) == ["add over [24]"]
 
 
 def test_a_bias_keeps_two_loops_where_memory_needs_them():
@@ -93,7 +99,9 @@ def test_argmax_is_walked_in_the_order_in_which_it_counts():
     """Of two that are the largest it takes the first; a sum beside it may go along memory."""
     result = scheduled(lambda x: (x.sum(), x.argmax()), torch.empty(170, 6).t())
     assert names(result) == ["sum·argmax over [], columns [6, 170]"]
-    assert names(scheduled(lambda x: x.sum(), torch.empty(170, 6).t())) == ["sum over [], columns [1020]"]
+    assert names(scheduled(lambda x: x.sum(), torch.empty(170, 6).t())) == [
+        "sum over [], columns [1020]"
+    ]
     x = torch.zeros(170, 6).t()
     x[1, 0] = x[0, 5] = 1
     both = cl.compile(lambda x: (x.sum(), x.argmax(), x.std(1)))
@@ -109,7 +117,11 @@ def test_tiny_block_as_the_course_promises():
     class TinyBlock(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.ln, self.up, self.down = nn.LayerNorm(768), nn.Linear(768, 3072), nn.Linear(3072, 768)
+            self.ln, self.up, self.down = (
+                nn.LayerNorm(768),
+                nn.Linear(768, 3072),
+                nn.Linear(3072, 768),
+            )
 
         def forward(self, x):
             return x + self.down(F.gelu(self.up(self.ln(x))) * 1.41421356 + 0.01)
@@ -131,16 +143,28 @@ def test_tiny_block_as_the_course_promises():
 
 
 def test_extern_kernels_stay_alone():
-    assert "a library call (GEMM, convolution) cannot take loops in" in reasons(lambda x: (x @ x).relu(), torch.empty(8, 8))
+    assert "a library call (GEMM, convolution) cannot take loops in" in reasons(
+        lambda x: (x @ x).relu(), torch.empty(8, 8)
+    )
 
 
 def test_products_take_epilogues():
     """(Products are loops only where `max-autotune` asks for them: tests/11_compile_modes/test_08_templates.py)"""
     a, b = torch.empty(20, 64), torch.empty(33, 64)
     graph = lowered(lambda a, b: (a @ b.t()).relu() * (a[:, None] - b[None]).abs().sum(-1), a, b)
-    parts = [part for node in graph.nodes for part in (as_loops(node) if is_product(node, "triton") else [node])]
-    (said,) = {str(d.answer) for d in schedule(replace(graph, nodes=parts)).decisions if isinstance(d.answer, No)}
-    assert said.startswith("keep apart: a matrix product takes in loops over its result, not another loop over what it sums")
+    parts = [
+        part
+        for node in graph.nodes
+        for part in (as_loops(node) if is_product(node, "triton") else [node])
+    ]
+    (said,) = {
+        str(d.answer)
+        for d in schedule(replace(graph, nodes=parts)).decisions
+        if isinstance(d.answer, No)
+    }
+    assert said.startswith(
+        "keep apart: a matrix product takes in loops over its result, not another loop over what it sums"
+    )
 
 
 def test_same_iteration_space():
@@ -159,7 +183,12 @@ def test_same_elements():
 
 
 def test_siblings_share_enough():
-    said = reasons(lambda x, y, b: (x + b, y * b), torch.empty(512, 100), torch.empty(512, 100), torch.empty(100))
+    said = reasons(
+        lambda x, y, b: (x + b, y * b),
+        torch.empty(512, 100),
+        torch.empty(512, 100),
+        torch.empty(100),
+    )
     assert said == ["they only share 400 bytes of what they read"]
 
 
@@ -173,7 +202,10 @@ def test_one_row_needs_all_threads():
 def test_same_innermost_loop():
     (said,) = reasons(lambda x: x.exp().t().contiguous(), torch.empty(64, 32))
     assert said == "one walks through memory row by row, the other column by column"
-    assert len(scheduled(lambda x: x.exp().transpose(0, 1).contiguous(), torch.empty(4, 5, 6)).kernels) == 1
+    assert (
+        len(scheduled(lambda x: x.exp().transpose(0, 1).contiguous(), torch.empty(4, 5, 6)).kernels)
+        == 1
+    )
 
 
 def test_not_too_long():
@@ -182,7 +214,9 @@ def test_not_too_long():
             x = x + n
         return x
 
-    assert any("steps are too many for one kernel" in said for said in reasons(long, torch.empty(8)))
+    assert any(
+        "steps are too many for one kernel" in said for said in reasons(long, torch.empty(8))
+    )
 
 
 def test_no_cycle_between_kernels():
@@ -191,12 +225,16 @@ def test_no_cycle_between_kernels():
         return y * (y @ y)
 
     said = reasons(f, torch.empty(8, 8))
-    assert "between them runs aten.mm.default (extern), which needs the first and is needed by the second" in said
+    assert (
+        "between them runs aten.mm.default (extern), which needs the first and is needed by the second"
+        in said
+    )
 
 
 def test_every_rule_is_in_this_file():
     text = Path(__file__).read_text()
-    rare = {"same_device", "something_to_save"}  # no second device here; and whoever shares bytes saves bytes
+    # no second device here; and whoever shares bytes saves bytes
+    rare = {"same_device", "something_to_save"}
     assert all(f"def test_{rule.__name__}" in text for rule in RULES if rule.__name__ not in rare)
 
 
@@ -206,14 +244,22 @@ def test_every_rule_is_in_this_file():
 def test_answers_print_as_sentences():
     assert str(Fuse(25_165_824)) == "fuse, saves 25.2 MB"
     assert str(No("loops differ", 1000)) == "keep apart: loops differ (1.0 KB through memory)"
-    assert [human_bytes(n) for n in (0, 999, 1000, 12_582_912, 5e9)] == ["0 bytes", "999 bytes", "1.0 KB", "12.6 MB", "5.0 GB"]
+    assert [human_bytes(n) for n in (0, 999, 1000, 12_582_912, 5e9)] == [
+        "0 bytes",
+        "999 bytes",
+        "1.0 KB",
+        "12.6 MB",
+        "5.0 GB",
+    ]
 
 
 def test_a_group_is_something_to_look_at():
     seen = []
 
     def watch(producer, consumer):
-        seen.append((str(producer), str(consumer), sorted(b.name for b in producer.writes & consumer.reads)))
+        seen.append(
+            (str(producer), str(consumer), sorted(b.name for b in producer.writes & consumer.reads))
+        )
         return can_fuse(producer, consumer)
 
     scheduled(lambda x: (x + 1).relu().sum(-1), torch.empty(8, 16), can_fuse=watch)
@@ -221,7 +267,9 @@ def test_a_group_is_something_to_look_at():
 
 
 def test_a_learner_who_says_no_gets_a_kernel_for_each_loop():
-    result = scheduled(lambda x: (x + 1).relu() * 2, torch.empty(8), can_fuse=lambda a, b: No("not today"))
+    result = scheduled(
+        lambda x: (x + 1).relu() * 2, torch.empty(8), can_fuse=lambda a, b: No("not today")
+    )
     assert len(result.kernels) == 3
     assert {d.answer.reason for d in result.decisions} == {"not today"}
 
@@ -233,12 +281,16 @@ def test_a_learner_who_always_says_yes_still_gets_right_answers_and_is_told_what
 
     agree(f, torch.randn(8, 8))
     said = {str(d.answer) for d in scheduled(f, torch.empty(8, 8), can_fuse=always).decisions}
-    assert any("a library call" in s for s in said) and any("needs other elements" in s for s in said)
+    assert any("a library call" in s for s in said) and any(
+        "needs other elements" in s for s in said
+    )
 
 
 def test_the_decisions_that_made_a_kernel_are_remembered():
     result = scheduled(lambda x: (x + 1).relu(), torch.empty(8))
-    assert [str(d) for d in result.decisions] == ["add over [8] → relu over [8]: fuse, saves 64 bytes"]
+    assert [str(d) for d in result.decisions] == [
+        "add over [8] → relu over [8]: fuse, saves 64 bytes"
+    ]
     assert [kernel.name for kernel in result.kernels] == ["fused_add_relu"]
 
 
@@ -253,7 +305,9 @@ def test_decisions_come_in_the_order_of_the_program():
 
     def decisions(n: int) -> tuple[str, ...]:
         a, b, c, d = (f"{letter}{n}" for letter in "abcd")
-        f = eval(f"lambda {a}, {b}, {c}, {d}: ({a} + {b} + {c} + {d}, {a}[:4].exp(), {b}[:5].exp(), {c}[:6].exp(), {d}[:7] + 1)")
+        f = eval(
+            f"lambda {a}, {b}, {c}, {d}: ({a} + {b} + {c} + {d}, {a}[:4].exp(), {b}[:5].exp(), {c}[:6].exp(), {d}[:7] + 1)"
+        )
         return tuple(map(str, scheduled(f, *inputs).decisions))
 
     assert len({decisions(n) for n in range(20)}) == 1

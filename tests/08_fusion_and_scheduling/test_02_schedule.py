@@ -60,7 +60,9 @@ def test_asking_late_gives_the_kernels_of_asking_about_all(monkeypatch):
     few = len(asked)
     monkeypatch.setattr(Fusion, "run", ask_all)
     all_at_once = schedule(graph(), counting)
-    assert str(late) == str(all_at_once) and [*map(str, late.decisions)] == [*map(str, all_at_once.decisions)]
+    assert str(late) == str(all_at_once) and [*map(str, late.decisions)] == [
+        *map(str, all_at_once.decisions)
+    ]
     assert few < len(asked) - few
 
 
@@ -123,7 +125,10 @@ def test_what_was_computed_elsewhere_is_no_origin_of_a_loop():
         return scores.masked_fill(~keep, float("-inf")).softmax(-1), (x * y).cumsum(0)
 
     result = scheduled(f, torch.empty(4, 2, 16, 16), torch.empty(5), torch.empty(5))
-    origins = [{origin.target.__name__ for n in kernel.nodes for origin in n.origins} for kernel in result.fused]
+    origins = [
+        {origin.target.__name__ for n in kernel.nodes for origin in n.origins}
+        for kernel in result.fused
+    ]
     assert len(result.inlined) == 2
     (masked,) = [names for names in origins if "le.Tensor" in names]
     assert "bitwise_not.default" in masked and "mul.Tensor" not in masked
@@ -164,7 +169,9 @@ def test_the_same_program_gives_the_same_schedule():
     x = torch.randn(8, 8)
     model = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
     once, again = scheduled(model, x[None]), scheduled(model, x[None])
-    assert str(once) == str(again) and [str(d) for d in once.decisions] == [str(d) for d in again.decisions]
+    assert str(once) == str(again) and [str(d) for d in once.decisions] == [
+        str(d) for d in again.decisions
+    ]
 
 
 def test_a_transformer_layer():
@@ -200,7 +207,11 @@ def test_sums_over_rows_run_along_with_what_reduces_columns():
 
     result = scheduled(backward, torch.empty(64, 24), torch.empty(64, 24), torch.empty(24))
     (kernel,) = result.kernels
-    assert [step.level for step in kernel.steps if step.is_reduction] == ["column", "across", "across"]
+    assert [step.level for step in kernel.steps if step.is_reduction] == [
+        "column",
+        "across",
+        "across",
+    ]
     assert result.bytes_after == 3 * 64 * 24 * 4 + 3 * 24 * 4
 
 
@@ -230,7 +241,9 @@ def test_nothing_is_little_to_read_of_nothing():
         wide = x * 2 + 1
         return wide[..., :1].relu() + 1
 
-    assert not any("only a few" in line for line in schedule(agree(f, torch.randn(0, 8, 64))).inlined)
+    assert not any(
+        "only a few" in line for line in schedule(agree(f, torch.randn(0, 8, 64))).inlined
+    )
 
 
 def in_two_steps(function, *inputs):

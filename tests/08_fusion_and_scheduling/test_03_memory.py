@@ -185,7 +185,9 @@ def written_twice(x, y):
     y.copy_(new)
 
 
-@pytest.mark.parametrize("function", [read_again_by_the_library, read_elsewhere, returned_as_well, written_twice])
+@pytest.mark.parametrize(
+    "function", [read_again_by_the_library, read_elsewhere, returned_as_well, written_twice]
+)
 def test_what_else_needs_the_old_values_or_the_new_ones(function):
     ours, eager = ([torch.arange(64.0).view(8, 8), torch.eye(8)] for _ in range(2))
     step, _, _ = compiled_step(function, *(t.clone() for t in ours))
@@ -204,8 +206,14 @@ def test_what_a_row_reads_once_is_written_over_by_its_result():
     with cl.record() as trace:
         compiled(torch.randn(2, 3, 4, 4)).sum().backward()
     (forward, *_) = (event.plan for event in trace.of(cl.events.MemoryPlanned))
-    written = {storage for storage in forward.place.values() if "running" in storage or "batches" in storage}
-    assert written == {f"self_1_{name}" for name in ("running_mean", "running_var", "num_batches_tracked")}
+    written = {
+        storage
+        for storage in forward.place.values()
+        if "running" in storage or "batches" in storage
+    }
+    assert written == {
+        f"self_1_{name}" for name in ("running_mean", "running_var", "num_batches_tracked")
+    }
     compiled(x := torch.randn(2, 3, 4, 4)).sum().backward()
     model.load_state_dict(eager.state_dict())
     with Calls() as calls:
@@ -233,7 +241,9 @@ def each_row_reads_it_later(x, y):
     return both
 
 
-@pytest.mark.parametrize("function", [each_column_reads_it, each_column_reads_it_later, each_row_reads_it_later])
+@pytest.mark.parametrize(
+    "function", [each_column_reads_it, each_column_reads_it_later, each_row_reads_it_later]
+)
 @pytest.mark.parametrize("codegen", ["cpp", "triton"])
 def test_what_a_row_s_columns_read_is_there_until_they_have_run(function, codegen):
     step = cl.compile(function, options={"codegen": codegen})

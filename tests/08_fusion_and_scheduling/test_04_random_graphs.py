@@ -16,7 +16,15 @@ from course_lib.lowering import ExternKernel
 
 TIMES = int(os.environ.get("TIMES", "1"))
 SHAPES = [(4, 6), (6,), (4, 1), (1, 6), (2, 4, 6), (1, 1), ()]
-DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.bool]
+DTYPES = [
+    torch.float32,
+    torch.float64,
+    torch.float16,
+    torch.bfloat16,
+    torch.int64,
+    torch.int32,
+    torch.bool,
+]
 
 
 def value(shape, dtype, seed):
@@ -58,7 +66,11 @@ UNARY = {
     "amax": lambda x: x.amax(-1, keepdim=True) if x.dim() and x.shape[-1] else x,
     "argmax": lambda x: floating(x).argmax(-1) % 7 if x.dim() else x,
     "softmax": lambda x: floating(x).softmax(-1) if x.dim() else x,
-    "layer norm": lambda x: torch.nn.functional.layer_norm(x, x.shape[-1:]) if x.dim() and x.dtype is torch.float32 else x,
+    "layer norm": lambda x: (
+        torch.nn.functional.layer_norm(x, x.shape[-1:])
+        if x.dim() and x.dtype is torch.float32
+        else x
+    ),
     "var": lambda x: floating(x).var(-1, keepdim=True, correction=0) if x.dim() else x,
     "cumsum": lambda x: x.cumsum(0) * 0.1 if x.dim() else x,
     "tril": lambda x: x.tril() if x.dim() > 1 else x,
@@ -72,10 +84,16 @@ BINARY = {
     "maximum": torch.maximum,
     "where": lambda x, y: torch.where(x > 0, x, y),
     "lt": lambda x, y: x < y,
-    "cat": lambda x, y: torch.cat([x, y], -1) if x.dim() and y.dim() == x.dim() and x.shape[:-1] == y.shape[:-1] else x,
+    "cat": lambda x, y: (
+        torch.cat([x, y], -1)
+        if x.dim() and y.dim() == x.dim() and x.shape[:-1] == y.shape[:-1]
+        else x
+    ),
     "matmul": lambda x, y: (
         x @ y.transpose(0, 1)
-        if x.dim() == y.dim() == 2 and x.shape[1] == y.shape[1] and x.dtype == y.dtype == torch.float32
+        if x.dim() == y.dim() == 2
+        and x.shape[1] == y.shape[1]
+        and x.dtype == y.dtype == torch.float32
         else x
     ),
 }
@@ -89,7 +107,9 @@ def programs(draw):
     steps = []
     for n in range(draw(st.integers(1, 9))):
         if draw(st.booleans()):
-            steps.append((draw(st.sampled_from(sorted(UNARY))), draw(st.integers(0, count + n - 1)), None))
+            steps.append(
+                (draw(st.sampled_from(sorted(UNARY))), draw(st.integers(0, count + n - 1)), None)
+            )
         else:
             two = draw(st.integers(0, count + n - 1)), draw(st.integers(0, count + n - 1))
             steps.append((draw(st.sampled_from(sorted(BINARY))), *two))
@@ -128,14 +148,22 @@ def test_also_on_inputs_that_do_not_lie_in_order(program, seed):
     tensors = []
     for n, (shape, dtype) in enumerate(program[0]):
         big = value([2 * size + 1 for size in reversed(shape)], dtype, seed + n)
-        tensors.append(big[tuple(slice(1, 2 * size + 1, 2) for size in reversed(shape))].permute(list(range(len(shape)))[::-1]))
+        tensors.append(
+            big[tuple(slice(1, 2 * size + 1, 2) for size in reversed(shape))].permute(
+                list(range(len(shape)))[::-1]
+            )
+        )
     agree(lambda *inputs: run(program, *inputs), *tensors)
 
 
 @settings(max_examples=40 * TIMES, deadline=None, derandomize=TIMES == 1)
 @given(
     st.lists(
-        st.sampled_from(["scale", "gelu", "softmax", "layer norm", "sum", "amax", "transpose", "fold"]), min_size=2, max_size=8
+        st.sampled_from(
+            ["scale", "gelu", "softmax", "layer norm", "sum", "amax", "transpose", "fold"]
+        ),
+        min_size=2,
+        max_size=8,
     )
 )
 def test_chains_of_norms_and_reductions(chain):
@@ -150,5 +178,16 @@ def test_chains_of_norms_and_reductions(chain):
 
 
 def test_hostile_values():
-    x = torch.tensor([[math.nan, math.inf, -math.inf, 0.0, -0.0, 1e-42], [3e38, -3e38, 1.0, -1.0, 0.5, 1e-30]])
-    agree(lambda x: (x.softmax(-1), (x * 2).sum(-1), x.amax(0) + x.amin(0), torch.nn.functional.gelu(x), x.sigmoid()), x)
+    x = torch.tensor(
+        [[math.nan, math.inf, -math.inf, 0.0, -0.0, 1e-42], [3e38, -3e38, 1.0, -1.0, 0.5, 1e-30]]
+    )
+    agree(
+        lambda x: (
+            x.softmax(-1),
+            (x * 2).sum(-1),
+            x.amax(0) + x.amin(0),
+            torch.nn.functional.gelu(x),
+            x.sigmoid(),
+        ),
+        x,
+    )

@@ -36,7 +36,9 @@ def test_only_the_arrows_of_the_circle_are_in_the_colour_of_errors():
 
 
 def test_a_kernel_that_is_not_there_is_told_by_its_name():
-    with pytest.raises(LookupError, match="order knows no kernel 'tan'; there are exp, sin, cos, add"):
+    with pytest.raises(
+        LookupError, match="order knows no kernel 'tan'; there are exp, sin, cos, add"
+    ):
         order(FORK, ("exp", "tan"))
     with pytest.raises(LookupError, match="no kernel 'tan'"):
         order({"exp": ["tan"]})
@@ -45,4 +47,8 @@ def test_a_kernel_that_is_not_there_is_told_by_its_name():
 def test_the_picture_follows_the_theme():
     picture = order(FORK)
     assert picture.caption and picture.alt
-    assert "#000" not in picture.body and "#fff" not in picture.body and 'font-size="10' not in picture.body
+    assert (
+        "#000" not in picture.body
+        and "#fff" not in picture.body
+        and 'font-size="10' not in picture.body
+    )

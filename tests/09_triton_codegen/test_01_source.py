@@ -92,25 +92,44 @@ def test_tiles_on_a_gpu(tiling, meta, programs):
 
 
 @pytest.mark.parametrize(
-    "tiling", [Tiling(10**6, 10**6, across=True), Tiling(10**6, 512, True, True), Tiling(10**6, 700, True, chunks=9)]
+    "tiling",
+    [
+        Tiling(10**6, 10**6, across=True),
+        Tiling(10**6, 512, True, True),
+        Tiling(10**6, 700, True, chunks=9),
+    ],
 )
 def test_few_large_tiles_in_the_interpreter(tiling):
     assert Tiling(3_000_000, 0).programs({"BLOCK": LARGEST_TILE}) == 3
-    assert math.prod(tiling.meta(interpreted=True).values()) == LARGEST_TILE  # Triton allows no more
+    # Triton allows no more
+    assert math.prod(tiling.meta(interpreted=True).values()) == LARGEST_TILE
 
 
 def test_in_place_nothing_is_stored_before_all_is_loaded():
     """Each load and store has threads of its own choice (`#blocked`): what one thread stores, another may still have to load."""
     k = Hand([1000])
     x, y = k.read("x", [1000], torch.float64), k.read("y", [1000], torch.float32)
-    k.point("sum", lambda ops, i: ops.add(ops.to_dtype(x.load(ops, i), torch.float32), y.load(ops, i)), store=True)
-    k.point("wide", lambda ops, i: ops.to_dtype(y.load(ops, i), torch.float64), store=True, dtype=torch.float64)
+    k.point(
+        "sum",
+        lambda ops, i: ops.add(ops.to_dtype(x.load(ops, i), torch.float32), y.load(ops, i)),
+        store=True,
+    )
+    k.point(
+        "wide",
+        lambda ops, i: ops.to_dtype(y.load(ops, i), torch.float64),
+        store=True,
+        dtype=torch.float64,
+    )
     source = triton_source(*k.build(in_place={"wide": "x"}))
     lines = source.source.splitlines()
     (wait,) = (n for n, line in enumerate(lines) if "tl.debug_barrier()" in line)
-    assert all("tl.store" not in line for line in lines[:wait]) and all("tl.load" not in line for line in lines[wait:])
+    assert all("tl.store" not in line for line in lines[:wait]) and all(
+        "tl.load" not in line for line in lines[wait:]
+    )
     text = inspect_triton(source, "sm_90")["ttgir"]
-    layouts = {kind: re.findall(rf"tt.{kind} .*f64>, (#blocked\d*)", text) for kind in ("load", "store")}
+    layouts = {
+        kind: re.findall(rf"tt.{kind} .*f64>, (#blocked\d*)", text) for kind in ("load", "store")
+    }
     assert layouts["load"] != layouts["store"] and text.index("barrier") < text.index("tt.store")
 
 
@@ -118,8 +137,12 @@ def test_in_place_is_one_pointer():
     k = Hand([10])
     x = k.read("x", [10])
     k.point("out", lambda ops, i: ops.exp(x.load(ops, i)), store=True)
-    assert "def fused(x, BLOCK: tl.constexpr)" in triton_source(*k.build(in_place={"out": "x"})).source
+    assert (
+        "def fused(x, BLOCK: tl.constexpr)" in triton_source(*k.build(in_place={"out": "x"})).source
+    )
 
 
 def test_bfloat16_is_computed_in_float():
-    assert "tl.load(x + 8*i0 + i1, mask).to(tl.float32)" in source(gelu_chain(8, 8, dtype=torch.bfloat16))
+    assert "tl.load(x + 8*i0 + i1, mask).to(tl.float32)" in source(
+        gelu_chain(8, 8, dtype=torch.bfloat16)
+    )

@@ -17,9 +17,13 @@ from run_kernels import check, run
 import course_lib as cl
 
 pytest.importorskip("triton")
-pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="with a GPU, Triton compiles: see test_04_gpu.py")
+pytestmark = pytest.mark.skipif(
+    torch.cuda.is_available(), reason="with a GPU, Triton compiles: see test_04_gpu.py"
+)
 
-few = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+few = settings(
+    max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True
+)
 anything = st.randoms(use_true_random=True)
 
 
@@ -32,10 +36,19 @@ def test_every_operation_on_floats(dtype):
         want = operations.expected(name, x, y)
         odd = operations.eager_is_odd(name, x, y)
         got[f"{name}_"][odd] = want[odd]
-        torch.testing.assert_close(got[f"{name}_"], want, equal_nan=True, rtol=2e-6, atol=1e-37, msg=lambda m: f"{name}: {m}")
+        torch.testing.assert_close(
+            got[f"{name}_"],
+            want,
+            equal_nan=True,
+            rtol=2e-6,
+            atol=1e-37,
+            msg=lambda m: f"{name}: {m}",
+        )
 
 
-@pytest.mark.parametrize("dtype", [torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8], ids=str)
+@pytest.mark.parametrize(
+    "dtype", [torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8], ids=str
+)
 def test_every_operation_on_integers(dtype):
     x, y = operations.samples(dtype)
     safe = (y != 0) & ~((x == torch.iinfo(dtype).min) & (y == -1))
@@ -43,20 +56,28 @@ def test_every_operation_on_integers(dtype):
     names = [n for n in operations.operations(dtype) if n != "pow"]
     got, _ = run(*operations.kernel_of_all(dtype, len(x), names), {"x": x, "y": y}, "triton")
     for name in names:
-        torch.testing.assert_close(got[f"{name}_"], operations.expected(name, x, y), msg=lambda m: f"{name}: {m}")
+        torch.testing.assert_close(
+            got[f"{name}_"], operations.expected(name, x, y), msg=lambda m: f"{name}: {m}"
+        )
 
 
 def test_logic():
     x, y = operations.samples(torch.bool)
     got, _ = run(*operations.kernel_of_all(torch.bool, len(x)), {"x": x, "y": y}, "triton")
     for name in operations.operations(torch.bool):
-        torch.testing.assert_close(got[f"{name}_"], operations.expected(name, x, y), msg=lambda m: f"{name}: {m}")
+        torch.testing.assert_close(
+            got[f"{name}_"], operations.expected(name, x, y), msg=lambda m: f"{name}: {m}"
+        )
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
 def test_known_kernels(dtype):
     torch.manual_seed(0)
-    tensors = {"x": torch.randn(5, 33).to(dtype), "scale": torch.randn(33).to(dtype), "bias": torch.randn(33).to(dtype)}
+    tensors = {
+        "x": torch.randn(5, 33).to(dtype),
+        "scale": torch.randn(33).to(dtype),
+        "bias": torch.randn(33).to(dtype),
+    }
     check(*gelu_chain(5, 33, dtype=dtype), tensors, "triton")
     check(*softmax(7, 100, dtype), {"x": torch.randn(7, 100).to(dtype)}, "triton")
 
@@ -76,7 +97,12 @@ def test_a_row_longer_than_a_tile():
 @few
 @given(anything)
 def test_random_pointwise_kernels(rng):
-    check(*random_kernels.pointwise_kernels(rng, dtypes=random_kernels.FLOATS), "triton", rtol=2e-5, atol=1e-5)
+    check(
+        *random_kernels.pointwise_kernels(rng, dtypes=random_kernels.FLOATS),
+        "triton",
+        rtol=2e-5,
+        atol=1e-5,
+    )
 
 
 @few
@@ -92,16 +118,24 @@ ODD = {
     "scalars compared, and spread": lambda x, b, u: (x.isnan() & x.sum().isnan()) | (x == x.max()),
     "a condition and a mask": lambda x, b, u: F.pad(x[None], (1, 1), mode="circular"),
     "all of a constant": lambda x, b, u: torch.ones_like(x).bool().all() & x.isnan(),
-    "an index that is computed, and lanes without an element": lambda x, b, u: F.pad(x, (1, 1), mode="reflect").softmax(1),
+    "an index that is computed, and lanes without an element": lambda x, b, u: F.pad(
+        x, (1, 1), mode="reflect"
+    ).softmax(1),
     "an index that is a number": lambda x, b, u: torch.diag_embed(x.sum(0)[None]) * x,
 }
 
 
 @pytest.mark.parametrize("case", ODD)
 def test_constants_and_scalars(case):
-    inputs = torch.randn(1, 7), torch.randn(1, 7, dtype=torch.bfloat16), torch.arange(7, dtype=torch.uint8)
+    inputs = (
+        torch.randn(1, 7),
+        torch.randn(1, 7, dtype=torch.bfloat16),
+        torch.arange(7, dtype=torch.uint8),
+    )
     function = lambda *inputs: (ODD[case](*inputs),)
-    torch.testing.assert_close(compile_function(function, *inputs, codegen="triton")(*inputs), function(*inputs))
+    torch.testing.assert_close(
+        compile_function(function, *inputs, codegen="triton")(*inputs), function(*inputs)
+    )
 
 
 def test_random_graphs():
@@ -122,7 +156,9 @@ def test_an_index_that_another_step_computed_belongs_to_a_row():
     """Which row of `x` is the best, then something of that row: the mask has the shape of the index."""
     function = lambda x, y: (y.gather(1, x.argmax(1, keepdim=True)) + x.sum(1, keepdim=True),)
     x, y = torch.randn(70, 9), torch.randn(70, 9)
-    torch.testing.assert_close(compile_function(function, x, y, codegen="triton")(x, y), function(x, y))
+    torch.testing.assert_close(
+        compile_function(function, x, y, codegen="triton")(x, y), function(x, y)
+    )
 
 
 def test_a_constant_divided_by_zero():
@@ -136,7 +172,9 @@ def test_a_kernel_without_elements_is_not_built(monkeypatch):
     """It would not run, and may not even compile: an empty index tensor can have any dtype."""
     monkeypatch.setattr("course_lib.runtime.compiled.load_triton", None)
     x = torch.empty(0, 6)
-    torch.testing.assert_close(compile_function(lambda x: (x * 2 + 1,), x, codegen="triton")(x), (x,))
+    torch.testing.assert_close(
+        compile_function(lambda x: (x * 2 + 1,), x, codegen="triton")(x), (x,)
+    )
 
 
 @pytest.mark.parametrize("codegen", ["triton", "cpp"])
@@ -193,5 +231,7 @@ def test_narrow_integers_wrap_around(dtype, make):
     def program(x):
         return [use(MAKE[make](x)) for use in USE.values()]
 
-    for got, wanted in zip(cl.compile(program, options={"codegen": "triton"})(x), program(x), strict=True):
+    for got, wanted in zip(
+        cl.compile(program, options={"codegen": "triton"})(x), program(x), strict=True
+    ):
         assert got.dtype == wanted.dtype and torch.equal(got, wanted)

@@ -44,7 +44,12 @@ def test_a_reduction_and_a_checked_index():
     assert "ptx" in inspect_kernel(triton_source(*layer_norm(64, 768)), target="sm_80")
     k = Hand([8])
     index, x = k.read("index", [8], torch.int64), k.read("x", [5], torch.bfloat16)
-    k.point("out", lambda ops, i: x.load(ops, [ops.indirect(index.load(ops, i), 5)]), store=True, dtype=torch.bfloat16)
+    k.point(
+        "out",
+        lambda ops, i: x.load(ops, [ops.indirect(index.load(ops, i), 5)]),
+        store=True,
+        dtype=torch.bfloat16,
+    )
     assert "ptx" in inspect_kernel(triton_source(*k.build()), target="sm_90")
 
 
@@ -53,7 +58,9 @@ def test_a_target_that_is_none():
         inspect_kernel(triton_source(*layer_norm(64, 768)), target="H200")
 
 
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="the instruction sets named here are x86's")
+@pytest.mark.skipif(
+    platform.machine() != "x86_64", reason="the instruction sets named here are x86's"
+)
 def test_cpp_to_assembly():
     wide = inspect_kernel(cpp_source(*gelu_chain(64, 768)), target="x86-64-v4")["asm"]
     narrow = inspect_kernel(cpp_source(*gelu_chain(64, 768)), target="x86-64-v3")["asm"]
@@ -75,7 +82,9 @@ def sources(function, *inputs):
     return [triton_source(kernel, loops.buffers) for kernel in scheduling.schedule(loops).fused]
 
 
-@pytest.mark.parametrize("function", [lambda x: (torch.fmod(x, 0.1),), lambda x: (x % -1.5,), lambda x: (x**-1.5,)])
+@pytest.mark.parametrize(
+    "function", [lambda x: (torch.fmod(x, 0.1),), lambda x: (x % -1.5,), lambda x: (x**-1.5,)]
+)
 def test_constants_beside_doubles(function):
     """A bare number is a float32 to `libdevice`, which has no function of a double and a float."""
     pytest.importorskip("triton")
@@ -86,11 +95,18 @@ def test_constants_beside_doubles(function):
 @pytest.mark.parametrize(
     "function",
     [
-        lambda x: (torch.zeros_like(x, dtype=torch.int64).aminmax(dim=1)[0],),  # the largest of int64 beside a bare 0
+        # the largest of int64 beside a bare 0
+        lambda x: (torch.zeros_like(x, dtype=torch.int64).aminmax(dim=1)[0],),
         lambda x: (torch.zeros_like(x).pow(-2) + x,),  # Python's 1.0 / 0.0
         lambda x: (torch.sign(torch.full_like(x, 2)) * x,),  # Python's True has no `.to`
         lambda x: (torch.full_like(x, 2, dtype=torch.float16).sign().double() - x,),
-        lambda x: (torch.where(x > 0, torch.full_like(x, 5, dtype=torch.int64), torch.full_like(x, 2**40, dtype=torch.int64)),),
+        lambda x: (
+            torch.where(
+                x > 0,
+                torch.full_like(x, 5, dtype=torch.int64),
+                torch.full_like(x, 2**40, dtype=torch.int64),
+            ),
+        ),
     ],
     ids=["the largest integer", "divided by zero", "a comparison", "of another dtype", "a choice"],
 )
@@ -118,5 +134,7 @@ def test_a_walk_along_rows_of_several_loops():
         return scaled - x * (scaled * x).mean(-1, keepdim=True), (turned * x).sum((0, 1, 2))
 
     upstream, x, weight = torch.rand(8, 4, 256, 32), torch.rand(8, 256, 4, 32), torch.rand(32)
-    walk = next(source for source in sources(norm_backward, upstream, x, weight) if "_down" in source.source)
+    walk = next(
+        source for source in sources(norm_backward, upstream, x, weight) if "_down" in source.source
+    )
     assert "ptx" in inspect_kernel(walk, target="sm_90")

@@ -25,21 +25,27 @@ class Driver:
     def launch(self, function, *rest):
         *sizes, stream, arguments, _ = rest
         read = lambda address: ctypes.cast(address, ctypes.POINTER(ctypes.c_void_p))[0]
-        self.started.append((function, sizes, stream, [read(arguments[n]) for n in range(self.pointers)]))
+        self.started.append(
+            (function, sizes, stream, [read(arguments[n]) for n in range(self.pointers)])
+        )
         return self.status
 
     def starter(self, stream=lambda device: 1000 + device):
         module = native.load("course_lib.runtime._launcher")
         address = ctypes.cast(self.entry, ctypes.c_void_p).value
         target = struct.pack("PPIII0P", address, 77, 5, 128, 4096)
-        return module.gpu_launcher(target, stream, 3, lambda *tensors: self.otherwise.append(tensors))
+        return module.gpu_launcher(
+            target, stream, 3, lambda *tensors: self.otherwise.append(tensors)
+        )
 
 
 def test_what_the_driver_is_told():
     driver, a, b = Driver(4), torch.empty(16), torch.empty(16)
     assert driver.starter()(a, b) is None
     # two more pointers than the kernel has tensors, which are 0
-    assert driver.started == [(77, [5, 1, 1, 128, 1, 1, 4096], 1003, [a.data_ptr(), b.data_ptr(), None, None])]
+    assert driver.started == [
+        (77, [5, 1, 1, 128, 1, 1, 4096], 1003, [a.data_ptr(), b.data_ptr(), None, None])
+    ]
     assert not driver.otherwise
 
 

@@ -18,9 +18,15 @@ def kernels_of(f, *inputs, options=None):
     """The result, and the kernels that made it."""
     recording = Recording()
     with events.listener(recording.events.append):
-        result = cl.compile(f, options={"codegen": "triton"} if options is None else options)(*inputs)
+        result = cl.compile(f, options={"codegen": "triton"} if options is None else options)(
+            *inputs
+        )
     assert not recording.of(events.FellBack)
-    return result, [kernel for event in recording.of(events.KernelsBuilt) for kernel in event.compiled.schedule.fused]
+    return result, [
+        kernel
+        for event in recording.of(events.KernelsBuilt)
+        for kernel in event.compiled.schedule.fused
+    ]
 
 
 FUNCTIONS = {
@@ -45,7 +51,9 @@ def test_the_same_as_eager(name, dtype):
     x = torch.randn(2048, 40).to(dtype)
     result, kernels = kernels_of(function, x)
     assert len(kernels) == count
-    torch.testing.assert_close(result, function(x), rtol=1e-2 if dtype == torch.float16 else 1e-5, atol=2e-4)
+    torch.testing.assert_close(
+        result, function(x), rtol=1e-2 if dtype == torch.float16 else 1e-5, atol=2e-4
+    )
 
 
 @interpreted
@@ -78,7 +86,9 @@ def test_a_norms_backward_reads_its_inputs_once(dtype):
     result, kernels = kernels_of(layer_norm_backward, *inputs)
     assert len(kernels) == 3
     assert {step.level for step in kernels[0].steps} == {"row", "column", "across"}
-    tolerance = {"rtol": 1e-4, "atol": 1e-3} if dtype == torch.float32 else {"rtol": 2e-2, "atol": 0.25}
+    tolerance = (
+        {"rtol": 1e-4, "atol": 1e-3} if dtype == torch.float32 else {"rtol": 2e-2, "atol": 0.25}
+    )
     torch.testing.assert_close(result, layer_norm_backward(*inputs), **tolerance)
 
 
@@ -89,7 +99,11 @@ def test_sums_over_other_rows_are_gathered_by_a_walk_of_their_own():
 
     def f(upstream, x, weight):
         normal, scaled = x * 2, upstream * weight
-        dx = scaled - scaled.mean(-1, keepdim=True) - normal * (scaled * normal).mean(-1, keepdim=True)
+        dx = (
+            scaled
+            - scaled.mean(-1, keepdim=True)
+            - normal * (scaled * normal).mean(-1, keepdim=True)
+        )
         turned = dx.transpose(0, 1).contiguous()
         return (upstream * normal).sum((0, 1)), turned, turned.sum((0, 1))
 
@@ -97,7 +111,11 @@ def test_sums_over_other_rows_are_gathered_by_a_walk_of_their_own():
     result, kernels = kernels_of(f, *inputs)
     for kernel in kernels:
         rows = {loop.symbol for loop in kernel.rows}
-        walks = {frozenset(rows & set().union(*(i.free_symbols for i in s.rindex))) for s in kernel.steps if s.level == "across"}
+        walks = {
+            frozenset(rows & set().union(*(i.free_symbols for i in s.rindex)))
+            for s in kernel.steps
+            if s.level == "across"
+        }
         assert len(walks) < 2
     torch.testing.assert_close(result, f(*inputs), rtol=1e-4, atol=1e-3)
 
@@ -117,16 +135,23 @@ def test_a_long_rows_maximum_and_sum_take_one_pass(monkeypatch):
     for dtype in (torch.float32, torch.float16):
         labels = torch.randint(0, 70_000, (5,))
         got, kernels = kernels_of(loss, x[[0, 0]].to(dtype), labels[:2])
-        assert [len(kernel.columns) for kernel in kernels] == [1, 1]  # the rows are read once, then two losses added up
+        # the rows are read once, then two losses added up
+        assert [len(kernel.columns) for kernel in kernels] == [1, 1]
         torch.testing.assert_close(got, loss(x[[0, 0]].to(dtype), labels[:2]), rtol=1e-3, atol=1e-3)
 
 
 SPREADS = {
     "columns": (lambda x: x.var(0), (4096, 8)),
     "channels": (lambda x: torch.var_mean(x, (0, 2, 3), correction=0), (64, 8, 16, 16)),
-    "channels of an image that lies so": (lambda x: x.to(memory_format=torch.channels_last).var((0, 2, 3)), (16, 8, 16, 16)),
+    "channels of an image that lies so": (
+        lambda x: x.to(memory_format=torch.channels_last).var((0, 2, 3)),
+        (16, 8, 16, 16),
+    ),
     "all": (lambda x: x.std(), (300, 256)),
-    "batch norm": (lambda x: torch.nn.functional.batch_norm(x, None, None, training=True), (64, 8, 16, 16)),
+    "batch norm": (
+        lambda x: torch.nn.functional.batch_norm(x, None, None, training=True),
+        (64, 8, 16, 16),
+    ),
 }
 
 

@@ -15,7 +15,9 @@ LESSON = Mutants("09_triton_codegen")
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not installed(), reason="the exercises need the frame hook"),
-    pytest.mark.skipif(torch.cuda.is_available(), reason="with a GPU, Triton compiles in this process"),
+    pytest.mark.skipif(
+        torch.cuda.is_available(), reason="with a GPU, Triton compiles in this process"
+    ),
 ]
 
 

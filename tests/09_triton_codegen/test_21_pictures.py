@@ -33,7 +33,9 @@ def test_what_was_not_asked_for_is_told():
 
 def test_a_layout_gives_every_element_to_one_thread():
     picture = tile_layout(1024, per_thread=4, warps=4)
-    assert picture.text.splitlines()[1].startswith("warp 1: lane 0: 128 to 131, 640 to 643; lane 1: 132 to 135, 644 to 647")
+    assert picture.text.splitlines()[1].startswith(
+        "warp 1: lane 0: 128 to 131, 640 to 643; lane 1: 132 to 135, 644 to 647"
+    )
     assert picture.text.endswith("lane 31: 508 to 511, 1020 to 1023")
     with pytest.raises(ValueError, match="share 512, so no tile of 1000"):
         tile_layout(1000, per_thread=4, warps=4)
@@ -52,8 +54,16 @@ def test_masked_lanes_of_a_tile_are_counted_in_both_directions():
 def test_a_tile_moves_over_every_element_once():
     tiles = move_tile((5, 6), (2, 8))
     assert repr(tiles).splitlines()[2] == "program 2  i = 4 to 5  j = 0 to 7  10 lanes masked"
-    assert [tiles.frame(n).count("stroke-dasharray") for n in range(3)] == [tiles.masked(n) for n in range(3)] == [4, 4, 10]
-    lanes = [place for n in range(3) for place in re.findall(r'font-weight="600"[^>]*>(\d+)<', tiles.frame(n))]
+    assert (
+        [tiles.frame(n).count("stroke-dasharray") for n in range(3)]
+        == [tiles.masked(n) for n in range(3)]
+        == [4, 4, 10]
+    )
+    lanes = [
+        place
+        for n in range(3)
+        for place in re.findall(r'font-weight="600"[^>]*>(\d+)<', tiles.frame(n))
+    ]
     assert sorted(map(int, lanes)) == list(range(30))
 
 
@@ -79,10 +89,12 @@ def test_torchinductor_writes_triton_where_there_is_no_gpu():
 
     x = torch.randn(1000, 1000)
     found = inductor_triton(lambda x: (x * 2).sum(), x)
-    assert [name.split("_")[1] for name in found if name != "call"] == ["red", "per"]  # looped, then persistent
+    # looped, then persistent
+    assert [name.split("_")[1] for name in found if name != "call"] == ["red", "per"]
     first = next(iter(found.values()))
     assert first.startswith("@triton.jit\ndef triton_red_fused") and "xnumel = 123" in first
     assert "return (buf2, )" in found["call"]
-    torch.testing.assert_close(torch.compile(lambda x: x + 1)(x), x + 1)  # and goes on compiling for the CPU
+    # and goes on compiling for the CPU
+    torch.testing.assert_close(torch.compile(lambda x: x + 1)(x), x + 1)
     with pytest.raises(LookupError, match="all of it is library calls"):
         inductor_triton(lambda x: x @ x, x)

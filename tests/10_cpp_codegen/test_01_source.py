@@ -39,7 +39,8 @@ def test_a_pointwise_kernel_is_one_loop():
 
 
 @pytest.mark.parametrize(
-    ("filename", "told"), [("/home/me/model.py", "model.py"), ("/tmp/ipykernel_7/2028936945.py", "this notebook")]
+    ("filename", "told"),
+    [("/home/me/model.py", "model.py"), ("/tmp/ipykernel_7/2028936945.py", "this notebook")],
 )
 def test_a_comment_names_the_line_of_the_program(filename, told):
     names = {"torch": torch}

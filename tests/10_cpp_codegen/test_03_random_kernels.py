@@ -8,7 +8,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from run_kernels import check
 
-settings.register_profile("kernels", max_examples=50, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+settings.register_profile(
+    "kernels",
+    max_examples=50,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    derandomize=True,
+)
 settings.load_profile("kernels")
 
 EXACT = "neg abs floor ceil trunc round relu reciprocal".split()
@@ -24,7 +30,11 @@ def test_arithmetic_is_torchs_to_the_last_bit(rng):
 
 @given(anything)
 def test_functions_are_close_to_torchs(rng):
-    check(*random_kernels.pointwise_kernels(rng, dtypes=[torch.float32, torch.float64]), rtol=2e-5, atol=1e-5)
+    check(
+        *random_kernels.pointwise_kernels(rng, dtypes=[torch.float32, torch.float64]),
+        rtol=2e-5,
+        atol=1e-5,
+    )
 
 
 @given(anything)
@@ -44,4 +54,9 @@ def test_arithmetic_with_sizes_as_arguments(rng):
 
 @given(anything)
 def test_reductions_with_sizes_as_arguments(rng):
-    check(*random_kernels.reduction_kernels(rng, special=rng.random() < 0.3), rtol=1e-4, atol=1e-5, fixed=())
+    check(
+        *random_kernels.reduction_kernels(rng, special=rng.random() < 0.3),
+        rtol=1e-4,
+        atol=1e-5,
+        fixed=(),
+    )

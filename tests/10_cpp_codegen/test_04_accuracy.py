@@ -38,7 +38,9 @@ def computed(name):
 def ulps(got, exact):
     """Distance in units in the last place of the exact result (at least of the smallest denormal number)."""
     near = exact.to(torch.float32)
-    spacing = (torch.nextafter(near.abs(), torch.tensor(float("inf"))).double() - near.abs().double()).clamp(min=2**-149)
+    spacing = (
+        torch.nextafter(near.abs(), torch.tensor(float("inf"))).double() - near.abs().double()
+    ).clamp(min=2**-149)
     return ((got.double() - exact) / spacing).abs()
 
 
@@ -46,7 +48,8 @@ def ulps(got, exact):
 def test_max_ulp(name):
     x, got = grid(), computed(name)
     exact = getattr(torch, name)(x.double())
-    fits = (exact.abs() < 3.4028234e38) & ((name != "sigmoid") | (x > -87))  # below, 1/(1+exp(-x)) is 0 as in eager
+    # below, 1/(1+exp(-x)) is 0 as in eager
+    fits = (exact.abs() < 3.4028234e38) & ((name != "sigmoid") | (x > -87))
     error = ulps(got, exact)[fits & ~exact.isnan()]
     assert error.max().item() <= MOST_ULP[name], f"{name}: {error.max().item():.2f} ulp"
     assert torch.equal(got.isnan(), exact.isnan())
@@ -62,7 +65,9 @@ def test_special_values(name):
     k.point("out", lambda ops, i: getattr(ops, name)(view.load(ops, i)), store=True)
     got = run(*k.build(), {"x": x})[0]["out"]
     want = getattr(torch, name)(x)
-    torch.testing.assert_close(got, want, rtol=1e-6, atol=0.0 if name != "sigmoid" else 1e-38, equal_nan=True)
+    torch.testing.assert_close(
+        got, want, rtol=1e-6, atol=0.0 if name != "sigmoid" else 1e-38, equal_nan=True
+    )
     assert torch.equal(torch.signbit(got)[:2], torch.signbit(want)[:2])
 
 
@@ -94,7 +99,12 @@ def test_every_16_bit_number_survives_a_round_trip(dtype):
     x = torch.arange(-(2**15), 2**15).to(torch.int16).view(dtype)
     k = Hand([len(x)])
     view = k.read("x", [len(x)], dtype)
-    k.point("out", lambda ops, i: ops.to_dtype(ops.to_dtype(view.load(ops, i), torch.float32), dtype), store=True, dtype=dtype)
+    k.point(
+        "out",
+        lambda ops, i: ops.to_dtype(ops.to_dtype(view.load(ops, i), torch.float32), dtype),
+        store=True,
+        dtype=dtype,
+    )
     got = run(*k.build(), {"x": x})[0]["out"]
     assert torch.equal(got.isnan(), x.isnan())
     assert torch.equal(got[~x.isnan()].view(torch.int16), x[~x.isnan()].view(torch.int16))
@@ -102,11 +112,20 @@ def test_every_16_bit_number_survives_a_round_trip(dtype):
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 def test_rounding_to_16_bits_is_torchs(dtype):
-    x = torch.cat([grid()[::7], torch.tensor([float("inf"), float("-inf"), 65519.0, 65520.0, 2**-25, 2**-24 * 1.5])])
+    x = torch.cat(
+        [
+            grid()[::7],
+            torch.tensor([float("inf"), float("-inf"), 65519.0, 65520.0, 2**-25, 2**-24 * 1.5]),
+        ]
+    )
     k = Hand([len(x)])
     view = k.read("x", [len(x)])
     k.point("out", lambda ops, i: ops.to_dtype(view.load(ops, i), dtype), store=True, dtype=dtype)
-    k.point("back", lambda ops, i: ops.to_dtype(ops.to_dtype(view.load(ops, i), dtype), torch.float32), store=True)
+    k.point(
+        "back",
+        lambda ops, i: ops.to_dtype(ops.to_dtype(view.load(ops, i), dtype), torch.float32),
+        store=True,
+    )
     check(*k.build(), {"x": x}, rtol=0.0, atol=0.0)
 
 
@@ -118,11 +137,18 @@ def test_no_pair_of_functions_is_folded_into_one_that_loses_a_nan(dtype):
     pairs = [(first, then) for first in names for then in names]
 
     def all_of(xs):
-        return [getattr(torch, then)(getattr(torch, first)(x)) for (first, then), x in zip(pairs, xs, strict=True)]
+        return [
+            getattr(torch, then)(getattr(torch, first)(x))
+            for (first, then), x in zip(pairs, xs, strict=True)
+        ]
 
     values = torch.tensor([float("nan"), float("inf"), -float("inf"), 0.0, 0.5, -2.0], dtype=dtype)
     xs = [values.clone() for _ in pairs]
     with torch.no_grad():
         results = zip(pairs, cl.compile(all_of, fullgraph=True)(xs), all_of(xs), strict=True)
     for pair, ours, eager in results:
-        assert torch.allclose(ours, eager, rtol=1e-4, atol=1e-5, equal_nan=True), (pair, ours, eager)
+        assert torch.allclose(ours, eager, rtol=1e-4, atol=1e-5, equal_nan=True), (
+            pair,
+            ours,
+            eager,
+        )

@@ -60,10 +60,21 @@ def test_where_eager_does_not_wrap_a_negative_index_raises(codegen):
         lambda x, i: x.gather(1, i),
         lambda x, i: torch.cat([x[:, i], x], 1),
     ],
-    ids=["size one", "expanded", "computed again", "full", "embedding", "gather", "in a part of cat"],
+    ids=[
+        "size one",
+        "expanded",
+        "computed again",
+        "full",
+        "embedding",
+        "gather",
+        "in a part of cat",
+    ],
 )
 def test_an_index_that_moves_no_load_is_checked(codegen, look_up):
-    x, good = torch.randn(4, 1), torch.tensor([[0, 0]] * 4 if "gather" in look_up.__code__.co_names else [0, 0])
+    x, good = (
+        torch.randn(4, 1),
+        torch.tensor([[0, 0]] * 4 if "gather" in look_up.__code__.co_names else [0, 0]),
+    )
     compiled = compile_function(lambda x, i: [look_up(x, i) * 2], x, good, codegen=codegen)
     assert torch.equal(compiled(x, good)[0], look_up(x, good) * 2)
     with pytest.raises(IndexError, match="index out of range"):
@@ -87,7 +98,9 @@ def test_an_index_that_moves_no_load_is_checked(codegen, look_up):
 )
 def test_an_index_that_is_a_comparison_is_one_not_a_mask(codegen, layout, look_up):
     """GCC 12 read at -1 where the index was `x > 0`: it took the mask of the vector comparison for the number."""
-    x = torch.empty_strided((6, 1), layout).copy_(torch.tensor([3.0, -1.0, 2.0, -2.0, 5.0, 4.0])[:, None])
+    x = torch.empty_strided((6, 1), layout).copy_(
+        torch.tensor([3.0, -1.0, 2.0, -2.0, 5.0, 4.0])[:, None]
+    )
     compiled = compile_function(lambda x: [look_up(x)], x, codegen=codegen)
     assert torch.equal(compiled(x)[0], look_up(x))
 
@@ -154,6 +167,10 @@ def test_a_place_before_the_start_rounds_down():
         return sum(y[..., i : i + 6 : step, j : j + 6 : step] for i in range(3) for j in range(3))
 
     x = torch.randn(2, 6, 6)
-    for function in (lambda x: stencil(x, 1), lambda x: stencil(x, 2), lambda x: stencil(x.flip(-1), 1)):
+    for function in (
+        lambda x: stencil(x, 1),
+        lambda x: stencil(x, 2),
+        lambda x: stencil(x.flip(-1), 1),
+    ):
         (result,) = compile_function(lambda x: (function(x),), x)(x)
         torch.testing.assert_close(result, function(x))

@@ -27,4 +27,11 @@ def test_triton(seed):
     for tensors in (inputs, fresh):
         for got, want in zip(compiled(*tensors), function(*tensors), strict=True):
             assert (got.dtype, got.shape, got.stride()) == (want.dtype, want.shape, want.stride())
-            torch.testing.assert_close(got, want, rtol=2e-3, atol=2e-3, equal_nan=True, msg=lambda m: f"{m}\n{compiled.source}")
+            torch.testing.assert_close(
+                got,
+                want,
+                rtol=2e-3,
+                atol=2e-3,
+                equal_nan=True,
+                msg=lambda m: f"{m}\n{compiled.source}",
+            )

@@ -22,10 +22,14 @@ def onednn_wins(monkeypatch):
 def compiled_with_choice(function, *inputs):
     """The program, and what was chosen for each product."""
     seen = []
-    with events.listener(lambda event: seen.append(event) if isinstance(event, events.Autotuned) else None):
+    with events.listener(
+        lambda event: seen.append(event) if isinstance(event, events.Autotuned) else None
+    ):
         loops = runtime.choose_products(lowered(lambda *given: (function(*given),), *inputs))
     schedule = scheduling.schedule(loops)
-    return runtime.build(loops, schedule, scheduling.plan(schedule, loops)), [event.choice for event in seen]
+    return runtime.build(loops, schedule, scheduling.plan(schedule, loops)), [
+        event.choice for event in seen
+    ]
 
 
 def linear_gelu(x, w, b):
@@ -61,7 +65,8 @@ def test_results_are_laid_out_and_chained(onednn_wins):
     function = lambda x, w, b, w2, b2: torch.nn.functional.linear(linear_gelu(x, w, b), w2, b2)
     compiled, chosen = compiled_with_choice(function, *inputs)
     assert chosen == ["oneDNN"] * 2
-    torch.testing.assert_close(compiled(*inputs)[0], function(*inputs), rtol=1e-5, atol=1e-4)  # sums of 65 numbers of about 30
+    # sums of 65 numbers of about 30
+    torch.testing.assert_close(compiled(*inputs)[0], function(*inputs), rtol=1e-5, atol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +102,9 @@ def test_measured_once_then_remembered(monkeypatch, tmp_path):
     for _ in range(2):
         compiled_with_choice(torch.mm, x, w)
     assert len(times) == 1
-    assert torch.equal(torch.get_rng_state(), before), "measuring took random numbers that belong to the program"
+    assert torch.equal(torch.get_rng_state(), before), (
+        "measuring took random numbers that belong to the program"
+    )
     compiled_with_choice(torch.mm, x, torch.randn(16, 40).t())  # another layout is another question
     assert len(times) == 2
 
@@ -116,7 +123,11 @@ def test_measuring_can_be_turned_off(monkeypatch):
 def test_compile_chooses_and_fuses_in_every_mode(mode):
     """Whole programs, forward and backward: products are chosen, and what is between them becomes kernels."""
     seen = []
-    x, w, b = torch.randn(16, 24), torch.randn(32, 24, requires_grad=True), torch.randn(32, requires_grad=True)
+    x, w, b = (
+        torch.randn(16, 24),
+        torch.randn(32, 24, requires_grad=True),
+        torch.randn(32, requires_grad=True),
+    )
     with events.listener(seen.append), mode():
         cl.compile(lambda x, w, b: torch.softmax(linear_gelu(x, w, b), -1))(x, w, b)
     chosen = [event for event in seen if isinstance(event, events.Autotuned)]

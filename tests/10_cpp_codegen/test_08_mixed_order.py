@@ -43,10 +43,13 @@ def test_as_eager(function, shape, codegen):
     if len(shape) == 3 and function is MORE[8]:
         g, x = g[0], x[0]
     compiled = compile_function(function, g, x, codegen=codegen)
-    atol = 1e-3 if shape == (300, 700) else 1e-4  # sums of hundreds of numbers that are sums themselves
+    # sums of hundreds of numbers that are sums themselves
+    atol = 1e-3 if shape == (300, 700) else 1e-4
     for _ in range(2):  # what is added up begins with 0 each time
         for got, want in zip(compiled(g, x), function(g, x), strict=True):
-            torch.testing.assert_close(got, want, rtol=1e-4, atol=atol, msg=lambda m: f"{m}\n{compiled.source}")
+            torch.testing.assert_close(
+                got, want, rtol=1e-4, atol=atol, msg=lambda m: f"{m}\n{compiled.source}"
+            )
 
 
 @pytest.mark.parametrize("function", ONE_KERNEL)

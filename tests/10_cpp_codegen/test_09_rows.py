@@ -22,7 +22,9 @@ from course_lib.codegen import cpp
 from course_lib.codegen.cpp import cpp_source, prelude
 from course_lib.runtime.compiler import build_library
 
-ANY = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+ANY = settings(
+    max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True
+)
 
 
 @pytest.fixture(autouse=True)
@@ -41,13 +43,19 @@ def test_a_result_is_stored_row_by_row():
 
 def test_results_of_kernels_that_move_little_stay_in_the_caches(monkeypatch):
     monkeypatch.setattr(cpp, "STREAM_FROM", 2**26)
-    assert "copy_row" not in cpp_source(*gelu_chain(4000, 2000)).source  # read and written: 32 MB each
+    # read and written: 32 MB each
+    assert "copy_row" not in cpp_source(*gelu_chain(4000, 2000)).source
     assert "copy_row" in cpp_source(*gelu_chain(4200, 2000)).source
 
 
 def test_the_next_row_is_fetched_with_every_block_that_the_last_pass_stores():
     passes = cpp_source(*layer_norm(32, 768)).source.split("omp simd")
-    assert ["fetch_row(x + 768*i + block1 + 768, 64);" in each for each in passes] == [False, False, True, False]
+    assert ["fetch_row(x + 768*i + block1 + 768, 64);" in each for each in passes] == [
+        False,
+        False,
+        True,
+        False,
+    ]
 
 
 @pytest.mark.parametrize("name, value", [("STREAM_FROM", 2**26), ("LONG", 769)])
@@ -60,7 +68,9 @@ def test_a_short_row_and_one_that_is_not_stored_in_blocks_are_not_fetched(name, 
 def test_the_compiler_keeps_the_fetching():
     """A call without an effect that GCC knows of would be left out, as if it had never been printed."""
     library = build_library(prelude() + cpp_source(*layer_norm(32, 768)).source).path
-    machine_code = subprocess.run(["objdump", "-d", library], capture_output=True, text=True, check=True).stdout
+    machine_code = subprocess.run(
+        ["objdump", "-d", library], capture_output=True, text=True, check=True
+    ).stdout
     assert re.search(r"\b(prefetch|prfm)", machine_code)
 
 
@@ -68,7 +78,11 @@ def test_the_compiler_keeps_the_fetching():
 @pytest.mark.parametrize("n", [1, 7, 8, 63, 64, 65, 127, 128, 1000, 4099])
 @pytest.mark.parametrize("rows", [1, 3])
 def test_every_length(rows, n, dtype):
-    tensors = {"x": torch.randn(rows, n).to(dtype), "scale": torch.randn(n).to(dtype), "bias": torch.randn(n).to(dtype)}
+    tensors = {
+        "x": torch.randn(rows, n).to(dtype),
+        "scale": torch.randn(n).to(dtype),
+        "bias": torch.randn(n).to(dtype),
+    }
     check(*gelu_chain(rows, n, dtype=dtype), tensors)
 
 
@@ -94,7 +108,9 @@ def test_every_layout(layout, dtype):
     compiled = compile_function(function, x)
     for got, want in zip(compiled(x), function(x), strict=True):
         assert got.stride() == want.stride() or not got.numel()
-        torch.testing.assert_close(got, want, rtol=2e-3, atol=2e-2 if dtype == torch.float16 else 1e-4)
+        torch.testing.assert_close(
+            got, want, rtol=2e-3, atol=2e-2 if dtype == torch.float16 else 1e-4
+        )
 
 
 def test_in_place():
@@ -127,7 +143,10 @@ def test_what_is_rounded_on_the_way_has_a_loop_for_each_step():
     x, y = torch.randn(5, 200).half(), torch.randn(200).half()
     compiled = compile_function(function, x, y)
     text = compiled.kernels[0].source
-    assert text.count("round_row<float16>") >= 2 and "rounded<float16>" not in text.split("round_row")[0]
+    assert (
+        text.count("round_row<float16>") >= 2
+        and "rounded<float16>" not in text.split("round_row")[0]
+    )
     for got, want in zip(compiled(x, y), function(x, y), strict=True):
         torch.testing.assert_close(got, want, rtol=0, atol=0)
 
@@ -142,7 +161,11 @@ def test_special_values_in_float16():
 @given(st.randoms(use_true_random=True))
 @ANY
 def test_random_pointwise_kernels(rng):
-    check(*random_kernels.pointwise_kernels(rng, dtypes=[torch.float32, torch.float16]), rtol=2e-3, atol=1e-4)
+    check(
+        *random_kernels.pointwise_kernels(rng, dtypes=[torch.float32, torch.float16]),
+        rtol=2e-3,
+        atol=1e-4,
+    )
 
 
 @given(st.randoms(use_true_random=True))
@@ -158,7 +181,9 @@ def test_random_functions(seed):
     compiled = compile_function(function, *inputs)
     for got, want in zip(compiled(*inputs), function(*inputs), strict=True):
         assert (got.dtype, got.shape, got.stride()) == (want.dtype, want.shape, want.stride())
-        torch.testing.assert_close(got, want, rtol=1e-2, atol=1e-2, equal_nan=True, msg=lambda m: f"{m}\n{compiled.source}")
+        torch.testing.assert_close(
+            got, want, rtol=1e-2, atol=1e-2, equal_nan=True, msg=lambda m: f"{m}\n{compiled.source}"
+        )
 
 
 @pytest.mark.parametrize("layout", [lambda x: x, lambda x: x.mT], ids=["rows", "columns"])
@@ -228,5 +253,7 @@ def test_a_row_that_is_read_later_is_not_written_over():
 
     x = torch.randn(4, 8)
     compiled = compile_function(function, x)
-    assert any(kernel.in_place for kernel in compiled.schedule.fused), "nothing is stored in place: the test shows nothing"
+    assert any(kernel.in_place for kernel in compiled.schedule.fused), (
+        "nothing is stored in place: the test shows nothing"
+    )
     torch.testing.assert_close(compiled(x), function(x))

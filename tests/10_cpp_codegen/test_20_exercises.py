@@ -107,21 +107,28 @@ WRONG = {
         "no tail": edit("range(0, n, lanes)", "range(0, n - lanes + 1, lanes)"),
         "the tail rounded up": edit("min(first + lanes, n)", "first + lanes"),
         "dealt like cards": edit(
-            "result.append(pairs[:count])\n        pairs = pairs[count:]", "result.append(pairs[thread::threads])"
+            "result.append(pairs[:count])\n        pairs = pairs[count:]",
+            "result.append(pairs[thread::threads])",
         ),
         "the rest for the last": edit("(thread < more)", "more * (thread == threads - 1)"),
-        "rounded up for each": edit("each + (thread < more)", "-(-len(range(0, n, lanes)) // threads)"),
+        "rounded up for each": edit(
+            "each + (thread < more)", "-(-len(range(0, n, lanes)) // threads)"
+        ),
         "nobody without work": edit("return result", "return [mine for mine in result if mine]"),
         "tuples": edit("result.append(pairs[:count])", "result.append(tuple(pairs[:count]))"),
     },
     "pointwise_source": {
         "written in order": edit(
-            PLACE, "{arguments[-1]}[{sum(i * s for i, s in zip(index, torch.empty(node.ranges).stride()))}]"
+            PLACE,
+            "{arguments[-1]}[{sum(i * s for i, s in zip(index, torch.empty(node.ranges).stride()))}]",
         ),
         "the outermost is vectorised": edit("if n == len(index) - 1:", "if n == 0:"),
-        "the second is vectorised": edit("if n == len(index) - 1:", "if n == min(1, len(index) - 1):"),
+        "the second is vectorised": edit(
+            "if n == len(index) - 1:", "if n == min(1, len(index) - 1):"
+        ),
         "always a pragma": edit(
-            "    for n, (symbol, size)", '    lines += [] if index else ["#pragma omp simd"]\n    for n, (symbol, size)'
+            "    for n, (symbol, size)",
+            '    lines += [] if index else ["#pragma omp simd"]\n    for n, (symbol, size)',
         ),
         "all is float": edit("{C[buffers[argument].dtype]}", "float"),
         "one type for all": edit("C[buffers[argument].dtype]", "C[node.buffer.dtype]"),
@@ -138,21 +145,32 @@ WRONG = {
         ),
         "max from 0": edit('lowest = "-INFINITY" if floats', 'lowest = "0" if floats'),
         "min from 0": edit('highest = "INFINITY" if floats', 'highest = "0" if floats'),
-        "bools: min from 0": edit('str(limits.max) if limits else "1"', 'str(limits.max) if limits else "0"'),
+        "bools: min from 0": edit(
+            'str(limits.max) if limits else "1"', 'str(limits.max) if limits else "0"'
+        ),
         "a product from 0": edit('"prod": ("1"', '"prod": ("0"'),
         "max loses NaN": edit("value > total || value != value", "value > total"),
         "min loses NaN": edit("value < total || value != value", "value < total"),
         "32 bits": edit('f"({limits.min + 1} - 1)"', '"(-2147483647 - 1)"'),
-        "double for all": edit('elif floats and node.kind in ("sum", "prod"):', 'elif node.kind in ("sum", "prod"):'),
+        "double for all": edit(
+            'elif floats and node.kind in ("sum", "prod"):', 'elif node.kind in ("sum", "prod"):'
+        ),
         "float for all": edit('        kind = "double"', '        kind = "float"'),
         "any is all": edit('"total |= value != 0;"', '"total = value != 0;"'),
-        "the type of what is read": edit("kind = C[dtype]", "kind = C[buffers[arguments[0]].dtype]"),
+        "the type of what is read": edit(
+            "kind = C[dtype]", "kind = C[buffers[arguments[0]].dtype]"
+        ),
         "the last dimension only": edit(
-            "map(loop, rindex, node.reduced)", "map(loop, rindex[-1:], node.reduced[-1:])", '["}"] * len(rindex)', '["}"]'
+            "map(loop, rindex, node.reduced)",
+            "map(loop, rindex[-1:], node.reduced[-1:])",
+            '["}"] * len(rindex)',
+            '["}"]',
         ),
     },
     "kernel_source": {
-        "everything is stored": edit("        if step.buffer.name in kernel.stores:\n", "        if True:\n"),
+        "everything is stored": edit(
+            "        if step.buffer.name in kernel.stores:\n", "        if True:\n"
+        ),
         "read from memory": edit("variables.get(buffer) or f", "f"),
         "all is float": edit("const {C[step.buffer.dtype]} v{n}", "const float v{n}"),
         "always threads": edit("iterations >= 16384", "iterations"),
@@ -160,9 +178,13 @@ WRONG = {
         "threads for a long outer loop": edit("iterations >= 16384", "loop.size >= 16384"),
         "more than 16,384": edit("iterations >= 16384", "iterations > 16384"),
         "threads from 10,000 on": edit("iterations >= 16384", "iterations >= 10000"),
-        "the value before": edit('variables.get(buffer) or f"{', 'f"v{len(variables) - 1}" if buffer in variables else f"{'),
+        "the value before": edit(
+            'variables.get(buffer) or f"{',
+            'f"v{len(variables) - 1}" if buffer in variables else f"{',
+        ),
         "only the last is stored": edit(
-            "        if step.buffer.name in kernel.stores:\n", "        if step is kernel.steps[-1]:\n"
+            "        if step.buffer.name in kernel.stores:\n",
+            "        if step is kernel.steps[-1]:\n",
         ),
         "the library's own": body(
             "    from course_lib.codegen.cpp import cpp_source\n    return cpp_source(kernel, buffers, name).source"

@@ -28,7 +28,11 @@ def test_threads_get_neighbours_and_the_first_ones_more():
 
 
 def test_what_cannot_be_drawn_is_told():
-    told = {(1000, 4): "draws 1 to 64 vectors", (0, 4): ": iterations is a whole number, 1 or more", (5, 0): ": width is a whole"}
+    told = {
+        (1000, 4): "draws 1 to 64 vectors",
+        (0, 4): ": iterations is a whole number, 1 or more",
+        (5, 0): ": width is a whole",
+    }
     for numbers, what in told.items():
         with pytest.raises(ValueError, match=f"lanes{' ' * (what[0] != ':')}{what}"):
             lanes(*numbers)

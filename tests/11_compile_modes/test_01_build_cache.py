@@ -57,7 +57,12 @@ def test_a_damaged_entry_is_built_again_without_a_word(own_cache, tensors, damag
     (entry,) = entries(own_cache)
     whole = entry.read_bytes()
     flipped = whole[:2000] + bytes([whole[2000] ^ 1]) + whole[2001:]
-    broken = {"empty": b"", "half": whole[: len(whole) // 2], "garbage": b"not a library", "one bit": flipped}[damage]
+    broken = {
+        "empty": b"",
+        "half": whole[: len(whole) // 2],
+        "garbage": b"not a library",
+        "one bit": flipped,
+    }[damage]
     entry.unlink()  # the loaded library must not change under our feet
     entry.write_bytes(broken)
     with warnings.catch_warnings():
@@ -69,8 +74,12 @@ def test_a_damaged_entry_is_built_again_without_a_word(own_cache, tensors, damag
 
 
 def test_other_flags_or_another_compiler_are_another_entry():
-    assert build_cache.key_of("source", "-O2", "g++ 12") != build_cache.key_of("source", "-O3", "g++ 12")
-    assert build_cache.key_of("source", "-O2", "g++ 12") != build_cache.key_of("source", "-O2", "g++ 13")
+    assert build_cache.key_of("source", "-O2", "g++ 12") != build_cache.key_of(
+        "source", "-O3", "g++ 12"
+    )
+    assert build_cache.key_of("source", "-O2", "g++ 12") != build_cache.key_of(
+        "source", "-O2", "g++ 13"
+    )
     assert build_cache.key_of("ab", "c") != build_cache.key_of("a", "bc")
 
 

@@ -16,7 +16,8 @@ from course_lib.runtime import compiler, triton_runner
 @pytest.fixture
 def own_path(tmp_path, monkeypatch):
     """A folder that is the whole PATH, and a cache folder of its own."""
-    native.load("course_lib.runtime._launcher")  # the package's own module, which a C compiler builds when it is first needed
+    # the package's own module, which a C compiler builds when it is first needed
+    native.load("course_lib.runtime._launcher")
     (tmp_path / "bin").mkdir()
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.delenv("CXX", raising=False)
@@ -34,7 +35,13 @@ def test_no_compiler(own_path):
         program(*gelu_chain(3, 4))
     text = str(problem.value)
     assert "\n" not in text
-    for part in ("no C++ compiler found", "g++", "clang++", "conda install cxx-compiler", "op by op"):
+    for part in (
+        "no C++ compiler found",
+        "g++",
+        "clang++",
+        "conda install cxx-compiler",
+        "op by op",
+    ):
         assert part in text
 
 
@@ -92,7 +99,9 @@ def test_no_triton(monkeypatch):
             program(*gelu_chain(3, 4), codegen="triton")
     finally:
         triton_runner.import_triton.cache_clear()
-    assert "triton cannot be imported" in str(problem.value) and "pip install triton" in str(problem.value)
+    assert "triton cannot be imported" in str(problem.value) and "pip install triton" in str(
+        problem.value
+    )
     assert "\n" not in str(problem.value)
 
 

@@ -25,7 +25,9 @@ def buffer(name, *shape, dtype=torch.float32, stride=None):
 
 
 def build(inputs, kernels, outputs, constants=None, plan=None):
-    graph = LoopGraph(inputs, [n for k in kernels for n in getattr(k, "nodes", (k,))], outputs, constants or {})
+    graph = LoopGraph(
+        inputs, [n for k in kernels for n in getattr(k, "nodes", (k,))], outputs, constants or {}
+    )
     return runtime.build(graph, SimpleNamespace(kernels=kernels), plan)
 
 
@@ -53,7 +55,9 @@ def test_it_reads_like_a_program_somebody_wrote():
 
 def test_inputs_views_and_python_values_come_back():
     x = buffer("x", 3, 4)
-    compiled = build([x, None], [], [x.view(), View(x, (4, 3), (1, 4)), View(x, (2,), (4,), 5), None, 7, True])
+    compiled = build(
+        [x, None], [], [x.view(), View(x, (4, 3), (1, 4)), View(x, (2,), (4,), 5), None, 7, True]
+    )
     t = torch.randn(3, 4)
     same, turned, part, nothing, seven, yes = compiled(t, 3)
     assert same.data_ptr() == t.data_ptr()
@@ -65,7 +69,9 @@ def test_an_input_that_is_itself_a_part_of_something():
     base = torch.randn(10, 4)
     t = base[2:5]
     x = buffer("x", 3, 4)
-    compiled = build([x], [double("y", "x", (3, 4))], [buffer("y", 3, 4).view(), View(x, (2,), (4,), 5)])
+    compiled = build(
+        [x], [double("y", "x", (3, 4))], [buffer("y", 3, 4).view(), View(x, (2,), (4,), 5)]
+    )
     y, part = compiled(t)
     assert torch.equal(y, t + t)
     assert torch.equal(part, t[1:, 1])
@@ -98,7 +104,20 @@ def test_an_operator_that_returns_a_list():
 
 
 @pytest.mark.parametrize(
-    "value", [1.5, -2, True, None, math.inf, "none", torch.float16, torch.device("cpu"), torch.contiguous_format, [1, 2], (3,)]
+    "value",
+    [
+        1.5,
+        -2,
+        True,
+        None,
+        math.inf,
+        "none",
+        torch.float16,
+        torch.device("cpu"),
+        torch.contiguous_format,
+        [1, 2],
+        (3,),
+    ],
 )
 def test_arguments_of_every_kind(value):
     seen = []
@@ -138,10 +157,17 @@ def test_memory_is_dropped_and_used_again_as_planned():
 def test_memory_of_another_shape_and_dtype():
     k = Hand([6], name="to_int")
     a = k.read("a", [6])
-    k.point("c", lambda ops, i: ops.to_dtype(a.load(ops, i), torch.int32), store=True, dtype=torch.int32)
+    k.point(
+        "c", lambda ops, i: ops.to_dtype(a.load(ops, i), torch.int32), store=True, dtype=torch.int32
+    )
     plan = MemoryPlan(place={"a": "a", "c": "a"}, free_after=[(), ()])
     kernel = k.build(in_place={"c": "a"})[0]
-    compiled = build([buffer("x", 6)], [double("a", "x", (6,)), kernel], [buffer("c", 6, dtype=torch.int32).view()], plan=plan)
+    compiled = build(
+        [buffer("x", 6)],
+        [double("a", "x", (6,)), kernel],
+        [buffer("c", 6, dtype=torch.int32).view()],
+        plan=plan,
+    )
     assert compiled.wrapper_source.count("empty_strided") == 1
     assert compiled(torch.arange(6.0))[0].tolist() == [0, 2, 4, 6, 8, 10]
 
@@ -159,7 +185,10 @@ def test_a_sum_over_nothing_is_zero():
     assert program(*k.build())(torch.empty(3, 0))[0].tolist() == [0, 0, 0]
 
 
-@pytest.mark.parametrize("name", ["torch", "aten", "empty_strided", "def", "x.weight", "1", "float32", "problem", "double_y"])
+@pytest.mark.parametrize(
+    "name",
+    ["torch", "aten", "empty_strided", "def", "x.weight", "1", "float32", "problem", "double_y"],
+)
 def test_any_name_of_an_input(name):
     compiled = build([buffer(name, 3)], [double("y", name, (3,))], [buffer("y", 3).view()])
     assert compiled(torch.ones(3))[0].tolist() == [2, 2, 2]
@@ -182,8 +211,12 @@ def test_a_traceback_shows_the_generated_line():
     with pytest.raises(RuntimeError) as problem:
         compiled(torch.zeros(2))
     frames = traceback.extract_tb(problem.value.__traceback__)
-    assert any(f.filename.startswith("<course_lib program") and "fail(x)" in (f.line or "") for f in frames)
-    assert linecache.getlines(next(f.filename for f in frames if f.filename.startswith("<course_lib")))
+    assert any(
+        f.filename.startswith("<course_lib program") and "fail(x)" in (f.line or "") for f in frames
+    )
+    assert linecache.getlines(
+        next(f.filename for f in frames if f.filename.startswith("<course_lib"))
+    )
 
 
 def test_what_it_says_about_itself():
@@ -203,7 +236,11 @@ def test_results_need_no_grad():
 
 def test_kernels_of_a_graph_are_one_library(monkeypatch):
     texts = []
-    monkeypatch.setattr(runtime.compiled, "build_library", lambda text: texts.append(text) or build_library(text))
+    monkeypatch.setattr(
+        runtime.compiled, "build_library", lambda text: texts.append(text) or build_library(text)
+    )
     kernels = [double("a", "x", (3,)), double("b", "a", (3,))]
     compiled = build([buffer("x", 3)], kernels, [buffer("b", 3).view()])
-    assert len(texts) == 1 and [f"void {kernel.name}(" in texts[0] for kernel in compiled.kernels] == [True, True]
+    assert len(texts) == 1 and [
+        f"void {kernel.name}(" in texts[0] for kernel in compiled.kernels
+    ] == [True, True]

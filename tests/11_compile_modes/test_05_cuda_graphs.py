@@ -25,10 +25,14 @@ def on_a_cpu(monkeypatch):
         results = program(*given)
         for x, old in zip(given, before, strict=True):  # to record is not to run
             x.copy_(old)
-        addresses = [(x.data_ptr(), x.numel()) for x in given]  # a graph reads memory, it keeps no tensor alive
+        # a graph reads memory, it keeps no tensor alive
+        addresses = [(x.data_ptr(), x.numel()) for x in given]
 
         def replay():
-            given = [torch.from_numpy(np.ctypeslib.as_array((ctypes.c_float * n).from_address(at))) for at, n in addresses]
+            given = [
+                torch.from_numpy(np.ctypeslib.as_array((ctypes.c_float * n).from_address(at)))
+                for at, n in addresses
+            ]
             for old, new in zip(results, program(*given), strict=True):
                 old.copy_(new)
 
@@ -44,7 +48,9 @@ def told(run):
     recording = Recording()
     with events.listener(recording.events.append):
         run()
-    return [event.copied for event in recording.of(events.CudaGraphRecorded)], recording.of(events.FellBack)
+    return [event.copied for event in recording.of(events.CudaGraphRecorded)], recording.of(
+        events.FellBack
+    )
 
 
 def double_and_sum(x, w):
@@ -128,9 +134,15 @@ def test_addresses_that_never_settle_end_it(on_a_cpu):
 def test_an_expanded_input_cannot_be_copied(on_a_cpu):
     recorder = Recorder(lambda x: (x + 1,))
     keep = [torch.randn(1) for _ in range(3)]
-    copied, fell = told(lambda: [torch.testing.assert_close(recorder(x.expand(4))[0], x.expand(4) + 1) for x in keep])
+    copied, fell = told(
+        lambda: [
+            torch.testing.assert_close(recorder(x.expand(4))[0], x.expand(4) + 1) for x in keep
+        ]
+    )
     assert not copied
-    assert [event.why for event in fell] == ["an input that must be copied has elements that share memory (`expand`)"]
+    assert [event.why for event in fell] == [
+        "an input that must be copied has elements that share memory (`expand`)"
+    ]
 
 
 def test_on_a_cpu_there_are_none():
@@ -145,7 +157,12 @@ def test_on_a_cpu_there_are_none():
 
 def model():
     torch.manual_seed(0)
-    layers = torch.nn.Linear(32, 64), torch.nn.BatchNorm1d(64), torch.nn.GELU(), torch.nn.Linear(64, 8)
+    layers = (
+        torch.nn.Linear(32, 64),
+        torch.nn.BatchNorm1d(64),
+        torch.nn.GELU(),
+        torch.nn.Linear(64, 8),
+    )
     return torch.nn.Sequential(*layers).cuda()
 
 
@@ -160,7 +177,11 @@ def train(model, run, batches, accumulate=1):
         if n % accumulate == accumulate - 1:
             optimizer.step()
         losses.append(loss.detach())
-    return torch.stack(losses), [p.grad.clone() for p in model.parameters()], [b.clone() for b in model.buffers()]
+    return (
+        torch.stack(losses),
+        [p.grad.clone() for p in model.parameters()],
+        [b.clone() for b in model.buffers()],
+    )
 
 
 @pytest.mark.gpu
@@ -174,7 +195,9 @@ def test_training_is_the_same(accumulate):
     copied, fell = told(lambda: got.extend(train(ours, compiled, batches, accumulate)))
     assert len(copied) >= 2
     assert not fell
-    torch.testing.assert_close(got, list(train(theirs, theirs, batches, accumulate)), rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(
+        got, list(train(theirs, theirs, batches, accumulate)), rtol=1e-3, atol=1e-4
+    )
 
 
 @pytest.mark.gpu
@@ -191,7 +214,11 @@ def test_random_numbers_are_eagers():
 @pytest.mark.gpu
 def test_an_index_out_of_range_is_told():
     f = cl.compile(lambda x, at: x[at] * 2, mode="reduce-overhead")
-    x, good, bad = torch.randn(8, device="cuda"), torch.arange(4, device="cuda"), torch.full((4,), 99, device="cuda")
+    x, good, bad = (
+        torch.randn(8, device="cuda"),
+        torch.arange(4, device="cuda"),
+        torch.full((4,), 99, device="cuda"),
+    )
     for _ in range(3):
         torch.testing.assert_close(f(x, good), x[good] * 2)
     with pytest.raises(IndexError, match="index out of range"):

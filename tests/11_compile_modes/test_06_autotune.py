@@ -20,7 +20,14 @@ def source(tiling, text="k"):
 
 
 @pytest.mark.parametrize(
-    "tiling", [Tiling(1000, 0), Tiling(64, 700, persistent=True), Tiling(64, 70_000), Tiling(8, 512, across=True)], ids=str
+    "tiling",
+    [
+        Tiling(1000, 0),
+        Tiling(64, 700, persistent=True),
+        Tiling(64, 70_000),
+        Tiling(8, 512, across=True),
+    ],
+    ids=str,
 )
 def test_the_usual_tile_is_tried_first_and_others_beside_it(tiling):
     tried = autotune.candidates(source(tiling))
@@ -46,7 +53,9 @@ def test_the_fastest_is_chosen_told_and_remembered(monkeypatch, tmp_path):
     recording = Recording()
     with events.listener(recording.events.append):
         for _ in range(2):
-            assert autotune.tuned(k, [Buffer.like(torch.empty(4), "x")], lambda tile, warps: (tile, warps)) == (
+            assert autotune.tuned(
+                k, [Buffer.like(torch.empty(4), "x")], lambda tile, warps: (tile, warps)
+            ) == (
                 {"BLOCK": 4096},
                 2,
             )

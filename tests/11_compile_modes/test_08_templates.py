@@ -32,7 +32,9 @@ def numbers(*shape, dtype=torch.float32):
 def in_loops(function, *inputs):
     """The graph of a function with all its products in loops."""
     graph = lowered(lambda *given: (function(*given),), *inputs)
-    loops = {node: products.as_loops(node) for node in graph.nodes if isinstance(node, ExternKernel)}
+    loops = {
+        node: products.as_loops(node) for node in graph.nodes if isinstance(node, ExternKernel)
+    }
     assert loops
     return replace(graph, nodes=[part for node in graph.nodes for part in loops.get(node, [node])])
 
@@ -47,7 +49,9 @@ def agree(got, function, *inputs):
     """Not further from the exact result than eager, but for a few roundings of the result's dtype."""
     exact = function(*(x.double() for x in inputs))
     eager = (function(*inputs) - exact).abs().max()
-    assert (got - exact).abs().max() <= 2 * eager + 4 * torch.finfo(got.dtype).eps * exact.abs().max()
+    assert (got - exact).abs().max() <= 2 * eager + 4 * torch.finfo(
+        got.dtype
+    ).eps * exact.abs().max()
 
 
 FUSED = {
@@ -106,7 +110,9 @@ def test_halves_are_multiplied_as_they_are_and_summed_in_float32():
 def test_no_mask_along_k_where_every_tile_is_full():
     kernel = lambda k: compiled(torch.mm, numbers(20, k), numbers(k, 33)).kernels[0]
     assert "inside" in kernel(100).source and len(kernel(100).tiling.tiles) == len(PRODUCT_TILES)
-    assert "inside" not in kernel(192).source and all(tile["DEPTH"] == 64 for tile, _ in kernel(192).tiling.tiles)
+    assert "inside" not in kernel(192).source and all(
+        tile["DEPTH"] == 64 for tile, _ in kernel(192).tiling.tiles
+    )
 
 
 @pytest.fixture
@@ -142,20 +148,25 @@ def test_what_was_compiled_for_tf32_is_not_used_without(tf32):
 
 def test_positions_beyond_two_to_the_31():
     def source(m, k):
-        a, b = (torch.empty(shape, dtype=torch.float16, device="meta") for shape in ((m, k), (k, 64)))
+        a, b = (
+            torch.empty(shape, dtype=torch.float16, device="meta") for shape in ((m, k), (k, 64))
+        )
         graph = in_loops(torch.mm, a, b)
         return triton_source(scheduling.schedule(graph).fused[0], graph.buffers).source
 
     assert "tile = tl.program_id(0).to(tl.int64)" in source(70_000, 40_000)
     assert "tl.arange(0, DEPTH).to(tl.int64)" in source(70_000, 40_000)
-    assert "int64" not in source(50_000, 40_000)  # 10^11 products, but each position is a small number
+    # 10^11 products, but each position is a small number
+    assert "int64" not in source(50_000, 40_000)
 
 
 def test_what_may_not_join_a_product():
     distance = lambda a, b: (a @ b.t()) * (a[:, None] - b[None]).abs().sum(-1)
     graph = in_loops(distance, numbers(20, 64), numbers(33, 64))
     answers = {str(decision.answer) for decision in scheduling.schedule(graph).decisions}
-    assert any(a.startswith("keep apart: a matrix product takes in loops over its result") for a in answers)
+    assert any(
+        a.startswith("keep apart: a matrix product takes in loops over its result") for a in answers
+    )
     compiled_distance = compiled(distance, numbers(20, 64), numbers(33, 64))
     assert sorted(source.source.count("tl.dot(") for source in compiled_distance.kernels)[-1] == 1
 
@@ -193,7 +204,13 @@ def measured(monkeypatch, tmp_path):
     def inject(library, template):
         def seconds(run, tensors):
             calls.append(run)
-            return 1.0 if not isinstance(run, runtime.CompiledGraph) else template if "tl.dot" in run.source else library
+            return (
+                1.0
+                if not isinstance(run, runtime.CompiledGraph)
+                else template
+                if "tl.dot" in run.source
+                else library
+            )
 
         monkeypatch.setattr(autotune, "seconds", seconds)
         calls.clear()
@@ -215,21 +232,30 @@ def run(function, inputs, **how):
     """Results, gradients, what was told and the programs that were made."""
     recording = Recording()
     with events.listener(recording.events.append):
-        out = cl.compile(function, **how or {"options": {"codegen": CODEGEN, "autotune": True}})(*inputs)
+        out = cl.compile(function, **how or {"options": {"codegen": CODEGEN, "autotune": True}})(
+            *inputs
+        )
         grads = torch.autograd.grad(out.float().sum(), inputs)
     choices = [e for e in recording.of(events.Autotuned) if isinstance(e.kernel, ExternKernel)]
     return (out, *grads), choices, [event.compiled for event in recording.of(events.KernelsBuilt)]
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="with a GPU, Triton compiles, and no kernel of its is for CPU tensors")
-def test_a_template_is_measured_for_a_product_that_another_library_of_the_cpu_computes_faster(measured, monkeypatch):
+@pytest.mark.skipif(
+    torch.cuda.is_available(),
+    reason="with a GPU, Triton compiles, and no kernel of its is for CPU tensors",
+)
+def test_a_template_is_measured_for_a_product_that_another_library_of_the_cpu_computes_faster(
+    measured, monkeypatch
+):
     """oneDNN's call is no product any more: chosen first, as on a noisy machine now and then, it hid the product."""
     monkeypatch.setattr(gemm, "measure", lambda tensors: {"torch": 2.0, "oneDNN": 1.0})
     measured(library=2.0, template=1.0)
     cl.reset()
     a, b = numbers(700, 64), numbers(64, 200)
     with torch.no_grad(), cl.record() as trace:
-        cl.compile(lambda a, b: torch.mm(a, b).relu(), options={"codegen": "triton", "autotune": True})(a, b)
+        cl.compile(
+            lambda a, b: torch.mm(a, b).relu(), options={"codegen": "triton", "autotune": True}
+        )(a, b)
     (compiled,) = (event.compiled for event in trace.of(events.KernelsBuilt))
     assert "tl.dot" in compiled.kernels[0].source
 
@@ -239,24 +265,34 @@ def test_what_was_faster_is_taken_and_told(template, measured):
     inputs = feed_forward_inputs()
     measured(library=2.0, template=template)
     got, choices, programs = run(feed_forward, inputs)
-    assert [str(e.kernel.op) for e in choices] == ["aten.addmm.default", "aten.mm.default", "aten.mm.default"]
+    assert [str(e.kernel.op) for e in choices] == [
+        "aten.addmm.default",
+        "aten.mm.default",
+        "aten.mm.default",
+    ]
     assert {e.choice for e in choices} == {"template" if template < 2 else "library"}
     assert all(e.seconds == {"library": 2.0, "template": template} for e in choices)
     dots = [program.source.count("tl.dot(") for program in programs]
     assert dots == ([1, 2] if template < 2 else [0, 0])
     want = feed_forward(*inputs)
-    torch.testing.assert_close(got, (want, *torch.autograd.grad(want.float().sum(), inputs)), rtol=1e-2, atol=1e-2)
+    torch.testing.assert_close(
+        got, (want, *torch.autograd.grad(want.float().sum(), inputs)), rtol=1e-2, atol=1e-2
+    )
 
 
 def test_the_rival_is_the_same_piece_of_the_program(measured):
     """With the loop before the call, and the one after it."""
     calls = measured(library=2.0, template=1.0)
     run(feed_forward, feed_forward_inputs())
-    library, template = [program for program in calls if isinstance(program, runtime.CompiledGraph)][:2]
+    library, template = [
+        program for program in calls if isinstance(program, runtime.CompiledGraph)
+    ][:2]
     assert [str(kernel) for kernel in library.schedule.kernels] == [
         "mul over [1280]", "aten.addmm.default (extern)", "gelu·add over [1400]",
     ]  # fmt: skip
-    assert [str(kernel) for kernel in template.schedule.kernels] == ["addmm·gelu·add over [20, 70], columns [64]"]
+    assert [str(kernel) for kernel in template.schedule.kernels] == [
+        "addmm·gelu·add over [20, 70], columns [64]"
+    ]
 
 
 def test_the_choice_is_remembered(measured):
@@ -280,13 +316,18 @@ def test_two_layers_are_two_kernels(measured):
         return (x @ w).relu() @ v
 
     measured(library=2.0, template=1.0)
-    inputs = [numbers(*shape, dtype=torch.float16).requires_grad_() for shape in ((20, 64), (64, 33), (33, 70))]
+    inputs = [
+        numbers(*shape, dtype=torch.float16).requires_grad_()
+        for shape in ((20, 64), (64, 33), (33, 70))
+    ]
     got, _, programs = run(layers, inputs)
     assert [str(kernel) for kernel in programs[0].schedule.kernels] == [
         "mm·relu over [20, 33], columns [64]", "mm over [20, 70], columns [33]",
     ]  # fmt: skip
     want = layers(*inputs)
-    torch.testing.assert_close(got, (want, *torch.autograd.grad(want.float().sum(), inputs)), rtol=1e-2, atol=1e-2)
+    torch.testing.assert_close(
+        got, (want, *torch.autograd.grad(want.float().sum(), inputs)), rtol=1e-2, atol=1e-2
+    )
 
 
 @pytest.mark.gpu
@@ -295,4 +336,6 @@ def test_on_a_gpu_it_is_measured():
     got, choices, _ = run(feed_forward, inputs, mode="max-autotune-no-cudagraphs")
     assert len(choices) == 3 and all(0 < s < 1 for e in choices for s in e.seconds.values())
     want = feed_forward(*inputs)
-    torch.testing.assert_close(got, (want, *torch.autograd.grad(want.float().sum(), inputs)), rtol=1e-2, atol=1e-2)
+    torch.testing.assert_close(
+        got, (want, *torch.autograd.grad(want.float().sum(), inputs)), rtol=1e-2, atol=1e-2
+    )

@@ -16,7 +16,9 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not installed(), reason="the exercises need the frame hook"),
     pytest.mark.skipif(config.find_cxx() is None, reason="the exercises need a C++ compiler"),
-    pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="the exercises need Triton"),
+    pytest.mark.skipif(
+        importlib.util.find_spec("triton") is None, reason="the exercises need Triton"
+    ),
 ]
 
 
@@ -123,16 +125,23 @@ REPLAYED = """        for n in self.moving:
 WRONG = {
     "reasons": {
         "only inputs": edit(
-            "    buffers = graph.buffers.values()", "    buffers = [buffer for buffer in graph.inputs if buffer is not None]"
+            "    buffers = graph.buffers.values()",
+            "    buffers = [buffer for buffer in graph.inputs if buffer is not None]",
         ),
         "only the CPU": edit('buffer.device.type != "cuda")', 'buffer.device.type == "cpu")'),
         "no constants": edit(
             "    buffers = graph.buffers.values()",
             "    buffers = [buffer for name, buffer in graph.buffers.items() if name not in graph.constants]",
         ),
-        "one is enough": edit('if buffer.device.type != "cuda"):', 'if not any(b.device.type == "cuda" for b in buffers)):'),
+        "one is enough": edit(
+            'if buffer.device.type != "cuda"):',
+            'if not any(b.device.type == "cuda" for b in buffers)):',
+        ),
         "kinds of devices": edit("str(buffer.device) for", "buffer.device.type for"),
-        "how many numbers": edit("[n for n, buffer in enumerate(graph.inputs) if buffer is None]", "graph.inputs.count(None)"),
+        "how many numbers": edit(
+            "[n for n, buffer in enumerate(graph.inputs) if buffer is None]",
+            "graph.inputs.count(None)",
+        ),
         "never empty": edit("if not graph.nodes:", "if False:"),
         "in the order of the program": edit(
             'sorted(buffer.name for buffer in buffers if buffer.device.type != "cuda")',
@@ -142,7 +151,9 @@ WRONG = {
         "the library's own": body("    return cudagraphs.why_not(graph)"),
     },
     "diagnose": {
-        "all at once": edit("changed = list(base)\n        changed[n] = fresh()[n]", "changed = fresh()"),
+        "all at once": edit(
+            "changed = list(base)\n        changed[n] = fresh()[n]", "changed = fresh()"
+        ),
         "in place": edit("changed[n] = fresh()[n]", "changed[n].copy_(fresh()[n])"),
         "without three calls": edit("    for _ in range(3):\n        recorded(*base)\n", ""),
         "two calls": edit("range(3)", "range(2)"),
@@ -151,7 +162,9 @@ WRONG = {
             "    recorded(*fresh())\n    return stale, not torch.equal(held, before)",
             "    return stale, recorded(*fresh()).data_ptr() == held.data_ptr()",
         ),
-        "only input 0 is changed": edit("    recorded(*fresh())\n    return", "    recorded(fresh()[0], *base[1:])\n    return"),
+        "only input 0 is changed": edit(
+            "    recorded(*fresh())\n    return", "    recorded(fresh()[0], *base[1:])\n    return"
+        ),
         "the first stale one": edit("stale.append(n)", "stale.append(n)\n            break"),
         "how many": edit("    return stale, not", "    return len(stale), not"),
     },
@@ -183,7 +196,9 @@ WRONG = {
             "tuple(r.clone() if isinstance(r, torch.Tensor) else r for r in self.results)",
             "tuple(r.clone() for r in self.results if isinstance(r, torch.Tensor))",
         ),
-        "the caller's tensor": edit(REPLAYED, REPLAYED + "        for n in self.moving:\n            inputs[n].zero_()\n"),
+        "the caller's tensor": edit(
+            REPLAYED, REPLAYED + "        for n in self.moving:\n            inputs[n].zero_()\n"
+        ),
     },
     "pick": {
         "the slowest": edit("best = min(", "best = max("),
@@ -195,19 +210,31 @@ WRONG = {
             "type(times) is not list or len(times) != len(configs)",
             "type(times) is not list",
         ),
-        "a set of configurations": edit("json.dumps([kernel, configs])", "(kernel + str(sorted(map(str, configs))))"),
-        "the last of equals": edit("min(range(len(configs)), key", "min(reversed(range(len(configs))), key"),
-        "how long the kernel is": edit("json.dumps([kernel, configs])", "json.dumps([len(kernel), configs])"),
-        "how the kernel begins": edit("json.dumps([kernel, configs])", "json.dumps([kernel[:200], configs])"),
+        "a set of configurations": edit(
+            "json.dumps([kernel, configs])", "(kernel + str(sorted(map(str, configs))))"
+        ),
+        "the last of equals": edit(
+            "min(range(len(configs)), key", "min(reversed(range(len(configs))), key"
+        ),
+        "how long the kernel is": edit(
+            "json.dumps([kernel, configs])", "json.dumps([len(kernel), configs])"
+        ),
+        "how the kernel begins": edit(
+            "json.dumps([kernel, configs])", "json.dumps([kernel[:200], configs])"
+        ),
         "numbers without names": edit(
-            "json.dumps([kernel, configs])", "json.dumps([kernel, [list(config.values()) for config in configs]])"
+            "json.dumps([kernel, configs])",
+            "json.dumps([kernel, [list(config.values()) for config in configs]])",
         ),
         "a hash of this process": edit(
-            "hashlib.sha256(json.dumps([kernel, configs]).encode()).hexdigest()", "str(hash(json.dumps([kernel, configs])))"
+            "hashlib.sha256(json.dumps([kernel, configs]).encode()).hexdigest()",
+            "str(hash(json.dumps([kernel, configs])))",
         ),
         "every error is a refusal": edit("except Refused:", "except Exception:"),
         "refusals are slow": edit('float("inf"))', "1e9)"),
-        "zero is a refusal": edit("times.append(measure(config))", 'times.append(measure(config) or float("inf"))'),
+        "zero is a refusal": edit(
+            "times.append(measure(config))", 'times.append(measure(config) or float("inf"))'
+        ),
         "nonsense is read": edit(
             "        if type(times) is not list or len(times) != len(configs) "
             "or not all(type(t) in (int, float) for t in times):\n"
@@ -216,16 +243,29 @@ WRONG = {
         ),
     },
     "product_source": {
-        "inside the loop": edit('*(f"    {line}" for line in epilogue)', '*(f"        {line}" for line in epilogue)'),
+        "inside the loop": edit(
+            '*(f"    {line}" for line in epilogue)', '*(f"        {line}" for line in epilogue)'
+        ),
         "no epilogue": edit('        *(f"    {line}" for line in epilogue),\n', ""),
-        "no rows masked in the load": edit("(i < M) & (k[None, :] < K), 0.0", "(i > -1) & (k[None, :] < K), 0.0"),
-        "no columns masked in the load": edit("(k[:, None] < K) & (j < N), 0.0", "(k[:, None] < K) & (j > -1), 0.0"),
+        "no rows masked in the load": edit(
+            "(i < M) & (k[None, :] < K), 0.0", "(i > -1) & (k[None, :] < K), 0.0"
+        ),
+        "no columns masked in the load": edit(
+            "(k[:, None] < K) & (j < N), 0.0", "(k[:, None] < K) & (j > -1), 0.0"
+        ),
         "rounded operands": edit(', input_precision="ieee"', ""),
         "inside is said of rows": edit(
-            "inside = (i < M) & (j < N)", "inside = (i < M) & (j > -1)", "acc, inside)", "acc, inside & (j < N))"
+            "inside = (i < M) & (j < N)",
+            "inside = (i < M) & (j > -1)",
+            "acc, inside)",
+            "acc, inside & (j < N))",
         ),
-        "no rest of K": edit("& (k[None, :] < K)", "& (k[None, :] > -1)", "(k[:, None] < K) &", "(k[:, None] > -1) &"),
-        "contiguous": edit("AM * i + AK * k", "K * i + k", "BK * k[:, None] + BN * j", "N * k[:, None] + j"),
+        "no rest of K": edit(
+            "& (k[None, :] < K)", "& (k[None, :] > -1)", "(k[:, None] < K) &", "(k[:, None] > -1) &"
+        ),
+        "contiguous": edit(
+            "AM * i + AK * k", "K * i + k", "BK * k[:, None] + BN * j", "N * k[:, None] + j"
+        ),
         "one STEP only": edit("range(0, K, STEP)", "range(0, STEP, STEP)"),
         "ROWS for both": edit("tl.program_id(1) * COLUMNS", "tl.program_id(1) * ROWS"),
         "extra behind out": edit('["a", "b", *extra, "out"]', '["a", "b", "out", *extra]'),

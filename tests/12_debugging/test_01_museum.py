@@ -50,7 +50,9 @@ def test_every_exhibit_is_described_here():
 def test_it_is_wrong_from_its_rung_on_and_the_reporters_own_test_finds_nothing(number):
     exhibit, (_, rung, what, calls) = EXHIBITS[number], FACTS[number]
     first = RUNGS.index(rung)
-    assert [exhibit.difference(calls, backend) for backend in RUNGS] == [""] * first + [what] * (3 - first)
+    assert [exhibit.difference(calls, backend) for backend in RUNGS] == [""] * first + [what] * (
+        3 - first
+    )
     assert exhibit.difference(exhibit.passing()) == ""
 
 
@@ -58,12 +60,16 @@ def test_it_is_wrong_from_its_rung_on_and_the_reporters_own_test_finds_nothing(n
 @pytest.mark.parametrize("number", FACTS)
 def test_one_stage_is_guilty_and_no_other(number):
     exhibit, (stage, _, _, calls) = EXHIBITS[number], FACTS[number]
-    assert [name for name in STAGES if not exhibit.difference(calls, **{name: getattr(RIGHT, name)})] == [stage]
+    assert [
+        name for name in STAGES if not exhibit.difference(calls, **{name: getattr(RIGHT, name)})
+    ] == [stage]
 
 
 def test_it_cannot_be_seen_which_stage_was_exchanged_by_which_are_the_librarys_own():
     for exhibit in EXHIBITS.values():
-        theirs = [name for name in STAGES if getattr(exhibit.pipeline, name) is getattr(RIGHT, name)]
+        theirs = [
+            name for name in STAGES if getattr(exhibit.pipeline, name) is getattr(RIGHT, name)
+        ]
         assert theirs == []
 
 
@@ -150,7 +156,11 @@ MENDED = {
 def accepted(number):
     """The lines that the hidden checks of an exhibit take for right."""
     lesson = find_lesson(Path(__file__).parents[2], "12")
-    (source,) = [c.source for c in read(lesson.solution).cells if is_checks(c) and f"exhibit_{number}()" in c.source]
+    (source,) = [
+        c.source
+        for c in read(lesson.solution).cells
+        if is_checks(c) and f"exhibit_{number}()" in c.source
+    ]
     calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
     (call,) = [call for call in calls if getattr(call.func, "id", "") == "right_line"]
     return [ast.literal_eval(line) for line in call.args[2:]]
@@ -158,7 +168,9 @@ def accepted(number):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", MENDED)
-def test_each_line_that_is_accepted_makes_the_compiler_right_when_it_alone_is_changed(number, monkeypatch):
+def test_each_line_that_is_accepted_makes_the_compiler_right_when_it_alone_is_changed(
+    number, monkeypatch
+):
     assert list(MENDED[number]) == accepted(number)
     calls = FACTS[number][3]
     for line, mended in MENDED[number].items():

@@ -20,13 +20,22 @@ def norm(x: torch.Tensor) -> torch.Tensor:
     return (x * 2).softmax(-1) @ x.mT
 
 
-def test_each_program_has_a_folder_with_its_stages(folder: Path, capsys: pytest.CaptureFixture[str]):
+def test_each_program_has_a_folder_with_its_stages(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+):
     x = torch.randn(8, 16, requires_grad=True)
     cl.compile(norm, options={"trace.enabled": True})(x).sum().backward()
     (run,) = folder.iterdir()
     assert f"each stage is written to {run}" in capsys.readouterr().err
     assert sorted(p.name for p in run.iterdir()) == ["model_0", "model_1"]
-    stages = ["aten.py", "captured.py", "kernels_after_fusion.txt", "loops_before_fusion.txt", "memory.txt", "output_code.txt"]
+    stages = [
+        "aten.py",
+        "captured.py",
+        "kernels_after_fusion.txt",
+        "loops_before_fusion.txt",
+        "memory.txt",
+        "output_code.txt",
+    ]
     for program in run.iterdir():
         assert sorted(p.name for p in program.iterdir()) == stages
     forward, backward = run / "model_0", run / "model_1"
@@ -60,7 +69,9 @@ def test_other_compiles_are_not_written(folder: Path):
     assert len(list(folder.rglob("aten.py"))) == 1
 
 
-def test_a_folder_that_cannot_be_written_is_no_reason_to_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_folder_that_cannot_be_written_is_no_reason_to_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("COURSE_DEBUG_DIR", str(tmp_path / "file" / "below"))
     x = torch.randn(8, 16)

@@ -7,7 +7,14 @@ import gc
 import pytest
 import torch
 
-from course_lib.bench.measure import Samples, clock_for, human_time, interleaved, order_of, wall_clock
+from course_lib.bench.measure import (
+    Samples,
+    clock_for,
+    human_time,
+    interleaved,
+    order_of,
+    wall_clock,
+)
 
 
 def busy(amount):
@@ -65,14 +72,21 @@ def test_a_slow_half_of_the_measurement_cancels_in_the_ratio():
 def test_every_round_runs_each_function_once_in_changing_order():
     clock = FakeClock(lambda name, now: 1.0)
     interleaved({name: named(name) for name in "abc"}, rounds=6, min_time=0.5, clock=clock)
-    rounds = ["".join(name for name, _ in clock.asked[i : i + 3]) for i in range(3, len(clock.asked), 3)]
+    rounds = [
+        "".join(name for name, _ in clock.asked[i : i + 3]) for i in range(3, len(clock.asked), 3)
+    ]
     assert all(sorted(each) == ["a", "b", "c"] for each in rounds) and len(rounds) == 6
     assert {each[0] for each in rounds} == {"a", "b", "c"}
     assert rounds[0] == "abc" and len(set(rounds)) == 6, "three names have six orders"
 
 
 def test_two_functions_change_places_so_that_a_machine_that_slows_down_favours_neither():
-    assert ["".join(order_of(["a", "b"], number)) for number in range(4)] == ["ab", "ba", "ba", "ab"]
+    assert ["".join(order_of(["a", "b"], number)) for number in range(4)] == [
+        "ab",
+        "ba",
+        "ba",
+        "ab",
+    ]
     clock = FakeClock(lambda name, now: 1.0 + 0.05 * now)
     found = interleaved({name: named(name) for name in "ab"}, rounds=8, min_time=0.0, clock=clock)
     assert found["a"].times_faster_than(found["b"]) == pytest.approx(1.0, abs=0.02)
@@ -89,7 +103,8 @@ def test_a_sample_lasts_at_least_min_time():
 def test_warmup_calls_are_not_samples():
     function = busy(1)
     found = interleaved({"f": function}, rounds=2, min_time=0.0, warmup=7)
-    assert len(function.calls) == 7 + 1 + 2  # warmup, one try to find the number of calls, two samples
+    # warmup, one try to find the number of calls, two samples
+    assert len(function.calls) == 7 + 1 + 2
     assert len(found["f"].seconds) == 2
 
 
@@ -117,7 +132,14 @@ def test_on_a_gpu_the_clock_stops_when_the_work_is_done():
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(3.3e-9, "3.30 ns"), (3.312e-6, "3.31 µs"), (0.0124, "12.4 ms"), (0.9999, "1.00 s"), (138, "138 s")]
+    ("seconds", "text"),
+    [
+        (3.3e-9, "3.30 ns"),
+        (3.312e-6, "3.31 µs"),
+        (0.0124, "12.4 ms"),
+        (0.9999, "1.00 s"),
+        (138, "138 s"),
+    ],
 )
 def test_times_print_with_three_digits_and_a_unit(seconds, text):
     assert human_time(seconds) == text

@@ -18,7 +18,9 @@ def double_then_add(x, y):
     return x * 2 + y
 
 
-WORKLOAD = Workload("double", double_then_add, functools.partial(models.random_inputs, ((8, 16), (16,))))
+WORKLOAD = Workload(
+    "double", double_then_add, functools.partial(models.random_inputs, ((8, 16), (16,)))
+)
 
 
 def contender(name, change, program=None):
@@ -97,7 +99,10 @@ def test_nan_is_right_only_where_eager_gives_nan():
 def test_rounding_is_no_error_in_any_dtype(dtype):
     inputs = functools.partial(models.random_inputs, ((8, 16), (16,)), dtype=dtype)
     workload = Workload("double", double_then_add, inputs)
-    precise = contender("precise", lambda function: lambda *args: function(*(arg.double() for arg in args)).to(dtype))
+    precise = contender(
+        "precise",
+        lambda function: lambda *args: function(*(arg.double() for arg in args)).to(dtype),
+    )
     assert not race(precise, workload=workload)[1].wrong
 
 
@@ -105,14 +110,22 @@ def test_who_fails_is_told_and_the_others_go_on():
     def broken(function):
         raise RuntimeError("no C++ compiler\nand a long story") from ValueError("g++ was not found")
 
-    eager, outcome, last = race(contender("broken", broken), contender("fine", lambda function: function))
-    assert outcome.problem == "ValueError: g++ was not found" and outcome.samples is None and not outcome.wrong
+    eager, outcome, last = race(
+        contender("broken", broken), contender("fine", lambda function: function)
+    )
+    assert (
+        outcome.problem == "ValueError: g++ was not found"
+        and outcome.samples is None
+        and not outcome.wrong
+    )
     assert eager.samples and last.samples
 
 
 def test_training_checks_every_gradient():
     model = models.TinyBlock(8, expansion=2)
-    workload = Workload("block", model, lambda: (torch.randn(2, 3, 8).requires_grad_(),), train=True)
+    workload = Workload(
+        "block", model, lambda: (torch.randn(2, 3, 8).requires_grad_(),), train=True
+    )
 
     class Scaled(torch.autograd.Function):
         """The right output and a wrong gradient."""
@@ -142,7 +155,10 @@ def test_a_model_in_which_rounding_grows_is_judged_by_double_precision():
 
     workload = Workload("steep", Steep(), lambda: (torch.randn(64),))
     shifted = lambda by: lambda model: lambda x: model(x) + by(x)
-    unlike = race(contender("another rounding", shifted(lambda x: 0.01 * torch.randn_like(x))), workload=workload)[1]
+    unlike = race(
+        contender("another rounding", shifted(lambda x: 0.01 * torch.randn_like(x))),
+        workload=workload,
+    )[1]
     wrong = race(contender("wrong", shifted(lambda x: 1.0)), workload=workload)[1]
     assert not unlike.wrong and "rounding grows" in unlike.notes[0] and unlike.samples
     assert wrong.wrong and "differs from eager by up to 1.0e+00" in wrong.problem
@@ -169,4 +185,6 @@ def test_what_was_compiled_reads_as_a_sentence():
     program = Program(graphs=1, breaks=0, kernels=3, library_calls=2, recompiles=0)
     assert str(program) == "1 graph, no graph breaks, no recompiles, 3 kernels, 2 library calls"
     program.fallbacks = ["the graph runs operation by operation: training comes with lesson 06"]
-    assert str(program).endswith("; the graph runs operation by operation: training comes with lesson 06")
+    assert str(program).endswith(
+        "; the graph runs operation by operation: training comes with lesson 06"
+    )

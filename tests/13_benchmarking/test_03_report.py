@@ -16,7 +16,13 @@ from course_lib.bench.measure import Samples
 def outcomes():
     return [
         Outcome("eager", samples=Samples((2e-3, 2.2e-3, 1.8e-3)), first_call=3e-3),
-        Outcome("course_lib", 0.4, 1e-6, Samples((1e-3, 1.1e-3, 0.9e-3), calls=4), Program(1, 0, 3, 2, 0)),
+        Outcome(
+            "course_lib",
+            0.4,
+            1e-6,
+            Samples((1e-3, 1.1e-3, 0.9e-3), calls=4),
+            Program(1, 0, 3, 2, 0),
+        ),
         Outcome("torch.compile", problem="InvalidCxxCompiler: No working C++ compiler found"),
     ]
 
@@ -32,11 +38,15 @@ def test_the_table_has_medians_ratios_and_the_first_call(outcomes):
 
 
 def test_the_reason_of_a_failure_stands_under_the_table(outcomes):
-    assert "torch.compile: InvalidCxxCompiler: No working C++ compiler found" in report.programs(outcomes)
+    assert "torch.compile: InvalidCxxCompiler: No working C++ compiler found" in report.programs(
+        outcomes
+    )
 
 
 def test_the_row_is_that_of_the_text(outcomes):
-    head, _, ours, theirs = report.markdown_rows(outcomes, "CPU / float32", "default", (32, 128, 768)).splitlines()
+    head, _, ours, theirs = report.markdown_rows(
+        outcomes, "CPU / float32", "default", (32, 128, 768)
+    ).splitlines()
     assert head == "| Environment | mode | shape | eager | compile | speedup | notes |"
     assert ours == (
         "| CPU / float32 | default | 32 × 128 × 768 | 2.00 ms | 1.00 ms | 2.00× | course_lib: 1 graph, no graph breaks, "
@@ -48,7 +58,10 @@ def test_the_row_is_that_of_the_text(outcomes):
 def test_json_has_the_raw_samples(outcomes):
     ours = json.loads(json.dumps(report.as_json(outcomes[1], outcomes)))
     assert ours["samples"] == [1e-3, 1.1e-3, 0.9e-3] and ours["calls_per_sample"] == 4
-    assert ours["times_faster_than_eager"] == pytest.approx(2) and ours["times_faster_than_torch_compile"] is None
+    assert (
+        ours["times_faster_than_eager"] == pytest.approx(2)
+        and ours["times_faster_than_torch_compile"] is None
+    )
     assert ours["program"]["kernels"] == 3
     theirs = report.as_json(outcomes[2], outcomes)
     assert theirs["samples"] == [] and theirs["problem"].startswith("InvalidCxxCompiler")

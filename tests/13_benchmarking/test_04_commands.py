@@ -15,7 +15,20 @@ from course_lib import runtime
 from course_lib.bench import commands, compare, first_call, leaks, main, models, peak
 from course_lib.bench.first_call import FirstCall
 
-SMALL = ["--batch", "2", "--seq", "8", "--hidden", "32", "--iters", "3", "--warmup", "1", "--min-time", "0"]
+SMALL = [
+    "--batch",
+    "2",
+    "--seq",
+    "8",
+    "--hidden",
+    "32",
+    "--iters",
+    "3",
+    "--warmup",
+    "1",
+    "--min-time",
+    "0",
+]
 OURS = [*SMALL, "--device", "cpu", "--no-torch-compile"]
 
 
@@ -45,7 +58,10 @@ def test_tinyblock_is_right_in_each_dtype(dtype):
 
 
 def test_memory_stays_flat(capsys):
-    assert main(["memory", "--compiles", "40", "--calls", "400", "--backend", "eager", "--json", "-"]) == 0
+    assert (
+        main(["memory", "--compiles", "40", "--calls", "400", "--backend", "eager", "--json", "-"])
+        == 0
+    )
     told = json.loads(capsys.readouterr().out)
     objects = [reading["objects"] for reading in told["calls"]]
     assert abs(objects[-1] - objects[1]) < 20
@@ -86,7 +102,9 @@ def test_a_graph_with_symbolic_sizes_leaves_no_source_text_behind():
     texts = fx.graph_module._loader.eval_cache
 
     def sizes():
-        compiled = course_lib.compile(lambda x: (x * 2).sum() + x.shape[0], dynamic=True, backend="aot_eager")
+        compiled = course_lib.compile(
+            lambda x: (x * 2).sum() + x.shape[0], dynamic=True, backend="aot_eager"
+        )
         for n in (3, 4, 5):
             assert compiled(torch.ones(n)) == 3 * n
 
@@ -138,9 +156,17 @@ def test_json_on_standard_output_is_nothing_but_json(capsys, monkeypatch):
     assert main(["tinyblock", *OURS, "--json", "-"]) == 0
     captured = capsys.readouterr()
     told = json.loads(captured.out)
-    assert {"benchmark", "date", "machine", "versions", "arguments", "shape", "results"} <= set(told)
-    assert {"cpu", "cores", "gpu"} <= set(told["machine"]) and {"python", "torch", "course_lib"} <= set(told["versions"])
-    assert told["arguments"]["iters"] == 3 and [len(result["samples"]) for result in told["results"]] == [3, 3]
+    assert {"benchmark", "date", "machine", "versions", "arguments", "shape", "results"} <= set(
+        told
+    )
+    assert {"cpu", "cores", "gpu"} <= set(told["machine"]) and {
+        "python",
+        "torch",
+        "course_lib",
+    } <= set(told["versions"])
+    assert told["arguments"]["iters"] == 3 and [
+        len(result["samples"]) for result in told["results"]
+    ] == [3, 3]
     assert "vs eager" in captured.err
 
 
@@ -166,7 +192,17 @@ def test_a_failure_of_ours_is_exit_status_1_and_of_torch_compile_0(capsys, monke
 
 def test_overhead_and_kernels_print_a_table_each(capsys, monkeypatch):
     monkeypatch.setattr(compare, "ours", say(lambda function: function))
-    quick = ["--iters", "2", "--warmup", "1", "--min-time", "0", "--device", "cpu", "--no-torch-compile"]
+    quick = [
+        "--iters",
+        "2",
+        "--warmup",
+        "1",
+        "--min-time",
+        "0",
+        "--device",
+        "cpu",
+        "--no-torch-compile",
+    ]
     assert main(["overhead", *quick]) == 0
     assert "x * 2 + y on 4 elements" in capsys.readouterr().out
     assert main(["kernels", "softmax", *quick, "--rows", "4"]) == 0
@@ -183,7 +219,11 @@ def test_a_missing_gpu_is_one_sentence(capsys, monkeypatch):
 
 def test_the_matmul_precision_is_the_texts_and_is_put_back(monkeypatch):
     seen = []
-    monkeypatch.setattr(compare, "ours", say(lambda function: seen.append(torch.get_float32_matmul_precision()) or function))
+    monkeypatch.setattr(
+        compare,
+        "ours",
+        say(lambda function: seen.append(torch.get_float32_matmul_precision()) or function),
+    )
     before = torch.get_float32_matmul_precision()
     main(["tinyblock", *OURS])
     assert seen == ["high"] and torch.get_float32_matmul_precision() == before
@@ -206,7 +246,9 @@ def test_each_situation_begins_with_what_is_on_disk_then(monkeypatch):
     seen = []
 
     def measure(who, workload, args, caches):
-        seen.append((who, workload, caches.name, frozenset(w for _, w, at, _ in seen if at == caches.name)))
+        seen.append(
+            (who, workload, caches.name, frozenset(w for _, w, at, _ in seen if at == caches.name))
+        )
         return FirstCall(0.5, 0.5)
 
     monkeypatch.setattr(first_call, "measure", measure)
@@ -215,7 +257,11 @@ def test_each_situation_begins_with_what_is_on_disk_then(monkeypatch):
     small, softmax = frozenset([first_call.SMALL]), frozenset([first_call.SMALL, "softmax"])
     there = [on_disk for _, workload, _, on_disk in seen if workload == "LayerNorm"]
     assert there == [frozenset(), softmax, softmax | {"LayerNorm"}]
-    assert [on_disk for _, workload, _, on_disk in seen if workload == "softmax"] == [frozenset(), small, softmax]
+    assert [on_disk for _, workload, _, on_disk in seen if workload == "softmax"] == [
+        frozenset(),
+        small,
+        softmax,
+    ]
 
 
 def test_a_child_that_fails_is_told_with_its_last_line(tmp_path):
@@ -228,7 +274,10 @@ def test_ratios_of_first_calls_count_imports_and_their_mean_is_geometric():
     runs = {
         ("softmax", empty): {"course_lib": ours, "torch.compile": FirstCall(0.0, 2.0)},
         ("LayerNorm", empty): {"course_lib": ours, "torch.compile": FirstCall(0.0, 8.0)},
-        ("TinyBlock", empty): {"course_lib": ours, "torch.compile": FirstCall(problem="ImportError: triton")},
+        ("TinyBlock", empty): {
+            "course_lib": ours,
+            "torch.compile": FirstCall(problem="ImportError: triton"),
+        },
     }
     text = first_call.table(runs)
     assert "nothing on disk: torch.compile takes 4.0 times as long (geometric mean of 2)" in text
@@ -236,10 +285,15 @@ def test_ratios_of_first_calls_count_imports_and_their_mean_is_geometric():
 
 
 def test_the_command_tells_each_first_call_and_refuses_what_it_does_not_know(capsys, monkeypatch):
-    monkeypatch.setattr(first_call, "measure", lambda who, *_: FirstCall(0.0, 1.0 if who == "course_lib" else 3.0))
+    monkeypatch.setattr(
+        first_call, "measure", lambda who, *_: FirstCall(0.0, 1.0 if who == "course_lib" else 3.0)
+    )
     assert main(["compile", "softmax", "--device", "cpu"]) == 0
     said = capsys.readouterr().out
-    assert "softmax, the same before, torch.compile: 3.00 s" in said and "takes 3.0 times as long" in said
+    assert (
+        "softmax, the same before, torch.compile: 3.00 s" in said
+        and "takes 3.0 times as long" in said
+    )
     assert main(["compile", "sofmax", "--device", "cpu"]) == 2
     assert "there is no workload 'sofmax'; there are pointwise chain" in capsys.readouterr().err
 

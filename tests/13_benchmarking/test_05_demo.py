@@ -8,14 +8,20 @@ from course_lib.bench import demo
 def test_the_demo_shows_each_stage_and_checks_the_result(capsys):
     assert demo.main() == 0
     out = capsys.readouterr().out
-    headings = [line.split(" ", 1)[1].strip(" ─") for line in out.splitlines() if line.endswith("──")]
+    headings = [
+        line.split(" ", 1)[1].strip(" ─") for line in out.splitlines() if line.endswith("──")
+    ]
     assert headings == [stage.__doc__ for stage in demo.STAGES]
-    assert "BINARY_OP @" in out and "[matmul: float32[64, 256]]" in out  # bytecode with the symbolic stack
-    assert "x.shape == (64, 128)" in out and "bench/models.py:" in out  # guards, with the line that caused them
+    # bytecode with the symbolic stack
+    assert "BINARY_OP @" in out and "[matmul: float32[64, 256]]" in out
+    # guards, with the line that caused them
+    assert "x.shape == (64, 128)" in out and "bench/models.py:" in out
     assert "torch.ops.aten.mm.default(x, weight)" in out and "gelu over [64, 256]" in out
     assert "keep apart: a library call" in out  # a fusion decision with its reason
     assert 'extern "C" void' in out and "def call(x, weight, bias):" in out
-    assert "On fresh inputs: largest difference from eager" in out and out.rstrip().endswith("fine.")
+    assert "On fresh inputs: largest difference from eager" in out and out.rstrip().endswith(
+        "fine."
+    )
 
 
 def test_the_demo_fits_a_terminal_and_has_no_colour_codes_in_a_file(capsys):
@@ -26,6 +32,8 @@ def test_the_demo_fits_a_terminal_and_has_no_colour_codes_in_a_file(capsys):
 
 
 def test_a_wrong_result_is_told(capsys, monkeypatch):
-    monkeypatch.setattr(demo.course_lib, "compile", lambda function: lambda *args: function(*args) + 1)
+    monkeypatch.setattr(
+        demo.course_lib, "compile", lambda function: lambda *args: function(*args) + 1
+    )
     assert demo.main() == 1
     assert "WRONG" in capsys.readouterr().out

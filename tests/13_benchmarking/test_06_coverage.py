@@ -18,7 +18,8 @@ aten = torch.ops.aten
 
 
 @pytest.mark.parametrize(
-    ("operator", "kind"), [("neg", "lowered"), ("sort", "extern"), ("nonzero", "not captured"), ("linalg.cond", "mixed")]
+    ("operator", "kind"),
+    [("neg", "lowered"), ("sort", "extern"), ("nonzero", "not captured"), ("linalg.cond", "mixed")],
 )
 def test_how_a_call_is_compiled(operator, kind):
     (row,) = run_job(Job(operator, ("float32",), samples=1))
@@ -41,17 +42,22 @@ def test_so_is_a_wrong_layout_and_a_failure():
     assert "instead of" in coverage.difference([x], [x, x], random=True)
     assert not coverage.difference(x, torch.randn(3, 4), random=True)
     nan = torch.tensor([1.0, float("nan")])
-    assert not coverage.difference(nan, nan.clone(), random=False) and coverage.difference(nan, torch.ones(2), random=False)
+    assert not coverage.difference(nan, nan.clone(), random=False) and coverage.difference(
+        nan, torch.ones(2), random=False
+    )
 
 
 def test_as_far_from_the_exact_value_as_eager_is_right():
     exact = torch.tensor([1.0], dtype=torch.float64)
     low, high, far = (torch.tensor([v], dtype=torch.bfloat16) for v in (0.94, 1.06, 2.0))
-    assert not coverage.difference(low, high, False, exact) and coverage.difference(far, high, False, exact)
+    assert not coverage.difference(low, high, False, exact) and coverage.difference(
+        far, high, False, exact
+    )
 
 
 @pytest.mark.parametrize(
-    ("what", "told"), [(lambda: os._exit(3), "exit status 3"), (lambda: time.sleep(60), "took more than 1 s")]
+    ("what", "told"),
+    [(lambda: os._exit(3), "exit status 3"), (lambda: time.sleep(60), "took more than 1 s")],
 )
 def test_a_crash_costs_one_operator_only(monkeypatch, what, told):
     plain = coverage.samples
@@ -62,7 +68,10 @@ def test_a_crash_costs_one_operator_only(monkeypatch, what, told):
     monkeypatch.setattr(coverage, "samples", odd)
     said = []
     rows = run_all(
-        [Job("neg", ("float32",)), Job("T", ("float32",), 1)], workers=2, seconds=1 if "took" in told else 60, tell=said.append
+        [Job("neg", ("float32",)), Job("T", ("float32",), 1)],
+        workers=2,
+        seconds=1 if "took" in told else 60,
+        tell=said.append,
     )
     (bad,) = [row for row in rows if row.operator == "neg"]
     assert bad.counts["wrong"] == 1 and told in bad.notes[0] and any(told in line for line in said)
@@ -70,7 +79,12 @@ def test_a_crash_costs_one_operator_only(monkeypatch, what, told):
 
 def test_hostile_samples_keep_shape_and_dtype():
     for x in (torch.randn(()), torch.randn(0), torch.randn(3, 4)):
-        for twist in (coverage.with_hard_values, coverage.flipped, coverage.transposed, coverage.widened):
+        for twist in (
+            coverage.with_hard_values,
+            coverage.flipped,
+            coverage.transposed,
+            coverage.widened,
+        ):
             assert (twist(x).shape, twist(x).dtype) == (x.shape, x.dtype)
     assert coverage.transposed(x).stride() == (1, 3) and coverage.widened(x).stride()[0] == 0
     assert torch.equal(coverage.transposed(x), x) and torch.equal(coverage.flipped(x), x)
@@ -79,7 +93,20 @@ def test_hostile_samples_keep_shape_and_dtype():
 def test_parts_of_a_run_add_up(tmp_path, capsys):
     for part in ("1/2", "2/2"):
         assert (
-            main(["--only", "^(neg|sign)$", "--shard", part, "--dtypes", "int64", "--samples", "1", "--output", str(tmp_path)])
+            main(
+                [
+                    "--only",
+                    "^(neg|sign)$",
+                    "--shard",
+                    part,
+                    "--dtypes",
+                    "int64",
+                    "--samples",
+                    "1",
+                    "--output",
+                    str(tmp_path),
+                ]
+            )
             == 0
         )
     report = merged(tmp_path / "operator-coverage.json", [], {"samples": 1, "seed": 0})

@@ -38,10 +38,17 @@ def test_norm_backwards_are_the_gradients():
 
 
 def test_softmax_and_cross_entropy_backwards_are_the_gradients():
-    x, g, labels = torch.randn(20, 16, requires_grad=True), torch.randn(20, 16), torch.randint(0, 16, (20,))
+    x, g, labels = (
+        torch.randn(20, 16, requires_grad=True),
+        torch.randn(20, 16),
+        torch.randint(0, 16, (20,)),
+    )
     y = x.softmax(-1)
     close([suite.softmax_backward(g, y.detach())], torch.autograd.grad(y, x, g))
-    close([suite.cross_entropy_backward(x.detach(), labels)], torch.autograd.grad(F.cross_entropy(x, labels), x))
+    close(
+        [suite.cross_entropy_backward(x.detach(), labels)],
+        torch.autograd.grad(F.cross_entropy(x, labels), x),
+    )
 
 
 def test_adam_step_is_torchs_tenth():
@@ -64,48 +71,84 @@ def test_the_transformer_runs():
 def small(monkeypatch):
     inputs = lambda: (torch.randn(4), torch.randn(4))
     both = lambda x, y: (x + y, x * y)
-    cases = {"one": suite.Case("one", torch.add, inputs), "two": suite.Case("two", both, inputs, {"eager": 1e9}, moved=32)}
+    cases = {
+        "one": suite.Case("one", torch.add, inputs),
+        "two": suite.Case("two", both, inputs, {"eager": 1e9}, moved=32),
+    }
     monkeypatch.setattr(suite, "known", lambda: cases)
     monkeypatch.setattr("course_lib.bench.eager.copy_bandwidth", lambda: 1e9)
     monkeypatch.setattr(suite, "keep_memory", lambda: True)
 
 
-ARGUMENTS = ["--device", "cpu", "--no-torch-compile", "--iters", "2", "--warmup", "1", "--min-time", "0"]
+ARGUMENTS = [
+    "--device",
+    "cpu",
+    "--no-torch-compile",
+    "--iters",
+    "2",
+    "--warmup",
+    "1",
+    "--min-time",
+    "0",
+]
 
 
 def test_table_and_json(small, tmp_path, capsys):
     where = tmp_path / "suite.json"
     assert main(["suite", *ARGUMENTS, "--json", str(where)]) == 0
     text = capsys.readouterr().out
-    assert "1.2x torch.compile" in text and "freed memory is kept" in text and "geometric mean" in text
+    assert (
+        "1.2x torch.compile" in text and "freed memory is kept" in text and "geometric mean" in text
+    )
     assert "!" in next(line for line in text.splitlines() if line.startswith("two"))
     assert json.loads(where.read_text())["cases"].keys() == {"one", "two"}
 
 
 def test_some_of_the_cases(small, capsys):
     assert main(["suite", *ARGUMENTS, "tw"]) == 0
-    assert "one" not in [line.split()[0] for line in capsys.readouterr().out.splitlines() if line.strip()]
+    assert "one" not in [
+        line.split()[0] for line in capsys.readouterr().out.splitlines() if line.strip()
+    ]
     assert main(["suite", *ARGUMENTS, "three"]) == 2
 
 
 def test_geometric_mean():
     outcome = lambda name, seconds: Outcome(name, samples=Samples((seconds,)))
-    cases = [[outcome("eager", 4.0), outcome("course_lib", 1.0)], [outcome("eager", 1.0), outcome("course_lib", 1.0)]]
+    cases = [
+        [outcome("eager", 4.0), outcome("course_lib", 1.0)],
+        [outcome("eager", 1.0), outcome("course_lib", 1.0)],
+    ]
     assert suite.geometric_mean(cases, "eager") == pytest.approx(2.0)
 
 
 @pytest.mark.parametrize("train", [False, True])
 def test_the_share_of_library_calls(train):
     """Products have a share, a kernel alone has none."""
-    inputs = lambda: (torch.randn(256, 256, requires_grad=train), torch.randn(256, 256, requires_grad=train))
-    share = library_share(Workload("products", lambda a, b: (a @ b @ a @ b).relu(), inputs, train), rounds=3, min_time=0.0)
+    inputs = lambda: (
+        torch.randn(256, 256, requires_grad=train),
+        torch.randn(256, 256, requires_grad=train),
+    )
+    share = library_share(
+        Workload("products", lambda a, b: (a @ b @ a @ b).relu(), inputs, train),
+        rounds=3,
+        min_time=0.0,
+    )
     assert share is not None and share > 0  # how much is a time, and the machine may be busy
-    assert library_share(Workload("kernel", lambda a, b: a * b + 1, inputs, train), rounds=2, min_time=0.0) is None
+    assert (
+        library_share(
+            Workload("kernel", lambda a, b: a * b + 1, inputs, train), rounds=2, min_time=0.0
+        )
+        is None
+    )
 
 
 def test_library_calls_of_every_kind_can_be_made_again():
     block = Transformer(layers=1, hidden=16, heads=2)
-    assert library_share(Workload("block", block, lambda: (torch.randn(2, 5, 16, requires_grad=True),), True), 2, 0.0)
+    assert library_share(
+        Workload("block", block, lambda: (torch.randn(2, 5, 16, requires_grad=True),), True), 2, 0.0
+    )
     look_up = lambda w, x: (torch.nn.functional.embedding(x, w).sort(0)[0]).expand(2, 3, 4) @ w.t()
     table, index = torch.randn(5, 4, requires_grad=True), torch.tensor([1, 0, 4])
-    assert library_share(Workload("embedding", lambda w: look_up(w, index), lambda: (table,), True), 2, 0.0)
+    assert library_share(
+        Workload("embedding", lambda w: look_up(w, index), lambda: (table,), True), 2, 0.0
+    )

@@ -49,7 +49,11 @@ def test_bytes_and_operations_are_counted_apart_and_bound_a_call_from_below():
     assert (found.kernels, found.library_calls) == (1, 1)
     assert found.library_flops == 2 * 32 * 64 * 16
     assert found.loop_bytes == 2 * 4 * 32 * 16, "the relu reads and writes the product"
-    assert found.least_seconds(Limits(bandwidth=4096.0, peak=65536.0, call=0.5)) == {"call": 0.5, "library": 1.0, "loops": 1.0}
+    assert found.least_seconds(Limits(bandwidth=4096.0, peak=65536.0, call=0.5)) == {
+        "call": 0.5,
+        "library": 1.0,
+        "loops": 1.0,
+    }
     assert set(found.least_seconds(PAPER)) == {"call", "library", "loops"}
     assert [row[0][0] for row in found.rows()] == list("12345")
 
@@ -60,7 +64,9 @@ def test_without_fusion_there_are_more_kernels_and_bytes_and_the_same_result():
     workload = Workload("block", block, lambda: (torch.randn(2, 4, 16),))
     outcomes, bytes_of = ablation.ablate(workload, rounds=2, warmup=1, min_time=0.0)
     by_name = {outcome.name: outcome for outcome in outcomes}
-    assert list(by_name) == ["eager", *ablation.PARTS] and not any(outcome.problem for outcome in outcomes)
+    assert list(by_name) == ["eager", *ablation.PARTS] and not any(
+        outcome.problem for outcome in outcomes
+    )
     assert by_name["no fusion"].program.kernels > by_name["all of it"].program.kernels
     assert bytes_of["no fusion"] > bytes_of["all of it"] > 0 == bytes_of["capture only"]
     text = ablation.ablation_table(outcomes, bytes_of).text
@@ -94,7 +100,9 @@ RECORDINGS = {
 
 def test_a_recording_is_as_it_was_made_and_somebody_shows_it(root):
     files = {path.stem: path for path in report.RECORDED.glob("*.json")}
-    assert {name: hashlib.sha256(path.read_bytes()).hexdigest()[:16] for name, path in files.items()} == RECORDINGS
+    assert {
+        name: hashlib.sha256(path.read_bytes()).hexdigest()[:16] for name, path in files.items()
+    } == RECORDINGS
     shown = [*(root / "notebooks").glob("*.ipynb"), *(root / "course_lib" / "bench").glob("*.py")]
     text = "".join(path.read_text(encoding="utf-8") for path in shown)
     assert [name for name in files if name not in text] == []
@@ -102,7 +110,10 @@ def test_a_recording_is_as_it_was_made_and_somebody_shows_it(root):
 
 def test_pictures_of_measurements_draw_times_and_say_none_in_their_text():
     _, outcomes = report.recorded(RECORDED[0])
-    table, strips = pictures.results(outcomes, "recorded"), pictures.spread({each.name: each.samples for each in outcomes})
+    table, strips = (
+        pictures.results(outcomes, "recorded"),
+        pictures.spread({each.name: each.samples for each in outcomes}),
+    )
     assert "× as fast" in table.html and TIME.search(table.body) and TIME.search(strips.body)
     assert not TIME.search(table.text) and not TIME.search(strips.text)
     assert strips.body.count("<title>median</title>") == len(outcomes)
@@ -112,7 +123,9 @@ def test_a_sample_is_drawn_where_it_lies():
     body = pictures.spread({"a": Samples((0.001, 0.002)), "b": Samples((0.004,))}).body
     at = [float(x) for x in re.findall(r'd="M([\d.]+) \d+\.0 V', body)]
     zero = min(at) - (sorted(at)[-1] - min(at)) / 3  # 1 ms of 4: a quarter of the way from zero
-    assert any(abs((x - zero) / (max(at) - zero) - 0.5) < 0.01 for x in at), "2 ms lies half way to 4 ms"
+    assert any(abs((x - zero) / (max(at) - zero) - 0.5) < 0.01 for x in at), (
+        "2 ms lies half way to 4 ms"
+    )
 
 
 def test_a_contender_that_failed_is_told_in_the_table():
@@ -128,7 +141,14 @@ def test_a_contender_that_failed_is_told_in_the_table():
 def test_orders_and_queues_are_drawn_from_what_happened():
     turns = [pictures.Turn("A", 0.0, 1.0), pictures.Turn("B", 1.0, 2.0)]
     drawn = pictures.turns({"in turn": turns})
-    assert drawn.body.count("<rect") == 2 and drawn.text.split() == ["in", "turn:", "A", "1", "B", "2"]
+    assert drawn.body.count("<rect") == 2 and drawn.text.split() == [
+        "in",
+        "turn:",
+        "A",
+        "1",
+        "B",
+        "2",
+    ]
     asked = [pictures.Asked(0.0, 1e-6, 1e-6, 9e-6), pictures.Asked(1e-6, 1e-6, 10e-6, 9e-6)]
     queue = pictures.queue({"no wait": (asked, 2e-6)})
     assert queue.body.count("<rect") == 4 and "2.00 µs for 2 calls" in queue.text

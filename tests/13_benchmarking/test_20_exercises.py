@@ -109,8 +109,13 @@ ALTERNATIVES = {
 }
 WRONG = {
     "steady_samples": {
-        "the asking is timed": edit("        call()\n        synchronize()\n        return", "        call()\n        return"),
-        "what was queued before is timed": edit("        synchronize()\n        start", "        start"),
+        "the asking is timed": edit(
+            "        call()\n        synchronize()\n        return",
+            "        call()\n        return",
+        ),
+        "what was queued before is timed": edit(
+            "        synchronize()\n        start", "        start"
+        ),
         "waits once before it starts": edit(
             "        synchronize()\n        start",
             "        start",
@@ -118,14 +123,19 @@ WRONG = {
             "    synchronize()\n    first = timed()",
         ),
         "the first call is one of the samples": edit(
-            "    for _ in range(warmup):\n        call()\n", "", "rounds)]", "rounds)]\n    samples = [first] + samples[1:]"
+            "    for _ in range(warmup):\n        call()\n",
+            "",
+            "rounds)]",
+            "rounds)]\n    samples = [first] + samples[1:]",
         ),
         "the first call is an ordinary one": edit(
             "first = timed()", "call()\n    first = timed()", "range(warmup)", "range(warmup - 1)"
         ),
         "mean": edit("statistics.median(samples)", "statistics.mean(samples)"),
         "outliers are kept": edit("if seconds <= 2 * median", "if True"),
-        "too fast is an outlier": edit("if seconds <= 2 * median", "if median / 2 <= seconds <= 2 * median"),
+        "too fast is an outlier": edit(
+            "if seconds <= 2 * median", "if median / 2 <= seconds <= 2 * median"
+        ),
         "twice is too far": edit("seconds <= 2 * median", "seconds < 2 * median"),
     },
     "speedup_table": {
@@ -135,10 +145,12 @@ WRONG = {
             '        middle = float(np.median(samples["eager"]) / np.median(samples["compiled"]))\n        verdict =',
         ),
         "arithmetic mean": edit(
-            "math.exp(sum(math.log(row.ratio) for row in rows) / len(rows))", "sum(row.ratio for row in rows) / len(rows)"
+            "math.exp(sum(math.log(row.ratio) for row in rows) / len(rows))",
+            "sum(row.ratio for row in rows) / len(rows)",
         ),
         "the median decides": edit(
-            '"faster" if low > 1 else "slower" if high < 1 else', '"faster" if middle > 1 else "slower" if middle < 1 else'
+            '"faster" if low > 1 else "slower" if high < 1 else',
+            '"faster" if middle > 1 else "slower" if middle < 1 else',
         ),
         "never slower": edit('"slower" if high < 1 else ', ""),
         "as long is faster": edit("if low > 1", "if low >= 1"),
@@ -149,22 +161,34 @@ WRONG = {
     },
     "bound": {
         "memory only": edit("max(memory[name], arithmetic[name])", "memory[name]"),
-        "both, one after the other": edit("max(memory[name], arithmetic[name])", "memory[name] + arithmetic[name]"),
+        "both, one after the other": edit(
+            "max(memory[name], arithmetic[name])", "memory[name] + arithmetic[name]"
+        ),
         "the call is free": edit("least = limits.call + sum", "least = sum"),
         "words exchanged": edit(
             '"arithmetic" if arithmetic[name] > memory[name] else "memory"',
             '"memory" if arithmetic[name] > memory[name] else "arithmetic"',
         ),
-        "the library is free": edit("measured / (limits.call + library)", "measured / (least - library)"),
-        "the call goes, too": edit("measured / (limits.call + library)", "measured / (library or limits.bandwidth)"),
+        "the library is free": edit(
+            "measured / (limits.call + library)", "measured / (least - library)"
+        ),
+        "the call goes, too": edit(
+            "measured / (limits.call + library)", "measured / (library or limits.bandwidth)"
+        ),
         "share of what is measured": edit("library / least", "library / measured"),
-        "arithmetic on the ridge": edit("arithmetic[name] > memory[name]", "arithmetic[name] >= memory[name]"),
+        "arithmetic on the ridge": edit(
+            "arithmetic[name] > memory[name]", "arithmetic[name] >= memory[name]"
+        ),
     },
     "why_not_faster": {
-        "the first call, too": edit("statistics.median(trace.calls[1:])", "statistics.median(trace.calls)"),
+        "the first call, too": edit(
+            "statistics.median(trace.calls[1:])", "statistics.median(trace.calls)"
+        ),
         "believes the number": edit("trace.reported > 2 * usual", "False"),
         "never in pieces": edit("if evidence.breaks:", "if False:"),
-        "recompiles first": edit("if evidence.breaks:", "if evidence.breaks and evidence.recompiles < 2:"),
+        "recompiles first": edit(
+            "if evidence.breaks:", "if evidence.breaks and evidence.recompiles < 2:"
+        ),
         "any recompile": edit("evidence.recompiles > 1", "evidence.recompiles"),
         "fallbacks do not count": edit("if evidence.fallbacks:", "if False:"),
         "the step is not looked at": edit("usual < trace.step / 2", "False"),
@@ -174,21 +198,38 @@ WRONG = {
         ),
         "the bound must be met": edit("1.5 * least", "1.0001 * least"),
         "always done": edit('"done" if usual <= 1.5 * least else "kernels"', '"done"'),
-        "the library has most": edit('parts["library"] > least / 2', 'parts["library"] == max(parts.values())'),
-        "the call has most": edit('parts["call"] > least / 2', 'parts["call"] == max(parts.values())'),
-        "half of the usual, library": edit('parts["library"] > least / 2', 'parts["library"] > usual / 2'),
+        "the library has most": edit(
+            'parts["library"] > least / 2', 'parts["library"] == max(parts.values())'
+        ),
+        "the call has most": edit(
+            'parts["call"] > least / 2', 'parts["call"] == max(parts.values())'
+        ),
+        "half of the usual, library": edit(
+            'parts["library"] > least / 2', 'parts["library"] > usual / 2'
+        ),
         "half of the usual, call": edit('parts["call"] > least / 2', 'parts["call"] > usual / 2'),
         "the lower median": edit("statistics.median(trace", "statistics.median_low(trace"),
-        "mean of the calls": edit("statistics.median(trace.calls[1:])", "statistics.mean(trace.calls[1:])"),
+        "mean of the calls": edit(
+            "statistics.median(trace.calls[1:])", "statistics.mean(trace.calls[1:])"
+        ),
         "twice is too much": edit("trace.reported > 2", "trace.reported >= 2"),
         "half is too little": edit("usual < trace.step / 2", "usual <= trace.step / 2"),
         "1.5 times is too much": edit("usual <= 1.5 * least", "usual < 1.5 * least"),
-        "with the first call": edit("statistics.median(trace.calls[1:])", "statistics.mean(trace.calls)"),
-        "the paper machine for all": edit("evidence.least_seconds(limits)", "evidence.least_seconds(PAPER)"),
+        "with the first call": edit(
+            "statistics.median(trace.calls[1:])", "statistics.mean(trace.calls)"
+        ),
+        "the paper machine for all": edit(
+            "evidence.least_seconds(limits)", "evidence.least_seconds(PAPER)"
+        ),
         "half of the step is elsewhere": edit("usual < trace.step / 2", "usual < trace.step"),
     },
     "ablate": {
-        "without the whole": edit('{"all": {}, **parts}', "parts", 'whole = lines["all"]', "whole = next(iter(lines.values()))"),
+        "without the whole": edit(
+            '{"all": {}, **parts}',
+            "parts",
+            'whole = lines["all"]',
+            "whole = next(iter(lines.values()))",
+        ),
         "parts add up": edit(
             "        for name, stages",
             "        before = {}\n        for name, stages",
@@ -200,8 +241,12 @@ WRONG = {
         "always right": edit("torch.allclose(result, expected, rtol=1e-4, atol=1e-5)", "True"),
         "bytes before fusion": edit("schedule.bytes_after", "schedule.bytes_before"),
         "wrong parts earn": edit("lines[name].right and ", ""),
-        "the first graph only": edit("trace.of(cl.events.Scheduled)]", "trace.of(cl.events.Scheduled)][:1]"),
-        "more kernels earn": edit("lines[name].nbytes > whole.nbytes", "lines[name].kernels > whole.kernels"),
+        "the first graph only": edit(
+            "trace.of(cl.events.Scheduled)]", "trace.of(cl.events.Scheduled)][:1]"
+        ),
+        "more kernels earn": edit(
+            "lines[name].nbytes > whole.nbytes", "lines[name].kernels > whole.kernels"
+        ),
         "roughly right": edit("rtol=1e-4, atol=1e-5", "rtol=0.1, atol=0.1"),
         "whatever differs earns": edit("lines[name].nbytes > whole.nbytes", "True"),
     },

@@ -20,6 +20,9 @@ def test_what_was_recorded_has_all_ways_and_can_be_drawn():
     for way in told["ways"].values():
         assert way["gradients_off_by"] < 1e-5 and 0 <= way["hidden"] <= 1 and way["nccl_ms"] > 0
         step = overlap.as_launches(way)
-        assert step[0].end >= max(one.end for one in step) and {one.name for one in step[1:]} == {"compute", "nccl"}
+        assert step[0].end >= max(one.end for one in step) and {one.name for one in step[1:]} == {
+            "compute",
+            "nccl",
+        }
     picture = viz.launch_timeline({"eager": step}, "Recorded.", lanes=("compute", "NCCL"))
     assert picture.caption == "Recorded." and ">NCCL<" in picture.html

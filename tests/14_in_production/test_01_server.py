@@ -54,7 +54,9 @@ def test_padding_costs_and_changes_no_answer():
     padded = torch.nn.functional.pad(tokens, (0, 21, 0, 1))
     with torch.no_grad():
         torch.testing.assert_close(model(padded)[:3, :11], model(tokens))
-    (one,) = simulate([Request(0, 11)], Policy(length=lambda n: 32, batch=lambda n: 4), lambda shape: "hit", COSTS)
+    (one,) = simulate(
+        [Request(0, 11)], Policy(length=lambda n: 32, batch=lambda n: 4), lambda shape: "hit", COSTS
+    )
     assert one.where == (4, 32) and one.running == 1 + 0.1 * 128
 
 

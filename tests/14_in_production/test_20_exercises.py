@@ -9,7 +9,10 @@ from course_lib.frames import installed
 
 LESSON = Mutants("14_in_production")
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(not installed(), reason="the exercises need the frame hook")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not installed(), reason="the exercises need the frame hook"),
+]
 
 
 def edit(*changes):
@@ -105,13 +108,19 @@ QUANTILES = """    count, ordered = limit // len(batches), sorted(lengths)
 WRONG = {
     "gate": {
         "one rank too far": edit("[max(rank, 1) - 1]", "[min(rank, len(samples) - 1)]"),
-        "sorted in place": edit("    return sorted(samples)", "    samples.sort()\n    return samples"),
-        "divided first": edit("math.ceil(p * len(samples) / 100)", "math.ceil(p / 100 * len(samples))"),
+        "sorted in place": edit(
+            "    return sorted(samples)", "    samples.sort()\n    return samples"
+        ),
+        "divided first": edit(
+            "math.ceil(p * len(samples) / 100)", "math.ceil(p / 100 * len(samples))"
+        ),
         "5 % are too much": edit("> 1.05 * percentile", ">= 1.05 * percentile"),
         "three times are too much": edit("compiled[0] > 3 *", "compiled[0] >= 3 *"),
         "three times its own": edit("3 * percentile(eager, 99)", "3 * percentile(compiled, 99)"),
         "three times the slowest": edit("3 * percentile(eager, 99)", "3 * max(eager)"),
-        "the first, if there are samples": edit("if compiled[0] > 3", 'if broken[:1] != ["samples"] and compiled[0] > 3'),
+        "the first, if there are samples": edit(
+            "if compiled[0] > 3", 'if broken[:1] != ["samples"] and compiled[0] > 3'
+        ),
         "no allowance": edit("1.05 * percentile", "1.00 * percentile"),
         "too much allowance": edit("1.05 * percentile", "1.10 * percentile"),
         "the mean, not the median": edit(
@@ -132,19 +141,26 @@ WRONG = {
             "return torch.where(best < 0.5, scores + (0.5 - best), scores)",
             "return scores + (0.5 - best) if best < 0.5 else scores",
         ),
-        "the branch is lost": edit("torch.where(best < 0.5, scores + (0.5 - best), scores)", "scores"),
+        "the branch is lost": edit(
+            "torch.where(best < 0.5, scores + (0.5 - best), scores)", "scores"
+        ),
         "the strength of now": edit(
-            "ranker.words, ranker.mix, ranker.strength", "ranker.words, ranker.mix, ranker.strength.item()"
+            "ranker.words, ranker.mix, ranker.strength",
+            "ranker.words, ranker.mix, ranker.strength.item()",
         ),
         "each for itself": edit("torch.where(best < 0.5,", "torch.where(scores < 0.5,"),
-        "always": edit("torch.where(best < 0.5, scores + (0.5 - best), scores)", "scores + (0.5 - best)"),
+        "always": edit(
+            "torch.where(best < 0.5, scores + (0.5 - best), scores)", "scores + (0.5 - best)"
+        ),
         "compiled for each request": edit(
             "self.hot = compile(Hot(ranker))",
             "self.compile = compile",
             "scores = self.hot(",
             "self.hot = self.compile(Hot(self.ranker))\n        scores = self.hot(",
         ),
-        "a function is compiled": edit("compile(Hot(ranker))", "compile(nn.Sequential(Hot(ranker))[0].forward)"),
+        "a function is compiled": edit(
+            "compile(Hot(ranker))", "compile(nn.Sequential(Hot(ranker))[0].forward)"
+        ),
         "nothing is counted": edit("        self.ranker.served += 1\n", ""),
         "nothing is noted": edit("        self.ranker.log.append(", "        str("),
         "worst first": edit("descending=True", "descending=False"),
@@ -165,11 +181,16 @@ WRONG = {
         "equally many requests for each": body(QUANTILES),
         "batch sizes forgotten": edit("limit // len(batches)", "limit"),
         "the longest of yesterday": edit("sorted({*lengths, longest})", "sorted(set(lengths))"),
-        "lengths, not requests": edit("ordered = sorted(lengths)", "ordered = sorted(set(lengths))"),
-        "sorted in place": edit("ordered = sorted(lengths)", "lengths.sort()\n    ordered = lengths"),
+        "lengths, not requests": edit(
+            "ordered = sorted(lengths)", "ordered = sorted(set(lengths))"
+        ),
+        "sorted in place": edit(
+            "ordered = sorted(lengths)", "lengths.sort()\n    ordered = lengths"
+        ),
         "a tuple": edit("list(answer[1])", "answer[1]"),
         "always the whole number": edit(
-            "answer = min(answer, best[-1])", "answer = best[-1] if best[-1][1] else (0, answer[1][:1])"
+            "answer = min(answer, best[-1])",
+            "answer = best[-1] if best[-1][1] else (0, answer[1][:1])",
         ),
     },
     "warm_up": {
@@ -180,10 +201,15 @@ WRONG = {
             "server.models[question](torch.ones(batch, border, dtype=torch.int64))",
         ),
         "not through the door": edit("server.answer(", "server.work("),
-        "borders of this server": edit("in server.BORDERS", "in [b for b in (16, 32, 64) if b <= max(server.BORDERS)]"),
-        "it is counted": edit("server.answered, server.noted[:] = answered, noted\n", "server.noted[:] = noted\n"),
+        "borders of this server": edit(
+            "in server.BORDERS", "in [b for b in (16, 32, 64) if b <= max(server.BORDERS)]"
+        ),
+        "it is counted": edit(
+            "server.answered, server.noted[:] = answered, noted\n", "server.noted[:] = noted\n"
+        ),
         "counted from zero": edit(
-            "server.answered, server.noted[:] = answered, noted", "server.answered, server.noted[:] = 0, []"
+            "server.answered, server.noted[:] = answered, noted",
+            "server.answered, server.noted[:] = 0, []",
         ),
         "the dice roll": edit("    server.dice.set_state(dice)\n", ""),
         "new dice": edit("server.dice.set_state(dice)", "server.dice.manual_seed(14)"),
@@ -197,7 +223,9 @@ WRONG = {
         ),
         "an int": edit("torch.tensor(len(prompt))", "len(prompt)"),
         "always float32": edit("keys.new_zeros(2,", "torch.zeros(2,"),
-        "room for the prompt": edit("layer.heads, most,", "layer.heads, max(most, 32) // 32 * (len(prompt) + 8),"),
+        "room for the prompt": edit(
+            "layer.heads, most,", "layer.heads, max(most, 32) // 32 * (len(prompt) + 8),"
+        ),
         "no mask": edit(".masked_fill(places > position, -torch.inf)", ""),
         "not itself": edit("places > position", "places >= position"),
         "one place too far": edit("places == position)", "places == position + 1)"),

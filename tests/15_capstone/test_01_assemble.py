@@ -67,15 +67,21 @@ def as_eager(assembly) -> None:
 def test_with_nothing_solved_every_part_is_ours_and_says_so(course):
     mine = capstone.assemble()
     assert [verdict.owner for verdict in mine.verdicts] == ["ours"] * len(PARTS)
-    assert why(mine, "fuse_all") == "not solved yet: NotImplementedError in fuse_all, makes_a_circle, traffic"
-    assert why(mine, "my_lower") == "not solved yet: NotImplementedError in my_lower"  # no notebook at all
+    assert (
+        why(mine, "fuse_all")
+        == "not solved yet: NotImplementedError in fuse_all, makes_a_circle, traffic"
+    )
+    # no notebook at all
+    assert why(mine, "my_lower") == "not solved yet: NotImplementedError in my_lower"
     as_eager(mine)
 
 
 def test_what_is_given_stands_in_for_lessons_before_the_start(course):
     mine = capstone.assemble(given="08")
     owners = {verdict.part.name: verdict.owner for verdict in mine.verdicts}
-    assert {name for name in NAMES if owners[name] == "given"} == {part.name for part in PARTS if part.lesson < "08"}
+    assert {name for name in NAMES if owners[name] == "given"} == {
+        part.name for part in PARTS if part.lesson < "08"
+    }
     assert owners["legal"] == "ours"
     as_eager(mine)
 
@@ -88,14 +94,24 @@ def test_a_compiler_of_twelve_parts_trains_a_gpt_as_eager_does(course):
         assert capstone.worst(net, fast, (tokens, tokens.roll(-1, 1))) < 1e-4
         tokens = torch.randint(0, 12, (3, 8))
     served = {name for name, counts in whole.uses.items() if counts["yours"]}
-    assert served >= {"make_check", "what_to_keep", "frugal", "my_lower", "legal", "my_plan", "kernel_source"}
+    assert served >= {
+        "make_check",
+        "what_to_keep",
+        "frugal",
+        "my_lower",
+        "legal",
+        "my_plan",
+        "kernel_source",
+    }
     assert "aten._to_copy" in str(whole)  # why `derivative` did not serve
 
 
 @pytest.mark.slow
 def test_the_reference_answers_all_pass_their_trials(root):
     whole = capstone.assemble(root / "solutions")
-    assert [(v.part.name, v.owner, v.why) for v in whole.verdicts] == [(name, "yours", "") for name in NAMES]
+    assert [(v.part.name, v.owner, v.why) for v in whole.verdicts] == [
+        (name, "yours", "") for name in NAMES
+    ]
     as_eager(whole)
 
 
@@ -105,9 +121,17 @@ def test_the_reference_answers_all_pass_their_trials(root):
 @pytest.mark.slow
 def test_a_right_answer_is_let_in_and_the_checks_in_the_learners_copy_do_not_matter(course):
     path = solved(course, "08")
-    edit(path, 'check_equal(traffic([mul], [mul, relu], {"b"}, sizes), 200', 'raise SystemExit("not run"); print((')
+    edit(
+        path,
+        'check_equal(traffic([mul], [mul, relu], {"b"}, sizes), 200',
+        'raise SystemExit("not run"); print((',
+    )
     mine = capstone.assemble()
-    assert {v.part.name for v in mine.verdicts if v.owner == "yours"} == {"legal", "fuse_all", "my_plan"}
+    assert {v.part.name for v in mine.verdicts if v.owner == "yours"} == {
+        "legal",
+        "fuse_all",
+        "my_plan",
+    }
     as_eager(mine)
 
 
@@ -127,7 +151,11 @@ def test_wrong_endless_and_crashing_answers_stay_outside_each_with_its_reason(co
 @pytest.mark.slow
 def test_an_answer_half_written_says_what_is_missing(course):
     path = solved(course, "06")
-    edit(path, "product = grad * output", "raise NotImplementedError('Exercise: write this part, then run the cell again.')")
+    edit(
+        path,
+        "product = grad * output",
+        "raise NotImplementedError('Exercise: write this part, then run the cell again.')",
+    )
     edit(path, "    if node.target in EXPENSIVE:\n", "    if nodes_that_are_not_there:\n")
     mine = capstone.assemble()
     assert why(mine, "softmax, layer_norm").startswith("not solved yet: NotImplementedError")
@@ -172,7 +200,10 @@ def test_the_part_to_blame_is_found(whole):
     block, x = GPTBlock(16, 2, 8).eval(), torch.randn(2, 8, 16)
     with torch.no_grad():
         found = whole.exchange("softmax, layer_norm", softmax=wrong).suspects(block, x)
-    assert {name for name, different in found.items() if different > 1e-4} == {"softmax, layer_norm", "all"}
+    assert {name for name, different in found.items() if different > 1e-4} == {
+        "softmax, layer_norm",
+        "all",
+    }
 
 
 def test_guard_checks_and_resume_functions_are_exchanged_only_while_it_compiles(whole):
@@ -204,7 +235,9 @@ def test_parts_that_are_not_there_are_told(whole):
 def test_the_map_and_the_page_say_whose_each_part_is(course, tmp_path):
     mine = capstone.assemble(given="04")
     assert "▫ make_resume" in mine.map.text and "· make_check" in mine.map.text
-    page = mine.save(tmp_path / "mine.html", "Ada & Co", {"largest difference": "1e-07"}).read_text(encoding="utf-8")
+    page = mine.save(tmp_path / "mine.html", "Ada & Co", {"largest difference": "1e-07"}).read_text(
+        encoding="utf-8"
+    )
     assert "The compiler of Ada &amp; Co" in page and "1e-07" in page and "make_resume" in page
     assert "08_fusion_and_scheduling" in page and "0 of 17" in page
     assert "<script src" not in page and "<link" not in page and "@import" not in page
@@ -214,8 +247,12 @@ def test_course_start_remembers_where_one_begins(course, capsys):
     assert cli.main(["start", "7"]) == 0
     assert "given: you start later" in capsys.readouterr().out
     standing = {s.name[:2]: s for s in progress(course).lessons}
-    assert standing["06"].done and not standing["07"].done and progress(course).next == standing["07"]
-    assert {part.lesson for part in capstone.assemble().mine} == {part.lesson for part in PARTS if part.lesson < "07"}
+    assert (
+        standing["06"].done and not standing["07"].done and progress(course).next == standing["07"]
+    )
+    assert {part.lesson for part in capstone.assemble().mine} == {
+        part.lesson for part in PARTS if part.lesson < "07"
+    }
     assert {part.lesson for part in capstone.assemble(given=0).mine} == set()
 
 
@@ -232,7 +269,11 @@ def test_what_lies_before_the_start_is_given_also_where_it_was_checked_or_begun(
     edit(handed_out(course, "04"), "raise NotImplementedError", "return 1  #")
     start_at(course, find_lesson(course, "07"))
     standing = {s.name[:2]: s for s in progress(course).lessons}
-    assert standing["03"].state == "given" and standing["04"].state == "begun" and begun.exercise.is_file()
+    assert (
+        standing["03"].state == "given"
+        and standing["04"].state == "begun"
+        and begun.exercise.is_file()
+    )
     assert progress(course).next == standing["07"]
 
 
@@ -242,4 +283,7 @@ def test_for_an_answer_that_fails_ours_is_given_with_the_reason(course):
     mine = capstone.assemble(given="09")
     owners = {verdict.part.name: verdict.owner for verdict in mine.verdicts}
     assert owners["my_plan"] == "given" and owners["legal"] == "yours"
-    assert why(mine, "my_plan").startswith("yours: it does not work yet") and why(mine, "my_lower") == ""
+    assert (
+        why(mine, "my_plan").startswith("yours: it does not work yet")
+        and why(mine, "my_lower") == ""
+    )

@@ -109,7 +109,12 @@ BACKEND = """    p, rest = pipeline, pipeline.decompositions
         return autograd.differentiable(*programs, graph.meta["signature"], parts, gm.forward)
     return autograd.finished(programs[0], graph.meta["signature"], gm.forward)"""
 
-ALTERNATIVES = {"chain": body(CHAIN), "problems": body(PROBLEMS), "fuse_attention": body(PASS), "my_backend": body(BACKEND)}
+ALTERNATIVES = {
+    "chain": body(CHAIN),
+    "problems": body(PROBLEMS),
+    "fuse_attention": body(PASS),
+    "my_backend": body(BACKEND),
+}
 CAPTURE = '        ("capture", "Frame", "CaptureResult", "TorchDynamo"),\n'
 JOINT = '        ("joint", "GraphModule", "GraphModule", "AOTAutograd"),\n'
 CUT = '        ("partition", "GraphModule", "Partition", "AOTAutograd"),\n'

@@ -31,7 +31,9 @@ def aten(function: Callable[..., Any], *inputs: Any) -> fx.GraphModule:
 
     def run(*args: Any) -> Any:
         with FunctionalTensorMode(), Decomposing(DECOMPOSITIONS):
-            return tree_map(leave, function(*tree_map_only(torch.Tensor, FunctionalTensor.to_functional, args)))
+            return tree_map(
+                leave, function(*tree_map_only(torch.Tensor, FunctionalTensor.to_functional, args))
+            )
 
     with torch.no_grad(), mode:
         gm = make_fx(run)(*fakes)
@@ -73,10 +75,16 @@ def agree(function: Callable[..., Any], *inputs: Any) -> LoopGraph:
     graph = lowered(function, *inputs)
     for how in (None, schedule(graph), schedule(graph, always)):
         memory = plan(how, graph) if how else None
-        results = evaluate_schedule(how, memory, graph, *inputs) if how else evaluate(graph, *inputs)
+        results = (
+            evaluate_schedule(how, memory, graph, *inputs) if how else evaluate(graph, *inputs)
+        )
         assert len(results) == len(expected)
         for result, eager in zip(results, expected, strict=True):
-            same(result, eager, max(TOLERANCE.get(buffer.dtype, 0) for buffer in graph.buffers.values()))
+            same(
+                result,
+                eager,
+                max(TOLERANCE.get(buffer.dtype, 0) for buffer in graph.buffers.values()),
+            )
     return graph
 
 
@@ -84,7 +92,17 @@ def same(result: torch.Tensor, eager: torch.Tensor, tolerance: float) -> None:
     """Shape, dtype, layout, and values up to the rounding of the coarsest dtype on the way."""
     assert (result.shape, result.dtype) == (eager.shape, eager.dtype)
     if eager.numel():
-        strides = [(a, b) for a, b, n in zip(result.stride(), eager.stride(), eager.shape, strict=True) if n > 1]
+        strides = [
+            (a, b)
+            for a, b, n in zip(result.stride(), eager.stride(), eager.shape, strict=True)
+            if n > 1
+        ]
         assert all(a == b for a, b in strides), f"{result.stride()} instead of {eager.stride()}"
-    tolerance = max(tolerance, TOLERANCE.get(eager.dtype, 0)) if eager.is_floating_point() or eager.is_complex() else 0
-    torch.testing.assert_close(result, eager, rtol=tolerance, atol=tolerance, equal_nan=True, check_stride=False)
+    tolerance = (
+        max(tolerance, TOLERANCE.get(eager.dtype, 0))
+        if eager.is_floating_point() or eager.is_complex()
+        else 0
+    )
+    torch.testing.assert_close(
+        result, eager, rtol=tolerance, atol=tolerance, equal_nan=True, check_stride=False
+    )

@@ -590,7 +590,11 @@ def reshaped_in_place(x):
 
 @program()
 def tensors_of_numbers(x):
-    return torch.as_tensor(3.0) + x + torch.as_tensor([1, 2, 3]), torch.as_tensor(x) + 1, torch.asarray([1.0, 2, 3]) + x
+    return (
+        torch.as_tensor(3.0) + x + torch.as_tensor([1, 2, 3]),
+        torch.as_tensor(x) + 1,
+        torch.asarray([1.0, 2, 3]) + x,
+    )
 
 
 class Held:
@@ -666,17 +670,23 @@ def attributes_by_path(h):
 
 @program(held)
 def attributes_by_path_in_map(h):
-    return sum(map(operator.attrgetter("value"), [h, h])), max([h, h], key=operator.attrgetter("scale")) is h
+    return sum(map(operator.attrgetter("value"), [h, h])), max(
+        [h, h], key=operator.attrgetter("scale")
+    ) is h
 
 
 @program(held)
 def methods_by_name(h):
-    return operator.methodcaller("times", by=3)(h), list(map(operator.methodcaller("times", 2), [h]))
+    return operator.methodcaller("times", by=3)(h), list(
+        map(operator.methodcaller("times", 2), [h])
+    )
 
 
 @program(held)
 def getattr_as_a_callback(h):
-    return list(map(getattr, [h, h], ["value", "scale"])), functools.reduce(getattr, ["value", "shape"], h)
+    return list(map(getattr, [h, h], ["value", "scale"])), functools.reduce(
+        getattr, ["value", "shape"], h
+    )
 
 
 @program(held)
@@ -699,7 +709,9 @@ def callbacks_that_would_raise(h):
 
 @program(held)
 def partial_as_a_callback(h):
-    return list(map(functools.partial(getattr, h), ["value", "scale"])), list(map(functools.partial(torch.add, h.value), [1, 2]))
+    return list(map(functools.partial(getattr, h), ["value", "scale"])), list(
+        map(functools.partial(torch.add, h.value), [1, 2])
+    )
 
 
 @program(held)
@@ -716,7 +728,12 @@ def print_as_a_callback(x):
 
 @program()
 def types_as_callbacks(x):
-    return list(map(isinstance, [x, 1], [torch.Tensor, str])), list(map(type, [x, 1])), x + 1, [*map(callable, [x, len])]
+    return (
+        list(map(isinstance, [x, 1], [torch.Tensor, str])),
+        list(map(type, [x, 1])),
+        x + 1,
+        [*map(callable, [x, len])],
+    )
 
 
 @program(graphs=2)
@@ -727,8 +744,15 @@ def id_as_a_callback(x):
 @program()
 def callbacks_of_itertools(x):
     rows = [x, x * 2]
-    grouped = [(key, len(list(each))) for key, each in itertools.groupby(rows, key=operator.attrgetter("shape"))]
-    return list(itertools.starmap(getattr, [(x, "shape")])), list(itertools.accumulate(rows, operator.add)), grouped
+    grouped = [
+        (key, len(list(each)))
+        for key, each in itertools.groupby(rows, key=operator.attrgetter("shape"))
+    ]
+    return (
+        list(itertools.starmap(getattr, [(x, "shape")])),
+        list(itertools.accumulate(rows, operator.add)),
+        grouped,
+    )
 
 
 @program(graphs=2)
@@ -736,7 +760,14 @@ def callbacks_alive_at_a_break(x):
     shapes = map(getattr, [x, x], ["shape", "ndim"])
     first = next(shapes)
     print("broken")
-    return x + 1, first, shapes, filter(None, [0, 1]), iter([3, 2, 1].pop, 2), operator.methodcaller("add", 2)
+    return (
+        x + 1,
+        first,
+        shapes,
+        filter(None, [0, 1]),
+        iter([3, 2, 1].pop, 2),
+        operator.methodcaller("add", 2),
+    )
 
 
 @program()
@@ -775,11 +806,29 @@ def keywords_of_no_mapping(x):
 def class_attributes(h):
     too = HeldToo(h.value)
     HeldToo.more(), Held.more()
-    found = [h.scale, too.scale, Held.scale, HeldToo.scale, h.next, too.next, getattr(Held, "scale"), hasattr(Held, "late")]
+    found = [
+        h.scale,
+        too.scale,
+        Held.scale,
+        HeldToo.scale,
+        h.next,
+        too.next,
+        getattr(Held, "scale"),
+        hasattr(Held, "late"),
+    ]
     Held.late = h.value * 2
     Held.seen = Held.seen + [1]
     too.scale = 100
-    return found, h.late + 1, too.late, h.seen, too.scale, HeldToo.scale, Held.count, "scale" in vars(too)
+    return (
+        found,
+        h.late + 1,
+        too.late,
+        h.seen,
+        too.scale,
+        HeldToo.scale,
+        Held.count,
+        "scale" in vars(too),
+    )
 
 
 @program(held)
@@ -909,7 +958,11 @@ def without_torch_function(x):
 @program(lambda i: (nn.Linear(3, 3), randn(2, 3)))
 def module_to_dtype(m, x):
     before = m.weight
-    return m.to(torch.float64)(x.double()), m.weight is before, isinstance(x, torch._subclasses.FakeTensor)
+    return (
+        m.to(torch.float64)(x.double()),
+        m.weight is before,
+        isinstance(x, torch._subclasses.FakeTensor),
+    )
 
 
 def held_with_address(i):
@@ -926,4 +979,10 @@ def address_of_an_argument(h):
 @program(held_with_address, graphs=2)
 def address_in_a_text(h):
     text = ADDRESSES[1]
-    return str(h) == text, "%s" % h == text, str([h]) == f"[{text}]", "{}".format(h) == text, h.value + 1
+    return (
+        str(h) == text,
+        "%s" % h == text,
+        str([h]) == f"[{text}]",
+        "{}".format(h) == text,
+        h.value + 1,
+    )

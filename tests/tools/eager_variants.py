@@ -67,11 +67,21 @@ def variants(program: Any) -> Iterator[tuple[str, Function]]:
         yield "another formula", function_of(text)
         yield "another formula", line_by_line(program, operands=with_gaps, rewrite=otherwise)
         for zero in (0.0, -0.0):
-            yield "another formula", line_by_line(program, after=functools.partial(with_sign, of=zero), rewrite=otherwise)
+            yield (
+                "another formula",
+                line_by_line(
+                    program, after=functools.partial(with_sign, of=zero), rewrite=otherwise
+                ),
+            )
     if "gelu" in program.text:
         yield "another library", in_mode(program.function(), WithoutOneDNN())
     yield "what cancels is 0", with_nothing_left(program)
-    yield "rounded once", line_by_line(program, operands=in_double, rewrite=lambda text: text.replace(".float()", ""))
+    yield (
+        "rounded once",
+        line_by_line(
+            program, operands=in_double, rewrite=lambda text: text.replace(".float()", "")
+        ),
+    )
     yield "torch's decompositions", in_mode(program.function(), Decomposed())
     if any(i.layout in ("expanded", "overlapping") and i.grad for i in program.inputs):
         yield "views by `as_strided`", with_strided_results(program)
@@ -112,12 +122,22 @@ def line_by_line(
 
     def run(*given: torch.Tensor) -> tuple[Any, ...]:
         ns: dict[str, Any] = {"torch": torch, "F": F, **FORMULAS}
-        ns |= {i.name: after(t) if inputs else t for i, t in zip(program.inputs, given, strict=True)}
+        ns |= {
+            i.name: after(t) if inputs else t for i, t in zip(program.inputs, given, strict=True)
+        }
         for line in program.lines:
             text, random = rewrite(line.text), torch.get_rng_state()
-            if operands and line.target and "nan_to_num(" not in text and not is_view(value := eval(line.text, dict(ns)), ns):
+            if (
+                operands
+                and line.target
+                and "nan_to_num(" not in text
+                and not is_view(value := eval(line.text, dict(ns)), ns)
+            ):
                 torch.set_rng_state(random)
-                others = {name: operands(v) if isinstance(v, torch.Tensor) else v for name, v in ns.items()}
+                others = {
+                    name: operands(v) if isinstance(v, torch.Tensor) else v
+                    for name, v in ns.items()
+                }
                 value = eval(text, others).to(value.dtype)
             elif not operands or not line.target or "nan_to_num(" in text:
                 value = eval(text, dict(ns))
@@ -132,7 +152,10 @@ def line_by_line(
 def is_view(value: torch.Tensor, ns: dict[str, Any]) -> bool:
     """Does it share memory with a value that is there already?"""
     memory = value.untyped_storage().data_ptr()
-    return any(isinstance(t, torch.Tensor) and t.untyped_storage().data_ptr() == memory for t in ns.values())
+    return any(
+        isinstance(t, torch.Tensor) and t.untyped_storage().data_ptr() == memory
+        for t in ns.values()
+    )
 
 
 def with_sign(value: torch.Tensor, of: float) -> torch.Tensor:
@@ -191,7 +214,11 @@ def product(x: torch.Tensor, dim: int, keepdim: bool = False) -> torch.Tensor:
 
 
 def variance(
-    x: torch.Tensor, dims: list[int], keepdim: bool = False, correction: int = 1, rounded: Function = lambda mean: mean
+    x: torch.Tensor,
+    dims: list[int],
+    keepdim: bool = False,
+    correction: int = 1,
+    rounded: Function = lambda mean: mean,
 ) -> torch.Tensor:
     """`var` in two passes: the mean, then the squares of what differs from it. `rounded`: what becomes of the mean."""
     wide = x.float() if x.dtype != torch.float64 else x
@@ -199,11 +226,15 @@ def variance(
     return (squares / (x.numel() / max(squares.numel(), 1) - correction)).to(x.dtype)
 
 
-def deviation(x: torch.Tensor, dims: list[int], keepdim: bool = False, **options: Any) -> torch.Tensor:
+def deviation(
+    x: torch.Tensor, dims: list[int], keepdim: bool = False, **options: Any
+) -> torch.Tensor:
     """`std`, of `variance`. Where it is nothing but roundings, of equal numbers, its gradient may be anything: here nan."""
     out = variance(x, dims, keepdim, **options).sqrt()
     if out.requires_grad:
-        nothing = out.detach() <= 64 * torch.finfo(x.dtype).eps * x.detach().abs().amax(dims, keepdim)
+        nothing = out.detach() <= 64 * torch.finfo(x.dtype).eps * x.detach().abs().amax(
+            dims, keepdim
+        )
         out.register_hook(lambda gradient: gradient.masked_fill(nothing, math.nan))
     return out
 
@@ -218,7 +249,11 @@ def normalized(x: torch.Tensor, weight: Any, bias: Any) -> torch.Tensor:
 
 
 def layer_normed(
-    x: torch.Tensor, shape: list[int], weight: Any = None, bias: Any = None, rounded: Function = lambda mean: mean
+    x: torch.Tensor,
+    shape: list[int],
+    weight: Any = None,
+    bias: Any = None,
+    rounded: Function = lambda mean: mean,
 ) -> torch.Tensor:
     """`layer_norm` in two passes, whose sums do not overflow; only the squares may. `rounded`: what becomes of the mean."""
     dims = list(range(-len(shape), 0))
@@ -237,14 +272,33 @@ def with_nothing_left(program: Any) -> Function:
     """Where numbers cancel, what is at most some roundings of the largest of them is 0."""
 
     def run(*given: torch.Tensor) -> tuple[Any, ...]:
-        ns: dict[str, Any] = {"torch": torch, "F": F, **{i.name: t for i, t in zip(program.inputs, given, strict=True)}}
+        ns: dict[str, Any] = {
+            "torch": torch,
+            "F": F,
+            **{i.name: t for i, t in zip(program.inputs, given, strict=True)},
+        }
         for line in program.lines:
             value = eval(line.text, dict(ns))
-            if line.rough and CANCELS.search(line.text) and value.dtype.is_floating_point and not shown_twice(value):
-                read = [v for n, v in ns.items() if isinstance(v, torch.Tensor) and re.search(rf"\b{n}\b", line.text)]
-                sizes = [float(v.detach().double().abs().nan_to_num(0, 0, 0).max()) for v in read if v.numel()]
+            if (
+                line.rough
+                and CANCELS.search(line.text)
+                and value.dtype.is_floating_point
+                and not shown_twice(value)
+            ):
+                read = [
+                    v
+                    for n, v in ns.items()
+                    if isinstance(v, torch.Tensor) and re.search(rf"\b{n}\b", line.text)
+                ]
+                sizes = [
+                    float(v.detach().double().abs().nan_to_num(0, 0, 0).max())
+                    for v in read
+                    if v.numel()
+                ]
                 most = max(sizes, default=0.0)
-                value.data.masked_fill_(value.data.abs() <= 64 * torch.finfo(value.dtype).eps * most, 0)
+                value.data.masked_fill_(
+                    value.data.abs() <= 64 * torch.finfo(value.dtype).eps * most, 0
+                )
             if line.target:
                 ns[line.target] = value
         return tuple(ns[name] for name in program.outputs)

@@ -39,7 +39,9 @@ def measure(page: Any, kinds: tuple[str, ...], act: Callable[[int], None]) -> li
         act(n)
         page.wait_for_timeout(60)
     page.wait_for_timeout(500)
-    told = sorted((duration for name, duration in page.evaluate("window.seen") if name in kinds), reverse=True)[:INPUTS]
+    told = sorted(
+        (duration for name, duration in page.evaluate("window.seen") if name in kinds), reverse=True
+    )[:INPUTS]
     return told + [16.0] * (INPUTS - len(told))
 
 
@@ -50,7 +52,9 @@ def main() -> int:
     rows, moments = len(list(explorer.provenance)), len(explorer.provenance.moments)
     print(f"{rows:,} rows, {moments:,} moments, {file.stat().st_size / 1e6:.2f} MB")
     with sync_playwright() as browsers:
-        path = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+        path = (
+            os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+        )
         browser = browsers.chromium.launch(
             executable_path=path, args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
         )
@@ -60,7 +64,10 @@ def main() -> int:
         page.goto(file.as_uri())
         page.wait_for_selector(".cl-x-row")
         print(f"open: {1000 * (time.perf_counter() - start):.0f} ms")
-        tree = {name: page.get_by_role("tree", name=name).bounding_box() for name in ("Joint graph", "Generated code")}
+        tree = {
+            name: page.get_by_role("tree", name=name).bounding_box()
+            for name in ("Joint graph", "Generated code")
+        }
 
         def point(n: int) -> None:
             box = tree["Generated code" if n % 2 else "Joint graph"]
@@ -71,14 +78,23 @@ def main() -> int:
             page.mouse.down()
             page.mouse.up()
 
-        results = {"point": measure(page, ("pointerover", "mouseover"), point), "click": measure(page, ("click",), click)}
+        results = {
+            "point": measure(page, ("pointerover", "mouseover"), point),
+            "click": measure(page, ("click",), click),
+        }
         page.get_by_role("tree", name="Loops").focus()
-        results["arrow key"] = measure(page, ("keydown",), lambda n: page.keyboard.press("ArrowDown"))
+        results["arrow key"] = measure(
+            page, ("keydown",), lambda n: page.keyboard.press("ArrowDown")
+        )
         page.get_by_role("slider").focus()
-        results["scrubber"] = measure(page, ("keydown",), lambda n: page.keyboard.press("PageDown" if n % 2 else "ArrowLeft"))
+        results["scrubber"] = measure(
+            page, ("keydown",), lambda n: page.keyboard.press("PageDown" if n % 2 else "ArrowLeft")
+        )
         browser.close()
     for name, milliseconds in results.items():
-        print(f"{name:>10}: median {statistics.median(milliseconds):.0f} ms, worst {max(milliseconds):.0f} ms")
+        print(
+            f"{name:>10}: median {statistics.median(milliseconds):.0f} ms, worst {max(milliseconds):.0f} ms"
+        )
     return int(max(map(max, results.values())) > 100)
 
 

@@ -52,7 +52,9 @@ for line in sys.stdin:
 def layers(**options: Any) -> Callable[[], tuple[nn.Module, tuple[Any, ...]]]:
     def make() -> tuple[nn.Module, tuple[Any, ...]]:
         layer = nn.TransformerEncoderLayer(256, 8, 1024, **options)
-        return nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), (torch.randn(16, 256, 256),)
+        return nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), (
+            torch.randn(16, 256, 256),
+        )
 
     return make
 
@@ -65,7 +67,9 @@ class Loss(nn.Module):
         self.norm, self.head = nn.LayerNorm(256), nn.Linear(256, 32003)
 
     def forward(self, x, labels):
-        return F.cross_entropy(self.head(self.norm(x)).flatten(0, 1).float(), labels.flatten(), label_smoothing=0.1)
+        return F.cross_entropy(
+            self.head(self.norm(x)).flatten(0, 1).float(), labels.flatten(), label_smoothing=0.1
+        )
 
 
 class Images(nn.Module):
@@ -73,7 +77,11 @@ class Images(nn.Module):
 
     def __init__(self, norm: Callable[[int], nn.Module]) -> None:
         super().__init__()
-        self.a, self.b, self.c = nn.Conv2d(3, 64, 3, 2, 1), nn.Conv2d(64, 64, 3, 1, 1, groups=64), nn.Conv2d(64, 128, 1)
+        self.a, self.b, self.c = (
+            nn.Conv2d(3, 64, 3, 2, 1),
+            nn.Conv2d(64, 64, 3, 1, 1, groups=64),
+            nn.Conv2d(64, 128, 1),
+        )
         self.one, self.two, self.three = norm(64), norm(64), norm(128)
         self.gate, self.head = nn.Linear(128, 128), nn.Linear(128, 10)
 
@@ -82,7 +90,9 @@ class Images(nn.Module):
         x = x + F.silu(self.two(self.b(x)))
         x = F.hardswish(self.three(self.c(x)))
         x = x * self.gate(x.mean((2, 3))).sigmoid()[:, :, None, None]
-        x = F.interpolate(x, scale_factor=2, mode="bilinear") + F.interpolate(x, scale_factor=2, mode="nearest")
+        x = F.interpolate(x, scale_factor=2, mode="bilinear") + F.interpolate(
+            x, scale_factor=2, mode="nearest"
+        )
         return self.head(F.adaptive_avg_pool2d(x, 1).flatten(1))
 
 
@@ -97,11 +107,15 @@ def images(norm: Callable[[int], nn.Module]) -> Callable[[], tuple[nn.Module, tu
 
 MODELS: dict[str, Callable[[], tuple[nn.Module, tuple[Any, ...]]]] = {
     **{
-        f"encoder{' norm first' * first}{' batch first' * batch}": layers(norm_first=first, batch_first=batch)
+        f"encoder{' norm first' * first}{' batch first' * batch}": layers(
+            norm_first=first, batch_first=batch
+        )
         for first in (False, True)
         for batch in (False, True)
     },
-    "encoder gelu no bias": layers(norm_first=True, batch_first=True, activation="gelu", bias=False),
+    "encoder gelu no bias": layers(
+        norm_first=True, batch_first=True, activation="gelu", bias=False
+    ),
     "encoder-decoder": lambda: (
         nn.Transformer(256, 8, 1, 1, 512, batch_first=True),
         (torch.randn(16, 128, 256), torch.randn(16, 256, 256)),
@@ -114,7 +128,13 @@ MODELS: dict[str, Callable[[], tuple[nn.Module, tuple[Any, ...]]]] = {
 }
 
 
-def hf(name: str, model: str, config: str, inputs: Callable[[], tuple[Any, ...]] | None = None, **sizes: Any) -> None:
+def hf(
+    name: str,
+    model: str,
+    config: str,
+    inputs: Callable[[], tuple[Any, ...]] | None = None,
+    **sizes: Any,
+) -> None:
     def make() -> tuple[nn.Module, tuple[Any, ...]]:
         import transformers
 
@@ -132,7 +152,16 @@ USUAL: dict[str, Any] = {
 PICTURES = lambda: (torch.randn(8, 3, 64, 64),)
 OF_PICTURES = {k: v for k, v in USUAL.items() if k not in ("vocab_size", "max_position_embeddings")}
 hf("bert", "BertForMaskedLM", "BertConfig", **USUAL)
-hf("gpt2", "GPT2LMHeadModel", "GPT2Config", n_embd=256, n_layer=2, n_head=8, n_positions=512, vocab_size=1000)
+hf(
+    "gpt2",
+    "GPT2LMHeadModel",
+    "GPT2Config",
+    n_embd=256,
+    n_layer=2,
+    n_head=8,
+    n_positions=512,
+    vocab_size=1000,
+)
 hf("llama", "LlamaForCausalLM", "LlamaConfig", num_key_value_heads=4, **USUAL)
 hf("qwen3", "Qwen3ForCausalLM", "Qwen3Config", num_key_value_heads=4, head_dim=32, **USUAL)
 hf("gemma2", "Gemma2ForCausalLM", "Gemma2Config", num_key_value_heads=4, head_dim=32, **USUAL)
@@ -147,17 +176,56 @@ hf(
     ffn_dim=512,
     vocab_size=1000,
 )
-hf("bloom", "BloomForCausalLM", "BloomConfig", hidden_size=256, n_layer=2, n_head=8, vocab_size=1000)
+hf(
+    "bloom",
+    "BloomForCausalLM",
+    "BloomConfig",
+    hidden_size=256,
+    n_layer=2,
+    n_head=8,
+    vocab_size=1000,
+)
 hf("electra", "ElectraForMaskedLM", "ElectraConfig", embedding_size=128, **USUAL)
-hf("deberta-v2", "DebertaV2ForMaskedLM", "DebertaV2Config", relative_attention=True, pos_att_type=["p2c", "c2p"], **USUAL)
+hf(
+    "deberta-v2",
+    "DebertaV2ForMaskedLM",
+    "DebertaV2Config",
+    relative_attention=True,
+    pos_att_type=["p2c", "c2p"],
+    **USUAL,
+)
 words = lambda length: torch.randint(2, 999, (8, length))
 hf("t5", "T5ForConditionalGeneration", "T5Config", lambda: (words(256), None, words(128)),
    d_model=256, d_kv=32, d_ff=512, num_layers=2, num_heads=8, vocab_size=1000)  # fmt: skip
-hf("vit", "ViTForImageClassification", "ViTConfig", PICTURES, image_size=64, patch_size=8, **OF_PICTURES)
+hf(
+    "vit",
+    "ViTForImageClassification",
+    "ViTConfig",
+    PICTURES,
+    image_size=64,
+    patch_size=8,
+    **OF_PICTURES,
+)
 hf("swin", "SwinForImageClassification", "SwinConfig", PICTURES, image_size=64, patch_size=2, embed_dim=32, depths=[2, 2],
    num_heads=[2, 4], window_size=4)  # fmt: skip
-hf("convnext", "ConvNextForImageClassification", "ConvNextConfig", PICTURES, hidden_sizes=[32, 64], depths=[2, 2], num_stages=2)
-hf("resnet", "ResNetForImageClassification", "ResNetConfig", PICTURES, embedding_size=32, hidden_sizes=[32, 64], depths=[2, 2])
+hf(
+    "convnext",
+    "ConvNextForImageClassification",
+    "ConvNextConfig",
+    PICTURES,
+    hidden_sizes=[32, 64],
+    depths=[2, 2],
+    num_stages=2,
+)
+hf(
+    "resnet",
+    "ResNetForImageClassification",
+    "ResNetConfig",
+    PICTURES,
+    embedding_size=32,
+    hidden_sizes=[32, 64],
+    depths=[2, 2],
+)
 hf(
     "wav2vec2",
     "Wav2Vec2ForCTC",
@@ -172,7 +240,9 @@ hf(
 def sources(model: nn.Module, inputs: tuple[Any, ...]) -> dict[str, Any]:
     """The distinct kernels of a training step, by their text."""
     graphs: list[tuple[Any, Any]] = []
-    captured = cl.compile(model, backend=lambda gm, examples: (graphs.append((gm, examples)), gm.forward)[1])
+    captured = cl.compile(
+        model, backend=lambda gm, examples: (graphs.append((gm, examples)), gm.forward)[1]
+    )
     captured(*inputs)
     found: dict[str, Any] = {}
     for gm, examples in graphs:
@@ -183,7 +253,11 @@ def sources(model: nn.Module, inputs: tuple[Any, ...]) -> dict[str, Any]:
                 pipeline.run_compile(gm, "triton", needs)
             for event in trace.of(events.FellBack):
                 print(f"    fell back: {event.why[:300]}")
-            found |= {k.source: k for event in trace.of(events.KernelsBuilt) for k in event.compiled.kernels}
+            found |= {
+                k.source: k
+                for event in trace.of(events.KernelsBuilt)
+                for k in event.compiled.kernels
+            }
     return {text: kernel for text, kernel in found.items() if kernel.language == "triton"}
 
 
@@ -211,14 +285,25 @@ def main() -> int:
         if asked.names and not any(part in name for part in asked.names):
             continue
         model, inputs = make()
-        inputs = tuple(x.to(dtype) if isinstance(x, torch.Tensor) and x.is_floating_point() else x for x in inputs)
-        kernels = {text: k for text, k in sources(model.to(dtype).train(), inputs).items() if text not in known}
+        inputs = tuple(
+            x.to(dtype) if isinstance(x, torch.Tensor) and x.is_floating_point() else x
+            for x in inputs
+        )
+        kernels = {
+            text: k
+            for text, k in sources(model.to(dtype).train(), inputs).items()
+            if text not in known
+        }
         known |= kernels.keys()
         jobs = "\n".join(job(n, kernel, asked.target) for n, kernel in enumerate(kernels.values()))
         done = subprocess.run([sys.executable, "-c", COMPILE], input=jobs, capture_output=True, text=True,
                               env={**os.environ, "TRITON_INTERPRET": "0"})  # fmt: skip
         answers = dict(map(json.loads, done.stdout.splitlines()))
-        bad = [(k, answers.get(n, done.stderr[-800:])) for n, k in enumerate(kernels.values()) if answers.get(n, "no answer")]
+        bad = [
+            (k, answers.get(n, done.stderr[-800:]))
+            for n, k in enumerate(kernels.values())
+            if answers.get(n, "no answer")
+        ]
         print(f"{name}: {len(kernels)} new kernels, {len(bad)} refused", flush=True)
         for kernel, why in bad:
             print(f"--- {kernel.name}\n{kernel.source}\n{why}\n")

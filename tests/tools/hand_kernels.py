@@ -36,7 +36,9 @@ class Hand:
         self.buffers, self.steps, self.stores = {}, [], set()
 
     def read(self, name, shape, dtype=torch.float32, stride=None):
-        self.buffers[name] = Buffer(name, dtype, tuple(shape), tuple(stride or contiguous(shape)), self.device)
+        self.buffers[name] = Buffer(
+            name, dtype, tuple(shape), tuple(stride or contiguous(shape)), self.device
+        )
         return self.buffers[name].view()
 
     def _add(self, step, store):
@@ -50,22 +52,41 @@ class Hand:
         shape = self.rows + self.columns
         buffer = Buffer(name, dtype, shape, tuple(stride or contiguous(shape)), self.device)
         node = Pointwise(buffer, shape, inner, label=name)
-        return self._add(Step(node, self.i + self.j, level="column" if self.columns else "row"), store)
+        return self._add(
+            Step(node, self.i + self.j, level="column" if self.columns else "row"), store
+        )
 
     def row(self, name, inner, store=False, dtype=torch.float32):
         """Runs once a row: inner(ops, index over rows)."""
         buffer = Buffer(name, dtype, self.rows, contiguous(self.rows), self.device)
-        return self._add(Step(Pointwise(buffer, self.rows, inner, label=name), self.i, level="row"), store)
+        return self._add(
+            Step(Pointwise(buffer, self.rows, inner, label=name), self.i, level="row"), store
+        )
 
     def reduce(self, name, kind, inner, store=False, dtype=torch.float32, accumulate=None):
         """inner(ops, row index, column index)."""
         buffer = Buffer(name, dtype, self.rows, contiguous(self.rows), self.device)
-        node = Reduction(buffer, self.rows, inner, label=name, reduced=self.columns, kind=kind, accumulate=accumulate or dtype)
+        node = Reduction(
+            buffer,
+            self.rows,
+            inner,
+            label=name,
+            reduced=self.columns,
+            kind=kind,
+            accumulate=accumulate or dtype,
+        )
         return self._add(Step(node, self.i, self.j, level="column"), store)
 
     def build(self, in_place=None):
         reads = frozenset(self.buffers)
-        kernel = FusedKernel(self.name, self.loops, tuple(self.steps), frozenset(self.stores), reads, in_place=in_place or {})
+        kernel = FusedKernel(
+            self.name,
+            self.loops,
+            tuple(self.steps),
+            frozenset(self.stores),
+            reads,
+            in_place=in_place or {},
+        )
         return kernel, self.buffers
 
 
@@ -82,7 +103,11 @@ def softmax(rows, columns, dtype=torch.float32, store_exp=False):
         return ops.to_dtype(x.load(ops, index), torch.float32)
 
     peak = k.reduce("amax", "max", lambda ops, i, j: load(ops, [*i, *j]))
-    e = k.point("exp", lambda ops, ij: ops.exp(ops.sub(load(ops, ij), peak.load(ops, ij[:1]))), store=store_exp)
+    e = k.point(
+        "exp",
+        lambda ops, ij: ops.exp(ops.sub(load(ops, ij), peak.load(ops, ij[:1]))),
+        store=store_exp,
+    )
     total = k.reduce("sum", "sum", lambda ops, i, j: e.load(ops, [*i, *j]))
     k.point(
         "softmax",
@@ -97,7 +122,9 @@ def layer_norm(rows, columns, eps=1e-5):
     x, w, b = k.read("x", [rows, columns]), k.read("weight", [columns]), k.read("bias", [columns])
     f32 = torch.float32
     total = k.reduce("sum", "sum", lambda ops, i, j: x.load(ops, [*i, *j]))
-    mean = k.row("mean", lambda ops, i: ops.truediv(total.load(ops, i), ops.constant(float(columns), f32)))
+    mean = k.row(
+        "mean", lambda ops, i: ops.truediv(total.load(ops, i), ops.constant(float(columns), f32))
+    )
     centred = k.point("centred", lambda ops, ij: ops.sub(x.load(ops, ij), mean.load(ops, ij[:1])))
 
     def square(ops, i, j):
@@ -108,13 +135,17 @@ def layer_norm(rows, columns, eps=1e-5):
     rstd = k.row(
         "rstd",
         lambda ops, i: ops.rsqrt(
-            ops.add(ops.truediv(squares.load(ops, i), ops.constant(float(columns), f32)), ops.constant(eps, f32))
+            ops.add(
+                ops.truediv(squares.load(ops, i), ops.constant(float(columns), f32)),
+                ops.constant(eps, f32),
+            )
         ),
     )
     k.point(
         "layer_norm",
         lambda ops, ij: ops.add(
-            ops.mul(ops.mul(centred.load(ops, ij), rstd.load(ops, ij[:1])), w.load(ops, ij[1:])), b.load(ops, ij[1:])
+            ops.mul(ops.mul(centred.load(ops, ij), rstd.load(ops, ij[:1])), w.load(ops, ij[1:])),
+            b.load(ops, ij[1:]),
         ),
         store=True,
     )
@@ -124,13 +155,19 @@ def layer_norm(rows, columns, eps=1e-5):
 def gelu_chain(*shape, dtype=torch.float32):
     """gelu(x * scale + bias) + x, with scale and bias along the last dimension."""
     k = Hand(shape, name="gelu_chain")
-    x, s, b = k.read("x", shape, dtype), k.read("scale", shape[-1:], dtype), k.read("bias", shape[-1:], dtype)
+    x, s, b = (
+        k.read("x", shape, dtype),
+        k.read("scale", shape[-1:], dtype),
+        k.read("bias", shape[-1:], dtype),
+    )
     f32 = torch.float32
 
     def up(ops, view, index):
         return ops.to_dtype(view.load(ops, index), f32)
 
-    t = k.point("scaled", lambda ops, i: ops.add(ops.mul(up(ops, x, i), up(ops, s, i)), up(ops, b, i)))
+    t = k.point(
+        "scaled", lambda ops, i: ops.add(ops.mul(up(ops, x, i), up(ops, s, i)), up(ops, b, i))
+    )
 
     def gelu(ops, i):
         v = t.load(ops, i)
@@ -138,5 +175,10 @@ def gelu_chain(*shape, dtype=torch.float32):
         return ops.mul(ops.mul(v, ops.constant(0.5, f32)), inner)
 
     g = k.point("gelu", gelu)
-    k.point("out", lambda ops, i: ops.to_dtype(ops.add(g.load(ops, i), up(ops, x, i)), dtype), store=True, dtype=dtype)
+    k.point(
+        "out",
+        lambda ops, i: ops.to_dtype(ops.add(g.load(ops, i), up(ops, x, i)), dtype),
+        store=True,
+        dtype=dtype,
+    )
     return k.build()

@@ -1,23 +1,33 @@
-"""`make size`: lines by room, and the two limits that keep the house readable.
+"""`make size`: how long each room is.
 
-In:  the tree. Out: a table on standard output; exit status 1 when a limit is passed.
-A line is a line of the formatted file: code, docstrings, comments and blanks alike, so nothing is won by golf.
+In:  the tree. Out: a table on standard output.
+
+A line is a line of the formatted file: code, docstrings, comments and blanks alike. The table is a report and
+no limit: a cap on lines makes packed code. Where a room has `corners/`, its spine (what an ordinary program
+runs through) and its corners (special cases) are counted apart. The aim is a spine of 7,000 to 8,000 lines.
 Standard library only: it runs before anything is installed.
 """
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-COMPILER_LIMIT = 12_000
-FILE_LIMIT = 700
 SUFFIXES = {".py", ".c", ".h", ".cpp", ".js", ".css"}
-ROOMS = ("frames", "capture", "guards", "autograd", "lowering", "scheduling", "codegen", "runtime")
+ROOMS = (
+    "frames",
+    "capture",
+    "guards",
+    "autograd",
+    "lowering",
+    "scheduling",
+    "codegen",
+    "runtime",
+)
 NOT_THE_COMPILER = ("viz", "grading", "bench")
 TOP = "top level"
+CORNERS = "corners"
 
 
 @dataclass(frozen=True)
@@ -32,48 +42,51 @@ class Sizes:
 
     @property
     def rooms(self) -> list[str]:
-        """Every room that has files, in the order of the pipeline; what is new comes after, and counts."""
+        """Every room of the compiler that has files, in the order of the pipeline, new ones last."""
         there = {_room_of(path) for path in self.files} - {None}
         known = [name for name in (TOP, *ROOMS) if name in there]
-        return known + sorted(str(name) for name in there - {TOP, *ROOMS, *NOT_THE_COMPILER})
+        new = sorted(str(name) for name in there - {TOP, *ROOMS, *NOT_THE_COMPILER})
+
+        return known + new
 
     @property
-    def compiler(self) -> int:
-        """Everything in `course_lib/` but `viz`, `grading` and `bench`."""
-        return sum(n for name in self.rooms for n in self.room(name).values())
-
-    @property
-    def too_long(self) -> dict[str, int]:
-        """Files of the library; a list of test programs may be as long as it likes."""
-        return {path: n for path, n in self.files.items() if n > FILE_LIMIT and path.startswith("course_lib/")}
-
-    @property
-    def complaints(self) -> list[str]:
-        said = [f"{path} has {n} lines; the limit is {FILE_LIMIT}. Split it." for path, n in self.too_long.items()]
-        if self.compiler > COMPILER_LIMIT:
-            said.append(f"the compiler has {self.compiler:,} lines; the limit is {COMPILER_LIMIT:,}. Simplify it.")
-        return said
+    def compiler(self) -> dict[str, int]:
+        """The files of all rooms but `viz`, `grading` and `bench`."""
+        return {path: n for name in self.rooms for path, n in self.room(name).items()}
 
     def __str__(self) -> str:
-        def row(name: str, files: dict[str, int], note: str = "") -> str:
-            return f"{name:<12}{len(files):>6}{sum(files.values()):>9,}  {note}".rstrip()
+        rows = [f"{'room':<12}{'files':>6}{'spine':>9}{'corners':>9}"]
+        rows += [_row(name, self.room(name)) for name in self.rooms]
+        rows += [_row("compiler", self.compiler), ""]
 
-        rows = [f"{'room':<12}{'files':>6}{'lines':>9}"]
-        rows += [row(name, self.room(name)) for name in self.rooms]
-        everything = {path: n for name in self.rooms for path, n in self.room(name).items()}
-        rows += [row("compiler", everything, f"of {COMPILER_LIMIT:,}"), ""]
-        rows += [row(name, files) for name in NOT_THE_COMPILER if (files := self.room(name))]
-        rows += [row("tests", {path: n for path, n in self.files.items() if path.startswith("tests/")})]
-        longest = max((p for p in self.files if p.startswith("course_lib/")), key=lambda path: self.files[path], default=None)
-        if longest:
-            rows.append(f"longest file: {longest}, {self.files[longest]} of {FILE_LIMIT}")
+        for name in NOT_THE_COMPILER:
+            if files := self.room(name):
+                rows.append(_row(name, files))
+
+        tests = {path: n for path, n in self.files.items() if path.startswith("tests/")}
+        rows.append(_row("tests", tests))
         return "\n".join(rows)
 
 
 def measure(root: Path = ROOT) -> Sizes:
     """Count the lines of `course_lib/` and `tests/` under `root`."""
-    found = (p for top in ("course_lib", "tests") for p in sorted((root / top).rglob("*")) if p.suffix in SUFFIXES)
-    return Sizes({p.relative_to(root).as_posix(): len(p.read_bytes().splitlines()) for p in found if p.is_file()})
+    found: dict[str, int] = {}
+
+    for top in ("course_lib", "tests"):
+        for path in sorted((root / top).rglob("*")):
+            if path.suffix in SUFFIXES and path.is_file():
+                name = path.relative_to(root).as_posix()
+                found[name] = len(path.read_bytes().splitlines())
+
+    return Sizes(found)
+
+
+def _row(name: str, files: dict[str, int]) -> str:
+    """One line of the table: how many files, and the lines of spine and corners."""
+    corners = sum(n for path, n in files.items() if CORNERS in path.split("/"))
+    spine = sum(files.values()) - corners
+
+    return f"{name:<12}{len(files):>6}{spine:>9,}{corners:>9,}"
 
 
 def _room_of(path: str) -> str | None:
@@ -83,13 +96,5 @@ def _room_of(path: str) -> str | None:
     return parts[1] if len(parts) > 2 else TOP
 
 
-def main() -> int:
-    sizes = measure()
-    print(sizes)
-    for complaint in sizes.complaints:
-        print("too big:", complaint)
-    return bool(sizes.complaints)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    print(measure())

@@ -23,7 +23,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+]
 FLAGS += ["--disable-component-update", "--disable-sync", "--disable-dev-shm-usage"]
 
 # Clicking Run before the kernel's connection has settled runs nothing: drive Lab's own object and await it.
@@ -52,9 +58,17 @@ def lab(folder: Path = ROOT) -> Iterator[tuple[str, str]]:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     token, address = secrets.token_hex(16), f"http://127.0.0.1:{port}"
-    arguments = f"--no-browser --port={port} --ServerApp.port_retries=0 --IdentityProvider.token={token}"
+    arguments = (
+        f"--no-browser --port={port} --ServerApp.port_retries=0 --IdentityProvider.token={token}"
+    )
     command = ["make", "lab", f"LAB_ARGS={arguments} --LabApp.expose_app_in_browser=True"]
-    server = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    server = subprocess.Popen(
+        command,
+        cwd=folder,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
     try:
         for _ in range(1200):  # the first `make lab` installs everything
             try:
@@ -77,10 +91,14 @@ def run_in_browser(notebook: str, picture: Path, folder: Path = ROOT) -> list[st
     """Run `notebook` (relative to `folder`) top to bottom; what went wrong, a sentence each."""
     from playwright.sync_api import sync_playwright
 
-    browser_path = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+    browser_path = (
+        os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+    )
     complaints: list[str] = []
     with lab(folder) as (address, token), sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=browser_path, headless=True, args=FLAGS)
+        browser = playwright.chromium.launch(
+            executable_path=browser_path, headless=True, args=FLAGS
+        )
         page = browser.new_page(viewport={"width": 1280, "height": 1600})
         page.on("pageerror", lambda error: complaints.append(f"the page raised {error}"))
         page.goto(f"{address}/lab/tree/{notebook}?token={token}&reset")
@@ -95,7 +113,9 @@ def run_in_browser(notebook: str, picture: Path, folder: Path = ROOT) -> list[st
                 complaints.append(
                     f"{head!r} {'raised ' + str(cell['errors']) if cell['errors'] else 'did not raise as it should'}"
                 )
-        page.evaluate("document.querySelector('.jp-WindowedPanel-outer, .jp-Notebook').scrollTo(0, 0)")
+        page.evaluate(
+            "document.querySelector('.jp-WindowedPanel-outer, .jp-Notebook').scrollTo(0, 0)"
+        )
         page.wait_for_timeout(500)
         page.screenshot(path=str(picture))
         browser.close()

@@ -577,7 +577,17 @@ def inference_mode_and_views(x, w):
         y = x * w
         outside, inside, twice = x.view(-1), y.view(-1), y
         kept = [y[0], {"sum": y.sum()}]
-    return y, twice, outside, inside, kept, y + 1, y[1], torch.is_inference_mode_enabled(), torch.is_grad_enabled()
+    return (
+        y,
+        twice,
+        outside,
+        inside,
+        kept,
+        y + 1,
+        y[1],
+        torch.is_inference_mode_enabled(),
+        torch.is_grad_enabled(),
+    )
 
 
 @program(lambda i: (randn(3, requires_grad=True),))
@@ -847,7 +857,12 @@ def set_and_dict_comprehension(x):
 
 @program()
 def generator_expressions(x):
-    return (sum(x * k for k in range(3)), any(k > 3 for k in range(5)), all(k for k in (1, 0, 2)), max(k * k for k in (1, -3)))
+    return (
+        sum(x * k for k in range(3)),
+        any(k > 3 for k in range(5)),
+        all(k for k in (1, 0, 2)),
+        max(k * k for k in (1, -3)),
+    )
 
 
 @program()
@@ -997,7 +1012,10 @@ def unpack_errors(x):
 @program(number)
 def f_strings(x, i):
     v, name = 3.14159, "ab"
-    return f"{i}|{v:.2f}|{name!r:>6}|{name!s}|{i:03d}|{v:{i + 5}.1f}|{{}}|{i=}|{x.shape}|{x.dtype}", x
+    return (
+        f"{i}|{v:.2f}|{name!r:>6}|{name!s}|{i:03d}|{v:{i + 5}.1f}|{{}}|{i=}|{x.shape}|{x.dtype}",
+        x,
+    )
 
 
 @program(number)
@@ -1481,7 +1499,16 @@ def set_methods(x, s):
     s.add(4)
     s.discard(1)
     s |= {9}
-    return x + len(s), s & {2, 9}, s - {2}, s ^ {100}, 4 in s, frozenset(s), s <= {2, 3, 4, 9}, s.isdisjoint({5})
+    return (
+        x + len(s),
+        s & {2, 9},
+        s - {2},
+        s ^ {100},
+        4 in s,
+        frozenset(s),
+        s <= {2, 3, 4, 9},
+        s.isdisjoint({5}),
+    )
 
 
 @program(lambda i: (randn(3), deque([1, 2, 3], maxlen=3)))
@@ -1541,7 +1568,16 @@ class Pair(typing.NamedTuple):
 def named_tuples(x, t):
     a, b, c = t
     p = Pair(2, [x])
-    return (x * t.c + t[0], t._replace(a=x), t._asdict(), p.total(), p, Triple._fields, p == (2, 3), Pair(1)._replace(right=[]))
+    return (
+        x * t.c + t[0],
+        t._replace(a=x),
+        t._asdict(),
+        p.total(),
+        p,
+        Triple._fields,
+        p == (2, 3),
+        Pair(1)._replace(right=[]),
+    )
 
 
 @dataclass
@@ -1585,7 +1621,14 @@ def dataclasses_(x, c, k):
     c.names.append("k")
     k.n = k.n + 5
     made = Child(3, names=["a"])
-    return x * c.double, made, k == made, repr(Config(1)), dataclasses.replace(made, n=9), dataclasses.asdict(c)
+    return (
+        x * c.double,
+        made,
+        k == made,
+        repr(Config(1)),
+        dataclasses.replace(made, n=9),
+        dataclasses.asdict(c),
+    )
 
 
 @program(lambda i: (randn(3), Frozen(1)))
@@ -1615,13 +1658,36 @@ def slotted_dataclass(x, s):
 @program(lambda i: (randn(3, 4),))
 def torch_size(x):
     s = x.shape
-    return (s, s[1:], s.numel(), (*s, 1), s + (2,), tuple(s), list(s), len(s), s == (3, 4), x.view(s[0] * s[1]), torch.Size([1]))
+    return (
+        s,
+        s[1:],
+        s.numel(),
+        (*s, 1),
+        s + (2,),
+        tuple(s),
+        list(s),
+        len(s),
+        s == (3, 4),
+        x.view(s[0] * s[1]),
+        torch.Size([1]),
+    )
 
 
 @program(number)
 def ranges(x, i):
     r = range(i, 10, 2)
-    return r, len(r), r[1], 4 in r, list(reversed(r)), r[1:], r.start, x * r.step, range(3) == range(0, 3), sum(r)
+    return (
+        r,
+        len(r),
+        r[1],
+        4 in r,
+        list(reversed(r)),
+        r[1:],
+        r.start,
+        x * r.step,
+        range(3) == range(0, 3),
+        sum(r),
+    )
 
 
 @program(lambda i: (randn(5), slice(i, 4), range(3)))
@@ -1665,7 +1731,14 @@ def itertools_(x):
 def returned_iterators(x):
     a = iter([1, 2, 3])
     next(a)
-    return a, enumerate([x, 1], 4), zip([1, 2], "ab"), map(str, [1]), itertools.chain([1], [2]), x + 1
+    return (
+        a,
+        enumerate([x, 1], 4),
+        zip([1, 2], "ab"),
+        map(str, [1]),
+        itertools.chain([1], [2]),
+        x + 1,
+    )
 
 
 @program()
@@ -1818,12 +1891,24 @@ def functools_wraps_attributes(x):
     def w(*a):
         return a
 
-    return w.__name__, w.__doc__, w.__wrapped__ is g, w(x), g.__defaults__, g.__kwdefaults__, g.__code__.co_varnames
+    return (
+        w.__name__,
+        w.__doc__,
+        w.__wrapped__ is g,
+        w(x),
+        g.__defaults__,
+        g.__kwdefaults__,
+        g.__code__.co_varnames,
+    )
 
 
 @program()
 def operator_functions(x):
-    get, attr, call = operator.itemgetter(1, 0), operator.attrgetter("shape"), operator.methodcaller("add", 1)
+    get, attr, call = (
+        operator.itemgetter(1, 0),
+        operator.attrgetter("shape"),
+        operator.methodcaller("add", 1),
+    )
     return (
         get([1, 2]),
         attr(x),
@@ -1895,10 +1980,39 @@ class Mode(str, enum.Enum):
         return cls(text)
 
 
-@program(lambda i: (randn(3), (Color.RED, Color.GREEN, Color.RED)[i], Level(i % 2 + 1), Perm.R | Perm.W, Mode.A))
+@program(
+    lambda i: (
+        randn(3),
+        (Color.RED, Color.GREEN, Color.RED)[i],
+        Level(i % 2 + 1),
+        Perm.R | Perm.W,
+        Mode.A,
+    )
+)
 def enums(x, c, level, p, m):
-    out = [c.name, c.value, c.low, Color["GREEN"], Color(1), c is Color.RED, list(Color), level + 1, level > 1, Perm.R in p]
-    return (x * level, out, p & Perm.W, m == "a", Mode.parse("b"), m.upper(), f"{m.value}", {Color.RED: 1}[Color.RED], len(Color))
+    out = [
+        c.name,
+        c.value,
+        c.low,
+        Color["GREEN"],
+        Color(1),
+        c is Color.RED,
+        list(Color),
+        level + 1,
+        level > 1,
+        Perm.R in p,
+    ]
+    return (
+        x * level,
+        out,
+        p & Perm.W,
+        m == "a",
+        Mode.parse("b"),
+        m.upper(),
+        f"{m.value}",
+        {Color.RED: 1}[Color.RED],
+        len(Color),
+    )
 
 
 @program()
@@ -1979,7 +2093,16 @@ class Derived(Mixin, Base):
 @program(lambda i: (randn(3), Derived(i + 1)))
 def methods_and_super(x, d):
     e = Derived.make(5, "e")
-    return d.scale(x), d.name(), e, Base.double(x), d.double(2), Base.name(d), e.scale(x), Base.make().n
+    return (
+        d.scale(x),
+        d.name(),
+        e,
+        Base.double(x),
+        d.double(2),
+        Base.name(d),
+        e.scale(x),
+        Base.make().n,
+    )
 
 
 @program(lambda i: (randn(3), Base(i)))
@@ -2303,7 +2426,16 @@ class Made(metaclass=Meta):
 @program(lambda i: (randn(3), Made(i)))
 def metaclasses(x, m):
     n = Made(5)
-    return x + n.v, Made["k"], Made.meta_prop, 1 in Made, len(Made), list(Made), type(Made), isinstance(m, Made)
+    return (
+        x + n.v,
+        Made["k"],
+        Made.meta_prop,
+        1 in Made,
+        len(Made),
+        list(Made),
+        type(Made),
+        isinstance(m, Made),
+    )
 
 
 class Shape(ABC):
@@ -2333,7 +2465,14 @@ def abstract_classes_and_protocols(x, s):
         Shape()
     except TypeError as e:
         LOG.append(str(e)[:40])
-    return (x * s.area(), s.describe(), isinstance(s, HasArea), isinstance(x, HasArea), issubclass(Square, Shape), Square(3))
+    return (
+        x * s.area(),
+        s.describe(),
+        isinstance(s, HasArea),
+        isinstance(x, HasArea),
+        issubclass(Square, Shape),
+        Square(3),
+    )
 
 
 @program(lambda i: (randn(3), [Base(i), Derived(1)]))
@@ -2510,7 +2649,16 @@ class MyTuple(tuple):
 
 @program(lambda i: (randn(3), MyInt(i), MyStr("a"), MyTuple((1, 2))))
 def subclasses_of_immutable_types(x, n, s, t):
-    return x * n, n.plus(2), s.shout(), t.first(), MyInt(3).plus(1), MyTuple([x]), isinstance(n, int), type(n).__name__
+    return (
+        x * n,
+        n.plus(2),
+        s.shout(),
+        t.first(),
+        MyInt(3).plus(1),
+        MyTuple([x]),
+        isinstance(n, int),
+        type(n).__name__,
+    )
 
 
 class Descriptor:
@@ -2583,7 +2731,12 @@ class OldSequence:
 
 @program()
 def old_iteration_protocol(x):
-    return x + sum(OldSequence()), list(OldSequence()), 4 in OldSequence(), tuple(reversed([*OldSequence()]))
+    return (
+        x + sum(OldSequence()),
+        list(OldSequence()),
+        4 in OldSequence(),
+        tuple(reversed([*OldSequence()])),
+    )
 
 
 @program(lambda i: (randn(3), Base(1), Base(1)))
@@ -2642,7 +2795,14 @@ def module(i):
 @program(lambda i: (randn(3), module(i)))
 def module_with_state(x, m):
     y = m(x) + m(x, flag=True)
-    return (y, m.calls, m.training, [n for n, _ in m.named_parameters()], sum(p.numel() for p in m.parameters()), m.steps + 1)
+    return (
+        y,
+        m.calls,
+        m.training,
+        [n for n, _ in m.named_parameters()],
+        sum(p.numel() for p in m.parameters()),
+        m.steps + 1,
+    )
 
 
 # ---- builtins and text -------------------------------------------------------------------------------------------------
@@ -2765,7 +2925,14 @@ def getattr_on_tensor(x, i):
 
 @program()
 def string_of_tensor_facts(x):
-    return f"{x.shape} {x.dtype} {x.device}", str(x.shape), repr(x.dtype), x + 1, f"{x.ndim:03d}", f"{tuple(x.shape)}"
+    return (
+        f"{x.shape} {x.dtype} {x.device}",
+        str(x.shape),
+        repr(x.dtype),
+        x + 1,
+        f"{x.ndim:03d}",
+        f"{tuple(x.shape)}",
+    )
 
 
 @program(breaks=1)
@@ -3179,7 +3346,9 @@ def global_constant_changes(x):
     return x * (SCALE if not isinstance(SCALE, str) else 9), SCALE
 
 
-@program(lambda i: (globals().update(helper=(lambda x: x + 1, lambda x: x * 2, abs)[i]), randn(3))[1:])
+@program(
+    lambda i: (globals().update(helper=(lambda x: x + 1, lambda x: x * 2, abs)[i]), randn(3))[1:]
+)
 def global_function_changes(x):
     return helper(x)
 
@@ -3189,7 +3358,13 @@ def class_attribute_changes(x, b):
     return x + len(b.kind), b.kind, Base.kind, b.name()
 
 
-@program(lambda i: (setattr(Square, "area", (lambda s: s.s, lambda s: s.s * 2, lambda s: s.s * 3)[i]), randn(3), Square(2))[1:])
+@program(
+    lambda i: (
+        setattr(Square, "area", (lambda s: s.s, lambda s: s.s * 2, lambda s: s.s * 3)[i]),
+        randn(3),
+        Square(2),
+    )[1:]
+)
 def method_is_replaced(x, s):
     return x * s.area()
 
@@ -3236,7 +3411,11 @@ def attribute_or_key(x, b):
     return x + (b["n"] if isinstance(b, dict) else b.n)
 
 
-@program(lambda i: (lambda b: (b.__dict__.update({"extra": 1} if i == 1 else {}), randn(3), b)[1:])(Base(1)))
+@program(
+    lambda i: (lambda b: (b.__dict__.update({"extra": 1} if i == 1 else {}), randn(3), b)[1:])(
+        Base(1)
+    )
+)
 def attribute_appears(x, b):
     return x + (b.extra if hasattr(b, "extra") else -1), len(vars(b))
 
@@ -3268,7 +3447,14 @@ def shape_changes(x):
 
 @program(lambda i: (randn(3 + i),))
 def size_changes(x):
-    return x * len(x), x.shape[0] % 2, list(range(x.shape[0])), x.view(1, -1).shape, str(x.shape[0]), {x.shape[0]: 1}
+    return (
+        x * len(x),
+        x.shape[0] % 2,
+        list(range(x.shape[0])),
+        x.view(1, -1).shape,
+        str(x.shape[0]),
+        {x.shape[0]: 1},
+    )
 
 
 @program(lambda i: (randn(3 + i), [x for x in range(3 + i)]))
@@ -3380,7 +3566,9 @@ def star_expressions_everywhere(x):
 @program()
 def long_conditions(x):
     n = x.shape[0]
-    return (n > 1 and n < 5 or n == 9) and not (n == 3 and n != 3), x + (1 if n else 2 if n > 1 else 3)
+    return (n > 1 and n < 5 or n == 9) and not (n == 3 and n != 3), x + (
+        1 if n else 2 if n > 1 else 3
+    )
 
 
 @program()
@@ -3501,7 +3689,21 @@ def zip_and_map_of_tensors(x):
 
 @program(breaks=1)
 def builtins_on_tensors(x):
-    return (abs(x), round(x), pow(x, 2), divmod(x, 2), -x, +x, x // 1, 2**x, 1 - x, 3 / x.abs(), x @ x, ~(x > 0), x[0] == x[1])
+    return (
+        abs(x),
+        round(x),
+        pow(x, 2),
+        divmod(x, 2),
+        -x,
+        +x,
+        x // 1,
+        2**x,
+        1 - x,
+        3 / x.abs(),
+        x @ x,
+        ~(x > 0),
+        x[0] == x[1],
+    )
 
 
 @program(breaks=3)
@@ -3591,7 +3793,13 @@ def sort_stability_and_keys(x):
     v = [(2, "a"), (1, "b"), (2, "c"), (1, "d")]
     v.sort(key=lambda t: t[0])
     w = sorted(v, key=lambda t: t[1], reverse=True)
-    return (v, w, max(v, key=operator.itemgetter(1)), x + 1, sorted([3, 1, 2], key=functools.cmp_to_key(lambda a, b: b - a)))
+    return (
+        v,
+        w,
+        max(v, key=operator.itemgetter(1)),
+        x + 1,
+        sorted([3, 1, 2], key=functools.cmp_to_key(lambda a, b: b - a)),
+    )
 
 
 @program()
@@ -3624,7 +3832,12 @@ def string_and_textwrap(x):
     import string
     import textwrap
 
-    return string.ascii_lowercase[:3], textwrap.dedent("  a"), string.Template("$a").substitute(a=1), x + 1
+    return (
+        string.ascii_lowercase[:3],
+        textwrap.dedent("  a"),
+        string.Template("$a").substitute(a=1),
+        x + 1,
+    )
 
 
 @program()
@@ -3897,7 +4110,13 @@ def class_with_attributes(x):
         squares = [j * j for j in range(3)]
         moved = x * size
 
-    return A.moved + A.squares[-1] + len(A.__annotations__), hasattr(A, "i"), A.__doc__, A.__name__, A.__qualname__
+    return (
+        A.moved + A.squares[-1] + len(A.__annotations__),
+        hasattr(A, "i"),
+        A.__doc__,
+        A.__name__,
+        A.__qualname__,
+    )
 
 
 @program(make=number)
@@ -3938,7 +4157,11 @@ def class_of_a_base_outside(x):
 
     a = A()
     Parent.notes.append(len(A.options))
-    return a.apply(x) + a.seven + A.scaled(x) + a.scaled(x) + A.shift + a.shift, A.options, isinstance(a, Parent)
+    return (
+        a.apply(x) + a.seven + A.scaled(x) + a.scaled(x) + A.shift + a.shift,
+        A.options,
+        isinstance(a, Parent),
+    )
 
 
 def base_with_another_factor(i):

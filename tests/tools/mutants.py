@@ -59,7 +59,11 @@ class Verdict:
     message: str = ""
 
     def __str__(self) -> str:
-        return "passed" if self.passed else f"stopped by the {self.part}: {self.error}: {self.message.strip()}"
+        return (
+            "passed"
+            if self.passed
+            else f"stopped by the {self.part}: {self.error}: {self.message.strip()}"
+        )
 
 
 class Mutants:
@@ -72,7 +76,9 @@ class Mutants:
     @property
     def exercises(self) -> list[str]:
         """The names (`grade_id`) of the answer cells, in order."""
-        return [grading_metadata(cell)["grade_id"] for cell in self.solution.cells if is_solution(cell)]
+        return [
+            grading_metadata(cell)["grade_id"] for cell in self.solution.cells if is_solution(cell)
+        ]
 
     def reference(self, exercise: str) -> str:
         """The answer cell as the solution has it."""
@@ -104,7 +110,9 @@ class Mutants:
             elif not inside:
                 kept.append(line)
         if waiting:
-            raise LookupError(f"{exercise}: {len(bodies)} bodies for {len(bodies) - len(waiting)} places")
+            raise LookupError(
+                f"{exercise}: {len(bodies)} bodies for {len(bodies) - len(waiting)} places"
+            )
         return "\n".join(kept)
 
     def verdict(self, exercise: str, answer: str | None = None, seconds: float = 60) -> Verdict:
@@ -113,7 +121,10 @@ class Mutants:
         namespace: dict[str, Any] = {"__name__": "__main__"}
         cells = list(enumerate(self.solution.cells))[:checks]
         steps: list[tuple[Part, str]] = [
-            ("answer" if i == here else "setup", answer if i == here and answer is not None else cell.source)
+            (
+                "answer" if i == here else "setup",
+                answer if i == here and answer is not None else cell.source,
+            )
             for i, cell in cells
             if cell.cell_type == "code" and not is_checks(cell)
         ]
@@ -136,7 +147,10 @@ class Mutants:
         return exercise_from(self.solution)
 
     def _answer(self, exercise: str) -> int:
-        return self._find(lambda cell: is_solution(cell) and grading_metadata(cell)["grade_id"] == exercise, exercise)
+        return self._find(
+            lambda cell: is_solution(cell) and grading_metadata(cell)["grade_id"] == exercise,
+            exercise,
+        )
 
     def _checks(self, exercise: str) -> int:
         return self._find(is_checks, exercise, self._answer(exercise))
@@ -145,7 +159,9 @@ class Mutants:
         for index, cell in enumerate(self.solution.cells):
             if index >= start and wanted(cell):
                 return index
-        raise LookupError(f"no cell for {exercise!r}; the exercises are {', '.join(self.exercises)}")
+        raise LookupError(
+            f"no cell for {exercise!r}; the exercises are {', '.join(self.exercises)}"
+        )
 
 
 def halves(source: str) -> tuple[str, str]:
@@ -169,7 +185,10 @@ def run_cell(source: str, namespace: dict[str, Any], name: str) -> None:
 @contextlib.contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
     """Raise TimeoutError inside the block after `seconds` (main thread of a POSIX system; elsewhere there is no limit)."""
-    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+    if (
+        not hasattr(signal, "setitimer")
+        or threading.current_thread() is not threading.main_thread()
+    ):
         yield
         return
 
@@ -190,13 +209,19 @@ def own_reasons(verdicts: Mapping[str, Verdict]) -> None:
     said: dict[str, str] = {}
     for name, verdict in verdicts.items():
         assert not verdict.passed, f"the wrong answer {name!r} passes"
-        assert verdict.part in ("visible checks", "hidden checks") and verdict.what, f"{name!r} is {verdict}"
-        assert verdict.what not in said, f"{name!r} and {said[verdict.what]!r} fail for the same reason: {verdict.what}"
+        assert verdict.part in ("visible checks", "hidden checks") and verdict.what, (
+            f"{name!r} is {verdict}"
+        )
+        assert verdict.what not in said, (
+            f"{name!r} and {said[verdict.what]!r} fail for the same reason: {verdict.what}"
+        )
         said[verdict.what] = name
 
 
 def exercise_tests(
-    lesson: Mutants, alternatives: Mapping[str, Callable[[str], str]], wrong: Mapping[str, Mapping[str, Callable[[str], str]]]
+    lesson: Mutants,
+    alternatives: Mapping[str, Callable[[str], str]],
+    wrong: Mapping[str, Mapping[str, Callable[[str], str]]],
 ) -> tuple[Callable[..., None], ...]:
     """The tests that every lesson has, for it to bind to names that begin with `test_`: its exercises are all here; the reference
     and another right answer pass; a stub fails with its own sentence; three wrong answers fail, each for its own reason."""
@@ -214,10 +239,18 @@ def exercise_tests(
     @pytest.mark.parametrize("exercise", lesson.exercises)
     def a_stub_fails(exercise: str) -> None:
         verdict = lesson.verdict(exercise, lesson.stub(exercise))
-        assert not verdict.passed and verdict.error == "NotImplementedError" and verdict.message.startswith("Exercise:")
+        assert (
+            not verdict.passed
+            and verdict.error == "NotImplementedError"
+            and verdict.message.startswith("Exercise:")
+        )
 
     @pytest.mark.parametrize("exercise", lesson.exercises)
     def wrong_answers_fail(exercise: str) -> None:
-        own_reasons(lesson.verdicts(exercise, {name: answer(exercise) for name, answer in wrong[exercise].items()}))
+        own_reasons(
+            lesson.verdicts(
+                exercise, {name: answer(exercise) for name, answer in wrong[exercise].items()}
+            )
+        )
 
     return every_exercise_is_tested, right_answers_pass, a_stub_fails, wrong_answers_fail

@@ -16,7 +16,9 @@ PLAIN = (int, float, complex, bool, str, bytes, type(None), type(...), torch.dty
 def describe(value, seen):
     """A value as something comparable: types, contents, and which parts of it are one object."""
     cls = type(value)
-    if cls in PLAIN or isinstance(value, (type, types.ModuleType, types.CodeType, types.BuiltinFunctionType)):
+    if cls in PLAIN or isinstance(
+        value, (type, types.ModuleType, types.CodeType, types.BuiltinFunctionType)
+    ):
         return cls.__name__, repr(value)
     if cls in (tuple, frozenset) and all(type(item) in PLAIN for item in value):
         return cls.__name__, repr(value)
@@ -25,7 +27,13 @@ def describe(value, seen):
     seen[id(value)] = len(seen), value
     go = lambda part: describe(part, seen)
     if isinstance(value, torch.Tensor):
-        facts = (value.dtype, value.stride(), value.requires_grad, value.is_inference(), value.is_leaf)
+        facts = (
+            value.dtype,
+            value.stride(),
+            value.requires_grad,
+            value.is_inference(),
+            value.is_leaf,
+        )
         return (cls, *facts, value.tolist(), go(dict(value.__dict__)))
     inside = []
     if isinstance(value, (list, tuple, collections.deque, torch.Size)):
@@ -37,18 +45,37 @@ def describe(value, seen):
         inside += map(go, sorted(value, key=repr))
     elif isinstance(value, types.FunctionType):
         cells = [go(cell.cell_contents) for cell in value.__closure__ or ()]
-        return (value.__qualname__, value.__doc__, cells, go(value.__defaults__), go(value.__kwdefaults__), go(value.__dict__))
+        return (
+            value.__qualname__,
+            value.__doc__,
+            cells,
+            go(value.__defaults__),
+            go(value.__kwdefaults__),
+            go(value.__dict__),
+        )
     elif isinstance(value, types.MethodType):
         return "method", value.__name__, go(value.__self__)
     elif isinstance(value, BaseException):
-        inside += [str(value), go(value.args), go(value.__cause__), go(value.__context__), value.__suppress_context__]
+        inside += [
+            str(value),
+            go(value.args),
+            go(value.__cause__),
+            go(value.__context__),
+            value.__suppress_context__,
+        ]
     elif hasattr(type(value), "__next__"):
         inside += map(go, list(value))
     elif isinstance(value, (slice, range)):
         inside.append(repr(value))
-    names = {name for base in cls.__mro__ for name in base.__dict__.get("__slots__", ())} & set(dir(value))
+    names = {name for base in cls.__mro__ for name in base.__dict__.get("__slots__", ())} & set(
+        dir(value)
+    )
     inside += [(name, go(getattr(value, name))) for name in sorted(names) if hasattr(value, name)]
-    return cls.__qualname__, inside, [(name, go(item)) for name, item in getattr(value, "__dict__", {}).items()]
+    return (
+        cls.__qualname__,
+        inside,
+        [(name, go(item)) for name, item in getattr(value, "__dict__", {}).items()],
+    )
 
 
 def run(function, make, turn):
@@ -71,4 +98,6 @@ def run(function, make, turn):
         torch.get_default_dtype(),
     )
     torch.set_default_dtype(torch.float32)
-    return describe((result, args, LOG, language_programs.STATE, printed.getvalue(), state, random.random()), {})
+    return describe(
+        (result, args, LOG, language_programs.STATE, printed.getvalue(), state, random.random()), {}
+    )

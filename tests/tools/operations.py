@@ -13,7 +13,9 @@ FLOAT_ONLY = set(
 )
 INTEGER_ONLY = {"bitwise_not", "bitwise_and", "bitwise_or", "bitwise_xor"}
 BOOLEAN = set("eq ne lt le gt ge logical_and logical_or logical_not".split())
-ON_BOOL = set("logical_and logical_or logical_not eq ne bitwise_and bitwise_or bitwise_xor bitwise_not maximum minimum".split())
+ON_BOOL = set(
+    "logical_and logical_or logical_not eq ne bitwise_and bitwise_or bitwise_xor bitwise_not maximum minimum".split()
+)
 
 TORCH = {
     "truediv": torch.true_divide, "floordiv": lambda a, b: torch.div(a, b, rounding_mode="floor"), "mod": torch.remainder,
@@ -38,7 +40,9 @@ def kernel_of_all(dtype, n, names=None):
         operands = (x,) if name in UNARY else (x, y)
         k.point(
             f"{name}_",
-            lambda ops, i, name=name, operands=operands: getattr(ops, name)(*(v.load(ops, i) for v in operands)),
+            lambda ops, i, name=name, operands=operands: getattr(ops, name)(
+                *(v.load(ops, i) for v in operands)
+            ),
             store=True,
             dtype=torch.bool if name in BOOLEAN else dtype,
         )
@@ -74,9 +78,15 @@ def samples(dtype):
         )  # fmt: skip
     else:
         info = torch.iinfo(dtype)
-        special = torch.tensor([0, 1, 2, 3, 7, 100, info.max, info.min, *([-1, -2, -7] if info.min else [5])], dtype=dtype)
+        special = torch.tensor(
+            [0, 1, 2, 3, 7, 100, info.max, info.min, *([-1, -2, -7] if info.min else [5])],
+            dtype=dtype,
+        )
     x, y = (t.reshape(-1) for t in torch.meshgrid(special, special, indexing="ij"))
     if dtype.is_floating_point:
-        more = [torch.randn(2000, generator=generator, dtype=torch.float64).to(dtype) * scale for scale in (1, 5, 50)]
+        more = [
+            torch.randn(2000, generator=generator, dtype=torch.float64).to(dtype) * scale
+            for scale in (1, 5, 50)
+        ]
         x, y = torch.cat([x, *more]), torch.cat([y, *(m.flip(0) for m in more)])
     return x.contiguous(), y.contiguous()

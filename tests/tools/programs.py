@@ -136,7 +136,15 @@ def returns_one_object_twice(x):
 @program(lambda: (randn(4, 2),))
 def returns_facts(x):
     y = x + 1
-    return {"y": y, "shape": y.shape, "n": x.size(0), "dtype": x.dtype, "device": x.device, "none": None, "t": (1, [x])}
+    return {
+        "y": y,
+        "shape": y.shape,
+        "n": x.size(0),
+        "dtype": x.dtype,
+        "device": x.device,
+        "none": None,
+        "t": (1, [x]),
+    }
 
 
 # ---- Python ------------------------------------------------------------------------------------------------------------------
@@ -192,17 +200,40 @@ def mixes_grad_modes(x):
 @program(lambda: (randn(6), torch.randint(-5, 5, (6,))))
 def promotes_dtypes(x, i):
     whole = x + i, i / 2, i // 2, i * 2.5, x > i, ~(x > 0), i % 3, -i % 3, i**2, i << 1, i & 3
-    return *whole, x**2, 2**x, x.round(), (x * 4).floor().int(), i.float().mean(), i.sum(), i.prod(), i.argmax()
+    return (
+        *whole,
+        x**2,
+        2**x,
+        x.round(),
+        (x * 4).floor().int(),
+        i.float().mean(),
+        i.sum(),
+        i.prod(),
+        i.argmax(),
+    )
 
 
 @program(lambda: (randn(5) * 10,))
 def converts(x):
-    return (x.half() * 2, x.int(), x.bool(), (x.bfloat16() + 1).float(), x.long() + 1, x.abs().to(torch.uint8), x.double())
+    return (
+        x.half() * 2,
+        x.int(),
+        x.bool(),
+        (x.bfloat16() + 1).float(),
+        x.long() + 1,
+        x.abs().to(torch.uint8),
+        x.double(),
+    )
 
 
 @program(lambda: (randn(4, 16).half(),))
 def computes_in_float16(x):
-    return F.gelu(x) * 1.5 + x.mean(-1, keepdim=True), x.softmax(-1), F.layer_norm(x, (16,)), x.sum(0)
+    return (
+        F.gelu(x) * 1.5 + x.mean(-1, keepdim=True),
+        x.softmax(-1),
+        F.layer_norm(x, (16,)),
+        x.sum(0),
+    )
 
 
 @program(lambda: (randn(4, 16).bfloat16(),))
@@ -217,25 +248,72 @@ def computes_in_float64(x):
 
 @program(lambda: (randn(10),))
 def computes_with_booleans(x):
-    return (x > 0) & (x < 1) | (x == 0), (x > 0).sum(), (x > 0).any(), (x > 5).all(), torch.where(x > 0, x, -1.0)
+    return (
+        (x > 0) & (x < 1) | (x == 0),
+        (x > 0).sum(),
+        (x > 0).any(),
+        (x > 5).all(),
+        torch.where(x > 0, x, -1.0),
+    )
 
 
-@program(lambda: (torch.tensor([1.0, math.nan, -math.inf, math.inf, 0.0, -0.0, 1e-40, 100.0, -100.0]),))
+@program(
+    lambda: (torch.tensor([1.0, math.nan, -math.inf, math.inf, 0.0, -0.0, 1e-40, 100.0, -100.0]),)
+)
 def meets_special_values(x):
-    extremes = x.max(), x.min(), x.sum(), x.amax(0), torch.maximum(x, x.flip(0)), x.clamp(-1, 1), torch.nan_to_num(x)
-    smooth = F.gelu(x), x.exp(), x.sigmoid(), x.tanh(), x.log(), torch.erf(x), F.softplus(x), F.silu(x), F.elu(x)
+    extremes = (
+        x.max(),
+        x.min(),
+        x.sum(),
+        x.amax(0),
+        torch.maximum(x, x.flip(0)),
+        x.clamp(-1, 1),
+        torch.nan_to_num(x),
+    )
+    smooth = (
+        F.gelu(x),
+        x.exp(),
+        x.sigmoid(),
+        x.tanh(),
+        x.log(),
+        torch.erf(x),
+        F.softplus(x),
+        F.silu(x),
+        F.elu(x),
+    )
     return *extremes, *smooth, x.relu(), x.sign(), F.leaky_relu(x), F.hardtanh(x)
 
 
 @program(lambda: (randn(5, 3), torch.randint(0, 5, (5,)), torch.tensor([-1, -2, 0])))
 def indexes(x, i, negative):
-    picked = x[i], x[:, i % 3], x.gather(1, (i % 3)[:, None]), x.index_select(0, i), F.embedding(i, x), x[i, i % 3]
-    return *picked, x[negative], x.flip(0), x.roll(1, 0), x.masked_fill(x > 0, 0.0), x.tril(), x.triu(1)
+    picked = (
+        x[i],
+        x[:, i % 3],
+        x.gather(1, (i % 3)[:, None]),
+        x.index_select(0, i),
+        F.embedding(i, x),
+        x[i, i % 3],
+    )
+    return (
+        *picked,
+        x[negative],
+        x.flip(0),
+        x.roll(1, 0),
+        x.masked_fill(x > 0, 0.0),
+        x.tril(),
+        x.triu(1),
+    )
 
 
 @program(lambda: (randn(2, 3), randn(3)))
 def expands(x, y):
-    made = x.expand(2, -1, -1) + 1, y.expand(3, -1) + 1, x[:, :1].expand(-1, 3) + 1, x[:1].expand(0, 3) * 2, x.expand(2, 3) * 2
+    made = (
+        x.expand(2, -1, -1) + 1,
+        y.expand(3, -1) + 1,
+        x[:, :1].expand(-1, 3) + 1,
+        x[:1].expand(0, 3) * 2,
+        x.expand(2, 3) * 2,
+    )
     return *made, torch.vmap(lambda a: a * 2 + 1)(y)
 
 
@@ -243,26 +321,86 @@ def expands(x, y):
 def joins_and_splits(x, y):
     a, b = x.chunk(2, -1)
     c, d, e = x.split([1, 2, 1], -1)
-    joined = torch.cat([x, y], 1), torch.stack([x, x]), F.pad(x, (1, 2)), torch.cat([c, y, x], 1) * 2, x.repeat(2, 1)
+    joined = (
+        torch.cat([x, y], 1),
+        torch.stack([x, x]),
+        F.pad(x, (1, 2)),
+        torch.cat([c, y, x], 1) * 2,
+        x.repeat(2, 1),
+    )
     return *joined, a * torch.sigmoid(b), d + 1, e, x.unbind(0)[1]
 
 
 @program(lambda: (randn(4),))
 def makes_tensors(x):
-    made = torch.arange(4) + x, torch.linspace(0, 1, 4) * x, torch.zeros(4) + x, torch.full((4,), 2.0) * x
-    return *made, torch.eye(4) @ x, torch.ones_like(x), x.new_zeros(2), torch.tensor([1.0, 2.0, 3.0, 4.0]) * x
+    made = (
+        torch.arange(4) + x,
+        torch.linspace(0, 1, 4) * x,
+        torch.zeros(4) + x,
+        torch.full((4,), 2.0) * x,
+    )
+    return (
+        *made,
+        torch.eye(4) @ x,
+        torch.ones_like(x),
+        x.new_zeros(2),
+        torch.tensor([1.0, 2.0, 3.0, 4.0]) * x,
+    )
 
 
-@program(lambda: (randn(6, 8).t()[::2], randn(10, 4)[3:], randn(1, 4).expand(5, 4), randn(()), randn(0, 3)))
+@program(
+    lambda: (
+        randn(6, 8).t()[::2],
+        randn(10, 4)[3:],
+        randn(1, 4).expand(5, 4),
+        randn(()),
+        randn(0, 3),
+    )
+)
 def meets_layouts(strided, offset, expanded, scalar, empty):
-    first = strided * 2 + 1, strided.sum(1), strided.softmax(0), strided.reshape(-1) + 1, offset * 2, offset[1:].sum()
-    return (*first, expanded * 2, expanded.sum(0), scalar * 2 + 1, scalar.softmax(0), empty.sum(), empty + 1, empty.sum(0))
+    first = (
+        strided * 2 + 1,
+        strided.sum(1),
+        strided.softmax(0),
+        strided.reshape(-1) + 1,
+        offset * 2,
+        offset[1:].sum(),
+    )
+    return (
+        *first,
+        expanded * 2,
+        expanded.sum(0),
+        scalar * 2 + 1,
+        scalar.softmax(0),
+        empty.sum(),
+        empty + 1,
+        empty.sum(0),
+    )
 
 
 @program(lambda: (randn(300, 77), randn(3, 5, 7)))
 def reduces(x, y):
-    rows = x.sum(), x.mean(), x.var(), x.max(), x.sum(0), x.sum(1), x.argmax(1), x.std(), x.norm(), x.logsumexp(1)
-    return *rows, y.softmax(1), y.log_softmax(0), y.mean((0, 2)), y.amax((1, 2)), y.var(1, keepdim=True), y.cumsum(1)
+    rows = (
+        x.sum(),
+        x.mean(),
+        x.var(),
+        x.max(),
+        x.sum(0),
+        x.sum(1),
+        x.argmax(1),
+        x.std(),
+        x.norm(),
+        x.logsumexp(1),
+    )
+    return (
+        *rows,
+        y.softmax(1),
+        y.log_softmax(0),
+        y.mean((0, 2)),
+        y.amax((1, 2)),
+        y.var(1, keepdim=True),
+        y.cumsum(1),
+    )
 
 
 @program(lambda: (randn(2, 3, 5, 8), randn(2, 3, 5, 8), randn(2, 3, 5, 8)))
@@ -274,15 +412,30 @@ def attends(q, k, v):
 
 @program(lambda: (randn(6, 5), torch.randint(0, 5, (6,))))
 def loses(x, t):
-    scalars = F.cross_entropy(x, t), F.mse_loss(x, x * 2), F.nll_loss(x.log_softmax(-1), t), F.smooth_l1_loss(x, x * 3)
+    scalars = (
+        F.cross_entropy(x, t),
+        F.mse_loss(x, x * 2),
+        F.nll_loss(x.log_softmax(-1), t),
+        F.smooth_l1_loss(x, x * 3),
+    )
     return *scalars, F.one_hot(t, 5), F.binary_cross_entropy_with_logits(x, x.sigmoid())
 
 
 @program(lambda: (randn(8), randn(3, 5), randn(3, 4), randn(4, 5)))
 def leaves_to_the_library(x, y, a, b):
-    spectral = torch.view_as_real(torch.fft.fft(x)), torch.complex(x, x).abs(), torch.polar(x.abs(), x)
+    spectral = (
+        torch.view_as_real(torch.fft.fft(x)),
+        torch.complex(x, x).abs(),
+        torch.polar(x.abs(), x),
+    )
     ordered = y.sort(), y.topk(2), y.argsort(), y.median(), y.kthvalue(1)
-    return *spectral, *ordered, torch.einsum("ij,jk->ik", a, b), torch.bmm(a[None], b[None]), torch.outer(a[0], b[0])
+    return (
+        *spectral,
+        *ordered,
+        torch.einsum("ij,jk->ik", a, b),
+        torch.bmm(a[None], b[None]),
+        torch.outer(a[0], b[0]),
+    )
 
 
 LAYERS = nn.ModuleDict(
@@ -300,7 +453,15 @@ LAYERS = nn.ModuleDict(
 def convolves_and_normalises(x, y):
     signed = LAYERS["conv"](x)
     z = F.relu(signed)
-    pooled = F.max_pool2d(z, 2), F.avg_pool2d(z, 2), F.interpolate(z, scale_factor=2), F.adaptive_avg_pool2d(z, 1)
+    pooled = (
+        F.max_pool2d(z, 2),
+        F.avg_pool2d(z, 2),
+        F.interpolate(z, scale_factor=2),
+        F.adaptive_avg_pool2d(z, 1),
+    )
     # Not of z: the image of a channel may then be 0 but for one pixel, and a norm makes much of how that is rounded.
-    normal = *(LAYERS[name](signed) for name in ("group", "batch", "instance", "rms")), F.normalize(z)
+    normal = (
+        *(LAYERS[name](signed) for name in ("group", "batch", "instance", "rms")),
+        F.normalize(z),
+    )
     return *pooled, *normal, F.relu(LAYERS["conv"](y)) * 2, y + 1

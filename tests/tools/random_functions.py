@@ -11,7 +11,14 @@ UNARY = [
     torch.relu, torch.sigmoid, torch.tanh, torch.exp, torch.abs, torch.neg, F.gelu, F.silu, torch.sin,
     lambda x: x.abs().sqrt(), lambda x: x * 1.5 + 0.25, lambda x: (x * x).log1p(), lambda x: x.clamp(-1, 1), torch.round,
 ]  # fmt: skip
-BINARY = [torch.add, torch.sub, torch.mul, torch.maximum, torch.minimum, lambda a, b: a / (b.abs() + 1)]
+BINARY = [
+    torch.add,
+    torch.sub,
+    torch.mul,
+    torch.maximum,
+    torch.minimum,
+    lambda a, b: a / (b.abs() + 1),
+]
 REDUCE = [torch.sum, torch.mean, torch.amax, torch.amin]
 
 
@@ -24,7 +31,9 @@ def random_function(rng: Random):
     seed = rng.randrange(2**31)
     dtype = rng.choice([torch.float32, torch.float32, torch.float32, torch.float64])
     generator = torch.Generator().manual_seed(seed)
-    inputs = [torch.randn(shapes(rng), generator=generator, dtype=dtype) for _ in range(rng.randint(1, 3))]
+    inputs = [
+        torch.randn(shapes(rng), generator=generator, dtype=dtype) for _ in range(rng.randint(1, 3))
+    ]
     if rng.random() < 0.3:
         inputs = [t.transpose(0, -1) for t in inputs]
     steps = rng.randint(1, 9)
@@ -42,7 +51,9 @@ def random_function(rng: Random):
 
 def step(rng: Random, values):
     x = rng.choice(values[-4:])
-    kind = rng.choice("unary unary unary binary binary binary reduce reduce view view norm where index cat cast matmul".split())
+    kind = rng.choice(
+        "unary unary unary binary binary binary reduce reduce view view norm where index cat cast matmul".split()
+    )
     if kind == "unary":
         return rng.choice(UNARY)(x)
     if kind == "binary":
@@ -55,7 +66,9 @@ def step(rng: Random, values):
         dims = rng.choice([[d], [d], list(range(x.ndim))])
         return rng.choice(REDUCE)(x, dims, keepdim=rng.random() < 0.5)
     if kind == "view":
-        view = rng.choice(["transpose", "slice", "unsqueeze", "reshape", "expand", "flip", "select"])
+        view = rng.choice(
+            ["transpose", "slice", "unsqueeze", "reshape", "expand", "flip", "select"]
+        )
         if view == "transpose":
             return x.transpose(0, d)
         if view == "slice":
@@ -80,7 +93,11 @@ def step(rng: Random, values):
         return torch.cat([x, x * 2], d)
     if kind == "cast":
         other = rng.choice([torch.float16, torch.bfloat16, torch.int32])
-        return (x.clamp(-100, 100) * 4).to(other).to(x.dtype) if other == torch.int32 else x.to(other).to(x.dtype)
+        return (
+            (x.clamp(-100, 100) * 4).to(other).to(x.dtype)
+            if other == torch.int32
+            else x.to(other).to(x.dtype)
+        )
     return x @ x.transpose(-1, -2) if x.ndim > 1 else x * x
 
 

@@ -76,22 +76,35 @@ class Input:
     dtype: torch.dtype
     layout: str
     values: str
-    grad: str  # "" for none, "leaf", or "computed": a copy of a leaf, which may be written to, or a view of one
+    # "" for none, "leaf", or "computed": a copy of a leaf, which may be written to, or a view of one
+    grad: str
 
     def make(self, seed: int, grad: bool) -> torch.Tensor:
         g = torch.Generator().manual_seed(seed)
         r = Random(seed)  # not of the layout: fresh inputs lie as the first did
         laid = Random(repr(self))
         wanted = grad and self.grad
-        base = self.laid_out(lambda shape: self.numbers(shape, g, r).requires_grad_(wanted == "computed"), laid)
-        return base.detach().requires_grad_() if wanted == "leaf" else base.clone() if base.is_leaf and wanted else base
+        base = self.laid_out(
+            lambda shape: self.numbers(shape, g, r).requires_grad_(wanted == "computed"), laid
+        )
+        return (
+            base.detach().requires_grad_()
+            if wanted == "leaf"
+            else base.clone()
+            if base.is_leaf and wanted
+            else base
+        )
 
     def numbers(self, shape: Sequence[int], g: torch.Generator, r: Random) -> torch.Tensor:
         if self.dtype is torch.bool:
-            return (torch.rand(shape, generator=g, device="cpu") > 0.5).to(torch.get_default_device())
+            return (torch.rand(shape, generator=g, device="cpu") > 0.5).to(
+                torch.get_default_device()
+            )
         if not self.dtype.is_floating_point:
             limit = torch.iinfo(self.dtype)
-            low, high = (limit.min, limit.max) if self.values == "hostile" else (max(limit.min, -9), 10)
+            low, high = (
+                (limit.min, limit.max) if self.values == "hostile" else (max(limit.min, -9), 10)
+            )
             numbers = torch.randint(low, high, shape, generator=g, dtype=self.dtype, device="cpu")
             return numbers.to(torch.get_default_device())
         x = torch.randn(shape, generator=g, dtype=torch.float64, device="cpu")
@@ -119,7 +132,9 @@ class Input:
         if self.layout == "overlapping":
             return numbers([sum(shape) + 1]).as_strided(shape, [1] * rank)
         step = 1009 if count < 2000 else 2
-        return numbers([count * step + 1]).as_strided(shape, [s * step for s in torch.empty(shape, device="meta").stride()])
+        return numbers([count * step + 1]).as_strided(
+            shape, [s * step for s in torch.empty(shape, device="meta").stride()]
+        )
 
 
 @dataclass
@@ -139,9 +154,11 @@ class Program:
     inputs: list[Input]
     lines: list[Line]
     outputs: list[str]
-    exact: list[bool] = field(default_factory=list)  # For each output, and then each input as it is afterwards
+    # For each output, and then each input as it is afterwards
+    exact: list[bool] = field(default_factory=list)
     differentiate: bool = False
-    strides: list[Any] = field(default_factory=list)  # Of the outputs, as torch says of fake tensors: not always what eager has
+    # Of the outputs, as torch says of fake tensors: not always what eager has
+    strides: list[Any] = field(default_factory=list)
 
     @property
     def text(self) -> str:
@@ -167,7 +184,9 @@ class Program:
                 function = getattr(torch, name)
                 if name not in ("arange", "full", "rand", "randn", "tensor", "zeros"):
                     return function
-                return lambda *args, **kwargs: tracer.create_proxy("call_function", function, args, kwargs)
+                return lambda *args, **kwargs: tracer.create_proxy(
+                    "call_function", function, args, kwargs
+                )
 
         return fx.GraphModule({}, tracer.trace(self.function(Torch())))
 
@@ -181,7 +200,10 @@ class Program:
         return replace(self, lines=lines[::-1])
 
     def arguments(self, call: int) -> list[torch.Tensor]:
-        return [i.make(self.seed * 100 + 10 * call + n, self.differentiate) for n, i in enumerate(self.inputs)]
+        return [
+            i.make(self.seed * 100 + 10 * call + n, self.differentiate)
+            for n, i in enumerate(self.inputs)
+        ]
 
 
 class Writer:
@@ -205,7 +227,9 @@ class Writer:
         names = self.names()
         chosen = [names[-1], *(n for n in names[:-1] if n in self.drawn or r.random() < 0.2)]
         self.program.outputs = r.sample(chosen, len(chosen))
-        self.program.exact = [n in self.exact for n in [*self.program.outputs, *(i.name for i in self.program.inputs)]]
+        self.program.exact = [
+            n in self.exact for n in [*self.program.outputs, *(i.name for i in self.program.inputs)]
+        ]
 
     def draw_inputs(self) -> list[Input]:
         r = self.r
@@ -219,22 +243,37 @@ class Writer:
         result = []
         dtype, hostile, grad = r.choice(FLOATS), r.random() < 0.2, r.random() < 0.5
         for n in range(r.randint(1, 4)):
-            shape = r.choice([main, main, main, main[1:], tuple(r.choice([1, m]) for m in main), main[::-1]])
+            shape = r.choice(
+                [main, main, main, main[1:], tuple(r.choice([1, m]) for m in main), main[::-1]]
+            )
             mine = dtype if r.random() < 0.75 else r.choice(FLOATS + INTS)
-            values = "hostile" if hostile and r.random() < 0.7 else r.choice(["normal", "normal", "whole"])
-            wants = r.choice(["leaf", "leaf", "computed", ""]) if grad and mine.is_floating_point else ""
+            values = (
+                "hostile"
+                if hostile and r.random() < 0.7
+                else r.choice(["normal", "normal", "whole"])
+            )
+            wants = (
+                r.choice(["leaf", "leaf", "computed", ""])
+                if grad and mine.is_floating_point
+                else ""
+            )
             layout = r.choice(LAYOUTS)
-            wants = "computed" if wants and layout in ("expanded", "overlapping") else wants  # several gradients for one number
+            # several gradients for one number
+            wants = "computed" if wants and layout in ("expanded", "overlapping") else wants
             result.append(Input(f"x{n}", shape, mine, layout, values, wants))
         return result
 
     # --- operands
 
-    def names(self, want: Callable[[torch.Tensor], bool] = lambda t: True, exact: bool = False) -> list[str]:
+    def names(
+        self, want: Callable[[torch.Tensor], bool] = lambda t: True, exact: bool = False
+    ) -> list[str]:
         found = [n for n, t in self.ns.items() if isinstance(t, torch.Tensor) and want(t)]
         return [n for n in found if not exact or n in self.exact]
 
-    def any(self, want: Callable[[torch.Tensor], bool] = lambda t: True, exact: bool = False) -> str:
+    def any(
+        self, want: Callable[[torch.Tensor], bool] = lambda t: True, exact: bool = False
+    ) -> str:
         """A value, rather a late one. Raises IndexError if there is none."""
         found = self.names(want, exact)
         return self.r.choice(found[-4:] if self.r.random() < 0.7 else found)
@@ -246,33 +285,53 @@ class Writer:
         """Something that broadcasts with `x`, or a number."""
         shape = self.ns[x].shape
         fits = self.names(
-            lambda t: all(m == n or m == 1 or n == 1 for m, n in zip(t.shape[::-1], shape[::-1], strict=False)), exact
+            lambda t: all(
+                m == n or m == 1 or n == 1 for m, n in zip(t.shape[::-1], shape[::-1], strict=False)
+            ),
+            exact,
         )
         return self.r.choice(fits) if self.r.random() < 0.85 else self.number(x)
 
     def not_written_to(self, name: str, x: str, where: str) -> str:
         """What is read beside a write to `where` (of x): a copy, if it lies there too, for then results hang on the order."""
-        elsewhere = name not in self.ns or self.ns[name].untyped_storage().data_ptr() != self.ns[x].untyped_storage().data_ptr()
+        elsewhere = (
+            name not in self.ns
+            or self.ns[name].untyped_storage().data_ptr() != self.ns[x].untyped_storage().data_ptr()
+        )
         return name if elsewhere or name == where else f"{name}.clone()"
 
     def number(self, x: str) -> str:
         t = self.ns[x]
-        return self.r.choice(["2", "1", "-1", "3", *(["0.5", "1.5", "-0.1", "1e-3"] if t.dtype.is_floating_point else [])])
+        return self.r.choice(
+            [
+                "2",
+                "1",
+                "-1",
+                "3",
+                *(["0.5", "1.5", "-0.1", "1e-3"] if t.dtype.is_floating_point else []),
+            ]
+        )
 
     def dim(self, x: str) -> int:
         return self.r.randrange(-self.ns[x].ndim, self.ns[x].ndim)
 
     def dims(self, x: str) -> str:
         r, rank = self.r, self.ns[x].ndim
-        return str(r.choice([[self.dim(x)], [self.dim(x)], r.sample(range(rank), r.randint(1, rank))]))
+        return str(
+            r.choice([[self.dim(x)], [self.dim(x)], r.sample(range(rank), r.randint(1, rank))])
+        )
 
     def index(self, size: int, rank: int | None = None) -> str:
         """An integer tensor of places in a dimension of this size."""
-        fits = lambda t: not t.dtype.is_floating_point and t.dtype is not torch.bool and rank in (None, t.ndim)
+        fits = lambda t: (
+            not t.dtype.is_floating_point and t.dtype is not torch.bool and rank in (None, t.ndim)
+        )
         found = self.names(fits, exact=True)
         if found and self.r.random() < 0.7:
             return f"{self.r.choice(found)}.long().remainder({size})"
-        shape = [self.r.randint(1, 4) for _ in range(self.r.randint(1, 2) if rank is None else rank)]
+        shape = [
+            self.r.randint(1, 4) for _ in range(self.r.randint(1, 2) if rank is None else rank)
+        ]
         g = torch.Generator().manual_seed(self.r.randrange(1000))
         places = torch.randint(size, shape, generator=g, device="cpu")
         return f"torch.tensor({places.tolist()})"
@@ -288,33 +347,43 @@ class Writer:
             except (IndexError, ValueError, ZeroDivisionError, RuntimeError):
                 continue
             if self.accept(text, rough, in_place=kind is Writer.in_place):
-                if kind is Writer.chance:  # returned: what nobody needs is not drawn, and the next numbers would be others
+                # returned: what nobody needs is not drawn, and the next numbers would be others
+                if kind is Writer.chance:
                     self.drawn.append(self.program.lines[-1].target)
                 return
 
     def accept(self, text: str, rough: bool, in_place: bool) -> bool:
         used = [n for n in re.findall(r"\b[xv]\d+\b", text) if n in self.ns]
-        with torch.no_grad() if in_place and not self.program.differentiate else torch.enable_grad():
+        with (
+            torch.no_grad() if in_place and not self.program.differentiate else torch.enable_grad()
+        ):
             try:
                 value = eval(text, self.ns)
             except Exception:
                 return False
         if not in_place and (
-            not isinstance(value, torch.Tensor) or value.numel() > 60_000 or value.ndim > 5 or value.is_complex()
+            not isinstance(value, torch.Tensor)
+            or value.numel() > 60_000
+            or value.ndim > 5
+            or value.is_complex()
         ):
             return False
         dtypes = {self.ns[n].dtype for n in used}
         dtypes |= {torch.int64} if "arange" in text else set()
         # Eager rounds some operands to these before it begins.
         narrow = value.dtype in (torch.float16, torch.bfloat16)
-        rough = rough or (narrow and bool(dtypes - {value.dtype, torch.bool, torch.int8, torch.uint8}))
+        rough = rough or (
+            narrow and bool(dtypes - {value.dtype, torch.bool, torch.int8, torch.uint8})
+        )
         rough = rough or any(n not in self.exact for n in used)
         target = "" if in_place else f"v{len(self.program.lines)}"
         self.program.lines.append(Line(text, rough, target))
         if in_place:
             changed = value.untyped_storage().data_ptr()
             if rough:
-                self.exact -= {n for n in self.names() if self.ns[n].untyped_storage().data_ptr() == changed}
+                self.exact -= {
+                    n for n in self.names() if self.ns[n].untyped_storage().data_ptr() == changed
+                }
             return True
         self.ns[target] = value
         if not rough:
@@ -598,17 +667,26 @@ def outcome(program: Program, function: Callable[..., Any], call: int) -> Outcom
             results = list(function(*inputs))
             gradients = gradients_of(program, leaves, [*results, *inputs])
     except Exception as problem:
-        return Outcome(problem=f"{type(problem).__name__}: {problem}\n{traceback.format_exc()[-1500:]}")
-    memory = [t.untyped_storage().data_ptr() if t.numel() else -n for n, t in enumerate([*results, *inputs], 1)]
+        return Outcome(
+            problem=f"{type(problem).__name__}: {problem}\n{traceback.format_exc()[-1500:]}"
+        )
+    memory = [
+        t.untyped_storage().data_ptr() if t.numel() else -n
+        for n, t in enumerate([*results, *inputs], 1)
+    ]
     return Outcome([*results, *inputs, *gradients], list(map(memory.index, memory)))
 
 
-def gradients_of(program: Program, leaves: list[torch.Tensor], outputs: list[torch.Tensor]) -> list[torch.Tensor | None]:
+def gradients_of(
+    program: Program, leaves: list[torch.Tensor], outputs: list[torch.Tensor]
+) -> list[torch.Tensor | None]:
     outputs = [o for o in outputs if o.grad_fn is not None]
     if not leaves or not outputs:
         return []
     g = torch.Generator().manual_seed(program.seed)
-    tangents = [torch.randn(o.shape, generator=g, dtype=torch.float64, device="cpu").to(o) for o in outputs]
+    tangents = [
+        torch.randn(o.shape, generator=g, dtype=torch.float64, device="cpu").to(o) for o in outputs
+    ]
     return list(torch.autograd.grad(outputs, leaves, tangents, allow_unused=True))
 
 
@@ -623,7 +701,11 @@ def leaf_of(tensor: torch.Tensor) -> torch.Tensor:
 def sharing(value: torch.Tensor, names: dict[str, Any]) -> list[torch.Tensor]:
     """What of these shares memory with the value."""
     memory = value.untyped_storage().data_ptr()
-    return [t for t in names.values() if isinstance(t, torch.Tensor) and t.untyped_storage().data_ptr() == memory]
+    return [
+        t
+        for t in names.values()
+        if isinstance(t, torch.Tensor) and t.untyped_storage().data_ptr() == memory
+    ]
 
 
 def disturbed(program: Program, size: float, seed: int) -> Callable[..., Any]:
@@ -634,15 +716,22 @@ def disturbed(program: Program, size: float, seed: int) -> Callable[..., Any]:
         """Each number off by so much of itself, and by as much of 1: terms of the size of 1 may have cancelled."""
         if not isinstance(t, torch.Tensor) or not t.dtype.is_floating_point:
             return t
-        shape = t.shape if seed % 3 else [1] * t.ndim  # sometimes all are off alike, as equal numbers are
-        random = torch.rand((2, *shape), generator=g, dtype=torch.float64, device="cpu").to(t.device)
+        # sometimes all are off alike, as equal numbers are
+        shape = t.shape if seed % 3 else [1] * t.ndim
+        random = torch.rand((2, *shape), generator=g, dtype=torch.float64, device="cpu").to(
+            t.device
+        )
         off, of_one = (random * 2 - 1) * size * times * torch.finfo(t.dtype).eps
         wide = t if t.dtype is torch.float64 else t.float()
         return (wide * (1 + off).to(wide.dtype) + of_one.to(wide.dtype)).to(t.dtype)
 
-    rounded = lambda mean: shaken(mean).detach()  # which eager's gradients of `var` and `std` take for exact
+    # which eager's gradients of `var` and `std` take for exact
+    rounded = lambda mean: shaken(mean).detach()
     formulas = dict(eager_variants.FORMULAS)
-    formulas |= {name: functools.partial(formulas[name], rounded=rounded) for name in ("variance", "deviation", "layer_normed")}
+    formulas |= {
+        name: functools.partial(formulas[name], rounded=rounded)
+        for name in ("variance", "deviation", "layer_normed")
+    }
 
     def uses_apart(text: str, names: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         """Each use of a value by a name of its own, whose gradient is shaken by itself: in which order they are added is open."""
@@ -659,7 +748,11 @@ def disturbed(program: Program, size: float, seed: int) -> Callable[..., Any]:
         return re.sub(r"\b[vx]\d+\b", name_of, text), {**names, **own}
 
     def run(*inputs: torch.Tensor) -> tuple[Any, ...]:
-        ns: dict[str, Any] = {"torch": torch, "F": F, **{i.name: t for i, t in zip(program.inputs, inputs, strict=True)}}
+        ns: dict[str, Any] = {
+            "torch": torch,
+            "F": F,
+            **{i.name: t for i, t in zip(program.inputs, inputs, strict=True)},
+        }
         for t in inputs:
             if t.requires_grad:
                 t.register_hook(shaken)
@@ -667,9 +760,16 @@ def disturbed(program: Program, size: float, seed: int) -> Callable[..., Any]:
             random = torch.get_rng_state()
             seen = ns
             text = eager_variants.otherwise(line.text) if line.rough and seed % 2 else line.text
-            if line.rough and line.target and text == line.text:  # else the mean that `std` and `var` subtract is shaken
-                wide = lambda t: t.float() if ".float()" in line.text and isinstance(t, torch.Tensor) else t  # as the line says
-                seen = {name: shaken(wide(t)) if re.search(rf"\b{name}\b", line.text) else t for name, t in ns.items()}
+            # else the mean that `std` and `var` subtract is shaken
+            if line.rough and line.target and text == line.text:
+                # as the line says
+                wide = lambda t: (
+                    t.float() if ".float()" in line.text and isinstance(t, torch.Tensor) else t
+                )
+                seen = {
+                    name: shaken(wide(t)) if re.search(rf"\b{name}\b", line.text) else t
+                    for name, t in ns.items()
+                }
             torch.set_rng_state(random)
             value = eval(text, {**seen, **formulas})
             if value.requires_grad and line.target and not sharing(value, ns):
@@ -679,13 +779,19 @@ def disturbed(program: Program, size: float, seed: int) -> Callable[..., Any]:
             if value.dtype.is_floating_point:
                 if line.rough and not (line.target and sharing(value, ns)):
                     # Equal numbers are all rounded the same way: a sum of many of them is off by as many units.
-                    most = max((t.numel() for t in seen.values() if isinstance(t, torch.Tensor)), default=1)
+                    most = max(
+                        (t.numel() for t in seen.values() if isinstance(t, torch.Tensor)), default=1
+                    )
                     many = most / max(value.numel(), 1) / 16 if value.dtype is torch.float64 else 1
-                    value.data.copy_(shaken(value.data, max(many, 1))) if 0 not in value.stride() else None
-                    value = value.clone() if line.target else value  # which may be written to, if this kernel saved its result
+                    value.data.copy_(
+                        shaken(value.data, max(many, 1))
+                    ) if 0 not in value.stride() else None
+                    # which may be written to, if this kernel saved its result
+                    value = value.clone() if line.target else value
                 # Who writes into a view gives its base a gradient function of its own: that of the view is not on its way.
                 for t in (value,) if line.target else sharing(value, ns):
-                    with contextlib.suppress(RuntimeError):  # one of several views (`unbind`) whose base was written to
+                    # one of several views (`unbind`) whose base was written to
+                    with contextlib.suppress(RuntimeError):
                         if t.requires_grad and t.grad_fn is not None:
                             t.register_hook(shaken)
             if line.target:
@@ -697,10 +803,13 @@ def disturbed(program: Program, size: float, seed: int) -> Callable[..., Any]:
 
 EXCUSED: Counter[str] = Counter()
 """How many comparisons each rule decided: the ways of `eager_variants`, and those below."""
-UNSEEN = "raises where nobody looks"  # An operator whose result nobody needs is not run, so its error is not raised
-OVERLAPPING = "strides beside overlapping inputs"  # torch orders dimensions by strides that say little there
+# An operator whose result nobody needs is not run, so its error is not raised
+UNSEEN = "raises where nobody looks"
+# torch orders dimensions by strides that say little there
+OVERLAPPING = "strides beside overlapping inputs"
 POLE = (
-    "a pole"  # 1 / x where rounding alone decides whether x is 0: infinite, or so large that no digit is known; and its gradient
+    # 1 / x where rounding alone decides whether x is 0: infinite, or so large that no digit is known; and its gradient
+    "a pole"
 )
 
 
@@ -712,8 +821,16 @@ def differences(program: Program, call: int, eager: Outcome, ours: Outcome) -> s
             EXCUSED[UNSEEN] += 1
             program, eager = used, needed
     if ours.problem or eager.problem:
-        return "" if ours.problem and eager.problem else f"ours: {ours.problem or 'fine'}\neager: {eager.problem or 'fine'}"
-    said = "" if ours.shares == eager.shares else f"other results share memory: {ours.shares}, in eager {eager.shares}"
+        return (
+            ""
+            if ours.problem and eager.problem
+            else f"ours: {ours.problem or 'fine'}\neager: {eager.problem or 'fine'}"
+        )
+    said = (
+        ""
+        if ours.shares == eager.shares
+        else f"other results share memory: {ours.shares}, in eager {eager.shares}"
+    )
     if not (said := said or apart(program, call, eager, ours, [])):
         return ""
     others: list[Outcome] = []
@@ -721,7 +838,9 @@ def differences(program: Program, call: int, eager: Outcome, ours: Outcome) -> s
         other = outcome(program, function, call)
         if not other.problem and len(other.tensors) == len(eager.tensors):
             others.append(other)
-            if any(ours.shares == o.shares for o in [eager, *others]) and not apart(program, call, eager, ours, others):
+            if any(ours.shares == o.shares for o in [eager, *others]) and not apart(
+                program, call, eager, ours, others
+            ):
                 EXCUSED[name] += 1
                 return ""
     return said
@@ -739,22 +858,43 @@ def apart(program: Program, call: int, eager: Outcome, ours: Outcome, others: li
                 a, b = a.detach(), b.detach()
                 exact = n < len(program.exact) and program.exact[n]
                 said = unlike(ours.tensors[n], eager.tensors[n])
-                known = n >= len(program.strides) or a.stride() == program.strides[n] or strides(a) == strides(b)
-                known = known or any(a.stride() == o.tensors[n].stride() for o in others if o.tensors[n] is not None)
+                known = (
+                    n >= len(program.strides)
+                    or a.stride() == program.strides[n]
+                    or strides(a) == strides(b)
+                )
+                known = known or any(
+                    a.stride() == o.tensors[n].stride() for o in others if o.tensors[n] is not None
+                )
                 if not known and any(i.layout == "overlapping" for i in program.inputs):
                     EXCUSED[OVERLAPPING] += 1
                     known = True
                 said = said or ("" if known else f"{a.stride()} instead of {b.stride()}")
-                also = [o.tensors[n].detach() for o in others if o.tensors[n] is not None and o.tensors[n].shape == b.shape]
+                also = [
+                    o.tensors[n].detach()
+                    for o in others
+                    if o.tensors[n] is not None and o.tensors[n].shape == b.shape
+                ]
                 if not said and not same_bits(a, b):
                     if exact or not b.dtype.is_floating_point:
-                        if not bool(functools.reduce(torch.logical_or, [same(a, other) for other in (b, *also)]).all()):
+                        if not bool(
+                            functools.reduce(
+                                torch.logical_or, [same(a, other) for other in (b, *also)]
+                            ).all()
+                        ):
                             return f"tensor {n} is not exactly\n{b}\nbut\n{a}\nat {where(a, b)}"
                         continue
                     if noisy is None:
-                        noisy = [outcome(program, disturbed(program, size, k), call) for k in range(times)]
+                        noisy = [
+                            outcome(program, disturbed(program, size, k), call)
+                            for k in range(times)
+                        ]
                         noisy = [o for o in noisy if not o.problem]
-                    near = [o.tensors[n].detach() for o in noisy if len(o.tensors) > n and o.tensors[n] is not None]
+                    near = [
+                        o.tensors[n].detach()
+                        for o in noisy
+                        if len(o.tensors) > n and o.tensors[n] is not None
+                    ]
                     said = too_far(a, b, near, also)
             if said:
                 said = f"tensor {n}: {said}"
@@ -785,20 +925,30 @@ def where(a: torch.Tensor, b: torch.Tensor) -> list[Any]:
     return (~same(a, b)).nonzero()[:4].tolist()
 
 
-def too_far(a: torch.Tensor, b: torch.Tensor, noisy: list[torch.Tensor], others: list[torch.Tensor]) -> str:
+def too_far(
+    a: torch.Tensor, b: torch.Tensor, noisy: list[torch.Tensor], others: list[torch.Tensor]
+) -> str:
     """'' if `a` is as near to `b`, or to what eager gives in one of the `others`, as rounding explains."""
     info = torch.finfo(b.dtype)
     a, b, noisy = a.double(), b.double(), [n.double() for n in noisy]
     fine = (a == b) | (a.isnan() & b.isnan())
     spread = torch.zeros_like(b)
     for n in noisy:
-        fine |= (n.isfinite() != b.isfinite()) | (~n.isfinite() & ~b.isfinite() & (n.isnan() != b.isnan()))
+        fine |= (n.isfinite() != b.isfinite()) | (
+            ~n.isfinite() & ~b.isfinite() & (n.isnan() != b.isnan())
+        )
         spread = torch.maximum(spread, (n - b).abs().nan_to_num(0, 0, 0))
     for other in (b, *(o.double() for o in others)):
-        units = torch.where(b.isfinite(), 4, 64)  # where eager gives nan, nobody knows how far roundings go
-        allowed = 6 * spread + units * info.eps * other.abs().nan_to_num(0, 0, 0) + 4 * max(info.tiny, 1e-40)
+        # where eager gives nan, nobody knows how far roundings go
+        units = torch.where(b.isfinite(), 4, 64)
+        allowed = (
+            6 * spread
+            + units * info.eps * other.abs().nan_to_num(0, 0, 0)
+            + 4 * max(info.tiny, 1e-40)
+        )
         fine |= same(a, other) | ((a - other).abs() <= allowed)
-        fine |= ~a.isfinite() & ~b.isfinite() & other.isfinite()  # a sum overflows: which infinity, or nan, hangs on its order
+        # a sum overflows: which infinity, or nan, hangs on its order
+        fine |= ~a.isfinite() & ~b.isfinite() & other.isfinite()
     if bool(fine.all()):
         return ""
     pole = bool((b.abs() * info.eps > 1).any())
@@ -830,7 +980,8 @@ class Batch:
     def add(self, program: Program) -> Callable[..., Any]:
         """Compile all but the kernels. The result runs as `mode` says."""
         r = Random(program.seed)
-        self.internals = {"BLOCK": 512}  # at -O1 one register adds up what 32 do for users, so a block has fewer numbers
+        # at -O1 one register adds up what 32 do for users, so a block has fewer numbers
+        self.internals = {"BLOCK": 512}
         if r.random() < 0.5:
             self.internals = {
                 "PARALLEL_FROM": r.choice([128, 2**14]),
@@ -857,13 +1008,18 @@ class Batch:
 
     def build(self, graph: Any, schedule: Any, plan: Any, codegen: str) -> Callable[..., Any]:
         if codegen != "cpp":
-            self.graphs.append([graph, schedule, plan, {}, runtime.build(graph, schedule, plan, codegen)])
+            self.graphs.append(
+                [graph, schedule, plan, {}, runtime.build(graph, schedule, plan, codegen)]
+            )
             return self.graphs[-1][-1]
         kept = {name: getattr(cpp, name) for name in self.internals}
         vars(cpp).update(self.internals)
         try:
             fused = [k for k in schedule.kernels if isinstance(k, FusedKernel)]
-            sources = {k: cpp.cpp_source(k, graph.buffers, f"{k.name}_{len(self.graphs)}_{n}") for n, k in enumerate(fused)}
+            sources = {
+                k: cpp.cpp_source(k, graph.buffers, f"{k.name}_{len(self.graphs)}_{n}")
+                for n, k in enumerate(fused)
+            }
         finally:
             vars(cpp).update(kept)
         number = len(self.graphs)
@@ -884,16 +1040,29 @@ class Batch:
             kept = compiler.FLAGS
             compiler.FLAGS = (*(f for f in kept if f != "-O3"), *self.flags.split())
             try:
-                entry = compiler.build_library("\n".join([cpp.prelude(), *(s.source for s in sources)]))
+                entry = compiler.build_library(
+                    "\n".join([cpp.prelude(), *(s.source for s in sources)])
+                )
             finally:
                 compiler.FLAGS = kept
-            library, make = ctypes.CDLL(str(entry.path)), native.load("course_lib.runtime._launcher").launcher
+            library, make = (
+                ctypes.CDLL(str(entry.path)),
+                native.load("course_lib.runtime._launcher").launcher,
+            )
             address = lambda name: ctypes.cast(getattr(library, name), ctypes.c_void_p).value
-            launches = {s.name: make(struct.pack("Pn", address(s.name), len(s.buffers) + s.checked)) for s in sources}
+            launches = {
+                s.name: make(struct.pack("Pn", address(s.name), len(s.buffers) + s.checked))
+                for s in sources
+            }
         for entry in self.graphs:
             graph, schedule, plan, mine, _ = entry
             text, names = Wrapper(schedule.kernels, plan, graph, mine).print()
-            entry[4] = define("call", text, "program", {**names, **{s.name: launches[s.name] for s in mine.values()}})
+            entry[4] = define(
+                "call",
+                text,
+                "program",
+                {**names, **{s.name: launches[s.name] for s in mine.values()}},
+            )
 
 
 def too_long(*_: Any) -> None:
@@ -911,7 +1080,9 @@ def make(seed: int) -> Program:
 
 def eager_is_random(program: Program) -> bool:
     """Attention lays its result out as the query: where elements of that share memory, it gives something else each time."""
-    return "scaled_dot_product" in program.text and any(i.layout in ("overlapping", "expanded") for i in program.inputs)
+    return "scaled_dot_product" in program.text and any(
+        i.layout in ("overlapping", "expanded") for i in program.inputs
+    )
 
 
 def eager_is_odd_on_gpu(program: Program) -> bool:
@@ -926,13 +1097,20 @@ def eager_is_odd_on_gpu(program: Program) -> bool:
         or ("torch.zeros([]" in text and "ignore_index=0" in text)
         or ("F.rms_norm(" in text and any(i.values == "hostile" for i in program.inputs))
         or ("scaled_dot_product" in text and any(i.layout == "offset" for i in program.inputs))
-        or (program.differentiate and "[torch.tensor(" in text and any(0 in i.shape for i in program.inputs))
+        or (
+            program.differentiate
+            and "[torch.tensor(" in text
+            and any(0 in i.shape for i in program.inputs)
+        )
         or (shared and any(not line.target for line in program.lines))
     )
 
 
 def check(
-    seeds: Sequence[int], flags: str = "-O1 -ftree-vectorize", ways: Sequence[str] = ("loops", "kernels"), codegen: str = "cpp"
+    seeds: Sequence[int],
+    flags: str = "-O1 -ftree-vectorize",
+    ways: Sequence[str] = ("loops", "kernels"),
+    codegen: str = "cpp",
 ) -> dict[int, str]:
     """The seeds whose programs differ from eager, each with what differs."""
     wrong: dict[int, str] = {}
@@ -985,9 +1163,16 @@ def main() -> int:
     parser.add_argument("--flags", default="-O1 -ftree-vectorize")
     parser.add_argument("--ways", nargs="+", default=["loops", "kernels"])
     parser.add_argument("--show", type=int, default=3)
-    parser.add_argument("--codegen", default="cpp", choices=["cpp", "triton"], help="triton: only the kernels are compared")
+    parser.add_argument(
+        "--codegen",
+        default="cpp",
+        choices=["cpp", "triton"],
+        help="triton: only the kernels are compared",
+    )
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
-    parser.add_argument("--seconds", type=float, default=math.inf, help="begin no batch after so many")
+    parser.add_argument(
+        "--seconds", type=float, default=math.inf, help="begin no batch after so many"
+    )
     args = parser.parse_args()
     torch.set_default_device(args.device)
     ways = args.ways if args.codegen == "cpp" else ["kernels"]

@@ -15,7 +15,21 @@ SIZES = [0, 1, 2, 3, 7, 8, 17, 33, 64, 65]
 LONG = [1, 3, 17, 64, 127, 1023, 4097]
 FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 INTEGERS = [torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8]
-SPECIAL = [float("nan"), float("inf"), float("-inf"), -0.0, 0.0, 1e-40, -1e-45, 3e38, -3e38, 0.5, -0.5, 1.0, 65504.0]
+SPECIAL = [
+    float("nan"),
+    float("inf"),
+    float("-inf"),
+    -0.0,
+    0.0,
+    1e-40,
+    -1e-45,
+    3e38,
+    -3e38,
+    0.5,
+    -0.5,
+    1.0,
+    65504.0,
+]
 
 SAFE_UNARY = "neg abs sqrt floor ceil trunc round sigmoid tanh erf exp relu reciprocal".split()
 BINARY = "add sub mul truediv maximum minimum".split()
@@ -30,7 +44,9 @@ def fill(rng: Random, shape, dtype, special=True):
         return torch.randint(0, 2, shape, generator=generator).bool()
     if not dtype.is_floating_point:
         info = torch.iinfo(dtype)
-        return torch.randint(max(info.min, -100), min(info.max, 100) + 1, shape, generator=generator).to(dtype)
+        return torch.randint(
+            max(info.min, -100), min(info.max, 100) + 1, shape, generator=generator
+        ).to(dtype)
     t = torch.randn(shape, generator=generator, dtype=torch.float64) * rng.choice([0.01, 1.0, 20.0])
     if special and t.numel():
         for _ in range(rng.randrange(4)):
@@ -52,7 +68,9 @@ def read(rng: Random, k, name, shape, dtype, tensors, special):
         tensors[name] = fill(rng, [*shape[:-1], 2 * shape[-1]], dtype, special)[..., ::2]
     else:
         tensors[name] = fill(rng, shape, dtype, special)
-    return k.read(name, shape, dtype, stride=tensors[name].stride() if 0 not in shape else contiguous(shape))
+    return k.read(
+        name, shape, dtype, stride=tensors[name].stride() if 0 not in shape else contiguous(shape)
+    )
 
 
 def unary(op, value):
@@ -61,7 +79,9 @@ def unary(op, value):
     return lambda ops, x: getattr(ops, op)(x)
 
 
-def pointwise_kernels(rng: Random, dtypes=FLOATS, special=True, unary_ops=SAFE_UNARY, sizes=SIZES, max_rank=3):
+def pointwise_kernels(
+    rng: Random, dtypes=FLOATS, special=True, unary_ops=SAFE_UNARY, sizes=SIZES, max_rank=3
+):
     """(kernel, buffers, tensors): a chain of one to five operations over one to three operands."""
     shape = [rng.choice(sizes) for _ in range(rng.randint(0, max_rank))]
     if math.prod(shape) > 40_000:
@@ -84,10 +104,14 @@ def pointwise_kernels(rng: Random, dtypes=FLOATS, special=True, unary_ops=SAFE_U
             inner = lambda ops, i, op=op, a=a, b=b: getattr(ops, op)(a(ops, i), b(ops, i))
         elif kind == "where":
             op = rng.choice(COMPARE)
-            inner = lambda ops, i, op=op, a=a, b=b, c=c: ops.where(getattr(ops, op)(a(ops, i), b(ops, i)), c(ops, i), b(ops, i))
+            inner = lambda ops, i, op=op, a=a, b=b, c=c: ops.where(
+                getattr(ops, op)(a(ops, i), b(ops, i)), c(ops, i), b(ops, i)
+            )
         else:
             value = rng.choice([0.5, 2.0, -1.25, 3.0])
-            inner = lambda ops, i, a=a, value=value: ops.mul(a(ops, i), ops.constant(value, compute))
+            inner = lambda ops, i, a=a, value=value: ops.mul(
+                a(ops, i), ops.constant(value, compute)
+            )
         step = k.point(f"t{n}", inner, dtype=compute, store=rng.random() < 0.5)
         values.append(lambda ops, i, step=step: step.load(ops, i))
     last = values[-1]
@@ -98,7 +122,11 @@ def pointwise_kernels(rng: Random, dtypes=FLOATS, special=True, unary_ops=SAFE_U
 def reduction_kernels(rng: Random, special=False, dtype=torch.float32, long=LONG):
     """(kernel, buffers, tensors): reductions over columns, row-level values of them, and what depends on both."""
     rows = [rng.choice([1, 2, 5, 17, 70]) for _ in range(rng.randint(0, 2))]
-    columns = [rng.choice(long)] if rng.random() < 0.5 else [rng.choice([1, 3, 8, 33]), rng.choice([1, 5, 64])]
+    columns = (
+        [rng.choice(long)]
+        if rng.random() < 0.5
+        else [rng.choice([1, 3, 8, 33]), rng.choice([1, 5, 64])]
+    )
     k, tensors = Hand(rows, columns), {}
     f32 = torch.float32
     view = read(rng, k, "x", [*rows, *columns], dtype, tensors, special)
@@ -119,7 +147,9 @@ def reduction_kernels(rng: Random, special=False, dtype=torch.float32, long=LONG
                 else ops.gt(a(ops, [*i, *j]), ops.constant(0.1, f32)) if op in ("any", "all")
                 else a(ops, [*i, *j])
             )  # fmt: skip
-            out = torch.int64 if op.startswith("arg") else torch.bool if op in ("any", "all") else f32
+            out = (
+                torch.int64 if op.startswith("arg") else torch.bool if op in ("any", "all") else f32
+            )
             step = k.reduce(f"r{n}", op, body, dtype=out, store=store or n == 0)
             n_reductions += 1
             if op in ("sum", "max", "min"):
@@ -127,7 +157,11 @@ def reduction_kernels(rng: Random, special=False, dtype=torch.float32, long=LONG
         elif kind == "row" and row:
             a, b = rng.choice(row), rng.choice(row)
             op = rng.choice(["add", "mul", "maximum"])
-            step = k.row(f"s{n}", lambda ops, i, a=a, b=b, op=op: ops.tanh(getattr(ops, op)(a(ops, i), b(ops, i))), store=store)
+            step = k.row(
+                f"s{n}",
+                lambda ops, i, a=a, b=b, op=op: ops.tanh(getattr(ops, op)(a(ops, i), b(ops, i))),
+                store=store,
+            )
             row.append(lambda ops, i, step=step: step.load(ops, i))
         else:
             a, b = rng.choice(column), rng.choice(column)

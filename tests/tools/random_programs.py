@@ -139,7 +139,12 @@ class Writer:
         elif kind < 0.75:
             name = self.fresh("i")
             what = self.pick(
-                f"range({self.r.randint(0, 3)})", "list(xs)", "list(d.items())", "enumerate(xs[:2])", "x[:2]", "zip(xs, range(2))"
+                f"range({self.r.randint(0, 3)})",
+                "list(xs)",
+                "list(d.items())",
+                "enumerate(xs[:2])",
+                "x[:2]",
+                "zip(xs, range(2))",
             )
             target = {
                 "l": name if "items" not in what else f"_, {name}",
@@ -164,8 +169,14 @@ class Writer:
             self.say(indent, "try:")
             self.block(depth + 1, inner)
             if self.r.random() < 0.5:
-                self.say(inner, f"if {self.cond()}: raise {self.pick('ValueError', 'KeyError')}({self.i()})")
-            self.say(indent, f"except {self.pick('ValueError', '(ValueError, KeyError)', 'Exception')} as error:")
+                self.say(
+                    inner,
+                    f"if {self.cond()}: raise {self.pick('ValueError', 'KeyError')}({self.i()})",
+                )
+            self.say(
+                indent,
+                f"except {self.pick('ValueError', '(ValueError, KeyError)', 'Exception')} as error:",
+            )
             self.say(inner, "LOG.append(type(error).__name__)")
             self.block(depth + 1, inner)
             if self.r.random() < 0.4:
@@ -173,10 +184,15 @@ class Writer:
                 self.block(depth + 1, inner)
         elif kind < 0.90:
             own = "Note(1)", "Note(2, swallow=True)", "contextlib.suppress(KeyError)"
-            self.say(indent, f"with {self.pick('torch.no_grad()', 'torch.inference_mode()', *own)}:")
+            self.say(
+                indent, f"with {self.pick('torch.no_grad()', 'torch.inference_mode()', *own)}:"
+            )
             self.block(depth + 1, inner)
             if self.r.random() < 0.3:
-                self.say(inner, f"if {self.cond()}: raise {self.pick('ValueError', 'KeyError')}({self.i()})")
+                self.say(
+                    inner,
+                    f"if {self.cond()}: raise {self.pick('ValueError', 'KeyError')}({self.i()})",
+                )
         else:
             name, k = self.fresh("g"), self.fresh("c")
             self.say(indent, f"{k} = {self.i()}")
@@ -209,7 +225,10 @@ class Writer:
         elif kind < 0.62:
             own = [t for t in self.tensors if t[0] == "t"]
             if own:
-                self.say(indent, f"{self.r.choice(own)} {self.pick('+=', '*=', '-=')} {self.pick(self.i(), self.t(2))}")
+                self.say(
+                    indent,
+                    f"{self.r.choice(own)} {self.pick('+=', '*=', '-=')} {self.pick(self.i(), self.t(2))}",
+                )
             else:
                 self.say(indent, "n = n + 1")
         elif kind < 0.90:
@@ -243,7 +262,10 @@ class Writer:
         for _ in range(self.r.randint(3, 8)):
             self.statement(0, "    ")
         returned = self.pick(
-            self.t(), f"({self.t()}, {self.i()}, xs)", f"{{'a': {self.t()}, 'd': d}}", f"[{self.t()}, x, box.t, {self.i()}]"
+            self.t(),
+            f"({self.t()}, {self.i()}, xs)",
+            f"{{'a': {self.t()}, 'd': d}}",
+            f"[{self.t()}, x, box.t, {self.i()}]",
         )
         head = "def f(x, y, n, xs, d, box):\n    global COUNT\n    a = x\n"
         return head + "\n".join(self.lines) + f"\n    return {returned}\n"

@@ -143,7 +143,13 @@ MODELS |= {
         "num_cross_attention_heads": 2,
         "_class": "PerceiverForMaskedLM",
     },
-    "hiera": {"image_size": [64, 64], "patch_size": [7, 7], "depths": [1, 1, 1, 1], "embed_dim": 16, "num_heads": [1, 1, 1, 1]},
+    "hiera": {
+        "image_size": [64, 64],
+        "patch_size": [7, 7],
+        "depths": [1, 1, 1, 1],
+        "embed_dim": 16,
+        "num_heads": [1, 1, 1, 1],
+    },
     "videomae": {"num_frames": 4, "_class": "VideoMAEForVideoClassification"},
     "timesformer": {"num_frames": 4, "_class": "TimesformerForVideoClassification"},
     "vivit": {"num_frames": 4, "tubelet_size": [2, 8, 8], "_class": "VivitForVideoClassification"},
@@ -154,9 +160,27 @@ MODELS |= {
         "pred_num_attention_heads": 2,
         "pred_num_hidden_layers": 2,
     },
-    "swin": {"embed_dim": 16, "depths": [2, 1], "num_heads": [2, 2], "patch_size": 4, "window_size": 4},
-    "swinv2": {"embed_dim": 16, "depths": [2, 1], "num_heads": [2, 2], "patch_size": 4, "window_size": 4},
-    "donut-swin": {"embed_dim": 16, "depths": [2, 1], "num_heads": [2, 2], "patch_size": 4, "window_size": 4},
+    "swin": {
+        "embed_dim": 16,
+        "depths": [2, 1],
+        "num_heads": [2, 2],
+        "patch_size": 4,
+        "window_size": 4,
+    },
+    "swinv2": {
+        "embed_dim": 16,
+        "depths": [2, 1],
+        "num_heads": [2, 2],
+        "patch_size": 4,
+        "window_size": 4,
+    },
+    "donut-swin": {
+        "embed_dim": 16,
+        "depths": [2, 1],
+        "num_heads": [2, 2],
+        "patch_size": 4,
+        "window_size": 4,
+    },
     "convnext": {"hidden_sizes": [8, 16, 16, 16], "depths": [1, 1, 1, 1]},
     "convnextv2": {"hidden_sizes": [8, 16, 16, 16], "depths": [1, 1, 1, 1]},
     "resnet": {"hidden_sizes": [8, 16, 16, 16], "depths": [1, 1, 1, 1]},
@@ -171,7 +195,11 @@ MODELS |= {
         "hidden_size": None,
     },
     "mobilevitv2": {"image_size": 64, "patch_size": 2, "width_multiplier": 0.25},
-    "segformer": {"hidden_sizes": [8, 16, 16, 16], "depths": [1, 1, 1, 1], "num_attention_heads": [1, 2, 2, 2]},
+    "segformer": {
+        "hidden_sizes": [8, 16, 16, 16],
+        "depths": [1, 1, 1, 1],
+        "num_attention_heads": [1, 2, 2, 2],
+    },
     "poolformer": {"hidden_sizes": [8, 16, 16, 16], "depths": [1, 1, 1, 1]},
     "pvt": {
         "hidden_sizes": [8, 16, 16, 16],
@@ -180,7 +208,12 @@ MODELS |= {
         "image_size": 64,
         "patch_size": 4,
     },
-    "pvt_v2": {"hidden_sizes": [8, 16, 16, 16], "depths": [1, 1, 1, 1], "num_attention_heads": [1, 2, 2, 2], "image_size": 64},
+    "pvt_v2": {
+        "hidden_sizes": [8, 16, 16, 16],
+        "depths": [1, 1, 1, 1],
+        "num_attention_heads": [1, 2, 2, 2],
+        "image_size": 64,
+    },
     "levit": {
         "image_size": 64,
         "patch_size": 16,
@@ -195,8 +228,18 @@ MODELS |= {
     "bit": {"hidden_sizes": [8, 16, 16, 16], "depths": [1, 1, 1, 1], "num_groups": 4},
     "focalnet": {"hidden_sizes": [8, 16, 16, 16], "depths": [1, 1, 1, 1], "patch_size": 4},
     "swiftformer": {"image_size": 64, "depths": [1, 1, 1, 1], "embed_dims": [16, 16, 16, 16]},
-    "swin2sr": {"embed_dim": 16, "depths": [2, 1], "num_heads": [2, 2], "patch_size": 1, "window_size": 8},
-    "glpn": {"hidden_sizes": [8, 16, 16, 16], "depths": [1, 1, 1, 1], "num_attention_heads": [1, 2, 2, 2]},
+    "swin2sr": {
+        "embed_dim": 16,
+        "depths": [2, 1],
+        "num_heads": [2, 2],
+        "patch_size": 1,
+        "window_size": 8,
+    },
+    "glpn": {
+        "hidden_sizes": [8, 16, 16, 16],
+        "depths": [1, 1, 1, 1],
+        "num_attention_heads": [1, 2, 2, 2],
+    },
     "detr": {
         "use_timm_backbone": False,
         "use_pretrained_backbone": False,
@@ -228,10 +271,18 @@ def shrink(config):
     for key, old in list(vars(config).items()):
         if isinstance(old, PreTrainedConfig):
             values[key] = shrink(old)
-        elif key in SIZES and (isinstance(old, int) or (old is None and key.endswith("token_id"))) and not isinstance(old, bool):
+        elif (
+            key in SIZES
+            and (isinstance(old, int) or (old is None and key.endswith("token_id")))
+            and not isinstance(old, bool)
+        ):
             values[key] = SIZES[key]
     for key, attribute in config.attribute_map.items():
-        if key in SIZES and attribute not in values and isinstance(getattr(config, attribute, None), int):
+        if (
+            key in SIZES
+            and attribute not in values
+            and isinstance(getattr(config, attribute, None), int)
+        ):
             values[attribute] = SIZES[key]
     return values
 
@@ -271,7 +322,9 @@ def transformer(name, over):
             kind = kind[0]
     else:
         kind = getattr(transformers, kind)
-    return kind(config), inputs or (lambda turn: usual_inputs(model_kind=kind, config=config, turn=turn))
+    return kind(config), inputs or (
+        lambda turn: usual_inputs(model_kind=kind, config=config, turn=turn)
+    )
 
 
 def usual_inputs(model_kind, config, turn):
@@ -327,7 +380,9 @@ def vision(name, over):
 
         model = timm.create_model(name, pretrained=False, **over)
     return model, lambda turn: {
-        "x" if kind == "timm" else next(iter(inspect.signature(model.forward).parameters)): torch.randn(
+        "x"
+        if kind == "timm"
+        else next(iter(inspect.signature(model.forward).parameters)): torch.randn(
             (2, 3, 4)[turn], 3, side, side
         )
     }
@@ -360,11 +415,17 @@ def difference(got, want, tolerance):
                 return f"tensor {i}: {'none' if a is None else 'one'} where eager has {'none' if b is None else 'one'}"
             continue
         if a.shape != b.shape or a.dtype != b.dtype or a.requires_grad != b.requires_grad:
-            found, expected = (f"{t.dtype}{tuple(t.shape)} {'with' if t.requires_grad else 'without'} gradient" for t in (a, b))
+            found, expected = (
+                f"{t.dtype}{tuple(t.shape)} {'with' if t.requires_grad else 'without'} gradient"
+                for t in (a, b)
+            )
             return f"tensor {i}: {found} for {expected}"
         if a.numel() == 0:
             continue
-        a, b = (torch.view_as_real(t) if t.is_complex() else t.double() for t in (a.detach(), b.detach()))
+        a, b = (
+            torch.view_as_real(t) if t.is_complex() else t.double()
+            for t in (a.detach(), b.detach())
+        )
         finite = b[b.isfinite()]
         scale = max(1e-3, finite.abs().max().item() if finite.numel() else 1.0)
         if not torch.allclose(a, b, rtol=tolerance, atol=tolerance * scale, equal_nan=True):
@@ -399,7 +460,11 @@ def step(call, model, inputs, start):
                 buffer.copy_(start[key])
     model.zero_grad(set_to_none=True)
     outputs = forward(call, inputs)
-    loss = sum(t.float().square().mean() * (1 + i) for i, t in enumerate(outputs) if t.is_floating_point() and t.requires_grad)
+    loss = sum(
+        t.float().square().mean() * (1 + i)
+        for i, t in enumerate(outputs)
+        if t.is_floating_point() and t.requires_grad
+    )
     loss.backward()
     return outputs, [p.grad for p in model.parameters()], [b.clone() for b in model.buffers()]
 
@@ -425,10 +490,22 @@ def one(name, options):
     if "capture" in options.parts:
         with torch.no_grad():
             with cl.record() as trace:
-                row |= dict(zip(("ours", "ours_s", "capture_wrong"), count(cl.compile, model, turns, want), strict=True))
+                row |= dict(
+                    zip(
+                        ("ours", "ours_s", "capture_wrong"),
+                        count(cl.compile, model, turns, want),
+                        strict=True,
+                    )
+                )
             row["reasons"] = [str(b)[:900] for b in trace.graph_breaks][:4]
             if row["ours"] != [1, 2, 2] or options.control:  # else it cannot be better
-                row |= dict(zip(("torch", "torch_s", "torch_wrong"), count(torch.compile, model, turns, want), strict=True))
+                row |= dict(
+                    zip(
+                        ("torch", "torch_s", "torch_wrong"),
+                        count(torch.compile, model, turns, want),
+                        strict=True,
+                    )
+                )
     if "back" in options.parts:
         cl.reset()
         row |= train(cl.compile(model), model, turns[0])
@@ -463,7 +540,12 @@ def train(compiled, model, inputs):
         return {"train": "eager differs from eager"}
     row, begin = {"train_wrong": None}, time.process_time()
     try:
-        for what, a, b in zip(("outputs", "gradients", "buffers"), step(compiled, model, inputs, start), want, strict=True):
+        for what, a, b in zip(
+            ("outputs", "gradients", "buffers"),
+            step(compiled, model, inputs, start),
+            want,
+            strict=True,
+        ):
             off = difference(a, b, 1e-3 if what == "gradients" else 1e-4)
             row["train_wrong"] = row["train_wrong"] or (off and f"{what}: {off}")
     except Exception as error:
@@ -497,7 +579,11 @@ def apart(work, limit):
     with os.fdopen(reading) as file:
         text = file.read()
     status = os.waitpid(child, 0)[1]
-    return json.loads(text) if text else {"died": f"over {limit} s" if status == signal.SIGXCPU else f"status {status}"}
+    return (
+        json.loads(text)
+        if text
+        else {"died": f"over {limit} s" if status == signal.SIGXCPU else f"status {status}"}
+    )
 
 
 def rows_in(path):
@@ -510,7 +596,8 @@ def table_of(rows):
     rows = [row for row in rows if "unmade" not in row]
     captured = [row for row in rows if row.get("ours")]
     trained = [row for row in rows if row.get("train_s")]
-    pairs = [(row["ours"][0], (row.get("torch") or [1])[0]) for row in captured]  # where ours is one, so is torch's
+    # where ours is one, so is torch's
+    pairs = [(row["ours"][0], (row.get("torch") or [1])[0]) for row in captured]
     lines = {
         "models": len(rows),
         "capture right": f"{sum(not row.get('capture_wrong') for row in captured)} of {len(captured)}",
@@ -521,7 +608,9 @@ def table_of(rows):
         "training step right": f"{sum(not row['train_wrong'] for row in trained)} of {len(trained)}",
         "over the time limit": sum("died" in row for row in rows),
     }
-    return "\n".join(["| | models |", "|---|---|", *(f"| {what} | {count} |" for what, count in lines.items())])
+    return "\n".join(
+        ["| | models |", "|---|---|", *(f"| {what} | {count} |" for what, count in lines.items())]
+    )
 
 
 def main():
@@ -529,7 +618,11 @@ def main():
     parser.add_argument("words", nargs="*")
     parser.add_argument("--parts", default="capture,back")
     parser.add_argument("--out")
-    parser.add_argument("--control", action="store_true", help="count torch's graphs even where ours cannot be fewer")
+    parser.add_argument(
+        "--control",
+        action="store_true",
+        help="count torch's graphs even where ours cannot be fewer",
+    )
     parser.add_argument("--count", help="sum up this file")
     parser.add_argument("--limit", type=int, default=50)
     options = parser.parse_args()
@@ -555,7 +648,14 @@ def main():
         if options.out:
             with open(options.out, "a") as file:
                 file.write(json.dumps(row) + "\n")
-        print({k: v if not isinstance(v, str) else v[:160] for k, v in row.items() if v not in (None, [])}, flush=True)
+        print(
+            {
+                k: v if not isinstance(v, str) else v[:160]
+                for k, v in row.items()
+                if v not in (None, [])
+            },
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -41,8 +41,16 @@ def check(kernel, buffers, tensors, codegen="cpp", rtol=None, atol=None, fixed=N
     want = evaluate(kernel, buffers, tensors)
     for name, value in got.items():
         assert value.dtype == want[name].dtype and value.shape == want[name].shape
-        tolerance = {} if rtol is None or not value.dtype.is_floating_point else {"rtol": rtol, "atol": atol or 0.0}
+        tolerance = (
+            {}
+            if rtol is None or not value.dtype.is_floating_point
+            else {"rtol": rtol, "atol": atol or 0.0}
+        )
         torch.testing.assert_close(
-            value, want[name], equal_nan=True, msg=lambda m: f"{name}: {m}\n{compiled.source}", **tolerance
+            value,
+            want[name],
+            equal_nan=True,
+            msg=lambda m: f"{name}: {m}\n{compiled.source}",
+            **tolerance,
         )
     return compiled

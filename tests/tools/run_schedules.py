@@ -34,7 +34,9 @@ from course_lib.viz.evaluator import (
 )
 
 
-def evaluate_schedule(schedule: Schedule, plan: MemoryPlan | None, graph: LoopGraph, *tensors: Any) -> list[Any]:
+def evaluate_schedule(
+    schedule: Schedule, plan: MemoryPlan | None, graph: LoopGraph, *tensors: Any
+) -> list[Any]:
     """Run the kernels in order. With a plan, memory is shared and freed as it says."""
     memory = starting_memory(graph, tensors)
     buffers = graph.buffers
@@ -49,12 +51,16 @@ def evaluate_schedule(schedule: Schedule, plan: MemoryPlan | None, graph: LoopGr
                     result = memory.pop(buffer.name)
                     memory[buffer.name] = placed(buffer, memory, place).copy_(result)
         for storage in plan.free_after[n] if plan else ():
-            for name in [name for name, home in place.items() if home == storage and name in memory]:
+            for name in [
+                name for name, home in place.items() if home == storage and name in memory
+            ]:
                 overwrite(memory.pop(name))
     return [seen(out, memory) if isinstance(out, View) else out for out in graph.outputs]
 
 
-def run_fused(kernel: FusedKernel, memory: Memory, buffers: dict[str, Buffer], place: dict[str, str]) -> None:
+def run_fused(
+    kernel: FusedKernel, memory: Memory, buffers: dict[str, Buffer], place: dict[str, str]
+) -> None:
     """All steps, then the stores; first for one half of the rows, then for the other, so that early stores are noticed."""
     targets = {name: placed(buffers[name], memory, place) for name in sorted(kernel.stores)}
     sizes = [int(loop.size) for loop in kernel.loops]
@@ -73,7 +79,9 @@ def run_fused(kernel: FusedKernel, memory: Memory, buffers: dict[str, Buffer], p
                 assert isinstance(step.node, Reduction)
                 rows, name = len(kernel.rows), step.buffer.name
                 value = np.moveaxis(np.broadcast_to(value, spans), range(rows), range(-rows, 0))
-                value = reduce_last(value, step.node, len(kernel.columns)).reshape([*[1] * rows, *spans[rows:]])
+                value = reduce_last(value, step.node, len(kernel.columns)).reshape(
+                    [*[1] * rows, *spans[rows:]]
+                )
                 gathered[name] = value = gathered[name] + value if name in gathered else value
             elif step.is_reduction:
                 assert isinstance(step.node, Reduction)
@@ -81,13 +89,19 @@ def run_fused(kernel: FusedKernel, memory: Memory, buffers: dict[str, Buffer], p
                 value = reduce_last(np.broadcast_to(value, spans), step.node, rows)
                 value = value.reshape([*spans[:rows], *[1] * len(kernel.columns)])
             elif step.level == "row":
-                value = np.broadcast_to(value, [*spans[: len(kernel.rows)], *[1] * len(kernel.columns)])
-            assert value.dtype == numpy_dtype(step.buffer.dtype), f"{step.node} gives {value.dtype}, not {step.buffer.dtype}"
+                value = np.broadcast_to(
+                    value, [*spans[: len(kernel.rows)], *[1] * len(kernel.columns)]
+                )
+            assert value.dtype == numpy_dtype(step.buffer.dtype), (
+                f"{step.node} gives {value.dtype}, not {step.buffer.dtype}"
+            )
             served[step.buffer.name] = value
         for step in kernel.steps:
             if step.buffer.name in targets:
                 where = Memory({step.buffer.name: targets[step.buffer.name]})
-                store(step.buffer, where, compute(step.store_index, values), served[step.buffer.name])
+                store(
+                    step.buffer, where, compute(step.store_index, values), served[step.buffer.name]
+                )
     memory.update(targets)
 
 
@@ -98,7 +112,9 @@ def placed(buffer: Buffer, memory: Memory, place: dict[str, str]) -> torch.Tenso
     if not others:
         return empty(buffer)
     flat, start = flattened(memory[others[0]])
-    return torch.as_strided(flat, [int(s) for s in buffer.shape], [int(s) for s in buffer.stride], start)
+    return torch.as_strided(
+        flat, [int(s) for s in buffer.shape], [int(s) for s in buffer.stride], start
+    )
 
 
 def overwrite(tensor: torch.Tensor) -> None:

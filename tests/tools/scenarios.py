@@ -45,7 +45,11 @@ class Ours(Plain):
 
     def backend(self, graph, inputs):
         self.graphs.append(graph)
-        return graph if self.chosen == "eager" else cl.backends.find(self.chosen, None, None, cl.Pipeline())(graph, inputs)
+        return (
+            graph
+            if self.chosen == "eager"
+            else cl.backends.find(self.chosen, None, None, cl.Pipeline())(graph, inputs)
+        )
 
     def __call__(self, function=None, **options):
         return cl.compile(function, **{"backend": self.backend, **options})
@@ -102,7 +106,14 @@ def same(ours, eager, tolerance, path="result"):
     """Values, types, dtypes, strides."""
     assert name_of(type(ours)) == name_of(type(eager)), f"{path}: {ours!r} is not {eager!r}"
     if isinstance(eager, torch.Tensor):
-        assert_close(ours, eager, rtol=tolerance, atol=tolerance, equal_nan=True, msg=lambda m: f"{path}: {m}")
+        assert_close(
+            ours,
+            eager,
+            rtol=tolerance,
+            atol=tolerance,
+            equal_nan=True,
+            msg=lambda m: f"{path}: {m}",
+        )
         assert ours.stride() == eager.stride() or eager.numel() <= 1, path
         assert (ours.requires_grad, ours.is_leaf) == (eager.requires_grad, eager.is_leaf), path
     elif isinstance(eager, (list, tuple, collections.deque)):
@@ -140,7 +151,11 @@ def sharing(value):
     """Which pairs of tensors are one object, and which share memory."""
     found = [t for t in tensors(value) if t.layout is torch.strided]
     return [
-        (a is b, bool(a.numel() and b.numel()) and a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr())
+        (
+            a is b,
+            bool(a.numel() and b.numel())
+            and a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr(),
+        )
         for a, b in itertools.combinations(found, 2)
     ]
 

@@ -31,21 +31,37 @@ def solution() -> Notebook:
             new_markdown_cell("# A tiny lesson"),
             new_code_cell("from course_lib.grading.checks import check, check_equal"),
             new_markdown_cell("## Exercise 1.1: double\n\nReturn twice each number."),
-            answer("double", f"def double(numbers):\n    ### BEGIN SOLUTION\n{DOUBLE}\n    ### END SOLUTION"),
-            checks("double", 2, "check_equal(double([1, 2]), [2, 4], 'double([1, 2])', 'each number doubles')"),
-            new_markdown_cell("## Exercise 1.2: the biggest\n\nReturn the number that is farthest from 0."),
-            answer("biggest", f"def biggest(numbers):\n    ### BEGIN SOLUTION\n{BIGGEST}\n    ### END SOLUTION"),
+            answer(
+                "double",
+                f"def double(numbers):\n    ### BEGIN SOLUTION\n{DOUBLE}\n    ### END SOLUTION",
+            ),
+            checks(
+                "double",
+                2,
+                "check_equal(double([1, 2]), [2, 4], 'double([1, 2])', 'each number doubles')",
+            ),
+            new_markdown_cell(
+                "## Exercise 1.2: the biggest\n\nReturn the number that is farthest from 0."
+            ),
+            answer(
+                "biggest",
+                f"def biggest(numbers):\n    ### BEGIN SOLUTION\n{BIGGEST}\n    ### END SOLUTION",
+            ),
             checks("biggest", 3, "check_equal(biggest([1, 5, 2]), 5, 'biggest([1, 5, 2])')"),
         ]
     )
 
 
 def answer(name: str, source: str) -> nbformat.NotebookNode:
-    return new_code_cell(source, metadata={"nbgrader": _about(name, grade=False, solution=True, locked=False)})
+    return new_code_cell(
+        source, metadata={"nbgrader": _about(name, grade=False, solution=True, locked=False)}
+    )
 
 
 def checks(name: str, points: int, visible: str) -> nbformat.NotebookNode:
-    hidden = f"### BEGIN HIDDEN TESTS\ncheck_equal({name}([-7, 3]), {HIDDEN[name]}, 'a fresh input')"
+    hidden = (
+        f"### BEGIN HIDDEN TESTS\ncheck_equal({name}([-7, 3]), {HIDDEN[name]}, 'a fresh input')"
+    )
     about = _about(f"test_{name}", grade=True, solution=False, locked=True) | {"points": points}
     return new_code_cell(f"{visible}\n{hidden}\n### END HIDDEN TESTS", metadata={"nbgrader": about})
 

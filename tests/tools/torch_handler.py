@@ -26,15 +26,21 @@ class TorchHandler:
         shape = torch.broadcast_shapes(*(t.shape for t in self.grid.values())) if self.grid else ()
         if not symbols:
             return torch.full(shape, int(expr), dtype=torch.int64)
-        value = sympy.lambdify(symbols, expr, modules=[{"FloorDiv": lambda a, b: a // b, "Mod": lambda a, b: a % b}, "math"])(
-            *(self.grid[s] for s in symbols)
-        )
+        value = sympy.lambdify(
+            symbols,
+            expr,
+            modules=[{"FloorDiv": lambda a, b: a // b, "Mod": lambda a, b: a % b}, "math"],
+        )(*(self.grid[s] for s in symbols))
         return torch.as_tensor(value).expand(shape)
 
     def load(self, buffer, index):
         flat = self.tensors[buffer]
         at = self.index(index)
-        return flat[at.clamp(0, max(0, flat.numel() - 1))] if flat.numel() else flat.new_zeros(at.shape)
+        return (
+            flat[at.clamp(0, max(0, flat.numel() - 1))]
+            if flat.numel()
+            else flat.new_zeros(at.shape)
+        )
 
     def constant(self, value, dtype):
         return torch.tensor(value, dtype=dtype)
@@ -78,7 +84,11 @@ def evaluate(kernel, buffers, tensors, compute=None):
     flat = {name: as_memory(t) for name, t in tensors.items()}
     results = {}
     for step in kernel.steps:
-        loops = [loop for loop in kernel.loops if loop.kind == "row" or step.level == "column" or step.is_reduction]
+        loops = [
+            loop
+            for loop in kernel.loops
+            if loop.kind == "row" or step.level == "column" or step.is_reduction
+        ]
         grid = {}
         for n, loop in enumerate(loops):
             grid[loop.symbol] = torch.arange(loop.size).reshape([-1] + [1] * (len(loops) - 1 - n))
@@ -87,13 +97,18 @@ def evaluate(kernel, buffers, tensors, compute=None):
         value = torch.as_tensor(step.value(handler)).expand(shape)
         kept = kernel.columns if step.level == "across" else kernel.rows
         if step.is_reduction:
-            value = reduce(step.node, value, [n for n, loop in enumerate(loops) if loop not in kept])
+            value = reduce(
+                step.node, value, [n for n, loop in enumerate(loops) if loop not in kept]
+            )
         value = value.to(step.buffer.dtype)
         rows = dict(grid) if not step.is_reduction else {
             loop.symbol: torch.arange(loop.size).reshape([-1] + [1] * (len(kept) - 1 - n)) for n, loop in enumerate(kept)
         }  # fmt: skip
         where = TorchHandler({}, rows).index(step.store_index).expand(value.shape)
-        memory = torch.zeros(1 + sum((n - 1) * s for n, s in zip(step.buffer.shape, step.buffer.stride)), dtype=value.dtype)
+        memory = torch.zeros(
+            1 + sum((n - 1) * s for n, s in zip(step.buffer.shape, step.buffer.stride)),
+            dtype=value.dtype,
+        )
         if value.numel():
             memory[where.reshape(-1)] = value.reshape(-1)
         flat[step.buffer.name] = memory
@@ -112,7 +127,11 @@ def as_memory(tensor):
 def reduce(node: Reduction, value, dims):
     kind = node.kind
     if kind in ("sum", "prod"):
-        value = value.to(torch.float64) if node.accumulate.is_floating_point else value.to(node.accumulate)
+        value = (
+            value.to(torch.float64)
+            if node.accumulate.is_floating_point
+            else value.to(node.accumulate)
+        )
         for d in reversed(dims):
             value = getattr(value, kind)(d)
         return value
