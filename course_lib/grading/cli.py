@@ -12,6 +12,8 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from course_lib.grading.terminal import show_every_sign
+
 
 def doctor(args: argparse.Namespace) -> int:
     from course_lib.bench import doctor
@@ -340,6 +342,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; a mistake in the course's files or arguments is one sentence, not a traceback."""
+    show_every_sign()
     argv = list(sys.argv[1:] if argv is None else argv)
     # their options are their own
     if argv and (own := {"bench": bench, "coverage": coverage}.get(argv[0])):
