@@ -22,8 +22,10 @@ def build_wheel(root: Path, folder: Path, environment: dict[str, str]) -> list[s
         source / "course_lib",
         ignore=shutil.ignore_patterns("*.so", "__pycache__"),
     )
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(root / name, source)
+    for name in ("notebooks", "exercises", "solutions"):
+        shutil.copytree(root / name, source / name)
     command = [
         sys.executable,
         "-m",
@@ -52,6 +54,22 @@ def test_it_installs_without_a_compiler_and_brings_the_c_sources(root, tmp_path)
     }
     assert sources <= set(names) and "course_lib/py.typed" in names
     assert any(name.endswith("entry_points.txt") for name in names)
+
+
+@pytest.mark.slow
+def test_a_wheel_brings_the_notebooks_of_the_course(root, tmp_path):
+    names = build_wheel(root, tmp_path, WITHOUT_A_COMPILER)
+    tracked = subprocess.run(
+        ["git", "ls-files", "notebooks", "exercises", "solutions"],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    notebooks = {f"course_lib/_course/{path}" for path in tracked.stdout.split()}
+
+    assert len(notebooks) > 40
+    assert notebooks <= set(names)
 
 
 @pytest.mark.slow
