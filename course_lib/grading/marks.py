@@ -16,6 +16,7 @@ from typing import Any
 import nbformat
 from nbformat.v4 import new_code_cell
 
+from .cell_ids import with_names
 from .notebooks import (
     GradedCell,
     Lesson,
@@ -129,6 +130,7 @@ def mark_submission(
 def assembled(learners: Notebook, reference: Notebook) -> Notebook:
     """The course's notebook with the learner's answers in it. Checks and given cells are the course's, whatever the learner made
     of them; cells that the learner added stay where they are, and are worth nothing."""
+    learners = with_names(learners)  # a copy of an old exercise has ids that count
     answers = {
         grading_metadata(c)["grade_id"]: c.source
         for c in learners.cells[::-1]

@@ -17,11 +17,14 @@ from typing import Any
 
 import nbformat
 
+from .cell_ids import give_names
+
 BEGIN_SOLUTION, END_SOLUTION = "BEGIN SOLUTION", "END SOLUTION"
 BEGIN_HIDDEN, END_HIDDEN = "BEGIN HIDDEN TESTS", "END HIDDEN TESTS"
 # of a cell's metadata
 _KEPT = ("deletable", "editable", "jupyter", "nbgrader", "slideshow", "tags")
 KERNELSPEC = {"display_name": "Course (torch.compile)", "language": "python", "name": "course"}
+LANGUAGE_INFO = {"name": "python"}
 
 Notebook = Any  # nbformat.NotebookNode: a dict with attributes
 Cell = Any
@@ -172,14 +175,19 @@ def outputs_digest(nb: Notebook) -> str:
 
 
 def tidy(nb: Notebook) -> Notebook:
-    """Make a notebook's file depend on its content alone: ids by position, the course's kernel, no leftover metadata."""
+    """Make a notebook's file depend on its content alone: the course's kernel, no leftover metadata, and ids by rule.
+
+    An exercise's cells have names (`cell_ids`): a learner's copy is merged by them. A lesson's cells are counted.
+    """
     nb = nbformat.from_dict(nb)
-    nb.metadata = nbformat.from_dict(
-        {"kernelspec": KERNELSPEC, "language_info": {"name": "python"}}
-    )
+    nb.metadata = nbformat.from_dict({"kernelspec": KERNELSPEC, "language_info": LANGUAGE_INFO})
     nb.nbformat, nb.nbformat_minor = 4, 5
-    for index, cell in enumerate(nb.cells):
-        cell.id = f"cell-{index:02d}"
+    for cell in nb.cells:
         kept = {key: cell.metadata[key] for key in _KEPT if key in cell.metadata}
         cell.metadata = nbformat.from_dict(kept)
+    if any(grading_metadata(cell) for cell in nb.cells):
+        give_names(nb.cells)
+    else:
+        for index, cell in enumerate(nb.cells):
+            cell.id = f"cell-{index:02d}"
     return nb
