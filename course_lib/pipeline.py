@@ -115,8 +115,14 @@ class Pipeline:
         forward, backward = (
             self.compile_graph(part, codegen) for part in (parts.forward, parts.backward)
         )
+
+        def compile_later(graph: fx.GraphModule) -> Program:
+            # when backward runs, and finds that some results were not used
+            with COMPILING, capture.recording_mode():
+                return self.compile_graph(graph, codegen)
+
         return autograd.differentiable(
-            forward, backward, joint.meta["signature"], parts, gm.forward
+            forward, backward, joint.meta["signature"], parts, gm.forward, compile_later
         )
 
     def compile_graph(self, aten: fx.GraphModule, codegen: str) -> Program:

@@ -8,8 +8,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch import fx
 
 from course_lib import events
+from course_lib.autograd.absent import absent, without
 from course_lib.autograd.partition import Partition
 from course_lib.autograd.signature import Result, Signature, restride, write
 
@@ -44,9 +46,15 @@ def finished(
 
 
 def differentiable(
-    forward: Program, backward: Program, signature: Signature, parts: Partition, original: Program
+    forward: Program,
+    backward: Program,
+    signature: Signature,
+    parts: Partition,
+    original: Program,
+    compile_graph: Callable[[fx.GraphModule], Program] | None = None,
 ) -> Program:
-    """The captured graph's results with gradients. `forward` and `backward` are the two graphs of `parts`, compiled."""
+    """The captured graph's results with gradients. `forward` and `backward` are the two graphs of `parts`, compiled;
+    `compile_graph` compiles the backward graph for calls after which some results are not used. (Without it: zeros for them.)"""
     told = {r.index for r in signature.results if not r.of_input}
     quiet = [
         u
@@ -56,9 +64,7 @@ def differentiable(
     # each costs autograd some time
     shown = sorted({*range(len(signature.differentiable))}.difference(u.index for u in quiet))
     has_gradient = [signature.differentiable[n] for n in shown]
-    tangents = [
-        n.meta["val"] for n in parts.backward.graph.find_nodes(op="placeholder")[len(parts.saved) :]
-    ]
+    gradients_of = Gradients(backward, parts, signature, compile_graph)
 
     class Forward(torch.autograd.Function):
         @staticmethod
@@ -84,25 +90,20 @@ def differentiable(
             # nothing of it was used: parameters have no gradient, not one of zeros
             if wanted and all(g is None for g in wanted):
                 return (None,) * ctx.inputs
-            zeros = lambda like: torch.zeros(like.shape, dtype=like.dtype, device=like.device)
-            wanted = [
-                zeros(like) if g is None else g for g, like in zip(wanted, tangents, strict=True)
-            ]
             with torch.no_grad(), torch._C._DisableAutocast():
-                found = backward(*ctx.saved_tensors, *map(restride, wanted, tangents))
+                found = gradients_of(ctx.saved_tensors, wanted)
             # where `known` is empty, `backward()` still raises
             if torch.is_grad_enabled() and found:
-                known = [t for t in (*ctx.saved_tensors, *wanted) if t.requires_grad] or [
-                    found[0].detach().requires_grad_()
-                ]
-                found = torch._C._functions.DelayedError(TWICE, len(found) + len(known))(
-                    *found, *known
-                )[: len(found)]
-            by_input = dict(zip(signature.gradients, found, strict=True))
-            return tuple(map(by_input.get, range(ctx.inputs)))
+                known = [
+                    t for t in (*ctx.saved_tensors, *wanted) if t is not None and t.requires_grad
+                ] or [next(iter(found.values())).detach().requires_grad_()]
+                refuse = torch._C._functions.DelayedError(TWICE, len(found) + len(known))
+                found = dict(zip(found, refuse(*found.values(), *known), strict=False))
+            return tuple(map(found.get, range(ctx.inputs)))
 
     # the graph turns it on itself
     apply = Forward.apply if torch.is_grad_enabled() else torch.enable_grad()(Forward.apply)
+    apply = without_history(apply, signature.unconnected)
     compiled = finished(apply, signature, original, shown if quiet else None)
 
     def run(*inputs: Any) -> tuple[Any, ...]:
@@ -116,6 +117,78 @@ def differentiable(
         return original(*inputs)
 
     return run
+
+
+def without_history(program: Program, unconnected: Sequence[int]) -> Program:
+    """`program`, which is not told where these inputs come from. No gradient flows to them, so the graph behind them is none of
+    its business: it may be freed already, and to stay tied to it would keep every earlier step of a loop alive."""
+    if not unconnected:
+        return program
+
+    def run(*inputs: Any) -> tuple[Any, ...]:
+        cut = list(inputs)
+        for n in unconnected:
+            cut[n] = inputs[n].detach()
+        return program(*cut)
+
+    return run
+
+
+class Gradients:
+    """The gradients of inputs, by one of several backward graphs: which depends on what results were used."""
+
+    def __init__(
+        self,
+        backward: Program,
+        parts: Partition,
+        signature: Signature,
+        compile_graph: Callable[[fx.GraphModule], Program] | None,
+    ) -> None:
+        self.backward, self.parts, self.signature = backward, parts, signature
+        self.compile_graph = compile_graph
+
+        placeholders = parts.backward.graph.find_nodes(op="placeholder")
+        self.tangents = placeholders[len(parts.saved) :]
+        self.like = [node.meta["val"] for node in self.tangents]
+        # Which tangents there are → the program for these, and the inputs of whose gradients it gives
+        self.programs: dict[tuple[bool, ...], tuple[Program, list[int]]] = {}
+
+    def __call__(self, saved: Sequence[torch.Tensor], given: Sequence[Any]) -> dict[int, Any]:
+        """The gradients by the number of the input. `given`: those of the results, None for one that was not used."""
+        filled = [
+            zeros(like) if g is None else restride(g, like)
+            for g, like in zip(given, self.like, strict=True)
+        ]
+        present = tuple(g is not None for g in given)
+        if all(present) or not self.signature.reached:
+            return dict(zip(self.signature.gradients, self.backward(*saved, *filled), strict=True))
+
+        if present not in self.programs:
+            self.programs[present] = self.program_for(present)
+        program, inputs = self.programs[present]
+        found = dict(zip(inputs, program(*saved, *filled), strict=True))
+
+        # in eager, autograd gets to no other input
+        reached = set().union(*itertools.compress(self.signature.reached, present))
+        shapes = self.parts.backward.graph.output_node().args[0]
+        by_input = dict(zip(self.signature.gradients, shapes, strict=True))
+        return {n: found[n] if n in found else zeros(by_input[n].meta["val"]) for n in reached}
+
+    def program_for(self, present: tuple[bool, ...]) -> tuple[Program, list[int]]:
+        """What computes the gradients if only these tangents are there."""
+        graph, inputs = self.parts.backward, list(self.signature.gradients)
+        missing = [node for node, there in zip(self.tangents, present, strict=True) if not there]
+        lost = absent(graph.graph, self.tangents, missing)
+        if lost.zeros_do or self.compile_graph is None:
+            return self.backward, inputs
+
+        results = graph.graph.output_node().args[0]
+        left = [n for n, node in zip(inputs, results, strict=True) if node not in lost.nodes]
+        return self.compile_graph(without(graph, lost.nodes)), left
+
+
+def zeros(like: torch.Tensor) -> torch.Tensor:
+    return torch.zeros(like.shape, dtype=like.dtype, device=like.device)
 
 
 def overlaps(inputs: Sequence[Any], signature: Signature) -> bool:

@@ -53,6 +53,10 @@ class Signature:
     updates: tuple[Update, ...]
     differentiable: tuple[bool, ...]  # For each value: has it a gradient?
     gradients: tuple[int, ...] = ()  # The inputs whose gradients the joint graph returns
+    # For each value that has a gradient: the inputs to which autograd gets from it
+    reached: tuple[frozenset[int], ...] = ()
+    # The inputs that require a gradient and to which autograd gets from no value (`x.detach()`)
+    unconnected: tuple[int, ...] = ()
 
 
 def write(updates: Iterable[Update], inputs: Values, values: Any) -> None:

@@ -120,6 +120,7 @@ class Tracing:
                 v for v, yes in zip(values, self.signature.differentiable, strict=True) if yes
             ]
         ):
+            self.signature.unconnected = tuple(wanted)
             return []
         tangents = [tangent(n, v) for n, v in enumerate(outputs)]
         with torch._C._DisableAutocast():
@@ -128,6 +129,11 @@ class Tracing:
             )
         self.signature.gradients = tuple(
             n for n, g in zip(wanted, found, strict=True) if g is not None
+        )
+        leaves = {id(primals[n]): n for n in self.signature.gradients}
+        self.signature.reached = tuple(reached_from(output, leaves) for output in outputs)
+        self.signature.unconnected = tuple(
+            n for n, g in zip(wanted, found, strict=True) if g is None
         )
         # an input with gaps has a gradient without any
         dense = lambda p: p if p.is_contiguous() else torch.empty_like(p)
@@ -217,6 +223,29 @@ class Tagging(fx.Interpreter):
                 function.register_prehook(lambda _, n=self.current: tagging.mark(n))
                 functions += [before for before, _ in function.next_functions]
         return result
+
+
+def reached_from(output: torch.Tensor, leaves: Mapping[int, int]) -> frozenset[int]:
+    """The inputs to which autograd gets from `output`. `leaves`: the `id` of an input's tensor → its number."""
+    if output.grad_fn is None:
+        own = leaves.get(id(output))
+        return frozenset() if own is None else frozenset([own])
+
+    found: set[int] = set()
+    seen = {output.grad_fn}
+    todo = [output.grad_fn]
+    while todo:
+        function = todo.pop()
+
+        # a leaf's own node, `AccumulateGrad`, knows its tensor
+        leaf = getattr(function, "variable", None)
+        if id(leaf) in leaves:
+            found.add(leaves[id(leaf)])
+
+        before = {function for function, _ in function.next_functions if function is not None}
+        todo += before - seen
+        seen |= before
+    return frozenset(found)
 
 
 def own_copy(primal: Any, fake: Any) -> Any:
