@@ -11,7 +11,6 @@ submission travels as text, so workers need no shared folder.
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
 import logging
@@ -31,9 +30,9 @@ from .marks import Mark, Report, mark_submission
 from .notebooks import CourseError, Lesson, graded_cells, is_solution, lessons, read
 from .runner import STOP, Limits, remove
 from .sandbox import Sandbox, pen
+from .tables import COLUMNS, write_table
 
 LARGEST = 20 << 20  # bytes of a notebook that is read at all
-COLUMNS = ("student", "lesson", "exercise", "grade_id", "points", "out_of", "reason")
 
 
 @dataclass(frozen=True)
@@ -286,22 +285,11 @@ def results(
 def write_csv(path: Path, records: list[dict[str, Any]]) -> None:
     """One row for each exercise of each student."""
     rows = [
-        [
-            record["student"],
-            record["lesson"],
-            *(mark[part] for part in COLUMNS[2:-1]),
-            as_text(mark["reason"]),
-        ]
+        {"student": record["student"], "lesson": record["lesson"], **mark}
         for record in records
         for mark in record["marks"]
     ]
-    with path.open("w", newline="", encoding="utf-8", errors="backslashreplace") as file:
-        csv.writer(file).writerows([COLUMNS, *rows])
-
-
-def as_text(reason: str) -> str:
-    """For a spreadsheet: what an answer raises may begin like a formula."""
-    return f"'{reason}" if reason.startswith(("=", "+", "-", "@")) else reason
+    write_table(path, COLUMNS, rows)
 
 
 def write_feedback(folder: Path, records: list[dict[str, Any]]) -> None:

@@ -6,7 +6,6 @@ points over students.
 
 from __future__ import annotations
 
-import csv
 import re
 from collections import defaultdict
 from collections.abc import Iterable
@@ -17,14 +16,14 @@ from course_lib.viz.style import SMALL, Picture, plural
 from course_lib.viz.svg import Svg, shorten, text_width
 from course_lib.viz.tables import bars, columns, table
 
-from .classroom import COLUMNS
-from .notebooks import CourseError
+from .tables import COLUMNS, number_in, read_table
 
 CELL, NAME = 24, 110  # px of one exercise of one student, and of the students' names
 LONGEST, STEP = 420, 28  # px of a bar of 100 %, and from one to the next
 NOT_TRIED = "Not written yet."
 # a folder without its notebook: no wrong answer either
-NO_FILE = re.compile(r"There is no .+ in the submission\.")
+NO_FILE = re.compile(r"There is no .+ in the submission\.( .*)?", re.DOTALL)
+NOBODY = "Nobody handed in anything yet: this table has no rows."
 
 
 @dataclass(frozen=True)
@@ -99,32 +98,35 @@ class Grades:
 
 
 def read_grades(path: str | Path) -> Grades:
-    """The rows of `grades.csv`. Raises CourseError for another file."""
-    with Path(path).open(newline="", encoding="utf-8") as file:
-        reader = csv.DictReader(file)
-        if tuple(reader.fieldnames or ()) != COLUMNS:
-            raise CourseError(
-                f"{path} is no grades.csv of `course grade`: its columns should be {', '.join(COLUMNS)}."
-            )
-        rows = [row_of(row) for row in reader]
-    return Grades(tuple(rows))
+    """The rows of `grades.csv`, as `course grade` wrote it or as a spreadsheet saved it. Raises CourseError for another file."""
+    rows = read_table(Path(path), COLUMNS, "grades.csv of `course grade`")
+    return Grades(tuple(row_of(row, Path(path)) for row in rows))
 
 
-def row_of(row: dict[str, str]) -> Row:
-    points, out_of = float(row["points"]), float(row["out_of"])
+def row_of(row: dict[str, str], path: Path) -> Row:
+    where = f"{path}: for {row['student']}, {row['grade_id']} the cell"
     return Row(
         row["student"],
         row["lesson"],
         row["exercise"],
         row["grade_id"],
-        points,
-        out_of,
+        number_in(row["points"], f"{where} `points`"),
+        number_in(row["out_of"], f"{where} `out_of`"),
         row["reason"],
     )
 
 
+def nobody(columns_: tuple[str, ...]) -> Picture:
+    """The picture of a class without rows: a sentence."""
+    svg = Svg(text_width(NOBODY) * 1.1 + 24, 36)
+    svg.text(12, 22, NOBODY)
+    return Picture(svg.framed(NOBODY), NOBODY, NOBODY, columns([], columns_))
+
+
 def pass_rates(grades: Grades) -> Picture:
     """For each exercise, the share of those who handed the lesson in and got all of its points."""
+    if not grades.rows:
+        return nobody(("exercise", "full points", ""))
     rates = [
         (name_of(rows[0]), sum(row.passed for row in rows), len(rows))
         for rows in grades.exercises.values()
@@ -163,6 +165,8 @@ def name_of(row: Row) -> str:
 
 def wrong_answers(grades: Grades, least: int = 2) -> Picture:
     """Reasons that at least `least` students share, most frequent first. What was not written yet is left out."""
+    if not grades.rows:
+        return nobody(("students", "exercise", "what the check said", "who"))
     shared: dict[tuple[str, str], list[str]] = defaultdict(list)
     for row in grades.rows:
         if row.tried and not row.passed:
@@ -187,6 +191,8 @@ def some(names: Iterable[str], most: int = 4) -> str:
 
 def points_of_students(grades: Grades) -> Picture:
     """Each student's points, most first."""
+    if not grades.rows:
+        return nobody(("student", "points"))
     middle = sorted(grades.students.values())[len(grades.students) // 2]
     caption = f"Points of {grades.out_of:g}. The student in the middle has {middle:g}."
     return bars(grades.students, "points", "Points", caption)
@@ -195,6 +201,8 @@ def points_of_students(grades: Grades) -> Picture:
 def class_map(grades: Grades) -> Picture:
     """A square for each exercise of each student: full, partly, tried, not tried. Columns tell about exercises, rows about
     students."""
+    if not grades.rows:
+        return nobody(("student", "points"))
     exercises, students = grades.exercises, grades.students
     by_key = {(row.student, row.lesson, row.grade_id): row for row in grades.rows}
     svg = Svg(NAME + max(CELL * len(exercises) + 60, legend_width()), 76 + CELL * len(students))

@@ -98,7 +98,7 @@ def graded(lesson, **options) -> tuple[dict[str, list[dict[str, str]]], list[str
         classroom.Job(lesson.root, output, lesson.root, limits=LIMITS, **options), said.append
     )
     rows: dict[str, list[dict[str, str]]] = {}
-    with (output / "grades.csv").open(encoding="utf-8") as file:
+    with (output / "grades.csv").open(encoding="utf-8-sig") as file:
         for row in csv.DictReader(file):
             rows.setdefault(row["student"], []).append(row)
     return rows, said

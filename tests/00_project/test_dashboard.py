@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.grading.classroom import COLUMNS, submissions, write_csv
+from course_lib.grading.classroom import submissions, write_csv
 from course_lib.grading.cli import main
 from course_lib.grading.dashboard import (
     NOT_TRIED,
@@ -18,6 +18,7 @@ from course_lib.grading.dashboard import (
     wrong_answers,
 )
 from course_lib.grading.notebooks import CourseError, Lesson
+from course_lib.grading.tables import COLUMNS
 
 ROOT = Path(__file__).parents[2]
 CHECKED = "\nWhat:     the number of graphs\nWhy:      one before and one after\nExpected: 2\nGot:      {}"
@@ -139,7 +140,7 @@ def test_the_example_is_the_same_each_time_and_holds_the_courses_own_exercises_a
 
 
 def test_the_stored_example_is_read_by_the_notebook_and_has_todays_columns():
-    with (ROOT / "docs/example_grades.csv").open(newline="", encoding="utf-8") as file:
+    with (ROOT / "docs/example_grades.csv").open(newline="", encoding="utf-8-sig") as file:
         assert tuple(next(csv.reader(file))) == COLUMNS
     assert "../docs/example_grades.csv" in (ROOT / "notebooks/class_dashboard.ipynb").read_text(
         encoding="utf-8"
