@@ -15,24 +15,26 @@ import hashlib
 import json
 import logging
 import os
+import platform
 import tempfile
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import nbformat
 
+from .errors import NotReadable
 from .marks import Mark, Report, mark_submission
 from .notebooks import CourseError, Lesson, graded_cells, is_solution, lessons, read
+from .reader import LARGEST as LARGEST
+from .reader import notebook_from, read_notebook
 from .runner import STOP, Limits, remove
 from .sandbox import Sandbox, pen
 from .tables import COLUMNS, write_table
-
-LARGEST = 20 << 20  # bytes of a notebook that is read at all
 
 
 @dataclass(frozen=True)
@@ -68,17 +70,16 @@ def called(folder: Path) -> str:
 
 
 def read_submission(student: str, name: str, path: Path) -> Submission:
-    """The file's text, if it is a file of ordinary size that belongs to this folder."""
+    """The notebook as `reader` repairs it, if it is a file that belongs to this folder."""
     try:
         if path.is_symlink() or path.parent.is_symlink():
             return Submission(student, name, None, "The notebook is a link to another place.")
         if not path.is_file():
             return Submission(student, name, None, f"There is no {path.name} in the submission.")
-        if path.stat().st_size > LARGEST:
-            return Submission(
-                student, name, None, f"The notebook is larger than {LARGEST >> 20} MiB."
-            )
-        return Submission(student, name, path.read_bytes().decode("utf-8", errors="replace"))
+        # without outputs: nothing of them is marked, and they may be damaged or huge
+        return Submission(student, name, nbformat.writes(read_notebook(path)))
+    except NotReadable as error:
+        return Submission(student, name, None, f"{path.name} is not readable: {error.why}")
     except OSError as error:
         return Submission(student, name, None, f"The notebook cannot be read ({error.strerror}).")
 
@@ -95,23 +96,16 @@ def mark_one(
         if item.text is None:
             report = nothing(solution, item.lesson, item.trouble)
         else:
-            try:
-                with warnings.catch_warnings(action="ignore"):  # cells without ids
-                    learners = nbformat.reads(item.text, as_version=4)
-                    nbformat.validate(learners)
-                nbformat.writes(learners).encode()  # half a letter cannot be sent to a kernel
-            except Exception:  # several kinds, all of which say: no notebook
-                report = nothing(solution, item.lesson, "The file is not a readable notebook.")
-            else:
-                with pen() if walled else nullcontext() as group:
-                    sandbox = Sandbox(place, tuple(map(Path, hidden)), group) if walled else None
-                    report = mark_submission(learners, solution, item.lesson, limits, sandbox)
+            learners = notebook_from(item.text.encode(), item.lesson)
+            with pen() if walled else nullcontext() as group:
+                sandbox = Sandbox(place, tuple(map(Path, hidden)), group) if walled else None
+                report = mark_submission(learners, solution, item.lesson, limits, sandbox)
     finally:
         remove(place)
     return {
         "student": item.student,
         "lesson": item.lesson,
-        "digest": digest(item, reference),
+        "digest": digest(item, reference, limits),
         "marks": [*map(asdict, report.marks)],
     }
 
@@ -142,11 +136,11 @@ def nothing(solution: Any, name: str, why: str) -> Report:
     )
 
 
-def digest(item: Submission, reference: str) -> str:
-    """Changes when the submission does, or the checks."""
-    return hashlib.sha256(json.dumps([item.text, item.trouble, reference]).encode()).hexdigest()[
-        :16
-    ]
+def digest(item: Submission, reference: str, limits: Limits) -> str:
+    """Changes when the submission does, or the checks, or what may decide a mark besides: limits and versions."""
+    versions = [platform.python_version(), version("torch"), version("course_lib")]
+    parts = [item.text, item.trouble, reference, asdict(limits), versions]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
 def without_answers(lesson: Lesson) -> str:
@@ -183,7 +177,7 @@ def grade(job: Job, tell: Callable[[str], None]) -> list[dict[str, Any]]:
     fresh = {
         key
         for key, record in known.items()
-        if record["digest"] == digest(items[key], references[items[key].lesson])
+        if record["digest"] == digest(items[key], references[items[key].lesson], job.limits)
     }
     todo = [item for key, item in items.items() if key not in fresh]
     tell(f"{len(items)} submissions, {len(fresh)} marked already")

@@ -356,7 +356,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
-        if error.__class__.__name__ != "CourseError":
+        if not any(kind.__name__ == "CourseError" for kind in type(error).__mro__):
             raise
         print(f"course: {error}", file=sys.stderr)
         return 2

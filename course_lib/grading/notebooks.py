@@ -18,6 +18,8 @@ from typing import Any
 import nbformat
 
 from .cell_ids import give_names
+from .errors import CourseError as CourseError
+from .reader import read_notebook
 
 BEGIN_SOLUTION, END_SOLUTION = "BEGIN SOLUTION", "END SOLUTION"
 BEGIN_HIDDEN, END_HIDDEN = "BEGIN HIDDEN TESTS", "END HIDDEN TESTS"
@@ -28,10 +30,6 @@ LANGUAGE_INFO = {"name": "python"}
 
 Notebook = Any  # nbformat.NotebookNode: a dict with attributes
 Cell = Any
-
-
-class CourseError(Exception):
-    """Something about the course's files is not as it should be; the text says what to do."""
 
 
 @dataclass(frozen=True)
@@ -106,15 +104,8 @@ def find_lesson(root: Path, wanted: str) -> Lesson:
 
 
 def read(path: Path) -> Notebook:
-    """Read a notebook as nbformat 4."""
-    try:
-        return nbformat.read(path, as_version=4)
-    except FileNotFoundError:
-        raise CourseError(f"{path} does not exist.") from None
-    except Exception as error:  # nbformat raises several kinds for a file that is no notebook
-        raise CourseError(
-            f"{path} is not a readable notebook ({error.__class__.__name__})."
-        ) from error
+    """Read a notebook with its outputs, whichever format it has. Commands that mark use `reader.read_notebook`."""
+    return read_notebook(path, outputs=True)
 
 
 def to_text(nb: Notebook) -> str:
