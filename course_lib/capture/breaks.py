@@ -20,6 +20,7 @@ from course_lib.capture.head import HeadBuilder
 from course_lib.capture.interpreter import Interpreter
 from course_lib.capture.machine import NOTHING, Stack
 from course_lib.capture.sources import Unsupported
+from course_lib.capture.world import NULL
 from course_lib.frames import JUMPS, Instruction
 from course_lib.frames.resume import AT_BREAK
 
@@ -151,8 +152,9 @@ class BreakBuilder(HeadBuilder, Stack):
         self.stack.append(self.do(f"{item} {'not in' if i.arg else 'in'} {container}"))
 
     def CALL_FUNCTION_EX(self, i: Instruction) -> None:
-        kwargs = [f"**{self.pop()}"] if i.arg else []
-        self.call_popped([f"*{self.pop()}", *kwargs], {})
+        kwargs = self.pop() if i.arg else NULL
+        keywords = [] if kwargs is NULL else [f"**{kwargs}"]
+        self.call_popped([f"*{self.pop()}", *keywords], {})
 
     def call(self, function: str, /, *args: str, **kwargs: str) -> str:
         return self.do(
@@ -166,13 +168,12 @@ class BreakBuilder(HeadBuilder, Stack):
 
     def WITH_EXCEPT_START(self, i: Instruction) -> None:
         error = self.stack[-1]
-        self.stack.append(
-            self.do(f"{self.stack[-4]}(type({error}), {error}, {error}.__traceback__)")
-        )
+        called = [slot for slot in self.stack[-3 - i.arg : -3] if slot is not NULL]
+        self.push(self.call(*called, f"type({error})", error, f"{error}.__traceback__"))
 
     def FOR_ITER(self, i: Instruction) -> None:
-        iterator, end = self.stack[-1], self.name_for(NOTHING)
-        item = self.do(f"next({iterator}, {end})")
+        at, end = self.iterator_at(), self.name_for(NOTHING)
+        item = self.do(f"next({self.stack[at]}, {end})")
         self.branch(
-            f"{item} is {end}", (i.arg, self.stack[:-1]), (i.next_offset, [*self.stack, item])
+            f"{item} is {end}", (i.arg, self.stack[:at]), (i.next_offset, [*self.stack, item])
         )

@@ -402,13 +402,16 @@ class HeadBuilder:
         plain = types.FunctionType(
             function.__code__, function.__globals__, function.__name__, None, function.__closure__
         )
+        # Asking for annotations may run `__annotate__`, the user's code (since 3.14)
+        lazy = getattr(function, "__annotate__", None) is not None
+        annotations = "__annotate__" if lazy else "__annotations__"
         for attribute in (
             "__kwdefaults__",
             "__dict__",
             "__qualname__",
             "__doc__",
             "__module__",
-            "__annotations__",
+            annotations,
         ):
             if (value := getattr(function, attribute)) != getattr(plain, attribute):
                 self.body.append(f"{name}.{attribute} = {self.rebuild(value)}")
@@ -458,9 +461,9 @@ class HeadBuilder:
             or it.handling is not None
         ):
             raise Unsupported("a generator is alive here, which cannot be made anew")
-        # which a POP_TOP follows
-        first = next(n for n, i in enumerate(it.program) if i.op == "RETURN_GENERATOR") + 1
-        offset = it.program[it.next - 1 if it.next else first].offset
+        started = it.next > it.made
+        # a POP_TOP follows the instruction that makes it
+        offset = it.program[it.next - 1 if started else it.made + 1].offset
         targets = [
             entry.target
             for entry in frames.exception_table(it.code)
@@ -478,7 +481,7 @@ class HeadBuilder:
                 it, offset, [*self.stack_of(it), "None"], self.rebuild(it.function), True
             )
         )
-        if it.next:
+        if started:
             self.body.append(f"next({name})  # to the `yield` where it stands")
         return name
 

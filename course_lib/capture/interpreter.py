@@ -76,9 +76,6 @@ class Interpreter(Machine):
     CONVERT_VALUE = pushing(lambda it, i: it.call(getattr(builtins, i.arg), concrete(it.pop())))
     FORMAT_SIMPLE = pushing(lambda it, i: it.call(format, concrete(it.pop())))
     FORMAT_WITH_SPEC = pushing(lambda it, i: it.call(format, *map(concrete, it.popn(2))))
-    WITH_EXCEPT_START = pushing(
-        lambda it, i: it.call(it.stack[-4], type(error := it.stack[-1]), error, error.__traceback__)
-    )
     # a flag that CPython has for `match`
     MATCH_SEQUENCE = pushing(lambda it, i: type(it.stack[-1]).__flags__ & 1 << 5 != 0)
     MATCH_MAPPING = pushing(lambda it, i: type(it.stack[-1]).__flags__ & 1 << 6 != 0)
@@ -116,9 +113,12 @@ class Interpreter(Machine):
     LOAD_FROM_DICT_OR_DEREF = lambda it, i: (
         it.push(names[i.arg]) if i.arg in (names := it.pop()) else it.LOAD_DEREF(i)
     )
+    LOAD_FROM_DICT_OR_GLOBALS = lambda it, i: (
+        it.push(names[i.arg]) if i.arg in (names := it.pop()) else it.LOAD_GLOBAL(i)
+    )
     YIELD_VALUE = lambda it, i: setattr(it, "yielded", it.pop())
     JUMP = lambda it, i: it.jump(i.arg)
-    END_SEND = lambda it, i: it.stack.pop(-2)
+    END_SEND = lambda it, i: operator.delitem(it.stack, slice(it.iterator_at(below=1), -1))
     # the generator that runs this code does it (`Machine.generator`)
     STOPITERATION_ERROR = lambda it, i: None
 
@@ -218,10 +218,11 @@ class Interpreter(Machine):
         return self.truth(value)
 
     def FOR_ITER(self, i: Instruction) -> None:
-        self.look_into(self.stack[-1])
-        item = self.native(next, self.stack[-1], NOTHING)
+        at = self.iterator_at()
+        self.look_into(self.stack[at])
+        item = self.native(next, self.stack[at], NOTHING)
         if item is NOTHING:
-            self.pop()
+            del self.stack[at:]
             self.jump(i.arg)
         else:
             self.push(item)
@@ -266,6 +267,12 @@ class Interpreter(Machine):
         self.look_into(manager)
         self.push(attributes.get(self, manager, "__exit__"))
         self.push(self.call(attributes.get(self, manager, "__enter__")))
+
+    def WITH_EXCEPT_START(self, i: Instruction) -> None:
+        exit_method = self.stack[-3 - i.arg : -3]
+        error = self.stack[-1]
+        called = [slot for slot in exit_method if slot is not NULL]
+        self.push(self.call(*called, type(error), error, error.__traceback__))
 
     def BUILD_TUPLE(self, i: Instruction) -> None:
         self.push(tuple(self.popn(i.arg)))
@@ -349,23 +356,25 @@ class Interpreter(Machine):
             # before it gets anything else
             function = FunctionType(function.__code__, self.globals, None, None, new)
             self.world.made[id(function)] = function
+        elif i.arg == "annotations":
+            function.__annotations__ = dict(zip(new[::2], new[1::2], strict=True))
         else:
-            setattr(
-                function,
-                f"__{i.arg}__",
-                dict(zip(new[::2], new[1::2], strict=True)) if i.arg == "annotations" else new,
-            )
+            setattr(function, f"__{i.arg}__", new)
         self.push(function)
 
     def CALL_FUNCTION_EX(self, i: Instruction) -> None:
-        kwargs, args = self.pop() if i.arg else {}, self.pop()
+        kwargs = self.pop() if i.arg else NULL
+        kwargs = {} if kwargs is NULL else kwargs
+        args = self.pop()
         function = next(value for value in self.stack[-2:] if value is not NULL)
         said = f"{name_of(function, exact=True)}() argument after * must be an iterable, not {{}}"
         self.call_popped(list(self.unpacked(args, said)), dict(kwargs))
 
     def SEND(self, i: Instruction) -> None:
         """What is sent or thrown into a `yield from` goes to what that takes its values from. (PEP 380)"""
-        value, receiver = self.pop(), self.stack[-1]
+        value = self.pop()
+        at = self.iterator_at()
+        receiver = self.stack[at]
         way = (
             "close"
             if isinstance(value, GeneratorExit)
@@ -383,7 +392,7 @@ class Interpreter(Machine):
         except StopIteration as stop:
             self.jump(i.arg)
             if self.program[self.next].op != "END_SEND":  # 3.11: the receiver goes at once
-                self.pop()
+                del self.stack[at:]
             return self.push(stop.value)
         raise value
 

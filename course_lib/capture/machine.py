@@ -55,6 +55,13 @@ class Stack:
         split = len(args) - len(names)
         self.call_popped(args[:split], dict(zip(names, args[split:], strict=True)))
 
+    def iterator_at(self, below: int = 0) -> int:
+        """Where an iterator is on the stack: the topmost slot under the `below` topmost that is not NULL."""
+        at = len(self.stack) - 1 - below
+        while self.stack[at] is NULL:
+            at -= 1
+        return at
+
     def call_popped(self, args: list[Any], kwargs: dict[str, Any]) -> None:
         """The two slots under the arguments are NULL and a callable in either order, or a callable and its first argument."""
         self.push(self.call(*(slot for slot in self.popn(2) if slot is not NULL), *args, **kwargs))
@@ -227,9 +234,22 @@ class Machine(Stack):
         callee.handling, callee.names = self.handling, names
         if not callee.code.co_flags & 0x20:
             return callee.run()
+        callee.begin()
         made: Any = callee.generator()
         made.__name__, made.__qualname__ = function.__name__, function.__qualname__
         return made
+
+    @property
+    def made(self) -> int:
+        """Of a generator's code: the instruction that makes it. Those before it run at once (3.15: `iter()`), the rest later."""
+        return next(n for n, i in enumerate(self.program) if i.op == "RETURN_GENERATOR")
+
+    def begin(self) -> None:
+        """Run what a generator function does before it gives the generator."""
+        if self.made > 0:
+            self.stops = {self.made}
+            self.run()
+            self.stops = ()
 
     def generator(self) -> Iterator[Any]:
         """A generator whose body is interpreted, step by step, whoever asks it for values."""

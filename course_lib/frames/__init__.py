@@ -1,7 +1,7 @@
 """The frame hook, and bytecode as one instruction set.
 
 `hook.py`: see each Python frame before it runs, and run something else in its place (`_framehook.c` does it).
-`instructions.py`: the bytecode of CPython 3.11, 3.12 and 3.13 as one list of `Instruction`s.
+`instructions.py`: the bytecode of CPython 3.11 to 3.15 as one list of `Instruction`s.
 `resume.py`: code that goes on in the middle of a function.
 """
 

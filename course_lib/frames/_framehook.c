@@ -14,15 +14,22 @@
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
-#if PY_VERSION_HEX < 0x030B0000 || PY_VERSION_HEX >= 0x030E0000
-#  error "the frame hook knows the frames of CPython 3.11, 3.12 and 3.13 only"
+#if PY_VERSION_HEX < 0x030B0000 || PY_VERSION_HEX >= 0x03100000
+#  error "the frame hook knows the frames of CPython 3.11 to 3.15 only"
 #endif
 #ifdef Py_GIL_DISABLED
 #  error "the frame hook does not support free-threaded Python"
 #endif
 #define Py_BUILD_CORE                    /* the frame struct is not a public API, nor is the state of the garbage collector */
 #undef _PyGC_FINALIZED                   /* 3.12 defines it twice */
-#include <internal/pycore_frame.h>
+#if PY_VERSION_HEX >= 0x030E0000
+#  include <internal/pycore_interpframe.h>
+#else
+#  include <internal/pycore_frame.h>
+#endif
+#if PY_VERSION_HEX >= 0x030D0000
+#  include <internal/pycore_ceval.h>     /* _PyEval_FrameClearAndPop */
+#endif
 #include <internal/pycore_interp.h>
 #undef Py_BUILD_CORE
 #include <opcode.h>
@@ -41,23 +48,30 @@ typedef struct _PyInterpreterFrame Frame;
 #  define PyUnstable_Eval_RequestCodeExtraIndex _PyEval_RequestCodeExtraIndex
 #endif
 
-static PyObject *return_stub;            /* a code object whose whole body is RETURN_VALUE */
+/* Since 3.14 a slot of a frame holds a tagged reference. Its low bit is set where the slot owns nothing: the object
+   never dies, or somebody else keeps it alive. So a slot is no pointer: it must not be cast, copied or released as one. */
+#if PY_VERSION_HEX >= 0x030E0000
+#  define OBJECT(slot) PyStackRef_AsPyObjectBorrow(slot)
+#else
+#  define OBJECT(slot) ((PyObject *)(slot))
+#endif
+
+static PyObject *return_stub;            /* a code object whose whole body is RETURN_VALUE (for 3.12) */
 
 /* Get rid of a frame that never ran, and pass on `result` (NULL: an exception is set). Steals `result`. */
 static PyObject *discard_frame(PyThreadState *ts, Frame *f, PyObject *result) {
 #if PY_VERSION_HEX < 0x030C0000
     return result;                       /* 3.11: the caller clears the frame */
+#elif PY_VERSION_HEX >= 0x030D0000
+    _PyEval_FrameClearAndPop(ts, f);     /* it keeps the exception, whatever finalizers do meanwhile */
+    return result;
 #else
-    /* Since 3.12 the evaluator itself must clear and unlink the frame, with helpers that CPython does not export. So
+    /* In 3.12 the evaluator itself must clear and unlink the frame, with helpers that CPython does not export. So
        CPython does it: the result goes on the frame's value stack, and the frame "runs" a lone RETURN_VALUE. (There is
        room even where co_stacksize is 0: CPython keeps a slot free behind the newest frame.) */
     PyObject *error = PyErr_GetRaisedException();
     Py_SETREF(f->f_executable, (void *)Py_NewRef(return_stub));
-#  if PY_VERSION_HEX >= 0x030D0000
-    f->instr_ptr = _PyCode_CODE((PyCodeObject *)return_stub);
-#  else
     f->prev_instr = _PyCode_CODE((PyCodeObject *)return_stub) - 1;
-#  endif
     f->localsplus[f->stacktop++] = error ? Py_NewRef(Py_None) : result;
     result = _PyEval_EvalFrameDefault(ts, f, 0);
     if (error) {
@@ -138,8 +152,9 @@ static __attribute__((noinline)) PyObject *replace_frame(PyThreadState *ts, Fram
     int n = code->co_argcount + code->co_kwonlyargcount + variadic;
     PyObject *call[n + 2], *asked = watcher;             /* code, func, *args */
     call[0] = (PyObject *)code;
-    call[1] = (PyObject *)f->f_funcobj;
-    memcpy(call + 2, f->localsplus, n * sizeof *call);
+    call[1] = OBJECT(f->f_funcobj);
+    for (int i = 0; i < n; i++)
+        call[2 + i] = OBJECT(f->localsplus[i]);
 
     watcher = NULL;                                      /* guards, and the watcher itself, run unobserved */
     Py_XINCREF(entries);
@@ -158,7 +173,7 @@ static PyObject *eval_frame(PyThreadState *ts, Frame *f, int throwflag) {
     /* A generator is shown once, when it is made. What the collector, an audit hook or a debugger runs is no call of the code's. */
     if (watcher == NULL || throwflag || f->owner == FRAME_OWNED_BY_GENERATOR || ts->interp->gc.collecting || ts->tracing)
         return run_frame(ts, f, throwflag);
-    PyCodeObject *code = (PyCodeObject *)f->f_executable;
+    PyCodeObject *code = (PyCodeObject *)OBJECT(f->f_executable);
     PyObject *number = number_of(code);
     PyObject *entries = number ? PyDict_GetItemWithError(watcher, number) : NULL;
     if (entries == Py_None)

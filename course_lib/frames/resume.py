@@ -14,6 +14,7 @@ In PyTorch: `torch/_dynamo/resume_execution.py` (`ContinueExecutionCache`), whic
 import dis
 import functools
 import linecache
+import opcode
 import sys
 import threading
 import weakref
@@ -194,10 +195,14 @@ def live(code: CodeType) -> dict[int, frozenset[str]]:
 
 
 def _op(name: str, arg: int = 0) -> bytes:
+    """One instruction: its EXTENDED_ARGs, itself, and the cache units behind it (RESUME has one since 3.15)."""
     extended = b"".join(
         bytes([dis.EXTENDED_ARG, arg >> shift & 255]) for shift in (24, 16, 8) if arg >> shift
     )
-    return extended + bytes([dis.opmap[name], arg & 255])
+    table = opcode._inline_cache_entries  # type: ignore[attr-defined]
+    # by number up to 3.12, then by name
+    caches = table[dis.opmap[name]] if isinstance(table, list) else table.get(name, 0)
+    return extended + bytes([dis.opmap[name], arg & 255]) + bytes(2 * caches)
 
 
 def _shifted(code: CodeType, units: int) -> bytes:

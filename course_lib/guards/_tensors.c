@@ -8,7 +8,7 @@
  */
 #include <Python.h>
 #include <stdbool.h>
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations"     /* of `ma_version_tag`, by Python 3.12 and 3.13 */
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"     /* of `ma_version_tag`, by Python 3.12 */
 
 typedef int Read(void *tensor, void *found);     /* 0: it could be read */
 static struct {
@@ -51,8 +51,15 @@ static PyObject *looks_like(PyObject *module, PyObject *const *args, Py_ssize_t 
  * held: each is there as long as the dictionary that it was found in is unchanged, and that one stands before it. */
 typedef struct { PyObject *holder, *it; PyTypeObject *type; uint64_t version; } Found;
 
-/* CPython gives a dictionary that changes a version that none has had (not so 3.13: see `check.py`). */
+/* Up to 3.12, CPython gives a dictionary that changes a version that none has had. Later ones have no such number: there
+ * `dict_versions` is False, and `check.py` asks every guard at each call. */
+#if PY_VERSION_HEX < 0x030D0000
+#  define DICT_VERSIONS 1
 static uint64_t version(PyObject *dict) { return ((PyDictObject *)dict)->ma_version_tag; }
+#else
+#  define DICT_VERSIONS 0
+static uint64_t version(PyObject *dict) { return 0; }
+#endif
 
 static PyObject *own_dict(PyObject *holder) {
     PyObject *dict = PyObject_GenericGetDict(holder, NULL);
@@ -109,4 +116,9 @@ static PyMethodDef methods[] = {
 };
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_tensors", "See _tensors.c.", -1, methods};
 
-PyMODINIT_FUNC PyInit__tensors(void) { return PyModule_Create(&module); }
+PyMODINIT_FUNC PyInit__tensors(void) {
+    PyObject *made = PyModule_Create(&module);
+    if (made && PyModule_AddObjectRef(made, "dict_versions", DICT_VERSIONS ? Py_True : Py_False) < 0)
+        Py_CLEAR(made);
+    return made;
+}

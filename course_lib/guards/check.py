@@ -12,12 +12,11 @@
 
 Each source is looked up once, in a variable for the paths below it; `_tensors.c` asks all of a tensor. `first_failure` says why.
 Most guards of a model are on what lies in dictionaries: parameters, settings, hooks. These are in a second function, called when
-a dictionary has a new version. (Not in Python 3.13: it gets none there, nor tells its watchers, when its object stores a value.)
+a dictionary has a new version. (Since Python 3.13 it gets none, nor tells its watchers, when its object stores a value.)
 In PyTorch: `torch/_dynamo/guards.py` (`CheckFunctionManager`, `GuardBuilder`), `torch/csrc/dynamo/guards.cpp` (also "dict tags").
 """
 
 import operator
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from types import FunctionType
 from typing import Any, NamedTuple
@@ -28,7 +27,7 @@ from course_lib.capture import FUNCTION, Guard, SameAs, Source, Test
 from course_lib.capture.calls import HOOKS
 from course_lib.capture.classes import SeenClass
 from course_lib.capture.sources import HELPERS, MOVED, REGISTRIES, has_literal, variables
-from course_lib.guards.tensors import LOOKS, PLAIN_TENSORS, in_c
+from course_lib.guards.tensors import LOOKS, PLAIN_TENSORS, has_dict_versions, in_c
 from course_lib.written import define
 
 IN_C = "looks_like", "unchanged", "note"
@@ -145,7 +144,7 @@ class Check:
             guard.source,
             *(test.right.source for test in guard.tests if isinstance(test.right, SameAs)),
         )
-        if not in_c() or sys.version_info >= (3, 13) or not all(map(self._stays, sources)):
+        if not has_dict_versions() or not all(map(self._stays, sources)):
             return False
         if guard.kind in OF_DICTS:
             return self._is_dict(guard.source)

@@ -37,3 +37,8 @@ def in_c() -> Any:
     except (OSError, AttributeError, StopIteration):
         return None
     return module
+
+
+def has_dict_versions() -> bool:
+    """Does this Python give a dictionary another number whenever it changes? (3.11 and 3.12 do.)"""
+    return bool(getattr(in_c(), "dict_versions", False))
