@@ -81,6 +81,11 @@ test-all: test ## the whole suite, then the bytecode tests on Python 3.11, 3.12 
 	if [ -z "$$p" ]; then echo "Python $$v is not on this machine: its bytecode tests were not run."; exit 1; fi; \
 	echo "== Python $$v"; $(MAKE) --no-print-directory test-bytecode PYTHON="$$p" VENV=.venv-$$v CONDA_PREFIX= || exit 1; done
 
+.PHONY: test-versions
+ROWS ?=
+test-versions: ## the tests with the oldest and the newest Python, torch and Triton, each in its own environment
+	@python3 tests/tools/version_matrix.py $(ROWS)
+
 .PHONY: test-bytecode
 test-bytecode: $(STAMP)
 	@if [ -z "$(BYTECODE_TESTS)" ]; then echo "There are no bytecode tests yet."; else $(BIN)/python -m pytest $(BYTECODE_TESTS) -q -n $(WORKERS) --dist loadscope; fi

@@ -1,0 +1,521 @@
+"""Random programs of what goes wrong, warns, hooks in and keeps state, each held against eager, forward and backward.
+
+    python tests/tools/random_hazards.py --start 0 --count 2000 --backend inductor
+    python tests/tools/random_hazards.py --show-program 17
+
+`random_programs.py` writes ordinary Python: loops, containers, closures. This generator writes what it leaves out:
+
+- operations that data make fail, inside a `try` and outside of one, with writes before and behind them;
+- `assert` and `raise` that depend on data;
+- custom `autograd.Function`s that read and change what lies outside of them;
+- warnings, with their place;
+- hooks of tensors, modules and saved tensors;
+- modes (grad, autocast) around part of the program;
+- operations nobody uses that have an effect (random numbers);
+- zeros with a sign.
+
+A seed is a program. It is called four times in eager and four times compiled, with the same fresh arguments; those of
+the third call make risky operations fail. Compared are: the result or the error's class, gradients, the log, warnings
+(class, text, file, line), the state outside, what was written to arguments, and the state of the random numbers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import linecache
+import random
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+import torch
+
+import course_lib as cl
+
+CALLS = 4
+FAILING_CALL = 2
+
+# What stands above each program: state, and code that reads and changes it.
+PRELUDE = """
+import contextlib
+import warnings
+
+import torch
+import torch.nn.functional as F
+
+LOG = []
+SETTINGS = {"scale": 2.0, "calls": 0}
+
+
+class Box:
+    def __init__(self, t):
+        self.t, self.n, self.items = t, 0, []
+
+
+class ReadsSettings(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, t):
+        ctx.scale = SETTINGS["scale"]
+        return t * ctx.scale
+
+    @staticmethod
+    def backward(ctx, gradient):
+        LOG.append(("backward", ctx.scale))
+        return gradient * ctx.scale
+
+
+class CountsCalls(torch.autograd.Function):
+    seen = 0
+
+    @staticmethod
+    def forward(ctx, t, k):
+        CountsCalls.seen += 1
+        SETTINGS["calls"] += 1
+        ctx.save_for_backward(t)
+        return t * k
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (t,) = ctx.saved_tensors
+        LOG.append(("counted", len(t)))
+        return gradient * 2, None
+
+
+def warns(text, level=1):
+    warnings.warn(text, stacklevel=level)
+
+
+def doubled(gradient):
+    LOG.append("hook")
+    return gradient * 2
+
+
+def packed(t):
+    LOG.append(("pack", tuple(t.shape)))
+    return t
+
+
+def unpacked(t):
+    LOG.append(("unpack", tuple(t.shape)))
+    return t
+
+
+layer = torch.nn.Linear(3, 3)
+with torch.no_grad():
+    layer.weight.copy_(torch.arange(9.0).reshape(3, 3) / 9)
+    layer.bias.fill_(0.5)
+
+
+def after_forward(module, args, result):
+    LOG.append(("after", type(module).__name__))
+    return result + 1
+"""
+
+# Operations that fail for the arguments of the third call. `{a}` is a tensor of 3 numbers, the result has 3, too.
+RISKY = (
+    "torch.linalg.cholesky(m)[0] + {a}",
+    "torch.linalg.inv(m)[0] * {a}",
+    "torch.linalg.solve(m, {a})",
+    "{a}[i]",
+    "{a}.index_select(0, i)",
+    "torch.gather({a}, 0, i)",
+    "torch.take({a}, i)",
+    "F.embedding(i, m).sum(1) + {a}",
+    "F.nll_loss(m, i) + {a}",
+    "F.cross_entropy(m, i) * {a}",
+    "F.one_hot(i, 3).sum(0) + {a}",
+    "{a}.scatter_add(0, i, {b})",
+    "{a}.index_add(0, i, {b})",
+    "{a} + torch.bincount(i, minlength=3)[:3]",
+    "{a}.reshape(1 + int(i.max()) // 3, -1)[0]",
+    "{a} + torch.ones(3 + int(i.max()) // 3)",
+    "{a} * (6 // (2 - int(i.max())) if int(i.max()) != 3 else int('x'))",
+)
+
+# Where the sign of a zero, an infinity or a nan shows.
+SIGNED = (
+    "(1 / {a}.relu()).sign() + {b}",
+    "torch.copysign(torch.ones(3), {a} * 0.0)",
+    "torch.copysign(torch.ones(3), {a} // 2)",
+    "torch.copysign(torch.ones(3), {a}.clamp(min=0.0))",
+    "torch.copysign(torch.ones(3), torch.maximum({a}, -{a}))",
+    "torch.copysign(torch.ones(3), {a}.round())",
+    "torch.copysign(torch.ones(3), {a}.trunc())",
+    "torch.copysign(torch.ones(3), torch.fmod({a}, 1.0))",
+    "torch.atan2({a} * 0.0, -torch.ones(3))",
+    "torch.copysign(torch.ones(3), torch.minimum({a} * 0.0, {b} * 0.0))",
+    "torch.copysign(torch.ones(3), F.hardtanh({a}, 0.0, 1.0))",
+    "torch.copysign(torch.ones(3), {a}.abs().neg())",
+)
+
+ORDINARY = (
+    "({a} + {b})",
+    "({a} * 0.5 - {b})",
+    "torch.tanh({a})",
+    "({a} * w)",
+    "layer({a})",
+    "torch.where({a} > 0, {a}, {b})",
+    "({a}.detach() + {b})",
+)
+
+WRITES = (
+    "box.n += 1",
+    "box.t = {a}",
+    "box.items.append({a}.detach())",
+    "LOG.append(box.n)",
+    "out.add_({a}.detach())",
+    "out[0] = {a}[0].detach()",
+    'SETTINGS["scale"] += 0.5',
+)
+
+CONDITIONS = (
+    "assert int(i.max()) < 3, 'index'",
+    "assert (i < 3).all(), 'all of them'",
+    "if i.max() > 2: raise ValueError('too large')",
+    "if {a}.sum() > 1e6: raise KeyError('sum')",
+    "torch._assert(bool((i < 3).all()), 'asserted')",
+)
+
+WARNINGS = (
+    "warnings.warn('plain')",
+    "warnings.warn('old', DeprecationWarning)",
+    "warns('from a helper')",
+    "warns('at the caller', 2)",
+    "warnings.warn(f'number {box.n}', UserWarning)",
+)
+
+CONTEXTS = (
+    "torch.no_grad()",
+    "torch.enable_grad()",
+    "torch.set_grad_enabled(box.n % 2 == 0)",
+    "torch.autograd.graph.saved_tensors_hooks(packed, unpacked)",
+    "contextlib.suppress(IndexError, RuntimeError)",
+    "warnings.catch_warnings()",
+)
+
+UNUSED = ("torch.rand(2)", "F.dropout({a}, 0.5)", "torch.randperm(3)", "{a}.bernoulli(0.5)")
+
+
+@dataclass
+class Writer:
+    """Writes one program. `kinds` are the sorts of statement in it."""
+
+    seed: int
+    lines: list[str] = field(default_factory=list)
+    tensors: list[str] = field(default_factory=lambda: ["x", "y"])
+    kinds: list[str] = field(default_factory=list)
+    names: int = 0
+
+    def __post_init__(self) -> None:
+        self.random = random.Random(self.seed)
+        self.statements: dict[str, Callable[[str], None]] = {
+            "ordinary": self.ordinary,
+            "risky": self.risky,
+            "tried": self.tried,
+            "signed": self.signed,
+            "write": self.write,
+            "condition": self.condition,
+            "custom": self.custom,
+            "warning": self.warning,
+            "hook": self.hook,
+            "context": self.context,
+            "unused": self.unused,
+        }
+
+    def source(self) -> str:
+        for _ in range(self.random.randint(3, 7)):
+            self.statement("    ", depth=0)
+
+        body = "\n".join(self.lines)
+        last = f"    return {self.random.choice(self.tensors)}, {self.random.choice(self.tensors)}, box.n\n"
+        return f"{PRELUDE}\n\ndef f(x, y, w, m, i, out, box):\n{body}\n{last}"
+
+    def statement(self, indent: str, depth: int) -> None:
+        names = [n for n in self.statements if depth < 2 or n not in ("tried", "context")]
+        weights = [3 if name in ("ordinary", "tried") else 1 for name in names]
+        name = self.random.choices(names, weights)[0]
+
+        self.kinds.append(name)
+        self.depth = depth
+        self.statements[name](indent)
+
+    def say(self, line: str) -> None:
+        self.lines.append(line)
+
+    def filled(self, templates: tuple[str, ...]) -> str:
+        """One of the templates, with tensors of the program in its places."""
+        chosen = self.random.choice(templates)
+        a, b = self.random.choice(self.tensors), self.random.choice(self.tensors)
+        return chosen.replace("{a}", a).replace("{b}", b)
+
+    def name(self) -> str:
+        self.names += 1
+        return f"t{self.names}"
+
+    def assign(self, indent: str, value: str) -> None:
+        name = self.name()
+        self.say(f"{indent}{name} = {value}")
+        self.tensors.append(name)
+
+    def inside(self, indent: str) -> None:
+        """A few statements one level deeper. What they name is not used behind them."""
+        depth, known = self.depth + 1, list(self.tensors)
+        for _ in range(self.random.randint(1, 3)):
+            self.statement(indent + "    ", depth)
+        self.tensors = known
+
+    # ---- one method for each sort of statement
+
+    def ordinary(self, indent: str) -> None:
+        self.assign(indent, self.filled(ORDINARY))
+
+    def risky(self, indent: str) -> None:
+        self.assign(indent, self.filled(RISKY))
+
+    def signed(self, indent: str) -> None:
+        self.assign(indent, self.filled(SIGNED))
+
+    def write(self, indent: str) -> None:
+        self.say(indent + self.filled(WRITES))
+
+    def condition(self, indent: str) -> None:
+        self.say(indent + self.filled(CONDITIONS))
+
+    def warning(self, indent: str) -> None:
+        self.say(indent + self.filled(WARNINGS))
+
+    def unused(self, indent: str) -> None:
+        self.say(indent + self.filled(UNUSED))
+
+    def custom(self, indent: str) -> None:
+        tensor = self.random.choice(self.tensors)
+        k = self.random.randint(1, 3)
+        self.assign(
+            indent,
+            self.random.choice(
+                (f"ReadsSettings.apply({tensor})", f"CountsCalls.apply({tensor}, {k})")
+            ),
+        )
+
+    def hook(self, indent: str) -> None:
+        tensor = self.random.choice(self.tensors)
+        if self.random.random() < 0.5:
+            self.say(f"{indent}if {tensor}.requires_grad: {tensor}.register_hook(doubled)")
+            return
+
+        self.say(f"{indent}handle = layer.register_forward_hook(after_forward)")
+        self.assign(indent, f"layer({tensor})")
+        self.say(f"{indent}handle.remove()")
+
+    def context(self, indent: str) -> None:
+        self.say(f"{indent}with {self.random.choice(CONTEXTS)}:")
+        self.inside(indent)
+
+    def tried(self, indent: str) -> None:
+        """`try` around a risky operation, with a write before it and one behind it."""
+        name = self.name()
+        self.say(f"{indent}{name} = {self.random.choice(self.tensors)}")
+        self.say(f"{indent}try:")
+        if self.random.random() < 0.5:
+            self.say(f"{indent}    {self.filled(WRITES)}")
+        self.say(f"{indent}    {name} = {self.filled(RISKY)}")
+        if self.random.random() < 0.5:
+            self.say(f"{indent}    {self.filled(WRITES)}")
+        if self.random.random() < 0.3:
+            self.inside(indent)
+
+        caught = self.random.choice(("Exception", "(RuntimeError, IndexError)", "RuntimeError"))
+        self.say(f"{indent}except {caught} as error:")
+        self.say(f"{indent}    LOG.append(type(error).__name__)")
+        if self.random.random() < 0.3:
+            self.say(f"{indent}finally:")
+            self.say(f"{indent}    LOG.append('finally')")
+        self.tensors.append(name)
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """What one call is given."""
+
+    x: torch.Tensor
+    y: torch.Tensor
+    w: torch.Tensor
+    m: torch.Tensor
+    i: torch.Tensor
+    out: torch.Tensor
+    box: Any
+
+    def __iter__(self):
+        return iter((self.x, self.y, self.w, self.m, self.i, self.out, self.box))
+
+
+def arguments(seed: int, call: int, module: ModuleType) -> Arguments:
+    """Fresh arguments. Those of the failing call have an index out of range and a singular matrix."""
+    numbers = torch.Generator().manual_seed(seed * 10 + call)
+    x, y, w = (torch.randn(3, generator=numbers) for _ in range(3))
+    x[call % 3] = -0.0
+
+    half = torch.randn(3, 3, generator=numbers)
+    m = half @ half.T + torch.eye(3)
+    i = torch.tensor([2, 0, 1])
+    if call == FAILING_CALL:
+        m, i = torch.zeros(3, 3), torch.tensor([0, 3, 1])
+
+    wants_gradients = seed % 3 > 0
+    return Arguments(
+        x.requires_grad_(wants_gradients),
+        y,
+        w.requires_grad_(wants_gradients),
+        m,
+        i,
+        torch.zeros(3),
+        module.Box(y * 2),
+    )
+
+
+def make(seed: int, copy: int) -> tuple[ModuleType, Writer]:
+    """The program of a seed as a module of its own, so that eager and compiled code share no state.
+
+    Both copies have the same file name and lines: the place of a warning is compared.
+    """
+    writer = Writer(seed)
+    text = writer.source()
+    filename = f"<random hazard {seed}>"
+    linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
+
+    module = ModuleType(f"random_hazard_{seed}_{copy}")
+    sys.modules[module.__name__] = module
+    exec(compile(text, filename, "exec"), module.__dict__)
+    return module, writer
+
+
+def outcome(module: ModuleType, function: Callable[..., Any], seed: int, call: int) -> list[Any]:
+    """Everything that one call shows."""
+    given = arguments(seed, call, module)
+    module.LOG.clear()
+    torch.manual_seed(seed + call)
+    grad_mode = torch.is_grad_enabled()
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            result = ["returned", *function(*given)]
+        except Exception as error:
+            result = ["raised", type(error).__name__]
+        gradients = differentiated(result, given)
+
+    told = [(w.category.__name__, str(w.message), w.filename, w.lineno) for w in caught]
+    mode_kept = torch.is_grad_enabled() == grad_mode
+    torch.set_grad_enabled(grad_mode)
+
+    return [
+        result,
+        gradients,
+        list(module.LOG),
+        told,
+        dict(module.SETTINGS),
+        module.CountsCalls.seen,
+        [given.out, given.box.n, given.box.t, list(given.box.items)],
+        [bool(getattr(value, "requires_grad", False)) for value in result],
+        torch.random.get_rng_state(),
+        mode_kept,
+    ]
+
+
+PARTS = (
+    "result",
+    "gradients",
+    "log",
+    "warnings",
+    "settings",
+    "calls of the custom function",
+    "what was written",
+    "requires_grad",
+    "random state",
+    "grad mode",
+)
+
+
+def differentiated(result: list[Any], given: Arguments) -> list[Any]:
+    """The gradients after a backward pass from all results that have one, or the error's class."""
+    ends = [v for v in result if isinstance(v, torch.Tensor) and v.requires_grad]
+    if not ends:
+        return []
+    try:
+        sum(v.double().nan_to_num(0.0, 0.0, 0.0).sum() for v in ends).backward()
+    except Exception as error:
+        return [type(error).__name__]
+    return [given.x.grad, given.w.grad]
+
+
+def same(a: Any, b: Any) -> bool:
+    if isinstance(a, torch.Tensor):
+        return (
+            isinstance(b, torch.Tensor)
+            and (a.dtype, a.shape) == (b.dtype, b.shape)
+            and torch.allclose(a, b, 1e-4, 1e-5, equal_nan=True)
+        )
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, (list, tuple)):
+        return len(a) == len(b) and all(map(same, a, b))
+    return a == b
+
+
+def differs(seed: int, backend: str = "inductor") -> str:
+    """'' if the program of this seed agrees with eager, else which part differs, and the program."""
+    eager, writer = make(seed, 0)
+    ours, _ = make(seed, 1)
+    cl.reset()
+
+    try:
+        compiled = cl.compile(ours.f, backend=backend)
+        for call in range(CALLS):
+            want = outcome(eager, eager.f, seed, call)
+            got = outcome(ours, compiled, seed, call)
+
+            for part, w, g in zip(PARTS, want, got, strict=True):
+                if not same(w, g):
+                    shown = f"call {call}: {part}\n    eager: {w}\n    ours:  {g}"
+                    program = "\n".join(writer.lines)
+                    return f"{shown}\n  kinds: {', '.join(sorted(set(writer.kinds)))}\n{program}"
+        return ""
+    finally:
+        for module in (eager, ours):
+            sys.modules.pop(module.__name__, None)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--start", type=int, default=0)
+    parser.add_argument("--count", type=int, default=200)
+    parser.add_argument("--backend", default="inductor")
+    parser.add_argument("--show", type=int, default=3, help="how many that differ are shown")
+    parser.add_argument("--show-program", type=int, metavar="SEED")
+    args = parser.parse_args()
+
+    if args.show_program is not None:
+        print(Writer(args.show_program).source())
+        return 0
+
+    bad, started = [], time.time()
+    for seed in range(args.start, args.start + args.count):
+        if said := differs(seed, args.backend):
+            bad.append(seed)
+            if len(bad) <= args.show:
+                print(f"seed {seed}: {said}\n", flush=True)
+
+    took = time.time() - started
+    print(f"{args.count} programs from seed {args.start}: {len(bad)} differ, {took:.0f} s")
+    print(f"Python {sys.version.split()[0]}, torch {torch.__version__}, backend {args.backend}")
+    if bad:
+        print("seeds:", *bad)
+    return bool(bad)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
