@@ -8,6 +8,8 @@ from typing import Any
 
 from torch import fx
 
+from course_lib.graph_text import make_readable
+
 _serial = count(1)
 
 
@@ -28,7 +30,11 @@ def as_tuple(items: Iterable[Any]) -> str:
 
 
 def traceable(gm: fx.GraphModule) -> fx.GraphModule:
-    """The same graph. torch.fx keeps the source of every `forward` that it writes; this one's goes when the graph does."""
+    """The same graph, with a text that is right. torch.fx keeps the source of every `forward` that it writes; this one's goes
+    when the graph does."""
+    if make_readable(gm.graph):
+        forget(type(gm))  # the first `forward`; it gets another
+        gm.recompile()
     weakref.finalize(gm, forget, type(gm))  # each has a class of its own
     return gm
 

@@ -28,6 +28,7 @@ from course_lib import frames
 from course_lib.capture.global_state import TURNED
 from course_lib.capture.shapes import IN_PLACE, OPERATORS, Shapes
 from course_lib.capture.sources import Location, Source, Unsupported
+from course_lib.graph_text import OUT_OF_PLACE, with_functions_bound
 from course_lib.written import traceable
 
 FAKE_LOG = logging.getLogger("torch._subclasses.fake_tensor")
@@ -133,7 +134,9 @@ class GraphBuilder:
         with self.graph.inserting_after(last):
             # `self.ln.weight` → `self_ln_weight`
             words = "".join(c if c.isalnum() else " " for c in new.source.shown).split()
-            node = self.graph.placeholder("_".join(words) or "input")
+            name = "_".join(words) or "input"
+            # the graph's own `forward` has a parameter `self`
+            node = self.graph.placeholder("self_" if name == "self" else name)
             node.target = node.name  # which no other has
         with torch._C.DisableTorchFunction():
             # as it comes in: a write may change that of its stand-in
@@ -173,7 +176,8 @@ class GraphBuilder:
         self, target: Callable[..., Any] | str, args: Any, kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Record a call, or a method of the first argument (a string). Gives the fake result; no tensor: what is computed now."""
-        kwargs = kwargs or {}
+        args = [device_of_cpu(arg) for arg in args]
+        kwargs = {key: device_of_cpu(arg) for key, arg in (kwargs or {}).items()}
         name = target if isinstance(target, str) else getattr(target, "__name__", "")
         if name in TO_PYTHON or (name in ("mod", "imod") and isinstance(args[0], (str, bytes))):
             why = f"tensor.{name}() takes the tensor's data into Python, which waits for the result and ends the graph"
@@ -247,6 +251,10 @@ class GraphBuilder:
         )
         if result is NotImplemented or not kept:
             return result
+        if not inplace and isinstance(target, types.BuiltinFunctionType):
+            target = OUT_OF_PLACE.get(target, target)
+        if not isinstance(target, str):
+            target, args, kwargs = with_functions_bound(target, args, kwargs)
         op = "call_method" if isinstance(target, str) else "call_function"
         node = self.graph.create_node(op, target, self.argument(tuple(args)), self.argument(kwargs))
         node.meta.update(val=result, location=self.location, module=self.module)
@@ -385,6 +393,13 @@ class Recorder(TorchFunctionMode):
             return self.builder.call(SIGNS[name], args[::-1] if name.startswith("__r") else args)
         is_method = getattr(function, "__qualname__", "").startswith(("Tensor.", "TensorBase."))
         return self.builder.call(name if is_method else function, args, kwargs)
+
+
+def device_of_cpu(value: Any) -> Any:
+    """There is one CPU: a tensor on `cpu:0` says that it is on `cpu`, but a fake one would not."""
+    if isinstance(value, torch.device) and value.type == "cpu":
+        return torch.device("cpu")
+    return "cpu" if isinstance(value, str) and value == "cpu:0" else value
 
 
 def storages(values: Any) -> dict[int, torch.UntypedStorage]:

@@ -179,6 +179,8 @@ class Shapes:
 
     def compute(self, function: Any, args: Sequence[Any]) -> Any:
         """`function(*args)` of symbolic numbers with floats, or None: a symbol, for sympy would change the last bits."""
+        if function is operator.invert and type(args[0]) is torch.SymInt:
+            return -args[0] - 1  # a SymInt has no `~`
         if (
             {*map(type, args)}.isdisjoint(SYMBOLIC)
             or function not in COMPUTED

@@ -173,3 +173,19 @@ WRONG = {
     test_an_untouched_stub_fails_with_its_own_sentence,
     test_wrong_answers_fail_each_for_its_own_reason,
 ) = exercise_tests(LESSON, ALTERNATIVES, WRONG)
+
+
+def test_a_power_of_minus_one_is_a_right_answer_too():
+    """Its graph runs as text: `-1 ** n` would be -(1 ** n)."""
+    answer = LESSON.written(
+        "fade",
+        """    n = x.shape[0]
+    return x * (torch.arange(n) / n)[:, None] * GAIN_TABLE[n : n + 1] + (-1.0) ** n""",
+    )
+    other = LESSON.written(
+        "fade",
+        """    n = x.shape[0]
+    return x * (torch.arange(n) / n)[:, None] * GAIN_TABLE[n : n + 1] + (-1) ** n""",
+    )
+    assert LESSON.verdict("fade", answer).passed
+    assert LESSON.verdict("fade", other).passed

@@ -1,0 +1,100 @@
+"""Graphs whose text is right: torch.fx prints a graph as Python, and that text is what runs.
+
+In:  an `fx.Graph`, or an operation that is about to become a node of one.
+Out: the same, written so that the text which torch.fx prints means what the nodes mean.
+
+torch.fx prints operators without parentheses and constants by their `repr`. That is wrong for a few: `-1 ** n` is -(1 ** n),
+`(1-0j)` has lost the sign of its zero, `infj` is no name, and a function has no `repr` that is Python at all.
+In PyTorch: `torch/fx/graph.py` (`CodeGen._gen_python_code`, `magic_methods`, `inplace_methods`).
+"""
+
+import operator
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import fx
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
+
+OUT_OF_PLACE = {
+    getattr(operator, f"i{name.strip('_')}"): getattr(operator, name)
+    for name in "add and_ floordiv lshift mod mul matmul or_ pow rshift sub truediv xor".split()
+}
+"""`x @= w` where that makes a new tensor: printed so, it would change what the graph calls x from there on."""
+HAVE_TEXT = (torch._ops.OpOverload, torch._ops.HigherOrderOperator)
+
+
+class Complex(complex):
+    """A complex number whose text gives it back."""
+
+    def __repr__(self) -> str:
+        return f"complex({self.real!r}, {self.imag!r})"
+
+    __str__ = __repr__
+
+
+class Bound:
+    """A function with some of its arguments filled in: functions and classes, for which a graph's text has no words."""
+
+    def __init__(self, function: Callable[..., Any], args: Any, kwargs: Any) -> None:
+        self.function = function
+        self.leaves, self.shape = tree_flatten((list(args), dict(kwargs)))
+        self.__name__ = getattr(function, "__name__", "function")
+        self.__qualname__ = self.__name__
+        self.__module__ = getattr(function, "__module__", None) or "own"
+
+    def __call__(self, *others: Any) -> Any:
+        """`others`: the arguments that are no functions, in order."""
+        rest = iter(others)
+        leaves = [leaf if has_no_text(leaf) else next(rest) for leaf in self.leaves]
+        args, kwargs = tree_unflatten(leaves, self.shape)
+        return self.function(*args, **kwargs)
+
+
+def has_no_text(value: Any) -> bool:
+    """Is this a function or a class, which torch.fx cannot print where it is an argument?"""
+    functions = (type, types.FunctionType, types.BuiltinFunctionType)
+    return isinstance(value, functions) and not isinstance(value, HAVE_TEXT)
+
+
+def with_functions_bound(
+    target: Callable[..., Any], args: Any, kwargs: dict[str, Any]
+) -> tuple[Callable[..., Any], Any, dict[str, Any]]:
+    """The operation and its arguments; functions among these go into the operation."""
+    leaves = tree_leaves((list(args), kwargs))
+    if not any(map(has_no_text, leaves)):
+        return target, args, kwargs
+    return Bound(target, args, kwargs), [leaf for leaf in leaves if not has_no_text(leaf)], {}
+
+
+def make_readable(graph: fx.Graph) -> bool:
+    """Exchange what torch.fx would print wrongly. True if there was any such thing."""
+    changed = False
+    for node in graph.nodes:
+        if node.target is operator.pow and has_a_sign(node.args[0]):
+            node.target = pow  # which is printed as a call
+            changed = True
+        if has_complex(node.args) or has_complex(node.kwargs):
+            node.args = fx.node.map_aggregate(node.args, exact)
+            node.kwargs = fx.node.map_aggregate(node.kwargs, exact)
+            changed = True
+    return changed
+
+
+def has_a_sign(value: Any) -> bool:
+    """Does the text of a number begin with a minus? (That of -0.0 does.)"""
+    return isinstance(value, (int, float)) and repr(value).startswith("-")
+
+
+def has_complex(value: Any) -> bool:
+    """Is there a complex number in this nest?"""
+    if isinstance(value, (tuple, list)):
+        return any(map(has_complex, value))
+    if isinstance(value, dict):
+        return any(map(has_complex, value.values()))
+    return type(value) is complex
+
+
+def exact(value: Any) -> Any:
+    return Complex(value) if type(value) is complex else value
