@@ -22,12 +22,19 @@ from types import ModuleType
 
 from course_lib import build_cache
 
+FREE_THREADED = (
+    "this is a free-threaded Python, which course_lib does not support, so nothing can be captured: "
+    "use the ordinary build of the same version (`python3.14`, not `python3.14t`)"
+)
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX") or ".so"
 
 
 @functools.cache
 def load(name: str) -> ModuleType | None:
     """The C module `name`, or None after one warning."""
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        warnings.warn(FREE_THREADED, RuntimeWarning, stacklevel=2)
+        return None
     source = Path(__file__).parent.joinpath(*name.split(".")[1:]).with_suffix(".c")
     installed = source.with_name(source.stem + SUFFIX)
     if is_current(installed, source) and (module := _import(name, installed)):

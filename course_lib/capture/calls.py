@@ -47,6 +47,7 @@ from course_lib.capture.sources import (
     has_literal,
 )
 from course_lib.capture.world import BY_IDENTITY, functions_of
+from course_lib.frames import newer
 
 if TYPE_CHECKING:
     from course_lib.capture.interpreter import Interpreter
@@ -94,6 +95,7 @@ SAFE_TYPES |= {
         collections.OrderedDict,
         collections.defaultdict,
         functools.partial,
+        *newer.TEMPLATES,
         torch.Size,
         torch.dtype,
     ),

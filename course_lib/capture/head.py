@@ -64,7 +64,10 @@ ADDING: dict[Any, str] = dict.fromkeys((list, collections.deque), "extend") | di
     (set, *MAPPINGS[::-1]), "update"
 )
 """Containers that can change, and the method that adds items."""
-REDUCIBLE = ("itertools", "builtins", "functools", "operator", "collections", "torch.return_types")
+REDUCIBLE = (
+    *("itertools", "builtins", "functools", "operator", "collections"),
+    *("torch.return_types", "string.templatelib"),
+)
 """Modules whose objects may be made from what their `__reduce__` says."""
 
 

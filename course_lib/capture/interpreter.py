@@ -27,7 +27,7 @@ from course_lib.capture.machine import NOTHING, Machine, new_cell
 from course_lib.capture.shapes import COMPARISONS, IN_PLACE, OPERATORS, concrete
 from course_lib.capture.sources import Imported, SameAs, Test, Unsupported
 from course_lib.capture.world import MISSING, NULL, Handled
-from course_lib.frames import JUMPS, Instruction
+from course_lib.frames import JUMPS, Instruction, newer
 
 BINARY_OPERATORS = OPERATORS | IN_PLACE
 ENDS = {*JUMPS, "RAISE_VARARGS", "RETURN_VALUE"}
@@ -148,6 +148,9 @@ class Interpreter(Machine):
             ) from None
 
     def LOAD_GLOBAL(self, i: Instruction) -> None:
+        if newer.is_lazy_import(self.globals, i.arg):
+            with torch._C.DisableTorchFunction():  # what the module does is no part of the program
+                frames.call(None, newer.import_now, self.globals, i.arg)
         if (value := self.world.read_global(self.globals, i.arg, self.function)) is MISSING:
             raise NameError(f"name '{i.arg}' is not defined", name=i.arg)
         self.push(value)
@@ -273,6 +276,16 @@ class Interpreter(Machine):
         error = self.stack[-1]
         called = [slot for slot in exit_method if slot is not NULL]
         self.push(self.call(*called, type(error), error, error.__traceback__))
+
+    def BUILD_INTERPOLATION(self, i: Instruction) -> None:
+        conversion, has_format = i.arg
+        format_spec = self.pop() if has_format else ""
+        value, text = self.popn(2)
+        self.push(newer.make_interpolation(value, text, conversion, format_spec))
+
+    def BUILD_TEMPLATE(self, i: Instruction) -> None:
+        strings, interpolations = self.popn(2)
+        self.push(newer.make_template(strings, interpolations))
 
     def BUILD_TUPLE(self, i: Instruction) -> None:
         self.push(tuple(self.popn(i.arg)))

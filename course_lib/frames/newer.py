@@ -1,0 +1,46 @@
+"""What newer versions of CPython have and older ones do not, under one name on each of them.
+
+In:  the Python that runs.
+Out: the classes of a t-string (3.14), and lazy imports (3.15). Where Python has none, nothing is an instance of them.
+
+In PyTorch: `torch/_dynamo/symbolic_convert.py` asks `sys.version_info` in each instruction's method.
+"""
+
+import types
+from typing import Any
+
+
+class Nowhere:
+    """What stands for a class that this Python does not have."""
+
+
+try:
+    from string.templatelib import Interpolation, Template  # type: ignore[import-not-found]
+except ImportError:
+    Interpolation = Template = Nowhere
+
+TEMPLATES = {Interpolation, Template} - {Nowhere}
+LazyImport: Any = getattr(types, "LazyImportType", Nowhere)
+
+
+def make_interpolation(value: Any, text: str, conversion: str | None, format_spec: str) -> Any:
+    """`{value!conversion:format_spec}` of a t-string; `conversion` is `str`, `repr` or `ascii`."""
+    return Interpolation(value, text, conversion and conversion[0], format_spec)
+
+
+def make_template(strings: tuple[str, ...], interpolations: tuple[Any, ...]) -> Any:
+    """A t-string: one more string than interpolations, in turn."""
+    parts: list[Any] = [strings[0]]
+    for interpolation, string in zip(interpolations, strings[1:], strict=True):
+        parts += [interpolation, string]
+    return Template(*parts)
+
+
+def is_lazy_import(namespace: dict[str, Any], name: str) -> bool:
+    """Does this name stand for an import that its first use is to do (`lazy import`, `-X lazy_imports`)?"""
+    return isinstance(namespace.get(name), LazyImport)
+
+
+def import_now(namespace: dict[str, Any], name: str) -> None:
+    """Do such an import, as LOAD_GLOBAL does: the module, or what is taken from it, gets the name."""
+    namespace[name] = namespace[name].resolve()
