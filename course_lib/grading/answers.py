@@ -1,6 +1,6 @@
 """A learner's answers as live functions: the cells of an exercise notebook, run without its checks.
 
-In:  a lesson, and a folder with the learner's notebooks (`exercises/`, or `solutions/` for the reference answers).
+In:  a lesson, and a folder with the learner's notebooks (`work/`, or `solutions/` for the reference answers).
 Out: `Answers`: the names that the cells define, and for each answer why it cannot be used.
 
 The cells around the answers are the course's own, whatever the learner's copy says, as in `course check`. They run in this
@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+from .copies import notebook_in
 from .generate import exercise_from
 from .marks import assembled
 from .notebooks import Lesson, Notebook, grading_metadata, is_checks, is_solution, read
@@ -50,8 +51,8 @@ def fresh(lesson: Lesson) -> Notebook:
 
 def notebook_of(lesson: Lesson, folder: Path) -> Notebook:
     """The course's exercise with the learner's answers in it; a notebook that is not there counts as untouched."""
-    path = folder / lesson.name / f"{lesson.name}.ipynb"
-    return assembled(read(path), fresh(lesson)) if path.is_file() else fresh(lesson)
+    path = notebook_in(lesson, folder)
+    return assembled(read(path), fresh(lesson)) if path is not None else fresh(lesson)
 
 
 def untouched(lesson: Lesson, folder: Path) -> set[str]:

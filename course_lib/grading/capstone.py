@@ -3,7 +3,7 @@
 In:  a folder of exercise notebooks. Out: an `Assembly`: a `Pipeline` with the learner's stages where they work and ours
 everywhere else, and pictures that say which is whose, and why.
 
-    mine = assemble()              # exercises/ of this course
+    mine = assemble()              # your copies in work/
     fast = mine.compile(model)     # as cl.compile
     mine                           # in a notebook: the table
 
@@ -37,8 +37,9 @@ from course_lib.viz.style import Picture
 from course_lib.viz.tables import table
 
 from .answers import Answers, load, untouched
+from .copies import notebook_in
 from .marks import how_it_ended
-from .notebooks import CourseError, find_lesson, find_root
+from .notebooks import CourseError, find_lesson, find_root, lessons
 from .parts import PARTS, NotAsked, Part, without_reductions
 from .progress import progress, started_at
 from .runner import Limits, run_notebook
@@ -253,13 +254,13 @@ def exchanged(module: Any, name: str, value: Any) -> Iterator[None]:
 def assemble(
     folder: str | Path | None = None, given: int | str | None = None, limits: Limits | None = None
 ) -> Assembly:
-    """The compiler that the answers in `folder` (default: the course's `exercises/`) make.
+    """The compiler that the answers in `folder` (default: your copies in `work/`) make.
 
     given: the lesson to start at: for every lesson before it, the course's own answer stands in where yours does not work yet
-    (default: what `course start` was told). Raises CourseError for a folder without any notebook of the course."""
+    (default: what `course join` was told). Raises CourseError for a folder without any notebook of the course."""
     root = find_root()
-    folder = Path(folder).resolve() if folder else root / "exercises"
-    if not any(folder.glob("*/*.ipynb")):
+    chosen, folder = folder, Path(folder).resolve() if folder else root / "work"
+    if chosen and not any(notebook_in(lesson, folder) for lesson in lessons(root)):
         raise CourseError(
             f"There are no exercise notebooks in {folder}. Name the folder that holds 02_bytecode_capture and so on."
         )

@@ -26,8 +26,10 @@ BY_PLACE = Path(__file__).with_name("ids_by_place.json")
 
 _ALLOWED = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _COUNTED = re.compile(r"cell-(\d+)")
-# What editors give to a new cell: eight hexadecimal digits, or a UUID.
-_DRAWN = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})?")
+# What editors give to a new cell: eight hexadecimal digits, or a UUID. What `reader` gives to a cell without: `given-id-3`.
+_DRAWN = re.compile(
+    r"[0-9a-f]{8}(-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})?|given-id-\d+(-\d+)?"
+)
 
 
 def give_names(cells: list[Any]) -> None:
@@ -37,7 +39,7 @@ def give_names(cells: list[Any]) -> None:
     for cell in cells:
         name = _grade_id(cell) or ""
         if not name or name in seen:
-            name = _own_name(cell, taken) or _first_free(_described(cell), taken)
+            name = _own_name(cell, taken) or first_free(described(cell), taken)
         cell["id"] = name
         taken.add(name)
         seen.add(name)
@@ -96,7 +98,7 @@ def _own_name(cell: Any, taken: set[str]) -> str | None:
     return name if is_name(name) and name not in taken else None
 
 
-def _first_free(name: str, taken: set[str]) -> str:
+def first_free(name: str, taken: set[str]) -> str:
     """`name`, or `name-2` where that is taken, and so on."""
     number, free = 1, name
     while free in taken:
@@ -105,7 +107,7 @@ def _first_free(name: str, taken: set[str]) -> str:
     return free
 
 
-def _described(cell: Any) -> str:
+def described(cell: Any) -> str:
     """A name from what the cell says."""
     if cell["cell_type"] != "code":
         heading = re.search(r"^#{1,6} +(.+)$", cell["source"], flags=re.MULTILINE)

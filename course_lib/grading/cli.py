@@ -11,6 +11,11 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from course_lib.grading.copies import Done
+    from course_lib.grading.notebooks import Lesson
 
 from course_lib.grading.terminal import show_every_sign
 
@@ -75,7 +80,7 @@ def exercises(args: argparse.Namespace) -> int:
     """Write every exercise from its solution, or with `--check` say which are stale, malformed or leak."""
     from course_lib.grading.gate import static_complaints
     from course_lib.grading.generate import generate
-    from course_lib.grading.notebooks import find_lesson, find_root, lessons
+    from course_lib.grading.notebooks import CourseError, find_lesson, find_root, lessons
 
     root = find_root()
     chosen = [find_lesson(root, wanted) for wanted in args.lessons] or lessons(root)
@@ -83,25 +88,45 @@ def exercises(args: argparse.Namespace) -> int:
         complaints = [complaint for lesson in chosen for complaint in static_complaints(lesson)]
         print("\n".join(complaints) or f"exercises are up to date: {len(chosen)} checked")
         return bool(complaints)
+    refused = 0
     for lesson in chosen:
-        print(f"{lesson}: {'written' if generate(lesson) else 'unchanged'}")
-    return 0
+        try:
+            print(f"{lesson}: {'written' if generate(lesson) else 'unchanged'}")
+        except CourseError as problem:
+            refused += 1
+            print(f"{lesson}: not written. {problem}", file=sys.stderr)
+    return 2 if refused else 0
 
 
 def check(args: argparse.Namespace) -> int:
     """Mark the learner's own notebook; 0 only with full marks."""
+    from course_lib.grading.copies import learners_file
+    from course_lib.grading.history import keep_now
     from course_lib.grading.marks import mark_exercise
-    from course_lib.grading.notebooks import find_lesson, find_root
-    from course_lib.grading.progress import remember
+    from course_lib.grading.notebooks import find_lesson, find_root, read
+    from course_lib.grading.progress import digest, remember
     from course_lib.grading.runner import Limits
 
     lesson = find_lesson(find_root(), args.lesson)
     limits = Limits(cell_seconds=args.seconds, memory_bytes=int(args.memory * 2**30))
-    report = mark_exercise(lesson, args.notebook, limits)
-    if args.notebook is None:
-        remember(lesson, report)
+    path = args.notebook or learners_file(lesson)
+    answers = digest(read(path))
+    report = mark_exercise(lesson, path, limits)
     print(report)
+    if args.notebook is None:
+        tell_problem(lambda: remember(lesson, report, answers))
+        tell_problem(lambda: keep_now(lesson, "check"))
     return 0 if report.points == report.out_of else 1
+
+
+def tell_problem(step: Callable[[], None]) -> None:
+    """Do something beside a command's own work: that it fails is told, and changes nothing else."""
+    from course_lib.grading.notebooks import CourseError
+
+    try:
+        step()
+    except CourseError as problem:
+        print(f"course: {problem}", file=sys.stderr)
 
 
 def progress(args: argparse.Namespace) -> int:
@@ -114,12 +139,94 @@ def progress(args: argparse.Namespace) -> int:
 
 
 def start(args: argparse.Namespace) -> int:
+    """Make the learner's copies in work/; one that is there stays as it is."""
+    from course_lib.grading import copies
+
+    def one(lesson: Lesson) -> copies.Done | None:
+        return copies.bring(lesson, args.source) if args.source else copies.start(lesson)
+
+    if len(args.lessons) != 1:
+        return each_lesson(args, one, "there")
+    status = each_lesson(args, one, "")
+    hint_to_join(args.lessons[0])
+    return status
+
+
+def hint_to_join(wanted: str) -> None:
+    """A learner who begins in the middle may want the lessons before to count as given."""
+    from course_lib.grading.notebooks import find_lesson, find_root, lessons
+    from course_lib.grading.progress import remembered
+
+    root = find_root()
+    lesson, memory = find_lesson(root, wanted), remembered(root)
+    if lesson != lessons(root)[0] and memory.start is None and not memory.known:
+        print(
+            f"If you join the course at this lesson: `course join {lesson.number}` counts the lessons before it as given."
+        )
+
+
+def update(args: argparse.Namespace) -> int:
+    """Put the exercises of this version of the course into the learner's copies."""
+    from course_lib.grading import copies
+
+    def one(lesson: Lesson) -> copies.Done | None:
+        there = bool(args.lessons) or lesson.copy.is_file() or copies.work_in_exercises(lesson)
+        return copies.update(lesson) if there else None
+
+    return each_lesson(args, one, "current" if not args.lessons else "")
+
+
+def each_lesson(args: argparse.Namespace, one: Callable[[Lesson], Done | None], silent: str) -> int:
+    """Do one thing to the chosen lessons, or to all. What is not done to one does not keep it from the next."""
+    from course_lib.grading.copies import Done
+    from course_lib.grading.notebooks import CourseError, find_lesson, find_root, lessons
+
+    root = find_root()
+    chosen = [find_lesson(root, wanted) for wanted in args.lessons] or lessons(root)
+    failed, quiet = 0, 0
+    for lesson in chosen:
+        try:
+            done = one(lesson)
+        except CourseError as problem:
+            done, failed = Done(lesson, "failed", [str(problem)]), failed + 1
+        if done is not None and (done.word != silent or done.said):
+            print(done)
+        quiet += done is not None and done.word == silent and not done.said
+    words = {"there": "copies are there already", "current": "copies have nothing new to get"}
+    if silent and quiet:
+        print(f"{quiet} {words[silent]}")
+    return 2 if failed else 0
+
+
+def undo(args: argparse.Namespace) -> int:
+    """Bring back the learner's copy as it was before the last command that changed it."""
+    from course_lib.grading import history
+    from course_lib.grading.notebooks import find_lesson, find_root
+
+    lesson = find_lesson(find_root(), args.lesson)
+    place = lesson.shown(lesson.copy)
+    if args.list:
+        kept = [str(version) for version in history.versions(lesson)]
+        print("\n".join(kept) or "nothing is kept yet")
+        return 0
+    version = history.undo(lesson, args.to)
+    number, moment, said = str(version).split("  ")
+    print(f"{place} is again as it was {said} ({moment}, version {number}).")
+    print("    If it is open in JupyterLab: File > Reload Notebook from Disk.")
+    print(f"    `course undo {lesson.number}` again takes this back.")
+    return 0
+
+
+def join(args: argparse.Namespace) -> int:
     """Catch up: everything before this lesson counts as given; in the capstone the course's answers stand in."""
+    from course_lib.grading.copies import start
     from course_lib.grading.notebooks import find_lesson, find_root
     from course_lib.grading.progress import progress, start_at
 
     root = find_root()
-    start_at(root, find_lesson(root, args.lesson))
+    lesson = find_lesson(root, args.lesson)
+    print(start(lesson))
+    start_at(root, lesson)
     print(progress(root))
     return 0
 
@@ -244,9 +351,7 @@ def parser() -> argparse.ArgumentParser:
 
     it = command(check, "mark your own exercise notebook")
     it.add_argument("lesson", help="its number or name: 2, 02 or 02_bytecode_capture")
-    it.add_argument(
-        "--notebook", type=Path, help="another file than the lesson's own under exercises/"
-    )
+    it.add_argument("--notebook", type=Path, help="another file than your copy under work/")
     it.add_argument(
         "--seconds", type=float, default=120, help="time limit of one cell (default: %(default)s)"
     )
@@ -256,16 +361,34 @@ def parser() -> argparse.ArgumentParser:
 
     command(progress, "how far you are: points of each lesson, and what comes next")
 
-    it = command(start, "catch up: start at a lesson, with all stages before it given")
+    it = command(start, "make your own copy of a lesson's exercises, work/NN_name.ipynb")
+    it.add_argument("lessons", nargs="*", help="numbers or names (default: all)")
+    it.add_argument(
+        "--from",
+        dest="source",
+        type=Path,
+        metavar="PATH",
+        help="take your answers from another notebook, folder or older clone",
+    )
+
+    it = command(update, "put a newer version of the exercises into your copies; your answers stay")
+    it.add_argument("lessons", nargs="*", help="numbers or names (default: all of your copies)")
+
+    it = command(undo, "bring back your copy as it was before the last command that changed it")
+    it.add_argument("lesson", help="its number or name")
+    it.add_argument("--list", action="store_true", help="show what is kept, and change nothing")
+    it.add_argument(
+        "--to", type=int, metavar="VERSION", help="one of the versions that --list shows"
+    )
+
+    it = command(join, "join the course at a lesson, with all stages before it given")
     it.add_argument("lesson", help="its number or name")
 
     it = command(
         assemble,
         "your own compiler: which of its stages are yours by now, and why the others are not",
     )
-    it.add_argument(
-        "--folder", type=Path, help="another folder of exercise notebooks than exercises/"
-    )
+    it.add_argument("--folder", type=Path, help="another folder of exercise notebooks than work/")
     it.add_argument("--page", type=Path, help="write a page to keep (.html)")
     it.add_argument("--name", default="", help="whose compiler it is, for that page")
 

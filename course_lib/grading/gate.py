@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 
+from .copies import handed_out, is_committed, work_in_exercises
 from .generate import exercise_from, exercise_text
 from .marks import mark_notebook
 from .notebooks import (
@@ -48,11 +49,27 @@ def static_complaints(lesson: Lesson) -> list[str]:
     said = malformed(solution) + leaks(solution, exercise_from(solution))
     if not lesson.exercise.is_file():
         said.append("there is no exercise notebook: run `make exercises`")
-    elif lesson.exercise.read_text(encoding="utf-8") != fresh:
+    elif lesson.exercise.read_text(encoding="utf-8") != fresh and not solved_by_a_learner(lesson):
         said.append(
             "the exercise is stale: it is not what its solution gives. Edit the solution, then `make exercises`"
         )
     return [f"{lesson}: {text}" for text in said]
+
+
+def solved_by_a_learner(lesson: Lesson) -> bool:
+    """Whether the file differs because somebody does the exercises in it, as one did before there were copies in `work/`.
+
+    That is no fault of the course. But a file that is committed with text of the course changed by hand is one.
+    """
+    if not work_in_exercises(lesson):
+        return False
+    return not is_committed(lesson) or only_answers_differ(lesson)
+
+
+def only_answers_differ(lesson: Lesson) -> bool:
+    """Whether all that the course gives stands in the file as it was handed out."""
+    given = {cell.id: cell.source for cell in handed_out(lesson).cells if not is_solution(cell)}
+    return given.items() <= {cell.id: cell.source for cell in read(lesson.exercise).cells}.items()
 
 
 def running_complaints(lesson: Lesson, limits: Limits | None = None) -> list[str]:

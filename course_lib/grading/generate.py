@@ -13,9 +13,11 @@ import copy
 from pathlib import Path
 from typing import Any
 
-from .notebooks import CourseError, Lesson, Notebook, read, tidy, to_text
+from .notebooks import Cell, CourseError, Lesson, Notebook, read, release_digest, tidy, to_text
 
 CONFIG = Path(__file__).with_name("nbgrader_config.py")
+# How the stubs of nbgrader_config.py begin.
+CODE_STUB, TEXT_STUB = "raise NotImplementedError('Exercise:", "*Your answer here.*"
 
 
 def exercise_from(solution: Notebook) -> Notebook:
@@ -31,7 +33,15 @@ def exercise_from(solution: Notebook) -> Notebook:
     for cell in nb.cells:
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
-    return tidy(nb)
+    nb = tidy(nb)
+    nb.metadata["course"] = {"exercise": release_digest(nb)}
+    return nb
+
+
+def is_stub(cell: Cell) -> bool:
+    """Whether nothing is written yet in this cell for an answer, or not all of it."""
+    source = cell.source.strip()
+    return not source or source == TEXT_STUB or CODE_STUB in source
 
 
 def exercise_text(lesson: Lesson) -> str:
@@ -44,12 +54,23 @@ def exercise_text(lesson: Lesson) -> str:
 
 
 def generate(lesson: Lesson) -> bool:
-    """Write `lesson`'s exercise; True if that changed the file."""
-    text = exercise_text(lesson)
-    if lesson.exercise.is_file() and lesson.exercise.read_text(encoding="utf-8") == text:
-        return False
-    lesson.exercise.parent.mkdir(parents=True, exist_ok=True)
-    lesson.exercise.write_text(text, encoding="utf-8", newline="\n")
+    """Write `lesson`'s exercise; True if that changed the file. A file with a learner's answers in it is not written over."""
+    from . import copies, history, writing
+
+    data = exercise_text(lesson).encode()
+    with writing.alone(lesson.work):
+        seen = writing.Seen.of(lesson.exercise)
+        if seen.data == data:
+            return False
+        if there := copies.work_in_exercises(lesson):
+            raise CourseError(
+                f"{lesson.shown(lesson.exercise)} has work in it ({', '.join(there)}): "
+                f"`course start {lesson.number}` moves it to {lesson.shown(lesson.copy)}, then run this again."
+            )
+        lesson.exercise.parent.mkdir(parents=True, exist_ok=True)
+        if not copies.exercise_is_untouched(lesson):
+            history.keep(lesson, seen, "exercises")
+        writing.write(seen, data)
     return True
 
 

@@ -51,6 +51,20 @@ class Lesson:
     def exercise(self) -> Path:
         return self.root / "exercises" / self.name / f"{self.name}.ipynb"
 
+    @property
+    def work(self) -> Path:
+        """The learner's own folder, which git does not look at."""
+        return self.root / "work"
+
+    @property
+    def copy(self) -> Path:
+        """The learner's own copy of the exercise (`copies`)."""
+        return self.work / f"{self.name}.ipynb"
+
+    def shown(self, path: Path) -> str:
+        """A path of the course as a learner types it."""
+        return str(path.relative_to(self.root)) if path.is_relative_to(self.root) else str(path)
+
     def __str__(self) -> str:
         return self.name
 
@@ -157,6 +171,21 @@ def code_digest(nb: Notebook) -> str:
     """Another text for other code, in any cell; prose and outputs do not count."""
     code = [cell.source for cell in nb.cells if cell.cell_type == "code"]
     return hashlib.sha256(json.dumps(code).encode()).hexdigest()[:16]
+
+
+def release_digest(nb: Notebook) -> str:
+    """Another text for another exercise: the cells' names, sources and points count, outputs do not."""
+    cells = [
+        (cell.get("id"), cell.cell_type, cell.source, grading_metadata(cell)) for cell in nb.cells
+    ]
+    return hashlib.sha256(json.dumps(cells, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def release_of(nb: Notebook) -> str | None:
+    """The exercise that this notebook was made from, as `release_digest` calls it; None for one made before that was noted."""
+    about = nb.metadata.get("course")
+    release = about.get("exercise") if isinstance(about, dict) else None
+    return release if isinstance(release, str) else None
 
 
 def outputs_digest(nb: Notebook) -> str:

@@ -1,35 +1,49 @@
 """`course progress`: how far one's own course is: the map of the lessons, points, and what comes next.
 
-In:  the exercise notebooks as they are, and what `course check` found (`exercises/progress.json`, a file of the learner's own).
+In:  the learner's copies as they are, and what `course check` found (`work/progress.json`, or in an old clone
+     `exercises/progress.json`).
 Out: a `Progress`, one line for each lesson.
+
+A file of another shape, of a newer version of the course, or that cannot be read counts as none, and a line says so. It is not
+written over before it is kept beside. A notebook that cannot be read is one line.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .generate import exercise_from
+from . import writing
+from .copies import handed_out, has_update, work_in_exercises
 from .marks import Report
-from .notebooks import Lesson, graded_cells, grading_metadata, is_solution, lessons, read
+from .notebooks import (
+    CourseError,
+    Lesson,
+    graded_cells,
+    grading_metadata,
+    is_solution,
+    lessons,
+    read,
+)
 
 BAR = 20  # characters of a full bar
+VERSION = 2  # of progress.json; the first had no number
 
 
 @dataclass(frozen=True)
 class Standing:
-    """One lesson: `state` is "not begun", "begun" (never checked), "checked", "changed" (since it was checked), or "given" (the
-    learner starts at a later one)."""
+    """One lesson: `state` is "not begun", "begun" (never checked), "checked", "changed" (since it was checked), "unreadable", or
+    "given" (the learner starts at a later one)."""
 
     name: str
     state: str
     points: float
     out_of: float
     before_start: bool = False  # The learner starts at a later one, whatever of this one is written
+    update: bool = False  # The course has a newer exercise
 
     @property
     def done(self) -> bool:
@@ -43,16 +57,20 @@ class Standing:
             "changed": f"changed since: `course check {self.name[:2]}`",
             "checked": "✓" if self.done else "",
             "given": "given: you start later",
+            "unreadable": "the notebook cannot be read, see below",
         }
         bar = "█" * full + "░" * (BAR - full)
-        return f"{self.name:<28} {bar} {self.points:>4g} of {self.out_of:<4g} {words[self.state]}".rstrip()
+        newer = f"(newer exercise: `course update {self.name[:2]}`)" if self.update else ""
+        line = f"{self.name:<28} {bar} {self.points:>4g} of {self.out_of:<4g} {words[self.state]}"
+        return f"{line} {newer}".rstrip()
 
 
 @dataclass(frozen=True)
 class Progress:
-    """All lessons with exercises, in order."""
+    """All lessons with exercises, in order; `notes` are sentences about files that need the learner."""
 
     lessons: tuple[Standing, ...]
+    notes: tuple[str, ...] = ()
 
     @property
     def next(self) -> Standing | None:
@@ -70,72 +88,162 @@ class Progress:
         points, out_of = (
             sum(getattr(s, part) for s in self.lessons) for part in ("points", "out_of")
         )
-        lines = [*map(str, self.lessons), "", f"{points:g} of {out_of:g} points"]
+        lines = [*map(str, self.lessons), "", f"{points:g} of {out_of:g} points", *self.notes]
         if self.next is None:
             return "\n".join([*lines, "You have done all of it."])
-        return "\n".join(
-            [
-                *lines,
-                f"Next: notebooks/{self.next.name}.ipynb, then exercises/{self.next.name}/{self.next.name}.ipynb",
-            ]
-        )
+        name = self.next.name
+        return "\n".join([*lines, f"Next: notebooks/{name}.ipynb, then work/{name}.ipynb"])
+
+
+@dataclass
+class Memory:
+    """What is remembered from one command to the next: lesson → points and a digest of the answers; the lesson to start at."""
+
+    known: dict[str, dict[str, Any]] = field(default_factory=dict)
+    start: str | None = None
+    problem: str = ""  # why a file that is there counts as none
 
 
 def progress(root: Path) -> Progress:
     """Where the learner stands."""
-    known, start = remembered(root), started_at(root) or ""
-    return Progress(
-        tuple(
-            standing(lesson, known.get(lesson.name), lesson.name < start)
-            for lesson in lessons(root)
-        )
-    )
+    memory = remembered(root)
+    notes = [memory.problem] if memory.problem else []
+    found = []
+    for lesson in lessons(root):
+        given = lesson.name < (memory.start or "")
+        found.append(standing(lesson, memory.known.get(lesson.name), given, notes))
+    return Progress(tuple(found), tuple(notes))
 
 
-def standing(lesson: Lesson, known: dict[str, Any] | None, given: bool = False) -> Standing:
-    fresh = exercise_from(read(lesson.solution))
+def standing(
+    lesson: Lesson, known: dict[str, Any] | None, given: bool, notes: list[str]
+) -> Standing:
+    """One lesson's line. A sentence about a file that needs the learner is added to `notes`."""
+    fresh = handed_out(lesson)
     out_of = sum(cell.points for cell in graded_cells(fresh))
+    try:
+        mine = _learners(lesson, notes)
+    except CourseError as problem:
+        notes.append(str(problem))
+        return Standing(lesson.name, "unreadable", 0, out_of, given)
     unwritten = Standing(lesson.name, "given" if given else "not begun", 0, out_of, given)
-    if not lesson.exercise.is_file():
+    if mine is None:
         return unwritten
-    mine = read(lesson.exercise)
+    update = lesson.copy.is_file() and has_update(lesson)
     begun = digest(mine) != digest(fresh)
     if known and (begun or not given):
         state = "checked" if known["answers"] == digest(mine) else "changed"
-        return Standing(lesson.name, state, known["points"], out_of, given)
-    return Standing(lesson.name, "begun", 0, out_of, given) if begun else unwritten
+        return Standing(lesson.name, state, known["points"], out_of, given, update)
+    if begun:
+        return Standing(lesson.name, "begun", 0, out_of, given, update)
+    return unwritten
 
 
-def remember(lesson: Lesson, report: Report) -> None:
-    """Keep what a check of the lesson's own exercise notebook found."""
-    known = remembered(lesson.root)
-    known[lesson.name] = {"points": report.points, "answers": digest(read(lesson.exercise))}
-    keep(lesson.root, known)
+def _learners(lesson: Lesson, notes: list[str]) -> Any:
+    """The learner's notebook, or None where nothing was written."""
+    old = work_in_exercises(lesson)
+    if old:
+        where = lesson.shown(lesson.exercise)
+        notes.append(
+            f"{where} has answers: `course start {lesson.number}` moves them to {lesson.shown(lesson.copy)}."
+        )
+    if lesson.copy.is_file():
+        return read(lesson.copy)
+    return read(lesson.exercise) if old else None
 
 
-def remembered(root: Path) -> dict[str, dict[str, Any]]:
-    """What checks found so far; a file that cannot be read counts as none."""
-    try:
-        return dict(json.loads((root / "exercises" / "progress.json").read_text(encoding="utf-8")))
-    except (OSError, ValueError):
-        return {}
+# ---- what is remembered
 
 
-def started_at(root: Path) -> str | None:
-    """The lesson that the learner said to start at (`course start`), or None."""
-    return remembered(root).get("start", {}).get("lesson")
+def remember(lesson: Lesson, report: Report, answers: str | None = None) -> None:
+    """Keep what a check found; `answers` is the `digest` of what it marked (default: of the learner's notebook as it is now)."""
+    if answers is None:
+        answers = digest(read(lesson.copy if lesson.copy.is_file() else lesson.exercise))
+    with writing.alone(lesson.work):
+        memory = remembered(lesson.root)
+        memory.known[lesson.name] = {"points": report.points, "answers": answers}
+        _keep(lesson.root, memory)
 
 
 def start_at(root: Path, lesson: Lesson) -> None:
     """Remember that all lessons before this one count as given."""
-    keep(root, remembered(root) | {"start": {"lesson": lesson.name}})
+    with writing.alone(lesson.work):
+        memory = remembered(root)
+        memory.start = lesson.name
+        _keep(root, memory)
 
 
-def keep(root: Path, known: dict[str, dict[str, Any]]) -> None:
-    path = root / "exercises" / "progress.json"
-    new = path.with_suffix(".new")
-    new.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-    os.replace(new, path)
+def started_at(root: Path) -> str | None:
+    """The lesson that the learner said to start at (`course join`), or None."""
+    return remembered(root).start
+
+
+def remembered(root: Path) -> Memory:
+    """What checks found so far; a file that says something else counts as none."""
+    path = _file(root)
+    try:
+        said = json.loads(path.read_text(encoding="utf-8-sig"))
+    except FileNotFoundError:
+        return Memory()
+    except (OSError, ValueError) as problem:
+        return Memory(problem=_counts_as_none(path, f"it cannot be read ({problem})"))
+    if (
+        isinstance(said, dict)
+        and isinstance(said.get("version"), int)
+        and said["version"] > VERSION
+    ):
+        return Memory(problem=_counts_as_none(path, "a newer version of the course wrote it"))
+    return _memory(said) or Memory(problem=_counts_as_none(path, "it has another shape"))
+
+
+def _file(root: Path) -> Path:
+    """Where it is remembered; the file of an old clone, until there is a new one."""
+    new, old = root / "work" / "progress.json", root / "exercises" / "progress.json"
+    return old if old.exists() and not new.exists() else new
+
+
+def _memory(said: Any) -> Memory | None:
+    """What the JSON says, or None where it is not what this course writes."""
+    if not isinstance(said, dict):
+        return None
+    if "version" in said:
+        known, start = said.get("lessons"), said.get("start")
+    else:  # the first version: lessons and the start side by side
+        known = {name: about for name, about in said.items() if name != "start"}
+        start = said.get("start", {"lesson": None})
+        start = start.get("lesson") if isinstance(start, dict) else start
+    right = isinstance(known, dict) and all(_is_known(about) for about in known.values())
+    if not right or not isinstance(start, str | None):
+        return None
+    return Memory(dict(known or {}), start)
+
+
+def _is_known(about: Any) -> bool:
+    return (
+        isinstance(about, dict)
+        and isinstance(about.get("points"), int | float)
+        and isinstance(about.get("answers"), str)
+    )
+
+
+def _counts_as_none(path: Path, why: str) -> str:
+    return f"What checks found before is not known: {path.parent.name}/{path.name} counts as none, for {why}."
+
+
+def _keep(root: Path, memory: Memory) -> None:
+    path = root / "work" / "progress.json"
+    seen = writing.Seen.of(path)
+    if memory.problem and seen.data is not None:
+        _put_aside(path, seen.data)
+    said = {"version": VERSION, "start": memory.start, "lessons": memory.known}
+    writing.write(seen, (json.dumps(said, indent=1, sort_keys=True) + "\n").encode())
+
+
+def _put_aside(path: Path, data: bytes) -> None:
+    """Keep a file that was not understood, under a name that is free."""
+    number = 1
+    while not writing.write_new(path.with_name(f"progress.other-{number}.json"), data):
+        number += 1
 
 
 def digest(nb: Any) -> str:

@@ -243,8 +243,8 @@ def test_the_map_and_the_page_say_whose_each_part_is(course, tmp_path):
     assert "<script src" not in page and "<link" not in page and "@import" not in page
 
 
-def test_course_start_remembers_where_one_begins(course, capsys):
-    assert cli.main(["start", "7"]) == 0
+def test_course_join_remembers_where_one_begins(course, capsys):
+    assert cli.main(["join", "7"]) == 0
     assert "given: you start later" in capsys.readouterr().out
     standing = {s.name[:2]: s for s in progress(course).lessons}
     assert (

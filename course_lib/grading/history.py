@@ -1,0 +1,128 @@
+"""The versions of a learner's notebook from before each command that wrote it, and the way back.
+
+In:  a `Lesson`, whose copy a command is about to write. Out: `work/.history/NN_name/000007-20261127T081500Z-update.ipynb`, the
+file before; `undo` brings one back, and keeps what it replaces, so that an undo can be undone.
+
+Files are kept byte by byte, readable or not. Old ones go when there are more than `NEWEST` or they are larger than `ROOM`
+together. The newest `ALWAYS` stay in any case, and so does the newest one with answers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from . import writing
+from .notebooks import CourseError, Lesson
+
+NEWEST = 50  # versions of one lesson
+ALWAYS = 5
+ROOM = 200 * 2**20  # bytes of one lesson
+
+_NAME = re.compile(r"(?P<number>\d{6})-(?P<when>\d{8}T\d{6}Z)-(?P<why>\w+)\.ipynb")
+_BEFORE = {
+    "check": "when `course check` marked it",
+    "undo": "before `course undo`",
+    "update": "before `course update`",
+    "start": "before `course start`",
+    "exercises": "before `course exercises`",
+}
+
+
+@dataclass(frozen=True)
+class Version:
+    """One kept file: its number (the order), when it was kept, and by which command."""
+
+    path: Path
+    number: int
+    when: datetime
+    why: str
+
+    def __str__(self) -> str:
+        moment = self.when.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+        return f"{self.number}  {moment}  {_BEFORE.get(self.why, self.why)}"
+
+
+def folder(lesson: Lesson) -> Path:
+    return lesson.work / ".history" / lesson.name
+
+
+def versions(lesson: Lesson) -> list[Version]:
+    """What is kept of a lesson, the oldest first."""
+    found = []
+    for path in folder(lesson).glob("*.ipynb"):
+        if parts := _NAME.fullmatch(path.name):
+            when = datetime.strptime(parts["when"], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+            found.append(Version(path, int(parts["number"]), when, parts["why"]))
+    return sorted(found, key=_number)
+
+
+def keep(lesson: Lesson, seen: writing.Seen, why: str) -> None:
+    """Keep the file that was `seen`, unless the newest version says the same. Raises if that cannot be done."""
+    there = versions(lesson)
+    if seen.data is None or (there and there[-1].path.read_bytes() == seen.data):
+        return
+    number = there[-1].number + 1 if there else 1
+    name = f"{number:06d}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{why}.ipynb"
+    writing.write_new(folder(lesson) / name, seen.data)
+    _prune(lesson)
+
+
+def keep_now(lesson: Lesson, why: str) -> None:
+    """Keep the copy as it is now."""
+    with writing.alone(lesson.work):
+        keep(lesson, writing.Seen.of(lesson.copy), why)
+
+
+def undo(lesson: Lesson, number: int | None = None) -> Version:
+    """Put an older version in the place of the learner's copy: the newest that differs from it, or the one with this number."""
+    with writing.alone(lesson.work):
+        now = writing.Seen.of(lesson.copy)
+        version = _chosen(lesson, number, now)
+        data = writing.Seen.of(version.path).data or b""
+        keep(lesson, now, "undo")
+        writing.write(now, data)
+    return version
+
+
+def _chosen(lesson: Lesson, number: int | None, now: writing.Seen) -> Version:
+    there = versions(lesson)
+    if number is not None:
+        chosen = [version for version in there if version.number == number]
+        if not chosen:
+            raise CourseError(
+                f"There is no version {number} of {lesson}: `course undo {lesson.number} --list` shows all."
+            )
+        return chosen[0]
+    for version in reversed(there):
+        if version.path.read_bytes() != now.data:
+            return version
+    raise CourseError(
+        f"There is nothing to undo: no command has changed {lesson.shown(lesson.copy)}."
+    )
+
+
+def _prune(lesson: Lesson) -> None:
+    """Remove what is too old. That this fails loses nothing."""
+    from .copies import holds_work
+
+    there = versions(lesson)[::-1]
+    used, gone = 0, []
+    for place, version in enumerate(there):
+        used += version.path.stat().st_size
+        if place >= ALWAYS and (place >= NEWEST or used > ROOM):
+            gone.append(version)
+    stay = [version for version in there if version not in gone]
+    if gone and not any(holds_work(lesson, version.path) for version in stay):
+        last = next((version for version in gone if holds_work(lesson, version.path)), None)
+        gone = [version for version in gone if version is not last]
+    for version in gone:
+        with contextlib.suppress(OSError):
+            version.path.unlink()
+
+
+def _number(version: Version) -> int:
+    return version.number
