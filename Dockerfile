@@ -29,7 +29,7 @@ ARG TORCH_INDEX=
 RUN python3 -m venv ${VENV} && pip install -q ${TORCH_INDEX:+--index-url ${TORCH_INDEX}} "${TORCH}"
 
 COPY --chown=${NB_USER} . .
-RUN make setup PYTHON=python3 EXTRAS=course,hub && jupyter trust notebooks/*.ipynb && course doctor
+RUN make setup PYTHON=python3 EXTRAS=course,hub && jupyter trust notebooks/*.ipynb && course start && course doctor
 
 EXPOSE 8888
 CMD ["jupyter", "lab", "--ip=0.0.0.0", "--port=8888", "--no-browser", "--LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb"]

@@ -54,6 +54,7 @@ $(STAMP): pyproject.toml $(wildcard course_lib/*/_*.c) | $(BIN)/python
 # Trusted, for Lab shows no stored picture of a notebook that is not; and the address that it prints opens the first lesson.
 lab: $(STAMP) ## serve the course in JupyterLab
 	@$(BIN)/jupyter trust notebooks/*.ipynb >/dev/null
+	-@$(BIN)/course start # a copy of each exercise in work/, where there is none
 	$(BIN)/jupyter lab --LabApp.default_url=/lab/tree/$(START) --ServerApp.root_dir="$(CURDIR)" $(if $(filter 0,$(shell id -u)),--allow-root) $(LAB_ARGS)
 
 test: $(STAMP) lint size exercises-check ## all that CI runs: lint, size, exercises, tests, notebooks

@@ -146,8 +146,8 @@ def start(args: argparse.Namespace) -> int:
         return copies.bring(lesson, args.source) if args.source else copies.start(lesson)
 
     if len(args.lessons) != 1:
-        return each_lesson(args, one, "there")
-    status = each_lesson(args, one, "")
+        return each_lesson(args, one, "made", "there")
+    status = each_lesson(args, one)
     hint_to_join(args.lessons[0])
     return status
 
@@ -173,28 +173,41 @@ def update(args: argparse.Namespace) -> int:
         there = bool(args.lessons) or lesson.copy.is_file() or copies.work_in_exercises(lesson)
         return copies.update(lesson) if there else None
 
-    return each_lesson(args, one, "current" if not args.lessons else "")
+    return each_lesson(args, one, *(() if args.lessons else ("current",)))
 
 
-def each_lesson(args: argparse.Namespace, one: Callable[[Lesson], Done | None], silent: str) -> int:
-    """Do one thing to the chosen lessons, or to all. What is not done to one does not keep it from the next."""
+def each_lesson(
+    args: argparse.Namespace, one: Callable[[Lesson], Done | None], *counted: str
+) -> int:
+    """Do one thing to the chosen lessons, or to all. What is not done to one does not keep it from the next.
+
+    Of lessons where it ended with a `counted` word, and with nothing to be said, only the number is told.
+    """
     from course_lib.grading.copies import Done
     from course_lib.grading.notebooks import CourseError, find_lesson, find_root, lessons
 
     root = find_root()
-    chosen = [find_lesson(root, wanted) for wanted in args.lessons] or lessons(root)
-    failed, quiet = 0, 0
-    for lesson in chosen:
+    counts = dict.fromkeys(counted, 0)
+    failed = False
+    for lesson in [find_lesson(root, wanted) for wanted in args.lessons] or lessons(root):
         try:
             done = one(lesson)
         except CourseError as problem:
-            done, failed = Done(lesson, "failed", [str(problem)]), failed + 1
-        if done is not None and (done.word != silent or done.said):
+            done, failed = Done(lesson, "failed", [str(problem)]), True
+        if done is None:
+            continue
+        if done.word in counts and not done.said:
+            counts[done.word] += 1
+        else:
             print(done)
-        quiet += done is not None and done.word == silent and not done.said
-    words = {"there": "copies are there already", "current": "copies have nothing new to get"}
-    if silent and quiet:
-        print(f"{quiet} {words[silent]}")
+    words = {
+        "made": "made in work/",
+        "there": "in work/ already, which stay as they are",
+        "current": "with nothing new to get",
+    }
+    for word, count in counts.items():
+        if count:
+            print(f"{count} {'copies' if count > 1 else 'copy'} {words[word]}")
     return 2 if failed else 0
 
 

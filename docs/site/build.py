@@ -55,6 +55,8 @@ def write(path: Path, text: str) -> None:
 def shown(nb: dict[str, Any]) -> dict[str, Any]:
     """A notebook as the site shows it: widgets by their static form, folded code folded, a heading on top."""
     for cell in nb["cells"]:
+        if cell["cell_type"] == "markdown":  # who reads the site has no copy: the link leads to the exercise
+            cell["source"] = re.sub(r"\]\(\.\./work/(\w+)\.ipynb\)", r"](../exercises/\1/\1.ipynb)", "".join(cell["source"]))
         asks = "Predict(" in "".join(cell["source"])  # the answer stands in the source
         if cell["cell_type"] == "code" and (asks or cell["metadata"].get("jupyter", {}).get("source_hidden")):
             cell["metadata"]["tags"] = [*cell["metadata"].get("tags", []), "hide-input"]
