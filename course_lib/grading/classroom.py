@@ -1,9 +1,9 @@
 """`course grade`: mark a class. Each submission in a sandbox of its own, several at a time, none lost.
 
-In:  a folder of submissions as nbgrader collects them: `STUDENT/NN_name/NN_name.ipynb` (also below a folder `submitted/`).
-Out: `grades.csv` (a row for each exercise), `feedback/STUDENT/NN_name.md`, and `marks.jsonl`, one line for each submission as
-soon as it is marked. After a crash the same command goes on where it was: what is in `marks.jsonl` and has not changed since is
-not marked again.
+In:  what a class handed in, in any layout that `collect` knows (`STUDENT/NN_name/NN_name.ipynb`, a platform's download).
+Out: `grades.csv` (a row for each exercise), `collected.csv` (a row for each file), `feedback/STUDENT/NN_name.md`, and
+`marks.jsonl`, one line for each submission as soon as it is marked. After a crash the same command goes on where it was:
+what is in `marks.jsonl` and has not changed since is not marked again. What a teacher corrects by hand stays (`corrections`).
 
 Work is handed out by an executor: threads here, each driving a kernel's process, or Dask's scheduler over many machines. A
 submission travels as text, so workers need no shared folder.
@@ -27,61 +27,15 @@ from typing import Any
 
 import nbformat
 
-from .errors import NotReadable
-from .marks import Mark, Report, mark_submission
+from .collect import Submission, collect, file_name
+from .corrections import Corrections
+from .marks import _REASONS, Mark, Report, mark_submission
 from .notebooks import CourseError, Lesson, graded_cells, is_solution, lessons, read
 from .reader import LARGEST as LARGEST
-from .reader import notebook_from, read_notebook
+from .reader import notebook_from
 from .runner import STOP, Limits, remove
-from .sandbox import Sandbox, pen
+from .sandbox import Sandbox, pen, short_place
 from .tables import COLUMNS, write_table
-
-
-@dataclass(frozen=True)
-class Submission:
-    """One student's notebook for one lesson. `text` is None if it cannot be read, and `trouble` says why."""
-
-    student: str
-    lesson: str
-    text: str | None
-    trouble: str = ""
-
-    @property
-    def key(self) -> str:
-        return f"{self.student}/{self.lesson}"
-
-
-def submissions(folder: Path, course: list[Lesson]) -> Iterator[Submission]:
-    """What is there to mark, student by student."""
-    top = folder / "submitted" if (folder / "submitted").is_dir() else folder
-    if not top.is_dir():
-        raise CourseError(f"{folder} is no folder. Give the one that holds the students' folders.")
-    names = {lesson.name for lesson in course}
-    for student in sorted(
-        path for path in top.iterdir() if path.is_dir() and not path.name.startswith(".")
-    ):
-        for name in sorted(names & {path.name for path in student.iterdir()}):
-            yield read_submission(called(student), name, student / name / f"{name}.ipynb")
-
-
-def called(folder: Path) -> str:
-    """The folder's name; a byte that is no letter is written out, for it could not be printed."""
-    return os.fsencode(folder.name).decode("utf-8", errors="backslashreplace")
-
-
-def read_submission(student: str, name: str, path: Path) -> Submission:
-    """The notebook as `reader` repairs it, if it is a file that belongs to this folder."""
-    try:
-        if path.is_symlink() or path.parent.is_symlink():
-            return Submission(student, name, None, "The notebook is a link to another place.")
-        if not path.is_file():
-            return Submission(student, name, None, f"There is no {path.name} in the submission.")
-        # without outputs: nothing of them is marked, and they may be damaged or huge
-        return Submission(student, name, nbformat.writes(read_notebook(path)))
-    except NotReadable as error:
-        return Submission(student, name, None, f"{path.name} is not readable: {error.why}")
-    except OSError as error:
-        return Submission(student, name, None, f"The notebook cannot be read ({error.strerror}).")
 
 
 def mark_one(
@@ -90,8 +44,7 @@ def mark_one(
     """Mark one submission here and now. Whatever happens, the answer is a record with marks and reasons."""
     solution = nbformat.reads(reference, as_version=4)
     sweep()
-    # short: the path of a socket may have 107 characters
-    place = Path(tempfile.mkdtemp(prefix=f"cg{os.getpid()}-"))
+    place = Path(tempfile.mkdtemp(prefix=f"cg{os.getpid()}-", dir=short_place()))
     try:
         if item.text is None:
             report = nothing(solution, item.lesson, item.trouble)
@@ -114,7 +67,7 @@ def sweep() -> None:
     """Remove the folders in which graders that were killed worked. (What they marked is in the journal.)"""
     import psutil
 
-    for left in Path(tempfile.gettempdir()).glob("cg*-*"):
+    for left in short_place().glob("cg*-*"):
         pid = left.name[2:].partition("-")[0]
         if (
             pid.isdigit()
@@ -165,51 +118,123 @@ class Job:
     walled: bool = True
     # The address of a Dask scheduler, "local" for one made here, None for threads
     scheduler: str | None = None
+    # what is marked again although it has not changed: "", "limits" (what a limit ended), "all"
+    again: str = ""
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """The folders that no submission may see."""
+        places = (self.folder, self.output, self.root / "solutions", self.root / "tests")
+        return tuple(str(path.resolve()) for path in places)
 
 
-def grade(job: Job, tell: Callable[[str], None]) -> list[dict[str, Any]]:
-    """Mark what is not marked yet, and write all that is known. Returns every record."""
+@dataclass(frozen=True)
+class Marked:
+    """The record of every submission, and the names of those who have no mark."""
+
+    records: list[dict[str, Any]]
+    without: list[str]
+
+
+def grade(job: Job, tell: Callable[[str], None]) -> Marked:
+    """Mark what is not marked yet, and write all that is known."""
     course = lessons(job.root)
+    found = collect(job.folder, course, leave_out=(job.output,))
     references = {lesson.name: without_answers(lesson) for lesson in course}
-    items = {item.key: item for item in submissions(job.folder, course)}
-    job.output.mkdir(parents=True, exist_ok=True)
-    known = {key: record for key, record in journal(job.output).items() if key in items}
+    items = {item.key: item for item in found.submissions}
+
+    _folder_for_marks(job.output)
+    found.write(job.output / "collected.csv")
+    for line in found.told:
+        tell(line)
+
+    known = journal(job.output)
+    corrections = Corrections(job.output)
+    corrections.take(known.values(), tell)
+    if elsewhere := sum(key not in items for key in known):
+        tell(f"{elsewhere} marked earlier are not in {job.folder}: their marks stay")
+
     fresh = {
         key
-        for key, record in known.items()
-        if record["digest"] == digest(items[key], references[items[key].lesson], job.limits)
+        for key, item in items.items()
+        if key in known and _is_fresh(known[key], item, references[item.lesson], job)
     }
     todo = [item for key, item in items.items() if key not in fresh]
     tell(f"{len(items)} submissions, {len(fresh)} marked already")
-    hidden = tuple(
-        str(path.resolve())
-        for path in (job.folder, job.output, job.root / "solutions", job.root / "tests")
-    )
-    work = [(item, references[item.lesson], job.limits, job.walled, hidden) for item in todo]
+    without: set[str] = set(found.without_a_mark)
     try:
-        with executor(job) as run, (job.output / "marks.jsonl").open("a", encoding="utf-8") as book:
-            for n, (item, record) in enumerate(run(work), 1):
-                if isinstance(record, BaseException):
-                    tell(
-                        f"[{n}/{len(todo)}] {item.key}: not marked, run again ({record.__class__.__name__}: {record})"
-                    )
-                    continue
-                known[item.key] = record
-                book.write(json.dumps(record) + "\n")
-                book.flush()
-                os.fsync(book.fileno())
-                points, out_of = (
-                    sum(mark[part] for mark in record["marks"]) for part in ("points", "out_of")
-                )
-                tell(f"[{n}/{len(todo)}] {item.key}: {points:g} of {out_of:g}")
+        without |= _mark_all(job, todo, references, known, tell)
     except KeyboardInterrupt:
         tell("stopped; the same command goes on with what is not marked")
         raise
     finally:
-        records = [known[key] for key in sorted(known)]
-        write_csv(job.output / "grades.csv", records)
-        write_feedback(job.output / "feedback", records)
-    return records
+        records = corrections.applied(known[key] for key in sorted(known))
+        write_all(job.output, records, corrections)
+    for lost in corrections.without_a_mark(records):
+        tell(f"corrections.csv: there is no mark {lost} to correct")
+    return Marked(records, sorted(without))
+
+
+def _folder_for_marks(output: Path) -> None:
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CourseError(
+            f"The marks cannot be written into {output} ({error.strerror}). Name another folder with --output."
+        ) from None
+
+
+def _is_fresh(record: dict[str, Any], item: Submission, reference: str, job: Job) -> bool:
+    """Whether this mark is that of the same notebook under the same limits, and nobody asks for it again."""
+    if job.again == "all" or (job.again == "limits" and ended_by_a_limit(record)):
+        return False
+    return bool(record["digest"] == digest(item, reference, job.limits))
+
+
+# how the reasons of the limits begin; a process that died may have been killed for its memory
+_BEGINNINGS = tuple(text.split("{")[0] for text in _REASONS.values())
+
+
+def ended_by_a_limit(record: dict[str, Any]) -> bool:
+    """Whether a limit, and not the answer, may have taken points."""
+    reasons = [mark["reason"] for mark in record["marks"] if mark["points"] < mark["out_of"]]
+    return any(beginning in reason for reason in reasons for beginning in _BEGINNINGS)
+
+
+def _mark_all(
+    job: Job,
+    todo: list[Submission],
+    references: dict[str, str],
+    known: dict[str, dict[str, Any]],
+    tell: Callable[[str], None],
+) -> set[str]:
+    """Mark these, adding to `known` and to the journal at once; the keys of those that could not be marked come back."""
+    work = [(item, references[item.lesson], job.limits, job.walled, job.hidden) for item in todo]
+    failed = set()
+    with executor(job) as run, (job.output / "marks.jsonl").open("a", encoding="utf-8") as book:
+        for n, (item, record) in enumerate(run(work), 1):
+            where = f"[{n}/{len(todo)}] {item.key}"
+            if isinstance(record, BaseException):
+                failed.add(item.key)
+                tell(f"{where}: not marked, run again ({type(record).__name__}: {record})")
+                continue
+
+            known[item.key] = record
+            book.write(json.dumps(record) + "\n")
+            book.flush()
+            os.fsync(book.fileno())
+            points = sum(mark["points"] for mark in record["marks"])
+            out_of = sum(mark["out_of"] for mark in record["marks"])
+            tell(f"{where}: {points:g} of {out_of:g}")
+    return failed
+
+
+def write_all(output: Path, records: list[dict[str, Any]], corrections: Corrections) -> None:
+    """`grades.csv`, the copy by which a teacher's changes are found, and the feedback."""
+    corrections.remember()
+    write_csv(corrections.written, records)
+    write_csv(output / "grades.csv", records)
+    write_feedback(output / "feedback", records)
 
 
 def journal(output: Path) -> dict[str, dict[str, Any]]:
@@ -290,7 +315,7 @@ def write_feedback(folder: Path, records: list[dict[str, Any]]) -> None:
     """What each student gets: points and reasons, and nothing of hidden tests but what their messages say."""
     for record in records:
         report = Report(record["lesson"], tuple(Mark(**mark) for mark in record["marks"]))
-        path = folder / record["student"] / f"{record['lesson']}.md"
+        path = folder / file_name(record["student"]) / f"{record['lesson']}.md"
         path.parent.mkdir(parents=True, exist_ok=True)
         lines = [f"# {report.name}: {report.points:g} of {report.out_of:g} points"]
         for mark in report.marks:

@@ -269,11 +269,42 @@ def grade(args: argparse.Namespace) -> int:
     limits = Limits(args.seconds, total_seconds=args.total, memory_bytes=int(args.memory * 2**30))
     scheduler = (args.scheduler or "local") if args.executor == "dask" else None
     job = Job(
-        args.folder, args.output, find_root(), args.jobs, limits, not args.no_sandbox, scheduler
+        args.folder,
+        args.output,
+        find_root(),
+        args.jobs,
+        limits,
+        not args.no_sandbox,
+        scheduler,
+        args.again,
     )
-    grade_class(job, lambda line: print(line, flush=True))
+    marked = grade_class(job, _say)
     print(f"grades: {args.output / 'grades.csv'}, feedback: {args.output / 'feedback'}")
-    return 0
+    if marked.without:
+        print(f"no mark: {', '.join(marked.without)}")
+    return 1 if marked.without else 0
+
+
+def _say(line: str) -> None:
+    """Print a line at once: a class takes a while."""
+    print(line, flush=True)
+
+
+def collect(args: argparse.Namespace) -> int:
+    """Put a download into folders STUDENT/NN_name/; 0 once nobody was left out."""
+    from course_lib.grading.collect import collect as collect_class
+    from course_lib.grading.collect import write_class
+    from course_lib.grading.notebooks import find_root, lessons
+
+    found = collect_class(args.download, lessons(find_root()), leave_out=(args.output,))
+    written = write_class(found, args.output)
+    for line in found.told:
+        _say(line)
+    print(f"{args.output}: {len(found.submissions)} submissions, {written} files new or changed")
+    print(f"what became of each file: {args.output / 'collected.csv'}")
+    if found.without_a_mark:
+        print(f"nothing of: {', '.join(found.without_a_mark)}")
+    return 1 if found.without_a_mark else 0
 
 
 def example(args: argparse.Namespace) -> int:
@@ -409,7 +440,9 @@ def parser() -> argparse.ArgumentParser:
         grade, "mark a class: every notebook in a folder of submissions, each in a sandbox"
     )
     it.add_argument(
-        "folder", type=Path, help="holds STUDENT/NN_name/NN_name.ipynb, as nbgrader collects them"
+        "folder",
+        type=Path,
+        help="holds STUDENT/NN_name/NN_name.ipynb, or is a download of Canvas, Moodle, Blackboard (a folder or a zip)",
     )
     it.add_argument(
         "--output",
@@ -447,6 +480,26 @@ def parser() -> argparse.ArgumentParser:
         "--no-sandbox",
         action="store_true",
         help="run submissions with your own rights: only where you know who wrote them",
+    )
+
+    it.add_argument(
+        "--again",
+        nargs="?",
+        choices=("limits", "all"),
+        const="limits",
+        default="",
+        help="mark again what a limit ended (or all), although nothing has changed",
+    )
+
+    it = command(
+        collect, "put a download of Canvas, Moodle, Blackboard into folders STUDENT/NN_name/"
+    )
+    it.add_argument("download", type=Path, help="a folder or a zip")
+    it.add_argument(
+        "--output",
+        type=Path,
+        default=Path("submitted"),
+        help="where the folders go (default: %(default)s)",
     )
 
     it = command(

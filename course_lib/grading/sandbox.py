@@ -14,6 +14,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Iterator, Sequence
@@ -21,6 +22,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+from .errors import CourseError
 
 FILE_BYTES = 1 << 30  # the largest single file
 # what fits into the kernel's own /tmp, and into /dev/shm: both are memory
@@ -118,6 +121,21 @@ class Sandbox:
         }
         kept = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LANG", "CXX", "CC", "TRITON_INTERPRET")
         return {name: os.environ[name] for name in kept if name in os.environ} | mine
+
+
+def short_place() -> Path:
+    """The folder for temporary files, or another one if its path is too long for the sockets below it.
+
+    The path of a socket may have 107 bytes; behind this folder come `/cgPID-NAME/kNAME/s-1`.
+    """
+    behind = 34
+    own = Path(tempfile.gettempdir())
+    for place in (own, Path("/tmp"), Path("/var/tmp"), Path("/dev/shm")):
+        if len(os.fsencode(place)) + behind <= 107 and os.access(place, os.W_OK):
+            return place
+    raise CourseError(
+        f"The path of temporary files is too long for sockets: {own}. Set TMPDIR to a folder with a short path."
+    )
 
 
 @contextmanager

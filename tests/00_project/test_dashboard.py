@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.grading.classroom import submissions, write_csv
+from course_lib.grading.classroom import write_csv
 from course_lib.grading.cli import main
+from course_lib.grading.collect import collect
 from course_lib.grading.dashboard import (
     NOT_TRIED,
     class_map,
@@ -82,7 +83,7 @@ def test_what_was_not_written_is_no_wrong_answer(grades):
 
 def test_a_folder_without_its_notebook_is_no_wrong_answer(tmp_path):
     (tmp_path / "submitted/dee/03_graph_breaks").mkdir(parents=True)
-    (item,) = submissions(tmp_path, [Lesson(ROOT, "03_graph_breaks")])
+    (item,) = collect(tmp_path, [Lesson(ROOT, "03_graph_breaks")]).submissions
     record = {"student": item.student, "lesson": item.lesson, "marks": [mark("1", 0, item.trouble)]}
     write_csv(tmp_path / "grades.csv", [record])
     assert [row.tried for row in read_grades(tmp_path / "grades.csv").rows] == [False]

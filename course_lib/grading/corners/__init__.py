@@ -1,0 +1,1 @@
+"""Special cases of marking, each in a table of rules: how learning platforms name files, what systems leave in a folder."""

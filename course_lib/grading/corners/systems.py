@@ -1,0 +1,83 @@
+"""How learning platforms name what was handed in: each name has the student in it, and often the attempt.
+
+In:  the name of a file or folder of a download. Out: `Signed`, or None where no platform names things so.
+
+| platform | a name |
+|---|---|
+| Canvas | `exampleann_LATE_123_456_01_eager_overhead-1.ipynb` (student, attachment; `-1`: the second attempt) |
+| Moodle | `Ann Example_12345_assignsubmission_file_/01_eager_overhead.ipynb`, or the same as one file name |
+| Blackboard | `Lesson 1_ann_attempt_2026-11-01-12-00-00_01_eager_overhead.ipynb` |
+| Brightspace | `12345-67890 - Ann Example - Nov 1, 2026 1200 PM/01_eager_overhead.ipynb` |
+
+The PyTorch counterpart: none.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Signed:
+    """What a platform's name says. `number` tells two students of one name apart; a larger `attempt` is a newer one."""
+
+    platform: str
+    student: str
+    number: str
+    rest: str
+    attempt: tuple[int, ...] = ()
+    late: bool = False
+
+
+@dataclass(frozen=True)
+class Platform:
+    """How one platform names files: groups `who`, and where there are some `id`, `nr`, `when`, `late`, `rest`."""
+
+    name: str
+    pattern: str
+
+
+RULES = (
+    Platform(
+        "Moodle",
+        r"(?P<who>.+?)_(?P<id>\d+)_assignsubmission_(?:file|onlinetext|\w+?)_?(?P<rest>(?<=_).*)?",
+    ),
+    Platform(
+        "Blackboard",
+        r".+_(?P<who>[^_]+)_attempt_(?P<when>\d{4}(?:-\d\d){5})(?:_(?P<rest>.+)|(?P<note>\.\w+))?",
+    ),
+    Platform(
+        "Canvas",
+        r"(?P<who>[^_]+)(?:_(?P<late>LATE))?_(?P<id>\d{1,20})_(?P<nr>\d{1,20})_(?P<rest>.+)",
+    ),
+    Platform("Brightspace", r"\d+-\d+ - (?P<who>.+?) - (?P<rest>.*\d{4}.*)"),
+)
+
+
+def signed(name: str) -> Signed | None:
+    """Who handed this in, by the first platform whose pattern the name has."""
+    for platform in RULES:
+        if found := re.fullmatch(platform.pattern, name, re.DOTALL):
+            return _signed(platform.name, found.groupdict(default=""))
+    return None
+
+
+def _signed(platform: str, said: dict[str, str]) -> Signed:
+    rest = said.get("rest", "") or said.get("note", "")
+    attempt: tuple[int, ...] = ()
+    if platform == "Canvas":
+        # Canvas writes -1, -2, ... behind the name of the second file, the third, ...
+        again = re.search(r"-(\d{1,4})(?=\.\w+$)", rest)
+        attempt = (int(again[1]) if again else 0, int(said["nr"]))
+        rest = re.sub(r"-\d{1,4}(?=\.\w+$)", "", rest)
+    if platform == "Blackboard":
+        attempt = tuple(map(int, said["when"].split("-")))
+    return Signed(
+        platform,
+        said["who"].strip(),
+        said.get("id", ""),
+        rest,
+        attempt,
+        bool(said.get("late")),
+    )

@@ -1,0 +1,168 @@
+"""Marks that a teacher corrected by hand. They survive marking again.
+
+In:  `grades.csv` as a teacher saved it, and `corrections.csv`, both in the folder of the marks. Out: the records of a class with
+the corrected points and reasons in them.
+
+A teacher changes a number in the column `points` of `grades.csv` and saves it; or writes a row into `corrections.csv`. The next
+`course grade` finds what differs from the table that it wrote last (`.written.csv`), notes it in `corrections.csv`, and puts it
+over its own mark from then on. `marks.jsonl` keeps the marks of the checks: a row taken out of `corrections.csv` brings
+them back. A changed table is copied to `.earlier/` before it is written again.
+The PyTorch counterpart: none.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .tables import COLUMNS as GRADES
+from .tables import number_in, read_table, write_table
+
+COLUMNS = ("student", "lesson", "grade_id", "points", "reason")
+
+Key = tuple[str, str, str]  # student, lesson, name for grading
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Correction:
+    """One mark of a teacher's. `reason` is "" where only the points were changed."""
+
+    student: str
+    lesson: str
+    grade_id: str
+    points: float
+    reason: str = ""
+
+    @property
+    def key(self) -> Key:
+        return self.student, self.lesson, self.grade_id
+
+    def over(self, mark: dict[str, Any]) -> dict[str, Any]:
+        """The checks' mark with this one put over it."""
+        said = self.reason or mark["reason"].strip()
+        by_hand = f"Corrected by hand: {self.points:g} in place of {mark['points']:g} points."
+        reason = "\n".join(filter(None, (by_hand, said)))
+        return {**mark, "points": self.points, "reason": reason}
+
+
+class Corrections:
+    """The corrections of one folder of marks."""
+
+    def __init__(self, output: Path) -> None:
+        self.output = output
+        self.path = output / "corrections.csv"
+        self.written = output / ".written.csv"
+        self.by_key = {one.key: one for one in self._stored()}
+
+    def _stored(self) -> list[Correction]:
+        if not self.path.exists():
+            return []
+        rows = read_table(self.path, COLUMNS, "corrections.csv of `course grade`")
+        return [_correction(row, self.path) for row in rows]
+
+    def take(self, records: Iterable[Record], tell: Callable[[str], None]) -> None:
+        """Note what a teacher changed in `grades.csv` since it was written."""
+        table = self.output / "grades.csv"
+        if not table.exists() or not self.written.exists() or self._untouched(table):
+            return
+
+        marks = {_key_of(record, mark): mark for record in records for mark in record["marks"]}
+        new = _changed(table, self.written)
+        for one in new:
+            machine = marks.get(one.key)
+            if machine is not None and machine["points"] == one.points and not one.reason:
+                self.by_key.pop(one.key, None)  # it is the checks' own mark again
+            else:
+                self.by_key[one.key] = one
+
+        kept = self._keep(table)
+        tell(f"grades.csv was changed by hand: {len(new)} marks corrected; it is kept as {kept}")
+        if new:
+            self._store()
+
+    def _untouched(self, table: Path) -> bool:
+        data = table.read_bytes()
+        old = self.written.with_name(".written.old.csv")
+        return any(path.exists() and path.read_bytes() == data for path in (self.written, old))
+
+    def _keep(self, table: Path) -> Path:
+        place = self.output / ".earlier"
+        place.mkdir(exist_ok=True)
+        kept = place / f"grades.{1 + sum(1 for _ in place.iterdir())}.csv"
+        shutil.copy2(table, kept)
+        return kept
+
+    def _store(self) -> None:
+        rows = [vars(self.by_key[key]) for key in sorted(self.by_key)]
+        write_table(self.path, COLUMNS, rows)
+
+    def applied(self, records: Iterable[Record]) -> list[Record]:
+        """The records with the teacher's marks in place of the checks'."""
+        return [self._applied(record) for record in records]
+
+    def _applied(self, record: Record) -> Record:
+        marks = []
+        for mark in record["marks"]:
+            by_hand = self.by_key.get(_key_of(record, mark))
+            marks.append(by_hand.over(mark) if by_hand else mark)
+        return {**record, "marks": marks}
+
+    def without_a_mark(self, records: Iterable[Record]) -> list[str]:
+        """Corrections for which nothing is marked: a name that was written in another way."""
+        there = {_key_of(record, mark) for record in records for mark in record["marks"]}
+        return ["/".join(key) for key in sorted(self.by_key) if key not in there]
+
+    def remember(self) -> None:
+        """Call it before `grades.csv` is written again: what was written last is not a teacher's change."""
+        if self.written.exists():
+            shutil.copyfile(self.written, self.written.with_name(".written.old.csv"))
+
+
+def _correction(row: dict[str, str], path: Path) -> Correction:
+    what = f"{path}: for {row['student']}, {row['grade_id']} the cell `points`"
+    points = number_in(row["points"], what)
+    return Correction(row["student"], row["lesson"], row["grade_id"], points, row["reason"])
+
+
+def _key_of(record: Record, mark: dict[str, Any]) -> Key:
+    return record["student"], record["lesson"], mark["grade_id"]
+
+
+def _changed(table: Path, written: Path) -> list[Correction]:
+    """The rows of a saved table in which the points or the reason are other ones than were written."""
+    about = "grades.csv of `course grade`"
+    before = {_row_key(row): row for row in read_table(written, GRADES, about)}
+    # a spreadsheet makes 7 of a student's number 007
+    short = {(_short(key[0]), *key[1:]): key for key in before}
+
+    found = []
+    for row in read_table(table, GRADES, about):
+        key = _row_key(row)
+        key = key if key in before else short.get((_short(key[0]), *key[1:]), key)
+        if key not in before:
+            continue
+        one = _correction({**row, "student": key[0]}, table)
+        was = _correction(before[key], written)
+        other_words = _letters(one.reason) != _letters(was.reason)
+        if one.points != was.points or other_words:
+            reason = one.reason if other_words else ""
+            found.append(Correction(*key, one.points, reason))
+    return found
+
+
+def _row_key(row: dict[str, str]) -> Key:
+    return row["student"], row["lesson"], row["grade_id"]
+
+
+def _short(student: str) -> str:
+    return student.lstrip("0") if student.isdigit() else student
+
+
+def _letters(text: str) -> str:
+    """What no spreadsheet changes in a text: it may lose accents, ends of lines and blanks."""
+    return re.sub(r"[^A-Za-z0-9]", "", text)
