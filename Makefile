@@ -20,10 +20,13 @@ endif
 BIN := $(ENV)/bin
 STAMP := $(ENV)/.course-installed
 
-# The first Python of 3.11 to 3.13 that runs and can make an environment (a pyenv shim may be there and not run).
-CAN_MAKE_VENV := import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
-find_python = $(shell for p in python3.11 python3.12 python3.13 python3 python \
-	"$$HOME"/.pyenv/versions/3.1[123].*/bin/python; do "$$p" -c '$(CAN_MAKE_VENV)' 2>/dev/null && echo "$$p" && break; done)
+# The first Python of 3.11 to 3.15 that runs and can make an environment (a pyenv shim may be there and not run).
+CAN_MAKE_VENV := import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 15))
+find_python = $(shell for p in python3.11 python3.12 python3.13 python3.14 python3.15 python3 python \
+	"$$HOME"/.pyenv/versions/3.1[12345].*/bin/python; do "$$p" -c '$(CAN_MAKE_VENV)' 2>/dev/null && echo "$$p" && break; done)
+# torch 2.13 has no build for Python 3.15. Whoever names a TORCH gets that one.
+PYTHON_VERSION = $(shell $(BIN)/python -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+CHOSEN_TORCH = $(if $(and $(filter file,$(origin TORCH)),$(filter 3.15,$(PYTHON_VERSION))),torch==2.15.0,$(TORCH))
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -q
 NBVAL := --nbval --nbval-current-env --nbval-cell-timeout=120 --nbval-sanitize-with tests/nbval_sanitize.cfg \
 	-p course_lib.grading.nbval_versions
@@ -40,12 +43,12 @@ setup: $(STAMP) ## make the environment, without starting anything
 
 $(BIN)/python:
 	@p="$(if $(PYTHON),$(PYTHON),$(find_python))"; \
-	if [ -z "$$p" ]; then echo "No Python 3.11, 3.12 or 3.13 that can make an environment was found. Install one (on Debian and Ubuntu: python3 python3-venv), or name one: make lab PYTHON=path-to-python"; exit 1; fi; \
+	if [ -z "$$p" ]; then echo "No Python 3.11, 3.12, 3.13, 3.14 or 3.15 that can make an environment was found. Install one (on Debian and Ubuntu: python3 python3-venv), or name one: make lab PYTHON=path-to-python"; exit 1; fi; \
 	echo "Making $(ENV) with $$($$p --version)"; $$p -m venv $(ENV)
 
 # torch first and pinned: the newest torch with all of CUDA is several GB. A torch that is there already stays.
 $(STAMP): pyproject.toml $(wildcard course_lib/*/_*.c) | $(BIN)/python
-	@$(BIN)/python -c "import importlib.metadata as m; m.version('torch')" 2>/dev/null || { echo "Installing $(TORCH)"; $(PIP) "$(TORCH)"; }
+	@$(BIN)/python -c "import importlib.metadata as m; m.version('torch')" 2>/dev/null || { echo "Installing $(CHOSEN_TORCH)"; $(PIP) "$(CHOSEN_TORCH)"; }
 	@echo "Installing course_lib and what the course needs"; $(PIP) -e '.[$(EXTRAS)]'
 	@$(BIN)/python -m ipykernel install --sys-prefix --name course --display-name "Course (torch.compile)" >/dev/null
 	@$(BIN)/jupyter labextension disable --level=sys_prefix "@jupyterlab/apputils-extension:announcements" >/dev/null 2>&1 || true # no question about news
@@ -76,11 +79,12 @@ test-fast: $(STAMP) ## unit tests only, without the slow ones
 
 # What depends on the interpreter's bytecode, on every Python we support: each gets its own environment.
 BYTECODE_TESTS = $(wildcard tests/02* tests/03* tests/04*)
-test-all: test ## the whole suite, then the bytecode tests on Python 3.11, 3.12 and 3.13
-	@for v in 3.11 3.12 3.13; do \
+test-all: test ## the whole suite, then the bytecode tests on each Python from 3.11 to 3.15 that is here
+	@absent=; for v in 3.11 3.12 3.13 3.14 3.15; do \
 	p=; for c in python$$v "$$HOME"/.pyenv/versions/$$v.*/bin/python; do "$$c" -c 'import venv, ensurepip' 2>/dev/null && p="$$c" && break; done; \
-	if [ -z "$$p" ]; then echo "Python $$v is not on this machine: its bytecode tests were not run."; exit 1; fi; \
-	echo "== Python $$v"; $(MAKE) --no-print-directory test-bytecode PYTHON="$$p" VENV=.venv-$$v CONDA_PREFIX= || exit 1; done
+	if [ -z "$$p" ]; then absent="$$absent $$v"; continue; fi; \
+	echo "== Python $$v"; $(MAKE) --no-print-directory test-bytecode PYTHON="$$p" VENV=.venv-$$v CONDA_PREFIX= || exit 1; done; \
+	if [ -n "$$absent" ]; then echo "Not on this machine, so their bytecode tests were not run: Python$$absent"; fi
 
 .PHONY: test-versions
 ROWS ?=

@@ -8,9 +8,11 @@ import importlib
 import os
 from typing import TYPE_CHECKING, Any
 
-from course_lib import config
+from course_lib import config, versions
 
 with config.collector_paused(importing=True):
+    import torch
+
     from course_lib.backends import list_backends, list_mode_options, list_options
     from course_lib.capture import Interpreter, Unsupported
     from course_lib.capture.user import (
@@ -23,6 +25,8 @@ with config.collector_paused(importing=True):
     )
     from course_lib.compiler import capturing, compile, reset
     from course_lib.pipeline import Pipeline
+
+versions.warn_of_a_newer_torch(torch.__version__)
 
 if TYPE_CHECKING:
     from course_lib.viz import explore, record, set_logs

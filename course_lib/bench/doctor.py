@@ -24,11 +24,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from course_lib.versions import PYTHONS, TORCHES, TRITON_FOR, minor
+
 Status = Literal["ok", "note", "missing"]
 
-PYTHONS = ((3, 11), (3, 13))
-TORCHES = ((2, 11), (2, 13))
-TRITON_FOR = {(2, 11): (3, 6), (2, 12): (3, 7), (2, 13): (3, 7)}
 COURSE_PACKAGES = ("jupyterlab", "ipywidgets", "anywidget", "matplotlib", "nbval", "nbgrader")
 _INSTALL_COMPILER = {
     "Linux": "install g++ (Debian, Ubuntu: apt install g++; Fedora: dnf install gcc-c++)",
@@ -164,7 +163,7 @@ def _torch() -> list[Finding]:
             )
         ]
     low, high = TORCHES
-    if not low <= _minor(version) <= high:
+    if not low <= minor(version) <= high:
         advice = f"Tested with torch {_dotted(low)} to {_dotted(high)}; pip install 'torch=={_dotted(high)}.*'."
         return [Finding("torch", version, "note", advice, required=True)]
     import torch
@@ -282,7 +281,7 @@ def _simd() -> list[Finding]:
 
 def _triton() -> list[Finding]:
     version = _version("triton")
-    wanted = TRITON_FOR.get(_minor(_version("torch") or "0.0"))
+    wanted = TRITON_FOR.get(minor(_version("torch") or "0.0"))
     if version is None:
         advice = (
             f"pip install 'triton=={_dotted(wanted)}.*'" if wanted else "pip install -e '.[course]'"
@@ -290,7 +289,7 @@ def _triton() -> list[Finding]:
         if platform.system() != "Linux":
             advice = "Triton comes for Linux only; the CPU tier is complete."
         return [Finding("Triton", "not installed", "note", advice)]
-    if wanted and _minor(version) != wanted:
+    if wanted and minor(version) != wanted:
         advice = f"This torch pairs with Triton {_dotted(wanted)}: pip install 'triton=={_dotted(wanted)}.*'"
         return [Finding("Triton", version, "note", advice)]
     return [Finding("Triton", f"{version}, {'on the GPU' if _gpu_name() else 'interpreter'}", "ok")]
@@ -405,11 +404,6 @@ def _version(package: str) -> str | None:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return None
-
-
-def _minor(version: str) -> tuple[int, int]:
-    major, minor = version.split("+")[0].split(".")[:2]
-    return int(major), int(minor)
 
 
 def _dotted(version: tuple[int, int]) -> str:

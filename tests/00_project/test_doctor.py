@@ -204,7 +204,7 @@ def test_an_old_python_and_an_unknown_torch(monkeypatch):
     monkeypatch.setattr(
         doctor, "_version", lambda name: "2.9.1" if name == "torch" else there(name)
     )
-    assert found("torch").status == "note" and "2.11 to 2.13" in found("torch").advice
+    assert found("torch").status == "note" and "2.11 to 2.15" in found("torch").advice
 
 
 def test_no_torch(monkeypatch):

@@ -11,6 +11,8 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
+from course_lib import versions
+
 ASKED_FOR = {"torch", "triton", "jupyterlab", "matplotlib", "graphviz", "ipywidgets", "nbval"}
 # programs
 CONDA_ONLY = {"python", "pip", "make", "c-compiler", "cxx-compiler", "graphviz", "llvm-openmp"}
@@ -64,17 +66,17 @@ def test_triton_is_bounded_wherever_it_is_listed(project):
         if each.startswith("triton")
     ]
     assert triton and len({str(each) for each in triton}) == 1
-    assert "3.7.1" in triton[0].specifier and "3.9.0" not in triton[0].specifier
+    for low, high in versions.TRITON_FOR.values():
+        assert f"{low}.{high}.1" in triton[0].specifier
+    assert "3.5.1" not in triton[0].specifier and "3.10.0" not in triton[0].specifier
 
 
 def test_the_makefile_installs_a_torch_that_the_project_allows(root, project):
-    pinned = next(
-        line for line in (root / "Makefile").read_text().splitlines() if line.startswith("TORCH ?=")
-    )
+    pinned = re.findall(r"\btorch==([\d.]+\d)", (root / "Makefile").read_text())
     torch = next(
         Requirement(each) for each in project["project"]["dependencies"] if each.startswith("torch")
     )
-    assert pinned.split("==")[1] in torch.specifier
+    assert pinned and all(version in torch.specifier for version in pinned)
 
 
 def test_doctor_agrees_about_versions(project):
@@ -125,3 +127,19 @@ def test_the_readme_names_the_pythons_that_the_project_takes(root, project):
     said = f"{', '.join(names[:-1])} or {names[-1]}"
     assert f"You need Python {said}" in (root / "README.md").read_text(encoding="utf-8")
     assert f"No Python {said} that" in (root / "Makefile").read_text(encoding="utf-8")
+
+
+# ---- a torch that nobody has tried -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", ["2.16.0", "2.16.0a0+git12", "3.0.0+cu140"])
+def test_a_torch_newer_than_any_that_was_tried_warns_in_one_line(version):
+    with pytest.warns(RuntimeWarning, match=re.escape(version)) as told:
+        versions.warn_of_a_newer_torch(version)
+    assert len(told) == 1 and "\n" not in str(told[0].message)
+
+
+@pytest.mark.parametrize("version", ["2.11.0", "2.13.0+cpu", "2.15.3", "unknown"])
+def test_a_torch_that_was_tried_warns_of_nothing(version, recwarn):
+    versions.warn_of_a_newer_torch(version)
+    assert not recwarn.list

@@ -1,0 +1,36 @@
+"""Which versions of Python, torch and Triton this release was run with.
+
+In:  the versions of what is installed.
+Out: one line of warning where torch is newer than any that was tried. It runs all the same.
+
+`pyproject.toml` says the same ranges for pip; `course doctor` says them to a person.
+In PyTorch: `setup.py` and `torch/_dynamo/__init__.py` refuse; here nothing is refused.
+"""
+
+import warnings
+
+PYTHONS = ((3, 11), (3, 15))
+TORCHES = ((2, 11), (2, 15))
+TRITON_FOR = {(2, 11): (3, 6), (2, 12): (3, 7), (2, 13): (3, 7), (2, 14): (3, 8), (2, 15): (3, 9)}
+"""The Triton that each torch pairs with."""
+
+
+def minor(version: str) -> tuple[int, int]:
+    """`2.13.0+cpu` → (2, 13). (0, 0) for a text that begins with no two numbers."""
+    parts = version.split(".")
+    try:
+        return int(parts[0]), int(parts[1])
+    except (IndexError, ValueError):
+        return 0, 0
+
+
+def warn_of_a_newer_torch(version: str) -> None:
+    """Say in one line that this torch was never tried. `version`: `torch.__version__`."""
+    newest = TORCHES[1]
+    if minor(version) > newest:
+        warnings.warn(
+            f"course_lib was tried with torch up to {newest[0]}.{newest[1]}, and this is {version}: "
+            "it may work as well, or find operations that it does not know",
+            RuntimeWarning,
+            stacklevel=3,
+        )
