@@ -142,6 +142,9 @@ def start(args: argparse.Namespace) -> int:
     """Make the learner's copies in work/; one that is there stays as it is."""
     from course_lib.grading import copies
 
+    if args.all:
+        return start_in(args.all)
+
     def one(lesson: Lesson) -> copies.Done | None:
         return copies.bring(lesson, args.source) if args.source else copies.start(lesson)
 
@@ -150,6 +153,21 @@ def start(args: argparse.Namespace) -> int:
     status = each_lesson(args, one)
     hint_to_join(args.lessons[0])
     return status
+
+
+def start_in(folder: Path) -> int:
+    """Write all of the course into a folder, and make the learner's copies there."""
+    from course_lib.grading import copies
+    from course_lib.grading.course_folder import source, write_course
+    from course_lib.grading.notebooks import lessons
+
+    print(write_course(source(), folder))
+    for lesson in lessons(folder.resolve()):
+        copies.start(lesson)
+
+    print(f"Your copies of the exercises are in {folder / 'work'}. Begin there:")
+    print(f"    cd {folder} && jupyter lab notebooks/00_start_here.ipynb")
+    return 0
 
 
 def hint_to_join(wanted: str) -> None:
@@ -407,6 +425,12 @@ def parser() -> argparse.ArgumentParser:
 
     it = command(start, "make your own copy of a lesson's exercises, work/NN_name.ipynb")
     it.add_argument("lessons", nargs="*", help="numbers or names (default: all)")
+    it.add_argument(
+        "--all",
+        type=Path,
+        metavar="FOLDER",
+        help="write the whole course into a folder: for who installed a wheel and has no clone",
+    )
     it.add_argument(
         "--from",
         dest="source",

@@ -93,7 +93,8 @@ def find_root(start: Path | None = None) -> Path:
     if (home / "pyproject.toml").is_file():
         return home
     raise CourseError(
-        "The course's notebooks are not here. Run this from inside the cloned repository."
+        "The course's notebooks are not here. Run this from inside the cloned repository, "
+        "or say `course start --all FOLDER` to write them into a folder and run it from there."
     )
 
 
