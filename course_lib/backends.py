@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from course_lib import lowering, runtime
+from course_lib import autograd, lowering, runtime
 from course_lib.pipeline import Pipeline, is_symbolic, needs_grad
 
 Backend = Callable[[fx.GraphModule, list[torch.Tensor]], Callable[..., Any]]
@@ -63,7 +63,7 @@ BACKENDS: dict[
     str, Callable[[fx.GraphModule, list[torch.Tensor], Pipeline, str], Callable[..., Any]]
 ] = {
     # capture alone; capture, tracing and autograd; all of it: differentiate, lower, fuse, generate and build kernels
-    "eager": lambda gm, inputs, pipeline, codegen: gm.forward,
+    "eager": lambda gm, inputs, pipeline, codegen: autograd.op_by_op(gm),
     "aot_eager": lambda gm, inputs, pipeline, codegen: pipeline.run_compile(
         gm, "none", needs_grad(inputs, gm)
     ),
@@ -93,7 +93,8 @@ def find(
     if not isinstance(backend, str):
         if not callable(backend):
             raise ValueError(f"backend must be a name or a callable, got {type(backend).__name__}")
-        return backend
+        own = backend
+        return lambda gm, inputs: autograd.restoring(own(gm, inputs), gm)
     if backend not in BACKENDS:
         raise ValueError(
             f"there is no backend '{backend}'; there are {', '.join(list_backends())}, or pass a callable"

@@ -21,6 +21,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 from course_lib import autograd, capture, config, events, lowering, runtime, scheduling
 from course_lib.autograd import Program
 from course_lib.capture import CaptureResult
+from course_lib.failing import WHILE_COMPILING
 from course_lib.written import forget, traceable
 
 COMPILING = threading.RLock()  # One thread compiles at a time: `make_fx` patches torch itself
@@ -104,7 +105,7 @@ class Pipeline:
     def compile_forward(self, gm: fx.GraphModule, codegen: str) -> Program:
         aten = events.stage("trace", None, self.trace, gm, self.decompositions)
         return autograd.finished(
-            self.compile_graph(aten, codegen), aten.meta["signature"], gm.forward
+            self.compile_graph(aten, codegen), aten.meta["signature"], autograd.op_by_op(gm)
         )
 
     def compile_with_gradients(self, gm: fx.GraphModule, codegen: str) -> Program:
@@ -122,7 +123,7 @@ class Pipeline:
                 return self.compile_graph(graph, codegen)
 
         return autograd.differentiable(
-            forward, backward, joint.meta["signature"], parts, gm.forward, compile_later
+            forward, backward, joint.meta["signature"], parts, autograd.op_by_op(gm), compile_later
         )
 
     def compile_graph(self, aten: fx.GraphModule, codegen: str) -> Program:
@@ -168,8 +169,12 @@ class Pipeline:
                     return fall_back(gm, f"it met more than {config.sizes_limit} sets of sizes")(
                         *args
                     )
-                with COMPILING, capture.recording_mode():
-                    built[key] = build(with_sizes(gm, args), list(args))
+                try:
+                    with COMPILING, capture.recording_mode():
+                        built[key] = build(with_sizes(gm, args), list(args))
+                except Exception as error:
+                    setattr(error, WHILE_COMPILING, True)
+                    raise
             return built[key](*args)
 
         return run
@@ -227,7 +232,7 @@ def fall_back(gm: fx.GraphModule, why: str, warn: bool = False) -> Program:
     events.emit(events.FellBack(autograd.runtime.OP_BY_OP, why))
     if warn:
         warnings.warn(why, stacklevel=2)
-    return gm.forward
+    return autograd.op_by_op(gm)
 
 
 def needs_grad(inputs: Sequence[torch.Tensor], gm: fx.GraphModule) -> bool:

@@ -2,6 +2,6 @@
 
 from course_lib.autograd.buckets import in_pieces
 from course_lib.autograd.partition import Partition, partition
-from course_lib.autograd.runtime import Program, differentiable, finished
+from course_lib.autograd.runtime import Program, differentiable, finished, op_by_op, restoring
 from course_lib.autograd.signature import Result, Signature, Update
 from course_lib.autograd.trace import joint, trace

@@ -14,10 +14,51 @@ from course_lib import events
 from course_lib.autograd.absent import absent, without
 from course_lib.autograd.partition import Partition
 from course_lib.autograd.signature import Result, Signature, restride, write
+from course_lib.failing import may_fail
 
 TWICE = b"a compiled graph cannot be differentiated twice: compute this gradient in eager, or leave its part out (cl.disable)"
 OP_BY_OP = "the graph runs operation by operation"
 Program = Callable[..., tuple[Any, ...]]
+
+
+def op_by_op(gm: fx.GraphModule) -> Program:
+    """The captured graph, run as it is."""
+    return restoring(gm.forward, gm)
+
+
+def restoring(program: Program, gm: fx.GraphModule) -> Program:
+    """A program that may write to inputs as it goes. If it fails after that, they get back what they held: the head lets eager
+    run the frame from its start."""
+    nodes = list(gm.graph.nodes)
+    written = [n for n, x in enumerate(gm.graph.find_nodes(op="placeholder")) if is_written(x)]
+    if not written or not any(map(may_fail, nodes)):
+        return program
+
+    def run(*inputs: Any) -> tuple[Any, ...]:
+        before = [(x := inputs[n], x.detach().clone()) for n in written]
+        try:
+            return program(*inputs)
+        except Exception:
+            for x, old in before:
+                with torch.inference_mode(x.is_inference()), torch.no_grad():
+                    x.data.copy_(old)
+            raise
+
+    return run
+
+
+def is_written(placeholder: fx.Node) -> bool:
+    """Does an operation of the graph write to this input?"""
+    val = placeholder.meta.get("val")
+    if not isinstance(val, torch.Tensor):
+        return False
+    # running statistics, and what `x.data` is for, count no version
+    quiet = any(
+        getattr(user.target, "__name__", "") in ("batch_norm", "instance_norm")
+        or (user.target is getattr and user.args[1] == "data")
+        for user in placeholder.users
+    )
+    return quiet or val.is_inference() or val._version > 0
 
 
 def finished(

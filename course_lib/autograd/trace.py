@@ -15,6 +15,7 @@ In PyTorch: `torch/_functorch/_aot_autograd/graph_capture.py` (`aot_dispatch_aut
 
 import weakref
 from collections.abc import Callable, Mapping
+from types import BuiltinFunctionType
 from typing import Any
 
 import torch
@@ -41,8 +42,10 @@ from course_lib.autograd.signature import (
 from course_lib.written import traceable
 
 aten = torch.ops.aten
-# a check that nobody reads; torch 2.11 would drop it
-fx.node.has_side_effect(aten._linalg_check_errors.default)
+CHECKS = (aten._linalg_check_errors.default, aten._assert_async.default, aten._assert_async.msg)
+"""Operators that give nothing: they raise, or they do not."""
+for check in CHECKS:  # torch 2.11 would drop the first
+    fx.node.has_side_effect(check)
 Decompositions = Mapping[Any, Callable[..., Any]]
 
 
@@ -92,7 +95,7 @@ class Tracing:
             with torch.enable_grad():
                 inputs = list(map(own_copy, primals, fakes)) if self.gradients else primals
             before = [x.grad_fn if isinstance(x, torch.Tensor) else None for x in inputs]
-            program = Tagging(self.gm)
+            program = Tagging(self.gm, self.decompositions)
             results = program.run(*inputs)
             like = [
                 node.meta.get("val") if isinstance(node, fx.Node) else None
@@ -164,7 +167,7 @@ class Decomposing(TorchDispatchMode):
                 "an element is written to that a view shows twice: functionalization adds the two up"
             )
         # functionalization would chain it to others by a token
-        if op is aten._linalg_check_errors.default:
+        if op in CHECKS:
             with disable_functional_mode():
                 return op(*map(leave, args), **(kwargs or {}))
         # torch's own loop over lists of tensors, but where their numbers are in a tensor.
@@ -196,8 +199,9 @@ class Decomposing(TorchDispatchMode):
 class Tagging(fx.Interpreter):
     """Runs a graph and marks every node that is recorded meanwhile with the node being run; in backward, whose `grad_fn` runs."""
 
-    def __init__(self, gm: fx.GraphModule) -> None:
+    def __init__(self, gm: fx.GraphModule, table: Decompositions) -> None:
         super().__init__(gm)
+        self.table = table
         self.current: fx.Node | None = None
         self.mark()  # what was recorded before belongs to no node
         self.known: dict[int, Any] = {}
@@ -210,6 +214,15 @@ class Tagging(fx.Interpreter):
                 break
             new.meta["origin"] = self.current
         self.current = next_node
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        """A function of torch's that falls apart before an operator is called (`one_hot`) may be in the table, too."""
+        own = self.table.get(target) if isinstance(target, BuiltinFunctionType) else None
+        return super().call_function(own or target, args, kwargs)
+
+    def call_method(self, target: str, args: Any, kwargs: Any) -> Any:
+        own = self.table.get(getattr(torch.Tensor, target, None))
+        return own(*args, **kwargs) if own else super().call_method(target, args, kwargs)
 
     def run_node(self, n: fx.Node) -> Any:
         self.mark(n.meta.get("origin", n))

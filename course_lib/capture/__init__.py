@@ -142,7 +142,8 @@ class Attempt:
                 builder.stop(self.root, self.root.next, broken, plain)
             # what a call sees of its caller
             builder.head.names["__name__"] = frame.func.__globals__.get("__name__", "")
-            graph = world.builder.finish(builder.outputs)
+            outputs = [*builder.outputs, *world.builder.unused_checks(builder.outputs)]
+            graph = world.builder.finish(outputs)
             head = builder.finish()
         start = Location(frame.code.co_filename, frame.code.co_firstlineno, frame.code.co_qualname)
         for test, cause in world.shapes.tests().items():

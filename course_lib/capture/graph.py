@@ -28,6 +28,7 @@ from course_lib import frames
 from course_lib.capture.global_state import TURNED
 from course_lib.capture.shapes import IN_PLACE, OPERATORS, Shapes
 from course_lib.capture.sources import Location, Source, Unsupported
+from course_lib.failing import may_fail
 from course_lib.graph_text import OUT_OF_PLACE, with_functions_bound
 from course_lib.written import traceable
 
@@ -351,6 +352,29 @@ class GraphBuilder:
             f"a {type(value).__name__} cannot be an argument of an operation in the graph"
         )
 
+    def unused_checks(self, outputs: list[Any]) -> list[torch.Tensor]:
+        """What operations give that may refuse their data, though nobody uses it: the graph returns it, or it would be dropped."""
+        failing = [node for node in self.graph.nodes if may_fail(node)]
+        if not failing:
+            return []
+        kept = storages([outputs, [one.stand_in for one in self.inputs]])
+        written = [node for node in self.graph.nodes if is_in_place(node)]
+        waiting = [self.node_of(output) for output in outputs]
+        waiting += [node for node in written if kept.keys() & storages(node.args[0].meta["val"])]
+        live = set[fx.Node]()
+        while waiting:
+            node = waiting.pop()
+            if node not in live:
+                live.add(node)
+                waiting += node.all_input_nodes
+        values = [
+            node.args[0].meta["val"] if node in written else node.meta.get("val")
+            for node in failing
+            if node not in live
+        ]
+        leaves = [leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor)]
+        return [leaf for leaf in leaves if id(leaf) in self._nodes]
+
     def finish(self, outputs: list[Any]) -> fx.GraphModule:
         """Close the graph: it returns a tuple of `outputs`."""
         self.graph.output(tuple(map(self.node_of, outputs))).meta["val"] = tuple(outputs)
@@ -400,6 +424,14 @@ def device_of_cpu(value: Any) -> Any:
     if isinstance(value, torch.device) and value.type == "cpu":
         return torch.device("cpu")
     return "cpu" if isinstance(value, str) and value == "cpu:0" else value
+
+
+def is_in_place(node: fx.Node) -> bool:
+    """Does this operation write to its first argument?"""
+    if not node.op.startswith("call_") or not node.args or not isinstance(node.args[0], fx.Node):
+        return False
+    result, first = node.meta.get("val"), node.args[0].meta.get("val")
+    return isinstance(first, torch.Tensor) and (result is None or result is first)
 
 
 def storages(values: Any) -> dict[int, torch.UntypedStorage]:

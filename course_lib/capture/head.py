@@ -25,7 +25,7 @@ from typing import Any
 
 import torch
 
-from course_lib import frames
+from course_lib import events, frames
 from course_lib.capture import global_state
 from course_lib.capture.calls import SAFE_TYPES, Id, call_back
 from course_lib.capture.classes import MISSING, isinstance, makes_bare, member_of, own_dict
@@ -54,6 +54,7 @@ from course_lib.capture.world import (
     is_full,
     is_slot,
 )
+from course_lib.failing import WHILE_COMPILING, draws_numbers, may_fail
 from course_lib.frames.resume import AT_BREAK, live, resume, resume_at, tidied
 from course_lib.written import as_tuple, define
 
@@ -124,17 +125,34 @@ class HeadBuilder:
                 else ", ".join(args)
             )
             lines.append(f"__out = {GRAPH}({listed})")
-        if self.checks:
-            again = (
-                f"{self.name_for(frames.run_apart)}({', '.join((FUNCTION, *self.head.parameters))})"
-            )
-            turned = any(node.target in STATE for node in self.world.builder.graph.nodes)
-            undo = "".join(f"{switch}({was}); " for switch, was in self.world.at_start if turned)
-            # to draw the same numbers again
-            lines.insert(0, f"__random = {self.name_for(global_state.random)}()")
-            lines.append(f"if not ({' and '.join(self.checks)}): {undo}__random(); return {again}")
+        self.start_anew(lines)
         self.head.body = lines + self.body
         return self.head
+
+    def start_anew(self, lines: list[str]) -> None:
+        """Where the graph raises, or a condition does not hold, eager runs the frame from its start: nothing was written so far."""
+        nodes = self.world.builder.graph.nodes
+        wrong = [f"not ({' and '.join(self.checks)})"] * bool(self.checks)
+        if any(map(may_fail, nodes)):
+            wrong.insert(0, "__out is None")
+            failed = self.name_for(functools.partial(graph_failed, self.head.name), "failed")
+            lines[-1:] = [
+                "try:",
+                f"    {lines[-1]}".replace("\n", "\n    "),
+                "except Exception as __error:",
+                f"    __out = {failed}(__error)",
+            ]
+        if not wrong:
+            return
+        arguments = ", ".join((FUNCTION, *self.head.parameters))
+        again = f"{self.name_for(frames.run_apart)}({arguments})"
+        turned = any(node.target in STATE for node in nodes)
+        undo = "".join(f"{switch}({was}); " for switch, was in self.world.at_start if turned)
+        if self.checks or any(map(draws_numbers, nodes)):
+            # to draw the same numbers again
+            lines.insert(0, f"__random = {self.name_for(global_state.random)}()")
+            undo += "__random(); "
+        lines.append(f"if {' or '.join(wrong)}: {undo}return {again}")
 
     def fetched_once(self, sources: list[Source], lines: list[str]) -> list[str]:
         """The expressions of these. Where there are many, what paths have in common is looked up once, by `lines`."""
@@ -574,6 +592,14 @@ class HeadBuilder:
             name = f"{label}_{next(self._count)}"
         self.head.names[name] = obj
         return name
+
+
+def graph_failed(name: str, error: Exception) -> None:
+    """An error of the graph: eager runs the frame, and raises what it raises. One of the compiler itself leaves the head."""
+    if getattr(error, WHILE_COMPILING, False):
+        raise error
+    why = f"its graph raised {type(error).__name__}, and eager knows where and what to raise"
+    events.emit(events.FellBack(name, why))
 
 
 @torch.inference_mode()

@@ -25,9 +25,10 @@ BESIDE_CORE = """_adaptive_avg_pool2d _adaptive_avg_pool2d_backward arange as_st
     upsample_bicubic2d upsample_bilinear2d upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_trilinear3d
     _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d view_copy xlog1py""".split()
 """What falls apart as torch says, though torch counts it as core."""
-STAYS_WHOLE = """baddbmm bernoulli embedding_dense_backward max_unpool2d max_unpool3d mv take
+STAYS_WHOLE = """baddbmm bernoulli binary_cross_entropy embedding_dense_backward index_add index_copy max_unpool2d max_unpool3d mv take
     _scaled_dot_product_flash_attention_for_cpu multilabel_margin_loss_forward""".split()
-"""What torch would take apart, and a library does better, or whose parts ask for the data; of the last, torch's are wrong."""
+"""What torch would take apart, and a library does better, or whose parts ask for the data. Three check their data,
+which their parts do not: probabilities, indices that are not to be negative. Of the last, torch's parts are wrong."""
 
 
 def vector_norm(
@@ -77,6 +78,28 @@ def nll_loss_backward(
     return torch.where((classes == target) & (target != ignore_index), -grad, 0)
 
 
+def one_hot(classes: Tensor, num_classes: int = -1) -> Tensor:
+    """While torch traces, it does not look at the classes. Eager refuses those that are not there."""
+    if num_classes < 0:  # as many as there are: only the data knows
+        return torch.nn.functional.one_hot(classes, num_classes)
+    refuse((classes < 0) | (classes >= num_classes), "one_hot")
+    return torch.nn.functional.one_hot(classes, num_classes)
+
+
+def quantile(
+    function: Callable[..., Tensor], x: Tensor, q: Any, *args: Any, **kwargs: Any
+) -> Tensor:
+    """On a CPU eager looks if `q` lies between 0 and 1; while torch traces, it does not."""
+    if isinstance(q, Tensor) and x.device.type == "cpu":
+        refuse(((q >= 0) & (q <= 1)).logical_not(), "quantile")
+    return function(x, q, *args, **kwargs)
+
+
+def refuse(wrong: Tensor, name: str) -> None:
+    """Raise if any element of `wrong` is true. (This check can be recorded, and a GPU survives it. Eager then says what is wrong.)"""
+    aten._linalg_check_errors(wrong.any().to(torch.int32), name, is_matrix=True)
+
+
 def torchs_own() -> dict[Any, Callable[..., Any]]:
     """torch's decompositions of what no rule of ours lowers as it is."""
     beside = get_decompositions(
@@ -96,6 +119,9 @@ def torchs_own() -> dict[Any, Callable[..., Any]]:
 
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     **torchs_own(),
+    torch.nn.functional.one_hot: one_hot,
+    **dict.fromkeys((torch.quantile, Tensor.quantile), partial(quantile, torch.quantile)),
+    **dict.fromkeys((torch.nanquantile, Tensor.nanquantile), partial(quantile, torch.nanquantile)),
     **dict.fromkeys(
         (aten.nll_loss_backward.default, aten.nll_loss2d_backward.default), nll_loss_backward
     ),

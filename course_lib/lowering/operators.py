@@ -108,11 +108,17 @@ def copying(op: Any) -> Any:
     return getattr(packet, op._overloadname, op) if packet else op
 
 
+RESIZES_OUT = {torch.ops.aten.binary_cross_entropy.default}
+"""Operators that compute something larger in the memory of their result, with a warning."""
+
+
 @functools.cache
 def find_out_variant(op: Any) -> Any:
     """The overload that writes into memory we give it, where torch has a real one (not one that computes, then copies)."""
     schema = getattr(op, "_schema", None)
     if schema is None or schema.is_mutable or torch.Tag.dynamic_output_shape in op.tags:
+        return None
+    if op in RESIZES_OUT:
         return None
     takes = lambda overload: [(a.name, str(a.type), a.is_out) for a in overload._schema.arguments]
     for overload in (getattr(op.overloadpacket, name) for name in op.overloadpacket.overloads()):

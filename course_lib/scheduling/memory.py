@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from torch._prims_common import compute_required_storage_length
 
+from course_lib.failing import may_fail
 from course_lib.lowering.ir import Buffer, ExternKernel, LoopGraph, Pointwise, View
 from course_lib.scheduling.groups import Group
 from course_lib.scheduling.kernel import FusedKernel, Kernel
@@ -71,8 +72,16 @@ class Planner:
             names[n]: old for n, old in graph.updates.items() if names.count(names[n]) == 1
         }
         """For what is computed only to be put into an input, that input."""
+        self.last_check = max([n for n, k in enumerate(kernels) if self.may_fail(n, k)], default=-1)
+        """The last kernel that may refuse its data. Until it has run, inputs stay as they are: eager may have to start anew."""
         self.free: list[Allocation] = []
         self.result = MemoryPlan()
+
+    def may_fail(self, n: int, kernel: Kernel) -> bool:
+        """Does kernel `n` look at data that eager may refuse: an index, a matrix to be inverted?"""
+        if isinstance(kernel, ExternKernel):
+            return any(map(may_fail, kernel.origins))
+        return any("indirect" in member.body.operations for member in self.groups[n].members)
 
     def place_results_of(self, n: int, kernel: Kernel) -> None:
         """A place for each buffer that kernel `n` stores; what it was the last to read becomes free."""
@@ -104,7 +113,8 @@ class Planner:
     def operand_to_overwrite(self, n: int, new: Buffer, dying: list[str]) -> str | None:
         """The input that `new` is for, or an operand that dies here; if only the very element that is then written is read."""
         given = self.given.get(new.name)
-        if given and self.last_use.get(given.name, n) <= n and replace(given, name=new.name) == new:
+        late = n > self.last_check and self.last_use.get(given.name, n) <= n if given else False
+        if given and late and replace(given, name=new.name) == new:
             dying = [given.name, *dying]
         fits = lambda old: (
             alike(self.buffers[old], new) and only_read_where_written(self.groups[n], old, new.name)
