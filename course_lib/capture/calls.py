@@ -665,6 +665,14 @@ def tensor_of(function: Any, it: Interpreter, data: Any, **options: Any) -> Any:
     )
 
 
+def evaluate_annotations(it: Interpreter, annotate: Any, *args: Any, **kwargs: Any) -> Any:
+    """What the annotations of a class or function are. Python does it, in a namespace that it makes for that."""
+    for cell in getattr(annotate, "__closure__", None) or ():
+        it.world.open_cell(cell)
+    evaluate = newer.evaluator_of_annotations()
+    return frames.call(None, evaluate, annotate, *args, **kwargs)
+
+
 def recorded(function: Any) -> Rule:
     """Into the graph as it is."""
     return lambda it, *args, **kwargs: it.world.builder.call(function, args, kwargs)
@@ -685,6 +693,7 @@ Rule = Callable[..., Any]
 RULES: dict[Any, Rule] = {
     builtins.isinstance: is_instance,
     builtins.__build_class__: build_class,
+    newer.evaluator_of_annotations(): evaluate_annotations,
     # of a metaclass
     type.__new__: lambda it, *args, **options: register(
         it, it.native(type.__new__, *args, **options)

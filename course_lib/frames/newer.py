@@ -2,10 +2,12 @@
 
 In:  the Python that runs.
 Out: the classes of a t-string (3.14), and lazy imports (3.15). Where Python has none, nothing is an instance of them.
+     What evaluates annotations in a namespace of its own (3.14); where Python has none, it is never called.
 
 In PyTorch: `torch/_dynamo/symbolic_convert.py` asks `sys.version_info` in each instruction's method.
 """
 
+import importlib
 import types
 from typing import Any
 
@@ -21,6 +23,14 @@ except ImportError:
 
 TEMPLATES = {Interpolation, Template} - {Nowhere}
 LazyImport: Any = getattr(types, "LazyImportType", Nowhere)
+
+
+def evaluator_of_annotations() -> Any:
+    """`annotationlib.call_annotate_function`, which runs the code of an `__annotate__` with other globals."""
+    try:
+        return importlib.import_module("annotationlib").call_annotate_function
+    except ImportError:
+        return Nowhere
 
 
 def make_interpolation(value: Any, text: str, conversion: str | None, format_spec: str) -> Any:

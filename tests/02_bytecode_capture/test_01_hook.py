@@ -459,6 +459,16 @@ def test_the_tracer_and_the_profiler_see_the_head_in_place_of_the_frame():
 # ---- building it -----------------------------------------------------------------------------------------------------
 
 
+def test_a_free_threaded_python_is_refused_in_one_sentence(monkeypatch):
+    asked = native.sysconfig.get_config_var
+    free_threaded = {"Py_GIL_DISABLED": 1}
+    monkeypatch.setattr(
+        native.sysconfig, "get_config_var", lambda name: free_threaded.get(name, asked(name))
+    )
+    with pytest.warns(RuntimeWarning, match="free-threaded Python, which course_lib does not"):
+        assert native.load.__wrapped__("course_lib.frames._framehook") is None
+
+
 def in_a_fresh_python(program, folder=None, **environment):
     """Run `program` in a process of its own; with `folder`, on a copy of the package there that nobody installed."""
     path = list(filter(None, sys.path))

@@ -908,7 +908,8 @@ def attributes_of_a_module(x):
     return x * seen + SHARED, MODULE.SHARED, BRAND_NEW
 
 
-@program(attention)
+# from 2.15 on, `sdpa_kernel` asks a context variable, which is Python's to read
+@program(attention, graphs=1 if torch.__version__ < "2.15" else 2)
 def attention_by_kernel(q, k):
     with sdpa_kernel(SDPBackend.MATH):
         y = nn.functional.scaled_dot_product_attention(q, k, k)
