@@ -14,13 +14,14 @@ it in `work/.history/`, and writes in one step (`writing`).
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import nbformat
 
 from . import history, writing
-from .generate import exercise_from, exercise_text
+from .generate import exercise_from, exercise_text, is_stub
 from .merging import Merged, merge, same_cells
 from .notebooks import (
     Cell,
@@ -151,6 +152,9 @@ def work_in_exercises(lesson: Lesson) -> list[str]:
     known = [handed_out(lesson)]
     before = _at_head(lesson)
     if before is not None:
+        # somebody may have committed answers: of a file that was changed only the stubs are the course's
+        if not is_untouched(before):
+            before.cells = [c for c in before.cells if not is_solution(c) or is_stub(c)]
         known.append(before)
     return written_in(nb, known)
 
@@ -370,16 +374,19 @@ def _keep_base(lesson: Lesson, exercise: Notebook) -> None:
 
 
 def base_of(lesson: Lesson, mine: Notebook) -> Notebook | None:
-    """The exercise that the copy was made from: the one that it names, else the kept one that has most cells in common with it."""
+    """The exercise that a copy was made from: the one that it names, as it was kept or from the clone's history.
+
+    A copy that names none (an old one, or one that lost its metadata) gets the one that most of its cells come from.
+    """
     release = release_of(mine)
     if release is not None:
         path = _base_path(lesson, release)
-        found = _readable(path) if path.is_file() else _in_git(lesson, release)
-        if found is not None:
+        if path.is_file() and (found := _readable(path)) is not None:
             return found
+        return next((nb for nb in _in_git(lesson) if release_of(nb) == release), None)
     texts = {cell.source for cell in as_copy(mine).cells}
     best, most = None, 0
-    for nb in _kept_bases(lesson):
+    for nb in (*_kept_bases(lesson), *_in_git(lesson)):
         common = len(texts.intersection(cell.source for cell in as_copy(nb).cells))
         if common > most:
             best, most = nb, common
@@ -410,15 +417,14 @@ def is_committed(lesson: Lesson) -> bool:
     return data is not None and data == writing.Seen.of(lesson.exercise).data
 
 
-def _in_git(lesson: Lesson, release: str) -> Notebook | None:
-    """The exercise of an earlier release, from the clone's history."""
+def _in_git(lesson: Lesson) -> Iterator[Notebook]:
+    """The exercise of today's commit and of earlier ones, the newest first."""
     path = lesson.exercise.relative_to(lesson.root).as_posix()
     commits = _git(lesson.root, "log", "-n", "100", "--format=%H", "--", path)
     for commit in (commits or b"").decode().split():
         nb = _of_commit(lesson, commit)
-        if nb is not None and release_of(nb) == release:
-            return nb
-    return None
+        if nb is not None:
+            yield nb
 
 
 def _of_commit(lesson: Lesson, commit: str) -> Notebook | None:

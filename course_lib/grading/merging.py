@@ -114,7 +114,7 @@ class _Merge:
     def _checks(self, old: Cell | None, new: Cell, mine: Cell) -> list[Cell]:
         self.merged.changed.append(new.id)
         fresh = copy.deepcopy(new)
-        if old is None or mine.source == old.source:
+        if old is not None and mine.source == old.source:
             return [fresh]
         return [fresh, *self._beside(mine, "your version of the checks above", "the course's")]
 
@@ -125,8 +125,6 @@ class _Merge:
         self.merged.changed.append(new.id)
         fresh = copy.deepcopy(new)
         if old is not None and mine.source == old.source:
-            return [fresh]
-        if old is None and new.cell_type != "code":
             return [fresh]
         lines = merged_lines(old.source, new.source, mine.source) if old is not None else None
         if lines is not None:
