@@ -46,6 +46,7 @@ FEW_ROWS = 16
 LANES = 64
 # Longer float sums go in blocks, whose sums are added up as double: the error stays that of a short sum
 BLOCK = 4096
+FEW = 8  # So few columns are taken one by one where their order matters
 STRIP = 64  # Elements that go through a row on the stack at a time
 # Bytes that a kernel moves: from here on its results would leave the caches before anybody reads them
 STREAM_FROM = 64 * 2**20
@@ -183,7 +184,9 @@ class CppKernel(CppOps):
                     f"{computed_as(step.buffer.dtype)} {self.scratch[step]}[{self.room(iterations(columns))}];"
                 )
         parts = {step: self.accumulator(step) for step in phase.reductions}
-        in_order = any(part.at for part in parts.values())
+        # lanes would mix up which zero was first, 0.0 or -0.0; in eager that is so for long rows only
+        few = iterations(columns) <= FEW
+        in_order = any(part.at or (few and part.has_nan) for part in parts.values())
         # or 8 lanes share a sum
         longest = iterations(columns) * (8 if self.lane or len(columns) > 1 else 1)
         sums = [
@@ -337,7 +340,11 @@ class CppKernel(CppOps):
         at = self.index(column_number(step)) if node.kind.startswith("arg") else ""
         name = label(step) if node.kind in label(step) else f"{label(step)}_{node.kind}"
         return Accumulator(
-            self.unique(name), kind, node.accumulate if kind in ("sum", "prod") else dtype, at
+            self.unique(name),
+            kind,
+            node.accumulate if kind in ("sum", "prod") else dtype,
+            at,
+            node.last_of_equals,
         )
 
     def declare_accumulator(self, step: Step, accumulator: Accumulator) -> None:

@@ -63,7 +63,9 @@ def number(value: bool | int | float, dtype: torch.dtype) -> str:
     if dtype.is_floating_point:
         text = decimal(value, dtype)
         names = {"inf": "INFINITY", "-inf": "-INFINITY", "nan": "NAN"}
-        return names.get(text) or text + ("" if dtype == torch.float64 else "f")
+        if dtype == torch.float64:
+            return f"double({names[text]})" if text in names else text
+        return names.get(text) or text + "f"
     value = int(value)
     return LIMITS.get(value) or (f"{value}LL" if abs(value) >= 2**31 else str(value))
 
@@ -150,6 +152,7 @@ class Accumulator:
     dtype: torch.dtype
     # For argmax and argmin: the number of the current column. The first of equals wins, so columns come in order
     at: str = ""
+    last_of_equals: bool = False  # Of 0.0 and -0.0
 
     @property
     def has_nan(self) -> bool:
@@ -180,6 +183,7 @@ class Accumulator:
             return [
                 f"if ({value} {better} {mine}{nan}) {{ {mine} = {value}; {self.name}_at{lane} = {self.at}; }}"
             ]
+        better += "=" if self.last_of_equals and self.dtype.is_floating_point else ""
         lines = [f"{mine} = {value} {better} {mine} ? {value} : {mine};"]
         return lines + ([f"{self.name}_nan{lane} |= {is_nan};"] if self.has_nan else [])
 

@@ -180,8 +180,9 @@ template <class T> static INLINE T rsqrt(T x) { return 1 / sqrt(x); }
 int nothing = 0;
 template <class F, class I> static INLINE F from_integer(I k) { return (F)(I)(k + (I)nothing); }
 
-template <class T> static INLINE T maximum(T a, T b) { return (a > b || a != a) ? a : b; }  // NaN wins
-template <class T> static INLINE T minimum(T a, T b) { return (a < b || a != a) ? a : b; }
+// NaN wins, and of equals the first: relu(-0.0) is maximum(-0.0, 0) and stays -0.0.
+template <class T> static INLINE T maximum(T a, T b) { return (b > a || b != b) ? b : a; }
+template <class T> static INLINE T minimum(T a, T b) { return (b < a || b != b) ? b : a; }
 template <class T> static INLINE T abs(T x) { return x < 0 ? (T)-x : x; }
 
 // Integers: the smallest has no negative, so divided by -1 it wraps around instead of trapping. (By what may be 0, torch's own
@@ -198,7 +199,7 @@ template <class T> static INLINE T floordiv(T a, T b) {  // rounds towards minus
   } else {
     T r = fmod(a, b), q = (a - r) / b;
     q = r != 0 && (r < 0) != (b < 0) ? q - 1 : q;
-    T f = floor(q), zero = a / b < 0 ? -(T)0 : (T)0;
+    T f = floor(q), zero = (T)__builtin_copysign(0.0, (double)(a / b));
     f = q - f > (T)0.5 ? f + 1 : f;
     return b == 0 ? a / b : q != 0 ? f : zero;
   }

@@ -32,7 +32,8 @@ HELPERS = {
     "    return tl.where((r != 0) & ((r < 0) != (b < 0)), r + b, r)",
     "float_floor_div": "a, b):\n    r = libdevice.fmod(a, b)\n    q = (a - r) / b\n"
     "    q = tl.where((r != 0) & ((r < 0) != (b < 0)), q - 1, q)\n    f = tl.floor(q)\n"
-    "    f = tl.where(q - f > 0.5, f + 1, f)\n    return tl.where(b == 0, a / b, f)",
+    "    f = tl.where(q - f > 0.5, f + 1, f)\n    f = tl.where(q == 0, libdevice.copysign(f, a / b), f)\n"
+    "    return tl.where(b == 0, a / b, f)",
     "integer_pow": "a, b):\n    r = tl.full(a.shape, 1, a.dtype)\n    for _ in tl.static_range(63):\n"
     "        r = tl.where(b % 2 != 0, r * a, r)\n        a = a * a\n        b = b // 2\n    return r",
 }
@@ -53,6 +54,7 @@ RULES: dict[str, str | Rule] = {
     "le": compare("<=", 5), "gt": compare(">", 5), "ge": compare(">=", 5),
     "maximum:float": (f"tl.maximum({{}}, {{}}{KEEPS_NAN})", ATOM),
     "minimum:float": (f"tl.minimum({{}}, {{}}{KEEPS_NAN})", ATOM),
+    "neg:float": ("{:13} * -1.0", 13),  # Triton's -x is 0 - x, which is 0.0 for 0.0
     "sqrt:float32": "tl.sqrt_rn",  # `tl.sqrt` is an approximation that takes denormal numbers for 0
     # `/` is one too; and Python itself would divide constants
     "reciprocal:float32": ("tl.div_rn(1.0, {})", ATOM),
@@ -115,6 +117,10 @@ class TritonOps(Printer):
                 if dtype == torch.uint8
                 else int(value)
             )
+        if value == 0 and math.copysign(1, value) < 0:  # Triton makes 0.0 of a constant -0.0
+            wide = torch.float64 if dtype == torch.float64 else torch.float32
+            text = f"(tl.full([], 0.0, {self.type_name(wide)}) * -1.0)"
+            return text if wide == dtype else f"{text}.to({self.type_name(dtype)})"
         text = decimal(value, dtype)
         text = text if math.isfinite(float(text)) else f'float("{text}")'
         # a bare number: float32 to libdevice

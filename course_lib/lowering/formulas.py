@@ -125,6 +125,11 @@ def power(x: Any, exponent: Any) -> Term:
     return special[exponent]() if exponent in special else x**exponent
 
 
+def half_power(x: Any, exponent: Any) -> Term:
+    """Of float16 numbers, on the CPU: a root is no special case of torch's there, and differs for -0.0 and -inf."""
+    return x**exponent if exponent in (0.5, -0.5) else power(x, exponent)
+
+
 def dividend(x: Any, y: Any) -> Term:
     """`x`, which is to be divided by `y`, as a term. Raises `NoLoopForm` where `y` may be an integer 0."""
     x = y.like(x) if isinstance(y, Term) else x  # 7 // y
@@ -150,9 +155,10 @@ def divide(x: Any, y: Any, rounding_mode: str | None = None) -> Term:
 
 
 def clamp(x: Term, min: Any = None, max: Any = None) -> Term:
+    """Where x is equal to a bound that is a number, it stays (-0.0 does); of a tensor of bounds torch takes the bound."""
     if min is not None:
-        x = x.maximum(min)
-    return x if max is None else x.minimum(max)
+        x = x.binary("maximum", min, swap=isinstance(min, Term))
+    return x if max is None else x.binary("minimum", max, swap=isinstance(max, Term))
 
 
 def whole(op: str, x: Term, decimals: int = 0) -> Term:
@@ -171,7 +177,9 @@ POINTWISE: dict[str, Formula] = {
         for op in ("eq", "ne", "lt", "le", "gt", "ge")
     },
     **{op: F(lambda x, y, op=op: x.binary(op, y)) for op in BINARY if op.startswith("bitwise_")},
-    **{op: F(lambda x, y, op=op: x.binary(op, y)) for op in ("mul", "maximum", "minimum", "atan2")},
+    **{op: F(lambda x, y, op=op: x.binary(op, y)) for op in ("mul", "atan2")},
+    # of two equals, 0.0 and -0.0, torch gives the second, and `ops` the first
+    **{op: F(lambda x, y, op=op: x.binary(op, y, swap=True)) for op in ("maximum", "minimum")},
     # arithmetic
     "add": F(lambda x, y, alpha=1: x + y if alpha == 1 else x + alpha * y, rounds=True),
     "sub": F(lambda x, y, alpha=1: x - y if alpha == 1 else x - alpha * y, rounds=True),

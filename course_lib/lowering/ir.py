@@ -184,6 +184,8 @@ class Reduction(Loops):
     kind: str  # One of sum, prod, max, min, any, all, argmax, argmin
     # Of the accumulator: float32 for float16 and bfloat16 input, int64 for integer sums
     accumulate: torch.dtype
+    # Of equals (0.0 and -0.0) the last is the maximum or minimum, not the first
+    last_of_equals: bool = False
     partial: bool = False  # The first half of a reduction that was split for a GPU
     # Of a sum of squared distances: the mean, and the sum that it is made of
     around: tuple[Buffer, Buffer] | None = None

@@ -18,7 +18,8 @@ UNARY = """neg abs exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal sin
     atanh erf erfc sigmoid floor ceil round trunc logical_not bitwise_not""".split()
 BINARY = """add sub mul truediv floordiv mod fmod pow atan2 maximum minimum eq ne lt le gt ge logical_and logical_or bitwise_and
     bitwise_or bitwise_xor""".split()
-"""`floordiv`, `mod`, `round` follow Python and torch, `fmod` C; `maximum`, `minimum` propagate NaN. Arguments: of one dtype."""
+"""`floordiv`, `mod`, `round` follow Python and torch, `fmod` C; `maximum`, `minimum` propagate NaN, and of equals
+(0.0 and -0.0) give the first. Arguments: of one dtype."""
 BOOLEAN = frozenset("eq ne lt le gt ge logical_and logical_or logical_not".split())
 """Operations that give torch.bool whatever they are given. All others give the dtype of their first operand."""
 

@@ -66,7 +66,11 @@ def one_reduction(
     kind = {"amax": "max", "amin": "min"}.get(name_of(node), name_of(node))
     if kind in ("any", "all") and isinstance(dims, Sequence) and not dims:
         raise NoLoopForm("reducing no dimension at all runs as torch's own operator")
-    return reduce(low, node, x, dimensions(x, dims), kind, node.meta["val"])
+    result = reduce(low, node, x, dimensions(x, dims), kind, node.meta["val"])
+    last = low.graph.nodes[-1] if low.graph.nodes else None
+    if node.target in (aten.max.default, aten.min.default) and isinstance(last, Reduction):
+        last.last_of_equals = True  # as in eager, wherever the number of elements is a power of two
+    return result
 
 
 @lowers(aten.max.dim, aten.min.dim)

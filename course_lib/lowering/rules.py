@@ -18,7 +18,7 @@ import sympy
 import torch
 from torch import fx
 
-from course_lib.lowering.formulas import POINTWISE, Formula, NoLoopForm, Term
+from course_lib.lowering.formulas import POINTWISE, Formula, NoLoopForm, Term, half_power, power
 from course_lib.lowering.ir import Index, Lazy, View
 from course_lib.lowering.lower import Lowering, element, lowers
 from course_lib.lowering.operators import compute_dtype
@@ -42,6 +42,11 @@ def pointwise(formula: Formula, low: Lowering, node: fx.Node, *args: Any, **kwar
         fakes = [a.meta["val"] if isinstance(a, fx.Node) else a for a in node.args]
         common = torch.result_type(*fakes) if len(fakes) == 2 else fakes[0].dtype
     dtype = compute_dtype(common)
+    if formula.function is power and (common, node.meta["val"].device.type) == (
+        torch.float16,
+        "cpu",
+    ):
+        formula = formula._replace(function=half_power)
     rounds = formula.rounds and dtype != common and node.meta["val"].device.type == "cpu"
 
     def body(ops: Handler, index: Index) -> Term:

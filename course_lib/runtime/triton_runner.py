@@ -160,6 +160,12 @@ def mend_interpreter(triton: Any) -> None:
         patch(tensor, scope)
         scope.set_attr(tensor, "__index__", lambda self: int(np.ravel(self.handle.data)[0]))
 
+    # Of 0.0 and -0.0 the first, as on the CPU (`ops.maximum`): NumPy's choice depends on the number of elements
+    def choosing(better: Callable[..., Any]) -> Callable[..., Any]:
+        choose = lambda a, b: np.where(better(b, a) | (b != b), b, a)
+        return lambda self, a, b: self.binary_op(a, b, choose)
+
+    builder.create_maximumf, builder.create_minimumf = choosing(np.greater), choosing(np.less)
     interpreter._patch_lang_tensor = patch_lang_tensor
     builder.cast_impl = cast_impl
     builder.get_bf16 = lambda self, value: cast_impl(self, self.get_fp32(value), tl.bfloat16)

@@ -36,7 +36,7 @@ Memory = dict[str, torch.Tensor]
 OTHER_NAMES = {
     "neg": "negative", "asin": "arcsin", "acos": "arccos", "atan": "arctan", "atan2": "arctan2", "asinh": "arcsinh",
     "acosh": "arccosh", "atanh": "arctanh", "round": "rint", "bitwise_not": "invert", "sub": "subtract", "mul": "multiply",
-    "truediv": "divide", "floordiv": "floor_divide", "eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal",
+    "truediv": "divide", "eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal",
     "gt": "greater", "ge": "greater_equal",
 }
 # fmt: on
@@ -46,10 +46,37 @@ TORCHS = {op: getattr(torch, op) for op in ("erf", "erfc", "sigmoid", "pow")} | 
 """What NumPy lacks, or does otherwise."""
 
 
+def first_of_equals(better: Callable[..., Any]) -> Callable[..., Array]:
+    """A maximum or minimum in which NaN wins, and of equals (0.0 and -0.0) the first. NumPy's depends on the number of elements."""
+
+    def choose(a: Array, b: Array) -> Array:
+        return np.asarray(np.where(better(b, a) | (b != b), b, a))
+
+    return choose
+
+
+def floor_divide(a: Array, b: Array) -> Array:
+    """As torch does it, down to the sign of a zero; integers by NumPy, which does not raise for a 0."""
+    if not np.issubdtype(np.result_type(a, b), np.floating):
+        return np.asarray(np.floor_divide(a, b))
+    pair = [torch.from_numpy(x.copy()) for x in np.broadcast_arrays(a, b)]
+    return torch.floor_divide(*pair).numpy()
+
+
+OWN = {
+    "maximum": first_of_equals(np.greater),
+    "minimum": first_of_equals(np.less),
+    "floordiv": floor_divide,
+}
+"""Those for which NumPy leaves something open."""
+
+
 def meaning(op: str) -> Callable[..., Array]:
     """A virtual operation as a function of arrays."""
     if op == "rsqrt":
         return lambda x: (1 / np.sqrt(x)).astype(x.dtype)
+    if op in OWN:
+        return OWN[op]
     if op in TORCHS:
         return lambda *xs: TORCHS[op](
             *(torch.from_numpy(x.copy()) for x in np.broadcast_arrays(*xs))

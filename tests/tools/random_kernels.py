@@ -31,6 +31,10 @@ SPECIAL = [
     65504.0,
 ]
 
+INEXACT = set("sigmoid tanh erf exp".split())
+"""Their last digit is each engine's own."""
+JUMPS = set("floor ceil trunc round".split())
+"""A last digit decides what these give, and what a comparison does: they are not put on what is inexact."""
 SAFE_UNARY = "neg abs sqrt floor ceil trunc round sigmoid tanh erf exp relu reciprocal".split()
 BINARY = "add sub mul truediv maximum minimum".split()
 COMPARE = "eq ne lt le gt ge".split()
@@ -89,31 +93,43 @@ def pointwise_kernels(
     dtype = rng.choice(dtypes)
     compute = torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
     k, tensors = Hand(shape), {}
-    values = []
+    values, exact = [], []
     for n in range(rng.randint(1, 3)):
         view = read(rng, k, f"x{n}", shape, dtype, tensors, special)
         values.append(lambda ops, i, view=view: ops.to_dtype(view.load(ops, i), compute))
+        exact.append(True)
+
     for n in range(rng.randint(1, 5)):
         kind = rng.choice(["unary", "binary", "binary", "where", "constant"])
-        a, b, c = (rng.choice(values) for _ in range(3))
+        places = [rng.randrange(len(values)) for _ in range(3)]
+        a, b, c = (values[place] for place in places)
+        a_exact, b_exact, c_exact = (exact[place] for place in places)
+
         if kind == "unary":
-            op = unary(rng.choice(unary_ops), compute)
+            name = rng.choice([op for op in unary_ops if a_exact or op not in JUMPS])
+            op = unary(name, compute)
             inner = lambda ops, i, op=op, a=a: op(ops, a(ops, i))
+            result_exact = a_exact and name not in INEXACT
         elif kind == "binary":
             op = rng.choice(BINARY)
             inner = lambda ops, i, op=op, a=a, b=b: getattr(ops, op)(a(ops, i), b(ops, i))
-        elif kind == "where":
+            result_exact = a_exact and b_exact
+        elif kind == "where" and a_exact and b_exact:
             op = rng.choice(COMPARE)
             inner = lambda ops, i, op=op, a=a, b=b, c=c: ops.where(
                 getattr(ops, op)(a(ops, i), b(ops, i)), c(ops, i), b(ops, i)
             )
+            result_exact = b_exact and c_exact
         else:
             value = rng.choice([0.5, 2.0, -1.25, 3.0])
             inner = lambda ops, i, a=a, value=value: ops.mul(
                 a(ops, i), ops.constant(value, compute)
             )
+            result_exact = a_exact
+
         step = k.point(f"t{n}", inner, dtype=compute, store=rng.random() < 0.5)
         values.append(lambda ops, i, step=step: step.load(ops, i))
+        exact.append(result_exact)
     last = values[-1]
     k.point("out", lambda ops, i: ops.to_dtype(last(ops, i), dtype), store=True, dtype=dtype)
     return *k.build(), tensors
@@ -134,13 +150,14 @@ def reduction_kernels(rng: Random, special=False, dtype=torch.float32, long=LONG
     if rng.random() < 0.5:
         w = read(rng, k, "w", columns, f32, tensors, False)
         column.append(lambda ops, i: w.load(ops, i[len(rows) :]))
+    inputs = list(column)  # exact: for what a last digit decides
     n_reductions = 0
     for n in range(rng.randint(1, 7)):
         kind = rng.choice(["reduce", "reduce", "point", "row"])
         store = rng.random() < 0.5
         if kind == "reduce":
             op = rng.choice(["sum", "max", "min", "argmax", "argmin", "any", "all"])
-            a = rng.choice(column)
+            a = rng.choice(column if op in ("sum", "max", "min") else inputs)
             # Divided by the number of columns, so that sums stay as large as what is summed.
             body = lambda ops, i, j, a=a, op=op: (
                 ops.mul(a(ops, [*i, *j]), ops.constant(1 / math.prod(columns), f32)) if op == "sum"
