@@ -28,7 +28,7 @@ from course_lib.capture import CaptureResult, History, Unsupported, global_state
 from course_lib.frames import SKIP, Answer, Frame, Watcher, call, number, run_apart
 from course_lib.frames.resume import PLAIN
 from course_lib.guards import Check
-from course_lib.pipeline import COMPILING, Pipeline
+from course_lib.pipeline import Pipeline, apart_from_hooks
 
 F = TypeVar("F", bound=Callable[..., Any])
 # Run below a user's call (a `print` in a notebook): no tensor code
@@ -47,19 +47,6 @@ STEPS = frozenset(
 """What optimizers do to all parameters (`torch.optim`), without a look at data: the rest of a `step` runs in eager."""
 # Every compiler that holds compiled code, for `reset`
 live: weakref.WeakSet["Compiler"] = weakref.WeakSet()
-
-
-@contextlib.contextmanager
-def apart_from_hooks() -> Iterator[None]:
-    """Compile on one thread at a time, and save no tensors for hooks (of `checkpoint`, say) that are active around it."""
-    active = torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
-    hooks = (
-        torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t)
-        if active
-        else contextlib.nullcontext()
-    )
-    with COMPILING, hooks, config.collector_paused():
-        yield
 
 
 class GuardedCode(NamedTuple):

@@ -4,14 +4,15 @@ frame ─ capture ─▶ FX graph, guards, head ─ trace ─▶ ATen graph ─ 
 memory ─ build ─▶ CompiledGraph
 """
 
+import contextlib
 import copy
 import dataclasses
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import fx
@@ -25,6 +26,19 @@ from course_lib.failing import WHILE_COMPILING
 from course_lib.written import forget, traceable
 
 COMPILING = threading.RLock()  # One thread compiles at a time: `make_fx` patches torch itself
+
+
+@contextlib.contextmanager
+def apart_from_hooks() -> Iterator[None]:
+    """Compile on one thread at a time, and save no tensors for hooks (of `checkpoint`, say) that are active around it."""
+    active = torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
+    hooks = (
+        torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t)
+        if active
+        else contextlib.nullcontext()
+    )
+    with COMPILING, hooks, config.collector_paused():
+        yield
 
 
 @dataclass(frozen=True)
@@ -119,7 +133,7 @@ class Pipeline:
 
         def compile_later(graph: fx.GraphModule) -> Program:
             # when backward runs, and finds that some results were not used
-            with COMPILING, capture.recording_mode():
+            with apart_from_hooks(), capture.recording_mode():
                 return self.compile_graph(graph, codegen)
 
         return autograd.differentiable(
@@ -129,9 +143,17 @@ class Pipeline:
     def compile_graph(self, aten: fx.GraphModule, codegen: str) -> Program:
         """A functional ATen graph to machine code."""
         events.emit(events.AtenTraced(aten))
+        # what autocast does is in the graph; it is to touch neither the compiler's own products nor the program's
+        autocast = torch._C._is_any_autocast_enabled()
+        with torch._C._DisableAutocast():
+            program = self.compile_kernels(aten, codegen)
+        return without_autocast(program) if autocast else program
+
+    def compile_kernels(self, aten: fx.GraphModule, codegen: str) -> Program:
+        """Lower, schedule and build. (`codegen` "none": the graph runs as it is.)"""
         if codegen == "none":
             _LazyGraphModule.force_recompile(aten)
-            return without_autocast(torch.no_grad()(aten.forward))
+            return cast(Program, torch.no_grad()(aten.forward))
         loops = dataclasses.replace(
             events.stage("lower", events.Lowered, self.lower, aten), fixed=self.fixed
         )
@@ -149,9 +171,7 @@ class Pipeline:
         program = events.stage(
             "build", events.KernelsBuilt, self.build, loops, schedule, plan, codegen
         )
-        return without_autocast(
-            runtime.with_cuda_graphs(program, loops) if self.cudagraphs else program
-        )
+        return runtime.with_cuda_graphs(program, loops) if self.cudagraphs else program
 
     def specialize(
         self, gm: fx.GraphModule, build: Callable[[fx.GraphModule, list[Any]], Program]
@@ -170,7 +190,7 @@ class Pipeline:
                         *args
                     )
                 try:
-                    with COMPILING, capture.recording_mode():
+                    with apart_from_hooks(), capture.recording_mode():
                         built[key] = build(with_sizes(gm, args), list(args))
                 except Exception as error:
                     setattr(error, WHILE_COMPILING, True)
@@ -224,7 +244,7 @@ def without_autocast(program: Program) -> Program:
         with torch._C._DisableAutocast():
             return program(*args)
 
-    return run if torch._C._is_any_autocast_enabled() else program
+    return run
 
 
 def fall_back(gm: fx.GraphModule, why: str, warn: bool = False) -> Program:

@@ -11,10 +11,13 @@ from course_lib.capture.sources import Test
 
 SWITCHES = ("torch.is_grad_enabled()", "torch.is_inference_mode_enabled()", "torch.get_default_dtype()",
             "torch.are_deterministic_algorithms_enabled()", "torch._C._len_torch_function_stack()",
-            "torch._C._functorch.peek_interpreter_stack()", "torch._C._is_any_autocast_enabled()")  # fmt: skip
+            "torch._C._len_torch_dispatch_stack()", "torch._C._functorch.peek_interpreter_stack()",
+            "torch._C._is_any_autocast_enabled()")  # fmt: skip
 """Grad and inference mode, the dtype of new tensors, deterministic algorithms, active modes, vmap and grad, autocast."""
 # Where it is allowed, kernels may be made for it
 TF32 = "torch._C._get_fp32_precision_getter('cuda', 'matmul')"
+# Is new memory filled, where algorithms are deterministic?
+FILLED = "torch.utils.deterministic.fill_uninitialized_memory"
 AUTOCAST = ("torch.is_autocast_enabled({0!r})", "torch.get_autocast_dtype({0!r})")
 ATTENTION = {
     f"_get_{name}_sdp_enabled": f"_set_sdp_use_{name}"
@@ -34,6 +37,8 @@ def tests() -> tuple[Test, ...]:
     ]
     if torch._C._is_any_autocast_enabled():
         switches += [switch.format(device) for device in ("cpu", "cuda") for switch in AUTOCAST]
+    if torch.are_deterministic_algorithms_enabled():
+        switches.append(FILLED)
     found = [(switch, eval(switch, {"torch": torch})) for switch in switches]
     return tuple(
         Test(switch, "==" if type(value) in (int, str) else "is", value) for switch, value in found

@@ -7,6 +7,7 @@ Pointwise operators need no rule of their own: their formulas are in `lowering.f
 In PyTorch: `torch/_inductor/lowering.py`, below `register_lowering`.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial, reduce
@@ -136,11 +137,21 @@ def full(low: Lowering, node: fx.Node, *args: Any, **kwargs: Any) -> View:
     return copy(low, node, value) if isinstance(value, View) else low.full(value, node.meta["val"])
 
 
-@lowers(aten.empty, aten.empty_like, aten.new_empty, aten.empty_strided, aten.empty_permuted)
 @lowers(aten.zeros, aten.zeros_like, aten.new_zeros)
 def zeros(low: Lowering, node: fx.Node, *args: Any, **kwargs: Any) -> View:
-    """Memory that nobody set may as well be zero."""
     return low.full(0, node.meta["val"])
+
+
+@lowers(aten.empty, aten.empty_like, aten.new_empty, aten.empty_strided, aten.empty_permuted)
+def empty(low: Lowering, node: fx.Node, *args: Any, **kwargs: Any) -> View:
+    """Memory that nobody set may as well be zero. Where eager fills it, so that programs that read it stand out, so do we."""
+    fake = node.meta["val"]
+    filled = torch.utils.deterministic.fill_uninitialized_memory
+    if not (torch.are_deterministic_algorithms_enabled() and filled):
+        return low.full(0, fake)
+    if fake.dtype.is_floating_point or fake.dtype.is_complex:
+        return low.full(math.nan, fake)
+    return low.full(True if fake.dtype is torch.bool else torch.iinfo(fake.dtype).max, fake)
 
 
 @lowers(prims.iota.default)
