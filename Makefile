@@ -47,10 +47,10 @@ $(BIN)/python:
 	echo "Making $(ENV) with $$($$p --version)"; $$p -m venv $(ENV)
 
 # torch first and pinned: the newest torch with all of CUDA is several GB. A torch that is there already stays.
-$(STAMP): pyproject.toml $(wildcard course_lib/*/_*.c) | $(BIN)/python
+$(STAMP): pyproject.toml course_lib/grading/kernelspec.py $(wildcard course_lib/*/_*.c) | $(BIN)/python
 	@$(BIN)/python -c "import importlib.metadata as m; m.version('torch')" 2>/dev/null || { echo "Installing $(CHOSEN_TORCH)"; $(PIP) "$(CHOSEN_TORCH)"; }
 	@echo "Installing course_lib and what the course needs"; $(PIP) -e '.[$(EXTRAS)]'
-	@$(BIN)/python -m ipykernel install --sys-prefix --name course --display-name "Course (torch.compile)" >/dev/null
+	@$(BIN)/python course_lib/grading/kernelspec.py >/dev/null
 	@$(BIN)/jupyter labextension disable --level=sys_prefix "@jupyterlab/apputils-extension:announcements" >/dev/null 2>&1 || true # no question about news
 	@touch $@
 

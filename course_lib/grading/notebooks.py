@@ -26,7 +26,16 @@ BEGIN_HIDDEN, END_HIDDEN = "BEGIN HIDDEN TESTS", "END HIDDEN TESTS"
 # of a cell's metadata
 _KEPT = ("deletable", "editable", "jupyter", "nbgrader", "slideshow", "tags")
 KERNELSPEC = {"display_name": "Course (torch.compile)", "language": "python", "name": "course"}
-LANGUAGE_INFO = {"name": "python"}
+# What the course's kernel tells JupyterLab (`kernelspec`), and Lab writes into each notebook that it opens.
+LANGUAGE_INFO = {
+    "codemirror_mode": {"name": "ipython", "version": 3},
+    "file_extension": ".py",
+    "mimetype": "text/x-python",
+    "name": "python",
+    "nbconvert_exporter": "python",
+    "pygments_lexer": "ipython3",
+    "version": "3",
+}
 
 Notebook = Any  # nbformat.NotebookNode: a dict with attributes
 Cell = Any
