@@ -1,12 +1,13 @@
 # `make lab` serves the course, `make test` runs everything CI runs. Both set up `.venv` first, once.
 #
-#   make lab  test  test-fast  test-all  lint  demo  doctor  size  exercises  notebooks  slides  site  clean
+#   make lab  instructor  test  test-fast  test-all  lint  demo  doctor  size  exercises  notebooks  slides  site  clean
 #
 # Worth overriding:  PYTHON=python3.12   VENV=.venv-mine   TORCH=torch==2.12.0   LAB_ARGS="--no-browser --port=9000"
 
 VENV ?= .venv
 TORCH ?= torch==2.13.0
 LAB_ARGS ?=
+SERVED ?= $(CURDIR)
 WORKERS ?= 2
 EXTRAS ?= course,dev
 
@@ -34,7 +35,7 @@ NOTEBOOKS = $(wildcard notebooks/*.ipynb solutions/*/*.ipynb)
 START := notebooks/00_start_here.ipynb
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab test test-browser test-fast test-all test-notebooks lint demo doctor size exercises exercises-check notebooks site slides test-lab clean
+.PHONY: help setup lab instructor learner test test-browser test-fast test-all test-notebooks lint demo doctor size exercises exercises-check notebooks site slides test-lab clean
 
 help: ## what there is
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
@@ -46,19 +47,37 @@ $(BIN)/python:
 	if [ -z "$$p" ]; then echo "No Python 3.11, 3.12, 3.13, 3.14 or 3.15 that can make an environment was found. Install one (on Debian and Ubuntu: python3 python3-venv), or name one: make lab PYTHON=path-to-python"; exit 1; fi; \
 	echo "Making $(ENV) with $$($$p --version)"; $$p -m venv $(ENV)
 
+# nbgrader's menus and buttons in JupyterLab serve those who hand out and mark; on a learner's page they lead nowhere.
+INSTRUCTOR := $(ENV)/.course-instructor
+nbgrader = $(BIN)/jupyter labextension $(1) --level=sys_prefix @jupyter/nbgrader >/dev/null 2>&1 || true
+
 # torch first and pinned: the newest torch with all of CUDA is several GB. A torch that is there already stays.
 $(STAMP): pyproject.toml course_lib/grading/kernelspec.py $(wildcard course_lib/*/_*.c) | $(BIN)/python
 	@$(BIN)/python -c "import importlib.metadata as m; m.version('torch')" 2>/dev/null || { echo "Installing $(CHOSEN_TORCH)"; $(PIP) "$(CHOSEN_TORCH)"; }
 	@echo "Installing course_lib and what the course needs"; $(PIP) -e '.[$(EXTRAS)]'
 	@$(BIN)/python course_lib/grading/kernelspec.py >/dev/null
 	@$(BIN)/jupyter labextension disable --level=sys_prefix "@jupyterlab/apputils-extension:announcements" >/dev/null 2>&1 || true # no question about news
+	@test -e $(INSTRUCTOR) || { $(call nbgrader,disable); }
 	@touch $@
 
+instructor: $(STAMP) ## show nbgrader's menus in JupyterLab, for those who teach (`make learner` hides them)
+	@$(call nbgrader,enable)
+	@touch $(INSTRUCTOR)
+	@echo "JupyterLab shows nbgrader's menus from its next start on."
+
+learner: $(STAMP) ## hide nbgrader's menus in JupyterLab again
+	@$(call nbgrader,disable)
+	@rm -f $(INSTRUCTOR)
+
 # Trusted, for Lab shows no stored picture of a notebook that is not; and the address that it prints opens the first lesson.
+# The path is for cells (`!course check 1`) and terminals. A bash of its own would set it anew, so bash is told what to read.
+lab: export COURSE_BIN := $(abspath $(BIN))
 lab: $(STAMP) ## serve the course in JupyterLab
 	@$(BIN)/jupyter trust notebooks/*.ipynb >/dev/null
 	-@$(BIN)/course start # a copy of each exercise in work/, where there is none
-	$(BIN)/jupyter lab --LabApp.default_url=/lab/tree/$(START) --ServerApp.root_dir="$(CURDIR)" $(if $(filter 0,$(shell id -u)),--allow-root) $(LAB_ARGS)
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/jupyter lab --LabApp.default_url=/lab/tree/$(START) --ServerApp.root_dir="$(SERVED)" \
+	--ServerApp.terminado_settings="$$(case "$$(basename "$${SHELL:-bash}")" in (bash|sh) echo '{"shell_command": ["bash", "--rcfile", "$(CURDIR)/deploy/terminal.bashrc"]}';; (*) echo '{}';; esac)" \
+	$(if $(filter 0,$(shell id -u)),--allow-root) $(LAB_ARGS)
 
 test: $(STAMP) lint size exercises-check ## all that CI runs: lint, size, exercises, tests, notebooks
 	$(BIN)/python -m pytest tests -q -n $(WORKERS) --dist loadscope --no-loadscope-reorder

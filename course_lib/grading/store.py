@@ -53,12 +53,16 @@ def execute(nb: Notebook, folder: Path, timeout: float = 300) -> Notebook:
 
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
+_LIVE_PLACE = re.compile(r'<figure id="cl-live-[0-9a-f]+" ')
 
 
 def _without_live_part(output: Any) -> Any:
     """A stored widget is its still form: Lab prefers the live one, whose model ended with the kernel, and shows an error."""
-    if len(output.get("data", {})) > 1:
-        output["data"].pop(WIDGET, None)
+    data = output.get("data", {})
+    if len(data) > 1:
+        data.pop(WIDGET, None)
+    if "text/html" in data:
+        data["text/html"] = _LIVE_PLACE.sub("<figure ", data["text/html"])
     return output
 
 

@@ -16,10 +16,10 @@ from typing import Any
 
 from course_lib.scheduling import No, Schedule, can_fuse, schedule
 from course_lib.viz.asked import attributes, wholes
-from course_lib.viz.live import Live
+from course_lib.viz.live import Live, widget_class
 from course_lib.viz.loops import is_extern, label_of
 from course_lib.viz.shapes import buckets
-from course_lib.viz.style import SMALL, Picture, human_bytes, plural, sheet
+from course_lib.viz.style import SMALL, Picture, human_bytes, plural
 from course_lib.viz.svg import Svg, shorten
 from course_lib.viz.tables import columns
 
@@ -62,14 +62,13 @@ class Choose(Live):
     @cached_property
     def widget(self) -> Any:
         """The live form. Raises ImportError without `anywidget`."""
-        import anywidget
         import traitlets
 
-        class ChooseWidget(anywidget.AnyWidget):
+        base: Any = widget_class(SCRIPT, "predict")
+
+        class ChooseWidget(base):
             """Everything happens in choose.js."""
 
-            _esm = SCRIPT.read_text(encoding="utf-8")
-            _css = sheet("predict")
             question = traitlets.Unicode().tag(sync=True)
             choices: Any = traitlets.List().tag(sync=True)
             frames: Any = traitlets.List().tag(sync=True)

@@ -60,12 +60,13 @@ class Pane {
     this.window = element("div", "cl-x-window");
     this.ruler = element("div", "cl-x-ruler", { "aria-hidden": "true" });
     this.count = element("span", "cl-x-count");
-    this.wide = element("button", "", { type: "button", "aria-pressed": "false", "aria-label": `${info.title} over the whole width`, title: "whole width" }, "⤢");
-    this.close = element("button", "", { type: "button", "aria-label": `hide ${info.title}`, title: "hide" }, "✕");
+    // Tab goes from list to list: in a list, w and x press these two.
+    this.wide = element("button", "", { type: "button", tabindex: "-1", "aria-keyshortcuts": "w", "aria-pressed": "false", "aria-label": `${info.title} over the whole width`, title: "whole width (w)" }, "⤢");
+    this.close = element("button", "", { type: "button", tabindex: "-1", "aria-keyshortcuts": "x", "aria-label": `hide ${info.title}`, title: "hide (x)" }, "✕");
     this.room.append(this.window);
     this.body.append(this.room);
     this.root.append(element("header", "", {}, element("h4", "", {}, info.title), this.count, this.wide, this.close), this.body, this.ruler);
-    if (info.key === "bytecode") this.root.append((this.stack = element("div", "cl-x-stack cl-m", { "aria-label": "the stack", role: "group", tabindex: "0" })));
+    if (info.key === "bytecode") this.root.append((this.stack = element("div", "cl-x-stack cl-m", { "aria-label": "the stack", role: "group" })));
     this.listen();
   }
 
@@ -118,7 +119,9 @@ class Pane {
     } else if (event.key === "Escape") {
       if (explorer.pinned === undefined) return;
       explorer.pin(undefined, this);
-    } else if (event.key === "," || event.key === ".") explorer.go(explorer.time + (event.key === "." ? 1 : -1));
+    } else if (event.key === "w") this.wide.click();
+    else if (event.key === "x") this.close.click();
+    else if (event.key === "," || event.key === ".") explorer.go(explorer.time + (event.key === "." ? 1 : -1));
     else return;
     event.preventDefault();
     event.stopPropagation();
@@ -278,7 +281,7 @@ class Explorer {
       return { pane, made, value };
     });
     this.grid = element("div", "cl-x-grid", {}, ...this.panes.map((pane) => pane.root));
-    const keys = "Point or click: what belongs to it lights up everywhere. Keys: Tab next list · ↑ ↓ row · ← → fold · Esc let go · , . time";
+    const keys = "Point or click: what belongs to it lights up everywhere. Keys: Tab next list · ↑ ↓ row · ← → fold · w whole width · x hide · Esc let go · , . time";
     this.root.append(this.buildTime(), this.thread, this.grid, element("p", "cl-x-keys", {}, keys), this.status);
     host.append(this.root);
   }
@@ -314,8 +317,15 @@ class Explorer {
 
   // Paint a list with the next frame, once.
   later(pane) {
-    if (!this.waiting.size) requestAnimationFrame(() => { const all = [...this.waiting]; this.waiting.clear(); for (const one of all) one.paint(); });
+    if (!this.waiting.size) requestAnimationFrame(() => this.paint());
     this.waiting.add(pane);
+  }
+
+  paint() {
+    const all = [...this.waiting];
+    this.waiting.clear();
+    for (const one of all) one.paint();
+    for (const { stack } of all) if (stack) stack.tabIndex = stack.scrollHeight > stack.clientHeight ? 0 : -1; // what scrolls is reached by keyboard
   }
 
   point(id) {

@@ -23,7 +23,7 @@ import torch
 from course_lib import events
 from course_lib.compiler import compile
 from course_lib.viz.asked import a_function, recorded, text
-from course_lib.viz.live import Live
+from course_lib.viz.live import Live, widget_class
 from course_lib.viz.provenance import PANES, Provenance, Row
 from course_lib.viz.recording import Recording
 from course_lib.viz.style import Picture, escape, page, plural, sheet
@@ -113,14 +113,13 @@ class Explorer(Live):
     @cached_property
     def widget(self) -> Any:
         """The live form. Raises ImportError without `anywidget`."""
-        import anywidget
         import traitlets
 
-        class ExplorerWidget(anywidget.AnyWidget):
+        base: Any = widget_class(SCRIPT, "code", "explorer")
+
+        class ExplorerWidget(base):
             """Everything happens in explorer.js."""
 
-            _esm = SCRIPT.read_text(encoding="utf-8")
-            _css = sheet("code", "explorer")
             data = traitlets.Unicode().tag(sync=True)
 
         return ExplorerWidget(data=self.data)

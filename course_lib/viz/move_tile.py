@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.viz.asked import several, whole
-from course_lib.viz.live import Live
-from course_lib.viz.style import SMALL, Picture, plural, sheet
+from course_lib.viz.live import Live, widget_class
+from course_lib.viz.style import SMALL, Picture, plural
 from course_lib.viz.svg import Svg
 from course_lib.viz.tables import columns
 
@@ -158,14 +158,13 @@ class MoveTile(Live):
     @cached_property
     def widget(self) -> Any:
         """The live form. Raises ImportError without `anywidget`."""
-        import anywidget
         import traitlets
 
-        class MoveTileWidget(anywidget.AnyWidget):
+        base: Any = widget_class(SCRIPT, "stepper")
+
+        class MoveTileWidget(base):
             """Everything happens in move_tile.js."""
 
-            _esm = SCRIPT.read_text(encoding="utf-8")
-            _css = sheet("stepper")
             frames: Any = traitlets.List().tag(sync=True)
             said: Any = traitlets.List().tag(sync=True)
             grid: Any = traitlets.List().tag(sync=True)

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.viz.asked import several, text, whole
-from course_lib.viz.live import Live
-from course_lib.viz.style import Picture, escape, sheet
+from course_lib.viz.live import Live, widget_class
+from course_lib.viz.style import Picture, escape
 
 SCRIPT = Path(__file__).with_name("predict.js")
 
@@ -103,14 +103,13 @@ class Predict(Live):
     @cached_property
     def widget(self) -> Any:
         """The live form. Raises ImportError without `anywidget`."""
-        import anywidget
         import traitlets
 
-        class PredictWidget(anywidget.AnyWidget):
+        base: Any = widget_class(SCRIPT, "predict")
+
+        class PredictWidget(base):
             """Everything happens in predict.js."""
 
-            _esm = SCRIPT.read_text(encoding="utf-8")
-            _css = sheet("predict")
             question = traitlets.Unicode().tag(sync=True)
             options: Any = traitlets.List().tag(sync=True)
             choice = traitlets.Int(-1).tag(sync=True)

@@ -26,9 +26,9 @@ from course_lib.viz.bytecode import (
     walk,
 )
 from course_lib.viz.graphs import is_operation, op_name, source_of, type_of
-from course_lib.viz.live import Live
+from course_lib.viz.live import Live, widget_class
 from course_lib.viz.recording import Recording
-from course_lib.viz.style import Picture, place, plural, sheet, short_types
+from course_lib.viz.style import Picture, place, plural, short_types
 
 SCRIPT = Path(__file__).with_name("stepper.js")
 
@@ -62,14 +62,13 @@ class Stepper(Live):
     @cached_property
     def widget(self) -> Any:
         """The live form. Raises ImportError without `anywidget`."""
-        import anywidget
         import traitlets
 
-        class StepperWidget(anywidget.AnyWidget):
+        base: Any = widget_class(SCRIPT, "stepper", "break")
+
+        class StepperWidget(base):
             """Everything happens in stepper.js."""
 
-            _esm = SCRIPT.read_text(encoding="utf-8")
-            _css = sheet("stepper", "break")
             steps: Any = traitlets.List().tag(sync=True)
             nodes: Any = traitlets.List().tag(sync=True)
             sources = traitlets.Dict().tag(sync=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import linecache
 import os
+import re
 import shutil
 
 import pytest
@@ -95,7 +96,7 @@ PAGE = """<meta charset=utf-8><style>%s</style><div id=here></div><script type=m
 const state = %s, changed = [], sent = window.sent = [];
 const model = { get: (name) => state[name], on: (_, what) => changed.push(what), save_changes: () => sent.push({ ...state }),
   set: (name, value) => { state[name] = value; changed.forEach((what) => what()); } };
-render({ model, el: document.getElementById("here") });
+renderLive({ model, el: document.getElementById("here") });
 </script>"""
 
 
@@ -146,7 +147,7 @@ def live(page):
             PAGE
             % (
                 widget._css,
-                widget._esm.replace("export default { render };", ""),
+                re.sub(r"export default .*", "", widget._esm),
                 json.dumps(state),
             )
         )

@@ -66,7 +66,9 @@ def test_all_that_takes_keys_has_a_name_a_visible_focus_and_its_turn(name, made,
         if (stop := page.evaluate(FOCUSED))["body"]:
             break
         stops.append(stop)
-    reachable = page.locator("#here :is(button, input, [tabindex='0']):not([disabled]):visible")
+    reachable = page.locator(
+        "#here :is(button, input, [tabindex='0']):not([disabled], [tabindex='-1']):visible"
+    )
     radios = page.locator("#here input[type=radio]")
     assert len(stops) == reachable.count() - max(0, radios.count() - 1), (
         "each once, and a group of radio buttons once in all"
@@ -96,3 +98,15 @@ def test_a_step_is_told_in_words(made, live):
     page.get_by_role("button", name="to the next instruction that adds an FX node").click()
     said = page.get_by_role("status").inner_text()
     assert "new node layer_norm" in said and "line" in said and "stack: " in said
+
+
+KEEPS_ITS_KEYS = "document.activeElement.getAttribute('data-lm-suppress-shortcuts')"
+
+
+@pytest.mark.parametrize("name", ["explorer", "stepper", "predict", "choose", "move_tile"])
+def test_no_key_pressed_in_a_widget_reaches_the_notebook_around_it(name, made, live):
+    page = live(made[name])
+    page.wait_for_timeout(200)
+    for focusable in page.locator("#here :is(button, input, [tabindex]):not([disabled])").all():
+        focusable.focus()
+        assert page.evaluate(KEEPS_ITS_KEYS) == "true", "JupyterLab deletes the cell at `d d`"

@@ -52,8 +52,8 @@ RUN_ALL = """async () => {
 
 
 @contextmanager
-def lab(folder: Path = ROOT) -> Iterator[tuple[str, str]]:
-    """`make lab` without a browser, on a free port: its address and token."""
+def lab(folder: Path = ROOT, served: Path | None = None) -> Iterator[tuple[str, str]]:
+    """`make lab` without a browser, on a free port: its address and token. `served`: show another folder."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -62,6 +62,7 @@ def lab(folder: Path = ROOT) -> Iterator[tuple[str, str]]:
         f"--no-browser --port={port} --ServerApp.port_retries=0 --IdentityProvider.token={token}"
     )
     command = ["make", "lab", f"LAB_ARGS={arguments} --LabApp.expose_app_in_browser=True"]
+    command += [f"SERVED={served}"] if served else []
     server = subprocess.Popen(
         command,
         cwd=folder,
