@@ -98,13 +98,15 @@ with torch.no_grad(), cl.record() as trace:
     "trace.explorer()",
 )
 LIVE_FORMS = ".jp-OutputArea :is(fieldset, .cl-step, .cl-x)"
-COMMAND = "([name, options]) => window.jupyterapp.commands.execute(name, options)"
+COMMAND = "async (name) => { await window.jupyterapp.commands.execute(name); }"
 
 
 @pytest.mark.slow
 def test_a_notebook_saved_in_jupyterlab_and_opened_again_shows_every_picture(browser, tmp_path):
     path = tmp_path / "all.ipynb"
-    nbformat.write(new_notebook(cells=[new_code_cell(source) for source in CELLS]), path)
+    kernel = {"name": "python3", "display_name": "Python 3"}  # else Lab asks which
+    cells = [new_code_cell(source) for source in CELLS]
+    nbformat.write(new_notebook(cells=cells, metadata={"kernelspec": kernel}), path)
     page = browser.new_page(viewport={"width": 1280, "height": 4000})
     page.set_default_timeout(60_000)
     with lab(served=tmp_path) as (address, token):
@@ -122,8 +124,8 @@ def test_a_notebook_saved_in_jupyterlab_and_opened_again_shows_every_picture(bro
             page.keyboard.press("d")
             page.keyboard.press("d")
         assert page.locator(".jp-Notebook .jp-Cell").count() == len(CELLS)
-        page.evaluate(COMMAND, ["docmanager:save", {}])
-        page.evaluate(COMMAND, ["kernelmenu:shutdown", {}])
+        page.evaluate(COMMAND, "docmanager:save")
+        page.evaluate(COMMAND, "kernelmenu:shutdown")
         open_it()
         page.wait_for_timeout(4000)
         assert page.locator(LIVE_FORMS).count() == 0
