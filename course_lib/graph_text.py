@@ -42,7 +42,9 @@ class Bound:
         self.leaves, self.shape = tree_flatten((list(args), dict(kwargs)))
         self.__name__ = getattr(function, "__name__", "function")
         self.__qualname__ = self.__name__
-        self.__module__ = getattr(function, "__module__", None) or "own"
+        module = getattr(function, "__module__", None) or "own"
+        # by a name in torch, a graph's text would find torch's function, with nothing filled in
+        self.__module__ = "own" if module.startswith("torch") else module
 
     def __call__(self, *others: Any) -> Any:
         """`others`: the arguments that are no functions, in order."""

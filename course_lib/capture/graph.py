@@ -255,6 +255,7 @@ class GraphBuilder:
         if not inplace and isinstance(target, types.BuiltinFunctionType):
             target = OUT_OF_PLACE.get(target, target)
         if not isinstance(target, str):
+            args, kwargs = fx.node.map_aggregate((tuple(args), kwargs), dtype_of_class)
             target, args, kwargs = with_functions_bound(target, args, kwargs)
         op = "call_method" if isinstance(target, str) else "call_function"
         node = self.graph.create_node(op, target, self.argument(tuple(args)), self.argument(kwargs))
@@ -339,7 +340,7 @@ class GraphBuilder:
             or type(value) in PLAIN
             or isinstance(value, (type, types.BuiltinFunctionType, torch._ops.OpOverload))
         ):
-            return DTYPES[value] if isinstance(value, type) and value in DTYPES else value
+            return dtype_of_class(value)
         if isinstance(value, (int, float, range)):  # the first two of a subclass
             return (
                 int(value)
@@ -391,6 +392,11 @@ class GraphBuilder:
         return sum(
             node.op.startswith("call_") and node.target not in STATE for node in self.graph.nodes
         )
+
+
+def dtype_of_class(value: Any) -> Any:
+    """`torch.ones(2, dtype=bool)`: some classes stand for a dtype. Other values as they are."""
+    return DTYPES[value] if isinstance(value, type) and value in DTYPES else value
 
 
 class Recorder(TorchFunctionMode):
