@@ -3,8 +3,9 @@
 In:  a lesson, and a folder with the learner's notebooks (`work/`, or `solutions/` for the reference answers).
 Out: `Answers`: the names that the cells define, and for each answer why it cannot be used.
 
-The cells around the answers are the course's own, whatever the learner's copy says, as in `course check`. They run in this
-process: `capstone` tries them first in one of their own.
+The cells around the answers are the course's own, whatever the learner's copy says, as in `course check`, and the same `Keeper`
+stands between them: names and switches of the learner's take nothing from the answers. They run in this process: `capstone`
+tries them first in one of their own.
 """
 
 from __future__ import annotations
@@ -19,10 +20,15 @@ from typing import Any
 
 import torch
 
+from .assembling import assembled, role_of
 from .copies import notebook_in
 from .generate import exercise_from
-from .marks import assembled
+from .keeper import Ended, Habits, Keeper
+from .magics import around
+from .names import as_python
 from .notebooks import Lesson, Notebook, grading_metadata, is_checks, is_solution, read
+from .probes import Plan
+from .reader import read_notebook
 
 STUB = "raise NotImplementedError"
 
@@ -52,7 +58,8 @@ def fresh(lesson: Lesson) -> Notebook:
 def notebook_of(lesson: Lesson, folder: Path) -> Notebook:
     """The course's exercise with the learner's answers in it; a notebook that is not there counts as untouched."""
     path = notebook_in(lesson, folder)
-    return assembled(read(path), fresh(lesson)) if path is not None else fresh(lesson)
+    learners = read_notebook(path) if path is not None else fresh(lesson)
+    return assembled(learners, fresh(lesson))
 
 
 def untouched(lesson: Lesson, folder: Path) -> set[str]:
@@ -62,30 +69,48 @@ def untouched(lesson: Lesson, folder: Path) -> set[str]:
         for cell in fresh(lesson).cells
         if is_solution(cell)
     }
-    mine = {
-        grading_metadata(cell)["grade_id"]: cell.source
-        for cell in notebook_of(lesson, folder).cells
-        if is_solution(cell)
-    }
-    return {name for name, stub in stubs.items() if mine[name].strip() == stub.strip()}
+    mine: dict[str, list[str]] = {name: [] for name in stubs}
+    for cell in notebook_of(lesson, folder).cells:
+        if is_solution(cell):
+            mine[grading_metadata(cell)["grade_id"]].append(cell.source.strip())
+    return {name for name, stub in stubs.items() if set(mine[name]) <= {stub.strip()}}
 
 
 def load(lesson: Lesson, folder: Path) -> Answers:
-    """Run the notebook's cells but for its checks. A cell that raises is noted, and the next one runs."""
+    """Run the notebook's cells but for its checks. A cell that raises or exits is noted, and the next one runs."""
     found = Answers(lesson, {"__name__": "__main__"}, untouched(lesson, folder))
-    for number, cell in enumerate(notebook_of(lesson, folder).cells):
-        if cell.cell_type != "code" or is_checks(cell):
+    nb = notebook_of(lesson, folder)
+    plan = Plan(nb)
+    found.names.update(around(found.names))
+    keeper = Keeper(found.names, Habits(*map(frozenset, plan.habits)))
+
+    ended: Ended | None = None
+    needs: set[str] = set()
+    for number, cell in enumerate(nb.cells):
+        if cell.cell_type != "code":
             continue
+        step = plan.step(number)
+        needs |= set(step["needs"])
+        if is_checks(cell):
+            continue
+        keeper.step(ended, step["comes"], step["needs"])
         name = grading_metadata(cell).get("grade_id", f"cell {number}")
         try:
             with contextlib.redirect_stdout(io.StringIO()), torch.random.fork_rng(devices=[]):
                 run_cell(cell.source, found.names, f"<{folder.name} {lesson.number} {name}>")
-        except Exception as problem:
-            found.failed[name] = f"{type(problem).__name__}: {problem}"
+        except KeyboardInterrupt:  # Ctrl-C of whoever waits for this
+            raise
+        except BaseException as problem:
+            if role_of(cell) != "own":  # a cell that the learner added is no answer
+                found.failed[name] = f"{type(problem).__name__}: {problem}"
+        ended = Ended(*plan.ended(cell))
+    # what comes from now on is the compiler, which uses the answers as checks do
+    keeper.step(ended, "checks", needs)
     return found
 
 
 def run_cell(source: str, names: dict[str, Any], filename: str) -> None:
-    """Run a cell as a notebook does; tracebacks and `inspect` find its lines."""
+    """Run a cell as a notebook does, with IPython's magics; tracebacks and `inspect` find its lines."""
+    source = as_python(source)
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     exec(compile(source, filename, "exec"), names)

@@ -27,12 +27,14 @@ from typing import Any
 
 import nbformat
 
+from .assembling import stubbed
 from .collect import Submission, collect, file_name
 from .corrections import Corrections
-from .marks import _REASONS, Mark, Report, mark_submission
+from .marks import Mark, Report, mark_submission
 from .notebooks import CourseError, Lesson, graded_cells, is_solution, lessons, read
 from .reader import LARGEST as LARGEST
 from .reader import notebook_from
+from .reasons import OVER_A_LIMIT
 from .runner import STOP, Limits, remove
 from .sandbox import Sandbox, pen, short_place
 from .tables import COLUMNS, write_table
@@ -100,7 +102,7 @@ def without_answers(lesson: Lesson) -> str:
     """The solution notebook with hidden tests and without its answers: what a worker needs."""
     nb = read(lesson.solution)
     for cell in nb.cells:
-        cell.source = "" if is_solution(cell) else cell.source
+        cell.source = stubbed(cell.source) if is_solution(cell) else cell.source
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
     return nbformat.writes(nb)
@@ -192,7 +194,7 @@ def _is_fresh(record: dict[str, Any], item: Submission, reference: str, job: Job
 
 
 # how the reasons of the limits begin; a process that died may have been killed for its memory
-_BEGINNINGS = tuple(text.split("{")[0] for text in _REASONS.values())
+_BEGINNINGS = tuple(text.split("{")[0] for text in OVER_A_LIMIT.values())
 
 
 def ended_by_a_limit(record: dict[str, Any]) -> bool:

@@ -1,117 +1,235 @@
-"""Was anything tampered with? Cells that the grader puts around each checks cell of a submission.
+"""What the grader puts around the cells of a notebook that is marked: the keeper, and looks whether anything was tampered with.
 
-In:  a notebook that is about to be marked. Out: the same with probes; afterwards, for each checks cell, a complaint or "".
+In:  a notebook that is about to be marked. Out: the same with cells of the grader between its cells; afterwards, for each checks
+cell, a complaint or "", and which names of the learner's hide names of Python or of the course.
 
-A learner's answer shares a process with the checks. It could replace `check_close` by a function that never fails, or
-`course_lib`'s own stage by eager. A probe does what must fail and looks whether it does, compares the names that the checks use
-with where they come from, and takes a fingerprint of the library's code. It answers by raising: an answer nobody sees
-otherwise. (Who rewrites IPython itself could forge this too: marks that decide something deserve a look.)
+Before each cell `keeper` takes a step: the course's cells find the course's names and switches. That is no tampering. But a
+learner's answer shares a process with the checks. It could replace `check_close` by a function that never fails, or
+`course_lib`'s own stage by eager. A probe does what must fail and looks whether it does, looks whether the names that the keeper
+put back were replaced while the checks ran, and takes a fingerprint of the library's code. It answers by raising: an answer
+nobody sees otherwise. (Who rewrites IPython itself could forge this too: marks that decide something deserve a look.)
 """
 
 from __future__ import annotations
 
 import json
 import secrets
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
+import nbformat
 from nbformat.v4 import new_code_cell
 
+from .assembling import COURSE, marking, role_of
+from .names import Bound, bound, closure, meanings, needed, read_as_data
 from .notebooks import Notebook, is_checks
 from .runner import CellRun
 
+KEEPER = Path(__file__).with_name("keeper.py")
+
+# The first cell: nothing of the learner's has run.
+SETUP = """
+def {nonce}():
+    import sys, types
+    import course_lib
+    module = sys.modules["{nonce}"] = types.ModuleType("{nonce}")
+    exec(compile({source!r}, "<keeper>", "exec"), vars(module))
+    module.no_exit(get_ipython())
+    module.keeper = module.Keeper(get_ipython().user_ns, module.Habits(*map(frozenset, {habits!r})))
+{nonce}()
+del {nonce}
+"""
+
+# `import` finds `__import__` without the notebook's names
+STEP = """
+import {nonce}
+{nonce}.keeper.take({step!r})
+"""
+
+LOOK = """
+import builtins as {nonce}
+{nonce} = {nonce}.exec({nonce}.compile({source!r}, "<probe>", "exec"), {{"nonce": "{nonce}"}})
+"""
+
+# After checks: switches as the course left them, so that the probe itself can work.
+CHECKED = """
+import {nonce}
+{nonce}.keeper.after_checks()
+"""
+
+
 PROBE = """
-def {name}():
-    import hashlib, json, sys, types
-    import torch
-    from course_lib.grading import checks
+import hashlib, json, sys, types
+import torch
+from IPython import get_ipython
+from course_lib.grading import checks
 
-    def code_of(thing):
-        thing = vars(thing).get("__wrapped__", thing) if isinstance(thing, types.FunctionType) else thing
-        if isinstance(thing, (staticmethod, classmethod)):
-            thing = thing.__func__
-        thing = thing.fget if isinstance(thing, property) else thing
-        if not isinstance(thing, types.FunctionType):
-            return b""
-        code = thing.__code__
-        inner = [c.co_code for c in code.co_consts if isinstance(c, types.CodeType)]
-        return b"|".join([code.co_name.encode(), code.co_code, repr(code.co_names).encode(), *inner])
+def code_of(thing):
+    thing = vars(thing).get("__wrapped__", thing) if isinstance(thing, types.FunctionType) else thing
+    if isinstance(thing, (staticmethod, classmethod)):
+        thing = thing.__func__
+    thing = thing.fget if isinstance(thing, property) else thing
+    if not isinstance(thing, types.FunctionType):
+        return b""
+    code = thing.__code__
+    inner = [c.co_code for c in code.co_consts if isinstance(c, types.CodeType)]
+    return b"|".join([code.co_name.encode(), code.co_code, repr(code.co_names).encode(), *inner])
 
-    def fingerprint(module):
-        parts = []
-        for key, value in sorted(vars(module).items(), key=lambda item: item[0]):
-            inside = vars(value).values() if isinstance(value, type) and value.__module__ == module.__name__ else ()
-            parts += [key.encode() + code_of(v) for v in (value, *inside) if code_of(v)]
-        return hashlib.sha256(b"#".join(parts)).hexdigest()[:12]
+def fingerprint(module):
+    parts = []
+    for key, value in sorted(vars(module).items(), key=lambda item: item[0]):
+        inside = vars(value).values() if isinstance(value, type) and value.__module__ == module.__name__ else ()
+        parts += [key.encode() + code_of(v) for v in (value, *inside) if code_of(v)]
+    return hashlib.sha256(b"#".join(parts)).hexdigest()[:12]
 
-    silent = []
-    for f, wrong in ((checks.check, (False, "")), (checks.check_equal, (1, 2, "")),
-                     (checks.check_close, (torch.zeros(2), torch.ones(2)))):
-        try:
-            f(*wrong)
-            silent.append(f"{{f.__name__}} does not fail any more")
-        except checks.CheckFailed:
-            pass
-    if torch.allclose(torch.zeros(2), torch.ones(2)) or torch.equal(torch.zeros(2), torch.ones(2)):
-        silent.append("torch finds different tensors equal")
-    mine = get_ipython().user_ns
-    for key in ("check", "check_equal", "check_close", "CheckFailed"):
-        if key in mine and mine[key] is not getattr(checks, key):
-            silent.append(f"{{key}} was replaced")
-    for key, module in (("torch", "torch"), ("cl", "course_lib"), ("np", "numpy")):
-        if key in mine and isinstance(mine[key], types.ModuleType) and mine[key] is not sys.modules[module]:
-            silent.append(f"{{key}} was replaced")
-    prints = {{n: fingerprint(m) for n, m in list(sys.modules.items()) if n.startswith("course_lib") and m is not None}}
-    raise RuntimeError("{nonce}" + json.dumps([silent, prints]))
-{name}()
+silent = []
+for f, wrong in ((checks.check, (False, "")), (checks.check_equal, (1, 2, "")),
+                 (checks.check_close, (torch.zeros(2), torch.ones(2)))):
+    try:
+        f(*wrong)
+        silent.append(f"{f.__name__} does not fail any more")
+    except checks.CheckFailed:
+        pass
+if torch.allclose(torch.zeros(2), torch.ones(2)) or torch.equal(torch.zeros(2), torch.ones(2)):
+    silent.append("torch finds different tensors equal")
+mine = get_ipython().user_ns
+keeper = sys.modules[nonce].keeper
+genuine = {key: getattr(checks, key) for key in ("check", "check_equal", "check_close", "check_runs", "CheckFailed")}
+genuine |= {key: sys.modules[name] for key, name in (("torch", "torch"), ("cl", "course_lib"), ("np", "numpy"))
+            if name in sys.modules}
+for key in keeper.watched:
+    if key in genuine and mine.get(key) is not genuine[key]:
+        silent.append(f"{key} was replaced")
+prints = {n: fingerprint(m) for n, m in list(sys.modules.items()) if n.startswith("course_lib") and m is not None}
+raise RuntimeError(nonce + json.dumps([silent, prints, keeper.shadows()]))
 """
 
 
 @dataclass(frozen=True)
 class Probes:
-    """The notebook with its probes in place: the first before all else, one on each side of every checks cell."""
+    """The notebook with the grader's cells in place. The first of them comes before all else."""
 
     nb: Notebook
     places: list[int]  # Where each cell of the notebook went
+    looks: dict[int, tuple[int, int]]  # a checks cell → where the probes before and after it are
     nonce: str
 
     def without(self, runs: dict[int, CellRun]) -> dict[int, CellRun]:
         """How the notebook's own cells ended, by their own numbers."""
-        return {index: runs[place] for index, place in enumerate(self.places) if place in runs}
+        found: dict[int, CellRun] = {}
+        for index, place in enumerate(self.places):
+            if place in runs:
+                found[index] = replace(runs[place], index=index)
+        return found
 
     def complaint(self, index: int, runs: dict[int, CellRun]) -> str:
-        """Why the verdict about the checks cell `index` cannot be trusted, or ""."""
-        clean = self._answer(runs[0])
-        for run in (runs[self.places[index] - 1], runs[self.places[index] + 1]):
+        """Why the verdict about the checks cell `index` cannot be trusted, or "". What an earlier probe saw holds on."""
+        clean = self._answer(runs[1])
+        for checks in sorted(self.looks):
+            if checks > index:
+                break
+            if said := self._complaint(checks, runs, clean, checks == index):
+                return said
+        return ""
+
+    def _complaint(
+        self, index: int, runs: dict[int, CellRun], clean: Any, kept_silent: bool
+    ) -> str:
+        for run in (runs[place] for place in self.looks[index]):
             if run.outcome not in ("ok", "error"):
                 continue  # the kernel was stopped or died: the checks cell's own mark says so
             answer = self._answer(run)
             if answer is None or clean is None:
-                return "The grader's own test cell was kept from answering."
-            silent, prints = answer
+                if kept_silent:
+                    return "The grader's own test cell was kept from answering."
+                continue
+            silent, prints, _ = answer
             changed = sorted(
                 name for name, print_ in prints.items() if clean[1].get(name, print_) != print_
             )
             if silent:
                 return f"The checks were tampered with: {silent[0]}."
             if changed:
-                return f"The answer changes the code of {changed[0]} itself: write a stage of your own and give it to the pipeline."
+                return (
+                    f"The answer changes the code of {changed[0]} itself: "
+                    "write a stage of your own and give it to the pipeline."
+                )
         return ""
 
-    def _answer(self, run: CellRun) -> tuple[list[str], dict[str, str]] | None:
+    def shadows(self, index: int, runs: dict[int, CellRun]) -> dict[str, int]:
+        """Names of Python or of the course that a cell of the learner's bound before these checks → the cell's number."""
+        answer = self._answer(runs[self.looks[index][0]])
+        return {str(name): int(number) for name, number in answer[2].items()} if answer else {}
+
+    def _answer(self, run: CellRun) -> tuple[list[str], dict[str, str], dict[str, int]] | None:
         if run.ename != "RuntimeError" or not run.evalue.startswith(self.nonce):
             return None
-        silent, prints = json.loads(run.evalue[len(self.nonce) :])
-        return silent, prints
+        silent, prints, shadows = json.loads(run.evalue[len(self.nonce) :])
+        return silent, prints, shadows
 
 
 def with_probes(nb: Notebook) -> Probes:
-    """A probe before anything of the learner's has run, and one before and after each checks cell."""
-    nonce = secrets.token_hex(8)
-    source = PROBE.format(name=f"_probe_{nonce}", nonce=nonce)
-    cells, places = [new_code_cell(f"import course_lib\n{source}")], []
-    for cell in nb.cells:
-        around = [new_code_cell(source)] if is_checks(cell) else []
-        places.append(len(cells) + len(around))
-        cells += [*around, cell, *around]
-    nb.cells = cells
-    return Probes(nb, places, nonce)
+    """A step of the keeper before each code cell, and a probe before and after each checks cell."""
+    nonce = f"_grader_{secrets.token_hex(8)}"
+    look = LOOK.format(nonce=nonce, source=PROBE)
+    plan = Plan(nb)
+    setup = SETUP.format(nonce=nonce, source=KEEPER.read_text(encoding="utf-8"), habits=plan.habits)
+    cells, places, looks = [new_code_cell(setup), new_code_cell(look)], [], {}
+    for index, cell in enumerate(nb.cells):
+        if cell.cell_type != "code":
+            places.append(len(cells))
+            cells.append(cell)
+            continue
+        step = STEP.format(nonce=nonce, step=plan.step(index))
+        if not is_checks(cell):
+            cells.append(new_code_cell(step))
+            places.append(len(cells))
+            cells.append(cell)
+            continue
+        before, after = (
+            new_code_cell(step + look),
+            new_code_cell(CHECKED.format(nonce=nonce) + look),
+        )
+        looks[index] = (len(cells), len(cells) + 2)
+        places.append(len(cells) + 1)
+        cells += [before, cell, after]
+    around = nbformat.from_dict({**nb, "cells": cells})
+    return Probes(around, places, looks, nonce)
+
+
+class Plan:
+    """What the keeper is told of each cell, all from the text of the notebook."""
+
+    def __init__(self, nb: Notebook) -> None:
+        self.code = {n: cell for n, cell in enumerate(nb.cells) if cell.cell_type == "code"}
+        self.order = list(self.code)
+        self.meaning = meanings([c.source for c in self.code.values() if role_of(c) in COURSE])
+        learners = [cell for cell in self.code.values() if role_of(cell) not in COURSE]
+        each = [bound(cell.source) for cell in learners]
+        stubs = [bound(marking(cell).get("stub", "")) for cell in learners]
+        self.habits = [
+            sorted(union(one.defined for one in each)),
+            sorted(union(one.assigned for one in each)),
+            sorted(union(read_as_data(cell.source) for cell in learners)),
+            sorted(union(stub.defined | stub.assigned for stub in stubs)),
+        ]
+
+    def step(self, index: int) -> dict[str, Any]:
+        """The arguments of the step before cell `index`."""
+        place = self.order.index(index)
+        cell = self.code[index]
+        comes = role_of(cell)
+        needs = sorted(closure(needed(cell.source), self.meaning)) if comes in COURSE else []
+        ended = self.ended(self.code[self.order[place - 1]]) if place else None
+        return {"ended": ended, "comes": comes, "needs": needs}
+
+    def ended(self, cell: Any) -> list[Any]:
+        names: Bound = bound(cell.source)
+        number = marking(cell).get("number", 0)
+        return [role_of(cell), number, sorted(names.names), sorted(names.defined)]
+
+
+def union(sets: Iterable[Iterable[str]]) -> set[str]:
+    return {name for names in sets for name in names}

@@ -1,0 +1,289 @@
+"""The notebook that is marked: the course's, with the learner's answers and the learner's own cells in it.
+
+In:  the learner's notebook as `reader` gives it, and the reference (a solution, or an exercise; checks with hidden tests or not).
+Out: the reference's notebook in which each code cell has `metadata.marking`:
+
+    role       "given" or "checks": the course's; "answer" or "own": the learner's
+    number     the learner's cell that it comes from, counted from 1 (0: from none)
+    part_of    for an answer: its grade id
+    missing    for an answer: there is no cell for it
+    stub       for an answer: what the exercise says there
+    in_given   for an own cell: lines that the learner added to a cell of the course
+
+Given cells and checks are always the course's. No code of the learner is dropped: what was added to a cell of the course runs
+beside it, every part of a split answer counts, and cells of the learner stay where they were between the course's.
+PyTorch has no counterpart. nbgrader's autograde takes the learner's file and overwrites the checks in it.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import nbformat
+from nbformat.v4 import new_code_cell
+
+from .cell_ids import with_names
+from .names import bound, statements, tree_of
+from .notebooks import (
+    BEGIN_HIDDEN,
+    BEGIN_SOLUTION,
+    END_HIDDEN,
+    END_SOLUTION,
+    Cell,
+    Notebook,
+    grading_metadata,
+    is_checks,
+    is_solution,
+)
+
+COURSE = ("given", "checks")  # roles of cells that are the course's
+STUB = "raise NotImplementedError('Exercise: write this part, then run the cell again.')"
+NO_ANSWER = "raise NotImplementedError('Exercise: the cell for this answer is not there any more.')"
+
+_STUB_LINE = re.compile(r"raise NotImplementedError\(['\"]Exercise:")
+
+
+@dataclass
+class Found:
+    """A cell of the learner's, and the id of the reference's cell that it stands for (None: it is the learner's own)."""
+
+    number: int
+    cell: Cell
+    key: str | None = None
+
+    @property
+    def code(self) -> bool:
+        return bool(self.cell.cell_type == "code")
+
+
+def assembled(learners: Notebook, reference: Notebook) -> Notebook:
+    """The reference with the learner's answers and own cells in it."""
+    # ids that count cells, of exercises that were handed out before, get today's names
+    found = matched(with_names(learners), reference)
+    own = placed(found, reference)
+
+    cells = list(own.get("", []))
+    for cell in reference.cells:
+        key = key_of(cell)
+        mine = [item for item in found if item.key == key]
+        beside = additions(mine, cell)
+        if is_solution(cell):
+            cells += answer_cells(mine, cell)
+        elif is_checks(cell):
+            cells += [*beside, with_role(cell, "checks")]
+        else:
+            cells += [with_role(cell, "given"), *beside]
+        cells += own.get(key, [])
+    give_own_ids(cells)
+    return nbformat.from_dict({**reference, "cells": cells})
+
+
+def key_of(cell: Cell) -> str:
+    """What a cell of the reference is known by: its name for grading, else its id."""
+    return str(grading_metadata(cell).get("grade_id") or cell.get("id") or "")
+
+
+def with_role(cell: Cell, role: str, **more: Any) -> Cell:
+    new = copy.deepcopy(cell)
+    new.metadata["marking"] = {"role": role, "number": 0, **more}
+    return new
+
+
+def marking(cell: Cell) -> dict[str, Any]:
+    """What `assembled` noted of a cell; nothing for a cell of another notebook."""
+    return dict(cell.metadata.get("marking") or {})
+
+
+def role_of(cell: Cell) -> str:
+    """What `assembled` noted; for a notebook as it stands, what the metadata says."""
+    guess = "checks" if is_checks(cell) else "answer" if is_solution(cell) else "given"
+    return str(marking(cell).get("role", guess))
+
+
+def own_cell(source: str, number: int, **more: Any) -> Cell:
+    return with_role(new_code_cell(source), "own", **(more | {"number": number}))
+
+
+def give_own_ids(cells: list[Cell]) -> None:
+    """The learner's own cells get ids that depend on the notebook alone."""
+    taken = {cell.get("id") for cell in cells if marking(cell)["role"] in ("given", "checks")}
+    for cell in cells:
+        about = marking(cell)
+        if about["role"] == "own" or cell.id in taken:
+            cell.id = next(
+                name
+                for n in range(len(cells) + 1)
+                if (name := f"own-{about['number']}{f'-{n}' * bool(n)}") not in taken
+            )
+        taken.add(cell.id)
+
+
+# ---- which cell is which --------------------------------------------------------------------------------------------
+
+
+def matched(learners: Notebook, reference: Notebook) -> list[Found]:
+    """Each cell of the learner's with the reference's cell that it stands for: by grade id, id, text, or what it defines."""
+    found = [Found(number, cell) for number, cell in enumerate(learners.cells, 1)]
+    graded = {key_of(cell) for cell in reference.cells if grading_metadata(cell)}
+    by_id = {str(cell.get("id")): key_of(cell) for cell in reference.cells}
+    by_text = {as_text(cell): key_of(cell) for cell in reversed(reference.cells) if as_text(cell)}
+
+    for item in found:
+        name = grading_metadata(item.cell).get("grade_id")
+        item.key = name if name in graded else by_id.get(str(item.cell.get("id")))
+    for item in found:
+        item.key = item.key or by_text.get(as_text(item.cell))
+
+    # an answer whose cell lost its metadata, or was deleted and written in a new cell
+    taken = {item.key for item in found}
+    for cell in reference.cells:
+        if is_solution(cell) and key_of(cell) not in taken:
+            asked = bound(stubbed(cell.source)).defined
+            for item in found:
+                if item.key is None and item.code and asked & bound(item.cell.source).defined:
+                    item.key = key_of(cell)
+    return found
+
+
+def as_text(cell: Cell) -> str:
+    """The cell's text without hidden tests, blanks and answers: what a learner sees of it."""
+    shown = _without(stubbed(cell.source), BEGIN_HIDDEN, END_HIDDEN)
+    return "\n".join(line.rstrip() for line in shown.strip().splitlines())
+
+
+def stubbed(source: str) -> str:
+    """The text of an answer's cell as the exercise has it: each marked solution is one line that raises."""
+    lines: list[str] = []
+    inside = False
+    for line in source.split("\n"):
+        if BEGIN_SOLUTION in line:
+            inside = True
+            lines.append(line[: len(line) - len(line.lstrip())] + STUB)
+        elif END_SOLUTION in line:
+            inside = False
+        elif not inside:
+            lines.append(line)
+    return "\n".join(lines)
+
+
+def _without(source: str, begin: str, end: str) -> str:
+    lines: list[str] = []
+    inside = False
+    for line in source.split("\n"):
+        inside = inside or begin in line
+        if not inside:
+            lines.append(line)
+        inside = inside and end not in line
+    return "\n".join(lines)
+
+
+# ---- the learner's own cells ----------------------------------------------------------------------------------------
+
+
+def placed(found: list[Found], reference: Notebook) -> dict[str, list[Cell]]:
+    """The learner's own code cells by the key of the reference's cell that they come after ("": first of all).
+
+    A cell stays after the course's cell before it. Where a newer reference has that one further down, it stays before the
+    course's cell that came next.
+    """
+    order = {key_of(cell): place for place, cell in enumerate(reference.cells)}
+    keys = ["", *(key_of(cell) for cell in reference.cells)]
+    own: dict[str, list[Cell]] = {}
+    before = ""
+    for n, item in enumerate(found):
+        if item.key is not None:
+            before = item.key
+            # code that stands in what was a cell of prose
+            if not item.code or not is_prose(reference.cells[order[item.key]]):
+                continue
+        if not item.code or not item.cell.source.strip():
+            continue
+        behind = next((other.key for other in found[n + 1 :] if other.key), None)
+        home = before
+        if behind is not None and order.get(before, -1) >= order[behind] and before != behind:
+            home = keys[order[behind]]
+        own.setdefault(home, []).append(own_cell(item.cell.source, item.number))
+    return own
+
+
+def is_prose(cell: Cell) -> bool:
+    return bool(cell.cell_type != "code") and not grading_metadata(cell)
+
+
+def additions(mine: list[Found], cell: Cell) -> list[Cell]:
+    """What the learner added to a cell of the course, as cells of the learner's own."""
+    if cell.cell_type != "code" or is_solution(cell):
+        return []
+    made: list[Cell] = []
+    for item in mine:
+        if source := added_code(item.cell.source, cell):
+            made.append(own_cell(source, item.number, in_given=key_of(cell)))
+    return made
+
+
+def added_code(source: str, cell: Cell) -> str:
+    """The statements of `source` that the course's cell has not. Of checks, only what defines or imports names of its own."""
+    if tree_of(source) is None:
+        # not Python as it stands: its other lines, which may be fine alone
+        known = {line.strip() for line in cell.source.splitlines()}
+        lines = [line for line in source.splitlines() if line.strip() not in known]
+        new = "\n".join(lines)
+        return new if tree_of(new) is not None and not is_checks(cell) else ""
+
+    ours = statements(cell.source)
+    new_ones = [text for said, text in statements(source).items() if said not in ours]
+    if is_checks(cell):
+        taken = bound(cell.source).names
+        new_ones = [text for text in new_ones if binds_only_new(text, taken)]
+    return "\n".join(new_ones)
+
+
+def binds_only_new(statement: str, taken: set[str]) -> bool:
+    """Whether it is an import, a function or a class under a name that is not in `taken`."""
+    names = bound(statement)
+    return bool(names.defined or names.star) and not names.names & taken
+
+
+# ---- answers --------------------------------------------------------------------------------------------------------
+
+
+def answer_cells(mine: list[Found], cell: Cell) -> list[Cell]:
+    """The cells of one answer: as many as the learner made of it, or one that says that it is not there."""
+    about = {"part_of": key_of(cell), "stub": stubbed(cell.source), "missing": not mine}
+    if not mine:
+        new = with_role(cell, "answer", **about)
+        new.source = NO_ANSWER
+        return [new]
+
+    made: list[Cell] = []
+    for number, source in parts([(item.number, item.cell.source) for item in mine]):
+        new = with_role(cell, "answer", **(about | {"number": number}))
+        new.source = source
+        made.append(new)
+    return made
+
+
+def parts(sources: list[tuple[int, str]]) -> list[tuple[int, str]]:
+    """The parts of an answer that count, in order, each with the number of its cell.
+
+    JupyterLab's Split Cell and copies keep the grade id. A stub that was kept beside the answer does not count, for it would
+    take the answer's name. Halves that are no Python alone are one again.
+    """
+    pieces = [(number, source) for number, source in sources if source.strip()]
+    written = [source for _, source in pieces if not _STUB_LINE.search(source)]
+    done = {name for source in written for name in bound(source).names}
+    pieces = [
+        (number, source)
+        for number, source in pieces
+        if not _STUB_LINE.search(source) or not done or not bound(source).defined <= done
+    ]
+    if not pieces:
+        return sources[:1]
+    whole = "\n".join(source for _, source in pieces)
+    apart = all(tree_of(source) is not None for _, source in pieces)
+    if len(pieces) > 1 and not apart and tree_of(whole) is not None:
+        return [(pieces[0][0], whole)]
+    return pieces

@@ -1,0 +1,204 @@
+"""Which names a cell binds and which it reads, seen from its text alone.
+
+In:  the source of a cell, also with IPython's magics. Out: sets of names, statements, and a cell as plain Python.
+
+Nothing is run. A cell that Python cannot read has no names.
+PyTorch has no counterpart; the rules are Python's own (the reference's chapter "Naming and binding").
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import symtable
+from dataclasses import dataclass, field
+
+# magics whose body is ordinary code of the notebook
+RUN_BODY = frozenset({"time", "capture", "prun", "timeit", "memit"})
+
+_FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_SCOPE = (*_FUNCTION, ast.ClassDef)
+_BLOCK = (ast.For, ast.AsyncFor, ast.While, ast.If, ast.With, ast.AsyncWith, ast.Try)
+
+
+@functools.lru_cache(maxsize=4096)
+def tree_of(source: str) -> ast.Module | None:
+    """The cell's syntax tree, magics translated; None if it is no Python."""
+    try:
+        return ast.parse(as_python(source))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def as_python(source: str) -> str:
+    """The cell as plain Python: a body below `%%time` as it is, other magics as IPython translates them."""
+    body = without_cell_magic(source)
+    try:
+        ast.parse(body)
+        return body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        pass
+
+    from IPython.core.inputtransformer2 import TransformerManager
+
+    try:
+        return str(TransformerManager().transform_cell(body))
+    except Exception:  # a magic that even IPython cannot read
+        return body
+
+
+def without_cell_magic(source: str) -> str:
+    """The body of a cell that begins with `%%time` or the like; another cell as it is. Lines keep their numbers."""
+    lines = source.split("\n")
+    first = next((n for n, line in enumerate(lines) if line.strip()), 0)
+    word = lines[first].strip().split(" ")[0]
+    if word.startswith("%%") and word[2:] in RUN_BODY:
+        lines[first] = ""
+        return without_cell_magic("\n".join(lines))
+    return source
+
+
+@dataclass
+class Bound:
+    """The names that a cell binds at its top level, by how. `star`: modules of `from module import *`."""
+
+    defined: set[str] = field(default_factory=set)  # def, class, import, `f = lambda`
+    assigned: set[str] = field(default_factory=set)
+    star: list[str] = field(default_factory=list)
+    lines: dict[str, str] = field(default_factory=dict)  # name → the line that binds it
+
+    @property
+    def names(self) -> set[str]:
+        return self.defined | self.assigned
+
+
+@functools.lru_cache(maxsize=4096)
+def bound(source: str) -> Bound:
+    """What the cell binds at its top level, also inside of `if`, `for`, `try` and `with`."""
+    found, tree = Bound(), tree_of(source)
+    for node in _top_level(tree) if tree else ():
+        _note(node, found)
+        first = ast.unparse(node).split("\n")[0] if isinstance(node, ast.stmt) else ""
+        for name in found.names - found.lines.keys():
+            found.lines[name] = first
+    return found
+
+
+def _top_level(tree: ast.AST) -> list[ast.AST]:
+    """Every node that is not inside of a function or a class (those are in it themselves), statements first."""
+    found, waiting = [], list(ast.iter_child_nodes(tree))
+    while waiting:
+        node = waiting.pop(0)
+        found.append(node)
+        if not isinstance(node, _SCOPE):
+            waiting += ast.iter_child_nodes(node)
+    return found
+
+
+def _note(node: ast.AST, found: Bound) -> None:
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        found.defined.add(node.name)
+    elif isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
+        found.star.append(node.module or "")
+    elif isinstance(node, ast.Import | ast.ImportFrom):
+        found.defined |= {alias.asname or alias.name.split(".")[0] for alias in node.names}
+    elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda):
+        found.defined |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+    elif isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+        found.assigned.add(node.id)
+
+
+@functools.lru_cache(maxsize=4096)
+def reads(source: str) -> frozenset[str]:
+    """The global names that this code reads, in its functions too; arguments and locals are not among them."""
+    try:
+        waiting = [symtable.symtable(as_python(source), "cell", "exec")]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return frozenset()
+    found: set[str] = set()
+    while waiting:
+        table = waiting.pop()
+        waiting += table.get_children()
+        top = table.get_type() == "module"
+        symbols = [symbol for symbol in table.get_symbols() if symbol.is_referenced()]
+        found |= {symbol.get_name() for symbol in symbols if top or symbol.is_global()}
+    return frozenset(found)
+
+
+@functools.lru_cache(maxsize=4096)
+def needed(source: str) -> frozenset[str]:
+    """The global names that a cell reads before it binds them itself."""
+    tree = tree_of(source)
+    found: set[str] = set()
+    so_far: set[str] = set()
+    for node in tree.body if tree else ():
+        text = ast.unparse(node)
+        own = bound(text).names
+        # `for n in ...: use(n)` binds and reads in one statement
+        inside = own if isinstance(node, _BLOCK) else set()
+        found |= reads(text) - so_far - inside
+        so_far |= own
+    return frozenset(found)
+
+
+def meanings(sources: list[str]) -> dict[str, set[str]]:
+    """Name → the global names that the statements which bind it read, over all these cells."""
+    found: dict[str, set[str]] = {}
+    for source in sources:
+        tree = tree_of(source)
+        for node in tree.body if tree else ():
+            text = ast.unparse(node)
+            for name in bound(text).names:
+                found.setdefault(name, set()).update(reads(text))
+    return found
+
+
+def closure(names: frozenset[str], meaning: dict[str, set[str]]) -> set[str]:
+    """These names, and all that what they are bound to reads, and so on."""
+    found: set[str] = set()
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting += meaning.get(name, ())
+    return found
+
+
+@functools.lru_cache(maxsize=4096)
+def read_as_data(source: str) -> frozenset[str]:
+    """Global names that functions of the cell read otherwise than by calling them: `sizes[0]`, not `list(x)`."""
+    tree = tree_of(source)
+    found: set[str] = set()
+    for scope in ast.walk(tree) if tree else ():
+        if isinstance(scope, _FUNCTION):
+            found |= _data_of(scope)
+    return frozenset(found)
+
+
+def _data_of(scope: ast.AST) -> set[str]:
+    """For one function: names that it reads as data and does not bind itself."""
+    nodes = list(ast.walk(scope))
+    names = [node for node in nodes if isinstance(node, ast.Name)]
+    own = {node.id for node in names if not isinstance(node.ctx, ast.Load)}
+    own |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+
+    called: set[int] = set()
+    for node in nodes:
+        if isinstance(node, ast.Call):
+            # `list(x)`, and a type or function that is handed on: `map(list, x)`, `isinstance(x, list)`
+            called |= {id(node.func), *map(id, node.args)}
+            called |= {id(item) for arg in node.args for item in ast.walk(arg)}
+            called |= {id(word.value) for word in node.keywords}
+        annotation = getattr(node, "annotation", None) or getattr(node, "returns", None)
+        called |= {id(item) for item in ast.walk(annotation)} if annotation else set()
+        if isinstance(node, ast.Compare):  # `type(x) is list`
+            called |= {id(side) for side in (node.left, *node.comparators)}
+    reads = {node.id for node in names if isinstance(node.ctx, ast.Load) and id(node) not in called}
+    return reads - own
+
+
+def statements(source: str) -> dict[str, str]:
+    """The cell's top-level statements: what each says to Python → its text. Layout and comments do not count."""
+    tree = tree_of(source)
+    return {ast.dump(node): ast.unparse(node) for node in tree.body} if tree else {}

@@ -1,0 +1,321 @@
+"""Why an exercise has no points: one sentence that names the cause.
+
+In:  the notebook that ran, how each cell ended, and a checks cell that failed. Out: the reason for the learner.
+
+`RULES` is an ordered table: the first rule that has something to say gives the reason. A check's own What, Why, Expected and Got
+comes first; a limit that was passed next; then what is wrong with the cell of the answer; then names; last, the error as it is.
+PyTorch has no counterpart. nbgrader shows the traceback.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from .assembling import COURSE, marking, role_of
+from .names import bound, tree_of
+from .notebooks import Notebook
+from .runner import CellRun, Limits
+
+LONGEST = 4000  # letters of a reason
+
+OVER_A_LIMIT = {
+    "time": "It ran longer than {limits.cell_seconds:g} seconds and was stopped. Is there a loop that never ends?",
+    "memory": "It used more than {gigabytes:g} GiB of memory and was stopped.",
+    "processes": "It started more than {limits.processes} processes and was stopped.",
+    "files": "It wrote more than {folder:g} GiB of files, or nested folders without end, and was stopped.",
+    "output": "It printed more than {printed:g} MiB and was stopped.",
+    "died": "The Python process crashed while this ran.",
+    "not reached": "It was not run: earlier cells took all {limits.total_seconds:g} seconds, or ended the process too often.",
+}
+
+# a line of a traceback that is marked: `---> 5     return sum(x)`
+_ARROW = re.compile(r"^-+> *(\d+) ?(.*)$")
+_FRAME = re.compile(r"^(Cell In|File |<)")
+_NOT_DEFINED = re.compile(r"name '(\w+)' is not defined")
+
+
+def how_it_ended(run: CellRun, limits: Limits) -> str:
+    """The limit that a cell passed, or its error."""
+    if run.outcome in OVER_A_LIMIT:
+        sizes = {"gigabytes": limits.memory_bytes / 2**30, "folder": limits.folder_bytes / 2**30}
+        return OVER_A_LIMIT[run.outcome].format(
+            limits=limits, printed=limits.output_bytes / 2**20, **sizes
+        )
+    said = f"{run.ename}: {run.evalue}" if run.evalue else run.ename
+    return shortened(said)
+
+
+def shortened(said: str) -> str:
+    return said if len(said) <= LONGEST else f"{said[:LONGEST]} …"
+
+
+def reason(case: Case) -> str:
+    """What the first rule says that has something to say."""
+    return next(said for rule in RULES if (said := rule(case)))
+
+
+@dataclass(frozen=True)
+class Case:
+    """Checks that failed. `shadows`: names of Python or the course → the learner's cell that took them. `beside`: files."""
+
+    nb: Notebook
+    index: int
+    runs: dict[int, CellRun]
+    limits: Limits
+    shadows: dict[str, int] = field(default_factory=dict)
+    beside: frozenset[str] = frozenset()
+
+    @property
+    def run(self) -> CellRun:
+        return self.runs[self.index]
+
+    @cached_property
+    def answers(self) -> list[int]:
+        """The cells of the answer: those between the checks before and these."""
+        found: list[int] = []
+        for index in range(self.index - 1, -1, -1):
+            role = role_of(self.nb.cells[index])
+            if role == "checks":
+                break
+            if role == "answer":
+                found.insert(0, index)
+        return found
+
+    @cached_property
+    def culprit(self) -> CellRun:
+        """The run that failed first in this exercise, if these checks failed for a name that it should have bound; else these."""
+        if self.run.ename != "NameError":
+            return self.run
+        start = self.answers[0] if self.answers else self.index
+        before = [self.runs[n] for n in range(start, self.index) if n in self.runs]
+        failed = [
+            run for run in before if not run.ok and role_of(self.nb.cells[run.index]) != "own"
+        ]
+        return failed[0] if failed else self.run
+
+    def learners(self) -> Iterator[tuple[int, Any]]:
+        """The learner's code cells with their places."""
+        for index, cell in enumerate(self.nb.cells):
+            if cell.cell_type == "code" and role_of(cell) not in COURSE:
+                yield index, cell
+
+
+# ---- rules ----------------------------------------------------------------------------------------------------------
+
+
+def check_failed(case: Case) -> str:
+    return shortened(case.run.evalue) if case.run.ename == "CheckFailed" else ""
+
+
+def limit_passed(case: Case) -> str:
+    return how_it_ended(case.run, case.limits) if case.run.outcome in OVER_A_LIMIT else ""
+
+
+def answer_is_gone(case: Case) -> str:
+    """The cell was deleted, or it is empty."""
+    if case.run.ename not in ("NameError", "NotImplementedError"):
+        return ""
+    for index in case.answers:
+        about = marking(case.nb.cells[index])
+        name = f"`{about.get('part_of', '')}`"
+        if about.get("missing"):
+            return (
+                f"The cell of the answer {name} is not there: it was deleted. "
+                "Take it from a fresh copy of the exercise, and put your answer into it."
+            )
+        if not case.nb.cells[index].source.strip():
+            return f"The cell of the answer {name} is empty."
+    return ""
+
+
+def stub(case: Case) -> str:
+    """The line that the exercise has in place of an answer: all that is there, or left below an answer."""
+    run = case.run
+    if run.ename != "NotImplementedError":
+        return ""
+    at = [(int(n), text) for n, text in arrows(run) if "NotImplementedError" in text]
+    if not at:
+        return "Not written yet." if run.evalue.startswith("Exercise:") else ""
+    line, text = at[-1]
+    for index in dict.fromkeys([*case.answers, *(n for n, _ in case.learners())]):
+        cell = case.nb.cells[index]
+        lines = cell.source.split("\n")
+        if line <= len(lines) and lines[line - 1].strip() == text.strip():
+            if is_untouched(cell.source, marking(cell).get("stub", ""), line):
+                return "Not written yet."
+            return (
+                f"`{text.strip()}` still stands below the answer, in line {line} of its cell: "
+                "delete that line."
+            )
+    return "Not written yet."
+
+
+def is_untouched(source: str, stub_source: str, line: int) -> bool:
+    """Whether the function around this line says what it says in the exercise."""
+    if source.strip() == stub_source.strip():
+        return True
+    mine, theirs = tree_of(source), tree_of(stub_source)
+    nodes = list(ast.walk(mine)) if mine else []
+    functions = [n for n in nodes if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+    around = [n for n in functions if n.lineno <= line <= (n.end_lineno or 0)]
+    handed_out = {ast.dump(node) for node in ast.walk(theirs)} if theirs else set()
+    if not around:
+        return False
+    return ast.dump(around[-1]) in handed_out or all(_says_nothing(n) for n in around[-1].body)
+
+
+def _says_nothing(node: ast.stmt) -> bool:
+    """A docstring, `pass`, `...` or a `raise`: no answer."""
+    constant = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    return constant or isinstance(node, ast.Pass | ast.Raise)
+
+
+def name_of_the_answer(case: Case) -> str:
+    """The checks ask for a name that the cell of the answer does not give."""
+    name = missing_name(case.run)
+    if not name or (not case.culprit.ok and case.culprit is not case.run):
+        return ""
+    for index in case.answers:
+        cell = case.nb.cells[index]
+        asked = bound(marking(cell).get("stub", "")).names
+        mine = union_of(case, index)
+        if name in asked and name not in mine:
+            others = sorted(bound(cell.source).defined - asked)
+            instead = f" It defines `{others[0]}`: was it renamed?" if others else ""
+            return (
+                f"The cell of the answer does not define `{name}`, which the checks call.{instead}"
+            )
+    return ""
+
+
+def union_of(case: Case, index: int) -> set[str]:
+    """All names that the cells of one answer bind."""
+    part = marking(case.nb.cells[index]).get("part_of")
+    cells = [case.nb.cells[n] for n in case.answers]
+    same = [cell for cell in cells if marking(cell).get("part_of") == part]
+    return {name for cell in same for name in bound(cell.source).names}
+
+
+def further_down(case: Case) -> str:
+    """A name that the learner binds, but in a later cell."""
+    run = case.culprit
+    name = missing_name(run)
+    if not name:
+        return ""
+    for index, cell in case.learners():
+        if name not in bound(cell.source).names:
+            continue
+        where = f"cell {marking(cell).get('number')}"
+        if index > run.index:
+            return (
+                f"`{name}` is defined further down, in {where}: move that cell up, before its use."
+            )
+        own = case.runs.get(index)
+        if own is not None and not own.ok and index != run.index:
+            return (
+                f"`{name}` is missing, for {where} did not finish: {how_it_ended(own, case.limits)}"
+            )
+    return ""
+
+
+def hidden_name(case: Case) -> str:
+    """An error in a line that reads a name of Python or of the course which the learner took."""
+    run = case.culprit
+    if run.outcome != "error" or not case.shadows:
+        return ""
+    words: set[str] = set()
+    for _, text in arrows(run)[::-1]:
+        words = set(re.findall(r"\w+", text)) & case.shadows.keys()
+        if words:
+            break
+    for name in sorted(words):
+        if said := whose(case, name):
+            return f"{how_it_ended(run, case.limits)}. {said}"
+    return ""
+
+
+def whose(case: Case, name: str) -> str:
+    """`sum` is your variable from cell 7."""
+    number = case.shadows[name]
+    for _, cell in case.learners():
+        if marking(cell).get("number") != number:
+            continue
+        names = bound(cell.source)
+        if name in names.names:
+            line = names.lines.get(name, "")
+            kind = "function" if line.startswith(("def ", "async def ")) else "variable"
+            return (
+                f"`{name}` is your {kind} from cell {number} (`{line[:60]}`): give it another name."
+            )
+        if names.star:
+            lines = ", ".join(f"`from {module} import *`" for module in names.star)
+            return f"`{name}` is not Python's or the course's any more: {lines} in cell {number} took it."
+        return f"`{name}` is your variable from cell {number}: give it another name."
+    return ""
+
+
+def cell_above(case: Case) -> str:
+    """The cell of the answer, or a cell of the course that needs it, did not finish."""
+    run = case.culprit
+    if run is case.run:
+        return ""
+    return f"The cell above it did not finish: {how_it_ended(run, case.limits)}"
+
+
+def file_beside(case: Case) -> str:
+    """Marking runs the notebook alone; the file is beside it."""
+    run = case.culprit
+    missing = re.search(r"No module named '(\w+)|directory: '([^']+)'", run.evalue)
+    if not missing:
+        return ""
+    name = missing[1] or missing[2]
+    if {name, f"{name}.py", Path(name).parts[0]} & case.beside:
+        return (
+            f"{how_it_ended(run, case.limits)}. `{name}` lies beside your notebook, but the notebook "
+            "is marked alone, here and by `course grade`: put what it needs into a cell."
+        )
+    return ""
+
+
+def as_it_ended(case: Case) -> str:
+    return how_it_ended(case.run, case.limits) or "It failed without a word."
+
+
+# ---- tracebacks -----------------------------------------------------------------------------------------------------
+
+
+def missing_name(run: CellRun) -> str:
+    found = _NOT_DEFINED.search(run.evalue) if run.ename == "NameError" else None
+    return found[1] if found else ""
+
+
+def arrows(run: CellRun) -> list[tuple[str, str]]:
+    """The marked lines of a traceback that stand in cells, outermost first: number and text."""
+    found: list[tuple[str, str]] = []
+    in_cell = False
+    for line in run.traceback.splitlines():
+        if _FRAME.match(line):
+            in_cell = line.startswith("Cell In")
+        elif in_cell and (arrow := _ARROW.match(line)):
+            found.append((arrow[1], arrow[2]))
+    return found
+
+
+RULES: tuple[Callable[[Case], str], ...] = (
+    check_failed,
+    limit_passed,
+    answer_is_gone,
+    stub,
+    name_of_the_answer,
+    further_down,
+    hidden_name,
+    file_beside,
+    cell_above,
+    as_it_ended,
+)
