@@ -109,16 +109,16 @@ def own_cell(source: str, number: int, **more: Any) -> Cell:
 
 def give_own_ids(cells: list[Cell]) -> None:
     """The learner's own cells get ids that depend on the notebook alone."""
-    taken = {cell.get("id") for cell in cells if marking(cell)["role"] in ("given", "checks")}
+    taken = {cell.get("id") for cell in cells if marking(cell)["role"] in COURSE}
     for cell in cells:
         about = marking(cell)
-        if about["role"] == "own" or cell.id in taken:
-            cell.id = next(
-                name
-                for n in range(len(cells) + 1)
-                if (name := f"own-{about['number']}{f'-{n}' * bool(n)}") not in taken
-            )
-        taken.add(cell.id)
+        # an answer has its id from the course; its second part has it, too
+        if about["role"] == "own" or (about["role"] == "answer" and cell.id in taken):
+            name, n = f"own-{about['number']}", 1
+            while name in taken:
+                name, n = f"own-{about['number']}-{n}", n + 1
+            cell.id = name
+        taken.add(cell.get("id"))
 
 
 # ---- which cell is which --------------------------------------------------------------------------------------------
