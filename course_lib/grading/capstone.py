@@ -39,7 +39,7 @@ from course_lib.viz.tables import table
 from .answers import Answers, load, untouched
 from .copies import notebook_in
 from .marks import how_it_ended
-from .notebooks import CourseError, find_lesson, find_root, lessons
+from .notebooks import CourseError, find_lesson, find_root, lessons, work_folder
 from .parts import PARTS, NotAsked, Part, without_reductions
 from .progress import progress, started_at
 from .runner import Limits, run_notebook
@@ -259,7 +259,7 @@ def assemble(
     given: the lesson to start at: for every lesson before it, the course's own answer stands in where yours does not work yet
     (default: what `course join` was told). Raises CourseError for a folder without any notebook of the course."""
     root = find_root()
-    chosen, folder = folder, Path(folder).resolve() if folder else root / "work"
+    chosen, folder = folder, Path(folder).resolve() if folder else work_folder(root)
     if chosen and not any(notebook_in(lesson, folder) for lesson in lessons(root)):
         raise CourseError(
             f"There are no exercise notebooks in {folder}. Name the folder that holds 02_bytecode_capture and so on."

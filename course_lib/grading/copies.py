@@ -124,7 +124,7 @@ def notebook_in(lesson: Lesson, folder: Path) -> Path | None:
     folder has no copy, it is the file under `exercises/`, in which one worked before there were copies."""
     flat, deep = f"{lesson.name}.ipynb", f"{lesson.name}/{lesson.name}.ipynb"
     places = [folder / flat, folder / deep, folder / "work" / flat, folder / "exercises" / deep]
-    if folder.resolve() == lesson.work.resolve():
+    if folder.resolve() == (lesson.root / "work").resolve():
         places.append(lesson.exercise)
     return next((place for place in places if place.is_file()), None)
 
@@ -302,6 +302,8 @@ def _beside(lesson: Lesson, old: Notebook) -> str:
 
 def update(lesson: Lesson) -> Done:
     """Put the exercise of today into the learner's copy."""
+    if not lesson.copy.is_file() and work_in_exercises(lesson):
+        return start(lesson)
     with writing.alone(lesson.work):
         said = _fetch_from_exercises(lesson) if lesson.copy.is_file() else []
         seen = writing.Seen.of(lesson.copy)

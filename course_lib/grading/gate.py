@@ -18,6 +18,7 @@ import re
 from .copies import handed_out, is_committed, work_in_exercises
 from .generate import exercise_from, exercise_text
 from .marks import mark_notebook
+from .merging import same_cells
 from .notebooks import (
     BEGIN_HIDDEN,
     BEGIN_SOLUTION,
@@ -59,11 +60,13 @@ def static_complaints(lesson: Lesson) -> list[str]:
 def solved_by_a_learner(lesson: Lesson) -> bool:
     """Whether the file differs because somebody does the exercises in it, as one did before there were copies in `work/`.
 
-    That is no fault of the course. But a file that is committed with text of the course changed by hand is one.
+    That is no fault of the course. Nor is it when its cells were only run: then the outputs differ. But a committed file with
+    outputs, or with text of the course changed by hand, is one.
     """
-    if not work_in_exercises(lesson):
-        return False
-    return not is_committed(lesson) or only_answers_differ(lesson)
+    if work_in_exercises(lesson):
+        return not is_committed(lesson) or only_answers_differ(lesson)
+    fresh = exercise_from(read(lesson.solution))
+    return same_cells(read(lesson.exercise), fresh) and not is_committed(lesson)
 
 
 def only_answers_differ(lesson: Lesson) -> bool:

@@ -9,9 +9,12 @@ Used as `pytest --nbval -p course_lib.grading.nbval_versions`.
 
 from __future__ import annotations
 
+import atexit
 import importlib.metadata
 import os
 import platform
+import shutil
+import tempfile
 from typing import Any
 
 # which library is fastest differs from machine to machine, and so would stored outputs
@@ -19,6 +22,14 @@ os.environ["COURSE_MEASURE"] = "0"
 # torch's advice to who has Python 3.13.0, in each cell
 os.environ.setdefault("PYTHONWARNINGS", "ignore:Guards may run slower")
 STORED_ON = {"bytecode": "3.11", "torch": "2.13"}  # by tag
+
+
+def without_a_learners_answers() -> None:
+    """The answers in `work/` would make other pictures in the capstone than the stored ones: look into an empty folder."""
+    if "COURSE_WORK" not in os.environ:
+        folder = tempfile.mkdtemp(prefix="course-work-")
+        os.environ["COURSE_WORK"] = folder
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
 
 
 def has_gpu() -> bool:
@@ -32,6 +43,10 @@ def pytest_configure(config: Any) -> None:
     if not has_gpu():
         # empty, not missing: torch does not search then
         os.environ["CUDA_HOME"] = os.environ["CUDA_PATH"] = ""
+
+
+def pytest_sessionstart() -> None:
+    without_a_learners_answers()
 
 
 def elsewhere() -> set[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,7 +64,7 @@ class Lesson:
     @property
     def work(self) -> Path:
         """The learner's own folder, which git does not look at."""
-        return self.root / "work"
+        return work_folder(self.root)
 
     @property
     def copy(self) -> Path:
@@ -90,6 +91,11 @@ class GradedCell:
 
     def __str__(self) -> str:
         return f"{self.title} ({self.points:g} points)"
+
+
+def work_folder(root: Path) -> Path:
+    """Where the learner's files are: `work/`, or what the variable COURSE_WORK names."""
+    return Path(os.environ.get("COURSE_WORK") or root / "work")
 
 
 def find_root(start: Path | None = None) -> Path:

@@ -27,6 +27,7 @@ from .notebooks import (
     is_solution,
     lessons,
     read,
+    work_folder,
 )
 
 BAR = 20  # characters of a full bar
@@ -198,7 +199,7 @@ def remembered(root: Path) -> Memory:
 
 def _file(root: Path) -> Path:
     """Where it is remembered; the file of an old clone, until there is a new one."""
-    new, old = root / "work" / "progress.json", root / "exercises" / "progress.json"
+    new, old = work_folder(root) / "progress.json", root / "exercises" / "progress.json"
     return old if old.exists() and not new.exists() else new
 
 
@@ -231,7 +232,7 @@ def _counts_as_none(path: Path, why: str) -> str:
 
 
 def _keep(root: Path, memory: Memory) -> None:
-    path = root / "work" / "progress.json"
+    path = work_folder(root) / "progress.json"
     seen = writing.Seen.of(path)
     if memory.problem and seen.data is not None:
         _put_aside(path, seen.data)

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from .nbval_versions import STORED_ON, elsewhere
+from .nbval_versions import STORED_ON, elsewhere, without_a_learners_answers
 from .notebooks import Notebook, code_digest, graded_cells, outputs_digest, read, tidy, to_text
 from .runner import this_python
 
@@ -95,6 +95,7 @@ def main(paths: list[str]) -> int:
             f"Stored outputs are made on {wanted}, because what they show differs by version. Use those."
         )
         return 1
+    without_a_learners_answers()
     for path in paths:
         print(f"running {path}", flush=True)
         try:

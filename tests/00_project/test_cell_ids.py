@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
+from handed_out import exercise_of
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from tiny_course import answer, checks, solution
 
@@ -81,7 +82,7 @@ def test_naming_again_changes_nothing():
 
 @pytest.mark.parametrize("lesson", LESSONS, ids=str)
 def test_stored_solutions_are_named_and_exercises_have_the_same_names(lesson):
-    reference, exercise = read(lesson.solution), read(lesson.exercise)
+    reference, exercise = read(lesson.solution), exercise_of(lesson)
     assert ids(tidy(reference)) == ids(reference) == ids(exercise)
     assert len(set(ids(exercise))) == len(exercise.cells)
     assert all(map(is_name, ids(exercise)))

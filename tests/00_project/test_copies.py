@@ -395,6 +395,22 @@ def test_the_gate_lets_a_solved_exercise_pass_and_gives_a_learner_no_authors_com
     assert gate.static_complaints(tiny) == []
 
 
+def test_the_gate_lets_an_exercise_pass_that_was_only_run(tiny):
+    commit(tiny)
+    nb = read(tiny.exercise)
+    nb.cells[1].outputs = [copies.nbformat.v4.new_output("stream", text="4")]
+    tiny.exercise.write_text(to_text(nb))
+    assert gate.static_complaints(tiny) == []
+    commit(tiny)
+    assert "is not what its solution gives" in gate.static_complaints(tiny)[0]
+
+
+def test_update_moves_answers_of_an_old_clone_too(tiny):
+    with_answers(tiny, double=DOUBLE)
+    assert main(["update"]) == 0
+    assert DOUBLE in answers_in(tiny.copy)["double"]
+
+
 def test_the_gate_tells_a_text_that_an_author_changed_by_hand(tiny):
     edit(tiny.exercise, "Return twice each number.", "Return it.")
     commit(tiny)

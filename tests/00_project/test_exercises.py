@@ -13,6 +13,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from handed_out import exercise_of
 from nbformat.v4 import new_code_cell
 from tiny_course import BIGGEST, DOUBLE, STUB, edit, solution, tiny_course, with_answers
 
@@ -45,7 +46,7 @@ def test_the_exercise_is_fresh_well_formed_and_tight(lesson):
 def said_of_each(lesson: Lesson) -> dict[str, tuple[str, float]]:
     """`1.2` → what the exercise says of itself, and the points that its checks really give."""
     found: dict[str, tuple[str, float]] = {}
-    for cell in read(lesson.exercise).cells:
+    for cell in exercise_of(lesson).cells:
         for part in re.split(r"(?m)^(?=## )", cell.source) if cell.cell_type == "markdown" else ():
             if heading := re.match(r"## Exercise ([\d.]+)", part):
                 name = heading[1]
@@ -128,7 +129,9 @@ def test_no_check_compares_a_thing_with_itself(lesson):
 
 
 def test_no_exercise_is_without_its_solution(root):
-    made = {path.relative_to(root / "exercises") for path in (root / "exercises").rglob("*.ipynb")}
+    made = {
+        path.relative_to(root / "exercises") for path in (root / "exercises").glob("[!.]*/*.ipynb")
+    }
     assert made <= {lesson.exercise.relative_to(root / "exercises") for lesson in LESSONS}
 
 

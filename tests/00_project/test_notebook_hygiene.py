@@ -8,10 +8,11 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from handed_out import exercise_of
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from course_lib import config
-from course_lib.grading.notebooks import code_digest, graded_cells, outputs_digest
+from course_lib.grading.notebooks import Lesson, code_digest, graded_cells, outputs_digest
 from course_lib.grading.store import WIDGET
 
 ROOT = Path(__file__).parents[2]
@@ -123,7 +124,7 @@ def test_a_stored_notebook_is_whole(path):
     "path", sorted(ROOT.glob("exercises/*/*.ipynb")), ids=lambda path: path.name
 )
 def test_an_exercise_holds_no_outputs_and_no_machine_path(path):
-    nb = nbformat.read(path, 4)
+    nb = exercise_of(Lesson(ROOT, path.stem))
     nbformat.validate(nb)
     assert not any(cell.get("outputs") for cell in nb.cells)
     assert not any(MACHINE_PATH.search(cell.source) for cell in nb.cells)
