@@ -76,7 +76,7 @@ FACTS |= {torch._C._functorch.peek_interpreter_stack, sys.getrecursionlimit, sys
 SAFE_MODULES = {
     f"_{name}" for name in "operator functools collections bisect heapq abc string struct".split()
 }
-SAFE_MODULES |= {"math", "cmath", "itertools", "unicodedata"}
+SAFE_MODULES |= {"math", "math.integer", "cmath", "itertools", "unicodedata"}
 REFUSED = {input, open, exec, eval, compile, __import__, breakpoint, locals, dir}
 """Builtins that look at, or change, more than their arguments."""
 SAFE_TYPES = {
@@ -673,6 +673,12 @@ def evaluate_annotations(it: Interpreter, annotate: Any, *args: Any, **kwargs: A
     return frames.call(None, evaluate, annotate, *args, **kwargs)
 
 
+def lookup_special(it: Interpreter, value: Any, name: str, default: Any) -> Any:
+    """A method that Python looks for in the class only. `contextlib` of 3.15 searches the classes' dictionaries for it."""
+    there = member_of(type(value), name) is not MISSING
+    return attributes.get(it, value, name) if there else default
+
+
 def recorded(function: Any) -> Rule:
     """Into the graph as it is."""
     return lambda it, *args, **kwargs: it.world.builder.call(function, args, kwargs)
@@ -694,6 +700,7 @@ RULES: dict[Any, Rule] = {
     builtins.isinstance: is_instance,
     builtins.__build_class__: build_class,
     newer.evaluator_of_annotations(): evaluate_annotations,
+    getattr(contextlib, "_lookup_special", newer.Nowhere): lookup_special,
     # of a metaclass
     type.__new__: lambda it, *args, **options: register(
         it, it.native(type.__new__, *args, **options)

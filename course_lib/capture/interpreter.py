@@ -298,9 +298,8 @@ class Interpreter(Machine):
             next(value for value in self.stack[-i.arg - 3 :] if value is not NULL),
         )
         if not hasattr(type(update), "keys"):
-            raise TypeError(
-                f"{name_of(function, exact=True)}() argument after ** must be a mapping, not {type(update).__name__}"
-            )
+            name = name_of(function, exact=True)
+            raise TypeError(newer.NO_MAPPING.format(function=name, type=type(update).__name__))
         more = self.native(dict, update)
         if twice := [key for key in more if key in merged]:
             raise TypeError(
@@ -380,7 +379,7 @@ class Interpreter(Machine):
         kwargs = {} if kwargs is NULL else kwargs
         args = self.pop()
         function = next(value for value in self.stack[-2:] if value is not NULL)
-        said = f"{name_of(function, exact=True)}() argument after * must be an iterable, not {{}}"
+        said = newer.NOT_ITERABLE.format(function=name_of(function, exact=True), type="{}")
         self.call_popped(list(self.unpacked(args, said)), dict(kwargs))
 
     def SEND(self, i: Instruction) -> None:
@@ -398,8 +397,10 @@ class Interpreter(Machine):
         try:
             if value is None:
                 return self.push(self.native(next, receiver))
-            if way == "send" or (way == "throw" and hasattr(receiver, way)):
-                return self.push(self.native(getattr(receiver, way), value))
+            if way == "send":
+                return self.push(self.native(newer.method_to_send(receiver), value))
+            if way == "throw" and hasattr(receiver, way):
+                return self.push(self.native(receiver.throw, value))
             if hasattr(receiver, way):
                 self.native(receiver.close)
         except StopIteration as stop:

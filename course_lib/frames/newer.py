@@ -3,12 +3,15 @@
 In:  the Python that runs.
 Out: the classes of a t-string (3.14), and lazy imports (3.15). Where Python has none, nothing is an instance of them.
      What evaluates annotations in a namespace of its own (3.14); where Python has none, it is never called.
+     What Python says of `f(*0)` and `f(**0)`.
 
 In PyTorch: `torch/_dynamo/symbolic_convert.py` asks `sys.version_info` in each instruction's method.
 """
 
 import importlib
+import sys
 import types
+from collections.abc import Callable
 from typing import Any
 
 
@@ -23,6 +26,34 @@ except ImportError:
 
 TEMPLATES = {Interpolation, Template} - {Nowhere}
 LazyImport: Any = getattr(types, "LazyImportType", Nowhere)
+
+
+def message_of(call: Callable[[], Any]) -> str:
+    """What Python says where the argument behind the stars is of a wrong kind; for any function and any type."""
+    try:
+        call()
+    except TypeError as error:
+        return str(error).replace("len()", "{function}()").replace("int", "{type}")
+    raise AssertionError("it raises")
+
+
+NOT_ITERABLE = message_of(lambda: len(*0))  # type: ignore[misc]
+"""Of `f(*0)`; 3.15 does not name the function."""
+NO_MAPPING = message_of(lambda: len(**0))  # type: ignore[call-arg, arg-type]
+"""Of `f(**0)`."""
+
+
+KEPT_WHOLE: dict[type, str] = {}
+"""Iterators in whose place `for` and `yield from` keep the list, tuple or string itself (3.15), and what that is."""
+if sys.version_info >= (3, 15):
+    KEPT_WHOLE = {type(iter(whole)): type(whole).__name__ for whole in ([], (), "", "é")}
+
+
+def method_to_send(receiver: Any) -> Any:
+    """`receiver.send`, of what a `yield from` takes its values from."""
+    if type(receiver) in KEPT_WHOLE:
+        raise AttributeError(f"'{KEPT_WHOLE[type(receiver)]}' object has no attribute 'send'")
+    return receiver.send
 
 
 def evaluator_of_annotations() -> Any:
