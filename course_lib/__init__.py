@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from course_lib import config, versions
 
-with config.collector_paused(importing=True):
-    import torch
-
+if TYPE_CHECKING:
     from course_lib.backends import list_backends, list_mode_options, list_options
     from course_lib.capture import Interpreter, Unsupported
     from course_lib.capture.user import (
@@ -25,10 +23,6 @@ with config.collector_paused(importing=True):
     )
     from course_lib.compiler import capturing, compile, reset
     from course_lib.pipeline import Pipeline
-
-versions.warn_of_a_newer_torch(torch.__version__)
-
-if TYPE_CHECKING:
     from course_lib.viz import explore, record, set_logs
     from course_lib.viz.explain import explain
     from course_lib.viz.mirror import mirror
@@ -42,11 +36,41 @@ __all__ = [
 ]  # fmt: skip
 
 
+_COMPILER = {
+    "backends": ("list_backends", "list_mode_options", "list_options"),
+    "capture": ("Interpreter", "Unsupported"),
+    "capture.user": ("allow_in_graph", "disable", "disallow_in_graph", "graph_break", "is_compiling", "mark_dynamic"),
+    "compiler": ("capturing", "compile", "reset"),
+    "pipeline": ("Pipeline",),
+}  # fmt: skip
+"""Module → the names of it that stand here. They need torch, which takes seconds to load: so they come when one is wanted."""
+_PICTURES = ("explain", "explore", "mirror", "record", "set_logs")
+"""What shows what happened lives with the pictures, which are loaded only when they are wanted."""
+
+
+def _load_compiler() -> None:
+    """Put all names of the compiler here, as if they had been imported at the top."""
+    with config.collector_paused(importing=True):
+        import torch
+
+        for module, names in _COMPILER.items():
+            loaded = importlib.import_module(f"course_lib.{module}")
+            globals().update({name: getattr(loaded, name) for name in names})
+    versions.warn_of_a_newer_torch(torch.__version__)
+
+
 def __getattr__(name: str) -> Any:
-    # it shows what happened, so it lives with the pictures, which are loaded only when they are wanted
-    if name in __all__:
+    if name in _PICTURES:
         return getattr(importlib.import_module("course_lib.viz"), name)
+    if not name.startswith("_") and "Pipeline" not in globals():
+        _load_compiler()
+        if name in globals():  # a name of the table, or a room that came with it
+            return globals()[name]
     raise AttributeError(f"module 'course_lib' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 for variable, module in (("COURSE_LOGS", "logs"), ("COURSE_TRACE", "tracing")):

@@ -32,5 +32,5 @@ def warn_of_a_newer_torch(version: str) -> None:
             f"course_lib was tried with torch up to {newest[0]}.{newest[1]}, and this is {version}: "
             "it may work as well, or find operations that it does not know",
             RuntimeWarning,
-            stacklevel=3,
+            stacklevel=4,
         )

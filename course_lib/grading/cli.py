@@ -556,6 +556,8 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; a mistake in the course's files or arguments is one sentence, not a traceback."""
     show_every_sign()
+    # jsonschema, which nbformat loads, would build a grammar of international addresses from this: a second and more
+    sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
     argv = list(sys.argv[1:] if argv is None else argv)
     # their options are their own
     if argv and (own := {"bench": bench, "coverage": coverage}.get(argv[0])):
