@@ -297,6 +297,12 @@ def leave(value: Any) -> Any:
     )
 
 
+def is_kept_value(node: fx.Node) -> bool:
+    """What autograd keeps for backward, as torch 2.14 and newer record it. (What the program returns is no such thing.)"""
+    returned = any(user.op == "output" for user in node.users)
+    return node.target is aten.alias.default and not returned
+
+
 def tidy(traced: fx.GraphModule, gm: fx.GraphModule, signature: Signature) -> fx.GraphModule:
     """Inputs first, under their own names, without what only autograd needed: `detach`, copies of inputs never written to."""
     graph, written = traced.graph, {update.input for update in signature.updates}
@@ -307,7 +313,7 @@ def tidy(traced: fx.GraphModule, gm: fx.GraphModule, signature: Signature) -> fx
     for node in list(graph.nodes):
         if node.op == "placeholder" and node.prev.op not in ("root", "placeholder"):
             next(n for n in graph.nodes if n.op != "placeholder").prepend(node)
-        elif node.target is aten.detach.default:
+        elif node.target is aten.detach.default or is_kept_value(node):
             node.replace_all_uses_with(node.args[0])
         elif node.op == "get_attr" and any(map(torch._is_functional_tensor, traced.buffers())):
             raise NotImplementedError(
