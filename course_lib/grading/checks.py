@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from .explained import listen
+
 # Looked up once, so that a cell which reassigns `torch.testing.assert_close` changes no verdict.
 _assert_close = torch.testing.assert_close
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
@@ -222,3 +224,6 @@ def _short(value: Any, limit: int = 300) -> str:
         text = f"a {type(value).__name__} (its repr raised {type(error).__name__})"
     text = text.replace("\n", "\n" + " " * 10)
     return text if len(text) <= limit else text[:limit] + " …"
+
+
+listen()

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from .assembling import COURSE, marking, role_of
+from .explained import HEAD
 from .names import bound, tree_of
 from .notebooks import Notebook
 from .runner import CellRun, Limits
@@ -283,6 +284,13 @@ def file_beside(case: Case) -> str:
     return ""
 
 
+def what_the_check_did(case: Case) -> str:
+    """The error, and the note that `explained` put on it: the answer's line, the input, what came back."""
+    run = case.run
+    _, head, note = run.traceback.rpartition(HEAD)
+    return shortened(f"{how_it_ended(run, case.limits)}\n{head}{note}") if head else ""
+
+
 def as_it_ended(case: Case) -> str:
     return how_it_ended(case.run, case.limits) or "It failed without a word."
 
@@ -317,5 +325,6 @@ RULES: tuple[Callable[[Case], str], ...] = (
     hidden_name,
     file_beside,
     cell_above,
+    what_the_check_did,
     as_it_ended,
 )

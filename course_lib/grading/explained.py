@@ -1,0 +1,230 @@
+"""An error in a checks cell, told in full: which line of the answer raised it, and which input the check gave it.
+
+In:  an exception that ended a cell with checks (`check(...)`, `check_close(...)`, ...) and is no failed check itself.
+Out: a note on the exception, which notebooks print below the traceback and `course check` gives as the reason.
+
+An answer may raise ("min() arg is an empty sequence"), or give what the check cannot take apart ("cannot unpack non-iterable
+int object"). In the first case the note names the answer's line; in the second it says what each part of the check's line gave.
+The parts are computed once more for that, in the variables of the cell. `listen` asks IPython for every error of a cell.
+In PyTorch: `torch._dynamo.exc.augment_exc_message` adds the user's lines to an error; here `BaseException.add_note` does.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import FrameType, TracebackType
+from typing import Any
+
+HEAD = "What the check did:"
+MOST_NAMES, MOST_LETTERS = 5, 160
+_CHECKS = {"check", "check_close", "check_equal", "check_runs", "assert_close"}
+_SAY_IT_THEMSELVES = ("CheckFailed", "NotImplementedError")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One line of a cell that an error went through."""
+
+    frame: FrameType
+    line: int
+    positions: tuple[int | None, int | None, int | None, int | None]
+
+    @property
+    def file(self) -> str:
+        return self.frame.f_code.co_filename
+
+    @property
+    def function(self) -> str:
+        return self.frame.f_code.co_name
+
+    @property
+    def text(self) -> str:
+        return linecache.getline(self.file, self.line).strip()
+
+    @property
+    def values(self) -> dict[str, Any]:
+        return {**self.frame.f_globals, **self.frame.f_locals}
+
+
+def listen() -> None:
+    """Add a note to every error that a checks cell ends with, in a notebook. Elsewhere nothing happens."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython else None
+    if shell is None or shell.custom_exceptions:  # someone else listens already
+        return
+
+    def told(shell: Any, kind: Any, error: Any, trace: Any, tb_offset: Any = None) -> None:
+        try:
+            add_note(error, trace)
+        finally:
+            shell.showtraceback((kind, error, trace), running_compiled_code=True)
+
+    shell.set_custom_exc((Exception,), told)
+
+
+def add_note(error: Exception, trace: TracebackType | None) -> None:
+    """Say on the error what the check did, if a check did something."""
+    if type(error).__name__ in _SAY_IT_THEMSELVES:
+        return
+    try:
+        note = explained(trace)
+    except (
+        Exception
+    ):  # an answer's own repr, a cell that is no Python: the error as it is says enough
+        return
+    if note:
+        error.add_note(note)
+
+
+def explained(trace: TracebackType | None) -> str:
+    """The lines of the note; empty where the error is not one of a checks cell."""
+    steps = [step for step in steps_of(trace) if is_cell(step.file)]
+    if not steps:
+        return ""
+    tree = ast.parse("".join(linecache.getlines(steps[0].file)))
+    called = {getattr(node, "id", getattr(node, "attr", "")) for node in ast.walk(tree)}
+    if not called & _CHECKS:
+        return ""
+
+    # a checks cell has helpers of its own: the innermost of its lines is the one that called the answer
+    own = [step for step in steps if step.file == steps[0].file]
+    asked = own[-1]
+    inside = steps[len(steps) - steps[::-1].index(asked) :]
+    statement = statement_at(tree, asked.line)
+    lines = [HEAD]
+    if asked is not own[0]:
+        lines.append(f"  it began with: {one_line(statement_at(tree, own[0].line), own[0])}")
+    lines.append(f"  it ran: {one_line(statement, asked)}")
+    lines += [f"  with {name} = {short(value)}" for name, value in inputs(tree, statement, asked)]
+    if inside:
+        where = inside[-1]
+        function = "" if where.function == "<module>" else f" of `{where.function}`"
+        lines.append(f"  the error came from line {where.line}{function}: {where.text}")
+    else:
+        lines += [f"  {part} gave {short(value)}" for part, value in parts(tree, statement, asked)]
+    return "\n".join(lines)
+
+
+def steps_of(trace: TracebackType | None) -> Iterator[Step]:
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        positions = list(code.co_positions())[trace.tb_lasti // 2]
+        yield Step(trace.tb_frame, trace.tb_lineno, positions)
+        trace = trace.tb_next
+
+
+def is_cell(file: str) -> bool:
+    """A cell's source is known and lies in no file."""
+    is_file = file.startswith("<frozen") or os.path.exists(file)
+    return not is_file and bool(linecache.getlines(file))
+
+
+# ---- the check's own line -------------------------------------------------------------------------------------------
+
+
+def statement_at(tree: ast.Module, line: int) -> ast.stmt:
+    """The smallest statement that holds this line."""
+    around = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno)
+    ]
+    return min(around, key=lambda node: (node.end_lineno or node.lineno) - node.lineno)
+
+
+def one_line(statement: ast.stmt, step: Step) -> str:
+    """The statement without line breaks; of a loop or a function the line alone."""
+    if isinstance(getattr(statement, "body", None), list):
+        return step.text
+    return cut(" ".join(ast.unparse(statement).split()))
+
+
+def inputs(tree: ast.Module, statement: ast.stmt, step: Step) -> list[tuple[str, Any]]:
+    """What the loops around the statement stand at, and the plain values that it uses."""
+    loops = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.For) and node.lineno < statement.lineno <= (node.end_lineno or 0)
+    ]
+    named = [name.id for loop in loops for name in names_in(loop.target)]
+    named += [name.id for name in names_in(statement) if isinstance(name.ctx, ast.Load)]
+    values, found = step.values, []
+    for name in dict.fromkeys(named):
+        value = values.get(name)
+        if name in values and not callable(value) and not isinstance(value, type(sys)):
+            found.append((name, value))
+    return found[:MOST_NAMES]
+
+
+def names_in(node: ast.AST) -> list[ast.Name]:
+    return [one for one in ast.walk(node) if isinstance(one, ast.Name)]
+
+
+# ---- what its parts gave --------------------------------------------------------------------------------------------
+
+
+def parts(tree: ast.Module, statement: ast.stmt, step: Step) -> list[tuple[str, Any]]:
+    """The parts of the expression that failed, with what each of them gives."""
+    found: list[tuple[str, Any]] = []
+    for part in parts_of(failed(tree, step) or statement, statement):
+        simple = not any(isinstance(one, ast.NamedExpr | ast.Await) for one in ast.walk(part))
+        if isinstance(part, ast.Constant | ast.Name | ast.GeneratorExp | ast.Lambda) or not simple:
+            continue  # a name's value is told already
+        try:
+            code = compile(ast.Expression(part), "<part of a check>", "eval")
+            found.append((cut(ast.unparse(part)), eval(code, step.values)))
+        except Exception:
+            continue
+    return found
+
+
+def failed(tree: ast.Module, step: Step) -> ast.AST | None:
+    """The expression or target that the failing instruction belongs to."""
+    line, end_line, column, end_column = step.positions
+    for node in ast.walk(tree):
+        if isinstance(node, ast.expr | ast.Assert):
+            at = (node.lineno, node.end_lineno, node.col_offset, node.end_col_offset)
+            if at == (line, end_line, column, end_column):
+                return node
+    return None
+
+
+def parts_of(node: ast.AST, statement: ast.stmt) -> list[ast.expr]:
+    """What an expression is put together from."""
+    if isinstance(node, ast.Tuple | ast.List | ast.Name) and isinstance(node.ctx, ast.Store):
+        node = statement  # the value on the right did not come apart into these
+    if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Expr):
+        return [node.value] if node.value else []
+    if isinstance(node, ast.For):
+        return [node.iter]
+    if isinstance(node, ast.Assert):
+        return parts_of(node.test, statement) or [node.test]
+    if isinstance(node, ast.Call):
+        plain = [one.value if isinstance(one, ast.Starred) else one for one in node.args]
+        return [*plain, *(keyword.value for keyword in node.keywords)]
+    if isinstance(node, ast.Subscript | ast.Attribute):
+        return [node.value]
+    if isinstance(node, ast.BinOp):
+        return [node.left, node.right]
+    if isinstance(node, ast.Compare):
+        return [node.left, *node.comparators]
+    return []
+
+
+def short(value: Any) -> str:
+    """The value in one line, with its type where that does not show."""
+    try:
+        said = cut(" ".join(repr(value).split()))
+    except Exception as error:
+        return f"a {type(value).__name__} (its repr raised {type(error).__name__})"
+    shows = isinstance(value, str) or said.lower().startswith(type(value).__name__.lower())
+    return said if shows else f"{said} ({type(value).__name__})"
+
+
+def cut(text: str) -> str:
+    return text if len(text) <= MOST_LETTERS else f"{text[:MOST_LETTERS]} …"
