@@ -7,6 +7,8 @@ Most come from torch. Our own are those where torch's text is longer or slower t
 In PyTorch: `torch/_decomp/decompositions.py`, `torch/_inductor/decomposition.py`.
 """
 
+import math
+import operator
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -100,6 +102,36 @@ def refuse(wrong: Tensor, name: str) -> None:
     aten._linalg_check_errors(wrong.any().to(torch.int32), name, is_matrix=True)
 
 
+def interpolation(packet: Any, copies: Callable[[int, int], bool]) -> dict[Any, Callable[..., Any]]:
+    """Interpolation whose factor does not count in a dimension where `copies(size, new size)`: eager looks at the sizes first."""
+    torchs = get_decompositions([packet.default])[packet.default]
+
+    def to_sizes(x: Tensor, sizes: Any, *more: Any) -> Tensor:
+        factors = list(more[-len(sizes) :]) if len(more) >= len(sizes) else [None] * len(sizes)
+        aligned = more[: len(more) - len(sizes)] if len(more) >= len(sizes) else more
+        for d, (old, new) in enumerate(zip(x.shape[2:], sizes, strict=True)):
+            factors[d] = None if copies(old, new) else factors[d]
+        return torchs(x, sizes, *aligned, *factors)
+
+    def by_factors(x: Tensor, sizes: Any, *more: Any) -> Tensor:
+        *aligned, factors = more
+        if sizes is None:
+            sizes = [math.floor(n * by) for n, by in zip(x.shape[2:], factors, strict=True)]
+        return to_sizes(x, sizes, *aligned, *(factors or [None] * len(sizes)))
+
+    return {packet.default: to_sizes, packet.vec: by_factors}
+
+
+def interpolations() -> dict[Any, Callable[..., Any]]:
+    """Those in which eager copies on a CPU: nearest in two dimensions (not in one, nor in three), and the linear ones.
+    (`aten/src/ATen/native/UpSample.h`: `nearest_idx`, `compute_source_index_and_lambda`)"""
+    same_or_twice = lambda old, new: new in (old, 2 * old)
+    found = interpolation(aten.upsample_nearest2d, same_or_twice)
+    for packet in (aten.upsample_linear1d, aten.upsample_bilinear2d, aten.upsample_trilinear3d):
+        found |= interpolation(packet, operator.eq)
+    return found
+
+
 def torchs_own() -> dict[Any, Callable[..., Any]]:
     """torch's decompositions of what no rule of ours lowers as it is."""
     beside = get_decompositions(
@@ -119,6 +151,7 @@ def torchs_own() -> dict[Any, Callable[..., Any]]:
 
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     **torchs_own(),
+    **interpolations(),
     torch.nn.functional.one_hot: one_hot,
     **dict.fromkeys((torch.quantile, Tensor.quantile), partial(quantile, torch.quantile)),
     **dict.fromkeys((torch.nanquantile, Tensor.nanquantile), partial(quantile, torch.nanquantile)),
