@@ -9,6 +9,7 @@ import contextlib
 import copy
 import functools
 import importlib
+import inspect
 import os
 import sysconfig
 import types
@@ -20,8 +21,10 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
+from torch._C import _get_tracing_state as is_tracing
 from torch.autograd import forward_ad  # where tangents are asked for: kernels know of none
 from torch.compiler import is_dynamo_compiling  # true to torch.compile alone
+from torch.fx import _symbolic_trace as fx_tracer
 
 from course_lib import backends, config, events
 from course_lib.capture import CaptureResult, History, Unsupported, global_state
@@ -117,6 +120,10 @@ class Compiler:
             return SKIP
         if result.problem is None and result.operations == 0:
             return SKIP
+        # a graph and a head at each level of a deep recursion would take twice the stack that the program takes
+        if result.problem is not None and is_deep_recursion(result.problem):
+            events.emit(events.FellBack(code.co_qualname, result.problem.reason))
+            return SKIP
         compiled: Callable[..., Any] = tuple  # the program of an empty graph
         if result.operations:
             events.emit(events.GraphCaptured(result))
@@ -165,6 +172,12 @@ class Compiler:
         """Forget all compiled code."""
         self.codes.clear()
         self.watcher.forget_all()
+
+
+def is_deep_recursion(problem: Unsupported) -> bool:
+    """Did capture follow a function into itself until it gave up?"""
+    calls = [call.function for call in problem.stack]
+    return len(calls) > config.inline_depth_limit and calls.count(calls[-1]) > len(calls) // 4
 
 
 def is_skipped(code: types.CodeType) -> bool:
@@ -238,6 +251,53 @@ def called(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *args, **kwargs: function(*args, **kwargs)
 
 
+def others_trace() -> bool:
+    """Is this call another tracer's matter: torch.compile's, `torch.jit.trace`'s, `torch.fx`'s, or forward-mode derivatives'?"""
+    return (
+        is_dynamo_compiling()
+        or forward_ad._current_level >= 0
+        or is_tracing() is not None
+        or fx_tracer._is_fx_tracing_flag
+    )
+
+
+def of_its_kind(function: Callable[..., Any], run: Callable[..., Any]) -> Callable[..., Any]:
+    """`run`, as a coroutine function or a generator function if `function` is one: `asyncio` and web servers ask for that."""
+    if inspect.iscoroutinefunction(function):
+
+        async def coroutine(*args: Any, **kwargs: Any) -> Any:
+            return await run(*args, **kwargs)
+
+        return coroutine
+
+    if inspect.isgeneratorfunction(function):
+
+        def generator(*args: Any, **kwargs: Any) -> Any:
+            return (yield from run(*args, **kwargs))
+
+        return generator
+
+    if inspect.isasyncgenfunction(function):
+
+        async def async_generator(*args: Any, **kwargs: Any) -> Any:
+            made = run(*args, **kwargs)
+            with contextlib.suppress(StopAsyncIteration):
+                item = await made.__anext__()
+                while True:
+                    try:
+                        sent = yield item
+                    except GeneratorExit:
+                        await made.aclose()
+                        raise
+                    except BaseException as error:
+                        item = await made.athrow(error)
+                    else:
+                        item = await made.asend(sent)
+
+        return async_generator
+    return run
+
+
 def compiled_function(function: F, compiler: Compiler) -> F:
     """`function`, with the frames below it watched by `compiler`."""
     function = getattr(function, "_course_original", function)
@@ -246,14 +306,12 @@ def compiled_function(function: F, compiler: Compiler) -> F:
     own = code is not None and not is_library(code.co_filename)
     watched = functools.partial(call, compiler.watcher, function if own else called(function))
 
-    @functools.wraps(function)
-    def compiled(*args: Any, **kwargs: Any) -> Any:
-        return (
-            function(*args, **kwargs)
-            if is_dynamo_compiling() or forward_ad._current_level >= 0
-            else watched(*args, **kwargs)
-        )
+    def run(*args: Any, **kwargs: Any) -> Any:
+        if others_trace():
+            return function(*args, **kwargs)
+        return watched(*args, **kwargs)
 
+    compiled = functools.wraps(function)(of_its_kind(function, run))
     vars(compiled).update(_course_original=function, _course_compiler=compiler)
     return compiled  # type: ignore[return-value]
 
@@ -264,11 +322,9 @@ def compiled_module(model: torch.nn.Module, compiler: Compiler) -> torch.nn.Modu
     watched = functools.partial(call, compiler.watcher, model)
 
     def run(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
-        return (
-            model(*args, **kwargs)
-            if is_dynamo_compiling() or forward_ad._current_level >= 0
-            else watched(*args, **kwargs)
-        )
+        if others_trace():  # who look for this object among the submodules of others
+            return type(model).__call__(self, *args, **kwargs)
+        return watched(*args, **kwargs)
 
     twin_of_copy = lambda self, memo: compiled_module(copy.deepcopy(model, memo), replace(compiler))
     members = {

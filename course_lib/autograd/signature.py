@@ -30,9 +30,10 @@ class Result:
         if self.layout is None:
             return base
         sizes, strides, offset = self.layout
+        # a view knows its base: of what is detached that is not `base`
+        base = base if self.requires_grad or not base.requires_grad else base.detach()
         with torch.enable_grad():
-            view = base.as_strided(sizes, strides, base.storage_offset() + offset)
-        return view if self.requires_grad else view.detach()
+            return base.as_strided(sizes, strides, base.storage_offset() + offset)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ import torch
 from torch import fx
 
 from course_lib import events
-from course_lib.capture import calls, global_state, sources
+from course_lib.capture import calls, corners, global_state, sources
 from course_lib.capture.breaks import BreakBuilder
 from course_lib.capture.graph import Recorder
 from course_lib.capture.head import Head, HeadBuilder

@@ -46,7 +46,7 @@ from course_lib.capture.sources import (
     Unsupported,
     has_literal,
 )
-from course_lib.capture.world import BY_IDENTITY, functions_of
+from course_lib.capture.world import BY_IDENTITY, INSTALLED, functions_of
 from course_lib.frames import newer
 
 if TYPE_CHECKING:
@@ -115,9 +115,9 @@ SAFE_TYPES |= {
     *map(type, ({}.keys(), {}.values(), {}.items(), reversed({}), iter(int, 1))),
 }
 """Types written in C whose methods touch nothing but the object and their arguments."""
-INERT = (torch.profiler.record_function, torch.autograd.profiler.record_function, torch._C.DisableTorchFunction,
-         torch._C.DisableTorchFunctionSubclass, torch.autograd.graph.disable_saved_tensors_hooks)  # fmt: skip
-"""Contexts that mean nothing to a graph: names for profilers, and switches of what does not run (subclasses of tensors)."""
+INERT = (torch.profiler.record_function, torch.autograd.profiler.record_function,
+         torch.autograd.graph.disable_saved_tensors_hooks)  # fmt: skip
+"""Contexts that mean nothing to a graph: names for profilers, and a switch of what does not run."""
 APART = (inspect.signature, inspect.getfullargspec, torch.overrides.is_tensor_like, collections.namedtuple, typing.get_type_hints,
          typing.get_origin, typing.get_args, torch._functorch.predispatch.lazy_load_decompositions,
          torch.jit.annotate, torch.distributed.is_available, getattr(torch.distributed, "is_initialized", None))  # fmt: skip
@@ -595,6 +595,14 @@ def leave_inference(it: Interpreter, context: Any, *error: Any) -> None:
     it.call(torch._C._set_grad_enabled, grad)
 
 
+def without_subclasses(it: Interpreter) -> Any:
+    """Switches `__torch_function__` of tensor subclasses off: nothing to a graph, which has none of these. Where the user's code
+    does it, there may be one, at which the graph ends: then the switch must be turned in the real world, too."""
+    if not re.match(INSTALLED, it.code.co_filename):
+        raise Unsupported("switches `__torch_function__` off, which is for tensor subclasses")
+    return contextlib.nullcontext()
+
+
 def attention_switch(name: str, it: Interpreter) -> Any:
     """Which kernels may compute attention: guarded, unless the program itself has turned it."""
     value = getattr(torch._C, name)()
@@ -746,6 +754,9 @@ RULES: dict[Any, Rule] = {
     **dict.fromkeys(
         (getattr(torch._C, f"_has_torch_function{kind}") for kind in ("", "_unary", "_variadic")),
         always(False),
+    ),
+    **dict.fromkeys(
+        (torch._C.DisableTorchFunction, torch._C.DisableTorchFunctionSubclass), without_subclasses
     ),
     **dict.fromkeys(INERT, lambda it, *args, **kwargs: contextlib.nullcontext()),
     **{

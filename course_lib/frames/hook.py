@@ -64,6 +64,15 @@ class Watcher(dict[int, "list[tuple[Guard, Head]] | None"]):
 
     def __call__(self, code: CodeType, func: FunctionType, *args: Any) -> Head | None:
         """The evaluator's question when no pair fits: the head to call this time, or None."""
+        try:
+            return self.ask(code, func, *args)
+        except (
+            RecursionError
+        ):  # deep in calls is no room left for the callback; the program needs less
+            return None
+
+    def ask(self, code: CodeType, func: FunctionType, *args: Any) -> Head | None:
+        """Ask the callback, and keep its answer."""
         own = code.co_filename == __file__  # `__exit__` runs while this still watches
         # CPython 3.14 writes such functions itself: they run when somebody asks for annotations
         own = own or code.co_name == "__annotate__"

@@ -130,6 +130,10 @@ class Lowering:
             self.graph.inputs.append(None)
             return fake
         operators.has_strides(fake, "an input")
+        if fake.is_neg():
+            raise NotImplementedError(
+                "an input's negation is still to be done (`x.conj().imag`): its memory is not what it shows"
+            )
         buffer = Buffer.like(fake, node.name)
         self.graph.inputs.append(buffer)
         return buffer.view()

@@ -64,6 +64,8 @@ def one_reduction(
 ) -> View:
     """Those whose name says it all. (What keepdim and dtype say can be seen in the node's value.)"""
     kind = {"amax": "max", "amin": "min"}.get(name_of(node), name_of(node))
+    if kind.startswith("arg") and x.dtype == torch.bool:
+        raise NoLoopForm("of bools there is no argmax in torch: its own operator says so")
     if kind in ("any", "all") and isinstance(dims, Sequence) and not dims:
         raise NoLoopForm("reducing no dimension at all runs as torch's own operator")
     result = reduce(low, node, x, dimensions(x, dims), kind, node.meta["val"])
@@ -142,6 +144,8 @@ def finish(
 def var_mean(low: Lowering, node: fx.Node, x: View, dims: Dims = None, *, correction: float | None = None,
              keepdim: bool = False) -> Any:  # fmt: skip
     """Two passes: the mean, then the squared distances from it. (One pass, E[x²] - E[x]², cancels where the mean is large.)"""
+    if not x.dtype.is_floating_point:
+        raise NoLoopForm("of integers there is no variance in torch: its own operator says so")
     both = isinstance(node.meta["val"], (tuple, list))
     like = node.meta["val"][0] if both else node.meta["val"]
     reduced, dtype = dimensions(x, dims), compute_dtype(like.dtype)
