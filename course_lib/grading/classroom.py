@@ -38,6 +38,7 @@ from .reasons import OVER_A_LIMIT
 from .runner import STOP, Limits, remove
 from .sandbox import Sandbox, pen, short_place
 from .tables import COLUMNS, write_table
+from .warm import NURSERY
 
 
 def mark_one(
@@ -213,6 +214,7 @@ def _mark_all(
     """Mark these, adding to `known` and to the journal at once; the keys of those that could not be marked come back."""
     work = [(item, references[item.lesson], job.limits, job.walled, job.hidden) for item in todo]
     failed = set()
+    NURSERY.expect(len(todo) - 1)
     with executor(job) as run, (job.output / "marks.jsonl").open("a", encoding="utf-8") as book:
         for n, (item, record) in enumerate(run(work), 1):
             where = f"[{n}/{len(todo)}] {item.key}"

@@ -318,11 +318,28 @@ def collect(args: argparse.Namespace) -> int:
     written = write_class(found, args.output)
     for line in found.told:
         _say(line)
+    if args.nbgrader:
+        from course_lib.grading.repair import write_repaired
+
+        written = write_repaired(found, lessons(find_root()), args.output).written
     print(f"{args.output}: {len(found.submissions)} submissions, {written} files new or changed")
     print(f"what became of each file: {args.output / 'collected.csv'}")
     if found.without_a_mark:
         print(f"nothing of: {', '.join(found.without_a_mark)}")
     return 1 if found.without_a_mark else 0
+
+
+def repair(args: argparse.Namespace) -> int:
+    """Make submissions such that nbgrader can mark them; 0 once all are."""
+    from course_lib.grading.notebooks import find_root, lessons
+    from course_lib.grading.repair import repair as repair_class
+
+    found, done = repair_class(args.folder, lessons(find_root()))
+    for line in [*found.told, *done.left]:
+        _say(line)
+    earlier = "; the files as they were are under .earlier/" if done.written else ""
+    print(f"{len(found.submissions)} submissions, {done.written} files written{earlier}")
+    return 1 if done.left or found.without_a_mark else 0
 
 
 def example(args: argparse.Namespace) -> int:
@@ -525,6 +542,17 @@ def parser() -> argparse.ArgumentParser:
         default=Path("submitted"),
         help="where the folders go (default: %(default)s)",
     )
+
+    it.add_argument(
+        "--nbgrader",
+        action="store_true",
+        help="repair the notebooks on the way, so that nbgrader's own commands can mark them",
+    )
+
+    it = command(
+        repair, "repair a class's notebooks in place, so that nbgrader's own commands can mark them"
+    )
+    it.add_argument("folder", type=Path, help="holds STUDENT/NN_name/NN_name.ipynb")
 
     it = command(
         example,

@@ -407,14 +407,15 @@ def write_class(found: Collected, folder: Path) -> int:
             continue
         path = folder / file_name(item.student) / item.lesson / f"{item.lesson}.ipynb"
         try:
-            written += _write(path, piece.load(), folder)
+            written += write_file(path, piece.load(), folder)
         except OSError as error:
             raise CourseError(f"{path} cannot be written ({error.strerror}).") from None
     found.write(folder / "collected.csv")
     return written
 
 
-def _write(path: Path, data: bytes, folder: Path) -> bool:
+def write_file(path: Path, data: bytes, folder: Path) -> bool:
+    """Write one file of a class's folder, whole; another content that it had is kept. False: it had this content."""
     if path.is_file() and path.read_bytes() == data:
         return False
     if path.is_file():

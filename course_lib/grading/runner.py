@@ -27,6 +27,7 @@ from typing import Any, Literal
 
 from .notebooks import Notebook
 from .sandbox import Sandbox, empty
+from .warm import NURSERY, SLEEPER, Wanted, sleeper_in
 
 Outcome = Literal[
     "ok", "error", "time", "memory", "processes", "files", "output", "died", "not reached"
@@ -115,25 +116,47 @@ class _Kernel:
     """An IPython kernel of this very Python, watched from outside while a cell runs."""
 
     def __init__(self, folder: Path, limits: Limits, sandbox: Sandbox | None = None) -> None:
-        from jupyter_client.manager import KernelManager
-
+        self.folder = folder
         self.limits, self.sandbox = limits, sandbox
-        options: dict[str, Any] = {}
-        # there is no network inside: sockets are files in its folder, which a kernel before may have filled
-        if sandbox:
-            for left in sandbox.folder.iterdir():
-                remove(left) if left.is_dir() and not left.is_symlink() else left.unlink()
-            place = tempfile.mkdtemp(prefix="k", dir=sandbox.folder)
-            options = {"transport": "ipc", "ip": f"{place}/s", "connection_file": f"{place}/c.json"}
-        self.manager = KernelManager(
-            kernel_spec_manager=this_python(sandbox), kernel_name="python3", **options
-        )
-        environment = {"env": sandbox.environment()} if sandbox else {}
-        self.manager.start_kernel(
-            cwd=str(folder), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **environment
-        )
+        self.warm: int | None = None  # the kernel's process, where it was forked into its sandbox
+        if not (sandbox and NURSERY.is_worth_it() and self._start_warm(sandbox)):
+            self._start(this_python(sandbox))
         self.client = self.manager.client()
         self.client.start_channels()
+
+    def _start(self, kernels: Any) -> None:
+        """Start the process that is a kernel, or holds the sandbox of one."""
+        from jupyter_client.manager import KernelManager
+
+        options: dict[str, Any] = {}
+        environment: dict[str, Any] = {}
+        # there is no network inside: sockets are files in its folder, which a kernel before may have filled
+        if self.sandbox:
+            for left in self.sandbox.folder.iterdir():
+                remove(left) if left.is_dir() and not left.is_symlink() else left.unlink()
+            place = tempfile.mkdtemp(prefix="k", dir=self.sandbox.folder)
+            options = {"transport": "ipc", "ip": f"{place}/s", "connection_file": f"{place}/c.json"}
+            environment = {"env": self.sandbox.environment()}
+        self.manager = KernelManager(kernel_spec_manager=kernels, kernel_name="python3", **options)
+        self.manager.start_kernel(
+            cwd=str(self.folder),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            **environment,
+        )
+
+    def _start_warm(self, sandbox: Sandbox) -> bool:
+        """Make the sandbox with a process that sleeps in it, and fork a kernel into it. False: it could not be done here."""
+        self._start(this_python(sandbox, SLEEPER))
+        provisioner: Any = self.manager.provisioner
+        sleeper = sleeper_in(provisioner.pid)
+        if sleeper is not None:
+            pen = str(sandbox.pen or "")
+            connection = self.manager.connection_file
+            self.warm = NURSERY.fork_into(Wanted(sleeper, connection, str(self.folder), pen))
+        if self.warm is None:
+            self._kill()
+        return self.warm is not None
 
     def __enter__(self) -> _Kernel:
         try:
@@ -236,11 +259,12 @@ class _Kernel:
         import psutil
 
         provisioner: Any = self.manager.provisioner
-        try:
-            kernel = psutil.Process(provisioner.pid)
-            return [kernel, *kernel.children(recursive=True)]
-        except psutil.Error:
-            return []
+        family: list[Any] = []
+        for pid in filter(None, (provisioner.pid, self.warm)):
+            with suppress(psutil.Error):
+                first = psutil.Process(pid)
+                family += [first, *first.children(recursive=True)]
+        return family
 
     def _kill_children(self) -> None:
         for process in self._family()[1:]:
@@ -324,8 +348,11 @@ def remove(place: Path) -> None:
         subprocess.run(["rm", "-rf", "--", str(place)], check=False)
 
 
-def this_python(sandbox: Sandbox | None = None) -> Any:
-    """A list of kernels with one entry: the Python that is running now, whatever is registered on the machine."""
+def this_python(sandbox: Sandbox | None = None, program: list[str] | None = None) -> Any:
+    """A list of kernels with one entry: the Python that is running now, whatever is registered on the machine.
+
+    `program`: what is started in its place, in the same sandbox.
+    """
     from ipykernel.kernelspec import RESOURCES, get_kernel_dict
     from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
 
@@ -333,7 +360,8 @@ def this_python(sandbox: Sandbox | None = None) -> Any:
         def get_kernel_spec(self, kernel_name: str) -> KernelSpec:
             about = get_kernel_dict()
             if sandbox:  # a signal does not reach into it: interrupt by message
-                about |= {"argv": [*sandbox.command(), *about["argv"]], "interrupt_mode": "message"}
+                words = program or about["argv"]
+                about |= {"argv": [*sandbox.command(), *words], "interrupt_mode": "message"}
             return KernelSpec(resource_dir=RESOURCES, **about)
 
     return ThisPython()

@@ -22,8 +22,8 @@ from .unpack import Parts
 
 # folders that hold the students' folders
 AROUND = re.compile(
-    r"(all[ _-]?)?(submitted|submissions?|downloads?|assignments?|students?|class|handed[ _-]?in|collected|abgaben?)"
-    r"([ _-]?\(?\d*\)?)",
+    r"(all[ _-]?)?(submitted|submissions?|downloads?|students|class|handed[ _-]?in|collected)([ _-]?\(\d+\))?"
+    r"|(assignments?|abgaben?|week|homework)[ _-]?\(?\d*\)?",
     re.IGNORECASE,
 )
 # what is left of a name that a browser, a system or a learner made from a lesson's
@@ -95,7 +95,8 @@ class Names:
         elif self.number_in(text):
             text = ""
         text = text.strip(" _-.,+")
-        return "" if COPY.fullmatch(text) else text
+        is_number = not lesson and re.search(r"\d{3}", text)  # a student's
+        return "" if COPY.fullmatch(text) and not is_number else text
 
 
 def _plain(name: str) -> str:

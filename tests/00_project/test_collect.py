@@ -70,6 +70,8 @@ STUDENT = f"{ONE}/{ONE}.ipynb"
 # what lies in the download, and who has which lesson
 LAYOUTS = {
     "nbgrader": ({f"ann/{STUDENT}": N, f"bo/{STUDENT}": N}, {"ann": [ONE], "bo": [ONE]}),
+    "numbers for names": ({f"student 0/{STUDENT}": N, f"student 1/{STUDENT}": N, f"1234567/{STUDENT}": N},
+                          {"student 0": [ONE], "student 1": [ONE], "1234567": [ONE]}),
     "below submitted": ({f"submitted/ann/{STUDENT}": N, "notes/x.ipynb": N}, {"ann": [ONE]}),
     "one folder around all": (
         {f"week 1/ann/{STUDENT}": N, f"week 1/bo/{STUDENT}": N}, {"ann": [ONE], "bo": [ONE]}),
@@ -131,7 +133,7 @@ def test_this_layout_is_understood(course, tmp_path, layout):
     for item in found.submissions:
         assert item.text is not None, item
         got.setdefault(item.student, []).append(item.lesson)
-    assert got == expected
+    assert got == expected, found.told
     assert found.without_a_mark == []
 
 

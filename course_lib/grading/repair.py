@@ -1,0 +1,76 @@
+"""Make submissions such that nbgrader's own commands can mark them.
+
+In:  a class's folder as `collect` gives it. Out: `STUDENT/NN_name/NN_name.ipynb` with each graded cell once, in a format that
+nbgrader reads; the file as it was is under `.earlier/`.
+
+nbgrader fails a whole submission for one cell that was copied or split, for a name of a cell that its gradebook lacks, and for a
+file that is a little damaged. So the exercise is taken, and the learner's answers and own cells are put into it, as `course
+grade` does.
+The PyTorch counterpart: none.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .collect import Collected, Submission, collect, file_name, write_file
+from .marks import assembled
+from .notebooks import CourseError, Lesson, Notebook, grading_metadata, read, to_text
+from .reader import notebook_from
+
+
+@dataclass
+class Repaired:
+    """How many files were written, and a line about each submission that could not be repaired."""
+
+    written: int = 0
+    left: list[str] = field(default_factory=list)
+
+
+def repaired(learners: Notebook, exercise: Notebook) -> Notebook:
+    """The exercise with the learner's answers and cells in it; each name for grading is there once."""
+    nb = copy.deepcopy(assembled(learners, exercise))
+    seen: set[str] = set()
+    for number, cell in enumerate(nb.cells):
+        cell.metadata.pop("marking", None)
+        name = grading_metadata(cell).get("grade_id")
+        if name in seen:
+            cell.metadata.pop("nbgrader")  # the second part of a split answer: it runs, unnamed
+        elif name:
+            seen.add(name)
+        cell.id = f"cell-{number}"
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+    return nb
+
+
+def repair(folder: Path, course: list[Lesson]) -> tuple[Collected, Repaired]:
+    """Repair every submission in this folder of a class."""
+    found = collect(folder, course)
+    top = folder / "submitted" if (folder / "submitted").is_dir() else folder
+    return found, write_repaired(found, course, top)
+
+
+def write_repaired(found: Collected, course: list[Lesson], folder: Path) -> Repaired:
+    """Write each submission as nbgrader can read it."""
+    exercises = {lesson.name: lesson for lesson in course}
+    done = Repaired()
+    for item in found.submissions:
+        lesson = exercises[item.lesson]
+        if item.text is None:
+            done.left.append(f"{item.key}: {item.trouble}")
+            continue
+        path = folder / file_name(item.student) / item.lesson / f"{item.lesson}.ipynb"
+        try:
+            done.written += write_file(path, _bytes_of(item, lesson), folder)
+        except OSError as error:
+            raise CourseError(f"{path} cannot be written ({error.strerror}).") from None
+    return done
+
+
+def _bytes_of(item: Submission, lesson: Lesson) -> bytes:
+    assert item.text is not None
+    learners = notebook_from(item.text.encode(), item.lesson)
+    return to_text(repaired(learners, read(lesson.exercise))).encode()
