@@ -77,13 +77,15 @@ def code_of(thing):
         return b""
     code = thing.__code__
     inner = [c.co_code for c in code.co_consts if isinstance(c, types.CodeType)]
-    return b"|".join([code.co_name.encode(), code.co_code, repr(code.co_names).encode(), *inner])
+    return b"|".join([code.co_name.encode(), code.co_code, *map(str.encode, code.co_names), *inner])
 
 def fingerprint(module):
     parts = []
     for key, value in sorted(vars(module).items(), key=lambda item: item[0]):
         inside = vars(value).values() if isinstance(value, type) and value.__module__ == module.__name__ else ()
-        parts += [key.encode() + code_of(v) for v in (value, *inside) if code_of(v)]
+        for part in map(code_of, (value, *inside)):
+            if part:
+                parts.append(key.encode() + part)
     return hashlib.sha256(b"#".join(parts)).hexdigest()[:12]
 
 silent = []
@@ -105,7 +107,14 @@ for key in keeper.watched:
     if key in genuine and mine.get(key) is not genuine[key]:
         silent.append(f"{key} was replaced")
 prints = {n: fingerprint(m) for n, m in list(sys.modules.items()) if n.startswith("course_lib") and m is not None}
-raise RuntimeError(nonce + json.dumps([silent, prints, keeper.shadows()]))
+
+# IPython shows where an error was raised, which takes longer than all of the above: here nobody reads it
+class Answer(RuntimeError):
+    def _render_traceback_(self):
+        return []
+
+Answer.__name__ = "RuntimeError"
+raise Answer(nonce + json.dumps([silent, prints, keeper.shadows()]))
 """
 
 

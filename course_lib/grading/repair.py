@@ -15,6 +15,8 @@ import copy
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import nbformat
+
 from .collect import Collected, Submission, collect, file_name, write_file
 from .marks import assembled
 from .notebooks import CourseError, Lesson, Notebook, grading_metadata, read, to_text
@@ -33,14 +35,14 @@ def repaired(learners: Notebook, exercise: Notebook) -> Notebook:
     """The exercise with the learner's answers and cells in it; each name for grading is there once."""
     nb = copy.deepcopy(assembled(learners, exercise))
     seen: set[str] = set()
-    for number, cell in enumerate(nb.cells):
+    for cell in nb.cells:
         cell.metadata.pop("marking", None)
         name = grading_metadata(cell).get("grade_id")
         if name in seen:
-            cell.metadata.pop("nbgrader")  # the second part of a split answer: it runs, unnamed
+            # the second part of a split answer: it runs, as a cell of the learner's
+            cell.metadata = nbformat.from_dict({})
         elif name:
             seen.add(name)
-        cell.id = f"cell-{number}"
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
     return nb

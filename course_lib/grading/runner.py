@@ -118,6 +118,7 @@ class _Kernel:
     def __init__(self, folder: Path, limits: Limits, sandbox: Sandbox | None = None) -> None:
         self.folder = folder
         self.limits, self.sandbox = limits, sandbox
+        self.next_look = 0.0  # when the limits are looked at again, whichever cell runs then
         self.warm: int | None = None  # the kernel's process, where it was forked into its sandbox
         if not (sandbox and NURSERY.is_worth_it() and self._start_warm(sandbox)):
             self._start(this_python(sandbox))
@@ -179,11 +180,11 @@ class _Kernel:
         request = self.client.execute(source, allow_stdin=False, stop_on_error=False)
         seconds = self.limits.cell_seconds + (self.limits.import_seconds if index == 0 else 0)
         stop_at = min(time.monotonic() + seconds, deadline)
-        interrupted, error, next_look, printed = False, {}, 0.0, 0
+        interrupted, error, printed = False, {}, 0
         while True:
             now = time.monotonic()
-            if now >= next_look:
-                next_look = now + _LOOK_EVERY
+            if now >= self.next_look:
+                self.next_look = now + _LOOK_EVERY
                 if STOP.is_set():
                     raise Stopped
                 if outcome := self._trouble():
