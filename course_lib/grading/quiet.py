@@ -1,7 +1,8 @@
-"""While nbgrader runs a checks cell, nothing reaches stderr: nbgrader takes any word there for a failed check.
+"""While nbgrader runs a checks cell, nothing counts as stderr: nbgrader takes any word there for a failed check.
 
-In:  the environment of a kernel that nbgrader's `autograde` or `validate` started. Out: checks cells without a warning, a line of
-a log, or a word of a thread that an earlier cell began. An error of a check is no such word: it is shown as ever.
+In:  the environment of a kernel that nbgrader's `autograde` or `validate` started. Out: what a checks cell writes to stderr (a
+warning, a line of a log, a word of a program or of a thread) is shown as its ordinary output. An error of a check is no such
+word: it is shown as ever.
 
 `checks.py` installs this when it is imported there; every exercise imports it in its first cell. Elsewhere nothing is changed.
 The PyTorch counterpart: none.
@@ -19,22 +20,21 @@ CHECKS = re.compile(r"^[^#\n]*\bcheck(?:_[a-z]+)?\s*\(", re.MULTILINE)
 
 
 class Quiet:
-    """Before each cell: is it one of checks? Then what is written to the kernel's stderr is dropped until the next cell.
+    """Notes which requests run a checks cell. The kernel's thread that sends output asks for each message on stderr."""
 
-    It ends with the next cell and not with its own, for a subprocess's words may arrive a moment later.
-    """
-
-    def __init__(self, stream: Any) -> None:
-        self.stream, self.write = stream, stream.write
-        self.dropping = False
-        stream.write = self._write
+    def __init__(self, kernel: Any) -> None:
+        self.kernel = kernel
+        self.requests: set[str] = set()
 
     def before_cell(self, info: Any) -> None:
-        self.stream.flush()
-        self.dropping = bool(CHECKS.search(info.raw_cell or ""))
+        if CHECKS.search(info.raw_cell or ""):
+            self.requests.add(self.kernel.get_parent()["header"]["msg_id"])
 
-    def _write(self, text: str) -> Any:
-        return len(text) if self.dropping else self.write(text)
+    def renamed(self, message: Any) -> Any:
+        """The message as it is sent."""
+        if message["parent_header"].get("msg_id") in self.requests:
+            message["content"]["name"] = "stdout"
+        return message
 
 
 def install() -> Quiet | None:
@@ -43,11 +43,18 @@ def install() -> Quiet | None:
         return None
     from IPython.core.getipython import get_ipython
 
-    shell = get_ipython()
+    shell: Any = get_ipython()
     kernel = getattr(shell, "kernel", None)
-    if shell is None or kernel is None:
+    stream: Any = sys.stderr
+    if kernel is None or not hasattr(stream, "register_hook"):
         return None
 
-    quiet = Quiet(sys.stderr)
+    quiet = Quiet(kernel)
+
+    def register() -> None:
+        stream.register_hook(quiet.renamed)
+
+    # hooks belong to the thread that sends
+    stream.pub_thread.schedule(register)
     shell.events.register("pre_run_cell", quiet.before_cell)
     return quiet
