@@ -100,7 +100,7 @@ def exercises(args: argparse.Namespace) -> int:
 
 def check(args: argparse.Namespace) -> int:
     """Mark the learner's own notebook; 0 only with full marks."""
-    from course_lib.grading.copies import learners_file
+    from course_lib.grading.copies import learners_file, read_copy
     from course_lib.grading.history import keep_now
     from course_lib.grading.marks import mark_exercise
     from course_lib.grading.notebooks import find_lesson, find_root, read
@@ -110,7 +110,7 @@ def check(args: argparse.Namespace) -> int:
     lesson = find_lesson(find_root(), args.lesson)
     limits = Limits(cell_seconds=args.seconds, memory_bytes=int(args.memory * 2**30))
     path = args.notebook or learners_file(lesson)
-    answers = digest(read(path))
+    answers = digest(read_copy(lesson) if path == lesson.copy else read(path))
     report = mark_exercise(lesson, path, limits)
     print(report)
     if args.notebook is None:

@@ -139,6 +139,18 @@ def looks_like(lesson: Lesson) -> Path | None:
     return None
 
 
+def read_copy(lesson: Lesson) -> Notebook:
+    """The learner's copy; where it cannot be read, the message says how to get a version back that can."""
+    try:
+        return read(lesson.copy)
+    except CourseError as problem:
+        if not history.versions(lesson):
+            raise
+        raise CourseError(
+            f"{problem} Or take the last kept version: `course undo {lesson.number}`."
+        ) from None
+
+
 def work_in_exercises(lesson: Lesson) -> list[str]:
     """What a learner wrote into the file under `exercises/`: names of answers, "an added cell". It may be unreadable: then that."""
     if not lesson.exercise.is_file():
@@ -311,7 +323,7 @@ def update(lesson: Lesson) -> Done:
             raise CourseError(
                 f"There is no {lesson.shown(lesson.copy)} to update: `course start {lesson.number}` makes it."
             )
-        mine, exercise = read(lesson.copy), handed_out(lesson)
+        mine, exercise = read_copy(lesson), handed_out(lesson)
         theirs = as_copy(exercise)
         base = base_of(lesson, mine)
         merged = merge(as_copy(base) if base is not None else None, theirs, mine)

@@ -61,14 +61,28 @@ def versions(lesson: Lesson) -> list[Version]:
 
 
 def keep(lesson: Lesson, seen: writing.Seen, why: str) -> None:
-    """Keep the file that was `seen`, unless the newest version says the same. Raises if that cannot be done."""
+    """Keep the file that was `seen`. Raises if that cannot be done.
+
+    Where the newest version says the same, it only gets the new reason: what a learner undoes is the command that wrote.
+    """
     there = versions(lesson)
-    if seen.data is None or (there and there[-1].path.read_bytes() == seen.data):
+    if seen.data is None:
+        return
+    if there and there[-1].path.read_bytes() == seen.data:
+        if why != "check":
+            _rename(there[-1], why)
         return
     number = there[-1].number + 1 if there else 1
     name = f"{number:06d}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{why}.ipynb"
     writing.write_new(folder(lesson) / name, seen.data)
     _prune(lesson)
+
+
+def _rename(version: Version, why: str) -> None:
+    """Give a version another reason. That this fails loses nothing."""
+    name = f"{version.number:06d}-{version.when:%Y%m%dT%H%M%SZ}-{why}.ipynb"
+    with contextlib.suppress(OSError):
+        version.path.rename(version.path.with_name(name))
 
 
 def keep_now(lesson: Lesson, why: str) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from . import writing
-from .copies import handed_out, has_update, work_in_exercises
+from .copies import handed_out, has_update, read_copy, work_in_exercises
 from .marks import Report
 from .notebooks import (
     CourseError,
@@ -149,7 +149,7 @@ def _learners(lesson: Lesson, notes: list[str]) -> Any:
             f"{where} has answers: `course start {lesson.number}` moves them to {lesson.shown(lesson.copy)}."
         )
     if lesson.copy.is_file():
-        return read(lesson.copy)
+        return read_copy(lesson)
     return read(lesson.exercise) if old else None
 
 

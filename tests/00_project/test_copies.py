@@ -132,6 +132,7 @@ def test_undo_brings_the_file_before_back_and_undo_again_takes_that_back(copied,
     assert read(copied.copy).cells == copies.nbformat.reads(after.decode(), 4).cells
     capsys.readouterr()
     assert main(["undo", "1", "--list"]) == 0
+    # of a version that two commands kept, the one that wrote is told
     assert "before `course update`" in capsys.readouterr().out
     assert main(["undo", "1", "--to", "1"]) == 0 and copied.copy.read_bytes() == before
 
@@ -237,6 +238,17 @@ def test_two_commands_at_once_do_not_write_both(copied, monkeypatch, capsys):
         assert main(["update", "1"]) == 2
     assert "Another `course` command is writing" in capsys.readouterr().out
     assert copied.copy.read_bytes() == before
+
+
+def test_a_spoilt_copy_says_how_to_get_a_kept_version(copied, capsys):
+    answer(copied, double=DOUBLE)
+    history.keep_now(copied, "check")
+    whole = copied.copy.read_bytes()
+    copied.copy.write_bytes(whole[:900])  # a crash while Lab saved
+    for words in (["check", "1"], ["update", "1"], ["progress"]):
+        main(words)
+        assert "cut short" in (said := "".join(capsys.readouterr())) and "`course undo 01`" in said
+    assert main(["undo", "1"]) == 0 and copied.copy.read_bytes() == whole
 
 
 def test_what_lab_saved_during_an_update_stays(copied, monkeypatch, capsys):
