@@ -118,7 +118,7 @@ class Compiler:
             if self.fullgraph:
                 raise
             return SKIP
-        if result.problem is None and result.operations == 0:
+        if result.problem is None and result.operations == 0 and not result.looks_up:
             return SKIP
         # a graph and a head at each level of a deep recursion would take twice the stack that the program takes
         if result.problem is not None and is_deep_recursion(result.problem):

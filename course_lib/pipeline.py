@@ -7,6 +7,7 @@ memory ─ build ─▶ CompiledGraph
 import contextlib
 import copy
 import dataclasses
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +24,7 @@ from course_lib import autograd, capture, config, events, lowering, runtime, sch
 from course_lib.autograd import Program
 from course_lib.capture import CaptureResult
 from course_lib.failing import WHILE_COMPILING
-from course_lib.written import forget, traceable
+from course_lib.written import forget, quiet, traceable
 
 COMPILING = threading.RLock()  # One thread compiles at a time: `make_fx` patches torch itself
 
@@ -37,8 +38,26 @@ def apart_from_hooks() -> Iterator[None]:
         if active
         else contextlib.nullcontext()
     )
-    with COMPILING, hooks, config.collector_paused():
+    with COMPILING, hooks, config.collector_paused(), filters_unchanged():
         yield
+
+
+@contextlib.contextmanager
+def filters_unchanged() -> Iterator[None]:
+    """Let `catch_warnings` inside not count as a change of the filters: Python would forget which warnings were shown."""
+    modules = [sys.modules[name] for name in ("warnings", "_py_warnings") if name in sys.modules]
+    names = ("_filters_mutated", "_filters_mutated_lock_held")
+    before = [(m, name, vars(m)[name]) for m in modules for name in names if name in vars(m)]
+    for module, name, _ in before:
+        setattr(module, name, nothing)
+    try:
+        yield
+    finally:
+        for module, name, function in before:
+            setattr(module, name, function)
+
+
+def nothing() -> None: ...
 
 
 @dataclass(frozen=True)
@@ -220,7 +239,7 @@ def with_sizes(gm: fx.GraphModule, args: Sequence[Any]) -> fx.GraphModule:
     """The graph for inputs of just these sizes; numbers among the inputs become constants."""
     static, mode = copy.deepcopy(gm), FakeTensorMode()
     interpreter = fx.Interpreter(static, garbage_collect_values=False)
-    with mode:
+    with mode, quiet():
         interpreter.run(
             *(mode.from_tensor(arg) if isinstance(arg, torch.Tensor) else arg for arg in args)
         )

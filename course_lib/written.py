@@ -1,8 +1,10 @@
 """Python source that the library writes (heads, guard checks, wrappers), known to tracebacks as long as its function lives."""
 
+import contextlib
 import linecache
+import warnings
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import count
 from typing import Any
 
@@ -21,6 +23,17 @@ def define(name: str, source: str, about: str, namespace: dict[str, Any]) -> Cal
     function: Callable[..., Any] = namespace[name]
     weakref.finalize(function, linecache.cache.pop, filename, None)
     return function
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Show no warnings inside. (After `warnings.catch_warnings` Python forgets which ones were shown before.)"""
+    before = warnings.filters
+    warnings.filters = [("ignore", None, Warning, None, 0)]
+    try:
+        yield
+    finally:
+        warnings.filters = before
 
 
 def as_tuple(items: Iterable[Any]) -> str:

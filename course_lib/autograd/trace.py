@@ -39,7 +39,7 @@ from course_lib.autograd.signature import (
     restride,
     signature_of,
 )
-from course_lib.written import traceable
+from course_lib.written import quiet, traceable
 
 aten = torch.ops.aten
 CHECKS = (aten._linalg_check_errors.default, aten._assert_async.default, aten._assert_async.msg)
@@ -66,7 +66,7 @@ def trace(
     with mode, torch.inference_mode(False), torch.set_grad_enabled(records):
         try:
             # its Python is written when somebody calls it or looks at it
-            with _use_lazy_graph_module(True):
+            with _use_lazy_graph_module(True), quiet():
                 traced = make_fx(tracing.run)(
                     *(t.detach() if isinstance(t, torch.Tensor) else t for t in fakes)
                 )

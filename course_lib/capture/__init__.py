@@ -56,6 +56,8 @@ class CaptureResult:
     # The tensors (and symbolic numbers) of this call, in placeholder order
     example_inputs: list[Any]
     operations: int
+    # Does it show a warning that names a caller? Then even a frame without operations needs its head
+    looks_up: bool = False
     # What ended the graph; None: the frame was captured to its end
     problem: Unsupported | None = None
 
@@ -157,6 +159,7 @@ class Attempt:
             head,
             examples,
             world.builder.operations,
+            any(type(warned.place) is int for warned in world.warned),
             problem,
         )
 

@@ -30,6 +30,7 @@ import torch
 import torch._refs
 import torch.utils.checkpoint
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx.experimental import symbolic_shapes
 from torch.utils._pytree import tree_leaves
 
 from course_lib import frames
@@ -744,6 +745,8 @@ RULES: dict[Any, Rule] = {
     torch.autocast_increment_nesting: lambda it: it.world.nest(1),
     torch.autocast_decrement_nesting: lambda it: it.world.nest(-1),
     **dict.fromkeys((torch._assert, torch._check), check),
+    # a hint for sizes that only the data knows
+    symbolic_shapes._advise_is_size: lambda it, size: None,
     **dict.fromkeys(
         (torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling), always(True)
     ),

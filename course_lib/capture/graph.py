@@ -114,6 +114,9 @@ class GraphBuilder:
         """Tensors and the truth they must have. Where one has not, the head runs the frame from its start as it is."""
         self.region = 0  # Inside `torch.inference_mode()`: the frame's instruction that entered it
         self.inference: dict[int, Any] = {}  # Memory that was made there
+        self.loud = False  # Has an operation warned? The head shows it, and the graph does not
+        # Told of the warnings of operations: (function, arguments, result, what was caught)
+        self.listen: Callable[..., None] = lambda *told: None
         # does a tensor not count what is written to it (inference, `x.data`, running statistics)?
         self.untracked = False
 
@@ -269,13 +272,15 @@ class GraphBuilder:
         FAKE_LOG.disabled = True  # what fails is told as a graph break
         try:
             with (
-                warnings.catch_warnings(),
+                warnings.catch_warnings(record=True) as caught,
                 torch._C.DisableTorchFunction(),
                 torch._C._EnablePythonDispatcher(),
                 self.shapes.mode,
             ):
-                warnings.simplefilter("ignore")
-                return function(*args, **kwargs)
+                warnings.simplefilter("always")
+                result = function(*args, **kwargs)
+            self.listen(function, args, kwargs, result, caught)
+            return result
         except (
             fake_tensor.DataDependentOutputException,
             fake_tensor.DynamicOutputShapeException,

@@ -48,7 +48,9 @@ from course_lib.capture.world import (
     SCALARS,
     SEQUENCES,
     Handled,
+    Place,
     Remaining,
+    Warned,
     World,
     in_slots,
     is_full,
@@ -56,7 +58,7 @@ from course_lib.capture.world import (
 )
 from course_lib.failing import WHILE_COMPILING, draws_numbers, may_fail
 from course_lib.frames.resume import AT_BREAK, live, resume, resume_at, tidied
-from course_lib.written import as_tuple, define
+from course_lib.written import as_tuple, define, quiet
 
 GRAPH = "__graph"
 MANY = 32  # inputs: a head with fewer shows each one's whole path
@@ -124,7 +126,8 @@ class HeadBuilder:
                 if len("  ".join(args)) > 80
                 else ", ".join(args)
             )
-            lines.append(f"__out = {GRAPH}({listed})")
+            within = f"with {self.name_for(quiet)}(): " if self.world.builder.loud else ""
+            lines.append(f"{within}__out = {GRAPH}({listed})")
         self.start_anew(lines)
         self.head.body = lines + self.body
         return self.head
@@ -142,10 +145,13 @@ class HeadBuilder:
                 "except Exception as __error:",
                 f"    __out = {failed}(__error)",
             ]
-        if not wrong:
-            return
         arguments = ", ".join((FUNCTION, *self.head.parameters))
         again = f"{self.name_for(frames.run_apart)}({arguments})"
+        if categories := {warned.category: None for warned in self.world.warned}:
+            listed = ", ".join(map(self.rebuild, categories))
+            lines.insert(0, f"if may_raise({listed}): return {again}")
+        if not wrong:
+            return
         turned = any(node.target in STATE for node in nodes)
         undo = "".join(f"{switch}({was}); " for switch, was in self.world.at_start if turned)
         if self.checks or any(map(draws_numbers, nodes)):
@@ -175,6 +181,8 @@ class HeadBuilder:
             ("" if truth else "not ") + self.rebuild(tensor)
             for tensor, truth in self.world.builder.expected
         ]
+        for warned in self.world.warned:
+            self.warning_effect(warned)
         for known in list(self.world.known.values()):
             before = len(self.body)
             if type(known.stand_in) is Remaining and known.stand_in.taken:
@@ -196,6 +204,18 @@ class HeadBuilder:
             if id(obj) in self.world.known:
                 self.assume_apart(self.world.known[id(obj)])
         self.body += [f"{switch}({now})" for switch, now in self.world.switched()]
+
+    def warning_effect(self, warned: Warned) -> None:
+        """Show a warning, with the place in the program that it names."""
+        at = warned.place
+        what = [self.rebuild(warned.message), self.rebuild(warned.category)]
+        if type(at) is Place:
+            function, where = "show", [repr(at.filename), str(at.line), self.name_for(at.names)]
+        else:
+            function, where = "show_above", [str(at)]
+        source = [] if warned.source is None else [self.rebuild(warned.source)]
+        first = f"if not next({self.name_for(warned.calls, 'calls')}): " if warned.calls else ""
+        self.body.append(f"{first}{function}({', '.join([*what, *where, *source])})")
 
     def content_effect(self, known: Known, now: Any, before: Any) -> None:
         """What a container holds: what was added, or all of it anew. No method of the user's runs again."""

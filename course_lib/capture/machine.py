@@ -107,6 +107,7 @@ class Machine(Stack):
         self.world.stack.append(
             Location(self.code.co_filename, self.code.co_firstlineno, self.code.co_qualname)
         )
+        self.world.running.append(self)
         try:
             while (
                 self.result is NOTHING and self.yielded is NOTHING and self.next not in self.stops
@@ -114,6 +115,7 @@ class Machine(Stack):
                 self.step(self.program[self.next])
         finally:
             self.last = self.world.stack.pop()
+            self.world.running.pop()
         if self.result is not NOTHING:  # what only this frame held goes: a generator is closed
             for part in (self.locals, self.stack):
                 part.clear()

@@ -68,6 +68,8 @@ class History:
     dynamic: bool | None = None
     sizes: dict[str, tuple[float, ...]] = field(default_factory=dict)
     changed: set[tuple[str, int]] = field(default_factory=set)
+    # Where an operation of torch's has warned: (line, function) → its warnings
+    heard: dict[Any, list[Any]] = field(default_factory=dict)
 
     def meet(self, source: Source, sizes: tuple[float, ...]) -> None:
         """Compare with the last capture."""

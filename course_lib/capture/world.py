@@ -92,14 +92,43 @@ NULL: Any = type("Null", (), {"__repr__": lambda self: "NULL"})()
 Handled = collections.namedtuple("Handled", "before error")
 
 
+@dataclasses.dataclass
+class Place:
+    """A line of the program, and the global variables there."""
+
+    filename: str
+    line: int
+    names: dict[str, Any]
+
+
+@dataclasses.dataclass
+class Warned:
+    """A warning that the program shows. `place`: a number if it lies so many frames above the captured one."""
+
+    message: Any
+    category: Any
+    place: Place | int
+    source: Any = None
+    # A counter of the calls, if it is shown at the first one only
+    calls: Any = None
+
+
+# Who is told what operations warn of: (world, function, arguments, keyword arguments, result, warnings)
+listeners: list[Any] = []
+
+
 class World:
     """State shared by a frame's interpreter and those of the calls inlined into it."""
 
     def __init__(self, history: History) -> None:
         self.shapes = Shapes(history)
         self.builder = GraphBuilder(self.shapes)
+        self.builder.listen = self.tell_listeners
         self.guards: dict[Guard, None] = {}
         self.stack: list[Location] = []
+        # The interpreters at those places
+        self.running: list[Any] = []
+        self.warned: list[Warned] = []
         self.known: dict[int, Known] = {}
         self.stand_ins: dict[int, Known] = {}
         self.globals: dict[int, tuple[dict[str, Any], Source | None]] = {}
@@ -121,6 +150,10 @@ class World:
         self.nesting = 0
         self.root: Any = None  # The interpreter of the frame itself
         self.assume(FRAME, "state", *global_state.tests())
+
+    def tell_listeners(self, *told: Any) -> None:
+        for listener in listeners:
+            listener(self, *told)
 
     def assume(self, source: Source, kind: str, *tests: Test) -> None:
         """Write a guard down, once, with the line that is interpreted as its cause; of a library, the call that led there."""

@@ -1,0 +1,131 @@
+"""Warnings of torch's own operations: the kernels that run later are not the ones that warn.
+
+In:  what an operation warned of while it ran on fake tensors; or, for a few, what it would warn of on real ones.
+Out: `Warned`, which the head shows in the line that calls the operation.
+
+torch shows some of its warnings once in a process, others at every call (all of them after `torch.set_warn_always(True)`):
+where a second run on fake tensors is silent, the head shows the warning at its first call only.
+In PyTorch there is no counterpart: such warnings are lost there, or shown while a graph is compiled.
+"""
+
+import itertools
+import os
+import re
+import sys
+import warnings
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_leaves, tree_map
+
+from course_lib.capture.sources import FRAME, Test
+from course_lib.capture.world import Place, Warned, World, listeners
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
+IN_KERNELS = "(Triggered internally at"  # What torch writes behind a warning of its C++
+CASTS = "to float double half bfloat16 int long short char byte type type_as copy setitem".split()
+SPREADS = "var std var_mean std_mean".split()
+LARGE = 10**6  # elements: too many to run an operation only to hear what it says
+FUNCTIONAL = os.path.join("torch", "nn", "functional.py")
+
+
+def listen(
+    world: World, function: Any, args: Any, kwargs: dict[str, Any], result: Any, caught: list[Any]
+) -> None:
+    """Take down what an operation of torch's warns of."""
+    found = [w for w in caught if IN_KERNELS in str(w.message) or is_ours(w.filename)]
+    name = getattr(function, "__name__", "").strip("_")
+    key, before = (world.builder.location, name), world.shapes.history.heard
+    rehearsed = name in SPREADS or (name in CASTS and casts_complex(args, result))
+    found = [w for w in caught if IN_KERNELS in str(w.message) or is_ours(w.filename)]
+    found += rehearse(function, args, kwargs) if rehearsed else []
+    if not found and key not in before:
+        return
+    always = torch.is_warn_always_enabled()
+    world.assume(FRAME, "state", Test("torch.is_warn_always_enabled()", "is", always))
+    if found:
+        again = rehearse(function, args, kwargs) if rehearsed else []
+        again += run_again(world, function, args, kwargs)
+        loud = {str(w.message) for w in again}
+        before[key] = [warned(world, w, str(w.message) in loud, (args, kwargs)) for w in found]
+    world.warned += before[key]
+    world.builder.loud = True
+
+
+def warned(world: World, warning: Any, loud: bool, arguments: Any) -> Warned:
+    """What the head shows, with numbers for sizes; at each call if it is `loud`."""
+    text = str(warning.message)
+    for leaf in tree_leaves(arguments):
+        for size in leaf.shape if isinstance(leaf, torch.Tensor) else ():
+            if type(size) is torch.SymInt:
+                text = re.sub(rf"\b{re.escape(str(size))}\b", str(int(size)), text)
+    calls = None if loud else itertools.count()
+    return Warned(text, warning.category, place_of(world, warning), calls=calls)
+
+
+def is_ours(filename: str) -> bool:
+    """Does a warning name the line that called the operation, or one of `torch.nn.functional`?"""
+    return filename.startswith(ROOT) or filename.endswith(FUNCTIONAL)
+
+
+def run_again(world: World, function: Any, args: Any, kwargs: dict[str, Any]) -> list[Any]:
+    """What the operation warns of the second time. (What writes is not run twice: it counts as always loud.)"""
+    tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+    if any(tensor._version for tensor in tensors) or "out" in kwargs:
+        return []
+    with (
+        warnings.catch_warnings(record=True) as caught,
+        torch._C.DisableTorchFunction(),
+        torch._C._EnablePythonDispatcher(),
+        world.shapes.mode,
+    ):
+        warnings.simplefilter("always")
+        function(*args, **kwargs)
+    return list(caught)
+
+
+def casts_complex(args: Any, result: Any) -> bool:
+    """Does the operation make real numbers of complex ones by a cast?"""
+    tensors = [leaf for leaf in tree_leaves(args) if isinstance(leaf, torch.Tensor)]
+    if not tensors or not any(tensor.is_complex() for tensor in tensors):
+        return False
+    return not (tensors[0] if result is None else result).is_complex()
+
+
+def rehearse(function: Any, args: Any, kwargs: dict[str, Any]) -> list[Any]:
+    """What the operation warns of on real tensors of zeros: fake ones have nothing to cast, or to count."""
+    tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+    if sum(leaf.numel() for leaf in tensors) > LARGE:
+        return []
+    with (
+        warnings.catch_warnings(record=True) as caught,
+        torch._C.DisableTorchFunction(),
+        torch.no_grad(),
+    ):
+        warnings.simplefilter("always")
+        real_args, real_kwargs = tree_map(zeros_like, (args, kwargs))
+        function(*real_args, **real_kwargs)
+    return list(caught)
+
+
+def zeros_like(value: Any) -> Any:
+    """A real tensor like a fake one; a number for a size."""
+    if isinstance(value, (torch.SymInt, torch.SymFloat)):
+        return value.node.hint
+    if not isinstance(value, torch.Tensor):
+        return value
+    shape = [size.node.hint if type(size) is torch.SymInt else size for size in value.shape]
+    return torch.zeros(shape, dtype=value.dtype, device="cpu")
+
+
+def place_of(world: World, warning: Any) -> Place:
+    """The line that a warning names: of torch's file, or the one that is interpreted."""
+    if not warning.filename.startswith(ROOT):
+        for module in list(sys.modules.values()):
+            if getattr(module, "__file__", None) == warning.filename:
+                return Place(warning.filename, warning.lineno, vars(module))
+    machine, at = world.running[-1], world.stack[-1]
+    return Place(machine.code.co_filename, at.line, machine.globals)
+
+
+listeners.append(listen)
