@@ -91,7 +91,10 @@ def capture(frame: Frame, interpreter: type[Interpreter] = Interpreter, history:
         if not again:
             # of what no head can do: the last line
             problem.location = problem.location or attempt.root.last
-            raise problem
+            try:
+                raise problem
+            finally:
+                del problem  # whose traceback holds this frame
 
 
 class Attempt:

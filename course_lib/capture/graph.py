@@ -125,6 +125,10 @@ class GraphBuilder:
         self._outside[id(new.stand_in)] = new
         return new.stand_in
 
+    def outside(self) -> list[Known]:
+        """The tensors and numbers from outside that were met, used or not."""
+        return list(self._outside.values())
+
     def node_of(self, tensor: Any) -> fx.Node:
         """The node that computes `tensor`; an input becomes a placeholder on first use."""
         if id(tensor) not in self._nodes:

@@ -21,7 +21,7 @@ import os
 import re
 import sys
 import types
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorConverter
@@ -164,9 +164,15 @@ class World:
 
     def forget(self) -> None:
         """The user's objects go at once, not when garbage is collected: also those that fakes refer to, weakly."""
+        for known in (*self.known.values(), *self.builder.inputs, *self.builder.outside()):
+            known.real = None
         self.known.clear()
         self.stand_ins.clear()
+        self.raised.clear()
         self.shapes.mode.fake_tensor_converter = FakeTensorConverter()
+        # these refer to this world
+        self.root = self.inliner.caller = None
+        self.inliner.world = self.builder.listen = cast(Any, None)
 
     def user_location(self, others: re.Pattern[str] = TORCH) -> Location | None:
         """The innermost line that is the user's own, not torch's (or no installed library's)."""

@@ -15,7 +15,6 @@ import dis
 import functools
 import linecache
 import opcode
-import sys
 import threading
 import weakref
 from collections.abc import Callable
@@ -129,9 +128,9 @@ def traceback_line(inner: TracebackType | None, code: CodeType, line: int) -> Tr
     like: Any = {
         name: getattr(code, name) for name in ("co_filename", "co_name", "co_qualname")
     } | {"co_firstlineno": line}
-    # all of it in that line
-    nothing = (lambda get: get()).__code__.replace(co_linetable=b"\xef\x00\xef\x00", **like)
-    return TracebackType(inner, call(None, FunctionType(nothing, {}), sys._getframe), 0, line)
+    # all of it in that line; a generator's frame has no caller, whose variables it would keep
+    nothing = (lambda: (yield)).__code__.replace(co_linetable=b"\xef\x00\xef\x00", **like)
+    return TracebackType(inner, call(None, FunctionType(nothing, {})).gi_frame, 0, line)
 
 
 def tidy(error: BaseException) -> None:
