@@ -10,6 +10,10 @@ from __future__ import annotations
 class CourseError(Exception):
     """Something about the course's files is not as it should be; the text says what to do."""
 
+    def _render_traceback_(self) -> list[str]:
+        """In a notebook the sentence is shown, and no lines of ours: IPython asks for it."""
+        return [f"course: {self}"]
+
 
 class NotReadable(CourseError):
     """A file that is no notebook, or not all of one.

@@ -166,3 +166,20 @@ def test_a_failed_write_leaves_the_table_as_it_was(tmp_path):
     with pytest.raises(CourseError, match="cannot be written"):
         write_table(path, COLUMNS, [])
     assert [left.name for left in tmp_path.iterdir()] == ["grades.csv"]
+
+
+def test_in_the_dashboards_notebook_a_missing_file_is_one_sentence(tmp_path):
+    from IPython.core.interactiveshell import InteractiveShell
+    from IPython.utils.capture import capture_output
+
+    shell = InteractiveShell()
+    path = tmp_path / "grades.csv"
+    with capture_output() as said:
+        shell.run_cell(
+            f"from course_lib.grading.dashboard import read_grades\nread_grades({str(path)!r})"
+        )
+    lines = [line for line in said.stdout.splitlines() if line.strip()]
+    assert lines == [
+        f"course: There is no file {path}. It should be a grades.csv of `course grade`: mark a class first, "
+        "or give its path."
+    ]
