@@ -151,7 +151,8 @@ def start(args: argparse.Namespace) -> int:
     if len(args.lessons) != 1:
         return each_lesson(args, one, "made", "there")
     status = each_lesson(args, one)
-    hint_to_join(args.lessons[0])
+    if status == 0:
+        hint_to_join(args.lessons[0])
     return status
 
 

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from . import writing
-from .notebooks import CourseError, Lesson
+from .notebooks import CourseError, Lesson, read
 
 NEWEST = 50  # versions of one lesson
 ALWAYS = 5
@@ -92,7 +92,7 @@ def keep_now(lesson: Lesson, why: str) -> None:
 
 
 def undo(lesson: Lesson, number: int | None = None) -> Version:
-    """Put an older version in the place of the learner's copy: the newest that differs from it, or the one with this number."""
+    """Put an older version in the place of the learner's copy: the newest that differs from it and can be read, or the one with this number."""
     with writing.alone(lesson.work):
         now = writing.Seen.of(lesson.copy)
         version = _chosen(lesson, number, now)
@@ -111,12 +111,21 @@ def _chosen(lesson: Lesson, number: int | None, now: writing.Seen) -> Version:
                 f"There is no version {number} of {lesson}: `course undo {lesson.number} --list` shows all."
             )
         return chosen[0]
-    for version in reversed(there):
-        if version.path.read_bytes() != now.data:
-            return version
+    other = [version for version in reversed(there) if version.path.read_bytes() != now.data]
+    # a spoilt file that an earlier undo replaced is kept, but nobody wants it back
+    for version in [version for version in other if _is_readable(version.path)] or other:
+        return version
     raise CourseError(
         f"There is nothing to undo: no command has changed {lesson.shown(lesson.copy)}."
     )
+
+
+def _is_readable(path: Path) -> bool:
+    try:
+        read(path)
+    except CourseError:
+        return False
+    return True
 
 
 def _prune(lesson: Lesson) -> None:

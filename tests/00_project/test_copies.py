@@ -249,6 +249,9 @@ def test_a_spoilt_copy_says_how_to_get_a_kept_version(copied, capsys):
         main(words)
         assert "cut short" in (said := "".join(capsys.readouterr())) and "`course undo 01`" in said
     assert main(["undo", "1"]) == 0 and copied.copy.read_bytes() == whole
+    # spoilt again: what the first undo replaced is kept, and is not what comes back
+    copied.copy.write_bytes(b"")
+    assert main(["undo", "1"]) == 0 and copied.copy.read_bytes() == whole
 
 
 def test_what_lab_saved_during_an_update_stays(copied, monkeypatch, capsys):
