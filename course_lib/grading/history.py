@@ -92,7 +92,10 @@ def keep_now(lesson: Lesson, why: str) -> None:
 
 
 def undo(lesson: Lesson, number: int | None = None) -> Version:
-    """Put an older version in the place of the learner's copy: the newest that differs from it and can be read, or the one with this number."""
+    """Put an older version in the place of the learner's copy: the newest that differs from it and can be read.
+
+    `number` chooses another one.
+    """
     with writing.alone(lesson.work):
         now = writing.Seen.of(lesson.copy)
         version = _chosen(lesson, number, now)
