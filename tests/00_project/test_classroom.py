@@ -439,3 +439,54 @@ def test_nbgraders_own_flow_runs_on_the_tree_as_it_is(tiny):
         scores = {row["student_id"]: float(row["score"]) for row in csv.DictReader(file)}
     assert scores == {"ann": 5, "bob": 3}
     assert (tiny.root / "feedback" / "bob" / tiny.name / f"{tiny.name}.html").is_file()
+
+
+def record_of(item, reasons, limits=LIMITS):
+    """What the journal has of a submission."""
+    marks = [
+        {
+            "exercise": "E",
+            "grade_id": f"t{n}",
+            "points": 0 if why else 1,
+            "out_of": 1,
+            "reason": why,
+        }
+        for n, why in enumerate(reasons)
+    ]
+    made = classroom.digest(item, "checks", limits)
+    return {"student": item.student, "lesson": item.lesson, "digest": made, "marks": marks}
+
+
+# reasons of a mark, and whether a limit took the points
+BY_A_LIMIT = {
+    "It ran longer than 8 seconds and was stopped. Is there a loop that never ends?": True,
+    "It used more than 6 GiB of memory and was stopped.": True,
+    "It started more than 64 processes and was stopped.": True,
+    "It wrote more than 2 GiB of files, or nested folders without end, and was stopped.": True,
+    "It printed more than 16 MiB and was stopped.": True,
+    "It was not run: earlier cells took all 900 seconds, or ended the process too often.": True,
+    "TypeError: 'int' object is not iterable": False,
+    "Not written yet.": False,
+    "": False,
+}
+
+
+@pytest.mark.parametrize("reason", BY_A_LIMIT)
+def test_what_a_limit_ended_is_known_by_its_reason(reason):
+    item = classroom.Submission("ann", "01_tiny", "{}")
+    assert classroom.ended_by_a_limit(record_of(item, [reason])) is BY_A_LIMIT[reason]
+
+
+def test_marks_are_made_again_when_asked_for_and_when_limits_change(tmp_path):
+    item = classroom.Submission("ann", "01_tiny", "{}")
+    stopped = record_of(item, ["", "It ran longer than 8 seconds and was stopped."])
+    wrong = record_of(item, ["", "TypeError"])
+
+    def fresh(record, again="", limits=LIMITS):
+        job = classroom.Job(tmp_path, tmp_path, tmp_path, limits=limits, again=again)
+        return classroom._is_fresh(record, item, "checks", job)
+
+    assert fresh(stopped) and fresh(wrong)
+    assert not fresh(stopped, again="limits") and fresh(wrong, again="limits")
+    assert not fresh(stopped, again="all") and not fresh(wrong, again="all")
+    assert not fresh(stopped, limits=Limits(cell_seconds=120))
