@@ -26,7 +26,7 @@ import nbformat
 from nbformat.v4 import new_code_cell
 
 from .cell_ids import with_names
-from .names import bound, statements, tree_of
+from .names import bound, is_whole, statements, tree_of
 from .notebooks import (
     BEGIN_HIDDEN,
     BEGIN_SOLUTION,
@@ -219,26 +219,29 @@ def additions(mine: list[Found], cell: Cell) -> list[Cell]:
         return []
     made: list[Cell] = []
     for item in mine:
-        if source := added_code(item.cell.source, cell):
+        for source in added_code(item.cell.source, cell):
             made.append(own_cell(source, item.number, in_given=key_of(cell)))
     return made
 
 
-def added_code(source: str, cell: Cell) -> str:
-    """The statements of `source` that the course's cell has not. Of checks, only what defines or imports names of its own."""
+def added_code(source: str, cell: Cell) -> list[str]:
+    """Each statement that the learner added: none costs the others.
+
+    The statements of `source` that the course's cell has not. Of checks, only what defines or imports names of its own.
+    """
     if tree_of(source) is None:
         # not Python as it stands: its other lines, which may be fine alone
         known = {line.strip() for line in cell.source.splitlines()}
         lines = [line for line in source.splitlines() if line.strip() not in known]
         new = "\n".join(lines)
-        return new if tree_of(new) is not None and not is_checks(cell) else ""
+        return [new] if tree_of(new) is not None and not is_checks(cell) else []
 
     ours = statements(cell.source)
     new_ones = [text for said, text in statements(source).items() if said not in ours]
     if is_checks(cell):
         taken = bound(cell.source).names
         new_ones = [text for text in new_ones if binds_only_new(text, taken)]
-    return "\n".join(new_ones)
+    return new_ones
 
 
 def binds_only_new(statement: str, taken: set[str]) -> bool:
@@ -283,7 +286,7 @@ def parts(sources: list[tuple[int, str]]) -> list[tuple[int, str]]:
     if not pieces:
         return sources[:1]
     whole = "\n".join(source for _, source in pieces)
-    apart = all(tree_of(source) is not None for _, source in pieces)
-    if len(pieces) > 1 and not apart and tree_of(whole) is not None:
+    apart = all(is_whole(source) for _, source in pieces)
+    if len(pieces) > 1 and not apart and is_whole(whole):
         return [(pieces[0][0], whole)]
     return pieces

@@ -276,6 +276,7 @@ class Keeper:
         self.builtins = dict(vars(builtins))
         self.course = self.snapshot()  # name → what the course bound to it
         self.answers: dict[str, Any] = {}  # name → the function or class of an answer
+        self.unnamed: set[str] = set()  # names that came by `import *`: no text of a cell has them
         self.mine: dict[str, int] = {}  # name → the learner's cell that bound it last
         self.seen = self.snapshot()
         self.lent: dict[
@@ -349,6 +350,7 @@ class Keeper:
         for name in changed:
             value = self.names[name]
             self.mine[name] = ended.number
+            (self.unnamed.discard if name in ended.binds else self.unnamed.add)(name)
             if name in self.habits.answers:
                 self.course.pop(name, None)
             if ended.role == "answer" and (inspect.isroutine(value) or inspect.isclass(value)):
@@ -376,7 +378,7 @@ class Keeper:
         """What a cell of the course should find under this name: `value` as it is, another value, or nothing at all."""
         if name in self.course:
             return self.of_course(name, value, name in needs)
-        if name in self.answers and value is not self.answers[name] and not callable(value):
+        if name in self.answers and (not callable(value) or name in self.unnamed):
             return self.answers[name]
         if name in self.builtins and value is not self.builtins[name]:
             return _NOTHING if self.hides(name, value, name in needs) else value

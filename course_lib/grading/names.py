@@ -30,6 +30,18 @@ def tree_of(source: str) -> ast.Module | None:
         return None
 
 
+def is_whole(source: str) -> bool:
+    """Whether the cell runs alone: no half of a function, which begins indented or returns outside of one."""
+    lines = [line for line in source.split("\n") if line.strip()]
+    if lines and lines[0][0].isspace():
+        return False
+    try:
+        compile(as_python(source), "cell", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        return True
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+
+
 def as_python(source: str) -> str:
     """The cell as plain Python: a body below `%%time` as it is, other magics as IPython translates them."""
     body = without_cell_magic(source)
@@ -76,17 +88,18 @@ class Bound:
 def bound(source: str) -> Bound:
     """What the cell binds at its top level, also inside of `if`, `for`, `try` and `with`."""
     found, tree = Bound(), tree_of(source)
-    for node in _top_level(tree) if tree else ():
-        _note(node, found)
-        first = ast.unparse(node).split("\n")[0] if isinstance(node, ast.stmt) else ""
+    for statement in tree.body if tree else ():
+        for node in (statement, *_inside(statement)):
+            _note(node, found)
         for name in found.names - found.lines.keys():
-            found.lines[name] = first
+            found.lines[name] = ast.unparse(statement).split("\n")[0]
     return found
 
 
-def _top_level(tree: ast.AST) -> list[ast.AST]:
-    """Every node that is not inside of a function or a class (those are in it themselves), statements first."""
-    found, waiting = [], list(ast.iter_child_nodes(tree))
+def _inside(statement: ast.stmt) -> list[ast.AST]:
+    """Every node below a statement that is not inside of a function or a class (those are in it themselves)."""
+    found: list[ast.AST] = []
+    waiting = [] if isinstance(statement, _SCOPE) else list(ast.iter_child_nodes(statement))
     while waiting:
         node = waiting.pop(0)
         found.append(node)

@@ -33,7 +33,10 @@ KEEPER = Path(__file__).with_name("keeper.py")
 SETUP = """
 def {nonce}():
     import sys, types
-    import course_lib
+    import numpy, torch, course_lib
+    # what is loaded late puts functions into modules whose fingerprint is taken
+    course_lib.Pipeline
+    from course_lib.grading import CheckFailed, check, check_close, check_equal, check_runs
     module = sys.modules["{nonce}"] = types.ModuleType("{nonce}")
     exec(compile({source!r}, "<keeper>", "exec"), vars(module))
     module.no_exit(get_ipython())
