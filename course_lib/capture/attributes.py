@@ -13,6 +13,7 @@ import inspect
 import operator
 import types
 import warnings
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -31,6 +32,8 @@ SETTLED = {"shape", "dtype", "device", "ndim", "requires_grad", "layout", "is_cu
            "is_sparse", "is_quantized", "is_meta", "is_mps", "is_xpu", "is_mkldnn", "is_nested",
            "T", "mT", "H", "mH", "real", "imag", "data"}  # fmt: skip
 """Attributes of a tensor that its guard settles, and those that are operations."""
+OPAQUE_ATTRIBUTES: dict[type, Callable[[Interpreter, Known, str], Any]] = {}
+"""Type of an object that capture knows nothing else about → how an attribute of it is read."""
 
 
 def get(it: Interpreter, value: Any, name: str, *, default: bool = False) -> Any:
@@ -44,6 +47,8 @@ def get(it: Interpreter, value: Any, name: str, *, default: bool = False) -> Any
         return tensor_attribute(it, value, name)
     known = world.of(value)
     if known is not None and known.opaque:
+        if read := OPAQUE_ATTRIBUTES.get(type(known.real)):
+            return read(it, known, name)
         if not isinstance(
             found, (types.FunctionType, types.MethodDescriptorType)
         ) or name in own_dict(value):

@@ -365,8 +365,9 @@ def call_module(
 ) -> Any:
     """`module(*args)`: without hooks, what its `forward` does."""
     known = it.world.of(module)
-    own_call = type(module).__call__ is not torch.nn.Module.__call__ and not hasattr(
-        type(module), "_course_model"
+    # a `GraphModule` only adds to the text of errors
+    own_call = type(module).__call__ is not torch.nn.Module.__call__ and not (
+        hasattr(type(module), "_course_model") or isinstance(module, torch.fx.GraphModule)
     )
     hooked = any(
         getattr(known.real if known else module, name) for name in (*HOOKS, "_compiled_call_impl")

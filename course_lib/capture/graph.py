@@ -8,14 +8,16 @@ recorded. `Recorder` hears of every torch operation, whoever calls it: an instru
 In PyTorch: `torch/_dynamo/output_graph.py` (`OutputGraph`) and `torch/_subclasses/fake_tensor.py`.
 """
 
+import contextlib
 import logging
 import operator
 import types
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import fx
 from torch._subclasses import fake_tensor
@@ -36,6 +38,8 @@ FAKE_LOG = logging.getLogger("torch._subclasses.fake_tensor")
 TO_PYTHON = """item tolist numpy __bool__ __int__ __float__ __index__ __complex__ __array__ data_ptr __repr__ __format__
     __reduce_ex__ __deepcopy__ __contains__ __hash__""".split()
 """Tensor methods whose result is not a tensor but depends on its data."""
+OF_DATA = {"item", "tolist", "__bool__", "__int__", "__float__", "__index__"}
+"""Of these, those that give numbers."""
 REACH_AROUND = """backward grad requires_grad_ register_hook register_post_accumulate_grad_hook retain_grad set_ resize_
     resize_as_ share_memory_ storage untyped_storage storage_offset pin_memory __setstate__ swap_tensors as_subclass t_ transpose_
     squeeze_ unsqueeze_ swapaxes_ swapdims_ detach_ apply_ map_ map2_ __dlpack__ __set__ from_numpy from_file from_dlpack
@@ -55,6 +59,10 @@ SIGNS = {
     for name in "sub pow truediv floordiv mod matmul lshift rshift".split()
 }
 """Special methods: the operator that a graph says instead (with the operands swapped, if it begins with r)."""
+REWRITTEN: dict[str, Callable[..., Any]] = {}
+"""Name of an operation → (builder, *arguments) → its result, where it is said by others; NotImplemented where it is not."""
+TO_NUMBERS: list[Callable[..., Any]] = []
+"""(builder, tensor) → the tensor's data, if they are known, or None."""
 PLAIN = (bool, int, float, complex, str, bytes, type(None), type(...), type(NotImplemented), torch.dtype, torch.device,
          torch.layout, torch.memory_format, torch.Size)  # fmt: skip
 DTYPES: dict[Any, Any] = {
@@ -110,6 +118,8 @@ class GraphBuilder:
         self._nodes: dict[int, tuple[Any, fx.Node]] = {}
         self._outside: dict[int, Known] = {}
         self._sizes: dict[Any, fx.Node] = {}
+        # Copies that the graph makes where eager makes views: nobody may write to them, or see their memory
+        self.copies: list[torch.Tensor] = []
         self.expected: list[tuple[torch.Tensor, bool]] = []
         """Tensors and the truth they must have. Where one has not, the head runs the frame from its start as it is."""
         self.region = 0  # Inside `torch.inference_mode()`: the frame's instruction that entered it
@@ -187,6 +197,17 @@ class GraphBuilder:
         args = [device_of_cpu(arg) for arg in args]
         kwargs = {key: device_of_cpu(arg) for key, arg in (kwargs or {}).items()}
         name = target if isinstance(target, str) else getattr(target, "__name__", "")
+        rewrite = REWRITTEN.get(name) if not kwargs and args else None
+        if rewrite is not None and isinstance(args[0], torch.Tensor):
+            rewritten = rewrite(self, *args)
+            if rewritten is not NotImplemented:
+                return rewritten
+        if name in OF_DATA and isinstance(args[0], torch.Tensor):
+            for find in TO_NUMBERS:
+                data = find(self, args[0])
+                if data is not None:
+                    with self.real_world():
+                        return getattr(data, name)(*args[1:])
         if name in TO_PYTHON or (name in ("mod", "imod") and isinstance(args[0], (str, bytes))):
             why = f"tensor.{name}() takes the tensor's data into Python, which waits for the result and ends the graph"
             raise Unsupported(
@@ -232,6 +253,11 @@ class GraphBuilder:
         if any(tensor.shape != shape for tensor, shape in out):
             raise Unsupported(
                 "gives another shape to `out=`", "give it a tensor of the result's shape"
+            )
+        if any(copy._version for copy in self.copies):
+            raise Unsupported(
+                "writes to an element that was looked up by a tensor without dimensions",
+                "use the index as a number: `x[index.item()]`",
             )
         inplace = any(result is arg for arg in args)
         uses = storages((args, kwargs)) if self.region or self.inference else {}
@@ -321,6 +347,21 @@ class GraphBuilder:
         ]
         return self.untracked or any(value._version for value in values)
 
+    def is_own(self, tensor: torch.Tensor) -> bool:
+        """Was this tensor made by an operation of the graph?"""
+        return id(tensor) in self._nodes and id(tensor) not in self._outside
+
+    def renew(self, tensor: torch.Tensor, node: fx.Node) -> None:
+        """From here on `tensor` is what `node` computes."""
+        self._nodes[id(tensor)] = tensor, node
+
+    @staticmethod
+    @contextlib.contextmanager
+    def real_world() -> Iterator[None]:
+        """Inside, operations compute: neither recorded nor fake."""
+        with fake_tensor.unset_fake_temporarily(), torch._C.DisableTorchFunction():
+            yield
+
     def remember(self, result: Any, node: fx.Node) -> None:
         """`node` computes `result`: a tensor, or a nest of them whose parts become nodes. (Of a dict nothing is known.)"""
         if isinstance(result, torch.Tensor):
@@ -350,6 +391,8 @@ class GraphBuilder:
             or isinstance(value, (type, types.BuiltinFunctionType, torch._ops.OpOverload))
         ):
             return dtype_of_class(value)
+        if isinstance(value, np.generic):
+            return value.item()
         if isinstance(value, (int, float, range)):  # the first two of a subclass
             return (
                 int(value)
@@ -387,6 +430,8 @@ class GraphBuilder:
 
     def finish(self, outputs: list[Any]) -> fx.GraphModule:
         """Close the graph: it returns a tuple of `outputs`."""
+        if self.copies and storages(self.copies).keys() & storages(outputs).keys():
+            raise Unsupported("returns an element of a tensor, which eager would return as a view")
         self.graph.output(tuple(map(self.node_of, outputs))).meta["val"] = tuple(outputs)
         # parts of results that nobody took, sizes that nobody used
         for node in reversed(self.graph.nodes):

@@ -3,4 +3,4 @@
 A reader of lesson 02 and 03 may skip this folder. In PyTorch: the long tail of `torch/_dynamo/variables/`.
 """
 
-from course_lib.capture.corners import random, torch_warnings, warn
+from course_lib.capture.corners import numpy, python, random, tensors, torch_warnings, warn
