@@ -12,7 +12,7 @@ import sys
 
 import learner_notebooks as learners
 import pytest
-from learner_notebooks import EXERCISES, FIRST, GIVEN, answers, at_name, code
+from learner_changes import EXERCISES, FIRST, GIVEN, answers, at_name, code, course, name_of
 from light_executor import light_marks
 
 from course_lib.grading import sandbox
@@ -28,14 +28,14 @@ FULL = sum(points for points, *_ in EXERCISES.values())
 
 @pytest.fixture(scope="module")
 def lesson(tmp_path_factory):
-    return learners.course(tmp_path_factory.mktemp("course"))
+    return course(tmp_path_factory.mktemp("course"))
 
 
 def solved(lesson) -> dict:
     """The exercise with right answers, as JSON."""
     nb = json.loads(json.dumps(learners.exercise_of(lesson)))
     for cell in answers(nb):
-        _, head, right, *_ = EXERCISES[learners.name_of(cell)]
+        _, head, right, *_ = EXERCISES[name_of(cell)]
         cell["source"] = f"{head}\n{' ' * (8 if head.startswith('class') else 4)}{right}"
     return nb
 
@@ -66,7 +66,7 @@ def test_what_check_gives_grade_gives(lesson, tmp_path, first):
     reference = without_answers(lesson)
     for seed in range(first, first + 4):
         one = learners.sample(lesson, seed)
-        assert learners.complaint(lesson, one, reference, tmp_path, kernels=False) == "", one.done
+        assert learners.complaint(lesson, one, reference, tmp_path, how="fork") == "", one.done
 
 
 @pytest.mark.slow
@@ -75,7 +75,7 @@ def test_what_check_gives_grade_gives(lesson, tmp_path, first):
 def test_what_check_gives_in_a_kernel_grade_gives_in_its_sandbox(lesson, tmp_path, seed):
     one = learners.sample(lesson, seed)
     reference = without_answers(lesson)
-    assert learners.complaint(lesson, one, reference, tmp_path, kernels=True) == "", one.done
+    assert learners.complaint(lesson, one, reference, tmp_path, how="kernels") == "", one.done
 
 
 # ---- names and switches ---------------------------------------------------------------------------------------------
@@ -316,7 +316,7 @@ def test_a_helper_stays_before_the_checks_in_another_release(lesson, release, na
     release(reference.cells)
     made = assembled(notebook(nb), reference)
     sources = [cell.source for cell in made.cells]
-    checks = next(n for n, c in enumerate(made.cells) if learners.name_of(c) == f"test_{name}")
+    checks = next(n for n, c in enumerate(made.cells) if name_of(c) == f"test_{name}")
     assert sources.index("def helper(): return 1") < checks
 
 
