@@ -137,7 +137,8 @@ def collect(
 
     found = Collected(download)
     candidates: dict[tuple[str, tuple[str, str]], list[Candidate]] = defaultdict(list)
-    look = _Look(whose, course, around)
+    closed = {entry.parts for entry in entries if isinstance(entry, Left)}
+    look = _Look(whose, course, around, closed)
     for entry in entries:
         seen = look.at(entry)
         if isinstance(seen, Candidate):
@@ -145,7 +146,7 @@ def collect(
         elif seen is not None:
             found.rows.append(seen)
 
-    for missing in _folders_without_notebook(entries, whose, candidates):
+    for missing in _folders_without_notebook(entries, look, candidates):
         candidates[missing.lesson, missing.owner.key].append(missing)
 
     labels = _labels(candidates)
@@ -188,14 +189,16 @@ def nothing_there(found: Collected) -> str:
 class _Look:
     """Looks at the entries of a download one by one."""
 
-    def __init__(self, whose: Whose, course: list[Lesson], around: str) -> None:
+    def __init__(self, whose: Whose, course: list[Lesson], around: str, closed: set[Parts]) -> None:
         self.whose, self.course, self.around = whose, course, around
+        self.closed = closed  # folders that could not be opened: a row says so
         self._ids: dict[str, set[str]] = {}
 
     def at(self, entry: Entry) -> Candidate | Row | None:
         """A notebook of a student's, or a row that says why it is none; None for a folder."""
         if isinstance(entry, Folder):
-            return None if entry.parts in self.whose.children else self._empty(entry)
+            full = entry.parts in self.whose.children or entry.parts in self.closed
+            return None if full else self._empty(entry)
         if isinstance(entry, Left):
             return self._left(entry)
         if not NOTEBOOK.search(entry.parts[-1]):
@@ -224,8 +227,9 @@ class _Look:
 
     def _left(self, left: Left) -> Candidate | Row:
         owner, lesson = self.whose.owner(left.parts), self.whose.lesson(left.parts)
-        is_file = bool(left.parts) and bool(NOTEBOOK.search(left.parts[-1]))
-        if owner and lesson and not left.harmless and (is_file or left.link):
+        name = left.parts[-1]
+        is_submission = NOTEBOOK.search(name) or self.whose.names.lesson_in(name)
+        if owner and lesson and not left.harmless and (is_submission or left.link):
             trouble = "The notebook is a link to another place." if left.why == LINK else left.why
             return Candidate(left.parts, owner, lesson, 0.0, None, trouble)
         return self._row(left.parts, left.why, left.harmless)
@@ -287,15 +291,17 @@ def _grade_ids(nb: nbformat.NotebookNode) -> set[str]:
 
 def _folders_without_notebook(
     entries: list[Entry],
-    whose: Whose,
+    look: _Look,
     candidates: dict[tuple[str, tuple[str, str]], list[Candidate]],
 ) -> Iterable[Candidate]:
     """A lesson's folder of a student with no notebook in it: a submission without points, and with a reason."""
+    whose = look.whose
     notebooks = [one.parts for several in candidates.values() for one in several]
     filled = {parts[:depth] for parts in notebooks for depth in range(len(parts))}
     for entry in entries:
         parts = entry.parts
-        if not isinstance(entry, Folder) or not whose.names.lesson_in(parts[-1]):
+        is_folder = isinstance(entry, Folder) and parts not in look.closed
+        if not is_folder or not whose.names.lesson_in(parts[-1]):
             continue
         owner, lesson = whose.owner(parts), whose.names.lesson_in(parts[-1])
         if owner is None or (lesson, owner.key) in candidates or parts in filled:

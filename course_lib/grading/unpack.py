@@ -136,6 +136,8 @@ def _entry(entry: os.DirEntry[str], here: _Place, leave_out: set[Path]) -> Itera
         yield Left(here.parts, LINK, link=True)
     elif stat.S_ISDIR(about.st_mode) and len(here.parts) > DEEPEST_FOLDER:
         yield Left(here.parts, f"It lies more than {DEEPEST_FOLDER} folders deep.")
+    elif stat.S_ISDIR(about.st_mode) and _holds_marks(path):
+        yield Left(here.parts, "It holds marks of `course grade`.", harmless=True)
     elif stat.S_ISDIR(about.st_mode):
         yield Folder(here.parts)
         yield from _folder(path, here, leave_out)
@@ -144,6 +146,13 @@ def _entry(entry: os.DirEntry[str], here: _Place, leave_out: set[Path]) -> Itera
     else:
         piece = Piece(here.parts, about.st_size, about.st_mtime, path.read_bytes)
         yield from _file(piece, here)
+
+
+def _holds_marks(folder: Path) -> bool:
+    try:
+        return (folder / "marks.jsonl").is_file() and (folder / "grades.csv").is_file()
+    except OSError:  # it cannot be looked into
+        return False
 
 
 def _file(piece: Piece, here: _Place) -> Iterator[Entry]:

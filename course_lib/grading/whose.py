@@ -131,7 +131,9 @@ class Whose:
             last = depth == len(parts) - 1
             if not last and self.is_around(parts[: depth + 1]):
                 continue
-            if student := self.names.without_lesson(name):
+            # `ann (1).ipynb` is a copy that a browser made
+            plain = re.sub(r" ?\(\d{1,2}\)(?=\.\w+$)", "", name) if last else name
+            if student := self.names.without_lesson(plain):
                 return Owner(unicodedata.normalize("NFC", student), raw=student)
         return None
 

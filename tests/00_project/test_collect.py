@@ -120,6 +120,9 @@ LAYOUTS = {
     "names of other alphabets": ({f"王小明/{STUDENT}": N, f"Žofia Ňová_77_assignsubmission_file_/{ONE}.ipynb": N},
                                  {"王小明": [ONE], "Žofia Ňová": [ONE]}),
     "the cells against the folder": ({f"ann/{TWO}/work.ipynb": A}, {"ann": [ONE]}),
+    "older marks in the folder": ({f"ann/{STUDENT}": N, "old/marks.jsonl": b"", "old/grades.csv": b"",
+                                   f"old/feedback/ann/{ONE}.md": b""}, {"ann": [ONE]}),
+    "a browser's copy, by the cells": ({"ann (1).ipynb": A, "ann.ipynb": notebook("capture")}, {"ann": [ONE, TWO]}),
     "GitHub Classroom": ({f"01-eager-overhead-annexample/{ONE}.ipynb": N, f"01-eager-overhead-bo/{ONE}.ipynb": N},
                          {"annexample": [ONE], "bo": [ONE]}),
 }  # fmt: skip
@@ -287,6 +290,24 @@ NOTHING = {
     "a notebook of another course": ({"bo/poems.ipynb": N}, "Neither its name nor its cells"),
     "an unnamed broken one": ({"bo/x.ipynb": b"{"}, "Neither its name nor its cells"),
 }
+
+
+@pytest.mark.parametrize("what", ["a damaged zip", "a link", "an empty folder", "a report in it"])
+def test_what_is_there_of_a_known_lesson_is_a_mark_with_a_reason(course, tmp_path, what):
+    folder = put(tmp_path / "class", {f"ann/{STUDENT}": A})
+    if what == "a damaged zip":
+        put(folder, {f"bo_{ONE}.zip": b"PK"})
+    elif what == "a link":
+        (folder / "bo").mkdir()
+        (folder / "bo" / ONE).symlink_to(folder / "ann" / ONE)
+    elif what == "an empty folder":
+        (folder / "bo" / ONE).mkdir(parents=True)
+    else:
+        put(folder, {f"bo/{ONE}/report.pdf": b"%PDF"})
+    found = collect(folder, course)
+    bo = found.submissions[1]
+    assert (bo.student, bo.lesson, bo.text) == ("bo", ONE, None) and bo.trouble
+    assert bo.trouble in " ".join(found.told) and not found.without_a_mark
 
 
 @pytest.mark.parametrize("what", NOTHING)
