@@ -90,7 +90,7 @@ def files_of(download: Path, leave_out: tuple[Path, ...] = ()) -> Iterator[Entry
     """All that is in a download, in the order of the names. `leave_out`: folders that are not looked at."""
     top = _Place((), 0, _Budget(MOST_ENTRIES, LARGEST_ZIPS))
     if download.is_dir():
-        yield from _folder(download, top, {path.resolve() for path in leave_out})
+        yield from _folder(download, top, {os.path.realpath(path) for path in leave_out})
     elif zipfile.is_zipfile(download):
         yield from _zip_file(download.read_bytes, top)
     elif download.exists():
@@ -102,7 +102,7 @@ def files_of(download: Path, leave_out: tuple[Path, ...] = ()) -> Iterator[Entry
 # ---- folders --------------------------------------------------------------------------------------------------------
 
 
-def _folder(folder: Path, place: _Place, leave_out: set[Path]) -> Iterator[Entry]:
+def _folder(folder: Path, place: _Place, leave_out: set[str]) -> Iterator[Entry]:
     try:
         with os.scandir(folder) as found:
             entries = sorted(found, key=_by_name)
@@ -114,7 +114,7 @@ def _folder(folder: Path, place: _Place, leave_out: set[Path]) -> Iterator[Entry
         here = place.below(printable(entry.name))
         if about := leftover(entry.name):
             yield Left(here.parts, f"It is {about}.", harmless=True)
-        elif Path(entry.path).resolve() in leave_out:
+        elif os.path.realpath(entry.path) in leave_out:
             yield Left(here.parts, "It holds marks of `course grade`.", harmless=True)
         else:
             yield from _entry(entry, here, leave_out)
@@ -124,7 +124,7 @@ def _by_name(entry: os.DirEntry[str]) -> bytes:
     return os.fsencode(entry.name)
 
 
-def _entry(entry: os.DirEntry[str], here: _Place, leave_out: set[Path]) -> Iterator[Entry]:
+def _entry(entry: os.DirEntry[str], here: _Place, leave_out: set[str]) -> Iterator[Entry]:
     path = Path(entry.path)
     try:
         about = entry.stat(follow_symlinks=False)

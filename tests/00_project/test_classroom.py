@@ -490,3 +490,30 @@ def test_marks_are_made_again_when_asked_for_and_when_limits_change(tmp_path):
     assert not fresh(stopped, again="limits") and fresh(wrong, again="limits")
     assert not fresh(stopped, again="all") and not fresh(wrong, again="all")
     assert not fresh(stopped, limits=Limits(cell_seconds=120))
+
+
+# how long the path of temporary files is, and whether the sockets below it fit
+LENGTHS = {5: True, 40: True, 73: True, 74: False, 90: False, 107: False, 200: False}
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_sockets_have_short_paths_however_long_tmpdir_is(monkeypatch, length):
+    place = "/" + "t" * (length - 1)
+    monkeypatch.setattr(sandbox.tempfile, "tempdir", place)
+    monkeypatch.setattr(sandbox.os, "access", lambda path, mode: True)
+    chosen = sandbox.short_place()
+    assert (str(chosen) == place) is LENGTHS[length]
+    assert len(f"{chosen}/cg{2**22}-abcdefgh/kabcdefgh/s-5") <= 107
+
+
+def test_the_path_of_temporary_files_is_measured_in_bytes(monkeypatch):
+    monkeypatch.setattr(sandbox.tempfile, "tempdir", "/" + "ö" * 50)
+    monkeypatch.setattr(sandbox.os, "access", lambda path, mode: True)
+    assert sandbox.short_place() == Path("/tmp")
+
+
+def test_where_no_short_path_can_be_written_the_message_names_tmpdir(monkeypatch):
+    monkeypatch.setattr(sandbox.tempfile, "tempdir", "/" + "t" * 100)
+    monkeypatch.setattr(sandbox.os, "access", lambda path, mode: False)
+    with pytest.raises(classroom.CourseError, match="Set TMPDIR to a folder with a short path"):
+        sandbox.short_place()

@@ -397,3 +397,85 @@ def test_what_is_collected_is_the_same_file_and_an_earlier_one_is_kept(course, t
 def test_no_name_of_a_student_leads_out_of_the_folder(name):
     made = file_name(name)
     assert made and not set(made) & set("/\\:\0") and not made.startswith(".")
+
+
+def _refuse(monkeypatch, module, function, path):
+    """`function` fails for this path as it does for an account that may not read it."""
+    real = getattr(module, function)
+
+    def refusing(given, *more, **words):
+        if str(given) == str(path):
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(given, *more, **words)
+
+    monkeypatch.setattr(module, function, refusing)
+
+
+def closed_student(folder, monkeypatch):
+    (folder / "bo" / ONE).mkdir(parents=True)
+    _refuse(monkeypatch, os, "scandir", folder / "bo")
+
+
+def closed_lesson(folder, monkeypatch):
+    (folder / "bo" / ONE).mkdir(parents=True)
+    _refuse(monkeypatch, os, "scandir", folder / "bo" / ONE)
+
+
+def closed_notebook(folder, monkeypatch):
+    put(folder, {f"bo/{STUDENT}": A})
+    _refuse(monkeypatch, Path, "read_bytes", folder / "bo" / STUDENT)
+
+
+def closed_zip(folder, monkeypatch):
+    put(folder, {"bo.zip": zipped({STUDENT: A})})
+    _refuse(monkeypatch, Path, "read_bytes", folder / "bo.zip")
+
+
+def dangling_link(folder, monkeypatch):
+    (folder / "bo").symlink_to(folder / "nowhere")
+
+
+def link_to_itself(folder, monkeypatch):
+    (folder / "bo").symlink_to(folder / "bo")
+
+
+def pipe_for_a_notebook(folder, monkeypatch):
+    (folder / "bo" / ONE).mkdir(parents=True)
+    os.mkfifo(folder / "bo" / STUDENT)
+
+
+def folders_without_end(folder, monkeypatch):
+    put(folder, {f"bo/{'d/' * 60}{ONE}.ipynb": A})
+
+
+def half_written(folder, monkeypatch):
+    put(folder, {f"bo/{STUDENT}": A[: len(A) // 2]})
+
+
+BAD = {bad.__name__: bad for bad in (
+    closed_student, closed_lesson, closed_notebook, closed_zip, dangling_link, link_to_itself,
+    pipe_for_a_notebook, folders_without_end, half_written)}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_one_bad_folder_is_one_students_matter(course, tmp_path, monkeypatch, what):
+    folder = put(tmp_path / "class", {f"ann/{STUDENT}": A, f"cy/{STUDENT}": B})
+    BAD[what](folder, monkeypatch)
+    found = collect(folder, course)
+    good = [item.student for item in found.submissions if item.text is not None]
+    assert good == ["ann", "cy"]
+    bad = [item for item in found.submissions if item.text is None]
+    named = {item.student for item in bad} | set(found.without_a_mark)
+    assert named == {"bo"} and "bo" in " ".join(found.told)
+    assert all(item.trouble for item in bad)
+
+
+def test_a_name_that_is_no_unicode_is_a_student(course, tmp_path):
+    folder = tmp_path / "class"
+    put(folder, {f"ann/{STUDENT}": A})
+    try:
+        put(folder, {os.fsdecode(b"n\xff") + f"/{STUDENT}": A})
+    except OSError:
+        pytest.skip("this file system takes only unicode")
+    found = collect(folder, course)
+    assert [item.student for item in found.submissions] == ["ann", "n\\xff"]
