@@ -28,7 +28,7 @@ _BEFORE = {
     "undo": "before `course undo`",
     "update": "before `course update`",
     "start": "before `course start`",
-    "exercises": "before `course exercises`",
+    "exercises": "in exercises/, before it was restored",
 }
 
 
@@ -114,7 +114,9 @@ def _chosen(lesson: Lesson, number: int | None, now: writing.Seen) -> Version:
                 f"There is no version {number} of {lesson}: `course undo {lesson.number} --list` shows all."
             )
         return chosen[0]
-    other = [version for version in reversed(there) if version.path.read_bytes() != now.data]
+    # what stood under exercises/ was another file
+    mine = [version for version in reversed(there) if version.why != "exercises"]
+    other = [version for version in mine if version.path.read_bytes() != now.data]
     # a spoilt file that an earlier undo replaced is kept, but nobody wants it back
     for version in [version for version in other if _is_readable(version.path)] or other:
         return version

@@ -314,7 +314,9 @@ def test_answers_in_exercises_move_to_the_copy(tiny, repository, capsys):
     )
     assert DOUBLE in answers_in(tiny.copy)["double"]
     assert tiny.exercise.read_bytes() == handed_out
-    assert old in [version.path.read_bytes() for version in history.versions(tiny)]
+    (kept,) = [v for v in history.versions(tiny) if v.path.read_bytes() == old]
+    assert main(["undo", "1"]) == 0 and tiny.copy.read_bytes() != old  # the copy before
+    assert main(["undo", "1", "--to", str(kept.number)]) == 0 and tiny.copy.read_bytes() == old
     assert copies.learners_file(tiny) == tiny.copy
 
 
