@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from course_lib.grading.copies import Done
+    from course_lib.grading.marks import Report
     from course_lib.grading.notebooks import Lesson
 
 from course_lib.grading.terminal import show_every_sign
@@ -101,10 +102,9 @@ def exercises(args: argparse.Namespace) -> int:
 def check(args: argparse.Namespace) -> int:
     """Mark the learner's own notebook; 0 only with full marks."""
     from course_lib.grading.copies import learners_file, read_copy
-    from course_lib.grading.history import keep_now
     from course_lib.grading.marks import mark_exercise
     from course_lib.grading.notebooks import find_lesson, find_root, read
-    from course_lib.grading.progress import digest, remember
+    from course_lib.grading.progress import digest
     from course_lib.grading.runner import Limits
 
     lesson = find_lesson(find_root(), args.lesson)
@@ -114,19 +114,21 @@ def check(args: argparse.Namespace) -> int:
     report = mark_exercise(lesson, path, limits)
     print(report)
     if args.notebook is None:
-        tell_problem(lambda: remember(lesson, report, answers))
-        tell_problem(lambda: keep_now(lesson, "check"))
+        note_result(lesson, report, answers)
     return 0 if report.points == report.out_of else 1
 
 
-def tell_problem(step: Callable[[], None]) -> None:
-    """Do something beside a command's own work: that it fails is told, and changes nothing else."""
+def note_result(lesson: Lesson, report: Report, answers: str) -> None:
+    """Remember the points and keep the file that was marked. That this fails is told, and changes nothing else."""
+    from course_lib.grading.history import keep_now
     from course_lib.grading.notebooks import CourseError
+    from course_lib.grading.progress import remember
 
     try:
-        step()
+        remember(lesson, report, answers)
+        keep_now(lesson, "check")
     except CourseError as problem:
-        print(f"course: {problem}", file=sys.stderr)
+        print(f"course: the points are not remembered: {problem}", file=sys.stderr)
 
 
 def progress(args: argparse.Namespace) -> int:
