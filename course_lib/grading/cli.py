@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from course_lib.grading.marks import Report
     from course_lib.grading.notebooks import Lesson
 
+from course_lib.grading.mistakes import above_zero, above_zero_whole, sentence
 from course_lib.grading.terminal import show_every_sign
 
 
@@ -59,6 +60,12 @@ def report(args: argparse.Namespace) -> int:
         raise CourseError(
             f"there is no file {program[0]} to run; for a module say `course report -m {program[0]}`"
         )
+    if (
+        not args.module
+        and Path(program[0]).is_dir()
+        and not Path(program[0], "__main__.py").exists()
+    ):
+        raise CourseError(f"{program[0]} is a folder: name the script in it that is to run")
     try:
         args.out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -111,11 +118,17 @@ def check(args: argparse.Namespace) -> int:
     limits = Limits(cell_seconds=args.seconds, memory_bytes=int(args.memory * 2**30))
     path = args.notebook or learners_file(lesson)
     answers = digest(read_copy(lesson) if path == lesson.copy else read(path))
-    report = mark_exercise(lesson, path, limits)
+    note(f"{lesson}: starting Python, then every cell runs once ...")
+    report = mark_exercise(lesson, path, limits, note)
     print(report)
     if args.notebook is None:
         note_result(lesson, report, answers)
     return 0 if report.points == report.out_of else 1
+
+
+def note(line: str) -> None:
+    """A line about what goes on, beside what the command has to say in the end."""
+    print(line, file=sys.stderr, flush=True)
 
 
 def note_result(lesson: Lesson, report: Report, answers: str) -> None:
@@ -268,7 +281,13 @@ def join(args: argparse.Namespace) -> int:
 def assemble(args: argparse.Namespace) -> int:
     """Which stages of the compiler are the learner's by now."""
     from course_lib.grading.capstone import assemble
+    from course_lib.grading.notebooks import CourseError
 
+    page = args.page
+    if page and (page.is_dir() or not page.parent.is_dir()):  # said before the minutes of work
+        raise CourseError(
+            f"the page cannot be written to {page}: name a file in a folder that exists"
+        )
     mine = assemble(args.folder)
     print(mine)
     if args.page:
@@ -369,9 +388,17 @@ def slides(args: argparse.Namespace) -> int:
     return 0
 
 
+def a_line_each(prog: str) -> argparse.HelpFormatter:
+    """Help in which each command stands on a line with what it does."""
+    return argparse.HelpFormatter(prog, max_help_position=20, width=120)
+
+
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
-        prog="course", description="A readable torch.compile, and a course that walks through it."
+        prog="course",
+        description="A readable torch.compile, and a course that walks through it.",
+        epilog="`course COMMAND --help` says more about one of them.",
+        formatter_class=a_line_each,
     )
     commands = top.add_subparsers(dest="command", required=True, metavar="command")
 
@@ -435,10 +462,13 @@ def parser() -> argparse.ArgumentParser:
     it.add_argument("lesson", help="its number or name: 2, 02 or 02_bytecode_capture")
     it.add_argument("--notebook", type=Path, help="another file than your copy under work/")
     it.add_argument(
-        "--seconds", type=float, default=120, help="time limit of one cell (default: %(default)s)"
+        "--seconds",
+        type=above_zero,
+        default=120,
+        help="time limit of one cell (default: %(default)s)",
     )
     it.add_argument(
-        "--memory", type=float, default=6, help="memory limit in GiB (default: %(default)s)"
+        "--memory", type=above_zero, default=6, help="memory limit in GiB (default: %(default)s)"
     )
 
     command(progress, "how far you are: points of each lesson, and what comes next")
@@ -495,7 +525,10 @@ def parser() -> argparse.ArgumentParser:
         help="where grades.csv and feedback go (default: %(default)s)",
     )
     it.add_argument(
-        "--jobs", type=int, default=2, help="submissions at a time (default: %(default)s)"
+        "--jobs",
+        type=above_zero_whole,
+        default=2,
+        help="submissions at a time (default: %(default)s)",
     )
     it.add_argument(
         "--executor",
@@ -509,14 +542,20 @@ def parser() -> argparse.ArgumentParser:
         help="of a Dask scheduler, tcp://host:8786 (default: workers on this machine)",
     )
     it.add_argument(
-        "--seconds", type=float, default=120, help="time limit of one cell (default: %(default)s)"
+        "--seconds",
+        type=above_zero,
+        default=120,
+        help="time limit of one cell (default: %(default)s)",
     )
     it.add_argument(
-        "--total", type=float, default=900, help="time limit of one notebook (default: %(default)s)"
+        "--total",
+        type=above_zero,
+        default=900,
+        help="time limit of one notebook (default: %(default)s)",
     )
     it.add_argument(
         "--memory",
-        type=float,
+        type=above_zero,
         default=6,
         help="memory limit of one notebook in GiB (default: %(default)s)",
     )
@@ -562,7 +601,9 @@ def parser() -> argparse.ArgumentParser:
         "made-up marks of a class, as `course grade` writes them, to try the dashboard with",
     )
     it.add_argument("lessons", nargs="*", help="numbers or names (default: all)")
-    it.add_argument("--students", type=int, default=20, help="how many (default: %(default)s)")
+    it.add_argument(
+        "--students", type=above_zero_whole, default=20, help="how many (default: %(default)s)"
+    )
     it.add_argument(
         "--seed", type=int, default=0, help="another number, another class (default: %(default)s)"
     )
@@ -590,11 +631,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     # jsonschema, which nbformat loads, would build a grammar of international addresses from this: a second and more
     sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
     argv = list(sys.argv[1:] if argv is None else argv)
-    # their options are their own
-    if argv and (own := {"bench": bench, "coverage": coverage}.get(argv[0])):
-        return own(argparse.Namespace(arguments=argv[1:]))
-    args = parser().parse_args(argv)
+    if not argv:
+        parser().print_help()
+        return 0
     try:
+        # their options are their own
+        if own := {"bench": bench, "coverage": coverage}.get(argv[0]):
+            return own(argparse.Namespace(arguments=argv[1:]))
+        args = parser().parse_args(argv)
         return int(args.run(args))
     except KeyboardInterrupt:
         return 130
@@ -602,9 +646,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
-        if not any(kind.__name__ == "CourseError" for kind in type(error).__mro__):
+        said = sentence(error)
+        if not said:
             raise
-        print(f"course: {error}", file=sys.stderr)
+        print(f"course: {said}", file=sys.stderr)
         return 2
 
 

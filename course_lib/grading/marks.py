@@ -15,7 +15,9 @@ PyTorch has no counterpart. nbgrader's is `autograde`.
 
 from __future__ import annotations
 
+import re
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -74,8 +76,15 @@ class Report:
         return "\n".join(lines)
 
 
-def mark_exercise(lesson: Lesson, path: Path | None = None, limits: Limits | None = None) -> Report:
-    """Mark the learner's notebook (`path`, else the lesson's own exercise file) as `course grade` does, but for the sandbox."""
+def mark_exercise(
+    lesson: Lesson,
+    path: Path | None = None,
+    limits: Limits | None = None,
+    tell: Callable[[str], None] | None = None,
+) -> Report:
+    """Mark the learner's notebook (`path`, else the lesson's own exercise file) as `course grade` does, but for the sandbox.
+
+    `tell` gets a line about each exercise when its first cell runs."""
     path = path or lesson.exercise
     learners = read_notebook(path)
     beside = {file.name for file in path.resolve().parent.iterdir()} - {path.name}
@@ -87,6 +96,7 @@ def mark_exercise(lesson: Lesson, path: Path | None = None, limits: Limits | Non
             limits or Limits(),
             Path(place),
             beside=frozenset(beside),
+            tell=tell,
         )
 
 
@@ -108,11 +118,13 @@ def mark(
     folder: Path,
     sandbox: Sandbox | None = None,
     beside: frozenset[str] = frozenset(),
+    tell: Callable[[str], None] | None = None,
 ) -> Report:
     """The one way to marks, for `check` and `grade`: all checks, hidden ones too, and a look whether they were tampered with."""
     nb = assembled(learners, reference)
     probes = with_probes(nb)
-    ran = {run.index: run for run in run_notebook(probes.nb, folder, limits, sandbox)}
+    now = telling(probes.nb, tell) if tell else None
+    ran = {run.index: run for run in run_notebook(probes.nb, folder, limits, sandbox, now)}
     runs = probes.without(ran)
 
     marks: list[Mark] = []
@@ -123,6 +135,21 @@ def mark(
             one = replace(one, points=0.0, reason=said)
         marks.append(one)
     return Report(name, tuple(marks))
+
+
+def telling(nb: Notebook, tell: Callable[[str], None]) -> Callable[[int], None]:
+    """What to do before each cell runs: say which exercise begins with it."""
+    exercises = graded_cells(nb)
+    told = [0]
+
+    def before(index: int) -> None:
+        number = next((n for n, one in enumerate(exercises, 1) if index <= one.index), 0)
+        if number > told[0]:
+            told[0] = number
+            title = re.sub(r"^Exercise [\d.]+: ", "", exercises[number - 1].title)
+            tell(f"exercise {number} of {len(exercises)}: {title}")
+
+    return before
 
 
 def mark_notebook(nb: Notebook, name: str, folder: Path, limits: Limits | None = None) -> Report:

@@ -19,7 +19,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,9 +76,15 @@ class CellRun:
 
 
 def run_notebook(
-    nb: Notebook, folder: Path, limits: Limits | None = None, sandbox: Sandbox | None = None
+    nb: Notebook,
+    folder: Path,
+    limits: Limits | None = None,
+    sandbox: Sandbox | None = None,
+    tell: Callable[[int], None] | None = None,
 ) -> list[CellRun]:
-    """Run every code cell in order, going on after an error, as a learner would who runs them one by one."""
+    """Run every code cell in order, going on after an error, as a learner would who runs them one by one.
+
+    `tell` gets the number of each cell before it runs."""
     limits = limits or Limits()
     cells = [
         (index, cell.source) for index, cell in enumerate(nb.cells) if cell.cell_type == "code"
@@ -87,13 +93,17 @@ def run_notebook(
     done: dict[int, CellRun] = {}
     for _ in range(_MAX_RESTARTS):
         with _Kernel(folder, limits, sandbox) as kernel:
-            if not _run_until_death(kernel, cells, done, deadline):
+            if not _run_until_death(kernel, cells, done, deadline, tell):
                 break
     return [done.get(index, CellRun(index, "not reached")) for index, _ in cells]
 
 
 def _run_until_death(
-    kernel: _Kernel, cells: list[tuple[int, str]], done: dict[int, CellRun], deadline: float
+    kernel: _Kernel,
+    cells: list[tuple[int, str]],
+    done: dict[int, CellRun],
+    deadline: float,
+    tell: Callable[[int], None] | None,
 ) -> bool:
     """Run `cells`, adding to `done`; True if the kernel died on the way, so that the rest needs a fresh one.
 
@@ -104,6 +114,8 @@ def _run_until_death(
             continue
         if time.monotonic() > deadline:
             return False
+        if tell:
+            tell(index)
         run = kernel.run(index, source, deadline)
         done.setdefault(index, run)
         if not kernel.alive:

@@ -287,8 +287,13 @@ def test_right_answers_earn_every_point(tiny, monkeypatch, capsys):
     with_answers(tiny, double=DOUBLE, biggest=BIGGEST)
     monkeypatch.chdir(tiny.root)
     assert cli.main(["check", "1"]) == 0
-    said = capsys.readouterr().out
+    said, told = capsys.readouterr()
     assert "5 of 5 points" in said and "✓ Exercise 1.1: double" in said
+    assert told.splitlines() == [
+        "01_tiny: starting Python, then every cell runs once ...",
+        "exercise 1 of 2: double",
+        "exercise 2 of 2: biggest",
+    ]
 
 
 @pytest.mark.slow
