@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from course_lib.grading.marks import Report
     from course_lib.grading.notebooks import Lesson
 
+from course_lib import __version__
 from course_lib.grading.mistakes import above_zero, above_zero_whole, sentence
 from course_lib.grading.terminal import show_every_sign
 
@@ -400,6 +401,7 @@ def parser() -> argparse.ArgumentParser:
         epilog="`course COMMAND --help` says more about one of them.",
         formatter_class=a_line_each,
     )
+    top.add_argument("-V", "--version", action="version", version=f"course_lib {__version__}")
     commands = top.add_subparsers(dest="command", required=True, metavar="command")
 
     def command(
