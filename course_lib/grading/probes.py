@@ -106,9 +106,8 @@ keeper = sys.modules[nonce].keeper
 genuine = {key: getattr(checks, key) for key in ("check", "check_equal", "check_close", "check_runs", "CheckFailed")}
 genuine |= {key: sys.modules[name] for key, name in (("torch", "torch"), ("cl", "course_lib"), ("np", "numpy"))
             if name in sys.modules}
-for key in keeper.watched:
-    if key in genuine and mine.get(key) is not genuine[key]:
-        silent.append(f"{key} was replaced")
+standing = sorted(key for key in genuine if mine.get(key) is genuine[key])
+silent += [f"{key} was replaced" for key in sorted(keeper.watched) if key in genuine and key not in standing]
 prints = {n: fingerprint(m) for n, m in list(sys.modules.items()) if n.startswith("course_lib") and m is not None}
 
 # IPython shows where an error was raised, which takes longer than all of the above: here nobody reads it
@@ -117,8 +116,12 @@ class Answer(RuntimeError):
         return []
 
 Answer.__name__ = "RuntimeError"
-raise Answer(nonce + json.dumps([silent, prints, keeper.shadows()]))
+raise Answer(nonce + json.dumps([silent, prints, keeper.shadows(), standing]))
 """
+
+
+# what does not fail any more, fingerprints, names that hide others, names that stand as they should
+Look = tuple[list[str], dict[str, str], dict[str, int], list[str]]
 
 
 @dataclass(frozen=True)
@@ -151,6 +154,7 @@ class Probes:
     def _complaint(
         self, index: int, runs: dict[int, CellRun], clean: Any, kept_silent: bool
     ) -> str:
+        stood: set[str] = set()
         for run in (runs[place] for place in self.looks[index]):
             if run.outcome not in ("ok", "error"):
                 continue  # the kernel was stopped or died: the checks cell's own mark says so
@@ -159,7 +163,10 @@ class Probes:
                 if kept_silent:
                     return "The grader's own test cell was kept from answering."
                 continue
-            silent, prints, _ = answer
+            silent, prints, _, standing = answer
+            # what stood before the checks and does not now was replaced while they ran
+            silent = silent or [f"{name} was replaced" for name in sorted(stood - set(standing))]
+            stood = set(standing)
             changed = sorted(
                 name for name, print_ in prints.items() if clean[1].get(name, print_) != print_
             )
@@ -177,11 +184,11 @@ class Probes:
         answer = self._answer(runs[self.looks[index][0]])
         return {str(name): int(number) for name, number in answer[2].items()} if answer else {}
 
-    def _answer(self, run: CellRun) -> tuple[list[str], dict[str, str], dict[str, int]] | None:
+    def _answer(self, run: CellRun) -> Look | None:
         if run.ename != "RuntimeError" or not run.evalue.startswith(self.nonce):
             return None
-        silent, prints, shadows = json.loads(run.evalue[len(self.nonce) :])
-        return silent, prints, shadows
+        found: Look = tuple(json.loads(run.evalue[len(self.nonce) :]))
+        return found
 
 
 def with_probes(nb: Notebook) -> Probes:

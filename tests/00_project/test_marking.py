@@ -160,6 +160,9 @@ def test_a_real_attempt_to_replace_the_checks_is_seen(lesson):
     for body in (
         "global check_equal\n    check_equal = print",
         "import course_lib.grading.checks as c\n    c.check_equal = print",
+        "global check_equal\n    check_equal = print\n    import sys\n"
+        "    keepers = [m.keeper for m in sys.modules.values() if hasattr(m, 'keeper')]\n"
+        "    keepers[-1].watched.clear()",
         "torch.allclose = torch.equal = lambda *a: True",
     ):
         nb = solved(lesson)
