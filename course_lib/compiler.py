@@ -6,7 +6,6 @@ In PyTorch: `torch.compile`, `torch/_dynamo/eval_frame.py` (`OptimizedModule`), 
 """
 
 import contextlib
-import copy
 import functools
 import importlib
 import inspect
@@ -32,6 +31,7 @@ from course_lib.frames import SKIP, Answer, Frame, Watcher, call, number, run_ap
 from course_lib.frames.resume import PLAIN
 from course_lib.guards import Check
 from course_lib.pipeline import Pipeline, apart_from_hooks
+from course_lib.twin import twin_of, untwinned
 
 F = TypeVar("F", bound=Callable[..., Any])
 # Run below a user's call (a `print` in a notebook): no tensor code
@@ -317,27 +317,19 @@ def compiled_function(function: F, compiler: Compiler) -> F:
 
 
 def compiled_module(model: torch.nn.Module, compiler: Compiler) -> torch.nn.Module:
-    """A twin of `model`, of a subclass of its class, that shares its `__dict__`, keys and all. Only the call differs."""
-    model = getattr(type(model), "_course_model", model)
+    """A twin of `model`, with all that it has. Only the call differs."""
+    model = untwinned(model)
     watched = functools.partial(call, compiler.watcher, model)
 
-    def run(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+    def run(twin: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
         if others_trace():  # who look for this object among the submodules of others
-            return type(model).__call__(self, *args, **kwargs)
+            return type(model).__call__(twin, *args, **kwargs)
         return watched(*args, **kwargs)
 
-    twin_of_copy = lambda self, memo: compiled_module(copy.deepcopy(model, memo), replace(compiler))
-    members = {
-        "__call__": run,
-        "__deepcopy__": twin_of_copy,
-        "_course_model": model,
-        "_course_compiler": compiler,
-    }
-    twin: torch.nn.Module = object.__new__(
-        type(f"Compiled{type(model).__name__}", (type(model),), members)
-    )
-    object.__setattr__(twin, "__dict__", model.__dict__)
-    return twin
+    def remade(copied: torch.nn.Module) -> torch.nn.Module:
+        return compiled_module(copied, replace(compiler))
+
+    return twin_of(model, run, compiler, remade)
 
 
 @contextlib.contextmanager

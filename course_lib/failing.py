@@ -45,11 +45,17 @@ def may_fail(node: fx.Node) -> bool:
         return True
     name = name_of(function)
     if name.strip("_") in BY_INDEX:
-        return any(isinstance(arg, fx.Node) for arg in leaves(node.args[1:2]))
+        return any(isinstance(arg, fx.Node) for arg in leaves(node.args[1:2])) or has_list(node)
     words = set(name.split("_"))
     if words & CHECKED or name in CHECKED_NAMES:
         return True
     return bool(words & DIVISIONS) and not is_floating(node.meta.get("val"))
+
+
+def has_list(node: fx.Node) -> bool:
+    """Is it `x[[0, 5]]`? Nobody looks at these numbers before the kernel does."""
+    index = node.args[1] if len(node.args) > 1 else ()
+    return any(isinstance(part, list) for part in (index if isinstance(index, tuple) else [index]))
 
 
 def leaves(index: Any) -> list[Any]:

@@ -66,7 +66,7 @@ def finished(
 ) -> Program:
     """The captured graph's results; by `original` if a written input overlaps another. `shown`: the values that it returns."""
     if not signature.updates and list(signature.results) == [
-        Result(n) for n in range(len(signature.results))
+        Result(n) for n in range(len(signature.differentiable))
     ]:
         return graph  # the values are the results, one after the other
     loud = [update for update in signature.updates if shown is None or update.index in shown]

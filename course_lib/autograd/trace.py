@@ -31,6 +31,7 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx, track_te
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from course_lib.autograd import effects
 from course_lib.autograd.signature import (
     Signature,
     has_gradient,
@@ -61,6 +62,10 @@ def trace(
     fakes = [node.meta["val"] for node in gm.graph.find_nodes(op="placeholder")]
     mode = next((t.fake_mode for t in fakes if hasattr(t, "fake_mode")), None) or FakeTensorMode()
     tracing = Tracing(gm, decompositions, gradients)
+    for node in gm.graph.nodes if gradients else ():
+        # capture says so: its backward does more than compute
+        if reason := node.meta.get("as_it_is"):
+            raise NotImplementedError(reason)
     records = gradients and torch.is_grad_enabled()
     # an inference tensor is not decomposed
     with mode, torch.inference_mode(False), torch.set_grad_enabled(records):
@@ -79,7 +84,7 @@ def trace(
         raise NotImplementedError(
             "oneDNN's recurrent layers keep what their backward needs only while autograd records them"
         )
-    return tidy(traced, gm, tracing.signature)
+    return tidy(traced, gm, tracing)
 
 
 class Tracing:
@@ -88,9 +93,10 @@ class Tracing:
     def __init__(self, gm: fx.GraphModule, decompositions: Decompositions, gradients: bool) -> None:
         self.gm, self.decompositions, self.gradients = gm, decompositions, gradients
         self.signature: Signature  # once it has run
+        self.in_backward: set[fx.Node] = set()
 
     def run(self, *fakes: Any) -> list[Any]:
-        with FunctionalTensorMode(), Decomposing(self.decompositions):
+        with FunctionalTensorMode(), Decomposing(self.decompositions) as decomposing:
             primals = list(map(self.enter, fakes, self.gm.graph.find_nodes(op="placeholder")))
             with torch.enable_grad():
                 inputs = list(map(own_copy, primals, fakes)) if self.gradients else primals
@@ -104,7 +110,10 @@ class Tracing:
             with torch.set_grad_enabled(self.gradients):
                 self.signature, values = signature_of(inputs, before, results, fakes, like)
             if self.gradients:
+                forward = {*get_proxy_mode().tracer.graph.nodes}
+                decomposing.born = set()
                 values += self.differentiate(primals, values)
+                self.in_backward = {*get_proxy_mode().tracer.graph.nodes} - forward
                 program.mark()
             return [leave(value) for value in values]
 
@@ -155,6 +164,8 @@ class Decomposing(TorchDispatchMode):
         self.table = table
         # Memory of which a view shows elements twice, or not at all (`expand`, `unfold`)
         self.shown: set[int] = set()
+        # In backward: the memory that was made there. None: it has not begun
+        self.born: set[int] | None = None
 
     def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         written = (
@@ -165,6 +176,10 @@ class Decomposing(TorchDispatchMode):
         if any(overlaps_itself(x) or (x._is_view() and memory(x) in self.shown) for x in written):
             raise NotImplementedError(
                 "an element is written to that a view shows twice: functionalization adds the two up"
+            )
+        if self.born is not None and not {memory(x) for x in written} <= self.born:
+            raise NotImplementedError(
+                "a backward writes to a tensor that it did not make: eager does so at each call"
             )
         # functionalization would chain it to others by a token
         if op in CHECKS:
@@ -190,8 +205,9 @@ class Decomposing(TorchDispatchMode):
                 if (result := self.table[plain](*args, **(kwargs or {}))) is not NotImplemented:
                     return result if plain is op else args[0].copy_(result)
         result = op(*args, **(kwargs or {}))
-        strided = isinstance(result, torch.Tensor) and result.layout is torch.strided
-        if strided and (op is aten.unfold.default or overlaps_itself(result)):
+        if self.born is not None:
+            self.born |= {memory(x) for x in tree_leaves(result) if is_strided(x)}
+        if is_strided(result) and (op is aten.unfold.default or overlaps_itself(result)):
             self.shown.add(memory(result))
         return result
 
@@ -261,6 +277,10 @@ def reached_from(output: torch.Tensor, leaves: Mapping[int, int]) -> frozenset[i
     return frozenset(found)
 
 
+def is_strided(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.layout is torch.strided
+
+
 def own_copy(primal: Any, fake: Any) -> Any:
     """An input that was written to when the program was captured: a leaf that needs a gradient may not be, and what it held must
     still be there for backward. The copy has the same strides: if it is not needed after all, `tidy` takes it away."""
@@ -303,8 +323,10 @@ def is_kept_value(node: fx.Node) -> bool:
     return node.target is aten.alias.default and not returned
 
 
-def tidy(traced: fx.GraphModule, gm: fx.GraphModule, signature: Signature) -> fx.GraphModule:
-    """Inputs first, under their own names, without what only autograd needed: `detach`, copies of inputs never written to."""
+def tidy(traced: fx.GraphModule, gm: fx.GraphModule, tracing: Tracing) -> fx.GraphModule:
+    """Inputs first, under their own names, without what only autograd needed: `detach`, copies of inputs never written to.
+    What has an effect and no user becomes a value of the graph: the last ones, which no result is made of."""
+    signature = tracing.signature
     graph, written = traced.graph, {update.input for update in signature.updates}
     placeholders = graph.find_nodes(op="placeholder")
     for new, old in zip(placeholders, gm.graph.find_nodes(op="placeholder"), strict=False):
@@ -329,7 +351,13 @@ def tidy(traced: fx.GraphModule, gm: fx.GraphModule, signature: Signature) -> fx
                 # which begins where its memory does: views count from there
                 node.args[0].meta["val"] = node.meta["val"]
                 node.replace_all_uses_with(node.args[0])
-    graph.eliminate_dead_code()
+    if any(effects.draws(node.target) for node in tracing.in_backward):
+        raise NotImplementedError("a backward draws random numbers: eager draws them at each call")
+    if unused := effects.drop_unused(graph):
+        values, output = list(graph.output_node().args[0]), graph.output_node()
+        values[len(signature.differentiable) : len(signature.differentiable)] = unused
+        output.args = (values,)
+        signature.differentiable += (False,) * len(unused)
     traced.recompile()
     traced.meta["signature"] = signature
     return traceable(traced)

@@ -67,7 +67,8 @@ def capture(frame: Frame, interpreter: type[Interpreter] = Interpreter, history:
     """Interpret `frame` symbolically; it ends before what is unsupported, which is raised if it cannot, or by `fullgraph`."""
     breaks: dict[int, tuple[int, Unsupported, bool]] = {}
     while True:
-        attempt = Attempt(frame, interpreter, history or History(), breaks)
+        world = World(history or History(), fullgraph)
+        attempt = Attempt(frame, interpreter, world, breaks)
         problem, plain = None, False
         try:
             result = attempt.run()
@@ -101,10 +102,9 @@ class Attempt:
     """One interpretation of a frame. `breaks`: the first instruction of the head → the breaking one, why, is the rest plain?"""
 
     def __init__(
-        self, frame: Frame, interpreter: type[Interpreter], history: History, breaks: dict[int, Any]
+        self, frame: Frame, interpreter: type[Interpreter], world: World, breaks: dict[int, Any]
     ) -> None:
-        self.frame, self.breaks = frame, breaks
-        self.world = world = World(history)
+        self.frame, self.breaks, self.world = frame, breaks, world
         code = frame.code
         world.globals[id(frame.func.__globals__)] = (
             frame.func.__globals__,

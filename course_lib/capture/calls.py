@@ -24,6 +24,7 @@ import types
 import typing
 import weakref
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -34,19 +35,11 @@ from torch.fx.experimental import symbolic_shapes
 from torch.utils._pytree import tree_leaves
 
 from course_lib import frames
-from course_lib.capture import attributes, global_state
+from course_lib.capture import attributes, effects, global_state
 from course_lib.capture.classes import MISSING, is_users, isinstance, member_of
 from course_lib.capture.graph import PLAIN, STATE, has_tensor, name_of
 from course_lib.capture.shapes import NUMBERS, SYMBOLIC, concrete
-from course_lib.capture.sources import (
-    FRAME,
-    HELPERS,
-    Imported,
-    Source,
-    Test,
-    Unsupported,
-    has_literal,
-)
+from course_lib.capture.sources import FRAME, HELPERS, Imported, Source, Test, Unsupported
 from course_lib.capture.world import BY_IDENTITY, INSTALLED, functions_of
 from course_lib.frames import newer
 
@@ -170,19 +163,9 @@ def call(it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]
     cls: Any = getattr(function, "__self__", None)
     if isinstance(cls, torch.Tensor) and not it.world.is_opaque(cls):
         return it.world.builder.call(function.__name__, [cls, *args], kwargs)
-    if (
-        isinstance(cls, type)
-        and issubclass(cls, torch.autograd.Function)
-        and function.__name__ == "apply"
-    ):
-        for name in ("forward", "setup_context", "backward", "vjp", "jvp"):
-            depends_on_arguments(it, attributes.get(it, cls, name), f"{cls.__name__}.apply")
-        target: Any = functools.partial(function)  # one operation, with its own backward
-        target.__name__, target.__module__ = (
-            f"{cls.__name__}_apply",
-            cls.__module__ if is_users(cls) else "own",
-        )
-        return it.world.builder.call(target, args, kwargs)
+    for corner in CORNERS:
+        if corner.applies(function):
+            return corner.rule(it, function, args, kwargs)
     rule = None
     with contextlib.suppress(TypeError):  # not hashable
         rule = RULES.get(function)
@@ -214,25 +197,6 @@ def call(it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]
         return follow(it, function, args, kwargs)
     if isinstance(function, type):
         return construct(it, function, args, kwargs)
-    # what it remembers for constants is found there again
-    if isinstance(function, functools._lru_cache_wrapper):
-        args, source = (
-            [int(arg) if isinstance(arg, torch.SymInt) else arg for arg in args],
-            it.world.source_of(function),
-        )
-        if source and all(
-            has_literal(arg) or type(arg) is torch.Size for arg in (*args, *kwargs.values())
-        ):
-            listed = ", ".join(
-                [*map(repr, args), *(f"{name}={arg!r}" for name, arg in kwargs.items())]
-            )
-            return it.world.wrap(function(*args, **kwargs), Source(f"({listed})", source))
-        return call(
-            it,
-            it.world.wrap(function.__wrapped__, source and source.attr("__wrapped__")),
-            args,
-            kwargs,
-        )
     if isinstance(function, weakref.ref) and (known := it.world.of(function)) is not None:
         return it.world.wrap(function(), Source("()", known.source))
     if it.world.is_opaque(function):
@@ -280,25 +244,6 @@ def call_by_name(it: Interpreter, caller: operator.methodcaller, value: Any) -> 
         (*args, {}) if make is operator.methodcaller else (*make.args, *args, make.keywords)
     )
     return call(it, attributes.get(it, value, name), args, dict(kwargs))
-
-
-def depends_on_arguments(it: Interpreter, function: Any, name: str) -> None:
-    """See to it that the user's code under an operation does the same at each call: it reads nothing but guarded constants."""
-    if not isinstance(function, types.FunctionType) or not is_users(function):
-        return
-    found = [it.world.open_cell(cell).cell_contents for cell in it.world.closure(function).values()]
-    reads = [i.arg for i in frames.instructions(function.__code__) if i.op == "LOAD_GLOBAL"]
-    for value in found + [
-        it.world.read_global(function.__globals__, each, function) for each in reads
-    ]:
-        if value is print or not (
-            type(concrete(value)) in PLAIN or it.world.is_static(value) or value is MISSING
-        ):
-            raise Unsupported(
-                f"calls {name}, whose code uses a {type(value).__name__} from outside"
-            )
-        if value is not function:
-            depends_on_arguments(it, value, name)
 
 
 def is_operation(function: Any) -> bool:
@@ -366,8 +311,8 @@ def call_module(
     """`module(*args)`: without hooks, what its `forward` does."""
     known = it.world.of(module)
     # a `GraphModule` only adds to the text of errors
-    own_call = type(module).__call__ is not torch.nn.Module.__call__ and not (
-        hasattr(type(module), "_course_model") or isinstance(module, torch.fx.GraphModule)
+    own_call = type(module).__call__ is not torch.nn.Module.__call__ and not isinstance(
+        module, torch.fx.GraphModule
     )
     hooked = any(
         getattr(known.real if known else module, name) for name in (*HOOKS, "_compiled_call_impl")
@@ -634,9 +579,15 @@ def checkpoint(
             "calls torch.utils.checkpoint in a way that is not followed", "pass use_reentrant=False"
         )
     options = "preserve_rng_state", "determinism_check", "debug", "early_stop"
+    before = effects.changes(it.world) | it.world.builder.writes()
     result = it.call(
         function, *args, **{name: arg for name, arg in kwargs.items() if name not in options}
     )
+    if effects.changes(it.world) | it.world.builder.writes() != before:
+        raise Unsupported(
+            "calls torch.utils.checkpoint with a function that changes something outside",
+            "it runs again in backward, and changes it again: move the change out of the function",
+        )
     drawn = re.search("drop|rand|bernoulli|normal|uniform", str(it.world.builder.graph))
     if drawn and not kwargs.get("preserve_rng_state", True):
         raise Unsupported(
@@ -701,6 +652,11 @@ def refused(reason: str, hint: str = "") -> Rule:
     return refuse
 
 
+def is_compiling(it: Interpreter) -> bool:
+    """True to the program. `nn.Module` asks, too: then it leaves out hooks with `always_call`, which run if forward raises."""
+    return it.code is not torch.nn.Module._call_impl.__code__
+
+
 def always(value: Any) -> Rule:
     return lambda it, *args, **kwargs: value
 
@@ -749,7 +705,7 @@ RULES: dict[Any, Rule] = {
     # a hint for sizes that only the data knows
     symbolic_shapes._advise_is_size: lambda it, size: None,
     **dict.fromkeys(
-        (torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling), always(True)
+        (torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling), is_compiling
     ),
     **dict.fromkeys(
         (torch.compiler.is_exporting, torch.jit.is_scripting, torch.jit.is_tracing), always(False)
@@ -810,3 +766,16 @@ BY_TYPE: dict[Any, Rule] = {
     ),
 }
 """Types of objects that do, too: (interpreter, the object, *arguments) → result."""
+
+
+@dataclass(frozen=True)
+class Corner:
+    """How a special kind of callable is called; `corners/` has them."""
+
+    name: str
+    applies: Callable[[Any], bool]
+    rule: Rule  # (interpreter, the callable, list of arguments, dict of keyword arguments) → result
+
+
+CORNERS: list[Corner] = []
+"""The special kinds, in the order in which they are asked; `corners/` fills this table."""

@@ -122,6 +122,7 @@ class GraphBuilder:
         self.copies: list[torch.Tensor] = []
         self.expected: list[tuple[torch.Tensor, bool]] = []
         """Tensors and the truth they must have. Where one has not, the head runs the frame from its start as it is."""
+        self.unseen = 0  # How many operations wrote to what counts no writes
         self.region = 0  # Inside `torch.inference_mode()`: the frame's instruction that entered it
         self.inference: dict[int, Any] = {}  # Memory that was made there
         self.loud = False  # Has an operation warned? The head shows it, and the graph does not
@@ -269,10 +270,12 @@ class GraphBuilder:
             result is None or getattr(result, "requires_grad", has_tensor(result)) or inplace
         ):
             raise Unsupported("does with a tensor made in inference mode what autograd may refuse")
-        self.untracked |= target is getattr and args[1] == "data"
-        self.untracked |= name in ("batch_norm", "instance_norm") and any(
-            arg is True for arg in (*args, *kwargs.values())
+        unseen = (target is getattr and args[1] == "data") or (
+            name in ("batch_norm", "instance_norm")
+            and any(arg is True for arg in (*args, *kwargs.values()))
         )
+        self.unseen += unseen
+        self.untracked |= unseen
         if self.expected and self.may_have_written():
             raise Unsupported(
                 "writes to an input after an assertion about data, which must come first"
@@ -339,6 +342,14 @@ class GraphBuilder:
             return False
         self.expected.append((value, truth))
         return True
+
+    def writes(self) -> dict[Any, Any]:
+        """How often each tensor from outside was written to, as far as it counts that."""
+        tensors = [
+            v.stand_in for v in self._outside.values() if isinstance(v.stand_in, torch.Tensor)
+        ]
+        written = {id(t): t._version for t in tensors if t._version}
+        return written | {"unseen": self.unseen}
 
     def may_have_written(self) -> bool:
         """Has an operation written to an input?"""

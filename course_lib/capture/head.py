@@ -26,9 +26,16 @@ from typing import Any
 import torch
 
 from course_lib import events, frames
-from course_lib.capture import global_state
+from course_lib.capture import effects, global_state
 from course_lib.capture.calls import SAFE_TYPES, Id, call_back
-from course_lib.capture.classes import MISSING, isinstance, makes_bare, member_of, own_dict
+from course_lib.capture.classes import (
+    MISSING,
+    is_users,
+    isinstance,
+    makes_bare,
+    member_of,
+    own_dict,
+)
 from course_lib.capture.graph import PLAIN, STATE, Known, name_of, storages
 from course_lib.capture.machine import Machine
 from course_lib.capture.sources import (
@@ -220,12 +227,17 @@ class HeadBuilder:
     def content_effect(self, known: Known, now: Any, before: Any) -> None:
         """What a container holds: what was added, or all of it anew. No method of the user's runs again."""
         base = next(base for base in ADDING if isinstance(now, base))
+        if base is set and effects.items(now) != effects.kept(known):
+            refuse_own_keys(now)
         items: Any = dict(base.items(now)) if base in MAPPINGS else list(base.__iter__(now))
         if base in MAPPINGS:
-            anew = [*items][: len(before)] != [*before]
+            old = {id(key): item for key, item in before.items()}
             more: Any = {
-                key: item for key, item in items.items() if before.get(key, MISSING) is not item
+                key: item for key, item in items.items() if old.get(id(key), MISSING) is not item
             }
+            anew = [*map(id, items)][: len(before)] != [*map(id, before)]
+            if anew or more:
+                refuse_own_keys(items)
         else:
             anew = (
                 set(before) != now
@@ -309,6 +321,9 @@ class HeadBuilder:
         known = self.world.of(value)
         named = self.world.is_static(value) and not isinstance(value, types.FunctionType)
         if known is not None and not (named and not known.source.is_variable):
+            base = known.source.base
+            if known.source.before == "model_of(" and base is not None:  # it knows only the twin
+                return base.expr if base.is_variable else self.hoist(base, base.expr)
             return self.fetch(known)
         if type(value) in PLAIN and has_literal(value):
             return repr(value)
@@ -392,6 +407,8 @@ class HeadBuilder:
 
     def write_container(self, value: Any) -> str:
         cls = type(value)
+        if cls in (set, frozenset) or cls in MAPPINGS:
+            refuse_own_keys(value)
         text = self.display(value) if cls is list or cls in MAPPINGS else self.listed(value)
         if cls in (tuple, list, dict):
             return self.assign(text) if text != "()" else text
@@ -620,6 +637,29 @@ def graph_failed(name: str, error: Exception) -> None:
         raise error
     why = f"its graph raised {type(error).__name__}, and eager knows where and what to raise"
     events.emit(events.FellBack(name, why))
+
+
+def refuse_own_keys(keys: Any) -> None:
+    """Raise Unsupported if a dict or set of these would ask them: their `__eq__` and `__hash__` have run once already."""
+    for key in list(keys):
+        if has_own_comparison(key):
+            raise Unsupported(
+                f"puts a {type(key).__name__} into a dict or set, which runs its own __eq__ or __hash__",
+                "do it outside the compiled function",
+            )
+
+
+def has_own_comparison(key: Any) -> bool:
+    """Does a dict run code of the user's to find this key? What `dataclasses` writes compares fields, and nothing else."""
+    if type(key) is tuple:
+        return any(map(has_own_comparison, key))
+    methods = [member_of(type(key), name) for name in ("__eq__", "__hash__")]
+    return any(
+        isinstance(method, types.FunctionType)
+        and is_users(method)
+        and method.__code__.co_filename != "<string>"
+        for method in methods
+    )
 
 
 @torch.inference_mode()

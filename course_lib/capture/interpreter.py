@@ -21,7 +21,7 @@ import torch
 
 from course_lib import frames
 from course_lib.capture import attributes
-from course_lib.capture.classes import isinstance
+from course_lib.capture.classes import is_users, isinstance, member_of
 from course_lib.capture.graph import name_of
 from course_lib.capture.machine import NOTHING, Machine, new_cell
 from course_lib.capture.shapes import COMPARISONS, IN_PLACE, OPERATORS, concrete
@@ -93,9 +93,6 @@ class Interpreter(Machine):
         it.locals, i.arg, new_cell(it.locals.pop(i.arg, MISSING))
     )
     LIST_APPEND = lambda it, i: it.stack[-i.arg - 1].append(it.pop())
-    LIST_EXTEND = lambda it, i: it.stack[-i.arg - 1].extend(
-        it.unpacked(it.pop(), "Value after * must be an iterable, not {}")
-    )
     SET_ADD = lambda it, i: it.native(it.stack[-i.arg - 1].add, it.pop())
     SET_UPDATE = lambda it, i: it.native(it.stack[-i.arg - 1].update, it.iterate(it.pop()))
     DICT_UPDATE = lambda it, i: (
@@ -330,6 +327,15 @@ class Interpreter(Machine):
         iterator = self.iterate(value)
         while (item := self.native(next, iterator, NOTHING)) is not NOTHING:
             yield item
+
+    def LIST_EXTEND(self, i: Instruction) -> None:
+        target, value = self.stack[-i.arg - 1], self.pop()
+        lengths = [member_of(type(value), name) for name in ("__len__", "__length_hint__")]
+        if any(isinstance(length, FunctionType) for length in lengths) and is_users(type(value)):
+            self.look_into(value)
+            self.native(target.extend, value)  # which asks the object how long it is
+        else:
+            target.extend(self.unpacked(value, "Value after * must be an iterable, not {}"))
 
     def BINARY_SUBSCR(self, i: Instruction) -> None:
         container, index = self.popn(2)

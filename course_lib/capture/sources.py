@@ -18,12 +18,13 @@ from typing import Any, NamedTuple
 import torch
 
 from course_lib.frames.hook import class_version
+from course_lib.twin import model_of
 
 MOVED = (AttributeError, LookupError, TypeError, ArithmeticError, ValueError, RuntimeError)
 """What looking up a path may raise when the objects on it have changed: then the guard does not hold."""
 HELPERS: dict[str, Any] = {
     "modules": sys.modules, "torch": torch, "math": math, "CellType": CellType, "FunctionType": FunctionType,
-    "MethodType": MethodType, "MOVED": MOVED, "class_version": class_version,
+    "MethodType": MethodType, "MOVED": MOVED, "class_version": class_version, "model_of": model_of,
     "is_finite": lambda number: type(number) is float and math.isfinite(number),
 }  # fmt: skip
 """What heads and checks use by name. Other modules add to it."""
@@ -93,6 +94,10 @@ class Source:
     def type(self) -> "Source":
         """`type(base)`"""
         return Source(")", self, "type(")
+
+    def model(self) -> "Source":
+        """The module of which `base` is the compiled twin."""
+        return Source(")", self, "model_of(", "")
 
     def variable(self, name: str, at: str = "") -> "Source":
         """A global variable: an item of the dict `base`; or one of an enclosing function, in a cell of the function `base`."""

@@ -52,6 +52,7 @@ from course_lib.capture.sources import (
     Unsupported,
     has_literal,
 )
+from course_lib.twin import TwinType, model_of
 
 TORCH = re.compile(rf"{re.escape(os.path.dirname(torch.__file__))}|<frozen ")
 INSTALLED = re.compile(rf"{TORCH.pattern}|.*[/\\]lib[/\\]python3")
@@ -122,7 +123,8 @@ listeners: list[Any] = []
 class World:
     """State shared by a frame's interpreter and those of the calls inlined into it."""
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: History, fullgraph: bool = False) -> None:
+        self.fullgraph = fullgraph  # May the graph not end before the frame does?
         self.shapes = Shapes(history)
         self.builder = GraphBuilder(self.shapes)
         self.builder.listen = self.tell_listeners
@@ -255,6 +257,8 @@ class World:
 
     def wrap(self, obj: Any, source: Source | None) -> Any:
         """What stands for the real `obj`: one stand-in, wherever it is found. Without a source: a constant of trusted code."""
+        if type(type(obj)) is TwinType:  # what `cl.compile` gave for a module: the module itself
+            obj, source = model_of(obj), source and source.model()
         if type(obj) in PLAIN:
             return self._constant(obj, source)
         if (known := self.stand_ins.get(id(obj)) or self.of(obj)) is None:
@@ -670,6 +674,8 @@ class World:
 def can_copy(cls: Any) -> bool:
     """May an instance be copied attribute by attribute? Classes written in Python, whose copies nobody notices."""
     handles = any(base.__module__.split(".")[0] in HANDLES for base in cls.__mro__)
+    # its own code, which runs natively, would meet the copy
+    handles |= f"{cls.__module__}.".startswith(APART[1:]) and not issubclass(cls, torch.nn.Module)
     noticed = (
         handles
         or hasattr(cls, "__del__")
@@ -799,7 +805,30 @@ class Inliner(frames.Watcher):
         if function.__name__ == "__repr__" and type(args[0]) in SYMBOLIC:
             return lambda function, number: repr(concrete(number))
         apart = f"{function.__module__}.".startswith(APART) or function.__module__ == "torch"
-        return functools.partial(frames.call, None, frames.run_apart if apart else self.inline)
+        return functools.partial(frames.call, None, self.natively if apart else self.inline)
+
+    def natively(self, function: types.FunctionType, *args: Any) -> Any:
+        """Run the frame as it is. It must not meet the stand-in of an instance, whose attributes nobody would fill in."""
+        ours = f"{function.__module__}.".startswith(
+            ("course_lib.", "copyreg.")
+        )  # which know of them
+        for value in () if ours else args:
+            if (bare := self.bare_stand_in(value)) is not None:
+                raise Unsupported(
+                    f"gives a {type(bare).__name__} to {function.__qualname__}, which is a part of Python or torch",
+                    "use it outside the compiled function",
+                )
+        return frames.run_apart(function, *args)
+
+    def bare_stand_in(self, value: Any) -> Any:
+        """The stand-in of an instance from outside in a value, or in a nest of plain containers; None if there is none."""
+        known = self.world.of(value)
+        if known is not None and known.attributes is not None and type(value) is not types.CellType:
+            return value
+        if type(value) in (tuple, list, dict):
+            parts = value.values() if type(value) is dict else value
+            return next((b for b in map(self.bare_stand_in, parts) if b is not None), None)
+        return None
 
     def inline(self, function: types.FunctionType, *args: Any) -> Any:
         """Interpret the frame. (Defaults are the function's own: what stands for them is put in their place.)"""

@@ -21,6 +21,7 @@ import torch
 from torch import fx
 from torch.utils._pytree import tree_leaves
 
+from course_lib.autograd import effects
 from course_lib.lowering.indexing import ZERO, loop_symbols, unflatten
 from course_lib.lowering.ops import Handler, Value, linear_index
 
@@ -224,6 +225,11 @@ class ExternKernel:
             for leaf in tree_leaves((self.args, self.kwargs))
             if isinstance(leaf, View)
         }
+
+    @property
+    def acts(self) -> bool:
+        """Does it more than compute? It draws random numbers, is the user's, or gives nothing: then it raises, or it does not."""
+        return effects.draws(self.op) or effects.is_own(self.op) or not self.buffers
 
     @property
     def label(self) -> str:

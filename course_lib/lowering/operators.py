@@ -13,6 +13,7 @@ import torch
 from torch import fx
 from torch.utils._pytree import tree_leaves
 
+from course_lib.autograd.effects import is_own
 from course_lib.lowering.formulas import NoLoopForm
 
 DTYPES = {
@@ -56,10 +57,10 @@ def is_view(op: Any) -> bool:
 
 
 def is_impure(op: Any) -> bool:
-    """True if two calls may differ (random numbers, writing to an argument), or if nobody knows."""
+    """True if two calls may differ (random numbers, writing to an argument), or if nobody knows (an operator of the user's)."""
     schema = getattr(op, "_schema", None)
     return (
-        (schema.is_mutable or torch.Tag.nondeterministic_seeded in op.tags)
+        (schema.is_mutable or torch.Tag.nondeterministic_seeded in op.tags or is_own(op))
         if schema
         else op is not operator.getitem
     )

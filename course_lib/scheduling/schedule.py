@@ -19,8 +19,6 @@ from itertools import pairwise
 from operator import or_
 from typing import Any, NamedTuple
 
-import torch
-
 from course_lib.lowering.ir import ExternKernel, Inline, LoopGraph, Node
 from course_lib.scheduling.dependencies import Body, read_names, record_all
 from course_lib.scheduling.fusion import LEGAL, Fuse, No, can_fuse, human_bytes, is_small
@@ -144,7 +142,8 @@ def live_nodes(
     live: list[Node] = []
     removed: list[str] = []
     for node in reversed(nodes):
-        if not node.buffers or needed & {b.name for b in node.buffers}:
+        acts = isinstance(node, ExternKernel) and node.acts
+        if acts or needed & {b.name for b in node.buffers}:
             live.append(node)
             needed |= read_names(node, bodies)
         else:
@@ -371,20 +370,17 @@ def most(a: Group, b: Group) -> int:
 
 
 def dependencies(groups: Sequence[Group]) -> dict[Group, set[Group]]:
-    """For each group those that must run before it: who wrote what it reads, and who draws random numbers before it does."""
+    """For each group those that must run before it: who wrote what it reads, and of those with an effect who comes before."""
     writer = {buffer.name: group for group in groups for buffer in group.writes}
     needs = {
         group: {writer[b.name] for b in group.reads if b.name in writer} - {group}
         for group in groups
     }
-    acts = lambda node: (
-        torch.Tag.nondeterministic_seeded in getattr(node.op, "tags", ()) or not node.buffers
-    )
-    random = [
+    acting = [
         group
         for group in groups
-        if isinstance(group.nodes[0], ExternKernel) and acts(group.nodes[0])
+        if isinstance(group.nodes[0], ExternKernel) and group.nodes[0].acts
     ]
-    for before, after in pairwise(random):
+    for before, after in pairwise(acting):
         needs[after].add(before)
     return needs

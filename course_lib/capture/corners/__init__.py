@@ -1,6 +1,28 @@
 """Special cases of capture: each module adds rules to the tables of the spine, which knows none of them.
 
 A reader of lesson 02 and 03 may skip this folder. In PyTorch: the long tail of `torch/_dynamo/variables/`.
+
+`own_operations.py`: an `autograd.Function`, a custom operator, a function with a cache. `reading.py`: what their code does.
 """
 
-from course_lib.capture.corners import numpy, python, random, tensors, torch_warnings, warn
+from course_lib.capture.corners import (
+    numpy,
+    own_operations,
+    python,
+    random,
+    reading,
+    tensors,
+    torch_warnings,
+    warn,
+)
+
+__all__ = [
+    "numpy",
+    "own_operations",
+    "python",
+    "random",
+    "reading",
+    "tensors",
+    "torch_warnings",
+    "warn",
+]

@@ -1,0 +1,292 @@
+"""Calls of the user's own operations: an `autograd.Function`, a custom operator, a function with a cache.
+
+The code of such an operation is torch's to run, not capture's to follow. There are two ways to keep its meaning:
+
+    its code only computes      one node of the graph; the constants that it reads are guarded
+    it does more, or may        a graph break: it is called once a call, in its place, exactly as eager does
+
+`reading.py` says which. With `fullgraph=True` a custom operator stays in the graph in any case, as torch documents it; what an
+`autograd.Function` does outside has no form in a graph, so there it is refused.
+In PyTorch: `torch/_dynamo/variables/misc.py` (`AutogradFunctionVariable`), `torch/_higher_order_ops/auto_functionalize.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+from course_lib import frames
+from course_lib.capture import attributes, calls
+from course_lib.capture.classes import is_users, isinstance
+from course_lib.capture.corners.reading import Name, Outside, Role, read
+from course_lib.capture.effects import has_changed
+from course_lib.capture.graph import PLAIN
+from course_lib.capture.shapes import concrete
+from course_lib.capture.sources import Source, Unsupported, has_literal
+
+if TYPE_CHECKING:
+    from course_lib.capture.interpreter import Interpreter
+
+TORCHS = "aten", "prims", "prim", "quantized", "course_lib", "inductor", "profiler", "higher_order"
+"""Namespaces of operators that are not the user's."""
+FORWARD, BACKWARD = ("forward", "setup_context"), ("backward", "vjp", "jvp")
+HINT = "keep its code to tensors and constants, or call it outside the compiled function"
+KERNEL = re.compile(
+    r"^(?!Meta|FuncTorch|debug|name|schema)([\w\[\]]+): registered at (.*?):\d+ ::", re.M
+)
+"""A line of `_dispatch_dump`: a dispatch key, and the file whose code was registered for it."""
+
+
+# ---- autograd.Function -----------------------------------------------------------------------------------------------
+
+
+def is_autograd_apply(function: Any) -> bool:
+    """Is this `cls.apply` of an `autograd.Function`, torch's own?"""
+    cls: Any = getattr(function, "__self__", None)
+    return (
+        isinstance(cls, type)
+        and issubclass(cls, torch.autograd.Function)
+        and getattr(function, "__func__", None) is torch.autograd.Function.apply.__func__
+    )
+
+
+def call_autograd_function(
+    it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]
+) -> Any:
+    """`cls.apply(...)`: one node of the graph, with a backward of its own, if its code only computes."""
+    cls = function.__self__
+    name = f"{cls.__name__}.apply"
+    own_context = cls.setup_context is not torch.autograd.Function.setup_context
+    found = Outside()
+    for member in FORWARD:
+        context = member == "setup_context" or not own_context
+        look_at(it, cls, member, Role(context), found)
+    given = Outside()
+    for arg in (*args, *kwargs.values()):
+        look_at_argument(arg, given)
+    for part in (found, given):
+        refuse(name, part)
+        guard(it, name, part)
+    if wants_gradient(args):
+        look_at_backward(it, cls, name, given)
+    target: Any = functools.partial(function)
+    target.__name__ = f"{cls.__name__}_apply"
+    target.__module__ = cls.__module__ if is_users(cls) else "own"
+    return it.world.builder.call(target, args, kwargs)
+
+
+def look_at(it: Interpreter, cls: type, member: str, role: Role, found: Outside) -> None:
+    """Add what a method of the class reads and does; the class is guarded to have it."""
+    function = attributes.get(it, cls, member)
+    if getattr(function, "__module__", "") != "torch.autograd.function":
+        read(function, role, found)
+
+
+def look_at_backward(it: Interpreter, cls: type, name: str, given: Outside) -> None:
+    """Refuse a backward that does more than compute. It runs later: then what it reads may be something else.
+    `given`: what the functions among the arguments read, which it may call."""
+    found = Outside(constants=list(given.constants), random=list(given.random))
+    for member in BACKWARD:
+        look_at(it, cls, member, Role(context=True, raises=False), found)
+    found.effects += found.random
+    if found.constants and not it.world.fullgraph:
+        found.reads.append(f"reads {found.constants[0].name}")
+    refuse(f"the backward of {name}", found)
+    guard(it, name, found)
+
+
+def look_at_argument(arg: Any, found: Outside) -> None:
+    """An argument that is no tensor is part of the operation: a function is read, what can change is not to be there."""
+    for part in tree_leaves(arg):
+        if isinstance(part, types.FunctionType):
+            read(part, Role(), found)
+    if isinstance(arg, (list, dict, set)):
+        found.reads.append(f"takes a {type(arg).__name__}, which may change")
+
+
+def wants_gradient(args: Any) -> bool:
+    """Will autograd keep the operation's backward?"""
+    tensors = [arg for arg in tree_leaves(args) if isinstance(arg, torch.Tensor)]
+    inside = torch._C._functorch.peek_interpreter_stack() is not None
+    return inside or (torch.is_grad_enabled() and any(t.requires_grad for t in tensors))
+
+
+def refuse(name: str, found: Outside) -> None:
+    problem = found.effect or next(iter(found.reads), "")
+    if problem:
+        raise Unsupported(f"calls {name}, whose code {problem}", HINT)
+
+
+def guard(it: Interpreter, name: str, found: Outside) -> None:
+    """Guard the constants and functions that the code reads: they are what they are now."""
+    for place in (*found.constants, *found.functions):
+        value, seen = outside_value(place), concrete(interpreted_value(it, place))
+        # a number of the interpreted program may be another object
+        same = type(value) in PLAIN and type(value) is type(seen) and repr(value) == repr(seen)
+        if value is not seen and not same:
+            raise Unsupported(f"calls {name}, whose code reads {place.name}, changed before", HINT)
+
+
+def outside_value(place: Name) -> Any:
+    """What the operation's code will find under this name."""
+    if isinstance(place.owner, type):
+        found = getattr(place.owner, place.name)
+    elif place.owner is not None:
+        found = vars(place.owner)[place.name]
+    elif place.name in place.function.__code__.co_freevars:
+        at = place.function.__code__.co_freevars.index(place.name)
+        found = (place.function.__closure__ or ())[at].cell_contents
+    else:
+        found = place.function.__globals__[place.name]
+    return found
+
+
+def interpreted_value(it: Interpreter, place: Name) -> Any:
+    """What the interpreted program would find there. To ask is to guard."""
+    if place.owner is not None:
+        return attributes.get(it, place.owner, place.name)
+    if place.name in place.function.__code__.co_freevars:
+        return it.world.open_cell(it.world.closure(place.function)[place.name]).cell_contents
+    return it.world.read_global(place.function.__globals__, place.name, place.function)
+
+
+# ---- custom operators ------------------------------------------------------------------------------------------------
+
+
+def is_own_operator(function: Any) -> bool:
+    """Is this an operator that is not torch's?"""
+    if isinstance(function, torch._ops.OpOverloadPacket):
+        return function._qualified_op_name.split("::")[0] not in TORCHS
+    return isinstance(function, torch._ops.OpOverload) and function.namespace not in TORCHS
+
+
+def call_own_operator(
+    it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]
+) -> Any:
+    """A call of a custom operator: a node of the graph if its kernel, and its backward if it is wanted, only compute."""
+    overloads = (
+        [getattr(function, name) for name in function.overloads()]
+        if isinstance(function, torch._ops.OpOverloadPacket)
+        else [function]
+    )
+    wanted = wants_gradient([args, kwargs])
+    problem = ""
+    for op in overloads:
+        problem = problem or kernel_problem(it, op) or (backward_problem(op) if wanted else "")
+    if problem and (not it.world.fullgraph or any(runs_in_capture(op) for op in overloads)):
+        raise Unsupported(f"calls the operator {function}, {problem}", HINT)
+    result = it.world.builder.call(function, args, kwargs)
+    if problem and wanted and it.world.builder.last_node is not None:
+        it.world.builder.last_node.meta["as_it_is"] = f"{function}: {problem}"
+    return result
+
+
+def runs_in_capture(op: torch._ops.OpOverload) -> bool:
+    """Does torch run code of the user's for tensors without data, which may do more than compute?"""
+    definition, found = definition_of(op), Outside()
+    if definition is not None and definition._setup_context_fn is not None:
+        read(definition._setup_context_fn, Role(context=True), found)
+    return bool(found.effect) or "CompositeImplicit" in torch._C._dispatch_dump(op.name())
+
+
+def kernel_problem(it: Interpreter, op: torch._ops.OpOverload) -> str:
+    """Why the kernel of an operator must be called in its place, "" if it may run with the graph."""
+    definition = definition_of(op)
+    if definition is None:
+        files = [file for _, file in KERNEL.findall(torch._C._dispatch_dump(op.name()))]
+        written_in_c = all(file.endswith((".cpp", ".cu", ".cc", ".h", ".hpp")) for file in files)
+        return "" if written_in_c else "whose code is not known"
+    found = Outside()
+    for function in dict.fromkeys([definition._init_fn, *definition._backend_fns.values()]):
+        read(unwrapped(function), Role(kernel=True), found)
+    found.effects += found.random
+    if found.effect:
+        return f"whose code {found.effect}"
+    if (found.reads or found.constants) and has_changed(it.world):
+        return "whose code reads from outside, where something has changed before"
+    return ""
+
+
+def unwrapped(function: Any) -> Any:
+    """The user's function in torch's wrapper of it (`torch.library.custom_op` makes one for each device)."""
+    while TORCHS_CODE.search(getattr(getattr(function, "__code__", None), "co_filename", "")):
+        inner = [c.cell_contents for c in function.__closure__ or ()]
+        inner = [f for f in inner if isinstance(f, types.FunctionType)]
+        if not inner:
+            break
+        function = inner[0]
+    return function
+
+
+TORCHS_CODE = re.compile(r"[/\\]torch[/\\]_library[/\\]")
+
+
+def definition_of(op: torch._ops.OpOverload) -> Any:
+    """What `torch.library.custom_op` knows of an operator, None if it was made another way."""
+    from torch._library.custom_ops import OPDEFS
+
+    return OPDEFS.get(op.name().partition(".")[0])
+
+
+def backward_problem(op: torch._ops.OpOverload) -> str:
+    """Why the backward of an operator must run as eager runs it, "" if it may be traced once."""
+    definition = definition_of(op)
+    if definition is None:
+        dump = torch._C._dispatch_dump(op.name())
+        files = [file for key, file in KERNEL.findall(dump) if "Autograd" in key]
+        written = [file for file in files if file.endswith(".py") or file.startswith("<")]
+        return "whose backward is not known" if written else ""
+    found = Outside()
+    for function in (definition._backward_fn, definition._setup_context_fn):
+        if function is not None:
+            read(function, Role(context=True, raises=False), found)
+    found.effects += found.random
+    found.reads += [f"reads {place.name}" for place in found.constants]
+    problem = found.effect or next(iter(found.reads), "")
+    return f"whose backward {problem}" if problem else ""
+
+
+# ---- functions with a cache ------------------------------------------------------------------------------------------
+
+
+def is_cached(function: Any) -> bool:
+    return isinstance(function, functools._lru_cache_wrapper)
+
+
+def call_cached(it: Interpreter, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """`functools.lru_cache`: what the cache holds for constants is asked of the real function; guards ask it again.
+
+    If the cache holds nothing yet, the function runs, here and now: once, as in eager. So its code may only compute.
+    """
+    args = [int(arg) if isinstance(arg, torch.SymInt) else arg for arg in args]
+    source = it.world.source_of(function)
+    found = Outside()
+    read(function.__wrapped__, Role(kernel=True), found)
+    found.effects += [*found.random, *found.reads]
+    constants = all(
+        has_literal(arg) or type(arg) is torch.Size for arg in (*args, *kwargs.values())
+    )
+    if not constants and (found.effect or found.constants):
+        found.effects.append("has a cache, which knows its arguments by more than their values")
+    if found.effect or (constants and source and has_changed(it.world)):
+        why = found.effect or "is run now or not, which only its cache knows"
+        raise Unsupported(f"calls {calls.name_of(function)}, whose code {why}", HINT)
+    if source and constants:
+        listed = [*map(repr, args), *(f"{name}={arg!r}" for name, arg in kwargs.items())]
+        with torch._C.DisableTorchFunction():  # it makes real tensors, which the cache keeps
+            result = frames.call(None, function, *args, **kwargs)
+        return it.world.wrap(result, Source(f"({', '.join(listed)})", source))
+    inner = it.world.wrap(function.__wrapped__, source and source.attr("__wrapped__"))
+    return calls.call(it, inner, args, kwargs)
+
+
+calls.CORNERS += [
+    calls.Corner("autograd.Function", is_autograd_apply, call_autograd_function),
+    calls.Corner("custom operator", is_own_operator, call_own_operator),
+    calls.Corner("cached function", is_cached, call_cached),
+]

@@ -1,0 +1,269 @@
+"""What the code of a function reads outside of it and what it does there, told by its bytecode alone.
+
+In:  a function of the user's that torch will call (`forward` of an `autograd.Function`, the kernel of a custom operator).
+Out: an `Outside`: the constants that it reads, the changeable things that it reads, and whatever it may do beyond computing.
+
+The function is not run and not followed. An instruction or a name that is not known to be harmless counts as an effect. So an
+empty `Outside` is a promise: each call gives the same for the same arguments, and changes nothing but its arguments.
+In PyTorch: nothing of this kind; TorchDynamo interprets `forward` and `backward` (`variables/higher_order_ops.py`).
+"""
+
+import builtins
+import inspect
+import os
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy
+import torch
+
+from course_lib import frames
+from course_lib.capture.calls import SAFE_MODULES, is_operation
+from course_lib.capture.classes import MISSING, is_users
+from course_lib.capture.graph import PLAIN, REACH_AROUND
+from course_lib.capture.world import is_full
+
+RANDOM = set(
+    """rand randn randint randperm rand_like randn_like randint_like bernoulli bernoulli_ normal normal_ multinomial poisson
+    uniform_ random_ exponential_ geometric_ cauchy_ log_normal_ dropout dropout_ dropout1d dropout2d dropout3d alpha_dropout
+    feature_dropout feature_alpha_dropout rrelu rrelu_ gumbel_softmax fractional_max_pool2d fractional_max_pool3d
+    scaled_dot_product_attention multi_head_attention_forward binomial native_dropout""".split()
+)
+"""Functions and methods of torch that draw random numbers."""
+HARMLESS = {
+    getattr(builtins, name)
+    for name in """abs all any bool complex dict divmod enumerate filter float frozenset int isinstance issubclass len list map
+    max min pow range reversed round set slice sorted str sum tuple zip""".split()
+}
+"""Builtins that only look at their arguments."""
+HARMLESS |= {torch.no_grad, torch.enable_grad, torch.from_numpy, torch.is_tensor, torch.is_complex}
+HARMLESS |= {torch.is_floating_point, torch.finfo, torch.iinfo}
+OF_CONTEXT = "save_for_backward", "saved_tensors", "needs_input_grad", "mark_non_differentiable"
+"""What a function may do with its `ctx`, besides keeping values in it."""
+STATE_OF_TENSORS = {"grad", "grad_fn", "data_ptr", *REACH_AROUND}
+"""Attributes of a tensor that lead to more than its data."""
+LEADING_OUT = set("numpy from_numpy storage_offset".split())
+"""Of these, what a kernel may use: it has real tensors."""
+CHANGING = set(
+    """append extend insert remove pop clear add discard update setdefault popitem sort reverse put fill itemset""".split()
+)
+"""Methods that change a list, a set, a dict or an array."""
+OF_VALUES = {
+    name
+    for cls in (list, tuple, dict, set, str, int, float, complex, slice, range, numpy.ndarray)
+    for name in dir(cls)
+}
+OUTWARD = set(
+    """STORE_GLOBAL DELETE_GLOBAL STORE_NAME DELETE_NAME LOAD_NAME LOAD_LOCALS DELETE_ATTR IMPORT_NAME IMPORT_FROM
+    LOAD_BUILD_CLASS LOAD_SUPER_ATTR LOAD_FROM_DICT_OR_GLOBALS GET_AWAITABLE GET_AITER GET_ANEXT BEFORE_ASYNC_WITH""".split()
+)
+"""Instructions that reach out of the function."""
+TORCHS_FOLDER = os.path.join(os.path.dirname(torch.__file__), "")
+CONSTANTS_OF = "torch", "math", "cmath", "numpy"
+"""Modules whose numbers and dtypes nobody rebinds."""
+
+
+@dataclass(frozen=True)
+class Name:
+    """A name that a function reads: of a variable outside, or of an attribute of a class or module (`owner`)."""
+
+    function: types.FunctionType
+    name: str
+    owner: Any = None
+
+
+@dataclass
+class Outside:
+    """What a function has to do with the world outside. Each text names one thing."""
+
+    constants: list[Name] = field(default_factory=list)
+    functions: list[Name] = field(default_factory=list)  # of the user's
+    reads: list[str] = field(default_factory=list)
+    effects: list[str] = field(default_factory=list)
+    random: list[str] = field(default_factory=list)
+    changes: bool = False  # Is anything changed in place, be it the function's own?
+    seen: set[Any] = field(default_factory=set)
+
+    @property
+    def effect(self) -> str:
+        """The first thing that the function may do besides computing, "" if there is none."""
+        if self.reads and self.changes:
+            return f"{self.reads[0]}, and may change it"
+        return next(iter(self.effects), "")
+
+
+@dataclass(frozen=True)
+class Role:
+    """How torch calls a function."""
+
+    context: bool = False  # Is its first argument the `ctx` of an `autograd.Function`?
+    kernel: bool = False  # Does it run at each call, on real tensors?
+    raises: bool = True  # May it raise? (A backward runs when nobody expects it.)
+
+
+def read(function: Any, role: Role, found: Outside) -> Outside:
+    """Add what `function`, and the functions that it calls, read and do."""
+    if id(function) in found.seen:
+        return found
+    found.seen.add(id(function))
+    if not isinstance(function, types.FunctionType):
+        found.effects.append(f"is a {type(function).__name__}, whose code is not known")
+        return found
+    for value in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
+        if not is_constant(value):
+            found.reads.append(f"has a {type(value).__name__} as a default")
+    Reader(function, function.__code__, role, found).run()
+    return found
+
+
+def is_constant(value: Any) -> bool:
+    """Is this a value that cannot change?"""
+    return all(map(is_constant, value)) if type(value) is tuple else type(value) in PLAIN
+
+
+class Reader:
+    """Goes through one code object and writes down what leads outside."""
+
+    def __init__(
+        self, function: types.FunctionType, code: types.CodeType, role: Role, found: Outside
+    ) -> None:
+        self.function, self.role, self.found = function, role, found
+        self.program = frames.instructions(code)
+        self.context = code.co_varnames[0] if role.context and code.co_argcount else None
+        self.followed: set[int] = set()  # Places of attributes that were looked up
+
+    def run(self) -> None:
+        if self.function.__code__.co_filename.startswith(TORCHS_FOLDER):
+            # a wrapper of torch's own, `once_differentiable`: what it wraps is the user's
+            for cell in filter(is_full, self.function.__closure__ or ()):
+                if isinstance(cell.cell_contents, types.FunctionType):
+                    read(cell.cell_contents, self.role, self.found)
+            return
+        ops = [i.op for i in self.program]
+        if ops.count("PUSH_EXC_INFO") > ops.count("WITH_EXCEPT_START"):
+            # an error that comes of a tensor without data might be caught
+            self.found.effects.append("catches exceptions")
+        for place in range(len(self.program)):
+            self.instruction(place)
+
+    def instruction(self, place: int) -> None:
+        i, free = self.program[place], self.function.__code__.co_freevars
+        if isinstance(i.arg, types.CodeType):
+            inner = Role(False, self.role.kernel, self.role.raises)
+            Reader(self.function, i.arg, inner, self.found).run()
+        elif i.op in ("LOAD_GLOBAL", "LOAD_DEREF"):
+            self.name(place)
+        elif i.op in OUTWARD or (i.op in ("STORE_DEREF", "DELETE_DEREF") and i.arg in free):
+            self.found.effects.append(f"runs {i}")
+        elif i.op == "RAISE_VARARGS" and not self.role.raises:
+            self.found.effects.append("may raise an error")
+        elif i.op == "STORE_FAST" and i.arg == self.context:
+            self.found.effects.append(f"stores another value in {i.arg}")
+        elif i.op in ("STORE_SUBSCR", "DELETE_SUBSCR") or (
+            i.op == "BINARY_OP" and i.arg.endswith("=")
+        ):
+            self.found.changes = True
+        elif i.op in ("LOAD_ATTR", "STORE_ATTR") and place not in self.followed:
+            self.attribute(place)
+
+    def attribute(self, place: int) -> None:
+        """An attribute of some value: of the context, of a tensor, or of a value of Python's own types."""
+        i, before = self.program[place], self.program[place - 1]
+        name = i.arg
+        if self.context and before.op == "LOAD_FAST" and before.arg == self.context:
+            if hasattr(torch.autograd.Function, name) and name not in OF_CONTEXT:
+                self.found.effects.append(f"uses {self.context}.{name}")
+        elif i.op == "STORE_ATTR":
+            self.found.effects.append(f"changes the attribute '{name}' of something")
+        elif name == "data" and not self.role.raises:
+            self.found.effects.append("uses .data, by which it may change a tensor of forward")
+        elif name in RANDOM:
+            self.found.random.append(f"draws random numbers ({name})")
+        elif name in STATE_OF_TENSORS and not (self.role.kernel and name in LEADING_OUT):
+            self.found.effects.append(f"uses .{name}")
+        elif name.startswith("_") or not (hasattr(torch.Tensor, name) or name in OF_VALUES):
+            self.found.effects.append(f"uses .{name}, which may be anything")
+        elif name in CHANGING:
+            self.found.changes = True
+
+    def name(self, place: int) -> None:
+        """A name from outside, and the attributes that are read from it: `torch.nn.functional.relu`."""
+        i = self.program[place]
+        value, found = self.variable(i.arg, i.op == "LOAD_GLOBAL"), Name(self.function, i.arg)
+        for step, attribute in self.attributes_from(place + 1):
+            if not isinstance(value, (types.ModuleType, type)):
+                break
+            self.followed.add(step)
+            found = Name(self.function, attribute, value)
+            look = getattr if is_torchs(value) else inspect.getattr_static
+            value = look(value, attribute, MISSING)
+            value = value.__func__ if isinstance(value, staticmethod) else value
+            if value is MISSING:
+                self.found.effects.append(f"looks for {i.arg}.{attribute}")
+        if value is not MISSING:
+            self.use(value, found)
+
+    def attributes_from(self, place: int) -> Iterator[tuple[int, str]]:
+        """The attributes that are read one from the other: their places and names."""
+        while self.program[place].op in ("LOAD_ATTR", "PUSH_NULL", "SWAP"):
+            if self.program[place].op == "LOAD_ATTR":
+                yield place, self.program[place].arg
+            place += 1
+
+    def variable(self, name: str, is_global: bool) -> Any:
+        """The value of a name. MISSING: of a variable of this function's own, or there is none."""
+        if is_global:
+            return self.function.__globals__.get(name, getattr(builtins, name, MISSING))
+        free = self.function.__code__.co_freevars
+        cell = (self.function.__closure__ or ())[free.index(name)] if name in free else None
+        return cell.cell_contents if cell is not None and is_full(cell) else MISSING
+
+    def use(self, value: Any, name: Name) -> None:
+        """Something from outside is used."""
+        kind = type(value).__name__
+        users = not isinstance(name.owner, types.ModuleType) or name.owner.__name__ not in (
+            CONSTANTS_OF
+        )
+        if is_constant(value):
+            if users:
+                self.found.constants.append(name)
+        elif isinstance(value, types.FunctionType) and is_users(value):
+            self.found.functions.append(name)
+            inner = Role(False, self.role.kernel, self.role.raises)
+            read(value, inner, self.found)
+        elif getattr(value, "__name__", "") in RANDOM and is_operation(value):
+            self.found.random.append(f"draws random numbers ({name.name})")
+        elif is_harmless(value):
+            pass
+        elif type(value) in (list, dict, set, tuple, frozenset):
+            self.found.reads.append(f"reads {name.name}, a {kind} from outside")
+        else:
+            self.found.effects.append(f"uses {name.name}, a {kind} from outside")
+
+
+def is_torchs(value: Any) -> bool:
+    """Is this a module of torch? (Some make their attributes when they are asked: `torch.ops`.)"""
+    return isinstance(value, types.ModuleType) and value.__name__.split(".")[0] == "torch"
+
+
+def is_harmless(value: Any) -> bool:
+    """Does it compute something of its arguments, and nothing else?"""
+    module = str(getattr(value, "__module__", ""))
+    if isinstance(value, type) and issubclass(value, (BaseException, torch.Tensor)):
+        return True
+    if isinstance(value, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+        return str(value).split(".")[0] in ("aten", "prims")
+    if module.startswith("numpy") and not module.startswith("numpy.random") and callable(value):
+        owner = getattr(value, "__self__", None)
+        return owner is None or isinstance(owner, types.ModuleType)
+    try:
+        known = value in HARMLESS
+    except TypeError:  # not hashable
+        return False
+    return (
+        known
+        or module in SAFE_MODULES
+        or (is_operation(value) and value.__name__ not in REACH_AROUND)
+    )

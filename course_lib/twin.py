@@ -1,0 +1,259 @@
+"""What `cl.compile` gives for an `nn.Module`: a twin of it, which only a call tells from the module itself.
+
+In:  a module, and what a call of its twin shall do.
+Out: a `Twin`. Whatever else is asked of it (attributes, methods, text, `len`, a pickle), the module answers.
+
+The class of a twin is no subclass of the module's class, so that no `__init_subclass__` or metaclass of the user's hears of it
+and slots stay where they are. It says that it is one: the classes of the module are where its methods are looked up (`mro`).
+In PyTorch: `torch/_dynamo/eval_frame.py` (`OptimizedModule`), which wraps the module as `_orig_mod`.
+"""
+
+import copy
+import copyreg
+import operator
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+COPYING = "__reduce_ex__", "__reduce__", "__copy__", "__deepcopy__"
+"""What `copy` and `pickle` ask of the twin itself."""
+
+
+class TwinType(type):
+    """The class of twins of one class. It passes for that class: by its name, in `==`, in `isinstance`, when it is called."""
+
+    def mro(cls) -> Any:
+        own, about = super().mro(), own_names(cls)
+        if "_course_class" not in about or not about["_course_in_mro"]:
+            return own
+        # behind the classes of twins those of the module
+        twins = own[: own.index(torch.nn.Module)]
+        return [*twins, *about["_course_class"].__mro__]
+
+    def __getattribute__(cls, name: str) -> Any:
+        original = class_of(cls)
+        if original is cls or name.startswith("_course_") or name in COPYING:
+            return super().__getattribute__(name)
+        return getattr(original, name)
+
+    def __setattr__(cls, name: str, value: Any) -> None:
+        setattr(class_of(cls), name, value)
+
+    def __delattr__(cls, name: str) -> None:
+        delattr(class_of(cls), name)
+
+    def __repr__(cls) -> str:
+        original = class_of(cls)
+        return super().__repr__() if original is cls else repr(original)
+
+    def __eq__(cls, other: object) -> bool:
+        return class_of(cls) is class_of(other)
+
+    def __hash__(cls) -> int:
+        original = class_of(cls)
+        return super().__hash__() if original is cls else hash(original)
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        return class_of(cls)(*args, **kwargs)
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        original = class_of(cls)
+        return super().__instancecheck__(instance) or (
+            original is not cls and isinstance(instance, original)
+        )
+
+    def __subclasscheck__(cls, other: type) -> bool:
+        original = class_of(cls)
+        return super().__subclasscheck__(other) or (
+            original is not cls and issubclass(other, original)
+        )
+
+
+def own_names(cls: type) -> Any:
+    """The names that a class has itself."""
+    return type.__getattribute__(cls, "__dict__")
+
+
+def class_of(cls: Any) -> Any:
+    """The user's class that a class of twins stands for; any other class itself."""
+    return own_names(cls).get("_course_class", cls) if type(cls) is TwinType else cls
+
+
+class Twin(torch.nn.Module, metaclass=TwinType):
+    """A compiled module."""
+
+    __slots__ = (
+        "_course_call",
+        "_course_compiler",
+        "_course_error",
+        "_course_model",
+        "_course_remade",
+    )
+    _course_call: Callable[..., Any]
+    _course_error: Any
+    _course_model: torch.nn.Module
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """No class of the user's hears of it."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return call_of(self)(self, *args, **kwargs)
+
+    def __getattribute__(self, name: str) -> Any:
+        if name.startswith("_course_") or name in COPYING:
+            return object.__getattribute__(self, name)
+        model = model_of(self)
+        try:
+            found = getattr(model, name)
+        except AttributeError as error:
+            object.__setattr__(self, "_course_error", error)
+            raise
+        is_method = type(found) is types.MethodType and found.__self__ is model
+        return Method(found, self) if is_method else found
+
+    def __getattr__(self, name: str) -> Any:
+        """Python asks here once more: the module has said already that it has none."""
+        error, self._course_error = self._course_error, None
+        try:
+            raise error
+        finally:
+            del error  # whose traceback holds this frame
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name.startswith("_course_"):
+            object.__setattr__(self, name, value)
+        else:
+            setattr(model_of(self), name, value)
+
+    def __delattr__(self, name: str) -> None:
+        delattr(model_of(self), name)
+
+    def __dir__(self) -> Any:
+        return dir(model_of(self))
+
+    def __eq__(self, other: object) -> Any:
+        return model_of(self) == untwinned(other)
+
+    def __hash__(self) -> int:
+        return hash(model_of(self))
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """A pickle of the twin is one of the module: whoever loads it needs no `course_lib`."""
+        return operator.getitem, ([model_of(self)], 0)
+
+    def __copy__(self) -> Any:
+        return self._course_remade(copy.copy(model_of(self)))
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self._course_remade(copy.deepcopy(model_of(self), memo))
+
+    def __del__(self) -> None:
+        """The module has its own end."""
+
+
+model_of: Callable[[Any], torch.nn.Module] = own_names(Twin)["_course_model"].__get__
+call_of: Callable[[Any], Callable[..., Any]] = own_names(Twin)["_course_call"].__get__
+copyreg.pickle(TwinType, lambda cls: (operator.getitem, ([class_of(cls)], 0)))
+NOT_FORWARDED = {
+    *vars(Twin),
+    "__new__",
+    "__init__",
+    "__class_getitem__",
+    "__reduce__",
+    "__subclasshook__",
+}
+"""Special methods that Python shall not find in the module's class."""
+
+
+class Method:
+    """A method of the module, bound to it. If it returns the module (`eval()`, `to(...)`), it returns the twin."""
+
+    __slots__ = ("bound", "twin")
+
+    def __init__(self, bound: types.MethodType, twin: Twin) -> None:
+        self.bound, self.twin = bound, twin
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        result = self.bound(*args, **kwargs)
+        return self.twin if result is model_of(self.twin) else result
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.bound, name)
+
+    def __eq__(self, other: object) -> bool:
+        return self.bound == (other.bound if isinstance(other, Method) else other)
+
+    def __hash__(self) -> int:
+        return hash(self.bound)
+
+    def __repr__(self) -> str:
+        return repr(self.bound)
+
+    def __reduce__(self) -> Any:
+        return getattr, (self.twin, self.bound.__name__)
+
+    @property
+    def __doc__(self) -> Any:  # type: ignore[override]
+        return self.bound.__doc__
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:  # so `inspect` looks at the method itself
+        return types.MethodType
+
+
+def twin_of(
+    model: torch.nn.Module, call: Callable[..., Any], compiler: Any, remade: Callable[[Any], Any]
+) -> torch.nn.Module:
+    """A twin of `model`. `call(twin, ...)`: what its call does; `remade(copy)` makes the twin of a copy."""
+    twin = object.__new__(twin_class(type(model)))
+    object.__setattr__(twin, "__dict__", model.__dict__)
+    for name, value in (
+        ("_course_model", model),
+        ("_course_call", call),
+        ("_course_compiler", compiler),
+        ("_course_remade", remade),
+    ):
+        object.__setattr__(twin, name, value)
+    return twin
+
+
+def untwinned(model: Any) -> Any:
+    """The module that a twin stands for; anything else itself."""
+    return model_of(model) if type(type(model)) is TwinType else model
+
+
+def twin_class(original: type) -> Any:
+    """The class of twins of `original`."""
+    members = {"_course_class": original, "_course_in_mro": True, "__slots__": ()}
+    members |= {name: getattr(original, name) for name in ("__module__", "__qualname__", "__doc__")}
+    members |= {name: forwarded(name) for name in special_methods(original)}
+    try:
+        return type.__new__(TwinType, original.__name__, (Twin,), members)
+    except TypeError:  # its instances have slots of their own, where a twin has others
+        members["_course_in_mro"] = False
+        return type.__new__(TwinType, original.__name__, (Twin,), members)
+
+
+def special_methods(cls: type) -> list[str]:
+    """The special methods that a class has written in Python."""
+    found = {
+        name
+        for base in cls.__mro__
+        for name, member in vars(base).items()
+        if name[:2] == "__" == name[-2:] and isinstance(member, types.FunctionType)
+    }
+    return sorted(found - NOT_FORWARDED)
+
+
+def forwarded(name: str) -> Callable[..., Any]:
+    """A special method that the module answers: Python looks these up in the class."""
+
+    def method(self: Twin, *args: Any, **kwargs: Any) -> Any:
+        model = model_of(self)
+        result = getattr(type(model), name)(model, *args, **kwargs)
+        return self if result is model else result
+
+    method.__name__ = name
+    return method
