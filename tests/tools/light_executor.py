@@ -81,7 +81,7 @@ def in_the_fork(learners: Notebook, reference: Notebook) -> list[Mark]:
     return list(report.marks)
 
 
-def run_here(nb: Notebook, folder: Path, limits: Limits, sandbox: Any = None) -> list[CellRun]:
+def run_here(nb: Notebook, folder: Path, limits: Limits, *more: Any) -> list[CellRun]:
     """What `runner.run_notebook` does, in this process."""
     from IPython.core.interactiveshell import InteractiveShell
     from traitlets.config import Config
