@@ -292,7 +292,7 @@ def test_right_answers_earn_every_point(tiny, monkeypatch, capsys):
     assert told.splitlines() == [
         "01_tiny: starting Python, then every cell runs once ...",
         "exercise 1 of 2: double",
-        "exercise 2 of 2: biggest",
+        "exercise 2 of 2: the biggest",
     ]
 
 
