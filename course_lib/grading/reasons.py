@@ -128,7 +128,7 @@ def answer_is_gone(case: Case) -> str:
         if about.get("missing"):
             return (
                 f"The cell of the answer {name} is not there: it was deleted. "
-                "Take it from a fresh copy of the exercise, and put your answer into it."
+                "`course update` brings the cell back, and `course undo` an earlier version of the file."
             )
         if not case.nb.cells[index].source.strip():
             return f"The cell of the answer {name} is empty."
