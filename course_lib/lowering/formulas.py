@@ -15,9 +15,11 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 
+from course_lib import versions
 from course_lib.lowering.ops import BINARY, BOOLEAN, UNARY, Handler, Value
 
 aten = torch.ops.aten
+BOUNDS_SATURATE = versions.minor(torch.__version__) >= (2, 15)
 BOOL_ARITHMETIC = {"bitwise_xor": "ne"} | dict.fromkeys(
     ("add", "maximum", "bitwise_or"), "logical_or"
 )
@@ -154,8 +156,19 @@ def divide(x: Any, y: Any, rounding_mode: str | None = None) -> Term:
     return ((x % y).ne(0) & ((x < 0) ^ (y < 0))).where(quotient + 1, quotient)
 
 
+def bound(x: Term, number: Any) -> Any:
+    """A bound that x's dtype cannot hold is none from torch 2.15 on. (Before, -1 of unsigned numbers is 255.)"""
+    is_number = isinstance(number, (int, float)) and not isinstance(number, bool)
+    whole_numbers = not x.dtype.is_floating_point and x.dtype is not torch.bool
+    if not (BOUNDS_SATURATE and is_number and whole_numbers):
+        return number
+    limits = torch.iinfo(x.dtype)
+    return number if limits.min <= number <= limits.max else None
+
+
 def clamp(x: Term, min: Any = None, max: Any = None) -> Term:
     """Where x is equal to a bound that is a number, it stays (-0.0 does); of a tensor of bounds torch takes the bound."""
+    min, max = bound(x, min), bound(x, max)
     if min is not None:
         x = x.binary("maximum", min, swap=isinstance(min, Term))
     return x if max is None else x.binary("minimum", max, swap=isinstance(max, Term))
