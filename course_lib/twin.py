@@ -115,6 +115,8 @@ class Twin(torch.nn.Module, metaclass=TwinType):
 
     def __getattr__(self, name: str) -> Any:
         """Python asks here once more: the module has said already that it has none."""
+        if name.startswith("_course_") or name in COPYING:
+            raise AttributeError(f"a compiled module has no {name}")
         error, self._course_error = self._course_error, None
         try:
             raise error

@@ -13,6 +13,8 @@ import torch
 from same_as_eager import Cases
 from torch import nn
 
+import course_lib as cl
+
 X = torch.ones(1, 2)
 
 
@@ -320,6 +322,10 @@ case("own __getattr__", asked_once)
 case("own __call__", lambda compile: compile(OwnCall())(X))
 case("inside another function", inside_another)
 case("freed", freed)
+
+
+def test_it_has_none_of_the_names_of_a_compiled_function():
+    assert not hasattr(cl.compile(Net()), "_course_original")
 
 
 @pytest.mark.parametrize("name", case.names)
