@@ -197,11 +197,16 @@ class Pipeline:
     ) -> Program:
         """A program for each of the first `config.sizes_limit` sets of sizes, around kernels that take these as arguments."""
         built: dict[Any, Program] = {}
+        lifted = autograd.lift_numbers(gm)
 
         def run(*args: Any) -> tuple[Any, ...]:
+            numbers = lifted.values(args) if lifted else []
+            if numbers is None:
+                return fall_back(gm, "a number is too large for the kernels")(*args)
             key = tuple(
                 (*arg.shape, *arg.stride()) if isinstance(arg, torch.Tensor) else arg
-                for arg in args
+                for arg, asked in zip(args, lifted.asked if lifted else args, strict=True)
+                if lifted is None or asked
             )
             if key not in built:
                 if len(built) >= config.sizes_limit:
@@ -210,11 +215,13 @@ class Pipeline:
                     )
                 try:
                     with apart_from_hooks(), capture.recording_mode():
-                        built[key] = build(with_sizes(gm, args), list(args))
+                        inputs = [*args, *numbers]
+                        graph = with_sizes(lifted.graph if lifted else gm, inputs)
+                        built[key] = build(graph, inputs)
                 except Exception as error:
                     setattr(error, WHILE_COMPILING, True)
                     raise
-            return built[key](*args)
+            return built[key](*args, *numbers)
 
         return run
 

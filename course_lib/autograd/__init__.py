@@ -1,6 +1,7 @@
 """From torch operations to ATen operations, forward and backward. In PyTorch: `torch/_functorch/aot_autograd.py`."""
 
 from course_lib.autograd.buckets import in_pieces
+from course_lib.autograd.numbers import lift_numbers
 from course_lib.autograd.partition import Partition, partition
 from course_lib.autograd.runtime import Program, differentiable, finished, op_by_op, restoring
 from course_lib.autograd.signature import Result, Signature, Update

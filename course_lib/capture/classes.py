@@ -36,6 +36,8 @@ class SeenClass:
     def __eq__(self, version: object) -> bool:
         if isinstance(version, SeenClass):
             return self is version
+        if version and version != self.version and version != class_version(self.cls):
+            return False  # of another class; to compare all members would take long, at every turn
         if version != self.version and self.changed():
             return False
         self.version = version or None
