@@ -5,6 +5,7 @@ The rooms, in the order a program passes through them: `frames`, `capture`, `gua
 """
 
 import importlib
+import importlib.util
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -62,6 +63,9 @@ def _load_compiler() -> None:
 def __getattr__(name: str) -> Any:
     if name in _PICTURES:
         return getattr(importlib.import_module("course_lib.viz"), name)
+    # A room, which another room may ask for while it is being loaded itself: that one alone
+    if not name.startswith("_") and importlib.util.find_spec(f"course_lib.{name}") is not None:
+        return importlib.import_module(f"course_lib.{name}")
     if not name.startswith("_") and "Pipeline" not in globals():
         _load_compiler()
         if name in globals():  # a name of the table, or a room that came with it
