@@ -41,8 +41,8 @@ from .sandbox import Sandbox, short_place
 # the program that holds a sandbox open until a kernel has moved in
 SLEEPER = ["sleep", "2147483647"]
 WORTH = 3  # the imports take as long as three kernels: for fewer they are not worth it
-STARTING = 120  # seconds that the imports may take on a busy machine
-ANSWERING = 30
+STARTING = 600  # seconds that the imports may take on a busy machine
+ANSWERING = 120
 
 # what the lessons' answers and checks import sooner or later
 IMPORTED = (
