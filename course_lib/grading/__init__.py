@@ -11,9 +11,19 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .checks import CheckFailed, check, check_close, check_equal, check_runs
+    from .checks import (
+        CheckFailed,
+        check,
+        check_close,
+        check_equal,
+        check_graphs,
+        check_runs,
+        watch_guards,
+    )
 
-__all__ = ["CheckFailed", "check", "check_close", "check_equal", "check_runs"]
+__all__ = [
+    "CheckFailed", "check", "check_close", "check_equal", "check_graphs", "check_runs", "watch_guards",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

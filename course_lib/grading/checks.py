@@ -9,7 +9,8 @@ A check never trusts the learner's object to compare itself. An object whose `__
 from __future__ import annotations
 
 import linecache
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ _assert_close = torch.testing.assert_close
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 _TENSORS = (torch.Tensor, torch.nn.Parameter)
 _NOT_GIVEN = object()
+MOST_GUARDS = 8  # that a check shows
 _LIBRARY = str(Path(__file__).parents[1])
 
 
@@ -140,6 +142,35 @@ def check_runs(
         raise CheckFailed(
             what, reason, "an answer", f"{type(error).__name__}: {error}{_place(error)}"
         ) from error
+
+
+def check_graphs(
+    got: int, expected: int, what: str, why: str = "", guards: Sequence[str] = ()
+) -> None:
+    """Raise `CheckFailed` unless so many graphs were captured. `guards`: those to blame, from `watch_guards` or a trace."""
+    if type(got) is int and got == expected:
+        return
+    shown = [f"\n  {guard}" for guard in dict.fromkeys(guards)]
+    more = f"\n  and {len(shown) - MOST_GUARDS} more" if len(shown) > MOST_GUARDS else ""
+    told = f"{why}\nThe guards:{''.join(shown[:MOST_GUARDS])}{more}" if shown else why
+    raise CheckFailed(what, told, expected, got)
+
+
+@contextmanager
+def watch_guards() -> Iterator[list[str]]:
+    """The guards that fail inside, each with what came and the line that made it: why there is more than one graph."""
+    from course_lib import events
+
+    said: list[str] = []
+
+    def note(event: events.Event) -> None:
+        if isinstance(event, events.GuardFailed):
+            cause = getattr(event.guard, "cause", None)
+            line = f", from {cause}: {cause.text}" if cause else ""
+            said.append(f"{event.got}, in `{event.name}`{line}")
+
+    with events.listener(note):
+        yield said
 
 
 def _place(error: Exception) -> str:

@@ -6,7 +6,16 @@ import numpy as np
 import pytest
 import torch
 
-from course_lib.grading import CheckFailed, check, check_close, check_equal, check_runs
+import course_lib as cl
+from course_lib.grading import (
+    CheckFailed,
+    check,
+    check_close,
+    check_equal,
+    check_graphs,
+    check_runs,
+    watch_guards,
+)
 
 
 class SaysYes:
@@ -170,3 +179,27 @@ def test_what_a_call_gives_passes_and_so_do_the_errors_that_explain_themselves()
 
         with pytest.raises(type(error), match=str(error).strip()):
             check_runs(raises, "the answer runs")
+
+
+def test_a_wrong_number_of_graphs_shows_the_guards_that_failed():
+    graphs = []
+
+    def kept(gm, inputs):
+        graphs.append(gm)
+        return gm.forward
+
+    compiled = cl.compile(lambda x: x * 2, backend=kept, dynamic=False)
+    with watch_guards() as failed:
+        for n in (2, 5, 7):
+            compiled(torch.ones(n))
+    check_graphs(len(graphs), 3, "right")
+    with pytest.raises(CheckFailed) as raised:
+        check_graphs(len(graphs), 1, "graphs for three lengths", "one serves all", failed)
+    said = str(raised.value)
+    assert "The guards:" in said and "x.shape[0]: expected 2, got 5" in said
+    assert "Expected: 1" in said and "Got:      3" in said
+    many = [f"guard {n}" for n in range(30)]
+    with pytest.raises(CheckFailed, match="and 22 more"):
+        check_graphs(2, 1, "graphs", "", many)
+    with pytest.raises(CheckFailed):
+        check_graphs(True, 1, "graphs")
