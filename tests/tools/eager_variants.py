@@ -39,6 +39,7 @@ import torch
 import torch.nn.functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from course_lib import compiler  # noqa: F401  (first: the rooms import each other in its order)
 from course_lib.lowering.decompositions import torchs_own
 
 Function = Callable[..., Any]
