@@ -81,3 +81,12 @@ def test_a_function_may_ask_whether_it_is_compiled_before_anything_else_was_aske
 from course_lib.compiler import compile
 print(compile(lambda x: x + 1 if cl.is_compiling() else x)(torch.zeros(1)).item())"""
     assert run(program).strip() == "1.0"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "module",
+    ["frames.hook", "capture", "guards", "autograd", "lowering", "scheduling", "codegen", "runtime", "viz", "bench"],
+)  # fmt: skip
+def test_any_room_can_be_the_first_that_is_imported(module):
+    run(f"import course_lib.{module}")
