@@ -142,7 +142,7 @@ def position(frame: Any) -> Location:
     )
 
 
-GIVEN = {"compiled_function.<locals>.compiled": "function", "compiled_module.<locals>.run": "model"}
+GIVEN = {"compiled_function.<locals>.run": "function", "compiled_module.<locals>.run": "model"}
 """Where `cl.compile` puts its wrappers, and what these call what they were given."""
 
 
