@@ -92,6 +92,8 @@ def capture(frame: Frame, interpreter: type[Interpreter] = Interpreter, history:
         if not again:
             # of what no head can do: the last line
             problem.location = problem.location or attempt.root.last
+            if problem.__cause__ is not None:
+                problem.__cause__.__traceback__ = None
             try:
                 raise problem
             finally:

@@ -11,6 +11,7 @@ That is all, because jumps are relative since CPython 3.11. Variables shared wit
 In PyTorch: `torch/_dynamo/resume_execution.py` (`ContinueExecutionCache`), which rewrites the bytecode.
 """
 
+import contextlib
 import dis
 import functools
 import linecache
@@ -19,10 +20,10 @@ import threading
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import CellType, CodeType, FunctionType, TracebackType
+from types import CellType, CodeType, FrameType, FunctionType, TracebackType
 from typing import Any
 
-from course_lib.frames.hook import call, flatten, number
+from course_lib.frames.hook import call, flatten, number, run_apart
 from course_lib.frames.instructions import JUMPS, exception_table, instructions
 
 AT_BREAK = "__at_break"  # What a head calls the line whose work it does: (code, line)
@@ -119,6 +120,12 @@ def resume(
     _thread.nested = nested + 1
     try:
         return FunctionType(code, func.__globals__, func.__name__, None, closure)(*args)
+    except BaseException:
+        for cell in closure[
+            len(cells) :
+        ]:  # one may hold the exception, whose traceback holds the cell
+            cell.cell_contents = None
+        raise
     finally:
         _thread.nested = nested
 
@@ -145,12 +152,26 @@ def tidy(error: BaseException) -> None:
             frame.f_code.co_filename, part.tb_lineno
         ):
             made = made if resumed else traceback_line(made, *place)
-        elif frame.f_globals is not globals():
+            forget_variables(frame)
+        elif not is_own(frame):
             made = TracebackType(
                 made, frame, part.tb_lasti, part.tb_lineno or frame.f_code.co_firstlineno
             )
-        resumed = frame.f_globals is globals()
+        else:
+            forget_variables(frame)
+        resumed = is_own(frame)
     error.__traceback__ = made
+
+
+def is_own(frame: FrameType) -> bool:
+    """Is this a call that only goes on with another frame: of `resume`, or of what runs a frame in eager?"""
+    return frame.f_globals is globals() or frame.f_code is run_apart.__code__
+
+
+def forget_variables(frame: FrameType) -> None:
+    """Of a frame that no traceback shows: one may hold the exception, which holds the frames below this one."""
+    with contextlib.suppress(RuntimeError):  # it is still running
+        frame.clear()
 
 
 def tidied(head: Callable[..., Any]) -> Callable[..., Any]:
