@@ -314,6 +314,8 @@ class GraphBuilder:
                 result = function(*args, **kwargs)
             self.listen(function, args, kwargs, result, caught)
             return result
+        except Unsupported:
+            raise
         except (
             fake_tensor.DataDependentOutputException,
             fake_tensor.DynamicOutputShapeException,

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
+from course_lib.capture.corners.refusals import LARGE, elements, known
 from course_lib.capture.sources import FRAME, Test
 from course_lib.capture.world import Place, Warned, World, listeners
 
@@ -25,7 +26,6 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 IN_KERNELS = "(Triggered internally at"  # What torch writes behind a warning of its C++
 CASTS = "to float double half bfloat16 int long short char byte type type_as copy setitem".split()
 SPREADS = "var std var_mean std_mean".split()
-LARGE = 10**6  # elements: too many to run an operation only to hear what it says
 FUNCTIONAL = os.path.join("torch", "nn", "functional.py")
 
 
@@ -95,7 +95,7 @@ def casts_complex(args: Any, result: Any) -> bool:
 def rehearse(function: Any, args: Any, kwargs: dict[str, Any]) -> list[Any]:
     """What the operation warns of on real tensors of zeros: fake ones have nothing to cast, or to count."""
     tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
-    if sum(leaf.numel() for leaf in tensors) > LARGE:
+    if sum(map(elements, tensors)) > LARGE:
         return []
     with (
         warnings.catch_warnings(record=True) as caught,
@@ -110,12 +110,9 @@ def rehearse(function: Any, args: Any, kwargs: dict[str, Any]) -> list[Any]:
 
 def zeros_like(value: Any) -> Any:
     """A real tensor like a fake one; a number for a size."""
-    if isinstance(value, (torch.SymInt, torch.SymFloat)):
-        return value.node.hint
     if not isinstance(value, torch.Tensor):
-        return value
-    shape = [size.node.hint if type(size) is torch.SymInt else size for size in value.shape]
-    return torch.zeros(shape, dtype=value.dtype, device="cpu")
+        return known(value)
+    return torch.zeros([*map(known, value.shape)], dtype=value.dtype, device="cpu")
 
 
 def place_of(world: World, warning: Any) -> Place:

@@ -1,0 +1,122 @@
+"""Arguments that eager's kernels refuse, though fake tensors take them: dtypes, numbers, and memory that do not go together.
+
+In:  an operation that has run on fake tensors.
+Out: `Unsupported` where a rehearsal on real tensors of zeros raises: the operation then runs in eager, which says what is wrong.
+
+Only what looks suspicious is rehearsed, so that ordinary operations cost nothing: tensors of several floating dtypes, numbers that
+a dtype cannot hold, a tensor that is written to in memory that another argument shares.
+In PyTorch there is no counterpart: `torch.compile` computes something there.
+"""
+
+import itertools
+import math
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_leaves, tree_map
+
+from course_lib.capture import global_state
+from course_lib.capture.sources import Unsupported
+from course_lib.capture.world import World, listeners
+from course_lib.written import quiet
+
+LARGE = 10**6  # Elements: too many to run an operation only to hear if it is refused
+
+
+def listen(
+    world: World, function: Any, args: Any, kwargs: dict[str, Any], result: Any, caught: list[Any]
+) -> None:
+    """Rehearse what looks as if eager would refuse it."""
+    leaves = tree_leaves((args, kwargs))
+    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    if not tensors or any(not is_plain(tensor) for tensor in tensors):
+        return
+    made = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+    written = tree_leaves(kwargs.get("out")) + [x for x in made if any(x is t for t in tensors)]
+    if not (mixed(tensors) or too_large(leaves, [*tensors, *made]) or shared(written, tensors)):
+        return
+    if sum(map(elements, tensors)) > LARGE:
+        return
+    random = global_state.random()
+    memory: dict[int, torch.Tensor] = {}
+    try:
+        with torch._C.DisableTorchFunction(), torch.no_grad(), quiet():
+            real_args, real_kwargs = tree_map(lambda leaf: real(leaf, memory), (args, kwargs))
+            function(*real_args, **real_kwargs)
+    except Exception as error:
+        name = getattr(function, "__name__", str(function))
+        why = f"eager refuses these arguments of {name}: {str(error).splitlines()[0]}"
+        raise Unsupported(why, "it raises in eager too") from None
+    finally:
+        random()
+
+
+def is_plain(tensor: torch.Tensor) -> bool:
+    """Can a real tensor like this one be made on a CPU?"""
+    inside = torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+    return not inside and tensor.layout is torch.strided and tensor.device.type == "cpu"
+
+
+def mixed(tensors: list[torch.Tensor]) -> bool:
+    """Are there several floating dtypes? (A tensor without dimensions goes with any.)"""
+    dtypes = {t.dtype for t in tensors if t.ndim and (t.is_floating_point() or t.is_complex())}
+    return len(dtypes) > 1
+
+
+def too_large(leaves: list[Any], tensors: list[torch.Tensor]) -> bool:
+    """Is there a number that one of the dtypes cannot hold?"""
+    numbers = [leaf for leaf in leaves if type(leaf) in (int, float) and abs(leaf) > 127]
+    return any(not holds(t.dtype, n) for n, t in itertools.product(numbers, tensors))
+
+
+def holds(dtype: torch.dtype, number: float) -> bool:
+    if dtype is torch.bool or dtype.is_complex or not math.isfinite(number):
+        return not isinstance(number, int) or -(2**63) <= number < 2**63
+    info = torch.finfo(dtype) if dtype.is_floating_point else torch.iinfo(dtype)
+    return info.min <= number <= info.max
+
+
+def shared(written: list[Any], tensors: list[torch.Tensor]) -> bool:
+    """Is a tensor written to in memory that another one shows at other places, or whose elements it shows twice?"""
+    for x in written:
+        if not isinstance(x, torch.Tensor):
+            continue
+        sizes, strides, _ = where = place_of(x)
+        if any(stride == 0 and size != 1 for size, stride in zip(sizes, strides, strict=True)):
+            return True
+        memory = x.untyped_storage()._cdata
+        for other in tensors:
+            same = other is not x and other.untyped_storage()._cdata == memory
+            if same and place_of(other) != where:
+                return True
+    return False
+
+
+def real(leaf: Any, memory: dict[int, torch.Tensor]) -> Any:
+    """A real tensor of zeros like a fake one, in memory that is shared alike; a number for a size."""
+    if not isinstance(leaf, torch.Tensor):
+        return known(leaf)
+    storage = leaf.untyped_storage()
+    if storage._cdata not in memory:
+        memory[storage._cdata] = torch.zeros(known(storage.nbytes()), dtype=torch.uint8)
+    sizes, strides, offset = place_of(leaf)
+    made = torch.empty(0, dtype=leaf.dtype)
+    return made.set_(memory[storage._cdata].untyped_storage(), offset, sizes, strides)
+
+
+def known(number: Any) -> Any:
+    """The number that a symbolic one is in this call. (Nothing is guarded: the answer holds for any.)"""
+    return number.node.hint if isinstance(number, (torch.SymInt, torch.SymFloat)) else number
+
+
+def place_of(tensor: torch.Tensor) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+    """Sizes, strides, and where in its memory a tensor starts."""
+    sizes, strides = tuple(map(known, tensor.shape)), tuple(map(known, tensor.stride()))
+    return sizes, strides, known(tensor.storage_offset())
+
+
+def elements(tensor: torch.Tensor) -> int:
+    return math.prod(map(known, tensor.shape))
+
+
+listeners.append(listen)
