@@ -312,7 +312,10 @@ class GraphBuilder:
             ):
                 warnings.simplefilter("always")
                 result = function(*args, **kwargs)
-            self.listen(function, args, kwargs, result, caught)
+            with (
+                torch._C.DisableTorchFunction()
+            ):  # what is asked of tensors is no part of the program
+                self.listen(function, args, kwargs, result, caught)
             return result
         except Unsupported:
             raise
