@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.compiler import is_dynamo_compiling
 
 COPYING = "__reduce_ex__", "__reduce__", "__copy__", "__deepcopy__"
 """What `copy` and `pickle` ask of the twin itself."""
@@ -104,14 +105,18 @@ class Twin(torch.nn.Module, metaclass=TwinType):
     def __getattribute__(self, name: str) -> Any:
         if name.startswith("_course_") or name in COPYING:
             return object.__getattribute__(self, name)
-        model = model_of(self)
+
+        # not `model_of`: torch.compile, which may trace this, would come back here for it
+        model = object.__getattribute__(self, "_course_model")
         try:
             found = getattr(model, name)
         except AttributeError as error:
             object.__setattr__(self, "_course_error", error)
             raise
         is_method = type(found) is types.MethodType and found.__self__ is model
-        return Method(found, self) if is_method else found
+        if not is_method or is_dynamo_compiling():
+            return found
+        return method_of(found, self)
 
     def __getattr__(self, name: str) -> Any:
         """Python asks here once more: the module has said already that it has none."""
@@ -172,16 +177,19 @@ NOT_FORWARDED = {
 class Method:
     """A method of the module, bound to it. If it returns the module (`eval()`, `to(...)`), it returns the twin."""
 
-    __slots__ = ("bound", "twin")
+    __slots__ = ("__weakref__", "bound", "twin")
 
-    def __init__(self, bound: types.MethodType, twin: Twin) -> None:
-        self.bound, self.twin = bound, twin
+    bound: types.MethodType
+    twin: Twin
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         result = self.bound(*args, **kwargs)
         return self.twin if result is model_of(self.twin) else result
 
     def __getattr__(self, name: str) -> Any:
+        # who looks at this object before it is filled must not be sent in a circle
+        if name in Method.__slots__:
+            raise AttributeError(name)
         return getattr(self.bound, name)
 
     def __eq__(self, other: object) -> bool:
@@ -201,8 +209,21 @@ class Method:
         return self.bound.__doc__
 
     @property  # type: ignore[misc]
-    def __class__(self) -> Any:  # so `inspect` looks at the method itself
+    def __class__(self) -> Any:
+        """So `inspect` looks at the method itself."""
         return types.MethodType
+
+
+set_bound: Callable[[Method, types.MethodType], None] = own_names(Method)["bound"].__set__
+set_twin: Callable[[Method, Twin], None] = own_names(Method)["twin"].__set__
+
+
+def method_of(bound: types.MethodType, twin: Twin) -> Method:
+    """The method that a twin shows. It has no `__init__`: torch.compile would capture that frame, and look at what is not filled."""
+    made = object.__new__(Method)
+    set_bound(made, bound)
+    set_twin(made, twin)
+    return made
 
 
 def twin_of(
