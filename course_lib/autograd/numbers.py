@@ -52,11 +52,14 @@ def lift_numbers(gm: fx.GraphModule) -> Lifted | None:
     tensors = [n.meta["val"] for n in placeholders if isinstance(n.meta["val"], torch.Tensor)]
     if not tensors or any(tensor.device.type != "cpu" for tensor in tensors):
         return None
+    if not numbers_from_outside(gm.graph):
+        return None
 
     lifted = Lifting(copy.deepcopy(gm), tensors[0])
     for node in list(lifted.graph.nodes):
         lifted.visit(node)
     if not lifted.inputs:
+        forget(type(lifted.gm))
         return None
     lifted.drop_unused_numbers()
 

@@ -157,7 +157,7 @@ class Lowering:
             )
         if (
             args
-            and all(type(arg) is complex for arg in args)
+            and all(isinstance(arg, complex) for arg in args)
             and node.target is not torch.ops.aten.scalar_tensor.default
         ):
             # in a product's gradient
