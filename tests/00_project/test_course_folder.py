@@ -96,7 +96,10 @@ def test_the_command_writes_the_course_and_check_finds_it(root, tmp_path):
         environment = os.environ | {"PYTHONPATH": str(root)}
         return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True)
 
-    folder = tmp_path / "course"
+    def own_work():
+        return sorted((root / "work").rglob("*"))
+
+    folder, before = tmp_path / "course", own_work()
     started = course("start", "--all", str(folder), cwd=tmp_path)
     assert started.returncode == 0, started.stderr
 
@@ -105,4 +108,5 @@ def test_the_command_writes_the_course_and_check_finds_it(root, tmp_path):
 
     checked = course("check", "1", cwd=folder)
     assert "0 of 14 points" in checked.stdout
-    assert (folder / "work").is_dir() and not (root / "work").exists()
+    assert (folder / "work").is_dir()
+    assert own_work() == before
