@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch import fx
 
 from course_lib import events, frames
 from course_lib.capture import effects, global_state
@@ -145,7 +146,8 @@ class HeadBuilder:
         wrong = [f"not ({' and '.join(self.checks)})"] * bool(self.checks)
         if any(map(may_fail, nodes)):
             wrong.insert(0, "__out is None")
-            failed = self.name_for(functools.partial(graph_failed, self.head.name), "failed")
+            told = functools.partial(graph_failed, self.head.name, any(map(is_on_gpu, nodes)))
+            failed = self.name_for(told, "failed")
             lines[-1:] = [
                 "try:",
                 f"    {lines[-1]}".replace("\n", "\n    "),
@@ -631,9 +633,18 @@ class HeadBuilder:
         return name
 
 
-def graph_failed(name: str, error: Exception) -> None:
-    """An error of the graph: eager runs the frame, and raises what it raises. One of the compiler itself leaves the head."""
-    if getattr(error, WHILE_COMPILING, False):
+def is_on_gpu(node: fx.Node) -> bool:
+    """Does the operation of this node give a tensor on a GPU?"""
+    value = node.meta.get("val")
+    return isinstance(value, torch.Tensor) and value.device.type == "cuda"
+
+
+def graph_failed(name: str, on_gpu: bool, error: Exception) -> None:
+    """An error of the graph: eager runs the frame, and raises what it raises. One of the compiler itself leaves the head.
+
+    So does an index out of range on a GPU. Our kernels survive it and say so; eager's end all work of the process on that GPU.
+    """
+    if getattr(error, WHILE_COMPILING, False) or (on_gpu and isinstance(error, IndexError)):
         raise error
     why = f"its graph raised {type(error).__name__}, and eager knows where and what to raise"
     events.emit(events.FellBack(name, why))
