@@ -54,7 +54,7 @@ nbgrader = $(BIN)/jupyter labextension $(1) --level=sys_prefix @jupyter/nbgrader
 # torch first and pinned: the newest torch with all of CUDA is several GB. A torch that is there already stays.
 $(STAMP): pyproject.toml course_lib/grading/kernelspec.py $(wildcard course_lib/*/_*.c) | $(BIN)/python
 	@$(BIN)/python -c "import importlib.metadata as m; m.version('torch')" 2>/dev/null || { echo "Installing $(CHOSEN_TORCH)"; $(PIP) "$(CHOSEN_TORCH)"; }
-	@echo "Installing course_lib and what the course needs"; $(PIP) -e '.[$(EXTRAS)]'
+	@echo "Installing course_lib and what the course needs"; $(PIP) -e '.[$(EXTRAS)]' $$($(BIN)/python course_lib/versions.py)
 	@$(BIN)/python course_lib/grading/kernelspec.py >/dev/null
 	@$(BIN)/jupyter labextension disable --level=sys_prefix "@jupyterlab/apputils-extension:announcements" >/dev/null 2>&1 || true # no question about news
 	@test -e $(INSTRUCTOR) || { $(call nbgrader,disable); }

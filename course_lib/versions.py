@@ -7,6 +7,8 @@ Out: one line of warning where torch is newer than any that was tried. It runs a
 In PyTorch: `setup.py` and `torch/_dynamo/__init__.py` refuse; here nothing is refused.
 """
 
+import importlib.metadata
+import sys
 import warnings
 
 PYTHONS = ((3, 11), (3, 15))
@@ -34,3 +36,20 @@ def warn_of_a_newer_torch(version: str) -> None:
             RuntimeWarning,
             stacklevel=4,
         )
+
+
+def triton_for_this_torch() -> str:
+    """What to tell pip: `triton==3.7.*` for an installed torch 2.13; nothing where no pair is known, or Triton has no build."""
+    try:
+        pair = TRITON_FOR.get(minor(importlib.metadata.version("torch")))
+    except importlib.metadata.PackageNotFoundError:
+        pair = None
+    if pair is None or sys.platform != "linux":
+        return ""
+    return f"triton=={pair[0]}.{pair[1]}.*"
+
+
+if (
+    __name__ == "__main__"
+):  # the Makefile asks: a CPU build of torch brings no Triton, and the newest fits the newest torch only
+    print(triton_for_this_torch())

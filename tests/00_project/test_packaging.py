@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from course_lib import versions
+
 WITHOUT_A_COMPILER = {"CC": "/bin/false", "CXX": "/bin/false", "LDSHARED": "/bin/false"}
 
 
@@ -81,3 +83,14 @@ def test_with_a_compiler_the_extensions_are_in_the_wheel(root, tmp_path):
         if name.endswith(".so")
     }
     assert built == {path.stem for path in root.glob("course_lib/*/_*.c")}
+
+
+@pytest.mark.parametrize(
+    ("torch", "triton"),
+    [("2.11.0", "triton==3.6.*"), ("2.13.0+cpu", "triton==3.7.*"), ("9.1", "")],
+)
+def test_triton_is_the_one_that_fits_the_installed_torch(monkeypatch, torch, triton):
+    monkeypatch.setattr(versions.importlib.metadata, "version", lambda name: torch)
+    monkeypatch.setattr(versions.sys, "platform", "linux")
+
+    assert versions.triton_for_this_torch() == triton
