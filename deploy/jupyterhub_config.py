@@ -25,8 +25,10 @@ c.DockerSpawner.notebook_dir = str(home / "course")
 c.DockerSpawner.default_url = "/lab/tree/notebooks/00_start_here.ipynb"
 c.DockerSpawner.remove = True  # the container goes, the volumes stay
 
-# A new volume begins as a copy of what the image has in that place: exercises to fill in, and where kernels are kept.
+# A new volume begins as a copy of what the image has in that place: the learner's copies of the exercises, and where kernels
+# are kept. Answers of the first edition lie in the volume of `exercises/`; `course update` moves them to `work/`.
 c.DockerSpawner.volumes = {
+    "course-{username}-work": str(home / "course/work"),
     "course-{username}-exercises": str(home / "course/exercises"),
     "course-{username}-cache": str(home / ".cache"),
 }

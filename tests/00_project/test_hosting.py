@@ -129,6 +129,7 @@ def test_the_hubs_settings_load_and_name_places_of_the_image():
     assert spawner.notebook_dir == f"{home}/course"
     assert all(place.startswith(home) for place in spawner.volumes.values())
     assert f"{home}/course/exercises" in spawner.volumes.values()
+    assert f"{home}/course/work" in spawner.volumes.values(), "a learner's answers are kept"
     # else Docker makes it, for root alone
     made = next(command for command in said("RUN") if "mkdir -p" in command)
     assert "${HOME}/.cache" in made and f"{home}/.cache" in spawner.volumes.values()
