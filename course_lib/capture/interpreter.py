@@ -305,12 +305,17 @@ class Interpreter(Machine):
         merged.update(more)
 
     def UNPACK_SEQUENCE(self, i: Instruction) -> None:
-        if len(values := list(itertools.islice(self.unpacked(self.pop()), i.arg + 1))) != i.arg:
-            few = f"not enough values to unpack (expected {i.arg}, got {len(values)})"
-            raise ValueError(
-                few if len(values) < i.arg else f"too many values to unpack (expected {i.arg})"
-            )
-        self.stack.extend(reversed(values))
+        """One value off, its `i.arg` items on, the first on top."""
+        value = self.pop()
+
+        # one item more than is wanted tells that there are too many
+        items = list(itertools.islice(self.unpacked(value), i.arg + 1))
+        if len(items) > i.arg:
+            raise ValueError(newer.too_many_to_unpack(i.arg, value))
+        if len(items) < i.arg:
+            raise ValueError(f"not enough values to unpack (expected {i.arg}, got {len(items)})")
+
+        self.stack.extend(reversed(items))
 
     def UNPACK_EX(self, i: Instruction) -> None:
         before, after = i.arg

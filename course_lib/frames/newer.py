@@ -3,7 +3,7 @@
 In:  the Python that runs.
 Out: the classes of a t-string (3.14), and lazy imports (3.15). Where Python has none, nothing is an instance of them.
      What evaluates annotations in a namespace of its own (3.14); where Python has none, it is never called.
-     What Python says of `f(*0)` and `f(**0)`.
+     What Python says of `f(*0)`, `f(**0)` and `a, b = 1, 2, 3`.
 
 In PyTorch: `torch/_dynamo/symbolic_convert.py` asks `sys.version_info` in each instruction's method.
 """
@@ -41,6 +41,14 @@ NOT_ITERABLE = message_of(lambda: len(*0))  # type: ignore[misc]
 """Of `f(*0)`; 3.15 does not name the function."""
 NO_MAPPING = message_of(lambda: len(**0))  # type: ignore[call-arg, arg-type]
 """Of `f(**0)`."""
+
+
+def too_many_to_unpack(expected: int, value: Any) -> str:
+    """Of `a, b = value`. Since 3.14 it also tells how many there are, where that is known without counting."""
+    message = f"too many values to unpack (expected {expected}"
+    if sys.version_info >= (3, 14) and type(value) in (tuple, list, dict):
+        message += f", got {len(value)}"
+    return f"{message})"
 
 
 KEPT_WHOLE: dict[type, str] = {}
