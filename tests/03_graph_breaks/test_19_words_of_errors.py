@@ -1,3 +1,4 @@
+# ruff: noqa: F841, RUF059, B007, B016  (each function is there to fail)
 """An error that the interpreter raises itself has the words that this CPython has for it.
 
 A program that catches an error may look at its text. Each function below provokes one error, in eager and compiled.
@@ -228,7 +229,7 @@ def raise_a_number(x):
 
 
 def raise_without_an_error(x):
-    raise  # noqa: PLE0704
+    raise
 
 
 def enter_a_number(x):
