@@ -230,7 +230,7 @@ WRONG = {
             "index_of.setdefault(instruction.offset, index)", "index_of[instruction.offset] = index"
         ),
         "an iterator stays": edit(
-            "                    stack.pop()\n                    at = index_of",
+            "                    del stack[-depth:]\n                    at = index_of",
             "                    at = index_of",
         ),
         "no minus sign": edit(
