@@ -107,7 +107,7 @@ test-all: test ## the whole suite, then the bytecode tests on each Python from 3
 
 .PHONY: test-versions
 ROWS ?=
-test-versions: ## the tests with the oldest and the newest Python, torch and Triton, each in its own environment
+test-versions: ## the tests with other versions, each in its own environment: ROWS=newest, ROWS=--list
 	@python3 tests/tools/version_matrix.py $(ROWS)
 
 .PHONY: test-bytecode

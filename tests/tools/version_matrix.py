@@ -1,15 +1,20 @@
 """`make test-versions`: the tests with the oldest, the usual and the newest versions of what the course stands on.
 
-    python tests/tools/version_matrix.py                   every row of MATRIX, with notebooks
-    python tests/tools/version_matrix.py oldest newest     some rows
-    python tests/tools/version_matrix.py --fast            without slow tests and without notebooks
+    python tests/tools/version_matrix.py --list            the rows of MATRIX
+    python tests/tools/version_matrix.py oldest            one row: slow tests and notebooks too
+    python tests/tools/version_matrix.py newest --fast     one row, without slow tests and without notebooks
+    python tests/tools/version_matrix.py                   every row, one after the other (hours)
+    python tests/tools/version_matrix.py newest --only notebooks    one part of a row
+    python tests/tools/version_matrix.py --tables          write the tables anew from the records
 
 In:  `MATRIX`, and the Pythons of this machine.
-Out: a table on standard output, and `docs/measurements/versions.json` with one record a row; the exit status is 1 if
-     a test failed. A row whose Python is not here says so, and fails nothing.
+Out: a line a row on standard output; one record a row in `docs/measurements/versions.json`; the tables in
+     `docs/measurements/versions.md` and `README.md`, which are made from the records. The exit status is 1 if a test failed.
+     A row whose Python is not here says so, and leaves its record as it was.
 
 Each row gets an environment of its own (`.venv-NAME`), made by `make setup`, so that no row changes another. A CUDA
-build of torch needs 6 GB on disk: `--remove` deletes each environment after its row.
+build of torch needs 6 GB on disk: `--remove` deletes each environment after its row. `--environment FOLDER` takes one
+that is there, as it is.
 """
 
 from __future__ import annotations
@@ -28,7 +33,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 RECORDS = ROOT / "docs" / "measurements" / "versions.json"
+PAGES = (ROOT / "docs" / "measurements" / "versions.md", ROOT / "README.md")
+BEGIN, END = "<!-- versions: begin -->", "<!-- versions: end -->"
 PACKAGES = ("torch", "triton", "numpy", "jupyterlab", "ipykernel")
+TESTS, FAST, NOTEBOOKS = "tests", "tests that are not slow", "notebooks"
 
 
 @dataclass(frozen=True)
@@ -45,42 +53,56 @@ MATRIX = (
     # Triton 3.6's interpreter fails at every `range(n)` with NumPy 2.4.
     Row("oldest", "3.11", "torch==2.11.0", ("triton==3.6.0", "numpy<2.4")),
     Row("usual", "3.11", "torch==2.13.0"),
+    Row("gpu", "3.12", "torch==2.11.0", ("triton==3.6.0", "numpy<2.4")),
     Row("python-3.12", "3.12", "torch==2.13.0"),
     Row("python-3.13", "3.13", "torch==2.14.1", ("triton==3.8.0",)),
-    Row("python-3.14", "3.14", "torch==2.15.0", ("triton==3.9.0",)),
+    Row("python-3.14", "3.14", "torch==2.13.0"),
     Row("newest", "3.15", "torch==2.15.0", ("triton==3.9.0",)),
 )
 
 
 @dataclass
+class Part:
+    """One run of pytest: what was run, and how it ended."""
+
+    what: str
+    summary: str
+    failed: list[str] = field(default_factory=list)
+    seconds: int = 0
+    date: str = ""
+    commit: str = ""
+
+    @property
+    def counts(self) -> str:
+        """`7,000 passed, 2 failed` of pytest's last line; what was skipped needs what this machine has not."""
+        found = re.findall(r"(\d+) (passed|failed|errors?)\b", self.summary)
+        return ", ".join(f"{int(number):,} {word}" for number, word in found) or self.summary
+
+
+@dataclass
 class Record:
-    """What was run, with what, and how it ended. `versions` is what the environment really holds."""
+    """What was run in one row. `versions` is what the environment really holds."""
 
     row: str
     python: str = ""
     versions: dict[str, str] = field(default_factory=dict)
-    tests: str = ""
-    notebooks: str = ""
-    failed: list[str] = field(default_factory=list)
-    seconds: float = 0
-    date: str = ""
     machine: str = ""
+    parts: dict[str, Part] = field(default_factory=dict)
+    problem: str = ""
 
     @property
     def ok(self) -> bool:
-        return not self.failed
+        return not self.problem and not any(part.failed for part in self.parts.values())
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("rows", nargs="*", help=f"of {', '.join(row.name for row in MATRIX)}")
-    parser.add_argument("--fast", action="store_true", help="no slow tests, no notebooks")
-    parser.add_argument("--workers", default="2", help="test processes (default: %(default)s)")
-    parser.add_argument("--remove", action="store_true", help="delete each environment afterwards")
-    chosen = parser.parse_args(arguments)
-
-    if unknown := set(chosen.rows) - {row.name for row in MATRIX}:
-        parser.error(f"no row is called {', '.join(sorted(unknown))}")
+    chosen = options(arguments)
+    if chosen.list:
+        print("\n".join(as_row(row) for row in MATRIX))
+        return 0
+    if chosen.tables:
+        write_tables(read_records())
+        return 0
 
     records = []
     for row in MATRIX:
@@ -88,35 +110,53 @@ def main(arguments: list[str]) -> int:
             continue
         record = run_row(row, chosen)
         records.append(record)
-        keep(record)
-        print(as_line(record), flush=True)
+        if record.parts:
+            keep(record)
+        print(as_lines(record), flush=True)
 
     return 0 if all(record.ok for record in records) else 1
 
 
+def options(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("rows", nargs="*", help=f"of {', '.join(row.name for row in MATRIX)}")
+    parser.add_argument("--list", action="store_true", help="only say which rows there are")
+    parser.add_argument("--tables", action="store_true", help="only write the tables anew")
+    parser.add_argument("--fast", action="store_true", help="no slow tests, no notebooks")
+    parser.add_argument("--only", choices=("tests", "notebooks"), help="one of the two")
+    parser.add_argument("--workers", default="2", help="test processes (default: %(default)s)")
+    parser.add_argument("--remove", action="store_true", help="delete each environment afterwards")
+    parser.add_argument("--environment", type=Path, help="one that is there, for one row")
+    chosen = parser.parse_args(arguments)
+
+    if unknown := set(chosen.rows) - {row.name for row in MATRIX}:
+        parser.error(f"no row is called {', '.join(sorted(unknown))}; --list says which there are")
+    if chosen.environment and len(chosen.rows) != 1:
+        parser.error("--environment is for one row: name it")
+    if chosen.environment and not (chosen.environment / "bin" / "python").exists():
+        parser.error(f"there is no Python environment in {chosen.environment}")
+    return chosen
+
+
 def run_row(row: Row, chosen: argparse.Namespace) -> Record:
-    """Make the row's environment and run the tests in it."""
-    started = time.monotonic()
-    record = Record(row.name, date=time.strftime("%Y-%m-%d"), machine=machine())
+    """Make the row's environment, where none is given, and run the tests in it."""
+    record = Record(row.name, machine=machine())
+    environment = chosen.environment
 
-    python = find_python(row.python)
-    if python is None:
-        record.tests = f"not run: there is no Python {row.python} here"
-        return record
-
-    environment = ROOT / f".venv-{row.name}"
-    if problem := set_up(row, python, environment):
-        record.failed.append(problem)
-        record.tests = "not run"
-        return record
+    if environment is None:
+        environment = ROOT / f".venv-{row.name}"
+        if problem := set_up(row, environment):
+            record.problem = problem
+            return record
 
     record.python, record.versions = versions_in(environment)
-    run_tests(environment, record, chosen)
-    if not chosen.fast:
-        run_notebooks(environment, record, chosen)
-    record.seconds = round(time.monotonic() - started)
+    if chosen.only != "notebooks":
+        part = run_tests(environment, chosen)
+        record.parts[part.what] = part
+    if chosen.only == "notebooks" or not (chosen.fast or chosen.only):
+        record.parts[NOTEBOOKS] = run_notebooks(environment, chosen)
 
-    if chosen.remove:
+    if chosen.remove and not chosen.environment:
         shutil.rmtree(environment)
     return record
 
@@ -137,8 +177,12 @@ def find_python(version: str) -> str | None:
     return None
 
 
-def set_up(row: Row, python: str, environment: Path) -> str:
+def set_up(row: Row, environment: Path) -> str:
     """Make the environment; a sentence if that fails."""
+    python = find_python(row.python)
+    if python is None:
+        return f"not run: there is no Python {row.python} here that can make an environment"
+
     names = [f"PYTHON={python}", f"VENV={environment.name}", f"TORCH={row.torch}"]
     steps = [["make", "--no-print-directory", "setup", *names, "CONDA_PREFIX="]]
     if row.also:
@@ -167,58 +211,164 @@ def versions_in(environment: Path) -> tuple[str, dict[str, str]]:
     return python, versions
 
 
-def run_tests(environment: Path, record: Record, chosen: argparse.Namespace) -> None:
+def run_tests(environment: Path, chosen: argparse.Namespace) -> Part:
     command = [str(environment / "bin/python"), "-m", "pytest", "tests", "-q"]
     command += ["-n", chosen.workers, "--dist", "loadscope", "--no-loadscope-reorder"]
     if chosen.fast:
         command += ["-m", "not slow"]
 
-    record.tests = run_pytest(command, record, environment)
+    return run_pytest(command, FAST if chosen.fast else TESTS, environment)
 
 
-def run_notebooks(environment: Path, record: Record, chosen: argparse.Namespace) -> None:
+def run_notebooks(environment: Path, chosen: argparse.Namespace) -> Part:
     command = ["make", "--no-print-directory", "test-notebooks", "CONDA_PREFIX="]
-    command += [f"VENV={environment.name}", f"WORKERS={chosen.workers}"]
+    command += [f"VENV={environment}", f"WORKERS={chosen.workers}"]
 
-    record.notebooks = run_pytest(command, record, environment)
-
-
-def run_pytest(command: list[str], record: Record, environment: Path) -> str:
-    """Run one command that ends with pytest's summary. Adds the failures to `record`; returns the summary."""
-    path = f"{environment / 'bin'}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, env=os.environ | {"PATH": path}
-    )
-    lines = done.stdout.splitlines()
-    record.failed += [line.split(" - ")[0] for line in lines if re.match(r"(FAILED|ERROR) ", line)]
-
-    summary = next((line for line in reversed(lines) if re.search(r"\d (passed|failed)", line)), "")
-    if done.returncode and not record.failed:
-        record.failed.append(f"exit status {done.returncode}")
-    return re.sub(r"=+", "", summary).strip() or "no summary"
+    return run_pytest(command, NOTEBOOKS, environment)
 
 
-def keep(record: Record) -> None:
-    """Write the record among those of other rows."""
-    try:
-        known = json.loads(RECORDS.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        known = {}
+def run_pytest(command: list[str], what: str, environment: Path) -> Part:
+    """Run one command that ends with pytest's summary."""
+    path = f"{environment.absolute() / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    variables = os.environ | {"PATH": path}
+    started = time.monotonic()
 
-    known[record.row] = asdict(record)
-    RECORDS.parent.mkdir(parents=True, exist_ok=True)
-    RECORDS.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=variables)
+
+    seconds = round(time.monotonic() - started)
+    part = read_summary(done.stdout, what, seconds)
+    if done.returncode and not part.failed:
+        part.failed.append(f"exit status {done.returncode}")
+    return part
 
 
-def as_line(record: Record) -> str:
-    versions = ", ".join(f"{name} {version}" for name, version in record.versions.items())
-    head = f"{record.row}: Python {record.python or '-'}, {versions or 'nothing installed'}"
-    failed = "".join(f"\n    {name}" for name in record.failed)
-    return f"{head}\n    {record.tests}; notebooks: {record.notebooks or 'not run'}{failed}"
+def read_summary(output: str, what: str, seconds: int) -> Part:
+    """The last line that counts, and the names of what failed."""
+    lines = output.splitlines()
+    failed = [line.split(" - ")[0] for line in lines if re.match(r"(FAILED|ERROR) ", line)]
+
+    counts = [line for line in lines if re.search(r"\d (passed|failed)", line)]
+    summary = re.sub(r"=+", "", counts[-1]).strip() if counts else "no summary"
+    return Part(what, summary, failed, seconds, time.strftime("%Y-%m-%d"), commit())
+
+
+def commit() -> str:
+    """The commit that was run, with `+` where files were changed."""
+    command = ["git", "describe", "--always", "--dirty=+", "--exclude=*"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    return done.stdout.strip()
 
 
 def machine() -> str:
-    return f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
+    """The system, its size, and the GPU where there is one."""
+    found = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
+    try:
+        command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+        gpus = subprocess.run(command, capture_output=True, text=True).stdout.splitlines()
+    except OSError:
+        gpus = []
+    return f"{found}, {gpus[0].strip()}" if gpus else found
+
+
+def read_records() -> dict[str, Record]:
+    try:
+        known = json.loads(RECORDS.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+
+    records = {}
+    for name, values in known.items():
+        parts = {what: Part(**part) for what, part in values.pop("parts").items()}
+        records[name] = Record(**values, parts=parts)
+    return records
+
+
+def keep(record: Record) -> None:
+    """Write the record among those of other rows, and the tables.
+
+    Parts that were run before stay if they were run with the same versions; all tests replace the fast ones.
+    """
+    records = read_records()
+    known = records.get(record.row)
+    same = known and (known.python, known.versions) == (record.python, record.versions)
+    if known and same:
+        record.parts = known.parts | record.parts
+    if TESTS in record.parts:
+        record.parts.pop(FAST, None)
+
+    records[record.row] = record
+    ordered = {row.name: asdict(records[row.name]) for row in MATRIX if row.name in records}
+    RECORDS.parent.mkdir(parents=True, exist_ok=True)
+    RECORDS.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
+    write_tables(records)
+
+
+def write_tables(records: dict[str, Record]) -> None:
+    """The table of the records, between the two marks of each page."""
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        page.write_text(with_table(text, table(records)), encoding="utf-8")
+
+
+def with_table(text: str, rows: str) -> str:
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n{rows}\n{END}{after}"
+
+
+def table(records: dict[str, Record]) -> str:
+    """One line a row, in the order of MATRIX."""
+    lines = ["| row | Python | torch | Triton | NumPy | tests | notebooks (cells) |"]
+    lines.append("|---|---|---|---|---|---|---|")
+
+    for row in MATRIX:
+        record = records.get(row.name)
+        if record is None:
+            wanted = (row.python, row.torch.removeprefix("torch=="), "", "")
+            lines.append(as_cells(row.name, *wanted, "not run yet", ""))
+            continue
+        versions = [record.versions.get(name, "") for name in ("torch", "triton", "numpy")]
+        notebooks = record.parts.get(NOTEBOOKS)
+        lines.append(
+            as_cells(
+                row.name,
+                record.python,
+                *versions,
+                tests_of(record),
+                notebooks.counts if notebooks else "not run",
+            )
+        )
+    return "\n".join(lines)
+
+
+def as_cells(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def tests_of(record: Record) -> str:
+    if TESTS in record.parts:
+        return f"all: {record.parts[TESTS].counts}"
+    if FAST in record.parts:
+        return f"without slow ones: {record.parts[FAST].counts}"
+    return "not run"
+
+
+def as_row(row: Row) -> str:
+    also = "".join(f", {package}" for package in row.also)
+    return f"{row.name:12} Python {row.python}, {row.torch}{also}"
+
+
+def as_lines(record: Record) -> str:
+    """What a person reads after a row: the versions, each part, and each test that failed."""
+    if record.problem:
+        return f"{record.row}: {record.problem}"
+
+    versions = ", ".join(f"{name} {version}" for name, version in record.versions.items())
+    lines = [f"{record.row}: Python {record.python}, {versions}"]
+    for part in record.parts.values():
+        lines.append(f"    {part.what}: {part.summary}")
+        lines += [f"        {name}" for name in part.failed]
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

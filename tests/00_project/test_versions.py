@@ -1,0 +1,104 @@
+"""`make test-versions`: what it records, and that the tables say what the records say."""
+
+from __future__ import annotations
+
+import pytest
+import version_matrix as matrix
+
+from course_lib import versions
+
+OUTPUT = """
+F..
+FAILED tests/a.py::test_one[x] - assert 1 == 2
+ERROR tests/b.py
+=== 1 failed, 1204 passed, 3 skipped, 1 error in 61.20s (0:01:01) ===
+"""
+
+
+@pytest.fixture
+def records(tmp_path, monkeypatch):
+    """A record of its own, and pages to write to."""
+    pages = (tmp_path / "versions.md", tmp_path / "README.md")
+    for page in pages:
+        page.write_text(f"before\n{matrix.BEGIN}\nold\n{matrix.END}\nafter\n")
+
+    monkeypatch.setattr(matrix, "RECORDS", tmp_path / "versions.json")
+    monkeypatch.setattr(matrix, "PAGES", pages)
+    return pages
+
+
+def record_of(what: str, torch: str = "2.15.0", summary: str = "7 passed in 1s") -> matrix.Record:
+    part = matrix.Part(what, summary)
+    return matrix.Record("newest", "3.15.2", {"torch": torch}, "here", {what: part})
+
+
+def test_a_summary_gives_the_counts_and_the_names_of_what_failed():
+    part = matrix.read_summary(OUTPUT, matrix.TESTS, 61)
+
+    assert part.counts == "1 failed, 1,204 passed, 1 error"
+    assert part.failed == ["FAILED tests/a.py::test_one[x]", "ERROR tests/b.py"]
+
+
+def test_a_run_without_a_summary_is_no_success():
+    assert matrix.read_summary("Killed", matrix.TESTS, 1).counts == "no summary"
+
+
+def test_parts_that_are_run_one_by_one_stand_together(records):
+    matrix.keep(record_of(matrix.FAST))
+    matrix.keep(record_of(matrix.NOTEBOOKS))
+
+    assert set(matrix.read_records()["newest"].parts) == {matrix.FAST, matrix.NOTEBOOKS}
+
+
+def test_all_tests_replace_the_fast_ones(records):
+    matrix.keep(record_of(matrix.FAST))
+    matrix.keep(record_of(matrix.TESTS))
+
+    assert set(matrix.read_records()["newest"].parts) == {matrix.TESTS}
+
+
+def test_what_ran_with_other_versions_is_dropped(records):
+    matrix.keep(record_of(matrix.NOTEBOOKS, torch="2.14.1"))
+    matrix.keep(record_of(matrix.TESTS, torch="2.15.0"))
+
+    assert set(matrix.read_records()["newest"].parts) == {matrix.TESTS}
+
+
+def test_the_table_says_what_was_really_run(records):
+    matrix.keep(record_of(matrix.FAST, summary="2 failed, 7000 passed in 9s"))
+
+    for page in records:
+        text = page.read_text()
+        row = next(line for line in text.splitlines() if line.startswith("| newest |"))
+        assert "without slow ones: 2 failed, 7,000 passed" in row and row.endswith("| not run |")
+        assert "| oldest | 3.11 | 2.11.0 |" in text and "old\n" not in text
+        assert text.startswith("before\n") and text.endswith("\nafter\n")
+
+
+def test_the_tables_of_the_pages_are_those_of_the_records():
+    rows = matrix.table(matrix.read_records())
+
+    for page in matrix.PAGES:
+        text = page.read_text(encoding="utf-8")
+        assert matrix.with_table(text, rows) == text, (
+            "python tests/tools/version_matrix.py --tables"
+        )
+
+
+def test_the_rows_cover_the_oldest_and_the_newest_that_the_package_takes():
+    pythons = {versions.minor(row.python) for row in matrix.MATRIX}
+    torches = {versions.minor(row.torch.removeprefix("torch==")) for row in matrix.MATRIX}
+
+    assert (min(pythons), max(pythons)) == versions.PYTHONS
+    assert (min(torches), max(torches)) == versions.TORCHES
+    assert len(pythons) == 5
+
+
+@pytest.mark.parametrize(
+    "arguments", [["nothing"], ["--environment", "."], ["newest", "--environment", "nowhere"]]
+)
+def test_arguments_that_mean_nothing_are_refused_in_one_line(arguments, capsys):
+    with pytest.raises(SystemExit):
+        matrix.options(arguments)
+
+    assert "error: " in capsys.readouterr().err.splitlines()[-1]
