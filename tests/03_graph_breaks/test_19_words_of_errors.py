@@ -127,7 +127,8 @@ def call_with_nothing_to_iterate(x):
 
 
 def call_a_number(x):
-    return (3)(x)  # type: ignore[operator]
+    number = 3
+    return number(x)  # type: ignore[operator]
 
 
 def list_of_no_items(x):
