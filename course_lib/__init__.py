@@ -7,9 +7,10 @@ The rooms, in the order a program passes through them: `frames`, `capture`, `gua
 import importlib
 import importlib.util
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from course_lib import config, versions
+from course_lib import config, events, versions
 
 if TYPE_CHECKING:
     from course_lib.backends import list_backends, list_mode_options, list_options
@@ -73,10 +74,19 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'course_lib' has no attribute '{name}'")
 
 
+def _write_stages(backend: Callable[..., Any], diagram: bool) -> Callable[..., Any]:
+    """Load the pictures when `trace.enabled` asks for files of each stage."""
+    folder = importlib.import_module("course_lib.viz.report.debug_folder")
+    return folder.traced(backend, diagram)
+
+
+events.write_stages = _write_stages
+
+
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-for variable, module in (("COURSE_LOGS", "logs"), ("COURSE_TRACE", "tracing")):
+for variable, module in (("COURSE_LOGS", "recording.logs"), ("COURSE_TRACE", "report.whole_run")):
     if os.environ.get(variable):
         importlib.import_module(f"course_lib.viz.{module}")

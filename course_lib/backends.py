@@ -4,7 +4,6 @@ A backend: `(graph: fx.GraphModule, example_inputs: list[Tensor]) -> callable`, 
 In PyTorch: `torch/_dynamo/backends/registry.py`, `torch/_inductor/__init__.py` (`list_mode_options`, `list_options`).
 """
 
-import importlib
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from course_lib import autograd, lowering, runtime
+from course_lib import autograd, events, lowering, runtime
 from course_lib.pipeline import Pipeline, is_symbolic, needs_grad
 
 Backend = Callable[[fx.GraphModule, list[torch.Tensor]], Callable[..., Any]]
@@ -110,11 +109,8 @@ def find(
         )
         pipeline = pipeline.replace(build=build, templates=True)
     run = lambda gm, inputs: BACKENDS[backend](gm, inputs, pipeline, chosen["codegen"])
-    # with the pictures, which are loaded only where they are wanted
     if chosen["trace.enabled"] or chosen["trace.graph_diagram"]:
-        return importlib.import_module("course_lib.viz.debug_folder").traced(
-            run, chosen["trace.graph_diagram"]
-        )
+        return events.write_stages(run, chosen["trace.graph_diagram"])
     return run
 
 

@@ -205,6 +205,7 @@ def is_library(filename: str) -> bool:
     followed = (
         os.path.join("torch", "nn", "modules") + os.sep,
         os.path.join("course_lib", "bench") + os.sep,
+        os.path.join("course_lib", "lessons") + os.sep,
     )
     layers = any(folder in filename for folder in followed) and not filename.endswith(
         os.path.join("modules", "module.py")

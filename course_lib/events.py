@@ -128,6 +128,20 @@ Words = Callable[[Any, Any], str]
 _listeners: list[tuple[Callable[[Event], None], Words | None]] = []
 
 
+StageWriter = Callable[[Callable[..., Any], bool], Callable[..., Any]]
+"""(backend, with a diagram?) → the same backend, whose stages are written to files as it compiles."""
+
+
+def nobody_writes(backend: Callable[..., Any], diagram: bool) -> Callable[..., Any]:
+    """The backend as it is."""
+    return backend
+
+
+write_stages: StageWriter = nobody_writes
+"""What `trace.enabled` asks for. The compiler knows no pictures: `course_lib/__init__.py` puts the
+writer of `viz` in this place."""
+
+
 def listening() -> bool:
     """Is anybody interested? Ask before building an expensive record."""
     return bool(_listeners)

@@ -180,7 +180,7 @@ def allow_widgets() -> None:
 
 def say_what_is_here() -> None:
     """One line: versions, and the tier that this machine gets."""
-    from course_lib.bench.doctor import report
+    from course_lib.tools.doctor import report
 
     found = report()
     torch_version = importlib.metadata.version("torch")

@@ -26,10 +26,10 @@ from course_lib.bench.compare import (
 )
 from course_lib.bench.report import speedup
 from course_lib.scheduling import No
-from course_lib.viz.kernels import kernels_of
+from course_lib.viz.kit.style import Picture, escape, human_bytes
+from course_lib.viz.kit.tables import columns, html_table
+from course_lib.viz.pictures.codegen.kernel_origins import kernels_of
 from course_lib.viz.recording import Recording
-from course_lib.viz.style import Picture, escape, human_bytes
-from course_lib.viz.tables import columns, html_table
 
 
 def keep_apart(producer: Any, consumer: Any) -> No:

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import torch
 
 from course_lib.bench.measure import Call, Samples, human_time, interleaved
-from course_lib.viz.style import NORMAL, SMALL, Picture, human_bytes, plural
-from course_lib.viz.svg import Svg, text_width
+from course_lib.viz.kit.style import NORMAL, SMALL, Picture, human_bytes, plural
+from course_lib.viz.kit.svg import Svg, text_width
 
 
 @dataclass(frozen=True)

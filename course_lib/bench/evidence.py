@@ -21,9 +21,9 @@ from torch.utils.flop_counter import FlopCounterMode
 from course_lib import events
 from course_lib.bench.compare import count
 from course_lib.compiler import compile
-from course_lib.viz.kernels import kernels_of
+from course_lib.viz.kit.style import human_bytes
+from course_lib.viz.pictures.codegen.kernel_origins import kernels_of
 from course_lib.viz.recording import Recording
-from course_lib.viz.style import human_bytes
 
 
 @dataclass(frozen=True)

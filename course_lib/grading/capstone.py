@@ -32,9 +32,9 @@ from course_lib.compiler import Compiler, compiled_function, compiled_module
 from course_lib.frames import resume
 from course_lib.guards import Check
 from course_lib.pipeline import COMPILING
-from course_lib.viz.owners import keepsake, owners
-from course_lib.viz.style import Picture
-from course_lib.viz.tables import table
+from course_lib.viz.kit.style import Picture
+from course_lib.viz.kit.tables import table
+from course_lib.viz.pictures.pipeline.owners import keepsake, owners
 
 from .answers import Answers, load, untouched
 from .copies import notebook_in

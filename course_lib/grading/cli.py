@@ -24,13 +24,13 @@ from course_lib.grading.terminal import show_every_sign
 
 
 def doctor(args: argparse.Namespace) -> int:
-    from course_lib.bench import doctor
+    from course_lib.tools import doctor
 
     return doctor.main()
 
 
 def demo(args: argparse.Namespace) -> int:
-    from course_lib.bench import demo
+    from course_lib.tools import demo
 
     return int(demo.main() or 0)
 
@@ -42,7 +42,7 @@ def bench(args: argparse.Namespace) -> int:
 
 
 def coverage(args: argparse.Namespace) -> int:
-    from course_lib.bench import coverage_table
+    from course_lib.tools import coverage_table
 
     return coverage_table.main(args.arguments)
 
@@ -50,7 +50,7 @@ def coverage(args: argparse.Namespace) -> int:
 def report(args: argparse.Namespace) -> int:
     """Run a script and write its compile report; the script's exit status comes back."""
     from course_lib.grading.notebooks import CourseError
-    from course_lib.viz.script import run_traced
+    from course_lib.viz.report.script import run_traced
 
     program = ["-m", *args.module] if args.module else args.script
     if len(program) < 1 + bool(args.module):
@@ -78,8 +78,8 @@ def report(args: argparse.Namespace) -> int:
 
 def gallery(args: argparse.Namespace) -> int:
     """Make docs/gallery.md again, from real traces."""
-    from course_lib.bench.gallery import gallery
     from course_lib.grading.notebooks import find_root
+    from course_lib.tools.gallery import gallery
 
     print(gallery(args.out or find_root() / "docs", args.measure))
     return 0

@@ -15,13 +15,13 @@ from typing import Any
 import torch
 
 from course_lib import scheduling
-from course_lib.bench import trials
 from course_lib.frames import resume
 from course_lib.guards import Check
+from course_lib.lessons import trials
 from course_lib.lowering import DECOMPOSITIONS, ExternKernel, LoopGraph, Reduction
 from course_lib.scheduling import MemoryPlan, No, Schedule
 from course_lib.viz.evaluator import run_extern, seen, starting_memory
-from course_lib.viz.loops import reads
+from course_lib.viz.pictures.lowering.loop_formulas import reads
 
 aten = torch.ops.aten
 Names = dict[str, Any]

@@ -50,6 +50,7 @@ IMPORTED = (
     "course_lib.grading.checks",
     "course_lib.viz",
     "course_lib.bench",
+    "course_lib.lessons",
     "torch._dynamo",
     "torch._inductor.compile_fx",
     "functorch.compile",

@@ -1,56 +1,93 @@
 """Pictures of what the compiler did.
 
 In:  events (`course_lib.events`), or graphs, schedules and sources.
-Out: `Picture`s: HTML and SVG that stay in a saved notebook, need no network and no `dot` program, follow the light or dark theme,
-     and have a plain-text form.
+Out: `Picture`s: HTML and SVG that stay in a saved notebook, need no network and no `dot` program,
+     follow the light or dark theme, and have a plain-text form.
 
-`style.py` is the one visual language; `trace.py` (`with cl.record() as trace:`) leads to all pictures of one run.
+The rooms, each of which imports only from those before it:
+
+    kit/            the visual language: `Picture`, colours, drawing by hand, tables
+    recording/      the events of a `with cl.record()` block, by kind; the logs
+    evaluator.py    runs loop nodes with NumPy: the reference for all that is generated
+    pictures/       one folder for each room of the compiler: what it did, drawn
+    widgets/        pictures that answer to a click
+    explorer/       all stages side by side; point at a line and see what became of it
+    report/         one HTML file about everything that was compiled in a run
+    mirror/         one call through both compilers, side by side
+    trace.py        `with cl.record() as trace:` and one method for each picture
+
+This file is the front page: what the lessons and the library's users draw with.
 In PyTorch: `tlparse`, `torch/fx/passes/graph_drawer.py`, and `depyf`.
 """
 
-import importlib
-import importlib.util
-from typing import Any
-
-from course_lib.viz.bytecode import bytecode_table, disassembly
-from course_lib.viz.code import code
-from course_lib.viz.compare import Launch, landscape, launch_timeline, launches, speedup_bars
+from course_lib.viz import evaluator
 from course_lib.viz.explain import explain
-from course_lib.viz.explorer import Explorer, explore
-from course_lib.viz.flame import compile_time
-from course_lib.viz.fusion import fusion
-from course_lib.viz.graphs import fx_graph
-from course_lib.viz.guards import guard_costs, guard_table, guard_tree
-from course_lib.viz.joint import joint_graph
-from course_lib.viz.ladder import bisection, ladder
-from course_lib.viz.logs import set_logs
-from course_lib.viz.loops import loops
-from course_lib.viz.memory import memory_timeline
-from course_lib.viz.mirror import mirror
-from course_lib.viz.mirror_back import ablation
-from course_lib.viz.modules import module_graph
-from course_lib.viz.pipeline_map import pipeline_map
-from course_lib.viz.predict import Predict
-from course_lib.viz.recompiles import each_call, timeline
-from course_lib.viz.stepper import Stepper
-from course_lib.viz.style import Picture
-from course_lib.viz.tables import Point, bars, roofline, table
-from course_lib.viz.tiles import tile_map
+from course_lib.viz.explorer.explorer import Explorer, explore
+from course_lib.viz.kit import style, svg, tables
+from course_lib.viz.kit.highlight import code
+from course_lib.viz.kit.style import Picture, human_bytes, human_seconds
+from course_lib.viz.kit.tables import Point, bars, roofline, table
+from course_lib.viz.mirror import ablation, mirror
+from course_lib.viz.pictures.autograd.joint_graph import joint_graph
+from course_lib.viz.pictures.autograd.pipes import pipes
+from course_lib.viz.pictures.capture.bytecode_table import bytecode_table, disassembly
+from course_lib.viz.pictures.capture.graph_breaks import resume_code
+from course_lib.viz.pictures.capture.stack_words import in_words
+from course_lib.viz.pictures.capture.trampoline import swap, unswap
+from course_lib.viz.pictures.codegen.inductor_triton import inductor_triton
+from course_lib.viz.pictures.codegen.inspect_kernel import inspect_kernel
+from course_lib.viz.pictures.codegen.kernel_origins import kernels_of
+from course_lib.viz.pictures.codegen.lanes import lanes
+from course_lib.viz.pictures.codegen.tiles import tile_map
+from course_lib.viz.pictures.codegen.warps import coalescing, sectors, tile_layout
+from course_lib.viz.pictures.graphs import fx_graphs as graphs
+from course_lib.viz.pictures.graphs.fx_graphs import fx_graph, op_name
+from course_lib.viz.pictures.graphs.module_graphs import module_graph
+from course_lib.viz.pictures.guards import symbolic_sizes as shapes
+from course_lib.viz.pictures.guards.call_timeline import each_call, timeline
+from course_lib.viz.pictures.guards.guard_tables import guard_costs, guard_table, guard_tree
+from course_lib.viz.pictures.guards.symbolic_sizes import buckets, two_lives
+from course_lib.viz.pictures.lowering.handlers import side_by_side
+from course_lib.viz.pictures.lowering.loop_formulas import (
+    Formula,
+    formula,
+    loops,
+    reads,
+    trace_element,
+)
+from course_lib.viz.pictures.lowering.views import collapse, index_map
+from course_lib.viz.pictures.pipeline.bug_search import bisection, ladder
+from course_lib.viz.pictures.pipeline.owners import owners
+from course_lib.viz.pictures.pipeline.pipeline_map import pipeline_map
+from course_lib.viz.pictures.runtime.measured_times import (
+    Launch,
+    landscape,
+    launch_timeline,
+    launches,
+    speedup_bars,
+)
+from course_lib.viz.pictures.runtime.request_queue import Handled, latencies, queue
+from course_lib.viz.pictures.scheduling.fused_loops import fusion
+from course_lib.viz.pictures.scheduling.memory_timeline import memory_timeline
+from course_lib.viz.pictures.scheduling.order import order
+from course_lib.viz.recording.logs import LOGS, set_logs
+from course_lib.viz.report.compile_time import compile_time
+from course_lib.viz.report.compile_tree import compiles_of
+from course_lib.viz.report.page import findings
 from course_lib.viz.trace import Trace, record
-from course_lib.viz.trampoline import swap, unswap
-
-
-def __getattr__(name: str) -> Any:
-    """What few need is imported when it is asked for: `viz.shapes`, `viz.warps`."""
-    if not name.startswith("_") and importlib.util.find_spec(f"{__name__}.{name}"):
-        return importlib.import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
+from course_lib.viz.widgets.choose import choose_buckets, choose_fusion
+from course_lib.viz.widgets.move_tile import move_tile
+from course_lib.viz.widgets.predict import Predict
+from course_lib.viz.widgets.stepper import Stepper
 
 __all__ = [
-    "Explorer", "Launch", "Picture", "Point", "Predict", "Stepper", "Trace", "ablation", "bars", "bisection", "bytecode_table",
-    "code", "compile_time", "disassembly", "each_call", "explain", "explore", "fusion", "fx_graph", "guard_costs", "guard_table",
-    "guard_tree", "joint_graph", "ladder", "landscape", "launch_timeline", "launches", "loops", "memory_timeline", "mirror",
-    "module_graph", "pipeline_map", "record", "roofline", "set_logs", "speedup_bars", "swap", "table", "tile_map", "timeline",
+    "LOGS", "Explorer", "Formula", "Handled", "Launch", "Picture", "Point", "Predict", "Stepper", "Trace", "ablation",
+    "bars", "bisection", "buckets", "bytecode_table", "choose_buckets", "choose_fusion", "coalescing", "code", "collapse",
+    "compile_time", "compiles_of", "disassembly", "each_call", "explain", "explore", "findings", "formula", "fusion",
+    "fx_graph", "guard_costs", "guard_table", "guard_tree", "human_bytes", "human_seconds", "in_words", "index_map",
+    "inductor_triton", "inspect_kernel", "joint_graph", "kernels_of", "ladder", "landscape", "lanes", "latencies",
+    "launch_timeline", "launches", "loops", "memory_timeline", "mirror", "module_graph", "move_tile", "op_name", "order",
+    "owners", "pipeline_map", "pipes", "queue", "reads", "record", "resume_code", "roofline", "sectors", "set_logs",
+    "side_by_side", "speedup_bars", "swap", "table", "tile_layout", "tile_map", "timeline", "trace_element", "two_lives",
     "unswap",
 ]  # fmt: skip

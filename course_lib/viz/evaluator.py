@@ -1,7 +1,8 @@
 """Run loop nodes with NumPy: slow, and easy to be sure of.
 
 In:  a `LoopGraph` and tensors.
-Out: what the graph returns. Generated kernels are compared with this; `viz.loops` steps through it one element at a time.
+Out: what the graph returns. Generated kernels are compared with this;
+     `pictures/lowering/loop_formulas.py` steps through it one element at a time.
 
 `NumpyHandler` gives the virtual operations their plain meaning, for all indices of a loop at once: a loop symbol stands for the
 array of all its values. Library calls run on the CPU as they are.

@@ -13,31 +13,36 @@ from pathlib import Path
 from typing import Any
 
 from course_lib import events
-from course_lib.viz.asked import shown
-from course_lib.viz.breaks import break_card, cut_frame
-from course_lib.viz.bytecode import bytecode_table, plain_problem
-from course_lib.viz.calls import CudaGraphReplayed, GuardsChecked, KernelLaunched, telling
-from course_lib.viz.code import block, code
-from course_lib.viz.compare import tuned
-from course_lib.viz.explorer import Explorer
-from course_lib.viz.flame import compile_time
-from course_lib.viz.fusion import fusion
-from course_lib.viz.graphs import AT_MOST, fx_graph
-from course_lib.viz.guards import guard_table, guard_tree
-from course_lib.viz.joint import joint_graph
-from course_lib.viz.limits import kernel_roofline
-from course_lib.viz.loops import loops
-from course_lib.viz.memory import MemoryUse
-from course_lib.viz.modules import module_graph
-from course_lib.viz.pipeline_map import pipeline_map
-from course_lib.viz.recompiles import timeline
+from course_lib.viz.explorer.explorer import Explorer
+from course_lib.viz.kit.asked import shown
+from course_lib.viz.kit.highlight import block, code
+from course_lib.viz.kit.style import Picture, escape, plural
+from course_lib.viz.pictures.autograd.joint_graph import joint_graph
+from course_lib.viz.pictures.capture.bytecode_table import bytecode_table, plain_problem
+from course_lib.viz.pictures.capture.graph_breaks import break_card, cut_frame
+from course_lib.viz.pictures.capture.stack_words import in_words
+from course_lib.viz.pictures.codegen.tiles import tile_map
+from course_lib.viz.pictures.graphs.fx_graphs import AT_MOST, fx_graph
+from course_lib.viz.pictures.graphs.module_graphs import module_graph
+from course_lib.viz.pictures.guards.call_timeline import timeline
+from course_lib.viz.pictures.guards.guard_tables import guard_table, guard_tree
+from course_lib.viz.pictures.guards.symbolic_sizes import shape_map, size_guards
+from course_lib.viz.pictures.lowering.loop_formulas import loops
+from course_lib.viz.pictures.pipeline.pipeline_map import pipeline_map
+from course_lib.viz.pictures.runtime.call_events import (
+    CudaGraphReplayed,
+    GuardsChecked,
+    KernelLaunched,
+    telling,
+)
+from course_lib.viz.pictures.runtime.kernel_limits import kernel_roofline
+from course_lib.viz.pictures.runtime.measured_times import tuned
+from course_lib.viz.pictures.scheduling.fused_loops import fusion
+from course_lib.viz.pictures.scheduling.memory_timeline import MemoryUse
 from course_lib.viz.recording import Recording
-from course_lib.viz.report import Run, command_line, how_it_ended, write_report
-from course_lib.viz.shapes import shape_map, size_guards
-from course_lib.viz.stepper import Stepper
-from course_lib.viz.style import Picture, escape, plural
-from course_lib.viz.tiles import tile_map
-from course_lib.viz.words import in_words
+from course_lib.viz.report.compile_time import compile_time
+from course_lib.viz.report.page import Run, command_line, how_it_ended, write_report
+from course_lib.viz.widgets.stepper import Stepper
 
 Which = str | int | Callable[..., Any] | None
 """A frame: by its name, its number, or the function itself; None for the first."""

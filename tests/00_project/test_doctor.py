@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import pytest
 
 from course_lib import config, native
-from course_lib.bench import doctor
-from course_lib.bench.doctor import Finding
 from course_lib.grading import cli, sandbox
+from course_lib.tools import doctor
+from course_lib.tools.doctor import Finding
 
 
 @pytest.fixture(autouse=True)

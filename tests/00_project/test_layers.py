@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+
+import networkx
 
 ROOMS = [
     "frames",
@@ -18,6 +23,8 @@ ROOMS = [
     "viz",
     "grading",
     "bench",
+    "lessons",
+    "tools",
 ]
 
 
@@ -74,3 +81,98 @@ def test_the_compiler_cannot_draw_not_even_lazily_or_through_another_file(root, 
             tmp_path / where, contracts, **{where: "def show():\n    from course_lib import viz"}
         )
         assert lint_imports(house).returncode != 0, where
+
+
+def imports_of(path: Path, package: Path) -> set[str]:
+    """The modules of course_lib that a file imports, anywhere in it; also by `import_module("...")`."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            source = absolute(node, path, package)
+            found.add(source)
+            found.update(f"{source}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Constant) and is_module_name(node.value):
+            found.add(node.value)
+    return found
+
+
+def is_module_name(value: object) -> bool:
+    return isinstance(value, str) and re.fullmatch(r"course_lib(\.\w+)+", value) is not None
+
+
+def absolute(node: ast.ImportFrom, path: Path, package: Path) -> str:
+    """The module that `from X import ...` names, where X may start with dots."""
+    if not node.level:
+        return node.module or ""
+
+    parents = path.relative_to(package.parent).with_suffix("").parts[: -node.level]
+    return ".".join([*parents, *([node.module] if node.module else [])])
+
+
+def import_graph(package: Path) -> networkx.DiGraph:
+    """Module → the modules that it imports, within one package."""
+    files = {}
+    for path in package.rglob("*.py"):
+        parts = path.relative_to(package.parent).with_suffix("").parts
+        files[".".join(parts).removesuffix(".__init__")] = path
+
+    graph = networkx.DiGraph()
+    graph.add_nodes_from(files)
+    for module, path in files.items():
+        for imported in imports_of(path, package):
+            if imported in files and imported != module:
+                graph.add_edge(module, imported)
+    return graph
+
+
+FRONT_PAGES = {"course_lib", "course_lib.__main__", "course_lib.viz"}
+"""They lead everywhere: the library's front page, the command `python -m course_lib`, and that of the pictures."""
+
+
+def circles(package: Path, room_of: Callable[[str], str]) -> list[set[str]]:
+    """Groups of modules that import each other in a circle and do not all lie in one room."""
+    graph = import_graph(package)
+    graph.remove_nodes_from(FRONT_PAGES)
+    groups = networkx.strongly_connected_components(graph)
+    return [group for group in groups if len({room_of(module) for module in group}) > 1]
+
+
+def room(module: str) -> str:
+    """`course_lib.viz.kit.svg` → `viz`."""
+    return module.split(".")[1]
+
+
+def room_of_viz(module: str) -> str:
+    """`course_lib.viz.kit.svg` → `viz.kit`."""
+    return ".".join(module.split(".")[1:3])
+
+
+def test_no_circle_of_imports_goes_through_two_rooms(root):
+    assert circles(root / "course_lib", room) == []
+
+
+def test_no_circle_of_imports_goes_through_two_rooms_of_the_pictures(root):
+    assert [
+        group
+        for group in circles(root / "course_lib", room_of_viz)
+        if any(".viz." in m for m in group)
+    ] == []
+
+
+def test_a_circle_is_found_even_inside_a_function_or_by_a_string(tmp_path):
+    lazy = 'def draw():\n    import importlib\n    return importlib.import_module("course_lib.viz.page")'
+    house = tmp_path / "course_lib"
+    for name, source in {
+        "backends": lazy,
+        "viz/page": "def draw():\n    from course_lib import compiler",
+        "compiler": "from . import backends",
+        "events": "",
+    }.items():
+        (house / name).parent.mkdir(parents=True, exist_ok=True)
+        (house / f"{name}.py").write_text(source)
+
+    found = circles(house, room)
+
+    assert found == [{"course_lib.backends", "course_lib.viz.page", "course_lib.compiler"}]

@@ -86,7 +86,7 @@ print(compile(lambda x: x + 1 if cl.is_compiling() else x)(torch.zeros(1)).item(
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "module",
-    ["frames.hook", "capture", "guards", "autograd", "lowering", "scheduling", "codegen", "runtime", "viz", "bench"],
+    ["frames.hook", "capture", "guards", "autograd", "lowering", "scheduling", "codegen", "runtime", "viz", "bench", "lessons", "tools"],
 )  # fmt: skip
 def test_any_room_can_be_the_first_that_is_imported(module):
     run(f"import course_lib.{module}")

@@ -8,8 +8,8 @@ import torch
 import course_lib as cl
 from course_lib.bench.models import TinyBlock
 from course_lib.viz import Predict
-from course_lib.viz.choose import choose_buckets
-from course_lib.viz.move_tile import move_tile
+from course_lib.viz.widgets.choose import choose_buckets
+from course_lib.viz.widgets.move_tile import move_tile
 
 FOCUSED = """() => {
     const one = document.activeElement, label = one.closest("label");

@@ -7,8 +7,8 @@ import torch
 
 import course_lib as cl
 from course_lib import viz
-from course_lib.viz.choose import choose_buckets, choose_fusion
-from course_lib.viz.move_tile import move_tile
+from course_lib.viz.widgets.choose import choose_buckets, choose_fusion
+from course_lib.viz.widgets.move_tile import move_tile
 
 
 def ask(question="?", options=("a", "b"), answer=0, because="so"):

@@ -11,9 +11,9 @@ import torch
 import course_lib as cl
 from course_lib import compiler, config, events
 from course_lib.bench.models import TinyBlock
-from course_lib.bench.without_gpu import imitated_cuda_graphs
+from course_lib.lessons.without_gpu import imitated_cuda_graphs
 from course_lib.runtime import CompiledGraph, cudagraphs
-from course_lib.viz import calls
+from course_lib.viz.pictures.runtime import call_events as calls
 
 
 @pytest.fixture

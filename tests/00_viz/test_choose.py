@@ -7,7 +7,7 @@ import torch
 
 import course_lib as cl
 from course_lib import events
-from course_lib.viz.choose import choose_buckets, choose_fusion
+from course_lib.viz.widgets.choose import choose_buckets, choose_fusion
 
 LENGTHS = [5, 12, 17, 20, 33, 70, 128]
 

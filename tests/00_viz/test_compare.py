@@ -13,8 +13,8 @@ import course_lib as cl
 from course_lib import events, viz
 from course_lib.bench.models import Transformer
 from course_lib.codegen.triton import ProductTiling, Tiling, TritonSource
-from course_lib.viz.modules import modules_of
-from course_lib.viz.tiles import program_of, tile_map
+from course_lib.viz.pictures.codegen.tiles import program_of, tile_map
+from course_lib.viz.pictures.graphs.module_graphs import modules_of
 
 
 def source(rows, columns, persistent=False, chunks=0):

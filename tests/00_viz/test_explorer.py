@@ -11,8 +11,8 @@ import torch
 import course_lib as cl
 from course_lib import viz
 from course_lib.bench.models import TinyBlock
+from course_lib.viz.explorer.provenance import PANES
 from course_lib.viz.mirror import course
-from course_lib.viz.provenance import PANES
 
 
 @pytest.fixture(scope="module")

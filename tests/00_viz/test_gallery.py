@@ -9,7 +9,7 @@ import shutil
 import pytest
 
 from course_lib import viz
-from course_lib.bench.gallery import gallery
+from course_lib.tools.gallery import gallery
 
 
 @pytest.mark.slow

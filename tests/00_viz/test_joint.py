@@ -11,7 +11,7 @@ import torch
 import course_lib as cl
 from course_lib import viz
 from course_lib.bench.models import TinyBlock, Transformer
-from course_lib.viz.joint import Drawing, Sides, without_recomputing
+from course_lib.viz.pictures.autograd.joint_graph import Drawing, Sides, without_recomputing
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +161,7 @@ def test_a_band_names_all_buffers_that_lie_in_it(trained):
 
 
 def test_an_operator_of_any_library_is_called_by_its_own_name():
-    from course_lib.viz.graphs import bare
+    from course_lib.viz.pictures.graphs.fx_graphs import bare
 
     names = ("aten.add.Tensor", "prims.iota", "mkldnn._linear_pointwise.default", "relu")
     assert [bare(name) for name in names] == ["add", "iota", "_linear_pointwise", "relu"]

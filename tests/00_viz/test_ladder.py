@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from course_lib import viz
-from course_lib.bench.museum import STAGES
-from course_lib.viz.ladder import OF_ROOM
+from course_lib.lessons.museum import STAGES
+from course_lib.viz.pictures.pipeline.bug_search import OF_ROOM
 
 
 def test_the_first_wrong_rung_says_where_to_look():

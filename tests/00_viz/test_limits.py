@@ -14,7 +14,7 @@ from course_lib import events, viz
 from course_lib.bench.models import TinyBlock
 from course_lib.bench.roofline import CASES, planned, recorded_kernels
 from course_lib.runtime import gemm
-from course_lib.viz.limits import kernel_lines, measure, works_of
+from course_lib.viz.pictures.runtime.kernel_limits import kernel_lines, measure, works_of
 
 
 def chain(x, y):

@@ -17,8 +17,8 @@ import course_lib as cl
 from course_lib.bench.models import TinyBlock
 from course_lib.grading.store import _without_live_part
 from course_lib.viz import Predict
-from course_lib.viz.choose import choose_buckets
-from course_lib.viz.move_tile import move_tile
+from course_lib.viz.widgets.choose import choose_buckets
+from course_lib.viz.widgets.move_tile import move_tile
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
@@ -87,8 +87,8 @@ CELLS = (
 import course_lib as cl
 from course_lib import viz
 from course_lib.bench.models import TinyBlock
-from course_lib.viz.choose import choose_buckets
-from course_lib.viz.move_tile import move_tile
+from course_lib.viz.widgets.choose import choose_buckets
+from course_lib.viz.widgets.move_tile import move_tile
 with torch.no_grad(), cl.record() as trace:
     cl.compile(TinyBlock(16, 2))(torch.randn(2, 3, 16))""",
     "guess = viz.Predict('How many?', ['one', 'two'], answer=0, because='It is so.')\nguess",

@@ -12,7 +12,7 @@ import torch
 
 import course_lib as cl
 from course_lib.bench.models import TinyBlock
-from course_lib.viz.logs import LOGS
+from course_lib.viz.recording.logs import LOGS
 
 DESIGN = "graph_breaks guards recompiles dynamic graph_code aot_graphs schedule fusion output_code perf_hints".split()
 

@@ -8,7 +8,7 @@ from torch import nn
 
 import course_lib as cl
 from course_lib.frames import installed
-from course_lib.viz.style import page as page_of
+from course_lib.viz.kit.style import page as page_of
 
 pytestmark = pytest.mark.skipif(
     not installed(), reason="what is behind a graph break needs the frame hook"

@@ -9,7 +9,7 @@ import torch
 
 import course_lib as cl
 from course_lib.bench.models import TinyBlock
-from course_lib.viz.mirror_back import (
+from course_lib.viz.mirror.back import (
     COMBINATIONS,
     NOT_AVAILABLE,
     Trial,

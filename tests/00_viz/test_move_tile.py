@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from course_lib.viz.move_tile import CELL, move_tile
+from course_lib.viz.widgets.move_tile import CELL, move_tile
 
 
 @pytest.fixture

@@ -12,11 +12,11 @@ import torch
 import course_lib as cl
 from course_lib import events, viz
 from course_lib.capture.sources import Location, Unsupported
-from course_lib.viz import graphs
-from course_lib.viz.bytecode import frame_runs, nest, plain_arg, walk
+from course_lib.viz.kit.svg import text_width
+from course_lib.viz.kit.tables import breakable, html_table, roofline
+from course_lib.viz.pictures.capture.bytecode_table import frame_runs, nest, plain_arg, walk
+from course_lib.viz.pictures.graphs import fx_graphs as graphs
 from course_lib.viz.recording import Recording
-from course_lib.viz.svg import text_width
-from course_lib.viz.tables import breakable, html_table, roofline
 
 NAMES = "show bytecode graph aten guards_table loops fusion code breaks".split()
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from course_lib import viz
-from course_lib.viz import predict
+from course_lib.viz.widgets import predict
 
 WHY = "Relu goes into the loop of `add`."
 

@@ -9,7 +9,7 @@ import torch
 
 import course_lib as cl
 from course_lib.bench.models import TinyBlock
-from course_lib.viz.provenance import PANES, Provenance
+from course_lib.viz.explorer.provenance import PANES, Provenance
 
 
 def provenance_of(function, *calls, train=False, **options):

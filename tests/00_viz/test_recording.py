@@ -12,9 +12,9 @@ from torch import nn
 
 import course_lib as cl
 from course_lib import events
-from course_lib.viz.compiles import compiles_of
 from course_lib.viz.recording import WHOLE, Count
-from course_lib.viz.report import PACKED_FROM, findings, packed, report
+from course_lib.viz.report.compile_tree import compiles_of
+from course_lib.viz.report.page import PACKED_FROM, findings, packed, report
 
 
 def named(x, name):

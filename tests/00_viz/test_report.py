@@ -15,11 +15,11 @@ import torch
 import course_lib as cl
 from course_lib import events
 from course_lib.bench.models import TinyBlock
-from course_lib.viz.compiles import FOREIGN, compiles_of, functions_of
-from course_lib.viz.flame import bars_of
-from course_lib.viz.kernels import kernels_of
 from course_lib.viz.mirror import course
-from course_lib.viz.report import Run, findings, report
+from course_lib.viz.pictures.codegen.kernel_origins import kernels_of
+from course_lib.viz.report.compile_time import bars_of
+from course_lib.viz.report.compile_tree import FOREIGN, compiles_of, functions_of
+from course_lib.viz.report.page import Run, findings, report
 
 HERE = Path(__file__).name
 
@@ -413,7 +413,7 @@ def test_a_part_that_cannot_be_shown_is_told_and_the_rest_is_there(recorded, mon
     def broken(*args):
         raise RuntimeError("no such <colour>")
 
-    monkeypatch.setattr("course_lib.viz.report.kernels_html", broken)
+    monkeypatch.setattr("course_lib.viz.report.page.kernels_html", broken)
     html = report(recorded, drawings=False)
     assert (
         "This part could not be shown: RuntimeError: no such &lt;colour&gt;" in html

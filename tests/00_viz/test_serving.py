@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from course_lib.viz.serving import Handled, latencies, percentile, queue
+from course_lib.viz.pictures.runtime.request_queue import Handled, latencies, percentile, queue
 
 
 def widths(picture, opacity):

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from course_lib.viz.style import (
+from course_lib.viz.kit.style import (
     COLOURS,
     DIM,
     FILLS,
@@ -131,7 +131,7 @@ def test_importing_the_pictures_loads_no_drawing_library():
 
 
 def test_style_sheets_use_the_colours_of_the_language_only():
-    from course_lib.viz.style import SHEETS
+    from course_lib.viz.kit.style import SHEETS
 
     for sheet in SHEETS.glob("*.css"):
         text = sheet.read_text()

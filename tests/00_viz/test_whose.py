@@ -17,8 +17,8 @@ from torch import nn
 import course_lib as cl
 from course_lib import events
 from course_lib.frames import installed
-from course_lib.viz.compiles import compiles_of, functions_of
-from course_lib.viz.report import findings, report
+from course_lib.viz.report.compile_tree import compiles_of, functions_of
+from course_lib.viz.report.page import findings, report
 
 pytestmark = pytest.mark.skipif(
     not installed(), reason="breaks and guards are made by the frame hook"

@@ -8,7 +8,7 @@ import weakref
 
 import pytest
 
-from course_lib.viz.trampoline import swap, unswap
+from course_lib.viz.pictures.capture.trampoline import swap, unswap
 
 
 def make(k):

@@ -11,7 +11,7 @@ import course_lib as cl
 from course_lib import viz
 from course_lib.frames import installed
 from course_lib.guards import Check
-from course_lib.viz.recompiles import guard_diff, turns
+from course_lib.viz.pictures.guards.call_timeline import guard_diff, turns
 
 pytestmark = pytest.mark.skipif(not installed(), reason="entries are served by the frame hook")
 

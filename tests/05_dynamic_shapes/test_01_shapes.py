@@ -7,7 +7,7 @@ import torch
 
 import course_lib as cl
 from course_lib.frames import installed
-from course_lib.viz import shapes
+from course_lib.viz.pictures.guards import symbolic_sizes as shapes
 
 pytestmark = pytest.mark.skipif(not installed(), reason="capture needs the frame hook")
 

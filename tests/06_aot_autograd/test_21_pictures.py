@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from course_lib.viz.pipes import PIPE, pipes
+from course_lib.viz.pictures.autograd.pipes import PIPE, pipes
 
 SIZES = {"x": 0, "m": 16384, "e": 16384, "s": 256, "y": 16384}
 MADE_OF = {"m": ["x"], "e": ["m"], "s": ["e"], "y": ["e", "s"]}

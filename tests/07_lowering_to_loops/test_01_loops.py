@@ -8,7 +8,7 @@ from torch import nn
 
 from course_lib.lowering import ExternKernel, Pointwise, Reduction, lower
 from course_lib.viz.evaluator import starting_memory
-from course_lib.viz.loops import indices, loops, trace_element
+from course_lib.viz.pictures.lowering.loop_formulas import indices, loops, trace_element
 
 
 def test_each_pointwise_operator_is_one_loop_over_its_result():

@@ -8,9 +8,9 @@ import torch
 from aten_graphs import lowered
 
 from course_lib.viz.evaluator import NumpyHandler, starting_memory
-from course_lib.viz.handlers import Together, side_by_side
-from course_lib.viz.loops import Formula, loops
-from course_lib.viz.views import collapse, index_map
+from course_lib.viz.pictures.lowering.handlers import Together, side_by_side
+from course_lib.viz.pictures.lowering.loop_formulas import Formula, loops
+from course_lib.viz.pictures.lowering.views import collapse, index_map
 
 X = torch.arange(12.0).view(3, 4)
 VIEWS = {

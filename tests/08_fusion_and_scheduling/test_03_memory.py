@@ -11,7 +11,7 @@ from torch import nn
 
 import course_lib as cl
 from course_lib.scheduling import plan, schedule
-from course_lib.viz.memory import MemoryUse
+from course_lib.viz.pictures.scheduling.memory_timeline import MemoryUse
 
 
 def planned(function, *inputs):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from course_lib.viz.order import circles, merged, order
+from course_lib.viz.pictures.scheduling.order import circles, merged, order
 
 THROUGH_A_PRODUCT = {"relu": [], "matmul (library)": ["relu"], "add": ["relu", "matmul (library)"]}
 FORK = {"exp": [], "sin": ["exp"], "cos": ["exp"], "add": ["sin", "cos"]}

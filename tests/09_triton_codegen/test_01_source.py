@@ -10,7 +10,7 @@ import torch
 from hand_kernels import Hand, gelu_chain, layer_norm, softmax
 
 from course_lib.codegen.triton import LARGEST_TILE, Tiling, triton_source
-from course_lib.viz.inspect import inspect_triton
+from course_lib.viz.pictures.codegen.inspect_kernel import inspect_triton
 
 
 def source(case):

@@ -13,7 +13,7 @@ from hand_kernels import Hand, gelu_chain, layer_norm
 from course_lib import runtime, scheduling
 from course_lib.codegen.cpp import cpp_source
 from course_lib.codegen.triton import triton_source
-from course_lib.viz.inspect import inspect_kernel
+from course_lib.viz.pictures.codegen.inspect_kernel import inspect_kernel
 
 
 @pytest.fixture(scope="module")

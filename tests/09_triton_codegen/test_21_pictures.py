@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from course_lib.codegen.triton import Tiling
-from course_lib.viz.move_tile import move_tile
-from course_lib.viz.tiles import tile_map
-from course_lib.viz.warps import coalescing, sectors, tile_layout
+from course_lib.viz.pictures.codegen.tiles import tile_map
+from course_lib.viz.pictures.codegen.warps import coalescing, sectors, tile_layout
+from course_lib.viz.widgets.move_tile import move_tile
 
 
 def test_neighbouring_lanes_share_sectors():
@@ -85,7 +85,7 @@ def test_what_is_too_large_to_be_drawn_is_told():
 @pytest.mark.slow
 def test_torchinductor_writes_triton_where_there_is_no_gpu():
     pytest.importorskip("triton")
-    from course_lib.viz.inductor_triton import inductor_triton
+    from course_lib.viz.pictures.codegen.inductor_triton import inductor_triton
 
     x = torch.randn(1000, 1000)
     found = inductor_triton(lambda x: (x * 2).sum(), x)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from course_lib.viz.lanes import lanes
+from course_lib.viz.pictures.codegen.lanes import lanes
 
 
 def test_every_iteration_is_in_one_frame_and_what_is_left_over_is_the_tail():

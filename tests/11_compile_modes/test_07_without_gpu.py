@@ -10,7 +10,7 @@ from torch import nn
 
 import course_lib as cl
 from course_lib import events
-from course_lib.bench.without_gpu import capture, counted_traffic, imitated_cuda_graphs
+from course_lib.lessons.without_gpu import capture, counted_traffic, imitated_cuda_graphs
 
 
 def test_a_replay_reads_what_stands_at_the_addresses_now_and_writes_where_it_wrote():

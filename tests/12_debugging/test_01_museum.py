@@ -12,10 +12,10 @@ import pytest
 import torch
 
 import course_lib as cl
-from course_lib.bench import museum
-from course_lib.bench.museum import EXHIBITS, STAGES, Exhibit, ramp
 from course_lib.frames import installed
 from course_lib.grading.notebooks import find_lesson, is_checks, read
+from course_lib.lessons import museum
+from course_lib.lessons.museum import EXHIBITS, STAGES, Exhibit, ramp
 
 pytestmark = pytest.mark.skipif(not installed(), reason="the museum needs the frame hook")
 RIGHT = cl.Pipeline()

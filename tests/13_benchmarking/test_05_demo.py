@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from course_lib.bench import demo
+from course_lib.tools import demo
 
 
 def test_the_demo_shows_each_stage_and_checks_the_result(capsys):

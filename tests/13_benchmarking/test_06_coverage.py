@@ -9,10 +9,10 @@ import time
 import pytest
 import torch
 
-from course_lib.bench import coverage
-from course_lib.bench.coverage import Job, run_all, run_job
-from course_lib.bench.coverage_table import main, merged, page
 from course_lib.lowering import LOWERINGS
+from course_lib.tools import coverage
+from course_lib.tools.coverage import Job, run_all, run_job
+from course_lib.tools.coverage_table import main, merged, page
 
 aten = torch.ops.aten
 

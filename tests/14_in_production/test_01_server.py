@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import course_lib as cl
-from course_lib.bench.serving import Costs, Policy, Program, Request, Scorer, simulate, traffic
 from course_lib.frames import installed
+from course_lib.lessons.serving import Costs, Policy, Program, Request, Scorer, simulate, traffic
 
 COSTS = Costs(call=1, token=0.1, eager=2, symbolic=3, compile=50)
 

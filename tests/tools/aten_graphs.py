@@ -19,7 +19,7 @@ from course_lib.autograd.trace import Decomposing, leave
 from course_lib.lowering import DECOMPOSITIONS, LoopGraph, lower
 from course_lib.scheduling import Fuse, Schedule, plan, schedule
 from course_lib.viz.evaluator import evaluate
-from course_lib.viz.loops import formula
+from course_lib.viz.pictures.lowering.loop_formulas import formula
 
 TOLERANCE = {torch.float32: 2e-5, torch.float64: 1e-10, torch.float16: 4e-3, torch.bfloat16: 3e-2}
 

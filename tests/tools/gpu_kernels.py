@@ -25,7 +25,7 @@ from torch.nn import functional as F
 
 import course_lib as cl
 from course_lib import events, lowering
-from course_lib.viz.inspect import function_parameters, gpu
+from course_lib.viz.pictures.codegen.inspect_kernel import function_parameters, gpu
 
 COMPILE = """
 import importlib, json, sys, types

@@ -25,7 +25,7 @@ ROOMS = (
     "codegen",
     "runtime",
 )
-NOT_THE_COMPILER = ("viz", "grading", "bench")
+NOT_THE_COMPILER = ("viz", "grading", "bench", "lessons", "tools")
 TOP = "top level"
 CORNERS = "corners"
 
@@ -51,7 +51,7 @@ class Sizes:
 
     @property
     def compiler(self) -> dict[str, int]:
-        """The files of all rooms but `viz`, `grading` and `bench`."""
+        """The files of all rooms of the compiler: not `viz`, `grading`, `bench`, `lessons`, `tools`."""
         return {path: n for name in self.rooms for path, n in self.room(name).items()}
 
     def __str__(self) -> str:

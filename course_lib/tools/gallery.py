@@ -1,0 +1,336 @@
+"""The gallery: every picture once, made from real traces (`course gallery`).
+
+In:  a folder. Out: `gallery.md` in it, and the drawings as SVG files in `pictures/gallery/`. What is no drawing is shown as text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import astuple, replace
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import torch
+from torch import fx
+
+import course_lib as cl
+from course_lib import events, viz
+from course_lib.bench.measure import Samples, interleaved
+from course_lib.bench.models import TinyBlock
+from course_lib.bench.pictures import spread
+from course_lib.bench.roofline import ceilings, recorded_kernels
+from course_lib.frames.resume import Resume
+from course_lib.lessons.museum import STAGES
+from course_lib.lowering import lower
+from course_lib.lowering.ir import ExternKernel, LoopGraph
+from course_lib.scheduling.products import as_loops
+from course_lib.viz.kit.style import Picture, standalone_svg
+from course_lib.viz.pictures.autograd.pipes import pipes
+from course_lib.viz.pictures.capture.graph_breaks import resume_code
+from course_lib.viz.pictures.codegen.lanes import lanes
+from course_lib.viz.pictures.codegen.warps import coalescing, tile_layout
+from course_lib.viz.pictures.guards.symbolic_sizes import buckets, two_lives
+from course_lib.viz.pictures.lowering.views import collapse, index_map
+from course_lib.viz.pictures.pipeline.owners import owners
+from course_lib.viz.pictures.runtime.kernel_limits import measure
+from course_lib.viz.pictures.runtime.request_queue import Handled, latencies, queue
+from course_lib.viz.pictures.scheduling.order import order
+from course_lib.viz.widgets.choose import choose_fusion
+from course_lib.viz.widgets.move_tile import move_tile
+
+HEAD = """# Gallery
+
+Every picture that `course_lib.viz` draws, made from real traces by `course gallery`. Each is a function on a recording
+(`with cl.record() as trace:`) or on plain data; in a notebook it follows the light or dark theme, and has a plain form.
+Widgets (`trace.stepper()`, `cl.explore`, `viz.Predict`, `viz.choose_fusion`, `viz.move_tile`) and the
+trace report (`course report script.py`) are for trying.
+"""
+
+
+DAY = [
+    Handled(0, 3, 4, 0, 40, 4),
+    Handled(6, 5, 8, 44, 40, 8),
+    Handled(12, 4, 4, 92, 0, 4),
+    Handled(18, 8, 8, 96, 0, 8),
+]
+LATE = [one.latency for one in DAY]
+LIVES = [("n", 12, "s", ""), ("half = n // 2", 6, "s // 2", ""), ("if n > 10:", True, "", "s > 10")]
+PARTS = [
+    ("capture", "MyInterpreter", "yours"),
+    ("guards", "make_check", "given"),
+    ("scheduling", "fuse_all", "ours"),
+]
+LENGTHS = [5, 12, 17, 20, 24, 30, 31, 33, 40, 48, 60, 66, 70, 90, 128]
+CUT = {"x": 64, "h": 256, "y": 64}, {"h": ["x"], "y": ["h"]}, {"h", "y"}, {"h", "y"}, ["x"]
+MODELLED = {
+    (r, c): 1e-6 * (4096 // r) * (1024 // c) * max((r + c) / 40, r * c / 3000)
+    for r in (16, 32, 64)
+    for c in (16, 32, 64, 128)
+}
+MODEL = "A model of a product's tiles, not measured; the stronger the tint, the faster. The best is framed."
+
+
+def stack(blocks: list[TinyBlock], x: torch.Tensor) -> torch.Tensor:
+    """Several blocks, one after the other."""
+    for block in blocks:
+        x = block(x)
+    return x
+
+
+def branchy(x: torch.Tensor, scale: int) -> torch.Tensor:
+    """A branch that depends on data, and a number that changes."""
+    y = torch.sin(x) * scale
+    if y.sum() > 0:
+        y = y + 1
+    return y.relu()
+
+
+def softmax(x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    return torch.softmax(x + bias, -1)
+
+
+def rows(x: torch.Tensor) -> torch.Tensor:
+    """Code that differs by size."""
+    return x + 1 if x.shape[0] > 10 else x - 1
+
+
+def product_in_loops(gm: fx.GraphModule) -> LoopGraph:
+    """Lowering with the products as loops of our own, as measuring has it where ours are faster (on a GPU; lesson 11)."""
+    loops = lower(gm)
+    parts = [as_loops(node) if isinstance(node, ExternKernel) else [node] for node in loops.nodes]
+    return replace(loops, nodes=[node for part in parts for node in part])
+
+
+class Measured:
+    """What was measured when the gallery was last made: it is kept beside the drawings, so that the same code draws the same
+    pictures. With `anew`, or where what was measured has another form by now, it is measured again."""
+
+    def __init__(self, path: Path, anew: bool = False) -> None:
+        self.path = path
+        self.kept: dict[str, Any] = (
+            json.loads(path.read_text()) if path.exists() and not anew else {}
+        )
+        self.used: dict[str, Any] = {}
+
+    def __call__(self, name: str, measure: Callable[[], Any]) -> Any:
+        """Numbers that `measure` gives, in a form that JSON knows."""
+        self.used[name] = self.kept[name] if name in self.kept else measure()
+        return self.used[name]
+
+    def stages(self, name: str, trace: viz.Trace) -> viz.Trace:
+        """The trace with the stage times that are kept."""
+        now = [[event.stage, event.seconds] for event in trace.of(events.StageTimed)]
+        kept = self(name, lambda: now)
+        if [stage for stage, _ in kept] != [stage for stage, _ in now]:
+            kept = self.used[name] = now
+        seconds = (took for _, took in kept)
+        trace.events = [
+            replace(e, seconds=next(seconds)) if isinstance(e, events.StageTimed) else e
+            for e in trace.events
+        ]
+        return trace
+
+    def save(self) -> None:
+        self.path.write_text(json.dumps(self.used, indent=1) + "\n")
+
+
+def traces(measured: Measured) -> dict[str, viz.Trace]:
+    """The recordings that are drawn."""
+    found = {}
+    model, x = TinyBlock(64, 4), torch.randn(32, 64)
+    # what is only done once a process does not count
+    cl.compile(torch.nn.Linear(2, 2))(torch.randn(2, 2)).sum().backward()
+    with cl.record() as found["block"]:
+        cl.compile(model)(x).sum().backward()
+    with cl.record() as found["broken"]:
+        compiled = viz.each_call(cl.compile(branchy))
+        for scale in (2, 2, 3, 2):
+            compiled(torch.ones(8), scale)
+    triton = {"codegen": "triton"}
+    with torch.no_grad(), cl.record() as found["triton"]:
+        cl.compile(softmax, options=triton)(torch.randn(1000, 300), torch.randn(300))
+    with cl.record() as found["walk"]:
+        cl.compile(torch.nn.LayerNorm(256), options=triton)(
+            torch.randn(3000, 256, requires_grad=True)
+        ).sum().backward()
+    ours = cl.Pipeline().replace(lower=product_in_loops)
+    with torch.no_grad(), cl.record() as found["product"]:
+        cl.compile(lambda a, b: torch.relu(a @ b), pipeline=ours, options=triton)(
+            torch.randn(200, 96), torch.randn(96, 150)
+        )
+    with torch.no_grad(), cl.record() as found["large"]:
+        cl.compile(stack, backend="eager")([TinyBlock(8, 2) for _ in range(6)], torch.randn(2, 8))
+    with cl.record() as found["sizes"]:
+        sized = cl.compile(rows, backend="eager")
+        for size in (5, 6, 11, 12, 10, 20):
+            sized(torch.randn(size))
+    return {name: measured.stages(name, trace) for name, trace in found.items()}
+
+
+def pictures(measured: Measured) -> Iterator[tuple[str, str, Callable[[], Picture]]]:
+    """(name, the code that makes it, how to make it), in the order of the pipeline."""
+    torch.manual_seed(0)
+    cl.reset()
+    found = traces(measured)
+    trace, broken, triton, walk, product, large, sizes = found.values()
+    yield "pipeline", "trace.show()", trace.show
+    yield "bytecode", "trace.bytecode()", lambda: broken.bytecode("branchy")
+    yield "disassembly", "viz.disassembly(f)", lambda: viz.disassembly(softmax)
+    yield "graph", "trace.graph()", trace.graph
+    yield "modules", "trace.graph(by_module=True)", lambda: large.graph(by_module=True)
+    yield "break", "trace.break_card()", broken.break_card
+    yield "cut", "trace.cut()", lambda: broken.cut("branchy")
+    at = next(
+        name
+        for result in broken.captures
+        for name in result.head.names.values()
+        if isinstance(name, Resume)
+    )
+    yield "resume", "viz.resume_code(resume)", lambda: resume_code(at)
+    yield "guards", "trace.guards_tree()", broken.guards_tree
+    yield "guards-table", "trace.guards_table()", lambda: broken.guards_table(0)
+    yield "timeline", "trace.timeline()", lambda: broken.timeline("branchy")
+    yield (
+        "shape-map",
+        "trace.shape_map(f, sizes)",
+        lambda: sizes.shape_map(rows, {"x.shape[0]": range(1, 21)}),
+    )
+    yield "two-lives", "viz.shapes.two_lives(rows)", lambda: two_lives(LIVES)
+    yield "buckets", "viz.shapes.buckets(lengths, borders)", lambda: buckets(LENGTHS, (32, 64, 128))
+    yield "aten", "trace.aten()", trace.aten
+    yield "joint", "trace.joint()", trace.joint
+    yield "pipes", "viz.pipes(...)", lambda: pipes(*CUT)
+    yield "loops", "trace.loops()", trace.loops
+    yield (
+        "index-map",
+        "viz.index_map(...)",
+        lambda: index_map({"x": (a := torch.arange(12).view(3, 4)), "x.T": a.T}),
+    )
+    yield "collapse", "viz.collapse(...)", lambda: collapse(torch.arange(12.0).view(3, 4), 1)
+    yield "fusion", "trace.fusion()", trace.fusion
+    needs = {"relu": (), "matmul (library)": ("relu",), "add": ("relu", "matmul (library)")}
+    yield "order", "viz.order(needs, together)", lambda: order(needs, ("relu", "add"))
+    yield (
+        "choose",
+        "viz.choose_fusion(graph)",
+        lambda: choose_fusion(triton.of(events.Lowered)[0].graph).picture,
+    )
+    yield "memory", "trace.memory()", lambda: trace.memory().picture
+    yield "code", "trace.code(kernel=0)", lambda: trace.code(kernel=0)
+    yield "lanes", "viz.lanes(30, 4, threads=2)", lambda: lanes(30, 4, threads=2)
+    yield "tiles", "trace.tiles()", triton.tiles
+    yield "tiles-walk", "trace.tiles(1)", lambda: walk.tiles(1)
+    yield "tiles-product", "trace.tiles() of a matrix product", product.tiles
+    yield (
+        "move-tile",
+        "viz.move_tile((4, 20), (2, 8))",
+        lambda: move_tile((4, 20), (2, 8)).picture,
+    )
+    yield "layout", "viz.tile_layout(...)", lambda: tile_layout(1024, per_thread=4, warps=4)
+    yield "coalescing", "viz.coalescing([1, 2, 8])", lambda: coalescing([1, 2, 8])
+    yield "compile-time", "trace.compile_time()", trace.compile_time
+    yield from measured_pictures(measured, trace)
+    yield "queue", "viz.queue(...)", lambda: queue(DAY)
+    yield (
+        "latencies",
+        "viz.latencies(...)",
+        lambda: latencies({"eager": [9.0, 8.0, 11.0, 9.5], "compiled": LATE}),
+    )
+    yield (
+        "mirror",
+        "cl.mirror(f, x)",
+        lambda: cl.mirror(softmax, torch.randn(4, 8), torch.randn(8)).picture,
+    )
+    wrong = {"eager": "", "aot_eager": "call 1: the result", "inductor": "call 1: the result"}
+    yield "owners", "viz.owners(parts)", lambda: owners(PARTS)
+    yield "ladder", "viz.ladder({backend: what differs})", lambda: viz.ladder(wrong)
+    tries = [(5, False), (8, True), (6, False), (7, True)]
+    yield "bisection", "viz.bisection(stages, tries)", lambda: viz.bisection(STAGES, tries)
+    yield (
+        "ablation",
+        "viz.ablation(f, x)",
+        lambda: viz.ablation(softmax, torch.randn(512, 512), torch.randn(512)).picture,
+    )
+
+
+def measured_pictures(
+    measured: Measured, trace: viz.Trace
+) -> Iterator[tuple[str, str, Callable[[], Picture]]]:
+    """Those that are about times of kernels and calls."""
+    model, x = TinyBlock(64, 4).eval(), torch.randn(32, 64)
+    wide, bias = torch.randn(2048, 1024), torch.randn(1024)
+    with torch.no_grad():
+        fast, ours = cl.compile(model), cl.compile(softmax)
+        fast(x)
+        calls: dict[str, Callable[[], torch.Tensor]] = {
+            "eager": lambda: model(x),
+            "course_lib": lambda: fast(x),
+        }
+        told = measured(
+            "launches",
+            lambda: {
+                name: [astuple(one) for one in viz.launches(call)] for name, call in calls.items()
+            },
+        )
+        ran = {name: [viz.Launch(*one) for one in ones] for name, ones in told.items()}
+        compared = {"eager": lambda: softmax(wide, bias), "course_lib": lambda: ours(wide, bias)}
+        samples = measured(
+            "softmax", lambda: {name: s.seconds for name, s in interleaved(compared).items()}
+        )
+    times = {name: Samples(tuple(several)) for name, several in samples.items()}
+    faster = times["eager"].median / times["course_lib"].median
+    limits, seconds = measured("ceilings", ceilings), measured("kernels", lambda: measure(trace))
+    yield "launches", "viz.launch_timeline(...)", lambda: viz.launch_timeline(ran)
+    yield (
+        "speed-ups",
+        "viz.speedup_bars(...)",
+        lambda: viz.speedup_bars({"softmax(x + bias)": {"course_lib": faster}}),
+    )
+    yield (
+        "bars",
+        "viz.bars({name: seconds}, 's')",
+        lambda: viz.bars({n: t.median for n, t in times.items()}, "s", "softmax(x + bias)"),
+    )
+    yield "spread", "bench.pictures.spread(samples)", lambda: spread(times, "softmax(x + bias)")
+    yield (
+        "roofline",
+        "trace.roofline(bandwidth, peak)",
+        lambda: trace.roofline(limits[0], limits[1], seconds=seconds),
+    )
+    yield "roofline-gpu", "bench.roofline.recorded_kernels()", recorded_kernels
+    yield (
+        "landscape",
+        "viz.landscape({(rows, columns): seconds})",
+        lambda: viz.landscape(MODELLED, caption=MODEL),
+    )
+
+
+# which library is faster differs from machine to machine
+@mock.patch.object(cl.config, "measure_products", False)
+def gallery(folder: Path, anew: bool = False) -> Path:
+    """Write the gallery into `folder`; the page's path comes back. `anew`: measure all times again."""
+    drawings = folder / "pictures" / "gallery"
+    drawings.mkdir(parents=True, exist_ok=True)
+    measured, parts = Measured(drawings / "measured.json", anew), [HEAD]
+    for name, code, make in pictures(measured):
+        picture = make()
+        parts.append(f"## `{code}`\n\n{picture.caption}\n")
+        if svg := re.search(r"<svg.*?</svg>", picture.body, flags=re.S):
+            (drawings / f"{name}.svg").write_text(standalone_svg(svg[0]), encoding="utf-8")
+            alt = " ".join(picture.alt.replace("[", "(").replace("]", ")").split())
+            parts.append(f"![{alt}](pictures/gallery/{name}.svg)\n")
+        if not svg or name.startswith("roofline"):  # whose table says what the points are
+            lines = [line.rstrip() for line in picture.text.splitlines()]
+            more = [f"… {len(lines) - MOST_LINES} more lines"] if len(lines) > MOST_LINES else []
+            parts.append("\n".join(["```text", *lines[:MOST_LINES], *more, "```", ""]))
+    measured.save()
+    page = folder / "gallery.md"
+    page.write_text("\n".join(parts), encoding="utf-8")
+    return page
+
+
+MOST_LINES = 24
+"""Of what is shown as text."""

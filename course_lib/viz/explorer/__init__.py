@@ -1,0 +1,1 @@
+"""The compiler explorer: every stage side by side, linked line by line."""

@@ -1,0 +1,220 @@
+"""Whose line is it? What happens deep in a library is told at the line of the program that called it.
+
+In:  an `Unsupported`, or a `Guard`. Out: the same as the program's author sees it: at the author's line and by the name of the
+     call that stands there; the library's own line is a detail.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import sysconfig
+from dataclasses import replace
+from itertools import islice
+from types import ModuleType
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from torch.nn import Module
+
+from course_lib import events
+from course_lib.capture.sources import Location, Unsupported
+from course_lib.capture.world import INSTALLED, TORCH
+from course_lib.compiler import called as called_by_us
+from course_lib.viz.kit.style import place
+
+STDLIB = re.compile(
+    rf"{TORCH.pattern}|{re.escape(sysconfig.get_path('stdlib'))}[/\\](?!site-packages)"
+)
+INNER = re.compile(
+    r"\b(?:torch(?:\.[\w<>]+)*\.(?:_\w+|<locals>)[\w.<>]*|TensorBase\.\w+|getitem|setitem)"
+)
+"""Names that no program has written: `torch.functional.boolean_dispatch.<locals>.fn`, `torch._VariableFunctionsClass.x`."""
+
+
+def own_line(problem: Unsupported) -> Location | None:
+    """The innermost line that is no library's; else, of a library that was compiled itself, the innermost that is not torch's nor
+    Python's."""
+    for others in (INSTALLED, STDLIB):
+        for call in reversed(problem.stack):
+            if not others.match(call.filename):
+                return call
+    return problem.location
+
+
+def expression(location: Location) -> str:
+    """What the caret marks; '' if it is not known, or goes on in the next line."""
+    line, _, marks = location.caret.partition("\n")
+    start = marks.find("^")
+    return line[start : start + marks.count("^")] if marks else ""
+
+
+def called(location: Location) -> str:
+    """The function of a marked call as it is written there: 'torch.unique'; of something else, all of it."""
+    try:
+        tree: Any = ast.parse(text := expression(location).strip(), mode="eval").body
+    except SyntaxError:
+        return ""
+    return ast.unparse(tree.func) if isinstance(tree, ast.Call) else text
+
+
+def as_written(problem: Unsupported) -> Unsupported:
+    """The problem at the author's line, in the author's words; itself, if it is told so already."""
+    at = own_line(problem)
+    if at is None or problem.location is None:
+        return problem
+    name, inside, reason = called(at), str(at) != str(problem.location), problem.reason
+    if name and not reason.startswith("calls "):
+        reason = INNER.sub(lambda _: name, reason, count=1)
+    if inside:
+        named_so = reason != problem.reason
+        reason += f" (in {place(problem.location.filename, problem.location.line)})"
+        reason = (
+            reason
+            if named_so
+            else f"{name or at.text}{' ' if reason.startswith('calls ') else ': '}{reason}"
+        )
+    if reason == problem.reason and not inside:
+        return problem
+    told = replace(problem, reason=reason, location=at)
+    told.__dict__["original"] = problem
+    return told
+
+
+def same_break(problem: Unsupported) -> tuple[str, str]:
+    """What two breaks have in common that are one to the reader, although they were met on the way from different lines."""
+    original = getattr(problem, "original", problem)
+    return str(original.location), original.reason
+
+
+def is_own(location: Location | None) -> bool:
+    """Is it a line of the program, and no library's?"""
+    return location is not None and not INSTALLED.match(location.filename)
+
+
+def way(problem: Unsupported) -> tuple[list[Location], list[Location]]:
+    """The calls above the line where a problem is told, outermost first, and those below it."""
+    lines = [str(call) for call in problem.stack]
+    here = (
+        len(lines) - 1 - lines[::-1].index(str(problem.location))
+        if str(problem.location) in lines
+        else len(lines) - 1
+    )
+    return list(problem.stack[:here]), list(problem.stack[here + 1 :])
+
+
+# ---- functions that have no frame of their own ----------------------------------------------------------------------
+
+OURS = called_by_us(len).__code__
+"""The frame in which a compiled function of torch (an optimizer's `step`, `F.gelu`), or one written in C, is called."""
+CALLED: WeakKeyDictionary[Any, tuple[str, Location | None]] = WeakKeyDictionary()
+"""A graph that was captured of such a frame, or the check of its guards → the function's name, and the line that called it."""
+
+
+def calling() -> tuple[str, Location | None]:
+    """Asked while something is compiled: what `cl.compile` was given, if that is what runs, and the line of the program that
+    called it. (None where that is a head, which runs in a line's place.)"""
+    name, direct, frame = "", True, sys._getframe(1)  # type: tuple[str, bool, Any]
+    while frame is not None:
+        code, package = frame.f_code, frame.f_globals.get("__name__", "").partition(".")[0]
+        if package == "course_lib" and code.co_qualname in GIVEN:
+            name = named(frame.f_locals[GIVEN[code.co_qualname]]) if direct else name
+            direct = False
+        elif code.co_filename.startswith("<course_lib head"):
+            return name, None
+        elif package != "course_lib" and not INSTALLED.match(code.co_filename):
+            return name, position(frame)
+        direct = direct and package in ("course_lib", "torch", "contextlib")
+        frame = frame.f_back
+    return name, None
+
+
+def position(frame: Any) -> Location:
+    """The expression that a frame is at."""
+    code, at = frame.f_code, frame.f_lasti // 2
+    line, end, column, last = next(
+        islice(code.co_positions(), at, at + 1), (None, None, None, None)
+    )
+    far = -1 if last is None else 10**6 if end != line else last
+    return Location(
+        code.co_filename, frame.f_lineno, code.co_qualname, -1 if column is None else column, far
+    )
+
+
+GIVEN = {"compiled_function.<locals>.run": "function", "compiled_module.<locals>.run": "model"}
+"""Where `cl.compile` puts its wrappers, and what these call what they were given."""
+
+
+def decorated(name: str, given: str) -> str:
+    """What `cl.compile` was given, where the code that runs is a decorator's and tells nothing: `wraps.<locals>.wrapper`."""
+    return (
+        given
+        if "<locals>" in name and name.rpartition(".")[2] != given.rpartition(".")[2] != "<lambda>"
+        else ""
+    )
+
+
+def named(function: Any) -> str:
+    """'Adam.step', 'gelu', 'Scale.__call__'; 'Bert.forward' of a module."""
+    if isinstance(function, Module):
+        return f"{type(function).__name__}.forward"
+    inner = getattr(function, "func", function)
+    bound = type(getattr(inner, "__self__", None))
+    name = getattr(inner, "__name__", type(inner).__name__)
+    return name if bound in (type(None), ModuleType) else f"{bound.__name__}.{name}"
+
+
+STEP = "nothing: what it does to all parameters is compiled apart"
+
+
+class AtTheCall:
+    """Tells events about such a frame by the name of the function, at the line that calls it. Ask it about each event in turn."""
+
+    def __init__(self) -> None:
+        self.name, self.at = "", None  # type: tuple[str, Location | None]
+
+    def __call__(self, event: events.Event) -> events.Event:
+        if isinstance(event, events.FrameSeen):
+            self.name = ""
+            if event.code is OURS:
+                self.name, self.at = calling()
+                return (
+                    replace(event, name=self.name, where=str(self.at or ""), code=None)
+                    if self.name
+                    else event
+                )
+        if not self.name:
+            return event
+        match event:
+            case events.GraphBroke():
+                return replace(event, problem=self.moved(event.problem))
+            case events.GraphCaptured():
+                CALLED[event.result.graph.graph] = self.name, self.at
+                result = replace(event.result, name=self.name, where=str(self.at or ""))
+                return replace(
+                    event,
+                    result=replace(result, problem=result.problem and self.moved(result.problem)),
+                )
+            case events.GuardsMade():
+                CALLED[event.check] = self.name, self.at
+            case events.GuardFailed() | events.Recompiled() if event.name == OURS.co_qualname:
+                return replace(event, name=self.name)
+            case events.FellBack() if event.what == OURS.co_qualname:
+                return replace(
+                    event, what=self.name, why=event.why.replace(OURS.co_qualname, self.name)
+                )
+        return event
+
+    def moved(self, problem: Unsupported) -> Unsupported:
+        """The problem, at the line that calls the function."""
+        if not problem.stack or problem.stack[0].function != OURS.co_qualname:
+            return problem
+        stack = (*([self.at] if self.at else []), *problem.stack[1:])
+        hint = STEP if ".optim." in problem.reason and self.name.endswith(".step") else problem.hint
+        return replace(
+            problem,
+            hint=hint,
+            stack=stack,
+            location=self.at if len(problem.stack) == 1 else problem.location,
+        )

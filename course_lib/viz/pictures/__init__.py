@@ -1,0 +1,4 @@
+"""What the compiler did, drawn: one folder for each of its rooms, and two for what goes across.
+
+`pipeline/` shows the compiler as a whole, `graphs/` the FX graphs that several rooms work on.
+"""

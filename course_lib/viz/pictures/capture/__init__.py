@@ -1,0 +1,1 @@
+"""Capture: what the symbolic interpreter ran, and where it had to stop."""

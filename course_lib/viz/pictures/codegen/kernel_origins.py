@@ -1,0 +1,53 @@
+"""Which kernel came from which lines of the program.
+
+In:  a schedule (or a `Program`). Out: a `KernelLines` for each kernel: its name, its loops, the bytes it moves, the lines.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from course_lib.viz.pictures.graphs.fx_graphs import written_at
+from course_lib.viz.pictures.graphs.module_graphs import captured_operation
+from course_lib.viz.pictures.lowering.loop_formulas import is_extern
+
+
+@dataclass(frozen=True)
+class KernelLines:
+    """One kernel. `lines` are `Location`s in program order."""
+
+    kernel: Any
+    name: str
+    space: str
+    bytes: int
+    lines: tuple[Any, ...]
+    is_library: bool
+
+
+def kernels_of(program: Any) -> list[KernelLines]:
+    """The kernels of a program (anything with a `schedule`), in the order in which they run."""
+    schedule = program.schedule
+    if schedule is None:
+        return []
+    found = []
+    for kernel, group in zip(schedule.kernels, schedule.groups, strict=True):
+        library = is_extern(kernel)
+        name = kernel.label.removesuffix(".default") if library else kernel.name
+        space = "" if library else kernel.space
+        found.append(
+            KernelLines(kernel, name, space, group.traffic, tuple(lines_of(kernel)), library)
+        )
+    return found
+
+
+def lines_of(kernel: Any) -> list[Any]:
+    """The places in the program that a kernel computes."""
+    found: dict[tuple[str, int], Any] = {}
+    for node in getattr(kernel, "nodes", None) or (kernel,):
+        for origin in node.origins:
+            captured = captured_operation(origin)
+            location = written_at(captured) if captured is not None else None
+            if location is not None:
+                found.setdefault((location.filename, location.line), location)
+    return [found[key] for key in sorted(found)]

@@ -1,0 +1,65 @@
+"""A loop cut for threads and lanes.
+
+In:  how many iterations, how many lanes a register has, how many threads there are.
+Out: a `Picture`: a row for each thread, a frame for each vector instruction, a cell for each iteration. The last frame is dashed
+     where it is not full: the tail.
+"""
+
+from __future__ import annotations
+
+from course_lib.viz.kit.asked import COUNT, takes
+from course_lib.viz.kit.style import SMALL, Picture, plural
+from course_lib.viz.kit.svg import Svg
+
+CELL, GAP, ROW, NAME = 26, 10, 50, 84
+
+
+@takes(iterations=COUNT, width=COUNT, threads=COUNT)
+def lanes(iterations: int, width: int, threads: int = 1) -> Picture:
+    """The iterations of a loop in vectors of `width`, neighbouring vectors to one thread."""
+    if iterations > 64 * width:
+        raise ValueError(
+            f"lanes draws 1 to 64 vectors, not {iterations} iterations in vectors of {width}"
+        )
+    firsts = list(range(0, iterations, width))
+    each, more = divmod(len(firsts), threads)
+    starts = [thread * each + min(thread, more) for thread in range(threads + 1)]
+    longest = each + (more > 0)
+    svg = Svg(NAME + longest * (CELL * width + GAP), threads * ROW)
+    lines = []
+    for thread in range(threads):
+        mine, y = firsts[starts[thread] : starts[thread + 1]], thread * ROW + 6
+        name = f"thread {thread}" if threads > 1 else "one thread"
+        svg.text(0, y + 23, name, SMALL, dim=True)
+        said = []
+        for place, first in enumerate(mine):
+            inside = range(first, min(first + width, iterations))
+            x, tail = NAME + place * (CELL * width + GAP), len(inside) < width
+            svg.box(
+                x, y, CELL * width, 36, "codegen", radius=5, strength=0.12, line=2.6, dashed=tail
+            )
+            for lane, i in enumerate(inside):
+                svg.box(
+                    x + 4 + lane * (CELL - 1),
+                    y + 6,
+                    CELL - 4,
+                    24,
+                    "codegen",
+                    radius=3,
+                    strength=0.3,
+                    line=1,
+                )
+                svg.text(
+                    x + 4 + lane * (CELL - 1) + (CELL - 4) / 2,
+                    y + 22,
+                    str(i),
+                    SMALL,
+                    anchor="middle",
+                )
+            said.append(f"[{' '.join(map(str, inside))}]{' tail' if tail else ''}")
+        lines.append(f"{name}: {' '.join(said) or 'nothing'}")
+    alt = (
+        f"{plural(iterations, 'iteration')} in {plural(len(firsts), 'vector')}. {'; '.join(lines)}."
+    )
+    caption = "Each frame is one instruction for all iterations in it; the dashed one is not full: the tail."
+    return Picture(svg.render(alt), caption, alt, "\n".join(lines))

@@ -1,0 +1,74 @@
+"""Machine code, and which line of a kernel's source each line of it belongs to.
+
+In:  a printed kernel; a target as for `inspect_kernel`. Out: name of the form → (line, line of the source or 0) for each line.
+
+Nothing is guessed: compilers write where each line came from for debuggers. GCC and PTX say `.loc 1 12`, MLIR `loc(#loc3)`, LLVM
+`!dbg !17`; only what these mean is looked up. Lines that only debuggers need are left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from course_lib.codegen.cpp import prelude
+from course_lib.codegen.printer import KernelSource
+from course_lib.viz.pictures.codegen.inspect_kernel import assembly, inspect_kernel
+
+Lines = list[tuple[str, int]]
+NOISE = re.compile(
+    r"""^\s*(\.(?!L\d|visible|reg|shared|entry|param)\w   # directives, but not labels, nor what PTX declares
+      |//|;|!|\#loc|attributes|declare|target\ |source_filename|$)""",
+    re.VERBOSE,
+)
+
+
+def source_lines(source: KernelSource, target: str) -> dict[str, Lines]:
+    """Every form of a kernel down to the processor's. Raises `BackendMissing`, `CompileFailed`."""
+    if source.language == "cpp":
+        text = assembly(source, target, ["-g1"])
+        body = text[text.index(f"\n{source.name}:") : text.index(f"\t.size\t{source.name}")]
+        skipped = prelude().count("\n") + 1  # stands before the kernel in its file
+        return {"asm": by_loc(body, skipped)}
+    return {
+        form: READERS[form](text)
+        for form, text in inspect_kernel(source, target).items()
+        if form in READERS
+    }
+
+
+def by_loc(text: str, skipped: int = 0) -> Lines:
+    """Assembly and PTX: `.loc file line column` holds for what follows. A line of the prelude belongs to who called it."""
+    found: Lines = []
+    line = 0
+    for row in text.splitlines():
+        if place := re.match(r"\s*\.loc\s+1\s+(\d+)", row):
+            line = int(place[1]) - skipped if int(place[1]) > skipped else line
+        elif not NOISE.match(row):
+            found.append((row.expandtabs(4).rstrip(), line))
+    return found
+
+
+def by_reference(mark: str, meaning: str) -> Callable[[str], Lines]:
+    """Text in which a line ends in a reference (`mark`) that is explained elsewhere (`meaning`: name, line)."""
+
+    def read(text: str) -> Lines:
+        places = {name: int(line) for name, line in re.findall(meaning, text, flags=re.M)}
+        aliases = dict(re.findall(r"^(#loc\d*) = loc\(\S+?\((#loc\d*)[^\n]*$", text, flags=re.M))
+        found: Lines = []
+        for row in text.splitlines():
+            if not NOISE.match(row):
+                name = match[1] if (match := re.search(mark, row)) else ""
+                shown = re.sub(r"\s*loc\(#loc\d*\)|, !dbg !\d+", "", row)
+                found.append(
+                    (shown.rstrip(), places.get(name, places.get(aliases.get(name, ""), 0)))
+                )
+        return found
+
+    return read
+
+
+mlir = by_reference(r"loc\((#loc\d*)\)$", r'^(#loc\d*) = loc\(.*?"[^"]*":(\d+):\d+')
+READERS: dict[str, Callable[[str], Lines]] = {
+    "ttir": mlir, "ttgir": mlir, "llir": by_reference(r"!dbg (!\d+)", r"^(!\d+) = !DILocation\(line: (\d+)"), "ptx": by_loc,
+}  # fmt: skip

@@ -1,0 +1,1 @@
+"""FX graphs, operation by operation or module by module."""

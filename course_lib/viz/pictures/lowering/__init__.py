@@ -1,0 +1,1 @@
+"""Lowering: loops as formulas, one loop body under several handlers, and views as memory."""

@@ -1,0 +1,288 @@
+"""The loop IR in words: what each loop reads, and its body as a formula.
+
+In:  a `LoopGraph` (lowering).
+Out: a `Picture`: one box for each loop node, its ranges on top, its body below, and where it came from.
+
+The formula is made by running the body under one more handler (`Formula`), as the printers and the numpy evaluator do.
+`trace_element` follows the evaluator through the body for one element, and tells every operation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import sympy
+import torch
+from torch.utils._pytree import tree_leaves
+
+from course_lib.lowering.ir import ExternKernel, LoopNode
+from course_lib.viz.evaluator import Array, Memory, NumpyHandler, compute
+from course_lib.viz.kit.asked import LOOPS, TEXT, takes
+from course_lib.viz.kit.style import Picture, escape, human_bytes, plural
+from course_lib.viz.pictures.graphs.fx_graphs import bare, op_name
+
+INFIX = {
+    "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**",
+    "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "logical_and": "and", "logical_or": "or",
+    "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^",
+}  # fmt: skip
+LETTERS = "ijklmnop"
+
+
+class Formula:
+    """A handler whose values are text. `sizes`: how far each index goes, where that is known."""
+
+    def __init__(
+        self,
+        buffers: Mapping[str, Any] | None = None,
+        sizes: Mapping[sympy.Symbol, Any] = MappingProxyType({}),
+    ) -> None:
+        self.buffers, self.sizes = buffers or {}, sizes
+
+    def __getattr__(self, op: str) -> Callable[..., str]:
+        if op.startswith("__"):
+            raise AttributeError(op)
+        if op in INFIX:
+            return lambda a, b: f"{inner(a)} {INFIX[op]} {inner(b)}"
+        return lambda *args: f"{op}({', '.join(map(str, args))})"
+
+    def load(self, buffer: str, index: sympy.Expr) -> str:
+        return f"{buffer}[{index_text(index, self.buffers.get(buffer), self.sizes)}]"
+
+    def constant(self, value: Any, dtype: Any) -> str:
+        return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+    def index_expr(self, expr: Any, dtype: Any) -> str:
+        return str(expr)
+
+    def to_dtype(self, value: str, dtype: Any) -> str:
+        return f"{str(dtype).removeprefix('torch.')}({value})"
+
+    def where(self, condition: str, yes: str, no: str) -> str:
+        return f"where({condition}, {yes}, {no})"
+
+    def masked(self, condition: str, body: Any, other: Any) -> str:
+        return f"where({condition}, {body()}, {other})"
+
+    def indirect(self, value: str, size: Any, wrap: bool = True) -> sympy.Symbol:
+        return sympy.Symbol(str(value))
+
+
+class Loads(Formula):
+    """A handler that remembers which buffers were loaded."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: dict[str, None] = {}
+
+    def load(self, buffer: str, index: sympy.Expr) -> str:
+        self.names[buffer] = None
+        return buffer
+
+
+def inner(text: str) -> str:
+    """An operand, in parentheses where it is an operation itself."""
+    depth = 0
+    for i, c in enumerate(text):
+        depth += (c in "([") - (c in ")]")
+        if c == " " and depth == 0 and i:
+            return f"({text})"
+    return text
+
+
+def index_text(
+    index: Any, buffer: Any = None, sizes: Mapping[sympy.Symbol, Any] = MappingProxyType({})
+) -> str:
+    """A flat index as the buffer's own dimensions where it is a plain walk through them, else as the formula it is: so where an
+    index goes beyond its dimension, into the next row."""
+    index = sympy.sympify(index)
+    if buffer is None or not index.is_polynomial(*index.free_symbols):
+        return str(index)
+    dimensions = enumerate(zip(buffer.stride, buffer.shape, strict=True))
+    by_stride = {int(stride): d for d, (stride, size) in dimensions if is_int(stride) and size != 1}
+    if len(by_stride) != sum(size != 1 for size in buffer.shape):
+        return str(index)
+    parts = ["0"] * len(buffer.shape)
+    for symbol, factor in index.as_coefficients_dict().items():
+        dimension = by_stride.get(int(factor)) if symbol.is_Symbol and is_int(factor) else None
+        if dimension is None or parts[dimension] != "0":
+            return str(index)
+        size, room = sizes.get(symbol), buffer.shape[dimension]
+        if factor != max(by_stride) and is_int(size) and is_int(room) and size > room:
+            return str(index)
+        parts[dimension] = str(symbol)
+    return ", ".join(parts)
+
+
+def is_int(value: Any) -> bool:
+    return isinstance(value, int) or bool(getattr(value, "is_Integer", False))
+
+
+def symbols(count: int, first: int = 0) -> list[sympy.Symbol]:
+    """i, j, k, ..."""
+    return [
+        sympy.Symbol(
+            LETTERS[first + d] if first + d < len(LETTERS) else f"i{first + d}", integer=True
+        )
+        for d in range(count)
+    ]
+
+
+def run_body(node: Any, handler: Any) -> str:
+    """The value that a loop node's body has under a handler."""
+    rank = len(node.ranges)
+    return node.value(handler, symbols(rank), symbols(len(node.reduced), rank))
+
+
+def reads(node: Any) -> list[str]:
+    """The buffers that a node reads, in the order of first use."""
+    if is_extern(node):
+        return list(
+            dict.fromkeys(
+                a.buffer.name for a in tree_leaves((node.args, node.kwargs)) if hasattr(a, "buffer")
+            )
+        )
+    loads = Loads()
+    run_body(node, loads)
+    return list(loads.names)
+
+
+def is_extern(node: Any) -> bool:
+    """Is this a library call?"""
+    return isinstance(node, ExternKernel)
+
+
+def label_of(node: Any) -> str:
+    """What a node does, in a word: 'mean', 'addmm'."""
+    if is_extern(node):
+        return bare(str(node.op))
+    return node.label or getattr(node, "kind", "") or node.buffer.name
+
+
+def formula(node: Any, buffers: Mapping[str, Any]) -> str:
+    """'mul[i, j] = x[i, j] * w[j]'."""
+    if is_extern(node):
+        return f"{', '.join(b.name for b in node.buffers)} = {node.op}({', '.join(reads(node))})"
+    index = symbols(len(node.ranges) + len(node.reduced))
+    told = run_body(
+        node, Formula(buffers, dict(zip(index, (*node.ranges, *node.reduced), strict=True)))
+    )
+    index, reduced = index[: len(node.ranges)], index[len(node.ranges) :]
+    result = f"{node.buffer.name}[{', '.join(map(str, index))}]"
+    if node.reduced:
+        return f"{result} = {node.kind} over {', '.join(map(str, reduced))} of {told}"
+    return f"{result} = {told}"
+
+
+def ranges_of(node: Any) -> str:
+    """'i < 32, j < 768', the reduced ones in square brackets."""
+    if is_extern(node):
+        return "library call"
+    index = symbols(len(node.ranges))
+    shown = [f"{i} < {size}" for i, size in zip(index, node.ranges, strict=True)]
+    columns = symbols(len(node.reduced), len(index))
+    shown += [f"[{j} < {size}]" for j, size in zip(columns, node.reduced, strict=True)]
+    return ", ".join(shown) or "once"
+
+
+@takes(graph=LOOPS, title=TEXT)
+def loops(graph: Any, title: str = "") -> Picture:
+    """Every loop of a lowered program, in order."""
+    buffers = graph.buffers
+    boxes, text = [], []
+    for node in graph.nodes:
+        origins = ", ".join(dict.fromkeys(bare(op_name(origin)) for origin in node.origins))
+        size = " + ".join(human_bytes(b.nbytes) for b in node.buffers)
+        kind = " cl-x" if is_extern(node) else ""
+        boxes.append(
+            f'<div class="cl-loop{kind} cl-m"><div class="cl-top"><span>{escape(ranges_of(node))}</span>'
+            f'<span>{f"from {escape(origins)} · " if origins else ""}writes {escape(size)}</span></div>'
+            f'<div class="cl-body">{escape(formula(node, buffers))}</div></div>'
+        )  # fmt: skip
+        text.append(f"{ranges_of(node)}:\n    {formula(node, buffers)}")
+    named = f"Loop IR{f' of {title}' if title else ''}"
+    alt = f"{named}: {plural(len(graph.nodes), 'loop node')}: {', '.join(map(label_of, graph.nodes))}."
+    caption = "Each box is a loop (double border: a library call): its ranges (reduced ones in brackets), then what it computes."
+    return Picture(
+        f'<div class="cl-scroll">{"".join(boxes)}</div>', caption, alt, "\n".join(text), ("loops",)
+    )
+
+
+# -- one element at a time -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Happened:
+    """One operation of a loop body, with what it got and what came out."""
+
+    op: str
+    args: tuple[str, ...]
+    value: Any
+
+    def __str__(self) -> str:
+        return f"{self.op}({', '.join(self.args)}) = {shown(self.value)}"
+
+
+def shown(value: Any) -> str:
+    return (
+        f"{float(value):.6g}"
+        if isinstance(value, np.ndarray) and value.dtype.kind == "f"
+        else str(value)
+    )
+
+
+@dataclass
+class Watching:
+    """Passes every operation on to a handler and notes what happened."""
+
+    handler: NumpyHandler
+    happened: list[Happened]
+
+    def note(self, op: str, args: Iterable[Any], value: Any) -> None:
+        self.happened.append(Happened(op, tuple(map(shown, args)), value))
+
+    def load(self, buffer: str, index: sympy.Expr) -> Array:
+        value = self.handler.load(buffer, index)
+        self.note("load", [f"{buffer}[{compute(index, self.handler.values)}]"], value)
+        return value
+
+    def masked(self, condition: Array, body: Callable[[], Array], other: Any) -> Array:
+        handler = self.handler
+        value = (
+            handler.masked(condition, body, other)
+            if condition
+            else handler.constant(other, torch.float64)
+        )
+        self.note("masked", [condition], value)
+        return value
+
+    def indirect(self, value: Array, size: Any, wrap: bool = True) -> sympy.Symbol:
+        symbol = self.handler.indirect(value, size, wrap)
+        self.note("indirect", [value], self.handler.values[symbol])
+        return symbol
+
+    def __getattr__(self, op: str) -> Callable[..., Any]:
+        def run(*args: Any) -> Any:
+            value = getattr(self.handler, op)(*args)
+            self.note(op, args, value)
+            return value
+
+        return run
+
+
+def trace_element(
+    node: LoopNode, index: Sequence[int], memory: Memory, rindex: Sequence[int] = ()
+) -> list[Happened]:
+    """Run the body of `node` at one `index` (and, for a reduction, at one `rindex`): every operation, in order."""
+    watching = Watching(NumpyHandler(memory, {}), [])
+    node.value(watching, [sympy.Integer(i) for i in index], [sympy.Integer(i) for i in rindex])
+    return watching.happened
+
+
+def indices(sizes: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Every index of a loop, in order."""
+    return np.ndindex(*sizes)

@@ -1,0 +1,312 @@
+"""What each kernel of a program has to do, how long it takes, and so where it stands under the roofline.
+
+In:  a `Recording`, and the two limits of a machine.
+Out: `works_of`: operations and bytes of each kernel, counted in its formulas. `measure`: seconds of each kernel, read off the
+     lines of the generated wrapper while it runs. `kernel_roofline`: both as one `Picture`.
+
+An operation is one `add`, `mul`, `exp`, ... on one element, also a step of a reduction; comparisons, conversions and choices are
+not counted. What a library computes is counted by the rules of `torch.utils.flop_counter`. Bytes are those that the scheduler
+counted.
+In PyTorch: `torch.utils.flop_counter`, `torch._inductor.utils.count_flops`, and Nsight Compute's roofline of measured kernels.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import linecache
+import math
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import fx
+from torch.utils.flop_counter import flop_registry
+
+from course_lib import events
+from course_lib.lowering.ops import BINARY, BOOLEAN, UNARY
+from course_lib.scheduling.expressions import Expr, record
+from course_lib.viz.kit.asked import RECORDED, positive, several, takes
+from course_lib.viz.kit.style import Picture, human_bytes, human_seconds, plural
+from course_lib.viz.kit.tables import Point, breakable, columns, html_table, lower, roofline
+from course_lib.viz.pictures.graphs.fx_graphs import bare, op_name
+from course_lib.viz.pictures.lowering.loop_formulas import is_extern
+
+ARITHMETIC = frozenset((*UNARY, *BINARY)) - BOOLEAN
+HOUSEKEEPING = frozenset("empty_strided empty_cuda as_strided zeros check laid_out".split())
+"""What a wrapper calls beside kernels."""
+MARK = getattr(torch._C._profiler, "_RecordFunctionFast", torch.profiler.record_function)
+"""The first costs a tenth of the second; torch's own kernels use it."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """One kernel: the operations it computes and the bytes it reads and writes."""
+
+    name: str
+    operations: int
+    bytes: int
+    is_library: bool
+
+
+def works_of(recording: Any, index: int = 0) -> list[Work]:
+    """What each kernel of one compiled graph has to do, in the order in which they run."""
+    schedule, graph = (
+        recording.of(events.Scheduled)[index].schedule,
+        recording.of(events.Lowered)[index].graph,
+    )
+    made = {buffer.name: buffer for kernel in schedule.kernels for buffer in every_buffer(kernel)}
+    found = []
+    for kernel, group in zip(schedule.kernels, schedule.groups, strict=True):
+        if is_extern(kernel):
+            name = op_name(kernel.origins[0]) if kernel.origins else kernel.label
+            found.append(
+                Work(bare(name), sum(map(library_operations, kernel.origins)), group.traffic, True)
+            )
+        else:
+            found.append(
+                Work(
+                    kernel.name,
+                    operations_of(kernel, {**graph.buffers, **made}),
+                    group.traffic,
+                    False,
+                )
+            )
+    return found
+
+
+def every_buffer(kernel: Any) -> Sequence[Any]:
+    """What a kernel writes, to memory or not."""
+    return kernel.buffers if is_extern(kernel) else [step.buffer for step in kernel.steps]
+
+
+def operations_of(kernel: Any, buffers: Mapping[str, Any]) -> int:
+    """The operations of a generated kernel: what its formulas say, times the elements that they are computed for. What two
+    formulas share is computed once."""
+    rows, cells = (math.prod(loop.size for loop in loops) for loops in (kernel.rows, kernel.loops))
+    trees, _ = record(kernel, buffers)
+    seen: set[Expr] = set()
+    total = 0
+    for step, tree in trees.items():
+        new = [node for node in tree.walk() if node not in seen]
+        seen.update(new)
+        each = sum(node.op in ARITHMETIC for node in new) + step.is_reduction
+        total += each * (rows if step.level == "row" and not step.is_reduction else cells)
+    return total
+
+
+def library_operations(node: fx.Node) -> int:
+    """The operations of a product, a convolution or an attention; 0 for others."""
+    name = getattr(getattr(node.target, "overloadpacket", None), "__name__", "")
+    # of attention it knows those of GPUs
+    rule = flop_registry.get(getattr(torch.ops.aten, name.replace("_for_cpu", ""), None))
+    if rule is None:
+        return 0
+    value = lambda argument: fx.map_arg(argument, lambda n: n.meta["val"])
+    return int(rule(*value(node.args), **value(node.kwargs), out_val=node.meta["val"]))
+
+
+# ---- seconds --------------------------------------------------------------------------------------------------------
+
+
+def measure(recording: Any, index: int = 0, rounds: int = 15) -> list[float]:
+    """Seconds that each kernel of one compiled graph takes: the median of several runs of its wrapper on made-up inputs.
+
+    Raises LookupError if the graph's inputs cannot be made up."""
+    compiled, graph = (
+        recording.of(events.KernelsBuilt)[index].compiled,
+        recording.of(events.Lowered)[index].graph,
+    )
+    if None in graph.inputs:
+        raise LookupError("this graph has an input that is no tensor: it cannot be run alone")
+    inputs = [made_up(buffer) for buffer in graph.inputs]
+    lines = kernel_lines(compiled.wrapper_source)
+    for _ in range(2):
+        compiled(*inputs)
+    runs = [line_times(compiled, inputs) for _ in range(rounds)]
+    return [statistics.median(run.get(line, 0.0) for run in runs) for line in lines]
+
+
+def made_up(buffer: Any) -> torch.Tensor:
+    """A tensor like a buffer. Whole numbers are 0: they may be indices."""
+    tensor = torch.empty_strided(
+        buffer.shape, buffer.stride, dtype=buffer.dtype, device=buffer.device
+    )
+    return tensor.normal_() if buffer.dtype.is_floating_point else tensor.zero_()
+
+
+def kernel_lines(source: str) -> dict[int, str]:
+    """Line of a wrapper that calls a kernel → what it calls: 'fused_add', 'torch.addmm'; '' for a kernel with nothing to do."""
+    function = next(node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef))
+    found = {}
+    for statement in function.body:
+        calls = [
+            ast.unparse(node.func) for node in ast.walk(statement) if isinstance(node, ast.Call)
+        ]
+        if isinstance(statement, ast.Pass) or (calls and not HOUSEKEEPING.intersection(calls)):
+            found[statement.lineno] = calls[0] if calls else ""
+    return found
+
+
+@contextlib.contextmanager
+def at_each_line(told: Callable[[str, int], None]) -> Iterator[None]:
+    """Within, `told(file, line)` hears when a generated wrapper comes to a line; 0 when it is through."""
+
+    def at_line(frame: Any, event: str, _: Any) -> Any:
+        if event in ("line", "return"):
+            told(frame.f_code.co_filename, frame.f_lineno if event == "line" else 0)
+        return at_line
+
+    before = sys.gettrace()
+    sys.settrace(
+        lambda frame, *_: (
+            at_line if frame.f_code.co_filename.startswith("<course_lib program") else None
+        )
+    )
+    try:
+        yield
+    finally:
+        sys.settrace(before)
+
+
+def line_times(compiled: Any, inputs: Sequence[torch.Tensor]) -> dict[int, float]:
+    """One run: line of the wrapper → seconds. A GPU is waited for after each."""
+    wait = torch.cuda.synchronize if any(x.is_cuda for x in inputs) else lambda: None
+    took: dict[int, float] = {}
+    line, since = 0, 0.0
+
+    def told(_: str, next_line: int) -> None:
+        nonlocal line, since
+        wait()
+        took[line] = took.get(line, 0.0) + time.perf_counter() - since
+        line, since = next_line, time.perf_counter()
+
+    with at_each_line(told):
+        compiled(*inputs)
+    return took
+
+
+@contextlib.contextmanager
+def kernels_in_profile() -> Iterator[None]:
+    """Within, torch's profiler hears of generated kernels by their names; by itself it knows only operators and GPU kernels."""
+    lines: dict[str, dict[int, str]] = {}
+    running: list[Any] = []
+
+    def told(file: str, line: int) -> None:
+        if running:
+            running.pop().__exit__(None, None, None)
+        if file not in lines:
+            lines[file] = kernel_lines("".join(linecache.getlines(file)))
+        name = lines[file].get(line, "")
+        if name and "." not in name:
+            running.append(MARK(name))
+            running[-1].__enter__()
+
+    with at_each_line(told):
+        yield
+
+
+# ---- the picture ----------------------------------------------------------------------------------------------------
+
+
+@takes(recording=RECORDED)
+def kernel_roofline(
+    recording: Any,
+    bandwidth: float,
+    peak: float,
+    index: int = 0,
+    seconds: Sequence[float] | None = None,
+) -> Picture:
+    """Each kernel of one compiled graph as a point under the limits of a machine: `bandwidth` in bytes/s, `peak` in FLOP/s.
+
+    `seconds` are times measured elsewhere, one for each kernel in order; without them the kernels are run and timed here. A
+    kernel that computes nothing stands in the table only."""
+    positive(bandwidth, "bandwidth, in bytes/s,"), positive(peak, "peak, in FLOP/s,")
+    if not recording.of(events.KernelsBuilt):
+        raise LookupError("no kernel was built while recording: there is nothing to time")
+    works = works_of(recording, index)
+    if seconds is None:
+        times = measure(recording, index)
+    else:
+        times = [
+            positive(one, "the seconds of a kernel")
+            for one in several(seconds, "seconds is a list of numbers")
+        ]
+    if len(times) != len(works):
+        raise ValueError(f"{len(works)} kernels need as many times, not {len(times)}")
+    return drawn(
+        [
+            (Point(w.name, w.operations, w.bytes, t), w.is_library)
+            for w, t in zip(works, times, strict=True)
+        ],
+        bandwidth,
+        peak,
+    )
+
+
+def drawn(
+    points: Sequence[tuple[Point, bool]], bandwidth: float, peak: float, caption: str = ""
+) -> Picture:
+    """Points and a table of them. The text has no times: they differ from run to run."""
+    placed = [point for point, _ in points if point.flops and point.bytes and point.seconds]
+    if not placed:
+        raise LookupError(
+            "no kernel of this graph computes anything: there is nothing to place under a roofline"
+        )
+    many = len(placed) > 6  # then their numbers in the table must do
+    names = [
+        (str(number) if many else point.name)
+        for number, (point, _) in enumerate(points, 1)
+        if point in placed
+    ]
+    picture = roofline(
+        [replace(p, name=name) for p, name in zip(placed, names, strict=True)],
+        bandwidth,
+        peak,
+        caption or CAPTION,
+    )
+    rows, plain_rows = [], []
+    for number, (point, library) in enumerate(points, 1):
+        who = f"{point.name} (library)" if library else point.name
+        least = max(point.bytes / bandwidth, point.flops / peak)
+        share = f"{100 * least / point.seconds:.0f} %" if point.seconds else "–"
+        told = (
+            count(point.flops),
+            human_bytes(point.bytes),
+            f"{point.intensity:.3g}" if point.bytes else "–",
+        )
+        what = lower(point, bandwidth, peak) if point.bytes else "–"
+        rows.append(
+            [
+                breakable(str(cell))
+                for cell in (number, who, *told, human_seconds(point.seconds), share, what)
+            ]
+        )
+        plain_rows.append((who, *told, what))
+    body = picture.body + html_table(rows, HEADER, (0, 2, 3, 4, 5, 6))
+    text = columns(plain_rows, ("kernel", "operations", "bytes", "FLOP/B", "waits for"))
+    alt = (
+        f"Roofline of {plural(len(points), 'kernel')}: "
+        + "; ".join(f"{row[0]} waits for {row[-1]}" for row in plain_rows)
+        + "."
+    )
+    return Picture(f'<div class="cl-scroll">{body}</div>', picture.caption, alt, text)
+
+
+CAPTION = (
+    "Each point is a kernel that was run and timed; above the slope, its data were still in the caches; above the flat roof, "
+    "the machine was busy while its peak was measured."
+)
+HEADER = ("", "kernel", "operations", "bytes", "FLOP/B", "time", "of the roof", "waits for")
+
+
+def count(number: float) -> str:
+    """1048576 → '1.05 M'."""
+    for scale, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= scale:
+            return f"{number / scale:.3g} {unit}"
+    return f"{number:.0f}"

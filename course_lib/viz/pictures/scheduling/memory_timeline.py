@@ -1,0 +1,220 @@
+"""How much memory a compiled graph holds while it runs, with its memory plan and without.
+
+In:  a `Schedule` and its `MemoryPlan`.
+Out: `MemoryUse`: bytes held while each kernel runs, the peak, and the same if each node ran alone, as in eager. It shows
+     itself as a picture: time left to right, a band for each piece of memory, as thick as it has bytes.
+In PyTorch: `torch.cuda.memory._record_memory_history` and the active memory timeline of pytorch.org/memory_viz.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate, groupby
+from pathlib import Path
+from typing import Any
+
+from course_lib.scheduling import MemoryPlan, Schedule
+from course_lib.viz.kit.asked import having, takes
+from course_lib.viz.kit.style import SMALL, Picture, human_bytes, plural
+from course_lib.viz.kit.svg import Svg, n, shorten
+
+
+@dataclass(frozen=True)
+class Span:
+    """A piece of memory, from the step that first needs it to the last. `names`: what lies in it, one after the other."""
+
+    first: int
+    last: int
+    bytes: int
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class MemoryUse:
+    """Bytes held, inputs not counted."""
+
+    schedule: Schedule
+    plan: MemoryPlan
+
+    @property
+    def spans(self) -> list[Span]:
+        """The memory that the compiled graph takes."""
+        count = len(self.plan.free_after)
+        last = {
+            storage: step for step, freed in enumerate(self.plan.free_after) for storage in freed
+        }
+        inside: dict[str, list[str]] = {}
+        for a in self.plan.allocations:
+            inside.setdefault(a.storage, []).append(a.buffer.name)
+        new = [a for a in self.plan.allocations if a.how == "new"]
+        return [
+            Span(a.kernel, last.get(a.storage, count), a.buffer.nbytes, tuple(inside[a.storage]))
+            for a in new
+        ]
+
+    @property
+    def spans_alone(self) -> list[Span]:
+        """If each node ran alone: its result in memory of its own, freed after its last use."""
+        alone = self.schedule.alone
+        last = {
+            buffer.name: step
+            for step, group in enumerate(alone)
+            for buffer in (*group.reads, *group.writes)
+        }
+        for group in alone:
+            last |= dict.fromkeys(group.usage.outputs, len(alone))
+        made = [(step, buffer) for step, group in enumerate(alone) for buffer in group.writes]
+        return [
+            Span(step, last[buffer.name], buffer.nbytes, (buffer.name,)) for step, buffer in made
+        ]
+
+    @property
+    def live_bytes(self) -> list[int]:
+        """Bytes held while each kernel runs."""
+        return held(self.spans, len(self.plan.free_after))
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most bytes held at once."""
+        return max(self.live_bytes, default=0)
+
+    @property
+    def unplanned_peak(self) -> int:
+        """The peak if each node ran alone."""
+        return max(held(self.spans_alone, len(self.schedule.alone)), default=0)
+
+    def __str__(self) -> str:
+        lines = []
+        for step, (kernel, bytes_held) in enumerate(
+            zip(self.schedule.kernels, self.live_bytes, strict=True)
+        ):
+            made = "; ".join(str(a) for a in self.plan.allocations if a.kernel == step)
+            freed = (
+                f"   frees {', '.join(self.plan.free_after[step])}"
+                if self.plan.free_after[step]
+                else ""
+            )
+            lines.append(f"{human_bytes(bytes_held):>10}  {kernel}: {made}{freed}")
+        return "\n".join(
+            [
+                *lines,
+                f"peak {human_bytes(self.peak_bytes)}, unfused {human_bytes(self.unplanned_peak)}",
+            ]
+        )
+
+    @property
+    def picture(self) -> Picture:
+        """The memory timeline: operations one by one on the left, ours on the right, on one scale."""
+        return memory_timeline(self)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """The picture as a file, as `Picture.save`."""
+        return self.picture.save(path)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        return self.picture._repr_mimebundle_()
+
+
+def held(spans: Sequence[Span], count: int) -> list[int]:
+    """Bytes held during each of `count` steps."""
+    change: list[int] = [0] * (count + 2)
+    for span in spans:
+        change[span.first] += span.bytes
+        change[span.last + 1] -= span.bytes
+    return list(accumulate(change))[:count]
+
+
+# ---- the timeline ---------------------------------------------------------------------------------------------------
+
+PANEL, BETWEEN, TALL, HEAD, AXIS = 326.0, 34.0, 240.0, 44.0, 58.0
+"""px: the width of one timeline and what is between two, their height, the headings above, the sizes on the left."""
+
+
+@takes(use=having("what trace.memory() gives", "spans_alone", "unplanned_peak"))
+def memory_timeline(use: MemoryUse) -> Picture:
+    """Memory held over time, if each node ran alone and as planned."""
+    alone, planned = use.spans_alone, use.spans
+    peaks = use.unplanned_peak, use.peak_bytes
+    steps = len(use.schedule.alone), len(use.schedule.kernels)
+    scale = TALL / (max(peaks) or 1)
+    svg = Svg(AXIS + 2 * PANEL + BETWEEN + 8, HEAD + TALL + 30)
+    titles = (
+        f"One by one: {plural(steps[0], 'operation')}",
+        f"Compiled: {plural(steps[1], 'kernel')}",
+    )
+    sides = zip((alone, planned), steps, peaks, titles, ("eager", "scheduling"), strict=True)
+    for side, (spans, count, peak, title, stage) in enumerate(sides):
+        x, floor = AXIS + side * (PANEL + BETWEEN), HEAD + TALL
+        svg.text(x, 16, title, bold=True)
+        svg.text(x, 34, f"peak {human_bytes(peak)}{less(peaks) if side else ''}", SMALL)
+        draw_spans(svg, spans, count, (x, floor), scale, stage)
+        svg.path(f"M{n(x)} {n(floor)} H{n(x + PANEL)}", line=1.2, opacity=0.7)
+        svg.text(x, floor + 18, "time →", SMALL, dim=True)
+    for peak, stage in zip(peaks, ("eager", "scheduling"), strict=True):
+        y = HEAD + TALL - peak * scale
+        svg.path(
+            f"M{n(AXIS)} {n(y)} H{n(svg.width - 6)}",
+            stage=stage,
+            line=1.3,
+            opacity=0.9,
+            dashed=True,
+        )
+        crowded = stage == "scheduling" and abs(peaks[0] - peaks[1]) * scale < 14
+        if not crowded:
+            svg.text(AXIS - 6, y + 4, human_bytes(peak), SMALL, anchor="end", stage=stage)
+    alt = f"Memory over time. {titles[0]}, peak {human_bytes(peaks[0])}. {titles[1]}, peak {human_bytes(peaks[1])}{less(peaks)}."
+    caption = "Each band is a piece of memory, as thick as it has bytes, from the kernel that first writes it to the last that needs"
+    caption += " it; arrows: used again. Inputs are not counted. Left, each result goes after its last use; eager's go with their names."
+    return Picture(svg.render(alt), caption, alt, str(use))
+
+
+def less(peaks: tuple[int, int]) -> str:
+    """How much less the second is than the first, in words."""
+    return (
+        f", {100 - 100 * peaks[1] / peaks[0]:.0f} % less"
+        if peaks[0] and peaks[1] < peaks[0]
+        else ""
+    )
+
+
+def draw_spans(
+    svg: Svg, spans: list[Span], steps: int, corner: tuple[float, float], scale: float, stage: str
+) -> None:
+    """Bands stacked on each other at every step, in the order in which they begin; what lies below and ends, lets them fall."""
+    left, floor = corner
+    wide = PANEL / max(steps, 1)
+    tops = [floor] * steps
+    for number, span in enumerate(sorted(spans, key=lambda span: span.first)):
+        tall, during = span.bytes * scale, range(span.first, min(span.last, steps - 1) + 1)
+        lower = [tops[step] for step in during]
+        for step in during:
+            tops[step] -= tall
+        edge = [(left + wide * (span.first + i), y) for i, y in enumerate(lower)]
+        # a step says nothing while all stays
+        levels = [list(same) for _, same in groupby(edge, lambda corner: n(corner[1]))]
+        upper = "".join(
+            f"L{n(level[0][0])} {n(level[0][1] - tall)} H{n(level[-1][0] + wide)} "
+            for level in levels
+        )
+        back = "".join(
+            f"L{n(level[-1][0] + wide)} {n(level[0][1])} H{n(level[0][0])} "
+            for level in reversed(levels)
+        )
+        names = " → ".join(span.names)
+        tip = f"{names}: {human_bytes(span.bytes)}"
+        svg.area(f"M{upper[1:]}{back}Z", stage, strength=0.16 if number % 2 else 0.32, tip=tip)
+        level, room = longest_level(lower)
+        if tall >= 15 and wide * room > 34:
+            label = shorten(names, wide * room - 14, SMALL)
+            svg.text(edge[level][0] + 5, lower[level] - tall / 2 + 4, label, SMALL, tip=tip)
+
+
+def longest_level(heights: list[float]) -> tuple[int, int]:
+    """Where the longest stretch of equal heights begins, and how long it is."""
+    stretches, start = [(0, 0)], 0
+    for _, same in groupby(heights):
+        stretches.append((start, len(list(same))))
+        start += stretches[-1][1]
+    return max(stretches, key=lambda stretch: stretch[1])

@@ -1,0 +1,1 @@
+"""Pictures that answer: choose, move a tile, guess before running, step through a capture."""
