@@ -204,8 +204,10 @@ def is_library(filename: str) -> bool:
         return True
     followed = (
         os.path.join("torch", "nn", "modules") + os.sep,
+        # these rooms have programs that stand for a user's code
         os.path.join("course_lib", "bench") + os.sep,
         os.path.join("course_lib", "lessons") + os.sep,
+        os.path.join("course_lib", "tools") + os.sep,
     )
     layers = any(folder in filename for folder in followed) and not filename.endswith(
         os.path.join("modules", "module.py")

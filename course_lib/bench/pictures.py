@@ -12,9 +12,10 @@ from typing import NamedTuple
 from course_lib.bench.compare import Outcome, count
 from course_lib.bench.measure import Samples, human_time
 from course_lib.bench.report import speedup
+from course_lib.viz.kit.bars import who
 from course_lib.viz.kit.style import SMALL, Picture, escape
 from course_lib.viz.kit.svg import Svg, text_width
-from course_lib.viz.kit.tables import columns, html_table, who
+from course_lib.viz.kit.tables import columns, html_table
 
 
 def results(outcomes: Sequence[Outcome], title: str = "") -> Picture:

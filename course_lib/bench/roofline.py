@@ -18,8 +18,8 @@ import torch
 from course_lib import Pipeline, compile
 from course_lib.bench import gpu_suite, models, suite
 from course_lib.bench.eager import copy_bandwidth, matmul_peak
+from course_lib.viz.kit.roofline import Point
 from course_lib.viz.kit.style import Picture
-from course_lib.viz.kit.tables import Point
 from course_lib.viz.pictures.runtime.kernel_limits import drawn, works_of
 from course_lib.viz.trace import Trace, record
 

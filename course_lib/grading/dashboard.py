@@ -12,9 +12,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from course_lib.viz.kit.bars import bars
 from course_lib.viz.kit.style import SMALL, Picture, plural
 from course_lib.viz.kit.svg import Svg, shorten, text_width
-from course_lib.viz.kit.tables import bars, columns, table
+from course_lib.viz.kit.tables import columns, table
 
 from .tables import COLUMNS, number_in, read_table
 

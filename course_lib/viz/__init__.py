@@ -24,9 +24,11 @@ from course_lib.viz import evaluator
 from course_lib.viz.explain import explain
 from course_lib.viz.explorer.explorer import Explorer, explore
 from course_lib.viz.kit import style, svg, tables
+from course_lib.viz.kit.bars import bars
 from course_lib.viz.kit.highlight import code
+from course_lib.viz.kit.roofline import Point, roofline
 from course_lib.viz.kit.style import Picture, human_bytes, human_seconds
-from course_lib.viz.kit.tables import Point, bars, roofline, table
+from course_lib.viz.kit.tables import table
 from course_lib.viz.mirror import ablation, mirror
 from course_lib.viz.pictures.autograd.joint_graph import joint_graph
 from course_lib.viz.pictures.autograd.pipes import pipes

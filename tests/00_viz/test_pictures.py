@@ -12,8 +12,9 @@ import torch
 import course_lib as cl
 from course_lib import events, viz
 from course_lib.capture.sources import Location, Unsupported
+from course_lib.viz.kit.roofline import roofline
 from course_lib.viz.kit.svg import text_width
-from course_lib.viz.kit.tables import breakable, html_table, roofline
+from course_lib.viz.kit.tables import breakable, html_table
 from course_lib.viz.pictures.capture.bytecode_table import frame_runs, nest, plain_arg, walk
 from course_lib.viz.pictures.graphs import fx_graphs as graphs
 from course_lib.viz.recording import Recording

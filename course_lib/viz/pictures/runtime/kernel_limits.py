@@ -31,8 +31,9 @@ from course_lib import events
 from course_lib.lowering.ops import BINARY, BOOLEAN, UNARY
 from course_lib.scheduling.expressions import Expr, record
 from course_lib.viz.kit.asked import RECORDED, positive, several, takes
+from course_lib.viz.kit.roofline import Point, lower, roofline
 from course_lib.viz.kit.style import Picture, human_bytes, human_seconds, plural
-from course_lib.viz.kit.tables import Point, breakable, columns, html_table, lower, roofline
+from course_lib.viz.kit.tables import breakable, columns, html_table
 from course_lib.viz.pictures.graphs.fx_graphs import bare, op_name
 from course_lib.viz.pictures.lowering.loop_formulas import is_extern
 

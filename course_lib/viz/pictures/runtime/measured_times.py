@@ -28,9 +28,10 @@ from course_lib.viz.kit.asked import (
     shown,
     takes,
 )
+from course_lib.viz.kit.bars import LABEL, LETTERS, bars, who
 from course_lib.viz.kit.style import SMALL, Picture, human_seconds, plural
 from course_lib.viz.kit.svg import Svg, fold, n, shorten, text_width
-from course_lib.viz.kit.tables import LABEL, LETTERS, bars, columns, show, who
+from course_lib.viz.kit.tables import columns, show
 from course_lib.viz.pictures.runtime.kernel_limits import kernels_in_profile
 
 LONG, THICK, STEP, WIDEST = 460.0, 16.0, 21.0, 766.0

@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from course_lib.viz.kit.asked import SIZE, each, having, named, takes
+from course_lib.viz.kit.bars import who
 from course_lib.viz.kit.style import SMALL, Picture, plural
 from course_lib.viz.kit.svg import Svg, n, text_width
-from course_lib.viz.kit.tables import columns, who
+from course_lib.viz.kit.tables import columns
 
 TRACK, ROW, HEAD = 560.0, 25.0, 30.0
 
