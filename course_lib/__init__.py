@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         graph_break,
         is_compiling,
         mark_dynamic,
+        maybe_mark_dynamic,
     )
     from course_lib.compiler import capturing, compile, reset
     from course_lib.pipeline import Pipeline
@@ -34,14 +35,15 @@ __version__ = "0.1.0"
 __all__ = [
     "Interpreter", "Pipeline", "Unsupported", "allow_in_graph", "capturing", "compile", "config", "disable",
     "disallow_in_graph", "explain", "explore", "graph_break", "is_compiling", "list_backends", "list_mode_options",
-    "list_options", "mark_dynamic", "mirror", "record", "reset", "set_logs",
+    "list_options", "mark_dynamic", "maybe_mark_dynamic", "mirror", "record", "reset", "set_logs",
 ]  # fmt: skip
 
 
 _COMPILER = {
     "backends": ("list_backends", "list_mode_options", "list_options"),
     "capture": ("Interpreter", "Unsupported"),
-    "capture.user": ("allow_in_graph", "disable", "disallow_in_graph", "graph_break", "is_compiling", "mark_dynamic"),
+    "capture.user": ("allow_in_graph", "disable", "disallow_in_graph", "graph_break", "is_compiling", "mark_dynamic",
+                     "maybe_mark_dynamic"),
     "compiler": ("capturing", "compile", "reset"),
     "pipeline": ("Pipeline",),
 }  # fmt: skip

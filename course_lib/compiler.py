@@ -27,7 +27,7 @@ from torch.fx import _symbolic_trace as fx_tracer
 
 from course_lib import backends, config, events
 from course_lib.capture import CaptureResult, History, Unsupported, global_state
-from course_lib.frames import SKIP, Answer, Frame, Watcher, call, number, run_apart
+from course_lib.frames import AS_IT_IS, SKIP, Answer, Frame, Watcher, call, number, wrapper
 from course_lib.frames.resume import PLAIN
 from course_lib.guards import Check
 from course_lib.pipeline import Pipeline, apart_from_hooks
@@ -90,7 +90,7 @@ class Compiler:
         """The hook's question: `frame` is about to run and no entry fits."""
         code = frame.code
         if code.co_filename.startswith(TORCH_COMPILE):  # what it compiles is its own matter
-            return (lambda func, *args: True), run_apart
+            return (lambda func, *args: True), (lambda func, *args: AS_IT_IS)
         if is_skipped(code) or number(code) in PLAIN:
             return SKIP
         if not global_state.is_ordinary():
@@ -251,7 +251,12 @@ def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None 
 
 def called(function: Callable[..., Any]) -> Callable[..., Any]:
     """A frame that calls what has none to capture: a function of torch, or one written in C."""
-    return lambda *args, **kwargs: function(*args, **kwargs)
+
+    @wrapper
+    def calls(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return calls
 
 
 FX_ASKS_THE_THREAD = hasattr(fx_tracer, "_get_is_fx_tracing")
@@ -319,6 +324,7 @@ def compiled_function(function: F, compiler: Compiler) -> F:
     own = code is not None and not is_library(code.co_filename)
     watched = functools.partial(call, compiler.watcher, function if own else called(function))
 
+    @wrapper
     def run(*args: Any, **kwargs: Any) -> Any:
         if others_trace():
             return function(*args, **kwargs)
@@ -334,6 +340,7 @@ def compiled_module(model: torch.nn.Module, compiler: Compiler) -> torch.nn.Modu
     model = untwinned(model)
     watched = functools.partial(call, compiler.watcher, model)
 
+    @wrapper
     def run(twin: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
         if others_trace():  # who look for this object among the submodules of others
             return type(model).__call__(twin, *args, **kwargs)

@@ -18,6 +18,8 @@ from typing import Any
 import torch
 from torch.compiler import is_dynamo_compiling
 
+from course_lib.frames import wrapper
+
 COPYING = "__reduce_ex__", "__reduce__", "__copy__", "__deepcopy__"
 """What `copy` and `pickle` ask of the twin itself."""
 
@@ -99,6 +101,7 @@ class Twin(torch.nn.Module, metaclass=TwinType):
     def __init_subclass__(cls, **options: Any) -> None:
         """No class of the user's hears of it."""
 
+    @wrapper
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return call_of(self)(self, *args, **kwargs)
 

@@ -1,11 +1,13 @@
 """Python source that the library writes (heads, guard checks, wrappers), known to tracebacks as long as its function lives."""
 
+import ast
 import contextlib
 import linecache
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from itertools import count
+from types import FunctionType
 from typing import Any
 
 from torch import fx
@@ -17,12 +19,39 @@ _serial = count(1)
 
 def define(name: str, source: str, about: str, namespace: dict[str, Any]) -> Callable[..., Any]:
     """The function `name` that `source` defines, with these globals; its file is called `<course_lib about #1>`."""
-    filename = f"<course_lib {about} #{next(_serial)}>"
-    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    filename = remember(source, about)
     exec(compile(source, filename, "exec"), namespace)
     function: Callable[..., Any] = namespace[name]
     weakref.finalize(function, linecache.cache.pop, filename, None)
     return function
+
+
+def define_within(
+    name: str, source: str, about: str, names: dict[str, Any], namespace: dict[str, Any]
+) -> FunctionType:
+    """As `define`, but `names` are its closure: its globals are `namespace`, where nothing is added."""
+    filename = remember(source, about)
+    tree = ast.parse(source, filename)
+
+    # def made(names...): def name(...): ...; return name
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} & {*names}
+    around = ast.parse(f"def made({', '.join(sorted(used))}):\n    return {name}", filename)
+    maker: Any = around.body[0]
+    maker.body[:0] = tree.body
+
+    made: dict[str, Any] = {}
+    exec(compile(around, filename, "exec"), made)
+    inner = made["made"](**{used_name: names[used_name] for used_name in used})
+    function = FunctionType(inner.__code__, namespace, name, None, inner.__closure__)
+    weakref.finalize(function, linecache.cache.pop, filename, None)
+    return function
+
+
+def remember(source: str, about: str) -> str:
+    """A new file name, under which tracebacks find this source."""
+    filename = f"<course_lib {about} #{next(_serial)}>"
+    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    return filename
 
 
 @contextlib.contextmanager

@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.fx.experimental.symbolic_shapes import ConstraintViolationError
 
 from course_lib import events
 from course_lib.capture import calls, corners, global_state, sources
@@ -74,6 +75,9 @@ def capture(frame: Frame, interpreter: type[Interpreter] = Interpreter, history:
             result = attempt.run()
         except Unsupported as error:
             problem = error
+        except ConstraintViolationError:  # a promise about sizes that the program does not keep
+            attempt.world.forget()
+            raise
         except BaseException as error:
             check_own_failure(error)
             plain, place = True, attempt.root.program[attempt.root.next - 1]

@@ -16,13 +16,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from course_lib import frames
-from course_lib.capture.head import HeadBuilder
+from course_lib.capture.head import Break, HeadBuilder
 from course_lib.capture.interpreter import Interpreter
 from course_lib.capture.machine import NOTHING, Stack
 from course_lib.capture.sources import Unsupported
 from course_lib.capture.world import NULL
 from course_lib.frames import JUMPS, Instruction
-from course_lib.frames.resume import AT_BREAK
 
 # Builtins that look at the frame that calls them
 FRAME_READERS = ("locals", "globals", "eval", "exec")
@@ -51,7 +50,7 @@ class BreakBuilder(HeadBuilder, Stack):
             raise Unsupported(
                 f"a function that calls {(*readers, 'sys._getframe')[0]}() cannot be split"
             )
-        self.head.names[AT_BREAK] = it.code, it.program[broken].line or 1
+        self.head.at = Break(it.code, it.program[broken].line or 1, it.globals)
         self.effects()
         self.stack = self.stack_of(it)
         known = {*EXPRESSIONS, *STATEMENTS, *BRANCHES, *dir(self)}

@@ -11,6 +11,7 @@ the breaking operation itself (`breaks.py`) and calls the resume function. Trace
 In PyTorch, as bytecode: `torch/_dynamo/codegen.py` (`PyCodegen`), `side_effects.py`, `bytecode_transformation.py`.
 """
 
+import builtins
 import collections
 import functools
 import gc
@@ -65,8 +66,8 @@ from course_lib.capture.world import (
     is_slot,
 )
 from course_lib.failing import WHILE_COMPILING, draws_numbers, may_fail
-from course_lib.frames.resume import AT_BREAK, live, resume, resume_at, tidied
-from course_lib.written import as_tuple, define, quiet
+from course_lib.frames.resume import in_the_program, live, resume, resume_at
+from course_lib.written import as_tuple, define, define_within, quiet
 
 GRAPH = "__graph"
 MANY = 32  # inputs: a head with fewer shows each one's whole path
@@ -82,6 +83,15 @@ REDUCIBLE = (
 """Modules whose objects may be made from what their `__reduce__` says."""
 
 
+@dataclass(frozen=True)
+class Break:
+    """Where a frame breaks its graph: the line of its code, and the global variables there."""
+
+    code: types.CodeType
+    line: int
+    globals: dict[str, Any]
+
+
 @dataclass
 class Head:
     """The source and the names it uses. `function(graph)` makes the callable."""
@@ -90,6 +100,8 @@ class Head:
     parameters: tuple[str, ...]
     body: list[str]
     names: dict[str, Any] = field(default_factory=dict)
+    # At a graph break it does the work of this line
+    at: Break | None = None
 
     @property
     def source(self) -> str:
@@ -103,10 +115,15 @@ class Head:
 
     def function(self, graph: Callable[..., Any]) -> Callable[..., Any]:
         """The head as a function that calls `graph` on the graph's inputs."""
-        head = define(
-            "head", self.source, f"head of {self.name}", {**HELPERS, **self.names, GRAPH: graph}
-        )
-        return tidied(head) if AT_BREAK in self.names else head
+        names, about = {**HELPERS, **self.names, GRAPH: graph}, f"head of {self.name}"
+        if self.at is None:
+            return define("head", self.source, about, names)
+
+        # what it calls sees the frame, file and line of the program above itself
+        names = vars(builtins) | names
+        head = define_within("head", self.source, about, names, self.at.globals)
+        head.__code__ = in_the_program(head, self.name, self.at.code, self.at.line)
+        return head
 
 
 class HeadBuilder:
@@ -154,8 +171,7 @@ class HeadBuilder:
                 "except Exception as __error:",
                 f"    __out = {failed}(__error)",
             ]
-        arguments = ", ".join((FUNCTION, *self.head.parameters))
-        again = f"{self.name_for(frames.run_apart)}({arguments})"
+        again = self.name_for(frames.AS_IT_IS, "as_it_is")
         if categories := {warned.category: None for warned in self.world.warned}:
             listed = ", ".join(map(self.rebuild, categories))
             lines.insert(0, f"if may_raise({listed}): return {again}")

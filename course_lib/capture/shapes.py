@@ -10,7 +10,6 @@ In PyTorch: `torch/fx/experimental/symbolic_shapes.py` (`ShapeEnv`), `_dynamo/pg
 import itertools
 import math
 import operator
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -18,7 +17,12 @@ from typing import Any, NamedTuple
 import sympy
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
+from torch.fx.experimental.symbolic_shapes import (
+    ConstraintViolationError,
+    DimDynamic,
+    ShapeEnv,
+    StatelessSymbolicContext,
+)
 from torch.utils._sympy.printers import PythonPrinter
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
@@ -118,12 +122,10 @@ class Shapes:
         """A fake like `tensor`, with symbolic sizes where they are wanted."""
         sizes = tuple(tensor.shape)
         self.history.meet(source, sizes)
-        marked = {
-            *getattr(tensor, "_course_dynamic", ()),
-            *getattr(tensor, "_dynamo_dynamic_indices", ()),
-        }
+        promised, wished = marks(tensor)
         symbolic = [
-            self.history.is_symbolic(source, d, size, marked) for d, size in enumerate(sizes)
+            self.history.is_symbolic(source, d, size, promised | wished)
+            for d, size in enumerate(sizes)
         ]
         if not any(symbolic) or isinstance(tensor, torch.nn.Parameter):
             return self.mode.from_tensor(tensor, static_shapes=True)
@@ -135,7 +137,7 @@ class Shapes:
         )
         for dim, size in enumerate(fake.shape):
             if isinstance(size, torch.SymInt) and (symbol := size.node.expr).is_Symbol:
-                self.marked |= {symbol} if dim in marked else set()
+                self.marked |= {symbol} if dim in promised else set()
                 texts = f"{source.expr}.shape[{dim}]", f"{source.shown}.shape[{dim}]"
                 self.found[symbol] = Origin(size, texts, SIZE, (fake, dim))
         for stride in fake.stride():
@@ -231,7 +233,10 @@ class Shapes:
         self.causes += [place] * (len(self.env.guards) - len(self.causes))
 
     def tests(self) -> dict[Test, Location | None]:
-        """What must hold for other sizes, and the user's line that asked first. Warns of a marked size that is not dynamic."""
+        """What must hold for other sizes, and the user's line that asked first.
+
+        Raises ConstraintViolationError where the program makes a constant of a size that was marked as dynamic.
+        """
         asked = [
             (guard.expr, at) for guard, at in itertools.zip_longest(self.env.guards, self.causes)
         ]
@@ -252,13 +257,9 @@ class Shapes:
             elif origin.function not in (None, SIZE):
                 found[self._test(symbol, "type({}) is int")] = at
             if size.is_number and not symbol_is_type(symbol, SymT.FLOAT):
-                found[test := self._test(sympy.Eq(symbol, size, evaluate=False))] = at
+                found[self._test(sympy.Eq(symbol, size, evaluate=False))] = at
                 if symbol in self.marked:
-                    why = f"was marked as dynamic, but {at} ({at.text if at else ''}) is right for this size only"
-                    warnings.warn(
-                        f"{test.pretty} {why}; write that line for any size, or do not mark it",
-                        stacklevel=2,
-                    )
+                    raise broken_promise(origin.texts[1], int(size), at)
             elif origin.function is SIZE:
                 found[self._test(sympy.Ge(symbol, 2, evaluate=False))] = None
         for expr, at in asked:
@@ -278,6 +279,25 @@ class Shapes:
             (d, self.text(n)) for d, n in enumerate(strides) if n.free_symbols <= set(self.found)
         ]
         return [Test(f"{{}}.stride({dim}) == {text}", "holds", True) for dim, text in places]
+
+
+def marks(tensor: torch.Tensor) -> tuple[set[int], set[int]]:
+    """The dimensions that `mark_dynamic` and `maybe_mark_dynamic` named, ours or torch's."""
+    promised = "_course_dynamic", "_dynamo_dynamic_indices"
+    wished = "_course_maybe_dynamic", "_dynamo_weak_dynamic_indices"
+    first, second = (
+        {d for name in names for d in getattr(tensor, name, ())} for names in (promised, wished)
+    )
+    return first, second
+
+
+def broken_promise(size: str, value: int, at: Location | None) -> ConstraintViolationError:
+    """The error of a program that makes a constant of a size that was marked as dynamic."""
+    line = f"{at} ({at.text.strip()})" if at else "a line"
+    return ConstraintViolationError(
+        f"{size} was marked as dynamic, but {line} is right for {value} only: "
+        "write that line for any size, or use maybe_mark_dynamic, which does not insist"
+    )
 
 
 def concrete(value: Any) -> Any:

@@ -52,11 +52,29 @@ def disallow_in_graph(function: F) -> F:
 
 
 def mark_dynamic(tensor: torch.Tensor, dim: int | tuple[int, ...] | list[int]) -> None:
-    """From the first capture on, treat these dimensions of `tensor` as symbolic. (Sizes 0 and 1 stay constants.)"""
-    known: frozenset[int] = getattr(tensor, "_course_dynamic", frozenset())
-    tensor._course_dynamic = known | {
-        d % tensor.ndim for d in ((dim,) if isinstance(dim, int) else dim)
-    }
+    """From the first capture on, treat these dimensions of `tensor` as symbolic.
+
+    It is a promise: a compile raises ConstraintViolationError where the program makes a constant of such a size. Sizes 0 and 1
+    are always constants, parameters have constant sizes, and `dynamic=False` is stronger than a mark (in torch it is not);
+    that raises nothing.
+    In PyTorch: `torch/_dynamo/decorators.py`, `mark_dynamic`.
+    """
+    mark(tensor, "_course_dynamic", dim)
+
+
+def maybe_mark_dynamic(tensor: torch.Tensor, dim: int | tuple[int, ...] | list[int]) -> None:
+    """As `mark_dynamic`, but no promise: where the program makes a constant of such a size, it is one.
+
+    In PyTorch: `torch/_dynamo/decorators.py`, `maybe_mark_dynamic`.
+    """
+    mark(tensor, "_course_maybe_dynamic", dim)
+
+
+def mark(tensor: torch.Tensor, name: str, dim: int | tuple[int, ...] | list[int]) -> None:
+    """Add these dimensions to a set that the tensor carries."""
+    known: frozenset[int] = getattr(tensor, name, frozenset())
+    dims = (dim,) if isinstance(dim, int) else dim
+    setattr(tensor, name, known | {d % tensor.ndim for d in dims})
 
 
 RULES[is_compiling] = always(True)

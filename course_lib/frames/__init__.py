@@ -6,15 +6,19 @@
 """
 
 from course_lib.frames.hook import (
+    AS_IT_IS,
     SKIP,
     Answer,
     Frame,
     Watcher,
     call,
+    call_hidden,
+    call_revealed,
     installed,
     number,
     parameters,
     run_apart,
     watching,
+    wrapper,
 )
 from course_lib.frames.instructions import JUMPS, Instruction, exception_table, instructions

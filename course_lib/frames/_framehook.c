@@ -9,7 +9,11 @@
  *     otherwise: watcher(code, func, *args)          answers with the head to use this time, or None: run the frame
  *
  * `func` is the function being called and `args` are its parameters, flat: positional, keyword-only, then the *args tuple and
- * the **kwargs dict. Guards and the watcher run unobserved; heads, and all they call, are observed like any other code.
+ * the **kwargs dict. Guards and the watcher run unobserved; heads, and all they call, are observed like any other code. A head
+ * may also answer with AS_IT_IS: then the frame runs after all, with nobody watching.
+ *
+ * The library's own frames stand between those of the program. While the program runs below them they are hidden, so that
+ * warnings, `sys._getframe`, `inspect` and `logging` find the program's frames only.
  * In PyTorch: torch/csrc/dynamo/eval_frame.c, eval_frame_cpp.cpp, cpython_defs.c and extra_state.cpp.
  */
 #define PY_SSIZE_T_CLEAN
@@ -40,6 +44,10 @@ typedef struct _PyInterpreterFrame Frame;
 
 #if PY_VERSION_HEX < 0x030D0000
 #  define f_executable f_code
+#  define instr_ptr prev_instr
+#  define NEWEST_FRAME(ts) ((ts)->cframe->current_frame)
+#else
+#  define NEWEST_FRAME(ts) ((ts)->current_frame)
 #endif
 #if PY_VERSION_HEX < 0x030C0000
 #  define f_funcobj f_func
@@ -118,6 +126,68 @@ static PyObject *number_of(PyCodeObject *code) {  /* borrowed; NULL with an exce
     return number;
 }
 
+/* ---- hidden frames ----------------------------------------------------------------------------------------------- */
+
+/* Two sorts of code are marked, in another scratch slot: WRAPPER only hands a call on, and HEAD does the work of a frame.
+   CPython shows no frame that has not begun, and knows that from the place of its next instruction. So a frame is hidden by
+   setting that place before the code, and shown again by setting it back. While a frame waits for a call of C code, CPython
+   itself does not read the place. (A static mark would do the same to `co_firsttraceable`; then profilers of 3.11 would see
+   returns without calls.) */
+enum { WRAPPER = 1, HEAD = 2 };
+static Py_ssize_t mark_slot;
+
+static Py_ssize_t mark_of(PyObject *code) {
+    void *mark = NULL;
+    PyUnstable_Code_GetExtra(code, mark_slot, &mark);
+    return (Py_ssize_t)mark;
+}
+
+#define MOST_HIDDEN 4
+typedef struct Hidden {
+    struct Hidden *before;               /* of this thread */
+    int count;
+    Frame *frames[MOST_HIDDEN];
+    _Py_CODEUNIT *places[MOST_HIDDEN];
+} Hidden;
+static _Thread_local Hidden *hidden;
+
+static void conceal(Hidden *these) {
+    for (int i = 0; i < these->count; i++)
+        these->frames[i]->instr_ptr = _PyCode_CODE((PyCodeObject *)OBJECT(these->frames[i]->f_executable)) - 1;
+}
+
+static void reveal(Hidden *these) {
+    for (int i = 0; i < these->count; i++)
+        these->frames[i]->instr_ptr = these->places[i];
+}
+
+/* Hide the newest frames: wrappers, and with `head` the head above them. (The frame that the head stands for is not linked.) */
+static void hide(Hidden *these, int head) {
+    Frame *f = NEWEST_FRAME(PyThreadState_Get());
+    these->count = 0;
+    for (; f != NULL && these->count < MOST_HIDDEN; f = f->previous) {
+        if (f->owner == FRAME_OWNED_BY_GENERATOR)
+            break;
+        if (f->owner != FRAME_OWNED_BY_THREAD)
+            continue;                    /* no Python code: where C calls Python (since 3.12) */
+        Py_ssize_t mark = mark_of(OBJECT(f->f_executable));
+        if (mark != WRAPPER && !(mark == HEAD && head))
+            break;
+        these->frames[these->count] = f;
+        these->places[these->count++] = f->instr_ptr;
+        if (mark == HEAD)
+            break;
+    }
+    conceal(these);
+    these->before = hidden;
+    hidden = these;
+}
+
+static void show(Hidden *these) {
+    reveal(these);
+    hidden = these->before;
+}
+
 /* ---- the hook ---------------------------------------------------------------------------------------------------- */
 
 static _Thread_local PyObject *watcher;  /* this thread's; NULL: none */
@@ -146,6 +216,49 @@ static PyObject *find_head(PyObject *asked, PyObject *entries, PyObject **call, 
     return head;
 }
 
+static PyObject *as_it_is;               /* what a head returns to let the frame run */
+static PyObject *on_error;               /* a Python function that is told of the error of a head; NULL: none */
+
+static PyObject *enter(PyObject *, PyObject *);
+
+/* Run the frame, and all below it, with nobody watching. */
+static PyObject *run_unwatched(PyThreadState *ts, Frame *f) {
+    _PyFrameEvalFunction evaluate = next_evaluator;      /* `enter` may take us out */
+    PyObject *before = enter(NULL, Py_None);
+    if (before == NULL)
+        return discard_frame(ts, f, NULL);
+    PyObject *result = evaluate(ts, f, 0);
+    Py_XDECREF(enter(NULL, before));
+    Py_DECREF(before);
+    return result;
+}
+
+/* Show the error of a head to `on_error`, which may change its traceback. */
+static void tell_of_error(void) {
+    PyObject *asked = watcher;
+    watcher = NULL;
+#if PY_VERSION_HEX >= 0x030C0000
+    PyObject *error = PyErr_GetRaisedException();
+#else
+    PyObject *type, *error, *traceback;
+    PyErr_Fetch(&type, &error, &traceback);
+    PyErr_NormalizeException(&type, &error, &traceback);
+    if (traceback)
+        PyException_SetTraceback(error, traceback);
+    Py_XDECREF(traceback);
+#endif
+    PyObject *done = PyObject_CallOneArg(on_error, error);
+    if (done == NULL)
+        PyErr_Clear();                   /* as deep in calls as the error itself: its traceback stays as it is */
+    Py_XDECREF(done);
+#if PY_VERSION_HEX >= 0x030C0000
+    PyErr_SetRaisedException(error);
+#else
+    PyErr_Restore(type, error, PyException_GetTraceback(error));
+#endif
+    Py_XSETREF(watcher, asked);
+}
+
 /* Call the head in the frame's place, or run the frame. Apart, so that frames left alone pay no C stack for `call`. */
 static __attribute__((noinline)) PyObject *replace_frame(PyThreadState *ts, Frame *f, PyCodeObject *code, PyObject *entries) {
     int variadic = !!(code->co_flags & CO_VARARGS) + !!(code->co_flags & CO_VARKEYWORDS);
@@ -164,8 +277,20 @@ static __attribute__((noinline)) PyObject *replace_frame(PyThreadState *ts, Fram
 
     if (head == NULL)
         return PyErr_Occurred() ? discard_frame(ts, f, NULL) : run_frame(ts, f, 0);
+
+    _Py_CODEUNIT *start = f->instr_ptr;
+    f->instr_ptr = _PyCode_CODE(code) - 1;               /* hidden: since 3.13 a frame at its start can be seen */
     PyObject *result = PyObject_Vectorcall(head, call + 1, n + 1, NULL);
+    f->instr_ptr = start;
+
+    int is_head = PyFunction_Check(head) && mark_of(PyFunction_GET_CODE(head)) == HEAD;
     Py_DECREF(head);
+    if (result == NULL && is_head && on_error)
+        tell_of_error();
+    if (result == as_it_is) {
+        Py_DECREF(result);
+        return run_unwatched(ts, f);
+    }
     return discard_frame(ts, f, result);
 }
 
@@ -215,10 +340,58 @@ static PyObject *call(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObj
     PyObject *before = enter(self, args[0]);
     if (before == NULL)
         return NULL;
+    Hidden wrappers;
+    hide(&wrappers, 0);
     PyObject *result = PyObject_Vectorcall(args[1], args + 2, n - 2, kwnames);
+    show(&wrappers);
     Py_DECREF(enter(self, before));
     Py_DECREF(before);
     return result;
+}
+
+static PyObject *call_hidden(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames) {
+    if (n < 1)
+        return PyErr_Format(PyExc_TypeError, "call_hidden takes a function and its arguments");
+    Hidden callers;
+    hide(&callers, 1);
+    PyObject *result = PyObject_Vectorcall(args[0], args + 1, n - 1, kwnames);
+    show(&callers);
+    return result;
+}
+
+static PyObject *call_revealed(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames) {
+    if (n < 1)
+        return PyErr_Format(PyExc_TypeError, "call_revealed takes a function and its arguments");
+    Hidden *newest = hidden;
+    for (Hidden *these = newest; these; these = these->before)
+        reveal(these);
+    hidden = NULL;
+    PyObject *result = PyObject_Vectorcall(args[0], args + 1, n - 1, kwnames);
+    hidden = newest;
+    for (Hidden *these = newest; these; these = these->before)
+        conceal(these);
+    return result;
+}
+
+static PyObject *mark(PyObject *self, PyObject *args) {
+    PyObject *code;
+    Py_ssize_t sort;
+    if (!PyArg_ParseTuple(args, "O!n", &PyCode_Type, &code, &sort))
+        return NULL;
+    if (PyUnstable_Code_SetExtra(code, mark_slot, (void *)sort) < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *marked(PyObject *self, PyObject *code) {
+    if (!PyCode_Check(code))
+        return PyErr_Format(PyExc_TypeError, "expected a code object, got %.100s", Py_TYPE(code)->tp_name);
+    return PyLong_FromSsize_t(mark_of(code));
+}
+
+static PyObject *tell(PyObject *self, PyObject *function) {
+    Py_XSETREF(on_error, Py_NewRef(function));
+    Py_RETURN_NONE;
 }
 
 static PyObject *number(PyObject *self, PyObject *code) {
@@ -240,6 +413,13 @@ static PyMethodDef methods[] = {
     {"enter", enter, METH_O, "enter(watcher | None) -> the watcher of this thread until now"},
     {"call", (PyCFunction)(void (*)(void))call, METH_FASTCALL | METH_KEYWORDS,
      "call(watcher | None, function, *args, **kwargs): call the function, with the frames below it watched"},
+    {"call_hidden", (PyCFunction)(void (*)(void))call_hidden, METH_FASTCALL | METH_KEYWORDS,
+     "call_hidden(function, *args, **kwargs): call the function, with the wrappers and the head above it hidden"},
+    {"call_revealed", (PyCFunction)(void (*)(void))call_revealed, METH_FASTCALL | METH_KEYWORDS,
+     "call_revealed(function, *args, **kwargs): call the function, with no frame of this thread hidden"},
+    {"mark", mark, METH_VARARGS, "mark(code, WRAPPER or HEAD): frames of this code may be hidden"},
+    {"marked", marked, METH_O, "marked(code) -> WRAPPER, HEAD or 0"},
+    {"tell", tell, METH_O, "tell(function): function(error) is told of the error of each head"},
     {"number", number, METH_O, "number(code) -> int: the code object's key in a watcher"},
     {"class_version", class_version, METH_O, "class_version(cls) -> int: another after any change to the class; 0: not known"},
     {NULL}};
@@ -255,5 +435,14 @@ PyMODINIT_FUNC PyInit__framehook(void) {
         return_stub = PyObject_Call(replace, none, changes);     /* kept for ever */
     Py_XDECREF(empty); Py_XDECREF(replace); Py_XDECREF(none); Py_XDECREF(changes);
     slot = PyUnstable_Eval_RequestCodeExtraIndex((freefunc)Py_DecRef);
-    return return_stub && slot >= 0 ? PyModule_Create(&module) : NULL;
+    mark_slot = PyUnstable_Eval_RequestCodeExtraIndex(NULL);
+    as_it_is = PyObject_CallNoArgs((PyObject *)&PyBaseObject_Type);
+    if (return_stub == NULL || slot < 0 || mark_slot < 0 || as_it_is == NULL)
+        return NULL;
+
+    PyObject *made = PyModule_Create(&module);
+    if (made == NULL || PyModule_AddIntMacro(made, WRAPPER) < 0 || PyModule_AddIntMacro(made, HEAD) < 0
+            || PyModule_AddObjectRef(made, "AS_IT_IS", as_it_is) < 0)
+        Py_CLEAR(made);
+    return made;
 }

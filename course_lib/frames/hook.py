@@ -19,20 +19,22 @@ import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import CodeType, FunctionType
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from course_lib import native
 
 # `guard(func, *args)`: may the head stand in for a frame of `func` with these arguments?
 Guard: TypeAlias = Callable[..., bool]
 Head: TypeAlias = Callable[..., Any]
-"""`head(func, *args)`: what the frame would have returned. `args` is flat, in the order of `parameters(code)`."""
+"""`head(func, *args)`: what the frame would have returned. `args` is flat, in the order of `parameters(code)`. A head may also
+return `AS_IT_IS`: then the frame runs after all, and nobody watches it."""
 Answer: TypeAlias = tuple[Guard, Head] | Literal[False] | None
 """What to do with a frame: replace it and those like it; `SKIP`; or None: run it as it is, and ask again next time."""
 SKIP: Literal[False] = False  # Run frames of this code as they are, and never ask about it again
 
 _framehook = native.load("course_lib.frames._framehook")
 _thread = threading.local()
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,8 @@ class Watcher(dict[int, "list[tuple[Guard, Head]] | None"]):
 
     def ask(self, code: CodeType, func: FunctionType, *args: Any) -> Head | None:
         """Ask the callback, and keep its answer."""
-        own = code.co_filename == __file__  # `__exit__` runs while this still watches
+        # `__exit__` runs while this still watches; a head does what is watched already
+        own = code.co_filename == __file__ or is_head(code)
         # CPython 3.14 writes such functions itself: they run when somebody asks for annotations
         own = own or code.co_name == "__annotate__"
         frame = Frame(func, code, dict(zip(parameters(code), args, strict=True)))
@@ -136,6 +139,22 @@ def flatten(code: CodeType) -> CodeType:
     )
 
 
+def wrapper(function: F) -> F:
+    """Mark a function that only hands a call on. Its frames are hidden while `call` or `call_hidden` runs below them."""
+    mark(function.__code__, WRAPPER)
+    return function
+
+
+def mark_head(code: CodeType) -> None:
+    """Mark the code of a head. Its frames are hidden while `call_hidden` runs below them, and `tell` hears of their errors."""
+    mark(code, HEAD)
+
+
+def is_head(code: CodeType) -> bool:
+    """Was this code marked by `mark_head`?"""
+    return marked(code) == HEAD
+
+
 def run_apart(function: FunctionType, *args: Any) -> Any:
     """Let Python run a frame, whose arguments come in flat order, and all below it, with nobody watching."""
     plain = FunctionType(
@@ -159,10 +178,25 @@ def missing(*args: Any, **kwargs: Any) -> Any:
     )
 
 
+def unknown(*args: Any) -> Any:
+    """What stands for questions about frames where nothing is captured."""
+
+
 enter: Callable[[Watcher | None], Watcher | None] = getattr(_framehook, "enter", missing)
 """Makes a watcher the one of this thread; returns the one before, to be entered again when done."""
 call: Callable[..., Any] = getattr(_framehook, "call", missing)
 """`call(watcher, function, *args, **kwargs)`: with the frames below it shown to `watcher` (None: to nobody)."""
+call_hidden: Callable[..., Any] = getattr(_framehook, "call_hidden", missing)
+"""`call_hidden(function, *args, **kwargs)`: with the frames of wrappers and heads directly above it hidden."""
+call_revealed: Callable[..., Any] = getattr(_framehook, "call_revealed", missing)
+"""`call_revealed(function, *args, **kwargs)`: with no frame of this thread hidden."""
+tell: Callable[[Callable[[BaseException], object]], None] = getattr(_framehook, "tell", unknown)
+"""`tell(function)`: `function(error)` is told of each error that leaves a head, and may change its traceback."""
+mark: Callable[[CodeType, int], None] = getattr(_framehook, "mark", unknown)
+marked: Callable[[CodeType], int] = getattr(_framehook, "marked", unknown)
+WRAPPER: int = getattr(_framehook, "WRAPPER", 1)
+HEAD: int = getattr(_framehook, "HEAD", 2)
+AS_IT_IS: object = getattr(_framehook, "AS_IT_IS", object())
 number: Callable[[CodeType], int] = getattr(_framehook, "number", id)
 """The code object's key in a watcher. (Code objects themselves compare by value: two equal ones must not share answers.)"""
 class_version: Callable[[type], int] = getattr(_framehook, "class_version", lambda cls: 0)

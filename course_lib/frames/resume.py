@@ -18,15 +18,22 @@ import linecache
 import opcode
 import threading
 import weakref
-from collections.abc import Callable
 from dataclasses import dataclass
 from types import CellType, CodeType, FrameType, FunctionType, TracebackType
 from typing import Any
 
-from course_lib.frames.hook import call, flatten, number, run_apart
+from course_lib.frames.hook import (
+    call,
+    call_hidden,
+    flatten,
+    mark_head,
+    number,
+    run_apart,
+    tell,
+    wrapper,
+)
 from course_lib.frames.instructions import JUMPS, exception_table, instructions
 
-AT_BREAK = "__at_break"  # What a head calls the line whose work it does: (code, line)
 # Resume functions that may run inside each other, as in a loop with a break; then the frame goes on as it is
 NESTED = 24
 
@@ -43,6 +50,26 @@ class Resume:
     shift: int  # How many bytes further down the original bytecode begins
 
 
+@dataclass(frozen=True)
+class AtBreak:
+    """What the head of a frame that stops at a graph break stands for: its function's name, its code, and the line of the break.
+
+    `written` is the head's own code. The code that runs has the same instructions, and the name and line of the program.
+    """
+
+    name: str
+    original: CodeType
+    line: int
+    written: CodeType
+
+    def line_in_head(self, place: int) -> int:
+        """The line of the head's source that the instruction at `place` belongs to."""
+        lines = (line for start, end, line in self.written.co_lines() if start <= place < end)
+        return next(lines, None) or 1
+
+
+heads: dict[int, AtBreak] = {}
+"""By the number of the code that runs."""
 _made: weakref.WeakValueDictionary[Any, Resume] = weakref.WeakValueDictionary()
 """By the number of its own code, and by what it was made from; heads keep them alive."""
 PLAIN: set[int] = set()  # Numbers of the code that is not to be captured
@@ -102,6 +129,33 @@ def make_resume(
     return Resume(code, offset, new, new.replace(), names, len(prologue))
 
 
+def in_the_program(head: FunctionType, name: str, original: CodeType, line: int) -> CodeType:
+    """The code of a head, in the file of the program and in the line of the break. So whoever looks at the stack from below,
+    a warning or a logger, finds the line whose work the head does."""
+    disguised = in_line(head.__code__, original, line)
+    key = number(disguised)
+    heads[key] = AtBreak(name, original, line, head.__code__)
+    weakref.finalize(disguised, heads.pop, key, None)
+    mark_head(disguised)
+    return disguised
+
+
+def in_line(code: CodeType, original: CodeType, line: int) -> CodeType:
+    """`code` with the names of `original`, and all its instructions in this line of it."""
+    units = len(code.co_code) // 2
+    steps = [min(8, units - start) for start in range(0, units, 8)]
+    # "no columns", line + 0 (`Objects/locations.md`)
+    table = b"".join(bytes([0x80 | 13 << 3 | step - 1, 0]) for step in steps)
+    return code.replace(
+        co_filename=original.co_filename,
+        co_name=original.co_name,
+        co_qualname=original.co_qualname,
+        co_firstlineno=line,
+        co_linetable=table,
+    )
+
+
+@wrapper
 def resume(
     at: Resume,
     plain: bool,
@@ -119,7 +173,8 @@ def resume(
     closure = (*cells, *map(CellType, stack))
     _thread.nested = nested + 1
     try:
-        return FunctionType(code, func.__globals__, func.__name__, None, closure)(*args)
+        rest = FunctionType(code, func.__globals__, func.__name__, None, closure)
+        return call_hidden(rest, *args)
     except BaseException:
         for cell in closure[
             len(cells) :
@@ -147,11 +202,9 @@ def tidy(error: BaseException) -> None:
         parts.append(last.tb_next)
     for part in filter(None, reversed(parts)):
         frame = part.tb_frame
-        place = frame.f_globals.get(AT_BREAK)
-        if place is not None and "__graph(" not in linecache.getline(
-            frame.f_code.co_filename, part.tb_lineno
-        ):
-            made = made if resumed else traceback_line(made, *place)
+        place = heads.get(number(frame.f_code))
+        if place is not None:
+            made = made if resumed else line_of_head(made, place, part.tb_lasti)
             forget_variables(frame)
         elif not is_own(frame):
             made = TracebackType(
@@ -161,6 +214,14 @@ def tidy(error: BaseException) -> None:
             forget_variables(frame)
         resumed = is_own(frame)
     error.__traceback__ = made
+
+
+def line_of_head(inner: TracebackType | None, head: AtBreak, place: int) -> TracebackType:
+    """The line of a traceback for a head: of the program, or where the graph is called, of the head's source."""
+    line = head.line_in_head(place)
+    if "__graph(" in linecache.getline(head.written.co_filename, line):
+        return traceback_line(inner, head.written, line)
+    return traceback_line(inner, head.original, head.line)
 
 
 def is_own(frame: FrameType) -> bool:
@@ -174,17 +235,7 @@ def forget_variables(frame: FrameType) -> None:
         frame.clear()
 
 
-def tidied(head: Callable[..., Any]) -> Callable[..., Any]:
-    """The head, raising what looks as if the lines had raised it whose work it does."""
-
-    def in_place(*args: Any) -> Any:
-        try:
-            return head(*args)
-        except BaseException as error:
-            tidy(error)
-            raise
-
-    return in_place
+tell(tidy)
 
 
 @functools.lru_cache(maxsize=256)

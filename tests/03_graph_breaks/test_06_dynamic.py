@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from scenarios import Ours, check, collect, play, tried
 from torch import nn
+from torch.fx.experimental.symbolic_shapes import ConstraintViolationError
 
 import course_lib as cl
 
@@ -825,13 +826,93 @@ def test_a_guard_on_sizes_names_the_line_that_asked():
     }
 
 
-def test_a_marked_size_that_the_code_fixes_is_told():
-    def f(x):
-        return x.view(2, 3)
+def branches(x):
+    return x * 2 if x.shape[0] == 6 else x
 
-    x = r(6)
+
+def reads_a_list(x):
+    return x * [0, 1, 2, 3, 4, 5, 6][x.shape[0]]
+
+
+def views_in_three(x):
+    return x.view(2, 9)
+
+
+def meets_a_constant(x):
+    return x + torch.ones(6, 3)
+
+
+def meets_the_other_size(x):
+    return x + x.T if x.shape[0] == x.shape[1] else x
+
+
+def compares(x):
+    return x * 2 if x.shape[0] > 3 else x
+
+
+def asks_for_its_parity(x):
+    return x * 2 if x.shape[0] % 2 == 0 else x
+
+
+def multiplies(x):
+    return x * int(x.shape[0])
+
+
+MARKS = [
+    (branches, (6, 3), 0, None),
+    (reads_a_list, (6, 3), 0, None),
+    (views_in_three, (6, 3), 0, None),
+    (meets_a_constant, (6, 3), 0, None),
+    (meets_a_constant, (6, 3), (0, 1), None),
+    (meets_the_other_size, (6, 6), 0, None),
+    (meets_the_other_size, (6, 6), (0, 1), None),
+    (compares, (6, 3), 0, None),
+    (asks_for_its_parity, (6, 3), 0, None),
+    (multiplies, (6, 3), 0, None),
+    (multiplies, (1, 3), 0, None),
+    (multiplies, (0, 3), 0, None),
+    (branches, (1, 3), 0, None),
+    (branches, (6, 3), -2, None),
+]
+
+
+@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize(("f", "shape", "dims", "dynamic"), MARKS)
+def test_a_marked_size_that_the_code_fixes_raises_as_in_torch(f, shape, dims, dynamic, strict):
+    def told(mark, compile):
+        x = torch.ones(shape)
+        mark(x, dims)
+        try:
+            return compile(f, backend="eager", dynamic=dynamic)(x)
+        except ConstraintViolationError as error:
+            return error
+
+    torch._dynamo.reset()
+    ours = cl.mark_dynamic if strict else cl.maybe_mark_dynamic
+    theirs = torch._dynamo.mark_dynamic if strict else torch._dynamo.maybe_mark_dynamic
+    dims = [d % 2 for d in ([dims] if isinstance(dims, int) else dims)]
+    expected, got = told(theirs, torch.compile), told(ours, cl.compile)
+
+    assert type(got) is type(expected)
+    if isinstance(expected, torch.Tensor):
+        assert torch.equal(got, expected)
+
+
+def test_the_error_of_a_mark_names_the_line_at_each_call():
+    x = r(6, 3)
     cl.mark_dynamic(x, 0)
-    with pytest.warns(
-        UserWarning, match=r"x.shape\[0\] == 6 was marked as dynamic, but .*return x.view\(2, 3\)"
-    ):
-        cl.compile(f, backend="eager")(x)
+    compiled = cl.compile(views_in_three, backend="eager")
+    for _ in range(2):
+        with pytest.raises(
+            ConstraintViolationError,
+            match=r"x.shape\[0\] was marked as dynamic, but .*return x.view\(2, 9\)\) is right for 6 only",
+        ):
+            compiled(x)
+    assert compiled(r(6, 3)).shape == (2, 9), 'without a mark it is a constant'
+
+
+def test_a_mark_of_torch_is_a_promise_too():
+    x = r(6, 3)
+    torch._dynamo.mark_dynamic(x, 0)
+    with pytest.raises(ConstraintViolationError):
+        cl.compile(views_in_three, backend="eager")(x)

@@ -7,6 +7,7 @@ In PyTorch: `torch/_dynamo/variables/misc.py` (`LoggingLoggerVariable`), `user_d
 
 from __future__ import annotations
 
+import collections
 import functools
 import logging
 import threading
@@ -88,6 +89,14 @@ def view_of_dict(world: World, view: Any, source: Source) -> Any:
     return world._know(types.MappingProxyType(copy), view, source).stand_in
 
 
+def named_tuple(it: Interpreter, *args: Any, **kwargs: Any) -> Any:
+    """`collections.namedtuple(...)`: the class belongs to the module of the line that calls, as if Python ran that line."""
+    if kwargs.get("module") is None:
+        kwargs["module"] = it.globals.get("__name__", "__main__")
+    return it.native(collections.namedtuple, *args, **kwargs)
+
+
+RULES[collections.namedtuple] = named_tuple
 RULES |= {function: functools.partial(log_nothing, level) for function, level in LEVELS.items()}
 RULES |= {logging.Logger.log: log_at, logging.Logger.isEnabledFor: is_enabled, dir: names_of}
 OPAQUE_ATTRIBUTES[threading.local] = thread_local

@@ -4,26 +4,20 @@ In:  a call of `warnings.warn(message, category, stacklevel)` that is interprete
 Out: a `Warned` among the world's effects. The head shows it at each call, by Python's own filters and the registry of the
      user's module, so that it is shown as often as in eager.
 
-`stacklevel` counts frames. Those that are interpreted are known; above them are the callers of the captured frame, which the
-head looks for when it runs. In PyTorch: `torch/_dynamo/variables/functions.py` (`warnings.warn` is left out or breaks the graph).
+`stacklevel` counts frames. Those that are interpreted are known; above them are the callers of the captured frame, which
+Python finds when the head runs: the library's own frames are hidden from it (`frames/_framehook.c`).
+In PyTorch: `torch/_dynamo/variables/functions.py` (`warnings.warn` is left out or breaks the graph).
 """
 
-import os
 import sys
 import warnings
-from collections.abc import Iterator
-from types import FrameType
 from typing import Any
 
 from course_lib.capture import calls
 from course_lib.capture.machine import Machine
-from course_lib.capture.sources import FUNCTION, HELPERS, Unsupported
+from course_lib.capture.sources import HELPERS, Unsupported
 from course_lib.capture.world import Place, Warned
-from course_lib.frames.resume import AT_BREAK, resume
-
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-# Files whose frames eager does not have
-OWN = {os.path.join(ROOT, *path) for path in (("compiler.py",), ("frames", "hook.py"))}
+from course_lib.frames.hook import WRAPPER, marked
 
 
 def warn(it: Machine, message: Any, category: Any = None, stacklevel: int = 1, source: Any = None,
@@ -46,7 +40,7 @@ def warn(it: Machine, message: Any, category: Any = None, stacklevel: int = 1, s
 def place(world: Any, stacklevel: int) -> Place | int:
     """The place that `stacklevel` names; a number: so many frames above the captured one."""
     frames = list(zip(world.running, world.stack, strict=True))
-    if frames[0][0].code.co_filename in OWN:  # it calls a function of torch's
+    if marked(frames[0][0].code) == WRAPPER:  # it calls a function of torch's
         frames = frames[1:]
     above = max(stacklevel, 1) - len(frames)
     if above > 0:
@@ -71,27 +65,8 @@ def show(message: Any, category: Any, filename: str, line: int, names: dict[str,
 
 def show_above(message: Any, category: Any, levels: int, source: Any = None) -> None:
     """Show a warning of a place so many frames above the one whose head calls this."""
-    for filename, line, names in frames_above(sys._getframe(1)):
-        levels -= 1
-        if levels == 0:
-            return show(message, category, filename, line, names, source)
-    warnings.warn(message, category, sys.maxsize >> 32, source)  # there is no such frame
-
-
-def frames_above(frame: FrameType | None) -> Iterator[tuple[str, int, dict[str, Any]]]:
-    """File, line and global variables of the frames that eager has above the one which a head stands for."""
-    resumed = False  # Does the next head stand for the frame that was just seen?
-    while frame is not None and (frame := frame.f_back) is not None:
-        code = frame.f_code
-        if code.co_filename == resume.__code__.co_filename:
-            resumed |= code.co_name == resume.__name__
-        elif AT_BREAK in frame.f_globals:
-            if not resumed:
-                original, line = frame.f_globals[AT_BREAK]
-                yield original.co_filename, line, frame.f_locals[FUNCTION].__globals__
-            resumed = False
-        elif code.co_filename not in OWN and not code.co_filename.startswith("<course_lib "):
-            yield code.co_filename, frame.f_lineno, frame.f_globals
+    levels = min(levels, sys.maxsize >> 32)
+    warnings.warn(message, category, levels + 2, source)  # above this frame, and the head's
 
 
 calls.RULES[warnings.warn] = warn

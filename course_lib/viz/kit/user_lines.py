@@ -18,10 +18,11 @@ from weakref import WeakKeyDictionary
 
 from torch.nn import Module
 
-from course_lib import events
+from course_lib import events, frames
 from course_lib.capture.sources import Location, Unsupported
 from course_lib.capture.world import INSTALLED, TORCH
 from course_lib.compiler import called as called_by_us
+from course_lib.frames.resume import heads
 from course_lib.viz.kit.style import place
 
 STDLIB = re.compile(
@@ -115,13 +116,18 @@ CALLED: WeakKeyDictionary[Any, tuple[str, Location | None]] = WeakKeyDictionary(
 def calling() -> tuple[str, Location | None]:
     """Asked while something is compiled: what `cl.compile` was given, if that is what runs, and the line of the program that
     called it. (None where that is a head, which runs in a line's place.)"""
+    return frames.call_revealed(find_calling)
+
+
+def find_calling() -> tuple[str, Location | None]:
+    """`calling`, where no frame is hidden."""
     name, direct, frame = "", True, sys._getframe(1)  # type: tuple[str, bool, Any]
     while frame is not None:
         code, package = frame.f_code, frame.f_globals.get("__name__", "").partition(".")[0]
         if package == "course_lib" and code.co_qualname in GIVEN:
             name = named(frame.f_locals[GIVEN[code.co_qualname]]) if direct else name
             direct = False
-        elif code.co_filename.startswith("<course_lib head"):
+        elif code.co_filename.startswith("<course_lib head") or frames.number(code) in heads:
             return name, None
         elif package != "course_lib" and not INSTALLED.match(code.co_filename):
             return name, position(frame)

@@ -25,7 +25,7 @@ from course_lib.events import (
     Scheduled,
     StageTimed,
 )
-from course_lib.frames import number
+from course_lib.frames import call_revealed, number
 from course_lib.viz.kit.user_lines import AtTheCall, as_written, calling, decorated
 
 WHOLE = 100
@@ -101,7 +101,7 @@ class Recording:
             self.times.append(time.perf_counter())
             if isinstance(event, FrameSeen):
                 self.callers[id(event)], (given, self.called_at[id(event)]) = (
-                    callers(event.code),
+                    call_revealed(callers, event.code),
                     calling(),
                 )
                 if given and (name := decorated(event.name, given)):

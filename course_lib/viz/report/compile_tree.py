@@ -20,7 +20,7 @@ from typing import Any
 
 from course_lib import events, frames
 from course_lib.autograd.runtime import OP_BY_OP
-from course_lib.frames.resume import Resume
+from course_lib.frames.resume import Resume, heads
 from course_lib.viz.kit.style import place
 from course_lib.viz.kit.user_lines import as_written, is_own
 from course_lib.viz.pictures.capture.graph_breaks import line_of, resumed_by
@@ -31,6 +31,14 @@ from course_lib.viz.recording import Recording, plain
 HEAD = re.compile(r"<course_lib head of (.*) #\d+>")
 """The file name of a head: what runs in a frame's place."""
 FOREIGN = "a graph that another compiler captured"
+
+
+def name_of_head(code: Any) -> str:
+    """The name of the frame that this head stands for; '' for other code."""
+    if at_break := heads.get(frames.number(code)):
+        return at_break.name
+    head = HEAD.fullmatch(code.co_filename)
+    return head[1] if head else ""
 
 
 @dataclass
@@ -319,10 +327,10 @@ class Reader:
         """The compile whose frame, or whose head, is the first of `codes` that is known. A resume function is no call."""
         assert self.open is not None
         for code in codes:
-            head = HEAD.fullmatch(code.co_filename)
+            head = name_of_head(code)
             for above in reversed(self.compiles):
                 if (
-                    above.name == head[1]
+                    above.name == head
                     if head
                     else above.code is not None and frames.number(above.code) == frames.number(code)
                 ):
