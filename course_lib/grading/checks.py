@@ -8,7 +8,10 @@ A check never trusts the learner's object to compare itself. An object whose `__
 
 from __future__ import annotations
 
+import ast
 import linecache
+import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,32 +21,38 @@ import numpy as np
 import torch
 
 from . import quiet
-from .explained import listen
+from .asked import asked
+from .explained import listen, without_addresses
 
 # Looked up once, so that a cell which reassigns `torch.testing.assert_close` changes no verdict.
 _assert_close = torch.testing.assert_close
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 _TENSORS = (torch.Tensor, torch.nn.Parameter)
 _NOT_GIVEN = object()
+# how a kernel calls the file of a cell, with a line: another name each time, which tells a reader nothing
+_CELL_FILE = re.compile(r"(?:/\S*/ipykernel_\d+/\d+\.py|<ipython-input-[^>]*>):(\d+)")
 MOST_GUARDS = 8  # that a check shows
 _LIBRARY = str(Path(__file__).parents[1])
 
 
 class CheckFailed(AssertionError):
-    """An exercise's check did not hold; the text says what to look at next."""
+    """An exercise's check did not hold; the text says what to look at next.
+
+    What, Why, the call that was asked with its inputs, Expected, Got. A text among the last two that could be taken for another
+    value (`'3'` for 3) stands in quotes.
+    """
 
     def __init__(
         self, what: str, why: str = "", expected: Any = _NOT_GIVEN, got: Any = _NOT_GIVEN
     ) -> None:
-        lines = [("What", what), ("Why", why)]
-        lines += [
-            (name, _short(value))
-            for name, value in (("Expected", expected), ("Got", got))
-            if value is not _NOT_GIVEN
-        ]
-        super().__init__(
-            "\n" + "\n".join(f"{name + ':':<10}{text}" for name, text in lines if text)
-        )
+        lines = [("What", what), ("Why", why), ("Call", _call())]
+        if expected is not _NOT_GIVEN:
+            lines.append(("Expected", _short(expected)))
+        if got is not _NOT_GIVEN:
+            lines.append(("Got", _short(got)))
+
+        told = "\n".join(f"{name + ':':<10}{text}" for name, text in lines if text)
+        super().__init__("\n" + _CELL_FILE.sub(r"a cell, line \1", told))
         self.what, self.why = what, why
 
 
@@ -147,30 +156,51 @@ def check_runs(
 def check_graphs(
     got: int, expected: int, what: str, why: str = "", guards: Sequence[str] = ()
 ) -> None:
-    """Raise `CheckFailed` unless so many graphs were captured. `guards`: those to blame, from `watch_guards` or a trace."""
+    """Raise `CheckFailed` unless so many graphs were captured.
+
+    `guards`: what is to blame, from `watch_guards` or a trace: guards that failed, and breaks, with their lines.
+    """
     if type(got) is int and got == expected:
         return
-    shown = [f"\n  {guard}" for guard in dict.fromkeys(guards)]
-    more = f"\n  and {len(shown) - MOST_GUARDS} more" if len(shown) > MOST_GUARDS else ""
-    told = f"{why}\nThe guards:{''.join(shown[:MOST_GUARDS])}{more}" if shown else why
-    raise CheckFailed(what, told, expected, got)
+
+    blamed = list(dict.fromkeys(guards))
+    lines = [why, *(["The guards and breaks:"] if blamed else [])]
+    lines += [f"  {guard}" for guard in blamed[:MOST_GUARDS]]
+    if len(blamed) > MOST_GUARDS:
+        lines.append(f"  and {len(blamed) - MOST_GUARDS} more")
+    raise CheckFailed(what, "\n".join(line for line in lines if line), expected, got)
 
 
 @contextmanager
 def watch_guards() -> Iterator[list[str]]:
-    """The guards that fail inside, each with what came and the line that made it: why there is more than one graph."""
+    """The guards that fail inside, and the breaks, each with its line: why there are as many graphs as there are."""
     from course_lib import events
 
     said: list[str] = []
 
     def note(event: events.Event) -> None:
         if isinstance(event, events.GuardFailed):
-            cause = getattr(event.guard, "cause", None)
-            line = f", from {cause}: {cause.text}" if cause else ""
-            said.append(f"{event.got}, in `{event.name}`{line}")
+            said.append(_failed_guard(event))
+        elif isinstance(event, events.GraphBroke):
+            said.append(_break(event.problem))
 
     with events.listener(note):
         yield said
+
+
+def _failed_guard(event: Any) -> str:
+    """`x.shape[0]: expected 2, got 5, in `f`, from cell 3:2: y = x * x.shape[0]`."""
+    cause = getattr(event.guard, "cause", None)
+    line = f", from {cause}: {cause.text}" if cause else ""
+    return f"{event.got}, in `{event.name}`{line}"
+
+
+def _break(problem: Any) -> str:
+    """`a break in `f`, at cell 3:2: print(x) (calls print, ...)`."""
+    place = problem.location
+    if place is None:
+        return f"a break: {problem.reason}"
+    return f"a break in `{place.function}`, at {place}: {place.text} ({problem.reason})"
 
 
 def _place(error: Exception) -> str:
@@ -238,6 +268,23 @@ def _same(got: Any, expected: Any) -> bool:
     return bool(got is expected)
 
 
+def _call() -> str:
+    """What the check asked the answer; nothing where that cannot be told: the message itself must not fail."""
+    try:
+        return "\n          ".join(asked(sys._getframe(2)))
+    except Exception:
+        return ""
+
+
+def _quoted(text: str) -> str:
+    """The text as it is, or in quotes where it could be taken for a number, a list and so on."""
+    try:
+        ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return text
+    return f"{text!r} (a str)"
+
+
 def _structure(value: Any) -> str:
     if type(value) in (tuple, list):
         return f"{type(value).__name__} of {len(value)}"
@@ -251,10 +298,10 @@ def _short(value: Any, limit: int = 300) -> str:
     if isinstance(value, type):
         return value.__name__
     try:
-        text = value if type(value) is str else repr(value)
+        text = _quoted(value) if type(value) is str else repr(value)
     except Exception as error:  # a learner's __repr__ may fail; the check's message must not
         text = f"a {type(value).__name__} (its repr raised {type(error).__name__})"
-    text = text.replace("\n", "\n" + " " * 10)
+    text = without_addresses(text).replace("\n", "\n" + " " * 10)
     return text if len(text) <= limit else text[:limit] + " …"
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import ast
 import linecache
 import os
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from types import FrameType, TracebackType
 from typing import Any
 
 HEAD = "What the check did:"
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 MOST_NAMES, MOST_LETTERS = 5, 160
 _CHECKS = {"check", "check_close", "check_equal", "check_runs", "assert_close"}
 _SAY_IT_THEMSELVES = ("CheckFailed", "NotImplementedError")
@@ -107,7 +109,18 @@ def explained(trace: TracebackType | None) -> str:
         lines.append(f"  the error came from line {where.line}{function}: {where.text}")
     else:
         lines += [f"  {part} gave {short(value)}" for part, value in parts(tree, statement, asked)]
+        lines += [f"  {line}" for line in call_above(asked, lines)]
     return "\n".join(lines)
+
+
+def call_above(step: Step, told: list[str]) -> list[str]:
+    """The call that gave the value, where it stands further up than the line that could not use it."""
+    from .asked import asked
+
+    call = asked(step.frame, step.line)
+    if not call or any(call[0] in line for line in told):
+        return []
+    return [f"it had asked: {call[0]}", *call[1:]]
 
 
 def steps_of(trace: TracebackType | None) -> Iterator[Step]:
@@ -219,11 +232,16 @@ def parts_of(node: ast.AST, statement: ast.stmt) -> list[ast.expr]:
 def short(value: Any) -> str:
     """The value in one line, with its type where that does not show."""
     try:
-        said = cut(" ".join(repr(value).split()))
+        said = cut(without_addresses(" ".join(repr(value).split())))
     except Exception as error:
         return f"a {type(value).__name__} (its repr raised {type(error).__name__})"
     shows = isinstance(value, str) or said.lower().startswith(type(value).__name__.lower())
     return said if shows else f"{said} ({type(value).__name__})"
+
+
+def without_addresses(text: str) -> str:
+    """`<function f at 0x7f3a>` without the place in memory: it is another one each time, and says nothing."""
+    return _ADDRESS.sub("", text)
 
 
 def cut(text: str) -> str:

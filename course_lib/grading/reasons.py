@@ -19,11 +19,15 @@ from typing import Any
 
 from .assembling import COURSE, marking, role_of
 from .explained import HEAD
+from .line_of_answer import line_of_the_answer
 from .names import bound, tree_of
 from .notebooks import Notebook
 from .runner import CellRun, Limits
 
 LONGEST = 4000  # letters of a reason
+LONGEST_ERROR = (
+    600  # of these, the error's own: a tensor among its words would leave no room for the rest
+)
 
 OVER_A_LIMIT = {
     "time": "It ran longer than {limits.cell_seconds:g} seconds and was stopped. Is there a loop that never ends?",
@@ -100,6 +104,10 @@ class Case:
         ]
         return failed[0] if failed else self.run
 
+    def line(self, said: str) -> str:
+        """The line of the answer that gave the value which this message is about."""
+        return line_of_the_answer(said, [self.nb.cells[index] for index in self.answers])
+
     def learners(self) -> Iterator[tuple[int, Any]]:
         """The learner's code cells with their places."""
         for index, cell in enumerate(self.nb.cells):
@@ -111,7 +119,10 @@ class Case:
 
 
 def check_failed(case: Case) -> str:
-    return shortened(case.run.evalue) if case.run.ename == "CheckFailed" else ""
+    """What the check says itself, and the line of the answer that gave the value."""
+    if case.run.ename != "CheckFailed":
+        return ""
+    return shortened(case.run.evalue) + case.line(case.run.evalue)
 
 
 def limit_passed(case: Case) -> str:
@@ -288,7 +299,13 @@ def what_the_check_did(case: Case) -> str:
     """The error, and the note that `explained` put on it: the answer's line, the input, what came back."""
     run = case.run
     _, head, note = run.traceback.rpartition(HEAD)
-    return shortened(f"{how_it_ended(run, case.limits)}\n{head}{note}") if head else ""
+    if not head:
+        return ""
+
+    # where the answer raised, the note names its line; else the source does
+    ended = how_it_ended(run, case.limits)[:LONGEST_ERROR]
+    line = "" if "the error came from" in note else case.line(note)
+    return shortened(f"{ended}\n{head}{note.rstrip()}{line}")
 
 
 def as_it_ended(case: Case) -> str:

@@ -196,8 +196,12 @@ def test_a_wrong_number_of_graphs_shows_the_guards_that_failed():
     with pytest.raises(CheckFailed) as raised:
         check_graphs(len(graphs), 1, "graphs for three lengths", "one serves all", failed)
     said = str(raised.value)
-    assert "The guards:" in said and "x.shape[0]: expected 2, got 5" in said
+    assert "The guards and breaks:" in said and "x.shape[0]: expected 2, got 5" in said
     assert "Expected: 1" in said and "Got:      3" in said
+    with watch_guards() as seen:
+        cl.compile(lambda x: (print(end=""), x * 2)[1] + 1, backend="eager")(torch.ones(3))
+    with pytest.raises(CheckFailed, match=r"a break in `.*<lambda>`, at .*print"):
+        check_graphs(2, 1, "graphs", "", seen)
     many = [f"guard {n}" for n in range(30)]
     with pytest.raises(CheckFailed, match="and 22 more"):
         check_graphs(2, 1, "graphs", "", many)

@@ -19,6 +19,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from course_lib.grading import explained
 from course_lib.grading import marks as marking
 from course_lib.grading.marks import Mark
 from course_lib.grading.notebooks import Notebook
@@ -96,6 +97,7 @@ def run_here(nb: Notebook, folder: Path, limits: Limits, *more: Any) -> list[Cel
         told[:] = ["\n".join(lines)]
 
     shell._showtraceback = keep
+    explained.listen()  # a kernel does this when the first cell imports the checks
     runs: list[CellRun] = []
     for index, cell in enumerate(nb.cells):
         if cell.cell_type != "code":

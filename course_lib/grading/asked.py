@@ -1,0 +1,130 @@
+"""The call whose result a check looked at, with what was given: for the message of a check that failed.
+
+In:  the frame that called `check(...)` and its relatives. Out: lines, such as
+
+    traffic(steps, small, outputs)
+    with steps = [Step(writes='t', reads=('x', 'x')), ...]
+
+The call stands in the check's own statement, or in the statement that made a name which the check uses (`got = median_time(...)`).
+Nothing is run again: the call is found in the source of the cell, and the names' values are those of its frame.
+PyTorch has no counterpart. pytest rewrites `assert` statements for the same purpose.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+from types import FrameType, FunctionType, ModuleType
+from typing import Any
+
+from .explained import cut, is_cell, names_in, short, statement_at
+
+MOST_VALUES = 4
+Scope = ast.Module | ast.FunctionDef
+
+
+def asked(frame: FrameType | None, line: int = 0) -> list[str]:
+    """The call and its inputs, a line each; empty where the check stands in no cell, or asks for no call.
+
+    `line`: of the check, where it is not the line that the frame runs now.
+    """
+    cell = cell_around(frame)
+    if cell is None:
+        return []
+
+    tree = ast.parse("".join(linecache.getlines(cell.f_code.co_filename)))
+    values = {**cell.f_globals, **cell.f_locals}
+    statement = statement_at(tree, line or cell.f_lineno)
+    call = call_behind(statement, scope_of(tree, statement), values)
+    if call is None:
+        return []
+
+    given = [f"with {name} = {short(value)}" for name, value in inputs_of(call, values)]
+    return [cut(ast.unparse(call)), *given]
+
+
+def cell_around(frame: FrameType | None) -> FrameType | None:
+    """The innermost frame that runs a cell's code: it has called the check."""
+    while frame is not None and not is_cell(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame
+
+
+def scope_of(tree: ast.Module, statement: ast.stmt) -> Scope:
+    """The function of the cell that the statement stands in, else the cell itself."""
+    around = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef)
+        and node.lineno < statement.lineno <= (node.end_lineno or 0)
+    ]
+    return max(around, key=lambda node: node.lineno, default=tree)
+
+
+def call_behind(statement: ast.stmt, scope: Scope, values: dict[str, Any]) -> ast.Call | None:
+    """The call of a cell's function that the statement makes, else the last one above it that has to do with its names."""
+    places = [statement, *statements_above(statement, scope)]
+    used = {name.id for name in names_in(statement)}
+    for place in places:
+        # of a whole loop or function, its own lines are looked at one by one
+        if isinstance(getattr(place, "body", None), list):
+            continue
+        is_about_it = place is statement or used & plain_names(place, values)
+        calls = [node for node in ast.walk(place) if isinstance(node, ast.Call)]
+        for call in sorted(calls, key=lambda call: (call.lineno, call.col_offset)):
+            if is_about_it and is_from_a_cell(call.func, values):
+                return call
+    return None
+
+
+def statements_above(statement: ast.stmt, scope: Scope) -> list[ast.stmt]:
+    """The nearest first."""
+    above = [
+        node
+        for node in ast.walk(scope)
+        if isinstance(node, ast.stmt) and node.lineno < statement.lineno
+    ]
+    return sorted(above, key=lambda node: -node.lineno)
+
+
+def plain_names(node: ast.AST, values: dict[str, Any]) -> set[str]:
+    """The names in it that stand for a value: no function, class or module."""
+    return {name.id for name in names_in(node) if is_plain(values.get(name.id))}
+
+
+def is_plain(value: Any) -> bool:
+    return not callable(value) and not isinstance(value, ModuleType)
+
+
+def is_from_a_cell(called: ast.expr, values: dict[str, Any]) -> bool:
+    """Whether `f` or `object.f` names a function that a cell defines."""
+    if isinstance(called, ast.Name):
+        return is_function_of_a_cell(values.get(called.id))
+
+    if isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name):
+        # the class is looked at, not the object: an object may run code of the answer
+        kind = type(values.get(called.value.id))
+        return any(is_function_of_a_cell(vars(base).get(called.attr)) for base in kind.__mro__)
+    return False
+
+
+def is_function_of_a_cell(thing: Any) -> bool:
+    return isinstance(thing, FunctionType) and is_cell(thing.__code__.co_filename)
+
+
+def inputs_of(call: ast.Call, values: dict[str, Any]) -> list[tuple[str, Any]]:
+    """The names that the call's arguments use, and their values; one that has no words of its own is left out."""
+    arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
+    used = [name.id for argument in arguments for name in names_in(argument)]
+
+    found: list[tuple[str, Any]] = []
+    for name in dict.fromkeys(used):
+        value = values.get(name)
+        if name in values and is_plain(value) and has_words(value):
+            found.append((name, value))
+    return found[:MOST_VALUES]
+
+
+def has_words(value: Any) -> bool:
+    """Whether it prints as more than `<Machine object>`."""
+    return type(value).__repr__ is not object.__repr__

@@ -1,0 +1,127 @@
+"""Which line of the learner's answer gave the value that a check refused.
+
+In:  the message of a failed check, and the cells of the answer. Out: a line for that message, `Line: ...`, or nothing.
+
+A wrong value raises no error, so there is no traceback to read. The source tells: the functions of the answer that the check calls
+(all of them, where it calls none by name), and their `return` statements. A function without `return` gives `None`: then the line
+says that, for it is the commonest of all surprises.
+PyTorch has no counterpart.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from .assembling import marking
+from .names import tree_of
+from .notebooks import Cell
+
+MOST_FUNCTIONS = 3
+CALLS = (
+    "Call:",
+    "  it had asked:",
+    "  it ran:",
+)  # the lines of a message that hold the check's call
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True)
+class Written:
+    """A function of the answer. `name`: `median_time`, or a method with its class. `cell`: its number, 0 if unknown."""
+
+    name: str
+    node: Function
+    source: str
+    cell: int
+
+    @property
+    def returns(self) -> list[ast.Return]:
+        """Its own `return`s with a value, not those of functions inside it."""
+        return [
+            node for node in own_nodes(self.node) if isinstance(node, ast.Return) and node.value
+        ]
+
+    @property
+    def prints(self) -> bool:
+        names = [getattr(node, "id", "") for node in own_nodes(self.node)]
+        return "print" in names
+
+    def line(self, node: ast.AST) -> str:
+        number = getattr(node, "lineno", 1)
+        return self.source.splitlines()[number - 1].strip()
+
+    def __str__(self) -> str:
+        where = f"`{self.name}`"
+        return f"{where} (cell {self.cell})" if self.cell else where
+
+
+def line_of_the_answer(said: str, cells: Sequence[Cell]) -> str:
+    """`Line: 9 of `median_time` (cell 7): return statistics.median(samples)`."""
+    written = [one for cell in cells for one in functions_of(cell)]
+    is_none = "NoneType" in said or re.search(r"(?m)^Got: +None$", said) is not None
+
+    told = [sentence(one, is_none) for one in asked_for(written, said)[:MOST_FUNCTIONS]]
+    return "".join(f"\n{'Line:':<10}{line}" for line in told)
+
+
+def asked_for(written: list[Written], said: str) -> list[Written]:
+    """The functions that the check's call names; else those that its first words name; else all."""
+    lines = said.splitlines()
+    for heads in (CALLS, ("What:",)):
+        text = " ".join(line for line in lines if line.startswith(heads))
+        if named := [one for one in written if is_named(one, text)]:
+            return named
+    return written
+
+
+def functions_of(cell: Cell) -> Iterator[Written]:
+    """The functions of an answer's cell that the exercise asks for; all of them, where its stub is not known."""
+    tree, about = tree_of(cell.source), marking(cell)
+    wanted = {name for name, node in named_functions(tree_of(about.get("stub", "")))}
+    for name, node in named_functions(tree):
+        if name in wanted or not wanted:
+            yield Written(name, node, cell.source, about.get("number", 0))
+
+
+def named_functions(tree: ast.Module | None) -> Iterator[tuple[str, Function]]:
+    """Functions and methods at the top of a cell, with their names; a method that only sets attributes is left out."""
+    for node in tree.body if tree else []:
+        if isinstance(node, Function):
+            yield node.name, node
+        if isinstance(node, ast.ClassDef):
+            for inner in node.body:
+                if isinstance(inner, Function) and inner.name != "__init__":
+                    yield f"{node.name}.{inner.name}", inner
+
+
+def is_named(one: Written, text: str) -> bool:
+    """Whether the function's name, or that of its class, stands in the text."""
+    return any(re.search(rf"\b{re.escape(name)}\b", text) for name in one.name.split("."))
+
+
+def sentence(one: Written, is_none: bool) -> str:
+    """`is_none`: whether the check got None, so that a missing `return` is the cause."""
+    returns = one.returns
+    if len(returns) == 1:
+        return f"{returns[0].lineno} of {one}: {one.line(returns[0])}"
+    if returns:
+        numbers = ", ".join(str(node.lineno) for node in returns)
+        return f"{numbers} of {one}, where it returns"
+    if not is_none:
+        return f"{one.node.lineno} to {one.node.end_lineno} of {one}"
+
+    printed = ": `print` shows a value and gives none" if one.prints else ""
+    return f"{one} has no `return` with a value, so that it gives None{printed}"
+
+
+def own_nodes(function: Function) -> Iterator[ast.AST]:
+    """The nodes of a function without those of functions inside it."""
+    left: list[ast.AST] = list(function.body)
+    while left:
+        node = left.pop(0)
+        yield node
+        if not isinstance(node, Function | ast.Lambda | ast.ClassDef):
+            left = [*ast.iter_child_nodes(node), *left]

@@ -1,0 +1,37 @@
+"""Every exercise answered wrongly, as learners do: each message says what was looked at, and a line of the answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from wrong_answers import KINDS, functions_to_write, said_of, wrong
+
+from course_lib.grading.notebooks import is_solution, lessons, read
+
+LESSONS = lessons(Path(__file__).parents[2])
+OFTEN = ("nothing", "number", "one less", "raises")  # `tests/tools/wrong_answers.py` tries them all
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", OFTEN)
+@pytest.mark.parametrize("lesson", LESSONS, ids=str)
+def test_a_wrong_answer_gets_a_message_that_names_the_input_and_the_line(lesson, kind):
+    bare = [said for said in said_of(lesson, kind) if said.is_bare]
+    assert not bare, "\n".join(f"{said.exercise}: {said.reason}" for said in bare)
+
+
+@pytest.mark.parametrize("lesson", LESSONS, ids=str)
+def test_each_answer_has_a_function_that_can_go_wrong(lesson):
+    answers = [cell.source for cell in read(lesson.solution).cells if is_solution(cell)]
+    assert all(functions_to_write(source) for source in answers)
+    changed = [wrong(source, "raises") for source in answers]
+    assert all("min(sizes)" in source for source in changed)
+
+
+def test_the_kinds_of_mistakes():
+    source = "def f(x):\n    ### BEGIN SOLUTION\n    return x + 1\n    ### END SOLUTION"
+    made = {kind: wrong(source, kind).rpartition("def f(x):\n")[2].strip() for kind in KINDS}
+    assert made["nothing"] == "pass" and made["number"] == "return 3"
+    assert made["sign"] == "return -(x + 1)" and made["prints"].startswith("print(x + 1)")
+    assert "spoil(x)" in made["mutates"] and "one_less(x + 1)" in made["one less"]
