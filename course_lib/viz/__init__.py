@@ -47,7 +47,8 @@ from course_lib.viz.pictures.graphs.fx_graphs import fx_graph, op_name
 from course_lib.viz.pictures.graphs.module_graphs import module_graph
 from course_lib.viz.pictures.guards import symbolic_sizes as shapes
 from course_lib.viz.pictures.guards.call_timeline import each_call, timeline
-from course_lib.viz.pictures.guards.guard_tables import guard_costs, guard_table, guard_tree
+from course_lib.viz.pictures.guards.guard_tables import guard_table
+from course_lib.viz.pictures.guards.guard_trees import guard_costs, guard_tree
 from course_lib.viz.pictures.guards.symbolic_sizes import buckets, two_lives
 from course_lib.viz.pictures.lowering.handlers import side_by_side
 from course_lib.viz.pictures.lowering.loop_formulas import (

@@ -25,7 +25,8 @@ from course_lib.viz.pictures.codegen.tiles import tile_map
 from course_lib.viz.pictures.graphs.fx_graphs import AT_MOST, fx_graph
 from course_lib.viz.pictures.graphs.module_graphs import module_graph
 from course_lib.viz.pictures.guards.call_timeline import timeline
-from course_lib.viz.pictures.guards.guard_tables import guard_table, guard_tree
+from course_lib.viz.pictures.guards.guard_tables import guard_table
+from course_lib.viz.pictures.guards.guard_trees import guard_tree
 from course_lib.viz.pictures.guards.symbolic_sizes import shape_map, size_guards
 from course_lib.viz.pictures.lowering.loop_formulas import loops
 from course_lib.viz.pictures.pipeline.pipeline_map import pipeline_map

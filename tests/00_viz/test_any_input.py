@@ -105,7 +105,7 @@ def wrong(name, function, args):
 def test_there_are_pictures_to_ask():
     assert (
         len(PICTURES) > 40
-        and {"tables.bars", "guard_tables.guard_tree", "views.index_map", "choose.choose_fusion"}
+        and {"bars.bars", "guard_trees.guard_tree", "views.index_map", "choose.choose_fusion"}
         <= PICTURES.keys()
     )
 

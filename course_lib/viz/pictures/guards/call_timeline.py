@@ -22,7 +22,8 @@ from course_lib.viz.kit.asked import RECORDED, Kind, shown, takes
 from course_lib.viz.kit.style import SMALL, Picture, escape, human_seconds, plural, short_types
 from course_lib.viz.kit.svg import Svg, shorten
 from course_lib.viz.kit.tables import columns, html_table
-from course_lib.viz.pictures.guards.guard_tables import about, draw_diamond, readable, told
+from course_lib.viz.pictures.guards.guard_tables import about, readable, told
+from course_lib.viz.pictures.guards.guard_trees import draw_diamond
 from course_lib.viz.recording import Recording
 
 

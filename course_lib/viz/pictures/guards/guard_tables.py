@@ -1,26 +1,30 @@
-"""Guards as a table: what was assumed, and which of the user's lines made it necessary. And as a tree: by the path of what
-is tested, with what each test costs.
+"""Guards as a table: what was assumed, and which of the user's lines made it necessary.
 
 In:  `Guard`s (`capture.sources`), and perhaps a `Failure` (`guards.check`). Out: a `Picture`.
+`guard_trees.py` draws the same guards as a tree.
 """
 
 from __future__ import annotations
 
 import re
 import textwrap
-import timeit
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from course_lib.capture import SameAs, literal
-from course_lib.viz.kit.asked import GUARDS, TEXT, having, takes
+from course_lib.capture import SameAs
+from course_lib.viz.kit.asked import GUARDS, TEXT, takes
 from course_lib.viz.kit.highlight import highlighted
-from course_lib.viz.kit.style import SMALL, Picture, escape, human_seconds, place, plural
-from course_lib.viz.kit.svg import Svg, middle, shorten, text_width
+from course_lib.viz.kit.style import Picture, escape, place, plural
 from course_lib.viz.kit.tables import breakable, html_table
 from course_lib.viz.pictures.graphs.fx_graphs import readable_path
+
+HEADER = ("kind", "about", "must hold", "because of")
+CAPTION = "What is tested before compiled code may be used again; on the right, your line that made the test necessary."
+TEXT_WIDTH = 110
+"""Columns of the plain text."""
 
 
 @takes(guards=GUARDS, title=TEXT)
@@ -30,98 +34,165 @@ def guard_table(
     title: str = "",
     frames: Mapping[Any, str] = MappingProxyType({}),
 ) -> Picture:
-    """Each guard as the Python expression that is tested on every call; `failure` (a `Failure` or a `GuardFailed`) is marked.
-    `frames`: guard → the frame it belongs to, where there are several."""
+    """Each guard as the Python expression that is tested on every call.
+
+    failure: a `Failure` or a `GuardFailed`, which is marked.
+    frames: guard → the frame it belongs to, where there are several.
+    """
     guards = list(guards)
     failed = getattr(failure, "guard", None)
     why = told(failure)
-    rows, text = [], []
+
+    rows = []
+    text = []
     for guard in guards:
         broken = failed is not None and guard == failed
-        path = about(guard)
-        expr = readable(" and ".join(test.text(path) for test in guard.tests))
-        tests = [highlighted(readable(test.text(path)), "python")[0] for test in guard.tests]
-        and_ = "<br>and " if guard.kind == "state" else " and "
-        cell = f'<code class="cl-whole" title="{escape(guard.expr)}">{and_.join(tests)}</code>'
-        if broken:
-            cell += f'<div class="cl-torn"><b>✕ did not hold:</b> {escape(why)}</div>'
-        cause = cause_of(guard)
-        where = (
-            place(cause.filename, cause.line)
-            if cause
-            else f"entry of {frames.get(guard, 'the frame')}"
-        )
-        line = (
-            f"<br><code>{highlighted(cause.text, 'python')[0]}</code>"
-            if cause and cause.text
-            else ""
-        )
-        inner = inner_of(guard)
-        looked = f"in {place(inner.filename, inner.line)}" if inner else ""
-        tip = f' title="{escape(inner.text)}"' if inner else ""
-        line += f'<br><span class="cl-dim"{tip}>{breakable(looked)}</span>' if inner else ""
-        kind = f'<span class="cl-g">{escape(guard.kind)}</span>'
-        what = subjects(expr) if guard.kind == "sizes" else path
-        rows.append((kind, f"<code>{escape(what)}</code>", cell, f"{breakable(where)}{line}"))
-        because = f"# {where}: {cause.text}" if cause else f"# {where}"
-        because += f" ({looked})" if inner else ""
-        first = f"{'✕' if broken else ' '} {guard.kind:<9} "
-        text += textwrap.wrap(
-            f"{expr}    {because}", 110, initial_indent=first, subsequent_indent=" " * 16
-        )
-    kinds: dict[str, int] = {}
-    for guard in guards:
-        kinds[guard.kind] = kinds.get(guard.kind, 0) + 1
-    counted = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
-    alt = f"{plural(len(guards), 'guard')}{f' of {title}' if title else ''}: {counted}."
-    alt += f" One did not hold: {why}." if failed is not None else ""
-    caption = "What is tested before compiled code may be used again; on the right, your line that made the test necessary."
-    body = f'<div class="cl-scroll">{html_table(rows, ("kind", "about", "must hold", "because of"))}</div>'
+        cause = described_cause(guard, frames)
+        rows.append(html_row(guard, cause, why if broken else None))
+        text += text_lines(guard, cause, broken)
+
     if failed is not None:
         text.append(f"did not hold: {why}")
-    return Picture(body, caption, alt, "\n".join(text), ("code", "guards", "break"))
+
+    table = html_table(rows, HEADER)
+    return Picture(
+        f'<div class="cl-scroll">{table}</div>',
+        CAPTION,
+        counted(guards, title, why if failed is not None else None),
+        "\n".join(text),
+        ("code", "guards", "break"),
+    )
+
+
+def counted(guards: list[Any], title: str, why: str | None) -> str:
+    """The alternative text of a table: how many guards of each kind, and why one did not hold."""
+    kinds = Counter(guard.kind for guard in guards)
+    by_kind = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+    of_title = f" of {title}" if title else ""
+    alt = f"{plural(len(guards), 'guard')}{of_title}: {by_kind}."
+    if why is not None:
+        alt += f" One did not hold: {why}."
+    return alt
+
+
+# ---- one row --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Why there is a guard, as the reader knows the place."""
+
+    where: str  # 'model.py:12', or 'entry of forward'
+    source: str | None  # the text of that line; None if the frame is entered with what is tested
+    inner: Any = None  # the `Location` in a library that looked at it
+
+    @property
+    def looked(self) -> str:
+        """'in functional.py:12', or ''."""
+        if self.inner is None:
+            return ""
+        return f"in {place(self.inner.filename, self.inner.line)}"
+
+
+def described_cause(guard: Any, frames: Mapping[Any, str]) -> Cause:
+    """The line that made a guard necessary, or the frame that is entered with what it tests."""
+    inner = inner_of(guard)
+    cause = cause_of(guard)
+    if cause is None:
+        return Cause(f"entry of {frames.get(guard, 'the frame')}", None, inner)
+    return Cause(place(cause.filename, cause.line), cause.text, inner)
+
+
+def html_row(guard: Any, cause: Cause, why: str | None) -> tuple[str, str, str, str]:
+    """The four cells of a guard. `why` says why it did not hold, if it did not."""
+    path = about(guard)
+    tests = [highlighted(readable(test.text(path)), "python")[0] for test in guard.tests]
+    and_ = "<br>and " if guard.kind == "state" else " and "
+    must_hold = f'<code class="cl-whole" title="{escape(guard.expr)}">{and_.join(tests)}</code>'
+    if why is not None:
+        must_hold += f'<div class="cl-torn"><b>✕ did not hold:</b> {escape(why)}</div>'
+
+    because_of = breakable(cause.where)
+    if cause.source:
+        because_of += f"<br><code>{highlighted(cause.source, 'python')[0]}</code>"
+    if cause.inner:
+        tip = f' title="{escape(cause.inner.text)}"'
+        because_of += f'<br><span class="cl-dim"{tip}>{breakable(cause.looked)}</span>'
+
+    what = subjects(expression_of(guard)) if guard.kind == "sizes" else path
+    kind = f'<span class="cl-g">{escape(guard.kind)}</span>'
+    return kind, f"<code>{escape(what)}</code>", must_hold, because_of
+
+
+def text_lines(guard: Any, cause: Cause, broken: bool) -> list[str]:
+    """A guard in plain text, in as many lines as it needs."""
+    because = f"# {cause.where}"
+    if cause.source is not None:
+        because += f": {cause.source}"
+    if cause.inner:
+        because += f" ({cause.looked})"
+
+    mark = "✕" if broken else " "
+    return textwrap.wrap(
+        f"{expression_of(guard)}    {because}",
+        TEXT_WIDTH,
+        initial_indent=f"{mark} {guard.kind:<9} ",
+        subsequent_indent=" " * 16,
+    )
+
+
+# ---- a guard in words -----------------------------------------------------------------------------------------------
+
+STACK = re.compile(r"stack\d+\b")
+DEF = re.compile(r"(async )?def ")
+NUMBER = re.compile(r"(?:repr\()?([^()]*?)\)? == '?([^' ]+)'?: expected True, got False")
+"""A symbolic number that had to be one value: `repr(k) == '0.5'`, `k == 4`."""
 
 
 def about(guard: Any) -> str:
     """The path of a guard's source as a reader says it: `self.ln.weight`, `torch`. (`guard.expr` has it as it is tested.)"""
     if guard.kind == "state":
         return "torch's settings"
-    return (
-        readable_path(guard.source.shown)
-        .replace("__func.__globals__", "globals")
-        .replace("__func", "function")
-    )
+    path = readable_path(guard.source.shown)
+    return path.replace("__func.__globals__", "globals").replace("__func", "function")
+
+
+def expression_of(guard: Any) -> str:
+    """All tests of a guard as one expression."""
+    path = about(guard)
+    return readable(" and ".join(test.text(path) for test in guard.tests))
 
 
 def cause_of(guard: Any) -> Any:
-    """The line that made a guard necessary; None for what a frame is entered with. (A resume function takes what stood on the
-    stack in its first instructions, which have the line of the `def`.)"""
-    return (
-        None
-        if guard.cause is None or (STACK.match(about(guard)) and DEF.match(guard.cause.text))
-        else guard.cause
-    )
+    """The line that made a guard necessary; None for what a frame is entered with.
+
+    (A resume function takes what stood on the stack in its first instructions, which have the line of
+    the `def`.)"""
+    if guard.cause is None:
+        return None
+    if STACK.match(about(guard)) and DEF.match(guard.cause.text):
+        return None
+    return guard.cause
 
 
 def inner_of(guard: Any) -> Any:
     """The line of a library that looked at it, where the cause is the line that called the library; else None."""
-    return guard.inner if cause_of(guard) and str(guard.inner) != str(guard.cause) else None
-
-
-STACK, DEF = re.compile(r"stack\d+\b"), re.compile(r"(async )?def ")
+    if cause_of(guard) and str(guard.inner) != str(guard.cause):
+        return guard.inner
+    return None
 
 
 def subjects(test: str) -> str:
     """Whose sizes a test compares: `2*xs[1].shape[0] > x.shape[0]` → `xs[1], x`."""
     paths = re.findall(r"[A-Za-z_][\w.]*(?:\[[^\]]*\][\w.]*)*(?!\w*\()", test)
-    found = dict.fromkeys(
-        re.split(r"\.(?:shape|stride|storage_offset)\b", path)[0] for path in paths
-    )
-    return ", ".join(name for name in found if name not in ("and", "or", "not"))
+    names = [re.split(r"\.(?:shape|stride|storage_offset)\b", path)[0] for path in paths]
+    found = dict.fromkeys(name for name in names if name not in ("and", "or", "not"))
+    return ", ".join(found)
 
 
 def readable(test: str) -> str:
     """Tests without addresses: `<code object f at 0x7f…, file "…", line 3>` → `<code of f>`."""
+    # A lambda has no name of its own: its line tells which one it is.
     test = re.sub(
         r'<code object (<\w+>) at 0x[0-9a-f]+, file "[^"]*", line (\d+)>',
         r"<code of \1, line \2>",
@@ -138,205 +209,14 @@ def told(failure: Any) -> str:
     """What was found instead, without the place (it has a column of its own)."""
     if failure is None:
         return ""
+
     tests = failure.guard.tests
     if len(tests) == 1 and isinstance(tests[0].right, SameAs):
-        is_one = tests[0].op == "is not"
-        return f"{about(failure.guard)} and {tests[0].right.__name__} are {'one object' if is_one else 'two objects'} now"
-    got = str(failure.got).split(" (assumed because of")[0]
-    said = (
-        f"{failure.part}: expected {failure.expected}, got {failure.got}"
-        if hasattr(failure, "part")
-        else got
-    )
+        now = "one object" if tests[0].op == "is not" else "two objects"
+        return f"{about(failure.guard)} and {tests[0].right.__name__} are {now} now"
+
+    if hasattr(failure, "part"):
+        said = f"{failure.part}: expected {failure.expected}, got {failure.got}"
+    else:
+        said = str(failure.got).split(" (assumed because of")[0]
     return readable(NUMBER.sub(r"\1: expected \2, got another number", said))
-
-
-NUMBER = re.compile(r"(?:repr\()?([^()]*?)\)? == '?([^' ]+)'?: expected True, got False")
-"""A symbolic number that had to be one value: `repr(k) == '0.5'`, `k == 4`."""
-
-
-# ---- the tree -------------------------------------------------------------------------------------------------------
-
-
-@dataclass
-class Branch:
-    """One step of a path: `self`, then `.ln`, then `.weight`; the guards about the object there, and the steps below."""
-
-    name: str
-    guards: list[Any] = field(default_factory=list)
-    below: dict[str, Branch] = field(default_factory=dict)
-
-    def rows(self, depth: int = 0) -> Iterator[tuple[int, Branch]]:
-        """All that is below this branch, top to bottom, and how deep."""
-        for branch in self.below.values():
-            yield depth, branch
-            yield from branch.rows(depth + 1)
-
-    def holds(self, guard: Any) -> bool:
-        """Is the guard about this object, or one below it?"""
-        return guard in self.guards or any(branch.holds(guard) for branch in self.below.values())
-
-
-def tree_of(guards: Iterable[Any]) -> Branch:
-    """Guards by the path of what they are about."""
-    root = Branch("")
-    for guard in guards:
-        branch = root
-        path = about(guard)
-        for step in (
-            [path]
-            if guard.kind in ("state", "sizes")
-            else re.findall(r"\[[^\]]*\]|\.?[^.\[]+", path)
-        ):
-            branch = branch.below.setdefault(step, Branch(step))
-        branch.guards.append(guard)
-    return root
-
-
-@takes(check=having("the check of an entry (of the compiler)", "guards", "parameters", "function"))
-def guard_costs(check: Any, function: Any, *args: Any) -> dict[Any, float]:
-    """Seconds for each guard of a `Check`, tested alone (its path is looked up anew, so their sum is more than the whole)."""
-
-    def seconds(function_: Any) -> float:
-        timer = timeit.Timer(lambda: function_(function, *args))
-        return min(timer.repeat(5, 2000)) / 2000
-
-    alone = [
-        type(check)(guards, check.parameters).function
-        for guards in ((), *((guard,) for guard in check.guards))
-    ]
-    nothing, *each = map(seconds, alone)
-    return {guard: max(took - nothing, 0.0) for guard, took in zip(check.guards, each, strict=True)}
-
-
-ROW, STEP, TESTS, MOST_TESTS, NAME = 24, 18, 250, 430, 110
-"""px: the height of a row, the indent of a step, where the tests stand (further right if names are long or the tree is deep, but
-not beyond `MOST_TESTS` unless the last name then had less than `NAME`)."""
-
-
-@takes(guards=GUARDS, title=TEXT)
-def guard_tree(
-    guards: Iterable[Any],
-    failure: Any = None,
-    costs: Mapping[Any, float] = MappingProxyType({}),
-    title: str = "",
-) -> Picture:
-    """Guards hung on the paths of what they are about; the branch that leads to `failure` is marked, and `costs` (guard →
-    seconds, see `guard_costs`) are bars on the right."""
-    guards = list(guards)
-    failed, why = getattr(failure, "guard", None), told(failure)
-    rows = list(tree_of(guards).rows())
-    names = [
-        4 + STEP * depth + text_width(branch.name, mono=True, bold=True) + 40
-        for depth, branch in rows
-    ]
-    deepest = 44 + STEP * max((depth for depth, _ in rows), default=0)
-    tests = max(TESTS, min(MOST_TESTS, max(names, default=0)), deepest + NAME)
-    cost = tests - TESTS + (600 if costs else 725)
-    svg = Svg(cost + 160 if costs else cost + 40, ROW * (len(rows) + (failed is not None)) + 30)
-    svg.text(4, 14, "what", SMALL, dim=True)
-    svg.text(tests, 14, "must be", SMALL, dim=True)
-    if costs:
-        svg.text(cost + 12, 14, "cost of this test alone", SMALL, dim=True)
-    most, y, text = max(costs.values(), default=0.0) or 1.0, 24.0, []
-    above: dict[int, float] = {}  # depth → where the last branch of that depth stands
-    for depth, branch in rows:
-        broken = failed is not None and branch.holds(failed)
-        here = failed is not None and failed in branch.guards
-        colour = "break" if broken else None
-        if depth:
-            x, top = 10 + STEP * (depth - 1), above[depth - 1] + 18
-            top = top if broken else max(top, above.get(depth, 0.0) + 11)
-            line, opacity = (2.4, 1.0) if broken else (1.2, 0.4)
-            svg.path(f"M{x} {top} V{y + 11} H{x + 10}", stage=colour, line=line, opacity=opacity)
-        above = {**{d: place for d, place in above.items() if d < depth}, depth: y}
-        x = 4 + STEP * depth
-        name = middle(branch.name, tests - x - 40, mono=True, bold=broken)
-        svg.text(x + 4, y + 15, name, mono=True, bold=broken, stage=colour, tip=branch.name)
-        if branch.guards:
-            draw_diamond(svg, tests - 14, y + 10, "break" if here else "guards")
-            expr = readable("; ".join(dict.fromkeys(map(required, branch.guards))))
-            svg.text(
-                tests,
-                y + 15,
-                shorten(expr, cost - tests, SMALL, mono=True),
-                SMALL,
-                mono=True,
-                tip=expr,
-            )
-        if costs and branch.guards:
-            took = sum(costs.get(guard, 0.0) for guard in branch.guards)
-            svg.box(
-                cost + 12, y + 5, max(2.0, 90 * took / most), 11, "guards", radius=2, strength=0.45
-            )
-            svg.text(cost + 18 + max(2.0, 90 * took / most), y + 15, human_seconds(took), SMALL)
-        kinds = ", ".join(dict.fromkeys(guard.kind for guard in branch.guards))
-        text.append(
-            f"{'✕' if here else '│' if broken else ' '} {'  ' * depth}{branch.name:<{30 - 2 * depth}} {kinds}".rstrip()
-        )
-        y += ROW
-        if here:
-            svg.text(
-                tests,
-                y + 13,
-                middle(f"✕ {why}", cost - tests - 20, bold=True),
-                bold=True,
-                stage="break",
-                tip=why,
-            )
-            y += ROW
-            text.append(f"  {'  ' * depth}  did not hold: {why}")
-    alt = f"{plural(len(guards), 'guard')}{f' of {title}' if title else ''} as a tree of {plural(len(rows), 'path')}."
-    alt += f" One did not hold: {why}." if failed is not None else ""
-    caption = (
-        "Each guard (◇) on the path of the object it tests; point at a test to read all of it."
-    )
-    caption += (
-        " The broken branch leads to the guard that did not hold." if failed is not None else ""
-    )
-    return Picture(
-        f'<div class="cl-scroll">{svg.render(alt)}</div>',
-        caption,
-        alt,
-        "\n".join(text),
-        ("guards", "break"),
-    )
-
-
-def required(guard: Any) -> str:
-    """A guard's tests without the path: `float32 (32, 768) strides (768, 1)`, `LayerNorm`, `== 1e-05`, `no hooks`."""
-    values = {test.left.format("·"): test for test in guard.tests}
-    right = lambda left: literal(values[left].right).removeprefix("torch.")
-    match guard.kind:
-        case "tensor" if "·.shape" in values:
-            grad = ", requires grad" * (values["·.requires_grad"].right is True)
-            return f"{right('type(·)')} {right('·.dtype')} {right('·.shape')} strides {right('·.stride()')}{grad}"
-        case "state":
-            return ", ".join(
-                f"{re.sub(r'^torch.(_C._?)?|[(][)]', '', left)} {right(left)}" for left in values
-            )
-        case "absent":
-            hides = (
-                "no variable hides a builtin"
-                if "__globals__" in guard.source.expr
-                else "no attribute of its own hides it"
-            )
-            return hides
-        case "hooks":
-            return guard.tests[0].pretty.split(" on ")[0]
-        case "value" if len(values) == 2 and "·" in values:
-            return f"== {literal(values['·'].right)}"
-    return " and ".join(test.text("·") for test in guard.tests).replace("·.", ".")
-
-
-def draw_diamond(svg: Svg, x: float, y: float, stage: str, size: float = 7) -> None:
-    """A guard. A failed one has a cross in it."""
-    corners = f"M{x} {y - size} L{x + size} {y} L{x} {y + size} L{x - size} {y} Z"
-    svg.path(corners, stage=stage, line=2, opacity=1)
-    if stage == "break":
-        arm = size * 0.4
-        svg.path(
-            f"M{x - arm} {y - arm} l{2 * arm} {2 * arm} M{x + arm} {y - arm} l{-2 * arm} {2 * arm}",
-            stage=stage,
-            opacity=1,
-        )

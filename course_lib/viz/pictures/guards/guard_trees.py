@@ -1,0 +1,281 @@
+"""Guards as a tree: hung on the paths of what they test, with what each test costs.
+
+In:  `Guard`s (`capture.sources`), perhaps a `Failure` (`guards.check`) and the seconds of each test.
+Out: a `Picture`.
+"""
+
+from __future__ import annotations
+
+import re
+import timeit
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from course_lib.capture import literal
+from course_lib.viz.kit.asked import GUARDS, TEXT, having, takes
+from course_lib.viz.kit.style import SMALL, Picture, human_seconds, plural
+from course_lib.viz.kit.svg import Svg, middle, shorten, text_width
+from course_lib.viz.pictures.guards.guard_tables import about, readable, told
+
+
+@dataclass
+class Branch:
+    """One step of a path: `self`, then `.ln`, then `.weight`; the guards about the object there, and the steps below."""
+
+    name: str
+    guards: list[Any] = field(default_factory=list)
+    below: dict[str, Branch] = field(default_factory=dict)
+
+    def rows(self, depth: int = 0) -> Iterator[Row]:
+        """All that is below this branch, top to bottom."""
+        for branch in self.below.values():
+            yield Row(depth, branch)
+            yield from branch.rows(depth + 1)
+
+    def holds(self, guard: Any) -> bool:
+        """Is the guard about this object, or one below it?"""
+        return guard in self.guards or any(branch.holds(guard) for branch in self.below.values())
+
+
+@dataclass(frozen=True)
+class Row:
+    """A branch, and how many steps deep it lies."""
+
+    depth: int
+    branch: Branch
+
+
+def tree_of(guards: Iterable[Any]) -> Branch:
+    """Guards by the path of what they are about."""
+    root = Branch("")
+    for guard in guards:
+        branch = root
+        for step in steps_of(guard):
+            branch = branch.below.setdefault(step, Branch(step))
+        branch.guards.append(guard)
+    return root
+
+
+def steps_of(guard: Any) -> list[str]:
+    """The path cut in steps: `self.ln['x']` → `self`, `.ln`, `['x']`. Tests of several objects are one step."""
+    path = about(guard)
+    if guard.kind in ("state", "sizes"):
+        return [path]
+    return re.findall(r"\[[^\]]*\]|\.?[^.\[]+", path)
+
+
+# ---- what a test costs ----------------------------------------------------------------------------------------------
+
+REPEATS, CALLS = 5, 2000
+
+
+@takes(check=having("the check of an entry (of the compiler)", "guards", "parameters", "function"))
+def guard_costs(check: Any, function: Any, *args: Any) -> dict[Any, float]:
+    """Seconds for each guard of a `Check`, tested alone (its path is looked up anew, so their sum is more than the whole)."""
+
+    def seconds(guards: tuple[Any, ...]) -> float:
+        """The check of these guards alone: the fastest of several rounds."""
+        test = type(check)(guards, check.parameters).function
+        timer = timeit.Timer(lambda: test(function, *args))
+        return min(timer.repeat(REPEATS, CALLS)) / CALLS
+
+    # A check without guards: what the call itself costs.
+    nothing = seconds(())
+    return {guard: max(seconds((guard,)) - nothing, 0.0) for guard in check.guards}
+
+
+# ---- the drawing ----------------------------------------------------------------------------------------------------
+
+ROW, STEP = 24, 18
+"""px: the height of a row, and the indent of a step."""
+TESTS, MOST_TESTS, NAME = 250, 430, 110
+"""px: where the tests stand. They stand further right if names are long or the tree is deep, but not beyond `MOST_TESTS` unless
+the last name then had less than `NAME`."""
+BAR = 90
+"""px: the bar of the most expensive test."""
+CAPTION = "Each guard (◇) on the path of the object it tests; point at a test to read all of it."
+
+
+@takes(guards=GUARDS, title=TEXT)
+def guard_tree(
+    guards: Iterable[Any],
+    failure: Any = None,
+    costs: Mapping[Any, float] = MappingProxyType({}),
+    title: str = "",
+) -> Picture:
+    """Guards hung on the paths of what they are about.
+
+    failure: the branch that leads to it is marked.
+    costs: guard → seconds (see `guard_costs`), drawn as bars on the right.
+    """
+    guards = list(guards)
+    drawing = TreeDrawing(list(tree_of(guards).rows()), failure, costs)
+    drawing.draw()
+
+    of_title = f" of {title}" if title else ""
+    paths = plural(len(drawing.rows), "path")
+    alt = f"{plural(len(guards), 'guard')}{of_title} as a tree of {paths}."
+    caption = CAPTION
+    if drawing.failed is not None:
+        alt += f" One did not hold: {drawing.why}."
+        caption += " The broken branch leads to the guard that did not hold."
+
+    body = f'<div class="cl-scroll">{drawing.svg.render(alt)}</div>'
+    return Picture(body, caption, alt, "\n".join(drawing.text), ("guards", "break"))
+
+
+class TreeDrawing:
+    """The tree while it is drawn, row by row; `text` is the same in plain text."""
+
+    def __init__(self, rows: list[Row], failure: Any, costs: Mapping[Any, float]) -> None:
+        self.rows = rows
+        self.failed = getattr(failure, "guard", None)
+        self.why = told(failure)
+        self.costs = costs
+        self.most = max(costs.values(), default=0.0) or 1.0
+
+        self.tests = where_tests_stand(rows)
+        room_for_tests = 600 if costs else 725
+        self.cost = self.tests - TESTS + room_for_tests
+        width = self.cost + (160 if costs else 40)
+        extra_row = self.failed is not None
+        self.svg = Svg(width, ROW * (len(rows) + extra_row) + 30)
+        self.text: list[str] = []
+
+        self.y = 24.0
+        self.above: dict[int, float] = {}  # depth → where the last branch of that depth stands
+
+    def draw(self) -> None:
+        self.svg.text(4, 14, "what", SMALL, dim=True)
+        self.svg.text(self.tests, 14, "must be", SMALL, dim=True)
+        if self.costs:
+            self.svg.text(self.cost + 12, 14, "cost of this test alone", SMALL, dim=True)
+
+        for row in self.rows:
+            self.draw_row(row)
+
+    def draw_row(self, row: Row) -> None:
+        """A step of a path with the guards about the object there."""
+        depth, branch = row.depth, row.branch
+        broken = self.failed is not None and branch.holds(self.failed)
+        here = self.failed is not None and self.failed in branch.guards
+
+        if depth:
+            self.draw_twig(depth, broken)
+        self.above = {d: place for d, place in self.above.items() if d < depth}
+        self.above[depth] = self.y
+
+        x = 4 + STEP * depth
+        name = middle(branch.name, self.tests - x - 40, mono=True, bold=broken)
+        colour = "break" if broken else None
+        self.svg.text(
+            x + 4, self.y + 15, name, mono=True, bold=broken, stage=colour, tip=branch.name
+        )
+        if branch.guards:
+            self.draw_tests(branch, here)
+        if branch.guards and self.costs:
+            self.draw_cost(branch)
+
+        self.write(row, broken, here)
+        self.y += ROW
+        if here:
+            self.draw_failure()
+            self.text.append(f"  {'  ' * depth}  did not hold: {self.why}")
+
+    def draw_twig(self, depth: int, broken: bool) -> None:
+        """The line from the branch above. That of a broken branch starts at its parent, so that it can be followed."""
+        x = 10 + STEP * (depth - 1)
+        top = self.above[depth - 1] + 18
+        if not broken:
+            top = max(top, self.above.get(depth, 0.0) + 11)
+
+        twig = f"M{x} {top} V{self.y + 11} H{x + 10}"
+        if broken:
+            self.svg.path(twig, stage="break", line=2.4, opacity=1.0)
+        else:
+            self.svg.path(twig, stage=None, line=1.2, opacity=0.4)
+
+    def draw_tests(self, branch: Branch, failed: bool) -> None:
+        draw_diamond(self.svg, self.tests - 14, self.y + 10, "break" if failed else "guards")
+        tests = readable("; ".join(dict.fromkeys(map(required, branch.guards))))
+        fits = shorten(tests, self.cost - self.tests, SMALL, mono=True)
+        self.svg.text(self.tests, self.y + 15, fits, SMALL, mono=True, tip=tests)
+
+    def draw_cost(self, branch: Branch) -> None:
+        took = sum(self.costs.get(guard, 0.0) for guard in branch.guards)
+        length = max(2.0, BAR * took / self.most)
+        x = self.cost + 12
+        self.svg.box(x, self.y + 5, length, 11, "guards", radius=2, strength=0.45)
+        self.svg.text(x + 6 + length, self.y + 15, human_seconds(took), SMALL)
+
+    def draw_failure(self) -> None:
+        """A row of its own below the guard that did not hold."""
+        why = middle(f"✕ {self.why}", self.cost - self.tests - 20, bold=True)
+        self.svg.text(self.tests, self.y + 13, why, bold=True, stage="break", tip=self.why)
+        self.y += ROW
+
+    def write(self, row: Row, broken: bool, here: bool) -> None:
+        """The row in plain text."""
+        mark = " "
+        if broken:
+            mark = "✕" if here else "│"
+
+        indent = "  " * row.depth
+        kinds = ", ".join(dict.fromkeys(guard.kind for guard in row.branch.guards))
+        name = f"{row.branch.name:<{30 - len(indent)}}"
+        self.text.append(f"{mark} {indent}{name} {kinds}".rstrip())
+
+
+def where_tests_stand(rows: list[Row]) -> float:
+    """px from the left."""
+    names = []
+    for row in rows:
+        name = text_width(row.branch.name, mono=True, bold=True)
+        names.append(4 + STEP * row.depth + name + 40)
+
+    deepest = 44 + STEP * max((row.depth for row in rows), default=0)
+    return max(TESTS, min(MOST_TESTS, max(names, default=0)), deepest + NAME)
+
+
+def required(guard: Any) -> str:
+    """A guard's tests without the path: `float32 (32, 768) strides (768, 1)`, `LayerNorm`, `== 1e-05`, `no hooks`."""
+    tests = {test.left.format("·"): test for test in guard.tests}
+
+    def right(left: str) -> str:
+        """What the left side must be equal to."""
+        return literal(tests[left].right).removeprefix("torch.")
+
+    match guard.kind:
+        case "tensor" if "·.shape" in tests:
+            shape = f"{right('type(·)')} {right('·.dtype')} {right('·.shape')}"
+            grad = ", requires grad" if tests["·.requires_grad"].right is True else ""
+            return f"{shape} strides {right('·.stride()')}{grad}"
+        case "state":
+            settings = []
+            for left in tests:
+                name = re.sub(r"^torch.(_C._?)?|[(][)]", "", left)
+                settings.append(f"{name} {right(left)}")
+            return ", ".join(settings)
+        case "absent" if "__globals__" in guard.source.expr:
+            return "no variable hides a builtin"
+        case "absent":
+            return "no attribute of its own hides it"
+        case "hooks":
+            return guard.tests[0].pretty.split(" on ")[0]
+        case "value" if len(tests) == 2 and "·" in tests:
+            return f"== {literal(tests['·'].right)}"
+    return " and ".join(test.text("·") for test in guard.tests).replace("·.", ".")
+
+
+def draw_diamond(svg: Svg, x: float, y: float, stage: str, size: float = 7) -> None:
+    """A guard. A failed one has a cross in it."""
+    corners = f"M{x} {y - size} L{x + size} {y} L{x} {y + size} L{x - size} {y} Z"
+    svg.path(corners, stage=stage, line=2, opacity=1)
+
+    if stage == "break":
+        arm = size * 0.4
+        falling = f"M{x - arm} {y - arm} l{2 * arm} {2 * arm}"
+        rising = f"M{x + arm} {y - arm} l{-2 * arm} {2 * arm}"
+        svg.path(f"{falling} {rising}", stage=stage, opacity=1)
