@@ -156,7 +156,13 @@ class Pipeline:
                 return self.compile_graph(graph, codegen)
 
         return autograd.differentiable(
-            forward, backward, joint.meta["signature"], parts, autograd.op_by_op(gm), compile_later
+            forward,
+            backward,
+            joint.meta["signature"],
+            parts,
+            autograd.op_by_op(gm),
+            compile_later,
+            captured=gm,
         )
 
     def compile_graph(self, aten: fx.GraphModule, codegen: str) -> Program:

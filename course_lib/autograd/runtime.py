@@ -12,11 +12,12 @@ from torch import fx
 
 from course_lib import events
 from course_lib.autograd.absent import absent, without
+from course_lib.autograd.again import Again
 from course_lib.autograd.partition import Partition
 from course_lib.autograd.signature import Result, Signature, restride, write
 from course_lib.failing import may_fail
 
-TWICE = b"a compiled graph cannot be differentiated twice: compute this gradient in eager, or leave its part out (cl.disable)"
+TWICE = "this compiled graph cannot be differentiated twice ({}): compute this gradient in eager, or leave its part out (cl.disable)"
 OP_BY_OP = "the graph runs operation by operation"
 Program = Callable[..., tuple[Any, ...]]
 
@@ -93,9 +94,11 @@ def differentiable(
     parts: Partition,
     original: Program,
     compile_graph: Callable[[fx.GraphModule], Program] | None = None,
+    captured: fx.GraphModule | None = None,
 ) -> Program:
     """The captured graph's results with gradients. `forward` and `backward` are the two graphs of `parts`, compiled;
-    `compile_graph` compiles the backward graph for calls after which some results are not used. (Without it: zeros for them.)"""
+    `compile_graph` compiles the backward graph for calls after which some results are not used. (Without it: zeros for them.)
+    `captured` runs again where backward is to be as in eager (`again.py`). Without it gradients have no gradients."""
     told = {r.index for r in signature.results if not r.of_input}
     quiet = [
         u
@@ -106,10 +109,12 @@ def differentiable(
     shown = sorted({*range(len(signature.differentiable))}.difference(u.index for u in quiet))
     has_gradient = [signature.differentiable[n] for n in shown]
     gradients_of = Gradients(backward, parts, signature, compile_graph)
+    again = Again(captured, signature, parts) if captured else None
 
     class Forward(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, *inputs: Any) -> tuple[Any, ...]:
+            numbers = again and again.random()
             results = forward(*inputs)
             ctx.save_for_backward(*map((*inputs, *results).__getitem__, parts.places))
             write(quiet, inputs, results)
@@ -122,6 +127,8 @@ def differentiable(
             )
             ctx.mark_non_differentiable(*constant)
             ctx.inputs = len(inputs)
+            noted = dict(zip(shown, values, strict=True))
+            ctx.noted = again and again.note(inputs, noted, numbers)
             ctx.set_materialize_grads(False)
             return tuple(values)
 
@@ -131,15 +138,23 @@ def differentiable(
             # nothing of it was used: parameters have no gradient, not one of zeros
             if wanted and all(g is None for g in wanted):
                 return (None,) * ctx.inputs
+            given = {n: g for n, g in zip(shown, gradients, strict=True) if g is not None}
+            asked = [*itertools.compress(range(ctx.inputs), ctx.needs_input_grad)]
+
+            why_not = "nobody kept its captured graph"
+            if again is not None:
+                if ctx.noted.changed():
+                    again.refuse_as_eager(ctx.noted, given, asked)
+                if again.is_wanted():
+                    inputs, why_not = again.inputs_of(ctx.noted, ctx.saved_tensors)
+                    if not why_not:
+                        found = again.gradients(ctx.noted, inputs, given, asked)
+                        return tuple(map(found.get, range(ctx.inputs)))
+
             with torch.no_grad(), torch._C._DisableAutocast():
                 found = gradients_of(ctx.saved_tensors, wanted)
-            # where `known` is empty, `backward()` still raises
             if torch.is_grad_enabled() and found:
-                known = [
-                    t for t in (*ctx.saved_tensors, *wanted) if t is not None and t.requires_grad
-                ] or [next(iter(found.values())).detach().requires_grad_()]
-                refuse = torch._C._functions.DelayedError(TWICE, len(found) + len(known))
-                found = dict(zip(found, refuse(*found.values(), *known), strict=False))
+                found = once_only(found, [*ctx.saved_tensors, *wanted], why_not)
             return tuple(map(found.get, range(ctx.inputs)))
 
     # the graph turns it on itself
@@ -158,6 +173,17 @@ def differentiable(
         return original(*inputs)
 
     return run
+
+
+def once_only(found: dict[int, Any], known: Sequence[Any], why_not: str) -> dict[int, Any]:
+    """The gradients `found`, which were computed from `known`. To differentiate them raises an error."""
+    # where none is `known`, `backward()` still raises
+    tied = [t for t in known if t is not None and t.requires_grad] or [
+        next(iter(found.values())).detach().requires_grad_()
+    ]
+    message = TWICE.format(why_not).encode()
+    refuse = torch._C._functions.DelayedError(message, len(found) + len(tied))
+    return dict(zip(found, refuse(*found.values(), *tied), strict=False))
 
 
 def without_history(program: Program, unconnected: Sequence[int]) -> Program:

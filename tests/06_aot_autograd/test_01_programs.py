@@ -536,13 +536,6 @@ def test_a_write_in_place_through_a_view_whose_strides_differ_in_sizes_of_one(st
     torch.testing.assert_close(x, want - 1)
 
 
-def test_twice_differentiated_says_so() -> None:
-    x = leaf(3)
-    (g,) = torch.autograd.grad(cl.compile(lambda x: x.sin())(x).sum(), x, create_graph=True)
-    with pytest.raises(RuntimeError, match="differentiated twice"):
-        g.sum().backward()
-
-
 def test_a_gradient_of_nothing_is_as_in_eager():
     """torch's decomposition of the mean's backward divides by the number of elements, here 0."""
     x, y = (torch.randn(0, 2, requires_grad=True) for _ in range(2))
@@ -768,19 +761,49 @@ def test_backward_that_needs_what_was_in_a_written_input_with_gaps() -> None:
     torch.testing.assert_close(*grads)
 
 
-def test_a_second_gradient_raises():
-    compiled = cl.compile(lambda x: (x**2).sum())
-    x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
-    (gradient,) = torch.autograd.grad(compiled(x), x, create_graph=True)
-    with pytest.raises(RuntimeError, match="differentiated twice"):
-        torch.autograd.grad(gradient.sum(), x, allow_unused=True)
-    with pytest.raises(RuntimeError, match="differentiated twice"):
-        (compiled(x) + gradient.sum()).backward()
-    # whose backward keeps the result, not the input
-    result = cl.compile(lambda x: x.sigmoid().sum())(x)
-    (gradient,) = torch.autograd.grad(result, x, create_graph=True)
-    with pytest.raises(RuntimeError, match="differentiated twice"):
-        (result + (gradient**2).sum()).backward()
+OLD_VALUE_IS_GONE = {
+    *("a_leaf_written_through_detach", "an_input_gets_a_gradient_by_a_write"),
+    *("writes_to_an_input", "buffer_without_gradient", "saved_then_written"),
+    *("a_view_of_a_written_input_with_gaps", "a_write_through_an_expand_that_changes_nothing"),
+}
+"""Programs that cannot run again: they write to an input whose old value their gradients depend on."""
+
+
+def differentiated_twice(
+    function: Callable[..., Any], make: Callable[[], tuple[Any, ...]]
+) -> list[Any]:
+    """The gradients of a program, and the gradients of these."""
+    torch.manual_seed(0)
+    LEAVES.clear()
+    args = make()
+    outputs = tensors(function(*args))
+    leaves = list(LEAVES)
+    wanted = [t for t in (*outputs, *tensors(args)) if t.requires_grad and t.grad_fn is not None]
+
+    torch.manual_seed(0)
+    weights = [torch.randn_like(t).requires_grad_() for t in wanted]
+    first = torch.autograd.grad(wanted, leaves, weights, create_graph=True, allow_unused=True)
+    again = [g for g in first if g is not None and g.requires_grad]
+    more = [torch.randn_like(g) for g in again]
+    return [*first, *torch.autograd.grad(again, [*leaves, *weights], more, allow_unused=True)]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_program_is_differentiated_twice_as_in_eager(name: str) -> None:
+    function, make = PROGRAMS[name]
+    compiled = cl.compile(function, backend="aot_eager")
+    if name in OLD_VALUE_IS_GONE:
+        with pytest.raises(RuntimeError, match=r"differentiated twice .it writes to an input"):
+            differentiated_twice(compiled, make)
+        return
+    if name == "attention":  # which eager cannot either
+        with pytest.raises(RuntimeError, match="flash_attention_for_cpu_backward"):
+            differentiated_twice(function, make)
+        with pytest.raises(RuntimeError, match="flash_attention_for_cpu_backward"):
+            differentiated_twice(compiled, make)
+        return
+    want, got = differentiated_twice(function, make), differentiated_twice(compiled, make)
+    torch.testing.assert_close(got, want, rtol=1e-3, atol=1e-4, equal_nan=True)
 
 
 def test_autocast_entered_before_a_break_holds_for_other_sizes():

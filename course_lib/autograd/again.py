@@ -1,0 +1,306 @@
+"""A backward pass by eager's own rules, for what a compiled backward graph cannot give.
+
+In:  the captured graph, what its inputs were in the forward call, and the gradients of its results.
+Out: the gradients of its inputs. Or eager's error, if a value that eager's backward needs was written to.
+
+A compiled backward graph stands below autograd: nobody recorded how to differentiate it once more. So for `create_graph=True` the
+captured graph runs again, operation by operation, and autograd records it as in eager. The same serves a backward pass inside
+autocast where forward was not, which casts what eager's operations compute, not ours.
+
+Eager refuses a backward pass if a tensor that it saved was written to. We save others, or compute them again. So the version
+numbers of inputs and results are noted in forward. Only if one has changed, the graph is rehearsed on fake tensors with the same
+changes: autograd itself says then whether eager would refuse, and in which words.
+In PyTorch: `torch/csrc/autograd/saved_variable.cpp` (`SavedVariable::unpack`). `aot_autograd` refuses to differentiate twice.
+"""
+
+import contextlib
+import weakref
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import fx
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from course_lib import capture
+from course_lib.autograd.effects import draws
+from course_lib.autograd.partition import Partition, upstream
+from course_lib.autograd.signature import Signature
+from course_lib.capture import global_state
+from course_lib.written import quiet
+
+
+class Note(NamedTuple):
+    """A tensor of the forward call, which is not kept alive, and the version that it had."""
+
+    place: int  # Of the input, or of the value
+    tensor: Any  # A weak reference
+    version: int
+
+    def writes(self) -> int:
+        """How often it was written to since then."""
+        tensor = alive(self.tensor)
+        return 0 if tensor is None else tensor._version - self.version
+
+
+class Noted(NamedTuple):
+    """What is noted of a forward call, beside the tensors that autograd saves."""
+
+    inputs: list[Note]
+    values: list[Note]
+    held: dict[int, Any]  # Inputs that are numbers, or whose tensor is known to nobody else
+    random: Any  # `Again.random` of this call
+
+    def changed(self) -> bool:
+        return any(note.writes() for note in (*self.inputs, *self.values))
+
+
+class Again:
+    """The captured graph, ready to run once more when backward needs it."""
+
+    def __init__(self, captured: fx.GraphModule, signature: Signature, parts: Partition) -> None:
+        self.captured, self.signature, self.parts = captured, signature, parts
+        self.placeholders = captured.graph.find_nodes(op="placeholder")
+        self.autocast = autocast_now()
+
+        self.saved = {n: k for k, n in enumerate(parts.places) if n < len(self.placeholders)}
+        self.needed = needed_inputs(parts, self.placeholders)
+        self.updated = {update.input: update.index for update in signature.updates}
+        self.outputs = self.places_of_values()
+        self.draws = any(draws(node.target) for node in parts.forward.graph.nodes)
+        self.why_not = self.reason()
+
+        self.held = [n for n in range(len(self.placeholders)) if self.is_held(n)]
+        self.noted = [
+            n for n in sorted(self.needed) if n not in (*self.saved, *self.updated, *self.held)
+        ]
+
+    def places_of_values(self) -> dict[int, int]:
+        """Value → the output of the captured graph that it is, else one that is a part of it."""
+        results = [(r, k) for k, r in enumerate(self.signature.results) if not r.of_input]
+        parts = {r.index: k for r, k in results if r.layout is not None}
+        return parts | {r.index: k for r, k in reversed(results) if r.layout is None}
+
+    def reason(self) -> str:
+        """Why the graph cannot run again; empty if it can."""
+        if self.needed & self.updated.keys():
+            return "it writes to an input whose old value its gradients depend on"
+        halves = (self.parts.forward.graph, self.parts.backward.graph)
+        if any(by_formula(node) for graph in halves for node in graph.nodes):
+            return "it draws its random numbers by a formula, for `fallback_random=False`"
+
+        made = self.parts.forward.graph.output_node().args[0]
+        outputs = [node and node.meta["val"] for node in self.captured.graph.output_node().args[0]]
+        found = {n: self.value_of(n, outputs) for n in self.outputs}
+        for n, has_gradient in enumerate(self.signature.differentiable):
+            if not has_gradient or n in self.updated.values():
+                continue
+            if n not in found or found[n].shape != made[n].meta["val"].shape:
+                return "a result of it is a part of a hidden tensor"
+        return ""
+
+    def value_of(self, n: int, results: Sequence[Any]) -> Any:
+        """The value `n`: a result of the captured graph, or what that is a view of."""
+        place = self.outputs[n]
+        result = results[place]
+        is_part = self.signature.results[place].layout is not None
+        return result._base if is_part and result._base is not None else result
+
+    def values_of(self, results: Sequence[Any], inputs: Sequence[Any]) -> dict[int, Any]:
+        """The values that the captured graph has computed; some are in inputs now."""
+        written = {value: inputs[n] for n, value in self.updated.items()}
+        return {n: self.value_of(n, results) for n in self.outputs} | written
+
+    def is_held(self, n: int) -> bool:
+        """Keep this input? A number, one element, or a tensor that was made for this call alone (`without_history`)."""
+        value = self.placeholders[n].meta["val"]
+        if not isinstance(value, torch.Tensor):
+            return True
+        alone = n in self.signature.unconnected or (
+            value.numel() == 1 and n not in self.signature.gradients
+        )
+        return n in self.needed and n not in self.saved and alone
+
+    def random(self) -> Any:
+        """Before a forward call: what sets the generators as they stand now. None if the graph draws nothing."""
+        return global_state.random() if self.draws and not self.why_not else None
+
+    def note(self, inputs: Sequence[Any], values: dict[int, Any], numbers: Any) -> Noted:
+        """What is to be known of a forward call later. `numbers`: what `random` gave before it."""
+        return Noted(
+            [Note(n, weakref.ref(x), x._version) for n in self.noted if can_change(x := inputs[n])],
+            [Note(n, weakref.ref(v), v._version) for n, v in values.items() if can_change(v)],
+            {n: inputs[n] for n in self.held},
+            numbers,
+        )
+
+    def is_wanted(self) -> bool:
+        """Is backward to be differentiated, or under an autocast that forward was not under? (Under the same, ours casts alike.)"""
+        if torch.is_grad_enabled():
+            return True
+        return torch._C._is_any_autocast_enabled() and autocast_now() != self.autocast
+
+    def inputs_of(self, noted: Noted, saved: Sequence[Any]) -> tuple[list[Any], str]:
+        """The inputs of the forward call, and why the graph cannot run again with them (empty: it can). Where no gradient depends
+        on an input, another serves."""
+        if self.why_not:
+            return [], self.why_not
+        notes = {note.place: note for note in noted.inputs}
+        found: list[Any] = []
+
+        for n, placeholder in enumerate(self.placeholders):
+            if n in noted.held:
+                found.append(noted.held[n])
+            elif n in self.saved:
+                found.append(saved[self.saved[n]])
+            elif n not in self.needed:
+                found.append(stand_in(placeholder))
+            elif n not in notes or (x := alive(notes[n].tensor)) is None:
+                return [], f"its input {placeholder.name} is gone: keep a reference to it"
+            elif notes[n].writes():
+                return [], f"its input {placeholder.name} was written to"
+            else:
+                found.append(x)
+        return found, ""
+
+    def entered(self, inputs: Sequence[Any]) -> list[Any]:
+        """The inputs as the graph may write to them: a leaf that requires a gradient may not be."""
+        return [x.clone() if n in self.updated else x for n, x in enumerate(inputs)]
+
+    def gradients(
+        self, noted: Noted, inputs: Sequence[Any], given: dict[int, Any], wanted: Sequence[int]
+    ) -> dict[int, Any]:
+        """The gradients of the inputs `wanted`, as eager computes them under the modes that are on. `given`: those of values."""
+        with torch.enable_grad(), numbers_of(noted), under(self.autocast):
+            # one tensor may be two inputs
+            own = [x.view_as(x) if requires_grad(x) else x for x in inputs]
+            entered = self.entered(own)
+            values = self.values_of(self.captured(*entered), entered)
+        values = {n: values[n] for n in given if requires_grad(values.get(n))}
+        wanted = [n for n in wanted if requires_grad(own[n])]
+        if not values or not wanted:
+            return {}
+
+        found = torch.autograd.grad(
+            list(values.values()),
+            [own[n] for n in wanted],
+            [given[n] for n in values],
+            create_graph=torch.is_grad_enabled(),
+            allow_unused=True,
+        )
+        return {n: g for n, g in zip(wanted, found, strict=True) if g is not None}
+
+    def refuse_as_eager(
+        self, noted: Noted, given: Collection[int], wanted: Collection[int]
+    ) -> None:
+        """Raises eager's RuntimeError, if what was written to since forward is needed for the gradients of the inputs `wanted`."""
+        with FakeTensorMode(), torch.enable_grad(), under(self.autocast), quiet():
+            leaves = [stand_in(placeholder) for placeholder in self.placeholders]
+            inputs = self.entered(leaves)
+            for note in noted.inputs:
+                torch._C._autograd._unsafe_set_version_counter(
+                    (inputs[note.place],), (note.version,)
+                )
+            try:
+                with capture.recording_mode():
+                    results = self.captured(*inputs)
+            except Exception:
+                return  # this graph needs data to run
+
+            for note in noted.inputs:
+                write_often(inputs[note.place], note.writes())
+            found = self.values_of(results, inputs)
+            for note in noted.values:
+                if note.place in found:
+                    write_often(found[note.place], note.writes())
+
+            values = [found[n] for n in given if requires_grad(found.get(n))]
+            asked = [leaves[n] for n in wanted if requires_grad(leaves[n])]
+            if not values or not asked:
+                return
+            with torch._C._DisableAutocast():
+                tangents = [torch.ones_like(value) for value in values]
+                torch.autograd.grad(values, asked, tangents, allow_unused=True)
+
+
+def needed_inputs(parts: Partition, placeholders: Sequence[fx.Node]) -> set[int]:
+    """The inputs on which gradients depend: what is saved is computed from them."""
+    if not parts.saved:
+        return set()
+    joint = parts.saved[0].graph
+    above = upstream(joint, list(parts.saved))
+    return {
+        n
+        for n, node in enumerate(joint.find_nodes(op="placeholder")[: len(placeholders)])
+        if node in above
+    }
+
+
+def by_formula(node: fx.Node) -> bool:
+    """Is it a random number that no generator of torch's draws? (`lowering/philox.py`)"""
+    return str(node.target).startswith("course_lib.random")
+
+
+def can_change(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and not value.is_inference()
+
+
+def requires_grad(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.requires_grad
+
+
+def alive(reference: Any) -> torch.Tensor | None:
+    """The tensor of a weak reference, if it is still there."""
+    tensor = reference()
+    if tensor is not None:
+        # its Python object may have been let go while C++ kept the tensor
+        tensor._fix_weakref()
+    return tensor
+
+
+def write_often(tensor: Any, times: int) -> None:
+    for _ in range(times):
+        torch.autograd.graph.increment_version(tensor)
+
+
+def stand_in(placeholder: fx.Node) -> Any:
+    """Ones in the form of an input; a number is itself."""
+    like = placeholder.meta["val"]
+    if not isinstance(like, torch.Tensor):
+        return like
+    made = torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device)
+    made.fill_(0 if not like.dtype.is_floating_point else 1)
+    wanted = placeholder.meta.get("requires_grad", like.requires_grad)
+    return made.requires_grad_(wanted)
+
+
+def autocast_now() -> dict[str, torch.dtype]:
+    """Device → dtype, where autocast is on."""
+    return {
+        device: torch.get_autocast_dtype(device)
+        for device in ("cpu", "cuda")
+        if torch.is_autocast_enabled(device)
+    }
+
+
+@contextlib.contextmanager
+def under(autocast: dict[str, torch.dtype]) -> Iterator[None]:
+    """Autocast as it was then, and no other."""
+    with torch._C._DisableAutocast(), contextlib.ExitStack() as stack:
+        for device, dtype in autocast.items():
+            stack.enter_context(torch.autocast(device, dtype))
+        yield
+
+
+@contextlib.contextmanager
+def numbers_of(noted: Noted) -> Iterator[None]:
+    """Let the graph draw the random numbers of the forward call."""
+    if noted.random is None:
+        yield
+        return
+    restore = global_state.random()
+    noted.random()
+    try:
+        yield
+    finally:
+        restore()
