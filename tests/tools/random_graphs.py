@@ -966,6 +966,33 @@ class NotTraced(Exception):
     """torch itself cannot run the program on fake tensors."""
 
 
+def settings_of(draw: Random) -> dict[str, int]:
+    """From which sizes on code goes in blocks, past the caches or in threads: drawn, so that small tensors meet all of it."""
+    if draw.random() >= 0.5:
+        # at -O1 one register adds up what 32 do for users, so a block has fewer numbers
+        return {"BLOCK": 512}
+
+    return {
+        "PARALLEL_FROM": draw.choice([128, 2**14]),
+        "BLOCK": draw.choice([16, 64, 512]),
+        "STREAM_FROM": draw.choice([0, 2**26]),
+        "FEW_ROWS": draw.choice([1, 4, 16]),
+        "LANES": draw.choice([4, 64]),
+        "STRIP": draw.choice([8, 64]),
+    }
+
+
+@contextlib.contextmanager
+def with_settings(settings: dict[str, int]):
+    """Print C++ with these settings."""
+    before = {name: getattr(cpp, name) for name in settings}
+    vars(cpp).update(settings)
+    try:
+        yield
+    finally:
+        vars(cpp).update(before)
+
+
 class Batch:
     """Programs whose C++ kernels are built as one library. Triton's are built one by one, as users get them."""
 
@@ -980,17 +1007,7 @@ class Batch:
     def add(self, program: Program) -> Callable[..., Any]:
         """Compile all but the kernels. The result runs as `mode` says."""
         r = Random(program.seed)
-        # at -O1 one register adds up what 32 do for users, so a block has fewer numbers
-        self.internals = {"BLOCK": 512}
-        if r.random() < 0.5:
-            self.internals = {
-                "PARALLEL_FROM": r.choice([128, 2**14]),
-                "BLOCK": r.choice([16, 64, 512]),
-                "STREAM_FROM": r.choice([0, 2**26]),
-                "FEW_ROWS": r.choice([1, 4, 16]),
-                "LANES": r.choice([4, 64]),
-                "STRIP": r.choice([8, 64]),
-            }
+        self.settings = settings_of(r)
         pipeline = Pipeline(build=self.build)
         if r.random() < 0.2:
             pipeline = pipeline.replace(fuse=lambda producer, consumer: Fuse(1))
@@ -1012,16 +1029,12 @@ class Batch:
                 [graph, schedule, plan, {}, runtime.build(graph, schedule, plan, codegen)]
             )
             return self.graphs[-1][-1]
-        kept = {name: getattr(cpp, name) for name in self.internals}
-        vars(cpp).update(self.internals)
-        try:
+        with with_settings(self.settings):
             fused = [k for k in schedule.kernels if isinstance(k, FusedKernel)]
             sources = {
                 k: cpp.cpp_source(k, graph.buffers, f"{k.name}_{len(self.graphs)}_{n}")
                 for n, k in enumerate(fused)
             }
-        finally:
-            vars(cpp).update(kept)
         number = len(self.graphs)
         self.graphs.append([graph, schedule, plan, sources, None])
 
