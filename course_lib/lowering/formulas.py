@@ -1,4 +1,4 @@
-"""Pointwise operators as formulas: one line each.
+"""Pointwise operators as formulas: one function each.
 
 In:  `Term`s, one element of each operand, already in the dtype to compute with; Python numbers as they stand in the graph.
 Out: a `Term`. `POINTWISE` is the table: ATen operator → `Formula`.
@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial, partialmethod
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import torch
 
@@ -20,10 +20,17 @@ from course_lib.lowering.ops import BINARY, BOOLEAN, UNARY, Handler, Value
 
 aten = torch.ops.aten
 BOUNDS_SATURATE = versions.minor(torch.__version__) >= (2, 15)
-BOOL_ARITHMETIC = {"bitwise_xor": "ne"} | dict.fromkeys(
-    ("add", "maximum", "bitwise_or"), "logical_or"
-)
-BOOL_ARITHMETIC |= dict.fromkeys(("mul", "minimum", "bitwise_and"), "logical_and")
+"""From torch 2.15 on a bound of `clamp` that the dtype cannot hold is no bound."""
+
+BOOL_ARITHMETIC = {
+    "add": "logical_or",
+    "maximum": "logical_or",
+    "bitwise_or": "logical_or",
+    "mul": "logical_and",
+    "minimum": "logical_and",
+    "bitwise_and": "logical_and",
+    "bitwise_xor": "ne",
+}
 """On torch.bool arithmetic is logic: True + True is True."""
 
 
@@ -40,91 +47,220 @@ class Term:
     dtype: torch.dtype
 
     def binary(self, op: str, other: Any, swap: bool = False) -> "Term":
+        """`ops.<op>` of this term and another, or a number, in this term's dtype. `swap`: the other comes first."""
         if self.dtype is torch.bool:
             op = BOOL_ARITHMETIC.get(op, op)
-        a, b = self.value, self.like(other).to(self.dtype).value
-        return Term(
-            self.ops,
-            getattr(self.ops, op)(*((b, a) if swap else (a, b))),
-            torch.bool if op in BOOLEAN else self.dtype,
-        )
+
+        operands = [self.value, self.like(other).to(self.dtype).value]
+        if swap:
+            operands.reverse()
+        return self.result(op, operands)
+
+    def unary(self, op: str) -> "Term":
+        """`ops.<op>` of this term."""
+        return self.result(op, [self.value])
+
+    def result(self, op: str, operands: list[Value]) -> "Term":
+        """What an operation gives: a bool for those that answer a question, else this term's dtype."""
+        value = getattr(self.ops, op)(*operands)
+        return Term(self.ops, value, torch.bool if op in BOOLEAN else self.dtype)
 
     def to(self, dtype: torch.dtype) -> "Term":
-        return (
-            self
-            if dtype == self.dtype
-            else Term(self.ops, self.ops.to_dtype(self.value, dtype), dtype)
-        )
+        """Converted, as `tensor.to(dtype)` does."""
+        if dtype == self.dtype:
+            return self
+        return Term(self.ops, self.ops.to_dtype(self.value, dtype), dtype)
 
     def like(self, value: "Term | bool | int | float") -> "Term":
         """A number as a term of this one's dtype; a term as it is."""
-        return (
-            value
-            if isinstance(value, Term)
-            else Term(self.ops, self.ops.constant(value, self.dtype), self.dtype)
-        )
+        if isinstance(value, Term):
+            return value
+        return Term(self.ops, self.ops.constant(value, self.dtype), self.dtype)
 
     def where(self, yes: Any, no: Any) -> "Term":
         """`yes` where this (a bool) is true, else `no`; one of them is a term."""
         one = yes if isinstance(yes, Term) else no
-        return Term(
-            self.ops, self.ops.where(self.value, one.like(yes).value, one.like(no).value), one.dtype
-        )
+        chosen = self.ops.where(self.value, one.like(yes).value, one.like(no).value)
+        return Term(self.ops, chosen, one.dtype)
 
     def __getattr__(self, op: str) -> Callable[..., "Term"]:
         """x.erf(), x.maximum(y), ...: every operation of `UNARY` and `BINARY`."""
         if op in BINARY:
-            return lambda other: self.binary(op, other)
-        if op not in UNARY:
-            raise AttributeError(op)
-        return lambda: Term(
-            self.ops, getattr(self.ops, op)(self.value), torch.bool if op in BOOLEAN else self.dtype
-        )
+            return partial(self.binary, op)
+        if op in UNARY:
+            return partial(self.unary, op)
+        raise AttributeError(op)
 
-    __add__, __radd__ = partialmethod(binary, "add"), partialmethod(binary, "add", swap=True)
-    __sub__, __rsub__ = partialmethod(binary, "sub"), partialmethod(binary, "sub", swap=True)
-    __mul__, __rmul__ = partialmethod(binary, "mul"), partialmethod(binary, "mul", swap=True)
-    __truediv__, __rtruediv__ = (
-        partialmethod(binary, "truediv"),
-        partialmethod(binary, "truediv", swap=True),
-    )
-    __mod__, __rmod__ = partialmethod(binary, "mod"), partialmethod(binary, "mod", swap=True)
-    __pow__, __rpow__ = partialmethod(binary, "pow"), partialmethod(binary, "pow", swap=True)
+    # x + y, 1 + x, and so on
+    __add__ = partialmethod(binary, "add")
+    __radd__ = partialmethod(binary, "add", swap=True)
+    __sub__ = partialmethod(binary, "sub")
+    __rsub__ = partialmethod(binary, "sub", swap=True)
+    __mul__ = partialmethod(binary, "mul")
+    __rmul__ = partialmethod(binary, "mul", swap=True)
+    __truediv__ = partialmethod(binary, "truediv")
+    __rtruediv__ = partialmethod(binary, "truediv", swap=True)
+    __mod__ = partialmethod(binary, "mod")
+    __rmod__ = partialmethod(binary, "mod", swap=True)
+    __pow__ = partialmethod(binary, "pow")
+    __rpow__ = partialmethod(binary, "pow", swap=True)
     __floordiv__ = partialmethod(binary, "floordiv")
-    __and__, __or__, __xor__ = map(
-        partialmethod, [binary] * 3, ("bitwise_and", "bitwise_or", "bitwise_xor")
-    )
-    __lt__, __le__, __gt__, __ge__ = map(partialmethod, [binary] * 4, ("lt", "le", "gt", "ge"))
-    __invert__ = lambda a: a.logical_not() if a.dtype is torch.bool else a.bitwise_not()
+
+    __and__ = partialmethod(binary, "bitwise_and")
+    __or__ = partialmethod(binary, "bitwise_or")
+    __xor__ = partialmethod(binary, "bitwise_xor")
+    __lt__ = partialmethod(binary, "lt")
+    __le__ = partialmethod(binary, "le")
+    __gt__ = partialmethod(binary, "gt")
+    __ge__ = partialmethod(binary, "ge")
+
+    def __invert__(self) -> "Term":
+        """~x: of a bool, not."""
+        return self.unary("logical_not" if self.dtype is torch.bool else "bitwise_not")
+
+
+Compute = Literal["result", "operands", "own"]
+"""In which dtype an element is computed: the result's (halves: float32), what the operands promote to, or each its own."""
 
 
 class Formula(NamedTuple):
-    """How one element is computed, and in which dtype: "result"'s (halves: float32), what "operands" promote to, or its "own"."""
+    """How one element is computed, and in which dtype."""
 
     function: Callable[..., Term]
-    compute: Literal["result", "operands", "own"] = "result"
-    rounds: bool = False  # Does eager round a number beside halves?
+    compute: Compute = "result"
+    # True if eager rounds a number beside halves to their dtype before it computes
+    rounds: bool = False
 
 
-def gelu(x: Term, approximate: str = "none") -> Term:
-    if approximate == "tanh":
-        return 0.5 * x * (1 + (math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)).tanh())
-    return 0.5 * x * (1 + (x * math.sqrt(0.5)).erf())
+POINTWISE: dict[str, Formula] = {}
+"""By the name of the operator; all its overloads (Tensor, Scalar, ...) are alike, since a number lifts to a term."""
+
+Function = TypeVar("Function", bound=Callable[..., Term])
+
+
+def formula(compute: Compute = "result", rounds: bool = False) -> Callable[[Function], Function]:
+    """Register a function as the formula of the operator that it is named after."""
+
+    def register(function: Function) -> Function:
+        POINTWISE[function.__name__] = Formula(function, compute, rounds)
+        return function
+
+    return register
+
+
+# --- operators that are one virtual operation
+
+
+def one_operation(op: str, x: Term) -> Term:
+    """exp, sin, ..."""
+    return x.unary(op)
+
+
+def two_operands(op: str, x: Term, y: Any) -> Term:
+    """mul, atan2, ..."""
+    return x.binary(op, y)
+
+
+def second_of_equals(op: str, x: Term, y: Any) -> Term:
+    """maximum and minimum: of two equals, 0.0 and -0.0, torch gives the second, and `ops` the first."""
+    return x.binary(op, y, swap=True)
+
+
+def whole(op: str, x: Term, decimals: int = 0) -> Term:
+    """floor, ceil, ...: nothing to do for integers."""
+    if decimals:
+        raise NoLoopForm("rounding to decimals runs as torch's own operator")
+    return x.unary(op) if x.dtype.is_floating_point else x
+
+
+for _op in UNARY:
+    if hasattr(aten, _op):
+        POINTWISE[_op] = Formula(partial(one_operation, _op))
+for _op in ("floor", "ceil", "round", "trunc"):
+    POINTWISE[_op] = Formula(partial(whole, _op))
+for _op in ("eq", "ne", "lt", "le", "gt", "ge"):
+    POINTWISE[_op] = Formula(partial(two_operands, _op), "operands", rounds=True)
+for _op in ("bitwise_and", "bitwise_or", "bitwise_xor", "mul", "atan2"):
+    POINTWISE[_op] = Formula(partial(two_operands, _op))
+for _op in ("maximum", "minimum"):
+    POINTWISE[_op] = Formula(partial(second_of_equals, _op))
+
+
+# --- arithmetic
+
+
+@formula(rounds=True)
+def add(x: Term, y: Any, alpha: Any = 1) -> Term:
+    return x + y if alpha == 1 else x + alpha * y
+
+
+@formula(rounds=True)
+def sub(x: Term, y: Any, alpha: Any = 1) -> Term:
+    return x - y if alpha == 1 else x - alpha * y
+
+
+def dividend(x: Any, y: Any) -> Term:
+    """`x`, which is to be divided by `y`, as a term. Raises `NoLoopForm` where `y` may be an integer 0."""
+    if isinstance(y, Term):
+        x = y.like(x)  # 7 // y
+    if x.dtype.is_floating_point:
+        return x
+
+    # 256 is 0 as uint8
+    if isinstance(y, Term) or torch.tensor(y).to(x.dtype) == 0:
+        why = "dividing integers by a tensor must raise where the divisor is 0"
+        raise NoLoopForm(f"{why}: it runs as torch's own operator")
+    return x
+
+
+@formula()
+def div(x: Any, y: Any, rounding_mode: str | None = None) -> Term:
+    if rounding_mode is None:
+        return x / y
+
+    x = dividend(x, y)
+    if rounding_mode == "floor":
+        return x // y
+    if x.dtype.is_floating_point:
+        return (x / y).trunc()
+
+    # Of integers: floor division is one too low where it is not even and the signs differ.
+    y = x.like(y)
+    quotient = x // y
+    too_low = (x % y).ne(0) & ((x < 0) ^ (y < 0))
+    return too_low.where(quotient + 1, quotient)
+
+
+@formula(rounds=True)
+def remainder(x: Any, y: Any) -> Term:
+    return dividend(x, y) % y
+
+
+@formula(rounds=True)
+def fmod(x: Any, y: Any) -> Term:
+    return dividend(x, y).fmod(y)
 
 
 def power(x: Any, exponent: Any) -> Term:
     """The exponents that torch treats specially are cheaper without `pow`, and round alike."""
-    if isinstance(exponent, Term) or (not x.dtype.is_floating_point and exponent not in (2, 3)):
+    if isinstance(exponent, Term):
         return x**exponent
-    special = {
-        0.5: x.sqrt,
-        -0.5: x.rsqrt,
-        -1: x.reciprocal,
-        2: lambda: x * x,
-        3: lambda: x * x * x,
-        -2: lambda: 1 / (x * x),
-    }
-    return special[exponent]() if exponent in special else x**exponent
+    if not x.dtype.is_floating_point and exponent not in (2, 3):
+        return x**exponent
+
+    if exponent == 0.5:
+        return x.sqrt()
+    if exponent == -0.5:
+        return x.rsqrt()
+    if exponent == -1:
+        return x.reciprocal()
+    if exponent == 2:
+        return x * x
+    if exponent == 3:
+        return x * x * x
+    if exponent == -2:
+        return 1 / (x * x)
+    return x**exponent
 
 
 def half_power(x: Any, exponent: Any) -> Term:
@@ -132,28 +268,19 @@ def half_power(x: Any, exponent: Any) -> Term:
     return x**exponent if exponent in (0.5, -0.5) else power(x, exponent)
 
 
-def dividend(x: Any, y: Any) -> Term:
-    """`x`, which is to be divided by `y`, as a term. Raises `NoLoopForm` where `y` may be an integer 0."""
-    x = y.like(x) if isinstance(y, Term) else x  # 7 // y
-    # 256 is 0 as uint8
-    if not x.dtype.is_floating_point and (isinstance(y, Term) or torch.tensor(y).to(x.dtype) == 0):
-        why = "dividing integers by a tensor must raise where the divisor is 0"
-        raise NoLoopForm(f"{why}: it runs as torch's own operator")
-    return x
+POINTWISE["pow"] = Formula(power, rounds=True)
 
 
-def divide(x: Any, y: Any, rounding_mode: str | None = None) -> Term:
-    if rounding_mode is None:
-        return x / y
-    x = dividend(x, y)
-    if rounding_mode == "floor":
-        return x // y
-    if x.dtype.is_floating_point:
-        return (x / y).trunc()
-    y = x.like(y)
-    # of integers: floor division is one too low where it is not even and the signs differ
-    quotient = x // y
-    return ((x % y).ne(0) & ((x < 0) ^ (y < 0))).where(quotient + 1, quotient)
+@formula()
+def frac(x: Term) -> Term:
+    return x - x.trunc()
+
+
+@formula()
+def sign(x: Term) -> Term:
+    if x.dtype is torch.bool:
+        return x
+    return (x > 0).to(x.dtype) - (x < 0).to(x.dtype)
 
 
 def bound(x: Term, number: Any) -> Any:
@@ -162,63 +289,87 @@ def bound(x: Term, number: Any) -> Any:
     whole_numbers = not x.dtype.is_floating_point and x.dtype is not torch.bool
     if not (BOUNDS_SATURATE and is_number and whole_numbers):
         return number
+
     limits = torch.iinfo(x.dtype)
     return number if limits.min <= number <= limits.max else None
 
 
+@formula()
 def clamp(x: Term, min: Any = None, max: Any = None) -> Term:
     """Where x is equal to a bound that is a number, it stays (-0.0 does); of a tensor of bounds torch takes the bound."""
-    min, max = bound(x, min), bound(x, max)
-    if min is not None:
-        x = x.binary("maximum", min, swap=isinstance(min, Term))
-    return x if max is None else x.binary("minimum", max, swap=isinstance(max, Term))
+    low, high = bound(x, min), bound(x, max)
+    if low is not None:
+        x = x.binary("maximum", low, swap=isinstance(low, Term))
+    if high is not None:
+        x = x.binary("minimum", high, swap=isinstance(high, Term))
+    return x
 
 
-def whole(op: str, x: Term, decimals: int = 0) -> Term:
-    """floor, ceil, ...: nothing to do for integers."""
-    if decimals:
-        raise NoLoopForm("rounding to decimals runs as torch's own operator")
-    return getattr(x, op)() if x.dtype.is_floating_point else x
+# --- logic and bits
 
 
-F = Formula
-POINTWISE: dict[str, Formula] = {
-    **{op: F(lambda x, op=op: getattr(x, op)()) for op in UNARY if hasattr(aten, op)},
-    **{op: F(partial(whole, op)) for op in ("floor", "ceil", "round", "trunc")},
-    **{
-        op: F(lambda x, y, op=op: x.binary(op, y), "operands", rounds=True)
-        for op in ("eq", "ne", "lt", "le", "gt", "ge")
-    },
-    **{op: F(lambda x, y, op=op: x.binary(op, y)) for op in BINARY if op.startswith("bitwise_")},
-    **{op: F(lambda x, y, op=op: x.binary(op, y)) for op in ("mul", "atan2")},
-    # of two equals, 0.0 and -0.0, torch gives the second, and `ops` the first
-    **{op: F(lambda x, y, op=op: x.binary(op, y, swap=True)) for op in ("maximum", "minimum")},
-    # arithmetic
-    "add": F(lambda x, y, alpha=1: x + y if alpha == 1 else x + alpha * y, rounds=True),
-    "sub": F(lambda x, y, alpha=1: x - y if alpha == 1 else x - alpha * y, rounds=True),
-    "div": F(divide),
-    "remainder": F(lambda x, y: dividend(x, y) % y, rounds=True),
-    "fmod": F(lambda x, y: dividend(x, y).fmod(y), rounds=True),
-    "pow": F(power, rounds=True),
-    "frac": F(lambda x: x - x.trunc()),
-    "sign": F(lambda x: x if x.dtype is torch.bool else (x > 0).to(x.dtype) - (x < 0).to(x.dtype)),
-    "clamp": F(clamp),
-    # logic and bits
-    "logical_not": F(lambda x: x.to(torch.bool).logical_not(), "own"),
-    "logical_and": F(lambda x, y: x.to(torch.bool) & y.to(torch.bool), "own"),
-    "logical_or": F(lambda x, y: x.to(torch.bool) | y.to(torch.bool), "own"),
-    "logical_xor": F(lambda x, y: x.to(torch.bool) ^ y.to(torch.bool), "own"),
-    "bitwise_not": F(lambda x: ~x),
-    "isnan": F(lambda x: x.ne(x), "operands"),
-    "isinf": F(
-        lambda x: x.abs().eq(math.inf) if x.dtype.is_floating_point else x.ne(x), "operands"
-    ),
-    # activations
-    "relu": F(lambda x: x.maximum(0)),
-    "gelu": F(gelu),
-    "silu": F(lambda x: x * x.sigmoid()),
-    # their derivatives
-    "threshold_backward": F(lambda grad, x, limit: (x <= limit).where(0, grad)),
-    "tanh_backward": F(lambda grad, y: grad * (1 - y * y)),
-}
-"""By the name of the operator; all its overloads (Tensor, Scalar, ...) are alike, since a number lifts to a term."""
+@formula("own")
+def logical_not(x: Term) -> Term:
+    return x.to(torch.bool).logical_not()
+
+
+@formula("own")
+def logical_and(x: Term, y: Term) -> Term:
+    return x.to(torch.bool) & y.to(torch.bool)
+
+
+@formula("own")
+def logical_or(x: Term, y: Term) -> Term:
+    return x.to(torch.bool) | y.to(torch.bool)
+
+
+@formula("own")
+def logical_xor(x: Term, y: Term) -> Term:
+    return x.to(torch.bool) ^ y.to(torch.bool)
+
+
+@formula()
+def bitwise_not(x: Term) -> Term:
+    return ~x
+
+
+@formula("operands")
+def isnan(x: Term) -> Term:
+    return x.ne(x)
+
+
+@formula("operands")
+def isinf(x: Term) -> Term:
+    if x.dtype.is_floating_point:
+        return x.abs().eq(math.inf)
+    return x.ne(x)  # never
+
+
+# --- activations and their derivatives
+
+
+@formula()
+def relu(x: Term) -> Term:
+    return x.maximum(0)
+
+
+@formula()
+def gelu(x: Term, approximate: str = "none") -> Term:
+    if approximate == "tanh":
+        return 0.5 * x * (1 + (math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)).tanh())
+    return 0.5 * x * (1 + (x * math.sqrt(0.5)).erf())
+
+
+@formula()
+def silu(x: Term) -> Term:
+    return x * x.sigmoid()
+
+
+@formula()
+def threshold_backward(grad: Term, x: Term, limit: Any) -> Term:
+    return (x <= limit).where(0, grad)
+
+
+@formula()
+def tanh_backward(grad: Term, y: Term) -> Term:
+    return grad * (1 - y * y)

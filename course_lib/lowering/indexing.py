@@ -43,24 +43,32 @@ class Linear(NamedTuple):
         for term in terms(expr):
             if term.free_symbols.isdisjoint(loops):
                 constants.append(term)  # a number, or a value looked up in memory
-            else:
-                number, rest = term.as_coeff_Mul()
-                coefficient, atom = (
-                    (number, rest) if rest in loops else term.as_independent(*loops, as_Add=False)
-                )
-                atoms[atom] = atoms.get(atom, 0) + number_of(coefficient)
+                continue
+
+            coefficient, atom = term.as_coeff_Mul()
+            if atom not in loops:
+                coefficient, atom = term.as_independent(*loops, as_Add=False)
+            atoms[atom] = atoms.get(atom, 0) + number_of(coefficient)
+
         return Linear.make(atoms, number_of(add(constants)))
 
     @staticmethod
     def make(terms: Mapping[sympy.Expr, Any], constant: Any = 0) -> "Linear":
         """The sum with its terms in one order, so that equal sums are equal objects."""
+
+        def by_name(term: tuple[sympy.Expr, Any]) -> str:
+            atom, _ = term
+            return getattr(atom, "name", None) or str(atom)
+
         kept = [(atom, c) for atom, c in terms.items() if c != 0]
-        kept.sort(key=lambda term: getattr(term[0], "name", None) or str(term[0]))
-        return Linear(tuple(kept), constant)
+        return Linear(tuple(sorted(kept, key=by_name)), constant)
 
     def coefficient(self, symbol: sympy.Symbol) -> Any:
         """How far the index moves when `symbol` counts one up."""
-        return next((c for atom, c in self.terms if atom == symbol), 0)
+        for atom, coefficient in self.terms:
+            if atom == symbol:
+                return coefficient
+        return 0
 
     def moves_with(self, symbol: sympy.Symbol) -> bool:
         """True if the index is another one when `symbol` counts up."""
@@ -74,14 +82,19 @@ class Linear(NamedTuple):
         """The same formula after each symbol has become another formula."""
         terms: dict[sympy.Expr, Any] = {}
         constant = self.constant
+
         for atom, coefficient in self.terms:
-            if (new := become.get(atom)) is None:
+            new = become.get(atom)
+            if new is None:
+                # An opaque expression (i // 3) has its symbols inside.
                 if not isinstance(atom, sympy.Symbol):
-                    atom = atom.xreplace({s: new.expr for s, new in become.items()})
+                    atom = atom.xreplace({symbol: new.expr for symbol, new in become.items()})
                 new = Linear(((atom, 1),))
-            for a, c in new.terms:
-                terms[a] = terms.get(a, 0) + coefficient * c
+
+            for inner, factor in new.terms:
+                terms[inner] = terms.get(inner, 0) + coefficient * factor
             constant += coefficient * new.constant
+
         return Linear.make(terms, constant)
 
     @property
@@ -98,54 +111,94 @@ def number_of(value: sympy.Expr) -> Any:
     return int(value) if value.is_Integer else value
 
 
-def unflatten(flat: sympy.Expr, extent: Mapping[sympy.Symbol, int], shape: Sequence[int],
-              stride: Sequence[int]) -> tuple[sympy.Expr, ...]:  # fmt: skip
+class Dimension(NamedTuple):
+    """One dimension of a tensor."""
+
+    size: int
+    stride: int
+
+
+def unflatten(
+    flat: sympy.Expr,
+    extent: Mapping[sympy.Symbol, int],
+    shape: Sequence[int],
+    stride: Sequence[int],
+) -> tuple[sympy.Expr, ...]:
     """The index into a tensor of this shape and stride whose element lies at `flat`: the inverse of `linear_index`.
+
     `extent` says how far each symbol of `flat` counts. Each term goes, like a digit, to the dimension whose stride it is a
-    multiple of: 768*i0 + i1 is [i0, i1] in a tensor with strides [768, 1], if i1 < 768. Uneven digits take // and %."""
+    multiple of: 768*i0 + i1 is [i0, i1] in a tensor with strides [768, 1], if i1 < 768. Uneven digits take // and %.
+    """
     if 0 in shape:
         return (ZERO,) * len(shape)
-    dims = sorted((d for d in range(len(shape)) if shape[d] != 1), key=lambda d: -stride[d])
-    digits = _digits(Linear.of(flat, extent.keys()), extent, [(shape[d], stride[d]) for d in dims])
+
+    # The dimensions that count, the one with the longest steps first
+    order = [d for d in range(len(shape)) if shape[d] != 1]
+    order.sort(key=lambda d: -stride[d])
+    dims = [Dimension(shape[d], stride[d]) for d in order]
+
+    digits = even_digits(Linear.of(flat, extent.keys()), extent, dims)
     if digits is None:
-        # what the dimension before leaves
-        rests = [flat, *(Mod(flat, stride[d]) for d in dims[:-1])]
-        digits = [
-            FloorDiv(rest, stride[d]) if stride[d] != 1 else rest
-            for rest, d in zip(rests, dims, strict=False)
-        ]
-    index = dict(zip(dims, digits, strict=True))
+        digits = divided_digits(flat, dims)
+
+    index = dict(zip(order, digits, strict=True))
     return tuple(index.get(d, ZERO) for d in range(len(shape)))
 
 
-def _digits(
-    linear: Linear, extent: Mapping[sympy.Symbol, int], dims: Sequence[tuple[int, int]]
+def divided_digits(flat: sympy.Expr, dims: Sequence[Dimension]) -> list[sympy.Expr]:
+    """The index for each of `dims` by division: each takes what the one before leaves."""
+    rests = [flat, *(Mod(flat, dim.stride) for dim in dims[:-1])]
+
+    digits = []
+    for rest, dim in zip(rests, dims, strict=False):
+        digits.append(rest if dim.stride == 1 else FloorDiv(rest, dim.stride))
+    return digits
+
+
+def even_digits(
+    linear: Linear, extent: Mapping[sympy.Symbol, int], dims: Sequence[Dimension]
 ) -> list[sympy.Expr] | None:
-    """The index for each (size, stride) of `dims` in falling order of stride, or None if some term straddles two."""
+    """The index for each of `dims` (in falling order of stride), or None if some term straddles two."""
     index: list[Any] = [0] * len(dims)
     largest = [0] * len(dims)
     constant = linear.constant
+
     for symbol, step in linear.terms:
         if symbol not in extent:
             return None
+
         last = extent[symbol] - 1
         if step < 0:  # a flipped dimension: count it from the other end
             constant, step, symbol = constant + step * last, -step, last - symbol
-        n = next((n for n, (_, stride) in enumerate(dims) if stride and step % stride == 0), None)
+
+        n = first_that_divides(step, dims)
         if n is None:
             return None
-        index[n] += symbol * (step // dims[n][1])
-        largest[n] += last * (step // dims[n][1])
-    for n, (size, stride) in enumerate(dims):
+        index[n] += symbol * (step // dims[n].stride)
+        largest[n] += last * (step // dims[n].stride)
+
+    # The constant is shared out like a number among its digits. None may overflow into the next.
+    for n, dim in enumerate(dims):
         if constant != 0:
             if not isinstance(constant, int) or constant < 0:
                 return None
-            digit, constant = divmod(constant, stride)
+            digit, constant = divmod(constant, dim.stride)
             index[n] += digit
             largest[n] += digit
-        if largest[n] >= size:
+        if largest[n] >= dim.size:
             return None
-    return [sympy.sympify(i) for i in index] if constant == 0 else None
+
+    if constant != 0:
+        return None
+    return [sympy.sympify(i) for i in index]
+
+
+def first_that_divides(step: int, dims: Sequence[Dimension]) -> int | None:
+    """The position of the first dimension whose stride `step` is a multiple of."""
+    for n, dim in enumerate(dims):
+        if dim.stride and step % dim.stride == 0:
+            return n
+    return None
 
 
 def power_of_two(n: int) -> int:

@@ -24,6 +24,7 @@ from torch.utils._pytree import tree_leaves
 from course_lib.autograd import effects
 from course_lib.lowering.indexing import ZERO, loop_symbols, unflatten
 from course_lib.lowering.ops import Handler, Value, linear_index
+from course_lib.lowering.reduction_kinds import ReductionKind, kind_named
 
 Index = Sequence[sympy.Expr]
 
@@ -82,31 +83,36 @@ class View:
         """The element at `index`; an index of lower rank, or into a dimension of size 1, broadcasts."""
         index = self.broadcast(index)
         if isinstance(ops, Inline):
-            producer = ops.producers.get(self.buffer.name)
-            return (
-                producer.inner(ops, self.in_buffer(index))
-                if producer
-                else self.load(ops.ops, index)
-            )
+            return self.load_inlined(ops, index)
+
         return ops.load(self.buffer.name, linear_index(index, self.stride, self.offset))
 
+    def load_inlined(self, ops: "Inline", index: Index) -> Value:
+        """The element, computed again if its loop is one of those that `ops` inlines."""
+        producer = ops.producers.get(self.buffer.name)
+        if producer is None:
+            return self.load(ops.ops, index)
+
+        return producer.inner(ops, self.in_buffer(index))
+
     def in_buffer(self, index: Index) -> Index:
-        """The index into the whole buffer of what this view has at `index`. (What a mask hides may ask for less than 0.)"""
+        """The index into the whole buffer of what this view has at `index`."""
         if self.is_whole:
             return index
+
+        # The formula for any index: a symbol for each dimension of the view.
         symbols = loop_symbols("v", len(self.shape))
-        flat, extent = (
-            linear_index(symbols, self.stride, self.offset),
-            dict(zip(symbols, self.shape, strict=True)),
-        )
-        become = {
-            s: sympy.Max(i, 0) if i.is_Integer else i
-            for s, i in zip(symbols, map(sympy.sympify, index), strict=True)
-        }
-        return [
-            i.xreplace(become)
-            for i in unflatten(flat, extent, self.buffer.shape, self.buffer.stride)
-        ]
+        extent = dict(zip(symbols, self.shape, strict=True))
+        flat = linear_index(symbols, self.stride, self.offset)
+        places = unflatten(flat, extent, self.buffer.shape, self.buffer.stride)
+
+        # This index in place of the symbols. What a mask hides may ask for less than 0.
+        become: dict[sympy.Symbol, sympy.Expr] = {}
+        for symbol, given in zip(symbols, index, strict=True):
+            position = sympy.sympify(given)
+            become[symbol] = sympy.Max(position, 0) if position.is_Integer else position
+
+        return [place.xreplace(become) for place in places]
 
     def broadcast(self, index: Index) -> list[sympy.Expr]:
         """The part of a larger tensor's `index` that counts here."""
@@ -133,7 +139,8 @@ class Loops:
     inner: Callable[..., Value]
     origins: tuple[fx.Node, ...] = ()
     label: str = ""
-    reduced: tuple[int, ...] = ()  # What is combined over, at each index
+    # The sizes that are combined over, at each index
+    reduced: tuple[int, ...] = ()
     # For each of `ranges`, the dimension of `buffer` it is. None: they are those of the buffer
     kept: Sequence[int] | None = None
 
@@ -148,7 +155,9 @@ class Loops:
 
     def value(self, ops: Handler, index: Index, rindex: Index) -> Value:
         """Run the body under a handler: the value at `index` (for a reduction: what is to be combined)."""
-        return self.inner(ops, index, rindex) if self.reduced else self.inner(ops, index)
+        if self.reduced:
+            return self.inner(ops, index, rindex)
+        return self.inner(ops, index)
 
     def place(self, index: Index) -> sympy.Expr:
         """Where in the buffer the result for `index` goes (flat, in elements)."""
@@ -182,14 +191,21 @@ class Reduction(Loops):
     `ranges` are the dimensions kept, `reduced` those that vanish, not all 1; `buffer` may have size 1 where they were (keepdim).
     What the accumulator ends with becomes the buffer's dtype. max and min pass nan on; argmax and argmin find the first."""
 
-    kind: str  # One of sum, prod, max, min, any, all, argmax, argmin
+    # A name in `reduction_kinds.KINDS`: sum, prod, max, min, any, all, argmax, argmin
+    kind: str
     # Of the accumulator: float32 for float16 and bfloat16 input, int64 for integer sums
     accumulate: torch.dtype
     # Of equals (0.0 and -0.0) the last is the maximum or minimum, not the first
     last_of_equals: bool = False
-    partial: bool = False  # The first half of a reduction that was split for a GPU
+    # The first half of a reduction that was split for a GPU
+    partial: bool = False
     # Of a sum of squared distances: the mean, and the sum that it is made of
     around: tuple[Buffer, Buffer] | None = None
+
+    @property
+    def combines(self) -> ReductionKind:
+        """What `kind` means."""
+        return kind_named(self.kind)
 
 
 class Product(Reduction):
@@ -206,11 +222,12 @@ class ExternKernel:
     op: Any
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    outputs: tuple[Buffer | None, ...]  # A buffer for each tensor that it returns
+    # A buffer for each tensor that it returns
+    outputs: tuple[Buffer | None, ...]
     # The overload that writes into a given buffer (`aten.addmm.out`), None if there is none
     out_variant: Any = None
     origins: tuple[fx.Node, ...] = ()
-    # Why this is a library call: 'GEMM is left to the library', 'aten.sort has no lowering',
+    # Why this is a library call: 'matrix product: left to the library'
     why: str = ""
 
     @property
@@ -220,15 +237,12 @@ class ExternKernel:
     @property
     def reads(self) -> set[str]:
         """The names of the buffers among the arguments."""
-        return {
-            leaf.buffer.name
-            for leaf in tree_leaves((self.args, self.kwargs))
-            if isinstance(leaf, View)
-        }
+        leaves = tree_leaves((self.args, self.kwargs))
+        return {leaf.buffer.name for leaf in leaves if isinstance(leaf, View)}
 
     @property
     def acts(self) -> bool:
-        """Does it more than compute? It draws random numbers, is the user's, or gives nothing: then it raises, or it does not."""
+        """True if the call does more than compute: it draws random numbers, is the user's own, or only checks its arguments."""
         return effects.draws(self.op) or effects.is_own(self.op) or not self.buffers
 
     @property
@@ -249,7 +263,8 @@ class LoopGraph:
     # The graph's placeholders in order (None where the argument is not a tensor)
     inputs: list[Buffer | None]
     nodes: list[Node]
-    outputs: list[Any]  # What it returns: a `View`, or a Python value
+    # What it returns: for each result a `View`, or a Python value
+    outputs: list[Any]
     # Tensors found in the graph: buffer name → tensor
     constants: dict[str, torch.Tensor] = field(default_factory=dict)
     # FX nodes that repeat an earlier one: (name, its twin)
@@ -269,7 +284,6 @@ class LoopGraph:
         """Every buffer by name: inputs, constants, and what the nodes write."""
         inputs = [buffer for buffer in self.inputs if buffer is not None]
         constants = [Buffer.like(tensor, name) for name, tensor in self.constants.items()]
-        return {
-            b.name: b
-            for b in [*inputs, *constants, *(b for node in self.nodes for b in node.buffers)]
-        }
+        written = [buffer for node in self.nodes for buffer in node.buffers]
+
+        return {buffer.name: buffer for buffer in [*inputs, *constants, *written]}

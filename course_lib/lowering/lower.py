@@ -43,29 +43,34 @@ LIBRARY = {
     "where it writes, only the data knows": "index_put scatter scatter_add scatter_reduce index_reduce put masked_scatter "
     "embedding_dense_backward",
 }
+"""What is said of operators that a library does better than our loops could, or that are no loops."""
+
 WHY_EXTERN = {name: why for why, names in LIBRARY.items() for name in names.split()}
-"""Operators that a library does better than our loops could, or that are no loops, and what is said of them."""
+"""The same by the name of the operator."""
 
-Rule = Callable[..., Any]
-LOWERINGS: dict[Any, Rule] = {}  # ATen operator → rule(lowering, fx node, *the node's arguments)
+LoweringRule = Callable[..., Any]
+LOWERINGS: dict[Any, LoweringRule] = {}
+"""ATen operator → rule(lowering, fx node, *the node's arguments)."""
 
 
-def lowers(*ops: Any) -> Callable[[Rule], Rule]:
+def lowers(*ops: Any) -> Callable[[LoweringRule], LoweringRule]:
     """Register a rule for these operators; a packet (`aten.view`) stands for all its overloads that write to nothing."""
 
-    def register(rule: Rule) -> Rule:
+    def register(rule: LoweringRule) -> LoweringRule:
         for op in ops:
-            every = (
-                [getattr(op, name) for name in op.overloads()]
-                if isinstance(op, torch._ops.OpOverloadPacket)
-                else [op]
-            )
-            LOWERINGS.update(
-                {overload: rule for overload in every if not overload._schema.is_mutable}
-            )
+            for overload in overloads_of(op):
+                if not overload._schema.is_mutable:
+                    LOWERINGS[overload] = rule
         return rule
 
     return register
+
+
+def overloads_of(op: Any) -> list[Any]:
+    """All overloads of a packet (`aten.add`); an overload (`aten.add.Tensor`) is its only one."""
+    if isinstance(op, torch._ops.OpOverloadPacket):
+        return [getattr(op, name) for name in op.overloads()]
+    return [op]
 
 
 def lower(gm: fx.GraphModule) -> LoopGraph:
@@ -93,77 +98,92 @@ class Lowering:
 
     def __init__(self, gm: fx.GraphModule) -> None:
         self.gm = gm
-        self.values: dict[fx.Node, Any] = {}
         self.graph = LoopGraph([], [], [])
-        taken = {n.name for n in gm.graph.nodes if n.op in ("placeholder", "get_attr")}
-        self.names = (name for n in itertools.count() if (name := f"buf{n}") not in taken)
-        self.canonical: dict[fx.Node, fx.Node] = {}
-        self.seen: dict[Any, fx.Node] = {}
-        self.escaping = operators.escaping(gm.graph)
+        # The value of each node so far: a `View`, a `Lazy`, a tuple of them, or a Python value
+        self.values: dict[fx.Node, Any] = {}
         # What `Lazy`s compute → where it was written after all, for somebody who needs memory
         self.stored: dict[Any, View] = {}
 
+        # buf0, buf1, ..., without those names that inputs have
+        self.taken = {n.name for n in gm.graph.nodes if n.op in ("placeholder", "get_attr")}
+        self.numbers = itertools.count()
+
+        # For common subexpressions: what was computed → the first node that does
+        self.seen: dict[Any, fx.Node] = {}
+        self.canonical: dict[fx.Node, fx.Node] = {}
+        self.escaping = operators.escaping(gm.graph)
+
     def run(self) -> LoopGraph:
+        """Walk the graph once, front to back."""
         for node in self.gm.graph.nodes:
             if node.op == "placeholder":
                 self.values[node] = self.placeholder(node)
             elif node.op == "get_attr":
                 self.values[node] = self.constant(node)
             elif node.op == "output":
-                outputs = operators.flat_outputs(node)
-                self.graph.outputs = [
-                    self.in_memory(self.values.get(value, value), value) for value in outputs
-                ]
-                written = self.gm.meta["signature"].updates if "signature" in self.gm.meta else ()
-                self.graph.updates = {
-                    u.index: self.graph.inputs[u.input] for u in written if u.seen_by != "autograd"
-                }
+                self.output(node)
             elif (twin := self.twin(node)) is not None:
                 self.values[node] = self.values[twin]
                 self.graph.duplicates.append((node.name, twin.name))
             else:
                 self.values[node] = self.call(node)
+
         return self.graph
 
     def placeholder(self, node: fx.Node) -> Any:
-        if not isinstance(fake := node.meta.get("val"), torch.Tensor):
+        """An input of the program: a buffer, or a Python value as it is."""
+        fake = node.meta.get("val")
+        if not isinstance(fake, torch.Tensor):
             self.graph.inputs.append(None)
             return fake
+
         operators.has_strides(fake, "an input")
         if fake.is_neg():
             raise NotImplementedError(
                 "an input's negation is still to be done (`x.conj().imag`): its memory is not what it shows"
             )
+
         buffer = Buffer.like(fake, node.name)
         self.graph.inputs.append(buffer)
         return buffer.view()
 
+    def output(self, node: fx.Node) -> None:
+        """What the program returns, and which results are put into inputs."""
+        for value in operators.flat_outputs(node):
+            self.graph.outputs.append(self.in_memory(self.values.get(value, value), value))
+
+        signature = self.gm.meta.get("signature")
+        for update in signature.updates if signature else ():
+            if update.seen_by != "autograd":
+                self.graph.updates[update.index] = self.graph.inputs[update.input]
+
     def constant(self, node: fx.Node) -> View:
+        """A tensor that the graph holds. A single number on the CPU is written into the kernels."""
         tensor = operator.attrgetter(str(node.target))(self.gm)
         if tensor.ndim == 0 and tensor.device.type == "cpu" and tensor.dtype in operators.DTYPES:
             return self.full(tensor.item(), tensor)
+
         self.graph.constants[node.name] = tensor
         return Buffer.like(tensor, node.name).view()
 
     def call(self, node: fx.Node) -> Any:
-        """The value of a `call_function` node."""
-        fake = node.meta.get("val")
+        """The value of a `call_function` node: by the rule for its operator, else by a library call."""
         args, kwargs = self.arguments(node)
         if node.target is operator.getitem:
-            return args[0][args[1]]
-        if isinstance(fake, (int, float, torch.SymInt, torch.SymFloat, torch.SymBool)):
+            results, position = args
+            return results[position]
+
+        if isinstance(node.meta.get("val"), NUMBERS):
             raise NotImplementedError(
                 f"{node.target} asks for the number in a tensor, which no kernel can return"
             )
-        if (
-            args
-            and all(isinstance(arg, complex) for arg in args)
-            and node.target is not torch.ops.aten.scalar_tensor.default
-        ):
-            # in a product's gradient
-            return node.target(*(torch.tensor(arg, dtype=torch.complex128) for arg in args)).item()
-        if (rule := LOWERINGS.get(node.target)) is None:
+        if is_of_complex_numbers(node, args):
+            return computed_now(node, args)
+
+        rule = LOWERINGS.get(node.target)
+        if rule is None:
             return self.extern(node, why_extern(node))
+
         try:
             if not operators.is_view(node.target):
                 operators.check_tensors(node)
@@ -179,32 +199,49 @@ class Lowering:
         """An earlier node that computes the same (common subexpression), or None."""
         if operators.is_impure(node.target):
             return None
-        key = (
-            node.target,
-            repr(fx.node.map_arg((node.args, node.kwargs), lambda n: self.canonical.get(n, n))),
-        )
-        twin = self.canonical[node] = self.seen.setdefault(key, node)
+
+        def first_of_its_kind(operand: fx.Node) -> fx.Node:
+            return self.canonical.get(operand, operand)
+
+        arguments = fx.node.map_arg((node.args, node.kwargs), first_of_its_kind)
+        twin = self.seen.setdefault((node.target, repr(arguments)), node)
+        self.canonical[node] = twin
+
         # Two outputs must be two tensors, so what leaves the graph is computed on its own.
-        return None if twin is node or node in self.escaping else twin
+        if twin is node or node in self.escaping:
+            return None
+        return twin
 
     def buffer(self, layout: Buffer) -> Buffer:
         """New memory, with a name nobody has."""
-        if any(
-            size > 1 and stride == 0
-            for size, stride in zip(layout.shape, layout.stride, strict=True)
-        ):
-            raise NotImplementedError(
-                "a new tensor whose elements share memory (torch 2.11 says so of `select_scatter`)"
-            )
-        return replace(layout, name=next(self.names))
+        for size, stride in zip(layout.shape, layout.stride, strict=True):
+            if size > 1 and stride == 0:
+                raise NotImplementedError(
+                    "a new tensor whose elements share memory (torch 2.11 says so of `select_scatter`)"
+                )
+
+        name = f"buf{next(self.numbers)}"
+        while name in self.taken:
+            name = f"buf{next(self.numbers)}"
+        return replace(layout, name=name)
 
     def full(self, value: Any, like: torch.Tensor) -> Lazy:
         """A constant with the layout of `like`."""
         dtype = like.dtype
-        kind = bool if dtype is torch.bool else float if dtype.is_floating_point else int
-        return self.lazy(like, lambda ops, index: ops.constant(kind(value), dtype))
+        if dtype is torch.bool:
+            number: bool | int | float = bool(value)
+        elif dtype.is_floating_point:
+            number = float(value)
+        else:
+            number = int(value)
+
+        def constant(ops: Handler, index: Index) -> Value:
+            return ops.constant(number, dtype)
+
+        return self.lazy(like, constant)
 
     def lazy(self, like: torch.Tensor, inner: Callable[[Handler, Index], Value]) -> Lazy:
+        """A tensor with the layout of `like` that is computed where it is read."""
         layout = Buffer.like(like)
         return Lazy(layout, layout.shape, layout.stride, inner=inner)
 
@@ -213,10 +250,12 @@ class Lowering:
     ) -> View:
         """A loop over all elements of `layout` (or of the node's own value)."""
         buffer = self.buffer(layout or Buffer.like(node.meta["val"]))
-        inner = lambda ops, index: body(ops, index).to(buffer.dtype).value
-        self.graph.nodes.append(
-            Pointwise(buffer, buffer.shape, inner, (node,), label or operators.name_of(node))
-        )
+
+        def inner(ops: Handler, index: Index) -> Value:
+            return body(ops, index).to(buffer.dtype).value
+
+        name = label or operators.name_of(node)
+        self.graph.nodes.append(Pointwise(buffer, buffer.shape, inner, (node,), name))
         return buffer.view()
 
     def reduction(
@@ -234,29 +273,39 @@ class Lowering:
         shape = x.shape
         kept = [d for d in range(len(shape)) if d not in dims]
         keepdim = len(layout.shape) == len(shape)
+
+        # Where each dimension of `x` stands in the list of kept, then reduced ones
         order = [[*kept, *dims].index(d) for d in range(len(shape))]
-        at = lambda index, rindex: list(map([*index, *rindex].__getitem__, order))
-        if all(shape[d] == 1 for d in dims):  # a single element: nothing to combine
-            rest = lambda index: [index[d] for d in kept] if keepdim else index
-            return self.pointwise(
-                node,
-                lambda ops, index: body(ops, at(rest(index), [ZERO] * len(dims))),
-                layout,
-                label,
-            )
-        inner = lambda ops, index, rindex: body(ops, at(index, rindex)).to(dtype).value
-        ranges, reduced = tuple(shape[d] for d in kept), tuple(shape[d] for d in dims)
-        loop = (
-            self.buffer(layout),
-            ranges,
-            inner,
-            (node,),
-            label or operators.name_of(node),
-            reduced,
-            kept if keepdim else None,
+
+        def whole_index(index: Index, rindex: Index) -> Index:
+            positions = [*index, *rindex]
+            return [positions[n] for n in order]
+
+        # A single element: nothing to combine.
+        if all(shape[d] == 1 for d in dims):
+
+            def only_element(ops: Handler, index: Index) -> Term:
+                rest = [index[d] for d in kept] if keepdim else index
+                return body(ops, whole_index(rest, [ZERO] * len(dims)))
+
+            return self.pointwise(node, only_element, layout, label)
+
+        def inner(ops: Handler, index: Index, rindex: Index) -> Value:
+            return body(ops, whole_index(index, rindex)).to(dtype).value
+
+        loop = Reduction(
+            buffer=self.buffer(layout),
+            ranges=tuple(shape[d] for d in kept),
+            inner=inner,
+            origins=(node,),
+            label=label or operators.name_of(node),
+            reduced=tuple(shape[d] for d in dims),
+            kept=kept if keepdim else None,
+            kind=kind,
+            accumulate=dtype,
         )
-        self.graph.nodes.append(Reduction(*loop, kind=kind, accumulate=dtype))
-        return loop[0].view()
+        self.graph.nodes.append(loop)
+        return loop.buffer.view()
 
     def extern(self, node: fx.Node, why: str) -> Any:
         """A call of torch's own operator, in whatever form it returns its tensors."""
@@ -264,10 +313,14 @@ class Lowering:
             raise NotImplementedError(
                 f"{node.target} gives a tensor whose shape only the data knows"
             )
+
+        # The call: every tensor among its arguments must lie in memory.
+        def stored(value: Any) -> Any:
+            return self.in_memory(value, node)
+
         op = operators.copying(node.target)
-        args, kwargs = fx.node.map_aggregate(
-            self.arguments(node), lambda value: self.in_memory(value, node)
-        )
+        args, kwargs = fx.node.map_aggregate(self.arguments(node), stored)
+
         results, form = tree_flatten(node.meta.get("val"))
         for result in results:
             operators.has_strides(result, f"the result of {node.target}")
@@ -275,23 +328,52 @@ class Lowering:
             raise NotImplementedError(
                 f"{node.target} writes to its arguments, and a graph must be functional"
             )
-        outputs = tuple(
-            self.buffer(Buffer.like(r)) if isinstance(r, torch.Tensor) else None for r in results
-        )
+
+        # A buffer for each tensor that it returns. What is no tensor stays as it is.
+        outputs: list[Buffer | None] = []
+        values: list[Any] = []
+        for result in results:
+            if isinstance(result, torch.Tensor):
+                buffer = self.buffer(Buffer.like(result))
+                outputs.append(buffer)
+                values.append(buffer.view())
+            else:
+                outputs.append(None)
+                values.append(result)
+
+        out_variant = operators.find_out_variant(op)
         self.graph.nodes.append(
-            ExternKernel(op, args, kwargs, outputs, operators.find_out_variant(op), (node,), why)
+            ExternKernel(op, args, kwargs, tuple(outputs), out_variant, (node,), why)
         )
-        return tree_unflatten(
-            [r if b is None else b.view() for r, b in zip(results, outputs, strict=True)], form
-        )
+        return tree_unflatten(values, form)
 
     def in_memory(self, value: Any, origin: fx.Node) -> Any:
         """A `Lazy` written to memory (once), for a library call or as an output, `origin`; anything else as it is."""
         if not isinstance(value, Lazy):
             return value
+
         if value.inner not in self.stored:
             whole = replace(value, shape=value.buffer.shape, stride=value.buffer.stride, offset=0)
-            self.stored[value.inner] = self.pointwise(
-                origin, lambda ops, index: element(whole, ops, index), value.buffer, "fill"
-            )
+
+            def fill(ops: Handler, index: Index) -> Term:
+                return element(whole, ops, index)
+
+            self.stored[value.inner] = self.pointwise(origin, fill, value.buffer, "fill")
+
         return View(self.stored[value.inner].buffer, value.shape, value.stride, value.offset)
+
+
+NUMBERS = (int, float, torch.SymInt, torch.SymFloat, torch.SymBool)
+"""What a node's value is if it is one number that was read out of a tensor."""
+
+
+def is_of_complex_numbers(node: fx.Node, args: Sequence[Any]) -> bool:
+    """True for an operator on complex numbers alone, which the gradient of a product may have."""
+    makes_tensor = node.target is torch.ops.aten.scalar_tensor.default
+    return bool(args) and not makes_tensor and all(isinstance(arg, complex) for arg in args)
+
+
+def computed_now(node: fx.Node, args: Sequence[complex]) -> Any:
+    """The result of an operator on complex numbers, which are known already."""
+    numbers = [torch.tensor(arg, dtype=torch.complex128) for arg in args]
+    return node.target(*numbers).item()

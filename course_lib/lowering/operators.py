@@ -25,7 +25,9 @@ DTYPES = {
 
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:
     """float16 and bfloat16 are for storage: loops compute in float32, as eager does."""
-    return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
+    if dtype in (torch.float16, torch.bfloat16):
+        return torch.float32
+    return dtype
 
 
 def name_of(node: fx.Node) -> str:
@@ -42,13 +44,16 @@ def flat_outputs(node: fx.Node) -> list[Any]:
 def escaping(graph: fx.Graph) -> set[fx.Node]:
     """Nodes whose memory the caller may get to see: outputs, and what they are views of."""
     found = {n for n in flat_outputs(graph.output_node()) if isinstance(n, fx.Node)}
+
     for node in reversed(graph.nodes):
-        if node in found and (
-            is_view(node.target)
-            or node.target in (operator.getitem, torch.ops.aten._unsafe_view.default)
-        ):
+        if node in found and passes_memory_on(node.target):
             found.update(node.all_input_nodes)
     return found
+
+
+def passes_memory_on(op: Any) -> bool:
+    """True if the result may lie in the memory of an argument: a view, or one of several results."""
+    return is_view(op) or op in (operator.getitem, torch.ops.aten._unsafe_view.default)
 
 
 def is_view(op: Any) -> bool:
@@ -59,15 +64,14 @@ def is_view(op: Any) -> bool:
 def is_impure(op: Any) -> bool:
     """True if two calls may differ (random numbers, writing to an argument), or if nobody knows (an operator of the user's)."""
     schema = getattr(op, "_schema", None)
-    return (
-        (schema.is_mutable or torch.Tag.nondeterministic_seeded in op.tags or is_own(op))
-        if schema
-        else op is not operator.getitem
-    )
+    if schema is None:
+        return op is not operator.getitem
+    return schema.is_mutable or torch.Tag.nondeterministic_seeded in op.tags or is_own(op)
 
 
 CREATIONS = """to_copy copy full full_like new_full zeros zeros_like new_zeros ones ones_like new_ones arange iota scalar_tensor
     empty empty_like new_empty empty_strided empty_permuted""".split()
+"""What makes a tensor of numbers that are known."""
 
 
 def may_recompute(node: fx.Node) -> bool:
@@ -76,12 +80,15 @@ def may_recompute(node: fx.Node) -> bool:
         return False  # it stands in memory; another convolution would read it there again
     if is_view(node.target):
         return True
-    return not is_impure(node.target) and (
-        torch.Tag.pointwise in getattr(node.target, "tags", ()) or name_of(node) in CREATIONS
-    )
+    if is_impure(node.target):
+        return False
+
+    is_pointwise = torch.Tag.pointwise in getattr(node.target, "tags", ())
+    return is_pointwise or name_of(node) in CREATIONS
 
 
 def has_strides(tensor: Any, what: str) -> None:
+    """Raise `NotImplementedError` for a tensor that is no array of elements (sparse ones). `what` names it."""
     if isinstance(tensor, torch.Tensor) and tensor.layout is not torch.strided:
         raise NotImplementedError(f"{what} is a {tensor.layout} tensor, which no buffer can hold")
 
@@ -90,11 +97,13 @@ def check_tensors(node: fx.Node) -> None:
     """Raise `NoLoopForm` for tensors that a loop cannot read or write."""
     values = [n.meta.get("val") for n in (node, *node.all_input_nodes)]
     tensors = [value for value in tree_leaves(values) if isinstance(value, torch.Tensor)]
+
     for tensor in tensors:
         if tensor.dtype not in DTYPES:
             raise NoLoopForm(
                 f"{tensor.dtype} has no loop form here: {node.target} runs as torch's own operator"
             )
+
     if len({tensor.device for tensor in tensors}) > 1:
         raise NoLoopForm(
             f"a loop cannot read tensors of two devices: {node.target} runs as torch's own operator"
@@ -103,10 +112,12 @@ def check_tensors(node: fx.Node) -> None:
 
 def copying(op: Any) -> Any:
     """For a view operator that has no rule, the form that copies: a buffer never shares memory with another."""
-    packet = is_view(op) and getattr(
-        torch.ops.aten, f"{op.overloadpacket.__name__.rstrip('_')}_copy", None
-    )
-    return getattr(packet, op._overloadname, op) if packet else op
+    if not is_view(op):
+        return op
+
+    name = op.overloadpacket.__name__.rstrip("_")
+    packet = getattr(torch.ops.aten, f"{name}_copy", None)
+    return getattr(packet, op._overloadname, op)
 
 
 RESIZES_OUT = {torch.ops.aten.binary_cross_entropy.default}
@@ -121,8 +132,16 @@ def find_out_variant(op: Any) -> Any:
         return None
     if op in RESIZES_OUT:
         return None
-    takes = lambda overload: [(a.name, str(a.type), a.is_out) for a in overload._schema.arguments]
-    for overload in (getattr(op.overloadpacket, name) for name in op.overloadpacket.overloads()):
-        if takes(overload) == [*takes(op), ("out", "Tensor", True)]:
+
+    wanted = [*parameters(op), ("out", "Tensor", True)]
+    packet = op.overloadpacket
+    for name in packet.overloads():
+        overload = getattr(packet, name)
+        if parameters(overload) == wanted:
             return None if torch.Tag.generated in overload.tags else overload
     return None
+
+
+def parameters(overload: Any) -> list[tuple[str, str, bool]]:
+    """(name, type, is it an `out` parameter) of each."""
+    return [(a.name, str(a.type), a.is_out) for a in overload._schema.arguments]

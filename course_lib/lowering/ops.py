@@ -46,7 +46,7 @@ class Handler(Protocol):
         """`body()` where `condition`, else `other`; loads in `body` happen only where `condition` holds."""
 
     def random(self, seed: Value, place: Value) -> Value:
-        """The number at this place of a seed (both int64): of float32, in [0, 1). (`lowering.philox`)"""
+        """The number at this place of a seed (both int64): of float32, in [0, 1). (`lowering.corners.philox`)"""
 
     def indirect(self, value: Value, size: int | sympy.Expr, wrap: bool = True) -> sympy.Symbol:
         """A symbol for an integer `value`, for later load indices. `wrap`: negative ones count from the end, else they raise."""
@@ -54,12 +54,12 @@ class Handler(Protocol):
 
 def linear_index(index: Sequence[Any], stride: Sequence[Any], offset: Any = 0) -> sympy.Expr:
     """The flat position of an element: offset + Σ index·stride. Every view is this formula with other strides."""
-    return add(
-        [
-            *(t if s == 1 else t * s for i, s in zip(index, stride, strict=True) for t in terms(i)),
-            offset,
-        ]
-    )
+    parts = []
+    for position, step in zip(index, stride, strict=True):
+        for term in terms(position):
+            parts.append(term if step == 1 else term * step)
+
+    return add([*parts, offset])
 
 
 def terms(index: Any) -> tuple[Any, ...]:
@@ -69,16 +69,29 @@ def terms(index: Any) -> tuple[Any, ...]:
 
 def add(parts: Sequence[Any]) -> sympy.Expr:
     """`sympy.Add(*parts)`, which would import sympy's tensors (25 ms) to see that there are none."""
+    # Like terms together: 3*i + i is 4*i.
     found: dict[sympy.Expr, Any] = {}
-    for term in [term for part in parts for term in terms(part) if term != 0]:
-        number, atom = (
-            (1, term) if isinstance(term, sympy.Symbol) else sympy.sympify(term).as_coeff_Mul()
-        )
-        found[atom] = found.get(atom, 0) + number
-    sums = [atom if number == 1 else number * atom for atom, number in found.items() if number != 0]
+    for part in parts:
+        for term in terms(part):
+            if term != 0:
+                number, atom = factors(term)
+                found[atom] = found.get(atom, 0) + number
+
+    sums = []
+    for atom, number in found.items():
+        if number != 0:
+            sums.append(atom if number == 1 else number * atom)
+
     if len(sums) < 2:
         return sums[0] if sums else sympy.Integer(0)
     return sympy.Add(*sorted(sums, key=cmp_to_key(sympy.Basic.compare)), evaluate=False)
+
+
+def factors(term: Any) -> tuple[Any, Any]:
+    """A term as a number times the rest: 3*i is (3, i)."""
+    if isinstance(term, sympy.Symbol):
+        return 1, term
+    return sympy.sympify(term).as_coeff_Mul()
 
 
 def substitute(index: Any, become: Mapping[sympy.Symbol, sympy.Expr]) -> sympy.Expr:

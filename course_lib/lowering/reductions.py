@@ -8,7 +8,7 @@ In PyTorch: `torch/_inductor/lowering.py`, `make_reduction` and `var_mean_helper
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,16 +21,21 @@ from course_lib.lowering.ir import Buffer, Index, Reduction, View
 from course_lib.lowering.lower import Lowering, element, lowers
 from course_lib.lowering.operators import compute_dtype, name_of
 from course_lib.lowering.ops import Handler
+from course_lib.lowering.reduction_kinds import KINDS, SUM, ReductionKind
 
 aten = torch.ops.aten
 Dims = Sequence[int] | int | None
+SAME_KIND = {"amax": "max", "amin": "min"}  # They take several dimensions, and give no places
 
 
 def dimensions(x: View, dims: Dims) -> list[int]:
     """The dimensions to reduce, from 0, in order. No dimension named means all of them."""
     rank = len(x.shape)
+    if rank == 0:
+        return []
+
     named = [dims] if isinstance(dims, int) else dims or range(rank)
-    return sorted({d % rank for d in named}) if rank else []
+    return sorted({d % rank for d in named})
 
 
 def reduce(
@@ -38,23 +43,41 @@ def reduce(
     node: fx.Node,
     x: View,
     dims: Sequence[int],
-    kind: str,
-    like: Any,
+    kind: ReductionKind,
+    like: torch.Tensor,
     label: str = "",
 ) -> View:
-    """`kind` over `dims` of `x`. Sums first convert to the result's dtype; halves gather in float32, integers in int64."""
-    if kind[-3:] in ("max", "min") and 0 in [x.shape[d] for d in dims]:
+    """Reduce `dims` of `x`; the result has shape, dtype and layout of `like`.
+
+    Sums first convert to the result's dtype. Halves are gathered in float32, integers in int64.
+    Raises `NotImplementedError` for the best of no elements: eager says what is wrong.
+    """
+    sizes = [x.shape[d] for d in dims]
+    if kind.finds_best and 0 in sizes:
         raise NotImplementedError("of nothing there is no largest element, as eager says")
-    first = (
-        torch.bool if kind in ("any", "all") else x.dtype if kind.startswith("arg") else like.dtype
-    )
-    accumulate = compute_dtype(first)
-    if kind in ("sum", "prod") and not first.is_floating_point:
-        accumulate = torch.int64
-    if kind.startswith("arg") and all(x.shape[d] == 1 for d in dims):
+
+    # The place of the best of one element is 0.
+    if kind.gives_place and all(size == 1 for size in sizes):
         return low.in_memory(low.full(0, like), node)
-    body = lambda ops, index: element(x, ops, index).to(first)
-    return low.reduction(node, kind, body, x, dims, accumulate, Buffer.like(like), label)
+
+    operand = operand_dtype(kind, x, like)
+    accumulate = compute_dtype(operand)
+    if kind.grows and not operand.is_floating_point:
+        accumulate = torch.int64
+
+    def body(ops: Handler, index: Index) -> Term:
+        return element(x, ops, index).to(operand)
+
+    return low.reduction(node, kind.name, body, x, dims, accumulate, Buffer.like(like), label)
+
+
+def operand_dtype(kind: ReductionKind, x: View, like: torch.Tensor) -> torch.dtype:
+    """The dtype that elements of `x` have when they are combined."""
+    if kind.is_logical:
+        return torch.bool
+    if kind.gives_place:
+        return x.dtype
+    return like.dtype
 
 
 @lowers(aten.sum, aten.prod, aten.any, aten.all, aten.argmax, aten.argmin)
@@ -63,15 +86,21 @@ def one_reduction(
     low: Lowering, node: fx.Node, x: View, dims: Dims = None, keepdim: bool = False, **dtype: Any
 ) -> View:
     """Those whose name says it all. (What keepdim and dtype say can be seen in the node's value.)"""
-    kind = {"amax": "max", "amin": "min"}.get(name_of(node), name_of(node))
-    if kind.startswith("arg") and x.dtype == torch.bool:
+    name = name_of(node)
+    kind = KINDS[SAME_KIND.get(name, name)]
+
+    if kind.gives_place and x.dtype == torch.bool:
         raise NoLoopForm("of bools there is no argmax in torch: its own operator says so")
-    if kind in ("any", "all") and isinstance(dims, Sequence) and not dims:
+    if kind.is_logical and isinstance(dims, Sequence) and not dims:
         raise NoLoopForm("reducing no dimension at all runs as torch's own operator")
+
     result = reduce(low, node, x, dimensions(x, dims), kind, node.meta["val"])
+
+    # As in eager, wherever the number of elements is a power of two.
     last = low.graph.nodes[-1] if low.graph.nodes else None
     if node.target in (aten.max.default, aten.min.default) and isinstance(last, Reduction):
-        last.last_of_equals = True  # as in eager, wherever the number of elements is a power of two
+        last.last_of_equals = True
+
     return result
 
 
@@ -79,21 +108,27 @@ def one_reduction(
 def extreme_and_where(
     low: Lowering, node: fx.Node, x: View, dim: int, keepdim: bool = False
 ) -> tuple[View, View]:
-    kind, dims = name_of(node), dimensions(x, dim)
-    values, indices = node.meta["val"]
-    return reduce(low, node, x, dims, kind, values, kind), reduce(
-        low, node, x, dims, f"arg{kind}", indices, f"arg{kind}"
-    )
+    """The best value and its place: two reductions."""
+    name = name_of(node)
+    dims = dimensions(x, dim)
+    like_values, like_places = node.meta["val"]
+
+    values = reduce(low, node, x, dims, KINDS[name], like_values, name)
+    places = reduce(low, node, x, dims, KINDS[f"arg{name}"], like_places, f"arg{name}")
+
+    return values, places
 
 
 @lowers(aten.mean)
 def mean(
     low: Lowering, node: fx.Node, x: View, dims: Dims = None, keepdim: bool = False, **dtype: Any
 ) -> View:
-    fake, reduced = node.meta["val"], dimensions(x, dims)
-    return finish(
-        low, node, row_mean(low, node, x, reduced, compute_dtype(fake.dtype)), reduced, fake, "mean"
-    )
+    """A sum, then a division once a row."""
+    fake = node.meta["val"]
+    reduced = dimensions(x, dims)
+    average = row_mean(low, node, x, reduced, compute_dtype(fake.dtype))
+
+    return finish(low, node, average, reduced, fake, "mean")
 
 
 def row_mean(
@@ -101,21 +136,18 @@ def row_mean(
 ) -> View:
     """The mean over `dims`, which keep size 1."""
     shape = tuple(1 if d in dims else size for d, size in enumerate(x.shape))
-    layout, n = (
-        Buffer("", dtype, shape, contiguous(shape), x.buffer.device),
-        math.prod(x.shape[d] for d in dims),
-    )
-    total = low.reduction(
-        node,
-        "sum",
-        lambda ops, index: element(x, ops, index).to(dtype),
-        x,
-        dims,
-        dtype,
-        layout,
-        "mean",
-    )
-    return low.pointwise(node, lambda ops, index: element(total, ops, index) / n, layout, "mean")
+    layout = Buffer("", dtype, shape, contiguous(shape), x.buffer.device)
+    count = math.prod(x.shape[d] for d in dims)
+
+    def value(ops: Handler, index: Index) -> Term:
+        return element(x, ops, index).to(dtype)
+
+    total = low.reduction(node, SUM.name, value, x, dims, dtype, layout, "mean")
+
+    def divided(ops: Handler, index: Index) -> Term:
+        return element(total, ops, index) / count
+
+    return low.pointwise(node, divided, layout, "mean")
 
 
 def finish(
@@ -123,43 +155,69 @@ def finish(
     node: fx.Node,
     row: View,
     dims: Sequence[int],
-    like: Any,
+    like: torch.Tensor,
     label: str,
-    function: Any = None,
+    function: Callable[[Term], Term] | None = None,
 ) -> View:
     """A row value in the shape and dtype of the result, perhaps through `function`."""
     layout = Buffer.like(like)
     if function is None and replace(row.buffer, name="") == layout:
         return row
-    if like.ndim != len(row.shape):  # without keepdim
+
+    # Without keepdim the reduced dimensions are absent in the result.
+    if like.ndim != len(row.shape):
         kept = [d for d in range(len(row.shape)) if d not in dims]
-        row = replace(
-            row, shape=tuple(row.shape[d] for d in kept), stride=tuple(row.stride[d] for d in kept)
-        )
-    function = function or (lambda value: value)
-    return low.pointwise(node, lambda ops, index: function(element(row, ops, index)), layout, label)
+        shape = tuple(row.shape[d] for d in kept)
+        stride = tuple(row.stride[d] for d in kept)
+        row = replace(row, shape=shape, stride=stride)
+
+    def body(ops: Handler, index: Index) -> Term:
+        value = element(row, ops, index)
+        return value if function is None else function(value)
+
+    return low.pointwise(node, body, layout, label)
 
 
 @lowers(aten.var.correction, aten.var_mean.correction)
-def var_mean(low: Lowering, node: fx.Node, x: View, dims: Dims = None, *, correction: float | None = None,
-             keepdim: bool = False) -> Any:  # fmt: skip
+def var_mean(
+    low: Lowering,
+    node: fx.Node,
+    x: View,
+    dims: Dims = None,
+    *,
+    correction: float | None = None,
+    keepdim: bool = False,
+) -> View | tuple[View, View]:
     """Two passes: the mean, then the squared distances from it. (One pass, E[x²] - E[x]², cancels where the mean is large.)"""
     if not x.dtype.is_floating_point:
         raise NoLoopForm("of integers there is no variance in torch: its own operator says so")
-    both = isinstance(node.meta["val"], (tuple, list))
-    like = node.meta["val"][0] if both else node.meta["val"]
-    reduced, dtype = dimensions(x, dims), compute_dtype(like.dtype)
+
+    wants_mean = isinstance(node.meta["val"], (tuple, list))
+    like = node.meta["val"][0] if wants_mean else node.meta["val"]
+    reduced = dimensions(x, dims)
+    dtype = compute_dtype(like.dtype)
+
     average = row_mean(low, node, x, reduced, dtype)
 
     def squared_distance(ops: Handler, index: Index) -> Term:
         distance = element(x, ops, index).to(dtype) - element(average, ops, index)
         return distance * distance
 
-    total = low.reduction(node, "sum", squared_distance, x, reduced, dtype, average.buffer, "var")
+    layout = average.buffer
+    total = low.reduction(node, SUM.name, squared_distance, x, reduced, dtype, layout, "var")
+
+    # `split_reductions` must know the mean, and the sum that it was made of.
     if isinstance(last := low.graph.nodes[-1], Reduction):
-        last.around = average.buffer, low.graph.nodes[-3].buffers[0]
-    n = max(0, math.prod(x.shape[d] for d in reduced) - (1 if correction is None else correction))
-    first = finish(low, node, total, reduced, like, "var", lambda value: value / n)
-    return (
-        (first, finish(low, node, average, reduced, node.meta["val"][1], "mean")) if both else first
-    )
+        sum_of_mean = low.graph.nodes[-3].buffers[0]
+        last.around = average.buffer, sum_of_mean
+
+    lost = 1 if correction is None else correction
+    divisor = max(0, math.prod(x.shape[d] for d in reduced) - lost)
+
+    def variance(value: Term) -> Term:
+        return value / divisor
+
+    first = finish(low, node, total, reduced, like, "var", variance)
+    if not wants_mean:
+        return first
+    return first, finish(low, node, average, reduced, node.meta["val"][1], "mean")

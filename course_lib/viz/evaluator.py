@@ -27,7 +27,7 @@ from torch.utils._pytree import tree_leaves
 from course_lib.lowering.indexing import loop_symbols
 from course_lib.lowering.ir import Buffer, ExternKernel, LoopGraph, LoopNode, Reduction, View
 from course_lib.lowering.ops import BINARY, UNARY
-from course_lib.lowering.philox import philox
+from course_lib.lowering.corners.philox import philox
 
 Array = np.ndarray
 Memory = dict[str, torch.Tensor]

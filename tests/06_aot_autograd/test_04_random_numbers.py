@@ -13,7 +13,7 @@ from torch import Tensor
 
 import course_lib as cl
 from course_lib import events
-from course_lib.lowering.philox import philox
+from course_lib.lowering.corners.philox import philox
 from course_lib.viz.evaluator import evaluate
 
 OWN = {"fallback_random": False}

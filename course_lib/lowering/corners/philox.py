@@ -27,31 +27,37 @@ LIBRARY = torch.library.Library("course_lib", "DEF")  # Its operators are there 
 # may be computed again
 LIBRARY.define("random(Tensor seed, int first, int[] size) -> Tensor", tags=(torch.Tag.pointwise,))
 LOW = 0xFFFFFFFF  # The lower half of 64 bits
+ROUNDS = 10
 
 
 def philox(seed: Tensor, n: Tensor) -> Tensor:
     """Numbers in [0, 1) of float32: those at places `n` (int64) of the seed (int64, a single one)."""
     key, key2 = seed & LOW, seed >> 32 & LOW
-    a, b, c, d = n & LOW, n >> 32 & LOW, torch.zeros_like(n), torch.zeros_like(n)
-    for _ in range(10):
+    a, b = n & LOW, n >> 32 & LOW
+    c, d = torch.zeros_like(n), torch.zeros_like(n)
+
+    for _ in range(ROUNDS):
         # 64 bits of two times 32; the sign is only one more bit
-        p, q = a * 0xD2511F53, c * 0xCD9E8D57
+        p = a * 0xD2511F53
+        q = c * 0xCD9E8D57
         a, b, c, d = (q >> 32 & LOW) ^ b ^ key, q & LOW, (p >> 32 & LOW) ^ d ^ key2, p & LOW
         key, key2 = key + 0x9E3779B9 & LOW, key2 + 0xBB67AE85 & LOW
-    # the largest is just below 1
+
+    # The largest is just below 1.
     return torch.where(a >> 31 == 0, a, LOW - a).float() * 4.6566127342e-10
 
 
 @torch.library.impl(LIBRARY, "random", "CompositeExplicitAutograd")
 def random(seed: Tensor, first: int, size: Sequence[int]) -> Tensor:
     """Numbers `first`, `first` + 1, ... of the seed, in the order of memory."""
-    return philox(seed, torch.arange(first, first + math.prod(size), device=seed.device)).reshape(
-        size
-    )
+    places = torch.arange(first, first + math.prod(size), device=seed.device)
+    return philox(seed, places).reshape(size)
 
 
 @lowers(torch.ops.course_lib.random)
 def random_loop(low: Lowering, node: fx.Node, seed: View, first: int, size: Sequence[int]) -> View:
+    """One number for each element, at its place in memory."""
+
     def body(ops: Handler, index: Index) -> Term:
         place = ops.index_expr(linear_index(index, node.meta["val"].stride(), first), torch.int64)
         return Term(ops, ops.random(seed.load(ops, []), place), torch.float32)
@@ -63,36 +69,59 @@ def uniform(like: Tensor) -> Tensor:
     """As many numbers as `like` has elements: the next of the seed that the graph being traced has for this device."""
     # Device → its seed, and how many were drawn
     drawn = vars(get_proxy_mode().tracer).setdefault("drawn", {})
-    seed, first = drawn.get(like.device) or (torch.randint(2**63 - 1, (), device=like.device), 0)
+    if like.device not in drawn:
+        drawn[like.device] = torch.randint(2**63 - 1, (), device=like.device), 0
+
+    seed, first = drawn[like.device]
     drawn[like.device] = seed, first + like.numel()
     return torch.ops.course_lib.random(seed, first, like.shape)
 
 
+def drawn_below(like: Tensor, p: Any, generator: Any) -> Any:
+    """True with the probability `p`. A generator of its own is left to torch."""
+    if generator:
+        return NotImplemented
+    return uniform(like) < p
+
+
 def bernoulli(x: Tensor, p: Any = None, generator: Any = None) -> Any:
-    return NotImplemented if generator else (uniform(x) < (x if p is None else p)).to(x.dtype)
+    """0 or 1 for each element: the probability is `p`, or the element itself."""
+    drawn = drawn_below(x, x if p is None else p, generator)
+    return drawn if drawn is NotImplemented else drawn.to(x.dtype)
+
+
+def bernoulli_(x: Tensor, p: Any = 0.5, generator: Any = None) -> Any:
+    """The same, into `x`."""
+    drawn = drawn_below(x, p, generator)
+    return drawn if drawn is NotImplemented else x.copy_(drawn)
 
 
 def native_dropout(x: Tensor, p: float, train: bool | None) -> Any:
+    """What is kept is scaled up, so that the mean stays. Also gives which elements are kept."""
     if train is False or p in (0, 1):
         return NotImplemented
     kept = uniform(x) >= p
     return (kept * x * (1 / (1 - p))).to(x.dtype), kept
 
 
+def rand(size: Sequence[int], **options: Any) -> Tensor:
+    like = aten.empty(size, **options)
+    return uniform(like).to(like.dtype)
+
+
+def rand_like(x: Tensor, **options: Any) -> Tensor:
+    like = aten.empty_like(x, **options)
+    return uniform(like).to(like.dtype)
+
+
 PHILOX: dict[Any, Callable[..., Any]] = {
-    aten.rand.default: lambda size, **options: uniform(like := aten.empty(size, **options)).to(
-        like.dtype
-    ),
-    aten.rand_like.default: lambda x, **options: uniform(like := aten.empty_like(x, **options)).to(
-        like.dtype
-    ),
-    **dict.fromkeys((aten.bernoulli.default, aten.bernoulli.p, aten.bernoulli.Tensor), bernoulli),
-    aten.bernoulli_.float: lambda x, p=0.5, generator=None: (
-        NotImplemented if generator else x.copy_(uniform(x) < p)
-    ),
-    aten.bernoulli_.Tensor: lambda x, p, generator=None: (
-        NotImplemented if generator else x.copy_(uniform(x) < p)
-    ),
+    aten.rand.default: rand,
+    aten.rand_like.default: rand_like,
+    aten.bernoulli.default: bernoulli,
+    aten.bernoulli.p: bernoulli,
+    aten.bernoulli.Tensor: bernoulli,
+    aten.bernoulli_.float: bernoulli_,
+    aten.bernoulli_.Tensor: bernoulli_,
     aten.native_dropout.default: native_dropout,
 }
 """Decompositions of what draws most. What asks for a generator of its own, and what is not here (`randn`), draws from torch's."""

@@ -1,0 +1,117 @@
+"""Decompositions that do what eager does, where those of torch do not.
+
+In:  calls of operators (or of torch's functions) while a graph is traced.
+Out: smaller operators that give eager's values, in eager's order, and raise where eager raises.
+
+Each docstring names the difference. In PyTorch: `torch/_decomp/decompositions.py`, `torch/_refs`, `torch/_meta_registrations.py`.
+"""
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._decomp import get_decompositions
+
+from course_lib.lowering.decompositions import Decomposition, decomposes
+
+aten = torch.ops.aten
+
+
+@decomposes(aten.linalg_vector_norm.default)
+def vector_norm(
+    x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> Tensor:
+    """torch 2.11 forgets dimensions that are counted from the end."""
+    dims = dim and [d % max(x.ndim, 1) for d in dim]
+    return torch._refs.linalg.vector_norm(x, ord, dims, keepdim, dtype=dtype)
+
+
+@decomposes(aten.bernoulli_.float)
+def bernoulli_(x: Tensor, p: float = 0.5, **generator: Any) -> Any:
+    """Eager draws in the order of memory. So does this overload; the one that functionalization would take does not."""
+    if x.is_contiguous():
+        return NotImplemented
+    return x.copy_(aten.bernoulli.Tensor(x, torch.tensor(p, dtype=torch.float64), **generator))
+
+
+@decomposes(aten.pow.Tensor_Scalar)
+def power_of_bool(x: Tensor, y: Any) -> Any:
+    """A bool to the power of a bool is a bool. torch's fake tensors take the result for int64."""
+    if x.dtype is torch.bool and isinstance(y, bool):
+        return x | (not y)
+    return NotImplemented
+
+
+@decomposes(torch.nn.functional.one_hot)
+def one_hot(classes: Tensor, num_classes: int = -1) -> Tensor:
+    """While torch traces, it does not look at the classes. Eager refuses those that are not there."""
+    # Without a number there are as many as the data says.
+    if num_classes >= 0:
+        refuse((classes < 0) | (classes >= num_classes), "one_hot")
+    return torch.nn.functional.one_hot(classes, num_classes)
+
+
+def quantile(
+    function: Callable[..., Tensor], x: Tensor, q: Any, *args: Any, **kwargs: Any
+) -> Tensor:
+    """On a CPU eager looks if `q` lies between 0 and 1; while torch traces, it does not."""
+    if isinstance(q, Tensor) and x.device.type == "cpu":
+        refuse(((q >= 0) & (q <= 1)).logical_not(), "quantile")
+    return function(x, q, *args, **kwargs)
+
+
+decomposes(torch.quantile, Tensor.quantile)(partial(quantile, torch.quantile))
+decomposes(torch.nanquantile, Tensor.nanquantile)(partial(quantile, torch.nanquantile))
+
+
+def refuse(wrong: Tensor, name: str) -> None:
+    """Raise if any element of `wrong` is true. (This check can be recorded, and a GPU survives it. Eager then says what is wrong.)"""
+    aten._linalg_check_errors(wrong.any().to(torch.int32), name, is_matrix=True)
+
+
+def interpolation(packet: Any, copies: Callable[[int, int], bool]) -> dict[Any, Decomposition]:
+    """Interpolation whose factor does not count in a dimension where `copies(size, new size)`: eager looks at the sizes first."""
+    torchs = get_decompositions([packet.default])[packet.default]
+
+    def to_sizes(x: Tensor, sizes: Sequence[int], *more: Any) -> Tensor:
+        # The last arguments are a factor for each dimension; they may be left out.
+        rank = len(sizes)
+        if len(more) >= rank:
+            aligned, factors = more[:-rank], list(more[-rank:])
+        else:
+            aligned, factors = more, [None] * rank
+
+        for d, (old, new) in enumerate(zip(x.shape[2:], sizes, strict=True)):
+            if copies(old, new):
+                factors[d] = None
+        return torchs(x, sizes, *aligned, *factors)
+
+    def by_factors(x: Tensor, sizes: Sequence[int] | None, *more: Any) -> Tensor:
+        *aligned, factors = more
+        if sizes is None:
+            sizes = [math.floor(n * by) for n, by in zip(x.shape[2:], factors, strict=True)]
+        return to_sizes(x, sizes, *aligned, *(factors or [None] * len(sizes)))
+
+    return {packet.default: to_sizes, packet.vec: by_factors}
+
+
+def same_or_twice(old: int, new: int) -> bool:
+    return new in (old, 2 * old)
+
+
+def register_interpolations() -> None:
+    """Those in which eager copies on a CPU: nearest in two dimensions (not in one, nor in three), and the linear ones.
+    (`aten/src/ATen/native/UpSample.h`: `nearest_idx`, `compute_source_index_and_lambda`)"""
+    found = interpolation(aten.upsample_nearest2d, same_or_twice)
+    for packet in (aten.upsample_linear1d, aten.upsample_bilinear2d, aten.upsample_trilinear3d):
+        found |= interpolation(packet, operator.eq)
+
+    for op, parts in found.items():
+        decomposes(op)(parts)
+
+
+register_interpolations()
