@@ -22,7 +22,7 @@ import sympy
 import torch
 
 from course_lib.lowering.ir import Buffer
-from course_lib.scheduling.expressions import Expr, loads, record, steps_used
+from course_lib.scheduling.expressions import Expr, loads, steps_used, trees_of
 from course_lib.scheduling.kernel import FusedKernel, Step
 
 LONGEST = 80  # An expression longer than this is split over several lines
@@ -81,8 +81,8 @@ class Printer:
         self, kernel: FusedKernel, buffers: Mapping[str, Buffer], name: str, reserved: Iterable[str]
     ) -> None:
         self.kernel, self.name = kernel, name
-        self.trees, self.recorder = record(self.kernel, buffers)
-        self.symbols, self.buffers = self.recorder.indirect_values, self.recorder.buffers
+        self.trees, self.builder = trees_of(self.kernel, buffers)
+        self.symbols, self.buffers = self.builder.indirect_values, self.builder.buffers
         self.used = {used for tree in self.trees.values() for used in steps_used(tree)}
         self.across = [step for step in self.trees if step.level == "across"]
         self.checks = [

@@ -282,7 +282,7 @@ class TritonKernel(TritonOps):
         below = k._replace(symbol=sympy.Symbol(f"{k.symbol}_down"))
         left, right = (
             self.trees[product].args[0],
-            replace(product, rindex=(below.symbol,)).value(self.recorder).args[1],
+            replace(product, rindex=(below.symbol,)).value(self.builder).args[1],
         )
         narrow = [x.args[0] for x in (left, right) if x.op == "to_dtype"]
         if [x.dtype for x in narrow] in ([torch.float16] * 2, [torch.bfloat16] * 2):

@@ -5,7 +5,7 @@ dependency recorder notes the loads, printers return C++, Triton or a formula, t
 In PyTorch: `torch/_inductor/virtualized.py` (`ops`: a global that `V.set_ops_handler` sets; here an argument), `ops_handler.py`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cmp_to_key
 from typing import Any, Protocol
 
@@ -25,7 +25,10 @@ BOOLEAN = frozenset("eq ne lt le gt ge logical_and logical_or logical_not".split
 
 
 class Handler(Protocol):
-    """The operations beside `UNARY` and `BINARY`, which every handler has too (often through `__getattr__`)."""
+    """What every handler has: the operations of `UNARY` and `BINARY`, and those below."""
+
+    def __getattr__(self, op: str) -> Callable[..., Value]:
+        """An operation of `UNARY` or `BINARY`, like `ops.add`."""
 
     def load(self, buffer: str, index: sympy.Expr) -> Value:
         """The element of `buffer` at the flat `index` (in elements): a sum of loop symbols times numbers, or with // and %."""

@@ -3,7 +3,7 @@
 In:  a loop node and symbols for its loops.
 Out: a `Body`: every load and the store as `Access(buffer, index)`, and the indices that are used as values.
 
-The body is run once under `expressions.Recorder`, a handler that computes nothing and only notes what is asked of it.
+The body is run once under `expressions.TreeBuilder`, a handler that computes nothing and only notes what is asked of it.
 In PyTorch: `torch/_inductor/dependencies.py`, `RecordLoadStore` and `MemoryDep`.
 """
 
@@ -11,10 +11,12 @@ import functools
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+import sympy
+
 from course_lib.lowering.indexing import Linear, contiguous
 from course_lib.lowering.ir import Buffer, ExternKernel, LoopNode, Node, Reduction
 from course_lib.lowering.ops import linear_index
-from course_lib.scheduling.expressions import Recorder
+from course_lib.scheduling.expressions import TreeBuilder
 
 # What is not counted among the operations of a body
 FREE = frozenset("load constant to_dtype index_expr masked".split())
@@ -36,21 +38,52 @@ class Body(NamedTuple):
     values: tuple[Linear, ...] = ()
     operations: tuple[str, ...] = ()
 
+    @property
+    def formulas(self) -> list[Linear]:
+        """Every formula of loop symbols in it."""
+        return [self.write.index, *(access.index for access in self.reads), *self.values]
+
+    def substitute(self, become: Mapping[sympy.Symbol, Linear]) -> "Body":
+        """The same in terms of other loop symbols."""
+
+        def moved(access: Access) -> Access:
+            return access._replace(index=access.index.substitute(become))
+
+        return self._replace(
+            reads=tuple(moved(access) for access in self.reads),
+            write=moved(self.write),
+            values=tuple(value.substitute(become) for value in self.values),
+        )
+
 
 def record(node: LoopNode, buffers: Mapping[str, Buffer]) -> Body:
     """Run the body of `node` at symbolic indices: i0, i1, ... for what is kept, j0, j1, ... for what is reduced."""
     index, rindex = node.symbols
     linear = functools.partial(Linear.of, loops=frozenset((*index, *rindex)))
-    recorder = Recorder(buffers)
-    node.value(recorder, index, rindex)
-    made = recorder.nodes.values()
-    reads = dict.fromkeys(Access(e.detail[0], linear(e.detail[1])) for e in made if e.op == "load")
-    values = [e.detail for e in made if e.op == "index_expr"]
-    if isinstance(node, Reduction) and node.kind.startswith("arg"):
+
+    builder = TreeBuilder(buffers)
+    node.value(builder, index, rindex)
+
+    # What the body asked for, each once and in order
+    reads: dict[Access, None] = {}
+    values = []
+    operations = []
+    for made in builder.nodes.values():
+        if made.op == "load":
+            buffer, place = made.detail
+            reads[Access(buffer, linear(place))] = None
+        if made.op == "index_expr":
+            values.append(made.detail)
+        if made.op not in FREE:
+            operations.append(made.op)
+
+    # The position that argmax returns is an index, too.
+    if isinstance(node, Reduction) and node.combines.gives_place:
         values.append(linear_index(rindex, contiguous(node.reduced)))
-    operations = tuple(e.op for e in made if e.op not in FREE)
+
     write = Access(node.buffer.name, linear(node.place(index)))
-    return Body(tuple(reads), write, tuple(dict.fromkeys(map(linear, values))), operations)
+    used = dict.fromkeys(linear(value) for value in values)
+    return Body(tuple(reads), write, tuple(used), tuple(operations))
 
 
 def record_all(nodes: Iterable[Node], buffers: Mapping[str, Buffer]) -> dict[Node, Body]:
@@ -60,8 +93,6 @@ def record_all(nodes: Iterable[Node], buffers: Mapping[str, Buffer]) -> dict[Nod
 
 def read_names(node: Node, bodies: Mapping[Node, Body]) -> set[str]:
     """The buffers that a node reads."""
-    return (
-        node.reads
-        if isinstance(node, ExternKernel)
-        else {access.buffer for access in bodies[node].reads}
-    )
+    if isinstance(node, ExternKernel):
+        return node.reads
+    return {access.buffer for access in bodies[node].reads}

@@ -1,6 +1,6 @@
 """The body of a loop as a small tree: the scheduler asks what it touches, and the printers write it.
 
-In:  a `Step` of a kernel. Its body is a closure over `ops`; `Recorder` is one more handler for it.
+In:  a `Step` of a kernel. Its body is a closure over `ops`; `TreeBuilder` is one more handler for it.
 Out: an `Expr`: which operation, on which operands, with which dtype. Equal expressions are one object, so counting how often
      an object is used says what deserves a name of its own in the printed source.
 
@@ -20,8 +20,10 @@ from course_lib.lowering.ir import Buffer
 from course_lib.lowering.ops import BINARY, BOOLEAN, UNARY
 from course_lib.scheduling.kernel import FusedKernel, Step
 
-COSTLY = """exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc
+COSTLY = frozenset(
+    """exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc
     sigmoid pow atan2 fmod mod floordiv truediv reciprocal indirect random""".split()
+)
 """Operations dear enough that a value is better read again than computed again."""
 
 
@@ -45,8 +47,8 @@ class Expr:
                 stack.extend(reversed(node.args))
 
 
-class Recorder:
-    """The handler that builds trees. One recorder serves one kernel, so what two steps share is one object."""
+class TreeBuilder:
+    """The handler that builds trees. One builder serves one kernel, so what two steps share is one object."""
 
     def __init__(self, buffers: Mapping[str, Buffer]) -> None:
         self.buffers = buffers
@@ -57,7 +59,10 @@ class Recorder:
         self.nodes: dict[tuple[Any, ...], Expr] = {}
 
     def make(self, op: str, args: tuple[Expr, ...], dtype: torch.dtype, detail: Any = None) -> Expr:
-        key = (op, args, dtype, repr(detail) if isinstance(detail, float) else detail, type(detail))
+        """The expression; an equal one that exists already is that very object."""
+        # 0.0 and -0.0 are equal, and so are 1 and True: they are told apart by their text and type.
+        written = repr(detail) if isinstance(detail, float) else detail
+        key = (op, args, dtype, written, type(detail))
         return self.nodes.setdefault(key, Expr(op, args, dtype, detail))
 
     def __getattr__(self, op: str) -> Callable[..., Expr]:
@@ -67,12 +72,10 @@ class Recorder:
             )
 
         def operation(*args: Expr) -> Expr:
-            operands = (
-                tuple(self.to_dtype(arg, torch.bool) for arg in args)
-                if op.startswith("logical")
-                else args
-            )
-            return self.make(op, operands, torch.bool if op in BOOLEAN else args[0].dtype)
+            dtype = torch.bool if op in BOOLEAN else args[0].dtype
+            if op.startswith("logical"):
+                args = tuple(self.to_dtype(arg, torch.bool) for arg in args)
+            return self.make(op, args, dtype)
 
         return operation
 
@@ -89,9 +92,8 @@ class Recorder:
 
     def looked_up(self, index: sympy.Expr) -> tuple[Expr, ...]:
         """The elements of index tensors that a formula needs."""
-        return tuple(
-            value for symbol, value in self.indirect_values.items() if symbol in index.free_symbols
-        )
+        known = self.indirect_values.items()
+        return tuple(value for symbol, value in known if symbol in index.free_symbols)
 
     def constant(self, value: bool | int | float, dtype: torch.dtype) -> Expr:
         return self.make("constant", (), dtype, number_in(value, dtype))
@@ -113,23 +115,27 @@ class Recorder:
         """The body's value. It needs every index that it looked up: one into a dimension of size 1 must be in range, too."""
         outer, self.looking_up = self.looking_up, []
         value = body()
+
         for symbol in self.looking_up:
             if self.indirect_values[symbol] not in set(value.walk()):
-                in_range = self.make(
-                    "ge",
-                    (self.index_expr(symbol, torch.int64), self.constant(0, torch.int64)),
-                    torch.bool,
-                )
+                place, zero = self.index_expr(symbol, torch.int64), self.constant(0, torch.int64)
+                in_range = self.make("ge", (place, zero), torch.bool)
                 value = self.where(in_range, value, value)
+
         self.looking_up = outer
         return value
 
     def indirect(self, value: Expr, size: int | sympy.Expr, wrap: bool = True) -> sympy.Symbol:
         node = self.make("indirect", (value,), torch.int64, (size, wrap))
         new = sympy.Symbol(f"at{len(self.indirect_values)}", integer=True, nonnegative=True)
-        symbol = next(
-            (symbol for symbol, known in self.indirect_values.items() if known is node), new
-        )
+
+        # The same lookup twice is one symbol.
+        symbol = new
+        for earlier, known in self.indirect_values.items():
+            if known is node:
+                symbol = earlier
+                break
+
         self.indirect_values[symbol] = node
         self.looking_up.append(symbol)
         return symbol
@@ -137,19 +143,23 @@ class Recorder:
 
 def number_in(value: bool | int | float, dtype: torch.dtype) -> bool | int | float:
     """The number as this dtype has it: -1 is 255 as uint8, 0.1 is 0.09998 as float16. (For float32 the compiler rounds it.)"""
-    return (
-        value if dtype in (torch.float32, torch.float64) else torch.tensor(value).to(dtype).item()
-    )
+    if dtype in (torch.float32, torch.float64):
+        return value
+    return torch.tensor(value).to(dtype).item()
 
 
-def record(kernel: FusedKernel, buffers: Mapping[str, Buffer]) -> tuple[dict[Step, Expr], Recorder]:
+def trees_of(
+    kernel: FusedKernel, buffers: Mapping[str, Buffer]
+) -> tuple[dict[Step, Expr], TreeBuilder]:
     """Every step of the kernel as a tree."""
-    recorder = Recorder({**buffers, **{step.buffer.name: step.buffer for step in kernel.steps}})
+    written = {step.buffer.name: step.buffer for step in kernel.steps}
+    builder = TreeBuilder({**buffers, **written})
+
     trees: dict[Step, Expr] = {}
     for step in kernel.steps:
-        trees[step] = recorder.checked(partial(step.value, recorder))
-        recorder.produced[step.buffer.name] = step
-    return trees, recorder
+        trees[step] = builder.checked(partial(step.value, builder))
+        builder.produced[step.buffer.name] = step
+    return trees, builder
 
 
 def steps_used(tree: Expr) -> list[Step]:

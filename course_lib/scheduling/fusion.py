@@ -12,14 +12,20 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-from course_lib.lowering.ir import Buffer, Product
-from course_lib.scheduling.groups import Group, fit, join
+import sympy
 
-# (producer, consumer, what is between them) → why not, or None
-Rule = Callable[[Group, Group, frozenset[Buffer]], str | None]
+from course_lib.lowering.ir import Buffer, Product
+from course_lib.scheduling.fitting import fit, join
+from course_lib.scheduling.groups import Group
+
+Buffers = frozenset[Buffer]
+FusionRule = Callable[[Group, Group, Buffers], str | None]
+"""(producer, consumer, what is between them) → why not, or None."""
+
 ONE_ROW = 16 * 1024  # Columns from which on a single row should not be left to one thread
 MANY_STEPS = 256  # Nodes from which on a kernel is too long for compilers
 LAUNCH = 2**23  # Bytes that a GPU moves while a kernel starts
+GOOD_PART = 8  # Siblings share a good part if it is an eighth of what the smaller one moves
 
 
 class Fuse(NamedTuple):
@@ -41,7 +47,9 @@ class No(NamedTuple):
         return f"keep apart: {self.reason} ({human_bytes(self.lost)} through memory)"
 
 
-def can_fuse(producer: Group, consumer: Group, rules: tuple[Rule, ...] | None = None) -> Fuse | No:
+def can_fuse(
+    producer: Group, consumer: Group, rules: tuple[FusionRule, ...] | None = None
+) -> Fuse | No:
     """Decide about one pair; the same answer feeds the scheduler, `explain` and the pictures. `LEGAL` alone: can it be?"""
     shared = producer.writes & consumer.reads or producer.reads & consumer.reads
     for rule in rules or RULES:
@@ -53,133 +61,156 @@ def can_fuse(producer: Group, consumer: Group, rules: tuple[Rule, ...] | None = 
 def saved(producer: Group, consumer: Group) -> int:
     """Bytes of traffic that disappear; of two small kernels on a GPU, those that could move while one of them starts."""
     both = join(producer, consumer)
-    gain = 0 if both is None else producer.traffic + consumer.traffic - both.traffic
-    return gain or (LAUNCH if both and is_small(producer) and is_small(consumer) else 0)
+    if both is None:
+        return 0
+
+    gain = producer.traffic + consumer.traffic - both.traffic
+    if gain == 0 and is_small(producer) and is_small(consumer):
+        return LAUNCH
+    return gain
 
 
 def is_small(group: Group) -> bool:
     """Does a GPU take longer to start this kernel than to run it?"""
-    return (
-        not group.is_extern
-        and group.traffic < LAUNCH
-        and next(iter(group.writes)).device.type == "cuda"
-    )
+    if group.is_extern or group.traffic >= LAUNCH:
+        return False
+    return next(iter(group.writes)).device.type == "cuda"
 
 
-def extern_kernels_stay_alone(
-    producer: Group, consumer: Group, shared: frozenset[Buffer]
-) -> str | None:
-    return (
-        "a library call (GEMM, convolution) cannot take loops in"
-        if producer.is_extern or consumer.is_extern
-        else None
-    )
+# --- is it legal?
 
 
-def products_take_epilogues(
-    producer: Group, consumer: Group, shared: frozenset[Buffer]
-) -> str | None:
-    if (
-        producer.columns
-        and consumer.columns
-        and any(isinstance(n, Product) for n in producer.nodes + consumer.nodes)
-    ):
+def extern_kernels_stay_alone(producer: Group, consumer: Group, shared: Buffers) -> str | None:
+    """Nothing is fused with a call of a library."""
+    if producer.is_extern or consumer.is_extern:
+        return "a library call (GEMM, convolution) cannot take loops in"
+    return None
+
+
+def products_take_epilogues(producer: Group, consumer: Group, shared: Buffers) -> str | None:
+    """Beside a matrix product there is no second reduction."""
+    has_product = any(isinstance(node, Product) for node in producer.nodes + consumer.nodes)
+    if has_product and producer.columns and consumer.columns:
         return "a matrix product takes in loops over its result, not another loop over what it sums"
     return None
 
 
-def same_device(producer: Group, consumer: Group, shared: frozenset[Buffer]) -> str | None:
+def same_device(producer: Group, consumer: Group, shared: Buffers) -> str | None:
+    """A kernel runs in one place."""
     devices = sorted({str(buffer.device) for buffer in producer.writes | consumer.writes})
-    return f"they run on different devices: {' and '.join(devices)}" if len(devices) > 1 else None
+    if len(devices) > 1:
+        return f"they run on different devices: {' and '.join(devices)}"
+    return None
 
 
-def same_iteration_space(producer: Group, consumer: Group, shared: frozenset[Buffer]) -> str | None:
-    return (
-        f"loops differ: {producer.space} and {consumer.space}"
-        if fit(producer, consumer) is None
-        else None
-    )
+def same_iteration_space(producer: Group, consumer: Group, shared: Buffers) -> str | None:
+    """There must be loops that serve both."""
+    if fit(producer, consumer) is None:
+        return f"loops differ: {producer.space} and {consumer.space}"
+    return None
 
 
-def same_elements(producer: Group, consumer: Group, shared: frozenset[Buffer]) -> str | None:
-    if (found := fit(producer, consumer)) and found.mismatched:
+def same_elements(producer: Group, consumer: Group, shared: Buffers) -> str | None:
+    """The consumer must read the very element that the producer has just computed."""
+    found = fit(producer, consumer)
+    if found and found.mismatched:
         return f"the consumer needs other elements of {', '.join(found.mismatched)} than the one that was just computed"
     return None
 
 
-def something_to_save(producer: Group, consumer: Group, shared: frozenset[Buffer]) -> str | None:
-    return "no traffic would be saved" if saved(producer, consumer) == 0 else None
+# --- is it worth it?
 
 
-def siblings_share_enough(
-    producer: Group, consumer: Group, shared: frozenset[Buffer]
-) -> str | None:
+def something_to_save(producer: Group, consumer: Group, shared: Buffers) -> str | None:
+    """One kernel must move less than two."""
+    if saved(producer, consumer) == 0:
+        return "no traffic would be saved"
+    return None
+
+
+def siblings_share_enough(producer: Group, consumer: Group, shared: Buffers) -> str | None:
     """Siblings only read the same: worth it if that is a good part of what they move."""
     if producer.writes & consumer.reads:
         return None
-    gain, least = saved(producer, consumer), min(producer.traffic, consumer.traffic)
-    return f"they only share {human_bytes(gain)} of what they read" if gain * 8 < least else None
+
+    gain = saved(producer, consumer)
+    smaller = min(producer.traffic, consumer.traffic)
+    if gain * GOOD_PART < smaller:
+        return f"they only share {human_bytes(gain)} of what they read"
+    return None
 
 
-def one_row_needs_all_threads(
-    producer: Group, consumer: Group, shared: frozenset[Buffer]
-) -> str | None:
+def one_row_needs_all_threads(producer: Group, consumer: Group, shared: Buffers) -> str | None:
     """A reduction of everything must be complete before anything after it: as one kernel, one thread would do it all."""
     both = join(producer, consumer)
-    if (
-        both is None
-        or not producer.columns
-        or both.rows
-        or consumer.loops == ()
-        or consumer.columns
-    ):
+    if both is None or both.rows:
         return None
+
+    comes_after = consumer.loops != () and not consumer.columns
+    if not producer.columns or not comes_after:
+        return None
+
     columns = math.prod(loop.size for loop in both.columns)
-    if columns >= ONE_ROW and consumer.writes and producer.writes & consumer.reads:
+    if columns >= ONE_ROW and producer.writes & consumer.reads:
         return f"a single row of {columns} columns would leave all but one thread idle"
     return None
 
 
-def same_innermost_loop(producer: Group, consumer: Group, shared: frozenset[Buffer]) -> str | None:
+def same_innermost_loop(producer: Group, consumer: Group, shared: Buffers) -> str | None:
     """Where one walks memory row by row and the other column by column, one of them would jump at every step."""
-    if (found := fit(producer, consumer)) is None or producer.columns or consumer.columns:
+    found = fit(producer, consumer)
+    if found is None or producer.columns or consumer.columns:
         return None
-    steps = []
-    for group in (producer, consumer):
-        stores = {member.body.write.index for member in found.members if member.node in group.nodes}
-        steps.append(
-            {loop.symbol for loop in found.loops for f in stores if f.coefficient(loop.symbol) == 1}
-        )
-    if steps[0] and steps[1] and not steps[0] & steps[1]:
+
+    one, other = neighbours(found, producer), neighbours(found, consumer)
+    if one and other and not one & other:
         return "one walks through memory row by row, the other column by column"
     return None
 
 
-def not_too_long(producer: Group, consumer: Group, shared: frozenset[Buffer]) -> str | None:
+def neighbours(both: Group, group: Group) -> set[sympy.Symbol]:
+    """Loops of `both` whose next iteration stores the next element of what `group` computes."""
+    mine = set(group.nodes)
+    stores = {member.body.write.index for member in both.members if member.node in mine}
+
+    found = set()
+    for loop in both.loops:
+        if any(index.coefficient(loop.symbol) == 1 for index in stores):
+            found.add(loop.symbol)
+    return found
+
+
+def not_too_long(producer: Group, consumer: Group, shared: Buffers) -> str | None:
+    """C++ compilers take very long over very long functions."""
     steps = len(producer.nodes) + len(consumer.nodes)
-    return f"{steps} steps are too many for one kernel" if steps > MANY_STEPS else None
+    if steps > MANY_STEPS:
+        return f"{steps} steps are too many for one kernel"
+    return None
 
 
-LEGAL: tuple[Rule, ...] = (
+LEGAL: tuple[FusionRule, ...] = (
     extern_kernels_stay_alone,
     products_take_epilogues,
     same_device,
     same_iteration_space,
     same_elements,
 )
-WORTH: tuple[Rule, ...] = (
+WORTH: tuple[FusionRule, ...] = (
     something_to_save,
     siblings_share_enough,
     one_row_needs_all_threads,
     same_innermost_loop,
     not_too_long,
 )
-RULES: tuple[Rule, ...] = LEGAL + WORTH
+RULES: tuple[FusionRule, ...] = LEGAL + WORTH
 
 
 def human_bytes(count: float) -> str:
     """'3.1 MB'."""
     if count < 1000:
         return f"{count} bytes"
-    power = 1 + (count >= 1e6) + (count >= 1e9)
-    return f"{count / 1000**power:.1f} {' KMG'[power]}B"
+    if count < 1e6:
+        return f"{count / 1e3:.1f} KB"
+    if count < 1e9:
+        return f"{count / 1e6:.1f} MB"
+    return f"{count / 1e9:.1f} GB"

@@ -17,6 +17,8 @@ from course_lib.lowering.ir import Buffer, ExternKernel, LoopNode, Reduction
 from course_lib.lowering.ops import Handler, Value
 
 Kind = Literal["row", "column"]
+Level = Literal["row", "column", "across"]
+"""How often a step runs: once a row; for each column (or it reduces over them); for each column, summing rows."""
 
 
 class Loop(NamedTuple):
@@ -44,11 +46,14 @@ class Nest:
     @property
     def space(self) -> str:
         """The loops in words: '[4096], columns [768]'."""
-        rows, columns = [loop.size for loop in self.rows], [loop.size for loop in self.columns]
-        return f"{rows}" + (f", columns {columns}" if columns else "")
+        rows = str([loop.size for loop in self.rows])
+        if not self.columns:
+            return rows
+        return f"{rows}, columns {[loop.size for loop in self.columns]}"
 
     def __str__(self) -> str:
-        return f"{'·'.join(dict.fromkeys(node.label or node.buffer.name for node in self.nodes))} over {self.space}"
+        names = dict.fromkeys(node.label or node.buffer.name for node in self.nodes)
+        return f"{'·'.join(names)} over {self.space}"
 
 
 @dataclass(frozen=True)
@@ -58,8 +63,7 @@ class Step:
     node: LoopNode
     index: tuple[sympy.Expr, ...]
     rindex: tuple[sympy.Expr, ...] = ()
-    level: Kind | Literal["across"] = "row"
-    """'column' if it differs between columns (or reduces over them), 'row' if once a row is enough, 'across' if it sums rows."""
+    level: Level = "row"
 
     @property
     def buffer(self) -> Buffer:
@@ -89,7 +93,8 @@ class FusedKernel(Nest):
     loops: tuple[Loop, ...]
     steps: tuple[Step, ...]
     stores: frozenset[str]
-    reads: frozenset[str]  # Buffers loaded from memory, i.e. not written by a step of this kernel
+    # Buffers loaded from memory, i.e. not written by a step of this kernel
+    reads: frozenset[str]
     bytes_saved: int = 0
     # Stored buffer → the dead one whose memory it takes (`memory`)
     in_place: dict[str, str] = field(default_factory=dict)

@@ -9,15 +9,17 @@ In PyTorch: `torch/_inductor/codegen/wrapper.py` (`MemoryPlanningState`, `Alloca
 """
 
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from torch._prims_common import compute_required_storage_length
 
 from course_lib.failing import may_fail
 from course_lib.lowering.ir import Buffer, ExternKernel, LoopGraph, Pointwise, View
-from course_lib.scheduling.groups import Group
+from course_lib.scheduling.groups import Group, Member
 from course_lib.scheduling.kernel import FusedKernel, Kernel
 from course_lib.scheduling.schedule import Schedule
+
+How = Literal["new", "reuse", "in place"]
 
 
 class Allocation(NamedTuple):
@@ -25,11 +27,14 @@ class Allocation(NamedTuple):
 
     buffer: Buffer
     storage: str
-    how: str
-    kernel: int  # The position of the kernel that writes it
+    how: How
+    # The position of the kernel that writes it
+    kernel: int
 
     def __str__(self) -> str:
-        return f"{self.buffer.name} {'in ' + self.storage if self.how == 'new' else self.how + ' of ' + self.storage}"
+        if self.how == "new":
+            return f"{self.buffer.name} in {self.storage}"
+        return f"{self.buffer.name} {self.how} of {self.storage}"
 
 
 @dataclass
@@ -46,12 +51,16 @@ def plan(schedule: Schedule, graph: LoopGraph) -> MemoryPlan:
     planner = Planner(schedule, graph)
     for n, kernel in enumerate(schedule.kernels):
         planner.place_results_of(n, kernel)
+
+    # When is each storage needed for the last time? It may hold several buffers, one after another.
     last: dict[str, int] = {}
-    for a in planner.result.allocations:
-        last[a.storage] = max(last.get(a.storage, 0), planner.last_use[a.buffer.name])
-    planner.result.free_after = [
-        tuple(s for s in last if last[s] == n) for n in range(len(schedule.kernels))
-    ]
+    for allocation in planner.result.allocations:
+        use = planner.last_use[allocation.buffer.name]
+        last[allocation.storage] = max(last.get(allocation.storage, 0), use)
+
+    for n in range(len(schedule.kernels)):
+        free = tuple(storage for storage in last if last[storage] == n)
+        planner.result.free_after.append(free)
     return planner.result
 
 
@@ -61,19 +70,20 @@ class Planner:
     def __init__(self, schedule: Schedule, graph: LoopGraph) -> None:
         kernels = schedule.kernels
         self.buffers, self.groups = graph.buffers, schedule.groups
-        self.last_use = {
-            name: n
-            for n, k in enumerate(kernels)
-            for name in (*k.reads, *(b.name for b in k.buffers))
-        }
+
+        # The last kernel that reads or writes each buffer. What is returned outlives all of them.
+        self.last_use: dict[str, int] = {}
+        for n, kernel in enumerate(kernels):
+            for name in (*kernel.reads, *(buffer.name for buffer in kernel.buffers)):
+                self.last_use[name] = n
         self.last_use |= dict.fromkeys(graph.returned, len(kernels))
-        names = [output.buffer.name if isinstance(output, View) else "" for output in graph.outputs]
-        self.given = {
-            names[n]: old for n, old in graph.updates.items() if names.count(names[n]) == 1
-        }
-        """For what is computed only to be put into an input, that input."""
-        self.last_check = max([n for n, k in enumerate(kernels) if self.may_fail(n, k)], default=-1)
-        """The last kernel that may refuse its data. Until it has run, inputs stay as they are: eager may have to start anew."""
+
+        self.given = inputs_to_update(graph)
+
+        # The last kernel that may refuse its data. Until it has run, inputs stay as they are: eager may have to start anew.
+        failing = [n for n, kernel in enumerate(kernels) if self.may_fail(n, kernel)]
+        self.last_check = max(failing, default=-1)
+
         self.free: list[Allocation] = []
         self.result = MemoryPlan()
 
@@ -85,41 +95,74 @@ class Planner:
 
     def place_results_of(self, n: int, kernel: Kernel) -> None:
         """A place for each buffer that kernel `n` stores; what it was the last to read becomes free."""
-        # inputs are others'
-        dying = sorted(
-            name for name in kernel.reads & self.result.place.keys() if self.last_use[name] == n
-        )
-        # by itself: an operator without `out`
-        allocates = isinstance(kernel, ExternKernel) and kernel.out_variant is None
+        # Inputs belong to the caller: only what was placed here can die.
+        mine = kernel.reads & self.result.place.keys()
+        dying = sorted(name for name in mine if self.last_use[name] == n)
+
+        fused = kernel if isinstance(kernel, FusedKernel) else None
         for buffer in kernel.buffers:
-            if isinstance(kernel, FusedKernel) and (
-                old := self.operand_to_overwrite(n, buffer, dying)
-            ):
+            old = self.operand_to_overwrite(n, buffer, dying) if fused else None
+            if fused and old is not None:
                 dying = [name for name in dying if name != old]
-                kernel.in_place[buffer.name] = old
-                storage, how = self.result.place.get(old, old), "in place"
-            elif not allocates and (
-                like := [free for free in self.free if alike(free.buffer, buffer)]
-            ):
-                self.free.remove(like[-1])
-                storage, how = like[-1].storage, "reuse"
+                fused.in_place[buffer.name] = old
+                self.place(buffer, self.result.place.get(old, old), "in place", n)
+            elif (free := self.memory_for(buffer, kernel)) is not None:
+                self.free.remove(free)
+                self.place(buffer, free.storage, "reuse", n)
             else:
-                storage, how = buffer.name, "new"
-            self.result.place[buffer.name] = storage
-            self.result.allocations.append(Allocation(buffer, storage, how, n))
+                self.place(buffer, buffer.name, "new", n)
+
         unread = [buffer.name for buffer in kernel.buffers if self.last_use[buffer.name] == n]
-        self.free += [a for a in self.result.allocations if a.buffer.name in (*dying, *unread)]
+        dead = {*dying, *unread}
+        self.free += [one for one in self.result.allocations if one.buffer.name in dead]
+
+    def place(self, buffer: Buffer, storage: str, how: How, n: int) -> None:
+        """Note where a buffer lives."""
+        self.result.place[buffer.name] = storage
+        self.result.allocations.append(Allocation(buffer, storage, how, n))
+
+    def memory_for(self, buffer: Buffer, kernel: Kernel) -> Allocation | None:
+        """Memory that was freed and fits, the latest first: it may still be in the cache."""
+        # An operator without an `out` form allocates by itself.
+        if isinstance(kernel, ExternKernel) and kernel.out_variant is None:
+            return None
+
+        for free in reversed(self.free):
+            if alike(free.buffer, buffer):
+                return free
+        return None
 
     def operand_to_overwrite(self, n: int, new: Buffer, dying: list[str]) -> str | None:
         """The input that `new` is for, or an operand that dies here; if only the very element that is then written is read."""
+        candidates = list(dying)
         given = self.given.get(new.name)
-        late = n > self.last_check and self.last_use.get(given.name, n) <= n if given else False
-        if given and late and replace(given, name=new.name) == new:
-            dying = [given.name, *dying]
-        fits = lambda old: (
-            alike(self.buffers[old], new) and only_read_where_written(self.groups[n], old, new.name)
-        )
-        return next(filter(fits, dying), None)
+        if given is not None and self.may_be_written(n, given) and is_same_but_for_name(given, new):
+            candidates.insert(0, given.name)
+
+        for old in candidates:
+            fits = alike(self.buffers[old], new)
+            if fits and only_read_where_written(self.groups[n], old, new.name):
+                return old
+        return None
+
+    def may_be_written(self, n: int, given: Buffer) -> bool:
+        """May kernel `n` write to this input? Not before the last check of data, nor if another reads it later."""
+        return n > self.last_check and self.last_use.get(given.name, n) <= n
+
+
+def inputs_to_update(graph: LoopGraph) -> dict[str, Buffer]:
+    """For what is computed only to be put into an input: that input."""
+    names = [output.buffer.name if isinstance(output, View) else "" for output in graph.outputs]
+
+    found = {}
+    for n, given in graph.updates.items():
+        if given is not None and names.count(names[n]) == 1:
+            found[names[n]] = given
+    return found
+
+
+def is_same_but_for_name(one: Buffer, other: Buffer) -> bool:
+    return replace(one, name=other.name) == other
 
 
 def alike(old: Buffer, new: Buffer) -> bool:
@@ -134,18 +177,25 @@ def extent(buffer: Buffer) -> int:
 
 def only_read_where_written(group: Group, old: str, new: str) -> bool:
     """True if the group reads `old` only at the element of `new` that it writes in the same iteration."""
-    store = next(
-        member.body.write.index for member in group.members if member.body.write.buffer == new
-    )
-    readers = [
-        (m, access.index) for m in group.members for access in m.body.reads if access.buffer == old
-    ]
-    moves = lambda member: any(
-        member.body.write.index.moves_with(loop.symbol) for loop in group.columns
-    )
-    # for a row, whose results are stored later
-    once = all(isinstance(m.node, Pointwise) and not moves(m) for m, _ in readers)
-    steps = all(
-        store.coefficient(loop.symbol) != 0 for loop in (group.rows if once else group.loops)
-    )
-    return steps and all(index == store for _, index in readers)
+    writes = [member.body.write for member in group.members]
+    store = next(write.index for write in writes if write.buffer == new)
+
+    readers = []
+    for member in group.members:
+        for access in member.body.reads:
+            if access.buffer == old:
+                readers.append(member)
+                if access.index != store:
+                    return False
+
+    # What is read once a row may be overwritten once a row. Results of a row are stored later than its columns are read.
+    once_a_row = all(runs_once_a_row(member, group) for member in readers)
+    loops = group.rows if once_a_row else group.loops
+    return all(store.coefficient(loop.symbol) != 0 for loop in loops)
+
+
+def runs_once_a_row(member: Member, group: Group) -> bool:
+    """True for a loop over rows only."""
+    index = member.body.write.index
+    moves = [index.moves_with(loop.symbol) for loop in group.columns]
+    return isinstance(member.node, Pointwise) and not any(moves)

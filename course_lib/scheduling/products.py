@@ -8,12 +8,12 @@ In PyTorch: `torch/_inductor/kernel/mm.py`, `torch/_inductor/select_algorithm.py
 """
 
 from dataclasses import replace
-from typing import Any
 
 import torch
 
-from course_lib.lowering.ir import ExternKernel, Index, Node, Pointwise, Product
-from course_lib.lowering.ops import Value
+from course_lib.lowering.ir import ExternKernel, Index, Node, Pointwise, Product, View
+from course_lib.lowering.ops import Handler, Value
+from course_lib.lowering.reduction_kinds import SUM
 
 aten = torch.ops.aten
 PRODUCTS = (aten.mm.default, aten.addmm.default, aten.bmm.default, aten.baddbmm.default)
@@ -28,37 +28,60 @@ def is_product(node: Node, codegen: str) -> bool:
     """Is this a call that a GPU's tensor cores can do? In Triton's interpreter float32 is one too."""
     if not isinstance(node, ExternKernel) or node.op not in PRODUCTS or node.kwargs:
         return False
-    (dtype, *others), (*_, a, b) = {view.dtype for view in node.args}, node.args
+
+    *_, a, b = node.args
     on_gpu = a.buffer.device.type == "cuda"
-    known = {
-        torch.float16,
-        torch.bfloat16,
-        *([torch.float32] if allows_tf32() or not on_gpu else []),
-    }
-    matrices = min(a.shape[-2:] + b.shape[-2:]) > 1 and 0 not in a.shape
-    return matrices and dtype in known and not others and (on_gpu or codegen == "triton")
+    if not on_gpu and codegen != "triton":
+        return False
+
+    known = {torch.float16, torch.bfloat16}
+    if allows_tf32() or not on_gpu:
+        known.add(torch.float32)
+    dtypes = {view.dtype for view in node.args}
+    if len(dtypes) > 1 or not dtypes <= known:
+        return False
+
+    # A vector times a matrix has nothing for tensor cores to do.
+    return min(a.shape[-2:] + b.shape[-2:]) > 1 and 0 not in a.shape
 
 
 def as_loops(node: ExternKernel) -> list[Node]:
     """What the call computes as a `Product`, and a loop after it if something is added. Both in float32 until the end."""
     *bias, a, b = node.args
-    (out,), label = node.buffers, node.op.overloadpacket.__name__
-    result = replace(out, name=f"{out.name}_product", dtype=torch.float32) if bias else out
-    element = lambda ops, view, index: ops.to_dtype(view.load(ops, index), torch.float32)
+    (out,) = node.buffers
+    label = node.op.overloadpacket.__name__
 
-    def multiply(ops: Any, index: Index, rindex: Index) -> Value:
+    # With a bias the product is a buffer of its own, which lives in registers.
+    result = out
+    if bias:
+        result = replace(out, name=f"{out.name}_product", dtype=torch.float32)
+
+    def multiply(ops: Handler, index: Index, rindex: Index) -> Value:
         *batch, m, n = index
-        return ops.mul(element(ops, a, [*batch, m, *rindex]), element(ops, b, [*batch, *rindex, n]))
+        left = as_float(ops, a, [*batch, m, *rindex])
+        right = as_float(ops, b, [*batch, *rindex, n])
+        return ops.mul(left, right)
 
-    add = lambda ops, index: ops.add(
-        element(ops, bias[0], index), element(ops, result.view(), index)
+    product = Product(
+        buffer=result,
+        ranges=out.shape,
+        inner=multiply,
+        origins=node.origins,
+        label=label,
+        reduced=a.shape[-1:],
+        kind=SUM.name,
+        accumulate=torch.float32,
     )
-    after = Pointwise(
-        out,
-        out.shape,
-        lambda ops, index: ops.to_dtype(add(ops, index), out.dtype),
-        node.origins,
-        label,
-    )
-    loops = result, out.shape, multiply, node.origins, label, a.shape[-1:]
-    return [Product(*loops, kind="sum", accumulate=torch.float32), *([after] if bias else [])]
+    if not bias:
+        return [product]
+
+    def add(ops: Handler, index: Index) -> Value:
+        total = ops.add(as_float(ops, bias[0], index), as_float(ops, result.view(), index))
+        return ops.to_dtype(total, out.dtype)
+
+    return [product, Pointwise(out, out.shape, add, node.origins, label)]
+
+
+def as_float(ops: Handler, view: View, index: Index) -> Value:
+    """An element as float32."""
+    return ops.to_dtype(view.load(ops, index), torch.float32)

@@ -13,22 +13,25 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
-from operator import or_
 from typing import Any, NamedTuple
 
-from course_lib.lowering.ir import ExternKernel, Inline, LoopGraph, Node
-from course_lib.scheduling.dependencies import Body, read_names, record_all
+from course_lib.lowering.ir import ExternKernel, Index, Inline, LoopGraph, Node
+from course_lib.lowering.ops import Handler, Value
+from course_lib.scheduling.dependencies import Access, Body, read_names, record_all
+from course_lib.scheduling.fitting import fit, join
 from course_lib.scheduling.fusion import LEGAL, Fuse, No, can_fuse, human_bytes, is_small
-from course_lib.scheduling.groups import Group, Member, Usage, fit, join, start, to_kernel
+from course_lib.scheduling.groups import Group, Member, Usage, start, to_kernel
 from course_lib.scheduling.kernel import FusedKernel, Kernel
 
 CanFuse = Callable[[Group, Group], Fuse | No]
 SIBLINGS = 8  # How many of the readers of one buffer are compared with each other
 # A loop that reads less than one in so many elements of another's result had better compute them itself
 FEW = 8
+# A buffer is small beside another that is at least so many times as large
+MUCH_LARGER = 8
+NAMED = 5  # Nodes that a kernel is named after
 
 
 class Decision(NamedTuple):
@@ -47,12 +50,16 @@ class Schedule:
     """Kernels in the order in which they run."""
 
     kernels: list[Kernel]
-    groups: list[Group] = field(repr=False)  # The group that each kernel was made of
-    alone: list[Group] = field(repr=False)  # What there was before: one group for each live node
-    decisions: list[Decision]  # Each pair once: those that were fused, then those that stayed apart
+    # The group that each kernel was made of
+    groups: list[Group] = field(repr=False)
+    # What there was before: one group for each live node
+    alone: list[Group] = field(repr=False)
+    # Each pair once: those that were fused, then those that stayed apart
+    decisions: list[Decision]
     # Loops that were computed again inside those that read them, with the reason
     inlined: list[str]
-    removed: list[str]  # Nodes that nobody needed, or that computed what was there already
+    # Nodes that nobody needed, or that computed what was there already
+    removed: list[str]
 
     @property
     def fused(self) -> list[FusedKernel]:
@@ -68,70 +75,79 @@ class Schedule:
         return sum((group.traffic for group in self.groups), 0)
 
     def __str__(self) -> str:
-        lines = [
-            (group.traffic, str(kernel))
-            for kernel, group in zip(self.kernels, self.groups, strict=True)
-        ]
-        lines.append((self.bytes_after, f"in all, instead of {human_bytes(self.bytes_before)}"))
-        return "\n".join(f"{human_bytes(count):>10}  {text}" for count, text in lines)
+        lines = []
+        for kernel, group in zip(self.kernels, self.groups, strict=True):
+            lines.append(f"{human_bytes(group.traffic):>10}  {kernel}")
+
+        before = human_bytes(self.bytes_before)
+        lines.append(f"{human_bytes(self.bytes_after):>10}  in all, instead of {before}")
+        return "\n".join(lines)
+
+
+class Inlining(NamedTuple):
+    """`producer` is to be computed again inside `reader`."""
+
+    producer: Node
+    reader: Node
 
 
 def schedule(graph: LoopGraph, can_fuse: CanFuse = can_fuse) -> Schedule:
     """Group the nodes of `graph` into kernels."""
     nodes = graph.nodes
-    alone: list[Group] = []
+    alone: list[Group] | None = None
     inlined: list[str] = []
     removed: list[str] = []
+
+    # Each turn starts from single nodes; the next one, if any, has some of them inlined.
     while True:
         bodies = record_all(nodes, graph.buffers)
         nodes, gone = live_nodes(nodes, bodies, graph.returned)
         fusion = Fusion(nodes, bodies, graph, can_fuse)
-        if not alone:
-            alone, removed = (
-                fusion.alone,
-                gone + [f"{node} (same as {other})" for node, other in graph.duplicates],
-            )
+        if alone is None:
+            repeated = [f"{node} (same as {other})" for node, other in graph.duplicates]
+            alone, removed = fusion.alone, gone + repeated
+
         why, pairs = "only a few of its elements are read", fusion.hardly_read()
         if not pairs:
             fusion.run()
             why, pairs = "cheap to compute again where it is read", fusion.to_inline()
         if not pairs:
             break
-        inlined += dict.fromkeys(f"{producer}: {why}" for producer, _ in pairs)
-        become: dict[Node, Node] = {}
-        for node in nodes:
-            become[node] = inlined_into(
-                node, [become[producer] for producer, reader in pairs if reader is node]
-            )
-        nodes = list(become.values())
+
+        inlined += dict.fromkeys(f"{pair.producer}: {why}" for pair in pairs)
+        nodes = with_inlined(nodes, pairs)
 
     names: Counter[str] = Counter()
-    groups, apart = (
-        fusion.in_order(),
-        [Decision(str(a), str(b), fusion.ask(a, b)) for a, b in fusion.pairs()],
-    )
-    fit.cache_clear()  # it holds groups that were never made
-    return Schedule(
-        [fusion.kernel(g, names) for g in groups],
-        groups,
-        alone,
-        fusion.done + apart,
-        inlined,
-        removed,
-    )
+    groups = fusion.in_order()
+    apart = [Decision(str(a), str(b), fusion.ask(a, b)) for a, b in fusion.pairs()]
+    kernels = [fusion.kernel(group, names) for group in groups]
+
+    # It holds groups that were never made.
+    fit.cache_clear()
+    return Schedule(kernels, groups, alone, fusion.done + apart, inlined, removed)
+
+
+def with_inlined(nodes: Sequence[Node], pairs: Sequence[Inlining]) -> list[Node]:
+    """The nodes, each with those producers in its body that `pairs` names for it."""
+    become: dict[Node, Node] = {}
+    for node in nodes:
+        producers = [become[pair.producer] for pair in pairs if pair.reader is node]
+        become[node] = inlined_into(node, producers)
+    return list(become.values())
 
 
 def inlined_into(node: Node, producers: Sequence[Any]) -> Node:
     """`node` with the bodies of `producers` in place of loads from them."""
     if isinstance(node, ExternKernel) or not producers:
         return node
+
     by_name = {producer.buffer.name: producer for producer in producers}
-    origins = tuple(dict.fromkeys([*(o for p in producers for o in p.origins), *node.origins]))
-    return replace(
-        node,
-        inner=lambda ops, *indices: node.inner(Inline(ops, by_name), *indices),
-        origins=origins,
-    )
+
+    def inner(ops: Handler, *indices: Index) -> Value:
+        return node.inner(Inline(ops, by_name), *indices)
+
+    origins = dict.fromkeys(origin for one in (*producers, node) for origin in one.origins)
+    return replace(node, inner=inner, origins=tuple(origins))
 
 
 def live_nodes(
@@ -151,6 +167,19 @@ def live_nodes(
     return live[::-1], removed[::-1]
 
 
+@dataclass(order=True)
+class Candidate:
+    """Two groups that may become one kernel. The greatest saving comes first, then program order."""
+
+    minus_saved: int
+    # False: it saves at most so much. True: `can_fuse` said so
+    is_known: bool
+    producer_positions: tuple[int, ...]
+    consumer_positions: tuple[int, ...]
+    producer: Group = field(compare=False)
+    consumer: Group = field(compare=False)
+
+
 class Fusion:
     """Groups of nodes, and the work of making them fewer."""
 
@@ -163,93 +192,115 @@ class Fusion:
             for name in read_names(node, bodies):
                 readers[name].add(node)
         self.usage = Usage(graph.buffers, readers, graph.returned)
+
+        # One group for each node, and those that must run before it
         self.alone = [start(node, n, self.usage, bodies.get(node)) for n, node in enumerate(nodes)]
         self.groups = list(self.alone)
         self.needs = dependencies(self.alone)
-        # The nodes of each: bits, for they may be thousands
+
+        # The nodes of each group as bits, for they may be thousands;
+        # and for each group the nodes that must run before it, directly or not
         self.bits = {group: 1 << n for n, group in enumerate(self.alone)}
-        # For each group the nodes (bits) that must run before it, directly or not
         self.before: dict[Group, int] = {}
         for group in self.alone:
-            self.before[group] = reduce(
-                or_, (self.before[needed] | self.bits[needed] for needed in self.needs[group]), 0
-            )
+            self.before[group] = 0
+            for needed in self.needs[group]:
+                self.before[group] |= self.before[needed] | self.bits[needed]
+
         self.answers: dict[tuple[Group, Group], Fuse | No] = {}
         self.done: list[Decision] = []
 
     def run(self) -> None:
         """Fuse the pair that saves most, again and again."""
-        while True:
-            gone: set[Group] = set()
-            queue = [(-most(a, b), False, a.positions, b.positions, a, b) for a, b in self.pairs()]
-            heapify(queue)
-            # a pair is asked only if it could save most, and neither group is gone by then
-            while queue:
-                _, known, *_places, a, b = heappop(queue)
-                if a in gone or b in gone or not isinstance(answer := self.ask(a, b), Fuse):
-                    continue
-                if known:
-                    self.fuse(a, b, answer)
-                    gone |= {a, b}
-                else:
-                    heappush(queue, (-answer.saved, True, a.positions, b.positions, a, b))
-            if not gone:
-                return
+        while self.one_round():
+            pass
+
+    def one_round(self) -> bool:
+        """Fuse what can be fused, each group at most once. True if anything was.
+
+        A pair waits by the most that it could save, and is asked only when its turn comes; then it waits once more, by what
+        it saves. So a pair with a group that is gone by then is never asked.
+        """
+        gone: set[Group] = set()
+        queue = [
+            Candidate(-most(a, b), False, a.positions, b.positions, a, b) for a, b in self.pairs()
+        ]
+        heapify(queue)
+
+        while queue:
+            candidate = heappop(queue)
+            a, b = candidate.producer, candidate.consumer
+            if a in gone or b in gone:
+                continue
+
+            answer = self.ask(a, b)
+            if isinstance(answer, No):
+                continue
+            if candidate.is_known:
+                self.fuse(a, b, answer)
+                gone |= {a, b}
+            else:
+                heappush(queue, replace(candidate, minus_saved=-answer.saved, is_known=True))
+
+        return bool(gone)
 
     def fuse(self, a: Group, b: Group, answer: Fuse) -> None:
+        """Put one group in the place of two."""
         both = join(a, b)
         assert both is not None
         self.done.append(Decision(str(a), str(b), answer))
-        self.groups = [both if g is a else g for g in self.groups if g is not b]
+        self.groups = [both if group is a else group for group in self.groups if group is not b]
+
         self.needs[both] = (self.needs.pop(a) | self.needs.pop(b)) - {a, b}
-        inside = self.bits[both] = self.bits[a] | self.bits[b]
-        earlier = self.before[both] = (self.before.pop(a) | self.before.pop(b)) & ~inside
+        inside = self.bits[a] | self.bits[b]
+        earlier = (self.before.pop(a) | self.before.pop(b)) & ~inside
+        self.bits[both] = inside
+        self.before[both] = earlier
+
+        # Whoever needed one of them needs all of both.
         for group in self.groups:
             if self.before[group] & inside:
                 self.before[group] |= earlier | inside
-            if (needs := self.needs[group]) & {a, b}:
+            needs = self.needs[group]
+            if needs & {a, b}:
                 needs -= {a, b}
                 needs.add(both)
 
     def pairs(self) -> list[tuple[Group, Group]]:
         """Pairs with something between them: one reads what the other writes, or both read the same."""
-        home = {b.name: g for g in self.groups for b in g.writes}
+        home = {buffer.name: group for group in self.groups for buffer in group.writes}
         readers: dict[str, list[Group]] = {}
-        for group in sorted(self.groups, key=lambda group: group.positions):
+        for group in sorted(self.groups, key=by_position):
             for buffer in group.reads:
                 readers.setdefault(buffer.name, []).append(group)
-        found = {
-            (home[name], reader)
-            for name, those in readers.items()
-            if name in home
-            for reader in those
-        }
+
+        # A producer with each of its consumers
+        found: set[tuple[Group, Group]] = set()
+        for name, those in readers.items():
+            if name in home:
+                found.update((home[name], reader) for reader in those)
+
+        # Readers of the same buffer, each with the next few
         for those in readers.values():
             loops = [group for group in those if not group.is_extern]
             for n, first in enumerate(loops):
-                found |= {
-                    (first, second)
-                    for second in loops[n + 1 : n + SIBLINGS]
-                    if (second, first) not in found
-                }
-        small = sorted(
-            filter(is_small, self.groups),
-            key=lambda group: ([loop.size for loop in group.loops], group.positions),
-        )
-        found |= {(a, b) for a, b in pairwise(small) if (b, a) not in found}
+                for second in loops[n + 1 : n + SIBLINGS]:
+                    if (second, first) not in found:
+                        found.add((first, second))
+
+        # Small kernels of a GPU that run over alike loops
+        small = sorted(filter(is_small, self.groups), key=by_sizes)
+        for first, second in pairwise(small):
+            if (second, first) not in found:
+                found.add((first, second))
+
         return sorted(found, key=lambda pair: (pair[0].positions, pair[1].positions))
 
     def ask(self, a: Group, b: Group) -> Fuse | No:
         """The answer about a pair: what `can_fuse` says, if it is legal at all."""
         if (a, b) not in self.answers:
-            answer = self.can_fuse(a, b)
-            if (
-                isinstance(answer, Fuse)
-                and self.can_fuse is not can_fuse
-                and isinstance(legal := can_fuse(a, b, LEGAL), No)
-            ):
-                answer = legal
-            self.answers[a, b] = answer
+            self.answers[a, b] = self.opinion(a, b)
+
         answer = self.answers[a, b]
         if isinstance(answer, Fuse) and (via := self.path(a, b)):
             return No(
@@ -258,95 +309,110 @@ class Fusion:
             )
         return answer
 
+    def opinion(self, a: Group, b: Group) -> Fuse | No:
+        """What `can_fuse` says. A learner's own may say yes to what is not legal."""
+        answer = self.can_fuse(a, b)
+        if isinstance(answer, Fuse) and self.can_fuse is not can_fuse:
+            legal = can_fuse(a, b, LEGAL)
+            if isinstance(legal, No):
+                return legal
+        return answer
+
     def path(self, a: Group, b: Group) -> Group | None:
         """A third group on a way from one to the other: fused, they would have to run both before and after it."""
-        ways = [
-            (group, first)
-            for first, last in ((a, b), (b, a))
-            for group in self.needs[last]
-            if group is not first
-        ]
-        between = [group for group, first in ways if self.before[group] & self.bits[first]]
-        return min(between, key=lambda group: group.positions, default=None)
+        between = []
+        for first, last in ((a, b), (b, a)):
+            for group in self.needs[last]:
+                if group is not first and self.before[group] & self.bits[first]:
+                    between.append(group)
 
-    def hardly_read(self) -> list[tuple[Node, Node]]:
+        return min(between, key=by_position, default=None)
+
+    def is_returned(self, group: Group) -> bool:
+        """True if an output of the program is stored here."""
+        return any(buffer.name in self.usage.outputs for buffer in group.stores)
+
+    def hardly_read(self) -> list[Inlining]:
         """Cheap loops of which another reads few elements (a gather after log_softmax), each with that other."""
-        cheap = {
-            member.node.buffer: member.node
-            for group in self.alone
-            for member in group.members
-            if member.is_cheap
-        }
-        pairs = [
-            (group, b)
-            for group in self.alone
-            for b in sorted(group.reads & cheap.keys(), key=lambda b: b.name)
-        ]
-        few = lambda group, b: (
-            group.touched(b) * FEW < b.nbytes and b.name not in self.usage.outputs
-        )
-        return [(cheap[b], group.nodes[0]) for group, b in pairs if few(group, b)]
+        members = [member for group in self.alone for member in group.members]
+        cheap = {member.node.buffer: member.node for member in members if member.is_cheap}
 
-    def to_inline(self) -> list[tuple[Node, Node]]:
+        found = []
+        for group in self.alone:
+            for buffer in sorted(group.reads & cheap.keys(), key=lambda buffer: buffer.name):
+                reads_few = group.touched(buffer) * FEW < buffer.nbytes
+                if reads_few and buffer.name not in self.usage.outputs:
+                    found.append(Inlining(cheap[buffer], group.nodes[0]))
+        return found
+
+    def to_inline(self) -> list[Inlining]:
         """Cheap loops that only loops read, none of which they could be fused with, each with those that read it."""
         home = {node: group for group in self.groups for node in group.nodes}
-        pairs: list[tuple[Node, Node]] = []
-        for group in self.groups:
-            readers = {home[n] for b in group.stores for n in self.usage.readers[b.name]} - {group}
-            cheap = all(member.is_cheap for member in group.members)
-            if (
-                group.is_extern
-                or not cheap
-                or not readers
-                or any(b.name in self.usage.outputs for b in group.stores)
-            ):
-                continue
-            if all(not r.is_extern and isinstance(can_fuse(group, r, LEGAL), No) for r in readers):
-                pairs += [
-                    (node, reader)
-                    for node in group.nodes
-                    for b in node.buffers
-                    for reader in self.usage.readers[b.name]
-                ]
-        # another's opinion is not improved upon
-        groups = self.groups if self.can_fuse is can_fuse else ()
-        return pairs or [
-            pair
-            for group in groups
-            for member in group.members
-            for pair in self.to_remake(group, member)
-        ]
 
-    def to_remake(self, group: Group, member: Member) -> list[tuple[Node, Node]]:
+        found: list[Inlining] = []
+        for group in self.groups:
+            if self.is_cheap_and_apart(group, home):
+                for node in group.nodes:
+                    found += self.with_readers(node)
+        if found:
+            return found
+
+        # What another `can_fuse` decided is not improved upon.
+        if self.can_fuse is can_fuse:
+            for group in self.groups:
+                for member in group.members:
+                    found += self.to_remake(group, member)
+        return found
+
+    def is_cheap_and_apart(self, group: Group, home: Mapping[Node, Group]) -> bool:
+        """True if all of a group is cheap, and only loops read it that cannot be fused with it."""
+        if group.is_extern or self.is_returned(group):
+            return False
+        if not all(member.is_cheap for member in group.members):
+            return False
+
+        readers = set()
+        for buffer in group.stores:
+            readers |= {home[node] for node in self.usage.readers[buffer.name]}
+        readers.discard(group)
+        return bool(readers) and all(cannot_be_fused(group, reader) for reader in readers)
+
+    def with_readers(self, node: Node) -> list[Inlining]:
+        """The node with each node that reads it."""
+        found = []
+        for buffer in node.buffers:
+            found += [Inlining(node, reader) for reader in self.usage.readers[buffer.name]]
+        return found
+
+    def to_remake(self, group: Group, member: Member) -> list[Inlining]:
         """What is stored for loops elsewhere, and hardly more than another buffer's elements: these read that one instead."""
-        node, size = member.node, member.node.buffer.nbytes
-        if len(group.nodes) == 1 or not (member.is_cheap and node.buffer in group.stores):
+        node = member.node
+        is_stored = member.is_cheap and node.buffer in group.stores
+        if len(group.nodes) == 1 or not is_stored or node.buffer.name in self.usage.outputs:
             return []
-        large = [a for a in member.body.reads if 8 * self.usage.buffers[a.buffer].nbytes > size]
-        one = (
-            len(large) == 1
-            and large[0].index == member.body.write.index
-            and self.usage.buffers[large[0].buffer]
-        )
+
+        # It is made of one large buffer, the same element of it, and of small ones.
+        size = node.buffer.nbytes
+        large = [access for access in member.body.reads if self.is_large_beside(access, size)]
+        if len(large) != 1 or large[0].index != member.body.write.index:
+            return []
+        source = self.usage.buffers[large[0].buffer]
+        if source in group.writes or source.nbytes > size:
+            return []
+
         readers = self.usage.readers[node.buffer.name].difference(group.nodes)
-        fits = (
-            one
-            and one not in group.writes
-            and one.nbytes <= size
-            and node.buffer.name not in self.usage.outputs
-        )
-        return (
-            [(node, r) for r in readers]
-            if fits and not any(isinstance(r, ExternKernel) for r in readers)
-            else []
-        )
+        if any(isinstance(reader, ExternKernel) for reader in readers):
+            return []
+        return [Inlining(node, reader) for reader in readers]
+
+    def is_large_beside(self, access: Access, size: int) -> bool:
+        """True if the buffer that is read is not small beside `size` bytes."""
+        return MUCH_LARGER * self.usage.buffers[access.buffer].nbytes > size
 
     def in_order(self) -> list[Group]:
         """Each group after those that it needs; where there is a choice, in program order."""
-        left, order = (
-            sorted(self.groups, key=lambda group: max(group.positions)),
-            dict[Group, None](),
-        )
+        left = sorted(self.groups, key=lambda group: max(group.positions))
+        order: dict[Group, None] = {}
         while left:
             group = next(each for each in left if self.needs[each] <= order.keys())
             left.remove(group)
@@ -354,33 +420,57 @@ class Fusion:
         return list(order)
 
     def kernel(self, group: Group, names: Counter[str]) -> Kernel:
-        if isinstance(group.nodes[0], ExternKernel):
-            return group.nodes[0]
-        name = "_".join(
-            ["fused", *list(dict.fromkeys(re.sub(r"\W+", "_", n.label) for n in group.nodes))[:5]]
-        )
+        """The group as a kernel, with a name that no other has. `names` counts those in use."""
+        first = group.nodes[0]
+        if isinstance(first, ExternKernel):
+            return first
+
+        labels = dict.fromkeys(re.sub(r"\W+", "_", node.label) for node in group.nodes)
+        name = "_".join(["fused", *list(labels)[:NAMED]])
         names[name] += 1
-        gain = sum((self.alone[n].traffic for n in group.positions), 0) - group.traffic
-        return to_kernel(group, name if names[name] == 1 else f"{name}_{names[name]}", gain)
+        if names[name] > 1:
+            name = f"{name}_{names[name]}"
+
+        alone = sum((self.alone[n].traffic for n in group.positions), 0)
+        return to_kernel(group, name, alone - group.traffic)
+
+
+def by_position(group: Group) -> tuple[int, ...]:
+    """To sort groups in program order."""
+    return group.positions
+
+
+def by_sizes(group: Group) -> tuple[list[int], tuple[int, ...]]:
+    """To sort groups so that those with the same loops stand side by side."""
+    return [loop.size for loop in group.loops], group.positions
+
+
+def cannot_be_fused(group: Group, reader: Group) -> bool:
+    """True if the reader is a loop that may not run together with the group."""
+    return not reader.is_extern and isinstance(can_fuse(group, reader, LEGAL), No)
 
 
 def most(a: Group, b: Group) -> int:
     """At least the bytes that fusing saves: what both read, and what goes from one to the other, written and read."""
-    return sum(buffer.nbytes for buffer in (*(a.reads & b.reads), *(2 * [*(a.writes & b.reads)])))
+    read_by_both = sum(buffer.nbytes for buffer in a.reads & b.reads)
+    passed_on = sum(buffer.nbytes for buffer in a.writes & b.reads)
+    return read_by_both + 2 * passed_on
 
 
 def dependencies(groups: Sequence[Group]) -> dict[Group, set[Group]]:
     """For each group those that must run before it: who wrote what it reads, and of those with an effect who comes before."""
     writer = {buffer.name: group for group in groups for buffer in group.writes}
-    needs = {
-        group: {writer[b.name] for b in group.reads if b.name in writer} - {group}
-        for group in groups
-    }
-    acting = [
-        group
-        for group in groups
-        if isinstance(group.nodes[0], ExternKernel) and group.nodes[0].acts
-    ]
+    needs: dict[Group, set[Group]] = {}
+    for group in groups:
+        needs[group] = {writer[b.name] for b in group.reads if b.name in writer} - {group}
+
+    acting = [group for group in groups if has_effect(group)]
     for before, after in pairwise(acting):
         needs[after].add(before)
     return needs
+
+
+def has_effect(group: Group) -> bool:
+    """True for a call that does more than compute."""
+    first = group.nodes[0]
+    return isinstance(first, ExternKernel) and first.acts

@@ -9,13 +9,14 @@ In PyTorch: `torch/_inductor/ir.py`, `Reduction.num_splits` and `create_multilay
 
 import math
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import sympy
+import torch
 
 from course_lib.lowering.indexing import Linear, contiguous
-from course_lib.lowering.ir import Buffer, Inline, LoopGraph, Node, Pointwise, Reduction
+from course_lib.lowering.ir import Buffer, Index, Inline, LoopGraph, Node, Pointwise, Reduction
+from course_lib.lowering.ops import Handler, Value
 from course_lib.scheduling.dependencies import record
 
 # Rows that there should be: a row of 16k elements for each, where a hundred million become one
@@ -24,83 +25,148 @@ PROGRAMS = 8192
 WALKS = 128
 
 
+CHUNK = 2048  # Columns that a chunk has at least
+TILE_ROWS = 64  # Rows that a program takes at once where rows are neighbours
+FEWEST = 4  # Chunks below which it is not worth a second kernel
+
+
 def split_reductions(graph: LoopGraph, where: Callable[[Buffer], bool]) -> LoopGraph:
     """Split what is worth it. (argmax and argmin stay in one piece.)"""
-    done: dict[str, Buffer] = {}
-    graph.nodes[:] = [
-        p
-        for n in graph.nodes
-        for p in (split(n, graph, done) if any(map(where, n.buffers)) else [n])
-    ]
+    parts_of: dict[str, Buffer] = {}
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        if any(where(buffer) for buffer in node.buffers):
+            nodes += split(node, graph, parts_of)
+        else:
+            nodes.append(node)
+
+    graph.nodes[:] = nodes
     return graph
 
 
-def split(node: Node, graph: LoopGraph, done: dict[str, Buffer]) -> list[Node]:
-    """The node, or two that do the same. `done`: the parts of those that were split before."""
-    if not isinstance(node, Reduction) or node.kind.startswith("arg") or 0 in node.ranges:
+def split(node: Node, graph: LoopGraph, parts_of: dict[str, Buffer]) -> list[Node]:
+    """The node, or two that do the same. `parts_of`: for the result of each that was split before, its parts."""
+    if not isinstance(node, Reduction) or node.combines.gives_place or 0 in node.ranges:
         return [node]
-    rows, columns = math.prod(node.ranges), math.prod(node.reduced)
-    others = [n for n in graph.nodes if isinstance(n, Reduction)]
-    crossed = any((math.prod(n.ranges), math.prod(n.reduced)) == (columns, rows) for n in others)
-    wanted = min(PROGRAMS // rows, columns // 2048)
-    if rows_are_neighbours(
-        (access.index for access in record(node, graph.buffers).reads), *node.symbols
-    ):
-        # a tile has 64
-        wanted = (
-            min(WALKS, columns // 8) if crossed else min(64 * PROGRAMS // rows, columns // 32, 512)
-        )
-    chunks = []
-    for size in node.reduced:
-        chunks.append(next(n for n in range(max(1, min(wanted, size)), 0, -1) if size % n == 0))
-        wanted //= chunks[-1]
-    if math.prod(chunks) < 4:
+    chunks = chunks_of(node, graph)
+    if math.prod(chunks) < FEWEST:
         return [node]
+
+    # Chunk by chunk: the numbers of the chunk come before the index of the row.
     lengths = tuple(size // n for size, n in zip(node.reduced, chunks, strict=True))
     shape = (*chunks, *node.ranges)
     parts = Buffer(
         f"{node.buffer.name}_parts", node.accumulate, shape, contiguous(shape), node.buffer.device
     )
-    done[node.buffer.name] = parts
-    mean, total = node.around or (node.buffer, node.buffer)
-    # of x: each chunk's squared distances are from its own mean (Chan et al., 1983)
-    sums = done.get(total.name, parts)
-    count = lambda ops: ops.constant(math.prod(lengths), node.accumulate)
-    own_mean = lambda ops, at: ops.truediv(sums.view().load(ops, at), count(ops))
+    parts_of[node.buffer.name] = parts
 
-    def part(ops: Any, index: Any, rindex: Any) -> Any:
-        if sums is not parts:
-            ops = Inline(
-                ops,
-                {
-                    mean.name: Pointwise(
-                        buffer=mean, ranges=node.ranges, inner=lambda ops, _: own_mean(ops, index)
-                    )
-                },
-            )
-        places = zip(index, lengths, rindex, strict=False)
-        return node.inner(
-            ops, index[len(chunks) :], tuple(chunk * length + j for chunk, length, j in places)
-        )
+    # Of a variance: each chunk's squared distances are from its own mean (Chan et al., 1983).
+    own_mean: MeanOfChunk | None = None
+    if node.around is not None:
+        mean, total = node.around
+        if total.name in parts_of:
+            own_mean = MeanOfChunk(mean, parts_of[total.name], math.prod(lengths), node.accumulate)
 
-    def whole(ops: Any, index: Any, rindex: Any) -> Any:
-        found = parts.view().load(ops, at := (*rindex, *index))
-        if sums is parts:
+    def part(ops: Handler, index: Index, rindex: Index) -> Value:
+        if own_mean is not None:
+            ops = own_mean.in_place_of_mean(ops, index)
+
+        row = index[len(chunks) :]
+        columns = []
+        for chunk, length, j in zip(index, lengths, rindex, strict=False):
+            columns.append(chunk * length + j)
+        return node.inner(ops, row, tuple(columns))
+
+    def whole(ops: Handler, index: Index, rindex: Index) -> Value:
+        at = (*rindex, *index)
+        found = parts.view().load(ops, at)
+        if own_mean is None:
             return found
-        apart = ops.sub(own_mean(ops, at), ops.load(mean.name, node.place(index)))
-        return ops.add(found, ops.mul(count(ops), ops.mul(apart, apart)))
+        return own_mean.corrected(ops, found, at, node.place(index))
 
     first = replace(
         node, buffer=parts, ranges=shape, inner=part, reduced=lengths, kept=None, partial=True
     )
-    return [first, replace(node, inner=whole, reduced=tuple(chunks))]
+    return [first, replace(node, inner=whole, reduced=chunks)]
+
+
+@dataclass(frozen=True)
+class MeanOfChunk:
+    """The means of the chunks, made of the parts of the sum that the `mean` of all was made of."""
+
+    mean: Buffer
+    sums: Buffer
+    length: int
+    dtype: torch.dtype
+
+    def count(self, ops: Handler) -> Value:
+        """How many elements a chunk has."""
+        return ops.constant(self.length, self.dtype)
+
+    def load(self, ops: Handler, at: Index) -> Value:
+        """The mean of one chunk of one row."""
+        return ops.truediv(self.sums.view().load(ops, at), self.count(ops))
+
+    def in_place_of_mean(self, ops: Handler, at: Index) -> Handler:
+        """A handler under which a body that loads the mean of all gets that of the chunk."""
+
+        def own(ops: Handler, index: Index) -> Value:
+            return self.load(ops, at)
+
+        return Inline(ops, {self.mean.name: Pointwise(self.mean, self.mean.shape, own)})
+
+    def corrected(self, ops: Handler, found: Value, at: Index, row: sympy.Expr) -> Value:
+        """The squared distances of a chunk from the mean of all: those from its own mean, and how far that lies off."""
+        apart = ops.sub(self.load(ops, at), ops.load(self.mean.name, row))
+        return ops.add(found, ops.mul(self.count(ops), ops.mul(apart, apart)))
+
+
+def chunks_of(node: Reduction, graph: LoopGraph) -> tuple[int, ...]:
+    """In how many chunks each reduced dimension is cut: divisors of its size, together about as many as wanted."""
+    wanted = chunks_wanted(node, graph)
+
+    chunks = []
+    for size in node.reduced:
+        most = max(1, min(wanted, size))
+        chunks.append(next(n for n in range(most, 0, -1) if size % n == 0))
+        wanted //= chunks[-1]
+    return tuple(chunks)
+
+
+def chunks_wanted(node: Reduction, graph: LoopGraph) -> int:
+    """So many chunks that a GPU is busy, and that each is worth a program."""
+    rows, columns = math.prod(node.ranges), math.prod(node.reduced)
+    reads = [access.index for access in record(node, graph.buffers).reads]
+    if not rows_are_neighbours(reads, *node.symbols):
+        return min(PROGRAMS // rows, columns // CHUNK)
+
+    # Another reduction over the other dimensions can run along: a program walks along the rows of a chunk.
+    reductions = [other for other in graph.nodes if isinstance(other, Reduction)]
+    for other in reductions:
+        if (math.prod(other.ranges), math.prod(other.reduced)) == (columns, rows):
+            return min(WALKS, columns // 8)
+
+    return min(TILE_ROWS * PROGRAMS // rows, columns // 32, 512)
 
 
 def rows_are_neighbours(
     reads: Iterable[Linear], rows: Collection[sympy.Symbol], columns: Collection[sympy.Symbol]
 ) -> bool:
     """Does most of what is read lie row beside row in memory (a sum down the columns of a matrix), not along the row?"""
-    moves = lambda index, symbols: any(index.moves_with(symbol) for symbol in symbols)
-    steps = lambda index, symbols: any(index.coefficient(symbol) == 1 for symbol in symbols)
-    both = [index for index in reads if moves(index, rows) and moves(index, columns)]
-    return sum(steps(index, rows) for index in both) > sum(steps(index, columns) for index in both)
+    along_rows = 0
+    along_columns = 0
+    for index in reads:
+        moves_with_both = moves_with_any(index, rows) and moves_with_any(index, columns)
+        if moves_with_both:
+            along_rows += steps_with_any(index, rows)
+            along_columns += steps_with_any(index, columns)
+    return along_rows > along_columns
+
+
+def moves_with_any(index: Linear, symbols: Collection[sympy.Symbol]) -> bool:
+    return any(index.moves_with(symbol) for symbol in symbols)
+
+
+def steps_with_any(index: Linear, symbols: Collection[sympy.Symbol]) -> bool:
+    """True if the next iteration of one of the loops reads the next element."""
+    return any(index.coefficient(symbol) == 1 for symbol in symbols)

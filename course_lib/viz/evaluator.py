@@ -24,10 +24,10 @@ import torch
 from torch import fx
 from torch.utils._pytree import tree_leaves
 
+from course_lib.lowering.corners.philox import philox
 from course_lib.lowering.indexing import loop_symbols
 from course_lib.lowering.ir import Buffer, ExternKernel, LoopGraph, LoopNode, Reduction, View
 from course_lib.lowering.ops import BINARY, UNARY
-from course_lib.lowering.corners.philox import philox
 
 Array = np.ndarray
 Memory = dict[str, torch.Tensor]

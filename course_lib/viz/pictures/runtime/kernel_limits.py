@@ -29,7 +29,7 @@ from torch.utils.flop_counter import flop_registry
 
 from course_lib import events
 from course_lib.lowering.ops import BINARY, BOOLEAN, UNARY
-from course_lib.scheduling.expressions import Expr, record
+from course_lib.scheduling.expressions import Expr, trees_of
 from course_lib.viz.kit.asked import RECORDED, positive, several, takes
 from course_lib.viz.kit.roofline import Point, lower, roofline
 from course_lib.viz.kit.style import Picture, human_bytes, human_seconds, plural
@@ -89,7 +89,7 @@ def operations_of(kernel: Any, buffers: Mapping[str, Any]) -> int:
     """The operations of a generated kernel: what its formulas say, times the elements that they are computed for. What two
     formulas share is computed once."""
     rows, cells = (math.prod(loop.size for loop in loops) for loops in (kernel.rows, kernel.loops))
-    trees, _ = record(kernel, buffers)
+    trees, _ = trees_of(kernel, buffers)
     seen: set[Expr] = set()
     total = 0
     for step, tree in trees.items():

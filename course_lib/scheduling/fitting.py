@@ -1,0 +1,314 @@
+"""How the loops of two groups fit: one group with loops that serve both.
+
+In:  two groups, each with its loops and the memory that it touches.
+Out: both as one (`join`, `fit`), or None where no such loops exist.
+
+Two loops need not look alike to be alike. If [3145728] and [4096, 768] count through the same memory, the longer loop is cut
+into the pieces of the other (`cut_alike`). A group with a reduction has rows (what is kept) and columns (what is reduced); a
+loop over rows only joins it as something to do once a row. One that sums over rows, column by column, may run along with one
+that reduces its columns (`crosses`).
+In PyTorch: `torch/_inductor/scheduler.py`, `FusedSchedulerNode`; `codegen/simd.py`, `split_and_set_ranges`.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
+
+import sympy
+
+from course_lib.lowering.indexing import Linear, contiguous
+from course_lib.lowering.ir import Pointwise, Reduction
+from course_lib.lowering.reduction_kinds import SUM
+from course_lib.scheduling.groups import Group, Member, rewritten, symbols_for
+from course_lib.scheduling.kernel import Kind, Loop
+
+MOST_ACROSS = 8192  # Columns whose sums a thread can keep in its cache while it walks over rows
+
+
+@cache
+def fit(a: Group, b: Group) -> Group | None:
+    """Both groups as one, or None if no loops serve both; rather one without mismatched buffers. (`schedule` clears it.)"""
+    second_best: Group | None = None
+
+    for one, other in ways_to_fit(a, b):
+        found = combine(a, b, one, other)
+        if found is None or not counts_up(found):
+            continue
+        if not found.mismatched:
+            return found
+        second_best = second_best or found
+
+    return second_best
+
+
+def join(a: Group, b: Group) -> Group | None:
+    """Both groups as one, or None if they do not fit."""
+    found = fit(a, b)
+    if found is None or found.mismatched:
+        return None
+    return found
+
+
+def ways_to_fit(a: Group, b: Group) -> Iterator[tuple[Linear | None, Linear | None]]:
+    """Formulas for the same memory in both, best first: what `a` writes and `b` reads, what both read; then just the order."""
+    written = {m.body.write.buffer: m.body.write.index for m in a.members}
+    read = {access.buffer: access.index for m in a.members for access in m.body.reads}
+    wanted = [access for m in b.members for access in m.body.reads]
+
+    for known in (written, read):
+        for access in wanted:
+            if access.buffer in known:
+                yield known[access.buffer], access.index
+    yield None, None
+
+
+def counts_up(group: Group) -> bool:
+    """True if columns are walked in the order in which `argmax` counts them: of several largest ones it takes the first."""
+    for member in group.members:
+        if not isinstance(member.node, Reduction) or not member.node.combines.gives_place:
+            continue
+
+        strides = contiguous(member.node.reduced)
+        steps = []
+        for loop in group.columns:
+            moved = zip(member.rindex, strides, strict=True)
+            steps.append(sum(i.coefficient(loop.symbol) * stride for i, stride in moved))
+        if steps != sorted(steps, reverse=True):
+            return False
+
+    return True
+
+
+# --- cutting loops into common pieces
+
+
+class Stride(NamedTuple):
+    """A loop with the step that each iteration takes through some memory."""
+
+    loop: Loop
+    step: int
+
+
+Walk = list[Stride]
+"""Loops with their steps, shortest step first."""
+
+
+class Piece(NamedTuple):
+    """A loop of `size` iterations, part of a loop of one group, of the other, or of both; each counts `weights` of theirs."""
+
+    size: int
+    loops: tuple[Loop | None, Loop | None]
+    weights: tuple[int, int] = (1, 1)
+
+    def kind(self, leader: int) -> Kind:
+        """Rows or columns, as the group that leads has it."""
+        loop = self.loops[leader]
+        return loop.kind if loop else "row"
+
+
+def combine(a: Group, b: Group, one: Linear | None, other: Linear | None) -> Group | None:
+    """Cut the loops of both where they walk memory alike (by formula `one` in `a` and `other` in `b`)."""
+    moving_a, still_a = walk(a, one)
+    moving_b, still_b = walk(b, other)
+
+    moving = cut_alike(moving_a, moving_b)
+    still = None if moving is None else pieces_of_still_loops(a, b, still_a, still_b)
+    if moving is None or still is None:
+        return None
+    pieces = moving + still
+
+    leader = leader_of(pieces, a, b)
+    if leader is None:
+        return None
+
+    # A sum over rows is complete only after the last of them: nobody in the same kernel can read it.
+    if a.across.keys() & b.reads or b.across.keys() & a.reads:
+        return None
+
+    # One walk along the rows gathers all such sums.
+    found = assemble(pieces, a, b, leader)
+    if len(set(found.across.values())) > 1:
+        return None
+    return found
+
+
+def pieces_of_still_loops(
+    a: Group, b: Group, still_a: list[Loop], still_b: list[Loop]
+) -> list[Piece] | None:
+    """Pieces of the loops in which the common memory stands still, or None if they do not go together."""
+    if still_a and still_b:
+        return cut_alike(in_order(still_a), in_order(still_b))
+
+    # One of the groups has none: it runs once a row of the other, whose columns these loops must be.
+    if still_a:
+        if b.columns or tuple(still_a) != a.columns:
+            return None
+        return [Piece(loop.size, (loop, None)) for loop in still_a]
+    if still_b:
+        if a.columns or tuple(still_b) != b.columns:
+            return None
+        return [Piece(loop.size, (None, loop)) for loop in still_b]
+    return []
+
+
+def leader_of(pieces: Sequence[Piece], a: Group, b: Group) -> int | None:
+    """Which of the two (0 or 1) says what is a row and what a column; None if they cannot run together."""
+    if not (a.columns and b.columns):
+        return 1 if b.columns else 0
+    if all(piece.kind(0) == piece.kind(1) for piece in pieces):
+        return 0
+
+    # The rows of one are the columns of the other: the one that sums along the way follows.
+    first = pieces[0]
+    leader = 1 if first.kind(0) == "row" and first.kind(1) == "column" else 0
+    return leader if crosses(pieces, (a, b), leader) else None
+
+
+def walk(group: Group, formula: Linear | None) -> tuple[Walk, list[Loop]]:
+    """The loops that move through the memory of `formula`, and those that do not. Without a formula: all, in their order."""
+    if formula is None:
+        return in_order(group.loops), []
+
+    moving: Walk = []
+    still: list[Loop] = []
+    for loop in group.loops:
+        step = formula.coefficient(loop.symbol)
+        if step == 0:
+            still.append(loop)
+        else:
+            moving.append(Stride(loop, step))
+
+    return sorted(moving, key=lambda stride: stride.step), still
+
+
+def in_order(loops: Sequence[Loop]) -> Walk:
+    """As if the loops counted through memory of their own."""
+    found: Walk = []
+    step = 1
+    for loop in reversed(loops):
+        found.append(Stride(loop, step))
+        step *= loop.size
+    return found
+
+
+@dataclass
+class Rest:
+    """What is left of a loop: `size` iterations, each a `step` through memory, and `weight` of the loop's own."""
+
+    loop: Loop
+    size: int
+    step: int
+    weight: int = 1
+
+    def without(self, size: int) -> "Rest":
+        """What is left after a piece of `size` iterations has been cut off."""
+        return Rest(self.loop, self.size // size, self.step * size, self.weight * size)
+
+
+def cut_alike(one: Walk, other: Walk) -> list[Piece] | None:
+    """Cut loops into pieces common to both, from the shortest step on; None if there is no such cut."""
+    pieces: list[Piece] = []
+    left = [Rest(loop, loop.size, step) for loop, step in reversed(one)]
+    right = [Rest(loop, loop.size, step) for loop, step in reversed(other)]
+
+    while left and right:
+        a, b = left.pop(), right.pop()
+        size = math.gcd(a.size, b.size)
+
+        # The smaller must divide the larger.
+        if a.step != b.step or size != min(a.size, b.size) or size == 0:
+            return None
+
+        pieces.append(Piece(size, (a.loop, b.loop), (a.weight, b.weight)))
+        if size != a.size:
+            left.append(a.without(size))
+        if size != b.size:
+            right.append(b.without(size))
+
+    if left or right:
+        return None
+    return pieces
+
+
+def assemble(pieces: list[Piece], a: Group, b: Group, leader: int) -> Group:
+    """The pieces as loops, in the order of the leading group; it also says what is a row and what a column."""
+    leading = (a, b)[leader]
+    position = {loop: n for n, loop in enumerate(leading.loops)}
+
+    def order(piece: Piece) -> tuple[bool, int, int]:
+        loop = piece.loops[leader]
+        place = -1 if loop is None else position[loop]
+        return piece.kind(leader) == "column", place, -piece.weights[leader]
+
+    pieces = sorted(pieces, key=order)
+    symbols = symbols_for([piece.kind(leader) for piece in pieces])
+
+    # Each old symbol as a sum of new ones
+    counts: list[dict[sympy.Symbol, dict[sympy.Symbol, int]]] = []
+    for group in (a, b):
+        counts.append({loop.symbol: {} for loop in group.loops})
+
+    loops: list[Loop] = []
+    for piece, symbol in zip(pieces, symbols, strict=True):
+        loops.append(Loop(symbol, piece.size, piece.kind(leader)))
+        for mine, loop, weight in zip(counts, piece.loops, piece.weights, strict=True):
+            if loop:
+                mine[loop.symbol][symbol] = weight
+
+    # The members of both in program order
+    placed: list[tuple[int, Member]] = []
+    for group, mine in zip((a, b), counts, strict=True):
+        become = {old: Linear.make(terms) for old, terms in mine.items()}
+        placed += zip(group.positions, rewritten(group.members, become), strict=True)
+    placed.sort(key=lambda pair: pair[0])
+
+    positions = tuple(position for position, _ in placed)
+    members = tuple(member for _, member in placed)
+    nodes = tuple(member.node for member in members)
+    return Group(a.usage, positions, nodes, tuple(loops), members)
+
+
+# --- sums over rows beside a reduction of columns
+
+
+def crosses(pieces: Sequence[Piece], groups: tuple[Group, Group], leader: int) -> bool:
+    """True if the rows of each are the columns of the other, and the other than the leader has nothing but sums that nobody needs
+    before the leader's last row, and what goes into them. On a GPU they are partial (`split`): a program walks along a chunk."""
+    leading, sums = groups[leader], groups[1 - leader]
+    reductions = [node for node in sums.nodes if isinstance(node, Reduction)]
+    split = all(node.partial for node in reductions)
+
+    kinds = [(piece.kind(leader), piece.kind(1 - leader)) for piece in pieces]
+    has_common_rows = ("row", "row") in kinds
+    if ("column", "column") in kinds or has_common_rows != split:
+        return False
+
+    for member in sums.members:
+        on_cpu = member.node.buffer.device.type == "cpu"
+        if not (is_float_sum(member) or goes_into_sum(member, sums)) or not (on_cpu or split):
+            return False
+
+    # A thread keeps one sum for each column.
+    columns = math.prod(piece.size for piece in pieces if piece.kind(leader) == "column")
+    if columns > MOST_ACROSS or sums.across:
+        return False
+
+    names = {access.buffer for member in sums.members for access in member.body.reads}
+    read = leading.reads | {sums.usage.buffers[name] for name in names}
+    return not read & {node.buffer for node in reductions}
+
+
+def is_float_sum(member: Member) -> bool:
+    node = member.node
+    return (
+        isinstance(node, Reduction) and node.kind == SUM.name and node.accumulate.is_floating_point
+    )
+
+
+def goes_into_sum(member: Member, sums: Group) -> bool:
+    """True for a loop over all elements that are summed."""
+    write = member.body.write.index
+    moves = [write.moves_with(loop.symbol) for loop in sums.loops]
+    return isinstance(member.node, Pointwise) and all(moves)
