@@ -13,6 +13,7 @@ In PyTorch: `torch/_dynamo/variables/misc.py` (`AutogradFunctionVariable`), `tor
 from __future__ import annotations
 
 import functools
+import inspect
 import re
 import types
 from typing import TYPE_CHECKING, Any
@@ -41,17 +42,25 @@ KERNEL = re.compile(
 )
 """A line of `_dispatch_dump`: a dispatch key, and the file whose code was registered for it."""
 
+TORCHS_APPLY = inspect.getattr_static(torch.autograd.Function, "apply")
+METHODS = types.MethodType, types.BuiltinMethodType
+"""What `cls.apply` is: a method written in Python, and since torch 2.14 one written in C."""
+
 
 # ---- autograd.Function -----------------------------------------------------------------------------------------------
 
 
 def is_autograd_apply(function: Any) -> bool:
     """Is this `cls.apply` of an `autograd.Function`, torch's own?"""
-    cls: Any = getattr(function, "__self__", None)
+    if type(function) not in METHODS:
+        return False
+
+    cls = function.__self__
+    is_function = isinstance(cls, type) and issubclass(cls, torch.autograd.Function)
     return (
-        isinstance(cls, type)
-        and issubclass(cls, torch.autograd.Function)
-        and getattr(function, "__func__", None) is torch.autograd.Function.apply.__func__
+        is_function
+        and inspect.getattr_static(cls, "apply") is TORCHS_APPLY
+        and function == cls.apply
     )
 
 
