@@ -25,7 +25,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 import course_lib as cl
-from course_lib.viz.pictures.runtime.measured_times import Launch
+from course_lib.viz.pictures.runtime.launches import Launch
 
 BLOCKS, WIDTH, TOKENS, STEPS = 8, 2048, 8192, 20
 Span = tuple[float, float]

@@ -62,21 +62,16 @@ from course_lib.viz.pictures.lowering.views import collapse, index_map
 from course_lib.viz.pictures.pipeline.bug_search import bisection, ladder
 from course_lib.viz.pictures.pipeline.owners import owners
 from course_lib.viz.pictures.pipeline.pipeline_map import pipeline_map
-from course_lib.viz.pictures.runtime.measured_times import (
-    Launch,
-    landscape,
-    launch_timeline,
-    launches,
-    speedup_bars,
-)
+from course_lib.viz.pictures.runtime.launches import Launch, launch_timeline, launches
 from course_lib.viz.pictures.runtime.request_queue import Handled, latencies, queue
+from course_lib.viz.pictures.runtime.speedups import landscape, speedup_bars
 from course_lib.viz.pictures.scheduling.fused_loops import fusion
 from course_lib.viz.pictures.scheduling.memory_timeline import memory_timeline
 from course_lib.viz.pictures.scheduling.order import order
 from course_lib.viz.recording.logs import LOGS, set_logs
 from course_lib.viz.report.compile_time import compile_time
 from course_lib.viz.report.compile_tree import compiles_of
-from course_lib.viz.report.page import findings
+from course_lib.viz.report.findings import findings
 from course_lib.viz.trace import Trace, record
 from course_lib.viz.widgets.choose import choose_buckets, choose_fusion
 from course_lib.viz.widgets.move_tile import move_tile

@@ -37,7 +37,7 @@ from course_lib.viz.pictures.runtime.call_events import (
     telling,
 )
 from course_lib.viz.pictures.runtime.kernel_limits import kernel_roofline
-from course_lib.viz.pictures.runtime.measured_times import tuned
+from course_lib.viz.pictures.runtime.speedups import tuned
 from course_lib.viz.pictures.scheduling.fused_loops import fusion
 from course_lib.viz.pictures.scheduling.memory_timeline import MemoryUse
 from course_lib.viz.recording import Recording

@@ -14,7 +14,8 @@ import course_lib as cl
 from course_lib import events
 from course_lib.viz.recording import WHOLE, Count
 from course_lib.viz.report.compile_tree import compiles_of
-from course_lib.viz.report.page import PACKED_FROM, findings, packed, report
+from course_lib.viz.report.findings import findings
+from course_lib.viz.report.page import PACKED_FROM, packed, report
 
 
 def named(x, name):

@@ -18,7 +18,8 @@ import course_lib as cl
 from course_lib import events
 from course_lib.frames import installed
 from course_lib.viz.report.compile_tree import compiles_of, functions_of
-from course_lib.viz.report.page import findings, report
+from course_lib.viz.report.findings import findings
+from course_lib.viz.report.page import report
 
 pytestmark = pytest.mark.skipif(
     not installed(), reason="breaks and guards are made by the frame hook"

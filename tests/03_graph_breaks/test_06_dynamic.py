@@ -908,7 +908,7 @@ def test_the_error_of_a_mark_names_the_line_at_each_call():
             match=r"x.shape\[0\] was marked as dynamic, but .*return x.view\(2, 9\)\) is right for 6 only",
         ):
             compiled(x)
-    assert compiled(r(6, 3)).shape == (2, 9), 'without a mark it is a constant'
+    assert compiled(r(6, 3)).shape == (2, 9), "without a mark it is a constant"
 
 
 def test_a_mark_of_torch_is_a_promise_too():

@@ -34,11 +34,24 @@ __all__ = ["Mirror", "Side", "course", "mirror"]
 
 
 @dataclass(frozen=True)
+class Node:
+    """A node of a captured graph: its operation, and all of it as one line of text."""
+
+    operation: str
+    text: str
+
+    @functools.cached_property
+    def without_names(self) -> str:
+        """The line without the names of nodes: each compiler has its own."""
+        return re.sub(r"%\w+", "%", self.text)
+
+
+@dataclass(frozen=True)
 class Listing:
-    """One captured graph: where its inputs come from, and its other nodes as (operation, text)."""
+    """One captured graph: where its inputs come from, and its other nodes."""
 
     inputs: list[str] = field(default_factory=list)
-    nodes: list[tuple[str, str]] = field(default_factory=list)
+    nodes: list[Node] = field(default_factory=list)
 
 
 @dataclass
@@ -55,7 +68,18 @@ class Side:
 
     @property
     def operations(self) -> list[str]:
-        return [name for graph in self.graphs for name, _ in graph.nodes if name != "output"]
+        nodes = [node for graph in self.graphs for node in graph.nodes]
+        return [node.operation for node in nodes if node.operation != "output"]
+
+    @property
+    def counts(self) -> tuple[str, ...]:
+        """The column of this side in the table of `COUNTED`."""
+        counted = (len(self.graphs), len(self.operations), self.guards, len(self.breaks))
+        return (*map(str, counted), self.answer)
+
+
+COUNTED = ("graphs", "operations", "guards", "graph breaks", "result")
+CAPTION = "One call in both compilers; %name is what a node computes. An orange edge: the other graph lacks it."
 
 
 @dataclass
@@ -66,6 +90,10 @@ class Mirror:
     theirs: Side
     trial: Trial
 
+    @property
+    def sides(self) -> tuple[Side, Side]:
+        return self.ours, self.theirs
+
     @functools.cached_property
     def compiled(self) -> Halves:
         """Both compilers all the way to kernels: what each fuses, bytes, times, and how the results compare."""
@@ -74,98 +102,53 @@ class Mirror:
     @property
     def guards(self) -> Picture:
         """The guards in both dialects: ours one for each object, with all that is assumed of it; theirs one for each question."""
-        sides = [side.guard_texts or [NOT_AVAILABLE] for side in (self.ours, self.theirs)]
-        rows, header = (
-            list(itertools.zip_longest(*sides, fillvalue="")),
-            (self.ours.name, self.theirs.name),
-        )
-        body = html_table(
-            [tuple(f"<code>{escape(cell)}</code>" for cell in row) for row in rows], header
-        )
-        alt = (
-            "; ".join(
-                f"{side.name}: {plural(side.guards, 'guard')}" for side in (self.ours, self.theirs)
-            )
-            + "."
-        )
+        texts = [side.guard_texts or [NOT_AVAILABLE] for side in self.sides]
+        rows = list(itertools.zip_longest(*texts, fillvalue=""))
+        header = (self.ours.name, self.theirs.name)
+
+        cells = []
+        for ours, theirs in rows:
+            cells.append((f"<code>{escape(ours)}</code>", f"<code>{escape(theirs)}</code>"))
+        body = html_table(cells, header)
+
+        counts = [f"{side.name}: {plural(side.guards, 'guard')}" for side in self.sides]
+        alt = f"{'; '.join(counts)}."
         caption = "What each compiler tests before it uses its code again, in its own words."
         return Picture(f'<div class="cl-scroll">{body}</div>', caption, alt, columns(rows, header))
 
     @property
     def differences(self) -> list[str]:
         """What a reader should notice, a sentence each."""
-        ours, theirs = self.ours, self.theirs
-        said = [
-            f"The result of {side.name}: {side.answer}."
-            for side in (ours, theirs)
-            if side.answer != SAME
-        ]
-        for side, other in ((ours, theirs), (theirs, ours)):
-            for reason, count in Counter(side.breaks).items():
-                said.append(
-                    f"{side.name} ends a graph{f', {count} times' if count > 1 else ''}: {reason.rstrip('.')}."
-                )
-            if other.graphs and not side.graphs and side.answer == SAME:
-                said.append(f"{side.name} makes no graph of it: Python runs all of it.")
-            if side.breaks and other.graphs and not other.breaks:
-                said.append(f"{other.name} puts that into the graph.")
-        if all(side.breaks and len(side.graphs) > 1 for side in (ours, theirs)):
-            said.append("Both leave that to Python and go on behind it in a resume function.")
-        for number, (one, two) in enumerate(zip(ours.graphs, theirs.graphs), 1):
-            if one.inputs != two.inputs and sorted(one.inputs) == sorted(two.inputs):
-                said.append(f"Graph {number} takes the same inputs in another order.")
-        for side, other in ((ours, theirs), (theirs, ours)):
-            mine, yours = side.operations, other.operations
-            more = [name for name in dict.fromkeys(mine) if mine.count(name) > yours.count(name)]
-            said += [f"More of these in {side.name}: {', '.join(more)}."] if more and yours else []
-        if ours.guards and theirs.guards and ours.guards != theirs.guards:
-            said.append(
-                "Guards are cut differently: one of ours holds all that is assumed about one object."
-            )
-        return said or ["No difference."]
+        return differences(self.ours, self.theirs)
 
     @property
     def picture(self) -> Picture:
         """Counts, the node lists side by side, and the differences."""
-        sides, said = (self.ours, self.theirs), self.differences
-        names = [side.name for side in sides]
-        values = [
-            map(str, (len(s.graphs), len(s.operations), s.guards, len(s.breaks), s.answer))
-            for s in sides
-        ]
-        counts = list(zip(("graphs", "operations", "guards", "graph breaks", "result"), *values))
-        body, text = [html_table(counts, ("", *names))], [columns(counts, ("", *names))]
-        for number, pair in enumerate(
-            itertools.zip_longest(*(s.graphs for s in sides), fillvalue=Listing()), 1
-        ):
+        header = ("", self.ours.name, self.theirs.name)
+        counts = list(zip(COUNTED, self.ours.counts, self.theirs.counts))
+        body = [html_table(counts, header)]
+        text = [columns(counts, header)]
+
+        # A compiler that made fewer graphs has an empty one beside each that the other made.
+        pairs = itertools.zip_longest(self.ours.graphs, self.theirs.graphs, fillvalue=Listing())
+        for number, (ours, theirs) in enumerate(pairs, 1):
             titles = [
-                f"{'no ' * (not graph.nodes)}graph {number} of {name}"
-                for graph, name in zip(pair, names)
+                graph_title(ours, number, self.ours.name),
+                graph_title(theirs, number, self.theirs.name),
             ]
-            rows = pair_up(*pair)
-            cells = [f"<b>{escape(title)}</b>" for title in titles]
-            paired = all(graph.nodes for graph in pair)  # else the whole graph is alone
-            cells += [
-                chip(*way, paired) for a, b in rows for way in ((a, "cl-us", b), (b, "cl-them", a))
-            ]
-            body.append(f'<div class="cl-mi cl-m">{"".join(cells)}</div>')
-            text.append(columns([(a or "–", b or "–") for a, b in rows], titles))
-        body.append(
-            f'<ul class="cl-mi-said">{"".join(f"<li>{escape(line)}</li>" for line in said)}</ul>'
-        )
+            body.append(pair_html(ours, theirs, titles))
+            rows = [(row.ours or "–", row.theirs or "–") for row in pair_up(ours, theirs)]
+            text.append(columns(rows, titles))
+
+        said = self.differences
+        items = "".join(f"<li>{escape(line)}</li>" for line in said)
+        body.append(f'<ul class="cl-mi-said">{items}</ul>')
         text.append("\n".join(f"• {line}" for line in said))
-        caption = "One call in both compilers; %name is what a node computes. An orange edge: the other graph lacks it."
-        alt = (
-            "; ".join(f"{side.name}: {plural(len(side.graphs), 'graph')}" for side in sides)
-            + f". {' '.join(said)}"
-        )
-        return Picture(
-            f'<div class="cl-scroll">{"".join(body)}</div>',
-            caption,
-            alt,
-            "\n\n".join(text),
-            ("mirror",),
-        )
+
+        graphs = [f"{side.name}: {plural(len(side.graphs), 'graph')}" for side in self.sides]
+        alt = f"{'; '.join(graphs)}. {' '.join(said)}"
+        html = f'<div class="cl-scroll">{"".join(body)}</div>'
+        return Picture(html, CAPTION, alt, "\n\n".join(text), ("mirror",))
 
     def __repr__(self) -> str:
         return self.picture.text
@@ -174,57 +157,142 @@ class Mirror:
         return self.picture._repr_mimebundle_()
 
 
+# ---- what differs, in words -----------------------------------------------------------------------------------------
+
+
+def differences(ours: Side, theirs: Side) -> list[str]:
+    """What a reader should notice, a sentence each."""
+    both_ways = ((ours, theirs), (theirs, ours))
+    said = []
+    for side in (ours, theirs):
+        if side.answer != SAME:
+            said.append(f"The result of {side.name}: {side.answer}.")
+
+    for side, other in both_ways:
+        said += breaks_told(side, other)
+    if all(side.breaks and len(side.graphs) > 1 for side in (ours, theirs)):
+        said.append("Both leave that to Python and go on behind it in a resume function.")
+
+    for number, (one, two) in enumerate(zip(ours.graphs, theirs.graphs), 1):
+        if one.inputs != two.inputs and sorted(one.inputs) == sorted(two.inputs):
+            said.append(f"Graph {number} takes the same inputs in another order.")
+
+    for side, other in both_ways:
+        more = more_operations(side, other)
+        if more:
+            said.append(f"More of these in {side.name}: {', '.join(more)}.")
+
+    if ours.guards and theirs.guards and ours.guards != theirs.guards:
+        said.append(
+            "Guards are cut differently: one of ours holds all that is assumed about one object."
+        )
+    return said or ["No difference."]
+
+
+def breaks_told(side: Side, other: Side) -> list[str]:
+    """Where one compiler ends a graph, and whether the other goes on."""
+    said = []
+    for reason, count in Counter(side.breaks).items():
+        times = f", {count} times" if count > 1 else ""
+        said.append(f"{side.name} ends a graph{times}: {reason.rstrip('.')}.")
+
+    if other.graphs and not side.graphs and side.answer == SAME:
+        said.append(f"{side.name} makes no graph of it: Python runs all of it.")
+    if side.breaks and other.graphs and not other.breaks:
+        said.append(f"{other.name} puts that into the graph.")
+    return said
+
+
+def more_operations(side: Side, other: Side) -> list[str]:
+    """Operations of which `side` has more, each once. None if the other has no operation at all."""
+    ours, theirs = Counter(side.operations), Counter(other.operations)
+    if not theirs:
+        return []
+    return [name for name in ours if ours[name] > theirs[name]]
+
+
+# ---- two graphs side by side ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Row:
+    """Two nodes that stand for the same, as text; "" where one graph lacks it."""
+
+    ours: str
+    theirs: str
+
+
+def graph_title(graph: Listing, number: int, name: str) -> str:
+    """'graph 1 of course_lib', 'no graph 2 of torch.compile'."""
+    no = "" if graph.nodes else "no "
+    return f"{no}graph {number} of {name}"
+
+
+def pair_html(ours: Listing, theirs: Listing, titles: Sequence[str]) -> str:
+    """Both graphs in two columns, node beside node."""
+    cells = [f"<b>{escape(title)}</b>" for title in titles]
+    # Where one compiler made no graph, all of the other is alone: then no node is marked.
+    paired = bool(ours.nodes and theirs.nodes)
+    for row in pair_up(ours, theirs):
+        cells.append(chip(row.ours, "cl-us", row.theirs, paired))
+        cells.append(chip(row.theirs, "cl-them", row.ours, paired))
+    return f'<div class="cl-mi cl-m">{"".join(cells)}</div>'
+
+
 def chip(text: str, who: str, partner: str, paired: bool) -> str:
     """A node, marked if the other graph lacks it; a dash where this graph lacks one."""
+    if not text:
+        return f'<span class="cl-none">{"–" if paired else ""}</span>'
+
     kind = who if partner or not paired else f"{who} cl-alone"
-    return (
-        f'<span class="{kind}">{escape(text)}</span>'
-        if text
-        else f'<span class="cl-none">{"–" * paired}</span>'
-    )
+    return f'<span class="{kind}">{escape(text)}</span>'
 
 
-def pair_up(ours: Listing, theirs: Listing) -> list[tuple[str, str]]:
+def pair_up(ours: Listing, theirs: Listing) -> list[Row]:
     """Inputs by where they come from; operations by name, each side in its own order, those with the same arguments first."""
-    one, two = (
-        {name: f"placeholder    {name}" for name in graph.inputs} for graph in (ours, theirs)
-    )
-    rows = [(one.get(name, ""), two.get(name, "")) for name in one | two]
+    rows = []
+    for name in dict.fromkeys([*ours.inputs, *theirs.inputs]):
+        text = f"placeholder    {name}"
+        rows.append(Row(text if name in ours.inputs else "", text if name in theirs.inputs else ""))
+
     i = j = 0
-    for i_next, j_next in [
-        *alignment(ours.nodes, theirs.nodes),
-        (len(ours.nodes), len(theirs.nodes)),
-    ]:
-        rows += [(text, "") for _, text in ours.nodes[i:i_next]] + [
-            ("", text) for _, text in theirs.nodes[j:j_next]
-        ]
-        rows += [
-            (a, b)
-            for (_, a), (_, b) in zip(
-                ours.nodes[i_next : i_next + 1], theirs.nodes[j_next : j_next + 1]
-            )
-        ]
-        i, j = i_next + 1, j_next + 1
-    return rows
+    for i_same, j_same in alignment(ours.nodes, theirs.nodes):
+        rows += unpaired(ours.nodes[i:i_same], theirs.nodes[j:j_same])
+        rows.append(Row(ours.nodes[i_same].text, theirs.nodes[j_same].text))
+        i, j = i_same + 1, j_same + 1
+    return rows + unpaired(ours.nodes[i:], theirs.nodes[j:])
 
 
-def alignment(
-    ours: Sequence[tuple[str, str]], theirs: Sequence[tuple[str, str]]
-) -> list[tuple[int, int]]:
-    """Which nodes stand for the same: as many of one operation as can be, among these as many with the same inputs as can be. (A
-    node's own name says nothing: each compiler has its names.)"""
-    called = [
-        [(name, re.sub(r"%\w+", "%", text)) for name, text in nodes] for nodes in (ours, theirs)
-    ]
-    alike = lambda a, b: 1000 + (a[1] == b[1]) if a[0] == b[0] else 0
-    best = [[0] * (len(theirs) + 1) for _ in range(len(ours) + 1)]  # of what follows
+def unpaired(ours: Sequence[Node], theirs: Sequence[Node]) -> list[Row]:
+    """Nodes that the other graph lacks: ours first."""
+    return [Row(node.text, "") for node in ours] + [Row("", node.text) for node in theirs]
+
+
+def likeness(one: Node, two: Node) -> int:
+    """0 for different operations; more if the inputs are the same, too."""
+    if one.operation != two.operation:
+        return 0
+    return 1000 + (one.without_names == two.without_names)
+
+
+def alignment(ours: Sequence[Node], theirs: Sequence[Node]) -> list[tuple[int, int]]:
+    """Which nodes stand for the same: as many of one operation as can be, among these as many with the same inputs as can be.
+
+    The longest common subsequence, where a pair counts by its likeness."""
+    # best[i][j]: what the nodes from i and from j on can reach
+    best = [[0] * (len(theirs) + 1) for _ in range(len(ours) + 1)]
     for i in reversed(range(len(ours))):
         for j in reversed(range(len(theirs))):
-            same = alike(called[0][i], called[1][j])
-            best[i][j] = max(best[i + 1][j], best[i][j + 1], same and same + best[i + 1][j + 1])
-    found, i, j = [], 0, 0
+            best[i][j] = max(best[i + 1][j], best[i][j + 1])
+            same = likeness(ours[i], theirs[j])
+            if same:
+                best[i][j] = max(best[i][j], same + best[i + 1][j + 1])
+
+    # Walk along the best way and note the pairs.
+    found = []
+    i = j = 0
     while i < len(ours) and j < len(theirs):
-        same = alike(called[0][i], called[1][j])
+        same = likeness(ours[i], theirs[j])
         if same and best[i][j] == same + best[i + 1][j + 1]:
             found.append((i, j))
             i, j = i + 1, j + 1
@@ -235,61 +303,90 @@ def alignment(
     return found
 
 
+# ---- the call -------------------------------------------------------------------------------------------------------
+
+
 def mirror(function: Callable[..., Any], *args: Any, train: bool = False, **kwargs: Any) -> Mirror:
-    """`function(*args, **kwargs)` in eager, through course_lib and through `torch.compile`; the graphs side by side. With
-    `train`, the backward of the sum of its results is run too, and gradients are compared.
+    """`function(*args, **kwargs)` in eager, through course_lib and through `torch.compile`; the graphs side by side.
+
+    With `train`, the backward of the sum of its results is run too, and gradients are compared.
     What eager raises is raised; what only one compiler raises is told. Resets `torch._dynamo` before and after."""
     import torch._dynamo as dynamo
-    from torch._dynamo.utils import counters
 
     a_function(function, "mirror")
-    ours, theirs, recording = Side("course_lib"), Side("torch.compile"), Recording()
     trial = Trial(function, args, kwargs, train)
+    expected = trial.run(lambda f: f)
+
+    ours = our_side(trial, expected)
+    dynamo.reset()
+    theirs = their_side(trial, expected)
+    dynamo.reset()
+    return Mirror(ours, theirs, trial)
+
+
+def compare(side: Side, trial: Trial, expected: Any, wrap: Callable[[Any], Any]) -> None:
+    """Run the call through one compiler, and note how its result compares with eager's."""
+    try:
+        side.answer = verdict(trial.run(wrap), expected)
+    except Exception as error:
+        side.answer = f"raised {type(error).__name__}"
+
+
+def our_side(trial: Trial, expected: Any) -> Side:
+    """The call through our capture."""
+    side, recording = Side("course_lib"), Recording()
+    with events.listener(recording.events.append):
+        compare(side, trial, expected, lambda f: compile(f, backend="eager"))
+
+    side.graphs = [listing(gm, source_of) for gm in recording.graphs]
+    side.guards = len(recording.guards)
+    side.guard_texts = [f"{guard.kind}: {guard.expr}" for guard in recording.guards]
+    # The reasons in the compiler's own words, as torch tells its own
+    side.breaks = [event.problem.reason for event in recording.of(events.GraphBroke)]
+    return side
+
+
+def their_side(trial: Trial, expected: Any) -> Side:
+    """The call through torch's capture. A backend hears of its graphs, a filter of its guards."""
+    from torch._dynamo.utils import counters
+
+    side = Side("torch.compile")
 
     def keep(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
-        theirs.graphs.append(listing(gm, lambda node: as_ours(dynamo_source(node), function)))
+        def source(node: fx.Node) -> str:
+            return as_ours(dynamo_source(node), trial.function)
+
+        side.graphs.append(listing(gm, source))
         return gm.forward
 
     def count(guards: Any) -> list[bool]:
-        theirs.guards += len(guards)
-        theirs.guard_texts += [
-            f"{g.guard_type} {dialect(g.name)}".rstrip() for g in guards if hasattr(g, "guard_type")
-        ]
+        side.guards += len(guards)
+        for guard in guards:
+            if hasattr(guard, "guard_type"):
+                side.guard_texts.append(f"{guard.guard_type} {dialect(guard.name)}".rstrip())
         return [True] * len(guards)
 
-    def compare(side: Side, wrap: Callable[[Any], Any]) -> None:
-        try:
-            side.answer = verdict(trial.run(wrap), expected)
-        except Exception as error:
-            side.answer = f"raised {type(error).__name__}"
-
-    expected = trial.run(lambda f: f)
-    with events.listener(recording.events.append):
-        compare(ours, lambda f: compile(f, backend="eager"))
-    ours.graphs, ours.guards = (
-        [listing(gm, source_of) for gm in recording.graphs],
-        len(recording.guards),
-    )
-    ours.guard_texts = [f"{guard.kind}: {guard.expr}" for guard in recording.guards]
-    # in the compiler's words, as torch's
-    ours.breaks = [event.problem.reason for event in recording.of(events.GraphBroke)]
-    dynamo.reset()
     counters.clear()
-    compare(theirs, lambda f: torch.compile(f, backend=keep, options={"guard_filter_fn": count}))
-    theirs.breaks = breaks_in(counters)
-    dynamo.reset()
-    return Mirror(ours, theirs, trial)
+    options = {"guard_filter_fn": count}
+    compare(side, trial, expected, lambda f: torch.compile(f, backend=keep, options=options))
+    side.breaks = breaks_in(counters)
+    return side
 
 
 def breaks_in(counters: Mapping[str, Counter[str]]) -> list[str]:
     """What `torch._dynamo.utils.counters` tells: under "graph_break" each place where a graph ends, under "unimplemented" (too)
     what made it give up a whole frame."""
-    first = lambda kind: [
-        text.splitlines()[0] for text, count in counters[kind].items() for _ in range(count)
-    ]
-    return (breaks := first("graph_break")) + [
-        reason for reason in dict.fromkeys(first("unimplemented")) if reason not in breaks
-    ]
+
+    def reasons(kind: str) -> list[str]:
+        """The first line of each, as often as it was met."""
+        return [text.splitlines()[0] for text in counters[kind].elements()]
+
+    breaks = reasons("graph_break")
+    frames = dict.fromkeys(reasons("unimplemented"))
+    return breaks + [reason for reason in frames if reason not in breaks]
+
+
+# ---- a graph in words -----------------------------------------------------------------------------------------------
 
 
 class Name(str):
@@ -301,42 +398,51 @@ class Name(str):
 def listing(gm: fx.GraphModule, source: Callable[[fx.Node], str]) -> Listing:
     """A graph in words; inputs are called by their `source`."""
     inputs = {node.name: source(node) for node in gm.graph.nodes if node.op == "placeholder"}
-    called = {node.name: f"%{node.name}" for node in gm.graph.nodes} | inputs
-    said = lambda argument: str(fx.map_arg(argument, lambda node: Name(called[node.name])))
+    called = {node.name: f"%{node.name}" for node in gm.graph.nodes}
+    called |= inputs
+
+    def said(argument: Any) -> str:
+        """An argument with every node in it by name."""
+        return str(fx.map_arg(argument, lambda node: Name(called[node.name])))
+
     nodes = []
     for node in gm.graph.nodes:
-        arguments = ", ".join(
-            [said(a) for a in node.args] + [f"{key}={said(a)}" for key, a in node.kwargs.items()]
-        )
+        arguments = [said(argument) for argument in node.args]
+        arguments += [f"{key}={said(argument)}" for key, argument in node.kwargs.items()]
+        told = ", ".join(arguments)
         if node.op == "output":
-            nodes.append(("output", f"output         {arguments}"))
+            nodes.append(Node("output", f"output         {told}"))
         elif node.op != "placeholder":
-            nodes.append(
-                (op_name(node), f"{node.op:<13}  %{node.name} = {op_name(node)}({arguments})")
-            )
+            name = op_name(node)
+            nodes.append(Node(name, f"{node.op:<13}  %{node.name} = {name}({told})"))
     return Listing(list(inputs.values()), nodes)
 
 
 def dynamo_source(node: fx.Node) -> str:
     """Where a placeholder of torch's graph comes from, as the user would write it: `self.ln.weight`."""
-    name = getattr(getattr(node.meta.get("grapharg"), "source", None), "name", None) or node.name
+    source = getattr(node.meta.get("grapharg"), "source", None)
+    name = getattr(source, "name", None) or node.name
+    # In older versions of torch the name is a method.
     return dialect(str(name() if callable(name) else name))
 
 
 def as_ours(name: str, function: Callable[..., Any]) -> str:
-    """The same input by our name. A layer of torch itself is run by torch inside `def inner(*args): return fn(*args)`, so its own
-    names are `fn.0.weight` and `args[0]`; ours are `self[0].weight` and `input`."""
+    """The same input by our name.
+
+    A layer of torch itself is run by torch inside `def inner(*args): return fn(*args)`, so its own names are `fn.0.weight` and
+    `args[0]`; ours are `self[0].weight` and `input`."""
     if isinstance(function, torch.nn.Module):
         parameters = dict(enumerate(inspect.signature(function.forward).parameters))
+
+        def parameter(found: re.Match[str]) -> str:
+            return parameters.get(int(found[1]), found[0])
+
         name = re.sub(r"^fn\b", "self", name)
-        name = re.sub(
-            r"^args\[(\d+)\]", lambda found: parameters.get(int(found[1]), found[0]), name
-        )
+        name = re.sub(r"^args\[(\d+)\]", parameter, name)
     return re.sub(r"\.(\d+)(?=\.|$)", r"[\1]", name)
 
 
 def dialect(name: str) -> str:
     """A path as torch writes it, as the user would: `L['self']._modules['ln']` → `self.ln`. What lay on the stack is `stack0`."""
-    return re.sub(
-        r"\b[LG]\['(?:___(?=stack\d))?(\w+)'\]|^___(?=stack\d)", r"\1", readable_path(name)
-    )
+    of_torch = r"\b[LG]\['(?:___(?=stack\d))?(\w+)'\]|^___(?=stack\d)"
+    return re.sub(of_torch, r"\1", readable_path(name))

@@ -9,13 +9,51 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 from course_lib.viz.kit.asked import NAMES, SIZE, named, takes
 from course_lib.viz.kit.style import SMALL, Picture, human_bytes
 from course_lib.viz.kit.svg import Svg
 from course_lib.viz.kit.tables import columns
 
-PIPE, GAP, LANE, THICKEST, END = 74.0, 26.0, 15.0, 46.0, 110.0
+PIPE, GAP = 74.0, 26.0
+"""px: the length of a pipe, and from one to the next."""
+THICKEST = 46.0
+"""px: the pipe of the largest tensor."""
+LANE = 15.0
+"""px: from one arrow that runs above or below the pipes to the next."""
+END = 110.0
+"""px: the box at either end."""
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A pipe leads into another one, or into backward (`to` is "")."""
+
+    start: str
+    to: str
+
+
+@dataclass(frozen=True)
+class Network:
+    """The graph: its tensors in the order in which they are made, and how they are joined."""
+
+    sizes: Mapping[str, float]
+    sources: list[str]  # what cannot be computed again
+    edges: list[Edge]
+    kept: Collection[str]
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.sizes)
+
+    def column(self, name: str) -> int:
+        """Which place in the row; backward ("") is behind all pipes."""
+        return self.names.index(name) if name else len(self.sizes)
+
+    def is_far(self, edge: Edge) -> bool:
+        """Does it pass by other pipes?"""
+        return self.column(edge.to) - self.column(edge.start) > 1
 
 
 @takes(
@@ -32,123 +70,128 @@ def pipes(
     read: Collection[str],
     kept: Collection[str],
 ) -> Picture:
-    """`sizes`: tensor → bytes, in the order they are made. `again`: what backward may compute again; the source feeds all else.
-    `read`: what backward reads. `kept`: the pipes that are cut."""
-    names = list(sizes)
-    if not names:
+    """A row of pipes from what cannot be computed again to backward.
+
+    sizes: tensor → bytes, in the order they are made. made_of: tensor → those it is made of.
+    again: what backward may compute again; the source feeds all else.
+    read: what backward reads. kept: the pipes that are cut.
+    Raises ValueError without a tensor, LookupError for a name that has no size.
+    """
+    if not sizes:
         raise ValueError("pipes needs at least one tensor")
-    for name in (
-        *made_of,
-        *(part for parts in made_of.values() for part in parts),
-        *again,
-        *read,
-        *kept,
-    ):
+    parts = [part for several in made_of.values() for part in several]
+    for name in (*made_of, *parts, *again, *read, *kept):
         if name not in sizes:
-            raise LookupError(f"pipes knows no tensor '{name}'; there are {', '.join(names)}")
-    sources = [name for name in names if name not in again]
-    edges = [(part, name) for name in names for part in made_of.get(name, ())] + [
-        (name, "") for name in names if name in read
-    ]
-    place = {name: n for n, name in enumerate([*names, ""])}  # "" is the sink
-    far = [(a, b) for a, b in edges if place[b] - place[a] > 1]
-    top = 30 + LANE * len(sources)
-    middle = top + 22 + THICKEST / 2
-    x = lambda n: END + GAP + n * (PIPE + GAP)
-    svg = Svg(x(len(names)) + END + 4, middle + THICKEST / 2 + 34 + LANE * (len(far) + 1))
-    ends = ((2.0, "cannot be", "computed again"), (x(len(names)), "backward", "reads"))
-    for left, first, second in ends:
-        svg.box(left, middle - 26, END - 4, 52, "runtime")
-        svg.text(left + END / 2 - 2, middle - 3, first, SMALL, anchor="middle")
-        svg.text(left + END / 2 - 2, middle + 13, second, SMALL, anchor="middle")
-    most = max(sizes.values()) or 1
-    for n, name in enumerate(names):
-        draw_pipe(svg, x(n), middle, name, sizes[name], math.sqrt(sizes[name] / most), name in kept)
-    for lane, name in enumerate(reversed(sources)):
-        if place[name] == 0:
-            svg.arrow([(END - 2, middle), (x(0) - 2, middle)], opacity=0.6)
-            continue
-        y, start = 18 + LANE * lane, 30 + 16 * lane
-        svg.arrow(
-            [
-                (start, middle - 26),
-                (start, y),
-                (x(place[name]) - 14, y),
-                (x(place[name]) - 14, middle - 8),
-                (x(place[name]) - 2, middle - 4),
-            ],
-            opacity=0.6,
-        )
-    for a, b in edges:
-        if (a, b) not in far:
-            svg.arrow([(x(place[a]) + PIPE + 2, middle), (x(place[b]) - 2, middle)], opacity=0.6)
-    for lane, (a, b) in enumerate(far):
-        y, start, end = (
-            middle + THICKEST / 2 + 30 + LANE * lane,
-            x(place[a]) + PIPE + 8 + 5 * lane,
-            x(place[b]) - 9 - 4 * lane,
-        )
-        svg.arrow(
-            [
-                (x(place[a]) + PIPE + 1, middle + 4),
-                (start, middle + 8),
-                (start, y),
-                (end, y),
-                (end, middle + 8),
-                (x(place[b]) - 2, middle + 4),
-            ],
-            opacity=0.6,
-        )
-    total = sum(sizes[name] for name in kept)
-    rows = [
-        (
-            name,
-            human_bytes(sizes[name]),
-            ", ".join(made_of.get(name, ())) or "–",
-            "yes" * (name in again) or "no",
-            "cut" * (name in kept),
-        )
-        for name in names
-    ]
-    alt = f"Pipes from what cannot be computed again to backward; cut: {', '.join(kept) or 'none'}, {human_bytes(total)} in all."
+            known = ", ".join(sizes)
+            raise LookupError(f"pipes knows no tensor '{name}'; there are {known}")
+
+    sources = [name for name in sizes if name not in again]
+    edges = [Edge(part, name) for name in sizes for part in made_of.get(name, ())]
+    edges += [Edge(name, "") for name in sizes if name in read]
+    svg = drawing(Network(sizes, sources, edges, kept))
+
+    rows = []
+    for name in sizes:
+        parts_of_it = ", ".join(made_of.get(name, ())) or "–"
+        is_again = "yes" if name in again else "no"
+        is_cut = "cut" if name in kept else ""
+        rows.append((name, human_bytes(sizes[name]), parts_of_it, is_again, is_cut))
+
+    total = human_bytes(sum(sizes[name] for name in kept))
+    cut = ", ".join(kept) or "none"
+    alt = f"Pipes from what cannot be computed again to backward; cut: {cut}, {total} in all."
     caption = "Each tensor is a pipe as wide as its bytes (drawn as their square root). "
-    caption += f"The cut, {human_bytes(total)} wide, lets nothing through."
-    return Picture(
-        f'<div class="cl-scroll">{svg.render(alt)}</div>',
-        caption,
-        alt,
-        columns(rows, ("tensor", "bytes", "made of", "again?", "kept")),
-    )
+    caption += f"The cut, {total} wide, lets nothing through."
+    text = columns(rows, ("tensor", "bytes", "made of", "again?", "kept"))
+    return Picture(f'<div class="cl-scroll">{svg.render(alt)}</div>', caption, alt, text)
+
+
+# ---- the drawing ----------------------------------------------------------------------------------------------------
+
+
+def left_of(column: int) -> float:
+    """px: where a pipe begins."""
+    return END + GAP + column * (PIPE + GAP)
+
+
+def drawing(network: Network) -> Svg:
+    """Arrows from the source run above the pipes, long ones between pipes below them."""
+    top = 30 + LANE * len(network.sources)
+    middle = top + 22 + THICKEST / 2
+    far = [edge for edge in network.edges if network.is_far(edge)]
+    backward = left_of(len(network.sizes))
+
+    svg = Svg(backward + END + 4, middle + THICKEST / 2 + 34 + LANE * (len(far) + 1))
+    draw_end(svg, 2.0, middle, "cannot be", "computed again")
+    draw_end(svg, backward, middle, "backward", "reads")
+
+    largest = max(network.sizes.values()) or 1
+    for column, (name, size) in enumerate(network.sizes.items()):
+        share = math.sqrt(size / largest)
+        draw_pipe(svg, left_of(column), middle, name, size, share, name in network.kept)
+
+    # The source that lies furthest to the right has the highest arrow, so that none cross.
+    for lane, name in enumerate(reversed(network.sources)):
+        draw_feed(svg, left_of(network.column(name)), middle, lane, network.column(name) == 0)
+
+    for edge in network.edges:
+        if not network.is_far(edge):
+            start = left_of(network.column(edge.start)) + PIPE + 2
+            svg.arrow(
+                [(start, middle), (left_of(network.column(edge.to)) - 2, middle)], opacity=0.6
+            )
+    for lane, edge in enumerate(far):
+        start = left_of(network.column(edge.start)) + PIPE
+        draw_detour(svg, start, left_of(network.column(edge.to)), middle, lane)
+    return svg
+
+
+def draw_end(svg: Svg, left: float, middle: float, first: str, second: str) -> None:
+    """The box at either end of the row, with two lines of text."""
+    svg.box(left, middle - 26, END - 4, 52, "runtime")
+    svg.text(left + END / 2 - 2, middle - 3, first, SMALL, anchor="middle")
+    svg.text(left + END / 2 - 2, middle + 13, second, SMALL, anchor="middle")
+
+
+def draw_feed(svg: Svg, pipe: float, middle: float, lane: int, is_first: bool) -> None:
+    """The arrow from the source to a pipe: straight to the first, above the others."""
+    if is_first:
+        svg.arrow([(END - 2, middle), (pipe - 2, middle)], opacity=0.6)
+        return
+
+    start = 30 + 16 * lane
+    y = 18 + LANE * lane
+    way = [(start, middle - 26), (start, y), (pipe - 14, y)]
+    way += [(pipe - 14, middle - 8), (pipe - 2, middle - 4)]
+    svg.arrow(way, opacity=0.6)
+
+
+def draw_detour(svg: Svg, pipe_end: float, to: float, middle: float, lane: int) -> None:
+    """The arrow to a pipe that is not the next: below those between."""
+    start = pipe_end + 8 + 5 * lane
+    end = to - 9 - 4 * lane
+    y = middle + THICKEST / 2 + 30 + LANE * lane
+
+    way = [(pipe_end + 1, middle + 4), (start, middle + 8), (start, y)]
+    way += [(end, y), (end, middle + 8), (to - 2, middle + 4)]
+    svg.arrow(way, opacity=0.6)
 
 
 def draw_pipe(
     svg: Svg, x: float, middle: float, name: str, size: float, share: float, is_cut: bool
 ) -> None:
     """One pipe; a cut one has a dashed line across."""
+    stage, strength = ("autograd", 0.4) if is_cut else ("runtime", 0.2)
     thick = max(5.0 if size else 2.0, THICKEST * share)
-    svg.box(
-        x,
-        middle - thick / 2,
-        PIPE,
-        thick,
-        "autograd" if is_cut else "runtime",
-        radius=min(8, thick / 2),
-        strength=0.4 if is_cut else 0.2,
-    )
-    svg.text(x + PIPE / 2, middle - THICKEST / 2 - 8, name, bold=True, anchor="middle")
-    svg.text(
-        x + PIPE / 2,
-        middle + THICKEST / 2 + 16,
-        "free" if not size else human_bytes(size),
-        SMALL,
-        anchor="middle",
-        dim=True,
-    )
+    radius = min(8, thick / 2)
+    svg.box(x, middle - thick / 2, PIPE, thick, stage, radius=radius, strength=strength)
+
+    centre = x + PIPE / 2
+    above, below = middle - THICKEST / 2, middle + THICKEST / 2
+    svg.text(centre, above - 8, name, bold=True, anchor="middle")
+    said = human_bytes(size) if size else "free"
+    svg.text(centre, below + 16, said, SMALL, anchor="middle", dim=True)
+
     if is_cut:
-        svg.path(
-            f"M{x + PIPE / 2:.0f} {middle - THICKEST / 2 - 4:.0f} V{middle + THICKEST / 2 + 4:.0f}",
-            stage="autograd",
-            line=2.5,
-            dashed=True,
-            opacity=1,
-        )
+        across = f"M{centre:.0f} {above - 4:.0f} V{below + 4:.0f}"
+        svg.path(across, stage="autograd", line=2.5, dashed=True, opacity=1)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,10 +56,11 @@ class Turn:
         return lines if len(lines) <= 3 else [*lines[:2], "…"]
 
 
-COMPILED = Kind(
-    "what cl.compile gave",
-    lambda it: any(hasattr(it, name) for name in ("_course_original", "_course_model")),
-)
+def is_compiled(it: object) -> bool:
+    return hasattr(it, "_course_original") or hasattr(it, "_course_model")
+
+
+COMPILED = Kind("what cl.compile gave", is_compiled)
 
 
 @takes(compiled=COMPILED)
@@ -68,39 +69,53 @@ def each_call(compiled: Any) -> Callable[..., Any]:
     original = getattr(compiled, "_course_original", None) or compiled._course_model.forward
     function = getattr(original, "__func__", original)
     own = [original.__self__] if inspect.ismethod(original) else []
-    signature, parameters = inspect.signature(function), frames.parameters(function.__code__)
+    signature = inspect.signature(function)
+    parameters = frames.parameters(function.__code__)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         bound = signature.bind(*own, *args, **kwargs)
         bound.apply_defaults()
+        values = [bound.arguments[name] for name in parameters]
+
+        # Ask before the call: it may change what the guards look at, and it may add an entry.
         entries = compiled._course_compiler.state_of(function.__code__).entries
         before = len(entries)
-        flat = [bound.arguments[name] for name in parameters]
-        fits = next(
-            (
-                i
-                for i, entry in enumerate(entries, 1)
-                if not entry.check.first_failure(function, *flat)
-            ),
-            None,
-        )
-        words = ", ".join(
-            [in_words(arg) for arg in args]
-            + [f"{name}={in_words(arg)}" for name, arg in kwargs.items()]
-        )
+        entry = first_that_fits(entries, function, values)
+        words = call_in_words(args, kwargs)
+
         result = compiled(*args, **kwargs)
-        entry = fits or (len(entries) if len(entries) > before else None)
+        if entry is None and len(entries) > before:
+            entry = len(entries)
         events.emit(Served(function.__qualname__, words, entry, function.__code__))
         return result
 
     return call
 
 
+def first_that_fits(entries: Iterable[Any], function: Any, values: list[Any]) -> int | None:
+    """The number of the entry whose guards hold, from 1."""
+    for number, entry in enumerate(entries, 1):
+        if not entry.check.first_failure(function, *values):
+            return number
+    return None
+
+
+def call_in_words(args: Iterable[Any], kwargs: Mapping[str, Any]) -> str:
+    """`f32[4, 8], k=3`."""
+    words = [in_words(arg) for arg in args]
+    words += [f"{name}={in_words(arg)}" for name, arg in kwargs.items()]
+    return ", ".join(words)
+
+
 def in_words(value: Any) -> str:
     """`f32[4, 8]`, `3`, `'mean'`, `<lambda>`."""
     if isinstance(value, torch.Tensor):
-        return short_types(f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}")
+        dtype = str(value.dtype).removeprefix("torch.")
+        return short_types(f"{dtype}{list(value.shape)}")
     return getattr(value, "__name__", None) or readable(repr(value))
+
+
+# ---- the calls, read from a recording -------------------------------------------------------------------------------
 
 
 def code_number(event: Any) -> Any:
@@ -111,40 +126,74 @@ def code_number(event: Any) -> Any:
 def turns(
     recording: Recording, which: str | Callable[..., Any] | None = None
 ) -> tuple[str, list[Turn]]:
-    """The calls of one code object (by its name or function, by default the first that was seen), and its name."""
-    seen = [event for event in recording.events if isinstance(event, (Served, events.FrameSeen))]
+    """The calls of one code object (by its name or function, by default the first that was seen), and its name.
+
+    Raises LookupError if there is none."""
+    first = first_seen(recording, which)
+    number = code_number(first)
+    served = any(code_number(event) == number for event in recording.of(Served))
+    if served:
+        return first.name, turns_served(recording, number)
+    return first.name, turns_seen(recording, number)
+
+
+def first_seen(recording: Recording, which: str | Callable[..., Any] | None) -> Any:
+    """The first event about the function that is asked for; a call that was served says more than a frame."""
     code = getattr(getattr(which, "_course_original", which), "__code__", None)
-    asked = [
-        event
-        for event in seen
-        if which is None or event.name == which or (code is not None and event.code is code)
-    ]
-    first = next((event for event in asked if isinstance(event, Served)), next(iter(asked), None))
-    if first is None:
-        name = (
-            "a compiled function" if which is None else getattr(which, "__qualname__", shown(which))
-        )
-        raise LookupError(f"no call of {name} while recording")
-    mine = code_number(first)
-    served = any(code_number(event) == mine for event in recording.of(Served))
-    found: list[Turn] = []
+
+    def is_asked(event: Any) -> bool:
+        if which is None or event.name == which:
+            return True
+        return code is not None and event.code is code
+
+    seen = [event for event in recording.events if isinstance(event, (Served, events.FrameSeen))]
+    asked = [event for event in seen if is_asked(event)]
+    for event in asked:
+        if isinstance(event, Served):
+            return event
+    if asked:
+        return asked[0]
+
+    name = "a compiled function"
+    if which is not None:
+        name = getattr(which, "__qualname__", shown(which))
+    raise LookupError(f"no call of {name} while recording")
+
+
+def turns_served(recording: Recording, number: Any) -> list[Turn]:
+    """Calls through `each_call`: each ends with a `Served`."""
+    found = []
     turn, current = Turn(), None
     for event in recording.events:
         if isinstance(event, events.FrameSeen):
-            if current == mine and not served:
-                found.append(turn)
             current = code_number(event)
-            if not served or current == mine:
+            if current == number:
                 turn = Turn()
-        elif isinstance(event, Served) and code_number(event) == mine:
+        elif isinstance(event, Served) and code_number(event) == number:
             turn.call, turn.entry = event.call, event.entry
             found.append(turn)
             turn = Turn()
-        elif current == mine:
+        elif current == number:
             note(turn, event)
-    if current == mine and not served:
+    return found
+
+
+def turns_seen(recording: Recording, number: Any) -> list[Turn]:
+    """Calls that compiled or fell back: each begins with a `FrameSeen`, and lasts until the next."""
+    found = []
+    turn, current = Turn(), None
+    for event in recording.events:
+        if isinstance(event, events.FrameSeen):
+            if current == number:
+                found.append(turn)
+            current = code_number(event)
+            turn = Turn()
+        elif current == number:
+            note(turn, event)
+
+    if current == number:
         found.append(turn)
-    return first.name, found
+    return found
 
 
 def note(turn: Turn, event: events.Event) -> None:
@@ -154,7 +203,7 @@ def note(turn: Turn, event: events.Event) -> None:
     elif isinstance(event, events.GraphCaptured):
         turn.made, turn.entry = event.result, len(turn.failures) + 1
     elif isinstance(event, events.GuardsMade) and turn.made is None:
-        # an entry without a graph: a break comes first
+        # An entry without a graph: a break comes first.
         turn.made, turn.entry = event.check, len(turn.failures) + 1
     elif isinstance(event, events.FellBack) and "recompile limit" in event.why:
         turn.limit = event.why
@@ -164,121 +213,203 @@ def note(turn: Turn, event: events.Event) -> None:
         turn.seconds += event.seconds
 
 
+# ---- how the guards of two entries differ ---------------------------------------------------------------------------
+
+
 def guard_diff(before: Iterable[Any], after: Iterable[Any]) -> tuple[list[str], list[str]]:
     """The tests that only `before` has, and those that only `after` has."""
-    both = [
-        {readable(test.text(about(guard))): None for guard in guards for test in guard.tests}
-        for guards in (before, after)
-    ]
-    return [test for test in both[0] if test not in both[1]], [
-        test for test in both[1] if test not in both[0]
-    ]
+    old, new = tests_of(before), tests_of(after)
+    gone = [test for test in old if test not in new]
+    come = [test for test in new if test not in old]
+    return gone, come
 
 
-COLUMN, LANE, LEFT, LINE = 92, 40, 134, 16
-"""px: the width of a call, the height of an entry, where they begin, and the height of a line of arguments."""
+def tests_of(guards: Iterable[Any]) -> dict[str, None]:
+    """All tests as text, each once, in order."""
+    found: dict[str, None] = {}
+    for guard in guards:
+        for test in guard.tests:
+            found[readable(test.text(about(guard)))] = None
+    return found
+
+
+@dataclass(frozen=True)
+class EntryDiff:
+    """How the guards of an entry differ from those of the entry before."""
+
+    entry: str
+    call: str
+    gone: list[str]
+    come: list[str]
+
+    def html_row(self) -> list[str]:
+        cells = [escape(self.entry), escape(self.call)]
+        return [*cells, code_lines(self.gone), code_lines(self.come)]
+
+    def __str__(self) -> str:
+        lines = [f"{self.entry} against the entry before:"]
+        lines += [f"  − {line}" for line in lines_of(self.gone)]
+        lines += [f"  + {line}" for line in lines_of(self.come)]
+        return "\n".join(lines)
+
+
+def diffs_of(calls: list[Turn]) -> list[EntryDiff]:
+    """One for each entry but the first."""
+    makers = [(number, turn) for number, turn in enumerate(calls, 1) if turn.made is not None]
+    found = []
+    for (_, before), (number, after) in itertools.pairwise(makers):
+        gone, come = guard_diff(before.made.guards, after.made.guards)
+        found.append(EntryDiff(f"entry {after.entry}", f"call {number}", gone, come))
+    return found
+
+
+def lines_of(tests: Iterable[str]) -> list[str]:
+    """Tests, a line each; a dash where there is none."""
+    lines = [line for test in tests for line in test.splitlines()]
+    return lines or ["–"]
+
+
+def code_lines(tests: Iterable[str]) -> str:
+    return "<br>".join(f"<code>{escape(line)}</code>" for line in lines_of(tests))
+
+
+# ---- the drawing ----------------------------------------------------------------------------------------------------
+
+COLUMN, NARROW_COLUMN, MANY_CALLS = 92, 77.0, 7
+"""px: the width of a call. From so many calls on it is narrow: eight calls with `f32[4, 16]` fit in a narrow window."""
+LANE, LEFT, LINE = 40, 134, 16
+"""px: the height of an entry, where the calls begin, and the height of a line of arguments."""
+HEADER = ("call", "with", "tried in vain", "served by", "because")
+CAPTION = "Framed: compiled at this call. Circle: served by this entry. Crossed diamond: tried, and a guard failed."
 
 
 @takes(recording=RECORDED)
 def timeline(recording: Recording, which: str | Callable[..., Any] | None = None) -> Picture:
-    """Calls left to right, a lane for each entry and one for eager; below, how the guards of each entry differ from the last."""
+    """Calls left to right, a lane for each entry and one for eager; below, how the guards of each entry differ from the last.
+
+    Raises LookupError if no call was recorded."""
     name, calls = turns(recording, which)
-    lanes = max([turn.entry or 0 for turn in calls])
-    has_eager = any(turn.entry is None for turn in calls)
-    top = 42 + LINE * max(len(turn.words) for turn in calls)
-    # eight calls with `f32[4, 16]` fit in a narrow window
-    column, right = (COLUMN, 20) if len(calls) < 7 else (77.0, 12)
-    svg = Svg(LEFT + column * len(calls) + right, top + LANE * (lanes + has_eager) + 14)
-    svg.text(4, 16, shorten(name, LEFT - 16, mono=True, bold=True), bold=True, mono=True, tip=name)
-    svg.text(4, 36, "calls, in order →", SMALL, dim=True)
-    for lane in range(lanes + has_eager):
-        label, y = ("eager" if lane == lanes else f"entry {lane + 1}"), top + LANE * lane + LANE / 2
-        svg.text(4, y + 4, label, stage="eager" if lane == lanes else "guards", bold=True)
-        boxes = [
-            i for i, turn in enumerate(calls) if turn.made is not None and turn.entry == lane + 1
-        ]
-        ends = [
-            LEFT - 62,
-            *(
-                x
-                for i in boxes
-                for x in (LEFT + column * (i + 0.5) - 59, LEFT + column * (i + 0.5) + 11)
-            ),
-            LEFT + column * len(calls),
-        ]
-        for start, end in zip(ends[::2], ends[1::2], strict=True):
-            svg.path(f"M{start} {y} H{end}", line=1, opacity=0.25, dashed=lane == lanes)
-    rows = [
-        draw_turn(svg, LEFT + column * (i + 0.5) - 24, column, i, turn, lanes, top)
-        for i, turn in enumerate(calls)
-    ]
-    header = ("call", "with", "tried in vain", "served by", "because")
-    entries = [
-        (turn.entry, turn.made, i) for i, turn in enumerate(calls, 1) if turn.made is not None
-    ]
-    diffs = []
-    for (_, old, _), (entry, new, call) in itertools.pairwise(entries):
-        gone, come = guard_diff(old.guards, new.guards)
-        diffs.append(
-            (f"entry {entry}", f"call {call}", "\n".join(gone) or "–", "\n".join(come) or "–")
-        )
+    drawing = TimelineDrawing(name, calls)
+    drawing.draw()
+
     compiled = sum(turn.made is not None for turn in calls)
     eager = sum(turn.entry is None for turn in calls)
-    alt = f"{plural(len(calls), 'call')} of {name}: {compiled} compiled an entry, {len(calls) - compiled - eager} were served by "
+    served = len(calls) - compiled - eager
+    alt = f"{plural(len(calls), 'call')} of {name}: {compiled} compiled an entry, {served} were served by "
     alt += f"an entry that was there, {eager} ran in eager."
-    text = [columns(rows, header)]
-    body = [svg.render(alt)]
+
+    body = drawing.svg.render(alt)
+    text = [columns([row_of(i, turn) for i, turn in enumerate(calls, 1)], HEADER)]
+    diffs = diffs_of(calls)
     if diffs:
         titles = ("entry", "made at", "no longer tested", "tested instead")
-        cells = [[escape(a), escape(b), code_lines(c), code_lines(d)] for a, b, c, d in diffs]
-        body.append(html_table(cells, titles))
-        text += [
-            f"{a} against the entry before:\n" + told_diff(c, "−") + "\n" + told_diff(d, "+")
-            for a, _, c, d in diffs
-        ]
-    caption = "Framed: compiled at this call. Circle: served by this entry. Crossed diamond: tried, and a guard failed."
-    return Picture(
-        f'<div class="cl-scroll">{"".join(body)}</div>',
-        caption,
-        alt,
-        "\n\n".join(text),
-        ("guards",),
-    )
+        body += html_table([diff.html_row() for diff in diffs], titles)
+        text += [str(diff) for diff in diffs]
+
+    html = f'<div class="cl-scroll">{body}</div>'
+    return Picture(html, CAPTION, alt, "\n\n".join(text), ("guards",))
 
 
-def code_lines(text: str) -> str:
-    return "<br>".join(f"<code>{escape(line)}</code>" for line in text.splitlines())
+def row_of(number: int, turn: Turn) -> tuple[str, ...]:
+    """A call as a line of the plain text."""
+    tried = turn.entry - 1 if turn.entry is not None else len(turn.failures)
+    in_vain = ", ".join(map(str, range(1, tried + 1))) or "–"
+
+    served_by = "eager"
+    if turn.entry is not None:
+        compiled = ", compiled" if turn.made is not None else ""
+        served_by = f"entry {turn.entry}{compiled}"
+
+    because = told(turn.failures[-1]) if turn.failures else ""
+    if turn.limit:
+        because += " (recompile limit reached)"
+    return str(number), turn.call, in_vain, served_by, because
 
 
-def told_diff(text: str, sign: str) -> str:
-    return "\n".join(f"  {sign} {line}" for line in text.splitlines())
+class TimelineDrawing:
+    """The timeline while it is drawn."""
 
+    def __init__(self, name: str, calls: list[Turn]) -> None:
+        self.name = name
+        self.calls = calls
+        self.entries = max(turn.entry or 0 for turn in calls)
+        has_eager = any(turn.entry is None for turn in calls)
+        self.lanes = self.entries + has_eager
 
-def draw_turn(
-    svg: Svg, x: float, wide: float, i: int, turn: Turn, lanes: int, top: float
-) -> tuple[str, ...]:
-    """One call around `x`: arguments, a cross on every entry that did not fit, and who served it. Gives its line of the text."""
-    svg.text(x, 16, f"call {i + 1}", SMALL, anchor="middle", dim=True)
-    for line, word in enumerate(turn.words):
-        short = shorten(word, wide - 6, SMALL, mono=True)
-        svg.text(x, 36 + LINE * line, short, SMALL, anchor="middle", mono=True, tip=turn.call)
-    lane = lanes if turn.entry is None else turn.entry - 1
-    vain = lane if turn.entry is not None else len(turn.failures)
-    whys = [told(failure) for failure in turn.failures]
-    for tried in range(vain):
-        draw_diamond(svg, x, top + LANE * tried + LANE / 2, "break")
-    y = top + LANE * lane + LANE / 2
-    if vain or turn.entry is None:
-        svg.arrow([(x, top - 14), (x, y - 15)], line=1.2, opacity=0.35)
-    stage = "eager" if turn.entry is None else "guards"
-    tip = "; ".join(whys)
-    if turn.made is not None:
-        svg.box(x - 35, y - 14, 70, 28, "guards", line=3.5, radius=4, tip=tip)
-        svg.text(
-            x, y + 4, "compiled", SMALL, anchor="middle", tip=tip or human_seconds(turn.seconds)
-        )
-    else:
-        svg.box(
+        self.top = 42 + LINE * max(len(turn.words) for turn in calls)
+        self.column: float
+        self.column, right = (COLUMN, 20) if len(calls) < MANY_CALLS else (NARROW_COLUMN, 12)
+        self.end = LEFT + self.column * len(calls)
+        self.svg = Svg(self.end + right, self.top + LANE * self.lanes + 14)
+
+    def middle_of(self, lane: int) -> float:
+        """px from the top."""
+        return self.top + LANE * lane + LANE / 2
+
+    def centre_of(self, call: int) -> float:
+        """px from the left."""
+        return LEFT + self.column * (call + 0.5) - 24
+
+    def draw(self) -> None:
+        name = shorten(self.name, LEFT - 16, mono=True, bold=True)
+        self.svg.text(4, 16, name, bold=True, mono=True, tip=self.name)
+        self.svg.text(4, 36, "calls, in order →", SMALL, dim=True)
+        for lane in range(self.lanes):
+            self.draw_lane(lane)
+        for call in range(len(self.calls)):
+            self.draw_call(call)
+
+    def draw_lane(self, lane: int) -> None:
+        """The name of an entry, and a line that leaves out the boxes on it."""
+        is_eager = lane == self.entries
+        y = self.middle_of(lane)
+        label = "eager" if is_eager else f"entry {lane + 1}"
+        self.svg.text(4, y + 4, label, stage="eager" if is_eager else "guards", bold=True)
+
+        start: float = LEFT - 62
+        for call, turn in enumerate(self.calls):
+            if turn.made is not None and turn.entry == lane + 1:
+                box = LEFT + self.column * (call + 0.5)
+                self.draw_line(start, box - 59, y, is_eager)
+                start = box + 11
+        self.draw_line(start, self.end, y, is_eager)
+
+    def draw_line(self, start: float, end: float, y: float, dashed: bool) -> None:
+        self.svg.path(f"M{start} {y} H{end}", line=1, opacity=0.25, dashed=dashed)
+
+    def draw_call(self, call: int) -> None:
+        """One call: arguments, a cross on every entry that did not fit, and who served it."""
+        turn, x = self.calls[call], self.centre_of(call)
+        self.svg.text(x, 16, f"call {call + 1}", SMALL, anchor="middle", dim=True)
+        for line, word in enumerate(turn.words):
+            short = shorten(word, self.column - 6, SMALL, mono=True)
+            self.svg.text(
+                x, 36 + LINE * line, short, SMALL, anchor="middle", mono=True, tip=turn.call
+            )
+
+        in_eager = turn.entry is None
+        lane = self.entries if turn.entry is None else turn.entry - 1
+        in_vain = len(turn.failures) if in_eager else lane
+        for tried in range(in_vain):
+            draw_diamond(self.svg, x, self.middle_of(tried), "break")
+
+        y = self.middle_of(lane)
+        if in_vain or in_eager:
+            self.svg.arrow([(x, self.top - 14), (x, y - 15)], line=1.2, opacity=0.35)
+        self.draw_answer(turn, x, y)
+
+    def draw_answer(self, turn: Turn, x: float, y: float) -> None:
+        """A frame where an entry was compiled, a circle where one served the call, a dashed one for eager."""
+        tip = "; ".join(told(failure) for failure in turn.failures)
+        if turn.made is not None:
+            self.svg.box(x - 35, y - 14, 70, 28, "guards", line=3.5, radius=4, tip=tip)
+            tip = tip or human_seconds(turn.seconds)
+            self.svg.text(x, y + 4, "compiled", SMALL, anchor="middle", tip=tip)
+            return
+
+        in_eager = turn.entry is None
+        stage = "eager" if in_eager else "guards"
+        self.svg.box(
             x - 9,
             y - 9,
             18,
@@ -287,13 +418,6 @@ def draw_turn(
             radius=9,
             strength=0.7,
             line=2,
-            dashed=turn.entry is None,
+            dashed=in_eager,
             tip=tip,
         )
-    who = (
-        "eager"
-        if turn.entry is None
-        else f"entry {turn.entry}" + (", compiled" if turn.made is not None else "")
-    )
-    because = (whys[-1] if whys else "") + (" (recompile limit reached)" if turn.limit else "")
-    return str(i + 1), turn.call, ", ".join(map(str, range(1, vain + 1))) or "–", who, because

@@ -8,6 +8,7 @@ In PyTorch: `torch/_inductor/compiler_bisector.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from course_lib.viz.kit.asked import COUNT_OR_0, TEXT, Kind, each, named, takes
 from course_lib.viz.kit.style import SMALL, Picture, plural
@@ -21,6 +22,8 @@ RUNGS = {
     "inductor": tuple(room.name for room in ROOMS),
 }
 """Backend → the rooms that run in it."""
+TITLES = {room.name: room.title for room in ROOMS}
+"""Room → the name that is written on it."""
 OF_ROOM = {
     "interpreter": "capture", "capture": "capture", "decompositions": "autograd", "trace": "autograd", "joint": "autograd",
     "partition": "autograd", "lower": "lowering", "fuse": "scheduling", "schedule": "scheduling", "plan": "scheduling",
@@ -28,6 +31,18 @@ OF_ROOM = {
 }  # fmt: skip
 """Stage of the pipeline → its room."""
 NAME, GAP, HIGH, STEP = 82, 3, 34, 54
+"""px: room for a backend's name, the gap between two boxes, a box's height, and from one row to the next."""
+
+
+def verdict(svg: Svg, x: float, y: float, right: bool, said: str) -> None:
+    """✓ or ✗ and words, at the end of a row."""
+    if right:
+        svg.text(x, y, f"✓ {said}", stage="scheduling")
+    else:
+        svg.text(x, y, f"✗ {said}", bold=True, stage="break")
+
+
+# ---- the ladder -----------------------------------------------------------------------------------------------------
 
 
 @takes(differences=named(TEXT, "backend → where its result leaves eager, '' if nowhere"))
@@ -35,135 +50,160 @@ def ladder(differences: Mapping[str, str]) -> Picture:
     """One row for each backend: the rooms that run, and where its result leaves eager ('' if nowhere).
 
     Raises ValueError for a backend that is no rung of the ladder."""
+    look_at_rungs(differences)
+    first_wrong = next((backend for backend, what in differences.items() if what), None)
+    suspects = suspects_of(list(differences), first_wrong)
+
+    wide = {name: text_width(title, SMALL, bold=True) + 7 for name, title in TITLES.items()}
+    ends = [text_width(f"✗ {what or 'as eager'}", bold=True) for what in differences.values()]
+    width = NAME + sum(wide.values()) + GAP * len(wide) + max(ends) + 10
+    svg = Svg(width, STEP * len(differences) + 6)
+    for number, (backend, what) in enumerate(differences.items()):
+        y = number * STEP + 8
+        svg.text(2, y + 22, backend, bold=True)
+        outlined = suspects if backend == first_wrong else []
+        end = draw_rooms(svg, y, backend, wide, outlined)
+        verdict(svg, end + 4, y + 22, not what, what or "as eager")
+
+    said = "All as eager."
+    caption = f"Each rung runs more of the pipeline. {said}"
+    if first_wrong:
+        rooms = ", ".join(TITLES[name] for name in suspects)
+        said = f"First wrong with {first_wrong}: look in {rooms}."
+        caption = "Each rung runs more of the pipeline. What the first wrong one adds is outlined."
+
+    rows = []
+    for backend, what in differences.items():
+        run = f"{len(RUNGS[backend])} of {len(ROOMS)} rooms"
+        rows.append((backend, run, f"✗ {what}" if what else "✓ as eager"))
+    alt = f"The ladder. {said}"
+    return Picture(svg.render(alt), caption, alt, f"{columns(rows)}\n{said}")
+
+
+def look_at_rungs(differences: Mapping[str, str]) -> None:
+    """Raise what `ladder` promises, before anything is drawn."""
     if not differences:
         raise ValueError("a ladder needs at least one backend")
+
     for backend in differences:
         if backend not in RUNGS:
-            raise ValueError(
-                f"'{backend}' is no rung of the ladder; the rungs are {', '.join(RUNGS)}"
-            )
-    titles = {room.name: room.title for room in ROOMS}
-    wide = {name: text_width(title, SMALL, bold=True) + 7 for name, title in titles.items()}
-    longest = max(
-        (text_width(f"✗ {what or 'as eager'}", bold=True) for what in differences.values()),
-        default=0.0,
-    )
-    width = NAME + sum(wide.values()) + GAP * len(wide) + longest + 10
-    svg = Svg(width, STEP * len(differences) + 6)
-    backends = list(differences)
-    first = next((name for name, what in differences.items() if what), None)
-    innocent = (
-        RUNGS[backends[backends.index(first) - 1]] if first not in (None, backends[0]) else ()
-    )
-    suspects = [name for name in RUNGS[first] if name not in innocent] if first else []
-    for n, (backend, what) in enumerate(differences.items()):
-        y, x = n * STEP + 8, float(NAME)
-        svg.text(2, y + 22, backend, bold=True)
-        for name, title in titles.items():
-            suspect = backend == first and name in suspects
-            if name in RUNGS[backend]:
-                svg.box(
-                    x,
-                    y,
-                    wide[name],
-                    HIGH,
-                    name,
-                    strength=0.3 if suspect else 0.12,
-                    line=3.5 if suspect else 1.3,
-                )
-                svg.text(x + wide[name] / 2, y + 22, title, SMALL, anchor="middle", bold=suspect)
-            x += wide[name] + GAP
-        verdict(svg, x + 4, y + 22, not what, what or "as eager")
-    said = (
-        f"First wrong with {first}: look in {', '.join(titles[name] for name in suspects)}."
-        if first
-        else "All as eager."
-    )
-    caption = "Each rung runs more of the pipeline. " + (
-        "What the first wrong one adds is outlined." if first else said
-    )
-    rows = [
-        (
-            backend,
-            f"{len(RUNGS[backend])} of {len(ROOMS)} rooms",
-            f"✗ {what}" if what else "✓ as eager",
-        )
-        for backend, what in differences.items()
-    ]
-    return Picture(
-        svg.render(f"The ladder. {said}"),
-        caption,
-        f"The ladder. {said}",
-        f"{columns(rows)}\n{said}",
-    )
+            rungs = ", ".join(RUNGS)
+            raise ValueError(f"'{backend}' is no rung of the ladder; the rungs are {rungs}")
 
 
-def verdict(svg: Svg, x: float, y: float, right: bool, said: str) -> None:
-    """✓ or ✗ and words, at the end of a row."""
-    svg.text(
-        x,
-        y,
-        f"{'✓' if right else '✗'} {said}",
-        bold=not right,
-        stage="scheduling" if right else "break",
-    )
+def suspects_of(backends: list[str], first_wrong: str | None) -> list[str]:
+    """The rooms that the first wrong backend adds to the one before it."""
+    if first_wrong is None:
+        return []
+    if first_wrong == backends[0]:
+        return list(RUNGS[first_wrong])
+
+    before = backends[backends.index(first_wrong) - 1]
+    return [name for name in RUNGS[first_wrong] if name not in RUNGS[before]]
 
 
-TRY = Kind(
-    "a try",
-    lambda one: isinstance(one, (tuple, list)) and len(one) == 2 and COUNT_OR_0.holds(one[0]),
-)
+def draw_rooms(
+    svg: Svg, y: float, backend: str, wide: Mapping[str, float], outlined: Sequence[str]
+) -> float:
+    """A box for each room that runs in a backend. Gives the end of the row, px."""
+    x = float(NAME)
+    for name, title in TITLES.items():
+        if name in RUNGS[backend]:
+            suspect = name in outlined
+            strength, line = (0.3, 3.5) if suspect else (0.12, 1.3)
+            svg.box(x, y, wide[name], HIGH, name, strength=strength, line=line)
+            svg.text(x + wide[name] / 2, y + 22, title, SMALL, anchor="middle", bold=suspect)
+        x += wide[name] + GAP
+    return x
+
+
+# ---- the bisection --------------------------------------------------------------------------------------------------
+
+
+def is_try(one: object) -> bool:
+    return isinstance(one, (tuple, list)) and len(one) == 2 and COUNT_OR_0.holds(one[0])
+
+
+TRY = Kind("a try", is_try)
+HOW_TO_READ = "filled: exchanged for a stage that is right · outlined: can still be guilty"
+
+
+@dataclass(frozen=True)
+class StageBox:
+    """A stage's name, and how wide its box is, px."""
+
+    name: str
+    width: float
+
+
+@dataclass(frozen=True)
+class Suspects:
+    """The stages that can still be guilty: right with the first `high` exchanged, wrong with the first `low`."""
+
+    low: int
+    high: int
+
+    def after(self, count: int, right: bool) -> Suspects:
+        """What a try with the first `count` stages exchanged leaves."""
+        if right:
+            return Suspects(self.low, min(self.high, count))
+        return Suspects(max(self.low, count), self.high)
 
 
 @takes(stages=each(TEXT, "names of stages"), tries=each(TRY, "a list of (count, right)"))
 def bisection(stages: Sequence[str], tries: Sequence[tuple[int, bool]]) -> Picture:
-    """One row for each try (count, right): with the first `count` stages exchanged, was the result right? What can still be
-    guilty after a try is outlined."""
+    """One row for each try (count, right): with the first `count` stages exchanged, was the result right?
+
+    What can still be guilty after a try is outlined. Raises ValueError without a stage."""
     stages = list(stages)
     if not stages:
         raise ValueError("a bisection needs the stages that it goes through")
-    wide = [text_width(name, SMALL, bold=True) + 8 for name in stages]
+
+    boxes = [StageBox(name, text_width(name, SMALL, bold=True) + 8) for name in stages]
     left = text_width(f"try {len(tries)}") + 20
-    svg = Svg(left + sum(wide) + 3 * len(wide) + 70, 26 + STEP * len(tries))
-    svg.text(
-        left,
-        14,
-        "filled: exchanged for a stage that is right · outlined: can still be guilty",
-        SMALL,
-        dim=True,
-    )
-    low, high, rows = 0, len(stages), []  # right with the first `high`, wrong with the first `low`
-    for n, (count, right) in enumerate(tries):
-        low, high = (low, min(high, count)) if right else (max(low, count), high)
-        y, x = 26 + n * STEP, left
-        svg.text(6, y + 22, f"try {n + 1}", bold=True)
-        for i, name in enumerate(stages):
-            suspect, exchanged, room = low <= i < high, i < count, OF_ROOM.get(name, "eager")
-            strength, line = 0.34 if exchanged else 0, 3.5 if suspect else 1
-            svg.box(
-                x,
-                y,
-                wide[i],
-                HIGH,
-                room,
-                strength=strength,
-                line=line,
-                dashed=not (suspect or exchanged),
-            )
-            svg.text(
-                x + wide[i] / 2, y + 22, name, SMALL, anchor="middle", bold=suspect, dim=not suspect
-            )
-            x += wide[i] + 3
-        verdict(svg, x + 4, y + 22, right, "right" if right else "wrong")
-        rows.append(
-            (
-                f"try {n + 1}",
-                f"first {count} exchanged",
-                "right" if right else "wrong",
-                " ".join(stages[low:high]),
-            )
-        )
-    found = stages[low] if high - low == 1 else f"one of {plural(high - low, 'stage')}"
+    width = left + sum(box.width for box in boxes) + 3 * len(boxes) + 70
+    svg = Svg(width, 26 + STEP * len(tries))
+    svg.text(left, 14, HOW_TO_READ, SMALL, dim=True)
+
+    rows = []
+    suspects = Suspects(0, len(stages))
+    for number, (count, right) in enumerate(tries):
+        suspects = suspects.after(count, right)
+        y = 26 + number * STEP
+        svg.text(6, y + 22, f"try {number + 1}", bold=True)
+        end = draw_stages(svg, left, y, boxes, count, suspects)
+        result = "right" if right else "wrong"
+        verdict(svg, end + 4, y + 22, right, result)
+
+        guilty = " ".join(stages[suspects.low : suspects.high])
+        rows.append((f"try {number + 1}", f"first {count} exchanged", result, guilty))
+
+    left_over = suspects.high - suspects.low
+    found = stages[suspects.low] if left_over == 1 else f"one of {plural(left_over, 'stage')}"
     caption = f"Each try leaves one part in which the bug must be. At the end: {found}."
     table = columns(rows, ("", "", "result", "can be guilty"))
     return Picture(svg.render(caption), caption, caption, table)
+
+
+def draw_stages(
+    svg: Svg, x: float, y: float, boxes: Sequence[StageBox], count: int, suspects: Suspects
+) -> float:
+    """A box for each stage; the first `count` are exchanged. Gives the end of the row, px."""
+    for i, box in enumerate(boxes):
+        suspect = suspects.low <= i < suspects.high
+        exchanged = i < count
+        svg.box(
+            x,
+            y,
+            box.width,
+            HIGH,
+            OF_ROOM.get(box.name, "eager"),
+            strength=0.34 if exchanged else 0,
+            line=3.5 if suspect else 1,
+            dashed=not (suspect or exchanged),
+        )
+        centre = x + box.width / 2
+        dim = not suspect
+        svg.text(centre, y + 22, box.name, SMALL, anchor="middle", bold=suspect, dim=dim)
+        x += box.width + 3
+    return x

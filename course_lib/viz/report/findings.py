@@ -1,0 +1,352 @@
+"""What to look at first in a report: what costs most and can be changed.
+
+In:  the `Compile`s of a run (`compile_tree.py`). Out: `Finding`s, the dearest first, each with what to do about it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from course_lib import frames
+from course_lib.viz.kit.style import escape, human_seconds
+from course_lib.viz.kit.user_lines import is_own, same_break
+from course_lib.viz.pictures.guards.guard_tables import about, cause_of, told
+from course_lib.viz.report.compile_tree import FOREIGN, Compile, by
+from course_lib.viz.report.lines import (
+    RAISED,
+    Break,
+    because,
+    breaks_of,
+    caret,
+    first_own,
+    in_the_end,
+    reached,
+    where,
+)
+
+FINDINGS = 8
+"""So many findings stand at the top; the tables below have all."""
+MANY_SIZES = 4
+"""A graph with symbolic sizes that was built for so many sets of them is worth a word."""
+OTHER_GUARDS = 4
+"""So many other guards that failed are listed."""
+THEIRS = (
+    "What torch.compile itself captured, where it broke and what it guards, is not in this report: "
+    '<code>TORCH_LOGS="graph_breaks,recompiles"</code> tells.'
+)
+
+
+@dataclass
+class Finding:
+    """A thing to look at. `weight` puts the dearest first."""
+
+    mark: str
+    title: str
+    body: str
+    target: str
+    weight: float = 0.0
+
+
+def findings(compiles: list[Compile]) -> list[Finding]:
+    """What costs most and can be changed, the dearest first."""
+    found = [
+        *broken(compiles),
+        *recompiled(compiles),
+        *made_anew(compiles),
+        *left_to_eager(compiles),
+    ]
+    return sorted(found, key=lambda finding: -finding.weight)
+
+
+def findings_html(compiles: list[Compile]) -> str:
+    """The first findings as cards, and how many there are beside them."""
+    found = findings(compiles)
+    is_foreign = any(compile.name == FOREIGN for compile in compiles)
+    theirs = f"<p>{THEIRS}</p>" if is_foreign else ""
+    if not found:
+        nothing = "No graph broke, nothing was compiled twice, and nothing fell back to eager"
+        if is_foreign:
+            nothing = "Nothing fell back to eager"
+        return f"<p>{nothing}.</p>{theirs}"
+
+    cards = ""
+    for finding in found[:FINDINGS]:
+        link = f'<a href="#{finding.target}">{escape(finding.title)}</a>'
+        cards += f'<div class="cl-card"><h3>{finding.mark} {link}</h3>{finding.body}</div>'
+
+    left = len(found) - FINDINGS
+    if left > 0:
+        cards += f"<p>{left} more {'is' if left == 1 else 'are'} in the tables below.</p>"
+    return cards + theirs
+
+
+def what_to_do(said: str) -> str:
+    return f"<p><b>What to do:</b> {escape(said)}.</p>" if said else ""
+
+
+# ---- lines that end a graph -----------------------------------------------------------------------------------------
+
+
+def broken(compiles: list[Compile]) -> Iterator[Finding]:
+    """Lines that end a graph."""
+    for met in by(breaks_of(compiles), lambda one: same_break(one.problem)).values():
+        first = first_own(met)
+        problem = first.problem
+        raised = any(one.compile.raised for one in met)
+
+        does = "is an error" if raised else "ends a graph"
+        times = f" ({len(met)} times)" if len(met) > 1 else ""
+        title = f"{where(problem.location)} {does}{times}: {problem.reason}"
+
+        body = caret(problem.location)
+        for said in (in_the_end(first), escape(reached(problem))):
+            if said:
+                body += f'<p class="cl-dim">{said}</p>'
+        if raised:
+            body += f"<p>{RAISED}</p>"
+        body += what_to_do(problem.hint)
+
+        yield Finding("✂", title, body, f"c{first.compile.number}", weight_of(first, met, raised))
+
+
+def weight_of(first: Break, met: list[Break], raised: bool) -> float:
+    """An error weighs most, then what breaks often. A break of a library weighs little if what called it broke first."""
+    if not first.problem.location:
+        return 10
+    if first.compile.behind and not is_own(first.problem.location):
+        return 15
+    if raised:
+        return 200
+    return 100 + len(met) if len(met) > 1 else 60
+
+
+# ---- functions that are compiled again and again --------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A guard that failed when a function was called, and the compile that came of it."""
+
+    failure: Any
+    compile: Compile
+
+
+def recompiled(compiles: list[Compile]) -> Iterator[Finding]:
+    """Functions whose guards fail again and again: the guard that fails most often, and the others.
+
+    They weigh what share of all compiling they took."""
+    took = sum(compile.took for compile in compiles)
+    with_failures = (compile for compile in compiles if compile.failures)
+    for name, same in by(with_failures, lambda compile: compile.title).items():
+        kinds = failures_by_kind(same)
+        last = kinds[0][-1]
+
+        body = failed_most_html(kinds, len(same)) + others_html(kinds[1:])
+        for why in dict.fromkeys(compile.by_itself for compile in same):
+            if why:
+                body += f"<p>{escape(why)}.</p>"
+        is_resumed = ", from line " in name
+        body += what_to_do(advice(last.failure, is_resumed))
+
+        again = sum(compile.is_recompile for compile in same)
+        weight: float = 10 * again
+        if took:
+            weight = 20 + 100 * sum(compile.took for compile in same) / took
+        if any(compile.in_eager or compile.at_limit for compile in same):
+            weight = max(weight, 105)
+        yield Finding("◆", recompiled_title(name, same), body, f"c{same[-1].number}", weight)
+
+
+def failures_by_kind(compiles: list[Compile]) -> list[list[Failed]]:
+    """Failures of guards that say the same, those that failed at most calls first; then those that failed last."""
+    failures = [Failed(one, compile) for compile in compiles for one in compile.failures]
+    kinds = by(failures, lambda one: what_failed(one.failure)).values()
+
+    def order(kind: list[Failed]) -> tuple[int, int]:
+        return -calls_of(kind), -kind[-1].compile.number
+
+    return sorted(kinds, key=order)
+
+
+def calls_of(kind: list[Failed]) -> int:
+    """At how many calls these failed. (At one call a guard may fail in several entries.)"""
+    return len({one.compile.number for one in kind})
+
+
+def recompiled_title(name: str, same: list[Compile]) -> str:
+    """'f was compiled 3 times, and now calls that fit no entry run in eager'."""
+    again = sum(compile.is_recompile for compile in same)
+    if not again:
+        said = "was looked at again, and had nothing to compile"
+    elif again == 1:
+        said = "was compiled twice"
+    else:
+        said = f"was compiled {again + 1} times"
+
+    title = f"{name} {said}"
+    if any(compile.in_eager for compile in same):
+        title += ", and now calls that fit no entry run in eager"
+    if any(compile.at_limit for compile in same):
+        title += ", and now a call that fits no entry is an error"
+    return title
+
+
+def failed_most_html(kinds: list[list[Failed]], calls: int) -> str:
+    """The guard that failed at most calls, and the line that made it."""
+    last = kinds[0][-1]
+    often = "The last guard that failed"
+    if len(kinds) > 1:
+        times = calls_of(kinds[0])
+        often = f"The guard that failed at {times} of the {calls} calls that fitted no entry"
+
+    line = because(last.failure.guard, last.compile)
+    return f"<p>{often}: <code>{escape(told(last.failure))}</code>{line}</p>"
+
+
+def others_html(kinds: list[list[Failed]]) -> str:
+    """The other guards that failed, as a list."""
+    if not kinds:
+        return ""
+
+    items = ""
+    for kind in kinds[:OTHER_GUARDS]:
+        last = kind[-1]
+        line = because(last.failure.guard, last.compile)
+        items += f"<li><code>{escape(what_failed(last.failure))}</code>{line}</li>"
+    if len(kinds) > OTHER_GUARDS:
+        items += f"<li>and {len(kinds) - OTHER_GUARDS} more</li>"
+    return f"<p>Others that failed:</p><ul>{items}</ul>"
+
+
+def what_failed(failure: Any) -> str:
+    """The part that differed, without the values: 'x.shape[0]', 'type(k)'."""
+    return told(failure).partition(": expected ")[0]
+
+
+# ---- compiled as something new, or not at all -----------------------------------------------------------------------
+
+
+def made_anew(compiles: list[Compile]) -> Iterator[Finding]:
+    """Functions that each call of `compile` begins with anew, and graphs that are planned for many sizes."""
+    first = []
+    for compile in compiles:
+        is_resumed = " from " in compile.name
+        if compile.code is not None and not compile.failures and not is_resumed:
+            first.append(compile)
+
+    for same in by(first, lambda one: (frames.number(one.code), one.given)).values():
+        if len(same) > 1:
+            yield compiled_as_new(same)
+
+    for compile in compiles:
+        if len(compile.builds) >= MANY_SIZES:
+            yield planned_for_many_sizes(compile)
+
+
+def compiled_as_new(same: list[Compile]) -> Finding:
+    title = f"{same[0].title} was compiled {len(same)} times as something new"
+    body = "<p>What is compiled belongs to what one call of <code>compile()</code> gave: each of these had its own.</p>"
+    body += what_to_do(
+        "call compile() once, outside of the loop or function, and keep what it gives"
+    )
+    return Finding("◆", title, body, f"c{same[-1].number}", 10 * len(same))
+
+
+def planned_for_many_sizes(compile: Compile) -> Finding:
+    builds = compile.builds
+    took = human_seconds(sum(sum(build.seconds.values()) for build in builds))
+    title = f"{compile.title} was planned anew for {len(builds)} sets of sizes or numbers"
+    body = f"<p>One graph serves them all, but it is traced and scheduled for each set that it meets: {took} here.</p>"
+    body += what_to_do("pass a number that changes as a tensor; pad lengths to a few")
+    return Finding("◆", title, body, f"c{compile.number}", 10 * len(builds))
+
+
+def left_to_eager(compiles: list[Compile]) -> Iterator[Finding]:
+    """What is not compiled after all."""
+    for compile in compiles:
+        whys = dict.fromkeys(compile.fallbacks, "runs operation by operation")
+        # Where a guard failed, `recompiled` tells that calls run in eager.
+        if compile.in_eager and not compile.failures:
+            whys[compile.in_eager] = "runs in eager"
+
+        for why, what in whys.items():
+            title = f"{compile.title} {what}"
+            yield Finding("↩", title, f"<p>{escape(why)}</p>", f"c{compile.number}", 40)
+
+
+# ---- what to do about a guard that fails ----------------------------------------------------------------------------
+
+OTHER_PARTS = {
+    "requires_grad": "it needs a gradient at some calls and none at others, and is compiled for both; twice is all it costs",
+    "dtype": "make it of one dtype before the call",
+    "ndim": "tensors with another number of dimensions are compiled apart, once for each; that is all it costs",
+    "stride": "it is laid out in memory differently from call to call: .contiguous() before the call",
+    "stride()": "it is laid out in memory differently from call to call: .contiguous() before the call",
+    "is_cpu": "it is on another device at some calls: move it before the call",
+    "is_cuda": "it is on another device at some calls: move it before the call",
+}
+"""Part of a tensor that is not its size → what to do if it differs."""
+
+BEHIND_A_BREAK = "this runs behind a graph break, with what was at hand there: mend the break first, and look again"
+ANOTHER_SETTING = (
+    "calls under another setting are compiled apart, once for each; that is all it costs"
+)
+CHANGES_IT_ITSELF = "the function changes it itself, so that no call finds what the last one did: count outside of it, or in a tensor"
+MODULES_DIFFER = "modules that differ in this share the code, and each kind is compiled once; up to the recompile limit that is fine"
+NUMBER_AS_TENSOR = "pass the number as a tensor, or keep it from changing"
+MARK_DYNAMIC = "if the size changes from call to call, cl.mark_dynamic(tensor, dim) before the first call, or dynamic=True"
+KEEP_IT = "keep it from changing from call to call"
+FILL_OUTSIDE = "what grows or shrinks from call to call is filled outside the compiled function, or is a tensor of one size"
+MAKE_IT_ONCE = "the object is not the same at each call: make it once, outside"
+
+
+def advice(failure: Any, resumed: bool = False) -> str:
+    """What to do about a guard that fails again and again; `resumed`: in what runs behind a graph break."""
+    if resumed:
+        return BEHIND_A_BREAK
+
+    guard = failure.guard
+    if guard.kind == "state":
+        return ANOTHER_SETTING
+
+    what = what_failed(failure)
+    part = re.sub(r"\(\d+\)|\[\d+\]", "", what.rpartition(".")[2])
+    if part in OTHER_PARTS:
+        return OTHER_PARTS[part]
+    if guard.kind == "value" and sets(about(guard), cause_of(guard)):
+        return CHANGES_IT_ITSELF
+    if guard.kind in ("tensor", "value") and about(guard).startswith("self."):
+        return MODULES_DIFFER
+    if guard.kind == "sizes" and "shape" not in what:
+        return NUMBER_AS_TENSOR
+    if guard.kind == "value":
+        return NUMBER_AS_TENSOR if tests_a_number(guard) else KEEP_IT
+    return BY_KIND.get(guard.kind, "")
+
+
+BY_KIND = {
+    "tensor": MARK_DYNAMIC,
+    "sizes": MARK_DYNAMIC,
+    "length": FILL_OUTSIDE,
+    "keys": FILL_OUTSIDE,
+    "identity": MAKE_IT_ONCE,
+    "type": MAKE_IT_ONCE,
+    "class": MAKE_IT_ONCE,
+}
+"""Kind of a guard → what to do, where nothing more is known."""
+
+
+def tests_a_number(guard: Any) -> bool:
+    """Is the type that the guard asks for a number's?"""
+    return any(test.op == "is" and test.right in (int, float, complex) for test in guard.tests)
+
+
+def sets(what: str, cause: Any) -> bool:
+    """Does the line that made a guard also write to what is tested? `self.calls += 1` does."""
+    if not cause or not cause.text:
+        return False
+    assignment = rf"(?<![\w.]){re.escape(what)}\s*([-+*/%]|//|\*\*)?=(?!=)"
+    return re.search(assignment, cause.text) is not None
