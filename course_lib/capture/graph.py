@@ -277,9 +277,7 @@ class GraphBuilder:
         self.unseen += unseen
         self.untracked |= unseen
         if self.expected and self.may_have_written():
-            raise Unsupported(
-                "writes to an input after an assertion about data, which must come first"
-            )
+            self.assert_expected()
         kept = (
             result is None
             or has_tensor(result)
@@ -347,6 +345,26 @@ class GraphBuilder:
             return False
         self.expected.append((value, truth))
         return True
+
+    def assert_expected(self) -> None:
+        """Before a write to an input: what was expected is asked here, by operations of the graph that raise. Then nothing has been
+        written, and the head lets eager run the frame from its start, as after any error of a graph."""
+        # an assertion that fails on a GPU ends all work there
+        if any(tensor.device.type != "cpu" for tensor, _ in self.expected):
+            raise Unsupported(
+                "writes to an input after an assertion about data, which must come first"
+            )
+        for tensor, truth in self.expected:
+            holds = self.graph.call_function(torch.ne, (self.node_of(tensor), 0))
+            holds.meta.update(val=self.run_fake(torch.ne, (tensor, 0), {}))
+            if not truth:
+                held, holds = holds, self.graph.call_function(torch.logical_not, (holds,))
+                holds.meta.update(val=self.run_fake(torch.logical_not, (held.meta["val"],), {}))
+            check = self.graph.call_function(torch._assert_async, (holds,))
+            for node in (holds, *holds.all_input_nodes, check):
+                node.meta.setdefault("location", self.location)
+                node.meta.setdefault("module", self.module)
+        self.expected.clear()
 
     def writes(self) -> dict[Any, Any]:
         """How often each tensor from outside was written to, as far as it counts that."""
