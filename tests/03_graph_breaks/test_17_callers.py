@@ -247,15 +247,20 @@ def run(f, look):
     return results, list(SEEN), [place for place in places if "ImportWarning" not in place[2]]
 
 
+def in_one_line(eager, compiled, look):
+    """What both show, called from the same line."""
+    return [run(f, LOOKS[look]) for f in (eager, compiled)]
+
+
 @pytest.mark.parametrize("look", LOOKS)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_a_helper_sees_the_frames_of_the_program(program, look):
     if program is in_a_closure and look == "arguments":
         pytest.skip("a head has the arguments of its frame, and not the variables of the closure")
 
-    expected = run(program, LOOKS[look])
+    expected, got = in_one_line(program, cl.compile(program, backend="eager"), look)
     assert expected[1] or expected[2]
-    assert run(cl.compile(program, backend="eager"), LOOKS[look]) == expected
+    assert got == expected
 
 
 @pytest.mark.parametrize("look", LOOKS)
@@ -270,14 +275,15 @@ def test_a_compiled_function_within_another(look):
 
         return outer
 
-    expected = run(outer(at_a_break), LOOKS[look])
-    assert run(cl.compile(outer(inner), backend="eager"), LOOKS[look]) == expected
+    compiled = cl.compile(outer(inner), backend="eager")
+    expected, got = in_one_line(outer(at_a_break), compiled, look)
+    assert got == expected
 
 
 @pytest.mark.parametrize("look", LOOKS)
 def test_a_compiled_module(look):
-    expected = run(layer, LOOKS[look])
-    assert run(cl.compile(layer, backend="eager"), LOOKS[look]) == expected
+    expected, got = in_one_line(layer, cl.compile(layer, backend="eager"), look)
+    assert got == expected
 
 
 @pytest.mark.parametrize("level", [1, 2, 3])
