@@ -1,8 +1,8 @@
 """A pytest plugin beside nbval: what Python and torch make of a program is compared only on the versions it was stored on.
 
 CPython's bytecode changes with every minor version, and now and then an error's words: cells that show either carry the tag
-`bytecode`. So does what TorchDynamo, TorchInductor and Triton make of a program: the tag `torch`. On other versions than the
-stored ones such cells still have to run, but their text may differ. Every other cell is compared everywhere.
+`bytecode`. What TorchDynamo, TorchInductor, Triton and torch's decompositions make of a program carries the tag `torch`. On other
+versions than the stored ones such cells still have to run, but their text may differ. Every other cell is compared everywhere.
 
 Used as `pytest --nbval -p course_lib.grading.nbval_versions`.
 """
