@@ -151,6 +151,9 @@ class Attempt:
             else:
                 builder = BreakBuilder(world, frame.code.co_qualname, tuple(frame.locals))
                 builder.stop(self.root, self.root.next, broken, plain)
+                if problem.as_eager:
+                    for node in world.builder.graph.nodes:
+                        node.meta["as_it_is"] = problem.as_eager
             # what a call sees of its caller
             builder.head.names["__name__"] = frame.func.__globals__.get("__name__", "")
             outputs = [*builder.outputs, *world.builder.unused_checks(builder.outputs)]

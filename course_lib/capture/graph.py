@@ -222,7 +222,9 @@ class GraphBuilder:
             allowed = any(map(torch._C._functorch.is_functorch_wrapped_tensor, leaves))
         if name in REACH_AROUND and not allowed:
             raise Unsupported(
-                f"{name}() reaches around the graph", "call it outside the compiled function"
+                f"{name}() reaches around the graph",
+                "call it outside the compiled function",
+                as_eager=self.asks_for_gradient(name, args, kwargs),
             )
         if getattr(target, "__module__", "") == "_operator" and not isinstance(
             args[0], torch.Tensor
@@ -438,6 +440,21 @@ class GraphBuilder:
         raise Unsupported(
             f"a {type(value).__name__} cannot be an argument of an operation in the graph"
         )
+
+    def asks_for_gradient(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> str:
+        """Does the call ask autograd for the gradient of what the graph computes? Then why the graph must run as eager does.
+
+        A compiled graph is one node for autograd, which knows no gradient of what is computed in its middle."""
+        asked = {
+            "register_hook": args[:1],
+            "retain_grad": args[:1],
+            "grad": [args[1:2], kwargs.get("inputs")],
+            "backward": [kwargs.get("inputs")],
+        }
+        for tensor in tree_leaves(asked.get(name)):
+            if id(tensor) in self._nodes and self.node_of(tensor).op != "placeholder":
+                return f"{name}() asks for the gradient of a tensor that the graph computes"
+        return ""
 
     def unused_checks(self, outputs: list[Any]) -> list[torch.Tensor]:
         """What operations give that may refuse their data, though nobody uses it: the graph returns it, or it would be dropped."""

@@ -137,6 +137,7 @@ class HeadBuilder:
         self.fetched: list[str] = []
         self.body: list[str] = []
         self.checks: list[str] = []  # what must hold of the graph's results
+        self.has_effects = False
         self._expr: dict[int, tuple[Any, str]] = {}
         self._making: set[int] = set()
         self._count = itertools.count()
@@ -175,6 +176,10 @@ class HeadBuilder:
         if categories := {warned.category: None for warned in self.world.warned}:
             listed = ", ".join(map(self.rebuild, categories))
             lines.insert(0, f"if may_raise({listed}): return {again}")
+        if (wrong or self.has_effects) and self.saves_for_backward():
+            # These hooks are the user's code: it may do what must not be done twice, nor before an earlier effect.
+            hooks = self.name_for(torch._C._autograd._top_saved_tensors_default_hooks, "hooks")
+            lines.insert(0, f"if {hooks}(True) is not None: return {again}")
         if not wrong:
             return
         turned = any(node.target in STATE for node in nodes)
@@ -184,6 +189,11 @@ class HeadBuilder:
             lines.insert(0, f"__random = {self.name_for(global_state.random)}()")
             undo += "__random(); "
         lines.append(f"if {' or '.join(wrong)}: {undo}return {again}")
+
+    def saves_for_backward(self) -> bool:
+        """Does autograd keep tensors while the graph runs? It does if a gradient flows to an input."""
+        inputs = [one.stand_in for one in self.world.builder.inputs]
+        return any(isinstance(value, torch.Tensor) and value.requires_grad for value in inputs)
 
     def fetched_once(self, sources: list[Source], lines: list[str]) -> list[str]:
         """The expressions of these. Where there are many, what paths have in common is looked up once, by `lines`."""
@@ -229,6 +239,7 @@ class HeadBuilder:
             if id(obj) in self.world.known:
                 self.assume_apart(self.world.known[id(obj)])
         self.body += [f"{switch}({now})" for switch, now in self.world.switched()]
+        self.has_effects = bool(self.body)
 
     def warning_effect(self, warned: Warned) -> None:
         """Show a warning, with the place in the program that it names."""

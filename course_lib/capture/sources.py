@@ -225,7 +225,8 @@ class SameAs:
 class Unsupported(Exception):
     """Capture met something that has no form in a graph.
 
-    reason: one sentence; hint: what the user can do; stack: the calls that led to the location, outermost first."""
+    reason: one sentence; hint: what the user can do; stack: the calls that led to the location, outermost first.
+    as_eager: why the graph that ends here has to run operation by operation; "" if it may be compiled."""
 
     reason: str
     hint: str = ""
@@ -233,6 +234,7 @@ class Unsupported(Exception):
     instruction: str = ""
     offset: int = -1
     stack: tuple[Location, ...] = field(default=())
+    as_eager: str = ""
 
     def __str__(self) -> str:
         lines = [self.reason]

@@ -65,6 +65,8 @@ APART = ("course_lib.", "torch._tensor.", "torch._ops.", "torch.fx.", "torch._su
 """Python code below torch's own operators and symbolic sizes: part of Python, to the interpreted program."""
 COPIES: dict[type, Any] = {}
 """Type → (world, object, source) → what stands for an object of this very type."""
+COPIES_OF_ONE: dict[int, Any] = {}
+"""The same for single objects, by their `id`."""
 BY_PARTS: dict[type, tuple[Any, tuple[str, ...]]] = {
     types.MethodType: (types.MethodType, ("__func__", "__self__")),
     functools.partial: (
@@ -310,8 +312,8 @@ class World:
         base: Any = solid_base(cls)
         if isinstance(obj, torch.Tensor):
             return self._tensor(obj, source)
-        if cls in COPIES:
-            return COPIES[cls](self, obj, source)
+        if make := COPIES_OF_ONE.get(id(obj)) or COPIES.get(cls):
+            return make(self, obj, source)
         if base not in (object, types.SimpleNamespace) and (cls is base or can_copy(cls)):
             return self._container(obj, base, source)
         if cls is types.CellType:

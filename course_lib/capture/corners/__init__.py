@@ -6,6 +6,7 @@ A reader of lesson 02 and 03 may skip this folder. In PyTorch: the long tail of 
 """
 
 from course_lib.capture.corners import (
+    loaded_modules,
     numpy,
     own_operations,
     python,
@@ -18,6 +19,7 @@ from course_lib.capture.corners import (
 )
 
 __all__ = [
+    "loaded_modules",
     "numpy",
     "own_operations",
     "python",

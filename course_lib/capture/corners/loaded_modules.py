@@ -1,0 +1,85 @@
+"""`sys.modules`: a dict of thousands of names that grows with each import.
+
+In:  the program looks one name up, as `warnings.catch_warnings` does: `sys.modules["warnings"]`.
+Out: the module, and a guard on this one name. An import of another module elsewhere changes nothing for the program.
+In PyTorch: `torch/_dynamo/variables/dicts.py` (`ConstDictVariable`, whose keys are guarded one by one).
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from course_lib.capture.calls import RULES
+from course_lib.capture.sources import Source, Test, Unsupported
+from course_lib.capture.world import COPIES_OF_ONE, MISSING, World
+
+if TYPE_CHECKING:
+    from course_lib.capture.interpreter import Interpreter
+
+
+class LoadedModules(dict[str, Any]):
+    """Stands for `sys.modules`. It holds nothing: each look-up asks the real one and leaves a guard."""
+
+    def __init__(self, world: World, source: Source) -> None:
+        super().__init__()
+        self.world, self.source = world, source
+
+    def find(self, name: Any) -> Any:
+        """What stands for the module of this name; MISSING where none is loaded."""
+        if type(name) is not str:
+            raise Unsupported("looks for a module by something that is no string")
+
+        loaded = sys.modules.get(name, MISSING)
+        if loaded is MISSING:
+            absent = Test(f"{name!r} not in {{}}", "holds", True)
+            self.world.assume(self.source, "absent", absent)
+            return MISSING
+
+        place = self.source.item(name)
+        self.world.assume_identity(loaded, place)
+        return self.world.wrap(loaded, place)
+
+    def get(self, name: Any, default: Any = None) -> Any:
+        found = self.find(name)
+        return default if found is MISSING else found
+
+    def __getitem__(self, name: Any) -> Any:
+        found = self.find(name)
+        if found is MISSING:
+            raise KeyError(name)
+        return found
+
+    def __contains__(self, name: Any) -> bool:
+        if self.find(name) is MISSING:
+            return False
+
+        present = Test(f"{name!r} in {{}}", "holds", True)
+        self.world.assume(self.source, "present", present)
+        return True
+
+    def refuse(self, *args: Any, **kwargs: Any) -> Any:
+        """Everything else needs all the names, or changes them."""
+        raise Unsupported(
+            "lists or changes `sys.modules`", "look one module up, or do it outside the function"
+        )
+
+    __iter__ = __len__ = __reversed__ = __eq__ = __or__ = __ior__ = refuse
+    __setitem__ = __delitem__ = keys = values = items = copy = refuse
+    pop = popitem = setdefault = update = clear = refuse
+    __hash__ = None
+
+
+def get(it: Interpreter, modules: LoadedModules, name: Any, default: Any = None) -> Any:
+    """`sys.modules.get(name, default)`"""
+    return LoadedModules.get(modules, name, default)
+
+
+def loaded_modules(world: World, modules: dict[str, Any], source: Source) -> Any:
+    """The stand-in of `sys.modules`."""
+    world.assume(source, "type", Test("type({})", "is", dict))
+    return world._know(LoadedModules(world, source), modules, source).stand_in
+
+
+RULES[LoadedModules.get] = get
+COPIES_OF_ONE[id(sys.modules)] = loaded_modules
