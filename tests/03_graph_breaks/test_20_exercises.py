@@ -62,7 +62,7 @@ ALTERNATIVES = {
     ),
     "make_resume": body(
         """    units, op = offset // 2, dis.opmap
-    prologue = [op["RESUME"], 0]
+    prologue = [op["RESUME"], 0] + [0, 0] * (sys.version_info >= (3, 15))
     for byte in units.to_bytes(4, "big")[:-1]:
         prologue += [op["EXTENDED_ARG"], byte]
     prologue += [op["JUMP_FORWARD"], units % 256]
