@@ -262,20 +262,14 @@ def called(function: Callable[..., Any]) -> Callable[..., Any]:
 FX_ASKS_THE_THREAD = hasattr(fx_tracer, "_get_is_fx_tracing")
 
 
-def fx_traces() -> bool:
-    """Does `torch.fx` trace symbolically on this thread? (From torch 2.15 on, each thread has its answer.)"""
-    if FX_ASKS_THE_THREAD:
-        return bool(fx_tracer._get_is_fx_tracing())
-    return bool(fx_tracer._is_fx_tracing_flag)
-
-
 def others_trace() -> bool:
     """Is this call another tracer's matter: torch.compile's, `torch.jit.trace`'s, `torch.fx`'s, or forward-mode derivatives'?"""
     return (
         is_dynamo_compiling()
         or forward_ad._current_level >= 0
         or is_tracing() is not None
-        or fx_traces()
+        # from torch 2.15 on, each thread has its answer
+        or (fx_tracer._get_is_fx_tracing() if FX_ASKS_THE_THREAD else fx_tracer._is_fx_tracing_flag)
     )
 
 

@@ -16,7 +16,9 @@ a dictionary has a new version. (Since Python 3.13 it gets none, nor tells its w
 In PyTorch: `torch/_dynamo/guards.py` (`CheckFunctionManager`, `GuardBuilder`), `torch/csrc/dynamo/guards.cpp` (also "dict tags").
 """
 
+import functools
 import operator
+import re
 from collections.abc import Callable, Iterable, Sequence
 from types import FunctionType
 from typing import Any, NamedTuple
@@ -46,6 +48,8 @@ CONSTANTS = (
     torch.memory_format,
 )
 """What does not change: of such a thing all is known once it is known to be there."""
+SWITCH = re.compile(r"torch(\.\w+)+\(\)")
+"""A question to torch that takes nothing, such as `torch.is_grad_enabled()`."""
 OPPOSITE = {"is": "is not", "is not": "is", "==": "!="}
 FAILS = {
     "is": operator.is_not,
@@ -202,12 +206,25 @@ class Check:
         """The condition under which the test does not hold."""
         if test.op == "holds":
             return f"not ({test.left.format(expr)})"
+        if SWITCH.fullmatch(test.left):
+            return (
+                f"{self._switch(test.left)} {OPPOSITE[test.op]} {self._right(test.right, test.op)}"
+            )
         if isinstance(test.right, SameAs):
             return f"{test.left.format(expr)} {OPPOSITE[test.op]} {self._variable(test.right.source, variables, lines)}"
         if isinstance(test.right, SeenClass):  # what it does first, without a call
             seen = self._right(test.right)
             return f"{test.left.format(expr)} != (seen := {seen}).version and {test.left.format(expr)} != seen"
         return f"{test.left.format(expr)} {OPPOSITE[test.op]} {self._right(test.right, test.op)}"
+
+    def _switch(self, call: str) -> str:
+        """The call of one of torch's switches, by a name of its own: `torch._C.f()` looks two attributes up, in each call."""
+        path = call.removesuffix("()").split(".")
+        name = path[-1]
+        if name in self.parameters:
+            return call
+        self.names[name] = functools.reduce(getattr, path[1:], torch)
+        return f"{name}()"
 
     def _looks(self, guard: Guard) -> tuple[Any, ...]:
         """What `looks_like` takes to ask all that `guard` asks of a tensor; empty where it cannot."""
