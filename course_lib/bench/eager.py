@@ -182,72 +182,109 @@ def draw_lane(
     svg: Svg, chain: Sequence[Step], nbytes: Mapping[str, int], top: float, fused: bool
 ) -> None:
     """One row: cylinders in memory, boxes below, an arrow for each trip."""
-    bottom, stage = top + DEEP - 30, "scheduling" if fused else "eager"
-    middle = bottom - 24
+    lane = Lane(svg, chain, nbytes, top, fused)
     if fused:
-        svg.box(
-            BETWEEN - 14,
-            bottom - 58,
-            (OP + BETWEEN) * len(chain) - BETWEEN + 28,
-            68,
-            stage,
-            strength=0.08,
-            line=3.5,
-        )
-    for i, step in enumerate(chain):
-        x = BETWEEN + (OP + BETWEEN) * i
-        svg.box(
-            x,
-            bottom - 48,
-            OP,
-            48,
-            "lowering" if fused else stage,
-            radius=4,
-            line=1.5 if fused else 3,
-        )
-        svg.text(x + OP / 2, middle + 5, step.label, bold=True, anchor="middle")
-        before = chain[i - 1].writes if i else None
-        for name in dict.fromkeys(step.reads):
-            if name != before and i:  # an input that joins on the way
-                buffer(svg, x + OP / 2, top, name, nbytes[name], "eager")
-                trip(
-                    svg,
-                    [(x + OP / 2, top + 40), (x + OP / 2, bottom - (60 if fused else 51))],
-                    nbytes[name],
-                    stage,
-                    8,
-                )
+        wide = (OP + BETWEEN) * len(chain) - BETWEEN + 28
+        low = lane.bottom - 58
+        svg.box(BETWEEN - 14, low, wide, 68, lane.stage, strength=0.08, line=3.5)
+
+    for i in range(len(chain)):
+        lane.draw_operation(i)
+        lane.draw_other_inputs(i)
         if i == 0:
-            buffer(svg, x - BETWEEN / 2, top, step.reads[0], nbytes[step.reads[0]], "eager")
+            lane.draw_first_input()
         if i == 0 or not fused:
-            down = x - BETWEEN / 2 + (0 if i == 0 else 18)
-            trip(
-                svg,
-                [(down, top + 40), (down, middle), (x - (17 if fused else 3), middle)],
-                nbytes[before or step.reads[0]],
-                stage,
-                6,
-            )
+            lane.draw_trip_down(i)
         if i == len(chain) - 1 or not fused:
-            up = x + OP + BETWEEN / 2 - (18 if i < len(chain) - 1 else 0)
-            buffer(svg, x + OP + BETWEEN / 2, top, step.writes, nbytes[step.writes], stage)
-            trip(
-                svg,
-                [(x + OP + (16 if fused else 2), middle), (up, middle), (up, top + 42)],
-                nbytes[step.writes],
-                stage,
-                -6,
-            )
+            lane.draw_trip_up(i)
         else:
-            svg.arrow([(x + OP + 2, middle), (x + OP + BETWEEN - 3, middle)], stage=stage, line=1.4)
-            svg.text(
-                x + OP + BETWEEN / 2,
-                middle - 8,
-                f"{step.writes} stays here",
-                SMALL,
-                anchor="middle",
-                dim=True,
-            )
+            lane.draw_staying(i)
+
+
+@dataclass(frozen=True)
+class Lane:
+    """The chain in one row: each operation as a kernel of its own, or all of it as one (`fused`)."""
+
+    svg: Svg
+    chain: Sequence[Step]
+    nbytes: Mapping[str, int]
+    top: float
+    fused: bool
+
+    @property
+    def stage(self) -> str:
+        return "scheduling" if self.fused else "eager"
+
+    @property
+    def bottom(self) -> float:
+        return self.top + DEEP - 30
+
+    @property
+    def middle(self) -> float:
+        """px: the middle of the operations."""
+        return self.bottom - 24
+
+    def left(self, i: int) -> float:
+        """px: where an operation begins."""
+        return BETWEEN + (OP + BETWEEN) * i
+
+    def before(self, i: int) -> str | None:
+        """The buffer that the operation before wrote."""
+        return self.chain[i - 1].writes if i else None
+
+    def draw_operation(self, i: int) -> None:
+        stage, line = ("lowering", 1.5) if self.fused else (self.stage, 3)
+        x = self.left(i)
+        self.svg.box(x, self.bottom - 48, OP, 48, stage, radius=4, line=line)
+        label = self.chain[i].label
+        self.svg.text(x + OP / 2, self.middle + 5, label, bold=True, anchor="middle")
+
+    def draw_other_inputs(self, i: int) -> None:
+        """Inputs that join on the way come from memory, straight down."""
+        if i == 0:
+            return
+        x = self.left(i) + OP / 2
+        end = self.bottom - (60 if self.fused else 51)
+        for name in dict.fromkeys(self.chain[i].reads):
+            if name != self.before(i):
+                buffer(self.svg, x, self.top, name, self.nbytes[name], "eager")
+                trip(self.svg, [(x, self.top + 40), (x, end)], self.nbytes[name], self.stage, 8)
+
+    def draw_first_input(self) -> None:
+        name = self.chain[0].reads[0]
+        buffer(self.svg, self.left(0) - BETWEEN / 2, self.top, name, self.nbytes[name], "eager")
+
+    def draw_trip_down(self, i: int) -> None:
+        """From memory into the operation. Behind the first it runs beside the trip up of the one before."""
+        x = self.left(i)
+        down = x - BETWEEN / 2
+        if i:
+            down += 18
+        end = x - (17 if self.fused else 3)
+        size = self.nbytes[self.before(i) or self.chain[i].reads[0]]
+        way = [(down, self.top + 40), (down, self.middle), (end, self.middle)]
+        trip(self.svg, way, size, self.stage, 6)
+
+    def draw_trip_up(self, i: int) -> None:
+        """From the operation to its result in memory."""
+        end = self.left(i) + OP
+        column = end + BETWEEN / 2
+        up = column - 18 if i < len(self.chain) - 1 else column
+        name = self.chain[i].writes
+        size = self.nbytes[name]
+        buffer(self.svg, column, self.top, name, size, self.stage)
+
+        start = end + (16 if self.fused else 2)
+        way = [(start, self.middle), (up, self.middle), (up, self.top + 42)]
+        trip(self.svg, way, size, self.stage, -6)
+
+    def draw_staying(self, i: int) -> None:
+        """A result that the next operation of the kernel takes from a register."""
+        end = self.left(i) + OP
+        way = [(end + 2, self.middle), (end + BETWEEN - 3, self.middle)]
+        self.svg.arrow(way, stage=self.stage, line=1.4)
+        said = f"{self.chain[i].writes} stays here"
+        self.svg.text(end + BETWEEN / 2, self.middle - 8, said, SMALL, anchor="middle", dim=True)
 
 
 def buffer(svg: Svg, middle: float, top: float, name: str, size: int, stage: str) -> None:

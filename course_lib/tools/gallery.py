@@ -29,10 +29,11 @@ from course_lib.lowering.ir import ExternKernel, LoopGraph
 from course_lib.scheduling.products import as_loops
 from course_lib.viz.kit.style import Picture, standalone_svg
 from course_lib.viz.pictures.autograd.pipes import pipes
-from course_lib.viz.pictures.capture.graph_breaks import resume_code
+from course_lib.viz.pictures.capture.resume_code import resume_code
 from course_lib.viz.pictures.codegen.lanes import lanes
 from course_lib.viz.pictures.codegen.warps import coalescing, tile_layout
-from course_lib.viz.pictures.guards.symbolic_sizes import buckets, two_lives
+from course_lib.viz.pictures.guards.buckets import buckets
+from course_lib.viz.pictures.guards.symbolic_sizes import two_lives
 from course_lib.viz.pictures.lowering.views import collapse, index_map
 from course_lib.viz.pictures.pipeline.owners import owners
 from course_lib.viz.pictures.runtime.kernel_limits import measure
@@ -198,8 +199,8 @@ def pictures(measured: Measured) -> Iterator[tuple[str, str, Callable[[], Pictur
         "trace.shape_map(f, sizes)",
         lambda: sizes.shape_map(rows, {"x.shape[0]": range(1, 21)}),
     )
-    yield "two-lives", "viz.shapes.two_lives(rows)", lambda: two_lives(LIVES)
-    yield "buckets", "viz.shapes.buckets(lengths, borders)", lambda: buckets(LENGTHS, (32, 64, 128))
+    yield "two-lives", "viz.two_lives(rows)", lambda: two_lives(LIVES)
+    yield "buckets", "viz.buckets(lengths, borders)", lambda: buckets(LENGTHS, (32, 64, 128))
     yield "aten", "trace.aten()", trace.aten
     yield "joint", "trace.joint()", trace.joint
     yield "pipes", "viz.pipes(...)", lambda: pipes(*CUT)

@@ -33,7 +33,7 @@ from course_lib.viz.mirror import ablation, mirror
 from course_lib.viz.pictures.autograd.joint_graph import joint_graph
 from course_lib.viz.pictures.autograd.pipes import pipes
 from course_lib.viz.pictures.capture.bytecode_table import bytecode_table, disassembly
-from course_lib.viz.pictures.capture.graph_breaks import resume_code
+from course_lib.viz.pictures.capture.resume_code import resume_code
 from course_lib.viz.pictures.capture.stack_words import in_words
 from course_lib.viz.pictures.capture.trampoline import swap, unswap
 from course_lib.viz.pictures.codegen.inductor_triton import inductor_triton
@@ -45,11 +45,12 @@ from course_lib.viz.pictures.codegen.warps import coalescing, sectors, tile_layo
 from course_lib.viz.pictures.graphs import fx_graphs as graphs
 from course_lib.viz.pictures.graphs.fx_graphs import fx_graph, op_name
 from course_lib.viz.pictures.graphs.module_graphs import module_graph
-from course_lib.viz.pictures.guards import symbolic_sizes as shapes
+from course_lib.viz.pictures.guards.buckets import buckets, in_buckets
 from course_lib.viz.pictures.guards.call_timeline import each_call, timeline
 from course_lib.viz.pictures.guards.guard_tables import guard_table
 from course_lib.viz.pictures.guards.guard_trees import guard_costs, guard_tree
-from course_lib.viz.pictures.guards.symbolic_sizes import buckets, two_lives
+from course_lib.viz.pictures.guards.shape_map import shape_map
+from course_lib.viz.pictures.guards.symbolic_sizes import two_lives
 from course_lib.viz.pictures.lowering.handlers import side_by_side
 from course_lib.viz.pictures.lowering.loop_formulas import (
     Formula,
@@ -82,10 +83,10 @@ __all__ = [
     "LOGS", "Explorer", "Formula", "Handled", "Launch", "Picture", "Point", "Predict", "Stepper", "Trace", "ablation",
     "bars", "bisection", "buckets", "bytecode_table", "choose_buckets", "choose_fusion", "coalescing", "code", "collapse",
     "compile_time", "compiles_of", "disassembly", "each_call", "explain", "explore", "findings", "formula", "fusion",
-    "fx_graph", "guard_costs", "guard_table", "guard_tree", "human_bytes", "human_seconds", "in_words", "index_map",
+    "fx_graph", "guard_costs", "guard_table", "guard_tree", "human_bytes", "human_seconds", "in_buckets", "in_words", "index_map",
     "inductor_triton", "inspect_kernel", "joint_graph", "kernels_of", "ladder", "landscape", "lanes", "latencies",
     "launch_timeline", "launches", "loops", "memory_timeline", "mirror", "module_graph", "move_tile", "op_name", "order",
     "owners", "pipeline_map", "pipes", "queue", "reads", "record", "resume_code", "roofline", "sectors", "set_logs",
-    "side_by_side", "speedup_bars", "swap", "table", "tile_layout", "tile_map", "timeline", "trace_element", "two_lives",
+    "shape_map",    "side_by_side", "speedup_bars", "swap", "table", "tile_layout", "tile_map", "timeline", "trace_element", "two_lives",
     "unswap",
 ]  # fmt: skip

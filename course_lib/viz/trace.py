@@ -18,8 +18,9 @@ from course_lib.viz.kit.asked import shown
 from course_lib.viz.kit.highlight import block, code
 from course_lib.viz.kit.style import Picture, escape, plural
 from course_lib.viz.pictures.autograd.joint_graph import joint_graph
+from course_lib.viz.pictures.capture.break_card import break_card
 from course_lib.viz.pictures.capture.bytecode_table import bytecode_table, plain_problem
-from course_lib.viz.pictures.capture.graph_breaks import break_card, cut_frame
+from course_lib.viz.pictures.capture.cut_frame import cut_frame
 from course_lib.viz.pictures.capture.stack_words import in_words
 from course_lib.viz.pictures.codegen.tiles import tile_map
 from course_lib.viz.pictures.graphs.fx_graphs import AT_MOST, fx_graph
@@ -27,7 +28,8 @@ from course_lib.viz.pictures.graphs.module_graphs import module_graph
 from course_lib.viz.pictures.guards.call_timeline import timeline
 from course_lib.viz.pictures.guards.guard_tables import guard_table
 from course_lib.viz.pictures.guards.guard_trees import guard_tree
-from course_lib.viz.pictures.guards.symbolic_sizes import shape_map, size_guards
+from course_lib.viz.pictures.guards.shape_map import shape_map
+from course_lib.viz.pictures.guards.symbolic_sizes import size_guards
 from course_lib.viz.pictures.lowering.loop_formulas import loops
 from course_lib.viz.pictures.pipeline.pipeline_map import pipeline_map
 from course_lib.viz.pictures.runtime.call_events import (

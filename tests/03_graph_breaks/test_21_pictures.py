@@ -8,7 +8,7 @@ import torch
 import course_lib as cl
 from course_lib import frames
 from course_lib.frames.resume import resume_at
-from course_lib.viz.pictures.capture.graph_breaks import resume_code
+from course_lib.viz.pictures.capture.resume_code import resume_code
 
 pytestmark = pytest.mark.skipif(
     not frames.installed(), reason="without the hook resume functions are not captured"

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import course_lib as cl
+from course_lib import viz
 from course_lib.frames import installed
-from course_lib.viz.pictures.guards import symbolic_sizes as shapes
 
 pytestmark = pytest.mark.skipif(not installed(), reason="capture needs the frame hook")
 
@@ -247,12 +247,12 @@ def test_the_shape_map_refuses_what_it_cannot_show():
 
 
 def test_buckets_count_their_padding():
-    found = shapes.in_buckets([3, 4, 5, 8], [4, 8])
+    found = viz.in_buckets([3, 4, 5, 8], [4, 8])
     assert [(b.low, b.border, b.computed, b.padding) for b in found] == [
         (1, 4, 8, 1),
         (5, 8, 16, 3),
     ]
-    assert shapes.buckets([3, 4, 5, 8], [4, 8]).text.splitlines()[-1].split() == [
+    assert viz.buckets([3, 4, 5, 8], [4, 8]).text.splitlines()[-1].split() == [
         "all",
         "4",
         "24",
@@ -260,10 +260,10 @@ def test_buckets_count_their_padding():
         "17%",
     ]
     with pytest.raises(ValueError, match="a border for the longest"):
-        shapes.in_buckets([9], [8])
+        viz.in_buckets([9], [8])
 
 
 def test_the_two_lives_of_a_size_are_a_table_as_text():
-    picture = shapes.two_lives([("n", 12, "s", ""), ("n > 10", True, "", "s > 10")])
+    picture = viz.two_lives([("n", 12, "s", ""), ("n > 10", True, "", "s > 10")])
     assert picture.text.splitlines()[-1].split() == ["n", ">", "10", "True", "s", ">", "10"]
     assert "guards: s > 10" in picture.alt

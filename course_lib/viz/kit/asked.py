@@ -9,7 +9,6 @@ import functools
 import inspect
 import math
 import operator
-import types
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -77,8 +76,9 @@ def a_number(value: Any, what: str) -> float:
 
 def is_number(value: Any) -> bool:
     """An int, a float, or what holds just one."""
-    one = getattr(value, "numel", lambda: 1)() == 1 if isinstance(value, torch.Tensor) else True
-    return hasattr(value, "__float__") and not isinstance(value, (bool, type)) and one
+    if isinstance(value, torch.Tensor) and value.numel() != 1:
+        return False
+    return hasattr(value, "__float__") and not isinstance(value, (bool, type))
 
 
 def positive(value: Any, what: str) -> float:
@@ -123,58 +123,73 @@ class Kind:
 
 def having(words: str, *names: str) -> Kind:
     """An object (no class) that has all these attributes, in its own right: a module answers for what it does not have."""
-    return Kind(
-        words,
-        lambda value: not isinstance(value, type) and all(hasattr(value, name) for name in names),
-    )
+
+    def has_all(value: Any) -> bool:
+        return not isinstance(value, type) and all(hasattr(value, name) for name in names)
+
+    return Kind(words, has_all)
 
 
 def each(kind: Kind, words: str) -> Kind:
     """Several of a kind, in a list or the like."""
-    of_kind = lambda value: (
-        isinstance(value, Collection) and not isinstance(value, (str, bytes, torch.Tensor))
-    )
-    return Kind(words, lambda value: of_kind(value) and all(map(kind.holds, value)))
+
+    def are_of_kind(value: Any) -> bool:
+        if not isinstance(value, Collection) or isinstance(value, (str, bytes, torch.Tensor)):
+            return False
+        return all(map(kind.holds, value))
+
+    return Kind(words, are_of_kind)
 
 
 def named(kind: Kind, words: str, key: Kind | None = None) -> Kind:
     """Names (or other keys) and a value of a kind for each."""
     keys = key or TEXT
-    return Kind(
-        words,
-        lambda value: (
-            isinstance(value, Mapping)
-            and all(map(keys.holds, value))
-            and all(map(kind.holds, value.values()))
-        ),
-    )
+
+    def are_named(value: Any) -> bool:
+        if not isinstance(value, Mapping):
+            return False
+        return all(map(keys.holds, value)) and all(map(kind.holds, value.values()))
+
+    return Kind(words, are_named)
 
 
-TEXT = Kind("a text in quotes", lambda value: isinstance(value, str))
+def of_type(words: str, *types: type) -> Kind:
+    """An object of one of these types."""
+    return Kind(words, lambda value: isinstance(value, types))
+
+
+def is_size(value: Any) -> bool:
+    return is_number(value) and 0 <= value < math.inf
+
+
+def is_count(value: Any) -> bool:
+    return not isinstance(value, bool) and is_whole(value) and value >= 1
+
+
+def is_count_or_0(value: Any) -> bool:
+    return value is not False and is_whole(value) and value >= 0
+
+
+def is_stage(value: Any) -> bool:
+    return isinstance(value, str) and value in COLOURS
+
+
+def is_anything(value: Any) -> bool:
+    return True
+
+
+TEXT = of_type("a text in quotes", str)
 NUMBER = Kind("a number", is_number)
-SIZE = Kind(
-    "a number, 0 or more, that is not infinite",
-    lambda value: is_number(value) and 0 <= value < math.inf,
-)
-COUNT = Kind(
-    "a whole number, 1 or more",
-    lambda value: not isinstance(value, bool) and is_whole(value) and value >= 1,
-)
-STAGE = Kind(
-    f"one of {', '.join(COLOURS)}", lambda value: isinstance(value, str) and value in COLOURS
-)
-COUNT_OR_0 = Kind(
-    "a whole number, 0 or more", lambda value: value is not False and is_whole(value) and value >= 0
-)
-TENSOR = Kind("a tensor", lambda value: isinstance(value, torch.Tensor))
-ANYTHING = Kind("anything", lambda _: True)
-MAPPING = Kind("a dict", lambda value: isinstance(value, Mapping))
+SIZE = Kind("a number, 0 or more, that is not infinite", is_size)
+COUNT = Kind("a whole number, 1 or more", is_count)
+COUNT_OR_0 = Kind("a whole number, 0 or more", is_count_or_0)
+STAGE = Kind(f"one of {', '.join(COLOURS)}", is_stage)
+TENSOR = of_type("a tensor", torch.Tensor)
+ANYTHING = Kind("anything", is_anything)
+MAPPING = of_type("a dict", Mapping)
 FUNCTION = Kind("a function or a module", callable)
 RECORDED = having("the trace of `with cl.record() as trace:`", "events", "of")
-GRAPH = Kind(
-    "a graph of torch.fx (trace.graphs[0]), or its module",
-    lambda value: isinstance(value, (fx.Graph, fx.GraphModule)),
-)
+GRAPH = of_type("a graph of torch.fx (trace.graphs[0]), or its module", fx.Graph, fx.GraphModule)
 GUARDS = each(having("a guard", "kind", "source", "tests"), "guards (trace.guards)")
 LOOPS = having("a LoopGraph (trace.of(events.Lowered)[0].graph)", "buffers", "outputs")
 
@@ -194,21 +209,25 @@ def takes(**kinds: Kind) -> Callable[[F], F]:
         def looked_at(*args: Any, **kwargs: Any) -> Any:
             try:
                 bound = parameters.bind(*args, **kwargs)
-            except TypeError:  # too many or too few: Python says which
+            except TypeError:
+                # Too many or too few: Python says which.
                 return function(*args, **kwargs)
+
             for name, value in bound.arguments.items():
-                if (kind := kinds.get(name)) is None:
-                    continue
-                if isinstance(value, (Iterator, types.GeneratorType)):
-                    bound.arguments[name] = value = list(value)
-                if not kind.holds(value):
-                    error = (
-                        ValueError
-                        if kind in (SIZE, COUNT, COUNT_OR_0) and is_number(value)
-                        else TypeError
-                    )
-                    raise error(f"{function.__name__}: {name} is {kind.words}, not {shown(value)}")
+                if name in kinds:
+                    bound.arguments[name] = look_at(value, kinds[name], name)
             return function(*bound.args, **bound.kwargs)
+
+        def look_at(value: Any, kind: Kind, name: str) -> Any:
+            """The value; a list of it if it can be read only once. Raises what `takes` promises."""
+            if isinstance(value, Iterator):
+                value = list(value)
+            if kind.holds(value):
+                return value
+
+            out_of_range = kind in (SIZE, COUNT, COUNT_OR_0) and is_number(value)
+            error = ValueError if out_of_range else TypeError
+            raise error(f"{function.__name__}: {name} is {kind.words}, not {shown(value)}")
 
         return looked_at  # type: ignore[return-value]
 

@@ -41,14 +41,22 @@ def code(
 ) -> Picture:
     """`source` with line numbers. `highlight_lines` (from 1) are marked; `title` stands above it and leads to `link`."""
     source = textwrap.dedent(source).rstrip("\n")
-    name = TITLES.get(language.lower(), language)
-    number = source.count("\n") + 1
-    head = f'<a href="{escape(link)}">{escape(title)}</a>' if link and title else escape(title)
-    body = f'<div class="cl-code-title">{head}</div>' if title else ""
+    body = ""
+    if title:
+        head = escape(title)
+        if link:
+            head = f'<a href="{escape(link)}">{head}</a>'
+        body = f'<div class="cl-code-title">{head}</div>'
     body += f'<div class="cl-code" tabindex="0">{block(source, language, highlight_lines)}</div>'
-    marked = f", {plural(len(highlight_lines), 'line')} marked" if highlight_lines else ""
-    alt = f"{name} source{f' of {title}' if title else ''}, {plural(number, 'line')}{marked}."
-    return Picture(body, caption, alt, source, ("code",))
+
+    alt = f"{TITLES.get(language.lower(), language)} source"
+    if title:
+        alt += f" of {title}"
+    lines = source.count("\n") + 1
+    alt += f", {plural(lines, 'line')}"
+    if highlight_lines:
+        alt += f", {plural(len(highlight_lines), 'line')} marked"
+    return Picture(body, caption, f"{alt}.", source, ("code",))
 
 
 def block(source: str, language: str, highlight_lines: Collection[int] = (), first: int = 1) -> str:
@@ -62,20 +70,23 @@ def block(source: str, language: str, highlight_lines: Collection[int] = (), fir
 
 def highlighted(source: str, language: str) -> list[str]:
     """Each line as HTML with a `<span>` for each token that has a colour."""
-    if (lexer := lexer_of(language)) is None:
+    lexer = lexer_of(language)
+    if lexer is None:
         return [escape(line) for line in source.split("\n")]
+
     parts = []
     for token, text in lexer.get_tokens(source):
         kind = token_class(str(token))
         # A token that runs over several lines (a docstring) is closed and opened again at each line's end.
-        pieces = [escape(piece) for piece in text.split("\n")]
-        parts.append(
-            "\n".join(
-                f'<span class="cl-{kind}">{piece}</span>' if kind and piece else piece
-                for piece in pieces
-            )
-        )
+        pieces = [coloured(piece, kind) for piece in text.split("\n")]
+        parts.append("\n".join(pieces))
     return "".join(parts).split("\n")
+
+
+def coloured(text: str, kind: str) -> str:
+    """A piece of code in the colour of its kind, if it has one."""
+    text = escape(text)
+    return f'<span class="cl-{kind}">{text}</span>' if kind and text else text
 
 
 @functools.cache
@@ -97,13 +108,19 @@ def lexer_of(language: str) -> Any:
 @functools.cache
 def token_class(token: str) -> str:
     """Our letter for a pygments token, '' for plain text."""
-    rules = (
-        (r"Token\.Comment\.(Preproc|PreprocFile)", "b"),
-        (r"Token\.Comment|Token\.Literal\.String\.Doc", "c"),
-        (r"Token\.Keyword\.Type|Token\.Name\.(Builtin|Class|Decorator|Exception)", "b"),
-        (r"Token\.Keyword|Token\.Operator\.Word", "k"),
-        (r"Token\.Name\.Function", "f"),
-        (r"Token\.Literal\.String", "s"),
-        (r"Token\.Literal\.Number", "d"),
-    )
-    return next((letter for pattern, letter in rules if re.match(pattern, token)), "")
+    for pattern, letter in LETTERS:
+        if re.match(pattern, token):
+            return letter
+    return ""
+
+
+LETTERS = (
+    (r"Token\.Comment\.(Preproc|PreprocFile)", "b"),
+    (r"Token\.Comment|Token\.Literal\.String\.Doc", "c"),
+    (r"Token\.Keyword\.Type|Token\.Name\.(Builtin|Class|Decorator|Exception)", "b"),
+    (r"Token\.Keyword|Token\.Operator\.Word", "k"),
+    (r"Token\.Name\.Function", "f"),
+    (r"Token\.Literal\.String", "s"),
+    (r"Token\.Literal\.Number", "d"),
+)
+"""Pygments' tokens → the letter of their colour; the first that matches."""

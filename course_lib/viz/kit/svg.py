@@ -26,10 +26,17 @@ def text_width(text: str, size: float = NORMAL, mono: bool = False, bold: bool =
     """About how wide `text` is, in px; rather too wide than too narrow."""
     if mono:
         return len(text) * size * 0.61
-    units = sum(
-        0.36 if c in NARROW else 0.88 if c in WIDE else 0.68 if c.isupper() else 0.58 for c in text
-    )
+    units = sum(map(letter_width, text))
     return units * size * (1.16 if bold else 1.0)
+
+
+def letter_width(letter: str) -> float:
+    """About how wide a letter is, for a font size of 1."""
+    if letter in NARROW:
+        return 0.36
+    if letter in WIDE:
+        return 0.88
+    return 0.68 if letter.isupper() else 0.58
 
 
 def shorten(
@@ -38,6 +45,7 @@ def shorten(
     """`text`, cut at the end with an ellipsis so that it is at most `width` px wide."""
     if text_width(text, size, mono, bold) <= width:
         return text
+
     while text and text_width(text + "…", size, mono, bold) > width:
         text = text[:-1]
     return text.rstrip(" ,·") + "…"
@@ -49,25 +57,25 @@ def middle(
     """`text`, cut in its middle: long names often differ at the end, and a sentence ends with what was found."""
     if text_width(text, size, mono, bold) <= width:
         return text
-    keep = len(text)
-    while (
-        keep > 2
-        and text_width(text[: keep - keep // 2] + "…" + text[-(keep // 2) :], size, mono, bold)
-        > width
-    ):
-        keep -= 1
-    return text[: keep - keep // 2] + "…" + text[-(keep // 2) :]
+
+    for keep in range(len(text), 1, -1):
+        end = keep // 2
+        short = f"{text[: keep - end]}…{text[-end:]}"
+        if text_width(short, size, mono, bold) <= width:
+            break
+    return short
 
 
 def tail(text: str, width: float, size: float = NORMAL) -> str:
     """`text`, cut at its beginning: of a long path the end tells most."""
     if text_width(text, size) <= width:
         return text
-    return "…" + next(
-        text[n:]
-        for n in range(len(text) + 1)
-        if text_width("…" + text[n:], size) <= width or n == len(text)
-    )
+
+    for start in range(len(text)):
+        short = f"…{text[start:]}"
+        if text_width(short, size) <= width:
+            return short
+    return "…"
 
 
 def fold(text: str, width: float, size: float = NORMAL, bold: bool = False) -> list[str]:
@@ -110,18 +118,29 @@ class Svg:
         strike: bool = False,
         rim: bool = False,
     ) -> None:
-        """A line of text with its baseline at `y`. `stage` colours it; `tip` is the whole of what was shortened; with a `rim` in
-        the colour of the page it can be read over lines."""
-        looks = [*([f"fill: {ink(stage)}"] if stage else []), *([RIM] if rim else [])]
-        style = f' style="{"; ".join(looks)}"' if looks else ""
-        look = (' font-weight="600"' if bold else "") + (f' opacity="{DIM}"' if dim else "")
-        look += ' text-decoration="line-through"' if strike else ""
-        title = f"<title>{escape(tip)}</title>" if tip else ""
-        family = f' font-family="{MONO}"' if mono else ""
-        self.parts.append(
-            f'<text x="{n(x)}" y="{n(y)}" font-size="{size:g}" text-anchor="{anchor}" fill="currentColor"'
-            f"{family}{look}{style}>{title}{escape(text)}</text>"
-        )
+        """A line of text with its baseline at `y`.
+
+        stage: colours it. tip: the whole of what was shortened. rim: a rim in the colour of the page, so that it can be read over
+        lines."""
+        attributes = f'x="{n(x)}" y="{n(y)}" font-size="{size:g}" text-anchor="{anchor}"'
+        attributes += ' fill="currentColor"'
+        if mono:
+            attributes += f' font-family="{MONO}"'
+        if bold:
+            attributes += ' font-weight="600"'
+        if dim:
+            attributes += f' opacity="{DIM}"'
+        if strike:
+            attributes += ' text-decoration="line-through"'
+
+        looks = []
+        if stage:
+            looks.append(f"fill: {ink(stage)}")
+        if rim:
+            looks.append(RIM)
+        if looks:
+            attributes += f' style="{"; ".join(looks)}"'
+        self.parts.append(f"<text {attributes}>{tooltip(tip)}{escape(text)}</text>")
 
     def box(
         self,
@@ -138,17 +157,13 @@ class Svg:
         tip: str = "",
     ) -> None:
         """A frame in a stage's colour over a tint of it; without a stage, in the colour of the text."""
-        fill = (
-            f'fill="{FILLS[stage]}" fill-opacity="{strength:g}"'
-            if stage and strength
-            else 'fill="none"'
-        )
+        place = f'x="{n(x)}" y="{n(y)}" width="{n(width)}" height="{n(height)}" rx="{radius:g}"'
+        fill = 'fill="none"'
+        if stage and strength:
+            fill = f'fill="{FILLS[stage]}" fill-opacity="{strength:g}"'
         dash = ' stroke-dasharray="6 4"' if dashed else ""
-        title = f"<title>{escape(tip)}</title>" if tip else ""
-        self.parts.append(
-            f'<rect x="{n(x)}" y="{n(y)}" width="{n(width)}" height="{n(height)}" rx="{radius:g}" {fill} {stroke(stage)} '
-            f'stroke-width="{line:g}"{dash}>{title}</rect>'
-        )
+        look = f'{fill} {stroke(stage)} stroke-width="{line:g}"{dash}'
+        self.parts.append(f"<rect {place} {look}>{tooltip(tip)}</rect>")
 
     def path(
         self,
@@ -162,21 +177,18 @@ class Svg:
     ) -> None:
         """A line without a fill."""
         dash = ' stroke-dasharray="5 4"' if dashed else ""
-        title = f"<title>{escape(tip)}</title>" if tip else ""
+        look = f'fill="none" {stroke(stage)} stroke-width="{line:g}" stroke-opacity="{opacity:g}"'
         self.parts.append(
-            f'<path d="{d}" fill="none" {stroke(stage)} stroke-width="{line:g}" stroke-opacity="{opacity:g}" '
-            f'stroke-linejoin="round"{dash}>{title}</path>'
+            f'<path d="{d}" {look} stroke-linejoin="round"{dash}>{tooltip(tip)}</path>'
         )
 
     def area(
         self, d: str, stage: str, *, strength: float = 0.2, line: float = 0.8, tip: str = ""
     ) -> None:
         """A closed line round a tint."""
-        title = f"<title>{escape(tip)}</title>" if tip else ""
         fill = f'fill="{FILLS[stage]}" fill-opacity="{strength:g}"'
-        self.parts.append(
-            f'<path d="{d}" {fill} {stroke(stage)} stroke-width="{line:g}">{title}</path>'
-        )
+        look = f'{fill} {stroke(stage)} stroke-width="{line:g}"'
+        self.parts.append(f'<path d="{d}" {look}>{tooltip(tip)}</path>')
 
     def arrow(
         self,
@@ -191,20 +203,21 @@ class Svg:
         (x0, y0), (x1, y1) = points[-2], points[-1]
         length = math.hypot(x1 - x0, y1 - y0) or 1.0
         dx, dy = (x1 - x0) / length, (y1 - y0) / length
+
+        # The line ends a little inside the head, so that no gap is seen between them.
         head = 5 + 1.6 * line
         back = (x1 - dx * head * 0.97, y1 - dy * head * 0.97)
         self.path(rounded([*points[:-1], back]), stage=stage, line=line, opacity=opacity, tip=tip)
+
         wing = head * 0.52
         bx, by = x1 - dx * head, y1 - dy * head
-        colour = (
-            f'fill="{COLOURS[stage]}" style="fill: {ink(stage, 80)}"'
-            if stage
-            else 'fill="currentColor"'
-        )
-        self.parts.append(
-            f'<path d="M{n(x1)} {n(y1)} L{n(bx - dy * wing)} {n(by + dx * wing)} L{n(bx + dy * wing)} {n(by - dx * wing)} Z" '
-            f'{colour} fill-opacity="{opacity:g}"/>'
-        )
+        left = f"L{n(bx - dy * wing)} {n(by + dx * wing)}"
+        right = f"L{n(bx + dy * wing)} {n(by - dx * wing)}"
+        colour = 'fill="currentColor"'
+        if stage:
+            colour = f'fill="{COLOURS[stage]}" style="fill: {ink(stage, 80)}"'
+        shape = f"M{n(x1)} {n(y1)} {left} {right} Z"
+        self.parts.append(f'<path d="{shape}" {colour} fill-opacity="{opacity:g}"/>')
 
     def cylinder(
         self,
@@ -219,43 +232,44 @@ class Svg:
     ) -> None:
         """Memory: a buffer. Its height stands for its bytes."""
         ry = min(5.0, height / 3)
-        title = f"<title>{escape(tip)}</title>" if tip else ""
-        sides = f"M{n(x)} {n(y + ry)} v{n(height - 2 * ry)} a{n(width / 2)} {n(ry)} 0 0 0 {n(width)} 0 v{n(2 * ry - height)}"
-        self.parts.append(
-            f'<path d="{sides} a{n(width / 2)} {n(ry)} 0 0 0 {n(-width)} 0 Z" fill="{FILLS[stage]}" fill-opacity="{strength:g}" '
-            f'{stroke(stage)} stroke-width="1.3">{title}</path>'
-        )
-        self.path(
-            f"M{n(x)} {n(y + ry)} a{n(width / 2)} {n(ry)} 0 0 0 {n(width)} 0",
-            stage=stage,
-            line=1.3,
-            opacity=1,
-        )
+        start = f"M{n(x)} {n(y + ry)}"
+        front = f"a{n(width / 2)} {n(ry)} 0 0 0 {n(width)} 0"
+        behind = f"a{n(width / 2)} {n(ry)} 0 0 0 {n(-width)} 0"
+        down, up = f"v{n(height - 2 * ry)}", f"v{n(2 * ry - height)}"
+
+        fill = f'fill="{FILLS[stage]}" fill-opacity="{strength:g}"'
+        look = f'{fill} {stroke(stage)} stroke-width="1.3"'
+        shape = f"{start} {down} {front} {up} {behind} Z"
+        self.parts.append(f'<path d="{shape}" {look}>{tooltip(tip)}</path>')
+        self.path(f"{start} {front}", stage=stage, line=1.3, opacity=1)
 
     def render(self, alt: str) -> str:
         """The `<svg>` element. In a narrow window it shrinks as far as `least_width` allows, then the window scrolls."""
         width, height = n(math.ceil(self.width)), n(math.ceil(self.height))
-        size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}" {least_width(self.width)}'
-        head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="{escape(alt)}" font-family="{SANS}">'
-        return head + "\n".join(self.parts) + "</svg>"
+        size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
+        about = f'role="img" aria-label="{escape(alt)}" font-family="{SANS}"'
+        space = 'xmlns="http://www.w3.org/2000/svg"'
+        shapes = "\n".join(self.parts)
+        return f"<svg {space} {size} {least_width(self.width)} {about}>{shapes}</svg>"
 
     def framed(self, alt: str) -> str:
         """The same; a tall drawing in a box that scrolls."""
         drawing = self.render(alt)
-        return (
-            drawing
-            if self.height <= SCROLL_FROM
-            else f'<div class="cl-scroll" tabindex="0">{drawing}</div>'
-        )
+        if self.height <= SCROLL_FROM:
+            return drawing
+        return f'<div class="cl-scroll" tabindex="0">{drawing}</div>'
 
 
 def stroke(stage: str | None) -> str:
     """The line colour of a stage: its own, drawn a little towards the text's so that it shows on either theme."""
-    return (
-        f'stroke="{COLOURS[stage]}" style="stroke: {ink(stage, 80)}"'
-        if stage
-        else 'stroke="currentColor"'
-    )
+    if not stage:
+        return 'stroke="currentColor"'
+    return f'stroke="{COLOURS[stage]}" style="stroke: {ink(stage, 80)}"'
+
+
+def tooltip(text: str) -> str:
+    """What is shown when the reader points at a shape; '' for none."""
+    return f"<title>{escape(text)}</title>" if text else ""
 
 
 def least_width(width: float) -> str:
@@ -270,28 +284,33 @@ def n(value: float) -> str:
 
 def rounded(points: list[tuple[float, float]], radius: float = 8) -> str:
     """Path data through `points`, with round corners."""
-    d = f"M{n(points[0][0])} {n(points[0][1])}"
+    first, last = points[0], points[-1]
+    d = f"M{n(first[0])} {n(first[1])}"
     for (x0, y0), (x1, y1), (x2, y2) in zip(points, points[1:], points[2:], strict=False):
         before, after = math.hypot(x1 - x0, y1 - y0), math.hypot(x2 - x1, y2 - y1)
         r = min(radius, before / 2, after / 2)
         if r < 0.5:
             d += f" L{n(x1)} {n(y1)}"
             continue
+
+        # From the corner `r` back and `r` on
         ax, ay = x1 + (x0 - x1) * r / before, y1 + (y0 - y1) * r / before
         bx, by = x1 + (x2 - x1) * r / after, y1 + (y2 - y1) * r / after
         d += f" L{n(ax)} {n(ay)} Q{n(x1)} {n(y1)} {n(bx)} {n(by)}"
-    return d + f" L{n(points[-1][0])} {n(points[-1][1])}"
+    return f"{d} L{n(last[0])} {n(last[1])}"
 
 
 def lanes(stretches: Iterable[tuple[float, float, Hashable]]) -> dict[Any, int]:
     """A lane for each line that runs along a column, from `start` to `end` (start, end, name): the first that is free there."""
-    free: list[float] = []
+    ordered = [(min(a, b), max(a, b), name) for a, b, name in stretches]
+    ordered.sort(key=lambda stretch: stretch[:2])
+
+    taken_until: list[float] = []
     chosen: dict[Any, int] = {}
-    for start, end, name in sorted(
-        ((min(a, b), max(a, b), name) for a, b, name in stretches), key=lambda s: s[:2]
-    ):
-        lane = next((i for i, taken in enumerate(free) if taken < start - 2), len(free))
-        free[lane : lane + 1] = [end]
+    for start, end, name in ordered:
+        free = [lane for lane, taken in enumerate(taken_until) if taken < start - 2]
+        lane = free[0] if free else len(taken_until)
+        taken_until[lane : lane + 1] = [end]
         chosen[name] = lane
     return chosen
 

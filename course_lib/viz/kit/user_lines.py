@@ -65,19 +65,22 @@ def as_written(problem: Unsupported) -> Unsupported:
     at = own_line(problem)
     if at is None or problem.location is None:
         return problem
-    name, inside, reason = called(at), str(at) != str(problem.location), problem.reason
+
+    # A name that no program has written becomes the name at the author's line.
+    name, reason = called(at), problem.reason
     if name and not reason.startswith("calls "):
         reason = INNER.sub(lambda _: name, reason, count=1)
+
+    inside = str(at) != str(problem.location)
     if inside:
         named_so = reason != problem.reason
         reason += f" (in {place(problem.location.filename, problem.location.line)})"
-        reason = (
-            reason
-            if named_so
-            else f"{name or at.text}{' ' if reason.startswith('calls ') else ': '}{reason}"
-        )
+        if not named_so:
+            between = " " if reason.startswith("calls ") else ": "
+            reason = f"{name or at.text}{between}{reason}"
     if reason == problem.reason and not inside:
         return problem
+
     told = replace(problem, reason=reason, location=at)
     told.__dict__["original"] = problem
     return told
@@ -96,12 +99,11 @@ def is_own(location: Location | None) -> bool:
 
 def way(problem: Unsupported) -> tuple[list[Location], list[Location]]:
     """The calls above the line where a problem is told, outermost first, and those below it."""
-    lines = [str(call) for call in problem.stack]
-    here = (
-        len(lines) - 1 - lines[::-1].index(str(problem.location))
-        if str(problem.location) in lines
-        else len(lines) - 1
-    )
+    # The innermost call at that line; the innermost of all, if none is.
+    here = len(problem.stack) - 1
+    for number, call in enumerate(problem.stack):
+        if str(call) == str(problem.location):
+            here = number
     return list(problem.stack[:here]), list(problem.stack[here + 1 :])
 
 
@@ -121,11 +123,15 @@ def calling() -> tuple[str, Location | None]:
 
 def find_calling() -> tuple[str, Location | None]:
     """`calling`, where no frame is hidden."""
-    name, direct, frame = "", True, sys._getframe(1)  # type: tuple[str, bool, Any]
+    name = ""
+    direct = True  # no frame of the program's own was passed
+    frame: Any = sys._getframe(1)
     while frame is not None:
-        code, package = frame.f_code, frame.f_globals.get("__name__", "").partition(".")[0]
+        code = frame.f_code
+        package = frame.f_globals.get("__name__", "").partition(".")[0]
         if package == "course_lib" and code.co_qualname in GIVEN:
-            name = named(frame.f_locals[GIVEN[code.co_qualname]]) if direct else name
+            if direct:
+                name = named(frame.f_locals[GIVEN[code.co_qualname]])
             direct = False
         elif code.co_filename.startswith("<course_lib head") or frames.number(code) in heads:
             return name, None
@@ -154,11 +160,10 @@ GIVEN = {"compiled_function.<locals>.run": "function", "compiled_module.<locals>
 
 def decorated(name: str, given: str) -> str:
     """What `cl.compile` was given, where the code that runs is a decorator's and tells nothing: `wraps.<locals>.wrapper`."""
-    return (
-        given
-        if "<locals>" in name and name.rpartition(".")[2] != given.rpartition(".")[2] != "<lambda>"
-        else ""
-    )
+    own, outer = name.rpartition(".")[2], given.rpartition(".")[2]
+    if "<locals>" in name and own != outer and outer != "<lambda>":
+        return given
+    return ""
 
 
 def named(function: Any) -> str:
@@ -182,45 +187,52 @@ class AtTheCall:
 
     def __call__(self, event: events.Event) -> events.Event:
         if isinstance(event, events.FrameSeen):
-            self.name = ""
-            if event.code is OURS:
-                self.name, self.at = calling()
-                return (
-                    replace(event, name=self.name, where=str(self.at or ""), code=None)
-                    if self.name
-                    else event
-                )
+            return self.frame_seen(event)
         if not self.name:
             return event
+
         match event:
             case events.GraphBroke():
                 return replace(event, problem=self.moved(event.problem))
             case events.GraphCaptured():
-                CALLED[event.result.graph.graph] = self.name, self.at
-                result = replace(event.result, name=self.name, where=str(self.at or ""))
-                return replace(
-                    event,
-                    result=replace(result, problem=result.problem and self.moved(result.problem)),
-                )
+                return self.captured(event)
             case events.GuardsMade():
                 CALLED[event.check] = self.name, self.at
             case events.GuardFailed() | events.Recompiled() if event.name == OURS.co_qualname:
                 return replace(event, name=self.name)
             case events.FellBack() if event.what == OURS.co_qualname:
-                return replace(
-                    event, what=self.name, why=event.why.replace(OURS.co_qualname, self.name)
-                )
+                why = event.why.replace(OURS.co_qualname, self.name)
+                return replace(event, what=self.name, why=why)
         return event
+
+    def frame_seen(self, event: Any) -> events.Event:
+        """Whose frame is it? What follows is about it, until the next."""
+        self.name = ""
+        if event.code is not OURS:
+            return event
+
+        self.name, self.at = calling()
+        if not self.name:
+            return event
+        return replace(event, name=self.name, where=str(self.at or ""), code=None)
+
+    def captured(self, event: Any) -> events.Event:
+        """A graph, under the function's name."""
+        result = event.result
+        CALLED[result.graph.graph] = self.name, self.at
+        problem = result.problem and self.moved(result.problem)
+        result = replace(result, name=self.name, where=str(self.at or ""), problem=problem)
+        return replace(event, result=result)
 
     def moved(self, problem: Unsupported) -> Unsupported:
         """The problem, at the line that calls the function."""
         if not problem.stack or problem.stack[0].function != OURS.co_qualname:
             return problem
-        stack = (*([self.at] if self.at else []), *problem.stack[1:])
-        hint = STEP if ".optim." in problem.reason and self.name.endswith(".step") else problem.hint
+
+        is_step = ".optim." in problem.reason and self.name.endswith(".step")
         return replace(
             problem,
-            hint=hint,
-            stack=stack,
+            hint=STEP if is_step else problem.hint,
+            stack=(*([self.at] if self.at else []), *problem.stack[1:]),
             location=self.at if len(problem.stack) == 1 else problem.location,
         )

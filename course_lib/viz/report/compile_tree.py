@@ -23,7 +23,7 @@ from course_lib.autograd.runtime import OP_BY_OP
 from course_lib.frames.resume import Resume, heads
 from course_lib.viz.kit.style import place
 from course_lib.viz.kit.user_lines import as_written, is_own
-from course_lib.viz.pictures.capture.graph_breaks import line_of, resumed_by
+from course_lib.viz.pictures.capture.cut_frame import line_of, resumed_by
 from course_lib.viz.pictures.graphs.fx_graphs import written_at
 from course_lib.viz.pictures.guards.guard_tables import told
 from course_lib.viz.recording import Recording, plain
@@ -343,20 +343,17 @@ class Reader:
 
     def read_build(self, event: Any) -> None:
         """An event of the back half."""
-        if isinstance(event, events.StageTimed):
-            if event.stage == "trace" or self.build is None:
-                self.start_build()
-            assert self.build is not None
-            self.build.seconds[event.stage] = (
-                self.build.seconds.get(event.stage, 0.0) + event.seconds
-            )
-            return
-        if self.build is None:
+        # Tracing begins a build: of a graph with symbolic sizes there may be several.
+        begins = isinstance(event, events.StageTimed) and event.stage == "trace"
+        if begins or self.build is None:
             self.start_build()
         build = self.build
         assert build is not None
-        program = build.programs[-1] if build.programs else None
+
         match event:
+            case events.StageTimed():
+                before = build.seconds.get(event.stage, 0.0)
+                build.seconds[event.stage] = before + event.seconds
             case events.FellBack(what=what) if what == OP_BY_OP:
                 build.fell_back = event.why
             case events.FellBack():
@@ -369,16 +366,8 @@ class Reader:
             case events.AtenTraced():
                 build.programs.append(Program(part_of(build), event.graph))
                 self.find_owner(build)
-            case events.Lowered() if program:
-                program.loops = event.graph
-            case events.Autotuned() if program:
-                program.measured.append(event)
-            case events.Scheduled() if program:
-                program.schedule = event.schedule
-            case events.MemoryPlanned() if program:
-                program.plan = event.plan
-            case events.KernelsBuilt() if program:
-                program.compiled = event.compiled
+            case _ if build.programs:
+                read_program(build.programs[-1], event)
 
     def start_build(self) -> None:
         self.build = Build()
@@ -402,9 +391,26 @@ class Reader:
         owner.builds.append(build)
 
 
+def read_program(program: Program, event: Any) -> None:
+    """An event on the way from ATen to kernels."""
+    match event:
+        case events.Lowered():
+            program.loops = event.graph
+        case events.Autotuned():
+            program.measured.append(event)
+        case events.Scheduled():
+            program.schedule = event.schedule
+        case events.MemoryPlanned():
+            program.plan = event.plan
+        case events.KernelsBuilt():
+            program.compiled = event.compiled
+
+
 def part_of(build: Build) -> str:
     """What the next ATen graph of a build is."""
-    return "inference" if build.joint is None else "backward" if build.programs else "forward"
+    if build.joint is None:
+        return "inference"
+    return "backward" if build.programs else "forward"
 
 
 def compiles_of(recording: Recording) -> list[Compile]:
@@ -443,40 +449,65 @@ def told_once(compiles: list[Compile], recording: Recording) -> list[Compile]:
 
 
 def functions_of(compiles: list[Compile]) -> list[Function]:
-    """The same as a tree: resume functions below what they resume. A decorator's code stands for several functions: those that
-    `cl.compile` was given are told apart."""
+    """The same as a tree: resume functions below what they resume.
+
+    A decorator's code stands for several functions: those that `cl.compile` was given are told apart."""
     found: dict[Any, Function] = {}
     for compile in compiles:
-        foreign = compile.where if compile.name == FOREIGN else ""
-        key = (
-            (frames.number(compile.code), compile.given)
-            if compile.code is not None
-            else (compile.name, foreign)
-        )
-        if key not in found:
-            found[key] = Function(compile.name, compile.where)
-        found[key].compiles.append(compile)
-    codes = {
-        key: function.compiles[0].code
-        for key, function in found.items()
-        if function.compiles[0].code is not None
-    }
-    first = {key[0]: function for key, function in reversed(found.items())}  # of one code
+        function = found.setdefault(key_of(compile), Function(compile.name, compile.where))
+        function.compiles.append(compile)
+
+    top = hang_up(found)
+    tell_apart_by_line(top)
+    for function in found.values():
+        tell_apart_by_break(function.below)
+    return top
+
+
+def key_of(compile: Compile) -> tuple[Any, str]:
+    """What compiles of one function have in common."""
+    if compile.code is not None:
+        return frames.number(compile.code), compile.given
+    return compile.name, compile.where if compile.name == FOREIGN else ""
+
+
+def hang_up(found: dict[Any, Function]) -> list[Function]:
+    """Hang each resume function below the function that it resumes; gives those that resume nothing."""
+    codes = {}
+    first: dict[Any, Function] = {}  # number of a code → the first function of that code
+    for key, function in found.items():
+        first.setdefault(key[0], function)
+        if function.compiles[0].code is not None:
+            codes[key] = function.compiles[0].code
+
     top: list[Function] = []
     for key, function in found.items():
-        resume = resumed_by(codes[key], list(codes.values())) if key in codes else None
-        above = first.get(frames.number(resume.original)) if resume else None
-        function.resume, function.above = resume, above
-        (above.below if above else top).append(function)
-    for same in by(top, lambda function: function.title).values():
-        for function in same if len(same) > 1 else ():
+        function.resume = resumed_by(codes[key], list(codes.values())) if key in codes else None
+        function.above = None
+        if function.resume:
+            function.above = first.get(frames.number(function.resume.original))
+
+        beside = function.above.below if function.above else top
+        beside.append(function)
+    return top
+
+
+def tell_apart_by_line(functions: list[Function]) -> None:
+    """Functions of one name get the place where they are written."""
+    for same in by(functions, lambda function: function.title).values():
+        if len(same) == 1:
+            continue
+        for function in same:
             filename, _, line = function.where.rpartition(":")
             function.which = f" ({place(filename, int(line))})"
-    for function in found.values():
-        for _, same in by(function.below, lambda below: below.title).items():
-            for number, below in enumerate(sorted(same, key=lambda below: below.resume.offset), 1):
-                below.which = f" (break {number} of {len(same)})" if len(same) > 1 else ""
-    return top
+
+
+def tell_apart_by_break(functions: list[Function]) -> None:
+    """Resume functions that go on in one line get the number of the break in it."""
+    for same in by(functions, lambda function: function.title).values():
+        same.sort(key=lambda function: function.resume.offset)
+        for number, function in enumerate(same, 1):
+            function.which = f" (break {number} of {len(same)})" if len(same) > 1 else ""
 
 
 def by(items: Any, key: Callable[[Any], Any]) -> dict[Any, list[Any]]:

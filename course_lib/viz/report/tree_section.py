@@ -13,7 +13,7 @@ from course_lib.viz.kit.highlight import block
 from course_lib.viz.kit.style import Picture, escape, human_bytes, human_seconds, place, plural
 from course_lib.viz.kit.tables import html_table
 from course_lib.viz.pictures.autograd.joint_graph import joint_graph
-from course_lib.viz.pictures.capture.graph_breaks import card_of
+from course_lib.viz.pictures.capture.break_card import card_of
 from course_lib.viz.pictures.graphs.fx_graphs import fx_graph
 from course_lib.viz.pictures.guards.guard_tables import guard_table, told
 from course_lib.viz.pictures.scheduling.fused_loops import fusion_of

@@ -19,7 +19,7 @@ from course_lib.viz.kit.asked import attributes, wholes
 from course_lib.viz.kit.style import SMALL, Picture, human_bytes, plural
 from course_lib.viz.kit.svg import Svg, shorten
 from course_lib.viz.kit.tables import columns
-from course_lib.viz.pictures.guards.symbolic_sizes import buckets
+from course_lib.viz.pictures.guards.buckets import buckets
 from course_lib.viz.pictures.lowering.loop_formulas import is_extern, label_of
 from course_lib.viz.widgets.live import Live, widget_class
 

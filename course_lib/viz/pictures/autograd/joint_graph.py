@@ -147,61 +147,81 @@ class Band:
 def joint_graph(
     partition: Any, signature: Any = None, title: str = "", detail: str | None = None
 ) -> Picture:
-    """The two halves of a joint graph and what is kept between them. With the joint graph's `Signature`, gradients have names.
-    `detail` is one of `DETAILS`; None chooses by size. Raises ValueError for a `detail` that there is not."""
+    """The two halves of a joint graph and what is kept between them.
+
+    signature: the joint graph's `Signature`; with it, gradients have names.
+    detail: one of `DETAILS`; None chooses by size. Raises ValueError for a `detail` that there is not."""
     if detail not in (None, *DETAILS):
         raise ValueError(f"detail must be one of {', '.join(DETAILS)}, got {shown(detail)}")
-    for level in [detail] if detail else DETAILS:
-        sides = Sides(partition, signature, level)
-        if max(len(sides.column("left")), len(sides.column("right"))) <= FEW[level]:
-            break
+
+    sides = sides_of(partition, signature, detail)
     kept = [one for band in sides.bands for one in band.kept]
-    own, there = (
-        sum(one.bytes for one in kept if one.is_input is which) for which in (False, True)
-    )
-    heading = f"kept for backward: {human_bytes(own)}"
-    heading += f", and {human_bytes(there)} of inputs that are there anyway" if there else ""
-    naive, again = without_recomputing(partition), [node.name for node in partition.recomputed]
+    heading = how_much_is_kept(kept)
+    again = [node.name for node in partition.recomputed]
+    compared = "nothing is done again"
+    if again:
+        compared = f"with nothing done again, {human_bytes(without_recomputing(partition))}"
+
+    caption = "Forward runs down the left side, backward comes up the right. A cylinder on the line of the cut is kept; "
+    caption += f"dashed is done again. W{compared[1:]} would be kept." if again else f"{compared}."
+
     names = some([kept_name(node) for one in kept for node in one.nodes])
-    alt = (
-        f"Joint graph{f' of {title}' if title else ''}: {operators(partition.forward)} in forward, "
-    )
+    of_title = f" of {title}" if title else ""
+    alt = f"Joint graph{of_title}: {operators(partition.forward)} in forward, "
     alt += f"{operators(partition.backward)} in backward, of which {len(again) or 'none'} are forward work done again. "
     alt += f"K{heading[1:]}: {names}."
-    caption = "Forward runs down the left side, backward comes up the right. A cylinder on the line of the cut is kept; "
-    if again:
-        compared = f"with nothing done again, {human_bytes(naive)}"
-        caption += f"dashed is done again. W{compared[1:]} would be kept."
-    else:
-        compared = "nothing is done again"
-        caption += f"{compared}."
-    rows = [
-        (
-            band.title,
-            told(band.left),
-            ", ".join(k.title for k in band.kept) or "–",
-            told(band.right[::-1]),
-        )
-        for band in sides.bands
-    ]
+
+    rows = []
+    for band in sides.bands:
+        between = ", ".join(one.title for one in band.kept) or "–"
+        rows.append((band.title, told(band.left), between, told(band.right[::-1])))
     text = columns(rows, ("from", "forward", "kept", "backward"))
-    text += f"\n{heading}; {compared}" + (f"\ndone again: {some(again)}" if again else "")
+    text += f"\n{heading}; {compared}"
+    if again:
+        text += f"\ndone again: {some(again)}"
     return Picture(Drawing(sides).draw(heading).framed(alt), caption, alt, text)
+
+
+def sides_of(partition: Any, signature: Any, detail: str | None) -> Sides:
+    """Both sides in the detail that is asked for; else in the finest in which they are not too long."""
+    for level in [detail] if detail else DETAILS:
+        sides = Sides(partition, signature, level)
+        longest = max(len(sides.column("left")), len(sides.column("right")))
+        if longest <= FEW[level]:
+            break
+    return sides
+
+
+def how_much_is_kept(kept: Iterable[Kept]) -> str:
+    """'kept for backward: 1.2 MB, and 40 KB of inputs that are there anyway'."""
+    made: Any = 0  # a number, or an expression in symbolic sizes
+    inputs: Any = 0
+    for one in kept:
+        if one.is_input:
+            inputs += one.bytes
+        else:
+            made += one.bytes
+
+    said = f"kept for backward: {human_bytes(made)}"
+    if inputs:
+        said += f", and {human_bytes(inputs)} of inputs that are there anyway"
+    return said
 
 
 def some(names: list[str], most: int = 24) -> str:
     """The first of them, and how many more."""
+    if not names:
+        return "nothing"
     more = f", and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more or "nothing"
+    return ", ".join(names[:most]) + more
 
 
 def told(boxes: Iterable[Box]) -> str:
-    """A side of a band in words."""
-    words = [
-        f"({box.title})" if box.kind == "again" else box.title
-        for box in boxes
-        if box.kind not in ("input", "tangent")
-    ]
+    """A side of a band in words; what is done again in brackets."""
+    words = []
+    for box in boxes:
+        if box.kind not in ("input", "tangent"):
+            words.append(f"({box.title})" if box.kind == "again" else box.title)
     return ", ".join(words) or "–"
 
 
@@ -213,20 +233,15 @@ def without_recomputing(partition: Any) -> float:
     """Bytes that forward would have to keep if backward computed nothing again: what backward's own operators read of forward."""
     again = {node.name for node in partition.recomputed}
     forward = {node.name: node for node in (*partition.forward.graph.nodes, *partition.recomputed)}
-    nodes = [
-        node
-        for node in partition.backward.graph.nodes
-        if is_operation(node) and node.name not in again
-    ]
-    read = {
-        memory_of(forward[source.name]).name
-        for n in nodes
-        for source in n.all_input_nodes
-        if source.name in forward
-    }
-    return sum(
-        node_bytes(node) for name, node in forward.items() if name in read and is_operation(node)
-    )
+
+    read: set[str] = set()
+    for node in partition.backward.graph.nodes:
+        if is_operation(node) and node.name not in again:
+            sources = [source.name for source in node.all_input_nodes if source.name in forward]
+            read.update(memory_of(forward[name]).name for name in sources)
+
+    kept = [node for name, node in forward.items() if name in read and is_operation(node)]
+    return sum(map(node_bytes, kept))
 
 
 def memory_of(node: fx.Node) -> fx.Node:

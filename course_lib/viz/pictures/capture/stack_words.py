@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -11,53 +12,92 @@ from course_lib.capture.graph import PLAIN
 from course_lib.capture.world import NULL, Handled, World, is_full
 
 BRACKETS: dict[type, str] = {list: "[{}]", tuple: "({})", set: "{{{}}}", frozenset: "{{{}}}"}
+WIDTH = 40
+"""A longer text is cut in its middle."""
 
 
 def in_words(world: World, value: Any, depth: int = 4) -> str:
-    """A value as the stack is shown."""
+    """A value as the stack is shown. Containers are told down to `depth` levels."""
     if depth == 0:
         return "…"
-    say = lambda one: in_words(world, one, depth - 1)
-    listed = lambda values: shorten(", ".join(map(say, values)))
-    if isinstance(value, torch.Tensor):
-        return (
-            f"{name_of(world, value)}: {str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
-        )
-    if type(value) is Handled:  # what CPython has there
-        return say(value.before)
-    known = world.of(value)
-    if isinstance(value, torch.nn.Module):
-        return f"{type(value).__name__}()"
-    if type(value) is types.BuiltinMethodType and isinstance(value.__self__, torch.Tensor):
-        return f"{say(value.__self__)}.{value.__name__}"
-    if isinstance(value, types.MethodType):
-        return f"{say(value.__self__)}.{value.__func__.__name__}"
-    if type(value) in BRACKETS:
-        return BRACKETS[type(value)].format(listed(value))
-    if type(value) is dict:
-        return (
-            "{"
-            + shorten(", ".join(f"{say(key)}: {say(item)}" for key, item in value.items()))
-            + "}"
-        )
-    if type(value) is types.CellType:
-        return f"cell({known.source.shown if known else say(value.cell_contents) if is_full(value) else 'empty'})"
-    if isinstance(value, types.FunctionType):
-        return f"{value.__name__}()"
-    if world.is_static(value) and isinstance(getattr(value, "__name__", None), str):
-        return str(value.__name__)
-    if type(value) is slice:
-        return f"slice({listed((value.start, value.stop, value.step))})"
-    plain = type(value) in PLAIN or isinstance(value, (range, torch.SymInt)) or value is NULL
-    return shorten(repr(value)) if plain else f"{type(value).__name__} object"
+    return Words(world, depth).of(value)
+
+
+class Words:
+    """Says values of one world; what they hold is said one level less deep."""
+
+    def __init__(self, world: World, depth: int) -> None:
+        self.world = world
+        self.depth = depth
+
+    def say(self, inner: Any) -> str:
+        return in_words(self.world, inner, self.depth - 1)
+
+    def listed(self, values: Iterable[Any]) -> str:
+        return shorten(", ".join(self.say(value) for value in values))
+
+    def of(self, value: Any) -> str:
+        """The first that knows how to say it."""
+        if isinstance(value, torch.Tensor):
+            dtype = str(value.dtype).removeprefix("torch.")
+            return f"{name_of(self.world, value)}: {dtype}{list(value.shape)}"
+        if type(value) is Handled:
+            return self.say(value.before)  # what CPython has there
+        if isinstance(value, torch.nn.Module):
+            return f"{type(value).__name__}()"
+        return self.function(value) or self.container(value) or self.plain(value)
+
+    def function(self, value: Any) -> str:
+        """A method with what it is bound to, or a function; '' for anything else."""
+        if type(value) is types.BuiltinMethodType and isinstance(value.__self__, torch.Tensor):
+            return f"{self.say(value.__self__)}.{value.__name__}"
+        if isinstance(value, types.MethodType):
+            return f"{self.say(value.__self__)}.{value.__func__.__name__}"
+        if isinstance(value, types.FunctionType):
+            return f"{value.__name__}()"
+        return ""
+
+    def container(self, value: Any) -> str:
+        """A container with what is in it; '' for anything else."""
+        if type(value) in BRACKETS:
+            return BRACKETS[type(value)].format(self.listed(value))
+        if type(value) is dict:
+            pairs = [f"{self.say(key)}: {self.say(item)}" for key, item in value.items()]
+            return f"{{{shorten(', '.join(pairs))}}}"
+        if type(value) is types.CellType:
+            return f"cell({self.in_cell(value)})"
+        return ""
+
+    def in_cell(self, cell: types.CellType) -> str:
+        """Where a variable comes from, or what it holds now."""
+        known = self.world.of(cell)
+        if known:
+            return known.source.shown
+        return self.say(cell.cell_contents) if is_full(cell) else "empty"
+
+    def plain(self, value: Any) -> str:
+        """A number, a text, a module of Python; of other objects the class."""
+        if self.world.is_static(value) and isinstance(getattr(value, "__name__", None), str):
+            return str(value.__name__)
+        if type(value) is slice:
+            return f"slice({self.listed((value.start, value.stop, value.step))})"
+        if type(value) in PLAIN or isinstance(value, (range, torch.SymInt)) or value is NULL:
+            return shorten(repr(value))
+        return f"{type(value).__name__} object"
 
 
 def name_of(world: World, tensor: torch.Tensor) -> str:
     """Its node's name, or where it comes from."""
-    known, (_, node) = world.of(tensor), world.builder._nodes.get(id(tensor), (None, None))
-    return node.name if node is not None else known.source.shown if known is not None else "tensor"
+    _, node = world.builder._nodes.get(id(tensor), (None, None))
+    if node is not None:
+        return node.name
+
+    known = world.of(tensor)
+    return known.source.shown if known is not None else "tensor"
 
 
-def shorten(text: str, width: int = 40) -> str:
+def shorten(text: str, width: int = WIDTH) -> str:
     """`text`, cut in the middle."""
-    return text if len(text) <= width else text[: width - 12] + " … " + text[-9:]
+    if len(text) <= width:
+        return text
+    return text[: width - 12] + " … " + text[-9:]

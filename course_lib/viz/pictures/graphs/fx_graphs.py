@@ -213,10 +213,45 @@ def tip_of(node: fx.Node) -> str:
 
 def draw(nodes: list[fx.Node], operations: list[fx.Node], stage: str, alt: str) -> str:
     """The graph as SVG. Raises NoGraphviz."""
+    dot = empty_graph()
+    tips: dict[str, str] = {}
+    folded = folded_parameters(nodes)
+    shown = set(operations)
+    for node in nodes:
+        is_input = node.op != "output" and not is_operation(node) and node.users
+        if is_input and node not in folded:
+            shown.add(node)
+
+    # What came of one captured operation stands in a frame.
+    for number, (origin, members) in enumerate(by_origin(nodes, shown).items()):
+        if origin is None or len(members) == 1:
+            add_nodes(dot, members, stage, folded, tips)
+            continue
+        with dot.subgraph(name=f"cluster_{number}") as frame:
+            frame.attr(label=f"from {op_name(origin)}", labeljust="l", color=COLOURS["capture"])
+            frame.attr(fontname="Helvetica", fontsize="11.5")
+            frame.attr(style="rounded", penwidth="1.2", margin="8")
+            add_nodes(frame, members, stage, folded, tips, origin)
+
+    for node in nodes:
+        if node in shown or node.op == "output":
+            for source in dict.fromkeys(node.all_input_nodes):
+                if source in shown:
+                    dot.edge(source.name, node.name)
+
+    output = next(node for node in nodes if node.op == "output")
+    dot.node(output.name, "output", color=COLOURS["runtime"], fillcolor=faint("runtime", 0.12))
+    tips[output.name] = f"output: {constants_of(output)}"
+    return themed(render(dot.source), alt, tips)
+
+
+def empty_graph() -> Any:
+    """A graph of Graphviz with our looks. Raises NoGraphviz."""
     try:
         import graphviz
     except ImportError:
         raise NoGraphviz from None
+
     dot = graphviz.Digraph()
     dot.attr(bgcolor="transparent", rankdir="TB", ranksep="0.28", nodesep="0.22", margin="0.05")
     dot.attr(
@@ -229,42 +264,23 @@ def draw(nodes: list[fx.Node], operations: list[fx.Node], stage: str, alt: str) 
         height="0.3",
     )
     dot.attr("edge", arrowsize="0.7", penwidth="1.3")
-    tips: dict[str, str] = {}
-    parameters = [node for node in nodes if is_parameter(node)]
-    folded = set(parameters) if len(parameters) > FOLD_PARAMETERS_FROM else set()
-    shown = {
-        node for node in nodes if node.op != "output" and not is_operation(node) and node.users
-    } - folded
-    shown |= set(operations)
+    return dot
+
+
+def folded_parameters(nodes: list[fx.Node]) -> set[fx.Node]:
+    """Parameters that have no box of their own, where there are many: their readers name them."""
+    parameters = {node for node in nodes if is_parameter(node)}
+    return parameters if len(parameters) > FOLD_PARAMETERS_FROM else set()
+
+
+def by_origin(nodes: list[fx.Node], shown: set[fx.Node]) -> dict[Any, list[fx.Node]]:
+    """Nodes by the captured operation that they came of; inputs under None."""
     groups: dict[Any, list[fx.Node]] = {}
     for node in nodes:
         if node in shown:
-            groups.setdefault(node.meta.get("origin") if is_operation(node) else None, []).append(
-                node
-            )
-    for number, (origin, members) in enumerate(groups.items()):
-        if origin is None or len(members) == 1:
-            add_nodes(dot, members, stage, folded, tips)
-            continue
-        with dot.subgraph(name=f"cluster_{number}") as frame:
-            frame.attr(
-                label=f"from {op_name(origin)}",
-                labeljust="l",
-                fontname="Helvetica",
-                fontsize="11.5",
-                color=COLOURS["capture"],
-            )
-            frame.attr(style="rounded", penwidth="1.2", margin="8")
-            add_nodes(frame, members, stage, folded, tips, origin)
-    for node in nodes:
-        if node in shown or node.op == "output":
-            for source in dict.fromkeys(node.all_input_nodes):
-                if source in shown:
-                    dot.edge(source.name, node.name)
-    output = next(node for node in nodes if node.op == "output")
-    dot.node(output.name, "output", color=COLOURS["runtime"], fillcolor=faint("runtime", 0.12))
-    tips[output.name] = f"output: {constants_of(output)}"
-    return themed(render(dot.source), alt, tips)
+            origin = node.meta.get("origin") if is_operation(node) else None
+            groups.setdefault(origin, []).append(node)
+    return groups
 
 
 def add_nodes(
@@ -279,49 +295,50 @@ def add_nodes(
     for node in nodes:
         tips[node.name] = tip_of(node)
         if node.op in ("placeholder", "get_attr"):
-            dim = is_parameter(node) or node.op == "get_attr"
-            label = lines_of(in_a_box(source_of(node)), type_of(node))
-            fill = "transparent" if dim else faint("runtime", 0.12)
-            dot.node(
-                node.name,
-                label,
-                shape="box",
-                color=COLOURS["runtime"],
-                fillcolor=fill,
-                **bold_width(source_of(node)),
-                **({"class": "dim", "penwidth": "0.9"} if dim else {}),
-            )
-            continue
-        reads = ", ".join(source_of(source) for source in node.all_input_nodes if source in folded)
-        name = op_name(node).removeprefix("aten.")
-        index = f"[{index_text(node.args[1])}]" if name == "getitem" else ""
-        origin = node.meta.get("origin")
-        came = (
-            f"from {op_name(origin)}"
-            if framed is None
-            and isinstance(origin, fx.Node)
-            and op_name(origin) != name.split(".")[0]
-            else ""
-        )
-        # Graphviz does not know that the name will be bold
-        least = (text_width(name + index, FONT, bold=True) + 16) / 72
-        label = lines_of(name + index, type_of(node), reads, came)
-        dot.node(
-            node.name,
-            label,
-            color=COLOURS[stage],
-            fillcolor=faint(stage, 0.16),
-            width=f"{least:.2f}",
-        )
+            add_input(dot, node)
+        else:
+            add_operation(dot, node, stage, folded, framed)
+
+
+def add_input(dot: Any, node: fx.Node) -> None:
+    """A box with sharp corners; that of a parameter stands back."""
+    path = source_of(node)
+    look = {"fillcolor": faint("runtime", 0.12)}
+    if is_parameter(node) or node.op == "get_attr":
+        look = {"fillcolor": "transparent", "class": "dim", "penwidth": "0.9"}
+
+    label = lines_of(in_a_box(path), type_of(node))
+    dot.node(node.name, label, shape="box", color=COLOURS["runtime"], **bold_width(path), **look)
+
+
+def add_operation(
+    dot: Any, node: fx.Node, stage: str, folded: set[fx.Node], framed: fx.Node | None
+) -> None:
+    """A box with the name, the type, the parameters that have no box, and what it came of if no frame says so."""
+    name = op_name(node).removeprefix("aten.")
+    index = f"[{index_text(node.args[1])}]" if name == "getitem" else ""
+    reads = ", ".join(source_of(source) for source in node.all_input_nodes if source in folded)
+
+    came = ""
+    origin = node.meta.get("origin")
+    if framed is None and isinstance(origin, fx.Node) and op_name(origin) != name.split(".")[0]:
+        came = f"from {op_name(origin)}"
+
+    # Graphviz does not know that the name will be bold.
+    least = (text_width(name + index, FONT, bold=True) + 16) / 72
+    label = lines_of(name + index, type_of(node), reads, came)
+    fill = faint(stage, 0.16)
+    dot.node(node.name, label, color=COLOURS[stage], fillcolor=fill, width=f"{least:.2f}")
 
 
 def lines_of(*lines: str) -> str:
     """A label of several lines, as DOT writes it. (The WebAssembly build knows no HTML labels; `themed` sets the looks.)"""
-    return "\\n".join(
-        (line if len(line) <= 40 else line[:37] + "…").replace("\\", "\\\\")
-        for line in lines
-        if line
-    )
+    written = []
+    for line in lines:
+        if line:
+            short = line if len(line) <= 40 else line[:37] + "…"
+            written.append(short.replace("\\", "\\\\"))
+    return "\\n".join(written)
 
 
 def in_a_box(path: str) -> str:

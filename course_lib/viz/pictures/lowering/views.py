@@ -10,8 +10,8 @@ In PyTorch there is no such picture; `tensor.stride()` and `tensor.storage_offse
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 
@@ -22,8 +22,12 @@ from course_lib.viz.kit.svg import Svg, text_width
 from course_lib.viz.kit.tables import columns
 from course_lib.viz.pictures.lowering.loop_formulas import symbols
 
-CELL, PLACE, GAP, WIDEST = 30.0, 20.0, 44.0, 755.0
+CELL, PLACE = 30.0, 20.0
+"""px: an element of a grid, and a place in memory."""
+GAP, WIDEST = 44.0, 755.0
+"""px: between two tensors, and the widest that a line of them may become."""
 MOST_PLACES, MOST_CELLS = 40, 80
+"""Larger tensors are not drawn."""
 FIRST, OTHERS = 0.5, 0.14
 """How strong the tints of the first row and of the others are."""
 
@@ -39,6 +43,8 @@ class Map:
             raise ValueError(
                 f"{name} is too large to draw: one or two dimensions, at most {MOST_PLACES} places in memory"
             )
+
+        # The same view of a memory that holds the number of each place
         flat = torch.arange(self.places).as_strided(self.shape, self.stride, self.offset)
         self.rows: list[list[int]] = flat.tolist() if tensor.ndim == 2 else [flat.tolist()]
         self.formula = str(linear_index(symbols(tensor.ndim), self.stride, self.offset))
@@ -49,78 +55,78 @@ class Map:
         return Counter(place for row in self.rows for place in row)
 
     @property
+    def lies_at(self) -> str:
+        """'[i, j] lies at 4*i + j'."""
+        return f"[{index_names(len(self.shape))}] lies at {self.formula}"
+
+    @property
+    def strides(self) -> str:
+        return f"strides {self.stride}, offset {self.offset}"
+
+    @property
     def width(self) -> float:
-        lines = (
-            f"[{index_names(len(self.shape))}] lies at {self.formula}",
-            f"strides {self.stride}, offset {self.offset}",
-        )
-        named = max(text_width(line, SMALL, mono=True) for line in lines)
-        return max(
-            self.places * PLACE,
-            len(self.rows[0]) * CELL if self.rows else 0,
+        grid = len(self.rows[0]) * CELL if self.rows else 0
+        texts = (
             text_width(self.name, mono=True),
-            named,
+            text_width(self.lies_at, SMALL, mono=True),
+            text_width(self.strides, SMALL, mono=True),
         )
+        return max(self.places * PLACE, grid, *texts)
 
     def text(self) -> str:
         """The grid in words."""
-        head = f"{self.name}: shape {self.shape}, strides {self.stride}, offset {self.offset}"
-        grid = columns([[str(place) for place in row] for row in self.rows], indent="    ")
+        cells = [[str(place) for place in row] for row in self.rows]
         reads = self.reads
-        used = f"    {len(reads)} of {plural(self.places, 'place')} in memory"
-        used += (
-            f", each read {max(reads.values())} times" if reads and min(reads.values()) > 1 else ""
-        )
-        return (
-            f"{head}\n    [{index_names(len(self.shape))}] lies at {self.formula}\n{grid}\n{used}"
-        )
+        used = f"{len(reads)} of {plural(self.places, 'place')} in memory"
+        if reads and min(reads.values()) > 1:
+            used += f", each read {max(reads.values())} times"
+
+        head = f"{self.name}: shape {self.shape}, {self.strides}"
+        grid = columns(cells, indent="    ")
+        return f"{head}\n    {self.lies_at}\n{grid}\n    {used}"
 
     def draw(self, svg: Svg, x: float, y: float, tall: float) -> None:
         """With its top left corner at (x, y), the strip `tall` px below it."""
         svg.text(x, y + 14, self.name, bold=True, mono=True)
-        svg.text(
-            x, y + 32, f"strides {self.stride}, offset {self.offset}", SMALL, mono=True, dim=True
-        )
+        svg.text(x, y + 32, self.strides, SMALL, mono=True, dim=True)
         for i, row in enumerate(self.rows):
             for j, place in enumerate(row):
-                strength, line = (FIRST, 2.4) if i == 0 else (OTHERS, 1.2)
-                box = x + j * CELL, y + 42 + i * CELL
-                svg.box(
-                    *box, CELL - 3, CELL - 3, "lowering", radius=3, strength=strength, line=line
-                )
-                svg.text(
-                    box[0] + (CELL - 3) / 2,
-                    box[1] + 18,
-                    str(place),
-                    SMALL,
-                    anchor="middle",
-                    bold=i == 0,
-                )
-        svg.text(
-            x,
-            y + tall - 42,
-            f"[{index_names(len(self.shape))}] lies at {self.formula}",
-            SMALL,
-            mono=True,
-        )
-        reads, first = self.reads, set(self.rows[0]) if self.rows else set()
+                draw_element(svg, x + j * CELL, y + 42 + i * CELL, place, i == 0)
+
+        svg.text(x, y + tall - 42, self.lies_at, SMALL, mono=True)
+        reads = self.reads
+        first = set(self.rows[0]) if self.rows else set()
         for place in range(self.places):
-            unread, strong = place not in reads, place in first
-            tip = f"place {place}: " + (
-                f"read {plural(reads[place], 'time')}" if reads[place] else "not read"
-            )
-            svg.box(
-                x + place * PLACE, y + tall - 32, PLACE - 1.5, 24, "runtime" if unread else "lowering", radius=1,
-                strength=0 if unread else FIRST if strong else OTHERS, line=2.4 if strong else 1.0, dashed=unread, tip=tip,
-            )  # fmt: skip
-            svg.text(
-                x + place * PLACE + PLACE / 2 - 1,
-                y + tall - 15.5,
-                str(place),
-                11,
-                anchor="middle",
-                dim=unread,
-            )
+            left = x + place * PLACE
+            draw_place(svg, left, y + tall, place, reads[place], place in first)
+
+
+def draw_element(svg: Svg, x: float, y: float, place: int, in_first_row: bool) -> None:
+    """An element of the tensor: a cell that says where in memory it lies."""
+    strength, line = (FIRST, 2.4) if in_first_row else (OTHERS, 1.2)
+    size = CELL - 3
+    svg.box(x, y, size, size, "lowering", radius=3, strength=strength, line=line)
+    svg.text(x + size / 2, y + 18, str(place), SMALL, anchor="middle", bold=in_first_row)
+
+
+def draw_place(svg: Svg, x: float, bottom: float, place: int, reads: int, strong: bool) -> None:
+    """A place in memory; dashed if no element lies there."""
+    unread = reads == 0
+    stage, strength = ("runtime", 0.0) if unread else ("lowering", FIRST if strong else OTHERS)
+    how_often = "not read" if unread else f"read {plural(reads, 'time')}"
+    svg.box(
+        x,
+        bottom - 32,
+        PLACE - 1.5,
+        24,
+        stage,
+        radius=1,
+        strength=strength,
+        line=2.4 if strong else 1.0,
+        dashed=unread,
+        tip=f"place {place}: {how_often}",
+    )
+    svg.text(x + PLACE / 2 - 1, bottom - 15.5, str(place), 11, anchor="middle", dim=unread)
 
 
 def index_names(count: int) -> str:
@@ -134,15 +140,13 @@ def index_map(tensors: Mapping[str, torch.Tensor]) -> Picture:
     Raises ValueError for a tensor of no or more than two dimensions, or one too large to draw."""
     if not tensors:
         raise ValueError("an index map needs at least one tensor")
+
     maps = [Map(name, tensor) for name, tensor in tensors.items()]
-    lines: list[list[Map]] = [[]]
-    for one in maps:
-        if lines[-1] and sum(m.width + GAP for m in lines[-1]) + one.width > WIDEST:
-            lines.append([])
-        lines[-1].append(one)
-    heights = [106 + CELL * max(len(m.rows) for m in line) for line in lines]
-    width = max(sum(m.width + GAP for m in line) for line in lines) - GAP + 6
+    lines = in_lines(maps)
+    heights = [106 + CELL * max(len(one.rows) for one in line) for line in lines]
+    width = max(width_of(line) for line in lines) - GAP + 6
     svg = Svg(width, sum(heights) + 18 * len(lines))
+
     top = 0.0
     for line, tall in zip(lines, heights, strict=True):
         left = 2.0
@@ -150,90 +154,172 @@ def index_map(tensors: Mapping[str, torch.Tensor]) -> Picture:
             one.draw(svg, left, top, tall)
             left += one.width + GAP
         top += tall + 18
+
     caption = "Each cell says where in memory it lies; below, the memory. The first row is marked in both. Dashed: never read."
-    alt = (
-        "; ".join(
-            f"{m.name}: element [{index_names(len(m.shape))}] lies at {m.formula}" for m in maps
-        )
-        + "."
-    )
-    return Picture(svg.render(alt), caption, alt, "\n\n".join(m.text() for m in maps))
+    said = "; ".join(f"{one.name}: element {one.lies_at}" for one in maps)
+    text = "\n\n".join(one.text() for one in maps)
+    return Picture(svg.render(f"{said}."), caption, f"{said}.", text)
+
+
+def width_of(line: Sequence[Map]) -> float:
+    """px, with the gap behind the last."""
+    return sum(one.width + GAP for one in line)
+
+
+def in_lines(maps: Sequence[Map]) -> list[list[Map]]:
+    """As many side by side as fit."""
+    lines: list[list[Map]] = [[]]
+    for one in maps:
+        if lines[-1] and width_of(lines[-1]) + one.width > WIDEST:
+            lines.append([])
+        lines[-1].append(one)
+    return lines
 
 
 # ---- reductions -----------------------------------------------------------------------------------------------------
 
-
 REDUCTIONS = ("sum", "prod", "mean", "amax", "amin", "argmax", "argmin", "any", "all")
+MOST_ROWS = 8
+LEFT, TOP, WIDE = 40.0, 42.0, 46.0
+"""px: where the matrix stands, and how wide a number is."""
 
 
 @takes(x=TENSOR, kind=TEXT)
 def collapse(x: torch.Tensor, dim: int, kind: str = "sum") -> Picture:
-    """A small matrix and its reduction over `dim` (`kind` is a method of tensors: "sum", "amax", ...): what is kept and what
-    is combined. Raises ValueError for what is no matrix of at most 8 × 8."""
-    if x.ndim != 2 or max(x.shape) > 8 or not x.numel():
-        raise ValueError(f"only a matrix of at most 8 × 8 is drawn, not {list(x.shape)}")
-    dim = whole(dim, "the dimension of collapse is a whole number", -2, 1)
+    """A small matrix and its reduction over `dim`: what is kept and what is combined.
+
+    kind: a method of tensors, one of `REDUCTIONS`. Raises ValueError for what is no matrix of at most 8 × 8."""
+    if x.ndim != 2 or max(x.shape) > MOST_ROWS or not x.numel():
+        raise ValueError(
+            f"only a matrix of at most {MOST_ROWS} × {MOST_ROWS} is drawn, not {list(x.shape)}"
+        )
+    dim = whole(dim, "the dimension of collapse is a whole number", -2, 1) % 2
     if kind not in REDUCTIONS:
         raise ValueError(f"collapse knows no {kind!r}: take one of {', '.join(REDUCTIONS)}")
-    rows, result = x.tolist(), getattr(x, kind)(dim).tolist()
-    across = dim % 2 == 1
-    height, wide = CELL * len(rows), 46.0 * len(rows[0])
-    left, top = 40.0, 42.0
-    svg = Svg(left + wide + (230 if across else 170), top + height + (20 if across else 84))
-    said = "[i, j]: i is kept, j is combined" if across else "[i, j]: j is kept, i is combined"
-    svg.text(left, 16, said, SMALL, dim=True)
-    for n, value in enumerate(result):
-        first = n == 0
-        if across:
-            at, band = (
-                (left + wide + 50, top + n * CELL),
-                (left - 4, top + n * CELL - 2, wide + 4, CELL - 1),
-            )
-            path = [(left + wide + 6, at[1] + 13), (at[0] - 6, at[1] + 13)]
-        else:
-            at, band = (
-                (left + n * 46.0, top + height + 36),
-                (left + n * 46.0 - 2, top - 4, 44.0, height + 4),
-            )
-            path = [(at[0] + 21, top + height + 4), (at[0] + 21, at[1] - 5)]
-        svg.box(
-            *band,
-            "lowering",
-            radius=5,
-            strength=FIRST if first else OTHERS,
-            line=2.4 if first else 1.2,
-        )
-        svg.arrow(path, line=1.2)
-        svg.box(
-            *at,
-            42,
-            CELL - 3,
-            "lowering",
-            radius=3,
-            strength=FIRST if first else OTHERS,
-            line=2.4 if first else 1.2,
-        )
-        svg.text(at[0] + 21, at[1] + 18, f"{value:g}", SMALL, anchor="middle", bold=first)
-    for i, row in enumerate(rows):
-        for j, value in enumerate(row):
-            svg.text(left + j * 46 + 21, top + i * CELL + 17, f"{value:g}", SMALL, anchor="middle")
-    place = (left + wide + 102, top + 18) if across else (left + wide + 6, top + height + 54)
-    svg.text(*place, f"{kind} of each {'row' if across else 'column'}", SMALL)
+
+    rows = [[f"{value:g}" for value in row] for row in x.tolist()]
+    result = [f"{value:g}" for value in getattr(x, kind)(dim).tolist()]
+    drawing = Rows(rows, result) if dim == 1 else Columns(rows, result)
+    svg = drawing.drawn(kind)
+
     caption = (
         "What is combined lies within one band; for each band one element of the result is written."
     )
-    alt = f"The {kind} over dimension {dim % 2} of a {len(rows)} × {len(rows[0])} matrix: {', '.join(f'{v:g}' for v in result)}."
-    return Picture(svg.render(alt), caption, alt, as_text(rows, result, across, kind))
+    shape = f"{len(rows)} × {len(rows[0])}"
+    alt = f"The {kind} over dimension {dim} of a {shape} matrix: {', '.join(result)}."
+    text = f"{drawing.text()}   ({kind} of each {drawing.each})"
+    return Picture(svg.render(alt), caption, alt, text)
 
 
-def as_text(rows: list[list[Any]], result: list[Any], across: bool, kind: str) -> str:
-    cells = [[f"{value:g}" for value in row] for row in rows]
-    if across:
-        return (
-            columns([[*row, "→", f"{total:g}"] for row, total in zip(cells, result, strict=True)])
-            + f"   ({kind} of each row)"
-        )
-    return (
-        columns([*cells, ["↓"] * len(result), [f"{v:g}" for v in result]])
-        + f"   ({kind} of each column)"
-    )
+@dataclass(frozen=True)
+class Reduced:
+    """A matrix and its result as texts. Rows or columns are combined: the two classes below say where each band lies."""
+
+    rows: list[list[str]]
+    result: list[str]
+
+    each = ""
+    says = ""
+
+    @property
+    def height(self) -> float:
+        return CELL * len(self.rows)
+
+    @property
+    def width(self) -> float:
+        return WIDE * len(self.rows[0])
+
+    def size(self) -> tuple[float, float]:
+        """The whole drawing, px."""
+        raise NotImplementedError
+
+    def band(self, number: int) -> tuple[float, float, float, float]:
+        """x, y, width and height of what is combined to one element."""
+        raise NotImplementedError
+
+    def place(self, number: int) -> tuple[float, float]:
+        """Where an element of the result stands."""
+        raise NotImplementedError
+
+    def arrow(self, number: int) -> list[tuple[float, float]]:
+        """From the band to the result."""
+        raise NotImplementedError
+
+    def name_at(self) -> tuple[float, float]:
+        """Where it is said what the reduction is."""
+        raise NotImplementedError
+
+    def text(self) -> str:
+        raise NotImplementedError
+
+    def drawn(self, kind: str) -> Svg:
+        svg = Svg(*self.size())
+        svg.text(LEFT, 16, self.says, SMALL, dim=True)
+        for number, value in enumerate(self.result):
+            first = number == 0
+            strength, line = (FIRST, 2.4) if first else (OTHERS, 1.2)
+            svg.box(*self.band(number), "lowering", radius=5, strength=strength, line=line)
+            svg.arrow(self.arrow(number), line=1.2)
+
+            x, y = self.place(number)
+            svg.box(x, y, 42, CELL - 3, "lowering", radius=3, strength=strength, line=line)
+            svg.text(x + 21, y + 18, value, SMALL, anchor="middle", bold=first)
+
+        for i, row in enumerate(self.rows):
+            for j, value in enumerate(row):
+                x, y = LEFT + j * 46 + 21, TOP + i * CELL + 17
+                svg.text(x, y, value, SMALL, anchor="middle")
+        svg.text(*self.name_at(), f"{kind} of each {self.each}", SMALL)
+        return svg
+
+
+class Rows(Reduced):
+    """Each row is combined; the result stands on the right."""
+
+    each = "row"
+    says = "[i, j]: i is kept, j is combined"
+
+    def size(self) -> tuple[float, float]:
+        return LEFT + self.width + 230, TOP + self.height + 20
+
+    def band(self, number: int) -> tuple[float, float, float, float]:
+        return LEFT - 4, TOP + number * CELL - 2, self.width + 4, CELL - 1
+
+    def place(self, number: int) -> tuple[float, float]:
+        return LEFT + self.width + 50, TOP + number * CELL
+
+    def arrow(self, number: int) -> list[tuple[float, float]]:
+        x, y = self.place(number)
+        return [(LEFT + self.width + 6, y + 13), (x - 6, y + 13)]
+
+    def name_at(self) -> tuple[float, float]:
+        return LEFT + self.width + 102, TOP + 18
+
+    def text(self) -> str:
+        return columns([[*row, "→", value] for row, value in zip(self.rows, self.result)])
+
+
+class Columns(Reduced):
+    """Each column is combined; the result stands below."""
+
+    each = "column"
+    says = "[i, j]: j is kept, i is combined"
+
+    def size(self) -> tuple[float, float]:
+        return LEFT + self.width + 170, TOP + self.height + 84
+
+    def band(self, number: int) -> tuple[float, float, float, float]:
+        return LEFT + number * WIDE - 2, TOP - 4, 44.0, self.height + 4
+
+    def place(self, number: int) -> tuple[float, float]:
+        return LEFT + number * WIDE, TOP + self.height + 36
+
+    def arrow(self, number: int) -> list[tuple[float, float]]:
+        x, y = self.place(number)
+        return [(x + 21, TOP + self.height + 4), (x + 21, y - 5)]
+
+    def name_at(self) -> tuple[float, float]:
+        return LEFT + self.width + 6, TOP + self.height + 54
+
+    def text(self) -> str:
+        return columns([*self.rows, ["↓"] * len(self.result), self.result])

@@ -7,6 +7,8 @@ learner's, dashed where all is ours.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
 
 from course_lib.viz.kit.asked import Kind, each, takes
 from course_lib.viz.kit.style import LARGE, SMALL, Picture, escape, page
@@ -15,7 +17,9 @@ from course_lib.viz.kit.tables import columns, html_table
 from course_lib.viz.pictures.pipeline.pipeline_map import (
     BETWEEN,
     BOX,
+    COLUMN,
     DOWN,
+    NAMES,
     ROOMS,
     TOP,
     corner,
@@ -25,76 +29,85 @@ from course_lib.viz.pictures.pipeline.pipeline_map import (
 
 MARKS = {"yours": "✓", "given": "▫", "ours": "·"}
 LINE, HEAD = 20, 48
-Part = tuple[str, str, str]
-"""Room, name, and "yours", "given" or "ours"."""
+"""px: the height of a part, and room for the name of its room."""
+CAPTION = "Filled: a part of this room is not ours. ✓ yours, ▫ given, · ours."
+KEEPSAKE_CSS = Path(__file__).with_name("keepsake.css")
 
-PART = Kind(
-    "a part",
-    lambda part: (
-        isinstance(part, tuple)
-        and len(part) == 3
-        and part[0] in [room.name for room in ROOMS]
-        and part[2] in MARKS
-    ),
-)
+
+class Part(NamedTuple):
+    """A part of a room; its owner is "yours", "given" or "ours"."""
+
+    room: str
+    name: str
+    owner: str
+
+    @property
+    def is_ours(self) -> bool:
+        return self.owner == "ours"
+
+    @property
+    def marked(self) -> str:
+        return f"{MARKS[self.owner]} {self.name}"
+
+
+NO_EXERCISE = Part("", "no exercise: ours", "ours")
+
+
+def is_part(part: object) -> bool:
+    if not isinstance(part, tuple) or len(part) != 3:
+        return False
+    room, _, owner = part
+    return room in NAMES and owner in MARKS
+
+
+PART = Kind("a part", is_part)
 
 
 @takes(parts=each(PART, "a list of (room, name, owner)"))
-def owners(parts: Iterable[Part], caption: str = "") -> Picture:
+def owners(parts: Iterable[tuple[str, str, str]], caption: str = "") -> Picture:
     """The map of the pipeline; in each room the parts that exercises ask for, marked by their owner."""
-    rooms: dict[str, list[Part]] = {room.name: [] for room in ROOMS}
+    rooms: dict[str, list[Part]] = {name: [] for name in NAMES}
     for part in parts:
-        rooms[part[0]].append(part)
-    most = [max(1, *(len(rooms[ROOMS[row + side].name]) for side in (0, 4))) for row in range(4)]
-    tall = [HEAD + LINE * lines - 4 for lines in most]
-    svg = Svg(2 * BOX + BETWEEN + 6, TOP + sum(tall) + 4 * DOWN)
+        rooms[part[0]].append(Part(*part))
+
+    # Rooms beside each other are as tall as the one with more parts needs.
+    tall = []
+    for left, right in zip(NAMES[:COLUMN], NAMES[COLUMN:]):
+        lines = max(1, len(rooms[left]), len(rooms[right]))
+        tall.append(HEAD + LINE * lines - 4)
+
+    svg = Svg(2 * BOX + BETWEEN + 6, TOP + sum(tall) + COLUMN * DOWN)
     draw_headings(svg)
-    for i, room in enumerate(ROOMS):
+    for i, name in enumerate(NAMES):
         x, y = corner(i, tall)
-        inside = rooms[room.name]
-        count = sum(owner != "ours" for _, _, owner in inside)
-        strength = 0.06 + 0.3 * count / max(1, len(inside))
-        svg.box(
-            x,
-            y,
-            BOX,
-            tall[i % 4],
-            room.name,
-            strength=strength,
-            line=3 if count else 1.4,
-            dashed=not count,
-        )
-        svg.text(x + 12, y + 24, room.title, LARGE, bold=True)
-        svg.text(x + BOX - 10, y + 24, f"lesson {room.lesson}", SMALL, anchor="end", dim=True)
-        for n, (_, name, owner) in enumerate(inside or [("", "no exercise: ours", "ours")]):
-            text = shorten(f"{MARKS[owner]} {name}", BOX - 26)
-            svg.text(
-                x + 12,
-                y + HEAD + LINE * n,
-                text,
-                bold=owner != "ours",
-                dim=owner == "ours",
-                tip=name,
-            )
+        draw_room(svg, i, x, y, tall[i % COLUMN], rooms[name])
         if i + 1 < len(ROOMS):
             svg.arrow(way(i, tall))
-    rows = [
-        (room.title, f"{MARKS[owner]} {name}", owner)
-        for room in ROOMS
-        for _, name, owner in rooms[room.name]
-    ]
-    text = columns(rows)
-    alt = (
-        "The pipeline, room by room: "
-        + "; ".join(f"{title}: {name[2:]} is {owner}" for title, name, owner in rows)
-        + "."
-    )
-    return Picture(
-        svg.render(alt),
-        caption or "Filled: a part of this room is not ours. ✓ yours, ▫ given, · ours.",
-        alt,
-        text,
-    )
+
+    rows = []
+    said = []
+    for room in ROOMS:
+        for part in rooms[room.name]:
+            rows.append((room.title, part.marked, part.owner))
+            said.append(f"{room.title}: {part.name} is {part.owner}")
+    alt = f"The pipeline, room by room: {'; '.join(said)}."
+    return Picture(svg.render(alt), caption or CAPTION, alt, columns(rows))
+
+
+def draw_room(svg: Svg, i: int, x: float, y: float, tall: float, parts: list[Part]) -> None:
+    """A room with its parts; the more of them are not ours, the stronger its tint."""
+    room = ROOMS[i]
+    count = sum(not part.is_ours for part in parts)
+    strength = 0.06 + 0.3 * count / max(1, len(parts))
+    line = 3 if count else 1.4
+    svg.box(x, y, BOX, tall, room.name, strength=strength, line=line, dashed=not count)
+
+    svg.text(x + 12, y + 24, room.title, LARGE, bold=True)
+    svg.text(x + BOX - 10, y + 24, f"lesson {room.lesson}", SMALL, anchor="end", dim=True)
+    for n, part in enumerate(parts or [NO_EXERCISE]):
+        text = shorten(part.marked, BOX - 26)
+        bold, dim = not part.is_ours, part.is_ours
+        svg.text(x + 12, y + HEAD + LINE * n, text, bold=bold, dim=dim, tip=part.name)
 
 
 def keepsake(
@@ -105,21 +118,14 @@ def keepsake(
     points: Iterable[tuple[str, str]],
 ) -> str:
     """One HTML page that needs no network: the map, what was found out about the compiler, the points of each lesson."""
-    told = (
-        html_table(
-            [(escape(name), escape(value)) for name, value in facts.items()], ["what was found", ""]
-        )
-        if facts
-        else ""
-    )
-    done = html_table(
-        [(escape(name), escape(value)) for name, value in points], ["exercises", "points"]
-    )
-    look = (
-        "<style>h1{font-size:28px;margin:0}main{max-width:980px;margin:auto;font-family:sans-serif}"
-    )
-    look += ".two{display:flex;flex-wrap:wrap;gap:40px;align-items:flex-start}table{border-collapse:collapse}"
-    look += "th,td{text-align:left;padding:3px 14px 3px 0}</style>"
+    told = ""
+    if facts:
+        rows = [(escape(name), escape(value)) for name, value in facts.items()]
+        told = html_table(rows, ["what was found", ""])
+    points_rows = [(escape(name), escape(value)) for name, value in points]
+    done = html_table(points_rows, ["exercises", "points"])
+
+    look = f"<style>{KEEPSAKE_CSS.read_text(encoding='utf-8').strip()}</style>"
     head = f"<h1>{escape(title)}</h1><p>{escape(subtitle)}</p>"
     body = f'{look}<main>{head}{picture.html}<div class="two">{told}{done}</div></main>'
     return page(body, title)

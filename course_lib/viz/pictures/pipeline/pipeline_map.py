@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from course_lib import events
 from course_lib.viz.kit.asked import text
@@ -90,8 +89,12 @@ ALIASES = {
     "kernels": "codegen",
 }
 
-BOX, TALL, DOWN, BETWEEN, TOP = 266, 72, 32, 40, 26
-"""px: a room, the way down to the next, the space between the columns, and that for the headings."""
+BOX, TALL = 266, 72
+"""px: a room."""
+DOWN, BETWEEN, TOP = 32, 40, 26
+"""px: the way down to the next room, the space between the columns, and that for the headings."""
+COLUMN = 4
+"""So many rooms stand in a column."""
 HEADINGS = ("FRONT HALF: from a Python frame to a graph", "BACK HALF: from the graph to kernels")
 
 
@@ -99,51 +102,68 @@ def pipeline_map(lit: str | None = None, recording: Recording | None = None) -> 
     """The pipeline, `lit` at one stage (see `NAMES`). With a recording, each box says what it did in that run, and for how long.
 
     Raises ValueError for a stage that is not in the pipeline."""
-    lit = None if lit is None or lit == "" else text(lit, "the stage of pipeline_map")
-    lit = ALIASES.get(lit, lit) if lit else None
-    if lit is not None and lit not in NAMES:
-        raise ValueError(f"no stage is called '{lit}'; the stages are {', '.join(NAMES)}")
+    here = room_called(lit)
     facts = counts(recording) if recording else {}
     seconds = recording.seconds if recording else {}
-    tall = [TALL] * 4
-    svg = Svg(2 * BOX + BETWEEN + 6, TOP + sum(tall) + 4 * DOWN)
+
+    svg = Svg(2 * BOX + BETWEEN + 6, TOP + COLUMN * (TALL + DOWN))
     draw_headings(svg)
     for i, room in enumerate(ROOMS):
-        x, y = corner(i, tall)
         took = sum(seconds.get(timer, 0.0) for timer in room.timers)
-        draw_room(svg, room, x, y, room.name == lit, facts.get(room.name, ""), took)
+        draw_room(svg, i, room is here, facts.get(room.name, ""), took)
         if room.gives:
-            svg.arrow(way(i, tall))
-            svg.text(
-                x + BOX / 2 + 10, y + TALL + (15 if i == 3 else DOWN / 2 + 4), room.gives, SMALL
-            )
-    here = next((room for room in ROOMS if room.name == lit), None)
-    caption = (
-        f"The pipeline; this lesson is about {here.title} (filled)."
-        if here
-        else "The pipeline, from a Python frame to kernels."
-    )
+            draw_way(svg, i)
+
     if recording:
         caption = "What this run did at each stage of the pipeline, and how long it took."
-    chain = ", ".join(
-        f"{room.title} ({facts[room.name]})" if facts.get(room.name) else room.title
-        for room in ROOMS
-    )
-    alt = f"The pipeline in order: {chain}." + (f" {here.title} is lit." if here else "")
-    return Picture(svg.render(alt), caption, alt, as_text(lit, facts, seconds))
+    elif here:
+        caption = f"The pipeline; this lesson is about {here.title} (filled)."
+    else:
+        caption = "The pipeline, from a Python frame to kernels."
+
+    chain = []
+    for room in ROOMS:
+        fact = facts.get(room.name)
+        chain.append(f"{room.title} ({fact})" if fact else room.title)
+    alt = f"The pipeline in order: {', '.join(chain)}."
+    if here:
+        alt += f" {here.title} is lit."
+    return Picture(svg.render(alt), caption, alt, as_text(here, facts))
 
 
-def corner(i: int, tall: Sequence[float]) -> tuple[float, float]:
+def room_called(name: str | None) -> Room | None:
+    """The room of that name, or of a stage in it. Raises ValueError if there is none."""
+    if name is None or name == "":
+        return None
+
+    name = text(name, "the stage of pipeline_map")
+    name = ALIASES.get(name, name)
+    for room in ROOMS:
+        if room.name == name:
+            return room
+    raise ValueError(f"no stage is called '{name}'; the stages are {', '.join(NAMES)}")
+
+
+# ---- the drawing ----------------------------------------------------------------------------------------------------
+
+
+EQUALLY_TALL = (TALL,) * COLUMN
+
+
+def corner(i: int, tall: Sequence[float] = EQUALLY_TALL) -> tuple[float, float]:
     """Where room `i` stands, if the four of a column are `tall` px high."""
-    return 3 + (i // 4) * (BOX + BETWEEN), TOP + sum(tall[: i % 4]) + (i % 4) * DOWN
+    column, row = divmod(i, COLUMN)
+    return 3 + column * (BOX + BETWEEN), TOP + sum(tall[:row]) + row * DOWN
 
 
-def way(i: int, tall: Sequence[float]) -> list[tuple[float, float]]:
+def way(i: int, tall: Sequence[float] = EQUALLY_TALL) -> list[tuple[float, float]]:
     """The corners of the arrow from room `i` to the next: down, or from the foot of the left column to the head of the right."""
-    (x, y), (x_next, y_next) = corner(i, tall), corner(i + 1, tall)
-    middle, below = x + BOX / 2, y + tall[i % 4]
-    if i != 3:
+    x, y = corner(i, tall)
+    middle, below = x + BOX / 2, y + tall[i % COLUMN]
+    if i != COLUMN - 1:
         return [(middle, below + 2), (middle, below + DOWN - 4)]
+
+    x_next, y_next = corner(i + 1, tall)
     aside, foot, head = x_next - BETWEEN / 2, below + 23, y_next + tall[0] / 2
     return [(middle, below + 2), (middle, foot), (aside, foot), (aside, head), (x_next - 3, head)]
 
@@ -151,68 +171,95 @@ def way(i: int, tall: Sequence[float]) -> list[tuple[float, float]]:
 def draw_headings(svg: Svg) -> None:
     """What the two columns are."""
     for i, heading in enumerate(HEADINGS):
-        svg.text(corner(4 * i, ())[0], 14, heading, SMALL, dim=True)
+        x, _ = corner(COLUMN * i)
+        svg.text(x, 14, heading, SMALL, dim=True)
 
 
-def draw_room(svg: Svg, room: Room, x: float, y: float, lit: bool, fact: str, took: float) -> None:
+def draw_way(svg: Svg, i: int) -> None:
+    """The arrow from room `i` to the next, and what is handed on."""
+    svg.arrow(way(i))
+    x, y = corner(i)
+    down = 15 if i == COLUMN - 1 else DOWN / 2 + 4
+    svg.text(x + BOX / 2 + 10, y + TALL + down, ROOMS[i].gives, SMALL)
+
+
+def draw_room(svg: Svg, i: int, lit: bool, fact: str, took: float) -> None:
     """One box: title and lesson, what it does (or did), and the name of its counterpart in PyTorch."""
-    svg.box(x, y, BOX, TALL, room.name, strength=0.34 if lit else 0.1, line=3.5 if lit else 1.5)
-    svg.text(x + 12, y + 24, ("▸ " if lit else "") + room.title, LARGE, bold=True)
-    svg.text(x + BOX - 10, y + 24, f"lesson {room.lesson}", SMALL, anchor="end", dim=True)
-    svg.text(x + 12, y + 45, fact or room.what)
+    room = ROOMS[i]
+    x, y = corner(i)
+    left, right = x + 12, x + BOX - 10
+    strength, line = (0.34, 3.5) if lit else (0.1, 1.5)
+    svg.box(x, y, BOX, TALL, room.name, strength=strength, line=line)
+
+    title = f"▸ {room.title}" if lit else room.title
+    svg.text(left, y + 24, title, LARGE, bold=True)
+    svg.text(right, y + 24, f"lesson {room.lesson}", SMALL, anchor="end", dim=True)
+    svg.text(left, y + 45, fact or room.what)
     if took:
-        svg.text(x + BOX - 10, y + 45, human_seconds(took), anchor="end")
-    svg.text(
-        x + 12,
-        y + 64,
-        f"torch/{room.torch}",
-        11,
-        mono=True,
-        dim=True,
-        tip=f"its counterpart in PyTorch: torch/{room.torch}",
-    )
+        svg.text(right, y + 45, human_seconds(took), anchor="end")
+
+    counterpart = f"torch/{room.torch}"
+    tip = f"its counterpart in PyTorch: {counterpart}"
+    svg.text(left, y + 64, counterpart, 11, mono=True, dim=True, tip=tip)
+
+
+# ---- what a run did -------------------------------------------------------------------------------------------------
 
 
 def counts(recording: Recording) -> dict[str, str]:
-    """What happened at each stage, in a few words."""
-    frames = recording.of(events.FrameSeen)
-    aten = [
-        sum(node.op == "call_function" for node in event.graph.graph.nodes)
-        for event in recording.of(events.AtenTraced)
-    ]
-    loops = [len(event.graph.nodes) for event in recording.of(events.Lowered)]
-    operations = sum(result.operations for result in recording.captures)
-    built = [
-        kernel
-        for event in recording.of(events.KernelsBuilt)
-        for kernel in getattr(event.compiled, "kernels", ())
-    ]
-    breaks = len(recording.graph_breaks)
-    facts = {
-        "frames": plural(len(frames), "frame") if frames else "",
-        "capture": plural(operations, "operation") if recording.captures else "",
-        "guards": plural(len(recording.guards), "guard") if recording.captures else "",
-        "autograd": f"{sum(aten):,} ATen operators" if aten else "",
-        "lowering": plural(sum(loops), "loop node") if loops else "",
-        "scheduling": plural(len(recording.kernels), "kernel")
-        if recording.of(events.Scheduled)
-        else "",
-        "codegen": plural(len(built), "generated kernel") if built else "",
-        "runtime": plural(len(recording.of(events.KernelsBuilt)), "program")
-        if recording.of(events.KernelsBuilt)
-        else "",
-    }
-    if breaks:
-        facts["capture"] = ", ".join(filter(None, (facts["capture"], plural(breaks, "break"))))
+    """What happened at each stage, in a few words. A stage at which nothing happened is left out."""
+    facts = {**front_half(recording), **back_half(recording)}
     return {name: fact for name, fact in facts.items() if fact}
 
 
-def as_text(lit: str | None, facts: dict[str, str], seconds: dict[str, Any]) -> str:
+def front_half(recording: Recording) -> dict[str, str]:
+    """From a Python frame to ATen operators."""
+    facts = {}
+    frames = recording.of(events.FrameSeen)
+    if frames:
+        facts["frames"] = plural(len(frames), "frame")
+
+    captured = []
+    if recording.captures:
+        operations = sum(result.operations for result in recording.captures)
+        captured.append(plural(operations, "operation"))
+        facts["guards"] = plural(len(recording.guards), "guard")
+    if recording.graph_breaks:
+        captured.append(plural(len(recording.graph_breaks), "break"))
+    facts["capture"] = ", ".join(captured)
+
+    traced = recording.of(events.AtenTraced)
+    if traced:
+        nodes = [node for event in traced for node in event.graph.graph.nodes]
+        operators = sum(node.op == "call_function" for node in nodes)
+        facts["autograd"] = f"{operators:,} ATen operators"
+    return facts
+
+
+def back_half(recording: Recording) -> dict[str, str]:
+    """From loops to programs."""
+    facts = {}
+    lowered = recording.of(events.Lowered)
+    if lowered:
+        loops = sum(len(event.graph.nodes) for event in lowered)
+        facts["lowering"] = plural(loops, "loop node")
+    if recording.of(events.Scheduled):
+        facts["scheduling"] = plural(len(recording.kernels), "kernel")
+
+    built = recording.of(events.KernelsBuilt)
+    if built:
+        generated = sum(len(getattr(event.compiled, "kernels", ())) for event in built)
+        facts["codegen"] = plural(generated, "generated kernel") if generated else ""
+        facts["runtime"] = plural(len(built), "program")
+    return facts
+
+
+def as_text(here: Room | None, facts: dict[str, str]) -> str:
     """One line a stage; the lit one is marked. Times are left out: they differ from run to run."""
     rows = []
     for room in ROOMS:
-        mark = "▸" if room.name == lit else " "
-        rows.append(
-            f"{mark} {room.title:<11} lesson {room.lesson:<7} {facts.get(room.name, room.what):<22} torch: {room.torch}"
-        )
+        mark = "▸" if room is here else " "
+        does = facts.get(room.name, room.what)
+        row = f"{mark} {room.title:<11} lesson {room.lesson:<7} {does:<22} torch: {room.torch}"
+        rows.append(row)
     return "\n".join(rows)

@@ -56,27 +56,21 @@ class Work:
 
 def works_of(recording: Any, index: int = 0) -> list[Work]:
     """What each kernel of one compiled graph has to do, in the order in which they run."""
-    schedule, graph = (
-        recording.of(events.Scheduled)[index].schedule,
-        recording.of(events.Lowered)[index].graph,
-    )
-    made = {buffer.name: buffer for kernel in schedule.kernels for buffer in every_buffer(kernel)}
+    schedule = recording.of(events.Scheduled)[index].schedule
+    graph = recording.of(events.Lowered)[index].graph
+    buffers = dict(graph.buffers)
+    for kernel in schedule.kernels:
+        buffers |= {buffer.name: buffer for buffer in every_buffer(kernel)}
+
     found = []
     for kernel, group in zip(schedule.kernels, schedule.groups, strict=True):
         if is_extern(kernel):
             name = op_name(kernel.origins[0]) if kernel.origins else kernel.label
-            found.append(
-                Work(bare(name), sum(map(library_operations, kernel.origins)), group.traffic, True)
-            )
+            operations = sum(map(library_operations, kernel.origins))
+            found.append(Work(bare(name), operations, group.traffic, True))
         else:
-            found.append(
-                Work(
-                    kernel.name,
-                    operations_of(kernel, {**graph.buffers, **made}),
-                    group.traffic,
-                    False,
-                )
-            )
+            operations = operations_of(kernel, buffers)
+            found.append(Work(kernel.name, operations, group.traffic, False))
     return found
 
 
@@ -88,27 +82,36 @@ def every_buffer(kernel: Any) -> Sequence[Any]:
 def operations_of(kernel: Any, buffers: Mapping[str, Any]) -> int:
     """The operations of a generated kernel: what its formulas say, times the elements that they are computed for. What two
     formulas share is computed once."""
-    rows, cells = (math.prod(loop.size for loop in loops) for loops in (kernel.rows, kernel.loops))
+    rows = math.prod(loop.size for loop in kernel.rows)
+    cells = math.prod(loop.size for loop in kernel.loops)
     trees, _ = trees_of(kernel, buffers)
     seen: set[Expr] = set()
     total = 0
     for step, tree in trees.items():
         new = [node for node in tree.walk() if node not in seen]
         seen.update(new)
+
+        # Each step of a reduction combines once more.
         each = sum(node.op in ARITHMETIC for node in new) + step.is_reduction
-        total += each * (rows if step.level == "row" and not step.is_reduction else cells)
+        once_a_row = step.level == "row" and not step.is_reduction
+        total += each * (rows if once_a_row else cells)
     return total
 
 
 def library_operations(node: fx.Node) -> int:
     """The operations of a product, a convolution or an attention; 0 for others."""
     name = getattr(getattr(node.target, "overloadpacket", None), "__name__", "")
-    # of attention it knows those of GPUs
-    rule = flop_registry.get(getattr(torch.ops.aten, name.replace("_for_cpu", ""), None))
+    # Of attention torch counts only the operators of GPUs.
+    name = name.replace("_for_cpu", "")
+    rule = flop_registry.get(getattr(torch.ops.aten, name, None))
     if rule is None:
         return 0
-    value = lambda argument: fx.map_arg(argument, lambda n: n.meta["val"])
-    return int(rule(*value(node.args), **value(node.kwargs), out_val=node.meta["val"]))
+
+    def value_of(one: fx.Node) -> Any:
+        return one.meta["val"]
+
+    args, kwargs = fx.map_arg(node.args, value_of), fx.map_arg(node.kwargs, value_of)
+    return int(rule(*args, **kwargs, out_val=value_of(node)))
 
 
 # ---- seconds --------------------------------------------------------------------------------------------------------
@@ -118,12 +121,11 @@ def measure(recording: Any, index: int = 0, rounds: int = 15) -> list[float]:
     """Seconds that each kernel of one compiled graph takes: the median of several runs of its wrapper on made-up inputs.
 
     Raises LookupError if the graph's inputs cannot be made up."""
-    compiled, graph = (
-        recording.of(events.KernelsBuilt)[index].compiled,
-        recording.of(events.Lowered)[index].graph,
-    )
+    compiled = recording.of(events.KernelsBuilt)[index].compiled
+    graph = recording.of(events.Lowered)[index].graph
     if None in graph.inputs:
         raise LookupError("this graph has an input that is no tensor: it cannot be run alone")
+
     inputs = [made_up(buffer) for buffer in graph.inputs]
     lines = kernel_lines(compiled.wrapper_source)
     for _ in range(2):
@@ -162,12 +164,12 @@ def at_each_line(told: Callable[[str, int], None]) -> Iterator[None]:
             told(frame.f_code.co_filename, frame.f_lineno if event == "line" else 0)
         return at_line
 
+    def at_call(frame: Any, *_: Any) -> Any:
+        is_wrapper = frame.f_code.co_filename.startswith("<course_lib program")
+        return at_line if is_wrapper else None
+
     before = sys.gettrace()
-    sys.settrace(
-        lambda frame, *_: (
-            at_line if frame.f_code.co_filename.startswith("<course_lib program") else None
-        )
-    )
+    sys.settrace(at_call)
     try:
         yield
     finally:
@@ -226,27 +228,24 @@ def kernel_roofline(
 
     `seconds` are times measured elsewhere, one for each kernel in order; without them the kernels are run and timed here. A
     kernel that computes nothing stands in the table only."""
-    positive(bandwidth, "bandwidth, in bytes/s,"), positive(peak, "peak, in FLOP/s,")
+    positive(bandwidth, "bandwidth, in bytes/s,")
+    positive(peak, "peak, in FLOP/s,")
     if not recording.of(events.KernelsBuilt):
         raise LookupError("no kernel was built while recording: there is nothing to time")
     works = works_of(recording, index)
     if seconds is None:
         times = measure(recording, index)
     else:
-        times = [
-            positive(one, "the seconds of a kernel")
-            for one in several(seconds, "seconds is a list of numbers")
-        ]
+        given = several(seconds, "seconds is a list of numbers")
+        times = [positive(one, "the seconds of a kernel") for one in given]
     if len(times) != len(works):
         raise ValueError(f"{len(works)} kernels need as many times, not {len(times)}")
-    return drawn(
-        [
-            (Point(w.name, w.operations, w.bytes, t), w.is_library)
-            for w, t in zip(works, times, strict=True)
-        ],
-        bandwidth,
-        peak,
-    )
+
+    points = []
+    for work, took in zip(works, times, strict=True):
+        point = Point(work.name, work.operations, work.bytes, took)
+        points.append((point, work.is_library))
+    return drawn(points, bandwidth, peak)
 
 
 def drawn(
@@ -258,46 +257,50 @@ def drawn(
         raise LookupError(
             "no kernel of this graph computes anything: there is nothing to place under a roofline"
         )
-    many = len(placed) > 6  # then their numbers in the table must do
-    names = [
-        (str(number) if many else point.name)
-        for number, (point, _) in enumerate(points, 1)
-        if point in placed
-    ]
-    picture = roofline(
-        [replace(p, name=name) for p, name in zip(placed, names, strict=True)],
-        bandwidth,
-        peak,
-        caption or CAPTION,
-    )
+
+    # Many names would cover each other: then their numbers in the table must do.
+    named = placed
+    if len(placed) > MOST_NAMES:
+        named = []
+        for number, (point, _) in enumerate(points, 1):
+            if point in placed:
+                named.append(replace(point, name=str(number)))
+    picture = roofline(named, bandwidth, peak, caption or CAPTION)
+
     rows, plain_rows = [], []
-    for number, (point, library) in enumerate(points, 1):
-        who = f"{point.name} (library)" if library else point.name
-        least = max(point.bytes / bandwidth, point.flops / peak)
-        share = f"{100 * least / point.seconds:.0f} %" if point.seconds else "–"
-        told = (
-            count(point.flops),
-            human_bytes(point.bytes),
-            f"{point.intensity:.3g}" if point.bytes else "–",
-        )
-        what = lower(point, bandwidth, peak) if point.bytes else "–"
-        rows.append(
-            [
-                breakable(str(cell))
-                for cell in (number, who, *told, human_seconds(point.seconds), share, what)
-            ]
-        )
-        plain_rows.append((who, *told, what))
+    for number, (point, is_library) in enumerate(points, 1):
+        name = f"{point.name} (library)" if is_library else point.name
+        work = work_in_words(point)
+        waits_for = lower(point, bandwidth, peak) if point.bytes else "–"
+        took = human_seconds(point.seconds)
+        share = share_of_roof(point, bandwidth, peak)
+        cells = (str(number), name, *work, took, share, waits_for)
+        rows.append([breakable(cell) for cell in cells])
+        plain_rows.append((name, *work, waits_for))
+
     body = picture.body + html_table(rows, HEADER, (0, 2, 3, 4, 5, 6))
     text = columns(plain_rows, ("kernel", "operations", "bytes", "FLOP/B", "waits for"))
-    alt = (
-        f"Roofline of {plural(len(points), 'kernel')}: "
-        + "; ".join(f"{row[0]} waits for {row[-1]}" for row in plain_rows)
-        + "."
-    )
+    said = "; ".join(f"{row[0]} waits for {row[-1]}" for row in plain_rows)
+    alt = f"Roofline of {plural(len(points), 'kernel')}: {said}."
     return Picture(f'<div class="cl-scroll">{body}</div>', picture.caption, alt, text)
 
 
+def work_in_words(point: Point) -> tuple[str, str, str]:
+    """Operations, bytes, and operations for each byte."""
+    intensity = f"{point.intensity:.3g}" if point.bytes else "–"
+    return count(point.flops), human_bytes(point.bytes), intensity
+
+
+def share_of_roof(point: Point, bandwidth: float, peak: float) -> str:
+    """How much of what the machine could do: the time that it would need at its limit, of the time that was taken."""
+    if not point.seconds:
+        return "–"
+    least = max(point.bytes / bandwidth, point.flops / peak)
+    return f"{100 * least / point.seconds:.0f} %"
+
+
+MOST_NAMES = 6
+"""So many kernels are named in the drawing."""
 CAPTION = (
     "Each point is a kernel that was run and timed; above the slope, its data were still in the caches; above the flat roof, "
     "the machine was busy while its peak was measured."

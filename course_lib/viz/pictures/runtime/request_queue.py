@@ -5,6 +5,7 @@ In:  `Handled` requests (their times in ticks of a simulation), or samples of an
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,8 +15,6 @@ from course_lib.viz.kit.bars import who
 from course_lib.viz.kit.style import SMALL, Picture, plural
 from course_lib.viz.kit.svg import Svg, n, text_width
 from course_lib.viz.kit.tables import columns
-
-TRACK, ROW, HEAD = 560.0, 25.0, 30.0
 
 
 @dataclass(frozen=True)
@@ -53,146 +52,185 @@ def ticks(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
+# ---- the queue ------------------------------------------------------------------------------------------------------
+
+TRACK, ROW, HEAD = 560.0, 25.0, 30.0
+"""px: the length of the time axis, the height of a request, and room for the title."""
+QUEUE_CAPTION = "Upright line: arrival; dashed line: waiting. Yellow: its shape is compiled. Green: it runs; dashed box: padding."
+QUEUE_HEADER = ("request", "arrives", "begins", "compiles", "runs", "padding", "latency")
+
+
 @takes(handled=each(having("", "arrived", "done"), "requests, each a Handled"))
 def queue(handled: Sequence[Handled], title: str = "", until: float = 0.0) -> Picture:
-    """A row for each request: waiting, compiling, running, and how much of running is padding. `until` makes two pictures share
-    one scale."""
+    """A row for each request: waiting, compiling, running, and how much of running is padding.
+
+    until: the end of the time axis, ticks, so that two pictures share one scale. Raises ValueError without a request."""
     if not handled:
         raise ValueError("a queue needs at least one request")
-    end = max(until, *(one.done for one in handled)) or 1.0
-    names = [plural(one.length, "token") for one in handled]
-    left = max(map(text_width, names)) + 12
-    at = lambda tick: left + TRACK * tick / end
-    svg = Svg(left + TRACK + 86, HEAD + ROW * len(handled) + 44)
-    svg.text(0, 16, title or plural(len(handled), "request"), bold=True)
-    svg.text(left + TRACK + 12, 16, "latency", SMALL, dim=True)
-    for i, (one, name) in enumerate(zip(handled, names, strict=True)):
-        y = HEAD + ROW * i
-        svg.text(left - 10, y + 15, name, SMALL, anchor="end")
-        svg.path(f"M{n(at(one.arrived))} {n(y + 3)} v15", line=2, opacity=1)
-        svg.path(f"M{n(at(one.arrived))} {n(y + 11)} H{n(at(one.began))}", line=1.2, dashed=True)
+
+    drawing = QueueDrawing(handled, until)
+    drawing.svg.text(0, 16, title or plural(len(handled), "request"), bold=True)
+    drawing.svg.text(drawing.left + TRACK + 12, 16, "latency", SMALL, dim=True)
+    for i, one in enumerate(handled):
+        drawing.draw_request(HEAD + ROW * i, one)
+    drawing.draw_axis(HEAD + ROW * len(handled) + 4)
+
+    rows = []
+    for one in handled:
+        padding = one.size - one.length
+        times = (one.arrived, one.began, one.compiling, one.running, padding, one.latency)
+        rows.append((plural(one.length, "token"), *map(ticks, times)))
+    text = columns(rows, QUEUE_HEADER)
+
+    compiles = plural(sum(one.compiling > 0 for one in handled), "compile")
+    longest = ticks(max(one.latency for one in handled))
+    alt = f"{plural(len(handled), 'request')} in a queue, {compiles}; the longest latency is {longest}."
+    text = f"{title}\n{text}" if title else text
+    return Picture(drawing.svg.render(alt), QUEUE_CAPTION, alt, text)
+
+
+class QueueDrawing:
+    """The queue while it is drawn, time from left to right."""
+
+    def __init__(self, handled: Sequence[Handled], until: float) -> None:
+        names = [text_width(plural(one.length, "token")) for one in handled]
+        self.end = max(until, *(one.done for one in handled)) or 1.0
+        self.left = max(names) + 12
+        self.svg = Svg(self.left + TRACK + 86, HEAD + ROW * len(handled) + 44)
+
+    def at(self, tick: float) -> float:
+        """px from the left."""
+        return self.left + TRACK * tick / self.end
+
+    def draw_request(self, y: float, one: Handled) -> None:
+        """Its row: arrival, waiting, compiling, running, padding, and the latency as a number."""
+        svg, arrived, began = self.svg, self.at(one.arrived), self.at(one.began)
+        svg.text(self.left - 10, y + 15, plural(one.length, "token"), SMALL, anchor="end")
+        svg.path(f"M{n(arrived)} {n(y + 3)} v15", line=2, opacity=1)
+        svg.path(f"M{n(arrived)} {n(y + 11)} H{n(began)}", line=1.2, dashed=True)
+
+        start = one.began + one.compiling
         if one.compiling:
-            wide = at(one.began + one.compiling) - at(one.began)
-            svg.box(
-                at(one.began),
-                y + 2,
-                wide,
-                17,
-                "codegen",
-                radius=2,
-                strength=0.45,
-                tip=f"compiles for {one.where or one.size}",
-            )
+            wide = self.at(start) - began
+            tip = f"compiles for {one.where or one.size}"
+            svg.box(began, y + 2, wide, 17, "codegen", radius=2, strength=0.45, tip=tip)
             if wide > 56:
-                svg.text(at(one.began) + 6, y + 15, "compile", SMALL)
-        start, real = one.began + one.compiling, one.running * one.length / one.size
-        svg.box(
-            at(start), y + 2, at(start + real) - at(start), 17, "scheduling", radius=2, strength=0.4
-        )
+                svg.text(began + 6, y + 15, "compile", SMALL)
+
+        # Of a padded request only this share of running is for its own tokens.
+        real_end = self.at(start + one.running * one.length / one.size)
+        wide = real_end - self.at(start)
+        svg.box(self.at(start), y + 2, wide, 17, "scheduling", radius=2, strength=0.4)
         if one.size > one.length:
-            svg.box(
-                at(start + real),
-                y + 2,
-                at(one.done) - at(start + real),
-                17,
-                "break",
-                radius=2,
-                strength=0.18,
-                dashed=True,
-            )
-        svg.text(left + TRACK + 12, y + 15, ticks(one.latency), SMALL)
-    y = HEAD + ROW * len(handled) + 4
-    svg.path(f"M{n(left)} {n(y)} H{n(left + TRACK)}", line=1.2, opacity=0.7)
-    step = next(
-        step
-        for power in range(9)
-        for step in (10**power, 2 * 10**power, 5 * 10**power)
-        if end / step <= 8
-    )
-    for tick in range(0, int(end) + 1, step):
-        svg.path(f"M{n(at(tick))} {n(y)} v4", line=1.2, opacity=0.7)
-        svg.text(at(tick), y + 17, str(tick), SMALL, anchor="middle")
-    svg.text(left - 10, y + 17, "tick", SMALL, anchor="end", dim=True)
-    caption = "Upright line: arrival; dashed line: waiting. Yellow: its shape is compiled. Green: it runs; dashed box: padding."
-    rows = [
-        (
-            name,
-            *map(
-                ticks,
-                (
-                    one.arrived,
-                    one.began,
-                    one.compiling,
-                    one.running,
-                    one.size - one.length,
-                    one.latency,
-                ),
-            ),
-        )
-        for name, one in zip(names, handled, strict=True)
-    ]
-    text = columns(rows, ("request", "arrives", "begins", "compiles", "runs", "padding", "latency"))
-    worst = max(handled, key=lambda one: one.latency)
-    compiles = sum(one.compiling > 0 for one in handled)
-    said = f"{plural(len(handled), 'request')} in a queue, {plural(compiles, 'compile')}"
-    alt = f"{said}; the longest latency is {ticks(worst.latency)}."
-    return Picture(svg.render(alt), caption, alt, f"{title}\n{text}" if title else text)
+            wide = self.at(one.done) - real_end
+            svg.box(real_end, y + 2, wide, 17, "break", radius=2, strength=0.18, dashed=True)
+        svg.text(self.left + TRACK + 12, y + 15, ticks(one.latency), SMALL)
+
+    def draw_axis(self, y: float) -> None:
+        self.svg.path(f"M{n(self.left)} {n(y)} H{n(self.left + TRACK)}", line=1.2, opacity=0.7)
+        for tick in range(0, int(self.end) + 1, step_for(self.end)):
+            x = self.at(tick)
+            self.svg.path(f"M{n(x)} {n(y)} v4", line=1.2, opacity=0.7)
+            self.svg.text(x, y + 17, str(tick), SMALL, anchor="middle")
+        self.svg.text(self.left - 10, y + 17, "tick", SMALL, anchor="end", dim=True)
 
 
-LANE, SCALE, MARKS = 40.0, 410.0, (50, 95, 99)
+def step_for(end: float) -> int:
+    """The least of 1, 2, 5, 10, 20, … that gives at most eight numbers on the axis."""
+    for power in itertools.count():
+        for step in (10**power, 2 * 10**power, 5 * 10**power):
+            if end / step <= 8:
+                return step
+    raise AssertionError("steps grow without end")
+
+
+# ---- latencies ------------------------------------------------------------------------------------------------------
+
+LANE, SCALE = 40.0, 410.0
+"""px: the height of a lane, and the length of the scale."""
+NUMBERS, NUMBER = 60, 62
+"""px: where the numbers begin behind the scale, and from one to the next."""
+MARKS = (50, 95, 99)
+"""The percentiles that are marked."""
+LATENCIES_CAPTION = (
+    "Each thin line is a request; the thick ones are p50, p95 and p99. The scale is logarithmic."
+)
+
+
+@dataclass(frozen=True)
+class LogScale:
+    """A logarithmic scale: from `low` at `left` px to `high`."""
+
+    left: float
+    low: float
+    high: float
+
+    def at(self, value: float) -> float:
+        """px from the left."""
+        return self.left + SCALE * math.log(value / self.low) / math.log(self.high / self.low)
+
+    def number(self, k: int) -> float:
+        """px: the right end of the `k`-th number behind the scale."""
+        return self.left + SCALE + NUMBERS + NUMBER * k
 
 
 @takes(samples=named(each(SIZE, ""), "name → its samples"))
 def latencies(
     samples: Mapping[str, Sequence[float]], unit: str = "ticks", caption: str = ""
 ) -> Picture:
-    """A lane for each name: every sample a thin line, on a logarithmic scale; p50, p95 and p99 as marks and as numbers."""
+    """A lane for each name: every sample a thin line, on a logarithmic scale; p50, p95 and p99 as marks and as numbers.
+
+    Raises ValueError for a name without samples, and for a sample that is not above 0."""
     if not samples or not all(samples.values()):
         raise ValueError("latencies need at least one sample for each name")
     every = [value for values in samples.values() for value in values]
-    if min(every) <= 0:
-        raise ValueError(f"a latency on a logarithmic scale must be positive, got {min(every)}")
-    low, high = min(every), max(max(every), min(every) * 1.01)
+    low = min(every)
+    if low <= 0:
+        raise ValueError(f"a latency on a logarithmic scale must be positive, got {low}")
+
     left = max(text_width(name) for name in samples) + 18
-    at = lambda value: left + SCALE * math.log(value / low) / math.log(high / low)
-    svg, rows = Svg(left + SCALE + 192, 24 + LANE * len(samples) + 26), []
+    scale = LogScale(left, low, max(max(every), low * 1.01))
+    svg = Svg(left + SCALE + 192, 24 + LANE * len(samples) + 26)
     for k, p in enumerate(MARKS):
-        svg.text(left + SCALE + 60 + 62 * k, 16, f"p{p}", SMALL, anchor="end", bold=True)
+        svg.text(scale.number(k), 16, f"p{p}", SMALL, anchor="end", bold=True)
+
+    rows = []
     for i, (name, values) in enumerate(samples.items()):
-        colour, dashed = who(name, "scheduling")
-        y = 24 + LANE * i
-        svg.text(left - 10, y + 22, name, anchor="end")
-        svg.box(
-            left - 3,
-            y + 4,
-            SCALE + 6,
-            LANE - 10,
-            colour,
-            radius=3,
-            strength=0.05,
-            line=0.8,
-            dashed=dashed,
-        )
-        for value in sorted(values):
-            svg.path(f"M{n(at(value))} {n(y + 9)} v20", stage=colour, line=1, opacity=0.35)
-        marks = [percentile(values, p) for p in MARKS]
-        for k, (p, value) in enumerate(zip(MARKS, marks, strict=True)):
-            svg.path(
-                f"M{n(at(value))} {n(y + 4)} v{n(LANE - 10)}",
-                line=2.4,
-                opacity=1,
-                tip=f"p{p}: {ticks(value)} {unit}",
-            )
-            svg.text(left + SCALE + 60 + 62 * k, y + 22, ticks(value), SMALL, anchor="end")
-        rows.append((name, len(values), *map(ticks, marks)))
+        draw_lane(svg, scale, 24 + LANE * i, name, values, unit)
+        rows.append((name, len(values), *(ticks(percentile(values, p)) for p in MARKS)))
+
     y = 24 + LANE * len(samples) + 14
     svg.text(left, y, ticks(low), SMALL)
-    svg.text(left + SCALE, y, f"{ticks(high)} {unit}", SMALL, anchor="end")
-    alt = "; ".join(f"{name}: p50 {a}, p95 {b}, p99 {c}" for name, _, a, b, c in rows) + "."
-    caption = (
-        caption
-        or "Each thin line is a request; the thick ones are p50, p95 and p99. The scale is logarithmic."
+    svg.text(left + SCALE, y, f"{ticks(scale.high)} {unit}", SMALL, anchor="end")
+
+    said = "; ".join(f"{name}: p50 {a}, p95 {b}, p99 {c}" for name, _, a, b, c in rows)
+    text = columns(rows, ("", "requests", "p50", "p95", "p99"))
+    return Picture(svg.render(f"{said}."), caption or LATENCIES_CAPTION, f"{said}.", text)
+
+
+def draw_lane(
+    svg: Svg, scale: LogScale, y: float, name: str, values: Sequence[float], unit: str
+) -> None:
+    """All samples of one name, and its percentiles over them."""
+    colour, dashed = who(name, "scheduling")
+    high = LANE - 10
+    svg.text(scale.left - 10, y + 22, name, anchor="end")
+    svg.box(
+        scale.left - 3,
+        y + 4,
+        SCALE + 6,
+        high,
+        colour,
+        radius=3,
+        strength=0.05,
+        line=0.8,
+        dashed=dashed,
     )
-    return Picture(
-        svg.render(alt), caption, alt, columns(rows, ("", "requests", "p50", "p95", "p99"))
-    )
+    for value in sorted(values):
+        svg.path(f"M{n(scale.at(value))} {n(y + 9)} v20", stage=colour, line=1, opacity=0.35)
+
+    for k, p in enumerate(MARKS):
+        value = percentile(values, p)
+        mark = f"M{n(scale.at(value))} {n(y + 4)} v{n(high)}"
+        svg.path(mark, line=2.4, opacity=1, tip=f"p{p}: {ticks(value)} {unit}")
+        svg.text(scale.number(k), y + 22, ticks(value), SMALL, anchor="end")

@@ -8,154 +8,222 @@ Out: a `Picture`: left, an arrow from each kernel to those that wait for it. Rig
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from course_lib.viz.kit.asked import NAMES, named, takes
 from course_lib.viz.kit.style import LARGE, Picture
 from course_lib.viz.kit.svg import Svg, text_width
 
-HIGH, BETWEEN, ASIDE = 34, 44, 26
+HIGH, BETWEEN, BESIDE = 34, 44, 24
+"""px: the height of a kernel, and the gaps below and beside it."""
+ASIDE, PANELS = 26, 60
+"""px: room for arrows on either side of a panel, and between two panels."""
 Needs = dict[str, tuple[str, ...]]
+"""Kernel → those that it waits for."""
+
+
+class Arrow(NamedTuple):
+    """From a kernel to one that waits for it."""
+
+    start: str
+    to: str
 
 
 @takes(needs=named(NAMES, "kernel → the names of those it waits for"), together=NAMES)
 def order(needs: Mapping[str, Iterable[str]], together: tuple[str, ...] = ()) -> Picture:
-    """The kernels of `needs` in levels, data flowing down; beside them the same once those of `together` are one."""
+    """The kernels of `needs` in levels, data flowing down; beside them the same once those of `together` are one.
+
+    Raises LookupError for a name that is no kernel."""
     before: Needs = {name: tuple(who) for name, who in needs.items()}
-    unknown = [
-        name
-        for name in (*together, *(n for who in before.values() for n in who))
-        if name not in before
-    ]
-    if unknown:
-        raise LookupError(f"order knows no kernel '{unknown[0]}'; there are {', '.join(before)}")
-    panels = [("One by one", before)] + ([("As one", merged(before, together))] if together else [])
-    drawings = [Levels(title, graph) for title, graph in panels]
-    svg = Svg(
-        sum(d.width for d in drawings) + 60 * (len(drawings) - 1), max(d.height for d in drawings)
-    )
+    for name in (*together, *(one for who in before.values() for one in who)):
+        if name not in before:
+            known = ", ".join(before)
+            raise LookupError(f"order knows no kernel '{name}'; there are {known}")
+
+    panels = [Levels("One by one", before)]
+    if together:
+        panels.append(Levels("As one", merged(before, together)))
+
+    width = sum(panel.width for panel in panels) + PANELS * (len(panels) - 1)
+    svg = Svg(width, max(panel.height for panel in panels))
     x = 0.0
-    for drawing in drawings:
-        drawing.draw(svg, x, " · ".join(together))
-        x += drawing.width + 60
-    lines = [line for title, graph in panels for line in in_words(title, graph)]
-    circle = any(circles(graph) for _, graph in panels)
+    for panel in panels:
+        panel.draw(svg, x, " · ".join(together))
+        x += panel.width + PANELS
+
+    lines = [line for panel in panels for line in in_words(panel.title, panel.needs)]
     alt = f"Who runs after whom. {'. '.join(lines)}."
     caption = "An arrow leads from a kernel to who waits for its result."
-    caption += (
-        " As one, they would have to run both before and after another kernel." if circle else ""
-    )
+    if any(panel.circle for panel in panels):
+        caption += " As one, they would have to run both before and after another kernel."
     return Picture(svg.render(alt), caption, alt, "\n".join(lines))
 
 
 def merged(needs: Needs, together: tuple[str, ...]) -> Needs:
     """The same with `together` as one kernel."""
     one = " · ".join(together)
-    name = lambda who: one if who in together else who
+
+    def name(who: str) -> str:
+        return one if who in together else who
+
     result: Needs = {}
     for who, before in needs.items():
-        others = (*result.get(name(who), ()), *(name(b) for b in before))
-        result[name(who)] = tuple(b for b in dict.fromkeys(others) if b != name(who))
+        me = name(who)
+        others = (*result.get(me, ()), *map(name, before))
+        result[me] = tuple(other for other in dict.fromkeys(others) if other != me)
     return result
 
 
 def circles(needs: Needs) -> set[tuple[str, str]]:
     """The arrows (from, to) that are part of a circle."""
+    found: set[tuple[str, str]] = set()
+    for who in needs:
+        for before in needs[who]:
+            # The arrow leads from `before` to `who`: is there a way back?
+            if who in all_before(before, needs):
+                found.add(Arrow(before, who))
+    return found
 
-    def all_before(who: str) -> set[str]:
-        found: set[str] = set()
-        waiting = [*needs[who]]
-        while waiting:
-            if (name := waiting.pop()) not in found:
-                found.add(name)
-                waiting += needs[name]
-        return found
 
-    earlier = {who: all_before(who) for who in needs}
-    return {(b, who) for who in needs for b in needs[who] if who in earlier[b]}
+def all_before(who: str, needs: Needs) -> set[str]:
+    """All that must run before a kernel, directly or not."""
+    found: set[str] = set()
+    waiting = [*needs[who]]
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting += needs[name]
+    return found
 
 
 def in_words(title: str, needs: Needs) -> list[str]:
+    """Who runs after whom, and the first circle if there is one."""
     said = [f"{who} after {' and '.join(before)}" for who, before in needs.items() if before]
+    lines = [f"{title}: {'; '.join(said) or 'in any order'}"]
+
     circle = sorted(circles(needs))
-    return [f"{title}: {'; '.join(said) or 'in any order'}"] + (
-        [f"A circle: {' → '.join(circle[0])} → …"] if circle else []
-    )
+    if circle:
+        lines.append(f"A circle: {' → '.join(circle[0])} → …")
+    return lines
 
 
 class Levels:
     """One panel: each kernel one level below the last of those that it needs."""
 
     def __init__(self, title: str, needs: Needs) -> None:
-        self.title, self.needs, self.circle = title, needs, circles(needs)
-        self.back = {
-            (b, who) for b, who in self.circle if list(needs).index(b) > list(needs).index(who)
-        }
-        level: dict[str, int] = {}
-        for who in needs:
-            level[who] = max(
-                [0, *(1 + level[b] for b in needs[who] if (b, who) not in self.back and b in level)]
-            )
-        self.level = level
+        self.title = title
+        self.needs = needs
+        self.circle = circles(needs)
+        self.back = self.arrows_back()
+        self.level = self.levels()
         self.size = {who: text_width(who) + 30 for who in needs}
-        rows = [
-            [who for who in needs if level[who] == n]
-            for n in range(1 + max(level.values(), default=0))
-        ]
-        wide = [sum(self.size[who] for who in row) + 24 * (len(row) - 1) for row in rows]
+
+        rows = self.rows()
+        wide = [self.width_of(row) for row in rows]
         self.width = max([*wide, text_width(title, bold=True)]) + 2 * ASIDE
         self.height = 34 + len(rows) * (HIGH + BETWEEN) - BETWEEN + 6
+
         self.left: dict[str, float] = {}
-        for row, width in zip(rows, wide, strict=True):
-            x = (self.width - width) / 2
+        for row in rows:
+            x = (self.width - self.width_of(row)) / 2
             for who in row:
                 self.left[who] = x
-                x += self.size[who] + 24
+                x += self.size[who] + BESIDE
+
+    def arrows_back(self) -> set[tuple[str, str]]:
+        """The arrows of circles that lead up, to a kernel which is named earlier."""
+        place = {who: number for number, who in enumerate(self.needs)}
+        return {(start, to) for start, to in self.circle if place[start] > place[to]}
+
+    def levels(self) -> dict[str, int]:
+        level: dict[str, int] = {}
+        for who in self.needs:
+            level[who] = 0
+            for before in self.needs[who]:
+                if (before, who) not in self.back and before in level and before != who:
+                    level[who] = max(level[who], 1 + level[before])
+        return level
+
+    def rows(self) -> list[list[str]]:
+        """The kernels of each level, from the top."""
+        rows: list[list[str]] = [[] for _ in range(1 + max(self.level.values(), default=0))]
+        for who in self.needs:
+            rows[self.level[who]].append(who)
+        return rows
+
+    def width_of(self, row: list[str]) -> float:
+        return sum(self.size[who] for who in row) + BESIDE * (len(row) - 1)
+
+    def top(self, who: str) -> int:
+        """px from the top of the drawing."""
+        return 34 + self.level[who] * (HIGH + BETWEEN)
 
     def draw(self, svg: Svg, x: float, frame: str) -> None:
+        """With its left edge at `x`; the kernel called `frame` has a thick frame."""
         svg.text(x + self.width / 2, 16, self.title, LARGE, anchor="middle", bold=True)
-        top = {who: 34 + n * (HIGH + BETWEEN) for who, n in self.level.items()}
-        middle = {who: x + self.left[who] + self.size[who] / 2 for who in self.needs}
         for who, before in self.needs.items():
-            for b in before:
-                stage = "break" if (b, who) in self.circle else None
-                if (b, who) in self.back:  # up again, past the right-hand side of both
-                    right = max(x + self.left[w] + self.size[w] for w in self.needs) + 16
-                    ways = [
-                        (x + self.left[b] + self.size[b], top[b] + HIGH / 2),
-                        (right, top[b] + HIGH / 2),
-                    ]
-                    ways += [
-                        (right, top[who] + HIGH / 2),
-                        (x + self.left[who] + self.size[who] + 3, top[who] + HIGH / 2),
-                    ]
-                elif self.level[who] - self.level[b] > 1:  # past those between, on the left
-                    left = (
-                        min(
-                            x + self.left[w]
-                            for w in self.needs
-                            if self.level[b] <= self.level[w] <= self.level[who]
-                        )
-                        - 16
-                    )
-                    ways = [(x + self.left[b], top[b] + HIGH / 2), (left, top[b] + HIGH / 2)]
-                    ways += [
-                        (left, top[who] + HIGH / 2),
-                        (x + self.left[who] - 2, top[who] + HIGH / 2),
-                    ]
-                else:
-                    ways = [(middle[b], top[b] + HIGH), (middle[who], top[who] - 2)]
-                svg.arrow(ways, stage=stage, line=2.4 if stage else 1.6)
+            for start in before:
+                self.draw_arrow(svg, x, Arrow(start, who))
         for who in self.needs:
-            one = who == frame
-            library = "(library)" in who
-            stage = "scheduling" if one else "runtime" if library else "lowering"
-            svg.box(
-                x + self.left[who],
-                top[who],
-                self.size[who],
-                HIGH,
-                stage,
-                radius=0 if library else 6,
-                line=3.5 if one else 1.4,
-            )
-            svg.text(middle[who], top[who] + 22, who, anchor="middle", bold=one)
+            self.draw_kernel(svg, x, who, who == frame)
+
+    def draw_arrow(self, svg: Svg, x: float, arrow: Arrow) -> None:
+        """Straight down to the next level, else past what stands between."""
+        start, to = arrow
+        if arrow in self.back:
+            way = self.way_up(x, arrow)
+        elif self.level[to] - self.level[start] > 1:
+            way = self.way_past(x, arrow)
+        else:
+            way = [
+                (self.middle(x, start), self.top(start) + HIGH),
+                (self.middle(x, to), self.top(to) - 2),
+            ]
+
+        if arrow in self.circle:
+            svg.arrow(way, stage="break", line=2.4)
+        else:
+            svg.arrow(way, stage=None, line=1.6)
+
+    def middle(self, x: float, who: str) -> float:
+        return x + self.left[who] + self.size[who] / 2
+
+    def way_up(self, x: float, arrow: Arrow) -> list[tuple[float, float]]:
+        """Up again, past the right-hand side of all."""
+        start, to = arrow
+        right = max(x + self.left[who] + self.size[who] for who in self.needs) + 16
+        low, high = self.top(start) + HIGH / 2, self.top(to) + HIGH / 2
+        return [
+            (x + self.left[start] + self.size[start], low),
+            (right, low),
+            (right, high),
+            (x + self.left[to] + self.size[to] + 3, high),
+        ]
+
+    def way_past(self, x: float, arrow: Arrow) -> list[tuple[float, float]]:
+        """Down past those between, on the left."""
+        start, to = arrow
+        first, last = self.level[start], self.level[to]
+        between = [who for who in self.needs if first <= self.level[who] <= last]
+        left = min(x + self.left[who] for who in between) - 16
+        high, low = self.top(start) + HIGH / 2, self.top(to) + HIGH / 2
+        return [
+            (x + self.left[start], high),
+            (left, high),
+            (left, low),
+            (x + self.left[to] - 2, low),
+        ]
+
+    def draw_kernel(self, svg: Svg, x: float, who: str, framed: bool) -> None:
+        """A library call has sharp corners."""
+        is_library = "(library)" in who
+        stage = "runtime" if is_library else "lowering"
+        line = 1.4
+        if framed:
+            stage, line = "scheduling", 3.5
+
+        left, top = x + self.left[who], self.top(who)
+        radius = 0 if is_library else 6
+        svg.box(left, top, self.size[who], HIGH, stage, radius=radius, line=line)
+        svg.text(self.middle(x, who), top + 22, who, anchor="middle", bold=framed)

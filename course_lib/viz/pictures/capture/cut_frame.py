@@ -1,0 +1,425 @@
+"""A frame cut in pieces: graph → what Python does → resume function → graph, torn edges between.
+
+In:  a `Recording`, and the function to show. Out: a `Picture`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import CodeType
+from typing import Any
+
+from course_lib import events, frames
+from course_lib.frames.resume import Resume, live, resumed
+from course_lib.viz.kit.asked import RECORDED, a_function, takes
+from course_lib.viz.kit.style import LARGE, SMALL, Picture, plural
+from course_lib.viz.kit.svg import Svg, shorten, text_width, wrap
+from course_lib.viz.kit.user_lines import as_written
+from course_lib.viz.kit.user_lines import expression as marked
+from course_lib.viz.pictures.graphs.fx_graphs import op_name
+from course_lib.viz.recording import Recording
+
+# ---- the pieces -----------------------------------------------------------------------------------------------------
+
+LETTERS = 46
+"""Columns of the text in a piece."""
+WAYS = 6
+"""So many captures that differ are told one by one."""
+
+
+@dataclass
+class Piece:
+    """A function, or a resume function of it: what was captured of it, each time, and where it goes on."""
+
+    code: CodeType
+    results: list[Any] = field(default_factory=list)
+    problems: list[Any] = field(default_factory=list)
+    next: list[Resume] = field(default_factory=list)
+    resume: Resume | None = None
+
+    @property
+    def number(self) -> int:
+        """Which code object it is."""
+        return frames.number(self.code)
+
+    @property
+    def original(self) -> CodeType:
+        """The code of the function itself."""
+        return self.resume.original if self.resume else self.code
+
+    @property
+    def lines(self) -> list[str]:
+        """Its operations. Where captures differ in them, each has its own line."""
+        ways: dict[str, list[str]] = {}
+        for number, result in enumerate(self.results, 1):
+            ways.setdefault(operations_of(result), []).append(str(number))
+
+        if len(ways) == 1:
+            lines = wrap(next(iter(ways)), LETTERS, 4)
+            if len(self.results) > 1:
+                lines.append(f"captured {len(self.results)} times")
+            return lines
+
+        lines = []
+        for names, numbers in list(ways.items())[:WAYS]:
+            captures = "capture" if len(numbers) == 1 else "captures"
+            told = f"{captures} {', '.join(numbers)}: {names or 'no operation'}"
+            lines += wrap(told, LETTERS, 3)
+        if len(ways) > WAYS:
+            lines.append(f"and {len(ways) - WAYS} more ways")
+        return lines
+
+    @property
+    def in_python(self) -> list[str]:
+        """What the head does itself: the expressions of this frame that broke a graph, each once."""
+        return list(dict.fromkeys(map(expression, self.problems)))
+
+
+def operations_of(result: Any) -> str:
+    """The operations of a captured graph by name: 'sin, mul, gt'."""
+    nodes = [node for node in result.graph.graph.nodes if node.op.startswith("call_")]
+    return ", ".join(op_name(node) for node in nodes)
+
+
+def expression(problem: Any) -> str:
+    """The expression of the captured frame that broke a graph: for a break further in, the call that led there."""
+    first = problem.stack[0] if problem.stack else problem.location
+    if first is None:
+        return "the rest"
+
+    text = marked(first) or first.text
+    if "JUMP_IF" in problem.instruction and first is problem.location:
+        return f"if {text}"
+    return text
+
+
+def pieces_of(recording: Recording, function: str | Callable[..., Any] | None) -> list[Piece]:
+    """The frame `function` and its resume functions, in the order in which they first ran.
+
+    Raises LookupError if it was not recorded."""
+    if function is not None and not isinstance(function, str):
+        a_function(function, "cut")
+        function = getattr(getattr(function, "forward", function), "__qualname__", str(function))
+
+    pieces = all_pieces(recording)
+    for one in pieces:
+        if one.resume is None and is_wanted(one, function):
+            return [other for other in pieces if other.original is one.code]
+
+    asked = f" called '{function}'" if function else " with a graph break"
+    raise LookupError(
+        f"no frame{asked} was recorded. If it was compiled before, cl.reset() forgets it."
+    )
+
+
+def is_wanted(piece: Piece, function: str | None) -> bool:
+    """Has it the name that is asked for? Without a name: has it a graph break?"""
+    if function is None:
+        return bool(piece.problems)
+    qualname = piece.code.co_qualname
+    return function in (qualname, qualname.split(".")[-1])
+
+
+def all_pieces(recording: Recording) -> list[Piece]:
+    """Every function and resume function that was recorded, with what was captured of it."""
+    found: dict[int, Piece] = {}
+    piece = None
+    for event in recording.events:
+        if isinstance(event, events.FrameSeen):
+            piece = None
+            if event.code is not None:
+                piece = found.setdefault(frames.number(event.code), Piece(event.code))
+        elif piece is not None:
+            note(piece, event)
+
+    pieces = list(found.values())
+    codes = [piece.code for piece in pieces]
+    for piece in pieces:
+        piece.resume = resumed_by(piece.code, codes)
+    return pieces
+
+
+def note(piece: Piece, event: events.Event) -> None:
+    """Add what an event says about the piece that is being captured."""
+    if isinstance(event, events.GraphBroke):
+        piece.problems.append(as_written(event.problem))
+    elif isinstance(event, events.GraphCaptured):
+        piece.results.append(event.result)
+        # The names of the head lead to the resume functions that it calls.
+        for at in event.result.head.names.values():
+            if isinstance(at, Resume) and not caught(at) and at not in piece.next:
+                piece.next.append(at)
+
+
+def resumed_by(code: CodeType, known: list[CodeType]) -> Resume | None:
+    """What `code` resumes. A recording outlives compiled code, so the code itself is asked if need be."""
+    at = resumed(code)
+    if at is not None:
+        return at
+
+    name, _, offset = code.co_qualname.rpartition(" from ")
+    for original in known:
+        if name and original.co_qualname == name and code.co_code.endswith(original.co_code):
+            shift = len(code.co_code) - len(original.co_code)
+            return Resume(original, int(offset), code, code, (), shift)
+    return None
+
+
+def caught(at: Resume) -> bool:
+    """Is this where an exception handler begins?"""
+    return any(entry.target == at.offset for entry in frames.exception_table(at.original))
+
+
+def carried(at: Resume) -> str:
+    """What the head hands to a resume function."""
+    alive = live(at.original).get(at.offset, frozenset())
+    handed = [name for name in at.original.co_varnames if name in alive]
+
+    on_stack = sum(name.startswith("stack") for name in at.code.co_freevars)
+    if on_stack:
+        handed.append(plural(on_stack, "stack value"))
+    return ", ".join(handed) or "nothing"
+
+
+def title_of(what: Resume | CodeType) -> str:
+    """'bar', 'bar from 112 (line 4)'."""
+    if not isinstance(what, Resume):
+        return what.co_qualname.split(".<locals>.")[-1]
+
+    title = title_of(what.code)
+    line = line_of(what)
+    return f"{title} (line {line})" if line else title
+
+
+def line_of(at: Resume) -> int | None:
+    """The source line where a resume function goes on."""
+    for start, end, line in at.original.co_lines():
+        if start <= at.offset < end:
+            return line
+    return None
+
+
+# ---- where each piece stands ----------------------------------------------------------------------------------------
+
+WIDE, GAP = 350, 14
+"""px: the width of a piece, and the distance between two beside each other."""
+TORN, BOX = 76, 28
+"""px: the height of what stands between two below each other, and of each thing that Python does there."""
+ACROSS = 4
+"""How many may stand beside each other."""
+
+
+@dataclass
+class Block:
+    """A piece with what follows it, laid out.
+
+    Without a piece it is a name and a sentence (`number`): the piece is drawn already, or has not run yet."""
+
+    title: str
+    number: str
+    lines: list[str]
+    piece: Piece | None
+    below: list[Below] = field(default_factory=list)
+
+    @property
+    def own_width(self) -> float:
+        """What did not run has only its name and, below, why."""
+        if self.piece:
+            return WIDE
+        text = max(text_width(self.title), text_width(self.number, SMALL))
+        return min(WIDE, 30 + text)
+
+    @property
+    def width_below(self) -> float:
+        return sum(one.block.width for one in self.below) + GAP * (len(self.below) - 1)
+
+    @property
+    def width(self) -> float:
+        return max(self.own_width, self.width_below)
+
+    @property
+    def own_height(self) -> float:
+        lines = len(self.lines) + (self.piece is None and self.number != "")
+        return 34 + 17 * lines + (8 if lines else 0)
+
+    @property
+    def torn(self) -> float:
+        """The height of what stands between it and what is below."""
+        in_python = len(self.piece.in_python) if self.piece else 0
+        return TORN + BOX * max(1, in_python)
+
+    @property
+    def height(self) -> float:
+        if not self.below:
+            return self.own_height
+        return self.own_height + self.torn + max(one.block.height for one in self.below)
+
+
+@dataclass
+class Below:
+    """Where a piece goes on, and what its head hands on to it."""
+
+    carried: str
+    block: Block
+
+
+class Layout:
+    """Lays the pieces out as a tree; each is drawn once."""
+
+    def __init__(self, pieces: list[Piece]) -> None:
+        self.pieces = pieces
+        self.known = {piece.number: piece for piece in pieces}
+        self.drawn = {pieces[0].number}
+        # Graphs are numbered in this order.
+        self.captured = [piece.number for piece in pieces if piece.results]
+
+    def lay_out(self, piece: Piece, above: frozenset[int] = frozenset()) -> Block:
+        """A piece and all that follows it. `above`: the numbers of the pieces that it hangs on."""
+        block = Block(title_of(piece.resume or piece.code), "no graph", [], piece)
+        if piece.results:
+            block.number = f"graph {self.captured.index(piece.number) + 1}"
+            block.lines = piece.lines
+
+        # What is new here is drawn below this piece, and not by one that is laid out later.
+        following = self.following(piece)[:ACROSS]
+        mine = [at for at in following if frames.number(at.code) not in self.drawn]
+        self.drawn.update(frames.number(at.code) for at in mine)
+
+        above |= {piece.number}
+        for at in following:
+            key = frames.number(at.code)
+            if at in mine and key in self.known:
+                below = self.lay_out(self.known[key], above)
+            elif at in mine:
+                below = Block(title_of(at), "not needed so far", [], None)
+            else:
+                where = "drawn above" if key in above else "drawn elsewhere"
+                below = Block(title_of(at), where, [], None)
+            block.below.append(Below(carried(at), below))
+        return block
+
+    def following(self, piece: Piece) -> list[Resume]:
+        """Where a piece goes on. If nothing was captured of it, its resume function ran next."""
+        if piece.next or not piece.problems:
+            return piece.next
+
+        later = self.pieces[self.pieces.index(piece) + 1 :][:1]
+        return [one.resume for one in later if one.resume]
+
+
+# ---- the drawing ----------------------------------------------------------------------------------------------------
+
+CAPTION = "Blue: what is captured. Torn: a graph ends there; grey: what Python does itself. The arrow says what the head hands on."
+
+
+@takes(recording=RECORDED)
+def cut_frame(recording: Recording, function: str | Callable[..., Any] | None = None) -> Picture:
+    """A frame cut in pieces: `function` by name or itself; None for the first that has a graph break.
+
+    Raises LookupError if it was not recorded."""
+    pieces = pieces_of(recording, function)
+    top = Layout(pieces).lay_out(pieces[0])
+    svg = Svg(top.width + GAP + 12, top.height + 6)
+    draw_block(svg, top, 2, 3)
+    text = "\n".join(text_of(top))
+
+    graphs = sum(bool(piece.results) for piece in pieces)
+    breaks = sum(len(piece.in_python) for piece in pieces)
+    counts = f"{plural(graphs, 'graph')}, {plural(breaks, 'graph break')}"
+    alt = f"{title_of(pieces[0].code)} in {plural(len(pieces), 'piece')}: {counts}. "
+    alt += " ".join(text.split())
+    return Picture(svg.framed(alt), CAPTION, alt, text)
+
+
+def draw_block(svg: Svg, block: Block, x: float, y: float) -> None:
+    """A piece, its torn edge, and below it where it goes on."""
+    left = x + (block.width - block.own_width) / 2
+    if block.piece is None:
+        draw_name(svg, block, left, y)
+        return
+
+    draw_piece(svg, block, block.piece, left, y)
+    if not block.below:
+        return
+
+    bottom = y + block.own_height
+    torn_end = draw_torn(svg, block.piece, left, bottom + 12)
+
+    at = x + (block.width - block.width_below) / 2
+    low = bottom + block.torn
+    last = block.below[-1]
+    for below in block.below:
+        wide = below.block.width
+        centre, corner = at + wide / 2, low - 29
+        middle = left + WIDE / 2
+        svg.arrow([(middle, torn_end + 8), (middle, corner), (centre, corner), (centre, low - 3)])
+
+        # What is handed on is told to the right of the arrow: that of the last must end within the drawing.
+        room = wide / 2 + GAP
+        if below is not last:
+            room += last.block.width / 2 - 20
+        told = shorten(f"hands on {below.carried}", room, SMALL)
+        svg.text(centre + 8, low - 10, told, SMALL, tip=below.carried)
+        draw_block(svg, below.block, at, low)
+        at += wide + GAP
+
+
+def draw_piece(svg: Svg, block: Block, piece: Piece, left: float, y: float) -> None:
+    """What ran: its name, its graph's number, and its operations."""
+    stage = "capture" if piece.results else "runtime"
+    wide = block.own_width
+    svg.box(left, y, wide, block.own_height, stage, strength=0.14, radius=10)
+
+    room = wide - 44 - text_width(block.number, SMALL)
+    title = shorten(block.title, room, BOLD)
+    svg.text(left + 12, y + 22, title, bold=True, tip=block.title)
+    svg.text(left + wide - 10, y + 22, block.number, SMALL, anchor="end", dim=True)
+    for n, line in enumerate(block.lines):
+        svg.text(left + 12, y + 44 + 17 * n, line, 12, mono=True)
+
+
+BOLD = 13.8
+"""The size that a bold name of 13 px looks like, where it must fit."""
+
+
+def draw_name(svg: Svg, block: Block, left: float, y: float) -> None:
+    """What did not run, or is drawn elsewhere: a dashed frame with its name, and why."""
+    wide = block.own_width
+    svg.box(left, y, wide, block.own_height, "runtime", strength=0, dashed=True, radius=10)
+
+    title = shorten(block.title, wide - 20, 13)
+    svg.text(left + 12, y + 22, title, dim=True, tip=block.title)
+    svg.text(left + 12, y + 42, block.number, SMALL, dim=True)
+
+
+def draw_torn(svg: Svg, piece: Piece, left: float, y: float) -> float:
+    """The torn edge of a graph, and below it what Python does. Gives the end of the last box, px."""
+    why = {expression(problem): problem.reason for problem in piece.problems}
+    teeth = " ".join(f"l6 {7 if n % 2 == 0 else -7}" for n in range(int(WIDE // 6)))
+    tip = "; ".join(dict.fromkeys(why.values()))
+    svg.path(f"M{left:.0f} {y} {teeth}", stage="break", line=2.2, opacity=1, tip=tip)
+    svg.text(left - 2, y + 25, "✂", LARGE, stage="break")
+
+    for text, reason in why.items():
+        said = f"Python: {text}"
+        short = shorten(said, WIDE - 56, 12, mono=True)
+        svg.box(left + 18, y + 11, WIDE - 36, 24, "eager", strength=0.2, radius=4, tip=reason)
+        svg.text(left + 28, y + 27, short, 12, mono=True, tip=said)
+        y += BOX
+    return y
+
+
+def text_of(block: Block, indent: str = "") -> list[str]:
+    """The drawing as text, a branch indented."""
+    lines = [f"{indent}{block.title}: {block.number}".rstrip(": ")]
+    lines += [f"{indent}  {line}" for line in block.lines]
+    if block.piece is None or not block.below:
+        return lines
+
+    lines += [f"{indent}✂ Python: {text}" for text in block.piece.in_python]
+    branches = len(block.below) > 1
+    for below in block.below:
+        lines.append(f"{indent}{'├' if branches else ''}→ hands on {below.carried}")
+        lines += text_of(below.block, indent + ("   " if branches else ""))
+    return lines
