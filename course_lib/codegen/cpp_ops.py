@@ -1,20 +1,18 @@
-"""How each operation of a loop body, and each reduction, is spelled in C++.
+"""How each operation of a loop body is spelled in C++. (Reductions: `codegen.accumulators`.)
 
-In:  one `Expr`, or a reduction step.
-Out: the text of an operation and how tightly it binds (for few parentheses); of a reduction, variables, steps and the result.
+In:  one `Expr`.
+Out: its text, and how tightly it binds (for few parentheses).
 
 Most operations are in the table, or a call of a function with the operation's own name, which `prelude.h` defines; the methods
 below are the rest. float16 and bfloat16 exist only in memory: they are computed as float, `rounded<...>` where asked to be.
 In PyTorch: `torch/_inductor/codegen/cpp.py`, `CppOverrides` and `CppVecOverrides`.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from course_lib.codegen.loops import PLAIN, extreme
-from course_lib.codegen.printer import ARITHMETIC, ATOM, Printer, Rule, compare, decimal, infix
+from course_lib.codegen.printer import ARITHMETIC, ATOM, Printer, Spelling, compare, decimal, infix
 from course_lib.lowering.ops import BINARY, UNARY
 from course_lib.scheduling.expressions import Expr
 
@@ -33,7 +31,7 @@ LIMITS = {
     2**63 - 1: "INT64_MAX",
 }
 CAST = 15  # How tightly a cast binds
-RULES: dict[str, str | Rule] = ARITHMETIC | {
+RULES: dict[str, str | Spelling] = ARITHMETIC | {
     "lt": compare("<", 10), "gt": compare(">", 10), "le": compare("<=", 10), "ge": compare(">=", 10),
     "eq": compare("==", 9), "ne": compare("!=", 9),
     "bitwise_and": infix("&", 8), "bitwise_xor": infix("^", 7), "bitwise_or": infix("|", 6),
@@ -66,8 +64,11 @@ def number(value: bool | int | float, dtype: torch.dtype) -> str:
         if dtype == torch.float64:
             return f"double({names[text]})" if text in names else text
         return names.get(text) or text + "f"
+
     value = int(value)
-    return LIMITS.get(value) or (f"{value}LL" if abs(value) >= 2**31 else str(value))
+    if value in LIMITS:
+        return LIMITS[value]
+    return f"{value}LL" if abs(value) >= 2**31 else str(value)
 
 
 class CppOps(Printer):
@@ -95,27 +96,29 @@ class CppOps(Printer):
         return text, binds
 
     def call(self, function: str, expr: Expr) -> str:
+        """A function of `prelude.h`. Those of integers are templates, and are told the type."""
         operands = expr.args[0].dtype
-        return super().call(
-            function + ("" if operands.is_floating_point else f"<{STORED[operands]}>"), expr
-        )
+        if not operands.is_floating_point:
+            function = f"{function}<{STORED[operands]}>"
+        return super().call(function, expr)
 
     def print_load(self, expr: Expr) -> tuple[str, int]:
         buffer, index = expr.detail
         if row := self.rows.get(expr.detail):
             return row, ATOM
+
         element = f"{self.pointers[buffer]}[{self.index(index)}]"
-        return (f"(float){element}", CAST) if expr.dtype in HALVES else (element, ATOM)
+        if expr.dtype in HALVES:
+            return f"(float){element}", CAST
+        return element, ATOM
 
     def print_index_expr(self, expr: Expr) -> tuple[str, int]:
         return f"({computed_as(expr.dtype)})({self.index(expr.detail)})", CAST
 
     def print_indirect(self, expr: Expr) -> tuple[str, int]:
         size, wrap = expr.detail
-        return (
-            f"{'wrapped' if wrap else 'checked'}({self.text(expr.args[0])}, {self.index(size)}, problem)",
-            ATOM,
-        )
+        function = "wrapped" if wrap else "checked"
+        return f"{function}({self.text(expr.args[0])}, {self.index(size)}, problem)", ATOM
 
     def print_masked(self, expr: Expr) -> tuple[str, int]:
         condition = self.text(expr.args[0], 4)
@@ -125,73 +128,26 @@ class CppOps(Printer):
         return f"{condition} ? {body} : {number(expr.detail, expr.dtype)}", 3
 
     def print_to_dtype(self, expr: Expr) -> tuple[str, int]:
-        (value,), target = expr.args, expr.dtype
-        source, floats = value.dtype, value.dtype.is_floating_point
+        (value,) = expr.args
+        target, source = expr.dtype, value.dtype
+        from_float = source.is_floating_point
+
         if target == torch.bool:
             return f"{self.text(value, 10)} != 0", 9
         if target in HALVES:
-            text = self.text(value) if floats else f"from_integer<float>({self.text(value)})"
+            text = self.text(value) if from_float else f"from_integer<float>({self.text(value)})"
             return f"rounded<{STORED[target]}>({text})", ATOM
         if computed_as(source) == STORED[target]:
             return self.text(value, CAST), CAST
-        if target.is_floating_point and not floats and value.op not in ("load", "constant"):
+
+        # What was loaded, or is a number, needs no care: compilers convert it well.
+        is_computed = value.op not in ("load", "constant")
+        if target.is_floating_point and not from_float and is_computed:
             return f"from_integer<{STORED[target]}>({self.text(value)})", ATOM
+
+        # A float that does not fit a narrow type is undefined in C++: it goes through a wider one.
         text = self.text(value, CAST)
-        if floats and target in NARROW:
-            text = f"({'int64_t' if target == torch.uint8 else 'int32_t'}){text}"
+        if from_float and target in NARROW:
+            wider = "int64_t" if target == torch.uint8 else "int32_t"
+            text = f"({wider}){text}"
         return f"({STORED[target]}){text}", CAST
-
-
-@dataclass(frozen=True)
-class Accumulator:
-    """The variables that a reduction gathers its result in: `name` and, for some kinds, `name_nan` or `name_at`. A `max` needs
-    two: `a > b ? a : b` loses NaN, so a flag remembers it; for OpenMP both are plain reductions. (PyTorch: `reduction_init`.)"""
-
-    name: str
-    kind: str
-    dtype: torch.dtype
-    # For argmax and argmin: the number of the current column. The first of equals wins, so columns come in order
-    at: str = ""
-    last_of_equals: bool = False  # Of 0.0 and -0.0
-
-    @property
-    def has_nan(self) -> bool:
-        return self.kind in ("max", "min") and self.dtype.is_floating_point
-
-    def variables(self) -> list[tuple[str, str, str, str]]:
-        """(type, name, first value, what OpenMP calls its reduction) of each."""
-        if self.kind in PLAIN:
-            # bool would not be vectorised
-            ctype = "int" if self.dtype == torch.bool else computed_as(self.dtype)
-            return [(ctype, self.name, *PLAIN[self.kind])]
-        first = number(extreme(self.dtype, lowest="max" in self.kind), self.dtype)
-        more = [("int", f"{self.name}_nan", "0", "|")] if self.has_nan else []
-        more += [("int64_t", f"{self.name}_at", "0", "")] if self.at else []
-        return [(computed_as(self.dtype), self.name, first, self.kind), *more]
-
-    def take(self, value: str, lane: str) -> list[str]:
-        """Lines that take in one value (a name, if it is needed more than once)."""
-        mine, better, is_nan = (
-            self.name + lane,
-            "<" if "min" in self.kind else ">",
-            f"{value} != {value}",
-        )
-        if self.kind in PLAIN:
-            return [f"{mine} {PLAIN[self.kind][1]}= {value};"]
-        if self.at:
-            nan = f" || ({is_nan} && {mine} == {mine})" if self.dtype.is_floating_point else ""
-            return [
-                f"if ({value} {better} {mine}{nan}) {{ {mine} = {value}; {self.name}_at{lane} = {self.at}; }}"
-            ]
-        better += "=" if self.last_of_equals and self.dtype.is_floating_point else ""
-        lines = [f"{mine} = {value} {better} {mine} ? {value} : {mine};"]
-        return lines + ([f"{self.name}_nan{lane} |= {is_nan};"] if self.has_nan else [])
-
-    def result(self, lane: str) -> str:
-        if self.at:
-            return f"{self.name}_at{lane}"
-        return (
-            f"({self.name}_nan{lane} ? NAN : {self.name}{lane})"
-            if self.has_nan
-            else self.name + lane
-        )

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import sympy
-import torch
 
 from course_lib.lowering.indexing import contiguous
 from course_lib.lowering.ir import Reduction
@@ -23,9 +22,7 @@ from course_lib.scheduling.kernel import FusedKernel, Loop, Step
 
 # What a row may keep on the stack from one pass to the next; beyond it values are computed again
 SCRATCH_BYTES = 128 * 1024
-PLAIN = {"sum": ("0", "+"), "prod": ("1", "*"), "any": ("0", "|"), "all": ("1", "&")}
-"""Reductions that need one variable: what it begins with, and the operator that takes a value in."""
-
+BYTES_KEPT = 4  # Of each value
 Source = Literal["compute", "scratch"]
 
 
@@ -37,8 +34,10 @@ class Phase:
     columns: dict[Step, Source] = field(default_factory=dict)
     # Steps whose values a later pass takes from scratch
     kept: set[Step] = field(default_factory=set)
-    stored: set[Step] = field(default_factory=set)  # Steps that write to memory in this phase
-    rows: list[Step] = field(default_factory=list)  # What is computed or stored once a row
+    # Steps that write to memory in this phase
+    stored: set[Step] = field(default_factory=set)
+    # What is computed or stored once a row
+    rows: list[Step] = field(default_factory=list)
 
     @property
     def reductions(self) -> list[Step]:
@@ -48,50 +47,82 @@ class Phase:
 
 def phases(kernel: FusedKernel, trees: Mapping[Step, Expr], keep: bool) -> list[Phase]:
     """The passes of a kernel; in the first is what a row needs before its columns. `keep`: costly values stay on the stack."""
-    once = {step for step in trees if step.level == "row"}
-    rank: dict[Step, int] = {}
-    for step, tree in trees.items():
-        used = steps_used(tree)
-        if step in once:
-            rank[step] = max([0, *(rank[u] for u in used)])
-        else:  # in a pass after those that complete what it needs
-            rank[step] = max([1, *(rank[u] + (u.is_reduction or u in once) for u in used)])
+    ranks = ranks_of(trees)
+    result = [Phase() for _ in range(1 + max(ranks.values(), default=0))]
 
-    result = [Phase() for _ in range(1 + max(rank.values(), default=0))]
-    keep = keep and iterations(kernel.columns) * 4 <= SCRATCH_BYTES
-    for step, n in rank.items():
-        if step.buffer.name in kernel.stores and step.level != "across":
-            # In place, the old values must have been read for the last time.
-            result[-1 if step.buffer.name in kernel.in_place else n].stored.add(step)
+    # In place, the old values must have been read for the last time.
+    for step, rank in ranks.items():
+        name = step.buffer.name
+        if name in kernel.stores and step.level != "across":
+            where = result[-1] if name in kernel.in_place else result[rank]
+            where.stored.add(step)
 
+    keep = keep and iterations(kernel.columns) * BYTES_KEPT <= SCRATCH_BYTES
     for n, phase in enumerate(result):
-        phase.rows = [
-            s
-            for s in trees
-            if (s in once and rank[s] == n) or (s in phase.stored and (s in once or s.is_reduction))
-        ]
-        wanted = [
-            s
-            for s in trees
-            if s not in once and (rank[s] == n if s.is_reduction else s in phase.stored)
-        ]
-        source: dict[Step, Source] = {}
-        while wanted:
-            if (step := wanted.pop()) in source:
-                continue
-            earlier = next(
-                (phase for phase in result[:n] if phase.columns.get(step) == "compute"), None
-            )
-            if earlier and keep and any(node.op in COSTLY for node in trees[step].walk()):
-                source[step] = "scratch"
-                earlier.kept.add(step)
+        for step in trees:
+            if step.level == "row":
+                runs_here = ranks[step] == n or step in phase.stored
             else:
-                source[step] = "compute"
-                wanted += [
-                    u for u in steps_used(trees[step]) if not u.is_reduction and u not in once
-                ]
-        phase.columns = {step: source[step] for step in trees if step in source}
+                runs_here = step in phase.stored and step.is_reduction
+            if runs_here:
+                phase.rows.append(step)
+
+        wanted = []
+        for step in trees:
+            if step.level != "row":
+                is_due = ranks[step] == n if step.is_reduction else step in phase.stored
+                if is_due:
+                    wanted.append(step)
+
+        sources = sources_of(wanted, trees, result[:n], keep)
+        phase.columns = {step: sources[step] for step in trees if step in sources}
     return result
+
+
+def ranks_of(trees: Mapping[Step, Expr]) -> dict[Step, int]:
+    """For each step the first phase in which all that it needs is complete. Those of columns begin in phase 1."""
+    ranks: dict[Step, int] = {}
+    for step, tree in trees.items():
+        if step.level == "row":
+            ranks[step] = max((ranks[used] for used in steps_used(tree)), default=0)
+            continue
+
+        # In a pass after those that complete what it needs
+        ranks[step] = 1
+        for used in steps_used(tree):
+            ends_its_phase = used.is_reduction or used.level == "row"
+            ranks[step] = max(ranks[step], ranks[used] + ends_its_phase)
+    return ranks
+
+
+def sources_of(
+    wanted: list[Step], trees: Mapping[Step, Expr], earlier: list[Phase], keep: bool
+) -> dict[Step, Source]:
+    """What a pass needs for the steps `wanted`, and where each value comes from. What is taken from a row on the stack is noted
+    in the phase that computes it."""
+    found: dict[Step, Source] = {}
+    left = list(wanted)
+    while left:
+        step = left.pop()
+        if step in found:
+            continue
+
+        known_in = next((p for p in earlier if p.columns.get(step) == "compute"), None)
+        if known_in and keep and is_costly(trees[step]):
+            found[step] = "scratch"
+            known_in.kept.add(step)
+            continue
+
+        found[step] = "compute"
+        for used in steps_used(trees[step]):
+            if not used.is_reduction and used.level != "row":
+                left.append(used)
+    return found
+
+
+def is_costly(tree: Expr) -> bool:
+    """True if a value is better kept than computed again."""
+    return any(node.op in COSTLY for node in tree.walk())
 
 
 def as_columns(kernel: FusedKernel) -> FusedKernel:
@@ -99,37 +130,36 @@ def as_columns(kernel: FusedKernel) -> FusedKernel:
     kernel = short_names(kernel)
     if kernel.columns or not kernel.rows:
         return kernel
+
     loops = (*kernel.rows[:-1], kernel.rows[-1]._replace(kind="column"))
-    return replace(
-        kernel, loops=loops, steps=tuple(replace(step, level="column") for step in kernel.steps)
-    )
+    steps = tuple(replace(step, level="column") for step in kernel.steps)
+    return replace(kernel, loops=loops, steps=steps)
 
 
 def short_names(kernel: FusedKernel) -> FusedKernel:
     """The kernel with a loop over rows that is the only one called i, not i0, and such a one over columns j."""
-    alone = [loops[0].symbol for loops in (kernel.rows, kernel.columns) if len(loops) == 1]
-    new = {symbol: sympy.Symbol(symbol.name[0], integer=True, nonnegative=True) for symbol in alone}
-    renamed = lambda index: tuple(substitute(formula, new) for formula in index)
-    steps = (
-        replace(step, index=renamed(step.index), rindex=renamed(step.rindex))
-        for step in kernel.steps
-    )
-    loops = (loop._replace(symbol=new.get(loop.symbol, loop.symbol)) for loop in kernel.loops)
-    return replace(kernel, loops=tuple(loops), steps=tuple(steps))
+    new: dict[sympy.Symbol, sympy.Symbol] = {}
+    for loops in (kernel.rows, kernel.columns):
+        if len(loops) == 1:
+            symbol = loops[0].symbol
+            new[symbol] = sympy.Symbol(symbol.name[0], integer=True, nonnegative=True)
+
+    def renamed(index: tuple[sympy.Expr, ...]) -> tuple[sympy.Expr, ...]:
+        return tuple(substitute(formula, new) for formula in index)
+
+    steps = []
+    for step in kernel.steps:
+        index, rindex = renamed(step.index), renamed(step.rindex)
+        steps.append(replace(step, index=index, rindex=rindex))
+
+    named = [loop._replace(symbol=new.get(loop.symbol, loop.symbol)) for loop in kernel.loops]
+    return replace(kernel, loops=tuple(named), steps=tuple(steps))
 
 
 def reduction(step: Step) -> Reduction:
+    """The node of a step that reduces."""
     assert isinstance(step.node, Reduction)
     return step.node
-
-
-def extreme(dtype: torch.dtype, lowest: bool) -> bool | int | float:
-    """The value of `dtype` that no other is below (or above)."""
-    if dtype.is_floating_point:
-        return float("-inf" if lowest else "inf")
-    if dtype == torch.bool:
-        return not lowest
-    return torch.iinfo(dtype).min if lowest else torch.iinfo(dtype).max
 
 
 def column_number(step: Step) -> sympy.Expr:

@@ -14,12 +14,12 @@ from collections import ChainMap, Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import sympy
 import torch
+from torch.utils._sympy.functions import FloorDiv, Mod
 
 from course_lib.lowering.ir import Buffer
 from course_lib.scheduling.expressions import Expr, loads, steps_used, trees_of
@@ -29,21 +29,26 @@ LONGEST = 80  # An expression longer than this is split over several lines
 COMMENT_COLUMN = 72
 ATOM = 100  # Precedence of what never needs parentheses: a name, a call, a number
 
-Rule = tuple[str, int]
+Spelling = tuple[str, int]
 """How an operation is written and how tightly that binds. `{:13}`: an operand, in parentheses if that binds less tightly."""
 
 
-def infix(operator: str, binds: int, chains: bool = True) -> Rule:
-    return f"{{:{binds + (not chains)}}} {operator} {{:{binds + 1}}}", binds
+def infix(operator: str, binds: int) -> Spelling:
+    """`a + b + c` is read from the left: only the right operand needs parentheses if it binds as tightly."""
+    return f"{{:{binds}}} {operator} {{:{binds + 1}}}", binds
 
 
-compare = partial(infix, chains=False)  # a < b < c is written (a < b) < c
-ARITHMETIC: dict[str, str | Rule] = {
+def compare(operator: str, binds: int) -> Spelling:
+    """A comparison: a < b < c is written (a < b) < c."""
+    return f"{{:{binds + 1}}} {operator} {{:{binds + 1}}}", binds
+
+
+ARITHMETIC: dict[str, str | Spelling] = {
     "mul": infix("*", 13), "truediv": infix("/", 13), "add": infix("+", 12), "sub": infix("-", 12),
     "neg": ("-{:15}", 14), "reciprocal": ("1 / {:14}", 13), "pow:integer": "integer_pow",
     **{f"{op}:integer": ("{:100}", ATOM) for op in ("floor", "ceil", "trunc", "round")},
 }  # fmt: skip
-"""The rules that both languages share."""
+"""What both languages write alike."""
 
 
 @dataclass(frozen=True)
@@ -62,10 +67,18 @@ class KernelSource:
     sizes: tuple[int, ...] = ()
 
 
+class Line(NamedTuple):
+    """A line of source: how deep it is indented, and the step that it comes from."""
+
+    depth: int
+    text: str
+    step: Step | None = None
+
+
 class Printer:
     """Writes blocks of source. A subclass says how an operation looks: by a rule, or by a method `print_<op>`."""
 
-    rules: ClassVar[Mapping[str, str | Rule]]
+    rules: ClassVar[Mapping[str, str | Spelling]]
     """A rule, or the name of a function to call; "op:uint8", "op:float", "op:integer" (for such operands) come before "op"."""
     comment: ClassVar[str]
     # True if a name ends with its block (C++), False if it lasts to the end of the function (Python)
@@ -73,7 +86,9 @@ class Printer:
     # The operator that divides one index by another. (They are never negative.)
     divide: ClassVar[str]
     number: Callable[[bool | int | float, torch.dtype], str]  # A constant as source
-    as_constant: Callable[[str, torch.dtype], Rule]  # The name of a size as a number of this dtype
+    as_constant: Callable[
+        [str, torch.dtype], Spelling
+    ]  # The name of a size as a number of this dtype
     # (name, dtype, text) → a line that gives a value a name
     declare: Callable[[str, torch.dtype, str], str]
 
@@ -83,35 +98,44 @@ class Printer:
         self.kernel, self.name = kernel, name
         self.trees, self.builder = trees_of(self.kernel, buffers)
         self.symbols, self.buffers = self.builder.indirect_values, self.builder.buffers
-        self.used = {used for tree in self.trees.values() for used in steps_used(tree)}
-        self.across = [step for step in self.trees if step.level == "across"]
-        self.checks = [
-            node for tree in self.trees.values() for node in tree.walk() if node.op == "indirect"
-        ]
+        trees = self.trees.values()
 
-        stored = [step.buffer.name for step in self.trees if step.buffer.name in self.kernel.stores]
-        read = [buffer for tree in self.trees.values() for buffer, _ in loads(tree)]
-        self.stored, self.touched = stored, tuple(dict.fromkeys([*read, *stored]))
+        # Steps that others need, sums over rows, and indices that must be in range
+        self.used = {used for tree in trees for used in steps_used(tree)}
+        self.across = [step for step in self.trees if step.level == "across"]
+        self.checks = [node for tree in trees for node in tree.walk() if node.op == "indirect"]
+
+        names = [step.buffer.name for step in self.trees]
+        read = [buffer for tree in trees for buffer, _ in loads(tree)]
+        self.stored = [name for name in names if name in self.kernel.stores]
+        self.touched = tuple(dict.fromkeys([*read, *self.stored]))
+
         # Buffers that are written in place of another share its memory, so they are not passed
         self.in_place = kernel.in_place
         self.passed = tuple(dict.fromkeys(self.in_place.get(name, name) for name in self.touched))
-        self.pointers: dict[str, str] = {}  # Buffer → the name of its pointer
-        self.sizes: dict[int, str] = {}  # Number → the name of the argument that it is
 
-        # Depth, text, and the step that it comes from
-        self.lines: list[tuple[int, str, Step | None]] = []
+        # Buffer → the name of its pointer; number → the name of the argument that it is
+        self.pointers: dict[str, str] = {}
+        self.sizes: dict[int, str] = {}
+
+        # What is printed so far, and where we are in it
+        self.lines: list[Line] = []
         self.depth = 0
         self.step: Step | None = None
+
+        # Names in use
         self.taken = {*reserved, *(str(loop.symbol) for loop in self.kernel.loops)}
         # What stands for a value, if this block or one around it named it
         self.values: ChainMap[Expr | Step, str] = ChainMap()
         self.uses: Counter[Expr] = Counter()
+        # Stores that wait for the end of their block
         self.late: list[tuple[Step, str]] = []
+        # Depth of conditions that nothing may move out of
         self.guarded = 0
 
     def line(self, *texts: str, step: Step | None = None) -> None:
         """Lines that come from `step`, or else from the step that is being printed."""
-        self.lines += [(self.depth, text, step or self.step) for text in texts]
+        self.lines += [Line(self.depth, text, step or self.step) for text in texts]
 
     @contextmanager
     def block(self, opening: str, closing: str = ""):
@@ -128,7 +152,10 @@ class Printer:
     def names(self):
         """What is named inside is not known after it."""
         values, taken = self.values, self.taken
-        self.values, self.taken = values.new_child(), set(taken) if self.scopes else taken
+        self.values = values.new_child()
+        if self.scopes:
+            self.taken = set(taken)
+
         yield
         self.values, self.taken = values, taken
 
@@ -147,11 +174,13 @@ class Printer:
             self.line(text)
 
     def print_late(self) -> None:
+        """Now nobody reads what was there: the stores that waited."""
         for step, text in self.late:
             self.line(text, step=step)
         self.late.clear()
 
     def unique(self, wanted: str) -> str:
+        """A name like `wanted` that nothing else has here."""
         name = identifier(wanted, self.taken)
         self.taken.add(name)
         return name
@@ -160,7 +189,9 @@ class Printer:
         """A size or stride as source: a number, or an argument (one for all that are equal) if calls with others will come."""
         if self.kernel.fixed is None or number < 2 or number in self.kernel.fixed:
             return str(number)
-        self.sizes[number] = self.sizes.get(number) or self.unique(f"n{len(self.sizes)}")
+
+        if number not in self.sizes:
+            self.sizes[number] = self.unique(f"n{len(self.sizes)}")
         return self.sizes[number]
 
     def layout(self, indent: str) -> tuple[str, dict[int, Step]]:
@@ -168,14 +199,16 @@ class Printer:
         text: list[str] = []
         line_of: dict[int, Step] = {}
         previous: Step | None = None
-        for number, (depth, row, step) in enumerate(self.lines, 1):
-            row = indent * depth + row
-            if step:
-                line_of[number] = step
-                if step is not previous:
-                    row = f"{row:<{COMMENT_COLUMN}}  {self.comment} {describe(step)}"
-                previous = step
+
+        for number, line in enumerate(self.lines, 1):
+            row = indent * line.depth + line.text
+            if line.step:
+                line_of[number] = line.step
+                if line.step is not previous:
+                    row = f"{row:<{COMMENT_COLUMN}}  {self.comment} {describe(line.step)}"
+                previous = line.step
             text.append(row.rstrip())
+
         return "\n".join(text) + "\n", line_of
 
     def count_uses(self, trees: Iterable[Expr]) -> None:
@@ -191,98 +224,117 @@ class Printer:
             return name
         if expr.op == "value_of":
             return self.values[expr.detail]
+
         text, precedence = self.spell(expr)
+        may_be_named = not self.guarded and expr.op not in ("constant", "index_expr")
         wants_name = self.uses[expr] > 1 or expr.op == "indirect" or len(text) > LONGEST
-        if (
-            wants_name
-            and not whole
-            and not self.guarded
-            and expr.op not in ("constant", "index_expr")
-        ):
+        if wants_name and may_be_named and not whole:
             return self.bind(expr, text, self.name_for(expr))
         return f"({text})" if precedence < binding else text
 
     def spell(self, expr: Expr) -> tuple[str, int]:
         """The text of one operation and how tightly it binds."""
-        if special := getattr(self, f"print_{expr.op}", None):
+        special = getattr(self, f"print_{expr.op}", None)
+        if special is not None:
             return special(expr)
-        dtype = expr.args[0].dtype
-        kinds = (
-            f":{str(dtype).removeprefix('torch.')}",
-            ":float" if dtype.is_floating_point else ":integer",
-            "",
-        )
-        rule = next(
-            (self.rules[key] for kind in kinds if (key := expr.op + kind) in self.rules), expr.op
-        )
+
+        rule = self.rule_for(expr)
         if isinstance(rule, str):
             return self.call(rule, expr), ATOM
+
+        # An operand in each slot: "{:13} * {:14}"
+        pattern, binds = rule
         operands = iter(expr.args)
-        return re.sub(
-            r"{:?(\d*)}", lambda slot: self.text(next(operands), int(slot[1] or 0)), rule[0]
-        ), rule[1]
+
+        def filled(slot: re.Match[str]) -> str:
+            return self.text(next(operands), int(slot[1] or 0))
+
+        return re.sub(r"{:?(\d*)}", filled, pattern), binds
+
+    def rule_for(self, expr: Expr) -> str | Spelling:
+        """The rule for these operands' dtype, else for floats or integers, else for all; without one, the operation's own name."""
+        dtype = expr.args[0].dtype
+        exact = str(dtype).removeprefix("torch.")
+        family = "float" if dtype.is_floating_point else "integer"
+        for key in (f"{expr.op}:{exact}", f"{expr.op}:{family}", expr.op):
+            if key in self.rules:
+                return self.rules[key]
+        return expr.op
 
     def call(self, function: str, expr: Expr) -> str:
+        """A call with all operands."""
         return f"{function}({', '.join(map(self.text, expr.args))})"
 
     def print_constant(self, expr: Expr) -> tuple[str, int]:
         value, dtype = expr.detail, expr.dtype
-        # it may: the divisor of a mean
-        counts = dtype != torch.bool and 8 < value < 2**31 and value == int(value)
-        if counts and not (size := self.size(int(value))).isdigit():
-            return self.as_constant(size, dtype)
+
+        # It may be a size of this call: the divisor of a mean.
+        may_be_size = dtype != torch.bool and 8 < value < 2**31 and value == int(value)
+        if may_be_size:
+            size = self.size(int(value))
+            if not size.isdigit():
+                return self.as_constant(size, dtype)
+
         text = self.number(value, dtype)
         return text, 14 if text.startswith("-") else ATOM
 
     def name_for(self, expr: Expr) -> str:
+        """A name that says what a value is: `x_ij` for an element of x."""
         if expr.op == "to_dtype":
             return self.name_for(expr.args[0])
         if expr.op == "load":
-            return (
-                f"{expr.detail[0]}_{''.join(sorted(str(s) for s in expr.detail[1].free_symbols))}"
-            )
+            buffer, index = expr.detail
+            symbols = sorted(str(symbol) for symbol in index.free_symbols)
+            return f"{buffer}_{''.join(symbols)}"
         return "at" if expr.op == "indirect" else f"{expr.op}_"
 
     def bind(self, what: Expr | Step, text: str, wanted: str) -> str:
         """Give a value a name, and let the block know it."""
-        name = self.values[what] = self.unique(wanted)
-        self.line(
-            self.declare(name, what.dtype if isinstance(what, Expr) else what.buffer.dtype, text)
-        )
+        name = self.unique(wanted)
+        self.values[what] = name
+        dtype = what.dtype if isinstance(what, Expr) else what.buffer.dtype
+        self.line(self.declare(name, dtype, text))
         return name
 
     def index(self, formula: sympy.Expr | int, tight: bool = False) -> str:
         """An index formula as source: 768*i + j. If `tight`, in parentheses where a factor needs them."""
-        if (e := sympy.sympify(formula)) in self.symbols:
-            return self.text(self.symbols[e])
-        if isinstance(e, (sympy.Symbol, sympy.Integer)):
-            return (
-                f"({e})"
-                if tight and e.is_negative
-                else self.size(int(e))
-                if e.is_Integer
-                else str(e)
-            )
-        if isinstance(e, sympy.Mul):
-            return "*".join(self.index(factor, tight=True) for factor in e.args)
-        if isinstance(e, sympy.Add):
-            terms = sorted(
-                e.args, key=lambda t: (not t.free_symbols, -abs(t.as_coeff_Mul()[0]), str(t))
-            )
-            text = " + ".join(map(self.index, terms)).replace("+ -", "- ")
-        elif (kind := type(e).__name__) in ("FloorDiv", "Mod"):
-            a, n = (self.index(part, tight=True) for part in e.args)
-            # else round down, where both languages round towards zero
-            positive = e.args[0].is_nonnegative
-            rest = f"{a} % {n}" if positive else f"({a} % {n} + {n}) % {n}"
-            text = (
-                rest
-                if kind == "Mod"
-                else f"{a if positive else f'({a} - {rest})'} {self.divide} {n}"
-            )
+        expr = sympy.sympify(formula)
+        if expr in self.symbols:
+            return self.text(self.symbols[expr])
+        if isinstance(expr, sympy.Symbol):
+            return str(expr)
+        if isinstance(expr, sympy.Integer):
+            return f"({expr})" if tight and expr.is_negative else self.size(int(expr))
+        if isinstance(expr, sympy.Mul):
+            return "*".join(self.index(factor, tight=True) for factor in expr.args)
+
+        if isinstance(expr, sympy.Add):
+            terms = sorted(expr.args, key=largest_step_first)
+            text = " + ".join(self.index(term) for term in terms).replace("+ -", "- ")
+        elif isinstance(expr, (FloorDiv, Mod, sympy.Mod)):
+            text = self.division(expr)
         else:
-            raise NotImplementedError(f"an index formula with {type(e).__name__}: {e}")
+            raise NotImplementedError(f"an index formula with {type(expr).__name__}: {expr}")
         return f"({text})" if tight else text
+
+    def division(self, expr: sympy.Expr) -> str:
+        """a // n or a % n of an index. Both round down, where both languages round towards zero."""
+        value, divisor = expr.args
+        a, n = self.index(value, tight=True), self.index(divisor, tight=True)
+
+        rest, rounded = f"{a} % {n}", a
+        if not value.is_nonnegative:
+            rest = f"({a} % {n} + {n}) % {n}"
+            rounded = f"({a} - {rest})"
+        if not isinstance(expr, FloorDiv):
+            return rest
+        return f"{rounded} {self.divide} {n}"
+
+
+def largest_step_first(term: sympy.Expr) -> tuple[bool, sympy.Expr, str]:
+    """To sort the terms of an index: 768*i + j + 1."""
+    step, _ = term.as_coeff_Mul()
+    return not term.free_symbols, -abs(step), str(term)
 
 
 def identifier(wanted: str, taken: Collection[str]) -> str:
@@ -294,25 +346,22 @@ def identifier(wanted: str, taken: Collection[str]) -> str:
 
 def decimal(value: float, dtype: torch.dtype) -> str:
     """A number with as few digits as make it the same number in `dtype`: "0.1", "1e-05", "inf", "nan"."""
-    return (
-        repr(float(value))
-        if dtype == torch.float64
-        else str(np.float32(torch.tensor(value, dtype=torch.float32).item()))
-    )
+    if dtype == torch.float64:
+        return repr(float(value))
+    return str(np.float32(torch.tensor(value, dtype=torch.float32).item()))
 
 
 def describe(step: Step) -> str:
     """What a step is and where in the user's code it comes from: 'gelu (model.py:12)'."""
     for node in step.node.origins:
-        if location := node.meta.get("origin", node).meta.get("location"):
-            file = (
-                "this notebook"
-                if "ipykernel_" in location.filename
-                else os.path.basename(location.filename)
-            )
+        location = node.meta.get("origin", node).meta.get("location")
+        if location:
+            is_notebook = "ipykernel_" in location.filename
+            file = "this notebook" if is_notebook else os.path.basename(location.filename)
             return f"{label(step)} ({file}:{location.line})"
     return label(step)
 
 
 def label(step: Step) -> str:
+    """What a step is called in source and comments."""
     return step.node.label or step.buffer.name

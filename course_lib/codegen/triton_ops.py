@@ -13,7 +13,7 @@ import re
 import sympy
 import torch
 
-from course_lib.codegen.printer import ARITHMETIC, ATOM, Printer, Rule, compare, decimal, infix
+from course_lib.codegen.printer import ARITHMETIC, ATOM, Printer, Spelling, compare, decimal, infix
 from course_lib.scheduling.expressions import Expr
 
 POINTERS = {
@@ -43,7 +43,7 @@ TL = "exp exp2 log log2 rsqrt sin cos erf sigmoid floor ceil abs maximum minimum
 LIBDEVICE = "expm1 log10 log1p tan asin acos atan sinh cosh tanh asinh acosh atanh erfc pow atan2 fmod trunc".split()
 KEEPS_NAN = ", propagate_nan=tl.PropagateNan.ALL"
 
-RULES: dict[str, str | Rule] = {
+RULES: dict[str, str | Spelling] = {
     **{op: f"tl.{op}" for op in TL}, **{op: f"libdevice.{op}" for op in LIBDEVICE}, "round": "libdevice.rint",
     **ARITHMETIC,
     "bitwise_and": infix("&", 9), "bitwise_xor": infix("^", 8), "bitwise_or": infix("|", 7),
@@ -76,12 +76,15 @@ class TritonOps(Printer):
 
     def header(self) -> list[str]:
         """What the kernel needs above it."""
-        needs = lambda name: any(re.search(rf"\b{name}\b", text) for _, text, _ in self.lines)
-        helpers = "".join(
-            f"\n\n@triton.jit\ndef {name}({code}\n"
-            for name, code in sorted(HELPERS.items())
-            if needs(name)
-        )
+
+        def needs(name: str) -> bool:
+            return any(re.search(rf"\b{name}\b", line.text) for line in self.lines)
+
+        helpers = ""
+        for name, code in sorted(HELPERS.items()):
+            if needs(name):
+                helpers += f"\n\n@triton.jit\ndef {name}({code}\n"
+
         imports = ["import triton", "import triton.language as tl"]
         if needs("libdevice") or "libdevice" in helpers:
             imports.append("from triton.language.extra import libdevice")
@@ -97,33 +100,35 @@ class TritonOps(Printer):
         """Of numbers alone Python would compute, with types of its own: the first becomes one of Triton's."""
         values = expr.args[1:] if expr.op in ("where", "masked") else expr.args
         if values and all(map(is_number, values)) and not is_number(expr):
-            self.bind(
-                values[0], self.converted(values[0], self.type_name(values[0].dtype)), "number"
-            )
+            first = values[0]
+            self.bind(first, self.converted(first, self.type_name(first.dtype)), "number")
+
+        # A bare number makes it int32, which does not wrap around.
         text, binds = super().spell(expr)
-        if expr.dtype in NARROW and (
-            expr.op == "masked" or (expr.op in WIDENS and any(map(is_number, values)))
-        ):
-            # a bare number makes it int32, which does not wrap around
+        has_number = expr.op in WIDENS and any(map(is_number, values))
+        if expr.dtype in NARROW and (expr.op == "masked" or has_number):
             return f"{text}.to({self.type_name(expr.dtype)})", ATOM
         return text, binds
 
     def number(self, value: bool | int | float, dtype: torch.dtype) -> str:
+        """A constant as Triton has it."""
+        if dtype == torch.bool:
+            return str(bool(value))
+        if dtype == torch.uint8:
+            return str(int(value) % 256)
         if not dtype.is_floating_point:
-            return str(
-                bool(value)
-                if dtype == torch.bool
-                else int(value) % 256
-                if dtype == torch.uint8
-                else int(value)
-            )
-        if value == 0 and math.copysign(1, value) < 0:  # Triton makes 0.0 of a constant -0.0
+            return str(int(value))
+
+        # Triton makes 0.0 of a constant -0.0.
+        if value == 0 and math.copysign(1, value) < 0:
             wide = torch.float64 if dtype == torch.float64 else torch.float32
             text = f"(tl.full([], 0.0, {self.type_name(wide)}) * -1.0)"
             return text if wide == dtype else f"{text}.to({self.type_name(dtype)})"
+
         text = decimal(value, dtype)
-        text = text if math.isfinite(float(text)) else f'float("{text}")'
-        # a bare number: float32 to libdevice
+        if not math.isfinite(float(text)):
+            text = f'float("{text}")'
+        # A bare number would be float32 to libdevice.
         return f"tl.full([], {text}, tl.float64)" if dtype == torch.float64 else text
 
     def as_constant(self, size: str, dtype: torch.dtype) -> tuple[str, int]:
@@ -131,19 +136,25 @@ class TritonOps(Printer):
 
     def mask_for(self, index: sympy.Expr) -> str:
         """The mask for a pointer of this index: it must have the pointer's shape."""
-        symbols = index.free_symbols.union(
-            *(self.symbols_of(value) for at, value in self.symbols.items() if index.has(at))
-        )
-        # a row's value, whichever columns it was computed from
+        symbols = set(index.free_symbols)
+        for looked_up, value in self.symbols.items():
+            if index.has(looked_up):
+                symbols |= self.symbols_of(value)
+
+        # A row's value, whichever columns it was computed from
         if self.step and self.step.level == "row":
             symbols -= {loop.symbol for loop in self.kernel.columns}
         names = sorted({self.masks[symbol] for symbol in symbols & self.masks.keys()}, reverse=True)
         return "mask" if names == ["rows", "columns"] else " & ".join(names)
 
     def mask_under_conditions(self, index: sympy.Expr) -> str:
-        return " & ".join([*filter(None, [self.mask_for(index)]), *self.conditions])
+        """The same inside `masked`: where its condition holds, too."""
+        mask = self.mask_for(index)
+        masks = [mask, *self.conditions] if mask else self.conditions
+        return " & ".join(masks)
 
     def place(self, buffer: str, index: sympy.Expr) -> str:
+        """The address of an element."""
         text = self.index(index)
         return self.pointers[buffer] if text == "0" else f"{self.pointers[buffer]} + {text}"
 
@@ -184,19 +195,16 @@ class TritonOps(Printer):
     def print_truediv(self, expr: Expr) -> tuple[str, int]:
         """Exact where eager's is: not by a number. By a row's sum (softmax) the quick way, for the exact one takes 5 % longer."""
         value, divisor = expr.args
-        if (
-            expr.dtype != torch.float32
-            or is_number(divisor)
-            or (divisor.op == "value_of" and divisor.detail.is_reduction)
-        ):
+        by_row_value = divisor.op == "value_of" and divisor.detail.is_reduction
+        if expr.dtype != torch.float32 or is_number(divisor) or by_row_value:
             return f"{self.text(value, 13)} / {self.text(divisor, 14)}", 13
         return f"tl.div_rn({self.text(value)}, {self.text(divisor)})", ATOM
 
     def print_index_expr(self, expr: Expr) -> tuple[str, int]:
         text, kind = self.index(expr.detail), self.type_name(expr.dtype)
-        return (
-            f"tl.cast({text}, {kind})" if expr.detail.is_number else f"({text}).to({kind})"
-        ), ATOM
+        if expr.detail.is_number:
+            return f"tl.cast({text}, {kind})", ATOM
+        return f"({text}).to({kind})", ATOM
 
     def print_to_dtype(self, expr: Expr) -> tuple[str, int]:
         (value,) = expr.args
@@ -204,37 +212,32 @@ class TritonOps(Printer):
             return self.number(value.detail, expr.dtype), ATOM
         if expr.dtype == torch.bool:
             return f"{self.text(value, 6)} != 0", 5
-        narrow = value.dtype.is_floating_point and expr.dtype in (
-            torch.uint8,
-            torch.int8,
-            torch.int16,
-        )
+
+        # A float that does not fit a narrow type goes through int32.
         kind = self.type_name(expr.dtype)
-        return (
-            f"{self.converted(value, 'tl.int32')}.to({kind})"
-            if narrow
-            else self.converted(value, kind)
-        ), ATOM
+        if value.dtype.is_floating_point and expr.dtype in NARROW:
+            return f"{self.converted(value, 'tl.int32')}.to({kind})", ATOM
+        return self.converted(value, kind), ATOM
 
     def converted(self, value: Expr, kind: str) -> str:
-        return (
-            f"tl.cast({self.text(value)}, {kind})"
-            if is_number(value)
-            else f"{self.text(value, ATOM)}.to({kind})"
-        )
+        """A value in another type of Triton's."""
+        if is_number(value):
+            return f"tl.cast({self.text(value)}, {kind})"
+        return f"{self.text(value, ATOM)}.to({kind})"
 
     def symbols_of(self, expr: Expr) -> set[sympy.Symbol]:
         """The symbols of loops that a value depends on, here or where it was computed."""
         nodes = list(expr.walk())
+        found: set[sympy.Symbol] = set()
         for node in nodes:  # they become more
             if node.op == "value_of":
                 nodes += [below for below in self.trees[node.detail].walk() if below not in nodes]
-        found = (
-            node.detail[1] if node.op == "load" else node.detail
-            for node in nodes
-            if node.op in ("load", "index_expr")
-        )
-        return set().union(*(formula.free_symbols for formula in found))
+            elif node.op == "load":
+                _, index = node.detail
+                found |= index.free_symbols
+            elif node.op == "index_expr":
+                found |= node.detail.free_symbols
+        return found
 
 
 def is_number(expr: Expr) -> bool:

@@ -18,7 +18,7 @@ from course_lib.codegen.triton import ProductTiling, TritonSource
 from course_lib.lowering.ir import Buffer
 
 
-def candidates(source: TritonSource) -> list[tuple[dict[str, int], int]]:
+def candidates(source: TritonSource) -> Sequence[tuple[dict[str, int], int]]:
     """What is tried, the usual choice first: tiles a half to four times as large, with fewer and more warps."""
     tiling, usual = source.tiling, source.tiling.meta(False)
     if isinstance(tiling, ProductTiling):

@@ -9,7 +9,8 @@ import pytest
 import torch
 from hand_kernels import Hand, gelu_chain, layer_norm, softmax
 
-from course_lib.codegen.triton import LARGEST_TILE, Tiling, triton_source
+from course_lib.codegen.tilings import LARGEST_TILE, Tiling
+from course_lib.codegen.triton import triton_source
 from course_lib.viz.pictures.codegen.inspect_kernel import inspect_triton
 
 

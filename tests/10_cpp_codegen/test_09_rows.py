@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from random_functions import random_function
 from run_kernels import check, run
 
-from course_lib.codegen import cpp
+from course_lib.codegen import plan
 from course_lib.codegen.cpp import cpp_source, prelude
 from course_lib.runtime.compiler import build_library
 
@@ -30,9 +30,9 @@ ANY = settings(
 @pytest.fixture(autouse=True)
 def everything_is_large(monkeypatch):
     """All float32 results go past the caches, rows count as long, and threads start early."""
-    monkeypatch.setattr(cpp, "STREAM_FROM", 0)
-    monkeypatch.setattr(cpp, "LONG", 0)
-    monkeypatch.setattr(cpp, "PARALLEL_FROM", 128)
+    monkeypatch.setattr(plan, "STREAM_FROM", 0)
+    monkeypatch.setattr(plan, "LONG", 0)
+    monkeypatch.setattr(plan, "PARALLEL_FROM", 128)
 
 
 def test_a_result_is_stored_row_by_row():
@@ -42,7 +42,7 @@ def test_a_result_is_stored_row_by_row():
 
 
 def test_results_of_kernels_that_move_little_stay_in_the_caches(monkeypatch):
-    monkeypatch.setattr(cpp, "STREAM_FROM", 2**26)
+    monkeypatch.setattr(plan, "STREAM_FROM", 2**26)
     # read and written: 32 MB each
     assert "copy_row" not in cpp_source(*gelu_chain(4000, 2000)).source
     assert "copy_row" in cpp_source(*gelu_chain(4200, 2000)).source
@@ -60,7 +60,7 @@ def test_the_next_row_is_fetched_with_every_block_that_the_last_pass_stores():
 
 @pytest.mark.parametrize("name, value", [("STREAM_FROM", 2**26), ("LONG", 769)])
 def test_a_short_row_and_one_that_is_not_stored_in_blocks_are_not_fetched(name, value, monkeypatch):
-    monkeypatch.setattr(cpp, name, value)
+    monkeypatch.setattr(plan, name, value)
     assert "fetch_row" not in cpp_source(*layer_norm(32, 768)).source
 
 

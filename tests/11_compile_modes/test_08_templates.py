@@ -13,7 +13,8 @@ from back_half import lowered
 
 import course_lib as cl
 from course_lib import config, events, runtime, scheduling
-from course_lib.codegen.triton import PRODUCT_TILES, ProductTiling, triton_source
+from course_lib.codegen.tilings import PRODUCT_TILES, ProductTiling
+from course_lib.codegen.triton import triton_source
 from course_lib.lowering.ir import ExternKernel
 from course_lib.runtime import autotune, gemm
 from course_lib.scheduling import products

@@ -50,6 +50,7 @@ from torch import fx
 
 from course_lib import config, native, runtime
 from course_lib.codegen import cpp
+from course_lib.codegen import plan as cpp_plan
 from course_lib.codegen.wrapper import Wrapper
 from course_lib.pipeline import Pipeline, with_sizes
 from course_lib.runtime import compiler
@@ -985,12 +986,12 @@ def settings_of(draw: Random) -> dict[str, int]:
 @contextlib.contextmanager
 def with_settings(settings: dict[str, int]):
     """Print C++ with these settings."""
-    before = {name: getattr(cpp, name) for name in settings}
-    vars(cpp).update(settings)
+    before = {name: getattr(cpp_plan, name) for name in settings}
+    vars(cpp_plan).update(settings)
     try:
         yield
     finally:
-        vars(cpp).update(before)
+        vars(cpp_plan).update(before)
 
 
 class Batch:

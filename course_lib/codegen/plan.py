@@ -1,0 +1,289 @@
+"""What a C++ kernel will look like, decided before a line of it is printed.
+
+In:  a `FusedKernel` and its steps as trees.
+Out: a `KernelPlan` (which loop gets the SIMD lanes, and which the threads), and for each pass over the columns a `PassPlan`
+     (what is gathered how, in blocks of how many columns, what lies on the stack, what is fetched ahead).
+
+`codegen.cpp` prints what is decided here. The numbers below were measured: docs/design/generated-code.md.
+In PyTorch: `torch/_inductor/codegen/cpp.py`, `TilingSelect`, `CppKernelProxy`, `decide_parallel_depth`.
+"""
+
+import contextlib
+import functools
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import sympy
+import torch
+
+from course_lib.codegen.cpp_ops import computed_as
+from course_lib.codegen.loops import Phase, iterations, reduction
+from course_lib.lowering.indexing import Linear
+from course_lib.lowering.ir import Buffer
+from course_lib.lowering.reduction_kinds import KINDS, SUM, ReductionKind
+from course_lib.scheduling.expressions import Expr, loads
+from course_lib.scheduling.kernel import FusedKernel, Loop, Step
+
+# Starting the threads costs about 2 µs: below this many elements one thread is faster
+PARALLEL_FROM = 16 * 1024
+# Fewer rows than this leave threads idle: these share the columns instead
+FEW_ROWS = 16
+# Rows that go side by side in the shape 'lanes': four registers of AVX-512, eight of AVX2
+LANES = 64
+# Longer float sums go in blocks, whose sums are added up as double: the error stays that of a short sum
+BLOCK = 4096
+# So many lanes, or loops, share one sum of a block
+SHARED_BY = 8
+# So few columns are taken one by one where their order matters
+FEW = 8
+# Elements that go through a row on the stack at a time
+STRIP = 64
+# Columns of a row that its passes read too far apart for what the processor itself fetches ahead
+LONG = 2048
+# Bytes that a kernel moves: from here on its results would leave the caches before anybody reads them
+STREAM_FROM = 64 * 2**20
+with contextlib.suppress(OSError, ValueError):
+    # The size of the last cache, "32768K". A virtual machine may say 0.
+    last_cache = 1024 * int(Path("/sys/devices/system/cpu/cpu0/cache/index3/size").read_text()[:-2])
+    STREAM_FROM = min(STREAM_FROM, last_cache or STREAM_FROM)
+
+Shape = Literal["rows", "lanes", "columns"]
+
+
+def shape_of(kernel: FusedKernel, trees: Mapping[Step, Expr]) -> Shape:
+    """Which loop gets the SIMD lanes, and which the threads."""
+    rows, columns = kernel.rows, kernel.columns
+    reduced = {step.level for step in trees if step.is_reduction}
+    read = []
+    for step, tree in trees.items():
+        if step.level != "row":
+            read += [index for _, index in loads(tree)]
+
+    # Rows side by side in memory, and columns not: a lane for each row
+    rows_are_neighbours = bool(rows) and are_neighbours(read, rows[-1])
+    only_reduces_columns = reduced == {"column"}
+    if only_reduces_columns and rows_are_neighbours and not are_neighbours(read, columns[-1]):
+        return "lanes"
+
+    if iterations(rows) < FEW_ROWS and iterations(columns) >= PARALLEL_FROM:
+        return "columns"
+    return "rows"
+
+
+def are_neighbours(indices: Collection[sympy.Expr], loop: Loop) -> bool:
+    """True if the next iteration of `loop` reads the next element, by one of the indices."""
+    steps = [Linear.of(index, {loop.symbol}).coefficient(loop.symbol) for index in indices]
+    return 1 in steps
+
+
+class Load(NamedTuple):
+    """An element of a buffer: what an `Expr` that loads has as its detail."""
+
+    buffer: str
+    index: sympy.Expr
+
+
+Staged = Load | Step
+"""What may lie in a row on the stack: a load, made before the loop, or a step's value, stored after it."""
+
+
+@dataclass(frozen=True)
+class Gathering:
+    """How a reduction over the columns is gathered."""
+
+    kind: ReductionKind
+    # Of the values that are taken in, and of the total
+    dtype: torch.dtype
+    total_dtype: torch.dtype
+    last_of_equals: bool
+    # True if each block has a sum of its own (float32), which the total (float64) takes in
+    in_blocks: bool
+
+    @property
+    def has_nan(self) -> bool:
+        return self.kind.gives_best and self.dtype.is_floating_point
+
+
+@dataclass
+class Staging:
+    """What lies on the stack around the vectorised loop: float16, which converts eight at a time, and results past the caches."""
+
+    places: dict[Staged, Load] = field(default_factory=dict)
+    # True if each step has a loop of its own: where values are rounded to float16 on the way, whole rows are rounded
+    # between these loops, and nobody waits for a long chain
+    apart: bool = False
+
+
+@dataclass
+class PassPlan:
+    """One pass over the columns."""
+
+    gathered: dict[Step, Gathering]
+    staging: Staging
+    # Columns in a block; 0 if they do not go in blocks
+    block: int
+    # Do threads share the columns?
+    threads: bool
+    # False where columns must come in their order
+    simd: bool
+    # What is fetched of the next row while this one is walked for the last time
+    fetched: list[Load]
+
+    @property
+    def in_blocks(self) -> list[Step]:
+        """The sums that each block has one of."""
+        return [step for step, gathering in self.gathered.items() if gathering.in_blocks]
+
+
+class Planner:
+    """Decides about one kernel. `phases` must be set before passes are planned."""
+
+    def __init__(
+        self,
+        kernel: FusedKernel,
+        trees: Mapping[Step, Expr],
+        buffers: Mapping[str, Buffer],
+        used: Collection[Step],
+    ) -> None:
+        self.kernel, self.trees, self.buffers, self.used = kernel, trees, buffers, used
+        self.shape = shape_of(kernel, trees)
+        self.parallel = iterations(kernel.loops) >= PARALLEL_FROM
+
+        # In the shape 'lanes': rows side by side, and whether the last block has fewer
+        self.lanes = 1
+        self.is_ragged = False
+        if self.shape == "lanes":
+            self.lanes = max(1, min(LANES, kernel.rows[-1].size))
+            self.is_ragged = kernel.rows[-1].size % self.lanes != 0
+
+        self.phases: list[Phase] = []
+
+    @property
+    def has_lanes(self) -> bool:
+        return self.shape == "lanes"
+
+    @functools.cached_property
+    def moved(self) -> int:
+        """Bytes that the kernel reads and stores."""
+        names = self.kernel.reads | self.kernel.stores
+        return sum(self.buffers[name].nbytes for name in names)
+
+    def plan_pass(self, phase: Phase) -> PassPlan:
+        """Decide about one pass over the columns."""
+        columns = self.kernel.columns
+        gathered = {step: self.gathering(step) for step in phase.reductions}
+
+        # Lanes would mix up which zero was first, 0.0 or -0.0; in eager that is so for long rows only.
+        is_short = iterations(columns) <= FEW
+        in_order = False
+        for gathering in gathered.values():
+            if gathering.kind.gives_place or (is_short and gathering.has_nan):
+                in_order = True
+
+        staging = self.staging(phase, columns[-1])
+        has_block_sums = any(gathering.in_blocks for gathering in gathered.values())
+        block = 0
+        if staging.places:
+            block = STRIP
+        elif has_block_sums:
+            block = BLOCK // SHARED_BY if self.has_lanes else BLOCK
+
+        return PassPlan(
+            gathered=gathered,
+            staging=staging,
+            block=block,
+            threads=self.parallel and self.shape == "columns" and not in_order,
+            simd=not in_order,
+            fetched=self.fetched(phase) if block else [],
+        )
+
+    def gathering(self, step: Step) -> Gathering:
+        """How a reduction is gathered: in its accumulator's dtype if it grows, else in that of the values."""
+        node, dtype = reduction(step), self.trees[step].dtype
+        kind = node.combines
+        if dtype == torch.bool and kind.on_bools:
+            kind = KINDS[kind.on_bools]
+        if kind.grows:
+            dtype = node.accumulate
+
+        # A lane, and an inner loop of several, takes an eighth of the columns into one sum.
+        columns = self.kernel.columns
+        longest = iterations(columns)
+        if self.has_lanes or len(columns) > 1:
+            longest *= SHARED_BY
+        is_long_sum = kind is SUM and computed_as(dtype) == "float" and longest > BLOCK
+
+        total = torch.float64 if is_long_sum else dtype
+        return Gathering(kind, dtype, total, node.last_of_equals, in_blocks=is_long_sum)
+
+    def staging(self, phase: Phase, loop: Loop) -> Staging:
+        """What lies on the stack around the vectorised `loop`."""
+        steps = [step for step, source in phase.columns.items() if source == "compute"]
+        nodes = [node for step in steps for node in self.trees[step].walk()]
+        if self.has_lanes or any(node.op in ("masked", "indirect") for node in nodes):
+            return Staging()
+
+        found: dict[Staged, Load] = {}
+        for node in nodes:
+            if node.op == "load" and node.dtype == torch.float16:
+                load = Load(*node.detail)
+                if self.walks_along(load.index, loop):
+                    found[load] = load
+        for step in steps:
+            if step in phase.stored and self.is_stored_by_rows(step, loop):
+                found[step] = Load(step.buffer.name, step.store_index)
+
+        # Does any value become float16 on the way to another? Then each step gets a loop, if all that is stored lies on the
+        # stack, and none reads what one before it has overwritten.
+        inner = [step for step in steps if not step.is_reduction and step.level != "across"]
+        passed_on = [step for step in inner if step in self.used]
+        rounds = any(step.buffer.dtype == torch.float16 for step in passed_on)
+        all_staged = all(step in found for step in inner if step in phase.stored)
+        if not (found and rounds and all_staged) or self.overtakes(list(phase.columns)):
+            return Staging(found)
+
+        places: dict[Staged, Load] = {step: Load("", step.store_index) for step in passed_on}
+        return Staging(places | found, apart=True)
+
+    def is_stored_by_rows(self, step: Step, loop: Loop) -> bool:
+        """True if a step's results go to memory row by row: halves, and float32 past the caches."""
+        past_caches = step.buffer.dtype == torch.float32 and self.moved >= STREAM_FROM
+        if not past_caches and step.buffer.dtype != torch.float16:
+            return False
+        return self.walks_along(step.store_index, loop)
+
+    def overtakes(self, steps: list[Step]) -> bool:
+        """Does a step read what one before it writes in place of it? Then they cannot have a loop each."""
+        for n, step in enumerate(steps):
+            old = self.kernel.in_place.get(step.buffer.name)
+            for later in steps[n + 1 :] if old else ():
+                if any(read == old for read, _ in loads(self.trees[later])):
+                    return True
+        return False
+
+    def walks_along(self, index: sympy.Expr, loop: Loop) -> bool:
+        """True if neighbours along `loop` are neighbours in memory, and nothing in the index is looked up."""
+        linear = Linear.of(index, {loop.symbol})
+        if linear.coefficient(loop.symbol) != 1 or not linear.is_affine_in(loop.symbol):
+            return False
+        return index.free_symbols <= {each.symbol for each in self.kernel.loops}
+
+    def fetched(self, phase: Phase) -> list[Load]:
+        """For the last of several passes over long rows: what the first pass read of this row, it will need of the next."""
+        rows, columns, passes = self.kernel.rows, self.kernel.columns, self.phases[1:]
+        is_last_of_several = phase in passes[1:][-1:]
+        if self.shape != "rows" or not rows or len(columns) > 1 or not is_last_of_several:
+            return []
+        if columns[0].size < LONG:
+            return []
+
+        # A dictionary for its order
+        found: dict[Load, None] = {}
+        for step in passes[0].columns:
+            for buffer, index in loads(self.trees[step]):
+                moves_down = rows[-1].symbol in index.free_symbols
+                if moves_down and self.walks_along(index, columns[0]):
+                    found[Load(buffer, index)] = None
+        return list(found)

@@ -1,0 +1,132 @@
+"""How much of the work each program of a Triton kernel has: its tile.
+
+In:  how many rows and columns a kernel walks over (`TritonKernel.choose_tiling`).
+Out: a `Tiling`, which gives the launcher the sizes of a tile, the number of programs, and the warps for each.
+In PyTorch: `torch/_inductor/runtime/triton_heuristics.py` (`triton_config`, `_persistent_reduction_configs`).
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from course_lib.lowering.indexing import power_of_two
+
+STEP = 32  # Columns of a tile where rows are neighbours; it has as many rows, or more
+LARGEST_TILE = 1 << 20  # Triton allows no more elements in one tile
+MANY_ROWS = 4096  # Fewer rows: more programs, each with fewer rows and more columns
+ELEMENTS = 1024  # Of a tile without columns
+LOOPED_COLUMNS = 2048  # Of a tile that walks along a long row
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """What the launcher must know: the elements along each direction of the tile."""
+
+    rows: int
+    # 0 for a kernel without a reduction
+    columns: int
+    persistent: bool = False
+    # Rows, not columns, lie side by side in memory
+    across: bool = False
+    # Programs that walk along `rows`, if each does so
+    chunks: int = 0
+
+    def meta(self, interpreted: bool) -> dict[str, int]:
+        """Tile sizes. In the interpreter a program costs a millisecond whatever its tile: a few large ones."""
+        if not self.columns:
+            all_rows = power_of_two(min(self.rows, LARGEST_TILE))
+            return {"BLOCK": all_rows if interpreted else ELEMENTS}
+
+        columns = power_of_two(self.columns) if self.persistent else self.step(interpreted)
+        least = 1
+        if self.across:
+            least = STEP if self.rows > MANY_ROWS else 16
+
+        room = 4096 if self.chunks else 2048
+        if interpreted:
+            room = LARGEST_TILE
+        rows = max(least, room // columns)
+        return {"ROWS": min(power_of_two(self.rows), rows), "COLUMNS": columns}
+
+    def step(self, interpreted: bool) -> int:
+        """Columns that a program takes at a time while it walks along a row."""
+        if interpreted:
+            return LARGEST_TILE // STEP
+        if not self.across:
+            return LOOPED_COLUMNS
+        return STEP if self.rows > MANY_ROWS else 128
+
+    def programs(self, meta: Mapping[str, int]) -> int:
+        """How many programs are started."""
+        if self.chunks:
+            return self.chunks
+        size = meta["ROWS"] if "ROWS" in meta else meta.get("BLOCK", 1)
+        return divided_up(self.rows, size)
+
+    def warps(self, meta: Mapping[str, int]) -> int:
+        """Threads for a tile, in units of 32: eight to thirty-two elements for each thread."""
+        each = 256
+        if self.chunks and meta["ROWS"] > 1:
+            each = 1024
+        elif self.persistent or self.across or not self.columns:
+            each = 512
+        return min(16, max(4, math.prod(meta.values()) // each))
+
+
+def divided_up(count: int, size: int) -> int:
+    """How many parts of this size there are, the last one perhaps not full."""
+    return -(-count // size)
+
+
+class ProductTile(NamedTuple):
+    """A tile of a matrix product's result, the depth of one step along k, and the warps for it."""
+
+    meta: dict[str, int]
+    warps: int
+
+
+def product_tile(rows: int, columns: int, depth: int, stages: int, warps: int) -> ProductTile:
+    """`stages`: how many tiles of the operands are fetched ahead."""
+    meta = {"ROWS": rows, "COLUMNS": columns, "DEPTH": depth, "num_stages": stages}
+    return ProductTile(meta, warps)
+
+
+PRODUCT_STEP = 64  # Along k: tiles of this depth, or of a divisor of it
+PRODUCT_TILES = [
+    product_tile(64, 64, 64, 4, 4),
+    product_tile(16, 32, 128, 5, 4),
+    product_tile(16, 64, 128, 5, 4),
+    product_tile(32, 64, 64, 5, 4),
+    product_tile(64, 128, 64, 4, 4),
+    product_tile(128, 64, 64, 3, 4),
+    product_tile(128, 128, 64, 3, 8),
+    product_tile(128, 256, 64, 4, 8),
+]
+"""What is tried for a matrix product, the usual first."""
+
+
+@dataclass(frozen=True)
+class ProductTiling(Tiling):
+    """A matrix product: tiles in both directions of the result, `batch` times, each a sum of `depth` products."""
+
+    batch: int = 1
+    depth: int = 1
+
+    @property
+    def tiles(self) -> list[ProductTile]:
+        """Tile sizes and warps. Where tiles of 64 along k need no mask, none has one."""
+        if self.depth % PRODUCT_STEP:
+            return list(PRODUCT_TILES)
+        return [tile for tile in PRODUCT_TILES if self.depth % tile.meta["DEPTH"] == 0]
+
+    def meta(self, interpreted: bool) -> dict[str, int]:
+        return self.tiles[0].meta
+
+    def programs(self, meta: Mapping[str, int]) -> int:
+        down = divided_up(self.rows, meta["ROWS"])
+        across = divided_up(self.columns, meta["COLUMNS"])
+        return self.batch * down * across
+
+    def warps(self, meta: Mapping[str, int]) -> int:
+        return self.tiles[0].warps
