@@ -187,15 +187,23 @@ class CppKernel(CppOps):
                 if plan.staging.apart:
                     self.print_rounding(steps, rounding)
 
-            # The sum of a block goes into the total.
             if plan.in_blocks:
-                with self.over_lanes():
-                    for step in plan.in_blocks:
-                        part = f"{parts[step].name}{self.lane}"
-                        self.line(*totals[step].take(part, self.lane), step=step)
+                self.add_up_blocks(plan, totals, parts)
 
         for step, total in totals.items():
             self.finish(step, total)
+
+    def add_up_blocks(
+        self,
+        plan: PassPlan,
+        totals: Mapping[Step, Accumulator],
+        parts: Mapping[Step, Accumulator],
+    ) -> None:
+        """The sums of a block go into the totals."""
+        with self.over_lanes():
+            for step in plan.in_blocks:
+                part = f"{parts[step].name}{self.lane}"
+                self.line(*totals[step].take(part, self.lane), step=step)
 
     def declare_kept_rows(self, phase: Phase) -> None:
         """Rows on the stack for values that a later pass needs."""

@@ -10,7 +10,7 @@ In PyTorch: `torch/_inductor/codegen/cpp.py`, `TilingSelect`, `CppKernelProxy`, 
 
 import contextlib
 import functools
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -226,26 +226,37 @@ class Planner:
             return Staging()
 
         found: dict[Staged, Load] = {}
-        for node in nodes:
-            if node.op == "load" and node.dtype == torch.float16:
-                load = Load(*node.detail)
-                if self.walks_along(load.index, loop):
-                    found[load] = load
+        for load in loads_of_halves(nodes):
+            if self.walks_along(load.index, loop):
+                found[load] = load
         for step in steps:
             if step in phase.stored and self.is_stored_by_rows(step, loop):
                 found[step] = Load(step.buffer.name, step.store_index)
 
-        # Does any value become float16 on the way to another? Then each step gets a loop, if all that is stored lies on the
-        # stack, and none reads what one before it has overwritten.
-        inner = [step for step in steps if not step.is_reduction and step.level != "across"]
-        passed_on = [step for step in inner if step in self.used]
-        rounds = any(step.buffer.dtype == torch.float16 for step in passed_on)
-        all_staged = all(step in found for step in inner if step in phase.stored)
-        if not (found and rounds and all_staged) or self.overtakes(list(phase.columns)):
+        passed_on = self.passed_on_apart(phase, steps, found)
+        if not passed_on:
             return Staging(found)
 
         places: dict[Staged, Load] = {step: Load("", step.store_index) for step in passed_on}
         return Staging(places | found, apart=True)
+
+    def passed_on_apart(
+        self, phase: Phase, steps: list[Step], found: Mapping[Staged, Load]
+    ) -> list[Step]:
+        """Values for other steps, if each step is to have a loop of its own; else none.
+
+        That is worth it where a value becomes float16 on its way to another step. It can be if all that is stored lies on the
+        stack, and no step reads what one before it has overwritten.
+        """
+        inner = [step for step in steps if not step.is_reduction and step.level != "across"]
+        passed_on = [step for step in inner if step in self.used]
+        stored = [step for step in inner if step in phase.stored]
+
+        rounds = any(step.buffer.dtype == torch.float16 for step in passed_on)
+        all_staged = all(step in found for step in stored)
+        if found and rounds and all_staged and not self.overtakes(list(phase.columns)):
+            return passed_on
+        return []
 
     def is_stored_by_rows(self, step: Step, loop: Loop) -> bool:
         """True if a step's results go to memory row by row: halves, and float32 past the caches."""
@@ -287,3 +298,8 @@ class Planner:
                 if moves_down and self.walks_along(index, columns[0]):
                     found[Load(buffer, index)] = None
         return list(found)
+
+
+def loads_of_halves(nodes: Iterable[Expr]) -> list[Load]:
+    """What is loaded as float16."""
+    return [Load(*n.detail) for n in nodes if n.op == "load" and n.dtype == torch.float16]
