@@ -14,6 +14,7 @@ import threading
 import types
 from typing import TYPE_CHECKING, Any
 
+from course_lib import frames
 from course_lib.capture.attributes import OPAQUE_ATTRIBUTES
 from course_lib.capture.calls import RULES
 from course_lib.capture.graph import Known
@@ -93,7 +94,7 @@ def named_tuple(it: Interpreter, *args: Any, **kwargs: Any) -> Any:
     """`collections.namedtuple(...)`: the class belongs to the module of the line that calls, as if Python ran that line."""
     if kwargs.get("module") is None:
         kwargs["module"] = it.globals.get("__name__", "__main__")
-    return it.native(collections.namedtuple, *args, **kwargs)
+    return frames.call(None, collections.namedtuple, *args, **kwargs)
 
 
 RULES[collections.namedtuple] = named_tuple
