@@ -89,8 +89,7 @@ def explained(trace: TracebackType | None) -> str:
     if not steps:
         return ""
     tree = ast.parse("".join(linecache.getlines(steps[0].file)))
-    called = {getattr(node, "id", getattr(node, "attr", "")) for node in ast.walk(tree)}
-    if not called & _CHECKS:
+    if not has_checks(tree, steps[0].values):
         return ""
 
     # a checks cell has helpers of its own: the innermost of its lines is the one that called the answer
@@ -155,6 +154,16 @@ def one_line(statement: ast.stmt, step: Step) -> str:
     if isinstance(getattr(statement, "body", None), list):
         return step.text
     return cut(" ".join(ast.unparse(statement).split()))
+
+
+def has_checks(tree: ast.Module, values: dict[str, Any]) -> bool:
+    """Does a cell check an answer, by itself or by a helper that an earlier cell defines (`investigate(1, exhibit_1())`)?"""
+    called = {getattr(node, "id", getattr(node, "attr", "")) for node in ast.walk(tree)}
+    if called & _CHECKS:
+        return True
+
+    codes = [getattr(values.get(name), "__code__", None) for name in called]
+    return any(code is not None and _CHECKS.intersection(code.co_names) for code in codes)
 
 
 def inputs(tree: ast.Module, statement: ast.stmt, step: Step) -> list[tuple[str, Any]]:
