@@ -238,8 +238,8 @@ class HeadBuilder:
             )
             if id(obj) in self.world.known:
                 self.assume_apart(self.world.known[id(obj)])
-        self.body += [f"{switch}({now})" for switch, now in self.world.switched()]
         self.has_effects = bool(self.body)
+        self.body += [f"{switch}({now})" for switch, now in self.world.switched()]
 
     def warning_effect(self, warned: Warned) -> None:
         """Show a warning, with the place in the program that it names."""
