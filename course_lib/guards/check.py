@@ -47,7 +47,7 @@ CONSTANTS = (
     torch.device,
     torch.memory_format,
 )
-"""What does not change: of such a thing all is known once it is known to be there."""
+"""Types whose values never change. Once a guard has found such a value in a dictionary, it holds until the dictionary changes."""
 SWITCH = re.compile(r"torch(\.\w+)+\(\)")
 """A question to torch that takes nothing, such as `torch.is_grad_enabled()`."""
 OPPOSITE = {"is": "is not", "is not": "is", "==": "!="}
