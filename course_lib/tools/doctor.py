@@ -95,18 +95,20 @@ def checkup() -> list[Finding]:
 
 def tier() -> Tier:
     """GPU where torch and Triton can use one; simulated GPU where Triton is; else CPU."""
+    from course_lib.config import find_cxx
+
     triton = _version("triton") is not None
+    cpp = "C++ kernels run on the CPU"
+    if find_cxx() is None:
+        cpp = "There is no C++ compiler, so programs on the CPU run operation by operation"
+
     if triton and _gpu_name():
-        return Tier("GPU", "Triton kernels run on the GPU; C++ kernels on the CPU.")
+        return Tier("GPU", f"{cpp}; Triton kernels run on the GPU.")
     if triton:
         return Tier(
-            "simulated GPU",
-            "C++ kernels run on the CPU; Triton kernels run in Triton's interpreter, on the CPU.",
+            "simulated GPU", f"{cpp}; Triton kernels run in Triton's interpreter, on the CPU."
         )
-    return Tier(
-        "CPU",
-        "C++ kernels run on the CPU. Triton is not here, so Triton kernels are shown and not run.",
-    )
+    return Tier("CPU", f"{cpp}. Triton is not here, so Triton kernels are shown and not run.")
 
 
 def report() -> Report:

