@@ -29,6 +29,7 @@ def calls(f):
     return f()
 """
 
+
 def words_of(function) -> str:
     """What this Python says where there is nothing to take the least or the greatest of."""
     try:
