@@ -47,7 +47,6 @@ class Written:
             f"    {path} has changes of yours and stays; the new one is {beside(path)}"
             for path in self.beside
         ]
-
         return "\n".join(lines)
 
 

@@ -55,9 +55,7 @@ class Written:
 
     def __str__(self) -> str:
         where = f"`{self.name}`"
-        if self.cell:
-            return f"{where} (cell {self.cell})"
-        return where
+        return f"{where} (cell {self.cell})" if self.cell else where
 
 
 def line_of_the_answer(said: str, cells: Sequence[Cell]) -> str:

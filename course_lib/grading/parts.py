@@ -101,9 +101,11 @@ def scheduler(names: Names, stages: Stages) -> Any:
 
         def both(producer: Any, consumer: Any) -> Any:
             homes = {home[buffer.name] for buffer in producer.writes | consumer.writes}
-            if len(homes) == 1:
-                return fuse(producer, consumer)
-            return No("fuse_all put them into different kernels")
+            return (
+                fuse(producer, consumer)
+                if len(homes) == 1
+                else No("fuse_all put them into different kernels")
+            )
 
         return scheduling.schedule(loops, both)
 
@@ -137,7 +139,6 @@ def builder(names: Names, stages: Stages) -> Any:
             raise NotAsked("it writes C++ for a CPU")
         steps: list[Any] = []
         sources: dict[str, str] = {}
-
         for n, kernel in enumerate(schedule.kernels):
             if isinstance(kernel, ExternKernel):
                 steps.append(("", kernel, []))
@@ -151,7 +152,6 @@ def builder(names: Names, stages: Stages) -> Any:
                 source = names["kernel_source"](f"kernel{n}", kernel, arguments, loops.buffers)
             sources[f"kernel{n}"] = source
             steps.append((f"kernel{n}", kernel, arguments))
-
         return runs(steps, loops, names["functions"](sources) if sources else {}, plan, names)
 
     return build
@@ -177,7 +177,6 @@ def runs(
                     memory[argument] = names["room_for"](buffer)
                     mine.add(argument)
             names["run_in_cpp"](functions[name], [memory[argument] for argument in arguments])
-
         return tuple(seen(out, memory) if hasattr(out, "buffer") else out for out in loops.outputs)
 
     return run

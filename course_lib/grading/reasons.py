@@ -57,9 +57,7 @@ def how_it_ended(run: CellRun, limits: Limits) -> str:
 
 
 def shortened(said: str) -> str:
-    if len(said) <= LONGEST:
-        return said
-    return f"{said[:LONGEST]} …"
+    return said if len(said) <= LONGEST else f"{said[:LONGEST]} …"
 
 
 def reason(case: Case) -> str:
@@ -104,9 +102,7 @@ class Case:
         failed = [
             run for run in before if not run.ok and role_of(self.nb.cells[run.index]) != "own"
         ]
-        if failed:
-            return failed[0]
-        return self.run
+        return failed[0] if failed else self.run
 
     def line(self, said: str) -> str:
         """The line of the answer that gave the value which this message is about."""
@@ -130,9 +126,7 @@ def check_failed(case: Case) -> str:
 
 
 def limit_passed(case: Case) -> str:
-    if case.run.outcome in OVER_A_LIMIT:
-        return how_it_ended(case.run, case.limits)
-    return ""
+    return how_it_ended(case.run, case.limits) if case.run.outcome in OVER_A_LIMIT else ""
 
 
 def answer_is_gone(case: Case) -> str:
@@ -149,7 +143,6 @@ def answer_is_gone(case: Case) -> str:
             )
         if not case.nb.cells[index].source.strip():
             return f"The cell of the answer {name} is empty."
-
     return ""
 
 
@@ -160,11 +153,8 @@ def stub(case: Case) -> str:
         return ""
     at = [(int(n), text) for n, text in arrows(run) if "NotImplementedError" in text]
     if not at:
-        if run.evalue.startswith("Exercise:"):
-            return "Not written yet."
-        return ""
+        return "Not written yet." if run.evalue.startswith("Exercise:") else ""
     line, text = at[-1]
-
     for index in dict.fromkeys([*case.answers, *(n for n, _ in case.learners())]):
         cell = case.nb.cells[index]
         lines = cell.source.split("\n")
@@ -175,7 +165,6 @@ def stub(case: Case) -> str:
                 f"`{text.strip()}` still stands below the answer, in line {line} of its cell: "
                 "delete that line."
             )
-
     return "Not written yet."
 
 
@@ -187,13 +176,9 @@ def is_untouched(source: str, stub_source: str, line: int) -> bool:
     nodes = list(ast.walk(mine)) if mine else []
     functions = [n for n in nodes if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
     around = [n for n in functions if n.lineno <= line <= (n.end_lineno or 0)]
-    if theirs:
-        handed_out = {ast.dump(node) for node in ast.walk(theirs)}
-    else:
-        handed_out = set()
+    handed_out = {ast.dump(node) for node in ast.walk(theirs)} if theirs else set()
     if not around:
         return False
-
     return ast.dump(around[-1]) in handed_out or all(_says_nothing(n) for n in around[-1].body)
 
 
@@ -208,20 +193,16 @@ def name_of_the_answer(case: Case) -> str:
     name = missing_name(case.run)
     if not name or (not case.culprit.ok and case.culprit is not case.run):
         return ""
-
     for index in case.answers:
         cell = case.nb.cells[index]
         asked = bound(marking(cell).get("stub", "")).names
         mine = union_of(case, index)
         if name in asked and name not in mine:
             others = sorted(bound(cell.source).defined - asked)
-            instead = ""
-            if others:
-                instead = f" It defines `{others[0]}`: was it renamed?"
+            instead = f" It defines `{others[0]}`: was it renamed?" if others else ""
             return (
                 f"The cell of the answer does not define `{name}`, which the checks call.{instead}"
             )
-
     return ""
 
 
@@ -239,7 +220,6 @@ def further_down(case: Case) -> str:
     name = missing_name(run)
     if not name:
         return ""
-
     for index, cell in case.learners():
         if name not in bound(cell.source).names:
             continue
@@ -253,7 +233,6 @@ def further_down(case: Case) -> str:
             return (
                 f"`{name}` is missing, for {where} did not finish: {how_it_ended(own, case.limits)}"
             )
-
     return ""
 
 
@@ -263,16 +242,13 @@ def hidden_name(case: Case) -> str:
     if run.outcome != "error" or not case.shadows:
         return ""
     words: set[str] = set()
-
     for _, text in arrows(run)[::-1]:
         words = set(re.findall(r"\w+", text)) & case.shadows.keys()
         if words:
             break
-
     for name in sorted(words):
         if said := whose(case, name):
             return f"{how_it_ended(run, case.limits)}. {said}"
-
     return ""
 
 
@@ -285,9 +261,7 @@ def whose(case: Case, name: str) -> str:
         names = bound(cell.source)
         if name in names.names:
             line = names.lines.get(name, "")
-            kind = "variable"
-            if line.startswith(("def ", "async def ")):
-                kind = "function"
+            kind = "function" if line.startswith(("def ", "async def ")) else "variable"
             return (
                 f"`{name}` is your {kind} from cell {number} (`{line[:60]}`): give it another name."
             )
@@ -295,7 +269,6 @@ def whose(case: Case, name: str) -> str:
             lines = ", ".join(f"`from {module} import *`" for module in names.star)
             return f"`{name}` is not Python's or the course's any more: {lines} in cell {number} took it."
         return f"`{name}` is your variable from cell {number}: give it another name."
-
     return ""
 
 
@@ -319,7 +292,6 @@ def file_beside(case: Case) -> str:
             f"{how_it_ended(run, case.limits)}. `{name}` lies beside your notebook, but the notebook "
             "is marked alone, here and by `course grade`: put what it needs into a cell."
         )
-
     return ""
 
 
@@ -344,12 +316,8 @@ def as_it_ended(case: Case) -> str:
 
 
 def missing_name(run: CellRun) -> str:
-    found = None
-    if run.ename == "NameError":
-        found = _NOT_DEFINED.search(run.evalue)
-    if found:
-        return found[1]
-    return ""
+    found = _NOT_DEFINED.search(run.evalue) if run.ename == "NameError" else None
+    return found[1] if found else ""
 
 
 def arrows(run: CellRun) -> list[tuple[str, str]]:

@@ -38,7 +38,6 @@ def write_table(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, 
     """Write the rows; the file is whole or is as it was before."""
     lines = [[_cell(row[column]) for column in columns] for row in rows]
     new = path.with_name(f"{path.name}.new")
-
     try:
         # utf-8-sig: without its mark Excel takes the file for an old Windows code page
         with new.open("w", newline="", encoding="utf-8-sig", errors="backslashreplace") as file:
@@ -52,17 +51,13 @@ def write_table(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, 
 
 
 def _cell(value: Any) -> Any:
-    if isinstance(value, str):
-        return guarded(value)
-    return value
+    return guarded(value) if isinstance(value, str) else value
 
 
 def guarded(text: str) -> str:
     """The text, so that no spreadsheet computes it."""
     text = _CONTROLS.sub(_number_of, text)
-    if _FORMULA.match(text):
-        return f"'{text}"
-    return text
+    return f"'{text}" if _FORMULA.match(text) else text
 
 
 def _number_of(sign: re.Match[str]) -> str:
@@ -71,9 +66,7 @@ def _number_of(sign: re.Match[str]) -> str:
 
 def unguarded(text: str) -> str:
     """The text that `guarded` was given."""
-    if text.startswith("'") and _FORMULA.match(text):
-        return text[1:]
-    return text
+    return text[1:] if text.startswith("'") and _FORMULA.match(text) else text
 
 
 # ---- reading --------------------------------------------------------------------------------------------------------
@@ -130,10 +123,7 @@ def _lines(text: str, columns: Sequence[str]) -> list[list[str]]:
     for separator in _SEPARATORS:
         lines = list(csv.reader(io.StringIO(text, newline=""), delimiter=separator))
         lines = lines[_first_filled(lines) :]
-        if lines:
-            names = {_name_of_column(name) for name in lines[0]}
-        else:
-            names = set()
+        names = {_name_of_column(name) for name in lines[0]} if lines else set()
         if len(names & set(columns)) > most:
             best, most = lines, len(names & set(columns))
     return best

@@ -105,12 +105,10 @@ class Nursery:
                 answer = self._ask(wanted)
             except (OSError, ValueError) as error:
                 answer = {"error": str(error)}
-
             if "error" in answer:
                 self.why_not = str(answer["error"])
                 self._end()
                 return None
-
             return int(answer["kernel"])
 
     def _started(self) -> subprocess.Popen[bytes]:
@@ -129,9 +127,7 @@ class Nursery:
                 start_new_session=True,  # Ctrl-C is the grader's
             )
             self._answer(STARTING)
-
         assert self._process is not None
-
         return self._process
 
     def _ask(self, wanted: Wanted) -> dict[str, Any]:
@@ -243,9 +239,7 @@ def _keeper_of(wanted: Wanted) -> dict[str, Any] | None:
         os.close(writing)
         with open(reading, "rb") as pipe:
             said = pipe.read()
-        if said:
-            return dict(json.loads(said))
-        return {"error": "the keeper ended early"}
+        return dict(json.loads(said)) if said else {"error": "the keeper ended early"}
 
     # the keeper: whatever happens, it must not go on as a nursery
     os.close(reading)

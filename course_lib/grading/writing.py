@@ -86,7 +86,6 @@ def beside(path: Path, data: bytes) -> Iterator[Path]:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-
         with contextlib.suppress(FileNotFoundError):
             os.chmod(new, os.stat(path).st_mode & 0o7777)
         yield new
@@ -172,7 +171,6 @@ def _wait_for(handle: int, folder: Path) -> None:
     if fcntl is None:
         return
     until = time.monotonic() + PATIENCE
-
     while True:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

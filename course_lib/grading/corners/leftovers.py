@@ -37,6 +37,4 @@ def leftover(name: str) -> str:
     for rule in RULES:
         if re.fullmatch(rule.pattern, name, re.IGNORECASE | re.DOTALL):
             return f"a leftover of {rule.about}"
-    if name.startswith("."):
-        return "hidden"
-    return ""
+    return "hidden" if name.startswith(".") else ""
