@@ -220,10 +220,10 @@ class Check:
     def _switch(self, call: str) -> str:
         """The call of one of torch's switches, by a name of its own: `torch._C.f()` looks two attributes up, in each call."""
         path = call.removesuffix("()").split(".")
-        name = path[-1]
-        if name in self.parameters:
+        name, function = path[-1], functools.reduce(getattr, path[1:], torch)
+        # a parameter, a helper or another switch may have the name already
+        if name in self.parameters or self.names.setdefault(name, function) is not function:
             return call
-        self.names[name] = functools.reduce(getattr, path[1:], torch)
         return f"{name}()"
 
     def _looks(self, guard: Guard) -> tuple[Any, ...]:

@@ -82,3 +82,15 @@ def test_a_module_that_was_exchanged_is_noticed(another_module):
 
     sys.modules["course_lib_exchanged"] = types.ModuleType("short")
     torch.testing.assert_close(compiled(x), reads(x))
+
+
+def test_who_asks_only_whether_a_module_is_there_does_not_depend_on_which(another_module):
+    another_module("course_lib_absent")
+    compiled, x = cl.compile(asks, backend="eager"), torch.ones(2)
+    torch.testing.assert_close(compiled(x), asks(x))
+
+    sys.modules["course_lib_absent"] = types.ModuleType("another")
+    met: list[events.Event] = []
+    with events.listener(met.append):
+        torch.testing.assert_close(compiled(x), asks(x))
+    assert not any(isinstance(event, events.GraphCaptured) for event in met)

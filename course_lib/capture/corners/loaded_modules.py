@@ -32,13 +32,16 @@ class LoadedModules(dict[str, Any]):
 
         loaded = sys.modules.get(name, MISSING)
         if loaded is MISSING:
-            absent = Test(f"{name!r} not in {{}}", "holds", True)
-            self.world.assume(self.source, "absent", absent)
+            self.assume_absent(name)
             return MISSING
 
         place = self.source.item(name)
         self.world.assume_identity(loaded, place)
         return self.world.wrap(loaded, place)
+
+    def assume_absent(self, name: str) -> None:
+        """Guard that no module of this name is loaded."""
+        self.world.assume(self.source, "absent", Test(f"{name!r} not in {{}}", "holds", True))
 
     def get(self, name: Any, default: Any = None) -> Any:
         found = self.find(name)
@@ -51,11 +54,14 @@ class LoadedModules(dict[str, Any]):
         return found
 
     def __contains__(self, name: Any) -> bool:
-        if self.find(name) is MISSING:
+        if type(name) is not str:
+            raise Unsupported("looks for a module by something that is no string")
+        if name not in sys.modules:
+            self.assume_absent(name)
             return False
 
-        present = Test(f"{name!r} in {{}}", "holds", True)
-        self.world.assume(self.source, "present", present)
+        # which module it is does not matter here
+        self.world.assume(self.source, "present", Test(f"{name!r} in {{}}", "holds", True))
         return True
 
     def refuse(self, *args: Any, **kwargs: Any) -> Any:
