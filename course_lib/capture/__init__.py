@@ -28,18 +28,8 @@ from course_lib.capture.head import Head, HeadBuilder
 from course_lib.capture.interpreter import Interpreter
 from course_lib.capture.machine import NOTHING, check_own_failure
 from course_lib.capture.shapes import History
-from course_lib.capture.sources import (
-    FRAME,
-    FUNCTION,
-    Guard,
-    Local,
-    Location,
-    SameAs,
-    Source,
-    Test,
-    Unsupported,
-    literal,
-)
+from course_lib.capture.sources import FRAME, FUNCTION, Local, Location, Source, Unsupported
+from course_lib.capture.tests import Guard, Holds, SameAs, Test, literal
 from course_lib.capture.world import World
 from course_lib.frames import Frame, instructions
 from course_lib.frames.resume import live

@@ -22,7 +22,8 @@ from course_lib import frames
 from course_lib.capture.classes import HEAP_TYPE, TRUSTED, is_users, isinstance, member_of, own_dict
 from course_lib.capture.graph import PLAIN, Known
 from course_lib.capture.shapes import SYMBOLIC, concrete
-from course_lib.capture.sources import REGISTRIES, Imported, Test, Unsupported, has_literal
+from course_lib.capture.sources import REGISTRIES, Imported, Unsupported
+from course_lib.capture.tests import LacksAttribute, Test, has_literal
 from course_lib.capture.world import MISSING, Remaining, is_slot
 
 if TYPE_CHECKING:
@@ -161,9 +162,7 @@ def tensor_attribute(it: Interpreter, tensor: torch.Tensor, name: str) -> Any:
         return it.native(getattr, tensor, name)
     if found is MISSING:
         if known is not None and not stored:
-            it.world.assume(
-                known.source, "absent", Test(f"not hasattr({{}}, {name!r})", "holds", True)
-            )
+            it.world.assume(known.source, "absent", LacksAttribute(name))
         raise AttributeError(f"'Tensor' object has no attribute '{name}'", name=name, obj=tensor)
     raise Unsupported(
         f"reads tensor.{name}, which reaches around the graph",

@@ -39,7 +39,8 @@ from course_lib.capture import attributes, effects, global_state
 from course_lib.capture.classes import MISSING, is_users, isinstance, member_of
 from course_lib.capture.graph import PLAIN, STATE, has_tensor, name_of
 from course_lib.capture.shapes import NUMBERS, SYMBOLIC, concrete
-from course_lib.capture.sources import FRAME, HELPERS, Imported, Source, Test, Unsupported
+from course_lib.capture.sources import FRAME, HELPERS, Imported, Source, Unsupported
+from course_lib.capture.tests import Holds, Is, SwitchIs
 from course_lib.capture.world import BY_IDENTITY, INSTALLED, functions_of
 from course_lib.frames import newer
 
@@ -331,7 +332,7 @@ def call_module(
 def assume_hooks(it: Interpreter, source: Source, test: str, are: bool, where: str) -> None:
     """Guard that there are hooks, or none."""
     test, text = (test, "hooks") if are else (f"not ({test})", "no hooks")
-    it.world.assume(source, "hooks", Test(test, "holds", True, f"{text} {where}"))
+    it.world.assume(source, "hooks", Holds(test, f"{text} {where}"))
 
 
 def construct(it: Interpreter, cls: type, args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -506,7 +507,7 @@ def id_of(it: Interpreter, value: Any) -> int:
     if isinstance(value, torch.Tensor) and known and not isinstance(known.real, torch.nn.Parameter):
         raise Unsupported("asks for the id of a tensor from outside")
     if known is not None and type(known.real) not in PLAIN:
-        it.world.assume(known.source, "identity", Test("{}", "is", known.real))
+        it.world.assume(known.source, "identity", Is(known.real))
         return id(known.real)
     made = Id(id(value))
     made.obj = value
@@ -516,7 +517,7 @@ def id_of(it: Interpreter, value: Any) -> int:
 def handled(it: Interpreter) -> BaseException | None:
     """The exception that is being handled: by the interpreted program, or else by whoever called it."""
     if it.handling is None and sys.exception() is None:
-        it.world.assume(Source(".exception()", Imported("sys")), "identity", Test("{}", "is", None))
+        it.world.assume(Source(".exception()", Imported("sys")), "identity", Is(None))
     elif it.handling is None or it.world.is_opaque(it.handling):
         raise Unsupported("asks for an exception that was raised outside")
     return it.handling
@@ -554,7 +555,7 @@ def attention_switch(name: str, it: Interpreter) -> Any:
     """Which kernels may compute attention: guarded, unless the program itself has turned it."""
     value = getattr(torch._C, name)()
     if (f"torch._C.{global_state.ATTENTION[name]}", str(value)) in it.world.at_start:
-        it.world.assume(FRAME, "state", Test(f"torch._C.{name}()", "==", value))
+        it.world.assume(FRAME, "state", SwitchIs(f"torch._C.{name}", value, "=="))
     return value
 
 

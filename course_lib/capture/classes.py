@@ -21,27 +21,33 @@ HEAP_TYPE = 1 << 9
 MISSING: Any = type("Missing", (), {"__repr__": lambda self: "MISSING"})()
 
 
+MOST_ANSWERS = 64
+"""Versions of a class whose answers are kept: one that counts in an attribute has another version at every call."""
+
+
 class SeenClass:
     """What `cls` and its bases had for `__eq__`, ... and for names looked up. It equals every `class_version` with the same."""
 
     def __init__(self, cls: type) -> None:
-        self.cls, self.members = cls, special_methods(cls)
-        # where CPython has no number for it: that equals none
-        self.version: Any = class_version(cls) or None
-        self.__name__ = f"{cls.__name__}_as_seen"
+        self.cls = cls
+        self.members = special_methods(cls)
+        self.answers = Answers(self)
+        self.__name__ = self.answers.__name__
 
     def see(self, names: Iterable[str]) -> None:
         self.members |= {name: member_of(self.cls, name) for name in names}
 
     def __eq__(self, version: object) -> bool:
+        """version: of a class that is to be this one; None: this very class is asked for its own."""
         if isinstance(version, SeenClass):
             return self is version
-        if version and version != self.version and version != class_version(self.cls):
-            return False  # of another class; to compare all members would take long, at every turn
-        if version != self.version and self.changed():
-            return False
-        self.version = version or None
-        return True
+        return self.answers[class_version(self.cls) if version is None else version]
+
+    def is_seen_in(self, version: int) -> bool:
+        """Compare all members. (Where CPython has no number, 0, only they tell.)"""
+        if version and version != class_version(self.cls):
+            return False  # of another class
+        return not self.changed()
 
     def changed(self) -> str:
         """The first name that means something else than it did, "" if there is none."""
@@ -56,6 +62,29 @@ class SeenClass:
         )
 
     __hash__ = object.__hash__
+
+
+class Answers(dict[Any, bool]):
+    """`class_version` → does a class of this version mean what was seen? Checks look it up at every call.
+
+    CPython gives no version to two classes, nor to one class twice: so an answer holds for good, and two classes that come
+    in turn both find theirs.
+    """
+
+    def __init__(self, seen: SeenClass) -> None:
+        self.seen = seen
+        self.cls = seen.cls
+        self.__name__ = f"{seen.cls.__name__}_as_seen"
+        if version := class_version(seen.cls):
+            self[version] = True
+
+    def __missing__(self, version: int) -> bool:
+        answer = self.seen.is_seen_in(version)
+        if version:
+            if len(self) >= MOST_ANSWERS:
+                self.clear()
+            self[version] = answer
+        return answer
 
 
 def member_of(cls: type, name: str) -> Any:

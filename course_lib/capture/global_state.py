@@ -3,16 +3,23 @@ In PyTorch: `torch/csrc/dynamo/guards.cpp`, `GlobalStateGuard`.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch.autograd import forward_ad
 
-from course_lib.capture.sources import Test
+from course_lib.capture.tests import SwitchIs, Test
 
-SWITCHES = ("torch.is_grad_enabled()", "torch.is_inference_mode_enabled()", "torch.get_default_dtype()",
-            "torch.are_deterministic_algorithms_enabled()", "torch._C._len_torch_function_stack()",
-            "torch._C._len_torch_dispatch_stack()", "torch._C._functorch.peek_interpreter_stack()",
-            "torch._C._is_any_autocast_enabled()")  # fmt: skip
+SWITCHES = (
+    "torch.is_grad_enabled",
+    "torch.is_inference_mode_enabled",
+    "torch.get_default_dtype",
+    "torch.are_deterministic_algorithms_enabled",
+    "torch._C._len_torch_function_stack",
+    "torch._C._len_torch_dispatch_stack",
+    "torch._C._functorch.peek_interpreter_stack",
+    "torch._C._is_any_autocast_enabled",
+)
 """Grad and inference mode, the dtype of new tensors, deterministic algorithms, active modes, vmap and grad, autocast."""
 # Where it is allowed, kernels may be made for it
 TF32 = "torch._C._get_fp32_precision_getter('cuda', 'matmul')"
@@ -31,18 +38,26 @@ TURNED = {"is_grad_enabled": "_set_grad_enabled", "_is_fwd_grad_enabled": "_set_
 
 def tests() -> tuple[Test, ...]:
     """Each switch as it stands now."""
-    switches = [
-        *SWITCHES,
-        *([TF32] if torch._C._get_fp32_precision_getter("cuda", "matmul") == "tf32" else []),
-    ]
+    found: list[Test] = [SwitchIs(path, now(f"{path}()")) for path in SWITCHES]
+
+    # what these answer matters only while another switch is on
+    others = []
+    if now(TF32) == "tf32":
+        others.append(TF32)
     if torch._C._is_any_autocast_enabled():
-        switches += [switch.format(device) for device in ("cpu", "cuda") for switch in AUTOCAST]
+        others += [switch.format(device) for device in ("cpu", "cuda") for switch in AUTOCAST]
     if torch.are_deterministic_algorithms_enabled():
-        switches.append(FILLED)
-    found = [(switch, eval(switch, {"torch": torch})) for switch in switches]
-    return tuple(
-        Test(switch, "==" if type(value) in (int, str) else "is", value) for switch, value in found
-    )
+        others.append(FILLED)
+
+    for question in others:
+        answer = now(question)
+        found.append(Test(question, "==" if type(answer) in (int, str) else "is", answer))
+    return tuple(found)
+
+
+def now(question: str) -> Any:
+    """The answer of torch, at this moment."""
+    return eval(question, {"torch": torch})
 
 
 def turned() -> list[tuple[str, str]]:

@@ -40,17 +40,8 @@ from course_lib.capture.classes import (
 )
 from course_lib.capture.graph import PLAIN, STATE, Known, name_of, storages
 from course_lib.capture.machine import Machine
-from course_lib.capture.sources import (
-    FUNCTION,
-    HELPERS,
-    REGISTRIES,
-    SameAs,
-    Source,
-    Test,
-    Unsupported,
-    has_literal,
-    variables,
-)
+from course_lib.capture.sources import FUNCTION, HELPERS, REGISTRIES, Source, Unsupported, variables
+from course_lib.capture.tests import AnotherObject, has_literal
 from course_lib.capture.world import (
     MAPPINGS,
     NULL,
@@ -326,9 +317,7 @@ class HeadBuilder:
                 and type(other.real) is type(known.real)
                 and not self.world.is_static(other.real)
             ):
-                self.world.assume(
-                    known.source, "identity", Test("{}", "is not", SameAs(other.source))
-                )
+                self.world.assume(known.source, "identity", AnotherObject(other.source))
 
     def fetch(self, known: Known) -> str:
         """The real object that a stand-in from outside stands for."""

@@ -25,7 +25,8 @@ from course_lib.capture.classes import is_users, isinstance, member_of
 from course_lib.capture.graph import name_of
 from course_lib.capture.machine import NOTHING, Machine, new_cell
 from course_lib.capture.shapes import COMPARISONS, IN_PLACE, OPERATORS, concrete
-from course_lib.capture.sources import Imported, SameAs, Test, Unsupported
+from course_lib.capture.sources import Imported, Unsupported
+from course_lib.capture.tests import AnotherObject
 from course_lib.capture.world import MISSING, NULL, Handled
 from course_lib.frames import JUMPS, Instruction, newer
 
@@ -189,7 +190,7 @@ class Interpreter(Machine):
             and one is not two
             and not (self.world.is_static(left) or self.world.is_static(right))
         ):
-            self.world.assume(one.source, "identity", Test("{}", "is not", SameAs(two.source)))
+            self.world.assume(one.source, "identity", AnotherObject(two.source))
         self.push((left is right) != i.arg)
 
     def CONTAINS_OP(self, i: Instruction) -> None:

@@ -26,7 +26,8 @@ from torch.fx.experimental.symbolic_shapes import (
 from torch.utils._sympy.printers import PythonPrinter
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
-from course_lib.capture.sources import Location, Source, Test
+from course_lib.capture.sources import Location, Source
+from course_lib.capture.tests import Holds, Test
 
 OPERATORS = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
@@ -268,9 +269,7 @@ class Shapes:
         return found
 
     def _test(self, expr: Any, form: str = "{}") -> Test:
-        return Test(
-            form.format(self.text(expr)), "holds", True, form.format(self.text(expr, shown=True))
-        )
+        return Holds(form.format(self.text(expr)), form.format(self.text(expr, shown=True)))
 
     def stride_tests(self, fake: torch.Tensor) -> list[Test]:
         """The layout of a tensor with symbolic sizes, stride by stride."""
@@ -278,7 +277,7 @@ class Shapes:
         places = [
             (d, self.text(n)) for d, n in enumerate(strides) if n.free_symbols <= set(self.found)
         ]
-        return [Test(f"{{}}.stride({dim}) == {text}", "holds", True) for dim, text in places]
+        return [Holds(f"{{}}.stride({dim}) == {text}") for dim, text in places]
 
 
 def marks(tensor: torch.Tensor) -> tuple[set[int], set[int]]:

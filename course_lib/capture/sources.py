@@ -1,4 +1,4 @@
-"""Where a value came from, and what was assumed about it.
+"""Where a value came from.
 
 A `Source` is a path from the frame to an object: `self._modules['ln']._parameters['weight']`. It prints as the Python expression
 that finds the object again on the next call; guards test it there, and the head fetches graph inputs through it. A `Guard` is one
@@ -155,70 +155,6 @@ class Location(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.filename}:{self.line}"
-
-
-@dataclass(frozen=True)
-class Test:
-    """`left op right`: the smallest thing that can fail. `left` has `{}` where the source's expression goes; `right` is a value,
-    written literally where it can be. With `op` "holds", `left` is a whole condition; `pretty`: how it is shown otherwise."""
-
-    left: str
-    op: str
-    right: Any = field(hash=False)
-    pretty: str = field(default="", compare=False)
-
-    def text(self, expr: str) -> str:
-        """As a Python expression about `expr`."""
-        if self.op == "holds":
-            return self.pretty or self.left.format(expr)
-        return f"{self.left.format(expr)} {self.op} {literal(self.right)}"
-
-
-def has_literal(value: Any) -> bool:
-    """Can `value` be written as a Python literal that makes an equal object of the same type?"""
-    if type(value) in (bool, int, str, bytes, type(None), type(...)):
-        return True
-    if type(value) is float:
-        return value - value == 0.0  # not inf, not nan
-    return type(value) is tuple and all(map(has_literal, value))
-
-
-def literal(value: Any) -> str:
-    """How a test's right-hand side is shown: a literal, else the object's name."""
-    return (not has_literal(value) and getattr(value, "__name__", None)) or repr(value)
-
-
-@dataclass(frozen=True)
-class Guard:
-    """What capture assumed about the object at `source`, and the user's line that caused it.
-
-    `kind` is one of: tensor, value, type, identity, length, keys, absent, class, hooks, state, sizes."""
-
-    source: Source
-    kind: str
-    tests: tuple[Test, ...]
-    cause: Location | None = field(default=None, compare=False)
-    # The line that looked at it, maybe of an installed library
-    inner: Location | None = field(default=None, compare=False)
-
-    @property
-    def expr(self) -> str:
-        """The whole assumption as one Python expression."""
-        return " and ".join(test.text(self.source.shown) for test in self.tests)
-
-    def __str__(self) -> str:
-        return self.expr + (f"    # {self.cause}: {self.cause.text}" if self.cause else "")
-
-
-@dataclass(frozen=True)
-class SameAs:
-    """The right-hand side of a test that two sources hold one object, or do not."""
-
-    source: Source
-
-    @property
-    def __name__(self) -> str:
-        return self.source.shown
 
 
 @dataclass(eq=False)

@@ -40,16 +40,31 @@ from course_lib.capture.classes import (
 )
 from course_lib.capture.graph import PLAIN, GraphBuilder, Known
 from course_lib.capture.shapes import SYMBOLIC, History, Shapes, concrete
-from course_lib.capture.sources import (
-    FRAME,
-    HELPERS,
+from course_lib.capture.sources import FRAME, HELPERS, Imported, Location, Source, Unsupported
+from course_lib.capture.tests import (
+    ClassAsSeen,
+    DeviceIs,
+    DimensionsAre,
+    DtypeIs,
+    Equals,
     Guard,
-    Imported,
-    Location,
-    SameAs,
-    Source,
+    HasCode,
+    Is,
+    IsConjugated,
+    IsNegated,
+    IsOnCpu,
+    KeysAre,
+    LacksKey,
+    LengthIs,
+    PrintsAs,
+    RequiresGrad,
+    SameObject,
+    SizeIs,
+    SizesAre,
+    SlotIsEmpty,
+    StridesAre,
     Test,
-    Unsupported,
+    TypeIs,
     has_literal,
 )
 from course_lib.twin import TwinType, model_of
@@ -187,14 +202,14 @@ class World:
         )
 
     def assume_absent(self, source: Source, name: str) -> None:
-        self.assume(source, "absent", Test(f"{name!r} not in {{}}", "holds", True))  # in a dict
+        self.assume(source, "absent", LacksKey(name))
 
     def assume_identity(self, obj: Any, source: Source) -> None:
         function = isinstance(obj, types.FunctionType)
         self.assume(
             source,
             "identity",
-            Test("{}.__code__", "is", obj.__code__) if function else Test("{}", "is", obj),
+            HasCode(obj.__code__) if function else Is(obj),
         )
 
     def see(self, cls: type, source: Source | None, *names: str) -> None:
@@ -208,53 +223,41 @@ class World:
                     self.assume(
                         place or FRAME,
                         "class",
-                        Test("class_version({})" if place else "None", "==", seen),
+                        ClassAsSeen(seen, found=place is not None),
                     )
                 self.classes[met].see(names)
 
     def assume_tensor(self, tensor: torch.Tensor, fake: torch.Tensor, source: Source) -> None:
         """What graph and kernels depend on. Sparse tensors fail at `stride()`; the global state keeps wrapped ones (vmap) out."""
-        if all(type(size) is int for size in fake.shape):
-            layout = [
-                Test("{}.shape", "==", tuple(tensor.shape)),
-                Test("{}.stride()", "==", tensor.stride()),
-            ]
-        else:
-            sizes = [
-                Test(f"{{}}.shape[{d}]", "==", n)
-                for d, n in enumerate(fake.shape)
-                if type(n) is int
-            ]
-            layout = [Test("{}.ndim", "==", tensor.ndim), *sizes, *self.shapes.stride_tests(fake)]
+        layout: list[Test] = [SizesAre(tuple(tensor.shape)), StridesAre(tensor.stride())]
+        if not all(type(size) is int for size in fake.shape):
+            fixed = [SizeIs(dim, size) for dim, size in enumerate(fake.shape) if type(size) is int]
+            layout = [DimensionsAre(tensor.ndim), *fixed, *self.shapes.stride_tests(fake)]
+
         tests = [
-            Test("type({})", "is", type(tensor)),
-            Test("{}.dtype", "is", tensor.dtype),
+            TypeIs(type(tensor)),
+            DtypeIs(tensor.dtype),
             *layout,
+            RequiresGrad(tensor.requires_grad),
+            IsNegated(tensor.is_neg()),
+            IsOnCpu() if tensor.is_cpu else DeviceIs(tensor.device),
         ]
-        tests += [
-            Test("{}.requires_grad", "is", tensor.requires_grad),
-            Test("{}.is_neg()", "is", tensor.is_neg()),
-        ]
-        tests.append(
-            Test("{}.is_cpu", "is", True)
-            if tensor.is_cpu
-            else Test("{}.device", "==", tensor.device)
-        )
         if tensor.is_complex():
-            tests.append(Test("{}.is_conj()", "is", tensor.is_conj()))
+            tests.append(IsConjugated(tensor.is_conj()))
         self.assume(source, "tensor", *tests)
 
     def assume_constant(self, value: Any, source: Source) -> None:
         """`value` is this very number, string, ...: 2, 2.0 and True are equal, so are 0.0 and -0.0; NaN is equal to nothing."""
-        tests = [
-            Test("{}", "is", value) if type(value) is bool else Test("type({})", "is", type(value))
-        ]
-        if isinstance(value, (complex, slice)) or (
-            isinstance(value, float) and (value == 0 or value != value)
-        ):
-            tests.append(Test("repr({})", "==", repr(value)))
-        elif value is not None and type(value) is not bool:
-            tests.append(Test("{}", "==", value))
+        if type(value) is bool:
+            self.assume(source, "value", Is(value))
+            return
+
+        tests: list[Test] = [TypeIs(type(value))]
+        is_odd_float = isinstance(value, float) and (value == 0 or value != value)
+        if is_odd_float or isinstance(value, (complex, slice)):
+            tests.append(PrintsAs(repr(value)))
+        elif value is not None:
+            tests.append(Equals(value))
         self.assume(source, "value", *tests)
 
     def wrap(self, obj: Any, source: Source | None) -> Any:
@@ -269,7 +272,7 @@ class World:
             if self.is_static(obj):
                 self.assume_identity(obj, source)
             else:
-                self.assume(source, "identity", Test("{}", "is", SameAs(known.source)))
+                self.assume(source, "identity", SameObject(known.source))
         return known.stand_in
 
     def _constant(self, obj: Any, source: Source | None) -> Any:
@@ -279,7 +282,7 @@ class World:
             if source.expr not in self.numbers:
                 self.numbers[source.expr] = size = self.shapes.number(obj, source)
                 if size is not obj:
-                    self.assume(source, "type", Test("type({})", "is", type(obj)))
+                    self.assume(source, "type", TypeIs(type(obj)))
                     self.builder.add_input(Known(size, obj, source))
             if self.numbers[source.expr] is not obj:
                 return self.numbers[source.expr]
@@ -321,7 +324,7 @@ class World:
         if cls in (set, frozenset) and all(
             type(i) in PLAIN or has_literal(i) or self.is_static(i) for i in obj
         ):
-            tests = [Test("type({})", "is", cls), Test("{}", "==", cls(obj))]
+            tests = [TypeIs(cls), Equals(cls(obj))]
             typed = all(type(item) is str for item in obj)  # 1, 1.0 and True are equal
             self.assume(
                 source,
@@ -335,7 +338,7 @@ class World:
         if cls in BY_VALUE or (isinstance(obj, SCALARS) and not getattr(obj, "__dict__", None)):
             self.assume_constant(obj, source)
             return self._know(obj, obj, source).stand_in
-        self.assume(source, "type", Test("type({})", "is", cls))
+        self.assume(source, "type", TypeIs(cls))
         if cls in BY_PARTS and not own_dict(obj):
             make, names = BY_PARTS[cls]
             return self._know(
@@ -368,16 +371,14 @@ class World:
         )
         listed = "tuple({})" if own else f"tuple({named_class}.keys({{}}))"
         kind, length = ("keys", listed) if keyed and named else ("length", "len({})")
-        tests = [
-            Test("type({})", "is", cls),
-            Test(length, "==", keys if kind == "keys" else len(keys)),
+        tests: list[Test] = [
+            TypeIs(cls),
+            KeysAre(keys, listed) if kind == "keys" else LengthIs(len(keys)),
         ]
         tests += [Test("{}.maxlen", "==", obj.maxlen)] if base is collections.deque else []
         # 1, 1.0 and True are equal
         typed = kind == "length" or all(type(key) is str for key in keys)
-        self.assume(
-            source, kind, *tests, *([] if typed else [Test(f"repr({length})", "==", repr(keys))])
-        )
+        self.assume(source, kind, *tests, *([] if typed else [PrintsAs(repr(keys), length)]))
 
         def item(place: int, key: Any) -> Any:
             if not has_literal(key):
@@ -421,7 +422,7 @@ class World:
         return known.stand_in
 
     def _opaque(self, obj: Any, source: Source) -> Any:
-        self.assume(source, "type", Test("type({})", "is", type(obj)))
+        self.assume(source, "type", TypeIs(type(obj)))
         return self._know(obj, obj, source, opaque=True).stand_in
 
     def _tensor(self, tensor: torch.Tensor, source: Source) -> torch.Tensor:
@@ -606,9 +607,7 @@ class World:
                 attributes[name] = self.wrap(slot.__get__(real), self.own(known, name))
                 slot.__set__(copy, attributes[name])
             elif is_slot(slot):
-                self.assume(
-                    known.source, "absent", Test(f"not is_full({{}}, {name!r})", "holds", True)
-                )
+                self.assume(known.source, "absent", SlotIsEmpty(name))
             elif type(real).__dictoffset__:
                 self.assume_absent(self.own(known, "__dict__"), name)
             return attributes[name] is not MISSING
@@ -634,7 +633,7 @@ class World:
         """Give the stand-in every attribute of the real instance."""
         names = tuple(own_dict(known.real))
         if type(known.real).__dictoffset__:
-            self.assume(self.own(known, "__dict__"), "keys", Test("tuple({})", "==", names))
+            self.assume(self.own(known, "__dict__"), "keys", KeysAre(names))
         for name in [*names, *slots(type(known.real))]:
             self.fill(known, name)
 
@@ -791,7 +790,7 @@ class Remaining:
         self.taken = min(at, len(self.items)) + 1
         if at < len(self.items):
             return self.world.wrap(self.items[at], self.source.item(at))
-        self.world.assume(self.source, "length", Test("len({})", "==", len(self.items)))
+        self.world.assume(self.source, "length", LengthIs(len(self.items)))
         raise StopIteration
 
 

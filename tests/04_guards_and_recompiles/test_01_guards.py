@@ -9,8 +9,8 @@ from torch.testing import assert_close
 
 import course_lib as cl
 from course_lib import events
-from course_lib.capture import sources
-from course_lib.capture.sources import FRAME, Guard
+from course_lib.capture.sources import FRAME
+from course_lib.capture.tests import Guard, SwitchIs
 from course_lib.guards import Check
 from course_lib.guards.tensors import in_c
 from course_lib.viz.recording import Recording
@@ -386,12 +386,10 @@ def test_a_head_with_many_inputs_looks_their_common_paths_up_once():
 @pytest.mark.parametrize("parameters", [["x"], ["is_available"]])
 def test_switches_of_one_name_are_told_apart(parameters):
     asked = (torch.distributed.is_available, torch.cuda.is_available, torch.mps.is_available)
-    named = [f"{function.__module__}.is_available()" for function in asked]
+    named = [f"{function.__module__}.is_available" for function in asked]
 
     for expected in ([f() for f in asked], [not f() for f in asked]):
-        tests = tuple(
-            sources.Test(call, "is", value) for call, value in zip(named, expected, strict=True)
-        )
+        tests = tuple(SwitchIs(path, value) for path, value in zip(named, expected, strict=True))
         for test in tests:
             check = Check([Guard(FRAME, "state", (test, *tests))], parameters)
             holds = all(eval(t.left) is t.right for t in (test, *tests))

@@ -11,8 +11,11 @@ from torch import nn
 
 import course_lib as cl
 from course_lib import events
-from course_lib.capture.classes import SeenClass
+from course_lib.capture.classes import MOST_ANSWERS, SeenClass
+from course_lib.capture.sources import FRAME
+from course_lib.capture.tests import ClassAsSeen, Guard
 from course_lib.frames.hook import class_version
+from course_lib.guards import Check
 
 x = torch.linspace(-2, 2, 40).reshape(5, 8)
 
@@ -78,6 +81,55 @@ def test_a_class_is_not_compared_member_by_member_with_another():
     for _ in range(3):
         assert seen == class_version(A)
         assert seen != class_version(B)
+
+
+def test_each_version_of_a_class_is_asked_once_though_two_classes_come_in_turn():
+    class A:
+        pass
+
+    class B:
+        pass
+
+    seen = SeenClass(A)
+    asked = []
+    compare = seen.is_seen_in
+    seen.is_seen_in = lambda version: asked.append(version) or compare(version)  # type: ignore[method-assign]
+    for _ in range(5):
+        assert seen == class_version(A)
+        assert seen != class_version(B)
+    A.name = 1
+    for _ in range(5):
+        assert seen == class_version(A)  # nothing that was seen has changed
+    A.__len__ = lambda self: 3
+    for _ in range(5):
+        assert seen != class_version(A)
+    assert len(asked) == 3
+
+
+def test_few_versions_of_a_class_are_kept():
+    class Counts:
+        calls = 0
+
+    seen = SeenClass(Counts)
+    for _ in range(1000):
+        Counts.calls += 1
+        assert seen == class_version(Counts)
+    assert len(seen.answers) <= MOST_ANSWERS
+
+
+def test_a_class_that_no_source_leads_to_is_asked_at_every_call():
+    class Made:
+        scale = 2
+
+    seen = SeenClass(Made)
+    seen.see(["scale"])
+    check = Check([Guard(FRAME, "class", (ClassAsSeen(seen, found=False),))], [])
+    function = lambda: None
+    assert check(function) and check(function)
+
+    Made.scale = 3
+    assert not check(function)
+    assert str(check.first_failure(function)) == "Made.scale: expected what it was, got another"
 
 
 def test_two_classes_in_turn_keep_their_entries():

@@ -11,7 +11,8 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from course_lib.capture.calls import RULES
-from course_lib.capture.sources import Source, Test, Unsupported
+from course_lib.capture.sources import Source, Unsupported
+from course_lib.capture.tests import HasKey, LacksKey, TypeIs
 from course_lib.capture.world import COPIES_OF_ONE, MISSING, World
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class LoadedModules(dict[str, Any]):
 
     def assume_absent(self, name: str) -> None:
         """Guard that no module of this name is loaded."""
-        self.world.assume(self.source, "absent", Test(f"{name!r} not in {{}}", "holds", True))
+        self.world.assume(self.source, "absent", LacksKey(name))
 
     def get(self, name: Any, default: Any = None) -> Any:
         found = self.find(name)
@@ -61,7 +62,7 @@ class LoadedModules(dict[str, Any]):
             return False
 
         # which module it is does not matter here
-        self.world.assume(self.source, "present", Test(f"{name!r} in {{}}", "holds", True))
+        self.world.assume(self.source, "present", HasKey(name))
         return True
 
     def refuse(self, *args: Any, **kwargs: Any) -> Any:
@@ -83,7 +84,7 @@ def get(it: Interpreter, modules: LoadedModules, name: Any, default: Any = None)
 
 def loaded_modules(world: World, modules: dict[str, Any], source: Source) -> Any:
     """The stand-in of `sys.modules`."""
-    world.assume(source, "type", Test("type({})", "is", dict))
+    world.assume(source, "type", TypeIs(dict))
     return world._know(LoadedModules(world, source), modules, source).stand_in
 
 

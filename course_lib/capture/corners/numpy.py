@@ -17,7 +17,8 @@ import torch
 from course_lib.capture.calls import BY_TYPE, RULES
 from course_lib.capture.graph import PLAIN
 from course_lib.capture.shapes import SYMBOLIC, concrete
-from course_lib.capture.sources import HELPERS, Source, Test, Unsupported
+from course_lib.capture.sources import HELPERS, Source, Unsupported
+from course_lib.capture.tests import PrintsAs, TypeIs
 from course_lib.capture.world import COPIES, World
 
 if TYPE_CHECKING:
@@ -29,9 +30,7 @@ HELPERS["as_tensor"] = torch.as_tensor
 
 def number(world: World, value: Any, source: Source) -> Any:
     """A NumPy number from outside: this very one."""
-    world.assume(
-        source, "value", Test("type({})", "is", type(value)), Test("repr({})", "==", repr(value))
-    )
+    world.assume(source, "value", TypeIs(type(value)), PrintsAs(repr(value)))
     return world._know(value, value, source).stand_in
 
 

@@ -28,7 +28,8 @@ from course_lib.capture.corners.reading import Name, Outside, Role, read
 from course_lib.capture.effects import has_changed
 from course_lib.capture.graph import PLAIN
 from course_lib.capture.shapes import concrete
-from course_lib.capture.sources import Source, Unsupported, has_literal
+from course_lib.capture.sources import Source, Unsupported
+from course_lib.capture.tests import has_literal
 
 if TYPE_CHECKING:
     from course_lib.capture.interpreter import Interpreter

@@ -18,7 +18,8 @@ from course_lib import frames
 from course_lib.capture.attributes import OPAQUE_ATTRIBUTES
 from course_lib.capture.calls import RULES
 from course_lib.capture.graph import Known
-from course_lib.capture.sources import Source, Test, Unsupported, has_literal
+from course_lib.capture.sources import Source, Unsupported
+from course_lib.capture.tests import KeysAre, LacksAttribute, Test, TypeIs, has_literal
 from course_lib.capture.world import COPIES, MISSING, World
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def names_of(it: Interpreter, *values: Any) -> list[str]:
     if source is None or not isinstance(values[0], (type, types.ModuleType)):
         raise Unsupported("calls dir, which looks at more than its argument")
     names = dir(values[0])
-    it.world.assume(source, "names", Test("dir({})", "==", names))
+    it.world.assume(source, "names", KeysAre(names, "dir({})"))
     return list(names)
 
 
@@ -70,7 +71,7 @@ def thread_local(it: Interpreter, known: Known, name: str) -> Any:
     """An attribute of this thread's data. (Guards ask in the thread that calls.)"""
     found = getattr(known.real, name, MISSING)
     if found is MISSING:
-        it.world.assume(known.source, "absent", Test(f"not hasattr({{}}, {name!r})", "holds", True))
+        it.world.assume(known.source, "absent", LacksAttribute(name))
         raise AttributeError(f"'_thread._local' object has no attribute '{name}'")
     return it.world.wrap(found, known.source.attr(name))
 
@@ -83,8 +84,8 @@ def view_of_dict(world: World, view: Any, source: Source) -> Any:
     world.assume(
         source,
         "keys",
-        Test("type({})", "is", types.MappingProxyType),
-        Test("list({})", "==", keys),
+        TypeIs(types.MappingProxyType),
+        KeysAre(keys, "list({})"),
     )
     copy = {key: world.wrap(item, source.item(key)) for key, item in view.items()}
     return world._know(types.MappingProxyType(copy), view, source).stand_in

@@ -19,7 +19,8 @@ import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
 from course_lib.capture.corners.refusals import LARGE, elements, known
-from course_lib.capture.sources import FRAME, Test
+from course_lib.capture.sources import FRAME
+from course_lib.capture.tests import SwitchIs
 from course_lib.capture.world import Place, Warned, World, listeners
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
@@ -42,7 +43,7 @@ def listen(
     if not found and key not in before:
         return
     always = torch.is_warn_always_enabled()
-    world.assume(FRAME, "state", Test("torch.is_warn_always_enabled()", "is", always))
+    world.assume(FRAME, "state", SwitchIs("torch.is_warn_always_enabled", always))
     if found:
         again = rehearse(function, args, kwargs) if rehearsed else []
         again += run_again(world, function, args, kwargs)

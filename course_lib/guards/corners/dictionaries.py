@@ -1,0 +1,146 @@
+"""Guards on what lies in dictionaries hold until one of these changes.
+
+In:  the guards of one capture.
+Out: a check in two functions. `check` asks what may be different at each call, and whether the dictionaries are
+     unchanged (`_tensors.c`, `unchanged`). Only where one has changed, `again` asks the rest, and notes where it looked.
+
+Most guards of a model are of this kind: parameters, settings, hooks. CPython 3.11 and 3.12 give a dictionary another
+version number whenever it changes. Since 3.13 it has none, nor are watchers told when an object stores a value in its
+`__dict__`; so there every guard is asked at every call.
+In PyTorch: `torch/csrc/dynamo/guards.cpp`, "dict tags" (`DictGuardManager`, `_dict_version_tag`).
+"""
+
+from collections.abc import Sequence
+from itertools import chain
+
+import torch
+
+from course_lib.capture import FUNCTION, Guard, SameAs, Source
+from course_lib.capture.calls import HOOKS
+from course_lib.capture.sources import REGISTRIES
+from course_lib.capture.tests import AnotherObject, Equals, Is, SameObject, TypeIs
+from course_lib.guards.tensors import has_dict_versions, looks_of
+from course_lib.guards.writing import Body, Names, shortcut
+
+OF_DICTS = ("absent", "hooks", "keys")
+"""Kinds of guards that ask a dictionary itself."""
+CONSTANTS = (
+    bool,
+    int,
+    float,
+    str,
+    bytes,
+    tuple,
+    type(None),
+    torch.dtype,
+    torch.device,
+    torch.memory_format,
+)
+"""Types whose values never change: where a dictionary is unchanged, such a value in it is the same."""
+
+OF_THE_OBJECT = (Is, Equals, SameObject, AnotherObject)
+"""Tests that ask which object lies there, not what it is like."""
+
+
+@shortcut
+def until_a_dictionary_changes(guards: Sequence[Guard], names: Names) -> str | None:
+    """Two functions; None where no guard of these lasts."""
+    if not has_dict_versions():
+        return None
+
+    paths = Paths(guards)
+    lasting = {guard: None for guard in guards if paths.guard_lasts(guard)}
+    if not lasting:
+        return None
+
+    check, again = Body(names), Body(names)
+    check.ask(guard for guard in guards if guard not in lasting)
+    again.ask(lasting)
+
+    holders = paths.holders(again.variables)
+    again.lines.append(f"return note(noted, *({', '.join(to_note(holders, lasting, again))}))")
+
+    # what `again` notes begins at these, and each call may bring others
+    roots = [check.variable(root) for root in holders.values() if not paths.stays(root)]
+    arguments = ", ".join((FUNCTION, *names.parameters))
+    unchanged = f"unchanged({', '.join(['noted', *roots])})"
+    check.lines.append(f"return {unchanged} or again({arguments})")
+    return f"{check.function('check')}\n\n{again.function('again')}"
+
+
+def to_note(holders: dict[Source, Source], lasting: dict[Guard, None], again: Body) -> list[str]:
+    """The arguments of `note`, in pairs: an object and its `__dict__`, roots first; another dictionary twice; a tensor and
+    how it looks."""
+    variables = again.variables
+    pairs = [
+        (variables.get(holder, holder.expr), variables[path]) for path, holder in holders.items()
+    ]
+
+    for guard in lasting:
+        if guard.kind == "hooks":
+            own = variables[guard.source]
+            pairs += [(f"{own}[{name!r}]", f"{own}[{name!r}]") for name in HOOKS]
+
+    for guard in lasting:
+        if guard.kind == "tensor":
+            pairs.append((variables[guard.source], again.names.spell(looks_of(guard))))
+    return list(chain.from_iterable(pairs))
+
+
+class Paths:
+    """What the guards of one check say about the sources on their way: which are dictionaries, which stay where they are."""
+
+    def __init__(self, guards: Sequence[Guard]) -> None:
+        self.types = {
+            guard.source: guard.tests[0].right
+            for guard in guards
+            if isinstance(guard.tests[0], TypeIs)
+        }
+        self.asked_dicts = {guard.source for guard in guards if guard.kind in OF_DICTS}
+
+    def guard_lasts(self, guard: Guard) -> bool:
+        """Does it hold until a dictionary on its path changes? (Of tensors: is it there until then?)"""
+        others = (test.right.source for test in guard.tests if isinstance(test.right, SameAs))
+        if not all(map(self.stays, (guard.source, *others))):
+            return False
+
+        if guard.kind in OF_DICTS:
+            return self.is_dict(guard.source)
+        if guard.kind == "tensor":
+            return looks_of(guard) is not None
+        return self.tests_last(guard)
+
+    def tests_last(self, guard: Guard) -> bool:
+        """Do the answers stay, as long as the object is the same?"""
+        first, *more = guard.tests
+        if isinstance(first, TypeIs):
+            # an object may change its class: that is noticed where its `__dict__` is noted, too
+            is_noted = guard.source.attr("__dict__") in self.asked_dicts and not more
+            return first.right in CONSTANTS or is_noted
+        return isinstance(first, OF_THE_OBJECT)
+
+    def stays(self, path: Source) -> bool:
+        """Is one object there until a dictionary changes that is found on the way?"""
+        base = path.base
+        if base is None or base.module or path.before:
+            return False
+
+        # in the `__dict__` of an object, or that itself
+        if path.in_dict or path.after == ".__dict__":
+            return True
+        holds_items = self.is_dict(base) or self.types.get(base) is tuple
+        return path.after[0] == "[" and holds_items and self.stays(base)
+
+    def is_dict(self, path: Source) -> bool:
+        return path.after[1:] in (*REGISTRIES, "__dict__") or self.types.get(path) is dict
+
+    def holders(self, found: dict[Source, str]) -> dict[Source, Source]:
+        """Each dictionary on the way, and what it is noted by: the object whose `__dict__` it is, or itself.
+
+        Roots come first: each call looks them up, and `unchanged` compares them with what was noted."""
+        holders = {}
+        for path in found:
+            if self.is_dict(path) and self.stays(path):
+                owner = path.base if path.after == ".__dict__" else None
+                holders[path] = owner or path
+        return dict(sorted(holders.items(), key=lambda pair: self.stays(pair[1])))

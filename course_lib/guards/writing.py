@@ -1,0 +1,160 @@
+"""The source text of a check.
+
+In:  guards in the order in which capture wrote them, and `Names`: what generated code may call by name.
+Out: the text of a function `check(__func, *parameters)` that leaves at the first test that does not hold.
+
+The order of guards is kept: a later one may look something up that only an earlier one makes sure of. Each source is
+looked up once, in a variable, and the paths below it begin there. That is most of what makes a check fast.
+Ways to ask less than every guard at every call register as a `shortcut`; the first that applies writes the text instead.
+In PyTorch: `torch/_dynamo/guards.py` (`GuardBuilder`) builds a tree of C++ objects, `RootGuardManager`, instead of text.
+"""
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+
+from course_lib.capture import FUNCTION, Guard, SameAs, Source
+from course_lib.capture.sources import HELPERS
+from course_lib.capture.tests import Operator, SwitchIs, has_literal
+from course_lib.guards.tensors import in_c, looks_of
+
+IN_C = ("looks_like", "unchanged", "note")
+"""Functions of `_tensors.c` that checks call."""
+HELPERS.update(dict.fromkeys((*IN_C, "noted", "again")))  # so that no parameter is called so
+
+SHORT_LINE = 120
+"""Characters of tests that stand in one line; more are written below one another."""
+
+Shortcut = Callable[[Sequence[Guard], "Names"], str | None]
+SHORTCUTS: list[Shortcut] = []
+
+
+def shortcut(function: Shortcut) -> Shortcut:
+    """Register a way to ask less. It gives the whole text of a check, or None where it does not apply."""
+    SHORTCUTS.append(function)
+    return function
+
+
+class Names:
+    """What the generated functions call by name: helpers, functions of C, torch's switches, and objects on the right of tests."""
+
+    def __init__(self, parameters: Sequence[str]) -> None:
+        self.parameters = tuple(parameters)
+        self.known: dict[str, Any] = {
+            **HELPERS,
+            **{name: getattr(in_c(), name, None) for name in IN_C},
+            "noted": [b"", b""],
+        }
+        self._spelled: dict[int, str] = {}
+
+    def spell(self, value: Any, op: Operator = "==") -> str:
+        """A literal where one does; else the name of this very object."""
+        # `is` asks for one object: a literal makes another, but for True, False and None
+        if has_literal(value) and (op == "==" or type(value) in (bool, type(None))):
+            return repr(value)
+
+        if id(value) not in self._spelled:
+            about = getattr(value, "__name__", None) or type(value).__name__
+            letters = "".join(letter if letter.isalnum() else "_" for letter in about)
+            name = f"{letters}_{len(self.known)}"
+            self._spelled[id(value)] = name
+            self.known[name] = value
+        return self._spelled[id(value)]
+
+    def call_of(self, test: SwitchIs) -> str:
+        """The call of a switch, by a name of its own: `torch._C.f()` would look two attributes up in each call."""
+        _, *path = test.path.split(".")
+        name = path[-1]
+        function = functools.reduce(getattr, path, torch)
+
+        # a parameter, a helper or another switch may have the name already
+        taken = name in self.parameters
+        if taken or self.known.setdefault(name, function) is not function:
+            return test.left
+        return f"{name}()"
+
+
+class Body:
+    """The lines of one function that is being written, and the variable that each source lies in."""
+
+    def __init__(self, names: Names) -> None:
+        self.names = names
+        self.lines: list[str] = []
+        self.variables: dict[Source, str] = {}
+
+    def ask(self, guards: Iterable[Guard]) -> None:
+        """Add what returns where one of these does not hold."""
+        for guard in guards:
+            conditions = self.conditions(guard)
+            together = " or "
+            if len("".join(conditions)) >= SHORT_LINE:
+                together = " or \\\n                "
+            self.lines.append(f"if {together.join(conditions)}: return False")
+
+    def conditions(self, guard: Guard) -> list[str]:
+        """When the guard does not hold: one condition for each test, or one for all that C asks of a tensor."""
+        path = self.variable(guard.source)
+        if looks := looks_of(guard):
+            wanted = ", ".join(map(self.names.spell, looks))
+            return [f"not looks_like({path}, {wanted})"]
+
+        conditions = []
+        for test in guard.tests:
+            if isinstance(test, SwitchIs):
+                conditions.append(test.differs(self.names.call_of(test), self.spell))
+            else:
+                conditions.append(test.fails(path, self.spell))
+        return conditions
+
+    def spell(self, value: Any, op: Operator = "==") -> str:
+        """The right side of a test: an object, or what lies at another source."""
+        if isinstance(value, SameAs):
+            return self.variable(value.source)
+        return self.names.spell(value, op)
+
+    def variable(self, source: Source) -> str:
+        """The variable that holds the object at `source`, which is looked up on first use."""
+        if source.is_variable:
+            return source.expr
+
+        if source not in self.variables:
+            found = ""
+            if source.base is not None:
+                # `__getattr__` of a module is slow: its `__dict__` is asked
+                base = source.base.attr("__dict__") if source.in_dict else source.base
+                found = self.variable(base)
+
+            name = f"v{len(self.variables)}"
+            while name in self.names.parameters:
+                name = "_" + name
+            self.variables[source] = name
+
+            looked_up = source.from_base(found)
+            if source.in_dict:
+                looked_up = f"{found}[{source.after[1:]!r}]"
+            self.lines.append(f"{name} = {looked_up}")
+        return self.variables[source]
+
+    def function(self, name: str) -> str:
+        """The text of a function of these lines. What cannot be looked up any more does not hold."""
+        body = "\n        ".join(self.lines)
+        parameters = ", ".join((FUNCTION, *self.names.parameters))
+        return (
+            f"def {name}({parameters}):\n"
+            f"    try:\n        {body}\n"
+            f"    except MOVED:\n        return False\n"
+        )
+
+
+def write(guards: Sequence[Guard], names: Names) -> str:
+    """The text of `check`, and of what it calls. Adds to `names` the objects that the text names."""
+    for take_shortcut in SHORTCUTS:
+        if (text := take_shortcut(guards, names)) is not None:
+            return text
+
+    body = Body(names)
+    body.ask(guards)
+    body.lines.append("return True")
+    return body.function("check")
