@@ -16,22 +16,32 @@ In PyTorch: `torch/_inductor/codegen/cpp.py`, `CppKernel`, `CppVecKernel` (expli
 
 import contextlib
 import functools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import sympy
 import torch
 
 from course_lib.codegen.accumulators import Accumulator, clauses_of
-from course_lib.codegen.cpp_ops import HALVES, RESERVED, STORED, CppOps, computed_as
+from course_lib.codegen.cpp_loops import WHOLE, Block, CppLoops
+from course_lib.codegen.cpp_ops import HALVES, RESERVED, STORED, computed_as
 from course_lib.codegen.loops import Phase, as_columns, column_number, iterations, phases, reduction
 from course_lib.codegen.plan import PassPlan, Planner, Staged
 from course_lib.codegen.printer import KernelSource, Line, label
-from course_lib.lowering.indexing import Linear, contiguous, power_of_two
+from course_lib.lowering.indexing import Linear, contiguous
 from course_lib.lowering.ir import Buffer
 from course_lib.lowering.ops import add, linear_index, substitute
 from course_lib.scheduling.expressions import Expr, steps_used
-from course_lib.scheduling.kernel import FusedKernel, Loop, Step
+from course_lib.scheduling.kernel import FusedKernel, Step
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Where each reduction of a pass is gathered: its total, and the part of one block (the same where there are no blocks)."""
+
+    totals: dict[Step, Accumulator]
+    parts: dict[Step, Accumulator]
 
 
 def cpp_source(
@@ -47,7 +57,7 @@ def prelude() -> str:
     return Path(__file__).with_name("prelude.h").read_text()
 
 
-class CppKernel(CppOps):
+class CppKernel(CppLoops):
     """Walks the phases of one kernel and writes the loops around them."""
 
     def __init__(self, kernel: FusedKernel, buffers: Mapping[str, Buffer], name: str) -> None:
@@ -154,56 +164,58 @@ class CppKernel(CppOps):
         self.declare_kept_rows(phase)
         plan = self.plan.plan_pass(phase)
 
-        totals, parts = self.accumulators(plan)
-        for step, total in totals.items():
+        sums = self.accumulators(plan)
+        for step, total in sums.totals.items():
             self.declare_accumulator(step, total)
 
-        # Threads share the outermost loop, which may be the vectorised one.
-        is_one_loop = len(columns) == 1 and not plan.block
         with contextlib.ExitStack() as blocks:
-            if plan.threads and not is_one_loop:
-                self.pragma(threads=True, clauses=clauses_of([*totals.values()]))
+            if plan.threads and not self.is_one_loop(plan):
+                self.pragma(threads=True, clauses=clauses_of([*sums.totals.values()]))
             for loop in columns[:-1]:
                 blocks.enter_context(self.loop(loop))
 
-            first, stop = "0", ""
+            block = WHOLE
             if plan.block:
-                first, stop = blocks.enter_context(self.blocks_of(columns[-1], plan.block))
-            for step in plan.in_blocks:
-                self.declare_accumulator(step, parts[step])
-            if stop:
-                self.print_fetch(plan, first)
+                block = blocks.enter_context(self.blocks_of(columns[-1], plan.block))
+            self.print_block(phase, plan, block, sums)
 
-            rounding = blocks.enter_context(self.rows_around(plan, columns[-1], first, stop))
+        for step, total in sums.totals.items():
+            self.finish(step, total)
+
+    def is_one_loop(self, plan: PassPlan) -> bool:
+        """True if the outermost loop over the columns, which threads share, is also the vectorised one."""
+        return len(self.kernel.columns) == 1 and not plan.block
+
+    def print_block(self, phase: Phase, plan: PassPlan, block: Block, sums: Sums) -> None:
+        """One block of the innermost loop: its own sums, rows on the stack around it, the vectorised loops."""
+        innermost = self.kernel.columns[-1]
+        for step in plan.in_blocks:
+            self.declare_accumulator(step, sums.parts[step])
+        if block.stop:
+            self.print_fetch(plan, block.first)
+
+        with self.rows_around(plan, innermost, block) as rounding:
             for steps in self.steps_of_loops(phase, plan):
-                mine = [part for step, part in parts.items() if step in steps]
+                mine = [part for step, part in sums.parts.items() if step in steps]
                 self.pragma(
-                    threads=plan.threads and is_one_loop,
+                    threads=plan.threads and self.is_one_loop(plan),
                     simd=plan.simd and not self.plan.has_lanes,
                     clauses=clauses_of(mine),
                 )
-                with self.loop(columns[-1], first, stop), self.over_lanes(plan.simd):
-                    self.print_columns(phase, steps, parts)
+                with self.loop(innermost, block.first, block.stop), self.over_lanes(plan.simd):
+                    self.print_columns(phase, steps, sums.parts)
                 if plan.staging.apart:
                     self.print_rounding(steps, rounding)
 
             if plan.in_blocks:
-                self.add_up_blocks(plan, totals, parts)
+                self.add_up_blocks(plan, sums)
 
-        for step, total in totals.items():
-            self.finish(step, total)
-
-    def add_up_blocks(
-        self,
-        plan: PassPlan,
-        totals: Mapping[Step, Accumulator],
-        parts: Mapping[Step, Accumulator],
-    ) -> None:
+    def add_up_blocks(self, plan: PassPlan, sums: Sums) -> None:
         """The sums of a block go into the totals."""
         with self.over_lanes():
             for step in plan.in_blocks:
-                part = f"{parts[step].name}{self.lane}"
-                self.line(*totals[step].take(part, self.lane), step=step)
+                part = f"{sums.parts[step].name}{self.lane}"
+                self.line(*sums.totals[step].take(part, self.lane), step=step)
 
     def declare_kept_rows(self, phase: Phase) -> None:
         """Rows on the stack for values that a later pass needs."""
@@ -213,13 +225,9 @@ class CppKernel(CppOps):
                 self.scratch[step] = self.unique(f"{label(step)}_row")
                 self.line(f"{computed_as(step.buffer.dtype)} {self.scratch[step]}[{room}];")
 
-    def accumulators(
-        self, plan: PassPlan
-    ) -> tuple[dict[Step, Accumulator], dict[Step, Accumulator]]:
-        """For each reduction where its total is gathered, and where a block's part is: the same, but for long sums."""
-        totals: dict[Step, Accumulator] = {}
-        parts: dict[Step, Accumulator] = {}
-
+    def accumulators(self, plan: PassPlan) -> Sums:
+        """Variables for each reduction of a pass."""
+        sums = Sums({}, {})
         for step, gathering in plan.gathered.items():
             kind = reduction(step).combines
             at = self.index(column_number(step)) if kind.gives_place else ""
@@ -230,10 +238,10 @@ class CppKernel(CppOps):
 
             last = gathering.last_of_equals
             part = f"{name}_part" if gathering.in_blocks else name
-            totals[step] = Accumulator(name, gathering.kind, gathering.total_dtype, at, last)
-            parts[step] = Accumulator(part, gathering.kind, gathering.dtype, at, last)
+            sums.totals[step] = Accumulator(name, gathering.kind, gathering.total_dtype, at, last)
+            sums.parts[step] = Accumulator(part, gathering.kind, gathering.dtype, at, last)
 
-        return totals, parts
+        return sums
 
     def steps_of_loops(self, phase: Phase, plan: PassPlan) -> list[list[Step]]:
         """Which steps each vectorised loop has: one loop has all, or each step has its own."""
@@ -259,7 +267,7 @@ class CppKernel(CppOps):
     def print_columns(
         self, phase: Phase, steps: list[Step], parts: Mapping[Step, Accumulator]
     ) -> None:
-        """The body: the values of these steps, where they go, and what the reductions take in."""
+        """The body of a loop: the values of its `steps`, where they go, and what the reductions take in."""
         # Steps with a loop of their own have left their values in rows.
         for step, row in self.rows.items():
             if isinstance(step, Step) and step in phase.columns and step not in steps:
@@ -273,17 +281,19 @@ class CppKernel(CppOps):
             with self.on_behalf_of(step):
                 if source == "scratch":
                     self.take_from_scratch(step, is_stored=step in phase.stored and step in steps)
-                elif step not in steps:
-                    continue
-                elif step.level == "across":
-                    value = self.text(self.trees[step], whole=True)
-                    self.line(f"{self.scratch_element(step)} += {value};")
-                elif step.is_reduction:
+                elif step.level == "across" and step in steps:
+                    self.add_to_sum_over_rows(step)
+                elif step.is_reduction and step in steps:
                     self.take(step, parts[step])
-                else:
+                elif step in steps:
                     self.print_step(step, self.places_of(step, phase), named=step in needed)
 
         self.print_late()
+
+    def add_to_sum_over_rows(self, step: Step) -> None:
+        """The value of this row goes into the sum of its column."""
+        value = self.text(self.trees[step], whole=True)
+        self.line(f"{self.scratch_element(step)} += {value};")
 
     def take_from_scratch(self, step: Step, is_stored: bool) -> None:
         """A value that an earlier pass computed."""
@@ -368,37 +378,51 @@ class CppKernel(CppOps):
     def print_row_steps(self, phase: Phase) -> None:
         """Row-level values (a mean, its square root), then the stores of finished reductions."""
         computed = [step for step in phase.rows if step not in self.values]
-
-        # In the shape 'lanes' a value that later passes need is an array.
-        arrays: dict[Step, str] = {}
-        for step in computed:
-            if self.lane and step in self.used:
-                arrays[step] = self.unique(label(step))
-        for step, name in arrays.items():
-            ctype = computed_as(step.buffer.dtype)
-            self.line(f"{ctype} {name}[{self.plan.lanes}];", step=step)
-
+        finished = [step for step in phase.rows if step in self.values]
+        arrays = self.declare_lane_arrays(computed)
         self.count_uses(self.trees[step] for step in computed)
         if not phase.rows:
             self.print_late()
             return
 
-        around = self.values
+        # What is named inside the loop over the lanes is not known after it; the arrays are.
+        after_the_lanes = self.values
         with self.over_lanes():
             for step in computed:
                 with self.on_behalf_of(step):
-                    places = [self.element(step)] if step in phase.stored else []
-                    if step in arrays:
-                        places.append(f"{arrays[step]}[lane]")
-                    self.print_step(step, places, named=step in self.used and not self.lane)
-                    if step in arrays:
-                        around[step] = f"{arrays[step]}[lane]"
+                    self.print_row_value(step, phase, arrays)
+                if step in arrays:
+                    after_the_lanes[step] = arrays[step]
 
-            for step in phase.rows:
-                if step not in computed:
-                    with self.on_behalf_of(step):
-                        self.store(f"{self.element(step)} = {self.values[step]};")
+            for step in finished:
+                with self.on_behalf_of(step):
+                    self.store(f"{self.element(step)} = {self.values[step]};")
             self.print_late()
+
+    def declare_lane_arrays(self, steps: list[Step]) -> dict[Step, str]:
+        """In the shape 'lanes', an array for each row-level value that a later pass needs; gives this lane's element of it."""
+        if not self.plan.has_lanes:
+            return {}
+
+        # All names first: the lines that declare them hold no other.
+        names = {step: self.unique(label(step)) for step in steps if step in self.used}
+        elements: dict[Step, str] = {}
+        for step, name in names.items():
+            ctype = computed_as(step.buffer.dtype)
+            self.line(f"{ctype} {name}[{self.plan.lanes}];", step=step)
+            elements[step] = f"{name}[lane]"
+        return elements
+
+    def print_row_value(self, step: Step, phase: Phase, arrays: Mapping[Step, str]) -> None:
+        """Compute a row-level value and put it where it is wanted: a name, memory, an array of the lanes."""
+        places = []
+        if step in phase.stored:
+            places.append(self.element(step))
+        if step in arrays:
+            places.append(arrays[step])
+
+        named = step in self.used and not self.plan.has_lanes
+        self.print_step(step, places, named)
 
     # --- places
 
@@ -414,120 +438,6 @@ class CppKernel(CppOps):
         strides = contiguous([loop.size for loop in columns])
         place = linear_index([loop.symbol for loop in columns], strides)
         return f"{self.scratch[step]}[{self.index(place)}]"
-
-    def room(self, count: int) -> int:
-        """How long an array on the stack is: for many sizes, the next power of two."""
-        return count if self.kernel.fixed is None else power_of_two(count)
-
-    # --- loops
-
-    def pragma(
-        self,
-        threads: bool = False,
-        simd: bool = False,
-        collapse: int = 1,
-        clauses: Iterable[str] = (),
-    ) -> None:
-        """The OpenMP line before a loop, if there is anything to say."""
-        if not (threads or simd):
-            return
-
-        words = ["#pragma omp"]
-        if threads:
-            words.append("parallel for")
-        if simd:
-            words.append("simd")
-        if collapse > 1:
-            words.append(f"collapse({collapse})")
-        words += clauses
-        if self.checks:
-            words.append("reduction(|: problem)")
-        self.line(" ".join(words))
-
-    def loop(
-        self, loop: Loop, start: str = "0", stop: str = ""
-    ) -> contextlib.AbstractContextManager[None]:
-        """A loop from `start` to `stop` (or its end)."""
-        s, end = loop.symbol, stop or self.size(loop.size)
-        return self.block(f"for (int64_t {s} = {start}; {s} < {end}; {s}++) {{", "}")
-
-    @contextlib.contextmanager
-    def blocks_of(self, loop: Loop, size: int) -> Iterator[tuple[str, str]]:
-        """A loop over blocks of another, around what will be the loop inside one; gives that one's bounds."""
-        if loop.size <= size:
-            yield "0", ""
-            return
-
-        first, end, n = self.unique("block"), self.unique("end"), self.size(loop.size)
-        stop = f"{first} + {size}"
-        with self.block(f"for (int64_t {first} = 0; {first} < {n}; {first} += {size}) {{", "}"):
-            is_ragged = loop.size % size != 0
-            if is_ragged:
-                self.line(f"const int64_t {end} = {stop} < {n} ? {stop} : {n};")
-            yield first, end if is_ragged else stop
-
-    @contextlib.contextmanager
-    def rows_around(
-        self, plan: PassPlan, loop: Loop, first: str, stop: str
-    ) -> Iterator[dict[Staged, str]]:
-        """Rows are filled before the vectorised loop and stored after it. Gives the lines that round those of 16 bits."""
-        stores: list[str] = []
-        rounding: dict[Staged, str] = {}
-        start = sympy.Symbol(first) if stop else sympy.Integer(0)
-        places = plan.staging.places
-        count = self.count_in_block(loop, plan.block, first, stop) if places else ""
-
-        for what, (buffer, index) in places.items():
-            dtype = what.buffer.dtype if isinstance(what, Step) else torch.float32
-            row = self.unique(f"{buffer}_row")
-            there = self.index(substitute(index, {loop.symbol: start}))
-            memory = f"{self.pointers.get(buffer)} + {there}"
-
-            self.line(f"{computed_as(dtype)} {row}[{self.room(min(loop.size, plan.block))}];")
-            self.rows[what] = f"{row}[{loop.symbol} - {first}]" if stop else f"{row}[{loop.symbol}]"
-            if dtype in HALVES and what in self.used:
-                rounding[what] = f"round_row<{STORED[dtype]}>({row}, {count});"
-
-            # A load comes before the loop, a result goes after it; what only other steps need stays on the stack.
-            if not isinstance(what, Step):
-                self.line(f"copy_row({row}, {memory}, {count});")
-            elif buffer in self.pointers:
-                stores.append(f"copy_row({memory}, {row}, {count});")
-
-        yield rounding
-
-        self.line(*stores)
-        self.rows.clear()
-
-    def count_in_block(self, loop: Loop, size: int, first: str, stop: str) -> str:
-        """How many iterations of a loop lie in one block of it, of this size."""
-        if not stop:
-            return self.size(loop.size)
-        if loop.size % size:
-            return f"{stop} - {first}"
-        return str(size)
-
-    @contextlib.contextmanager
-    def block_of_lanes(self, loop: Loop) -> Iterator[None]:
-        """The shape 'lanes': a loop over blocks of neighbouring rows."""
-        n, size = self.size(loop.size), self.plan.lanes
-        with self.block(f"for (int64_t first = 0; first < {n}; first += {size}) {{", "}"):
-            if self.plan.is_ragged:
-                self.line(f"const int64_t lanes = {n} - first < {size} ? {n} - first : {size};")
-            yield
-
-    @contextlib.contextmanager
-    def over_lanes(self, simd: bool = True) -> Iterator[None]:
-        """The shape 'lanes': the loop over the rows of a block. In other shapes, nothing."""
-        if not self.plan.has_lanes:
-            yield
-            return
-
-        self.pragma(simd=simd)
-        end = "lanes" if self.plan.is_ragged else self.plan.lanes
-        with self.block(f"for (int64_t lane = 0; lane < {end}; lane++) {{", "}"):
-            self.line(f"const int64_t {self.kernel.rows[-1].symbol} = first + lane;")
-            yield
 
 
 def size_of_lookup(node: Expr) -> int | sympy.Expr:

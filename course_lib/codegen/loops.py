@@ -8,7 +8,7 @@ In PyTorch: `codegen/simd.py`'s `EnableReduction`/`DisableReduction` schedule an
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -49,34 +49,51 @@ def phases(kernel: FusedKernel, trees: Mapping[Step, Expr], keep: bool) -> list[
     """The passes of a kernel; in the first is what a row needs before its columns. `keep`: costly values stay on the stack."""
     ranks = ranks_of(trees)
     result = [Phase() for _ in range(1 + max(ranks.values(), default=0))]
+    note_stores(kernel, ranks, result)
 
-    # In place, the old values must have been read for the last time.
-    for step, rank in ranks.items():
-        name = step.buffer.name
-        if name in kernel.stores and step.level != "across":
-            where = result[-1] if name in kernel.in_place else result[rank]
-            where.stored.add(step)
-
-    keep = keep and iterations(kernel.columns) * BYTES_KEPT <= SCRATCH_BYTES
+    row_fits = iterations(kernel.columns) * BYTES_KEPT <= SCRATCH_BYTES
     for n, phase in enumerate(result):
-        for step in trees:
-            if step.level == "row":
-                runs_here = ranks[step] == n or step in phase.stored
-            else:
-                runs_here = step in phase.stored and step.is_reduction
-            if runs_here:
-                phase.rows.append(step)
+        due = {step for step in trees if ranks[step] == n}
+        phase.rows = steps_of_row(trees, due, phase)
 
-        wanted = []
-        for step in trees:
-            if step.level != "row":
-                is_due = ranks[step] == n if step.is_reduction else step in phase.stored
-                if is_due:
-                    wanted.append(step)
-
-        sources = sources_of(wanted, trees, result[:n], keep)
+        wanted = steps_of_columns(trees, due, phase)
+        sources = sources_of(wanted, trees, result[:n], keep and row_fits)
         phase.columns = {step: sources[step] for step in trees if step in sources}
     return result
+
+
+def note_stores(kernel: FusedKernel, ranks: Mapping[Step, int], phases: list[Phase]) -> None:
+    """In which phase each step goes to memory: its own; but in place, the old values must have been read for the last time."""
+    for step, rank in ranks.items():
+        name = step.buffer.name
+        # Sums across rows are stored after the last row, outside of all phases.
+        if name not in kernel.stores or step.level == "across":
+            continue
+
+        phase = phases[-1] if name in kernel.in_place else phases[rank]
+        phase.stored.add(step)
+
+
+def steps_of_row(steps: Iterable[Step], due: Collection[Step], phase: Phase) -> list[Step]:
+    """What runs once a row, after the columns of a phase: row-level values that are due, and what is stored."""
+    found = []
+    for step in steps:
+        is_of_row = step.level == "row"
+        is_due = is_of_row and step in due
+        is_stored = step in phase.stored and (is_of_row or step.is_reduction)
+        if is_due or is_stored:
+            found.append(step)
+    return found
+
+
+def steps_of_columns(steps: Iterable[Step], due: Collection[Step], phase: Phase) -> list[Step]:
+    """What a pass over the columns is for: the reductions that are due, and the elements that it stores."""
+    found = []
+    for step in steps:
+        reasons = due if step.is_reduction else phase.stored
+        if step.level != "row" and step in reasons:
+            found.append(step)
+    return found
 
 
 def ranks_of(trees: Mapping[Step, Expr]) -> dict[Step, int]:

@@ -1,7 +1,8 @@
 """The program around the kernels, as readable Python.
 
 In:  the schedule (kernels in order), the memory plan, the loop graph (what comes in, what goes out).
-Out: the source of a function `call(x, weight, ...)` that allocates, calls kernels and the library, gives a tuple; names it needs.
+Out: the source of a function `call(x, weight, ...)` that allocates, calls kernels and the library, and gives a tuple;
+     and the names that this source needs.
 
     def call(x, weight, bias):
         buf0 = empty_strided((4096, 768), (768, 1), dtype=float32)
@@ -12,7 +13,7 @@ In PyTorch: `torch/_inductor/codegen/wrapper.py`, `PythonWrapperCodegen`.
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils._pytree import tree_leaves
@@ -25,15 +26,29 @@ from course_lib.written import as_tuple
 
 # Where torch keeps quick ways to memory: `as_strided` counts from where its tensor starts
 guards = torch._C._dynamo.guards
-# Entries that take 3 µs less
+# These operators have entries that take 3 µs less
 QUICK = {f"aten::{name}.out": f"torch.{name}" for name in ("mm", "addmm", "bmm", "baddbmm")}
 COMMENT_COLUMN = 76
-DTYPES = {
-    dtype: str(dtype).removeprefix("torch.")
-    for dtype in vars(torch).values()
-    if isinstance(dtype, torch.dtype)
-}
-DTYPES[torch.bool] = "torch.bool"
+
+
+def dtypes_by_name() -> dict[torch.dtype, str]:
+    """How each dtype is written: `float32`; but `torch.bool`, for `bool` is Python's own."""
+    names: dict[torch.dtype, str] = {}
+    for dtype in vars(torch).values():
+        if isinstance(dtype, torch.dtype):
+            names[dtype] = str(dtype).removeprefix("torch.")
+    names[torch.bool] = "torch.bool"
+    return names
+
+
+DTYPES = dtypes_by_name()
+
+
+class Program(NamedTuple):
+    """What was printed: the source of `call`, and what must be in its namespace beside the kernels."""
+
+    source: str
+    names: dict[str, Any]
 
 
 class Wrapper:
@@ -48,29 +63,35 @@ class Wrapper:
     ) -> None:
         self.order, self.graph, self.kernels = order, graph, kernels
         self.plan = plan or MemoryPlan(free_after=[()] * len(order))
-        self.lines: list[str] = []
-        self.names: dict[str, Any] = {
-            "torch": torch, "aten": torch.ops.aten, "empty_strided": torch.empty_strided,
-            "check": raise_problem, "laid_out": laid_out, "zeros": torch.zeros, "inf": math.inf, "nan": math.nan,
-            "tree_leaves": tree_leaves, "as_strided": guards._reinterpret_tensor,
-            **{text: dtype for dtype, text in DTYPES.items() if "." not in text},
-            # on the current GPU; 1 µs instead of 4
-            "problems": [], "empty_cuda": guards._empty_strided_cuda,
-            **{source.name: None for source in kernels.values()},
-        }  # fmt: skip
         self.buffers = graph.buffers
+        self.lines: list[str] = []
+        self.names = namespace()
+        for source in kernels.values():
+            # The program is given the kernels when they are built.
+            self.names[source.name] = None
+
         # Buffer → the variable that holds it as a tensor of its own shape and strides
         self.variable: dict[str, str] = {}
         # View of a part of a buffer, or in another order → its variable
         self.views: dict[View, str] = {}
 
-    def print(self) -> tuple[str, dict[str, Any]]:
-        """The source of `call`, and what must be in its namespace beside the kernels."""
-        arguments = [
-            self.new(one.name) if one else self.unique(f"unused_{n}")
-            for n, one in enumerate(self.graph.inputs)
-        ]
-        self.names |= {self.new(name): tensor for name, tensor in self.graph.constants.items()}
+        devices = {buffer.device for buffer in self.buffers.values()}
+        self.has_one_device = len(devices) == 1
+
+    def print(self) -> Program:
+        """The whole program."""
+        arguments = []
+        for n, buffer in enumerate(self.graph.inputs):
+            if buffer:
+                arguments.append(self.new(buffer.name))
+            else:
+                arguments.append(self.unique(f"unused_{n}"))
+
+        constants: dict[str, Any] = {}
+        for name, tensor in self.graph.constants.items():
+            constants[self.new(name)] = tensor
+        self.names |= constants
+
         self.lines.append(f"def call({', '.join(arguments)}):")
         for kernel, dead in zip(self.order, self.plan.free_after, strict=True):
             if isinstance(kernel, ExternKernel):
@@ -78,11 +99,17 @@ class Wrapper:
             else:
                 self.print_fused(kernel)
             self.free(dead)
-        self.line(f"return {as_tuple([self.value(output) for output in self.graph.outputs])}")
-        return "\n".join(self.lines) + "\n", self.names
+
+        results = [self.value(output) for output in self.graph.outputs]
+        self.line(f"return {as_tuple(results)}")
+        return Program("\n".join(self.lines) + "\n", self.names)
+
+    # --- names and lines
 
     def unique(self, wanted: str) -> str:
-        return identifier(wanted, {*self.names, *self.variable.values(), *self.views.values()})
+        """A name like `wanted` that nothing else has here."""
+        taken = {*self.names, *self.variable.values(), *self.views.values()}
+        return identifier(wanted, taken)
 
     def new(self, buffer: str) -> str:
         """The variable of a buffer that has none yet."""
@@ -91,38 +118,48 @@ class Wrapper:
 
     def line(self, code: str, comment: str = "") -> None:
         row = f"    {code}"
-        self.lines.append(f"{row:<{COMMENT_COLUMN}}  # {comment}" if comment else row)
+        if comment:
+            row = f"{row:<{COMMENT_COLUMN}}  # {comment}"
+        self.lines.append(row)
+
+    # --- memory
 
     def allocate(self, name: str) -> str:
-        """The variable of a buffer, allocating or reusing memory if it has none yet."""
+        """The variable of a buffer; if it has none yet, memory is allocated or reused."""
         if name in self.variable:
             return self.variable[name]
+
+        # A storage is named after the first buffer in it.
         buffer, storage = self.buffers[name], self.plan.place.get(name, name)
-        if storage in self.variable:  # a storage is named after the first buffer in it
+        if storage in self.variable:
             self.reuse(self.buffers[storage], buffer, f"the memory of {storage}")
         else:
-            layout, dtype = (
-                f"{as_tuple(buffer.shape)}, {as_tuple(buffer.stride)}",
-                DTYPES[buffer.dtype],
-            )
-            device = "" if buffer.device.type == "cpu" else f", device={str(buffer.device)!r}"
-            quick = (
-                buffer.device.type == "cuda" and len({b.device for b in self.buffers.values()}) == 1
-            )
-            call = (
-                f"empty_cuda({layout}, {dtype})"
-                if quick
-                else f"empty_strided({layout}, dtype={dtype}{device})"
-            )
-            self.line(f"{self.new(name)} = {call}")
+            memory = self.new_memory(buffer)
+            self.line(f"{self.new(name)} = {memory}")
         return self.variable[name]
+
+    def new_memory(self, buffer: Buffer) -> str:
+        """The call that allocates a buffer."""
+        dtype = DTYPES[buffer.dtype]
+        layout = f"{as_tuple(buffer.shape)}, {as_tuple(buffer.stride)}"
+
+        # The quick way allocates on the current GPU: `call` makes it that of the tensors if they are all on one.
+        if buffer.device.type == "cuda" and self.has_one_device:
+            return f"empty_cuda({layout}, {dtype})"
+
+        device = ""
+        if buffer.device.type != "cpu":
+            device = f", device={str(buffer.device)!r}"
+        return f"empty_strided({layout}, dtype={dtype}{device})"
 
     def reuse(self, old: Buffer, new: Buffer, why: str) -> None:
         """`old`'s memory under a new name, as a tensor like `new`."""
         text = self.variable[old.name]
         if old.dtype != new.dtype:
             text = f"as_strided({text}, ({extent(old)},), (1,)).view({DTYPES[new.dtype]})"
-        if (old.dtype, old.shape, old.stride) != (new.dtype, new.shape, new.stride):
+
+        is_alike = (old.dtype, old.shape, old.stride) == (new.dtype, new.shape, new.stride)
+        if not is_alike:
             text = f"as_strided({text}, {as_tuple(new.shape)}, {as_tuple(new.stride)})"
         self.line(f"{self.new(new.name)} = {text}", why)
 
@@ -130,7 +167,9 @@ class Wrapper:
         """Drop every variable whose memory is in one of these storages."""
         dead = [name for name in self.variable if self.plan.place.get(name, name) in storages]
         variables = [self.variable.pop(name) for name in dead]
-        variables += [self.views.pop(view) for view in list(self.views) if view.buffer.name in dead]
+
+        dead_views = [view for view in self.views if view.buffer.name in dead]
+        variables += [self.views.pop(view) for view in dead_views]
         if variables:
             self.line(f"del {', '.join(dict.fromkeys(variables))}")
 
@@ -139,83 +178,98 @@ class Wrapper:
         variable = self.allocate(view.buffer.name)
         if view.is_whole:
             return variable
+
         if view not in self.views:
             name = self.unique(f"{variable}_view")
-            where = f"{as_tuple(view.shape)}, {as_tuple(view.stride)}{f', {view.offset}' if view.offset else ''}"
+            where = f"{as_tuple(view.shape)}, {as_tuple(view.stride)}"
+            if view.offset:
+                where += f", {view.offset}"
             self.line(f"{name} = as_strided({variable}, {where})")
             self.views[view] = name
         return self.views[view]
+
+    # --- our own kernels
 
     def print_fused(self, kernel: FusedKernel) -> None:
         """Memory for what the kernel stores, and its call. A kernel with nothing to do is not called."""
         source = self.kernels[kernel]
         for name, old in kernel.in_place.items():
             self.reuse(self.buffers[old], self.buffers[name], "in place")
+
         passed = [self.allocate(name) for name in source.buffers]
         if any(loop.size == 0 for loop in kernel.rows):
             self.line("pass", f"{kernel}: no elements")
             return
-        if source.checked:
-            passed.append(self.problem(kernel))
-        sizes = (
-            [self.value(torch.tensor(source.sizes, device=kernel.steps[0].buffer.device))]
-            if source.sizes
-            else []
-        )
-        self.line(f"{source.name}({', '.join(passed + sizes)})", str(kernel))
-        if source.checked:
-            self.line(f"check({passed[-1]}, {places(kernel)!r})")
+
+        # Behind the buffers: a flag for indices out of range, and the sizes of this call
+        problem = self.problem(kernel) if source.checked else ""
+        if problem:
+            passed.append(problem)
+        if source.sizes:
+            sizes = torch.tensor(source.sizes, device=device_of(kernel))
+            passed.append(self.value(sizes))
+
+        self.line(f"{source.name}({', '.join(passed)})", str(kernel))
+        if problem:
+            self.line(f"check({problem}, {places(kernel)!r})")
 
     def problem(self, kernel: FusedKernel) -> str:
-        """A flag that the kernel sets. One that a GPU sets is there for good, where both reach it: a later call tells."""
+        """A flag that the kernel sets. A GPU's is there for good, where both reach it: a later call tells."""
         name = self.unique("problem")
-        if kernel.steps[0].buffer.device.type == "cpu":
+        if device_of(kernel).type == "cpu":
             self.line(f"{name} = zeros(1, dtype=int64)")
-        else:
-            flag = torch.zeros(
-                1, dtype=torch.int64, device="cpu", pin_memory=torch.cuda.is_available()
-            )
-            self.names[name] = flag
-            self.names["problems"].append((flag, places(kernel)))
+            return name
+
+        pinned = torch.cuda.is_available()
+        flag = torch.zeros(1, dtype=torch.int64, device="cpu", pin_memory=pinned)
+        self.names[name] = flag
+        self.names["problems"].append((flag, places(kernel)))
         return name
+
+    # --- calls of the library
 
     def print_extern(self, kernel: ExternKernel) -> None:
         """A call of one of torch's own operators."""
-        call = self.callee(kernel.op if kernel.out_variant is None else kernel.out_variant)
-        arguments = [
-            *map(self.value, kernel.args),
-            *(f"{key}={self.value(value)}" for key, value in kernel.kwargs.items()),
-        ]
-        if kernel.out_variant is not None:
-            self.line(
-                f"{call}({', '.join([*arguments, f'out={self.allocate(kernel.buffers[0].name)}'])})",
-                kernel.why,
-            )
+        # The operator first: a name that it needs comes before those of its arguments.
+        writes_into_ours = kernel.out_variant is not None
+        callee = self.callee(kernel.out_variant if writes_into_ours else kernel.op)
+        arguments = [self.value(argument) for argument in kernel.args]
+        for key, value in kernel.kwargs.items():
+            arguments.append(f"{key}={self.value(value)}")
+
+        if writes_into_ours:
+            out = self.allocate(kernel.buffers[0].name)
+            arguments.append(f"out={out}")
+            self.line(f"{callee}({', '.join(arguments)})", kernel.why)
             return
-        call = f"{call}({', '.join(arguments)})"
+
+        call = f"{callee}({', '.join(arguments)})"
         targets = [self.new(buffer.name) if buffer else "_" for buffer in kernel.outputs]
-        left = f"{', '.join(targets)} = " if targets else ""
-        if any(
-            "List" in str(r.type)
-            for r in getattr(getattr(kernel.op, "_schema", None), "returns", ())
-        ):
-            left, call = f"{as_tuple(targets)} = ", f"tree_leaves({call})"
-        self.line(left + call, kernel.why)
+        if returns_lists(kernel.op):
+            # Lists and tensors, one after the other
+            self.line(f"{as_tuple(targets)} = tree_leaves({call})", kernel.why)
+        elif targets:
+            self.line(f"{', '.join(targets)} = {call}", kernel.why)
+        else:
+            self.line(call, kernel.why)
+
         for buffer, target in zip(kernel.outputs, targets, strict=True):
             if buffer:
                 self.line(f"{target} = laid_out({target}, {as_tuple(buffer.stride)})")
 
     def callee(self, op: Any) -> str:
-        """How an operator is called in the source; its object goes into the namespace if it has no path from `torch`."""
-        if isinstance(op, torch._ops.OpOverload):
-            if op.name() in QUICK:
-                return QUICK[op.name()]
-            namespace, name = op.name().split("::")[0], op.overloadpacket.__name__
-            path = f"{namespace}.{name}.{op._overloadname}"
-            return path if namespace == "aten" else f"torch.ops.{path}"
-        name = self.unique(getattr(op, "__name__", "function"))
-        self.names[name] = op
-        return name
+        """How an operator is called in the source. An object that has no path from `torch` goes into the namespace."""
+        if not isinstance(op, torch._ops.OpOverload):
+            name = self.unique(getattr(op, "__name__", "function"))
+            self.names[name] = op
+            return name
+
+        if op.name() in QUICK:
+            return QUICK[op.name()]
+
+        namespace, _, _ = op.name().partition("::")
+        path = f"{namespace}.{op.overloadpacket.__name__}.{op._overloadname}"
+        return path if namespace == "aten" else f"torch.ops.{path}"
 
     def value(self, value: Any) -> str:
         """An argument or a result as source."""
@@ -224,18 +278,54 @@ class Wrapper:
         if isinstance(value, list):
             return f"[{', '.join(map(self.value, value))}]"
         if isinstance(value, tuple):
-            return as_tuple([*map(self.value, value)])
+            return as_tuple([self.value(each) for each in value])
         if isinstance(value, torch.device):
             return f"torch.device({str(value)!r})"
-        if (
-            value is None
-            or isinstance(value, (bool, int, float, str, complex))
-            or repr(value).startswith("torch.")
-        ):
+
+        # Numbers, and what torch itself writes so: `torch.float32`, `torch.strided`
+        is_plain = value is None or isinstance(value, (bool, int, float, str, complex))
+        if is_plain or repr(value).startswith("torch."):
             return repr(value)
+
         name = self.unique(f"constant_{len(self.names)}")
         self.names[name] = value
         return name
+
+
+def namespace() -> dict[str, Any]:
+    """The names that every program may use."""
+    names: dict[str, Any] = {
+        "torch": torch,
+        "aten": torch.ops.aten,
+        "inf": math.inf,
+        "nan": math.nan,
+        "zeros": torch.zeros,
+        "tree_leaves": tree_leaves,
+        # Memory, and tensors that look at it in another way. On the current GPU: 1 µs instead of 4
+        "empty_strided": torch.empty_strided,
+        "empty_cuda": guards._empty_strided_cuda,
+        "as_strided": guards._reinterpret_tensor,
+        "laid_out": laid_out,
+        # Errors that depend on data: what raises them, and the flags that a GPU sets
+        "check": raise_problem,
+        "problems": [],
+    }
+    for dtype, text in DTYPES.items():
+        if "." not in text:
+            names[text] = dtype
+    return names
+
+
+def returns_lists(op: Any) -> bool:
+    """True if an operator's schema says that one of its results is a list of tensors."""
+    schema = getattr(op, "_schema", None)
+    if schema is None:
+        return False
+    return any("List" in str(result.type) for result in schema.returns)
+
+
+def device_of(kernel: FusedKernel) -> torch.device:
+    return kernel.steps[0].buffer.device
 
 
 def places(kernel: FusedKernel) -> str:
@@ -244,17 +334,17 @@ def places(kernel: FusedKernel) -> str:
 
 
 def laid_out(tensor: torch.Tensor, stride: tuple[int, ...]) -> torch.Tensor:
-    """`tensor` with the strides that it was compiled for: of fake tensors an operator may say otherwise."""
-    # where fake tensors had one, oneDNN's LSTM has none
+    """`tensor` with the strides that it was compiled for: a fake tensor's may differ from the operator's real result."""
+    # oneDNN's LSTM gives no tensor where the fake one gave one.
     if tensor is None or tensor.stride() == stride:
         return tensor
-    return torch.empty_strided(
-        tensor.shape, stride, dtype=tensor.dtype, device=tensor.device
-    ).copy_(tensor)
+
+    copy = torch.empty_strided(tensor.shape, stride, dtype=tensor.dtype, device=tensor.device)
+    return copy.copy_(tensor)
 
 
 def raise_problem(problem: torch.Tensor, where: str) -> None:
-    """What eager would have raised, if a kernel said so."""
+    """What eager would have raised, if a kernel said so. Raises `IndexError`."""
     if problem.item():
         problem.zero_()
         raise IndexError(f"index out of range in {where}")

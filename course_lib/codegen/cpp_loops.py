@@ -1,0 +1,164 @@
+"""The loops of a C++ kernel: threads, SIMD lanes, blocks, and rows on the stack around a vectorised loop.
+
+In:  what `codegen.plan` decided about a kernel and about one pass.
+Out: the lines that open and close each loop; what stands inside is `codegen.cpp`'s.
+In PyTorch: `torch/_inductor/codegen/cpp.py`, `LoopNest`, `LoopLevel.lines`, `WorkSharing`.
+"""
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import sympy
+import torch
+
+from course_lib.codegen.cpp_ops import HALVES, STORED, CppOps, computed_as
+from course_lib.codegen.plan import Load, PassPlan, Planner, Staged
+from course_lib.lowering.indexing import power_of_two
+from course_lib.lowering.ops import substitute
+from course_lib.scheduling.kernel import Loop, Step
+
+
+class Block(NamedTuple):
+    """The bounds of one block of a loop, as source. `stop` is empty for the whole loop."""
+
+    first: str
+    stop: str
+
+
+WHOLE = Block("0", "")
+
+
+class CppLoops(CppOps):
+    """Opens loops. A block of a loop is a part that has sums, or rows on the stack, of its own."""
+
+    plan: Planner
+
+    def pragma(
+        self,
+        threads: bool = False,
+        simd: bool = False,
+        collapse: int = 1,
+        clauses: Iterable[str] = (),
+    ) -> None:
+        """The OpenMP line before a loop, if there is anything to say."""
+        if not (threads or simd):
+            return
+
+        words = ["#pragma omp"]
+        if threads:
+            words.append("parallel for")
+        if simd:
+            words.append("simd")
+        if collapse > 1:
+            words.append(f"collapse({collapse})")
+        words += clauses
+        if self.checks:
+            words.append("reduction(|: problem)")
+        self.line(" ".join(words))
+
+    def loop(
+        self, loop: Loop, start: str = "0", stop: str = ""
+    ) -> contextlib.AbstractContextManager[None]:
+        """A loop from `start` to `stop` (or its end)."""
+        s, end = loop.symbol, stop or self.size(loop.size)
+        return self.block(f"for (int64_t {s} = {start}; {s} < {end}; {s}++) {{", "}")
+
+    @contextlib.contextmanager
+    def blocks_of(self, loop: Loop, size: int) -> Iterator[Block]:
+        """A loop over blocks of another, around what will be the loop inside one; gives that one's bounds."""
+        if loop.size <= size:
+            yield WHOLE
+            return
+
+        first, end, n = self.unique("block"), self.unique("end"), self.size(loop.size)
+        stop = f"{first} + {size}"
+        with self.block(f"for (int64_t {first} = 0; {first} < {n}; {first} += {size}) {{", "}"):
+            is_ragged = loop.size % size != 0
+            if is_ragged:
+                self.line(f"const int64_t {end} = {stop} < {n} ? {stop} : {n};")
+                stop = end
+            yield Block(first, stop)
+
+    @contextlib.contextmanager
+    def rows_around(self, plan: PassPlan, loop: Loop, block: Block) -> Iterator[dict[Staged, str]]:
+        """Rows are filled before the vectorised loop and stored after it. Gives the lines that round those of 16 bits."""
+        stores: list[str] = []
+        rounding: dict[Staged, str] = {}
+        for what, place in plan.staging.places.items():
+            count = self.count_in_block(loop, plan.block, block)
+            row = self.declare_row(what, place, loop, plan, block)
+            memory = self.memory_of_row(place, loop, block)
+
+            dtype = dtype_in_row(what)
+            if dtype in HALVES and what in self.used:
+                rounding[what] = f"round_row<{STORED[dtype]}>({row}, {count});"
+
+            # A load comes before the loop, a result goes after it; what only other steps need stays on the stack.
+            if not isinstance(what, Step):
+                self.line(f"copy_row({row}, {memory}, {count});")
+            elif place.buffer in self.pointers:
+                stores.append(f"copy_row({memory}, {row}, {count});")
+
+        yield rounding
+
+        self.line(*stores)
+        self.rows.clear()
+
+    def declare_row(
+        self, what: Staged, place: Load, loop: Loop, plan: PassPlan, block: Block
+    ) -> str:
+        """A row on the stack for one block of a loop; from here on its elements stand for what it holds."""
+        row = self.unique(f"{place.buffer}_row")
+        room = self.room(min(loop.size, plan.block))
+        self.line(f"{computed_as(dtype_in_row(what))} {row}[{room}];")
+
+        is_whole = not block.stop
+        at = f"{loop.symbol}" if is_whole else f"{loop.symbol} - {block.first}"
+        self.rows[what] = f"{row}[{at}]"
+        return row
+
+    def memory_of_row(self, place: Load, loop: Loop, block: Block) -> str:
+        """The address where a block of a row begins in memory."""
+        start = sympy.Symbol(block.first) if block.stop else sympy.Integer(0)
+        there = self.index(substitute(place.index, {loop.symbol: start}))
+        return f"{self.pointers.get(place.buffer)} + {there}"
+
+    def count_in_block(self, loop: Loop, size: int, block: Block) -> str:
+        """How many iterations of a loop lie in one block of it, of this size."""
+        if not block.stop:
+            return self.size(loop.size)
+        if loop.size % size:
+            return f"{block.stop} - {block.first}"
+        return str(size)
+
+    @contextlib.contextmanager
+    def block_of_lanes(self, loop: Loop) -> Iterator[None]:
+        """The shape 'lanes': a loop over blocks of neighbouring rows."""
+        n, size = self.size(loop.size), self.plan.lanes
+        with self.block(f"for (int64_t first = 0; first < {n}; first += {size}) {{", "}"):
+            if self.plan.is_ragged:
+                self.line(f"const int64_t lanes = {n} - first < {size} ? {n} - first : {size};")
+            yield
+
+    @contextlib.contextmanager
+    def over_lanes(self, simd: bool = True) -> Iterator[None]:
+        """The shape 'lanes': the loop over the rows of a block. In other shapes, nothing."""
+        if not self.plan.has_lanes:
+            yield
+            return
+
+        self.pragma(simd=simd)
+        end = "lanes" if self.plan.is_ragged else self.plan.lanes
+        with self.block(f"for (int64_t lane = 0; lane < {end}; lane++) {{", "}"):
+            self.line(f"const int64_t {self.kernel.rows[-1].symbol} = first + lane;")
+            yield
+
+    def room(self, count: int) -> int:
+        """How long an array on the stack is: for many sizes, the next power of two."""
+        return count if self.kernel.fixed is None else power_of_two(count)
+
+
+def dtype_in_row(what: Staged) -> torch.dtype:
+    """The dtype that a row is computed in: of a step its own, and what is loaded has become float32."""
+    return what.buffer.dtype if isinstance(what, Step) else torch.float32
