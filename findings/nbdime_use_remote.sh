@@ -2,7 +2,9 @@
 # nbdime 4.0.4: `nbmerge --merge-strategy use-remote` keeps the local side's line, too, and joins it to the remote's line.
 #
 # Three notebooks of one cell. The local side adds a line below the cell's only line; the remote side changes that line. Their
-# changes meet, and `use-remote` should give the remote's text. It gives both in one line, which is no Python any more.
+# changes meet, and one would guess that `use-remote` gives the remote's text. It gives both in one line, which is no Python any more.
+#
+# Seen 2026-11-28 with nbdime 4.0.4. For our users: `course update` merges learners' copies by itself and does not use this strategy.
 set -eu
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT

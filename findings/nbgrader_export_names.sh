@@ -1,8 +1,10 @@
 #!/bin/sh
 # nbgrader 0.9.6: `nbgrader export` writes names with a comma without quotes, so that all later columns of the row move.
 #
-# A gradebook has one assignment and one student, whose last name is "King, Jr.". The exported CSV file should give this name back
-# to a CSV reader. It gives " Jr." as the first name, and a column too many.
+# A gradebook has one assignment and one student, whose last name is "King, Jr.". One would guess that a CSV reader gets this name back
+# from the exported file. It gets " Jr." as the first name, and a column too many.
+#
+# Seen 2026-11-28 with nbgrader 0.9.6. For our users: `course grade` writes its own CSV file, with quotes.
 set -eu
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT

@@ -259,6 +259,14 @@ def test_without_graphviz_the_table_is_shown_and_one_sentence(trace, monkeypatch
     assert "pip install" in picture.caption and picture.text == viz.fx_graph(trace.graphs[0]).text
 
 
+def test_a_box_is_named_as_python_names_its_function_brackets_and_all():
+    """Graphviz reads a label in angle brackets as HTML, and would draw the node's own name."""
+    graph = torch.fx.Graph()
+    x = graph.placeholder("x")
+    graph.output(graph.call_function(lambda value: value, (x,)))
+    assert ">&lt;lambda&gt;</text>" in viz.fx_graph(graph).html
+
+
 def test_a_large_graph_is_cut_in_the_drawing_but_whole_in_the_table():
     graph = torch.fx.Graph()
     last = graph.placeholder("x")

@@ -333,12 +333,16 @@ def add_operation(
 
 def lines_of(*lines: str) -> str:
     """A label of several lines, as DOT writes it. (The WebAssembly build knows no HTML labels; `themed` sets the looks.)"""
+    import graphviz
+
     written = []
     for line in lines:
         if line:
             short = line if len(line) <= 40 else line[:37] + "…"
             written.append(short.replace("\\", "\\\\"))
-    return "\\n".join(written)
+
+    # A label such as `<lambda>` would be read as HTML, and the node's own name drawn in its place.
+    return graphviz.nohtml("\\n".join(written))
 
 
 def in_a_box(path: str) -> str:
