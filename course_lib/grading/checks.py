@@ -55,6 +55,10 @@ class CheckFailed(AssertionError):
         super().__init__("\n" + _CELL_FILE.sub(r"a cell, line \1", told))
         self.what, self.why = what, why
 
+    def _render_traceback_(self) -> list[str]:
+        """In a notebook the text is shown, and no lines of checks and of the course: IPython asks for it."""
+        return [f"CheckFailed: {self}"]
+
 
 def check(
     condition: Any, what: str, why: str = "", expected: Any = _NOT_GIVEN, got: Any = _NOT_GIVEN

@@ -31,6 +31,7 @@ from .notebooks import (
     graded_cells,
     grading_metadata,
     is_solution,
+    lessons,
     read,
     release_digest,
     release_of,
@@ -104,19 +105,28 @@ def learners_file(lesson: Lesson) -> Path:
         return lesson.copy
     if work_in_exercises(lesson):
         return lesson.exercise
+    raise CourseError(
+        is_lost(lesson)
+        or f"You have no copy of {lesson} yet: `course start {lesson.number}` makes {lesson.shown(lesson.copy)}."
+    )
+
+
+def is_lost(lesson: Lesson) -> str:
+    """Where a copy that was there has gone, and what to do; nothing if it is there, or never was."""
+    if lesson.copy.is_file():
+        return ""
     place = lesson.shown(lesson.copy)
     if alike := looks_like(lesson):
-        raise CourseError(
-            f"There is no {place}, but {lesson.shown(alike)} is a notebook of this lesson: give it the name {place} again."
+        return (
+            f"There is no {place}, but {lesson.shown(alike)} is a notebook of this lesson: "
+            f"give it the name {place} again, or move it out of the folder."
         )
     if history.versions(lesson):
-        raise CourseError(
+        return (
             f"{place} is gone: `course undo {lesson.number}` brings back its last kept version, "
             f"`course start {lesson.number}` makes a new one."
         )
-    raise CourseError(
-        f"You have no copy of {lesson} yet: `course start {lesson.number}` makes {place}."
-    )
+    return ""
 
 
 def notebook_in(lesson: Lesson, folder: Path) -> Path | None:
@@ -130,10 +140,12 @@ def notebook_in(lesson: Lesson, folder: Path) -> Path | None:
 
 
 def looks_like(lesson: Lesson) -> Path | None:
-    """Another notebook in `work/` with this lesson's checks, say a copy that was renamed."""
-    checks = {cell.grade_id for cell in graded_cells(handed_out(lesson))}
-    for path in sorted(lesson.work.glob("*.ipynb")):
-        nb = _readable(path) if path != lesson.copy else None
+    """Another notebook in `work/` with this lesson's checks, say a copy that was renamed. The other lessons' copies are not read."""
+    names = {f"{other.name}.ipynb" for other in lessons(lesson.root)}
+    others = [path for path in sorted(lesson.work.glob("*.ipynb")) if path.name not in names]
+    checks = {cell.grade_id for cell in graded_cells(handed_out(lesson))} if others else set()
+    for path in others:
+        nb = _readable(path)
         if nb is not None and checks and checks <= {cell.grade_id for cell in graded_cells(nb)}:
             return path
     return None
@@ -144,11 +156,12 @@ def read_copy(lesson: Lesson) -> Notebook:
     try:
         return read(lesson.copy)
     except CourseError as problem:
-        if not history.versions(lesson):
-            raise
-        raise CourseError(
-            f"{problem} Or take the last kept version: `course undo {lesson.number}`."
-        ) from None
+        said = str(problem).replace(str(lesson.copy), lesson.shown(lesson.copy))
+        if history.of_lab(lesson):
+            said += f" Or take what JupyterLab had saved before: `course undo {lesson.number}`."
+        elif history.versions(lesson):
+            said += f" Or take the last kept version: `course undo {lesson.number}`."
+        raise CourseError(said) from None
 
 
 def work_in_exercises(lesson: Lesson) -> list[str]:
@@ -210,6 +223,8 @@ def start(lesson: Lesson) -> Done:
     with writing.alone(lesson.work):
         done = Done(lesson, "there")
         if not lesson.copy.exists():
+            if looks_like(lesson):  # a second copy beside it would be marked in its place
+                raise CourseError(is_lost(lesson))
             _keep_base(lesson, handed_out(lesson))
             fresh = to_text(as_copy(handed_out(lesson)))
             made = writing.write_new(lesson.copy, fresh.encode())
@@ -321,7 +336,8 @@ def update(lesson: Lesson) -> Done:
         seen = writing.Seen.of(lesson.copy)
         if seen.data is None:
             raise CourseError(
-                f"There is no {lesson.shown(lesson.copy)} to update: `course start {lesson.number}` makes it."
+                is_lost(lesson)
+                or f"There is no {lesson.shown(lesson.copy)} to update: `course start {lesson.number}` makes it."
             )
         mine, exercise = read_copy(lesson), handed_out(lesson)
         theirs = as_copy(exercise)

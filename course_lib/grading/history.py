@@ -29,6 +29,7 @@ _BEFORE = {
     "update": "before `course update`",
     "start": "before `course start`",
     "exercises": "in exercises/, before it was restored",
+    "lab": "before JupyterLab was ended while it saved",
 }
 
 
@@ -91,12 +92,34 @@ def keep_now(lesson: Lesson, why: str) -> None:
         keep(lesson, writing.Seen.of(lesson.copy), why)
 
 
+def of_lab(lesson: Lesson) -> Path | None:
+    """The file that JupyterLab put aside before a save that never ended, or None.
+
+    Lab copies a notebook to `.~NAME`, writes over it in place, and removes the copy (`jupyter_server.services.contents.fileio`).
+    Where it is killed in between, the notebook is empty or cut short, and this file is what was saved last.
+    """
+    aside = lesson.copy.with_name(f".~{lesson.copy.name}")
+    if aside.is_file() and not _is_readable(lesson.copy) and _is_readable(aside):
+        return aside
+    return None
+
+
+def _keep_of_lab(lesson: Lesson) -> None:
+    """Take Lab's file into the history, as the newest version. It is removed: an older one must never come back later."""
+    aside = of_lab(lesson)
+    if aside is not None:
+        keep(lesson, writing.Seen.of(aside), "lab")
+        with contextlib.suppress(OSError):
+            aside.unlink()
+
+
 def undo(lesson: Lesson, number: int | None = None) -> Version:
     """Put an older version in the place of the learner's copy: the newest that differs from it and can be read.
 
     `number` chooses another one.
     """
     with writing.alone(lesson.work):
+        _keep_of_lab(lesson)
         now = writing.Seen.of(lesson.copy)
         version = _chosen(lesson, number, now)
         data = writing.Seen.of(version.path).data or b""

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from . import writing
-from .copies import handed_out, has_update, read_copy, work_in_exercises
+from .copies import handed_out, has_update, is_lost, read_copy, work_in_exercises
 from .marks import Report
 from .notebooks import (
     CourseError,
@@ -150,7 +150,11 @@ def _learners(lesson: Lesson, notes: list[str]) -> Any:
         )
     if lesson.copy.is_file():
         return read_copy(lesson)
-    return read(lesson.exercise) if old else None
+    if old:
+        return read(lesson.exercise)
+    if lost := is_lost(lesson):
+        notes.append(lost)
+    return None
 
 
 # ---- what is remembered

@@ -215,7 +215,7 @@ def test_a_full_disk_or_one_for_reading_only_is_one_sentence_and_nothing_is_lost
     new_release(copied)
     edit(copied.solution, "A tiny lesson", "A small lesson")
     if command == "start":
-        copied.copy.rename(copied.work / "old.ipynb")
+        copied.copy.rename(copied.root / "old.ipynb")
     files = {path: path.read_bytes() for path in copied.root.rglob("*") if path.is_file()}
 
     def full(handle):
@@ -446,6 +446,29 @@ def test_check_marks_the_copy_and_keeps_it(copied, capsys):
     assert not (copied.root / "exercises" / "progress.json").exists()
 
 
+@pytest.mark.parametrize("left", [b"", b'{"cells": [{"cell'], ids=["empty", "cut short"])
+def test_what_lab_had_saved_comes_back_after_it_was_killed_while_saving(copied, left, capsys):
+    """Lab copies a notebook to `.~NAME` and writes over it in place; `kill -9` in between leaves this."""
+    history.keep_now(copied, "check")
+    answer(copied, double=DOUBLE)  # saved, and never marked: no history has it
+    saved = copied.copy.read_bytes()
+    aside = copied.copy.with_name(f".~{copied.copy.name}")
+    aside.write_bytes(saved)
+    copied.copy.write_bytes(left)
+    for words in (["check", "1"], ["update", "1"], ["progress"]):
+        main(words)
+        assert "what JupyterLab had saved before: `course undo 01`" in "".join(capsys.readouterr())
+    assert main(["undo", "1"]) == 0 and copied.copy.read_bytes() == saved
+    assert "before JupyterLab was ended while it saved" in capsys.readouterr().out
+    assert not aside.exists()
+
+
+def test_a_file_that_lab_left_is_not_taken_where_the_copy_is_whole(copied, capsys):
+    answer(copied, double=DOUBLE)
+    copied.copy.with_name(f".~{copied.copy.name}").write_bytes(copied.copy.read_bytes()[:-1])
+    assert main(["undo", "1"]) == 2 and "nothing to undo" in capsys.readouterr().err
+
+
 def test_check_without_a_copy_says_what_to_type(tiny, capsys):
     assert main(["check", "1"]) == 2
     assert (
@@ -460,6 +483,24 @@ def test_a_renamed_copy_is_found(copied):
         CourseError, match=r"work/my first lesson.ipynb is a notebook of this lesson"
     ):
         copies.learners_file(copied)
+
+
+def test_every_command_finds_a_renamed_copy_and_none_begins_a_second_one(copied, capsys):
+    answer(copied, double=DOUBLE)
+    copied.copy.rename(copied.work / "my first lesson.ipynb")
+    for words in (["check", "1"], ["update", "1"], ["progress"], ["start", "1"], ["start"]):
+        main(words)
+        said = " ".join("".join(capsys.readouterr()).split())
+        assert "work/my first lesson.ipynb is a notebook of this lesson" in said, words
+        assert "give it the name work/01_tiny.ipynb again" in said, words
+    assert not copied.copy.exists()
+
+
+def test_progress_says_where_a_deleted_copy_is(copied, capsys):
+    history.keep_now(copied, "check")
+    copied.copy.unlink()
+    main(["progress"])
+    assert "work/01_tiny.ipynb is gone: `course undo 01` brings back" in capsys.readouterr().out
 
 
 def test_assemble_reads_the_copy_and_in_an_old_clone_the_exercise(tiny):
