@@ -268,27 +268,35 @@ class CppKernel(CppLoops):
         self, phase: Phase, steps: list[Step], parts: Mapping[Step, Accumulator]
     ) -> None:
         """The body of a loop: the values of its `steps`, where they go, and what the reductions take in."""
-        # Steps with a loop of their own have left their values in rows.
-        for step, row in self.rows.items():
-            if isinstance(step, Step) and step in phase.columns and step not in steps:
-                self.values[step] = row
-
+        self.take_from_rows(phase, steps)
         computed = [step for step in steps if phase.columns[step] == "compute"]
         needed = {used for step in computed for used in steps_used(self.trees[step])}
         self.count_uses(self.trees[step] for step in computed)
 
         for step, source in phase.columns.items():
+            is_mine = step in steps
             with self.on_behalf_of(step):
                 if source == "scratch":
-                    self.take_from_scratch(step, is_stored=step in phase.stored and step in steps)
-                elif step.level == "across" and step in steps:
-                    self.add_to_sum_over_rows(step)
-                elif step.is_reduction and step in steps:
-                    self.take(step, parts[step])
-                elif step in steps:
+                    self.take_from_scratch(step, is_stored=is_mine and step in phase.stored)
+                elif is_mine and step.is_reduction:
+                    self.take_in(step, parts)
+                elif is_mine:
                     self.print_step(step, self.places_of(step, phase), named=step in needed)
 
         self.print_late()
+
+    def take_from_rows(self, phase: Phase, steps: list[Step]) -> None:
+        """Other steps of the pass, which have a loop of their own, have left their values in rows on the stack."""
+        for step, row in self.rows.items():
+            if isinstance(step, Step) and step in phase.columns and step not in steps:
+                self.values[step] = row
+
+    def take_in(self, step: Step, parts: Mapping[Step, Accumulator]) -> None:
+        """A reduction takes in the value of this column."""
+        if step.level == "across":
+            self.add_to_sum_over_rows(step)
+        else:
+            self.take(step, parts[step])
 
     def add_to_sum_over_rows(self, step: Step) -> None:
         """The value of this row goes into the sum of its column."""

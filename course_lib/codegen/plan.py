@@ -172,23 +172,10 @@ class Planner:
 
     def plan_pass(self, phase: Phase) -> PassPlan:
         """Decide about one pass over the columns."""
-        columns = self.kernel.columns
         gathered = {step: self.gathering(step) for step in phase.reductions}
-
-        # Lanes would mix up which zero was first, 0.0 or -0.0; in eager that is so for long rows only.
-        is_short = iterations(columns) <= FEW
-        in_order = False
-        for gathering in gathered.values():
-            if gathering.kind.gives_place or (is_short and gathering.has_nan):
-                in_order = True
-
-        staging = self.staging(phase, columns[-1])
-        has_block_sums = any(gathering.in_blocks for gathering in gathered.values())
-        block = 0
-        if staging.places:
-            block = STRIP
-        elif has_block_sums:
-            block = BLOCK // SHARED_BY if self.has_lanes else BLOCK
+        in_order = self.must_keep_order(gathered.values())
+        staging = self.staging(phase, self.kernel.columns[-1])
+        block = self.block_for(gathered.values(), staging)
 
         return PassPlan(
             gathered=gathered,
@@ -198,6 +185,21 @@ class Planner:
             simd=not in_order,
             fetched=self.fetched(phase) if block else [],
         )
+
+    def must_keep_order(self, gathered: Collection[Gathering]) -> bool:
+        """True if columns must come one after the other: the first of equals is wanted, or few floats are compared."""
+        # Lanes would mix up which zero was first, 0.0 or -0.0; in eager that is so for long rows only.
+        is_short = iterations(self.kernel.columns) <= FEW
+        compares_few_floats = is_short and any(gathering.has_nan for gathering in gathered)
+        return compares_few_floats or any(gathering.kind.gives_place for gathering in gathered)
+
+    def block_for(self, gathered: Collection[Gathering], staging: Staging) -> int:
+        """Columns that go together: what fits in a row on the stack, or in one exact sum; 0 if neither is needed."""
+        if staging.places:
+            return STRIP
+        if any(gathering.in_blocks for gathering in gathered):
+            return BLOCK // SHARED_BY if self.has_lanes else BLOCK
+        return 0
 
     def gathering(self, step: Step) -> Gathering:
         """How a reduction is gathered: in its accumulator's dtype if it grows, else in that of the values."""
@@ -222,7 +224,10 @@ class Planner:
         """What lies on the stack around the vectorised `loop`."""
         steps = [step for step, source in phase.columns.items() if source == "compute"]
         nodes = [node for step in steps for node in self.trees[step].walk()]
-        if self.has_lanes or any(node.op in ("masked", "indirect") for node in nodes):
+
+        # A load that depends on a condition or on another value cannot be made for a whole row.
+        is_conditional = any(node.op in ("masked", "indirect") for node in nodes)
+        if self.has_lanes or is_conditional:
             return Staging()
 
         found: dict[Staged, Load] = {}
@@ -234,11 +239,8 @@ class Planner:
                 found[step] = Load(step.buffer.name, step.store_index)
 
         passed_on = self.passed_on_apart(phase, steps, found)
-        if not passed_on:
-            return Staging(found)
-
         places: dict[Staged, Load] = {step: Load("", step.store_index) for step in passed_on}
-        return Staging(places | found, apart=True)
+        return Staging(places | found, apart=bool(passed_on))
 
     def passed_on_apart(
         self, phase: Phase, steps: list[Step], found: Mapping[Staged, Load]

@@ -38,7 +38,9 @@ class Tiling:
             all_rows = power_of_two(min(self.rows, LARGEST_TILE))
             return {"BLOCK": all_rows if interpreted else ELEMENTS}
 
-        columns = power_of_two(self.columns) if self.persistent else self.step(interpreted)
+        columns = self.step(interpreted)
+        if self.persistent:
+            columns = power_of_two(self.columns)
         least = 1
         if self.across:
             least = STEP if self.rows > MANY_ROWS else 16
@@ -79,17 +81,21 @@ def divided_up(count: int, size: int) -> int:
     return -(-count // size)
 
 
-class ProductTile(NamedTuple):
-    """A tile of a matrix product's result, the depth of one step along k, and the warps for it."""
+class Choice(NamedTuple):
+    """The sizes of a tile, and the warps for each program."""
 
     meta: dict[str, int]
     warps: int
 
+    def __str__(self) -> str:
+        sizes = [f"{name}={size}" for name, size in self.meta.items()]
+        return ", ".join([*sizes, f"{self.warps} warps"])
 
-def product_tile(rows: int, columns: int, depth: int, stages: int, warps: int) -> ProductTile:
-    """`stages`: how many tiles of the operands are fetched ahead."""
+
+def product_tile(rows: int, columns: int, depth: int, stages: int, warps: int) -> Choice:
+    """A tile of a matrix product's result. `depth`: of one step along k; `stages`: tiles of the operands that are fetched ahead."""
     meta = {"ROWS": rows, "COLUMNS": columns, "DEPTH": depth, "num_stages": stages}
-    return ProductTile(meta, warps)
+    return Choice(meta, warps)
 
 
 PRODUCT_STEP = 64  # Along k: tiles of this depth, or of a divisor of it
@@ -114,7 +120,7 @@ class ProductTiling(Tiling):
     depth: int = 1
 
     @property
-    def tiles(self) -> list[ProductTile]:
+    def tiles(self) -> list[Choice]:
         """Tile sizes and warps. Where tiles of 64 along k need no mask, none has one."""
         if self.depth % PRODUCT_STEP:
             return list(PRODUCT_TILES)

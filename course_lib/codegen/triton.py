@@ -11,38 +11,28 @@ In PyTorch: `torch/_inductor/codegen/triton.py`, `TritonKernel`, and `runtime/tr
 """
 
 import contextlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-import sympy
 import torch
 
-from course_lib.codegen.loops import (
-    Phase,
-    column_number,
-    iterations,
-    phases,
-    reduction,
-    short_names,
-)
+from course_lib.codegen.loops import Phase, iterations, reduction, short_names
 from course_lib.codegen.printer import LONGEST, KernelSource, Line, label
-from course_lib.codegen.tilings import PRODUCT_STEP, STEP, ProductTiling, Tiling
-from course_lib.codegen.triton_ops import (
-    HELPERS,
-    KEEPS_NAN,
-    NARROW,
-    POINTERS,
-    RESERVED,
-    TritonOps,
-    is_number,
+from course_lib.codegen.tilings import ProductTiling, Tiling
+from course_lib.codegen.triton_ops import HELPERS, KEEPS_NAN, POINTERS, RESERVED, is_number
+from course_lib.codegen.triton_plan import (
+    PERSISTENT,
+    Directions,
+    ProductPlan,
+    Softmax,
+    TritonPass,
+    TritonPlanner,
 )
-from course_lib.lowering.indexing import Linear, contiguous, power_of_two
-from course_lib.lowering.ir import Buffer, Product
-from course_lib.lowering.reduction_kinds import MAX, SUM
-from course_lib.scheduling.expressions import Expr, loads
+from course_lib.codegen.triton_reductions import TritonReductions
+from course_lib.lowering.indexing import contiguous, power_of_two
+from course_lib.lowering.ir import Buffer
+from course_lib.scheduling.expressions import Expr
 from course_lib.scheduling.kernel import FusedKernel, Loop, Step
-from course_lib.scheduling.products import allows_tf32
-from course_lib.scheduling.split import rows_are_neighbours
 
 # Tests, lessons and exercises take these from here, with the printer.
 __all__ = [
@@ -55,9 +45,6 @@ __all__ = [
     "triton_source",
 ]
 
-PERSISTENT = 16 * 1024  # Longest row that is held in registers
-PERSISTENT_ACROSS = 512  # The same where rows are neighbours, if a row is walked more than once
-
 
 @dataclass(frozen=True)
 class TritonSource(KernelSource):
@@ -68,20 +55,6 @@ class TritonSource(KernelSource):
     types: tuple[str, ...] = ()
 
 
-def only_reduces(phase: Phase) -> bool:
-    """True if a pass has one reduction, and stores nothing beside."""
-    others = {*phase.columns} - {*phase.reductions}
-    return len(phase.reductions) == 1 and not phase.stored & others
-
-
-def are_halves(left: Expr, right: Expr) -> bool:
-    """True if both are the same kind of halves, converted."""
-    if left.op != "to_dtype" or right.op != "to_dtype":
-        return False
-    dtypes = {left.args[0].dtype, right.args[0].dtype}
-    return dtypes in ({torch.float16}, {torch.bfloat16})
-
-
 def triton_source(
     kernel: FusedKernel, buffers: Mapping[str, Buffer], name: str | None = None
 ) -> TritonSource:
@@ -89,71 +62,25 @@ def triton_source(
     return TritonKernel(kernel, buffers, name or kernel.name).print()
 
 
-class TritonKernel(TritonOps):
+class TritonKernel(TritonReductions):
     """Walks the phases of one kernel; a pass over the columns is nothing (persistent) or a `for` loop."""
 
     def __init__(self, kernel: FusedKernel, buffers: Mapping[str, Buffer], name: str) -> None:
         super().__init__(short_names(kernel), buffers, name, [*RESERVED, *HELPERS, name])
-        kernel = self.kernel
-        self.reduces = bool(kernel.columns)
-        self.masks = {}
-        self.product = next((step for step in self.trees if isinstance(step.node, Product)), None)
-        self.phases = phases(kernel, self.trees, keep=False)
-        self.walked = self.loops_to_walk()
+        self.plan = TritonPlanner(self.kernel, self.trees, self.buffers)
         self.tiling = self.choose_tiling()
-        self.columns, self.persistent = iterations(kernel.columns), self.tiling.persistent
+        self.persistent = self.tiling.persistent
+        self.passes = self.plan.plan_passes(self.persistent)
 
-        # Does any index need 64 bits? Along k a product counts by itself.
-        counted = kernel.rows if self.product else kernel.loops
-        sizes = [iterations(counted), *(buffer.numel for buffer in self.buffers.values())]
-        self.wide = max(sizes) >= 2**31
-        self.program = "tl.program_id(0).to(tl.int64)" if self.wide else "tl.program_id(0)"
-
-    def loops_to_walk(self) -> tuple[Loop, ...]:
-        """The rows over which sums are gathered on the way: each program walks along its chunk of them."""
-        gathered: set[sympy.Symbol] = set()
-        for step in self.across:
-            for formula in step.rindex:
-                gathered |= formula.free_symbols
-        return tuple(loop for loop in self.kernel.rows if loop.symbol in gathered)
+        self.masks = {}
+        self.reduces = bool(self.kernel.columns)
+        self.program = "tl.program_id(0)"
+        if self.plan.needs_64_bits:
+            self.program += ".to(tl.int64)"
 
     def choose_tiling(self) -> Tiling:
-        """One tile for each program: of elements, of rows that fit in registers, or of a part of a long row."""
-        rows = iterations(self.walked or self.kernel.rows)
-        columns = iterations(self.kernel.columns)
-        if not self.reduces:
-            return Tiling(rows, 0)
-
-        if self.product:
-            batch, down, across = self.directions(self.product)
-            return ProductTiling(
-                rows=iterations(down),
-                columns=iterations(across),
-                batch=iterations(batch),
-                depth=columns,
-            )
-
-        if self.walked:
-            chunks = iterations(self.kernel.rows) // rows
-            return Tiling(rows, max(1, columns), persistent=True, chunks=chunks)
-
-        longest = PERSISTENT
-        across_rows = self.rows_are_neighbours()
-        if across_rows:
-            passes = [phase for phase in self.phases if phase.columns]
-            longest = PERSISTENT_ACROSS if len(passes) > 1 else STEP
-        return Tiling(rows, max(1, columns), persistent=columns <= longest, across=across_rows)
-
-    def rows_are_neighbours(self) -> bool:
-        """True if most of what is read lies row beside row in memory, not along the row."""
-        loops = {loop.symbol for loop in self.kernel.loops}
-        reads = []
-        for tree in self.trees.values():
-            reads += [Linear.of(index, loops) for _, index in loads(tree)]
-
-        rows = [loop.symbol for loop in self.kernel.rows]
-        columns = [loop.symbol for loop in self.kernel.columns]
-        return rows_are_neighbours(reads, rows, columns)
+        """The tile of each program; a subclass may choose another."""
+        return self.plan.choose_tiling()
 
     def print(self) -> TritonSource:
         """The whole kernel, with what is needed above it."""
@@ -162,9 +89,9 @@ class TritonKernel(TritonOps):
 
         self.line("@triton.jit")
         with self.block(""):  # its opening is known when the sizes are
-            if self.product:
-                self.print_product(self.product)
-            elif self.walked:
+            if self.plan.product:
+                self.print_product(self.plan.product)
+            elif self.plan.walked:
                 self.print_walk()
             else:
                 self.print_rows()
@@ -202,7 +129,7 @@ class TritonKernel(TritonOps):
         tile = ["BLOCK"]
         if self.reduces:
             tile = ["ROWS", "COLUMNS"]
-        if self.product:
+        if self.plan.product:
             tile.append("DEPTH")
 
         parameters = [self.pointers[name] for name in self.passed]
@@ -217,150 +144,93 @@ class TritonKernel(TritonOps):
     def load_size(self, n: int, number: int, name: str) -> str:
         """Rows that all begin at multiples of 16 can be read 16 bytes at a time: whether they do stays in the text."""
         value = f"tl.load(sizes + {n})" if n else "tl.load(sizes)"
-        if not self.wide:
+        if not self.plan.needs_64_bits:
             value += ".to(tl.int32)"
         if number % 16 == 0:
             value = f"tl.multiple_of({value}, 16)"
         return f"{name} = {value}"
 
-    def directions(self, product: Step) -> tuple[list[Loop], list[Loop], list[Loop]]:
-        """The loops over the batch, down the rows and across the columns of a product's result."""
-        rows = self.kernel.rows
-        m, n = (formula.free_symbols for formula in product.index[-2:])
-
-        batch = [loop for loop in rows if loop.symbol not in m and loop.symbol not in n]
-        down = [loop for loop in rows if loop.symbol in m]
-        across = [loop for loop in rows if loop.symbol in n]
-        return batch, down, across
-
     def print_product(self, product: Step) -> None:
         """A program has one tile of the result. It walks along k; what follows finds the tile in registers."""
-        batch, down, across = self.directions(product)
-        self.line(f"tile = {self.program}")
-        self.line(
-            f"tall, wide = tl.cdiv({iterations(down)}, ROWS), tl.cdiv({iterations(across)}, COLUMNS)"
-        )
-        if batch:
-            self.print_indices(batch, "tile // (tall * wide)", "", "batch")
-        note = "Eight tiles below each other, then the eight beside them"
-        self.line(f"# {note}: what they read is still in the cache")
-        self.line("down, across = tl.swizzle2d(tile // wide % tall, tile % wide, tall, wide, 8)")
-        self.print_indices(down, "(down * ROWS + tl.arange(0, ROWS))[:, None]", "rows")
-        self.print_indices(
-            across, "(across * COLUMNS + tl.arange(0, COLUMNS))[None, :]", "columns", "column"
-        )
-        self.line("mask = rows & columns")
+        self.print_tile_of_result(self.plan.directions(product))
         with self.on_behalf_of(product):
             total = self.bind(product, "tl.zeros([ROWS, COLUMNS], tl.float32)", label(product))
-            self.print_sum(product, total)
+            self.print_sum(self.plan.plan_product(product, self.builder), total)
             if product.buffer.dtype != torch.float32:
                 kind = self.type_name(product.buffer.dtype)
                 self.bind(product, f"{total}.to({kind})", label(product))
 
-        for phase in self.phases:
+        for phase in self.plan.phases:
             self.print_row_steps(phase)
 
-    def print_sum(self, product: Step, total: str) -> None:
+    def print_tile_of_result(self, directions: Directions) -> None:
+        """Which tile of which product of the batch this program has, and the elements of it."""
+        batch, down, across = directions
+        tall = f"tl.cdiv({iterations(down)}, ROWS)"
+        wide = f"tl.cdiv({iterations(across)}, COLUMNS)"
+        self.line(f"tile = {self.program}", f"tall, wide = {tall}, {wide}")
+        if batch:
+            self.print_indices(batch, "tile // (tall * wide)", "", "batch")
+
+        note = "Eight tiles below each other, then the eight beside them"
+        self.line(f"# {note}: what they read is still in the cache")
+        self.line("down, across = tl.swizzle2d(tile // wide % tall, tile % wide, tall, wide, 8)")
+
+        rows = "(down * ROWS + tl.arange(0, ROWS))[:, None]"
+        columns = "(across * COLUMNS + tl.arange(0, COLUMNS))[None, :]"
+        self.print_indices(down, rows, "rows")
+        self.print_indices(across, columns, "columns", "column")
+        self.line("mask = rows & columns")
+
+    def print_sum(self, plan: ProductPlan, total: str) -> None:
         """The loop along k, which counts the columns of the left operand (j) and the rows of the right one (j_down)."""
-        (k,) = self.kernel.columns
-        _, down, across = self.directions(product)
-        start = self.unique("start")
-        below = k._replace(symbol=sympy.Symbol(f"{k.symbol}_down"))
+        start, a, b = self.unique("start"), self.unique("a"), self.unique("b")
+        inside, inside_down = ("inside", "inside_down") if plan.is_masked else ("", "")
 
-        # The right operand once more, with another name for k: it runs down there.
-        left = self.trees[product].args[0]
-        right = replace(product, rindex=(below.symbol,)).value(self.builder).args[1]
-        if are_halves(left, right):
-            # multiplied as they are, and summed in float32
-            left, right = left.args[0], right.args[0]
+        with self.block(f"for {start} in range(0, {plan.k.size}, DEPTH):"):
+            to_64_bits = ".to(tl.int64)" if self.plan.needs_64_bits else ""
+            steps = f"({start} + tl.arange(0, DEPTH){to_64_bits})"
+            self.print_indices([plan.k], f"{steps}[None, :]", inside)
+            self.print_indices([plan.k_down], f"{steps}[:, None]", inside_down)
 
-        # No mask is needed where every tile along k is full, and outside of the result nothing is read that counts.
-        spreads = [
-            self.spreads(left, down),
-            self.spreads(left, [k]),
-            self.spreads(right, [below]),
-            self.spreads(right, across),
-        ]
-        is_masked = k.size % PRODUCT_STEP != 0 or not all(spreads)
+            self.count_uses([plan.left, plan.right])
+            self.print_operand(a, plan.left, "rows & inside" if inside else "")
+            self.print_operand(b, plan.right, "inside_down & columns" if inside else "")
 
-        a, b = self.unique("a"), self.unique("b")
-        operands = ((a, left, "rows & inside"), (b, right, "inside_down & columns"))
-        with self.block(f"for {start} in range(0, {k.size}, DEPTH):"):
-            to_wide = ".to(tl.int64)" if self.wide else ""
-            steps = f"({start} + tl.arange(0, DEPTH){to_wide})"
-            self.print_indices([k], f"{steps}[None, :]", "inside" if is_masked else "")
-            self.print_indices([below], f"{steps}[:, None]", "inside_down" if is_masked else "")
-
-            self.count_uses([left, right])
-            for name, tree, mask in operands:
-                if is_number(tree):
-                    text = self.converted(tree, self.type_name(tree.dtype))
-                else:
-                    text = self.text(tree)
-                if is_masked:
-                    text = f"tl.where({mask}, {text}, 0.0)"
-                self.line(f"{name} = {text}")
-
-            precision = ""
-            if left.dtype == torch.float32:
-                name = "tf32" if allows_tf32() else "ieee"
-                precision = f', input_precision="{name}"'
+            precision = f', input_precision="{plan.precision}"' if plan.precision else ""
             self.line(f"{total} = tl.dot({a}, {b}, {total}{precision})")
 
-    def spreads(self, tree: Expr, loops: Sequence[Loop]) -> bool:
-        """True if a value differs along one of the loops."""
-        return not self.symbols_of(tree).isdisjoint(loop.symbol for loop in loops)
+    def print_operand(self, name: str, tree: Expr, mask: str) -> None:
+        """A tile of one operand; outside of the matrix it is 0."""
+        if is_number(tree):
+            text = self.converted(tree, self.type_name(tree.dtype))
+        else:
+            text = self.text(tree)
+        if mask:
+            text = f"tl.where({mask}, {text}, 0.0)"
+        self.line(f"{name} = {text}")
 
     def print_phases(self) -> None:
         """The passes over a row, each with what runs once a row after it."""
         self.count_uses(self.trees.values())
-        done: set[Step] = set()
-        for number, phase in enumerate(self.phases):
-            if pair := self.softmax_pair(number):
-                self.print_online(phase, *pair)
-                done.update(pair)
-            elif phase.columns and not (phase.reductions and done.issuperset(phase.reductions)):
-                self.print_pass(phase, first=number == 1)
-            self.print_row_steps(phase)
+        for plan in self.passes:
+            if plan.softmax:
+                self.print_online(plan.phase, plan.softmax)
+            elif plan.walks and self.persistent:
+                self.print_whole_row(plan)
+            elif plan.walks:
+                self.print_pass(plan.phase)
+            self.print_row_steps(plan.phase)
 
-    def softmax_pair(self, number: int) -> tuple[Step, Step] | None:
-        """A maximum of x and, in the next pass, the sum of exp(x - maximum), if these two are all that long rows are read for."""
-        pair = self.phases[number : number + 2]
-        if self.persistent or len(pair) < 2 or not all(only_reduces(phase) for phase in pair):
-            return None
-
-        best, total = pair[0].reductions[0], pair[1].reductions[0]
-        kinds = reduction(best).combines, reduction(total).combines
-        if kinds != (MAX, SUM) or best.buffer.dtype != torch.float32:
-            return None
-
-        # Is it the exp of a difference, and from this maximum?
-        exp = self.through(self.trees[total])
-        difference = self.through(exp.args[0]) if exp.op == "exp" else exp
-        if difference.op != "sub" or difference.args[1].detail is not best:
-            return None
-
-        x = self.through(difference.args[0])
-        return (best, total) if x is self.through(self.trees[best]) else None
-
-    def through(self, expr: Expr) -> Expr:
-        """What a value in the columns is computed by."""
-        while expr.op == "value_of":
-            step = expr.detail
-            if step.is_reduction or step.level != "column":
-                break
-            expr = self.trees[step]
-        return expr
-
-    def print_online(self, phase: Phase, best: Step, total: Step) -> None:
-        """Both in one pass: when a tile has a new maximum, what was summed so far is scaled down to it."""
+    def print_online(self, phase: Phase, softmax: Softmax) -> None:
+        """Maximum and sum in one pass: when a tile has a new maximum, what was summed so far is scaled down to it."""
+        best, total = softmax
         shape = self.shape_of_tile()
-        most, gathered, start = self.unique("most"), self.unique("gathered"), self.unique("start")
+        most, gathered = self.unique("most"), self.unique("gathered")
         self.line(f'{most} = tl.full({shape}, float("-inf"), tl.float32)')
         self.line(f"{gathered} = tl.full({shape}, 0.0, tl.float32)")
 
-        with self.block(f"for {start} in range(0, {self.size(self.columns)}, COLUMNS):"):
-            self.print_columns(f"({start} + tl.arange(0, COLUMNS))")
+        with self.tiles_of_row():
             self.count_uses(self.trees[step] for step in phase.columns)
             for step in phase.columns:
                 if step is not best:
@@ -380,13 +250,9 @@ class TritonKernel(TritonOps):
         with self.on_behalf_of(total):
             self.print_result(total, f"{gathered} * tl.exp({most} - {self.values[best]})")
 
-    def shape_of_tile(self) -> str:
-        """The shape of a tile of a reduction, as Triton takes it."""
-        return "[ROWS, COLUMNS]" if self.kernel.rows else "[COLUMNS]"
-
     def print_walk(self) -> None:
         """A program for each chunk of rows: it walks along them, gathers sums down the columns, and stores these at the end."""
-        chunks = tuple(loop for loop in self.kernel.rows if loop not in self.walked)
+        chunks = tuple(loop for loop in self.kernel.rows if loop not in self.plan.walked)
         if chunks:
             self.print_indices(chunks, self.program, "", "chunk")
         self.print_columns("tl.arange(0, COLUMNS)")
@@ -398,8 +264,10 @@ class TritonKernel(TritonOps):
             totals[step] = self.bind(step, zeros, f"{label(step)}_down")
 
         start = self.unique("start")
-        with self.block(f"for {start} in range(0, {self.size(iterations(self.walked))}, ROWS):"):
-            self.print_indices(self.walked, f"({start} + tl.arange(0, ROWS))[:, None]", "rows")
+        with self.block(
+            f"for {start} in range(0, {self.size(iterations(self.plan.walked))}, ROWS):"
+        ):
+            self.print_indices(self.plan.walked, f"({start} + tl.arange(0, ROWS))[:, None]", "rows")
             self.line("mask = rows & columns")
             self.print_phases()
 
@@ -424,7 +292,7 @@ class TritonKernel(TritonOps):
         """Which columns this tile has."""
         mask, shape = ("columns", "[None, :]") if self.kernel.rows else ("mask", "")
         self.print_indices(self.kernel.columns, columns + shape, mask, "column")
-        if self.kernel.rows and not self.walked:
+        if self.kernel.rows and not self.plan.walked:
             self.line("mask = rows & columns")
 
     def print_indices(
@@ -448,34 +316,42 @@ class TritonKernel(TritonOps):
                 digit = f"{digit} % {self.size(loop.size)}"
             self.line(f"{loop.symbol} = {digit}")
 
-    def print_pass(self, phase: Phase, first: bool) -> None:
-        """Persistent: the whole row at once. Looped: each tile is taken into accumulators of its shape."""
-        totals: dict[Step, str] = {}
-        with contextlib.ExitStack() as blocks:
-            if not self.persistent:
-                totals = {step: self.print_accumulator(step) for step in phase.reductions}
-                start = self.unique("start")
-                tiles = f"for {start} in range(0, {self.size(self.columns)}, COLUMNS):"
-                blocks.enter_context(self.block(tiles))
-                self.print_columns(f"({start} + tl.arange(0, COLUMNS))")
-                self.count_uses(self.trees[step] for step in phase.columns)
-            elif first and not self.walked:
-                self.print_columns("tl.arange(0, COLUMNS)")
+    def print_whole_row(self, plan: TritonPass) -> None:
+        """A pass over a row that is held in registers."""
+        if plan.names_columns:
+            self.print_columns("tl.arange(0, COLUMNS)")
+        self.print_column_steps(plan.phase, {})
 
-            for step in phase.columns:
-                with self.on_behalf_of(step):
-                    if step.level == "across":
-                        self.print_sum_over_rows(step)
-                    elif step.is_reduction:
-                        self.print_reduction(step, totals.get(step, ""))
-                    else:
-                        self.print_step(step, store=step in phase.stored)
-            if not self.persistent:
-                self.print_late()
+    def print_pass(self, phase: Phase) -> None:
+        """A pass over a long row: each tile is taken into accumulators of its shape."""
+        totals = {step: self.print_accumulator(step) for step in phase.reductions}
+        with self.tiles_of_row():
+            self.count_uses(self.trees[step] for step in phase.columns)
+            self.print_column_steps(phase, totals)
+            self.print_late()
 
         for step, name in totals.items():
             with self.on_behalf_of(step):
                 self.print_result(step, name, f"{name}_at")
+
+    @contextlib.contextmanager
+    def tiles_of_row(self) -> Iterator[None]:
+        """The loop along a long row."""
+        start, end = self.unique("start"), self.size(iterations(self.kernel.columns))
+        with self.block(f"for {start} in range(0, {end}, COLUMNS):"):
+            self.print_columns(f"({start} + tl.arange(0, COLUMNS))")
+            yield
+
+    def print_column_steps(self, phase: Phase, totals: Mapping[Step, str]) -> None:
+        """The values of a tile, and what is reduced of them; without a total a tile is the whole row."""
+        for step in phase.columns:
+            with self.on_behalf_of(step):
+                if step.level == "across":
+                    self.print_sum_over_rows(step)
+                elif step.is_reduction:
+                    self.print_reduction(step, totals.get(step, ""))
+                else:
+                    self.print_step(step, store=step in phase.stored)
 
     def print_sum_over_rows(self, step: Step) -> None:
         """Take the rows of a tile into the sum of each column."""
@@ -487,108 +363,6 @@ class TritonKernel(TritonOps):
         if self.late:
             self.line("tl.debug_barrier()  # in place: first all is loaded")
         super().print_late()
-
-    def accumulator(self, step: Step) -> tuple[str, str]:
-        """What a reduction begins with, and the type that it computes in."""
-        node, dtype = reduction(step), self.trees[step].dtype
-        kind = node.combines
-        first = kind.identity(dtype)
-        if kind.finds_best:
-            return self.number(first, dtype), self.type_name(dtype)
-        if kind.is_logical:
-            return str(first), "tl.int32"
-
-        text = f"{first}.0" if node.accumulate.is_floating_point else str(first)
-        return text, self.type_name(node.accumulate)
-
-    def print_accumulator(self, step: Step) -> str:
-        name = self.unique(f"{label(step)}_tile")
-        shape = self.shape_of_tile()
-        first, kind = self.accumulator(step)
-        self.line(f"{name} = tl.full({shape}, {first}, {kind})", step=step)
-        if reduction(step).combines.gives_place:
-            self.line(f"{name}_at = tl.full({shape}, 0, tl.int64)", step=step)
-        return name
-
-    def print_reduction(self, step: Step, total: str) -> None:
-        """Take the values of a tile into `total`; if there is none, they are the whole row."""
-        kind, tree = reduction(step).combines, self.trees[step]
-        value = self.masked_value(step)
-
-        if kind.has_operator:
-            if total:
-                self.line(f"{total} {kind.operator}= {value}")
-            else:
-                self.print_result(step, value)
-            return
-
-        # It is compared and kept, so it needs a name.
-        name = self.unique("value")
-        self.line(f"{name} = {value}")
-        at = self.index(column_number(step)) if kind.gives_place else ""
-        if not total:
-            self.print_result(step, name, at)
-            return
-
-        better = f"({name} {kind.better} {total})"
-        if tree.dtype.is_floating_point:
-            better += f" | (({name} != {name}) & ({total} == {total}))"
-        if at:
-            self.line(f"better = {better}", f"{total}_at = tl.where(better, {at}, {total}_at)")
-            better = "better"
-        self.line(f"{total} = tl.where({better}, {name}, {total})")
-
-    def masked_value(self, step: Step) -> str:
-        """The values of a tile in the type to gather in; outside of the row what changes nothing."""
-        tree = self.trees[step]
-        first, wanted = self.accumulator(step)
-        if wanted == self.type_name(tree.dtype) and not is_number(tree):
-            value = self.text(tree)
-        else:
-            value = self.converted(tree, wanted)
-        return f"tl.where(mask, {value}, {first})"
-
-    def print_result(self, step: Step, value: str, at: str = "") -> None:
-        """The values of a tile to one value for each row. For argmax and argmin, `at` says where they are."""
-        kind = reduction(step).combines
-        floats = self.trees[step].dtype.is_floating_point
-
-        text = self.reduce(kind.over_tile, value)
-        if kind.is_logical:
-            text += " != 0"
-        if kind.finds_best and floats:  # NaN wins (`tl.max` drops it)
-            flag = self.unique("has_nan")
-            self.line(f"{flag} = {self.reduce('max', f'({value} != {value}).to(tl.int32)')}")
-            text = f'tl.where({flag} > 0, float("nan"), {text})'
-        if kind.gives_place:
-            text = self.first_place(value, at, text, floats)
-        if step.buffer.dtype in (torch.float16, torch.bfloat16, *NARROW):
-            text = f"({text}).to({self.type_name(step.buffer.dtype)})"
-        self.bind(step, text, label(step))
-
-    def first_place(self, value: str, at: str, text: str, floats: bool) -> str:
-        """The first place where a tile has the best value (`text`)."""
-        best = self.unique("best")
-        self.line(f"{best} = {text}")
-
-        # Where one is NaN the best is NaN, and nothing equals it.
-        is_best = f"({value} == {best})"
-        if floats:
-            is_best = f"({is_best} | ({value} != {value}))"
-        if self.persistent:
-            is_best += " & mask"
-
-        beyond = 2**63 - 1 if self.wide else 2**31 - 1
-        place = f"tl.where({is_best}, {at}, {beyond})"
-        return f"{self.reduce('min', place)}.to(tl.int64)"
-
-    def reduce(self, function: str, value: str, axis: int = 1) -> str:
-        """A tile combined along its columns (or, with axis 0, its rows)."""
-        where = f"{axis}, keep_dims=True" if self.kernel.rows else "0"
-        if function == "prod":
-            keep = ", keep_dims=True" if self.kernel.rows else ""
-            return f"tl.reduce({value}, {axis if self.kernel.rows else 0}, multiply{keep})"
-        return f"tl.{function}({value}, {where})"
 
     def print_row_steps(self, phase: Phase) -> None:
         """Row-level values, then the stores of finished reductions."""

@@ -14,7 +14,7 @@ import sympy
 import torch
 
 from course_lib.codegen.printer import ARITHMETIC, ATOM, Printer, Spelling, compare, decimal, infix
-from course_lib.scheduling.expressions import Expr
+from course_lib.scheduling.expressions import Expr, symbols_of
 
 POINTERS = {
     torch.float32: "*fp32", torch.float64: "*fp64", torch.float16: "*fp16", torch.bfloat16: "*bf16", torch.int8: "*i8",
@@ -139,7 +139,7 @@ class TritonOps(Printer):
         symbols = set(index.free_symbols)
         for looked_up, value in self.symbols.items():
             if index.has(looked_up):
-                symbols |= self.symbols_of(value)
+                symbols |= symbols_of(value, self.trees)
 
         # A row's value, whichever columns it was computed from
         if self.step and self.step.level == "row":
@@ -173,7 +173,7 @@ class TritonOps(Printer):
         if wrap:
             name = self.unique("wrapped")
             self.line(f"{name} = tl.where({at} < 0, {at} + {size}, {at})")
-        mask = self.mask_under_conditions(sum(self.symbols_of(expr), sympy.Integer(0)))
+        mask = self.mask_under_conditions(sum(symbols_of(expr, self.trees), sympy.Integer(0)))
         outside = self.unique("outside")
         self.line(f"{outside} = {mask + ' & ' if mask else ''}(({name} < 0) | ({name} >= {size}))")
         self.line(f"tl.store(problem + 0 * tl.cast({outside}, tl.int32), 1, {outside})")
@@ -224,20 +224,6 @@ class TritonOps(Printer):
         if is_number(value):
             return f"tl.cast({self.text(value)}, {kind})"
         return f"{self.text(value, ATOM)}.to({kind})"
-
-    def symbols_of(self, expr: Expr) -> set[sympy.Symbol]:
-        """The symbols of loops that a value depends on, here or where it was computed."""
-        nodes = list(expr.walk())
-        found: set[sympy.Symbol] = set()
-        for node in nodes:  # they become more
-            if node.op == "value_of":
-                nodes += [below for below in self.trees[node.detail].walk() if below not in nodes]
-            elif node.op == "load":
-                _, index = node.detail
-                found |= index.free_symbols
-            elif node.op == "index_expr":
-                found |= node.detail.free_symbols
-        return found
 
 
 def is_number(expr: Expr) -> bool:

@@ -206,7 +206,7 @@ class Wrapper:
         if problem:
             passed.append(problem)
         if source.sizes:
-            sizes = torch.tensor(source.sizes, device=device_of(kernel))
+            sizes = torch.tensor(source.sizes, device=kernel.device)
             passed.append(self.value(sizes))
 
         self.line(f"{source.name}({', '.join(passed)})", str(kernel))
@@ -216,7 +216,7 @@ class Wrapper:
     def problem(self, kernel: FusedKernel) -> str:
         """A flag that the kernel sets. A GPU's is there for good, where both reach it: a later call tells."""
         name = self.unique("problem")
-        if device_of(kernel).type == "cpu":
+        if kernel.device.type == "cpu":
             self.line(f"{name} = zeros(1, dtype=int64)")
             return name
 
@@ -322,10 +322,6 @@ def returns_lists(op: Any) -> bool:
     if schema is None:
         return False
     return any("List" in str(result.type) for result in schema.returns)
-
-
-def device_of(kernel: FusedKernel) -> torch.device:
-    return kernel.steps[0].buffer.device
 
 
 def places(kernel: FusedKernel) -> str:

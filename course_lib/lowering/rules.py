@@ -10,7 +10,7 @@ In PyTorch: `torch/_inductor/lowering.py`, below `register_lowering`.
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -39,6 +39,36 @@ def nothing(*args: Any) -> None:
     """What every operation of `Probe` does."""
 
 
+@dataclass(frozen=True)
+class Operands:
+    """How the arguments of a formula become elements in the right dtype."""
+
+    # What torch promotes them to; and the dtype to compute with, which is float32 for halves
+    common: torch.dtype
+    dtype: torch.dtype
+    # True if each keeps its own dtype
+    keep_own: bool
+    # True if a number beside halves is first rounded to theirs
+    round_numbers: bool
+
+    def element(self, argument: Any, ops: Handler, index: Index) -> Any:
+        """An argument as the formula takes it: an element, or a number."""
+        if not isinstance(argument, View):
+            if self.round_numbers and isinstance(argument, float):
+                return torch.tensor(argument, dtype=self.common).item()
+            return argument
+
+        term = element(argument, ops, index)
+        if self.keep_own:
+            return term
+
+        # Large integers lose digits as halves: 4097 is 4096 as float16.
+        is_integer = not argument.dtype.is_floating_point and argument.dtype.itemsize > 1
+        if argument.shape and is_integer:
+            term = term.to(self.common)
+        return term.to(self.dtype)
+
+
 def pointwise(formula: Formula, low: Lowering, node: fx.Node, *args: Any, **kwargs: Any) -> View:
     """The rule for all operators with a formula."""
     fake = node.meta["val"]
@@ -51,28 +81,14 @@ def pointwise(formula: Formula, low: Lowering, node: fx.Node, *args: Any, **kwar
 
     # Halves are computed in float32. On a CPU eager rounds a number beside them to their own dtype first.
     rounds_numbers = formula.rounds and dtype != common and on_cpu
-
-    def operand(argument: Any, ops: Handler, index: Index) -> Any:
-        """An argument as the formula takes it: an element in the dtype to compute with, or a number."""
-        if not isinstance(argument, View):
-            if rounds_numbers and isinstance(argument, float):
-                return torch.tensor(argument, dtype=common).item()
-            return argument
-
-        term = element(argument, ops, index)
-        if formula.compute == "own":
-            return term
-
-        # Large integers lose digits as halves: 4097 is 4096 as float16.
-        if argument.shape and not argument.dtype.is_floating_point and argument.dtype.itemsize > 1:
-            term = term.to(common)
-        return term.to(dtype)
+    operands = Operands(common, dtype, formula.compute == "own", rounds_numbers)
 
     def body(ops: Handler, index: Index) -> Term:
-        operands = [operand(argument, ops, index) for argument in args]
-        options = {name: operand(argument, ops, index) for name, argument in kwargs.items()}
-        return formula.function(*operands, **options)
+        positional = [operands.element(argument, ops, index) for argument in args]
+        named = {name: operands.element(value, ops, index) for name, value in kwargs.items()}
+        return formula.function(*positional, **named)
 
+    # What has no loop form says so here, while the operator can still be called instead.
     body(Probe(), [sympy.Integer(0)] * fake.ndim)
     return low.pointwise(node, body)
 

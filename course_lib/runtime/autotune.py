@@ -14,81 +14,99 @@ from typing import Any
 import torch
 
 from course_lib import build_cache, events
-from course_lib.codegen.triton import ProductTiling, TritonSource
+from course_lib.codegen.tilings import Choice, ProductTiling
+from course_lib.codegen.triton import TritonSource
 from course_lib.lowering.ir import Buffer
 
 
-def candidates(source: TritonSource) -> Sequence[tuple[dict[str, int], int]]:
+def candidates(source: TritonSource) -> Sequence[Choice]:
     """What is tried, the usual choice first: tiles a half to four times as large, with fewer and more warps."""
     tiling, usual = source.tiling, source.tiling.meta(False)
     if isinstance(tiling, ProductTiling):
         return tiling.tiles
-    changeable = "BLOCK" if "BLOCK" in usual else "ROWS" if tiling.persistent else "COLUMNS"
-    tiles = [
-        usual | {changeable: size}
-        for factor in (1, 0.5, 2, 4)
-        if (size := int(usual[changeable] * factor)) >= 1
-    ]
-    warps = tiling.warps(usual)
-    return [(tile, n) for tile in tiles for n in (warps, max(1, warps // 2), min(32, warps * 2))]
+
+    changeable = size_to_change(source)
+    found = []
+    for factor in (1, 0.5, 2, 4):
+        size = int(usual[changeable] * factor)
+        warps = tiling.warps(usual)
+        for n in (warps, max(1, warps // 2), min(32, warps * 2)):
+            if size >= 1:
+                found.append(Choice(usual | {changeable: size}, n))
+    return found
+
+
+def size_to_change(source: TritonSource) -> str:
+    """Which size of a tile may differ: a tile that holds whole rows keeps its columns."""
+    if not source.tiling.columns:
+        return "BLOCK"
+    return "ROWS" if source.tiling.persistent else "COLUMNS"
 
 
 def tuned(
-    source: TritonSource, buffers: Sequence[Buffer], start: Callable[..., Any]
-) -> tuple[dict[str, int], int]:
+    source: TritonSource, buffers: Sequence[Buffer], start: Callable[..., Callable[..., Any]]
+) -> Choice:
     """The fastest candidate: measured now, or found on disk. `start(tile, warps)` gives the kernel as a callable."""
-    name = lambda tile, warps: ", ".join(
-        [*(f"{name}={size}" for name, size in tile.items()), f"{warps} warps"]
-    )
-    tried = {name(*each): each for each in candidates(source)}
-    given = [
-        *buffers,
-        *([Buffer("problem", torch.int64, (), (), buffers[0].device)] if source.checked else []),
-    ]
-    starts = {name: functools.partial(start, *each) for name, each in tried.items()}
+    tried = {str(choice): choice for choice in candidates(source)}
+    starts = {name: functools.partial(start, *choice) for name, choice in tried.items()}
+
+    given = [*buffers]
+    if source.checked:
+        given.append(Buffer("problem", torch.int64, (), (), buffers[0].device))
     return tried[fastest(source.name, source.source, given, starts)]
 
 
 def fastest(
-    what: Any, source: str, buffers: Sequence[Buffer], tried: Mapping[str, Callable[[], Any]]
+    what: Any,
+    source: str,
+    buffers: Sequence[Buffer],
+    tried: Mapping[str, Callable[[], Callable[..., Any]]],
 ) -> str:
     """The name of what takes the least time, measured now or on disk for this `source`: each of `tried` gives a callable."""
-    gpu = (
-        torch.cuda.get_device_name(buffers[0].device)
-        if buffers[0].device.type == "cuda"
-        else "none"
-    )
-    versions = torch.__version__, importlib.import_module("triton").__version__
-    key = build_cache.key_of("fastest", source, repr([list(tried), buffers]), gpu, *versions)
-    measure = lambda tensors: [seconds(make(), tensors) for make in tried.values()]
-    found = dict(
-        zip(
-            tried, build_cache.remember(key, lambda: measure([*map(example, buffers)])), strict=True
-        )
-    )
+
+    def measure() -> list[float]:
+        tensors = [example(buffer) for buffer in buffers]
+        return [seconds(make(), tensors) for make in tried.values()]
+
+    key = key_of(source, list(tried), buffers)
+    times = build_cache.remember(key, measure)
+    found = dict(zip(tried, times, strict=True))
     best = min(found, key=found.__getitem__)
     events.emit(events.Autotuned(what, best, found))
     return best
 
 
+def key_of(source: str, tried: list[str], buffers: Sequence[Buffer]) -> str:
+    """The name on disk: all that the times depend on."""
+    device = buffers[0].device
+    gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else "none"
+    triton = importlib.import_module("triton")
+    shapes = repr([tried, buffers])
+    return build_cache.key_of("fastest", source, shapes, gpu, torch.__version__, triton.__version__)
+
+
 def seconds(run: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> float:
     """The median of some runs, with nothing of the one before left in the cache; infinite for what the GPU refuses."""
-    do_bench = importlib.import_module("triton.testing").do_bench
-    if tensors[0].device.type == "cpu":  # in the interpreter, where kernels are always slower
+    # In the interpreter, where kernels are always slower
+    if tensors[0].device.type == "cpu":
         return timeit.timeit(lambda: run(*tensors), number=1)
+
+    do_bench = importlib.import_module("triton.testing").do_bench
+    refused = importlib.import_module("triton.runtime.errors").OutOfResources
     try:
-        return float(do_bench(lambda: run(*tensors), warmup=2, rep=10, return_mode="median")) / 1e3
-    except importlib.import_module("triton.runtime.errors").OutOfResources:
+        milliseconds = do_bench(lambda: run(*tensors), warmup=2, rep=10, return_mode="median")
+    except refused:
         return float("inf")
+    return float(milliseconds) / 1e3
 
 
 def example(buffer: Buffer) -> torch.Tensor:
     """A tensor for a buffer, full of numbers between 0 and 1. (Random ones would disturb the program's own.)"""
-    # not what is expanded
-    real = [
-        1 if stride == 0 else size for size, stride in zip(buffer.shape, buffer.stride, strict=True)
-    ]
+    # What is expanded has one element in memory.
+    real = []
+    for size, stride in zip(buffer.shape, buffer.stride, strict=True):
+        real.append(1 if stride == 0 else size)
+
+    numbers = torch.linspace(0, 1, real[-1]) if real else torch.tensor(0.5)
     empty = torch.empty_strided(real, buffer.stride, dtype=buffer.dtype, device=buffer.device)
-    return empty.copy_(torch.linspace(0, 1, real[-1]) if real else torch.tensor(0.5)).expand(
-        buffer.shape
-    )
+    return empty.copy_(numbers).expand(buffer.shape)

@@ -6,7 +6,7 @@ In PyTorch: `torch/_inductor/compile_fx.py`, `CompiledFxGraph` in `output_code.p
 """
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from struct import pack
@@ -17,7 +17,7 @@ import torch
 from course_lib import native
 from course_lib.codegen.cpp import cpp_source, prelude
 from course_lib.codegen.printer import KernelSource, identifier
-from course_lib.codegen.triton import triton_source
+from course_lib.codegen.triton import TritonSource, triton_source
 from course_lib.codegen.wrapper import Wrapper
 from course_lib.lowering.ir import LoopGraph
 from course_lib.runtime.compiler import build_library
@@ -35,9 +35,10 @@ class CompiledGraph:
     kernels: list[KernelSource]
     schedule: Any
     memory: Any
-    cached: bool  # True if its library of C++ kernels was found on disk
+    # True if its library of C++ kernels was found on disk
+    cached: bool
+    # Flags that a GPU sets if eager would have raised an error, each with where in the program
     problems: list[tuple[torch.Tensor, str]] = field(default_factory=list)
-    """A flag that the GPU sets if eager would have raised an error, and where in the program"""
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
         return self.run(*inputs)
@@ -48,12 +49,8 @@ class CompiledGraph:
         return "\n".join([*(kernel.source for kernel in self.kernels), self.wrapper_source])
 
     def __str__(self) -> str:
-        return "\n".join(
-            [
-                f"CompiledGraph{' (from the cache)' if self.cached else ''}",
-                *map(str, self.schedule.kernels),
-            ]
-        )
+        title = "CompiledGraph (from the cache)" if self.cached else "CompiledGraph"
+        return "\n".join([title, *map(str, self.schedule.kernels)])
 
 
 def build(
@@ -63,54 +60,99 @@ def build(
     device). `autotune`: measure tile sizes for each GPU kernel. Raises `BackendMissing` if this machine lacks what that takes."""
     if codegen not in ("auto", "cpp", "triton"):
         raise ValueError(f'codegen must be "auto", "cpp" or "triton", not {codegen!r}')
+
+    sources = print_kernels(graph, schedule, codegen, autotune)
+    launches = load_triton_kernels(graph, sources, autotune)
+    library = load_cpp_kernels(sources)
+    launches |= library.launches
+
+    program = Wrapper(schedule.kernels, plan, graph, sources).print()
+    run = define("call", program.source, "program", {**program.names, **launches})
+
+    # Triton's kernels start on the current GPU.
+    gpus = {buffer.device for buffer in graph.buffers.values() if buffer.device.type == "cuda"}
+    if len(gpus) == 1:
+        run = on_device(gpus.pop(), run)
+
+    return CompiledGraph(
+        run=run,
+        wrapper_source=program.source,
+        kernels=list(sources.values()),
+        schedule=schedule,
+        memory=plan,
+        cached=library.cached,
+        problems=program.names["problems"],
+    )
+
+
+def print_kernels(
+    graph: LoopGraph, schedule: Any, codegen: str, autotune: bool
+) -> dict[FusedKernel, KernelSource]:
+    """The source of each kernel, under a name of its own."""
     sources: dict[FusedKernel, KernelSource] = {}
     for kernel in schedule.kernels:
-        if isinstance(kernel, FusedKernel):
-            name = identifier(kernel.name, [source.name for source in sources.values()])
-            on_gpu = codegen == "auto" and kernel.steps[0].buffer.device.type == "cuda"
-            printer = triton_source if codegen == "triton" or on_gpu else cpp_source
-            # tiles are measured for one size
-            fixed = None if autotune and printer is triton_source else graph.fixed
-            sources[kernel] = printer(replace(kernel, fixed=fixed), graph.buffers, name)
-    in_triton = [
-        (
-            source,
-            kernel.steps[0].buffer.device,
-            [graph.buffers[name] for name in source.buffers] if autotune else (),
-        )
-        for kernel, source in sources.items()
-        if source.language == "triton" and 0 not in [loop.size for loop in kernel.rows]
-    ]
-    # most of what Triton does needs no lock of Python's
+        if not isinstance(kernel, FusedKernel):
+            continue
+
+        name = identifier(kernel.name, [source.name for source in sources.values()])
+        on_gpu = kernel.device.type == "cuda"
+        in_triton = codegen == "triton" or (codegen == "auto" and on_gpu)
+        # Tiles are measured for one size.
+        sizes_are_fixed = autotune and in_triton
+        kernel_to_print = replace(kernel, fixed=None if sizes_are_fixed else graph.fixed)
+
+        printer = triton_source if in_triton else cpp_source
+        sources[kernel] = printer(kernel_to_print, graph.buffers, name)
+    return sources
+
+
+def load_triton_kernels(
+    graph: LoopGraph, sources: Mapping[FusedKernel, KernelSource], autotune: bool
+) -> dict[str, Callable[..., Any]]:
+    """Each Triton kernel as a callable, under its name. With `autotune` the fastest tile is found on tensors like its buffers."""
+
+    def load(kernel: FusedKernel) -> tuple[str, Callable[..., Any]]:
+        source = sources[kernel]
+        assert isinstance(source, TritonSource)
+        like = [graph.buffers[name] for name in source.buffers] if autotune else []
+        return source.name, load_triton(source, kernel.device, like)
+
+    to_load = []
+    for kernel, source in sources.items():
+        is_called = all(loop.size > 0 for loop in kernel.rows)
+        if source.language == "triton" and is_called:
+            to_load.append(kernel)
+
+    # Most of what Triton does needs no lock of Python's. What is measured runs alone.
     with ThreadPoolExecutor(1 if autotune else None) as threads:
-        launches = dict(
-            threads.map(lambda kernel: (kernel[0].name, load_triton(*kernel)), in_triton)
-        )
-    cached = False
-    # all in one file
-    if in_cpp := [source for source in sources.values() if source.language == "cpp"]:
-        entry = build_library("\n".join([prelude(), *(source.source for source in in_cpp)]))
-        library, cached = ctypes.CDLL(str(entry.path)), entry.cached
-        make = native.load("course_lib.runtime._launcher").launcher  # type: ignore[union-attr]
-        address = lambda name: ctypes.cast(library[name], ctypes.c_void_p).value
-        launches |= {
-            s.name: make(pack("Pn", address(s.name), len(s.buffers) + s.checked + bool(s.sizes)))
-            for s in in_cpp
-        }
-    wrapper, names = Wrapper(schedule.kernels, plan, graph, sources).print()
-    run = define("call", wrapper, "program", {**names, **launches})
-    if (
-        len(
-            gpus := {
-                buffer.device for buffer in graph.buffers.values() if buffer.device.type == "cuda"
-            }
-        )
-        == 1
-    ):
-        run = on_device(gpus.pop(), run)
-    return CompiledGraph(
-        run, wrapper, list(sources.values()), schedule, plan, cached, names["problems"]
-    )
+        return dict(threads.map(load, to_load))
+
+
+@dataclass(frozen=True)
+class Library:
+    """The C++ kernels of a program: each as a callable, and whether they were found on disk."""
+
+    launches: dict[str, Callable[..., Any]]
+    cached: bool
+
+
+def load_cpp_kernels(sources: Mapping[FusedKernel, KernelSource]) -> Library:
+    """All C++ kernels of a program, built as one library."""
+    in_cpp = [source for source in sources.values() if source.language == "cpp"]
+    if not in_cpp:
+        return Library({}, cached=False)
+
+    entry = build_library("\n".join([prelude(), *(source.source for source in in_cpp)]))
+    library = ctypes.CDLL(str(entry.path))
+    launcher: Any = native.load("course_lib.runtime._launcher")
+
+    launches = {}
+    for source in in_cpp:
+        address = ctypes.cast(library[source.name], ctypes.c_void_p).value
+        # Behind the buffers: a flag for indices out of range, and the sizes of this call
+        passed = len(source.buffers) + source.checked + bool(source.sizes)
+        launches[source.name] = launcher.launcher(pack("Pn", address, passed))
+    return Library(launches, entry.cached)
 
 
 def on_device(

@@ -21,6 +21,7 @@ import torch  # noqa: F401 - before any kernel is loaded: its OpenMP library is 
 from course_lib import build_cache, config
 from course_lib.codegen.cpp import prelude
 
+# Results as eager's to the last bit where they can be: no reordering, no fused multiply-add that the source does not ask for
 FLAGS = (
     "-std=c++17",
     "-O3",
@@ -31,19 +32,26 @@ FLAGS = (
     "-ffp-contract=off",
     "-w",
 )
-"""Results as eager's to the last bit where they can be: no reordering, no fused multiply-add that the source does not ask for."""
 WRAPS = (
+    # Integers wrap as in torch, and memory is reused with another dtype.
     "-fwrapv",
     "-fno-strict-aliasing",
+    # sin(atan(nan)) is nan.
     "-fno-builtin-atan",
     "-fno-builtin-atanf",
+    # GCC 12 loads from a row too far.
     "-fno-ivopts",
 )
-"""Integers wrap as in torch; memory is reused with another dtype; sin(atan(nan)) is nan; GCC 12: loads from a row too far."""
-BEST_FIRST = (  # Sets of flags that not every compiler has: the first that this one takes
-    ("-march=native", "-mprefer-vector-width=512", "-fopenmp", '-DSIMD=__attribute__((simd("notinbranch")))', "-lm"),
-    ("-march=native", "-fopenmp"), ("-march=native", "-fopenmp-simd"), ("-mcpu=native", "-fopenmp-simd"), ("-fopenmp-simd",), (),
-)  # fmt: skip
+VECTOR_MATH = '-DSIMD=__attribute__((simd("notinbranch")))'
+# Sets of flags that not every compiler has: the first that this one takes
+BEST_FIRST = (
+    ("-march=native", "-mprefer-vector-width=512", "-fopenmp", VECTOR_MATH, "-lm"),
+    ("-march=native", "-fopenmp"),
+    ("-march=native", "-fopenmp-simd"),
+    ("-mcpu=native", "-fopenmp-simd"),
+    ("-fopenmp-simd",),
+    (),
+)
 PROBE = """
 extern "C" void probe(float* x, double* y) {
   #pragma omp parallel for simd
@@ -91,7 +99,7 @@ def run_compiler(
     """Compile `text` to the shared library `output`. If it fails, the source stays in the cache folder (if `keep`)."""
     source = output.with_suffix(".cpp")
     source.write_text(text)
-    # libraries come after the source that needs them
+    # Libraries come after the source that needs them.
     command = [compiler, str(source), "-o", str(output), *flags]
     try:
         done = subprocess.run(command, capture_output=True, text=True)
@@ -99,10 +107,11 @@ def run_compiler(
         raise BackendMissing(
             f"the C++ compiler {compiler} cannot be run ({error.strerror}); set CXX to one that can"
         ) from None
+
     if done.returncode != 0 or not output.exists():
-        kept = (
-            config.cache_dir() / f"failed-{build_cache.key_of(text)[:12]}.cpp" if keep else source
-        )
+        kept = source
+        if keep:
+            kept = config.cache_dir() / f"failed-{build_cache.key_of(text)[:12]}.cpp"
         shutil.move(source, kept)
         command = [word.replace(str(source), str(kept)) for word in command]
         raise CompileFailed("the C++ compiler", command, done.stderr.splitlines()[:8], kept)
@@ -117,17 +126,18 @@ def identity(compiler: str) -> str:
 @functools.cache
 def optional_flags(compiler: str) -> tuple[str, ...]:
     """The best flags that this compiler takes, found by trying once and kept on disk."""
-    best = lambda: next(flags for flags in BEST_FIRST if accepts(compiler, flags) or not flags)
-    return tuple(
-        build_cache.remember(
-            build_cache.key_of(identity(compiler), prelude() + PROBE, repr(BEST_FIRST)), best
-        )
-    )
+
+    def best() -> tuple[str, ...]:
+        return next(flags for flags in BEST_FIRST if accepts(compiler, flags) or not flags)
+
+    key = build_cache.key_of(identity(compiler), prelude() + PROBE, repr(BEST_FIRST))
+    return tuple(build_cache.remember(key, best))
 
 
 def accepts(compiler: str, flags: Sequence[str]) -> bool:
     """True if a file that uses OpenMP and vector mathematics builds with these flags, with nothing left undefined."""
-    flags = (*FLAGS, "-O1", *(("-Wl,-z,defs",) if sys.platform == "linux" else ()), *flags)
+    nothing_undefined = ("-Wl,-z,defs",) if sys.platform == "linux" else ()
+    flags = (*FLAGS, "-O1", *nothing_undefined, *flags)
     with tempfile.TemporaryDirectory(prefix="course_lib-") as folder:
         try:
             run_compiler(compiler, flags, prelude() + PROBE, Path(folder) / "probe.so", keep=False)

@@ -23,24 +23,30 @@ from course_lib.autograd import Program
 from course_lib.codegen.wrapper import raise_problem
 from course_lib.lowering.ir import LoopGraph
 
-MOST = 4  # Recordings of one program; a call that none of them can serve runs kernel by kernel
+# Recordings of one program; a call that none of them can serve runs kernel by kernel
+MOST = 4
 # Recordings of one program that are ever made: addresses that always change are not worth it
 MANY = 32
 
-fixed: set[int] = set()  # Addresses of what recordings have computed, as long as they are there
-pools: dict[Any, Any] = {}  # For each stream, the memory of its recordings
+# Addresses of what recordings have computed, as long as they are there
+fixed: set[int] = set()
+# For each stream, the memory of its recordings
+pools: dict[Any, Any] = {}
 
 
 def with_cuda_graphs(program: Program, graph: LoopGraph) -> Program:
     """The program by recordings, or as it is where that cannot be."""
     if reason := why_not(graph):
-        events.emit(
-            events.FellBack(
-                "the program starts its kernels one by one, without a CUDA graph", reason
-            )
-        )
+        tell_that_it_falls_back(reason)
         return program
-    return Recorder(program, {graph.inputs.index(buffer) for buffer in graph.updates.values()})
+
+    written = {graph.inputs.index(buffer) for buffer in graph.updates.values()}
+    return Recorder(program, written)
+
+
+def tell_that_it_falls_back(reason: str) -> None:
+    what = "the program starts its kernels one by one, without a CUDA graph"
+    events.emit(events.FellBack(what, reason))
 
 
 def why_not(graph: LoopGraph) -> str | None:
@@ -50,7 +56,9 @@ def why_not(graph: LoopGraph) -> str | None:
         return f"its tensors are on {' and '.join(devices) or 'no device'}"
     if None in graph.inputs:
         return "one of its inputs is a number"
-    return None if graph.nodes else "it has no kernel"
+    if not graph.nodes:
+        return "it has no kernel"
+    return None
 
 
 def stream_on(device: torch.device) -> tuple[int, int, int]:
@@ -60,9 +68,11 @@ def stream_on(device: torch.device) -> tuple[int, int, int]:
 
 def capture(program: Program, given: Sequence[Any]) -> tuple[Callable[[], None], tuple[Any, ...]]:
     """Record what the program starts: how to start it again, and the results that are then computed anew."""
-    graph, stream = torch.cuda.CUDAGraph(), stream_on(given[0].device)
+    graph = torch.cuda.CUDAGraph()
+    stream = stream_on(given[0].device)
     if stream not in pools:
         pools[stream] = torch.cuda.MemPool()
+
     with torch.cuda.graph(graph, pool=pools[stream].id, capture_error_mode="thread_local"):
         results = program(*given)
     return graph.replay, results
@@ -72,59 +82,77 @@ class Recording:
     """One CUDA graph, and the memory that it reads and writes."""
 
     def __init__(self, program: Program, inputs: Sequence[torch.Tensor], moving: set[int]) -> None:
-        self.moving, self.staying = sorted(moving), [n not in moving for n in range(len(inputs))]
-        self.addresses = [x.data_ptr() for x in itertools.compress(inputs, self.staying)]
+        self.program = program
         self.device = inputs[0].device
         self.stream = stream_on(self.device)
-        self.program, given, moved = program, list(inputs), [inputs[n] for n in self.moving]
-        if any(torch._debug_has_internal_overlap(x) == 1 for x in moved):
-            raise RuntimeError(
-                "an input that must be copied has elements that share memory (`expand`)"
-            )
+
+        # Which inputs are copied in each call, and where the others must be
+        self.moving = sorted(moving)
+        self.staying = [n not in moving for n in range(len(inputs))]
+        self.addresses = [x.data_ptr() for x in itertools.compress(inputs, self.staying)]
+
+        # The recording reads a copy of what moves.
+        given = list(inputs)
         with torch.inference_mode(False), torch.no_grad():
-            self.copies = [
-                torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device)
-                for x in moved
-            ]
+            self.copies = [memory_like(inputs[n]) for n in self.moving]
             for n, copy in zip(self.moving, self.copies, strict=True):
                 given[n] = copy
             self.replay, results = capture(program, given)
-        self.fresh = [
-            r for r in results if isinstance(r, torch.Tensor) and not any(r is x for x in given)
-        ]
-        self.rest = [r for r in results if not isinstance(r, torch.Tensor)]
+
+        self.sort_results(given, results)
+        self.hold(inputs, [each for each in results if isinstance(each, torch.Tensor)])
+
+    def sort_results(self, given: list[torch.Tensor], results: tuple[Any, ...]) -> None:
+        """Note where each result comes from: it is an input, computed anew, or a number."""
+        given_ids = {id(x) for x in given}
+        self.fresh: list[torch.Tensor] = []
+        self.rest: list[Any] = []
+        for each in results:
+            if not isinstance(each, torch.Tensor):
+                self.rest.append(each)
+            elif id(each) not in given_ids:
+                self.fresh.append(each)
+
         place = {id(each): n for n, each in enumerate((*given, *self.fresh, *self.rest))}
-        self.places = [place[id(r)] for r in results]
-        others = {x.untyped_storage()._cdata for n, x in enumerate(inputs) if n not in moving}
-        storages = {
-            r.untyped_storage()._cdata for r in results if isinstance(r, torch.Tensor)
-        } - others
+        self.places = [place[id(each)] for each in results]
+
+    def hold(self, inputs: Sequence[torch.Tensor], results: list[torch.Tensor]) -> None:
+        """Note whose memory the results are in: a recording is free to play when nobody else holds that."""
+        of_inputs = {x.untyped_storage()._cdata for x in itertools.compress(inputs, self.staying)}
+        storages = {x.untyped_storage()._cdata for x in results} - of_inputs
         self.held = {storage: torch._C._storage_Use_Count(storage) for storage in storages}
-        addresses = {r.data_ptr() for r in results if isinstance(r, torch.Tensor)} - fixed
+
+        # Another recording finds them at these addresses, as long as this one is there.
+        addresses = {x.data_ptr() for x in results} - fixed
         fixed.update(addresses)
         weakref.finalize(self, fixed.difference_update, addresses)
 
     def is_at(self, addresses: Sequence[int]) -> bool:
-        """Are the inputs where they were?"""
+        """True if the inputs are where they were."""
         return [*itertools.compress(addresses, self.staying)] == self.addresses
 
     def is_free(self) -> bool:
-        """Does nobody hold the results of the last time any more, and is this its stream?"""
-        free = all(
-            map(operator.le, map(torch._C._storage_Use_Count, self.held), self.held.values())
-        )
-        return free and stream_on(self.device) == self.stream
+        """True if nobody holds the results of the last time any more, and this is its stream."""
+        now = map(torch._C._storage_Use_Count, self.held)
+        nobody_holds_them = all(map(operator.le, now, self.held.values()))
+        return nobody_holds_them and stream_on(self.device) == self.stream
 
     def play(self, inputs: Sequence[torch.Tensor]) -> tuple[Any, ...]:
+        """Copy what moves, start the graph, and hand its results out as new tensors on the same memory."""
         if self.copies:
             torch._foreach_copy_(self.copies, [inputs[n] for n in self.moving])
         self.replay()
-        return tuple(
-            map(
-                [*inputs, *map(torch.Tensor.detach, self.fresh), *self.rest].__getitem__,
-                self.places,
-            )
-        )
+
+        fresh = map(torch.Tensor.detach, self.fresh)
+        found = [*inputs, *fresh, *self.rest]
+        return tuple(map(found.__getitem__, self.places))
+
+
+def memory_like(x: torch.Tensor) -> torch.Tensor:
+    """Memory for a copy of `x`. Raises `RuntimeError` where elements of `x` share memory."""
+    if torch._debug_has_internal_overlap(x) == 1:
+        raise RuntimeError("an input that must be copied has elements that share memory (`expand`)")
+    return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device)
 
 
 class Recorder:
@@ -132,51 +160,66 @@ class Recorder:
 
     def __init__(self, program: Program, written: Collection[int] = ()) -> None:
         self.program = program
-        self.written = written  # Inputs that kernels write to: a copy would not do
+        # Inputs that kernels write to: a copy would not do
+        self.written = written
         self.problems = getattr(program, "problems", [])
-        self.first: list[int] | None = None  # Where the inputs were in the first call
+
+        # Where the inputs were in the first call, and which have been elsewhere since
+        self.first: list[int] | None = None
         self.moving: set[int] = set()
+
         self.recordings: list[Recording] = []
-        self.problem = ""
         self.made = 0
+        # Why it cannot be recorded
+        self.problem = ""
 
     def __call__(self, *inputs: torch.Tensor) -> tuple[Any, ...]:
         if self.problem or torch.cuda.is_current_stream_capturing():
             return self.program(*inputs)
+
+        # What a call before this one found wrong
         for problem in self.problems:
             raise_problem(*problem)
+
         addresses = [*map(torch.Tensor.data_ptr, inputs)]
-        if self.first is None:  # builds what is built on first use, outside of any recording
+        if self.first is None:
+            # The first call builds what is built on first use, outside of any recording.
             self.first = addresses
             return self.program(*inputs)
+
         for recording in self.recordings:
             if recording.is_at(addresses) and recording.is_free():
                 return recording.play(inputs)
         return self.record(inputs, addresses)
 
     def record(self, inputs: Sequence[torch.Tensor], addresses: list[int]) -> tuple[Any, ...]:
-        assert self.first is not None
-        known = lambda n: n in self.moving or n in self.written
-        stays = lambda n: known(n) or addresses[n] == self.first[n] or addresses[n] in fixed
-        if moved := {n for n in range(len(inputs)) if not stays(n)}:
+        """Make a recording for these addresses and play it; without room for one, run the program as it is."""
+        moved = {n for n in range(len(inputs)) if self.has_moved(n, addresses[n])}
+        if moved:
             self.moving |= moved
             self.recordings.clear()
-        if len(self.recordings) == MOST:  # those for addresses of before have had their time
-            self.recordings = [
-                recording for recording in self.recordings if recording.is_at(addresses)
-            ]
+
+        # Recordings for addresses of before have had their time.
+        if len(self.recordings) == MOST:
+            self.recordings = [each for each in self.recordings if each.is_at(addresses)]
         if len(self.recordings) == MOST or self.made == MANY:
             return self.program(*inputs)
+
         self.made += 1
         try:
-            self.recordings.append(Recording(self.program, inputs, self.moving))
+            recording = Recording(self.program, inputs, self.moving)
         except RuntimeError as error:
             self.problem = str(error).splitlines()[0]
-            events.emit(
-                events.FellBack(
-                    "the program starts its kernels one by one, without a CUDA graph", self.problem
-                )
-            )
+            tell_that_it_falls_back(self.problem)
             return self.program(*inputs)
+
+        self.recordings.append(recording)
         events.emit(events.CudaGraphRecorded(self.program, len(self.recordings), len(self.moving)))
-        return self.recordings[-1].play(inputs)
+        return recording.play(inputs)
+
+    def has_moved(self, n: int, address: int) -> bool:
+        """True if an input is seen at a second address for the first time. What recordings have computed stays where it is."""
+        assert self.first is not None
+        if n in self.moving or n in self.written:
+            return False
+        return address != self.first[n] and address not in fixed

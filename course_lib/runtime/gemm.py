@@ -12,7 +12,7 @@ In PyTorch: `torch/_inductor/select_algorithm.py`, `AlgorithmSelectorCache` (the
 import functools
 import time
 import timeit
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,50 +21,36 @@ import torch
 from course_lib import build_cache, config, events
 from course_lib.codegen.triton import triton_source
 from course_lib.lowering.indexing import power_of_two
-from course_lib.lowering.ir import Buffer, ExternKernel, LoopGraph
+from course_lib.lowering.ir import Buffer, ExternKernel, LoopGraph, Node, View
 from course_lib.runtime.autotune import example, fastest
-from course_lib.runtime.compiled import build
+from course_lib.runtime.compiled import CompiledGraph, build
 from course_lib.scheduling.dependencies import record_all
 from course_lib.scheduling.kernel import FusedKernel
 from course_lib.scheduling.products import as_loops, is_product
 from course_lib.scheduling.schedule import Schedule, live_nodes
 
-BUDGET = 0.2  # Seconds after which no more calls of a product are measured
-ROUNDS = 7  # Calls of each at most, and one at least
-MUST_GAIN = 1.1  # How many times faster than torch's own call oneDNN must be: less may be noise
+# Seconds after which no more calls of a product are measured
+BUDGET = 0.2
+# Calls of each at most, and one at least
+ROUNDS = 7
+# How many times faster than torch's own call oneDNN must be: less may be noise
+MUST_GAIN = 1.1
 
 
-def linear_operands(*operands: Any) -> tuple[Any, ...]:
-    """(x, w) or (bias, x, w) as oneDNN's linear layer wants them: x, w transposed, bias; and no function behind it."""
-    *bias, x, w = operands
-    # or a view in the graph
-    w = (
-        w.t()
-        if isinstance(w, torch.Tensor)
-        else replace(w, shape=w.shape[::-1], stride=w.stride[::-1])
-    )
-    return x, w, bias[0] if bias else None, "none", [], ""
-
-
-def onednn() -> Any:
-    """oneDNN's linear layer, if this build of torch has it."""
-    linear = (
-        getattr(torch.ops.mkldnn, "_linear_pointwise", None)
-        if torch.backends.mkldnn.is_available()
-        else None
-    )
-    return linear and linear.default
+# --- on a CPU: torch's own call, or oneDNN's linear layer
 
 
 def choose_products(graph: LoopGraph) -> LoopGraph:
     """Replace calls of `mm` and `addmm` where another library is faster."""
-    if config.measure_products:
-        best = lambda node: (
-            choose(node, graph.fixed)
-            if isinstance(node, ExternKernel) and is_for_onednn(node)
-            else node
-        )
-        graph.nodes[:] = map(best, graph.nodes)
+    if not config.measure_products:
+        return graph
+
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        if isinstance(node, ExternKernel) and is_for_onednn(node):
+            node = choose(node, graph.fixed)
+        nodes.append(node)
+    graph.nodes[:] = nodes
     return graph
 
 
@@ -72,58 +58,80 @@ def is_for_onednn(node: ExternKernel) -> bool:
     """A product of float32 matrices on the CPU, none of them empty or expanded, with a bias for each column if any."""
     if node.op not in (torch.ops.aten.mm.default, torch.ops.aten.addmm.default) or node.kwargs:
         return False
-    fits = len(node.args) == 2 or node.args[0].shape == node.args[2].shape[1:]
-    in_floats = all(
-        view.dtype == torch.float32 and view.buffer.device.type == "cpu" for view in node.args
-    )
-    return fits and in_floats and not any(0 in (*view.shape, *view.stride) for view in node.args)
+
+    bias_fits = len(node.args) == 2 or node.args[0].shape == node.args[2].shape[1:]
+    return bias_fits and all(is_full_matrix_of_floats(view) for view in node.args)
+
+
+def is_full_matrix_of_floats(view: View) -> bool:
+    """True for float32 in a CPU's memory, if every element has a place of its own and there is one."""
+    on_cpu = view.buffer.device.type == "cpu"
+    return on_cpu and view.dtype == torch.float32 and 0 not in (*view.shape, *view.stride)
 
 
 def choose(kernel: ExternKernel, fixed: Collection[int] | None = None) -> ExternKernel:
     """The kernel as it is, or as a call of oneDNN. Sizes that are not `fixed` are measured as the next power of two."""
-    near = lambda sizes: tuple(n if fixed is None or n in fixed else power_of_two(n) for n in sizes)
-    seconds = seconds_of(
-        kernel.op,
-        [Buffer("", view.dtype, near(view.shape), near(view.stride)) for view in kernel.args],
-    )
+
+    def near(sizes: Sequence[int]) -> tuple[int, ...]:
+        return tuple(n if fixed is None or n in fixed else power_of_two(n) for n in sizes)
+
+    operands = []
+    for view in kernel.args:
+        operands.append(Buffer("", view.dtype, near(view.shape), near(view.stride)))
+
+    seconds = seconds_of(kernel.op, operands)
     gain = seconds["torch"] / seconds.get("oneDNN", float("inf"))
-    events.emit(events.Autotuned(kernel, "oneDNN" if gain > MUST_GAIN else "torch", seconds))
-    if gain <= MUST_GAIN:
+    is_faster = gain > MUST_GAIN
+    events.emit(events.Autotuned(kernel, "oneDNN" if is_faster else "torch", seconds))
+    if not is_faster:
         return kernel
+
     why = f"oneDNN was {gain:.1f} times as fast as torch's own call for this size"
-    return replace(
-        kernel, op=onednn(), args=linear_operands(*kernel.args), out_variant=None, why=why
-    )
+    args = linear_operands(*kernel.args)
+    return replace(kernel, op=onednn(), args=args, out_variant=None, why=why)
+
+
+def onednn() -> Any:
+    """oneDNN's linear layer, or None if this build of torch has none."""
+    if not torch.backends.mkldnn.is_available():
+        return None
+    linear = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
+    return linear and linear.default
+
+
+def linear_operands(*operands: Any) -> tuple[Any, ...]:
+    """(x, w) or (bias, x, w) as oneDNN's linear layer wants them: x, w transposed, bias; and no function behind it."""
+    *bias, x, w = operands
+    if isinstance(w, torch.Tensor):
+        transposed = w.t()
+    else:
+        # a view in the graph
+        transposed = replace(w, shape=w.shape[::-1], stride=w.stride[::-1])
+    return x, transposed, bias[0] if bias else None, "none", [], ""
 
 
 def seconds_of(op: Any, operands: list[Buffer]) -> dict[str, float]:
     """Seconds of torch's own call ("torch") and of oneDNN's, measured now or found on disk."""
     precision = torch.get_float32_matmul_precision()
+    threads = str(torch.get_num_threads())
     key = build_cache.key_of(
-        "product",
-        torch.__version__,
-        str(op),
-        repr(operands),
-        str(torch.get_num_threads()),
-        precision,
+        "product", torch.__version__, str(op), repr(operands), threads, precision
     )
-    return build_cache.remember(key, lambda: measure([*map(example, operands)]))
+    return build_cache.remember(key, lambda: measure([example(each) for each in operands]))
 
 
 @torch.inference_mode()
 def measure(tensors: list[torch.Tensor]) -> dict[str, float]:
     """The fastest of some calls of each, in turn; oneDNN is left out if its result is another."""
     until = time.perf_counter() + BUDGET
-    calls: dict[str, Callable[[], Any]] = {
-        "torch": functools.partial(torch.mm if len(tensors) == 2 else torch.addmm, *tensors)
-    }
+    product = torch.mm if len(tensors) == 2 else torch.addmm
+    ours = functools.partial(product, *tensors)
+    calls: dict[str, Callable[[], Any]] = {"torch": ours}
     if linear := onednn():
         theirs = functools.partial(linear, *linear_operands(*tensors))
-        calls |= (
-            {"oneDNN": theirs}
-            if torch.allclose(theirs(), calls["torch"](), rtol=1e-4, atol=1e-4)
-            else {}
-        )
+        if torch.allclose(theirs(), ours(), rtol=1e-4, atol=1e-4):
+            calls["oneDNN"] = theirs
+
     best = dict.fromkeys(calls, float("inf"))
     for _ in range(ROUNDS):
         for name, call in calls.items():
@@ -133,45 +141,61 @@ def measure(tensors: list[torch.Tensor]) -> dict[str, float]:
     return best
 
 
+# --- on a GPU: the library's call, or a loop with `tl.dot`
+
+
 def choose_templates(
     graph: LoopGraph, codegen: str, schedule: Callable[[LoopGraph], Schedule]
 ) -> LoopGraph:
     """Products as loops where that is faster: scheduled so, each kernel with one is measured against the library's call there."""
-    loops = {node: as_loops(node) for node in graph.nodes if is_product(node, codegen)}  # type: ignore[arg-type]
-    with_loops = lambda calls: replace(
-        graph, nodes=[part for n in graph.nodes for part in (loops[n] if n in calls else [n])]
-    )
-    program = lambda part: build(part, schedule(part), None, codegen, autotune=True)
-    ours, chosen = with_loops(loops), []
-    for kernel in schedule(ours).fused if loops else ():
+    loops: dict[Node, list[Node]] = {}
+    for node in graph.nodes:
+        if isinstance(node, ExternKernel) and is_product(node, codegen):
+            loops[node] = as_loops(node)
+    if not loops:
+        return graph
+
+    def program(part: LoopGraph) -> CompiledGraph:
+        return build(part, schedule(part), None, codegen, autotune=True)
+
+    ours = with_loops(graph, loops)
+    chosen: dict[Node, list[Node]] = {}
+    for kernel in schedule(ours).fused:
         written = {node.buffer.name for node in kernel.nodes}
-        for call in [
-            call
-            for call, parts in loops.items()
-            if written.issuperset(p.buffers[0].name for p in parts)
-        ]:
+        inputs = [ours.buffers[name] for name in sorted(kernel.reads)]
+        for call, parts in loops.items():
+            if not all(part.buffers[0].name in written for part in parts):
+                continue
+
             tried = {
-                name: functools.partial(program, piece(g, kernel))
-                for name, g in (("library", graph), ("template", ours))
+                "library": functools.partial(program, piece(graph, kernel)),
+                "template": functools.partial(program, piece(ours, kernel)),
             }
-            inputs = [ours.buffers[name] for name in sorted(kernel.reads)]
-            if (
-                fastest(call, triton_source(kernel, ours.buffers).source, inputs, tried)
-                == "template"
-            ):
-                chosen.append(call)
-    return with_loops(chosen)
+            source = triton_source(kernel, ours.buffers).source
+            if fastest(call, source, inputs, tried) == "template":
+                chosen[call] = parts
+
+    return with_loops(graph, chosen)
+
+
+def with_loops(graph: LoopGraph, loops: Mapping[Node, list[Node]]) -> LoopGraph:
+    """The program with loops in the place of some calls."""
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        nodes += loops.get(node, [node])
+    return replace(graph, nodes=nodes)
 
 
 def piece(graph: LoopGraph, kernel: FusedKernel) -> LoopGraph:
     """The part of a program that computes what a kernel stores from what it reads."""
-    inputs, outputs = (
-        [graph.buffers[name] for name in sorted(names)] for names in (kernel.reads, kernel.stores)
-    )
-    inside = [
-        n
-        for n in graph.nodes
-        if n.buffers and kernel.reads.isdisjoint(buffer.name for buffer in n.buffers)
-    ]
+    inputs = [graph.buffers[name] for name in sorted(kernel.reads)]
+    outputs = [graph.buffers[name].view() for name in sorted(kernel.stores)]
+
+    # Of what writes none of the inputs, all that the outputs need
+    inside = []
+    for node in graph.nodes:
+        written = {buffer.name for buffer in node.buffers}
+        if written and written.isdisjoint(kernel.reads):
+            inside.append(node)
     live, _ = live_nodes(inside, record_all(inside, graph.buffers), {*kernel.stores})
-    return LoopGraph([*inputs], live, [buffer.view() for buffer in outputs])
+    return LoopGraph([*inputs], live, outputs)

@@ -170,3 +170,18 @@ def steps_used(tree: Expr) -> list[Step]:
 def loads(tree: Expr) -> list[tuple[str, sympy.Expr]]:
     """What `tree` reads from memory: (buffer, flat index)."""
     return [node.detail for node in tree.walk() if node.op == "load"]
+
+
+def symbols_of(expr: Expr, trees: Mapping[Step, Expr]) -> set[sympy.Symbol]:
+    """The symbols of loops that a value depends on, here or where it was computed (`trees`)."""
+    nodes = list(expr.walk())
+    found: set[sympy.Symbol] = set()
+    for node in nodes:  # they become more
+        if node.op == "value_of":
+            nodes += [below for below in trees[node.detail].walk() if below not in nodes]
+        elif node.op == "load":
+            _, index = node.detail
+            found |= index.free_symbols
+        elif node.op == "index_expr":
+            found |= node.detail.free_symbols
+    return found

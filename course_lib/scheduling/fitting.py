@@ -19,7 +19,7 @@ from typing import NamedTuple
 import sympy
 
 from course_lib.lowering.indexing import Linear, contiguous
-from course_lib.lowering.ir import Pointwise, Reduction
+from course_lib.lowering.ir import Buffer, Pointwise, Reduction
 from course_lib.lowering.reduction_kinds import SUM
 from course_lib.scheduling.groups import Group, Member, rewritten, symbols_for
 from course_lib.scheduling.kernel import Kind, Loop
@@ -244,23 +244,14 @@ def assemble(pieces: list[Piece], a: Group, b: Group, leader: int) -> Group:
 
     pieces = sorted(pieces, key=order)
     symbols = symbols_for([piece.kind(leader) for piece in pieces])
-
-    # Each old symbol as a sum of new ones
-    counts: list[dict[sympy.Symbol, dict[sympy.Symbol, int]]] = []
-    for group in (a, b):
-        counts.append({loop.symbol: {} for loop in group.loops})
-
-    loops: list[Loop] = []
+    loops = []
     for piece, symbol in zip(pieces, symbols, strict=True):
         loops.append(Loop(symbol, piece.size, piece.kind(leader)))
-        for mine, loop, weight in zip(counts, piece.loops, piece.weights, strict=True):
-            if loop:
-                mine[loop.symbol][symbol] = weight
 
     # The members of both in program order
     placed: list[tuple[int, Member]] = []
-    for group, mine in zip((a, b), counts, strict=True):
-        become = {old: Linear.make(terms) for old, terms in mine.items()}
+    for side, group in enumerate((a, b)):
+        become = in_new_symbols(group, side, pieces, symbols)
         placed += zip(group.positions, rewritten(group.members, become), strict=True)
     placed.sort(key=lambda pair: pair[0])
 
@@ -268,6 +259,21 @@ def assemble(pieces: list[Piece], a: Group, b: Group, leader: int) -> Group:
     members = tuple(member for _, member in placed)
     nodes = tuple(member.node for member in members)
     return Group(a.usage, positions, nodes, tuple(loops), members)
+
+
+def in_new_symbols(
+    group: Group, side: int, pieces: Sequence[Piece], symbols: Sequence[sympy.Symbol]
+) -> dict[sympy.Symbol, Linear]:
+    """Each loop symbol of a group (0: the first of the two) as a sum of the new loops', which count pieces of it."""
+    counts: dict[sympy.Symbol, dict[sympy.Symbol, int]] = {}
+    for loop in group.loops:
+        counts[loop.symbol] = {}
+
+    for piece, symbol in zip(pieces, symbols, strict=True):
+        mine = piece.loops[side]
+        if mine:
+            counts[mine.symbol][symbol] = piece.weights[side]
+    return {old: Linear.make(terms) for old, terms in counts.items()}
 
 
 # --- sums over rows beside a reduction of columns
@@ -280,31 +286,46 @@ def crosses(pieces: Sequence[Piece], groups: tuple[Group, Group], leader: int) -
     reductions = [node for node in sums.nodes if isinstance(node, Reduction)]
     split = all(node.partial for node in reductions)
 
-    kinds = [(piece.kind(leader), piece.kind(1 - leader)) for piece in pieces]
-    has_common_rows = ("row", "row") in kinds
-    if ("column", "column") in kinds or has_common_rows != split:
+    if not loops_cross(pieces, split):
         return False
 
-    for member in sums.members:
-        on_cpu = member.node.buffer.device.type == "cpu"
-        if not (is_float_sum(member) or goes_into_sum(member, sums)) or not (on_cpu or split):
-            return False
+    on_cpu = all(member.node.buffer.device.type == "cpu" for member in sums.members)
+    if not (on_cpu or split) or not has_only_float_sums(sums):
+        return False
 
     # A thread keeps one sum for each column.
     columns = math.prod(piece.size for piece in pieces if piece.kind(leader) == "column")
     if columns > MOST_ACROSS or sums.across:
         return False
 
-    names = {access.buffer for member in sums.members for access in member.body.reads}
-    read = leading.reads | {sums.usage.buffers[name] for name in names}
-    return not read & {node.buffer for node in reductions}
+    read = leading.reads | buffers_read(sums)
+    return read.isdisjoint(node.buffer for node in reductions)
+
+
+def loops_cross(pieces: Sequence[Piece], split: bool) -> bool:
+    """True if no loop is columns in both groups; rows in both are the chunks of a split sum, and of no other."""
+    kinds = [(piece.kind(0), piece.kind(1)) for piece in pieces]
+    has_common_rows = ("row", "row") in kinds
+    return ("column", "column") not in kinds and has_common_rows == split
+
+
+def has_only_float_sums(group: Group) -> bool:
+    """True if a group has nothing but sums of floats, and what goes into them."""
+    return all(is_float_sum(each) or goes_into_sum(each, group) for each in group.members)
+
+
+def buffers_read(group: Group) -> set[Buffer]:
+    """All that its members read, from each other too."""
+    names = {access.buffer for member in group.members for access in member.body.reads}
+    return {group.usage.buffers[name] for name in names}
 
 
 def is_float_sum(member: Member) -> bool:
+    """True for a sum that is gathered in floats."""
     node = member.node
-    return (
-        isinstance(node, Reduction) and node.kind == SUM.name and node.accumulate.is_floating_point
-    )
+    if not isinstance(node, Reduction) or node.kind != SUM.name:
+        return False
+    return node.accumulate.is_floating_point
 
 
 def goes_into_sum(member: Member, sums: Group) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 import sympy
+import torch
 
 from course_lib.lowering.ir import Buffer, ExternKernel, LoopNode, Reduction
 from course_lib.lowering.ops import Handler, Value
@@ -109,6 +110,11 @@ class FusedKernel(Nest):
     def buffers(self) -> tuple[Buffer, ...]:
         """Those that reach memory, in the order of the steps."""
         return tuple(step.buffer for step in self.steps if step.buffer.name in self.stores)
+
+    @property
+    def device(self) -> torch.device:
+        """Where it runs."""
+        return self.steps[0].buffer.device
 
 
 Kernel = FusedKernel | ExternKernel

@@ -268,33 +268,45 @@ class Fusion:
 
     def pairs(self) -> list[tuple[Group, Group]]:
         """Pairs with something between them: one reads what the other writes, or both read the same."""
-        home = {buffer.name: group for group in self.groups for buffer in group.writes}
-        readers: dict[str, list[Group]] = {}
-        for group in sorted(self.groups, key=by_position):
-            for buffer in group.reads:
-                readers.setdefault(buffer.name, []).append(group)
+        found = self.producers_with_consumers()
 
-        # A producer with each of its consumers
-        found: set[tuple[Group, Group]] = set()
-        for name, those in readers.items():
-            if name in home:
-                found.update((home[name], reader) for reader in those)
-
-        # Readers of the same buffer, each with the next few
-        for those in readers.values():
-            loops = [group for group in those if not group.is_extern]
-            for n, first in enumerate(loops):
-                for second in loops[n + 1 : n + SIBLINGS]:
-                    if (second, first) not in found:
-                        found.add((first, second))
-
-        # Small kernels of a GPU that run over alike loops
-        small = sorted(filter(is_small, self.groups), key=by_sizes)
-        for first, second in pairwise(small):
+        # Two that are alike are a pair once, in one order.
+        for first, second in [*self.siblings(), *self.small_neighbours()]:
             if (second, first) not in found:
                 found.add((first, second))
 
         return sorted(found, key=lambda pair: (pair[0].positions, pair[1].positions))
+
+    def readers_by_buffer(self) -> dict[str, list[Group]]:
+        """For each buffer the groups that read it, in program order."""
+        readers: dict[str, list[Group]] = {}
+        for group in sorted(self.groups, key=by_position):
+            for buffer in group.reads:
+                readers.setdefault(buffer.name, []).append(group)
+        return readers
+
+    def producers_with_consumers(self) -> set[tuple[Group, Group]]:
+        """Each group with every reader of what it writes."""
+        home = {buffer.name: group for group in self.groups for buffer in group.writes}
+        found: set[tuple[Group, Group]] = set()
+        for name, readers in self.readers_by_buffer().items():
+            if name in home:
+                found.update((home[name], reader) for reader in readers)
+        return found
+
+    def siblings(self) -> list[tuple[Group, Group]]:
+        """Readers of the same buffer, each with the next few."""
+        found = []
+        for readers in self.readers_by_buffer().values():
+            loops = [group for group in readers if not group.is_extern]
+            for n, first in enumerate(loops):
+                found += [(first, second) for second in loops[n + 1 : n + SIBLINGS]]
+        return found
+
+    def small_neighbours(self) -> list[tuple[Group, Group]]:
+        """Small kernels of a GPU that run over alike loops."""
+        small = sorted(filter(is_small, self.groups), key=by_sizes)
+        return list(pairwise(small))
 
     def ask(self, a: Group, b: Group) -> Fuse | No:
         """The answer about a pair: what `can_fuse` says, if it is legal at all."""
@@ -387,23 +399,27 @@ class Fusion:
     def to_remake(self, group: Group, member: Member) -> list[Inlining]:
         """What is stored for loops elsewhere, and hardly more than another buffer's elements: these read that one instead."""
         node = member.node
-        is_stored = member.is_cheap and node.buffer in group.stores
-        if len(group.nodes) == 1 or not is_stored or node.buffer.name in self.usage.outputs:
-            return []
-
-        # It is made of one large buffer, the same element of it, and of small ones.
-        size = node.buffer.nbytes
-        large = [access for access in member.body.reads if self.is_large_beside(access, size)]
-        if len(large) != 1 or large[0].index != member.body.write.index:
-            return []
-        source = self.usage.buffers[large[0].buffer]
-        if source in group.writes or source.nbytes > size:
+        if not self.can_be_remade(group, member):
             return []
 
         readers = self.usage.readers[node.buffer.name].difference(group.nodes)
         if any(isinstance(reader, ExternKernel) for reader in readers):
             return []
         return [Inlining(node, reader) for reader in readers]
+
+    def can_be_remade(self, group: Group, member: Member) -> bool:
+        """True for a cheap value that is stored, and made of one large buffer (the same element of it) and of small ones."""
+        buffer = member.node.buffer
+        is_stored = member.is_cheap and buffer in group.stores
+        if len(group.nodes) == 1 or not is_stored or buffer.name in self.usage.outputs:
+            return False
+
+        large = [each for each in member.body.reads if self.is_large_beside(each, buffer.nbytes)]
+        if len(large) != 1 or large[0].index != member.body.write.index:
+            return False
+
+        source = self.usage.buffers[large[0].buffer]
+        return source not in group.writes and source.nbytes <= buffer.nbytes
 
     def is_large_beside(self, access: Access, size: int) -> bool:
         """True if the buffer that is read is not small beside `size` bytes."""

@@ -122,7 +122,7 @@ def test_sums_over_other_rows_are_gathered_by_a_walk_of_their_own():
 
 @interpreted
 def test_a_long_rows_maximum_and_sum_take_one_pass(monkeypatch):
-    monkeypatch.setattr("course_lib.codegen.triton.PERSISTENT", 64)
+    monkeypatch.setattr("course_lib.codegen.triton_plan.PERSISTENT", 64)
     monkeypatch.setattr("course_lib.scheduling.split.PROGRAMS", 1)
     x = torch.randn(5, 70_000) * 9
     x[1] = float("-inf")

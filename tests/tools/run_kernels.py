@@ -23,7 +23,7 @@ def run(kernel, buffers, tensors, codegen="cpp", fixed=None):
     """Stored buffer → tensor."""
     compiled = program(kernel, buffers, codegen, fixed)
     names = [step.buffer.name for step in kernel.steps if step.buffer.name in kernel.stores]
-    device = kernel.steps[0].buffer.device
+    device = kernel.device
     results = compiled(*(moved(tensors[name], device) for name in buffers))
     return dict(zip(names, (r.to("cpu") for r in results))), compiled
 

@@ -1,0 +1,150 @@
+"""How a Triton kernel reduces: a tile of values taken into an accumulator, or to one value for each row.
+
+In:  a step that reduces, and the values of a tile as source.
+Out: lines that take the tile in, and lines that make the step's result.
+
+A long row has an accumulator of the tile's shape, which is reduced once, at the end. No function of our own combines two values
+where that can be avoided, for the interpreter runs such a function one element at a time: so `max` remembers NaN in a flag, and
+`argmax` is the first place that equals the best.
+In PyTorch: `torch/_inductor/codegen/triton.py`, `TritonKernel.reduction`; `torch/_inductor/runtime/triton_helpers.py`.
+"""
+
+from typing import NamedTuple
+
+import torch
+
+from course_lib.codegen.loops import column_number, reduction
+from course_lib.codegen.printer import label
+from course_lib.codegen.triton_ops import NARROW, TritonOps, is_number
+from course_lib.codegen.triton_plan import TritonPlanner
+from course_lib.scheduling.kernel import Step
+
+
+class Accumulator(NamedTuple):
+    """What a reduction begins with, and the type that it computes in, as source."""
+
+    first: str
+    kind: str
+
+
+class TritonReductions(TritonOps):
+    """Prints what one reduction needs."""
+
+    plan: TritonPlanner
+    # True if a tile holds whole rows
+    persistent: bool
+
+    def shape_of_tile(self) -> str:
+        """The shape of a tile of a reduction, as Triton takes it."""
+        return "[ROWS, COLUMNS]" if self.kernel.rows else "[COLUMNS]"
+
+    def accumulator(self, step: Step) -> Accumulator:
+        """What a reduction is gathered in."""
+        node, dtype = reduction(step), self.trees[step].dtype
+        kind = node.combines
+        first = kind.identity(dtype)
+        if kind.finds_best:
+            return Accumulator(self.number(first, dtype), self.type_name(dtype))
+        if kind.is_logical:
+            return Accumulator(str(first), "tl.int32")
+
+        text = str(first)
+        if node.accumulate.is_floating_point:
+            text += ".0"
+        return Accumulator(text, self.type_name(node.accumulate))
+
+    def print_accumulator(self, step: Step) -> str:
+        """The line that makes an accumulator as large as a tile; gives its name."""
+        name = self.unique(f"{label(step)}_tile")
+        shape = self.shape_of_tile()
+        first, kind = self.accumulator(step)
+        self.line(f"{name} = tl.full({shape}, {first}, {kind})", step=step)
+        if reduction(step).combines.gives_place:
+            self.line(f"{name}_at = tl.full({shape}, 0, tl.int64)", step=step)
+        return name
+
+    def print_reduction(self, step: Step, total: str) -> None:
+        """Take the values of a tile into `total`; if there is none, they are the whole row."""
+        kind = reduction(step).combines
+        value = self.masked_value(step)
+        at = ""
+        if not kind.has_operator:
+            # It is compared and kept, so it needs a name.
+            name = self.unique("value")
+            self.line(f"{name} = {value}")
+            value = name
+        if kind.gives_place:
+            at = self.index(column_number(step))
+
+        if not total:
+            self.print_result(step, value, at)
+        elif kind.has_operator:
+            self.line(f"{total} {kind.operator}= {value}")
+        else:
+            self.take_if_better(step, value, total, at)
+
+    def take_if_better(self, step: Step, value: str, total: str, at: str) -> None:
+        """Where a value is better than the best so far, it takes its place; NaN is better than any number."""
+        better = f"({value} {reduction(step).combines.better} {total})"
+        if self.trees[step].dtype.is_floating_point:
+            better += f" | (({value} != {value}) & ({total} == {total}))"
+        if at:
+            self.line(f"better = {better}", f"{total}_at = tl.where(better, {at}, {total}_at)")
+            better = "better"
+        self.line(f"{total} = tl.where({better}, {value}, {total})")
+
+    def masked_value(self, step: Step) -> str:
+        """The values of a tile in the type to gather in; outside of the row what changes nothing."""
+        tree = self.trees[step]
+        first, wanted = self.accumulator(step)
+        if wanted == self.type_name(tree.dtype) and not is_number(tree):
+            value = self.text(tree)
+        else:
+            value = self.converted(tree, wanted)
+        return f"tl.where(mask, {value}, {first})"
+
+    def print_result(self, step: Step, value: str, at: str = "") -> None:
+        """The values of a tile to one value for each row. For argmax and argmin, `at` says where they are."""
+        kind = reduction(step).combines
+        floats = self.trees[step].dtype.is_floating_point
+
+        text = self.reduce(kind.over_tile, value)
+        if kind.is_logical:
+            text += " != 0"
+        if kind.finds_best and floats:
+            # NaN wins; `tl.max` drops it.
+            flag = self.unique("has_nan")
+            self.line(f"{flag} = {self.reduce('max', f'({value} != {value}).to(tl.int32)')}")
+            text = f'tl.where({flag} > 0, float("nan"), {text})'
+        if kind.gives_place:
+            text = self.first_place(value, at, text, floats)
+        if step.buffer.dtype in (torch.float16, torch.bfloat16, *NARROW):
+            text = f"({text}).to({self.type_name(step.buffer.dtype)})"
+        self.bind(step, text, label(step))
+
+    def first_place(self, value: str, at: str, text: str, floats: bool) -> str:
+        """The first place where a tile has the best value (`text`)."""
+        best = self.unique("best")
+        self.line(f"{best} = {text}")
+
+        # Where one is NaN the best is NaN, and nothing equals it.
+        is_best = f"({value} == {best})"
+        if floats:
+            is_best = f"({is_best} | ({value} != {value}))"
+        if self.persistent:
+            is_best += " & mask"
+
+        beyond = 2**63 - 1 if self.plan.needs_64_bits else 2**31 - 1
+        place = f"tl.where({is_best}, {at}, {beyond})"
+        return f"{self.reduce('min', place)}.to(tl.int64)"
+
+    def reduce(self, function: str, value: str, axis: int = 1) -> str:
+        """A tile combined along its columns (or, with axis 0, its rows)."""
+        keep = ", keep_dims=True"
+        if not self.kernel.rows:
+            # The tile has columns only.
+            axis, keep = 0, ""
+
+        if function == "prod":
+            return f"tl.reduce({value}, {axis}, multiply{keep})"
+        return f"tl.{function}({value}, {axis}{keep})"
