@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-from mutants import Mutants, exercise_tests
-
-from course_lib.frames import installed
+from mutants import NEEDS_THE_HOOK, Mutants, exercise_tests
 
 LESSON = Mutants("07_lowering_to_loops")
+edit, body = LESSON.edit, LESSON.body
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not installed(), reason="the exercises need the frame hook"),
-]
-
-
-def edit(*changes):
-    """The reference with `old, new, …` exchanged."""
-    return lambda exercise: LESSON.edited(exercise, *changes)
-
-
-def body(*bodies):
-    """The answer cell with other bodies."""
-    return lambda exercise: LESSON.written(exercise, *bodies)
+pytestmark = NEEDS_THE_HOOK
 
 
 INTERVALS = [

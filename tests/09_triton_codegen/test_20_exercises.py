@@ -4,31 +4,19 @@ from __future__ import annotations
 
 import pytest
 import torch
-from mutants import Mutants, exercise_tests
-
-from course_lib.frames import installed
+from mutants import NEEDS_THE_HOOK, Mutants, exercise_tests
 
 pytest.importorskip("triton")
 
 LESSON = Mutants("09_triton_codegen")
+edit, body = LESSON.edit, LESSON.body
 
 pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not installed(), reason="the exercises need the frame hook"),
+    *NEEDS_THE_HOOK,
     pytest.mark.skipif(
         torch.cuda.is_available(), reason="with a GPU, Triton compiles in this process"
     ),
 ]
-
-
-def edit(*changes):
-    """The reference with `old, new, …` exchanged."""
-    return lambda exercise: LESSON.edited(exercise, *changes)
-
-
-def body(*texts):
-    """The answer cell with other bodies."""
-    return lambda exercise: LESSON.written(exercise, *texts)
 
 
 NORMALIZE = """    i = tl.program_id(0) * ROWS + tl.arange(0, ROWS)

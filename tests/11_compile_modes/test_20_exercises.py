@@ -5,31 +5,20 @@ from __future__ import annotations
 import importlib.util
 
 import pytest
-from mutants import Mutants, exercise_tests
+from mutants import NEEDS_THE_HOOK, Mutants, exercise_tests
 
 from course_lib import config
-from course_lib.frames import installed
 
 LESSON = Mutants("11_compile_modes")
+edit, body = LESSON.edit, LESSON.body
 
 pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not installed(), reason="the exercises need the frame hook"),
+    *NEEDS_THE_HOOK,
     pytest.mark.skipif(config.find_cxx() is None, reason="the exercises need a C++ compiler"),
     pytest.mark.skipif(
         importlib.util.find_spec("triton") is None, reason="the exercises need Triton"
     ),
 ]
-
-
-def edit(*changes):
-    """The reference with `old, new, …` exchanged."""
-    return lambda exercise: LESSON.edited(exercise, *changes)
-
-
-def body(*texts):
-    """The answer cell with other bodies."""
-    return lambda exercise: LESSON.written(exercise, *texts)
 
 
 REASONS = """    where = {name: buffer.device for name, buffer in graph.buffers.items()}

@@ -2,29 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-from mutants import Mutants, exercise_tests
-
-from course_lib import config
-from course_lib.frames import installed
+from mutants import NEEDS_A_COMPILER, Mutants, exercise_tests
 
 LESSON = Mutants("13_benchmarking")
+edit, body = LESSON.edit, LESSON.body
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not installed(), reason="the exercises need the frame hook"),
-    pytest.mark.skipif(config.find_cxx() is None, reason="the exercises need a C++ compiler"),
-]
-
-
-def edit(*changes):
-    """The reference with `old, new, …` exchanged."""
-    return lambda exercise: LESSON.edited(exercise, *changes)
-
-
-def body(text):
-    """The answer cell with another body."""
-    return lambda exercise: LESSON.written(exercise, text)
+pytestmark = NEEDS_A_COMPILER
 
 
 ALTERNATIVES = {

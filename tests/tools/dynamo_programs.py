@@ -1,7 +1,7 @@
 """Programs in which some part of torch or Python might end the graph, each with a maker of arguments and the number of
 graphs that its first call may make: as many as torch.compile's.
 
-`tests/03_graph_breaks/test_07_dynamo_programs.py` compares results and side effects with eager, and counts."""
+`tests/03_graph_breaks/test_22_dynamo_programs.py` compares results and side effects with eager, and counts."""
 
 # The oddities are the point.
 # ruff: noqa

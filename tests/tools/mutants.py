@@ -30,6 +30,8 @@ from typing import Any, Literal
 
 import pytest
 
+from course_lib import config
+from course_lib.frames import installed
 from course_lib.grading import CheckFailed
 from course_lib.grading.generate import exercise_from
 from course_lib.grading.notebooks import (
@@ -45,6 +47,19 @@ from course_lib.grading.notebooks import (
 )
 
 ROOT = Path(__file__).parents[2]
+Answer = Callable[[str], str]
+"""Gives the source of an answer cell for the name of an exercise."""
+
+NEEDS_THE_HOOK = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not installed(), reason="the exercises need the frame hook"),
+]
+NEEDS_A_COMPILER = [
+    *NEEDS_THE_HOOK,
+    pytest.mark.skipif(config.find_cxx() is None, reason="the exercises need a C++ compiler"),
+]
+"""Marks of a module of such tests."""
+
 Part = Literal["", "setup", "answer", "visible checks", "hidden checks"]
 
 
@@ -87,6 +102,14 @@ class Mutants:
     def stub(self, exercise: str) -> str:
         """The answer cell as the learner gets it."""
         return str(self._exercise.cells[self._answer(exercise)].source)
+
+    def edit(self, *changes: str) -> Answer:
+        """For any exercise: the reference with `old, new, …` exchanged."""
+        return lambda exercise: self.edited(exercise, *changes)
+
+    def body(self, *bodies: str) -> Answer:
+        """For any exercise: the answer cell with other bodies."""
+        return lambda exercise: self.written(exercise, *bodies)
 
     def edited(self, exercise: str, *changes: str) -> str:
         """The reference with `old, new, old, new, …` exchanged; each `old` must be there."""
@@ -220,8 +243,8 @@ def own_reasons(verdicts: Mapping[str, Verdict]) -> None:
 
 def exercise_tests(
     lesson: Mutants,
-    alternatives: Mapping[str, Callable[[str], str]],
-    wrong: Mapping[str, Mapping[str, Callable[[str], str]]],
+    alternatives: Mapping[str, Answer],
+    wrong: Mapping[str, Mapping[str, Answer]],
 ) -> tuple[Callable[..., None], ...]:
     """The tests that every lesson has, for it to bind to names that begin with `test_`: its exercises are all here; the reference
     and another right answer pass; a stub fails with its own sentence; three wrong answers fail, each for its own reason."""

@@ -170,3 +170,68 @@ def collect():
         return function
 
     return found, scenario
+
+
+# --- what many scenarios use
+
+
+def calls(f, times=3, shape=(3, 4)):
+    return [f(torch.randn(*shape)) for _ in range(times)]
+
+
+def trained(f, parameters, x):
+    """The result and all gradients of one backward."""
+    x = x.requires_grad_()
+    y = f(x)
+    y.sum().backward()
+    return y, x.grad, [p.grad for p in parameters]
+
+
+class Holder(nn.Module):
+    def __init__(self, **values):
+        super().__init__()
+        for name, value in values.items():
+            setattr(self, name, value)
+
+
+def before_and_after(c, f, *changes):
+    """What `f` gives, and again after each change."""
+    f = c(f)
+    results = [tried(f, torch.ones(3))]
+    for change in changes:
+        change()
+        results.append(tried(f, torch.ones(3)))
+    return results
+
+
+class setting:
+    """`with setting(owner, name=value)`: changed, then put back."""
+
+    def __init__(self, owner, **values):
+        self.owner, self.values = owner, values
+
+    def __enter__(self):
+        own = self.owner if isinstance(self.owner, dict) else vars(self.owner)
+        self.before = {name: own.get(name, setting) for name in self.values}
+        self.put(self.values)
+
+    def put(self, values):
+        for name, value in values.items():
+            if isinstance(self.owner, dict):
+                self.owner.pop(name) if value is setting else self.owner.__setitem__(name, value)
+            elif value is setting:
+                delattr(self.owner, name)
+            else:
+                setattr(self.owner, name, value)
+
+    def __exit__(self, *_):
+        self.put(self.before)
+
+
+def around(f, owner, *args, **values):
+    """Before, while and after something is set."""
+    args = args or (torch.ones(3),)
+    out = [tried(f, *args)]
+    with setting(owner, **values):
+        out.append(tried(f, *args))
+    return [*out, tried(f, *args)]
