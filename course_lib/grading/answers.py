@@ -21,9 +21,9 @@ from typing import Any
 import torch
 
 from .assembling import assembled, role_of
-from .copies import notebook_in
 from .generate import exercise_from
 from .keeper import Ended, Habits, Keeper
+from .learners_files import notebook_in
 from .magics import around
 from .names import as_python
 from .notebooks import Lesson, Notebook, grading_metadata, is_checks, is_solution, read
@@ -73,6 +73,7 @@ def untouched(lesson: Lesson, folder: Path) -> set[str]:
     for cell in notebook_of(lesson, folder).cells:
         if is_solution(cell):
             mine[grading_metadata(cell)["grade_id"]].append(cell.source.strip())
+
     return {name for name, stub in stubs.items() if set(mine[name]) <= {stub.strip()}}
 
 

@@ -65,6 +65,7 @@ def call_behind(statement: ast.stmt, scope: Scope, values: dict[str, Any]) -> as
     """The call of a cell's function that the statement makes, else the last one above it that has to do with its names."""
     places = [statement, *statements_above(statement, scope)]
     used = {name.id for name in names_in(statement)}
+
     for place in places:
         # of a whole loop or function, its own lines are looked at one by one
         if isinstance(getattr(place, "body", None), list):
@@ -74,6 +75,7 @@ def call_behind(statement: ast.stmt, scope: Scope, values: dict[str, Any]) -> as
         for call in sorted(calls, key=lambda call: (call.lineno, call.col_offset)):
             if is_about_it and is_from_a_cell(call.func, values):
                 return call
+
     return None
 
 

@@ -118,6 +118,7 @@ def give_own_ids(cells: list[Cell]) -> None:
             while name in taken:
                 name, n = f"own-{about['number']}-{n}", n + 1
             cell.id = name
+
         taken.add(cell.get("id"))
 
 
@@ -141,11 +142,16 @@ def matched(learners: Notebook, reference: Notebook) -> list[Found]:
     taken = {item.key for item in found}
     for cell in reference.cells:
         if is_solution(cell) and key_of(cell) not in taken:
-            asked = bound(stubbed(cell.source)).defined
-            for item in found:
-                if item.key is None and item.code and asked & bound(item.cell.source).defined:
-                    item.key = key_of(cell)
+            match_by_definition(found, cell)
     return found
+
+
+def match_by_definition(found: list[Found], answer: Cell) -> None:
+    """Cells that stand for nothing yet, and define what this answer is to define, stand for it."""
+    asked = bound(stubbed(answer.source)).defined
+    for item in found:
+        if item.key is None and item.code and asked & bound(item.cell.source).defined:
+            item.key = key_of(answer)
 
 
 def as_text(cell: Cell) -> str:
@@ -158,6 +164,7 @@ def stubbed(source: str) -> str:
     """The text of an answer's cell as the exercise has it: each marked solution is one line that raises."""
     lines: list[str] = []
     inside = False
+
     for line in source.split("\n"):
         if BEGIN_SOLUTION in line:
             inside = True
@@ -166,6 +173,7 @@ def stubbed(source: str) -> str:
             inside = False
         elif not inside:
             lines.append(line)
+
     return "\n".join(lines)
 
 
@@ -234,7 +242,9 @@ def added_code(source: str, cell: Cell) -> list[str]:
         known = {line.strip() for line in cell.source.splitlines()}
         lines = [line for line in source.splitlines() if line.strip() not in known]
         new = "\n".join(lines)
-        return [new] if tree_of(new) is not None and not is_checks(cell) else []
+        if tree_of(new) is not None and not is_checks(cell):
+            return [new]
+        return []
 
     ours = statements(cell.source)
     new_ones = [text for said, text in statements(source).items() if said not in ours]

@@ -83,7 +83,9 @@ def _names_by_place(cells: list[Any]) -> list[str]:
     """The names of the lesson whose answers and checks are in these cells, in the order of the old exercise."""
     mine = {name for cell in cells if (name := _grade_id(cell))}
     best = max(_handed_out().values(), key=lambda names: len(mine.intersection(names)), default=[])
-    return best if mine.intersection(best) else []
+    if mine.intersection(best):
+        return best
+    return []
 
 
 @functools.cache
@@ -95,7 +97,9 @@ def _handed_out() -> dict[str, list[str]]:
 def _own_name(cell: Any, taken: set[str]) -> str | None:
     """The id that the cell has, if that is a name and no other cell's."""
     name = cell.get("id")
-    return name if is_name(name) and name not in taken else None
+    if is_name(name) and name not in taken:
+        return name
+    return None
 
 
 def first_free(name: str, taken: set[str]) -> str:
@@ -133,4 +137,6 @@ def _grade_id(cell: Any) -> str | None:
     """The cell's grade id, where that can be an id."""
     about = cell["metadata"].get("nbgrader")
     name = about.get("grade_id") if isinstance(about, dict) else None
-    return name if isinstance(name, str) and _ALLOWED.fullmatch(name) else None
+    if isinstance(name, str) and _ALLOWED.fullmatch(name):
+        return name
+    return None

@@ -30,14 +30,15 @@ import nbformat
 from .assembling import stubbed
 from .collect import Submission, collect, file_name
 from .corrections import Corrections
+from .kernel import STOP, Limits
 from .marks import Mark, Report, mark_submission
 from .notebooks import CourseError, Lesson, graded_cells, is_solution, lessons, read
 from .reader import LARGEST as LARGEST
 from .reader import notebook_from
 from .reasons import OVER_A_LIMIT
-from .runner import STOP, Limits, remove
 from .sandbox import Sandbox, pen, short_place
 from .tables import COLUMNS, write_table
+from .usage import remove
 from .warm import NURSERY
 
 
@@ -48,16 +49,20 @@ def mark_one(
     solution = nbformat.reads(reference, as_version=4)
     sweep()
     place = Path(tempfile.mkdtemp(prefix=f"cg{os.getpid()}-", dir=short_place()))
+
     try:
         if item.text is None:
             report = nothing(solution, item.lesson, item.trouble)
         else:
             learners = notebook_from(item.text.encode(), item.lesson)
             with pen() if walled else nullcontext() as group:
-                sandbox = Sandbox(place, tuple(map(Path, hidden)), group) if walled else None
+                sandbox = None
+                if walled:
+                    sandbox = Sandbox(place, tuple(map(Path, hidden)), group)
                 report = mark_submission(learners, solution, item.lesson, limits, sandbox)
     finally:
         remove(place)
+
     return {
         "student": item.student,
         "lesson": item.lesson,
@@ -272,6 +277,7 @@ def executor(job: Job) -> Iterator[Runs]:
             pool.shutdown(cancel_futures=True)
             STOP.clear()
         return
+
     try:
         from dask.distributed import Client, LocalCluster
         from dask.distributed import as_completed as completed
@@ -279,6 +285,7 @@ def executor(job: Job) -> Iterator[Runs]:
         raise CourseError(
             "`--executor dask` needs Dask: `pip install 'dask[distributed]'`."
         ) from None
+
     local = {
         "n_workers": job.jobs,
         "threads_per_worker": 1,
@@ -287,6 +294,7 @@ def executor(job: Job) -> Iterator[Runs]:
     }
     local["silence_logs"] = logging.ERROR  # at the end it warns that it kills its idle workers
     cluster = LocalCluster(**local) if job.scheduler == "local" else None
+
     with Client(cluster or job.scheduler) as client:
         try:
             yield lambda work: results(
@@ -322,10 +330,12 @@ def write_feedback(folder: Path, records: list[dict[str, Any]]) -> None:
         path = folder / file_name(record["student"]) / f"{record['lesson']}.md"
         path.parent.mkdir(parents=True, exist_ok=True)
         lines = [f"# {report.name}: {report.points:g} of {report.out_of:g} points"]
+
         for mark in report.marks:
             reason = "".join(
                 f"\n\n    {line}" if n == 0 else f"\n    {line}"
                 for n, line in enumerate(mark.reason.splitlines())
             )
             lines.append(f"## {mark.exercise}\n\n{mark.points:g} of {mark.out_of:g}{reason}")
+
         path.write_text("\n\n".join(lines) + "\n", encoding="utf-8", errors="backslashreplace")

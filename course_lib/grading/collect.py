@@ -129,7 +129,9 @@ def collect(
 ) -> Collected:
     """Look at every file of the download. Raises CourseError if nothing in it is a submission."""
     course = list(course)
-    top = download / "submitted" if (download / "submitted").is_dir() else download
+    top = download
+    if (download / "submitted").is_dir():
+        top = download / "submitted"
     entries = [entry for entry in files_of(top, leave_out) if entry.parts]
     counted = [e.parts for e in entries if not (isinstance(e, Left) and e.harmless)]
     whose = Whose(counted, Names.of(course))
@@ -198,7 +200,9 @@ class _Look:
         """A notebook of a student's, or a row that says why it is none; None for a folder."""
         if isinstance(entry, Folder):
             full = entry.parts in self.whose.children or entry.parts in self.closed
-            return None if full else self._empty(entry)
+            if full:
+                return None
+            return self._empty(entry)
         if isinstance(entry, Left):
             return self._left(entry)
         if not NOTEBOOK.search(entry.parts[-1]):
@@ -230,7 +234,10 @@ class _Look:
         name = left.parts[-1]
         is_submission = NOTEBOOK.search(name) or self.whose.names.lesson_in(name)
         if owner and lesson and not left.harmless and (is_submission or left.link):
-            trouble = "The notebook is a link to another place." if left.why == LINK else left.why
+            if left.why == LINK:
+                trouble = "The notebook is a link to another place."
+            else:
+                trouble = left.why
             return Candidate(left.parts, owner, lesson, 0.0, None, trouble)
         return self._row(left.parts, left.why, left.harmless)
 
@@ -242,7 +249,9 @@ class _Look:
         text, trouble, ids = _read(piece)
         lesson, note = self._lesson(piece.parts, ids)
         if not lesson:
-            known = "it has no graded cell of a lesson" if text is not None else trouble
+            known = trouble
+            if text is not None:
+                known = "it has no graded cell of a lesson"
             return self._row(piece.parts, f"Neither its name nor its cells say a lesson ({known}).")
         return Candidate(piece.parts, owner, lesson, piece.changed, text, trouble, note, piece)
 
@@ -260,7 +269,9 @@ class _Look:
         shared = {lesson.name: len(ids & self._ids_of(lesson)) for lesson in self.course}
         most = max(shared.values(), default=0)
         best = [name for name, number in shared.items() if number == most]
-        return best[0] if most and len(best) == 1 else ""
+        if most and len(best) == 1:
+            return best[0]
+        return ""
 
     def _ids_of(self, lesson: Lesson) -> set[str]:
         if lesson.name not in self._ids:
@@ -273,6 +284,7 @@ def _read(piece: Piece) -> tuple[str | None, str, set[str]]:
     name = piece.parts[-1]
     if piece.size > LARGEST_FILE:
         return None, f"{name} is larger than {LARGEST_FILE >> 20} MiB.", set()
+
     try:
         nb = notebook_from(piece.load(), name)
         return nbformat.writes(nb), "", _grade_ids(nb)
@@ -298,6 +310,7 @@ def _folders_without_notebook(
     whose = look.whose
     notebooks = [one.parts for several in candidates.values() for one in several]
     filled = {parts[:depth] for parts in notebooks for depth in range(len(parts))}
+
     for entry in entries:
         parts = entry.parts
         is_folder = isinstance(entry, Folder) and parts not in look.closed
@@ -348,13 +361,17 @@ def _numbered(owner: Owner, others: list[Owner]) -> str:
     if owner.number and len({other.number for other in others}) > 1:
         return f"{owner.student} ({owner.number})"
     place = sorted({other.key for other in others}).index(owner.key)
-    return f"{owner.student} ({place + 1})" if place else owner.student
+    if place:
+        return f"{owner.student} ({place + 1})"
+    return owner.student
 
 
 def _relabelled(row: Row, labels: dict[tuple[str, tuple[str, str]], str]) -> Row:
     """The row with the name under which its student is marked."""
     names = {label for (_, (raw, _)), label in labels.items() if raw == row.student}
-    return replace(row, student=names.pop()) if len(names) == 1 else row
+    if len(names) == 1:
+        return replace(row, student=names.pop())
+    return row
 
 
 def _choose(found: Collected, student: str, several: list[Candidate]) -> None:
@@ -367,21 +384,26 @@ def _choose(found: Collected, student: str, several: list[Candidate]) -> None:
         found.pieces[item.key] = best.piece
 
     others = [one for one in several if one is not best]
-    notes = [best.note, best.trouble] if best.note or best.trouble else []
+    said = " ".join(_notes(best, others, student))
+    found.rows.append(Row(student, best.lesson, best.file, best.text is not None, said))
+    for one in others:
+        why = one.trouble or f"{best.file} is newer and counts."
+        found.rows.append(Row(student, one.lesson, one.file, False, why))
+
+
+def _notes(best: Candidate, others: list[Candidate], student: str) -> list[str]:
+    """What is to be said of the notebook that counts, a sentence each."""
+    notes = [note for note in (best.note, best.trouble) if note]
     if any(one.text is not None for one in others):
-        notes.append(f"{len(several)} notebooks were handed in; this one is the newest and counts.")
+        count = len(others) + 1
+        notes.append(f"{count} notebooks were handed in; this one is the newest and counts.")
     if any(one.newness()[1:] > best.newness()[1:] for one in others):
         notes.append("A newer one cannot be read.")
     if best.owner.late:
         notes.append("The platform calls it late.")
     if best.piece is not None and student != best.owner.student:
         notes.append("Another student has the same name.")
-    found.rows.append(
-        Row(student, best.lesson, best.file, best.text is not None, " ".join(filter(None, notes)))
-    )
-    for one in others:
-        why = one.trouble or f"{best.file} is newer and counts."
-        found.rows.append(Row(student, one.lesson, one.file, False, why))
+    return notes
 
 
 def _says_its_lesson(one: Candidate) -> bool:

@@ -143,7 +143,10 @@ def _changed(table: Path, written: Path) -> list[Correction]:
     found = []
     for row in read_table(table, GRADES, about):
         key = _row_key(row)
-        key = key if key in before else short.get((_short(key[0]), *key[1:]), key)
+        if key in before:
+            key = key
+        else:
+            key = short.get((_short(key[0]), *key[1:]), key)
         if key not in before:
             continue
         one = _correction({**row, "student": key[0]}, table)
@@ -160,7 +163,9 @@ def _row_key(row: dict[str, str]) -> Key:
 
 
 def _short(student: str) -> str:
-    return student.lstrip("0") if student.isdigit() else student
+    if student.isdigit():
+        return student.lstrip("0")
+    return student
 
 
 def _letters(text: str) -> str:

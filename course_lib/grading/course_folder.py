@@ -47,6 +47,7 @@ class Written:
             f"    {path} has changes of yours and stays; the new one is {beside(path)}"
             for path in self.beside
         ]
+
         return "\n".join(lines)
 
 

@@ -134,6 +134,7 @@ def pass_rates(grades: Grades) -> Picture:
     ]
     label = max(text_width(name) for name, *_ in rates) * 1.1 + 12
     svg = Svg(label + LONGEST + 150, STEP * len(rates) + 8)
+
     for i, (name, passed, there) in enumerate(rates):
         y, few = 4 + STEP * i, 2 * passed < there
         svg.text(label - 10, y + 14, name, anchor="end")
@@ -147,11 +148,13 @@ def pass_rates(grades: Grades) -> Picture:
             strength=0.45,
         )
         svg.text(label + LONGEST + 8, y + 14, f"{percent(passed, there)}, {passed} of {there}")
+
     svg.path(f"M{label + LONGEST / 2:.0f} 0 V{svg.height:.0f}", line=1, opacity=0.5, dashed=True)
     fewest = min(rates, key=lambda each: each[1] / each[2])[0]
     caption = f"Full points, of those who handed the lesson in. Left of the dashed line: fewer than half. Fewest: {fewest}"
     rows = [(name, percent(passed, there), f"{passed} of {there}") for name, passed, there in rates]
     alt = "Who solved it: " + "; ".join(f"{name} {share}" for name, share, _ in rows) + "."
+
     return Picture(svg.framed(alt), caption, alt, columns(rows, ("exercise", "full points", "")))
 
 
@@ -172,12 +175,14 @@ def wrong_answers(grades: Grades, least: int = 2) -> Picture:
     for row in grades.rows:
         if row.tried and not row.passed:
             shared[name_of(row), row.said].append(row.student)
+
     often = sorted(
         ((who, *key) for key, who in shared.items() if len(who) >= least),
         key=lambda each: (-len(each[0]), each[1:]),
     )
     data = [(len(who), exercise, said, some(who)) for who, exercise, said in often]
     caption = f"Wrong answers that at least {least} students share. One sentence in front of the class saves all of them."
+
     return table(
         data or [(0, "–", "none is shared", "")],
         ("students", "exercise", "what the check said", "who"),
@@ -209,11 +214,13 @@ def class_map(grades: Grades) -> Picture:
     svg = Svg(NAME + max(CELL * len(exercises) + 60, legend_width()), 76 + CELL * len(students))
     lines: list[list[str]] = []
     x0, last = NAME, ""
+
     for i, (lesson, _) in enumerate(exercises):
         if lesson != last:
             svg.text(x0 + CELL * i + 2, 14, lesson[:2], bold=True)
             svg.path(f"M{x0 + CELL * i - 1} 4 V{28 + CELL * len(students)}", line=0.8, opacity=0.4)
             last = lesson
+
     for j, (student, points) in enumerate(students.items()):
         y = 24 + CELL * j
         svg.text(x0 - 8, y + 16, shorten(student, NAME - 12), anchor="end", tip=student)
@@ -223,12 +230,14 @@ def class_map(grades: Grades) -> Picture:
             row = by_key.get((student, *key))
             line.append(square(svg, x0 + CELL * i, y, row))
         lines.append(line)
+
     legend(svg, 48 + CELL * len(students))
     caption = (
         "Filled: full points. Crossed: a wrong answer. Empty: not tried. No square: not handed in. "
     )
     caption += "Columns are a lesson's exercises, in order; one of crosses is to be taught again."
     alt = f"{plural(len(students), 'student')} by {plural(len(exercises), 'exercise')}. {caption}"
+
     return Picture(
         svg.framed(alt),
         caption,
@@ -249,12 +258,14 @@ def square(svg: Svg, x: float, y: float, row: Row | None) -> str:
     if not row.tried:
         svg.box(x + 1, y, size, size, "eager", radius=3, strength=0, line=1, tip=tip)
         return "–"
+
     svg.box(x + 1, y, size, size, "break", radius=3, strength=0.18, tip=tip)
     svg.path(
         f"M{x + 6} {y + 5} l{size - 10} {size - 10} m0 {10 - size} l{10 - size} {size - 10}",
         stage="break",
         line=1.4,
     )
+
     return "wrong"
 
 

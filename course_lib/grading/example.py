@@ -32,6 +32,7 @@ def example(lessons: list[Lesson], students: int, path: Path, seed: int = 0) -> 
     # what part of the class does not hand it in
     lost = {lesson.name: dice.random() * 0.5 for lesson in lessons}
     records = []
+
     for lesson in lessons:
         cells = [(cell, reasons(cell)) for cell in graded_cells(read(lesson.solution))]
         handed_in = [
@@ -44,8 +45,10 @@ def example(lessons: list[Lesson], students: int, path: Path, seed: int = 0) -> 
                 mark(cell, said, skill[name] + dice.gauss(0, 0.7), dice) for cell, said in cells
             ]
             records.append({"student": name, "lesson": lesson.name, "marks": marks})
+
     records.sort(key=lambda record: (record["student"], record["lesson"]))
     write_csv(path, records)
+
     return sum(len(record["marks"]) for record in records)
 
 
@@ -57,12 +60,14 @@ def mark(cell: GradedCell, said: list[str], skill: float, dice: random.Random) -
         reason = NOT_TRIED
     elif skill < hard:
         reason = said[min(int(dice.expovariate(1.2)), len(said) - 1)]
+
     about = {
         "exercise": cell.title,
         "grade_id": cell.grade_id,
         "out_of": cell.points,
         "reason": reason,
     }
+
     return {**about, "points": 0.0 if reason else cell.points}
 
 
@@ -70,6 +75,7 @@ def reasons(cell: GradedCell) -> list[str]:
     """What the visible checks of a cell say when they fail, as far as it stands in them word for word."""
     visible = cell.source.split(f"### {BEGIN_HIDDEN}")[0]
     said = []
+
     for node in ast.walk(ast.parse(visible)):
         if (
             isinstance(node, ast.Call)
@@ -85,4 +91,5 @@ def reasons(cell: GradedCell) -> list[str]:
                 given
             ):
                 said.append(str(CheckFailed(*words)))
+
     return said or ["It ran longer than 120 seconds and was stopped."]

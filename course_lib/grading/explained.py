@@ -79,6 +79,7 @@ def add_note(error: Exception, trace: TracebackType | None) -> None:
         Exception
     ):  # an answer's own repr, a cell that is no Python: the error as it is says enough
         return
+
     if note:
         error.add_note(note)
 
@@ -104,7 +105,10 @@ def explained(trace: TracebackType | None) -> str:
     lines += [f"  with {name} = {short(value)}" for name, value in inputs(tree, statement, asked)]
     if inside:
         where = inside[-1]
-        function = "" if where.function == "<module>" else f" of `{where.function}`"
+        if where.function == "<module>":
+            function = ""
+        else:
+            function = f" of `{where.function}`"
         lines.append(f"  the error came from line {where.line}{function}: {where.text}")
     else:
         lines += [f"  {part} gave {short(value)}" for part, value in parts(tree, statement, asked)]
@@ -176,10 +180,12 @@ def inputs(tree: ast.Module, statement: ast.stmt, step: Step) -> list[tuple[str,
     named = [name.id for loop in loops for name in names_in(loop.target)]
     named += [name.id for name in names_in(statement) if isinstance(name.ctx, ast.Load)]
     values, found = step.values, []
+
     for name in dict.fromkeys(named):
         value = values.get(name)
         if name in values and not callable(value) and not isinstance(value, type(sys)):
             found.append((name, value))
+
     return found[:MOST_NAMES]
 
 
@@ -202,6 +208,7 @@ def parts(tree: ast.Module, statement: ast.stmt, step: Step) -> list[tuple[str, 
             found.append((cut(ast.unparse(part)), eval(code, step.values)))
         except Exception:
             continue
+
     return found
 
 
@@ -221,7 +228,9 @@ def parts_of(node: ast.AST, statement: ast.stmt) -> list[ast.expr]:
     if isinstance(node, ast.Tuple | ast.List | ast.Name) and isinstance(node.ctx, ast.Store):
         node = statement  # the value on the right did not come apart into these
     if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Expr):
-        return [node.value] if node.value else []
+        if node.value:
+            return [node.value]
+        return []
     if isinstance(node, ast.For):
         return [node.iter]
     if isinstance(node, ast.Assert):
@@ -235,6 +244,7 @@ def parts_of(node: ast.AST, statement: ast.stmt) -> list[ast.expr]:
         return [node.left, node.right]
     if isinstance(node, ast.Compare):
         return [node.left, *node.comparators]
+
     return []
 
 
@@ -245,7 +255,9 @@ def short(value: Any) -> str:
     except Exception as error:
         return f"a {type(value).__name__} (its repr raised {type(error).__name__})"
     shows = isinstance(value, str) or said.lower().startswith(type(value).__name__.lower())
-    return said if shows else f"{said} ({type(value).__name__})"
+    if shows:
+        return said
+    return f"{said} ({type(value).__name__})"
 
 
 def without_addresses(text: str) -> str:
@@ -254,4 +266,6 @@ def without_addresses(text: str) -> str:
 
 
 def cut(text: str) -> str:
-    return text if len(text) <= MOST_LETTERS else f"{text[:MOST_LETTERS]} …"
+    if len(text) <= MOST_LETTERS:
+        return text
+    return f"{text[:MOST_LETTERS]} …"

@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import re
 
-from .copies import handed_out, is_committed, work_in_exercises
 from .generate import exercise_from, exercise_text
+from .handed_out import handed_out, is_committed
+from .learners_files import work_in_exercises
 from .marks import mark_notebook
 from .merging import same_cells
 from .notebooks import (
@@ -46,6 +47,7 @@ def static_complaints(lesson: Lesson) -> list[str]:
         fresh = exercise_text(lesson)
     except CourseError as error:
         return [str(error)]
+
     solution = read(lesson.solution)
     said = malformed(solution) + leaks(solution, exercise_from(solution))
     if not lesson.exercise.is_file():
@@ -54,6 +56,7 @@ def static_complaints(lesson: Lesson) -> list[str]:
         said.append(
             "the exercise is stale: it is not what its solution gives. Edit the solution, then `make exercises`"
         )
+
     return [f"{lesson}: {text}" for text in said]
 
 
@@ -109,10 +112,12 @@ def malformed(solution: Notebook) -> list[str]:
             }
             said += [f"{name} {what}" for what, is_wrong in wrong.items() if is_wrong]
             answers = 0
+
     said += [
         f"two cells are called {name}"
         for name in sorted({name for name in ids if ids.count(name) > 1})
     ]
+
     return said
 
 
@@ -137,6 +142,7 @@ def leaks(solution: Notebook, exercise: Notebook) -> list[str]:
         if mark in shown
     ]
     said += ["the exercise holds outputs" for cell in exercise.cells if cell.get("outputs")]
+
     return said
 
 
@@ -158,6 +164,7 @@ def free_marks(exercise: Notebook, lesson: Lesson, limits: Limits | None = None)
         for cell in graded_cells(exercise)
         if runs[cell.index].ok
     ]
+
     for run in runs.values():
         if not run.ok and not (
             run.ename == "NotImplementedError" and run.evalue.startswith(FRIENDLY)
@@ -166,6 +173,7 @@ def free_marks(exercise: Notebook, lesson: Lesson, limits: Limits | None = None)
             said.append(
                 f"untouched, {name} ends with {run.ename or run.outcome}: {run.evalue or 'no message'}"
             )
+
     return said
 
 

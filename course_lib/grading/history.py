@@ -137,6 +137,7 @@ def _chosen(lesson: Lesson, number: int | None, now: writing.Seen) -> Version:
                 f"There is no version {number} of {lesson}: `course undo {lesson.number} --list` shows all."
             )
         return chosen[0]
+
     # what stood under exercises/ was another file
     mine = [version for version in reversed(there) if version.why != "exercises"]
     other = [version for version in mine if version.path.read_bytes() != now.data]
@@ -158,7 +159,7 @@ def _is_readable(path: Path) -> bool:
 
 def _prune(lesson: Lesson) -> None:
     """Remove what is too old. That this fails loses nothing."""
-    from .copies import holds_work
+    from .learners_files import holds_work
 
     there = versions(lesson)[::-1]
     used, gone = 0, []

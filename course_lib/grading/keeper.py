@@ -136,7 +136,9 @@ def _config() -> dict[str, Any]:
     """The settings of course_lib's compiler."""
     config = sys.modules.get("course_lib.config")
     plain = (bool, int, float, str, type(None))
-    return {k: v for k, v in vars(config).items() if type(v) in plain} if config else {}
+    if config:
+        return {k: v for k, v in vars(config).items() if type(v) in plain}
+    return {}
 
 
 def _put_config(wanted: dict[str, Any]) -> None:
@@ -340,9 +342,11 @@ class Keeper:
                 self.course[name] = self.names[name]
                 self.mine.pop(name, None)
                 self.lent.pop(name, None)
+
         for name, (before, stood) in self.lent.items():
             if self.names.get(name, _NOTHING) is stood:
                 self.set(name, before)
+
         self.lent.clear()
         self.take_switches(ended.role == "given")
 
@@ -381,7 +385,9 @@ class Keeper:
         if name in self.answers and (not callable(value) or name in self.unnamed):
             return self.answers[name]
         if name in self.builtins and value is not self.builtins[name]:
-            return _NOTHING if self.hides(name, value, name in needs) else value
+            if self.hides(name, value, name in needs):
+                return _NOTHING
+            return value
         return value
 
     def of_course(self, name: str, value: Any, needed: bool) -> Any:
@@ -389,7 +395,9 @@ class Keeper:
         if value is theirs or needed:
             return theirs
         kinds = inspect.isroutine(theirs) or inspect.isclass(theirs) or inspect.ismodule(theirs)
-        return theirs if kinds and name not in self.habits.defines else value
+        if kinds and name not in self.habits.defines:
+            return theirs
+        return value
 
     def hides(self, name: str, value: Any, needed: bool) -> bool:
         """Whether this value only hides a builtin that is meant, in the course's cells or in the learner's functions."""

@@ -55,7 +55,9 @@ class Written:
 
     def __str__(self) -> str:
         where = f"`{self.name}`"
-        return f"{where} (cell {self.cell})" if self.cell else where
+        if self.cell:
+            return f"{where} (cell {self.cell})"
+        return where
 
 
 def line_of_the_answer(said: str, cells: Sequence[Cell]) -> str:

@@ -55,11 +55,13 @@ def merge(base: Notebook | None, theirs: Notebook, mine: Notebook) -> Merged:
     for cell in theirs.cells:
         cells += work.course_cell(cell)
         cells += work.own_cells(cell.id)
+
     _make_ids_unique(cells, {cell.id for cell in theirs.cells})
     merged = work.merged
     merged.nb = nbformat.from_dict({**mine, "cells": cells, "nbformat": 4, "nbformat_minor": 5})
     if "course" in theirs.metadata:
         merged.nb.metadata["course"] = copy.deepcopy(theirs.metadata["course"])
+
     return merged
 
 
@@ -86,6 +88,7 @@ class _Merge:
             return [_dressed(mine, new)]
         if is_checks(new):
             return self._checks(old, new, mine)
+
         return self._given(old, new, mine)
 
     def _without_mine(self, old: Cell | None, new: Cell) -> list[Cell]:
@@ -104,11 +107,13 @@ class _Merge:
                 self.merged.changed.append(new.id)
                 return [copy.deepcopy(new)]
             return [_dressed(mine, new)]
+
         self.merged.answers.append(new.id)
         kept = _dressed(mine, new)
         if new.source == (old or mine).source or (old is None and not is_stub(mine)):
             return [kept]
         self.merged.changed.append(new.id)
+
         return [kept, *self._beside(new, "what the course now gives for the answer above", "your")]
 
     def _checks(self, old: Cell | None, new: Cell, mine: Cell) -> list[Cell]:
@@ -126,10 +131,13 @@ class _Merge:
         fresh = copy.deepcopy(new)
         if old is not None and mine.source == old.source:
             return [fresh]
-        lines = merged_lines(old.source, new.source, mine.source) if old is not None else None
+        lines = None
+        if old is not None:
+            lines = merged_lines(old.source, new.source, mine.source)
         if lines is not None:
             fresh.source = lines
             return [fresh]
+
         return [fresh, *self._beside(mine, "your version of the cell above", "the course's")]
 
     # ---- cells of the learner
@@ -153,6 +161,7 @@ class _Merge:
         if name not in self.theirs and is_checks(self.base[name]):
             self.merged.gone.append(name)
             return []
+
         # its grade id is no exercise's any more: a grader would stumble over it
         cell.metadata.pop("nbgrader", None)
         if name not in self.theirs:
@@ -160,6 +169,7 @@ class _Merge:
             self.merged.said.append(
                 f"The course has no cell `{name}` any more; what you wrote in it stays where it is."
             )
+
         return [cell]
 
     # ---- what cannot be merged
@@ -176,6 +186,7 @@ class _Merge:
         )
         kept = new_markdown_cell(text, metadata={"tags": [KEPT]})
         kept.id = f"kept-{cell.id}"[:60]
+
         return [kept]
 
 
@@ -190,7 +201,10 @@ def merged_lines(old: str, new: str, mine: str) -> str | None:
             done = subprocess.run(command, capture_output=True, timeout=20)
         except (OSError, subprocess.TimeoutExpired):
             return None
-    return done.stdout.decode("utf-8").removesuffix("\n") if done.returncode == 0 else None
+
+    if done.returncode == 0:
+        return done.stdout.decode("utf-8").removesuffix("\n")
+    return None
 
 
 def same_cells(one: Notebook, other: Notebook) -> bool:

@@ -36,10 +36,12 @@ def sentence(error: Exception) -> str:
     if isinstance(error, OSError) and error.filename is not None:
         reason = (error.strerror or type(error).__name__).lower()
         return f"{os.fsdecode(error.filename)} cannot be used: {reason}. Name another place."
+
     missing = (getattr(error, "name", None) or "").split(".")[0]
     if isinstance(error, ImportError) and missing not in ("", "course_lib"):
         return (
             f"this needs the package {missing}, which is not installed: `make setup`, "
             "or pip install -e '.[course]' in the course's folder."
         )
+
     return ""

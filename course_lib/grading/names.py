@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import functools
 import symtable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 # magics whose body is ordinary code of the notebook
@@ -99,7 +100,10 @@ def bound(source: str) -> Bound:
 def _inside(statement: ast.stmt) -> list[ast.AST]:
     """Every node below a statement that is not inside of a function or a class (those are in it themselves)."""
     found: list[ast.AST] = []
-    waiting = [] if isinstance(statement, _SCOPE) else list(ast.iter_child_nodes(statement))
+    if isinstance(statement, _SCOPE):
+        waiting = []
+    else:
+        waiting = list(ast.iter_child_nodes(statement))
     while waiting:
         node = waiting.pop(0)
         found.append(node)
@@ -128,13 +132,16 @@ def reads(source: str) -> frozenset[str]:
         waiting = [symtable.symtable(as_python(source), "cell", "exec")]
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return frozenset()
+
     found: set[str] = set()
+
     while waiting:
         table = waiting.pop()
         waiting += table.get_children()
         top = table.get_type() == "module"
         symbols = [symbol for symbol in table.get_symbols() if symbol.is_referenced()]
         found |= {symbol.get_name() for symbol in symbols if top or symbol.is_global()}
+
     return frozenset(found)
 
 
@@ -144,6 +151,7 @@ def needed(source: str) -> frozenset[str]:
     tree = tree_of(source)
     found: set[str] = set()
     so_far: set[str] = set()
+
     for node in tree.body if tree else ():
         text = ast.unparse(node)
         own = bound(text).names
@@ -151,6 +159,7 @@ def needed(source: str) -> frozenset[str]:
         inside = own if isinstance(node, _BLOCK) else set()
         found |= reads(text) - so_far - inside
         so_far |= own
+
     return frozenset(found)
 
 
@@ -196,22 +205,28 @@ def _data_of(scope: ast.AST) -> set[str]:
     own = {node.id for node in names if not isinstance(node.ctx, ast.Load)}
     own |= {node.arg for node in nodes if isinstance(node, ast.arg)}
 
-    called: set[int] = set()
-    for node in nodes:
-        if isinstance(node, ast.Call):
-            # `list(x)`, and a type or function that is handed on: `map(list, x)`, `isinstance(x, list)`
-            called |= {id(node.func), *map(id, node.args)}
-            called |= {id(item) for arg in node.args for item in ast.walk(arg)}
-            called |= {id(word.value) for word in node.keywords}
-        annotation = getattr(node, "annotation", None) or getattr(node, "returns", None)
-        called |= {id(item) for item in ast.walk(annotation)} if annotation else set()
-        if isinstance(node, ast.Compare):  # `type(x) is list`
-            called |= {id(side) for side in (node.left, *node.comparators)}
-    reads = {node.id for node in names if isinstance(node.ctx, ast.Load) and id(node) not in called}
-    return reads - own
+    no_data = {id(inner) for node in nodes for outer in _no_data(node) for inner in outer}
+    reads = [node for node in names if isinstance(node.ctx, ast.Load) and id(node) not in no_data]
+    return {node.id for node in reads} - own
+
+
+def _no_data(node: ast.AST) -> Iterator[Iterable[ast.AST]]:
+    """The nodes inside this one that are called, handed on, or stand for a type: a builtin is used so, data is not."""
+    if isinstance(node, ast.Call):
+        # `list(x)`, and a type or function that is handed on: `map(list, x)`, `isinstance(x, list)`
+        yield [node.func, *(word.value for word in node.keywords)]
+        yield from map(ast.walk, node.args)
+    if isinstance(node, ast.Compare):  # `type(x) is list`
+        yield [node.left, *node.comparators]
+
+    annotation = getattr(node, "annotation", None) or getattr(node, "returns", None)
+    if annotation:
+        yield ast.walk(annotation)
 
 
 def statements(source: str) -> dict[str, str]:
     """The cell's top-level statements: what each says to Python → its text. Layout and comments do not count."""
     tree = tree_of(source)
-    return {ast.dump(node): ast.unparse(node) for node in tree.body} if tree else {}
+    if tree:
+        return {ast.dump(node): ast.unparse(node) for node in tree.body}
+    return {}

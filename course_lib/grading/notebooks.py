@@ -73,7 +73,9 @@ class Lesson:
 
     def shown(self, path: Path) -> str:
         """A path of the course as a learner types it."""
-        return str(path.relative_to(self.root)) if path.is_relative_to(self.root) else str(path)
+        if path.is_relative_to(self.root):
+            return str(path.relative_to(self.root))
+        return str(path)
 
     def __str__(self) -> str:
         return self.name
@@ -104,6 +106,7 @@ def find_root(start: Path | None = None) -> Path:
     for folder in (start, *start.parents):
         if (folder / "solutions").is_dir():
             return folder
+
     home = Path(__file__).resolve().parents[2]
     if (home / "pyproject.toml").is_file():
         return home
@@ -127,6 +130,7 @@ def find_lesson(root: Path, wanted: str) -> Lesson:
             wanted.isdigit() and lesson.number.isdigit() and int(wanted) == int(lesson.number)
         ):
             return lesson
+
     known = ", ".join(lesson.name for lesson in there) or "none yet"
     raise CourseError(
         f"There is no lesson {wanted!r} with exercises. Lessons with exercises: {known}."
@@ -146,11 +150,9 @@ def to_text(nb: Notebook) -> str:
 def grading_metadata(cell: Cell) -> dict[str, Any]:
     """What nbgrader says of the cell; nothing, if that is not what nbgrader would write."""
     about = cell.metadata.get("nbgrader")
-    return (
-        dict(about)
-        if isinstance(about, dict) and isinstance(about.get("grade_id", ""), str)
-        else {}
-    )
+    if isinstance(about, dict) and isinstance(about.get("grade_id", ""), str):
+        return dict(about)
+    return {}
 
 
 def is_solution(cell: Cell) -> bool:
@@ -180,6 +182,7 @@ def graded_cells(nb: Notebook) -> list[GradedCell]:
                     cell.source,
                 )
             )
+
     return found
 
 
@@ -201,7 +204,9 @@ def release_of(nb: Notebook) -> str | None:
     """The exercise that this notebook was made from, as `release_digest` calls it; None for one made before that was noted."""
     about = nb.metadata.get("course")
     release = about.get("exercise") if isinstance(about, dict) else None
-    return release if isinstance(release, str) else None
+    if isinstance(release, str):
+        return release
+    return None
 
 
 def outputs_digest(nb: Notebook) -> str:

@@ -57,13 +57,16 @@ def packed(data: bytes) -> str:
         if b"word/" in data[:4000] or b"opendocument" in data[:4000]:
             return "it is a document of a word processor. Hand in the .ipynb file itself."
         return "it is a zip file. Unpack it and take the .ipynb file in it."
+
     names = {b"\x1f\x8b": "gzip", b"7z\xbc\xaf": "7z", b"Rar!": "rar", b"BZh": "bzip2"}
     names |= {b"\xfd7zXZ": "xz"}
     for start, name in names.items():
         if data.startswith(start):
             return f"it is a {name} file. Unpack it and take the .ipynb file in it."
+
     if data[257:262] == b"ustar":
         return "it is a tar file. Unpack it and take the .ipynb file in it."
+
     return ""
 
 
@@ -99,7 +102,9 @@ def conflict(text: str) -> str:
 def web_page(text: str) -> str:
     if _TAG.match(text):
         return "it is a web page. Download the notebook itself (on GitHub: the button Raw)."
-    return "it is XML or HTML. Hand in the .ipynb file itself." if text.startswith("<?xml") else ""
+    if text.startswith("<?xml"):
+        return "it is XML or HTML. Hand in the .ipynb file itself."
+    return ""
 
 
 def git_pointer(text: str) -> str:
@@ -117,11 +122,9 @@ def shortcut(text: str) -> str:
 
 
 def rich_text(text: str) -> str:
-    return (
-        "it is an RTF document. Hand in the .ipynb file itself."
-        if text.startswith(r"{\rtf")
-        else ""
-    )
+    if text.startswith(r"{\rtf"):
+        return "it is an RTF document. Hand in the .ipynb file itself."
+    return ""
 
 
 def error_message(text: str) -> str:
@@ -137,12 +140,15 @@ def script(text: str) -> str:
         return ""
     sign = r"(?m)^(import |from \w+ import|def |class |@|# %%|#!.*python|%%?\w+)"
     code = bool(re.search(sign, text))
+
     try:
         code = code or ("=" in text and bool(ast.parse(text).body))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         pass
+
     if not code:
         return ""
+
     return "it is a Python script. Hand in the notebook (.ipynb) in which the cells are."
 
 

@@ -33,12 +33,14 @@ def pairs(cells: list[Cell], base: dict[str, Cell], theirs: dict[str, Cell]) -> 
     names = named(cells, course)
     found = Pairs()
     behind: str | None = None
+
     for cell, name in zip(cells, names, strict=True):
         if name is not None and name in theirs and name not in found.course:
             found.course[name] = cell
             behind = name
         else:
             found.own.setdefault(behind, []).append((cell, name))
+
     return found
 
 

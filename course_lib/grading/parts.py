@@ -101,11 +101,9 @@ def scheduler(names: Names, stages: Stages) -> Any:
 
         def both(producer: Any, consumer: Any) -> Any:
             homes = {home[buffer.name] for buffer in producer.writes | consumer.writes}
-            return (
-                fuse(producer, consumer)
-                if len(homes) == 1
-                else No("fuse_all put them into different kernels")
-            )
+            if len(homes) == 1:
+                return fuse(producer, consumer)
+            return No("fuse_all put them into different kernels")
 
         return scheduling.schedule(loops, both)
 
@@ -139,6 +137,7 @@ def builder(names: Names, stages: Stages) -> Any:
             raise NotAsked("it writes C++ for a CPU")
         steps: list[Any] = []
         sources: dict[str, str] = {}
+
         for n, kernel in enumerate(schedule.kernels):
             if isinstance(kernel, ExternKernel):
                 steps.append(("", kernel, []))
@@ -152,6 +151,7 @@ def builder(names: Names, stages: Stages) -> Any:
                 source = names["kernel_source"](f"kernel{n}", kernel, arguments, loops.buffers)
             sources[f"kernel{n}"] = source
             steps.append((f"kernel{n}", kernel, arguments))
+
         return runs(steps, loops, names["functions"](sources) if sources else {}, plan, names)
 
     return build
@@ -177,6 +177,7 @@ def runs(
                     memory[argument] = names["room_for"](buffer)
                     mine.add(argument)
             names["run_in_cpp"](functions[name], [memory[argument] for argument in arguments])
+
         return tuple(seen(out, memory) if hasattr(out, "buffer") else out for out in loops.outputs)
 
     return run

@@ -177,12 +177,15 @@ class Probes:
                     f"The answer changes the code of {changed[0]} itself: "
                     "write a stage of your own and give it to the pipeline."
                 )
+
         return ""
 
     def shadows(self, index: int, runs: dict[int, CellRun]) -> dict[str, int]:
         """Names of Python or of the course that a cell of the learner's bound before these checks → the cell's number."""
         answer = self._answer(runs[self.looks[index][0]])
-        return {str(name): int(number) for name, number in answer[2].items()} if answer else {}
+        if answer:
+            return {str(name): int(number) for name, number in answer[2].items()}
+        return {}
 
     def _answer(self, run: CellRun) -> Look | None:
         if run.ename != "RuntimeError" or not run.evalue.startswith(self.nonce):
@@ -198,6 +201,7 @@ def with_probes(nb: Notebook) -> Probes:
     plan = Plan(nb)
     setup = SETUP.format(nonce=nonce, source=KEEPER.read_text(encoding="utf-8"), habits=plan.habits)
     cells, places, looks = [new_code_cell(setup), new_code_cell(look)], [], {}
+
     for index, cell in enumerate(nb.cells):
         if cell.cell_type != "code":
             places.append(len(cells))
@@ -216,7 +220,9 @@ def with_probes(nb: Notebook) -> Probes:
         looks[index] = (len(cells), len(cells) + 2)
         places.append(len(cells) + 1)
         cells += [before, cell, after]
+
     around = nbformat.from_dict({**nb, "cells": cells})
+
     return Probes(around, places, looks, nonce)
 
 
@@ -242,8 +248,12 @@ class Plan:
         place = self.order.index(index)
         cell = self.code[index]
         comes = role_of(cell)
-        needs = sorted(closure(needed(cell.source), self.meaning)) if comes in COURSE else []
-        ended = self.ended(self.code[self.order[place - 1]]) if place else None
+        needs = []
+        if comes in COURSE:
+            needs = sorted(closure(needed(cell.source), self.meaning))
+        ended = None
+        if place:
+            ended = self.ended(self.code[self.order[place - 1]])
         return {"ended": ended, "comes": comes, "needs": needs}
 
     def ended(self, cell: Any) -> list[Any]:

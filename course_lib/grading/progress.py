@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from . import writing
-from .copies import handed_out, has_update, is_lost, read_copy, work_in_exercises
+from .copies import has_update
+from .handed_out import handed_out
+from .learners_files import is_lost, read_copy, work_in_exercises
 from .marks import Report
 from .notebooks import (
     CourseError,
@@ -61,8 +63,11 @@ class Standing:
             "unreadable": "the notebook cannot be read, see below",
         }
         bar = "█" * full + "░" * (BAR - full)
-        newer = f"(newer exercise: `course update {self.name[:2]}`)" if self.update else ""
+        newer = ""
+        if self.update:
+            newer = f"(newer exercise: `course update {self.name[:2]}`)"
         line = f"{self.name:<28} {bar} {self.points:>4g} of {self.out_of:<4g} {words[self.state]}"
+
         return f"{line} {newer}".rstrip()
 
 
@@ -122,11 +127,13 @@ def standing(
     """One lesson's line. A sentence about a file that needs the learner is added to `notes`."""
     fresh = handed_out(lesson)
     out_of = sum(cell.points for cell in graded_cells(fresh))
+
     try:
         mine = _learners(lesson, notes)
     except CourseError as problem:
         notes.append(str(problem))
         return Standing(lesson.name, "unreadable", 0, out_of, given)
+
     unwritten = Standing(lesson.name, "given" if given else "not begun", 0, out_of, given)
     if mine is None:
         return unwritten
@@ -137,6 +144,7 @@ def standing(
         return Standing(lesson.name, state, known["points"], out_of, given, update)
     if begun:
         return Standing(lesson.name, "begun", 0, out_of, given, update)
+
     return unwritten
 
 
@@ -192,19 +200,23 @@ def remembered(root: Path) -> Memory:
         return Memory()
     except (OSError, ValueError) as problem:
         return Memory(problem=_counts_as_none(path, f"it cannot be read ({problem})"))
+
     if (
         isinstance(said, dict)
         and isinstance(said.get("version"), int)
         and said["version"] > VERSION
     ):
         return Memory(problem=_counts_as_none(path, "a newer version of the course wrote it"))
+
     return _memory(said) or Memory(problem=_counts_as_none(path, "it has another shape"))
 
 
 def _file(root: Path) -> Path:
     """Where it is remembered; the file of an old clone, until there is a new one."""
     new, old = work_folder(root) / "progress.json", root / "exercises" / "progress.json"
-    return old if old.exists() and not new.exists() else new
+    if old.exists() and not new.exists():
+        return old
+    return new
 
 
 def _memory(said: Any) -> Memory | None:
@@ -217,9 +229,11 @@ def _memory(said: Any) -> Memory | None:
         known = {name: about for name, about in said.items() if name != "start"}
         start = said.get("start", {"lesson": None})
         start = start.get("lesson") if isinstance(start, dict) else start
+
     right = isinstance(known, dict) and all(_is_known(about) for about in known.values())
     if not right or not isinstance(start, str | None):
         return None
+
     return Memory(dict(known or {}), start)
 
 

@@ -61,6 +61,7 @@ def read_notebook(path: Path, outputs: bool = False) -> Notebook:
     except OSError as error:
         why = f"it cannot be opened ({error.strerror}). Look at the rights of the file."
         raise NotReadable(str(path), "closed", why) from None
+
     return notebook_from(data, str(path), outputs)
 
 
@@ -81,12 +82,12 @@ def notebook_from(data: bytes, name: str, outputs: bool = False) -> Notebook:
 
 
 def too_large(size: int, limit: int) -> str:
-    return (
-        f"without its outputs it is larger than {limit >> 20} MiB ({size >> 20} MiB). "
-        "Take large data out of its cells."
-        if limit == LARGEST
-        else f"the file is larger than {limit >> 20} MiB ({size >> 20} MiB). Clear its outputs."
-    )
+    if limit == LARGEST:
+        return (
+            f"without its outputs it is larger than {limit >> 20} MiB ({size >> 20} MiB). "
+            "Take large data out of its cells."
+        )
+    return f"the file is larger than {limit >> 20} MiB ({size >> 20} MiB). Clear its outputs."
 
 
 # ---- bytes → text ---------------------------------------------------------------------------------------------------
@@ -156,10 +157,12 @@ def broken_at(error: json.JSONDecodeError) -> tuple[str, str]:
             "Restore an earlier version, or save it again."
         )
         return "cut", why
+
     why = (
         f"its JSON is broken at line {error.lineno} ({error.msg}). "
         "Restore an earlier version, or mend that line in a text editor."
     )
+
     return "json", why
 
 
@@ -217,12 +220,15 @@ def metadata_of(value: Any, known: dict[str, type]) -> dict[str, Any]:
     kept: dict[str, Any] = {k: v for k, v in value.items() if isinstance(v, known.get(k, object))}
     if isinstance(tags := kept.get("tags"), list):
         kept["tags"] = list(dict.fromkeys(tag for tag in tags if isinstance(tag, str)))
+
     for key in ("kernelspec", "language_info"):
         about = kept.get(key)
         if known is _METADATA and about is not None and not isinstance(about.get("name"), str):
             del kept[key]
+
     if known is _METADATA and "kernelspec" in kept:
         kept["kernelspec"].setdefault("display_name", kept["kernelspec"]["name"])
+
     return kept
 
 
@@ -234,7 +240,9 @@ def type_of(raw: dict[str, Any], metadata: dict[str, Any]) -> str:
     if kind in ("heading", "html"):
         return "markdown"
     only_code = "outputs" in raw or "execution_count" in raw or "input" in raw
-    return "code" if only_code or isinstance(metadata.get("nbgrader"), dict) else "raw"
+    if only_code or isinstance(metadata.get("nbgrader"), dict):
+        return "code"
+    return "raw"
 
 
 def source_of(value: Any) -> str:
@@ -303,6 +311,7 @@ def well_formed(output: Any) -> bool:
     if kind == "error":
         texts = isinstance(output.get("ename"), str) and isinstance(output.get("evalue"), str)
         return texts and isinstance(output.get("traceback"), list)
+
     return False
 
 

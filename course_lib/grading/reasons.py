@@ -57,7 +57,9 @@ def how_it_ended(run: CellRun, limits: Limits) -> str:
 
 
 def shortened(said: str) -> str:
-    return said if len(said) <= LONGEST else f"{said[:LONGEST]} …"
+    if len(said) <= LONGEST:
+        return said
+    return f"{said[:LONGEST]} …"
 
 
 def reason(case: Case) -> str:
@@ -102,7 +104,9 @@ class Case:
         failed = [
             run for run in before if not run.ok and role_of(self.nb.cells[run.index]) != "own"
         ]
-        return failed[0] if failed else self.run
+        if failed:
+            return failed[0]
+        return self.run
 
     def line(self, said: str) -> str:
         """The line of the answer that gave the value which this message is about."""
@@ -126,7 +130,9 @@ def check_failed(case: Case) -> str:
 
 
 def limit_passed(case: Case) -> str:
-    return how_it_ended(case.run, case.limits) if case.run.outcome in OVER_A_LIMIT else ""
+    if case.run.outcome in OVER_A_LIMIT:
+        return how_it_ended(case.run, case.limits)
+    return ""
 
 
 def answer_is_gone(case: Case) -> str:
@@ -143,6 +149,7 @@ def answer_is_gone(case: Case) -> str:
             )
         if not case.nb.cells[index].source.strip():
             return f"The cell of the answer {name} is empty."
+
     return ""
 
 
@@ -153,8 +160,11 @@ def stub(case: Case) -> str:
         return ""
     at = [(int(n), text) for n, text in arrows(run) if "NotImplementedError" in text]
     if not at:
-        return "Not written yet." if run.evalue.startswith("Exercise:") else ""
+        if run.evalue.startswith("Exercise:"):
+            return "Not written yet."
+        return ""
     line, text = at[-1]
+
     for index in dict.fromkeys([*case.answers, *(n for n, _ in case.learners())]):
         cell = case.nb.cells[index]
         lines = cell.source.split("\n")
@@ -165,6 +175,7 @@ def stub(case: Case) -> str:
                 f"`{text.strip()}` still stands below the answer, in line {line} of its cell: "
                 "delete that line."
             )
+
     return "Not written yet."
 
 
@@ -176,9 +187,13 @@ def is_untouched(source: str, stub_source: str, line: int) -> bool:
     nodes = list(ast.walk(mine)) if mine else []
     functions = [n for n in nodes if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
     around = [n for n in functions if n.lineno <= line <= (n.end_lineno or 0)]
-    handed_out = {ast.dump(node) for node in ast.walk(theirs)} if theirs else set()
+    if theirs:
+        handed_out = {ast.dump(node) for node in ast.walk(theirs)}
+    else:
+        handed_out = set()
     if not around:
         return False
+
     return ast.dump(around[-1]) in handed_out or all(_says_nothing(n) for n in around[-1].body)
 
 
@@ -193,16 +208,20 @@ def name_of_the_answer(case: Case) -> str:
     name = missing_name(case.run)
     if not name or (not case.culprit.ok and case.culprit is not case.run):
         return ""
+
     for index in case.answers:
         cell = case.nb.cells[index]
         asked = bound(marking(cell).get("stub", "")).names
         mine = union_of(case, index)
         if name in asked and name not in mine:
             others = sorted(bound(cell.source).defined - asked)
-            instead = f" It defines `{others[0]}`: was it renamed?" if others else ""
+            instead = ""
+            if others:
+                instead = f" It defines `{others[0]}`: was it renamed?"
             return (
                 f"The cell of the answer does not define `{name}`, which the checks call.{instead}"
             )
+
     return ""
 
 
@@ -220,6 +239,7 @@ def further_down(case: Case) -> str:
     name = missing_name(run)
     if not name:
         return ""
+
     for index, cell in case.learners():
         if name not in bound(cell.source).names:
             continue
@@ -233,6 +253,7 @@ def further_down(case: Case) -> str:
             return (
                 f"`{name}` is missing, for {where} did not finish: {how_it_ended(own, case.limits)}"
             )
+
     return ""
 
 
@@ -242,13 +263,16 @@ def hidden_name(case: Case) -> str:
     if run.outcome != "error" or not case.shadows:
         return ""
     words: set[str] = set()
+
     for _, text in arrows(run)[::-1]:
         words = set(re.findall(r"\w+", text)) & case.shadows.keys()
         if words:
             break
+
     for name in sorted(words):
         if said := whose(case, name):
             return f"{how_it_ended(run, case.limits)}. {said}"
+
     return ""
 
 
@@ -261,7 +285,9 @@ def whose(case: Case, name: str) -> str:
         names = bound(cell.source)
         if name in names.names:
             line = names.lines.get(name, "")
-            kind = "function" if line.startswith(("def ", "async def ")) else "variable"
+            kind = "variable"
+            if line.startswith(("def ", "async def ")):
+                kind = "function"
             return (
                 f"`{name}` is your {kind} from cell {number} (`{line[:60]}`): give it another name."
             )
@@ -269,6 +295,7 @@ def whose(case: Case, name: str) -> str:
             lines = ", ".join(f"`from {module} import *`" for module in names.star)
             return f"`{name}` is not Python's or the course's any more: {lines} in cell {number} took it."
         return f"`{name}` is your variable from cell {number}: give it another name."
+
     return ""
 
 
@@ -292,6 +319,7 @@ def file_beside(case: Case) -> str:
             f"{how_it_ended(run, case.limits)}. `{name}` lies beside your notebook, but the notebook "
             "is marked alone, here and by `course grade`: put what it needs into a cell."
         )
+
     return ""
 
 
@@ -316,8 +344,12 @@ def as_it_ended(case: Case) -> str:
 
 
 def missing_name(run: CellRun) -> str:
-    found = _NOT_DEFINED.search(run.evalue) if run.ename == "NameError" else None
-    return found[1] if found else ""
+    found = None
+    if run.ename == "NameError":
+        found = _NOT_DEFINED.search(run.evalue)
+    if found:
+        return found[1]
+    return ""
 
 
 def arrows(run: CellRun) -> list[tuple[str, str]]:

@@ -35,6 +35,7 @@ def repaired(learners: Notebook, exercise: Notebook) -> Notebook:
     """The exercise with the learner's answers and cells in it; each name for grading is there once."""
     nb = copy.deepcopy(assembled(learners, exercise))
     seen: set[str] = set()
+
     for cell in nb.cells:
         cell.metadata.pop("marking", None)
         name = grading_metadata(cell).get("grade_id")
@@ -45,13 +46,16 @@ def repaired(learners: Notebook, exercise: Notebook) -> Notebook:
             seen.add(name)
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
+
     return nb
 
 
 def repair(folder: Path, course: list[Lesson]) -> tuple[Collected, Repaired]:
     """Repair every submission in this folder of a class."""
     found = collect(folder, course)
-    top = folder / "submitted" if (folder / "submitted").is_dir() else folder
+    top = folder
+    if (folder / "submitted").is_dir():
+        top = folder / "submitted"
     return found, write_repaired(found, course, top)
 
 
@@ -59,6 +63,7 @@ def write_repaired(found: Collected, course: list[Lesson], folder: Path) -> Repa
     """Write each submission as nbgrader can read it."""
     exercises = {lesson.name: lesson for lesson in course}
     done = Repaired()
+
     for item in found.submissions:
         lesson = exercises[item.lesson]
         if item.text is None:
@@ -69,6 +74,7 @@ def write_repaired(found: Collected, course: list[Lesson], folder: Path) -> Repa
             done.written += write_file(path, _bytes_of(item, lesson), folder)
         except OSError as error:
             raise CourseError(f"{path} cannot be written ({error.strerror}).") from None
+
     return done
 
 

@@ -3,7 +3,7 @@
 In:  the folder the kernel works in, and the folders it must not see. Out: the words to put before the kernel's command.
 
 The walls are `bubblewrap`'s (Linux namespaces; no root needed). Time, memory, processes and the size of the folder are watched
-from outside by `runner`; how many processes there can be at all, the operating system holds. What the walls cannot stop is an
+from outside by `kernel`; how many processes there can be at all, the operating system holds. What the walls cannot stop is an
 answer that tampers with the checks inside its own process: that is what `probes` looks for.
 """
 
@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -71,41 +71,34 @@ class Sandbox:
         in memory.
         """
         needed = _needed()
-        copies = [
-            place
-            for place in needed
-            if (place / "course_lib").is_dir() and (place / "solutions").is_dir()
-        ]
-        seen = [place for place in needed if place not in copies]
-        seen += [copy / name for copy in copies for name in SHOWN if (copy / name).is_dir()]
-        closed = [
-            top
-            for top in Path("/").iterdir()
-            if top.name not in SYSTEM and top.is_dir() and not top.is_symlink()
-        ]
-        closed = [top for top in closed if top != Path("/tmp")] + [
-            home for home in [Path.home()] if _is_system(home)
-        ]
-        secret = [copy / name for copy in copies for name in ("solutions", "tests")]
-        hidden = [place for place in dict.fromkeys((*self.hidden, *secret)) if place.is_dir()]
+        copies = [place for place in needed if is_a_copy_of_the_course(place)]
+        closed = closed_folders()
+        hidden = self.hidden_folders(copies)
+
         words = [*WALLS, "--unsetenv", "JPY_PARENT_PID"]  # the parent cannot be seen from inside
-        words += [w for place in closed for w in ("--tmpfs", str(place))]
-        words += [
-            w
-            for place in ("/tmp", "/dev/shm")
-            for w in ("--size", str(SCRATCH_BYTES), "--tmpfs", place)
-        ]
-        words += [w for place in copies for w in ("--tmpfs", str(place))]
-        words += [w for place in seen for w in ("--ro-bind", str(place), str(place))]
-        words += [w for place in hidden for w in ("--tmpfs", str(place))]
+        words += each(("--tmpfs",), closed)
+        words += each(("--size", str(SCRATCH_BYTES), "--tmpfs"), (Path("/tmp"), Path("/dev/shm")))
+        words += each(("--tmpfs",), copies)
+
+        # on top of the empty folders: what is seen in them, and what is not to be seen in that
+        for place in seen_folders(needed, copies):
+            words += ["--ro-bind", str(place), str(place)]
+        words += each(("--tmpfs",), hidden)
+
         words += ["--bind", str(self.folder), str(self.folder), "--chdir", str(self.folder)]
-        words += [
-            w
-            for place in (Path("/dev"), *closed, *copies, *hidden)
-            for w in ("--remount-ro", str(place))
-        ]
-        entering = [*ENTER, str(self.pen)] if self.pen else []
-        return [*entering, *_limits(), *words, "--"]
+        words += each(("--remount-ro",), (Path("/dev"), *closed, *copies, *hidden))
+        return [*self.entering(), *_limits(), *words, "--"]
+
+    def entering(self) -> list[str]:
+        """What puts the process into its pen, where there is one."""
+        if self.pen is None:
+            return []
+        return [*ENTER, str(self.pen)]
+
+    def hidden_folders(self, copies: list[Path]) -> list[Path]:
+        """The folders that look empty although what is around them is seen."""
+        secret = [copy / name for copy in copies for name in ("solutions", "tests")]
+        return [place for place in dict.fromkeys((*self.hidden, *secret)) if place.is_dir()]
 
     def environment(self) -> dict[str, str]:
         """Nothing of the teacher's environment (keys, tokens) but where Python and its packages are."""
@@ -120,7 +113,36 @@ class Sandbox:
             "PYTHONDONTWRITEBYTECODE": "1",
         }
         kept = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LANG", "CXX", "CC", "TRITON_INTERPRET")
+
         return {name: os.environ[name] for name in kept if name in os.environ} | mine
+
+
+def each(option: tuple[str, ...], places: Iterable[Path]) -> list[str]:
+    """The option before each of the places, as bubblewrap reads them."""
+    return [word for place in places for word in (*option, str(place))]
+
+
+def is_a_copy_of_the_course(place: Path) -> bool:
+    return (place / "course_lib").is_dir() and (place / "solutions").is_dir()
+
+
+def seen_folders(needed: Iterable[Path], copies: list[Path]) -> list[Path]:
+    """What Python needs; of copies of the course only the parts that an answer uses."""
+    seen = [place for place in needed if place not in copies]
+    seen += [copy / name for copy in copies for name in SHOWN if (copy / name).is_dir()]
+    return seen
+
+
+def closed_folders() -> list[Path]:
+    """The folders at the top that are no part of the operating system, and a home that lies in such a part."""
+    closed = [
+        top
+        for top in Path("/").iterdir()
+        if top.name not in SYSTEM and top.is_dir() and not top.is_symlink() and top != Path("/tmp")
+    ]
+    if _is_system(Path.home()):
+        closed.append(Path.home())
+    return closed
 
 
 def short_place() -> Path:
@@ -170,6 +192,7 @@ def _new_pen() -> Path | None:
         except OSError:
             with suppress(OSError):
                 made.rmdir()
+
     return None
 
 
@@ -214,6 +237,7 @@ def _needed() -> list[Path]:
     ]
     # the folder lib beside bin, too
     programs = [p.parent if len(p.parts) > 3 else p for p in programs]
+
     return [place for place in dict.fromkeys((*programs, *python)) if place.is_dir()]
 
 

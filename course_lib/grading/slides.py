@@ -48,15 +48,19 @@ def make_slides(notebooks: list[Path], out: Path) -> list[Path]:
     for name in KEPT:
         (out / "reveal").mkdir(exist_ok=True)
         shutil.copyfile(reveal / name, out / "reveal" / Path(name).name)
+
     for name in ("deck.css", "deck.js"):
         shutil.copyfile(HERE / name, out / name)
     pages, titles = [], []
+
     for path in notebooks:
         nb = read(path)
         pages.append(out / f"{path.stem}.html")
         titles.append(title_of(nb))
         pages[-1].write_text(as_page(planned(nb), titles[-1]), encoding="utf-8")
+
     (out / "index.html").write_text(index(pages, titles), encoding="utf-8")
+
     return pages
 
 
@@ -108,8 +112,12 @@ def index(pages: list[Path], titles: list[str]) -> str:
 
 
 def title_of(nb: Notebook) -> str:
-    found = re.search(r"(?m)^# (.+)$", nb.cells[0].source) if nb.cells else None
-    return found[1] if found else "Slides"
+    found = None
+    if nb.cells:
+        found = re.search(r"(?m)^# (.+)$", nb.cells[0].source)
+    if found:
+        return found[1]
+    return "Slides"
 
 
 # ---- what goes where --------------------------------------------------------------------------------------------------
@@ -119,6 +127,7 @@ def planned(nb: Notebook) -> Notebook:
     """The notebook cut into slides: each cell says its `slide_type`, and what is said but not shown is a cell of notes."""
     nb = copy.deepcopy(nb)
     deck = Deck()
+
     for cell in nb.cells:
         own = cell.metadata.get("slideshow", {}).get("slide_type", "-")
         if own in ("skip", "notes"):
@@ -127,8 +136,10 @@ def planned(nb: Notebook) -> Notebook:
             deck.prose(cell, own)
         else:
             deck.code(cell, own)
+
     deck.say()
     nb.cells = deck.cells
+
     return nb
 
 
@@ -179,6 +190,7 @@ class Deck:
                 shown = f"{heading[0].strip()}\n\n{shown}"
             else:
                 self.make_room(own)
+
             self.add(new_markdown_cell(shown), own if own != "-" and n == 0 else slide_type)
             if split.said:
                 self.waiting.append(split.said)
@@ -190,16 +202,20 @@ class Deck:
             and all(map(ONLY_SETS_UP.match, cell.source.splitlines()))
         ):
             return self.add(cell, "skip")
+
         self.make_room(own)
+
         for output in cell.outputs:
             data = output.get("data", {})
             data.pop("application/vnd.jupyter.widget-view+json", None)
             if "text/html" in data:
                 data.pop("text/plain", None)
+
         # the source holds the answer
         if "Predict(" in cell.source or cell.metadata.get("jupyter", {}).get("source_hidden"):
             cell.metadata["tags"] = ["quiet"]
             self.waiting.append(answer_of(cell.source))
+
         self.add(cell, own)
         self.taken = bool(cell.outputs)
 
@@ -217,6 +233,7 @@ def answer_of(source: str) -> str:
                 {word.arg: ast.literal_eval(word.value) for word in call.keywords},
             )
             return f"**Answer: {chr(97 + rest['answer'])}) {options[rest['answer']]}.** {rest['because']}"
+
     return f"```python\n{source}\n```"
 
 
@@ -235,6 +252,7 @@ def divided(text: str) -> Split:
     """Prose as it is shown and said. Questions whose answers are folded are shown, their answers said."""
     whole = DETAILS.sub(lambda found: f"**{found[1].strip()}**\n\n{found[2].strip()}", text).strip()
     shown, prose = [], 0
+
     for block in blocks(DETAILS.sub(asked, text)):
         on_slide = shortened(block)
         if re.match(r"[|>\-*\d`<!]", on_slide):
@@ -242,14 +260,18 @@ def divided(text: str) -> Split:
         elif on_slide and prose < LEAD:
             shown.append(on_slide)
             prose += len(on_slide)
+
     joined = "\n\n".join(shown)
+
     return Split(LINK.sub(link_of, joined), "" if joined == whole else LINK.sub(link_of, whole))
 
 
 def asked(details: re.Match[str]) -> str:
     """The question above a folded answer; what is no question (a solution, a longer listing) is not shown."""
     question = re.sub(r"</?code>", "`", details[1]).strip()
-    return f"{question}\n\n" if re.match(r"\d+\. ", question) else ""
+    if re.match(r"\d+\. ", question):
+        return f"{question}\n\n"
+    return ""
 
 
 def link_of(link: re.Match[str]) -> str:
@@ -258,7 +280,9 @@ def link_of(link: re.Match[str]) -> str:
     if to.startswith(("http:", "https:", "#")):
         return link[0]
     lesson = re.fullmatch(r"(\d\d_\w+)\.ipynb", to)
-    return f"[{text}]({lesson[1]}.html)" if lesson else text
+    if lesson:
+        return f"[{text}]({lesson[1]}.html)"
+    return text
 
 
 def blocks(text: str) -> list[str]:
@@ -277,16 +301,24 @@ def shortened(block: str) -> str:
     """A block as it fits on a slide; empty if it does not."""
     lines = block.splitlines()
     if block.startswith("|"):
-        return block if len(lines) <= MOST_ROWS + 2 else ""
+        if len(lines) <= MOST_ROWS + 2:
+            return block
+        return ""
     if block.startswith("```"):
-        return block if len(lines) <= MOST_LINES + 2 else ""
+        if len(lines) <= MOST_LINES + 2:
+            return block
+        return ""
     if re.match(r"(-|\*|\d+\.) ", block):
-        return block if len(lines) <= MOST_ITEMS else ""
+        if len(lines) <= MOST_ITEMS:
+            return block
+        return ""
     if len(block) <= LEAD or block.startswith(("<", "!")):
         return block
     shown = ""
+
     for sentence in SENTENCE_END.split(block):
         if shown and len(shown) + len(sentence) > LEAD:
             break
         shown = f"{shown} {sentence}".strip()
+
     return shown.removesuffix(":")

@@ -13,9 +13,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from .kernel import this_python
 from .nbval_versions import STORED_ON, elsewhere, without_a_learners_answers
 from .notebooks import Notebook, code_digest, graded_cells, outputs_digest, read, tidy, to_text
-from .runner import this_python
 
 
 def store(path: Path, timeout: float = 300) -> None:

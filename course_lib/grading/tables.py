@@ -38,6 +38,7 @@ def write_table(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, 
     """Write the rows; the file is whole or is as it was before."""
     lines = [[_cell(row[column]) for column in columns] for row in rows]
     new = path.with_name(f"{path.name}.new")
+
     try:
         # utf-8-sig: without its mark Excel takes the file for an old Windows code page
         with new.open("w", newline="", encoding="utf-8-sig", errors="backslashreplace") as file:
@@ -51,13 +52,17 @@ def write_table(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, 
 
 
 def _cell(value: Any) -> Any:
-    return guarded(value) if isinstance(value, str) else value
+    if isinstance(value, str):
+        return guarded(value)
+    return value
 
 
 def guarded(text: str) -> str:
     """The text, so that no spreadsheet computes it."""
     text = _CONTROLS.sub(_number_of, text)
-    return f"'{text}" if _FORMULA.match(text) else text
+    if _FORMULA.match(text):
+        return f"'{text}"
+    return text
 
 
 def _number_of(sign: re.Match[str]) -> str:
@@ -66,7 +71,9 @@ def _number_of(sign: re.Match[str]) -> str:
 
 def unguarded(text: str) -> str:
     """The text that `guarded` was given."""
-    return text[1:] if text.startswith("'") and _FORMULA.match(text) else text
+    if text.startswith("'") and _FORMULA.match(text):
+        return text[1:]
+    return text
 
 
 # ---- reading --------------------------------------------------------------------------------------------------------
@@ -123,7 +130,10 @@ def _lines(text: str, columns: Sequence[str]) -> list[list[str]]:
     for separator in _SEPARATORS:
         lines = list(csv.reader(io.StringIO(text, newline=""), delimiter=separator))
         lines = lines[_first_filled(lines) :]
-        names = {_name_of_column(name) for name in lines[0]} if lines else set()
+        if lines:
+            names = {_name_of_column(name) for name in lines[0]}
+        else:
+            names = set()
         if len(names & set(columns)) > most:
             best, most = lines, len(names & set(columns))
     return best

@@ -233,6 +233,7 @@ def _why_not(
         return f"Unpacked, all zips hold more than {LARGEST_ZIPS >> 30} GiB of notebooks.", False
     if len(steps) > DEEPEST_FOLDER:
         return f"It lies more than {DEEPEST_FOLDER} folders deep.", False
+
     return "", False
 
 

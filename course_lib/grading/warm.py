@@ -105,10 +105,12 @@ class Nursery:
                 answer = self._ask(wanted)
             except (OSError, ValueError) as error:
                 answer = {"error": str(error)}
+
             if "error" in answer:
                 self.why_not = str(answer["error"])
                 self._end()
                 return None
+
             return int(answer["kernel"])
 
     def _started(self) -> subprocess.Popen[bytes]:
@@ -127,7 +129,9 @@ class Nursery:
                 start_new_session=True,  # Ctrl-C is the grader's
             )
             self._answer(STARTING)
+
         assert self._process is not None
+
         return self._process
 
     def _ask(self, wanted: Wanted) -> dict[str, Any]:
@@ -239,7 +243,9 @@ def _keeper_of(wanted: Wanted) -> dict[str, Any] | None:
         os.close(writing)
         with open(reading, "rb") as pipe:
             said = pipe.read()
-        return dict(json.loads(said)) if said else {"error": "the keeper ended early"}
+        if said:
+            return dict(json.loads(said))
+        return {"error": "the keeper ended early"}
 
     # the keeper: whatever happens, it must not go on as a nursery
     os.close(reading)

@@ -75,7 +75,9 @@ class Names:
         found = [
             (len(m[0]), lesson) for lesson, p in self.patterns.items() if (m := p.search(text))
         ]
-        return max(found)[1] if found else ""
+        if found:
+            return max(found)[1]
+        return ""
 
     def number_in(self, name: str) -> str:
         """The lesson of `lesson 3`, `03.ipynb`: good where nothing else says one."""
@@ -83,7 +85,9 @@ class Names:
         found = re.fullmatch(
             r"(?:lesson|exercise|notebook|nb)?[ _-]*0*(\d{1,2})(?: *\(\d+\))?", stem, re.I
         )
-        return self.numbers.get(int(found[1]), "") if found else ""
+        if found:
+            return self.numbers.get(int(found[1]), "")
+        return ""
 
     def without_lesson(self, name: str) -> str:
         """What is left of a name without its lesson and its ending: often the student."""
@@ -94,9 +98,13 @@ class Names:
             text = re.sub(r"\(\d+\)", " ", text)
         elif self.number_in(text):
             text = ""
+
         text = text.strip(" _-.,+")
         is_number = not lesson and re.search(r"\d{3}", text)  # a student's
-        return "" if COPY.fullmatch(text) and not is_number else text
+
+        if COPY.fullmatch(text) and not is_number:
+            return ""
+        return text
 
 
 def _plain(name: str) -> str:
@@ -135,6 +143,7 @@ class Whose:
             plain = re.sub(r" ?\(\d{1,2}\)(?=\.\w+$)", "", name) if last else name
             if student := self.names.without_lesson(plain):
                 return Owner(unicodedata.normalize("NFC", student), raw=student)
+
         return None
 
     def lesson(self, parts: Parts) -> str:
@@ -179,6 +188,7 @@ class Whose:
         if len(names) > 1:
             return True
         folders = [child for child in inside if (*parts, child) in self.children]
+
         return len(names) == 1 and any(
             self.names.lesson_in(below)
             for child in folders

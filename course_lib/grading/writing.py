@@ -86,6 +86,7 @@ def beside(path: Path, data: bytes) -> Iterator[Path]:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
+
         with contextlib.suppress(FileNotFoundError):
             os.chmod(new, os.stat(path).st_mode & 0o7777)
         yield new
@@ -171,6 +172,7 @@ def _wait_for(handle: int, folder: Path) -> None:
     if fcntl is None:
         return
     until = time.monotonic() + PATIENCE
+
     while True:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -9,10 +9,11 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import nbformat
 import pytest
 from tiny_course import BIGGEST, DOUBLE, STUB, edit, tiny_course, with_answers
 
-from course_lib.grading import copies, gate, history, writing
+from course_lib.grading import copies, gate, handed_out, history, learners_files, writing
 from course_lib.grading.answers import notebook_of
 from course_lib.grading.cli import main
 from course_lib.grading.generate import generate
@@ -129,7 +130,7 @@ def test_undo_brings_the_file_before_back_and_undo_again_takes_that_back(copied,
         assert copied.copy.read_bytes() == expected
     # the copy names its own release: a further update merges it rightly
     assert copies.update(copied).word == "updated"
-    assert read(copied.copy).cells == copies.nbformat.reads(after.decode(), 4).cells
+    assert read(copied.copy).cells == nbformat.reads(after.decode(), 4).cells
     capsys.readouterr()
     assert main(["undo", "1", "--list"]) == 0
     # of a version that two commands kept, the one that wrote is told
@@ -143,7 +144,7 @@ def test_undo_brings_back_a_copy_that_was_deleted(copied, capsys):
     before = copied.copy.read_bytes()
     copied.copy.unlink()
     with pytest.raises(CourseError, match="is gone: `course undo 01` brings back"):
-        copies.learners_file(copied)
+        learners_files.learners_file(copied)
     assert main(["undo", "1"]) == 0 and copied.copy.read_bytes() == before
 
 
@@ -179,7 +180,7 @@ def test_an_update_that_is_killed_between_its_two_files_is_done_by_the_next(copi
     new_release(copied)
     before = copied.copy.read_bytes()
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(copies, "_write", _interrupted)
+        patch.setattr(copies, "write_kept", _interrupted)
         copies.update(copied)
     assert copied.copy.read_bytes() == before
     assert copies.update(copied).word == "updated"
@@ -278,7 +279,7 @@ def test_history_is_bounded_and_never_loses_the_newest_nor_the_last_with_answers
     monkeypatch.setattr(history, "NEWEST", 8)
     answer(copied, double=DOUBLE)
     history.keep_now(copied, "check")
-    empty = to_text(copies.as_copy(copies.handed_out(copied)))
+    empty = to_text(handed_out.as_copy(handed_out.handed_out(copied)))
     for number in range(20):
         copied.copy.write_text(empty.replace("A tiny lesson", f"A tiny lesson, {number}"))
         history.keep_now(copied, "check")
@@ -305,7 +306,7 @@ def test_answers_in_exercises_move_to_the_copy(tiny, repository, capsys):
     handed_out = tiny.exercise.read_bytes()
     with_answers(tiny, double=DOUBLE)
     old = tiny.exercise.read_bytes()
-    assert copies.learners_file(tiny) == tiny.exercise
+    assert learners_files.learners_file(tiny) == tiny.exercise
     assert main(["start", "1"]) == 0
     said = capsys.readouterr().out
     assert (
@@ -317,7 +318,7 @@ def test_answers_in_exercises_move_to_the_copy(tiny, repository, capsys):
     (kept,) = [v for v in history.versions(tiny) if v.path.read_bytes() == old]
     assert main(["undo", "1"]) == 0 and tiny.copy.read_bytes() != old  # the copy before
     assert main(["undo", "1", "--to", str(kept.number)]) == 0 and tiny.copy.read_bytes() == old
-    assert copies.learners_file(tiny) == tiny.copy
+    assert learners_files.learners_file(tiny) == tiny.copy
 
 
 def test_answers_in_both_places_are_put_together_and_what_differs_is_kept_beside(copied, capsys):
@@ -415,7 +416,7 @@ def test_the_gate_lets_a_solved_exercise_pass_and_gives_a_learner_no_authors_com
 def test_the_gate_lets_an_exercise_pass_that_was_only_run(tiny):
     commit(tiny)
     nb = read(tiny.exercise)
-    nb.cells[1].outputs = [copies.nbformat.v4.new_output("stream", text="4")]
+    nb.cells[1].outputs = [nbformat.v4.new_output("stream", text="4")]
     tiny.exercise.write_text(to_text(nb))
     assert gate.static_complaints(tiny) == []
     commit(tiny)
@@ -482,7 +483,7 @@ def test_a_renamed_copy_is_found(copied):
     with pytest.raises(
         CourseError, match=r"work/my first lesson.ipynb is a notebook of this lesson"
     ):
-        copies.learners_file(copied)
+        learners_files.learners_file(copied)
 
 
 def test_every_command_finds_a_renamed_copy_and_none_begins_a_second_one(copied, capsys):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.grading.copies import is_committed
+from course_lib.grading.handed_out import is_committed
 from course_lib.grading.kernelspec import LAUNCH, install, with_launch
 from course_lib.grading.notebooks import KERNELSPEC, LANGUAGE_INFO, Lesson, read
 

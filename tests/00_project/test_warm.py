@@ -12,7 +12,7 @@ import psutil
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 
-from course_lib.grading import runner, sandbox, warm
+from course_lib.grading import kernel, sandbox, warm
 from course_lib.grading.runner import Limits, run_notebook
 
 
@@ -187,7 +187,7 @@ def test_without_the_nursery_a_kernel_starts_in_the_ordinary_way(tmp_path, monke
     broken = warm.Nursery()
     broken.expect(warm.WORTH)
     monkeypatch.setattr(warm, "SERVE", "raise SystemExit(3)")
-    monkeypatch.setattr(runner, "NURSERY", broken)
+    monkeypatch.setattr(kernel, "NURSERY", broken)
     nb = new_notebook(cells=[new_code_cell("x = 1")])
     (run,) = run_notebook(nb, tmp_path, Limits(), sandbox.Sandbox(tmp_path))
     assert run.ok and "no answer" in broken.why_not

@@ -12,7 +12,7 @@ from tiny_course import edit
 from course_lib import config
 from course_lib.bench.models import GPT, GPTBlock
 from course_lib.frames import installed
-from course_lib.grading import capstone, cli
+from course_lib.grading import capstone, cli, differences, runner
 from course_lib.grading.answers import fresh, load
 from course_lib.grading.marks import Report
 from course_lib.grading.notebooks import CourseError, find_lesson, to_text
@@ -58,7 +58,7 @@ def why(assembly, name: str) -> str:
 
 def as_eager(assembly) -> None:
     block, x = GPTBlock(16, 2, 8), torch.randn(2, 8, 16)
-    assert capstone.worst(block, assembly.compile(block, fullgraph=True), (x,)) < 1e-4
+    assert differences.worst(block, assembly.compile(block, fullgraph=True), (x,)) < 1e-4
 
 
 # ---- nothing, everything, and the middle ------------------------------------------------------------------------------
@@ -91,7 +91,7 @@ def test_a_compiler_of_twelve_parts_trains_a_gpt_as_eager_does(course):
     tokens = torch.randint(0, 12, (3, 8))
     fast = whole.compile(net, fullgraph=True)
     for _ in range(2):
-        assert capstone.worst(net, fast, (tokens, tokens.roll(-1, 1))) < 1e-4
+        assert differences.worst(net, fast, (tokens, tokens.roll(-1, 1))) < 1e-4
         tokens = torch.randint(0, 12, (3, 8))
     served = {name for name, counts in whole.uses.items() if counts["yours"]}
     assert served >= {
@@ -141,7 +141,7 @@ def test_wrong_endless_and_crashing_answers_stay_outside_each_with_its_reason(co
     edit(path, "free.remove(fits)\n", "pass\n")  # storage that is given away twice
     edit(path, "    kernels = [[work] for work in program]\n", "    while True: pass\n")
     edit(path, "    index, rindex = second.symbols\n", "    import os; os.abort()\n")
-    mine = capstone.assemble(limits=capstone.Limits(cell_seconds=45))
+    mine = capstone.assemble(limits=runner.Limits(cell_seconds=45))
     assert not mine.mine
     assert "it ran longer than 45 seconds" in why(mine, "fuse_all").lower()
     assert "crashed" in why(mine, "legal")

@@ -5,8 +5,8 @@ Out: the committed file where it is unchanged, which is what learners get; else 
 
 from __future__ import annotations
 
-from course_lib.grading.copies import is_committed
 from course_lib.grading.generate import exercise_from
+from course_lib.grading.handed_out import is_committed
 from course_lib.grading.notebooks import Lesson, Notebook, read
 
 

@@ -37,4 +37,6 @@ def leftover(name: str) -> str:
     for rule in RULES:
         if re.fullmatch(rule.pattern, name, re.IGNORECASE | re.DOTALL):
             return f"a leftover of {rule.about}"
-    return "hidden" if name.startswith(".") else ""
+    if name.startswith("."):
+        return "hidden"
+    return ""

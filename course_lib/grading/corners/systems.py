@@ -71,8 +71,10 @@ def _signed(platform: str, said: dict[str, str]) -> Signed:
         again = re.search(r"-(\d{1,4})(?=\.\w+$)", rest)
         attempt = (int(again[1]) if again else 0, int(said["nr"]))
         rest = re.sub(r"-\d{1,4}(?=\.\w+$)", "", rest)
+
     if platform == "Blackboard":
         attempt = tuple(map(int, said["when"].split("-")))
+
     return Signed(
         platform,
         said["who"].strip(),

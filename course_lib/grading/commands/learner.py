@@ -1,0 +1,306 @@
+"""Commands for who learns: start, check, progress, update, undo, join, assemble.
+
+In:  the parsed arguments. Out: the learner's copies under `work/`, what the checks say of them, and an exit status.
+PyTorch has no counterpart. nbgrader's `validate` is near to `check`, without hidden checks.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from course_lib.grading.mistakes import above_zero
+
+from . import Commands, say_beside
+
+if TYPE_CHECKING:
+    from course_lib.grading.copies import Done
+    from course_lib.grading.marks import Report
+    from course_lib.grading.notebooks import Lesson
+
+# how many lessons ended with a word that is counted, not told one by one
+COUNTED = {
+    "made": "made in work/",
+    "there": "in work/ already, which stay as they are",
+    "current": "with nothing new to get",
+}
+
+
+def add(commands: Commands) -> None:
+    add_check(commands)
+    commands.add(progress, "how far you are: points of each lesson, and what comes next")
+    add_start(commands)
+
+    it = commands.add(
+        update, "put a newer version of the exercises into your copies; your answers stay"
+    )
+    it.add_argument("lessons", nargs="*", help="numbers or names (default: all of your copies)")
+
+    add_undo(commands)
+    it = commands.add(join, "join the course at a lesson, with all stages before it given")
+    it.add_argument("lesson", help="its number or name")
+    add_assemble(commands)
+
+
+# ---- check and progress
+
+
+def add_check(commands: Commands) -> None:
+    it = commands.add(check, "mark your own exercise notebook")
+    it.add_argument("lesson", help="its number or name: 2, 02 or 02_bytecode_capture")
+    it.add_argument("--notebook", type=Path, help="another file than your copy under work/")
+    it.add_argument(
+        "--seconds",
+        type=above_zero,
+        default=120,
+        help="time limit of one cell (default: %(default)s)",
+    )
+    it.add_argument(
+        "--memory", type=above_zero, default=6, help="memory limit in GiB (default: %(default)s)"
+    )
+
+
+def check(args: argparse.Namespace) -> int:
+    """Mark the learner's own notebook; 0 only with full marks."""
+    from course_lib.grading.learners_files import learners_file, read_copy
+    from course_lib.grading.marks import mark_exercise
+    from course_lib.grading.notebooks import find_lesson, find_root, read
+    from course_lib.grading.progress import digest
+    from course_lib.grading.runner import Limits
+
+    lesson = find_lesson(find_root(), args.lesson)
+    limits = Limits(cell_seconds=args.seconds, memory_bytes=int(args.memory * 2**30))
+    path = args.notebook or learners_file(lesson)
+    answers = digest(read_copy(lesson) if path == lesson.copy else read(path))
+
+    say_beside(f"{lesson}: starting Python, then every cell runs once ...")
+    report = mark_exercise(lesson, path, limits, say_beside)
+    print(report)
+
+    # the points of another file than the learner's own say nothing about how far they are
+    if args.notebook is None:
+        remember_result(lesson, report, answers)
+    return 0 if report.points == report.out_of else 1
+
+
+def remember_result(lesson: Lesson, report: Report, answers: str) -> None:
+    """Remember the points and keep the file that was marked. That this fails is told, and changes nothing else."""
+    from course_lib.grading.errors import CourseError
+    from course_lib.grading.history import keep_now
+    from course_lib.grading.progress import remember
+
+    try:
+        remember(lesson, report, answers)
+        keep_now(lesson, "check")
+    except CourseError as problem:
+        say_beside(f"course: the points are not remembered: {problem}")
+
+
+def progress(args: argparse.Namespace) -> int:
+    """The lessons with what has been earned, and what comes next."""
+    from course_lib.grading.notebooks import find_root
+    from course_lib.grading.progress import progress
+
+    print(progress(find_root()))
+    return 0
+
+
+# ---- start and update
+
+
+def add_start(commands: Commands) -> None:
+    it = commands.add(start, "make your own copy of a lesson's exercises, work/NN_name.ipynb")
+    it.add_argument("lessons", nargs="*", help="numbers or names (default: all)")
+    it.add_argument(
+        "--all",
+        type=Path,
+        metavar="FOLDER",
+        help="write the whole course into a folder: for who installed a wheel and has no clone",
+    )
+    it.add_argument(
+        "--from",
+        dest="source",
+        type=Path,
+        metavar="PATH",
+        help="take your answers from another notebook, folder or older clone",
+    )
+
+
+def start(args: argparse.Namespace) -> int:
+    """Make the learner's copies in work/; one that is there stays as it is."""
+    from course_lib.grading import copies
+
+    if args.all:
+        return start_in(args.all)
+
+    def one(lesson: Lesson) -> Done | None:
+        return copies.bring(lesson, args.source) if args.source else copies.start(lesson)
+
+    if len(args.lessons) != 1:
+        return each_lesson(args, one, ("made", "there"))
+
+    status = each_lesson(args, one)
+    if status == 0:
+        hint_to_join(args.lessons[0])
+    return status
+
+
+def start_in(folder: Path) -> int:
+    """Write all of the course into a folder, and make the learner's copies there."""
+    from course_lib.grading import copies
+    from course_lib.grading.course_folder import source, write_course
+    from course_lib.grading.notebooks import lessons
+
+    print(write_course(source(), folder))
+    for lesson in lessons(folder.resolve()):
+        copies.start(lesson)
+
+    print(f"Your copies of the exercises are in {folder / 'work'}. Begin there:")
+    print(f"    cd {folder} && jupyter lab notebooks/00_start_here.ipynb")
+    return 0
+
+
+def hint_to_join(wanted: str) -> None:
+    """A learner who begins in the middle may want the lessons before to count as given."""
+    from course_lib.grading.notebooks import find_lesson, find_root, lessons
+    from course_lib.grading.progress import remembered
+
+    root = find_root()
+    lesson, memory = find_lesson(root, wanted), remembered(root)
+    is_first = lesson == lessons(root)[0]
+    has_begun = memory.start is not None or memory.known
+    if not is_first and not has_begun:
+        print(
+            f"If you join the course at this lesson: `course join {lesson.number}` counts the lessons before it as given."
+        )
+
+
+def update(args: argparse.Namespace) -> int:
+    """Put the exercises of this version of the course into the learner's copies."""
+    from course_lib.grading import copies
+    from course_lib.grading.learners_files import work_in_exercises
+
+    def one(lesson: Lesson) -> Done | None:
+        there = bool(args.lessons) or lesson.copy.is_file() or work_in_exercises(lesson)
+        return copies.update(lesson) if there else None
+
+    return each_lesson(args, one, () if args.lessons else ("current",))
+
+
+def each_lesson(
+    args: argparse.Namespace, one: Callable[[Lesson], Done | None], counted: tuple[str, ...] = ()
+) -> int:
+    """Do one thing to the chosen lessons, or to all. What is not done to one does not keep it from the next.
+
+    Of lessons where it ended with a `counted` word, and with nothing to be said, only the number is told.
+    """
+    from course_lib.grading.copies import Done
+    from course_lib.grading.errors import CourseError
+    from course_lib.grading.notebooks import find_lesson, find_root, lessons
+
+    root = find_root()
+    chosen = [find_lesson(root, wanted) for wanted in args.lessons] or lessons(root)
+    counts: Counter[str] = Counter()
+    failed = False
+    for lesson in chosen:
+        try:
+            done = one(lesson)
+        except CourseError as problem:
+            done, failed = Done(lesson, "failed", [str(problem)]), True
+
+        if done is None:
+            continue
+        if done.word in counted and not done.said:
+            counts[done.word] += 1
+        else:
+            print(done)
+
+    for word in counted:
+        if counts[word]:
+            copies = "copies" if counts[word] > 1 else "copy"
+            print(f"{counts[word]} {copies} {COUNTED[word]}")
+    return 2 if failed else 0
+
+
+# ---- undo and join
+
+
+def add_undo(commands: Commands) -> None:
+    it = commands.add(
+        undo, "bring back your copy as it was before the last command that changed it"
+    )
+    it.add_argument("lesson", help="its number or name")
+    it.add_argument("--list", action="store_true", help="show what is kept, and change nothing")
+    it.add_argument(
+        "--to", type=int, metavar="VERSION", help="one of the versions that --list shows"
+    )
+
+
+def undo(args: argparse.Namespace) -> int:
+    """Bring back the learner's copy as it was before the last command that changed it."""
+    from course_lib.grading import history
+    from course_lib.grading.notebooks import find_lesson, find_root
+
+    lesson = find_lesson(find_root(), args.lesson)
+    if args.list:
+        kept = [str(version) for version in history.versions(lesson)]
+        print("\n".join(kept) or "nothing is kept yet")
+        return 0
+
+    version = history.undo(lesson, args.to)
+    number, moment, said = str(version).split("  ")
+    place = lesson.shown(lesson.copy)
+    print(f"{place} is again as it was {said} ({moment}, version {number}).")
+    print("    If it is open in JupyterLab: File > Reload Notebook from Disk.")
+    print(f"    `course undo {lesson.number}` again takes this back.")
+    return 0
+
+
+def join(args: argparse.Namespace) -> int:
+    """Catch up: everything before this lesson counts as given; in the capstone the course's answers stand in."""
+    from course_lib.grading.copies import start
+    from course_lib.grading.notebooks import find_lesson, find_root
+    from course_lib.grading.progress import progress, start_at
+
+    root = find_root()
+    lesson = find_lesson(root, args.lesson)
+    print(start(lesson))
+
+    start_at(root, lesson)
+    print(progress(root))
+    return 0
+
+
+# ---- assemble
+
+
+def add_assemble(commands: Commands) -> None:
+    it = commands.add(
+        assemble,
+        "your own compiler: which of its stages are yours by now, and why the others are not",
+    )
+    it.add_argument("--folder", type=Path, help="another folder of exercise notebooks than work/")
+    it.add_argument("--page", type=Path, help="write a page to keep (.html)")
+    it.add_argument("--name", default="", help="whose compiler it is, for that page")
+
+
+def assemble(args: argparse.Namespace) -> int:
+    """Which stages of the compiler are the learner's by now."""
+    from course_lib.grading.capstone import assemble
+    from course_lib.grading.errors import CourseError
+
+    # said before the minutes of work
+    page = args.page
+    if page and (page.is_dir() or not page.parent.is_dir()):
+        raise CourseError(
+            f"the page cannot be written to {page}: name a file in a folder that exists"
+        )
+
+    mine = assemble(args.folder)
+    print(mine)
+    if page:
+        print(f"written: {mine.save(page, args.name)}")
+    return 0

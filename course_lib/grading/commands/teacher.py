@@ -1,0 +1,235 @@
+"""Commands for who marks a class: grade, collect, repair, example.
+
+In:  the parsed arguments: a folder or a download of submissions. Out: marks, folders, lines about each file, and an exit status.
+Counterpart: nbgrader's `autograde`, `zip_collect` and `export`.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from course_lib.grading.mistakes import above_zero, above_zero_whole
+
+from . import Commands, say
+
+
+def add(commands: Commands) -> None:
+    add_grade(commands)
+    add_collect(commands)
+
+    it = commands.add(
+        repair, "repair a class's notebooks in place, so that nbgrader's own commands can mark them"
+    )
+    it.add_argument("folder", type=Path, help="holds STUDENT/NN_name/NN_name.ipynb")
+    add_example(commands)
+
+
+# ---- grade
+
+
+def add_grade(commands: Commands) -> None:
+    it = commands.add(
+        grade, "mark a class: every notebook in a folder of submissions, each in a sandbox"
+    )
+    it.add_argument(
+        "folder",
+        type=Path,
+        help="holds STUDENT/NN_name/NN_name.ipynb, or is a download of Canvas, Moodle, Blackboard (a folder or a zip)",
+    )
+    it.add_argument(
+        "--output",
+        type=Path,
+        default=Path("grades"),
+        help="where grades.csv and feedback go (default: %(default)s)",
+    )
+    it.add_argument(
+        "--again",
+        nargs="?",
+        choices=("limits", "all"),
+        const="limits",
+        default="",
+        help="mark again what a limit ended (or all), although nothing has changed",
+    )
+    add_who_runs_them(it)
+    add_limits(it)
+
+
+def add_who_runs_them(it: argparse.ArgumentParser) -> None:
+    it.add_argument(
+        "--jobs",
+        type=above_zero_whole,
+        default=2,
+        help="submissions at a time (default: %(default)s)",
+    )
+    it.add_argument(
+        "--executor",
+        choices=("local", "dask"),
+        default="local",
+        help="who runs them (default: %(default)s)",
+    )
+    it.add_argument(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="of a Dask scheduler, tcp://host:8786 (default: workers on this machine)",
+    )
+    it.add_argument(
+        "--no-sandbox",
+        action="store_true",
+        help="run submissions with your own rights: only where you know who wrote them",
+    )
+
+
+def add_limits(it: argparse.ArgumentParser) -> None:
+    it.add_argument(
+        "--seconds",
+        type=above_zero,
+        default=120,
+        help="time limit of one cell (default: %(default)s)",
+    )
+    it.add_argument(
+        "--total",
+        type=above_zero,
+        default=900,
+        help="time limit of one notebook (default: %(default)s)",
+    )
+    it.add_argument(
+        "--memory",
+        type=above_zero,
+        default=6,
+        help="memory limit of one notebook in GiB (default: %(default)s)",
+    )
+
+
+def grade(args: argparse.Namespace) -> int:
+    """Mark a class; 0 once every submission has its marks."""
+    from course_lib.grading.classroom import Job
+    from course_lib.grading.classroom import grade as grade_class
+    from course_lib.grading.notebooks import find_root
+    from course_lib.grading.runner import Limits
+
+    if not args.no_sandbox:
+        require_a_sandbox()
+
+    job = Job(
+        folder=args.folder,
+        output=args.output,
+        root=find_root(),
+        jobs=args.jobs,
+        limits=Limits(
+            args.seconds, total_seconds=args.total, memory_bytes=int(args.memory * 2**30)
+        ),
+        walled=not args.no_sandbox,
+        scheduler=scheduler_of(args),
+        again=args.again,
+    )
+    marked = grade_class(job, say)
+
+    print(f"grades: {args.output / 'grades.csv'}, feedback: {args.output / 'feedback'}")
+    if marked.without:
+        print(f"no mark: {', '.join(marked.without)}")
+    return 1 if marked.without else 0
+
+
+def require_a_sandbox() -> None:
+    from course_lib.grading.errors import CourseError
+    from course_lib.grading.sandbox import why_no_sandbox
+
+    if why := why_no_sandbox():
+        then = "`--no-sandbox` marks them without walls: they may then read and write what you may"
+        raise CourseError(f"Submissions cannot be walled in: {why}. {then}.")
+
+
+def scheduler_of(args: argparse.Namespace) -> str | None:
+    """The address of Dask's scheduler, "local" for one on this machine, None without Dask."""
+    if args.executor != "dask":
+        return None
+    return args.scheduler or "local"
+
+
+# ---- collect and repair
+
+
+def add_collect(commands: Commands) -> None:
+    it = commands.add(
+        collect, "put a download of Canvas, Moodle, Blackboard into folders STUDENT/NN_name/"
+    )
+    it.add_argument("download", type=Path, help="a folder or a zip")
+    it.add_argument(
+        "--output",
+        type=Path,
+        default=Path("submitted"),
+        help="where the folders go (default: %(default)s)",
+    )
+    it.add_argument(
+        "--nbgrader",
+        action="store_true",
+        help="repair the notebooks on the way, so that nbgrader's own commands can mark them",
+    )
+
+
+def collect(args: argparse.Namespace) -> int:
+    """Put a download into folders STUDENT/NN_name/; 0 once nobody was left out."""
+    from course_lib.grading.collect import collect as collect_class
+    from course_lib.grading.collect import write_class
+    from course_lib.grading.notebooks import find_root, lessons
+    from course_lib.grading.repair import write_repaired
+
+    found = collect_class(args.download, lessons(find_root()), leave_out=(args.output,))
+    written = write_class(found, args.output)
+    for line in found.told:
+        say(line)
+
+    if args.nbgrader:
+        written = write_repaired(found, lessons(find_root()), args.output).written
+    print(f"{args.output}: {len(found.submissions)} submissions, {written} files new or changed")
+    print(f"what became of each file: {args.output / 'collected.csv'}")
+    if found.without_a_mark:
+        print(f"nothing of: {', '.join(found.without_a_mark)}")
+    return 1 if found.without_a_mark else 0
+
+
+def repair(args: argparse.Namespace) -> int:
+    """Make submissions such that nbgrader can mark them; 0 once all are."""
+    from course_lib.grading.notebooks import find_root, lessons
+    from course_lib.grading.repair import repair as repair_class
+
+    found, done = repair_class(args.folder, lessons(find_root()))
+    for line in [*found.told, *done.left]:
+        say(line)
+
+    earlier = "; the files as they were are under .earlier/" if done.written else ""
+    print(f"{len(found.submissions)} submissions, {done.written} files written{earlier}")
+    return 1 if done.left or found.without_a_mark else 0
+
+
+# ---- example
+
+
+def add_example(commands: Commands) -> None:
+    it = commands.add(
+        example,
+        "made-up marks of a class, as `course grade` writes them, to try the dashboard with",
+    )
+    it.add_argument("lessons", nargs="*", help="numbers or names (default: all)")
+    it.add_argument(
+        "--students", type=above_zero_whole, default=20, help="how many (default: %(default)s)"
+    )
+    it.add_argument(
+        "--seed", type=int, default=0, help="another number, another class (default: %(default)s)"
+    )
+    it.add_argument(
+        "--out", type=Path, default=Path("grades.csv"), help="the file (default: %(default)s)"
+    )
+
+
+def example(args: argparse.Namespace) -> int:
+    """Marks of a class that never was."""
+    from course_lib.grading.example import example
+    from course_lib.grading.notebooks import find_lesson, find_root
+    from course_lib.grading.notebooks import lessons as all_lessons
+
+    root = find_root()
+    chosen = [find_lesson(root, wanted) for wanted in args.lessons] or all_lessons(root)
+    print(f"{args.out}: {example(chosen, args.students, args.out, args.seed)} rows")
+    return 0

@@ -1,0 +1,151 @@
+"""Where the learner's answers are, and what a notebook holds of them.
+
+In:  a `Lesson`, or a notebook. Out: the file that holds the answers; the names of those that were written.
+
+The answers are in `work/NN_name.ipynb`. In an old clone they may stand under `exercises/`, in which one worked before there were copies.
+Where there is no file, the error says which command makes one or brings one back.
+PyTorch has no counterpart.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from . import history
+from .errors import CourseError
+from .generate import is_stub
+from .handed_out import as_copy, at_head, handed_out, is_untouched, kept_bases, readable
+from .notebooks import (
+    Cell,
+    Lesson,
+    Notebook,
+    graded_cells,
+    grading_metadata,
+    is_solution,
+    lessons,
+    read,
+)
+
+
+def learners_file(lesson: Lesson) -> Path:
+    """The notebook that holds the learner's answers: the copy, or in an old clone the file under `exercises/`."""
+    if lesson.copy.is_file():
+        return lesson.copy
+    if work_in_exercises(lesson):
+        return lesson.exercise
+    raise CourseError(
+        is_lost(lesson)
+        or f"You have no copy of {lesson} yet: `course start {lesson.number}` makes {lesson.shown(lesson.copy)}."
+    )
+
+
+def is_lost(lesson: Lesson) -> str:
+    """Where a copy that was there has gone, and what to do; nothing if it is there, or never was."""
+    if lesson.copy.is_file():
+        return ""
+    place = lesson.shown(lesson.copy)
+    if alike := looks_like(lesson):
+        return (
+            f"There is no {place}, but {lesson.shown(alike)} is a notebook of this lesson: "
+            f"give it the name {place} again, or move it out of the folder."
+        )
+
+    if history.versions(lesson):
+        return (
+            f"{place} is gone: `course undo {lesson.number}` brings back its last kept version, "
+            f"`course start {lesson.number}` makes a new one."
+        )
+
+    return ""
+
+
+def notebook_in(lesson: Lesson, folder: Path) -> Path | None:
+    """The lesson's notebook in a folder: laid out as `work/` or as `exercises/`, or a whole clone. Where the learner's own
+    folder has no copy, it is the file under `exercises/`, in which one worked before there were copies."""
+    flat, deep = f"{lesson.name}.ipynb", f"{lesson.name}/{lesson.name}.ipynb"
+    places = [folder / flat, folder / deep, folder / "work" / flat, folder / "exercises" / deep]
+    if folder.resolve() == (lesson.root / "work").resolve():
+        places.append(lesson.exercise)
+    return next((place for place in places if place.is_file()), None)
+
+
+def looks_like(lesson: Lesson) -> Path | None:
+    """Another notebook in `work/` with this lesson's checks, say a copy that was renamed. The other lessons' copies are not read."""
+    names = {f"{other.name}.ipynb" for other in lessons(lesson.root)}
+    others = [path for path in sorted(lesson.work.glob("*.ipynb")) if path.name not in names]
+    if not others:
+        return None
+
+    checks = {cell.grade_id for cell in graded_cells(handed_out(lesson))}
+    for path in others:
+        nb = readable(path)
+        if nb is not None and checks and checks <= {cell.grade_id for cell in graded_cells(nb)}:
+            return path
+    return None
+
+
+def read_copy(lesson: Lesson) -> Notebook:
+    """The learner's copy; where it cannot be read, the message says how to get a version back that can."""
+    try:
+        return read(lesson.copy)
+    except CourseError as problem:
+        said = str(problem).replace(str(lesson.copy), lesson.shown(lesson.copy))
+        if history.of_lab(lesson):
+            said += f" Or take what JupyterLab had saved before: `course undo {lesson.number}`."
+        elif history.versions(lesson):
+            said += f" Or take the last kept version: `course undo {lesson.number}`."
+        raise CourseError(said) from None
+
+
+def work_in_exercises(lesson: Lesson) -> list[str]:
+    """What a learner wrote into the file under `exercises/`: names of answers, "an added cell". It may be unreadable: then that."""
+    if not lesson.exercise.is_file():
+        return []
+    try:
+        nb = read(lesson.exercise)
+    except CourseError:
+        return ["a file that cannot be read"]
+
+    if is_untouched(nb):
+        return []
+    known = [handed_out(lesson)]
+    before = at_head(lesson)
+    if before is not None:
+        # somebody may have committed answers: of a file that was changed only the stubs are the course's
+        if not is_untouched(before):
+            before.cells = [c for c in before.cells if not is_solution(c) or is_stub(c)]
+        known.append(before)
+
+    return written_in(nb, known)
+
+
+def written_in(nb: Notebook, known: list[Notebook]) -> list[str]:
+    """Names of the answers in `nb` that stand in none of the exercises that are `known`; "an added cell" for code of the learner's."""
+    answers = {
+        answer_of(cell) for exercise in known for cell in exercise.cells if is_solution(cell)
+    }
+    given = {cell.source.strip() for exercise in known for cell in exercise.cells}
+
+    found: list[str] = []
+    for cell in nb.cells:
+        source = cell.source.strip()
+        if not source:
+            continue
+        if is_solution(cell):
+            if answer_of(cell) not in answers:
+                found.append(answer_of(cell)[0])
+        elif cell.cell_type == "code" and source not in given and not grading_metadata(cell):
+            found.append("an added cell")
+    return list(dict.fromkeys(found))
+
+
+def holds_work(lesson: Lesson, path: Path) -> bool:
+    """Whether something was written in this notebook. What cannot be read says no."""
+    nb = readable(path)
+    return nb is not None and bool(
+        written_in(nb, [as_copy(handed_out(lesson)), *kept_bases(lesson)])
+    )
+
+
+def answer_of(cell: Cell) -> tuple[str, str]:
+    return str(grading_metadata(cell).get("grade_id")), cell.source.strip()

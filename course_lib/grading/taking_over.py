@@ -1,0 +1,119 @@
+"""Answers that stand in another notebook come into the learner's copy.
+
+In:  a `Lesson`, and a notebook with answers: the file under `exercises/`, or one that lies elsewhere. Out: sentences about what was taken.
+
+An untouched copy is merged with the other notebook. Where the copy has answers, too, only its stubs are filled; another answer to the
+same exercise is kept in a file beside the copy.
+PyTorch has no counterpart.
+"""
+
+from __future__ import annotations
+
+from . import history, writing
+from .errors import CourseError
+from .generate import exercise_text
+from .handed_out import as_copy, at_head, handed_out
+from .learners_files import answer_of, work_in_exercises, written_in
+from .merging import merge
+from .notebooks import Lesson, Notebook, grading_metadata, is_solution, read, to_text
+
+
+def fetch_from_exercises(lesson: Lesson) -> list[str]:
+    """Move answers over that a learner wrote into `exercises/`, as one did before there were copies."""
+    there = work_in_exercises(lesson)
+    if not there:
+        return []
+    where, place = lesson.shown(lesson.exercise), lesson.shown(lesson.copy)
+    seen = writing.Seen.of(lesson.exercise)
+    history.keep(lesson, seen, "exercises")
+
+    try:
+        old = read(lesson.exercise)
+    except CourseError as problem:
+        return [f"{problem} It is left as it is; its answers are not in {place}."]
+
+    said = take_over(lesson, old, where, at_head(lesson))
+    # only now, for the answers are safe
+    writing.write(seen, exercise_text(lesson).encode())
+
+    return [
+        *said,
+        f"{where} is again as it was handed out; the file before is kept in work/.history.",
+    ]
+
+
+def take_over(lesson: Lesson, old: Notebook, where: str, base: Notebook | None) -> list[str]:
+    """Put the answers of another notebook into the copy: all of it where the copy is untouched, else each answer that is still
+    a stub there. What has no place is kept in a file beside the copy."""
+    seen = writing.Seen.of(lesson.copy)
+    mine, theirs = read(lesson.copy), as_copy(handed_out(lesson))
+    place = lesson.shown(lesson.copy)
+    if not written_in(mine, [theirs]):
+        merged = merge(as_copy(base) if base is not None else None, theirs, as_copy(old))
+        write_kept(lesson, seen, merged.nb, "start")
+        return [
+            f"Your answers in {where} ({some_names(merged.answers)}) are in {place} now.",
+            *merged.said,
+        ]
+
+    taken, left = _take_single_answers(mine, old, theirs)
+    if taken:
+        write_kept(lesson, seen, mine, "start")
+    said = []
+    if taken:
+        said = [f"Your answers in {where} ({some_names(taken)}) are in {place} now."]
+    if left:
+        beside = write_beside(lesson, old)
+        said.append(
+            f"{some_names(left)}: {place} has another answer, which stays; the other is in {beside}."
+        )
+
+    return said
+
+
+def _take_single_answers(
+    mine: Notebook, old: Notebook, theirs: Notebook
+) -> tuple[list[str], list[str]]:
+    """Fill stubs of `mine` from `old`; (what was taken, what stands otherwise in both)."""
+    stubs = {answer_of(cell) for cell in theirs.cells if is_solution(cell)}
+    others = {
+        grading_metadata(cell)["grade_id"]: cell.source
+        for cell in reversed(old.cells)
+        if is_solution(cell) and answer_of(cell) not in stubs and cell.source.strip()
+    }
+    taken, same = [], []
+
+    for cell in mine.cells:
+        name = grading_metadata(cell).get("grade_id")
+        if not is_solution(cell) or name not in others:
+            continue
+        if answer_of(cell) in stubs:
+            cell.source = others[name]
+            taken.append(str(name))
+        elif cell.source.strip() == others[name].strip():
+            same.append(name)
+
+    return taken, [str(name) for name in others if name not in taken and name not in same]
+
+
+def write_beside(lesson: Lesson, old: Notebook) -> str:
+    """Write a notebook into a new file next to the copy."""
+    number = 1
+    while True:
+        path = lesson.work / f"{lesson.name}.other-{number}.ipynb"
+        if writing.write_new(path, to_text(as_copy(old)).encode()):
+            return lesson.shown(path)
+        number += 1
+
+
+def some_names(names: list[str]) -> str:
+    """At most six names, and how many more."""
+    shown = ", ".join(names[:6])
+    if len(names) > 6:
+        return f"{shown} and {len(names) - 6} more"
+    return shown or "none"
+
+
+def write_kept(lesson: Lesson, seen: writing.Seen, nb: Notebook, why: str) -> None:
+    history.keep(lesson, seen, why)
+    writing.write(seen, to_text(nb).encode())
