@@ -22,7 +22,7 @@ import torch
 
 from . import quiet
 from .asked import asked
-from .explained import listen, without_addresses
+from .explained import ERROR_IN, listen, without_addresses
 
 # Looked up once, so that a cell which reassigns `torch.testing.assert_close` changes no verdict.
 _assert_close = torch.testing.assert_close
@@ -214,7 +214,7 @@ def _place(error: Exception) -> str:
             place = linecache.getline(file, step.tb_lineno).strip() or place
         step = step.tb_next
     if place:
-        return f"\nin: {place}"
+        return f"\n{ERROR_IN}{place}"
     return ""
 
 

@@ -331,7 +331,10 @@ class Keeper:
         # a cell may bind the same object anew; one that failed on the way did not come to all
         again = {name for name in ended.binds if name in self.names}
         if ended.role in ("given", "checks"):
-            self.note_course(changed | (again - self.mine.keys()), ended)
+            # of the learner's names only what both imported is the course's, too: it is the same thing
+            both = {name for name in ended.defines if _is_imported(self.names.get(name))}
+            theirs = again - (self.mine.keys() - both)
+            self.note_course(changed | theirs, ended)
         else:
             self.note_learner(changed | again, ended)
 
@@ -394,10 +397,13 @@ class Keeper:
         theirs = self.course[name]
         if value is theirs or needed:
             return theirs
-        kinds = inspect.isroutine(theirs) or inspect.isclass(theirs) or inspect.ismodule(theirs)
-        if kinds and name not in self.habits.defines:
-            return theirs
-        return value
+        if not _is_code(theirs):
+            return value
+
+        # a learner's own function or import of this name is meant by their cells; a value that took the name later is not
+        if name in self.habits.defines and _is_code(value):
+            return value
+        return theirs
 
     def hides(self, name: str, value: Any, needed: bool) -> bool:
         """Whether this value only hides a builtin that is meant, in the course's cells or in the learner's functions."""
@@ -441,6 +447,17 @@ class Keeper:
                 continue
             changed = of_course and not _same(before, now)
             _put(switch, now, now if changed else self.theirs[n])
+
+
+def _is_code(value: Any) -> bool:
+    return inspect.isroutine(value) or inspect.isclass(value) or inspect.ismodule(value)
+
+
+def _is_imported(value: Any) -> bool:
+    """A module, or a function or class of one: not what a cell of the notebook made."""
+    if inspect.ismodule(value):
+        return True
+    return _is_code(value) and getattr(value, "__module__", "__main__") != "__main__"
 
 
 def _got(switch: Switch) -> Any:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from .assembling import COURSE, marking, role_of
-from .explained import HEAD
+from .explained import ERROR_IN, HEAD
 from .line_of_answer import line_of_the_answer
 from .names import bound, tree_of
 from .notebooks import Notebook
@@ -126,7 +126,10 @@ def check_failed(case: Case) -> str:
     """What the check says itself, and the line of the answer that gave the value."""
     if case.run.ename != "CheckFailed":
         return ""
-    return shortened(case.run.evalue) + case.line(case.run.evalue)
+    said = case.run.evalue
+    if ERROR_IN in said:
+        return shortened(said)
+    return shortened(said) + case.line(said)
 
 
 def limit_passed(case: Case) -> str:

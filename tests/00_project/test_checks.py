@@ -163,7 +163,10 @@ def test_an_answer_that_raises_is_told_in_words_with_its_line():
         )
     said = str(caught.value)
     assert "What:     the answer runs" in said and "Why:      its keys are names" in said
-    assert "KeyError: 'missing'" in said and 'in: return numbers["missing"]' in said
+    assert (
+        "KeyError: 'missing'" in said
+        and 'the error came from the line: return numbers["missing"]' in said
+    )
     with pytest.raises(CheckFailed, match="Why:      why it should"):
         check_runs(
             lambda: 1 / 0, "the answer runs", "why it should", {KeyError: "its keys are names"}

@@ -124,6 +124,28 @@ def test_a_cell_of_the_learners_takes_nothing_of_right_answers(lesson, name):
     assert marks_of(lesson, nb) == {each: (EXERCISES[each][0], "") for each in EXERCISES}
 
 
+# what stands above the course's first cell → what takes the name below it
+IMPORTED_TWICE = {
+    "a module": ("import torch", "for torch in [1, 2]:\n    pass"),
+    "a module, by a value": ("import torch", "torch = 3"),
+    "two modules": ("import torch, time, math", "torch = time = math = None"),
+    "a check": ("from course_lib.grading import check_equal", "check_equal = 3"),
+    "all checks": ("from course_lib.grading import *", "check = check_close = check_equal = 0"),
+    "a module under another name": ("import time as torch", "torch = 3"),
+    "with a switch": ("import torch\ntorch.set_autocast_enabled('cpu', True)", "torch = 2"),
+}
+
+
+@pytest.mark.parametrize("name", IMPORTED_TWICE)
+def test_what_learner_and_course_both_import_stays_the_courses(lesson, name):
+    above, below = IMPORTED_TWICE[name]
+    nb = solved(lesson)
+    first = next(n for n, cell in enumerate(nb["cells"]) if cell["cell_type"] == "code")
+    nb["cells"].insert(first, code(above))
+    nb["cells"].insert(first + 2, code(below))
+    assert points_of(lesson, nb) == FULL
+
+
 def test_the_learners_values_are_back_after_a_cell_of_the_course(lesson):
     nb = solved(lesson)
     own(nb, "test_double", "x = list = 'mine'\ntorch.set_default_dtype(torch.float64)")

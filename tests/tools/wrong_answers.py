@@ -224,7 +224,7 @@ class Said:
     def is_bare(self) -> bool:
         """It does not tell what was looked at, or no line of the answer."""
         is_told = any(head in self.reason for head in ("What:", HEAD))
-        has_line = any(head in self.reason for head in ("Line:", "the error came from line"))
+        has_line = any(head in self.reason for head in ("Line:", "the error came from"))
         return not self.full and not (is_told and has_line)
 
 
