@@ -12,109 +12,204 @@ In PyTorch: `torch/_dynamo/symbolic_convert.py` (`break_graph_if_unsupported`, `
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from course_lib import frames
 from course_lib.capture.head import Break, HeadBuilder
 from course_lib.capture.interpreter import Interpreter
 from course_lib.capture.machine import NOTHING, Stack
+from course_lib.capture.resuming import resumption, stack_of
 from course_lib.capture.sources import Unsupported
 from course_lib.capture.world import NULL
 from course_lib.frames import JUMPS, Instruction
 
-# Builtins that look at the frame that calls them
 FRAME_READERS = ("locals", "globals", "eval", "exec")
+"""Builtins that look at the frame that calls them."""
 BRANCHES = {"POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE"}
 TRUTHS = {"TO_BOOL", "UNARY_NOT", "CONTAINS_OP"}
-EXPRESSIONS: dict[str, tuple[Any, ...]] = {
-    "LOAD_ATTR": (1, "{0}.{arg}"), "COMPARE_OP": (2, "{0} {arg} {1}"), "UNARY_NEGATIVE": (1, "-{0}"), "UNARY_INVERT": (1, "~{0}"),
-    "UNARY_POSITIVE": (1, "+{0}"), "UNARY_NOT": (1, "not {0}"), "TO_BOOL": (1, "bool({0})"), "BINARY_SUBSCR": (2, "{0}[{1}]"),
-    "GET_ITER": (1, "iter({0})"), "CONVERT_VALUE": (1, "{arg}({0})"), "FORMAT_SIMPLE": (1, "format({0})"),
-    "FORMAT_WITH_SPEC": (2, "format({0}, {1})"), "BEFORE_WITH": (1, "{0}.__exit__", "{0}.__enter__()"),
-}  # fmt: skip
-"""Instructions that take values and give others: how many, and the texts with {0}, {1}, ... in their places."""
-STATEMENTS = {"STORE_ATTR": (2, "{1}.{arg} = {0}"), "DELETE_ATTR": (1, "del {0}.{arg}"), "STORE_SUBSCR": (3, "{1}[{2}] = {0}"),
-              "DELETE_SUBSCR": (2, "del {0}[{1}]"), "POP_TOP": (1, "{0}")}  # fmt: skip
-"""Instructions that take values and give none."""
+"""Instructions that give True or False, for a branch that may follow."""
+
+
+@dataclass(frozen=True)
+class Expression:
+    """An instruction that takes `takes` values off the stack, and gives one for each of `gives`.
+
+    In the texts {0}, {1}, ... are the values, the deepest first, and {arg} is the instruction's argument.
+    """
+
+    takes: int
+    gives: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Statement:
+    """An instruction that takes `takes` values off the stack, and gives none."""
+
+    takes: int
+    text: str
+
+
+EXPRESSIONS: dict[str, Expression] = {
+    "LOAD_ATTR": Expression(1, ("{0}.{arg}",)),
+    "COMPARE_OP": Expression(2, ("{0} {arg} {1}",)),
+    "UNARY_NEGATIVE": Expression(1, ("-{0}",)),
+    "UNARY_INVERT": Expression(1, ("~{0}",)),
+    "UNARY_POSITIVE": Expression(1, ("+{0}",)),
+    "UNARY_NOT": Expression(1, ("not {0}",)),
+    "TO_BOOL": Expression(1, ("bool({0})",)),
+    "BINARY_SUBSCR": Expression(2, ("{0}[{1}]",)),
+    "GET_ITER": Expression(1, ("iter({0})",)),
+    "CONVERT_VALUE": Expression(1, ("{arg}({0})",)),
+    "FORMAT_SIMPLE": Expression(1, ("format({0})",)),
+    "FORMAT_WITH_SPEC": Expression(2, ("format({0}, {1})",)),
+    "BEFORE_WITH": Expression(1, ("{0}.__exit__", "{0}.__enter__()")),
+}
+STATEMENTS: dict[str, Statement] = {
+    "STORE_ATTR": Statement(2, "{1}.{arg} = {0}"),
+    "DELETE_ATTR": Statement(1, "del {0}.{arg}"),
+    "STORE_SUBSCR": Statement(3, "{1}[{2}] = {0}"),
+    "DELETE_SUBSCR": Statement(2, "del {0}[{1}]"),
+    "POP_TOP": Statement(1, "{0}"),
+}
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side of a branch: where the frame goes on, with what on the stack."""
+
+    offset: int
+    stack: list[str]
+
+
+def indented(lines: Iterable[str]) -> list[str]:
+    return ["    " + line for line in lines]
 
 
 class BreakBuilder(HeadBuilder, Stack):
     """Writes the head of a frame that stops before instruction `first` of its program."""
 
+    it: Interpreter
+    lines: list[str]
+    """The operation itself."""
+    tail: list[str]
+    """The calls of resume functions."""
+    handler: Any
+    """The entry of the exception table that is in force at the broken instruction, or None."""
+
     def stop(self, it: Interpreter, first: int, broken: int, plain: bool) -> None:
         """Side effects, instructions `first` to `broken`, calls of resume functions. `plain`: from `first` on as it is."""
+        refuse_frame_readers(it)
         self.it = it
-        readers = [i.arg for i in it.program if i.op == "LOAD_GLOBAL" and i.arg in FRAME_READERS]
-        if readers or any(value is sys._getframe for value in it.stack):
-            raise Unsupported(
-                f"a function that calls {(*readers, 'sys._getframe')[0]}() cannot be split"
-            )
         self.head.at = Break(it.code, it.program[broken].line or 1, it.globals)
+
         self.effects()
-        self.stack = self.stack_of(it)
-        known = {*EXPRESSIONS, *STATEMENTS, *BRANCHES, *dir(self)}
-        self.lines: list[str] = []  # the operation itself
-        self.tail: list[str] = []  # the calls of resume functions
-        self.handler: Any = None
-        if plain or not all(i.op in known for i in it.program[first : broken + 1]):
+        self.stack = stack_of(self, it)
+        self.lines = []
+        self.tail = []
+        self.handler = None
+
+        if plain or not self.knows(it.program[first : broken + 1]):
             self.go_on(it.program[first].offset, plain=True)
         else:
             self.write_steps(it.program[first:], broken - first)
-        lines = self.lines
-        if it.handling is not None and lines:
-            lines, error = ["    " + line for line in lines], self.rebuild(it.handling)
-            unseen = f"    {error}.__traceback__ = {error}.__traceback__.tb_next"
-            lines = ["try:", f"    raise {error}", "except BaseException:", unseen, *lines]
-        self.body += [*lines, *self.tail]
+        self.body += [*self.while_handling(self.lines), *self.tail]
+
+    def knows(self, program: Sequence[Instruction]) -> bool:
+        """Can each of these instructions be written as source?"""
+        known = {*EXPRESSIONS, *STATEMENTS, *BRANCHES, *dir(self)}
+        return all(instruction.op in known for instruction in program)
+
+    def while_handling(self, lines: list[str]) -> list[str]:
+        """The operation, done while the exception is handled that the program was handling. (A bare `raise` asks for it.)"""
+        if self.it.handling is None or not lines:
+            return lines
+
+        error = self.rebuild(self.it.handling)
+        return [
+            "try:",
+            f"    raise {error}",
+            "except BaseException:",
+            # The line above is no line of the program.
+            f"    {error}.__traceback__ = {error}.__traceback__.tb_next",
+            *indented(lines),
+        ]
+
+    # --- from instruction to instruction
 
     def write_steps(self, program: Sequence[Instruction], count: int) -> None:
+        """Write `count` instructions and the broken one after them, then go on with the frame."""
         offset = program[count].offset
-        handler = self.handler = next(
-            (e for e in frames.exception_table(self.it.code) if e.start <= offset < e.end), None
-        )
-        kept = self.stack[: handler.depth] if handler else []
+        self.handler = handler_at(self.it, offset)
+        kept = self.stack[: self.handler.depth] if self.handler else []
+
         place = 0
         while not self.tail:
-            i = program[place]
-            joined = program[place - 1].op in TRUTHS and i.op in {*BRANCHES, "UNARY_NOT"}
-            if place > count and i.offset != offset and not joined:
-                self.go_on(i.offset)
+            instruction = program[place]
+            # A branch on a truth value is written with it: `if x in y:`.
+            joined = program[place - 1].op in TRUTHS and instruction.op in {*BRANCHES, "UNARY_NOT"}
+            if place > count and instruction.offset != offset and not joined:
+                self.go_on(instruction.offset)
                 break
+
             place += 1
-            # `if` asks by itself
-            if i.op != "TO_BOOL" or program[place].op not in JUMPS or handler is not None:
-                self.write_step(i, program[place : place + 1])
-        if handler is not None and self.lines:
-            tail, self.tail = self.tail, []
-            self.stack = [*kept, *([str(offset // 2)] if handler.lasti else []), "__error"]
-            # outside of `except`: the program decides how long it handles the exception
-            self.go_on(handler.target)
-            done, went_well = (["    " + line for line in lines] for lines in (self.lines, tail))
-            self.lines = [
-                "try:",
-                *done,
-                "    __error = None",
-                "except BaseException as __caught:",
-                "    __error = __caught",
-            ]
-            self.tail = ["if __error is None:", *went_well, *self.tail]
+            # `if` asks for the truth by itself.
+            asked_by_if = instruction.op == "TO_BOOL" and program[place].op in JUMPS
+            if not asked_by_if or self.handler is not None:
+                self.write_step(instruction, program[place : place + 1])
+
+        if self.handler is not None and self.lines:
+            self.catch(kept, offset)
+
+    def catch(self, kept: list[str], offset: int) -> None:
+        """Where the operation raises inside a `try` of the program, the frame goes on at the handler."""
+        went_well = self.tail
+        last_instruction = [str(offset // 2)] if self.handler.lasti else []
+
+        # Outside of `except`: the program decides how long it handles the exception.
+        self.tail = []
+        self.stack = [*kept, *last_instruction, "__error"]
+        self.go_on(self.handler.target)
+
+        self.lines = [
+            "try:",
+            *indented(self.lines),
+            "    __error = None",
+            "except BaseException as __caught:",
+            "    __error = __caught",
+        ]
+        self.tail = ["if __error is None:", *indented(went_well), *self.tail]
 
     def write_step(self, i: Instruction, after: Sequence[Instruction]) -> None:
+        """One instruction. `after` holds the next one, if there is one."""
         if i.op in EXPRESSIONS:
-            count, *texts = EXPRESSIONS[i.op]
-            taken = self.popn(count)
-            self.stack += [self.do(text.format(*taken, arg=i.arg)) for text in texts]
+            expression = EXPRESSIONS[i.op]
+            taken = self.popn(expression.takes)
+            self.stack += [self.do(text.format(*taken, arg=i.arg)) for text in expression.gives]
         elif i.op in STATEMENTS:
-            count, text = STATEMENTS[i.op]
-            self.lines.append(text.format(*self.popn(count), arg=i.arg))
+            statement = STATEMENTS[i.op]
+            taken = self.popn(statement.takes)
+            self.lines.append(statement.text.format(*taken, arg=i.arg))
         elif i.op in BRANCHES:
-            condition = self.pop()
-            pops = bool(after) and after[0].offset == i.offset  # 3.11: JUMP_IF_..._OR_POP
-            there, here = (i.arg, self.stack), (i.next_offset, self.stack[: len(self.stack) - pops])
-            self.branch(condition, *((there, here) if "TRUE" in i.op else (here, there)))
+            self.write_branch(i, after)
         else:
             getattr(self, i.op)(i)
+
+    def write_branch(self, i: Instruction, after: Sequence[Instruction]) -> None:
+        """`if condition:` with a resume function for each side."""
+        condition = self.pop()
+
+        # Python 3.11 splits JUMP_IF_TRUE_OR_POP: the side that does not jump pops what the other keeps.
+        pops = bool(after) and after[0].offset == i.offset
+        jump = Side(i.arg, self.stack)
+        stay = Side(i.next_offset, self.stack[: len(self.stack) - pops])
+
+        jumps_if_true = "TRUE" in i.op
+        if jumps_if_true:
+            self.branch(condition, yes=jump, no=stay)
+        else:
+            self.branch(condition, yes=stay, no=jump)
 
     def do(self, text: str) -> str:
         """Compute something, once."""
@@ -124,41 +219,52 @@ class BreakBuilder(HeadBuilder, Stack):
 
     def go_on(self, offset: int, plain: bool = False, indent: str = "") -> None:
         """`return resume(...)`: the rest of the frame from `offset`."""
-        self.tail.append(
-            f"{indent}return {self.resumption(self.it, offset, self.stack, '__func', plain)}"
-        )
+        rest = resumption(self, self.it, offset, self.stack, "__func", plain)
+        self.tail.append(f"{indent}return {rest}")
 
-    def branch(self, condition: str, yes: tuple[int, list[str]], no: tuple[int, list[str]]) -> None:
-        """A two-way `if`: where each side goes on, with what on the stack."""
+    def branch(self, condition: str, yes: Side, no: Side) -> None:
+        """A two-way `if`."""
+        # Its truth may raise, and then the program's handler is asked.
         if self.handler is not None:
             condition = self.do(f"bool({condition})")
-        self.tail.append(f"if {condition}:")
-        for (offset, self.stack), indent in ((yes, "    "), (no, "")):
-            self.go_on(offset, indent=indent)
 
-    # names of arguments, for the CALL_KW that comes next
-    LOAD_CONST = lambda self, i: self.push(i.arg)
+        self.tail.append(f"if {condition}:")
+        self.stack = yes.stack
+        self.go_on(yes.offset, indent="    ")
+        self.stack = no.stack
+        self.go_on(no.offset)
+
+    # --- instructions that are more than a text
+
+    def LOAD_CONST(self, i: Instruction) -> None:
+        """The names of arguments, for the CALL_KW that comes next."""
+        self.push(i.arg)
 
     def BINARY_OP(self, i: Instruction) -> None:
+        """`a + b`, or `a += b`, which may change `a` itself."""
         left, right = self.popn(2)
-        in_place = i.arg.endswith("=")
-        self.push(name := self.do(left if in_place else f"{left} {i.arg} {right}"))
-        if in_place:
-            self.lines.append(f"{name} {i.arg} {right}")
+        if not i.arg.endswith("="):
+            self.push(self.do(f"{left} {i.arg} {right}"))
+            return
+
+        name = self.do(left)
+        self.push(name)
+        self.lines.append(f"{name} {i.arg} {right}")
 
     def CONTAINS_OP(self, i: Instruction) -> None:
         item, container = self.popn(2)
-        self.stack.append(self.do(f"{item} {'not in' if i.arg else 'in'} {container}"))
+        operator = "not in" if i.arg else "in"
+        self.stack.append(self.do(f"{item} {operator} {container}"))
 
     def CALL_FUNCTION_EX(self, i: Instruction) -> None:
+        """`f(*args, **kwargs)`"""
         kwargs = self.pop() if i.arg else NULL
         keywords = [] if kwargs is NULL else [f"**{kwargs}"]
         self.call_popped([f"*{self.pop()}", *keywords], {})
 
     def call(self, function: str, /, *args: str, **kwargs: str) -> str:
-        return self.do(
-            f"{function}({', '.join([*args, *(f'{name}={text}' for name, text in kwargs.items())])})"
-        )
+        named = [f"{name}={text}" for name, text in kwargs.items()]
+        return self.do(f"{function}({', '.join([*args, *named])})")
 
     def UNPACK_SEQUENCE(self, i: Instruction) -> None:
         names = [f"__r{next(self._count)}" for _ in range(i.arg)]
@@ -166,13 +272,35 @@ class BreakBuilder(HeadBuilder, Stack):
         self.stack.extend(reversed(names))
 
     def WITH_EXCEPT_START(self, i: Instruction) -> None:
+        """Call `__exit__` with the exception that was raised in a `with`."""
         error = self.stack[-1]
         called = [slot for slot in self.stack[-3 - i.arg : -3] if slot is not NULL]
         self.push(self.call(*called, f"type({error})", error, f"{error}.__traceback__"))
 
     def FOR_ITER(self, i: Instruction) -> None:
+        """Take the next item; without one, go on behind the loop."""
         at, end = self.iterator_at(), self.name_for(NOTHING)
         item = self.do(f"next({self.stack[at]}, {end})")
-        self.branch(
-            f"{item} is {end}", (i.arg, self.stack[:at]), (i.next_offset, [*self.stack, item])
-        )
+        behind = Side(i.arg, self.stack[:at])
+        inside = Side(i.next_offset, [*self.stack, item])
+        self.branch(f"{item} is {end}", yes=behind, no=inside)
+
+
+def refuse_frame_readers(it: Interpreter) -> None:
+    """Raise Unsupported for a frame that looks at itself: the resume function is another frame."""
+    found = []
+    for instruction in it.program:
+        if instruction.op == "LOAD_GLOBAL" and instruction.arg in FRAME_READERS:
+            found.append(instruction.arg)
+    if any(value is sys._getframe for value in it.stack):
+        found.append("sys._getframe")
+    if found:
+        raise Unsupported(f"a function that calls {found[0]}() cannot be split")
+
+
+def handler_at(it: Interpreter, offset: int) -> Any:
+    """The entry of the exception table for the instruction at `offset`, None if there is none."""
+    for entry in frames.exception_table(it.code):
+        if entry.start <= offset < entry.end:
+            return entry
+    return None

@@ -20,7 +20,7 @@ from course_lib.capture.world import MISSING, NULL, World
 from course_lib.frames import Instruction, instructions
 from course_lib.frames.resume import traceback_line
 
-OWN = tuple(f"{name}.py" for name in "graph world shapes head breaks".split())
+OWN = tuple(f"{name}.py" for name in "graph world shapes head rebuild resuming breaks".split())
 HERE = os.path.dirname(os.path.abspath(__file__))
 RAISE = dis.opmap["RAISE_VARARGS"]
 SLIPS = NameError, AttributeError, TypeError, IndexError

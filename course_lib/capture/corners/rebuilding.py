@@ -1,0 +1,144 @@
+"""Special kinds of values that are alive when a frame ends or breaks, and how each is written.
+
+In:  a bound method, a view of a dict, `super()`, a cell, a generator, ...
+Out: an expression that gives such a value in the real world (`capture/rebuild.py` has the ordinary kinds).
+In PyTorch: `reconstruct` of `UserMethodVariable`, `DictViewVariable`, `SuperVariable` and `CellVariable`. A generator that has
+started is more than TorchDynamo rebuilds.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import gc
+import types
+from typing import Any
+
+import torch
+
+from course_lib import frames
+from course_lib.capture.breaks import BreakBuilder
+from course_lib.capture.calls import SAFE_TYPES, Id, call_back
+from course_lib.capture.classes import isinstance
+from course_lib.capture.machine import Machine
+from course_lib.capture.rebuild import BY_TYPE, Rebuilder, write_reduced
+from course_lib.capture.resuming import resumption, stack_of
+from course_lib.capture.sources import Unsupported
+from course_lib.capture.world import is_full
+
+METHODS_OF_C = (types.MethodDescriptorType, types.WrapperDescriptorType)
+
+
+def write_view(head: Rebuilder, view: Any) -> str:
+    """`keys()`, `values()` or `items()` of the dict that it looks at."""
+    method = type(view).__name__.partition("_")[2]
+    return f"{head.rebuild(gc.get_referents(view)[0])}.{method}()"
+
+
+def write_id(head: Rebuilder, number: Id) -> str:
+    """What `id` gave for an object that the program made: it has another address in the real world."""
+    return head.assign(f"id({head.rebuild(number.obj)})")
+
+
+def write_partial(head: Rebuilder, value: functools.partial[Any]) -> str:
+    """What C code calls in place of a function is that function. Any other partial is made anew."""
+    if value.func is call_back:
+        return head.rebuild(value.args[1])
+    return write_reduced(head, value)
+
+
+def write_method(head: Rebuilder, method: types.MethodType) -> str:
+    """A method written in Python, bound to its object."""
+    target: Any = method.__self__
+    function: Any = method.__func__
+    if isinstance(function, types.FunctionType):
+        head.world.adopt(function, [target])
+    return head.assign(f"MethodType({head.rebuild(function)}, {head.rebuild(target)})")
+
+
+def write_method_of_c(head: Rebuilder, method: Any) -> str:
+    """A method written in C: looked up again in its object. Where the object's class may say otherwise, in the type written in C."""
+    target, name = method.__self__, method.__name__
+    if type(target) in SAFE_TYPES or isinstance(target, torch.Tensor):
+        text = head.rebuild(target)
+        # `(5).bit_length`
+        return f"{text if text.isidentifier() else f'({text})'}.{name}"
+
+    for owner in type(target).__mro__:
+        if isinstance(owner.__dict__.get(name), METHODS_OF_C):
+            return f"{head.name_for(owner)}.{name}.__get__({head.rebuild(target)})"
+    raise Unsupported(f"{name}, a method of a {type(target).__name__}, is alive here")
+
+
+def write_super(head: Rebuilder, value: Any) -> str:
+    return f"super({head.rebuild(value.__thisclass__)}, {head.rebuild(value.__self__)})"
+
+
+def write_cell(head: Rebuilder, cell: types.CellType) -> str:
+    """A variable that functions share: first empty, for what it holds may hold the cell."""
+    name = head.assign("CellType()", cell)
+    if is_full(cell):
+        head.body.append(f"{name}.cell_contents = {head.rebuild(cell.cell_contents)}")
+    return name
+
+
+def write_generator(head: Rebuilder, generator: Any) -> str:
+    """A generator of the interpreted program: a new one that has come as far."""
+    has_ended = generator.gi_frame is None
+    if has_ended:
+        return head.assign("(_ for _ in ())")
+
+    it = generator.gi_frame.f_locals.get("self")
+    is_ours = generator.gi_code is Machine.generator.__code__
+    if generator.gi_running or not is_ours or it.handling is not None:
+        raise Unsupported("a generator is alive here, which cannot be made anew")
+
+    has_started = it.next > it.made
+    # A POP_TOP follows the instruction that makes it.
+    offset = it.program[it.next - 1 if has_started else it.made + 1].offset
+    refuse_early_end(head, it, offset)
+
+    stack = [*stack_of(head, it), "None"]
+    name = head.assign(resumption(head, it, offset, stack, head.rebuild(it.function), True))
+    if has_started:
+        head.body.append(f"next({name})  # to the `yield` where it stands")
+    return name
+
+
+def refuse_early_end(head: Rebuilder, it: Any, offset: int) -> None:
+    """Raise Unsupported if a frame goes on after a break with a generator that is inside `try` or `with`.
+
+    The frame may drop it, and then its `finally` must run at once. The head would keep it alive for longer.
+    """
+    if not isinstance(head, BreakBuilder):
+        return
+
+    for entry in frames.exception_table(it.code):
+        if entry.start <= offset < entry.end:
+            handler = it.program[it.index_of[entry.target]]
+            # Each generator has this one: it makes a RuntimeError of StopIteration.
+            if handler.op != "STOPITERATION_ERROR":
+                what = (
+                    "a generator is alive here, whose `finally` is to run as soon as it is dropped"
+                )
+                raise Unsupported(what)
+
+
+PLAIN_DICT: dict[Any, Any] = {}
+ORDERED_DICT: collections.OrderedDict[Any, Any] = collections.OrderedDict()
+VIEWS = [
+    view
+    for made in (PLAIN_DICT, ORDERED_DICT)
+    for view in (made.keys(), made.values(), made.items())
+]
+BY_TYPE |= dict.fromkeys(map(type, VIEWS), write_view)
+BY_TYPE |= {
+    Id: write_id,
+    functools.partial: write_partial,
+    types.MethodType: write_method,
+    types.BuiltinMethodType: write_method_of_c,
+    types.MethodWrapperType: write_method_of_c,
+    super: write_super,
+    types.CellType: write_cell,
+    types.GeneratorType: write_generator,
+}

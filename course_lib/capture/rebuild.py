@@ -1,0 +1,507 @@
+"""How a value of the interpreted world is written as an expression of the real one.
+
+In:  a value that the interpreted program returns, or leaves in an object from outside.
+Out: an expression for the head. `__out[0]` is a tensor that the graph gives; `x` and `self.ln.weight` come from outside; what
+     the program made itself is made anew: `[__out[0], 3]`.
+
+One object stays one object: a value that is asked for twice gets a variable. `WAYS` is the ordered list of the ordinary kinds;
+`BY_TYPE` holds the special ones, which `corners/rebuilding.py` fills in.
+In PyTorch: `PyCodegen.__call__` in `torch/_dynamo/codegen.py`, and the `reconstruct` methods in `torch/_dynamo/variables/`.
+"""
+
+from __future__ import annotations
+
+import collections
+import itertools
+import types
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from course_lib.capture.calls import SAFE_TYPES
+from course_lib.capture.classes import (
+    MISSING,
+    is_users,
+    isinstance,
+    makes_bare,
+    member_of,
+    own_dict,
+)
+from course_lib.capture.graph import PLAIN, Known, name_of, storages
+from course_lib.capture.sources import HELPERS, Unsupported
+from course_lib.capture.tests import has_literal
+from course_lib.capture.world import MAPPINGS, SCALARS, SEQUENCES, World, in_slots, is_full
+from course_lib.written import as_tuple
+
+LONGEST_NAME = 40
+"""Characters of an object's own name that a name in the head keeps."""
+
+ADDING: dict[Any, str] = {
+    list: "extend",
+    collections.deque: "extend",
+    set: "update",
+    collections.defaultdict: "update",
+    collections.OrderedDict: "update",
+    dict: "update",
+}
+"""Containers that can change, and the method that adds items. A class built on one finds its base in this order."""
+
+REDUCIBLE = (
+    "itertools",
+    "builtins",
+    "functools",
+    "operator",
+    "collections",
+    "torch.return_types",
+    "string.templatelib",
+)
+"""Modules whose objects may be made from what their `__reduce__` says."""
+
+LINKS = ("__context__", "__cause__", "__suppress_context__")
+"""What an exception says about others."""
+
+
+class Rebuilder:
+    """Writes expressions, and into `body` the statements that they need to come first."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        # The tensors that the graph is to give, in order
+        self.outputs: list[torch.Tensor] = []
+        # Statements that fetch objects from outside, before the side effects may move them
+        self.fetched: list[str] = []
+        self.body: list[str] = []
+        # Names that are bound to objects without a literal form
+        self.names: dict[str, Any] = {}
+
+        self._written: dict[int, Written] = {}
+        self._being_written: set[int] = set()
+        self._count = itertools.count()
+
+    # --- an expression for any value
+
+    def rebuild(self, value: Any) -> str:
+        """The expression that gives `value` in the real world. A value asked for twice is one object both times."""
+        known = self.world.of(value)
+        if known is not None and not self.has_own_place(known, value):
+            return self.fetch_twin(known) or self.fetch(known)
+        if type(value) in PLAIN and has_literal(value):
+            return repr(value)
+        if id(value) in self._written:
+            return self._written[id(value)].text
+        if id(value) in self._being_written:
+            return self.name_of_unfinished(value)
+
+        self._being_written.add(id(value))
+        text = self.write(value)
+        self._being_written.discard(id(value))
+
+        # A container that holds itself has got its name on the way, and is filled now.
+        if id(value) in self._written and type(value) in (list, dict):
+            self.body.append(f"{self._written[id(value)].text}.{ADDING[type(value)]}({text})")
+        self._written.setdefault(id(value), Written(value, text))
+        return self._written[id(value)].text
+
+    def has_own_place(self, known: Known, value: Any) -> bool:
+        """Is `value` better named directly than fetched: a class or a module, that no variable of the frame holds?"""
+        named = self.world.is_static(value) and not isinstance(value, types.FunctionType)
+        return named and not known.source.is_variable
+
+    def name_of_unfinished(self, value: Any) -> str:
+        """A variable for a container that is met again while its items are written: it contains itself."""
+        if type(value) not in (list, dict):
+            raise Unsupported(f"a {type(value).__name__} that contains itself is alive here")
+        return self.assign(f"{type(value).__name__}()", value)
+
+    def write(self, value: Any) -> str:
+        """The expression that makes `value` anew."""
+        for way in WAYS:
+            if way.applies(self, value):
+                return way.write(self, value)
+
+        special = BY_TYPE.get(type(value))
+        if special is not None:
+            return special(self, value)
+        if is_instance_of_python_class(value):
+            return write_instance(self, value)
+        return write_reduced(self, value)
+
+    def listed(self, values: Iterable[Any]) -> str:
+        """A tuple of values."""
+        return as_tuple([self.rebuild(item) for item in values])
+
+    def display(self, items: Any) -> str:
+        """The text of a list or a dict with these items."""
+        if not isinstance(items, dict):
+            return "[" + ", ".join([self.rebuild(item) for item in items]) + "]"
+
+        pairs = [f"{self.rebuild(key)}: {self.rebuild(item)}" for key, item in items.items()]
+        return "{" + ", ".join(pairs) + "}"
+
+    # --- variables and names
+
+    def fetch(self, known: Known) -> str:
+        """The real object that a stand-in from outside stands for."""
+        if known.source.is_variable:
+            return known.source.expr
+        return self.hoist(known.stand_in, known.source.expr)
+
+    def fetch_twin(self, known: Known) -> str:
+        """What `cl.compile` gave for a module, where the program met that; else "". The program knows no other object."""
+        twin = known.source.base
+        if known.source.before != "model_of(" or twin is None:
+            return ""
+        return twin.expr if twin.is_variable else self.hoist(twin, twin.expr)
+
+    def hoist(self, value: Any, expr: str) -> str:
+        """A variable that gets `expr` at the start of the head."""
+        if id(value) not in self._written:
+            name = f"__in{next(self._count)}"
+            self.fetched.append(f"{name} = {expr}")
+            self._written[id(value)] = Written(value, name)
+        return self._written[id(value)].text
+
+    def assign(self, text: str, value: Any = MISSING) -> str:
+        """Give an object a variable, so that it is made once; `value` may be referred to while it is still being filled."""
+        name = f"__v{next(self._count)}"
+        self.body.append(f"{name} = {text}")
+        if value is not MISSING:
+            self._written[id(value)] = Written(value, name)
+        return name
+
+    def is_written(self, value: Any) -> bool:
+        """Has `value` an expression already?"""
+        return id(value) in self._written
+
+    def name_for(self, obj: Any, wanted: str = "") -> str:
+        """A name bound to an object that has no literal form."""
+        for name, known in self.names.items():
+            if known is obj:
+                return name
+
+        made_inside = id(obj) in self.world.made and isinstance(obj, type)
+        if obj is __build_class__ or made_inside:
+            what = "a class is made here, and it or an instance of it outlives the graph"
+            raise Unsupported(what, "make it outside")
+
+        own = getattr(obj, "__name__", "")
+        if HELPERS.get(own) is obj:
+            return str(own)
+
+        called = wanted or ("globals" if isinstance(obj, dict) else name_of(obj))
+        letters = [c if c.isalnum() else "_" for c in called[:LONGEST_NAME]]
+        name = label = "__" + "".join(letters)
+        while name in self.names:
+            name = f"{label}_{next(self._count)}"
+        self.names[name] = obj
+        return name
+
+    # --- containers
+
+    def put(self, place: str, base: Any, own: bool, items: Any, anew: bool = False) -> None:
+        """Add items to the container at `place`, emptied if `anew`, with the methods of `base`; `own`: that is its class."""
+        by_key = base in MAPPINGS and not own
+        if by_key:
+            method = "__setitem__"
+            texts = [f"{self.rebuild(key)}, {self.rebuild(item)}" for key, item in items.items()]
+        else:
+            method = ADDING[base]
+            texts = [self.display(items)]
+
+        calls = [("clear", "")] if anew else []
+        if items:
+            calls += [(method, text) for text in texts]
+
+        for name, text in calls:
+            if own:
+                self.body.append(f"{place}.{name}({text})")
+            else:
+                # The class may have a method of its own by that name: the base's is asked.
+                arguments = f"{place}, {text}"
+                self.body.append(f"{self.name_for(base)}.{name}({arguments})")
+
+
+@dataclass(frozen=True)
+class Written:
+    """A value that has an expression. (It is kept: no other object can take its address.)"""
+
+    value: Any
+    text: str
+
+
+# --- the ordinary kinds of value
+
+
+@dataclass(frozen=True)
+class Way:
+    """How one kind of value is written."""
+
+    applies: Callable[[Rebuilder, Any], bool]
+    write: Callable[[Rebuilder, Any], str]
+
+
+def is_tensor(head: Rebuilder, value: Any) -> bool:
+    return isinstance(value, torch.Tensor)
+
+
+def write_tensor(head: Rebuilder, tensor: torch.Tensor) -> str:
+    """A tensor is one more result of the graph."""
+    head.outputs.append(tensor)
+    made = f"__out[{len(head.outputs) - 1}]"
+
+    from_inference = head.world.builder.inference.keys() & storages(tensor).keys()
+    if from_inference:
+        return head.assign(f"{head.name_for(as_inference)}({made})")
+    return made
+
+
+def is_symbolic(head: Rebuilder, value: Any) -> bool:
+    return isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool))
+
+
+def write_symbolic(head: Rebuilder, number: Any) -> str:
+    """A size is computed from the sizes of the inputs."""
+    return head.hoist(number, head.world.shapes.text(number.node.expr))
+
+
+def is_size(head: Rebuilder, value: Any) -> bool:
+    return type(value) is torch.Size
+
+
+def write_size(head: Rebuilder, size: torch.Size) -> str:
+    return head.assign(f"torch.Size({head.listed(size)})")
+
+
+def is_bare_object(head: Rebuilder, value: Any) -> bool:
+    """Is it an `object()` that the program made?"""
+    return type(value) is object and head.world.of(value) is None
+
+
+def write_bare_object(head: Rebuilder, value: Any) -> str:
+    return head.assign("object()")
+
+
+def is_function_without_place(head: Rebuilder, value: Any) -> bool:
+    """Is it a function that cannot be imported?"""
+    return type(value) is types.FunctionType and head.world.static_source(value) is None
+
+
+def write_function(head: Rebuilder, function: types.FunctionType) -> str:
+    """A function that the program made: a new one of its code, its globals, its defaults and its cells."""
+    if id(function) not in head.world.made:
+        if function.__closure__:
+            what = f"{function.__qualname__}, a function that has no known place, is alive here"
+            raise Unsupported(what)
+        return head.name_for(function)
+
+    defaults = head.rebuild(function.__defaults__)
+
+    # Cells of its own come first and empty. They are filled when the function is there, for they may hold it.
+    own_cells = []
+    for cell in function.__closure__ or ():
+        if head.world.of(cell) is None and not head.is_written(cell):
+            own_cells.append(cell)
+    for cell in own_cells:
+        head.assign("CellType()", cell)
+
+    cells = [head.rebuild(cell) for cell in function.__closure__ or ()]
+    closure = as_tuple(cells) if cells else "None"
+    code, globals_ = head.name_for(function.__code__), head.name_for(function.__globals__)
+    name = head.assign(
+        f"FunctionType({code}, {globals_}, {function.__name__!r}, {defaults}, {closure})", function
+    )
+
+    for cell in filter(is_full, own_cells):
+        head.body.append(f"{head.rebuild(cell)}.cell_contents = {head.rebuild(cell.cell_contents)}")
+    for attribute in attributes_to_set(function):
+        text = head.rebuild(getattr(function, attribute))
+        head.body.append(f"{name}.{attribute} = {text}")
+    return name
+
+
+def attributes_to_set(function: types.FunctionType) -> list[str]:
+    """The attributes in which a function differs from a new one of the same code."""
+    plain = types.FunctionType(
+        function.__code__, function.__globals__, function.__name__, None, function.__closure__
+    )
+    # To ask for annotations may run `__annotate__`, the user's code (from Python 3.14 on).
+    is_lazy = getattr(function, "__annotate__", None) is not None
+    annotations = "__annotate__" if is_lazy else "__annotations__"
+
+    names = ("__kwdefaults__", "__dict__", "__qualname__", "__doc__", "__module__", annotations)
+    return [name for name in names if getattr(function, name) != getattr(plain, name)]
+
+
+def stands_for_itself(head: Rebuilder, value: Any) -> bool:
+    """Is it a number, a text, a class, a module: an object that nothing can change?"""
+    if type(value) in PLAIN or isinstance(value, type) or head.world.is_static(value):
+        return True
+    return isinstance(value, SCALARS) and not getattr(value, "__dict__", None)
+
+
+def write_name(head: Rebuilder, value: Any) -> str:
+    return head.name_for(value)
+
+
+def is_container(head: Rebuilder, value: Any) -> bool:
+    return type(value) in SEQUENCES or type(value) in MAPPINGS
+
+
+def write_container(head: Rebuilder, value: Any) -> str:
+    """A list, tuple, set, deque or dict of Python's own."""
+    cls = type(value)
+    if cls in (set, frozenset) or cls in MAPPINGS:
+        refuse_own_keys(value)
+
+    text = head.display(value) if cls is list or cls in MAPPINGS else head.listed(value)
+    if text == "()" and cls is tuple:
+        return text
+    if cls in (tuple, list, dict):
+        return head.assign(text)
+
+    arguments = [text]
+    if cls is collections.defaultdict:
+        arguments.insert(0, head.rebuild(value.default_factory))
+    if cls is collections.deque:
+        arguments.append(str(value.maxlen))
+    return head.assign(f"{head.name_for(cls)}({', '.join(arguments)})")
+
+
+WAYS = [
+    Way(is_tensor, write_tensor),
+    Way(is_symbolic, write_symbolic),
+    Way(is_size, write_size),
+    Way(is_bare_object, write_bare_object),
+    Way(is_function_without_place, write_function),
+    Way(stands_for_itself, write_name),
+    Way(is_container, write_container),
+]
+"""The ordinary kinds, in the order in which they are asked."""
+
+BY_TYPE: dict[type, Callable[[Any, Any], str]] = {}
+"""Special kinds: type → (head, value) → expression. `corners/rebuilding.py` fills this table."""
+
+
+# --- the rest: instances, and what can tell how to make a copy of it
+
+
+def base_of(cls: Any) -> Any:
+    """The type written in C that instances of `cls` are built on."""
+    for base in cls.__mro__:
+        if base is tuple or base in ADDING:
+            return base
+    return object
+
+
+def is_instance_of_python_class(value: Any) -> bool:
+    """Is it an exception, or an instance of a class written in Python?"""
+    if isinstance(value, BaseException):
+        return True
+    cls = type(value)
+    return cls.__module__ not in REDUCIBLE and makes_bare(base_of(cls), cls)
+
+
+def write_instance(head: Rebuilder, value: Any) -> str:
+    """An instance of a class written in Python: made without `__init__`, then given its attributes."""
+    if isinstance(value, BaseException):
+        name = write_exception(head, value)
+    else:
+        name = write_bare_instance(head, value)
+
+    own = own_dict(value)
+    if own:
+        head.body.append(f"{name}.__dict__.update({head.display(own)})")
+    for slot, held in in_slots(value).items():
+        head.body.append(f"object.__setattr__({name}, {slot!r}, {head.rebuild(held)})")
+    return name
+
+
+def write_exception(head: Rebuilder, error: BaseException) -> str:
+    """An exception with its arguments, the exceptions that it names, and its traceback."""
+    made = head.name_for(type(error))
+    arguments = [made, *[head.rebuild(arg) for arg in error.args]]
+    name = head.assign(f"{made}.__new__({', '.join(arguments)})", error)
+
+    for part in LINKS:
+        linked = getattr(error, part)
+        if linked is not None and linked is not False:
+            head.body.append(f"{name}.{part} = {head.rebuild(linked)}")
+
+    _, trace = head.world.raised.get(id(error), (error, None))
+    if trace:
+        head.body.append(f"{name}.__traceback__ = {head.name_for(trace, 'traceback')}")
+    return name
+
+
+def write_bare_instance(head: Rebuilder, value: Any) -> str:
+    """An instance without attributes; one that is built on a container has its items."""
+    base: Any = base_of(type(value))
+    made = head.name_for(type(value))
+    if base is tuple:
+        return head.assign(f"tuple.__new__({made}, {head.listed(tuple.__iter__(value))})", value)
+
+    name = head.assign(f"{head.name_for(base)}.__new__({made})", value)
+    if base in MAPPINGS:
+        head.put(name, base, False, dict(base.items(value)))
+    elif base is not object:
+        head.put(name, base, False, list(base.__iter__(value)))
+    return name
+
+
+def write_reduced(head: Rebuilder, value: Any) -> str:
+    """Iterators and other objects that can tell how to make a copy of them (as for `pickle`)."""
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            make, args, state, *more = (*value.__reduce_ex__(4), None)[:5]
+        is_known = type(value) in SAFE_TYPES or type(value).__module__ in REDUCIBLE
+        if any(more) or not is_known:
+            raise TypeError("it is more than its parts")
+    except (TypeError, ValueError) as error:
+        what = f"a {type(value).__name__} is alive here, which cannot be made anew: {error}"
+        raise Unsupported(what) from None
+
+    arguments = ", ".join([head.rebuild(arg) for arg in args])
+    name = head.assign(f"{head.name_for(make)}({arguments})", value)
+    if state is not None:
+        how = "__setstate__" if hasattr(value, "__setstate__") else "__dict__.update"
+        head.body.append(f"{name}.{how}({head.rebuild(state)})")
+    return name
+
+
+# --- what must not run twice
+
+
+def refuse_own_keys(keys: Iterable[Any]) -> None:
+    """Raise Unsupported if a dict or set of these would ask them: their `__eq__` and `__hash__` have run once already."""
+    for key in list(keys):
+        if has_own_comparison(key):
+            what = f"puts a {type(key).__name__} into a dict or set, which runs its own __eq__ or __hash__"
+            raise Unsupported(what, "do it outside the compiled function")
+
+
+def has_own_comparison(key: Any) -> bool:
+    """Does a dict run code of the user's to find this key? What `dataclasses` writes compares fields, and nothing else."""
+    if type(key) is tuple:
+        return any(map(has_own_comparison, key))
+
+    for name in ("__eq__", "__hash__"):
+        method = member_of(type(key), name)
+        is_python = isinstance(method, types.FunctionType) and is_users(method)
+        # The code that `dataclasses` writes has no file.
+        if is_python and method.__code__.co_filename != "<string>":
+            return True
+    return False
+
+
+@torch.inference_mode()
+def as_inference(tensor: torch.Tensor) -> torch.Tensor:
+    """The same memory as a tensor that was made in inference mode."""
+    made = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+    made.set_(tensor.untyped_storage(), tensor.storage_offset(), tensor.shape, tensor.stride())
+
+    # Whether it is conjugated or negated
+    torch._utils.set_tensor_metadata(made, torch._utils.get_tensor_metadata(tensor))
+    return made
