@@ -13,7 +13,8 @@ import course_lib as cl
 from course_lib import events, viz
 from course_lib.bench.models import Transformer
 from course_lib.codegen.triton import ProductTiling, Tiling, TritonSource
-from course_lib.viz.pictures.codegen.tiles import program_of, tile_map
+from course_lib.viz.pictures.codegen.product_tiles import program_of
+from course_lib.viz.pictures.codegen.tiles import tile_map
 from course_lib.viz.pictures.graphs.module_graphs import modules_of
 
 

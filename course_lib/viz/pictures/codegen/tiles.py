@@ -2,8 +2,7 @@
 
 In:  a `TritonSource` (`trace.tiles()` finds it), and the tile sizes if not those that a GPU would get.
 Out: a `Picture`. A box is a tile; what is tinted lies in the tensor, what is dashed is masked; an arrow leads to the tile that
-     the same program has next. Of many tiles the first and the last are drawn. Of a matrix product the operands too, so placed
-     that a tile of the result stands right of the rows and below the columns that its program walks along.
+     the same program has next. Of many tiles the first and the last are drawn. `product_tiles` draws those of a matrix product.
 In PyTorch there is no such picture; `TORCH_LOGS=output_code` shows the `xnumel`, `XBLOCK` and masks that it is made of.
 """
 
@@ -16,50 +15,93 @@ from course_lib.codegen.triton import ProductTiling
 from course_lib.viz.kit.asked import having, takes
 from course_lib.viz.kit.style import SMALL, Picture, plural
 from course_lib.viz.kit.svg import Svg, text_width
-from course_lib.viz.kit.tables import columns as table_text
+from course_lib.viz.pictures.codegen.product_tiles import product_map
+from course_lib.viz.pictures.codegen.tile_parts import (
+    CODEGEN,
+    GAP,
+    STEP,
+    TALL,
+    TOP,
+    drawn,
+    left_out,
+    shown,
+    sizes_in_words,
+    span,
+    tile,
+)
 
-WIDE, TALL, GAP, STEP, LEFT, TOP = 128.0, 46.0, 10.0, 24.0, 140.0, 44.0
-"""px: a tile, what is between two programs, and between two tiles of one; the room for names on the left and on top."""
-MASKED = "masked lanes: neither read nor written"
+WIDE = 128.0
+"""px: how wide a tile is."""
+LEFT = 140.0
+"""px: the least room for the names of programs, left of their tiles."""
+SUMS = 80.0
+"""px: how wide the sums are that a program leaves behind its last tile."""
+MOST_COLUMNS, MOST_ROWS = 16, 4
+"""Of so many lanes, each is drawn."""
 
 
 class Cover:
-    """Which elements every tile of a kernel has. A program has a few rows (or elements) and one tile for all columns; or it walks
-    along the columns; or, where sums are gathered down the columns, along its chunk of rows."""
+    """Which elements every tile of a kernel has.
+
+    A program has a few rows (or elements) and one tile for all columns; or it walks along the columns; or, where sums are gathered
+    down the columns, along its chunk of rows."""
 
     def __init__(self, tiling: Any, meta: Mapping[str, int]) -> None:
-        self.tall, self.across = meta.get("ROWS", meta.get("BLOCK", 1)), meta.get("COLUMNS", 1)
-        self.columns, self.programs, self.chunks = (
-            max(1, tiling.columns),
-            tiling.programs(meta),
-            tiling.chunks,
-        )
+        # The size of a tile, in elements
+        self.tall = meta.get("ROWS", meta.get("BLOCK", 1))
+        self.across = meta.get("COLUMNS", 1)
+
+        # The size of the tensor
+        self.columns = max(1, tiling.columns)
         self.rows = tiling.rows * (tiling.chunks or 1)
-        self.rows_each = tiling.rows if tiling.chunks else self.tall
-        self.is_flat, self.persistent = not tiling.columns, tiling.persistent
-        self.steps = (
-            -(-self.rows_each // self.tall) if self.chunks else -(-self.columns // self.across)
-        )
+        self.is_flat = not tiling.columns
+
+        # What a program has
+        self.programs = tiling.programs(meta)
+        self.persistent = tiling.persistent
+        self.chunks = tiling.chunks
+        if self.chunks:
+            self.rows_each = tiling.rows
+            self.steps = -(-self.rows_each // self.tall)
+        else:
+            self.rows_each = self.tall
+            self.steps = -(-self.columns // self.across)
 
     @property
     def lanes(self) -> int:
         """Of all tiles together."""
         return self.programs * self.steps * self.tall * self.across
 
+    @property
+    def idle(self) -> float:
+        """The share of all lanes that are masked, in percent."""
+        return 100 * (1 - self.rows * self.columns / self.lanes)
+
     def row_span(self, program: int) -> tuple[int, int]:
         """The first row of a program, and the one after its last."""
-        return program * self.rows_each, min((program + 1) * self.rows_each, self.rows)
+        first = program * self.rows_each
+        return first, min(first + self.rows_each, self.rows)
+
+    def rows_in_words(self, program: int) -> str:
+        """'rows 8 to 9', or 'elements 900 to 999' of a tensor without columns."""
+        kind = "element" if self.is_flat else "row"
+        return span(kind, *self.row_span(program))
 
     def inside(self, program: int, step: int) -> tuple[float, float]:
         """How much of a tile lies in the tensor: shares of its rows and of its columns."""
         first, end = self.row_span(program)
-        left = 0 if self.chunks else step * self.across
-        first = first + step * self.tall if self.chunks else first
-        return min(end - first, self.tall) / self.tall, min(
-            self.columns - left, self.across
-        ) / self.across
+        left = 0
+        if self.chunks:
+            first += step * self.tall
+        else:
+            left = step * self.across
+
+        rows = min(end - first, self.tall)
+        columns = min(self.columns - left, self.across)
+        return rows / self.tall, columns / self.across
 
     def masked(self, program: int) -> int:
+        """How many lanes of a program are masked."""
         first, end = self.row_span(program)
         return self.lanes // self.programs - (end - first) * self.columns
 
@@ -72,282 +114,136 @@ class Cover:
     @property
     def walk(self) -> str:
         """How a program goes through what it has."""
+        steps = plural(self.steps, "step")
         if self.is_flat:
             return ""
         if self.chunks:
-            return f"; each walks down its {plural(self.rows_each, 'row')} in {plural(self.steps, 'step')} and sums on the way"
-        return (
-            "; each holds its rows at once"
-            if self.persistent
-            else f"; each walks its rows in {plural(self.steps, 'step')}"
-        )
-
-
-def span(what: str, first: int, end: int, sign: str = "") -> str:
-    """'columns 0 to 299', or 'row 8' where it is one."""
-    return (
-        f"{what}s {sign}{first:,} to {end - 1:,}" if end - first > 1 else f"{what} {sign}{first:,}"
-    )
+            rows = plural(self.rows_each, "row")
+            return f"; each walks down its {rows} in {steps} and sums on the way"
+        if self.persistent:
+            return "; each holds its rows at once"
+        return f"; each walks its rows in {steps}"
 
 
 @takes(source=having("the source of a Triton kernel (trace.tiles() finds it)", "tiling", "name"))
 def tile_map(source: Any, meta: Mapping[str, int] | None = None, title: str = "") -> Picture:
-    """The tiles of one kernel. `meta`: tile sizes to be other than they are (`ROWS` and `COLUMNS`, with `DEPTH` for a product; or
-    `BLOCK`). Raises ValueError for one that it does not have."""
-    usual = {
-        name: size for name, size in source.tiling.meta(interpreted=False).items() if name.isupper()
-    }
-    other = {name: size for name, size in (meta or {}).items() if name.isupper()}
-    if unknown := other.keys() - usual.keys():
-        raise ValueError(
-            f"this kernel's tiles have no size {', '.join(sorted(unknown))}; they have {', '.join(usual)}"
-        )
-    meta = usual | other
+    """The tiles of one kernel.
+
+    meta: tile sizes to be other than they are (`ROWS` and `COLUMNS`, with `DEPTH` for a product; or `BLOCK`).
+    Raises ValueError for one that it does not have."""
+    sizes = tile_sizes(source.tiling, meta or {})
+    name = title or source.name
     if isinstance(source.tiling, ProductTiling):
-        return product_map(source.tiling, meta, title or source.name)
-    cover, name = Cover(source.tiling, meta), title or source.name
+        return product_map(source.tiling, sizes, name)
+
+    cover = Cover(source.tiling, sizes)
     if not cover.lanes:
         raise ValueError(f"{name} writes an empty tensor: no program is started")
-    down, right = shown(cover.programs), shown(cover.steps)
-    kind = "element" if cover.is_flat else "row"
-    left = max(
-        LEFT,
-        *(
-            16 + text_width(span(kind, *cover.row_span(one)), SMALL)
-            for one in down
-            if one is not None
-        ),
-    )
-    width = left + len(right) * (WIDE + STEP) + (84 if cover.chunks else 18)
-    svg = Svg(max(width, text_width(name, mono=True) + 8), TOP + len(down) * (TALL + GAP) + 6)
-    svg.text(4, 16, name, bold=True, mono=True)
-    rows = []
-    for i, program in enumerate(down):
-        y = TOP + i * (TALL + GAP)
-        if program is None:
-            svg.text(4, y + TALL / 2, f"… {cover.programs - len(down) + 1:,} more", dim=True)
-            rows.append(("…", "", ""))
-            continue
-        has = span(kind, *cover.row_span(program))
-        svg.text(4, y + 18, f"program {program:,}", bold=True)
-        svg.text(4, y + 35, has, SMALL, dim=True)
-        draw_program(svg, cover, program, right, left, y, headed=i == 0 and not cover.is_flat)
-        rows.append(
-            (f"program {program:,}", has, f"{plural(cover.masked(program), 'lane')} masked")
+
+    caption = f"{plural(cover.programs, 'program')} with {sizes_in_words(sizes)}{cover.walk}."
+    caption += f" Tinted: in the tensor; dashed: masked, {cover.idle:.1f} % of all lanes."
+    return drawn(drawing(cover, name), name, caption, in_words(cover))
+
+
+def tile_sizes(tiling: Any, wanted: Mapping[str, int]) -> dict[str, int]:
+    """The sizes that a GPU would get, but for those `wanted`. Raises ValueError for one that the tiles do not have."""
+    usual = {name: size for name, size in tiling.meta(interpreted=False).items() if name.isupper()}
+    other = {name: size for name, size in wanted.items() if name.isupper()}
+    unknown = sorted(other.keys() - usual.keys())
+    if unknown:
+        raise ValueError(
+            f"this kernel's tiles have no size {', '.join(unknown)}; they have {', '.join(usual)}"
         )
-    share = 100 * (1 - cover.rows * cover.columns / cover.lanes)
-    sizes = ", ".join(f"{name}={size}" for name, size in meta.items())
-    caption = f"{plural(cover.programs, 'program')} with {sizes}{cover.walk}. Tinted: in the tensor; dashed: masked"
-    caption += f", {share:.1f} % of all lanes."
-    alt = f"Tiles of {name}: {caption}"
-    return Picture(
-        f'<div class="cl-scroll">{svg.render(alt)}</div>',
-        caption,
-        alt,
-        table_text(rows) + f"\n{caption}",
-    )
+    return usual | other
 
 
-def draw_program(
-    svg: Svg,
-    cover: Cover,
-    program: int,
-    steps: list[int | None],
-    left: float,
-    y: float,
-    headed: bool,
-) -> None:
-    """The tiles of one program, in the order in which it has them."""
-    for j, step in enumerate(steps):
-        x = left + j * (WIDE + STEP)
-        if step is None:
-            svg.text(
-                x + WIDE / 2,
-                y + TALL / 2 + 4,
-                f"… {cover.steps - len(steps) + 1:,} more",
-                SMALL,
-                anchor="middle",
-                dim=True,
-            )
+def in_words(cover: Cover) -> list[tuple[str, str, str]]:
+    """A line for each program that is drawn: its name, its rows, its masked lanes."""
+    lines = []
+    for program in shown(cover.programs):
+        if program is None:
+            lines.append(("…", "", ""))
         else:
-            draw_tile(svg, cover, x, y, *cover.inside(program, step))
+            masked = f"{plural(cover.masked(program), 'lane')} masked"
+            lines.append((f"program {program:,}", cover.rows_in_words(program), masked))
+    return lines
+
+
+# ---- the drawing ----------------------------------------------------------------------------------------------------
+
+
+def drawing(cover: Cover, name: str) -> Svg:
+    """A line of tiles for each program."""
+    programs, steps = shown(cover.programs), shown(cover.steps)
+    rows = [cover.rows_in_words(program) for program in programs if program is not None]
+    left = max(LEFT, *(16 + text_width(text, SMALL) for text in rows))
+    behind = SUMS + 4 if cover.chunks else 18
+
+    width = max(left + len(steps) * (WIDE + STEP) + behind, text_width(name, mono=True) + 8)
+    svg = Svg(width, TOP + len(programs) * (TALL + GAP) + 6)
+    svg.text(4, 16, name, bold=True, mono=True)
+
+    for number, program in enumerate(programs):
+        y = TOP + number * (TALL + GAP)
+        if program is None:
+            svg.text(4, y + TALL / 2, left_out(cover.programs, programs), dim=True)
+            continue
+        svg.text(4, y + 18, f"program {program:,}", bold=True)
+        svg.text(4, y + 35, cover.rows_in_words(program), SMALL, dim=True)
+        headed = number == 0 and not cover.is_flat
+        draw_program(svg, cover, program, left, y, headed)
+    return svg
+
+
+def draw_program(svg: Svg, cover: Cover, program: int, left: float, y: float, headed: bool) -> None:
+    """The tiles of one program, in the order in which it has them."""
+    steps = shown(cover.steps)
+    for number, step in enumerate(steps):
+        x = left + number * (WIDE + STEP)
+        if step is None:
+            place = (x + WIDE / 2, y + TALL / 2 + 4)
+            svg.text(*place, left_out(cover.steps, steps), SMALL, anchor="middle", dim=True)
+        else:
+            draw_tile(svg, cover, x, y, cover.inside(program, step))
             if headed:
                 svg.text(x, TOP - 8, cover.heading(step), SMALL, dim=True)
-        if j + 1 < len(steps) or cover.chunks:
-            svg.arrow(
-                [(x + WIDE + 4, y + TALL / 2), (x + WIDE + STEP - 4, y + TALL / 2)],
-                stage="codegen",
-                line=1.2,
-            )
+
+        # To the next tile, and behind the last one to the sums
+        if number + 1 < len(steps) or cover.chunks:
+            ends = [(x + WIDE + 4, y + TALL / 2), (x + WIDE + STEP - 4, y + TALL / 2)]
+            svg.arrow(ends, stage=CODEGEN, line=1.2)
+
     if cover.chunks:
-        x = left + len(steps) * (WIDE + STEP)
-        svg.box(
-            x,
-            y + TALL / 2 - 6,
-            80,
-            12,
-            "scheduling",
-            radius=0,
-            strength=0.35,
-            line=1.6,
-            tip="stored when the walk is over",
-        )
-        if headed:
-            svg.text(x, TOP - 8, "its sums", SMALL, dim=True)
+        draw_sums(svg, left + len(steps) * (WIDE + STEP), y, headed)
 
 
-def shown(count: int, most: int = 4) -> list[int | None]:
-    """Numbers from 0 to `count`: the first and the last, and None for those between."""
-    return list(range(count)) if count <= most else [*range(most - 2), None, count - 1]
+def draw_sums(svg: Svg, x: float, y: float, headed: bool) -> None:
+    """What a program stores once it has walked down its rows."""
+    tip = "stored when the walk is over"
+    top = y + TALL / 2 - 6
+    svg.box(x, top, SUMS, 12, "scheduling", radius=0, strength=0.35, line=1.6, tip=tip)
+    if headed:
+        svg.text(x, TOP - 8, "its sums", SMALL, dim=True)
 
 
-def draw_tile(svg: Svg, cover: Cover, x: float, y: float, tall: float, wide: float) -> None:
-    """A tile, of which the shares `tall` and `wide` lie in the tensor. Its lanes are drawn where they are few enough to count.
-    Elements without rows and columns lie side by side."""
-    rows, columns = (1, cover.tall) if cover.is_flat else (cover.tall, cover.across)
-    tall, wide = (1.0, tall) if cover.is_flat else (tall, wide)
-    svg.box(x, y, WIDE, TALL, "codegen", radius=0, strength=0, line=1.2, dashed=True, tip=MASKED)
-    svg.box(x, y, WIDE * wide, TALL * tall, "codegen", radius=0, strength=0.35, line=1.6)
-    if columns <= 16 and rows <= 4:
-        for column in range(1, columns):
-            svg.path(
-                f"M{x + WIDE * column / columns:.1f} {y} v{TALL}",
-                stage="codegen",
-                line=0.8,
-                opacity=0.6,
-            )
-        for row in range(1, rows):
-            svg.path(
-                f"M{x} {y + TALL * row / rows:.1f} h{WIDE}", stage="codegen", line=0.8, opacity=0.6
-            )
+def draw_tile(svg: Svg, cover: Cover, x: float, y: float, inside: tuple[float, float]) -> None:
+    """A tile; `inside`: the shares of its rows and of its columns that lie in the tensor.
 
+    Its lanes are drawn where they are few enough to count."""
+    rows, columns = cover.tall, cover.across
+    tall, wide = inside
+    if cover.is_flat:
+        # Elements without rows and columns lie side by side.
+        rows, columns = 1, cover.tall
+        tall, wide = 1.0, inside[0]
 
-SLIM, LOW, TILE = 36.0, 18.0, 96.0
-"""px: a step along k in the left operand, and in the right one; how wide a tile of the result is."""
+    tile(svg, x, y, (WIDE, TALL), (wide, tall))
+    if columns > MOST_COLUMNS or rows > MOST_ROWS:
+        return
 
-
-def program_of(down: int, across: int, tall: int, wide: int, together: int = 8) -> int:
-    """Which program has this tile: `tl.swizzle2d` goes down `together` tiles, then on to the right."""
-    first = down // together * together
-    height = min(tall - first, together)
-    return first * wide + across * height + down - first
-
-
-def product_map(tiling: ProductTiling, meta: Mapping[str, int], name: str) -> Picture:
-    """The tiles of a matrix product: left and right operand, the result, and what its first program walks along."""
-    rows, columns, depth = meta["ROWS"], meta["COLUMNS"], meta["DEPTH"]
-    tall, wide, steps = (
-        -(-tiling.rows // rows),
-        -(-tiling.columns // columns),
-        -(-tiling.depth // depth),
-    )
-    downs, acrosses, walked = shown(tall), shown(wide), shown(steps)
-    label = lambda what, at, tile, size: span(what, at * tile, min((at + 1) * tile, size))
-    labels = {down: label("row", down, rows, tiling.rows) for down in downs if down is not None}
-    left = max(16 + text_width(text, SMALL) for text in labels.values())
-    middle, below = left + len(walked) * SLIM + 2 * STEP, TOP + len(walked) * LOW + STEP
-    right = middle + len(acrosses) * (TILE + GAP)
-    svg = Svg(max(right, text_width(name, mono=True) + 8), below + len(downs) * (TALL + GAP) + 6)
-    svg.text(4, 16, name, bold=True, mono=True)
-    svg.text(left, below - 8, f"left operand: {plural(steps, 'step')}", SMALL, dim=True)
-    svg.text(middle - 8, TOP + 13, "right operand", SMALL, anchor="end", dim=True)
-    x_of = {across: middle + place * (TILE + GAP) for place, across in enumerate(acrosses)}
-    y_of = {down: below + place * (TALL + GAP) for place, down in enumerate(downs)}
-    share = lambda at, tile, size: min(size - at * tile, tile) / tile
-    for across, x in x_of.items():
-        if across is not None:
-            text = label("column", across, columns, tiling.columns)
-            svg.text(x, TOP - 8, text if across == 0 else text.partition(" ")[2], SMALL, dim=True)
-            for place, step in enumerate(walked):
-                inside = (
-                    share(step or 0, depth, tiling.depth),
-                    share(across, columns, tiling.columns),
-                )
-                draw_operand(
-                    svg, x, TOP + place * LOW, TILE, LOW, inside, across == 0, step is None
-                )
-    table = []
-    for down, y in y_of.items():
-        if down is None:
-            svg.text(4, y + TALL / 2, f"… {tall - len(downs) + 1:,} more", dim=True)
-            table.append(("…", "", "", ""))
-            continue
-        svg.text(4, y + TALL / 2 + 4, labels[down], SMALL, dim=True)
-        for place, step in enumerate(walked):
-            inside = (share(down, rows, tiling.rows), share(step or 0, depth, tiling.depth))
-            draw_operand(svg, left + place * SLIM, y, SLIM, TALL, inside, down == 0, step is None)
-        for across, x in x_of.items():
-            if across is None:
-                svg.text(
-                    x + TILE / 2,
-                    y + TALL / 2 + 4,
-                    f"… {wide - len(acrosses) + 1:,} more",
-                    SMALL,
-                    anchor="middle",
-                    dim=True,
-                )
-                continue
-            program = f"program {program_of(down, across, tall, wide):,}"
-            inside = (share(down, rows, tiling.rows), share(across, columns, tiling.columns))
-            draw_operand(svg, x, y, TILE, TALL, inside, down == across == 0)
-            low = 4 + TALL / 2 * inside[0] if inside[0] > 0.4 else 14 + TALL * inside[0]
-            svg.text(x + 6, y + low, program, SMALL, bold=down == across == 0)
-            masked = f"{plural(round(rows * columns * (1 - inside[0] * inside[1])), 'lane')} masked"
-            table.append(
-                (program, labels[down], label("column", across, columns, tiling.columns), masked)
-            )
-    svg.arrow(
-        [(middle - 2 * STEP + 4, below + TALL / 2), (middle - 4, below + TALL / 2)],
-        stage="codegen",
-        line=1.2,
-    )
-    svg.arrow(
-        [(middle + TILE / 2, below - STEP + 3), (middle + TILE / 2, below - 4)],
-        stage="codegen",
-        line=1.2,
-    )
-    sizes = ", ".join(f"{name}={size}" for name, size in meta.items())
-    caption = f"{plural(tiling.programs(meta), 'program')} with {sizes}"
-    caption += (
-        f" for {tiling.batch:,} products, the first of which is drawn" if tiling.batch > 1 else ""
-    )
-    caption += f". Each has one tile of the result and walks along k in {plural(steps, 'step')}; what program 0 reads is filled. "
-    idle = 100 * (1 - tiling.rows * tiling.columns / (tall * rows * wide * columns))
-    caption += (
-        f"Dashed: masked, {idle:.1f} % of all lanes of the result."
-        if idle
-        else "No lane of the result is masked."
-    )
-    alt = f"Tiles of {name}: {caption}"
-    return Picture(
-        f'<div class="cl-scroll">{svg.render(alt)}</div>',
-        caption,
-        alt,
-        table_text(table) + f"\n{caption}",
-    )
-
-
-def draw_operand(
-    svg: Svg,
-    x: float,
-    y: float,
-    wide: float,
-    tall: float,
-    inside: tuple[float, float],
-    read: bool,
-    gap: bool = False,
-) -> None:
-    """A tile of a product, of whose rows and columns the shares `inside` lie in the matrix; `gap`: some are left out here."""
-    if gap:
-        return svg.text(x + wide / 2, y + tall / 2 + 4, "…", SMALL, anchor="middle", dim=True)
-    svg.box(x, y, wide, tall, "codegen", radius=0, strength=0, line=1.2, dashed=True, tip=MASKED)
-    svg.box(
-        x,
-        y,
-        wide * inside[1],
-        tall * inside[0],
-        "codegen",
-        radius=0,
-        strength=0.35 if read else 0.08,
-        line=1.6,
-    )
+    for column in range(1, columns):
+        line = f"M{x + WIDE * column / columns:.1f} {y} v{TALL}"
+        svg.path(line, stage=CODEGEN, line=0.8, opacity=0.6)
+    for row in range(1, rows):
+        line = f"M{x} {y + TALL * row / rows:.1f} h{WIDE}"
+        svg.path(line, stage=CODEGEN, line=0.8, opacity=0.6)
