@@ -25,6 +25,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from course_lib import capture
 from course_lib.autograd.effects import draws
 from course_lib.autograd.partition import Partition, upstream
+from course_lib.autograd.result_hooks import Watched
 from course_lib.autograd.signature import Signature
 from course_lib.capture import global_state
 from course_lib.written import quiet
@@ -52,7 +53,15 @@ class Noted(NamedTuple):
     random: Any  # `Again.random` of this call
 
     def changed(self) -> bool:
+        """Was one of the tensors written to since the forward call?"""
         return any(note.writes() for note in (*self.inputs, *self.values))
+
+    def alive_values(self) -> Iterator[tuple[int, torch.Tensor]]:
+        """The results that the program still has, with the number of the value."""
+        for note in self.values:
+            tensor = alive(note.tensor)
+            if tensor is not None:
+                yield note.place, tensor
 
 
 class Again:
@@ -152,6 +161,11 @@ class Again:
             if n in noted.held:
                 found.append(noted.held[n])
             elif n in self.saved:
+                if not saved:
+                    return (
+                        [],
+                        f"its input {placeholder.name} was kept beside a tensor that was written to",
+                    )
                 found.append(saved[self.saved[n]])
             elif n not in self.needed:
                 found.append(stand_in(placeholder))
@@ -168,14 +182,23 @@ class Again:
         return [x.clone() if n in self.updated else x for n, x in enumerate(inputs)]
 
     def gradients(
-        self, noted: Noted, inputs: Sequence[Any], given: dict[int, Any], wanted: Sequence[int]
+        self,
+        noted: Noted,
+        inputs: Sequence[Any],
+        given: dict[int, Any],
+        wanted: Sequence[int],
+        watched: Sequence[Watched] = (),
     ) -> dict[int, Any]:
-        """The gradients of the inputs `wanted`, as eager computes them under the modes that are on. `given`: those of values."""
+        """The gradients of the inputs `wanted`, as eager computes them under the modes that are on. `given`: those of values;
+        `watched`: values whose hooks are called meanwhile."""
         with torch.enable_grad(), numbers_of(noted), under(self.autocast):
             # one tensor may be two inputs
             own = [x.view_as(x) if requires_grad(x) else x for x in inputs]
             entered = self.entered(own)
             values = self.values_of(self.captured(*entered), entered)
+        for one in watched:
+            if requires_grad(values.get(one.value)):
+                one.watch(values[one.value], given.get(one.value))
         values = {n: values[n] for n in given if requires_grad(values.get(n))}
         wanted = [n for n in wanted if requires_grad(own[n])]
         if not values or not wanted:
@@ -191,9 +214,14 @@ class Again:
         return {n: g for n, g in zip(wanted, found, strict=True) if g is not None}
 
     def refuse_as_eager(
-        self, noted: Noted, given: Collection[int], wanted: Collection[int]
+        self,
+        noted: Noted,
+        given: Collection[int],
+        wanted: Collection[int],
+        written: Collection[int] = (),
     ) -> None:
-        """Raises eager's RuntimeError, if what was written to since forward is needed for the gradients of the inputs `wanted`."""
+        """Raises eager's RuntimeError, if what was written to since forward is needed for the gradients of the inputs `wanted`.
+        `written`: inputs that were written to, beside those that are noted."""
         with FakeTensorMode(), torch.enable_grad(), under(self.autocast), quiet():
             leaves = [stand_in(placeholder) for placeholder in self.placeholders]
             inputs = self.entered(leaves)
@@ -209,6 +237,8 @@ class Again:
 
             for note in noted.inputs:
                 write_often(inputs[note.place], note.writes())
+            for n in written:
+                write_often(inputs[n], 1)
             found = self.values_of(results, inputs)
             for note in noted.values:
                 if note.place in found:

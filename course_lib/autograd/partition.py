@@ -54,10 +54,13 @@ def partition(joint: fx.GraphModule, may_recompute: Callable[[fx.Node], bool]) -
         g for g in gradients if g is not None and g.op == "call_function"
     }
     overwritten = {inputs[update.input] for update in joint.meta["signature"].updates}
-    # an input is there
-    width = lambda node: (
-        INFINITE if node in overwritten else node_bytes(node) + (node not in inputs)
-    )
+
+    def width(node: fx.Node) -> float:
+        """The bytes that it costs to keep a node. Of equals an input is best: with it the whole graph can run again (`again.py`)."""
+        if node in overwritten:
+            return INFINITE
+        return node_bytes(node) + (0 if node in inputs else 1)
+
     saved = minimum_cut(graph, upstream(graph, gradients), backward, may_recompute, width)
     lost = {memory(n.meta["val"]) for n in overwritten}
     if any(

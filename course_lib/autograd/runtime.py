@@ -1,25 +1,32 @@
 """Compiled graphs as a part of the program: writes to inputs, and a node in autograd's graph.
+
+In:  the compiled halves of a graph, and its `Signature`.
+Out: a function of the captured graph's inputs that gives its results, with gradients (`differentiable`) or without (`finished`).
 In PyTorch: `torch/_functorch/_aot_autograd/runtime_wrappers.py` (`AOTDispatchAutograd.post_compile`, `RuntimeWrapper`).
 """
 
 import itertools
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import fx
 
 from course_lib import events
-from course_lib.autograd.absent import absent, without
 from course_lib.autograd.again import Again
+from course_lib.autograd.gradients import Gradients, Program, once_only
 from course_lib.autograd.partition import Partition
-from course_lib.autograd.signature import Result, Signature, restride, write
+from course_lib.autograd.result_hooks import CANNOT, Watched, hooks_by_value, keep_hooks, watched
+from course_lib.autograd.signature import Result, Signature, Update, write
 from course_lib.failing import may_fail
 
-TWICE = "this compiled graph cannot be differentiated twice ({}): compute this gradient in eager, or leave its part out (cl.disable)"
 OP_BY_OP = "the graph runs operation by operation"
-Program = Callable[..., tuple[Any, ...]]
+WRITTEN = (
+    "The compiled graph computes its gradients from this tensor, where eager has kept another value. Call `backward()` before the"
+    " write, write to a copy (`x = x + 1`), or leave this part out of the graph (cl.disable)."
+)
 
 
 def op_by_op(gm: fx.GraphModule) -> Program:
@@ -36,7 +43,7 @@ def restoring(program: Program, gm: fx.GraphModule) -> Program:
         return program
 
     def run(*inputs: Any) -> tuple[Any, ...]:
-        before = [(x := inputs[n], x.detach().clone()) for n in written]
+        before = [(inputs[n], inputs[n].detach().clone()) for n in written]
         try:
             return program(*inputs)
         except Exception:
@@ -87,6 +94,161 @@ def finished(
     return run
 
 
+@dataclass(frozen=True)
+class Shown:
+    """Which of a graph's values its node gives to autograd. Each costs autograd some time."""
+
+    numbers: tuple[int, ...]  # Of the values
+    has_gradient: tuple[bool, ...]  # For each of them
+    quiet: tuple[Update, ...]  # Writes to inputs that the node does itself, unseen
+
+
+def shown_values(signature: Signature, parts: Partition) -> Shown:
+    """All values, but those that only go into an input by a write that autograd does not see."""
+    returned = {result.index for result in signature.results if not result.of_input}
+    quiet = tuple(
+        update
+        for update in signature.updates
+        if update.seen_by != "autograd"
+        and update.index not in returned
+        and update.input not in parts.places
+    )
+    hidden = {update.index for update in quiet}
+    numbers = tuple(n for n in range(len(signature.differentiable)) if n not in hidden)
+    return Shown(numbers, tuple(signature.differentiable[n] for n in numbers), quiet)
+
+
+@dataclass
+class GraphNode:
+    """What autograd's node of a compiled graph does, forward and backward. `ctx` is the node of one call."""
+
+    forward_program: Program
+    gradients_of: Gradients
+    shown: Shown
+    parts: Partition
+    inner: tuple[int, ...]  # The values from which other values are computed
+    again: Again | None
+
+    def forward(self, ctx: Any, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Run the graph, save what backward needs, and write to inputs what autograd does not see."""
+        again, shown = self.again, self.shown
+        random = again and again.random()
+        results = self.forward_program(*inputs)
+        ctx.save_for_backward(*map((*inputs, *results).__getitem__, self.parts.places))
+        write(shown.quiet, inputs, results)
+
+        # autograd takes no view that was made in here
+        values = [
+            v.detach() if isinstance(v := results[n], torch.Tensor) else v for n in shown.numbers
+        ]
+        ctx.mark_non_differentiable(
+            *(
+                v
+                for v, has_gradient in zip(values, shown.has_gradient, strict=True)
+                if not has_gradient and isinstance(v, torch.Tensor)
+            )
+        )
+        ctx.set_materialize_grads(False)
+
+        ctx.inputs = len(inputs)
+        if again is not None:
+            ctx.noted = again.note(inputs, dict(zip(shown.numbers, values, strict=True)), random)
+        return tuple(values)
+
+    def backward(self, ctx: Any, gradients: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The gradients of all inputs, None for those that have none."""
+        # value → its gradient, for values that were used
+        given = {n: g for n, g in zip(self.shown.numbers, gradients, strict=True) if g is not None}
+        if not given and any(self.shown.has_gradient):
+            # parameters get no gradient then, not one of zeros
+            return (None,) * ctx.inputs
+
+        found = self.gradients(ctx, given)
+        return tuple(map(found.get, range(ctx.inputs)))
+
+    def gradients(self, ctx: Any, given: dict[int, Any]) -> dict[int, Any]:
+        """The gradients by the number of the input: by the captured graph where eager's rules ask for it, else by kernels."""
+        if self.again is None:
+            return self.compiled(ctx.saved_tensors, given, "nobody kept its captured graph")
+
+        asked = [*itertools.compress(range(ctx.inputs), ctx.needs_input_grad)]
+        saved, lost = self.saved(ctx, given, asked)
+        seen = self.watched(ctx)
+        must_replay = any(one.value in self.inner for one in seen)
+        in_order = len(seen) > 1  # eager calls their hooks in the order of its own nodes
+
+        why_not = ""
+        if lost or must_replay or in_order or self.again.is_wanted():
+            inputs, why_not = self.again.inputs_of(ctx.noted, saved)
+            if not why_not:
+                return self.again.gradients(ctx.noted, inputs, given, asked, seen)
+            if lost:
+                raise RuntimeError(f"{lost}\n  {WRITTEN}")
+            if must_replay:
+                raise RuntimeError(CANNOT.format(why_not))
+
+        for one in reversed(seen):
+            if one.value in given:
+                given[one.value] = one.call_hooks(given[one.value])
+        return self.compiled(saved, given, why_not)
+
+    def saved(
+        self, ctx: Any, given: dict[int, Any], asked: Sequence[int]
+    ) -> tuple[Sequence[Any], str]:
+        """What forward saved; or nothing, and autograd's words, if a tensor was written to that eager does not need.
+        Raises eager's RuntimeError if eager needs it, too."""
+        assert self.again is not None
+        if ctx.noted.changed():
+            self.again.refuse_as_eager(ctx.noted, given, asked)
+        try:
+            return tuple(ctx.saved_tensors), ""
+        except RuntimeError as problem:
+            if "modified by an inplace operation" not in str(problem):
+                raise
+            try:
+                self.again.refuse_as_eager(ctx.noted, given, asked, written=self.again.saved)
+            except RuntimeError:
+                raise problem from None
+            return (), str(problem)
+
+    def watched(self, ctx: Any) -> list[Watched]:
+        """The results of this call that have hooks, or keep their gradient."""
+        if not ctx.hooked and not self.inner:
+            return []
+        hooked = hooks_by_value(ctx.hooked, self.shown.numbers)
+        may_retain = {*self.inner, *hooked}
+        return watched(hooked, [(n, t) for n, t in ctx.noted.alive_values() if n in may_retain])
+
+    def compiled(self, saved: Sequence[Any], given: dict[int, Any], why_not: str) -> dict[int, Any]:
+        """The gradients by the compiled backward graph."""
+        differentiable = itertools.compress(self.shown.numbers, self.shown.has_gradient)
+        wanted = [given.get(n) for n in differentiable]
+        with torch.no_grad(), torch._C._DisableAutocast():
+            found = self.gradients_of(saved, wanted)
+        if torch.is_grad_enabled() and found:
+            return once_only(found, [*saved, *wanted], why_not)
+        return found
+
+    def function(self) -> type[torch.autograd.Function]:
+        """The node as a function that autograd knows."""
+        node = self
+
+        class Forward(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx: Any, *inputs: Any) -> tuple[Any, ...]:
+                return node.forward(ctx, inputs)
+
+            @staticmethod
+            def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
+                return node.backward(ctx, gradients)
+
+        made: Any = Forward
+        made._backward_cls.hooked = ()
+        if self.again is not None:
+            made._backward_cls._register_hook_dict = keep_hooks
+        return Forward
+
+
 def differentiable(
     forward: Program,
     backward: Program,
@@ -99,91 +261,31 @@ def differentiable(
     """The captured graph's results with gradients. `forward` and `backward` are the two graphs of `parts`, compiled;
     `compile_graph` compiles the backward graph for calls after which some results are not used. (Without it: zeros for them.)
     `captured` runs again where backward is to be as in eager (`again.py`). Without it gradients have no gradients."""
-    told = {r.index for r in signature.results if not r.of_input}
-    quiet = [
-        u
-        for u in signature.updates
-        if u.seen_by != "autograd" and u.index not in told and u.input not in parts.places
-    ]
-    # each costs autograd some time
-    shown = sorted({*range(len(signature.differentiable))}.difference(u.index for u in quiet))
-    has_gradient = [signature.differentiable[n] for n in shown]
-    gradients_of = Gradients(backward, parts, signature, compile_graph)
-    again = Again(captured, signature, parts) if captured else None
+    shown = shown_values(signature, parts)
+    node = GraphNode(
+        forward,
+        Gradients(backward, parts, signature, compile_graph),
+        shown,
+        parts,
+        signature.inner,
+        Again(captured, signature, parts) if captured else None,
+    )
 
-    class Forward(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, *inputs: Any) -> tuple[Any, ...]:
-            numbers = again and again.random()
-            results = forward(*inputs)
-            ctx.save_for_backward(*map((*inputs, *results).__getitem__, parts.places))
-            write(quiet, inputs, results)
-            # no view made in here
-            values = [v.detach() if isinstance(v := results[n], torch.Tensor) else v for n in shown]
-            constant = (
-                v
-                for v, yes in zip(values, has_gradient, strict=True)
-                if isinstance(v, torch.Tensor) and not yes
-            )
-            ctx.mark_non_differentiable(*constant)
-            ctx.inputs = len(inputs)
-            noted = dict(zip(shown, values, strict=True))
-            ctx.noted = again and again.note(inputs, noted, numbers)
-            ctx.set_materialize_grads(False)
-            return tuple(values)
-
-        @staticmethod
-        def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
-            wanted = [*itertools.compress(gradients, has_gradient)]
-            # nothing of it was used: parameters have no gradient, not one of zeros
-            if wanted and all(g is None for g in wanted):
-                return (None,) * ctx.inputs
-            given = {n: g for n, g in zip(shown, gradients, strict=True) if g is not None}
-            asked = [*itertools.compress(range(ctx.inputs), ctx.needs_input_grad)]
-
-            why_not = "nobody kept its captured graph"
-            if again is not None:
-                if ctx.noted.changed():
-                    again.refuse_as_eager(ctx.noted, given, asked)
-                if again.is_wanted():
-                    inputs, why_not = again.inputs_of(ctx.noted, ctx.saved_tensors)
-                    if not why_not:
-                        found = again.gradients(ctx.noted, inputs, given, asked)
-                        return tuple(map(found.get, range(ctx.inputs)))
-
-            with torch.no_grad(), torch._C._DisableAutocast():
-                found = gradients_of(ctx.saved_tensors, wanted)
-            if torch.is_grad_enabled() and found:
-                found = once_only(found, [*ctx.saved_tensors, *wanted], why_not)
-            return tuple(map(found.get, range(ctx.inputs)))
-
-    # the graph turns it on itself
-    apply = Forward.apply if torch.is_grad_enabled() else torch.enable_grad()(Forward.apply)
+    apply: Any = node.function().apply
+    if not torch.is_grad_enabled():
+        # the graph turns it on itself
+        apply = torch.enable_grad()(apply)
     apply = without_history(apply, signature.unconnected)
-    compiled = finished(apply, signature, original, shown if quiet else None)
+    compiled = finished(apply, signature, original, shown.numbers if shown.quiet else None)
 
     def run(*inputs: Any) -> tuple[Any, ...]:
         if torch._C._autograd._top_saved_tensors_default_hooks(True) is None:
             return compiled(*inputs)
-        events.emit(
-            events.FellBack(
-                OP_BY_OP, "hooks for saved tensors (`checkpoint` has some) expect what eager saves"
-            )
-        )
+        why = "hooks for saved tensors (`checkpoint` has some) expect what eager saves"
+        events.emit(events.FellBack(OP_BY_OP, why))
         return original(*inputs)
 
     return run
-
-
-def once_only(found: dict[int, Any], known: Sequence[Any], why_not: str) -> dict[int, Any]:
-    """The gradients `found`, which were computed from `known`. To differentiate them raises an error."""
-    # where none is `known`, `backward()` still raises
-    tied = [t for t in known if t is not None and t.requires_grad] or [
-        next(iter(found.values())).detach().requires_grad_()
-    ]
-    message = TWICE.format(why_not).encode()
-    refuse = torch._C._functions.DelayedError(message, len(found) + len(tied))
-    return dict(zip(found, refuse(*found.values(), *tied), strict=False))
 
 
 def without_history(program: Program, unconnected: Sequence[int]) -> Program:
@@ -201,70 +303,12 @@ def without_history(program: Program, unconnected: Sequence[int]) -> Program:
     return run
 
 
-class Gradients:
-    """The gradients of inputs, by one of several backward graphs: which depends on what results were used."""
-
-    def __init__(
-        self,
-        backward: Program,
-        parts: Partition,
-        signature: Signature,
-        compile_graph: Callable[[fx.GraphModule], Program] | None,
-    ) -> None:
-        self.backward, self.parts, self.signature = backward, parts, signature
-        self.compile_graph = compile_graph
-
-        placeholders = parts.backward.graph.find_nodes(op="placeholder")
-        self.tangents = placeholders[len(parts.saved) :]
-        self.like = [node.meta["val"] for node in self.tangents]
-        # Which tangents there are → the program for these, and the inputs of whose gradients it gives
-        self.programs: dict[tuple[bool, ...], tuple[Program, list[int]]] = {}
-
-    def __call__(self, saved: Sequence[torch.Tensor], given: Sequence[Any]) -> dict[int, Any]:
-        """The gradients by the number of the input. `given`: those of the results, None for one that was not used."""
-        filled = [
-            zeros(like) if g is None else restride(g, like)
-            for g, like in zip(given, self.like, strict=True)
-        ]
-        present = tuple(g is not None for g in given)
-        if all(present) or not self.signature.reached:
-            return dict(zip(self.signature.gradients, self.backward(*saved, *filled), strict=True))
-
-        if present not in self.programs:
-            self.programs[present] = self.program_for(present)
-        program, inputs = self.programs[present]
-        found = dict(zip(inputs, program(*saved, *filled), strict=True))
-
-        # in eager, autograd gets to no other input
-        reached = set().union(*itertools.compress(self.signature.reached, present))
-        shapes = self.parts.backward.graph.output_node().args[0]
-        by_input = dict(zip(self.signature.gradients, shapes, strict=True))
-        return {n: found[n] if n in found else zeros(by_input[n].meta["val"]) for n in reached}
-
-    def program_for(self, present: tuple[bool, ...]) -> tuple[Program, list[int]]:
-        """What computes the gradients if only these tangents are there."""
-        graph, inputs = self.parts.backward, list(self.signature.gradients)
-        missing = [node for node, there in zip(self.tangents, present, strict=True) if not there]
-        lost = absent(graph.graph, self.tangents, missing)
-        if lost.zeros_do or self.compile_graph is None:
-            return self.backward, inputs
-
-        results = graph.graph.output_node().args[0]
-        left = [n for n, node in zip(inputs, results, strict=True) if node not in lost.nodes]
-        return self.compile_graph(without(graph, lost.nodes)), left
-
-
-def zeros(like: torch.Tensor) -> torch.Tensor:
-    return torch.zeros(like.shape, dtype=like.dtype, device=like.device)
-
-
 def overlaps(inputs: Sequence[Any], signature: Signature) -> bool:
     """Does an input that is written to share memory with another?"""
-    where = lambda tensors: map(
-        torch.UntypedStorage.data_ptr, map(torch.Tensor.untyped_storage, tensors)
-    )
-    count = Counter(where(x for x in inputs if isinstance(x, torch.Tensor)))
-    return any(
-        count[address] > 1
-        for address in where(inputs[update.input] for update in signature.updates)
-    )
+    users = Counter(address(x) for x in inputs if isinstance(x, torch.Tensor))
+    return any(users[address(inputs[update.input])] > 1 for update in signature.updates)
+
+
+def address(tensor: torch.Tensor) -> int:
+    """Where its memory begins."""
+    return tensor.untyped_storage().data_ptr()

@@ -58,6 +58,8 @@ class Signature:
     reached: tuple[frozenset[int], ...] = ()
     # The inputs that require a gradient and to which autograd gets from no value (`x.detach()`)
     unconnected: tuple[int, ...] = ()
+    # The values on which other values depend, and so their gradients
+    inner: tuple[int, ...] = ()
 
 
 def write(updates: Iterable[Update], inputs: Values, values: Any) -> None:

@@ -125,35 +125,44 @@ class Tracing:
         return FunctionalTensor.to_functional(fake).requires_grad_(wanted)
 
     def differentiate(self, primals: list[Any], values: list[Any]) -> list[Any]:
-        """The gradients of the inputs that have one."""
-        wanted = [n for n, p in enumerate(primals) if has_gradient(p)]
-        if not (
-            outputs := [
-                v for v, yes in zip(values, self.signature.differentiable, strict=True) if yes
-            ]
-        ):
-            self.signature.unconnected = tuple(wanted)
+        """The gradients of the inputs that have one. What autograd gets to on its way is noted in the signature."""
+        signature = self.signature
+        wanted = [n for n, primal in enumerate(primals) if has_gradient(primal)]
+        numbers = [n for n, yes in enumerate(signature.differentiable) if yes]
+        if not numbers:
+            signature.unconnected = tuple(wanted)
             return []
-        tangents = [tangent(n, v) for n, v in enumerate(outputs)]
+
+        outputs = [values[n] for n in numbers]
+        tangents = [tangent(n, value) for n, value in enumerate(outputs)]
         with torch._C._DisableAutocast():
-            found = torch.autograd.grad(
+            gradients = torch.autograd.grad(
                 outputs, [primals[n] for n in wanted], tangents, allow_unused=True
             )
-        self.signature.gradients = tuple(
-            n for n, g in zip(wanted, found, strict=True) if g is not None
+        found = {n: g for n, g in zip(wanted, gradients, strict=True) if g is not None}
+        signature.gradients = tuple(found)
+        signature.unconnected = tuple(n for n in wanted if n not in found)
+
+        leaves = {id(primals[n]): n for n in found}
+        ways = [functions_before(output) for output in outputs]
+        signature.reached = tuple(
+            leaves_among(output, way, leaves) for output, way in zip(outputs, ways, strict=True)
         )
-        leaves = {id(primals[n]): n for n in self.signature.gradients}
-        self.signature.reached = tuple(reached_from(output, leaves) for output in outputs)
-        self.signature.unconnected = tuple(
-            n for n, g in zip(wanted, found, strict=True) if g is None
+        signature.inner = tuple(
+            n
+            for n, output in zip(numbers, outputs, strict=True)
+            if any(
+                output.grad_fn in way
+                for other, way in zip(outputs, ways, strict=True)
+                if other is not output and other.grad_fn is not output.grad_fn
+            )
         )
-        # an input with gaps has a gradient without any
-        dense = lambda p: p if p.is_contiguous() else torch.empty_like(p)
-        return [
-            restride(g, dense(primals[n]))
-            for n, g in zip(wanted, found, strict=True)
-            if g is not None
-        ]
+        return [restride(g, dense(primals[n])) for n, g in found.items()]
+
+
+def dense(tensor: torch.Tensor) -> torch.Tensor:
+    """The form of a tensor's gradient: of an input with gaps between its elements it has none."""
+    return tensor if tensor.is_contiguous() else torch.empty_like(tensor)
 
 
 class Decomposing(TorchDispatchMode):
@@ -254,27 +263,28 @@ class Tagging(fx.Interpreter):
         return result
 
 
-def reached_from(output: torch.Tensor, leaves: Mapping[int, int]) -> frozenset[int]:
-    """The inputs to which autograd gets from `output`. `leaves`: the `id` of an input's tensor → its number."""
-    if output.grad_fn is None:
-        own = leaves.get(id(output))
-        return frozenset() if own is None else frozenset([own])
-
-    found: set[int] = set()
-    seen = {output.grad_fn}
-    todo = [output.grad_fn]
+def functions_before(output: torch.Tensor) -> set[Any]:
+    """The nodes of autograd from which `output` comes."""
+    found: set[Any] = set()
+    todo = [output.grad_fn] if output.grad_fn is not None else []
     while todo:
         function = todo.pop()
+        if function not in found:
+            found.add(function)
+            todo += [before for before, _ in function.next_functions if before is not None]
+    return found
 
+
+def leaves_among(
+    output: torch.Tensor, functions: set[Any], leaves: Mapping[int, int]
+) -> frozenset[int]:
+    """The inputs to which autograd gets from `output`, by these functions. `leaves`: the `id` of an input's tensor → its number."""
+    if output.grad_fn is None:
+        ends = [output]
+    else:
         # a leaf's own node, `AccumulateGrad`, knows its tensor
-        leaf = getattr(function, "variable", None)
-        if id(leaf) in leaves:
-            found.add(leaves[id(leaf)])
-
-        before = {function for function, _ in function.next_functions if function is not None}
-        todo += before - seen
-        seen |= before
-    return frozenset(found)
+        ends = [getattr(function, "variable", None) for function in functions]
+    return frozenset(leaves[id(end)] for end in ends if id(end) in leaves)
 
 
 def is_strided(value: Any) -> bool:

@@ -1,0 +1,93 @@
+"""The compiled backward graphs of one captured graph, and which of them serves.
+
+In:  what forward saved, and the gradients of its results (None for a result that was not used).
+Out: the gradients of the inputs, by the number of the input.
+In PyTorch: the compiled backward in `torch/_functorch/_aot_autograd/runtime_wrappers.py`. It knows one graph, and fills up zeros.
+"""
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from course_lib.autograd.absent import absent, without
+from course_lib.autograd.partition import Partition
+from course_lib.autograd.signature import Signature, restride
+
+TWICE = "this compiled graph cannot be differentiated twice ({}): compute this gradient in eager, or leave its part out (cl.disable)"
+Program = Callable[..., tuple[Any, ...]]
+
+
+class Gradients:
+    """The gradients of inputs, by one of several backward graphs: which depends on what results were used."""
+
+    def __init__(
+        self,
+        backward: Program,
+        parts: Partition,
+        signature: Signature,
+        compile_graph: Callable[[fx.GraphModule], Program] | None,
+    ) -> None:
+        self.backward, self.parts, self.signature = backward, parts, signature
+        self.compile_graph = compile_graph
+
+        placeholders = parts.backward.graph.find_nodes(op="placeholder")
+        self.tangents = placeholders[len(parts.saved) :]
+        self.like = [node.meta["val"] for node in self.tangents]
+        # Which tangents there are → the program for these, and the inputs of whose gradients it gives
+        self.programs: dict[tuple[bool, ...], tuple[Program, list[int]]] = {}
+
+    def __call__(self, saved: Sequence[torch.Tensor], given: Sequence[Any]) -> dict[int, Any]:
+        """The gradients by the number of the input. `given`: those of the results, None for one that was not used."""
+        filled = [
+            zeros(like) if g is None else restride(g, like)
+            for g, like in zip(given, self.like, strict=True)
+        ]
+        present = tuple(g is not None for g in given)
+        if all(present) or not self.signature.reached:
+            return dict(zip(self.signature.gradients, self.backward(*saved, *filled), strict=True))
+
+        if present not in self.programs:
+            self.programs[present] = self.program_for(present)
+        program, inputs = self.programs[present]
+        found = dict(zip(inputs, program(*saved, *filled), strict=True))
+
+        # in eager, autograd gets to no other input
+        reached = set().union(*itertools.compress(self.signature.reached, present))
+        shapes = self.parts.backward.graph.output_node().args[0]
+        by_input = dict(zip(self.signature.gradients, shapes, strict=True))
+        return {n: found[n] if n in found else zeros(by_input[n].meta["val"]) for n in reached}
+
+    def program_for(self, present: tuple[bool, ...]) -> tuple[Program, list[int]]:
+        """What computes the gradients if only these tangents are there."""
+        graph, inputs = self.parts.backward, list(self.signature.gradients)
+        missing = [node for node, there in zip(self.tangents, present, strict=True) if not there]
+        lost = absent(graph.graph, self.tangents, missing)
+        if lost.zeros_do or self.compile_graph is None:
+            return self.backward, inputs
+
+        results = graph.graph.output_node().args[0]
+        left = [n for n, node in zip(inputs, results, strict=True) if node not in lost.nodes]
+        return self.compile_graph(without(graph, lost.nodes)), left
+
+
+def once_only(found: dict[int, Any], known: Sequence[Any], why_not: str) -> dict[int, Any]:
+    """The gradients `found`, which were computed from `known`. To differentiate them raises an error.
+
+    `why_not`: why the captured graph cannot run again (`again.py`), for the error's text.
+    """
+    tied = [t for t in known if t is not None and t.requires_grad]
+    if not tied:
+        # `backward()` is to raise, too
+        first = next(iter(found.values()))
+        tied = [first.detach().requires_grad_()]
+
+    message = TWICE.format(why_not).encode()
+    refuse = torch._C._functions.DelayedError(message, len(found) + len(tied))
+    return dict(zip(found, refuse(*found.values(), *tied), strict=False))
+
+
+def zeros(like: torch.Tensor) -> torch.Tensor:
+    return torch.zeros(like.shape, dtype=like.dtype, device=like.device)
