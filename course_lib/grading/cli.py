@@ -17,7 +17,7 @@ from course_lib import __version__
 
 from .commands import Commands, author, learner, teacher, tools
 from .mistakes import sentence
-from .terminal import show_every_sign
+from .terminal import fold_long_lines, show_every_sign
 
 # their options are their own: argparse would take `--help` for its own
 OWN_OPTIONS = {"bench": tools.bench, "coverage": tools.coverage}
@@ -34,6 +34,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser().print_help()
         return 0
 
+    # these print what somebody's program prints, or code, in lines of their own
+    if words[0] not in ("report", "demo", *OWN_OPTIONS):
+        fold_long_lines()
     try:
         return run(words)
     except KeyboardInterrupt:
@@ -75,8 +78,8 @@ def parser() -> argparse.ArgumentParser:
 
 
 def a_line_each(prog: str) -> argparse.HelpFormatter:
-    """Help in which each command stands on a line with what it does."""
-    return argparse.HelpFormatter(prog, max_help_position=20, width=120)
+    """Help in which each command stands beside what it does, in 80 columns where the terminal has no more."""
+    return argparse.HelpFormatter(prog, max_help_position=16)
 
 
 if __name__ == "__main__":

@@ -131,9 +131,9 @@ def find_lesson(root: Path, wanted: str) -> Lesson:
         ):
             return lesson
 
-    known = ", ".join(lesson.name for lesson in there) or "none yet"
+    known = f"{there[0]} to {there[-1]}" if there else "none yet"
     raise CourseError(
-        f"There is no lesson {wanted!r} with exercises. Lessons with exercises: {known}."
+        f"There is no lesson {wanted!r} with exercises. Give a number or a name: {known}."
     )
 
 

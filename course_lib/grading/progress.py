@@ -32,7 +32,7 @@ from .notebooks import (
     work_folder,
 )
 
-BAR = 20  # characters of a full bar
+BAR = 12  # characters of a full bar: a line fits 80
 VERSION = 2  # of progress.json; the first had no number
 
 
@@ -56,17 +56,17 @@ class Standing:
         full = round(BAR * self.points / self.out_of) if self.out_of else 0
         words = {
             "not begun": "",
-            "begun": f"begun: `course check {self.name[:2]}` marks it",
-            "changed": f"changed since: `course check {self.name[:2]}`",
+            "begun": f"begun: `course check {self.name[:2]}`",
+            "changed": f"changed: `course check {self.name[:2]}`",
             "checked": "✓" if self.done else "",
             "given": "given: you start later",
-            "unreadable": "the notebook cannot be read, see below",
+            "unreadable": "cannot be read, see below",
         }
         bar = "█" * full + "░" * (BAR - full)
         newer = ""
         if self.update:
             newer = f"(newer exercise: `course update {self.name[:2]}`)"
-        line = f"{self.name:<28} {bar} {self.points:>4g} of {self.out_of:<4g} {words[self.state]}"
+        line = f"{self.name:<25} {bar} {self.points:>4g} of {self.out_of:<4g} {words[self.state]}"
 
         return f"{line} {newer}".rstrip()
 

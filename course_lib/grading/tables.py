@@ -36,6 +36,8 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 
 def write_table(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
     """Write the rows; the file is whole or is as it was before."""
+    if not path.parent.is_dir():
+        raise CourseError(f"{path} cannot be written: name a file in a folder that exists.")
     lines = [[_cell(row[column]) for column in columns] for row in rows]
     new = path.with_name(f"{path.name}.new")
 

@@ -1,14 +1,18 @@
-"""A terminal that cannot show every sign: what `course` prints arrives all the same.
+"""A terminal that cannot show every sign, or is narrow: what `course` prints arrives all the same.
 
 In:  the streams of this process. Out: the same streams; a sign that one of them cannot encode is written in other letters
-(`✓` as `+`, `é` as `e`, a sign without any such letters as `\\u4e2d`), where Python would raise `UnicodeEncodeError`.
+(`✓` as `+`, `é` as `e`, a sign without any such letters as `\\u4e2d`), where Python would raise `UnicodeEncodeError`. On a terminal a
+line that is too long goes on below, between two words, as far in as it began; files and pipes get it as it is.
 The PyTorch counterpart: none.
 """
 
 from __future__ import annotations
 
 import codecs
+import re
+import shutil
 import sys
+import textwrap
 import unicodedata
 from typing import Any
 
@@ -69,3 +73,57 @@ def _take_all(stream: Any) -> None:
     # None where there is no terminal (pythonw); a notebook's stream takes all and has no `reconfigure`
     if hasattr(stream, "reconfigure"):
         stream.reconfigure(errors=HANDLER)
+
+
+# ---- long lines
+
+
+def fold_long_lines() -> None:
+    """On a terminal, write lines that are longer than it is wide as several."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is not None and not isinstance(stream, Folding) and stream.isatty():
+            setattr(sys, name, Folding(stream))
+
+
+class Folding:
+    """A text stream that folds the lines written to it. All else is asked of the stream below."""
+
+    def __init__(self, below: Any) -> None:
+        self._below, self._begun = below, ""
+
+    def write(self, text: str) -> int:
+        *whole, self._begun = (self._begun + text).split("\n")
+        width = shutil.get_terminal_size().columns
+        for line in whole:
+            self._below.write(folded(line, width) + "\n")
+        return len(text)
+
+    def flush(self) -> None:
+        """What is written so far, also of a line that goes on."""
+        self._below.write(self._begun)
+        self._begun = ""
+        self._below.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._below, name)
+
+
+# how a line begins that goes on further in: `What:     `, `✓ `, `- `, `12  2026-11-28 `
+_BEGIN = re.compile(r"\s*(?:[A-Z]\w+:\s{2,}|[✓✗+x-] )?")
+
+
+def folded(line: str, width: int) -> str:
+    """The line, or several where it has more than `width` signs. A word that is longer, say a path, stays whole."""
+    if len(line) <= width:
+        return line
+    begin = _BEGIN.match(line)
+    indent = min(len(begin[0]) if begin else 0, width // 2)
+    return textwrap.fill(
+        line,
+        width,
+        subsequent_indent=" " * indent,
+        replace_whitespace=False,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

@@ -403,7 +403,7 @@ def test_progress_is_remembered_and_what_changed_is_told(tiny, monkeypatch, caps
     said = capsys.readouterr().out
     assert "2 of 5" in said and "Next: notebooks/01_tiny.ipynb" in said
     with_answers(tiny, biggest=BIGGEST)
-    assert "changed since: `course check 01`" in str(progress(tiny.root))
+    assert "changed: `course check 01`" in str(progress(tiny.root))
     main(["check", "1"])
     assert progress(tiny.root).lessons[0].done and "You have done all of it." in str(
         progress(tiny.root)

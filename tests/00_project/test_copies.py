@@ -16,6 +16,7 @@ from tiny_course import BIGGEST, DOUBLE, STUB, edit, tiny_course, with_answers
 from course_lib.grading import copies, gate, handed_out, history, learners_files, writing
 from course_lib.grading.answers import notebook_of
 from course_lib.grading.cli import main
+from course_lib.grading.commands import learner
 from course_lib.grading.generate import generate
 from course_lib.grading.notebooks import CourseError, grading_metadata, read, to_text
 from course_lib.grading.progress import Memory, progress, remembered, start_at
@@ -470,6 +471,26 @@ def test_a_file_that_lab_left_is_not_taken_where_the_copy_is_whole(copied, capsy
     assert main(["undo", "1"]) == 2 and "nothing to undo" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("age", "said"),
+    [
+        (1, ""),
+        (59, "as saved 59 seconds ago"),
+        (185, "as saved 3 minutes ago"),
+        (9_000, "as saved 2 hours ago"),
+        (400_000, "as saved 4 days ago"),
+    ],
+)
+def test_check_says_how_old_the_file_is_for_lab_may_hold_what_is_not_saved(
+    copied, age, said, capsys
+):
+    moment = copied.copy.stat().st_mtime - age
+    os.utime(copied.copy, (moment, moment))
+    learner.note_when_saved(copied, copied.copy)
+    told = capsys.readouterr().err
+    assert (said in told and "Save it first: Ctrl+S" in told) if said else not told
+
+
 def test_check_without_a_copy_says_what_to_type(tiny, capsys):
     assert main(["check", "1"]) == 2
     assert (
@@ -561,7 +582,7 @@ def test_a_progress_file_that_is_not_understood_counts_as_none_with_a_word(
 def test_one_notebook_that_cannot_be_read_is_one_line_of_progress(copied):
     copied.copy.write_bytes(b"<<<<<<< HEAD\n")
     said = str(progress(copied.root))
-    assert "the notebook cannot be read" in said and "conflict" in said
+    assert "cannot be read, see below" in said and "conflict" in said
 
 
 def test_a_newer_exercise_is_told_by_progress(copied):

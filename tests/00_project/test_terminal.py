@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
 
 import pytest
 
-from course_lib.grading.terminal import plain
+from course_lib.grading import cli
+from course_lib.grading.terminal import Folding, folded, plain
 
 TERMINALS = {
     "ascii": {"PYTHONIOENCODING": "ascii"},
@@ -49,3 +51,44 @@ def test_every_line_arrives_on_this_terminal(terminal):
 )
 def test_a_sign_is_written_in_letters_that_every_terminal_has(sign, letters):
     assert plain(sign).replace("⁄", "") == letters
+
+
+LONG = (
+    "the notebook of this lesson cannot be read: take the last kept version of it, or save it again"
+)
+LINES = {
+    "a sentence": (LONG, 0),
+    "further in": (f"    {LONG}", 4),
+    "a part of a check": (f"    Why:      {LONG}", 14),
+    "an exercise": (f"✗ {LONG}", 2),
+    "a long path": (f"course: /{'folder/' * 12} {LONG}", 0),
+}
+
+
+@pytest.mark.parametrize("kind", LINES)
+def test_a_long_line_goes_on_below_between_words_as_far_in_as_it_began(kind):
+    line, indent = LINES[kind]
+    first, *rest = folded(line, 50).splitlines()
+    assert rest and all(row.startswith(" " * indent + row.strip()) for row in rest)
+    assert " ".join([first, *(row.strip() for row in rest)]) == line
+    assert all(len(row) <= 50 or "/folder" in row for row in (first, *rest))
+    assert folded(line, 500) == line
+
+
+def test_what_is_written_in_pieces_arrives_whole(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    below = io.StringIO()
+    stream = Folding(below)
+    print("one", end=" ", file=stream)
+    print("two", file=stream)
+    print("ready?", end=" ", file=stream, flush=True)
+    assert below.getvalue() == "one two\nready? "
+    print(LONG, file=stream)
+    assert all(len(line) <= 40 + len("ready? ") for line in below.getvalue().splitlines())
+
+
+def test_help_fits_80_columns(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    top = cli.parser()
+    for one in (top, *top._subparsers._group_actions[0].choices.values()):
+        assert all(len(line) <= 80 for line in one.format_help().splitlines()), one.prog

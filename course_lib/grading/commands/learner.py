@@ -7,6 +7,7 @@ PyTorch has no counterpart. nbgrader's `validate` is near to `check`, without hi
 from __future__ import annotations
 
 import argparse
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from course_lib.grading.copies import Done
     from course_lib.grading.marks import Report
     from course_lib.grading.notebooks import Lesson
+
+JUST_SAVED = 5.0  # seconds
 
 # how many lessons ended with a word that is counted, not told one by one
 COUNTED = {
@@ -76,6 +79,7 @@ def check(args: argparse.Namespace) -> int:
     path = args.notebook or learners_file(lesson)
     answers = digest(read_copy(lesson) if path == lesson.copy else read(path))
 
+    note_when_saved(lesson, path)
     say_beside(f"{lesson}: starting Python, then every cell runs once ...")
     report = mark_exercise(lesson, path, limits, say_beside)
     print(report)
@@ -84,6 +88,21 @@ def check(args: argparse.Namespace) -> int:
     if args.notebook is None:
         remember_result(lesson, report, answers)
     return 0 if report.points == report.out_of else 1
+
+
+def note_when_saved(lesson: Lesson, path: Path) -> None:
+    """Say how old the file is: what is typed in JupyterLab and not saved yet cannot be marked, and nothing else would show it."""
+    age = time.time() - path.stat().st_mtime
+    if age > JUST_SAVED:
+        say_beside(f"{lesson} as saved {ago(age)}. Changed since then? Save it first: Ctrl+S.")
+
+
+def ago(seconds: float) -> str:
+    """A time that has passed, in the largest unit of which there are two or more."""
+    for unit, size in (("days", 86400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds // size:.0f} {unit} ago"
+    return f"{seconds:.0f} seconds ago"
 
 
 def remember_result(lesson: Lesson, report: Report, answers: str) -> None:
@@ -135,16 +154,37 @@ def start(args: argparse.Namespace) -> int:
 
     if args.all:
         return start_in(args.all)
-
-    def one(lesson: Lesson) -> Done | None:
-        return copies.bring(lesson, args.source) if args.source else copies.start(lesson)
+    if args.source:
+        return start_from(args)
 
     if len(args.lessons) != 1:
-        return each_lesson(args, one, ("made", "there"))
+        return each_lesson(args, copies.start, ("made", "there"))
 
-    status = each_lesson(args, one)
+    status = each_lesson(args, copies.start)
     if status == 0:
         hint_to_join(args.lessons[0])
+    return status
+
+
+def start_from(args: argparse.Namespace) -> int:
+    """Make copies, and bring in the answers that lie elsewhere; 0 only if there were any."""
+    from course_lib.grading import copies
+    from course_lib.grading.errors import CourseError
+
+    found = []
+
+    def one(lesson: Lesson) -> Done | None:
+        done = copies.bring(lesson, args.source)
+        found.append(done is not None)
+        return done
+
+    if not args.source.exists():
+        raise CourseError(f"{args.source} does not exist: name a notebook, or a folder with some.")
+    status = each_lesson(args, one)
+    if status == 0 and not any(found):
+        raise CourseError(
+            f"{args.source} holds no notebook of these lessons: they are called NN_name.ipynb."
+        )
     return status
 
 

@@ -7,6 +7,8 @@ In PyTorch: `python -m torch.utils.collect_env` is near to `doctor`, `tlparse` t
 from __future__ import annotations
 
 import argparse
+import importlib.util
+import sys
 from pathlib import Path
 
 from . import Commands
@@ -96,13 +98,24 @@ def report(args: argparse.Namespace) -> int:
     return run_traced(program, args.out, args.torch_compile)
 
 
+def is_there(module: str) -> bool:
+    """Whether Python finds a module of this name, here or where it is installed."""
+    here, sys.path = sys.path, ["", *sys.path]
+    try:
+        return importlib.util.find_spec(module) is not None
+    except (ImportError, ValueError):  # its package is not there, or it is no name
+        return False
+    finally:
+        sys.path = here
+
+
 def problem_of_program(program: list[str]) -> str:
     """Why this cannot be run, or "". A program is `-m MODULE ...` or `SCRIPT ...`."""
     is_module = program[:1] == ["-m"]
     if len(program) < 1 + is_module:
         return "which program? Say `course report script.py [arguments]` or `course report -m module [arguments]`"
     if is_module:
-        return ""
+        return "" if is_there(program[1]) else f"there is no module {program[1]} to run"
 
     script = Path(program[0])
     if not script.exists():
