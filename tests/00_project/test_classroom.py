@@ -395,7 +395,7 @@ def test_a_folder_that_is_not_there_is_one_sentence(tiny, monkeypatch, capsys):
 
 def test_progress_is_remembered_and_what_changed_is_told(tiny, monkeypatch, capsys):
     monkeypatch.chdir(tiny.root)
-    assert str(progress(tiny.root)).splitlines()[0] == f"{'01_tiny':<28} {'░' * 20}    0 of 5"
+    assert str(progress(tiny.root)).splitlines()[0] == f"{'01_tiny':<25} {'░' * 12}    0 of 5"
     with_answers(tiny, double=DOUBLE)
     assert "begun: `course check 01`" in str(progress(tiny.root))
     main(["check", "1"])
