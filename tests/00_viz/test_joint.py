@@ -11,7 +11,9 @@ import torch
 import course_lib as cl
 from course_lib import viz
 from course_lib.bench.models import TinyBlock, Transformer
-from course_lib.viz.pictures.autograd.joint_graph import Drawing, Sides, without_recomputing
+from course_lib.viz.pictures.autograd.joint_drawing import Drawing
+from course_lib.viz.pictures.autograd.joint_graph import without_recomputing
+from course_lib.viz.pictures.autograd.joint_sides import Sides
 
 
 @pytest.fixture(scope="module")
