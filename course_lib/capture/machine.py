@@ -273,6 +273,10 @@ class Machine(Stack):
                 if isinstance(sent, GeneratorExit):  # Python would only print it
                     return None
                 raise
+            except GeneratorExit as closing:
+                # its traceback and our frames hold each other, and all that was captured
+                sent = closing.__traceback__ = None
+                raise
             if self.result is not NOTHING:
                 return self.result
             value, self.yielded = self.yielded, NOTHING
@@ -281,6 +285,7 @@ class Machine(Stack):
             except BaseException as error:
                 if self.world.finished:  # nobody asked for more
                     return None
+                error.__traceback__ = None  # it holds this frame, which holds the error
                 sent = error
 
     def iterate(self, value: Any) -> Any:

@@ -79,6 +79,51 @@ def leaves_a_generator(x):
     return next(items)
 
 
+def leaves_a_generator_in_a_finally(x):
+    def both():
+        try:
+            yield x
+            yield x * 2
+        finally:
+            x.sin()
+
+    items = both()
+    return next(items) + 1
+
+
+def closes_a_generator(x):
+    def both():
+        yield x
+        yield x * 2
+
+    items = both()
+    y = next(items) * 3
+    items.close()
+    return y
+
+
+def throws_into_a_generator(x):
+    def both():
+        try:
+            yield x
+        except ValueError:
+            yield x * 2
+
+    items = both()
+    return next(items) + items.throw(ValueError("now"))
+
+
+def leaves_a_generator_within_a_generator(x):
+    def inner():
+        yield x
+        yield x * 2
+
+    def outer():
+        yield from inner()
+
+    return next(outer()) * 2
+
+
 def enters_a_context(x):
     @contextlib.contextmanager
     def context():
