@@ -75,6 +75,37 @@ def test_the_table_says_what_was_really_run(records):
         assert text.startswith("before\n") and text.endswith("\nafter\n")
 
 
+@pytest.mark.parametrize(
+    ("rooms", "fast", "said"),
+    [
+        ([], False, "all: 7 passed"),
+        ([], True, "without slow ones: 7 passed"),
+        (["02", "09"], False, "rooms 02, 09: 7 passed"),
+        (["09", "02"], True, "rooms 02, 09 without slow ones: 7 passed"),
+    ],
+)
+def test_the_table_says_which_rooms_were_run(records, rooms, fast, said):
+    matrix.keep(record_of(matrix.name_of(rooms, fast)))
+
+    assert f"| {said} | not run |" in records[0].read_text()
+
+
+def test_rooms_stay_until_the_whole_suite_is_run(records):
+    matrix.keep(record_of(matrix.name_of(["02"], True)))
+    matrix.keep(record_of(matrix.name_of(["09"], True)))
+    assert matrix.tests_of(matrix.read_records()["newest"]).count("rooms") == 2
+
+    matrix.keep(record_of(matrix.TESTS))
+    assert set(matrix.read_records()["newest"].parts) == {matrix.TESTS}
+
+
+def test_a_room_that_is_not_there_is_an_error(capsys):
+    with pytest.raises(SystemExit):
+        matrix.options(["newest", "--rooms", "77"])
+
+    assert "there is no folder tests/77_*" in capsys.readouterr().err
+
+
 def test_the_tables_of_the_pages_are_those_of_the_records():
     rows = matrix.table(matrix.read_records())
 

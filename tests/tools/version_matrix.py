@@ -5,6 +5,7 @@
     python tests/tools/version_matrix.py newest --fast     one row, without slow tests and without notebooks
     python tests/tools/version_matrix.py                   every row, one after the other (hours)
     python tests/tools/version_matrix.py newest --only notebooks    one part of a row
+    python tests/tools/version_matrix.py newest --rooms 02 09       the tests of some rooms: tests/02_*, tests/09_*
     python tests/tools/version_matrix.py --tables          write the tables anew from the records
 
 In:  `MATRIX`, and the Pythons of this machine.
@@ -36,7 +37,9 @@ RECORDS = ROOT / "docs" / "measurements" / "versions.json"
 PAGES = (ROOT / "docs" / "measurements" / "versions.md", ROOT / "README.md")
 BEGIN, END = "<!-- versions: begin -->", "<!-- versions: end -->"
 PACKAGES = ("torch", "triton", "numpy", "jupyterlab", "ipykernel")
-TESTS, FAST, NOTEBOOKS = "tests", "tests that are not slow", "notebooks"
+TESTS, NOTEBOOKS = "tests", "notebooks"
+NOT_SLOW = " that are not slow"
+FAST = TESTS + NOT_SLOW
 
 
 @dataclass(frozen=True)
@@ -124,6 +127,9 @@ def options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--tables", action="store_true", help="only write the tables anew")
     parser.add_argument("--fast", action="store_true", help="no slow tests, no notebooks")
     parser.add_argument("--only", choices=("tests", "notebooks"), help="one of the two")
+    parser.add_argument(
+        "--rooms", nargs="+", default=[], metavar="NN", help="only tests/NN_*, and no notebooks"
+    )
     parser.add_argument("--workers", default="2", help="test processes (default: %(default)s)")
     parser.add_argument("--remove", action="store_true", help="delete each environment afterwards")
     parser.add_argument("--environment", type=Path, help="one that is there, for one row")
@@ -131,6 +137,8 @@ def options(arguments: list[str]) -> argparse.Namespace:
 
     if unknown := set(chosen.rows) - {row.name for row in MATRIX}:
         parser.error(f"no row is called {', '.join(sorted(unknown))}; --list says which there are")
+    if empty := [room for room in chosen.rooms if not folders_of([room])]:
+        parser.error(f"there is no folder tests/{empty[0]}_*")
     if chosen.environment and len(chosen.rows) != 1:
         parser.error("--environment is for one row: name it")
     if chosen.environment and not (chosen.environment / "bin" / "python").exists():
@@ -153,7 +161,7 @@ def run_row(row: Row, chosen: argparse.Namespace) -> Record:
     if chosen.only != "notebooks":
         part = run_tests(environment, chosen)
         record.parts[part.what] = part
-    if chosen.only == "notebooks" or not (chosen.fast or chosen.only):
+    if chosen.only == "notebooks" or not (chosen.fast or chosen.only or chosen.rooms):
         record.parts[NOTEBOOKS] = run_notebooks(environment, chosen)
 
     if chosen.remove and not chosen.environment:
@@ -212,12 +220,27 @@ def versions_in(environment: Path) -> tuple[str, dict[str, str]]:
 
 
 def run_tests(environment: Path, chosen: argparse.Namespace) -> Part:
-    command = [str(environment / "bin/python"), "-m", "pytest", "tests", "-q"]
+    folders = folders_of(chosen.rooms) if chosen.rooms else ["tests"]
+    command = [str(environment.absolute() / "bin/python"), "-m", "pytest", *folders, "-q"]
     command += ["-n", chosen.workers, "--dist", "loadscope", "--no-loadscope-reorder"]
     if chosen.fast:
         command += ["-m", "not slow"]
 
-    return run_pytest(command, FAST if chosen.fast else TESTS, environment)
+    return run_pytest(command, name_of(chosen.rooms, chosen.fast), environment)
+
+
+def folders_of(rooms: list[str]) -> list[str]:
+    """`["02"]` → `["tests/02_bytecode_capture"]`; a room may have several folders, or none."""
+    found = []
+    for room in rooms:
+        found += [str(path.relative_to(ROOT)) for path in sorted(ROOT.glob(f"tests/{room}_*"))]
+    return found
+
+
+def name_of(rooms: list[str], fast: bool) -> str:
+    """What a record calls this run: `tests of 02, 09 that are not slow`."""
+    of_rooms = f" of {', '.join(sorted(rooms))}" if rooms else ""
+    return f"{TESTS}{of_rooms}{NOT_SLOW if fast else ''}"
 
 
 def run_notebooks(environment: Path, chosen: argparse.Namespace) -> Part:
@@ -286,7 +309,8 @@ def read_records() -> dict[str, Record]:
 def keep(record: Record) -> None:
     """Write the record among those of other rows, and the tables.
 
-    Parts that were run before stay if they were run with the same versions; all tests replace the fast ones.
+    Parts that were run before stay if they were run with the same versions; all tests replace the fast ones and
+    those of single rooms.
     """
     records = read_records()
     known = records.get(record.row)
@@ -294,7 +318,8 @@ def keep(record: Record) -> None:
     if known and same:
         record.parts = known.parts | record.parts
     if TESTS in record.parts:
-        record.parts.pop(FAST, None)
+        whole = (TESTS, NOTEBOOKS)
+        record.parts = {what: part for what, part in record.parts.items() if what in whole}
 
     records[record.row] = record
     ordered = {row.name: asdict(records[row.name]) for row in MATRIX if row.name in records}
@@ -346,11 +371,21 @@ def as_cells(*cells: str) -> str:
 
 
 def tests_of(record: Record) -> str:
-    if TESTS in record.parts:
-        return f"all: {record.parts[TESTS].counts}"
-    if FAST in record.parts:
-        return f"without slow ones: {record.parts[FAST].counts}"
-    return "not run"
+    """What the table says of a row's tests: the whole suite, or each part that was run."""
+    said = [as_said(part) for what, part in record.parts.items() if what != NOTEBOOKS]
+    return "; ".join(said) or "not run"
+
+
+def as_said(part: Part) -> str:
+    """`all: 7 passed`, `without slow ones: 7 passed`, `rooms 02, 09 without slow ones: 7 passed`."""
+    whole = part.what.removesuffix(NOT_SLOW)
+    words = []
+
+    if whole != TESTS:
+        words.append(f"rooms {whole.removeprefix(f'{TESTS} of ')}")
+    if whole != part.what:
+        words.append("without slow ones")
+    return f"{' '.join(words) or 'all'}: {part.counts}"
 
 
 def as_row(row: Row) -> str:
