@@ -21,7 +21,8 @@ from typing import Any
 from course_lib import config
 from course_lib.events import CacheEntry, emit
 
-FORMAT = "1"  # Change it when the meaning of an entry changes: old entries are then never found
+FORMAT = "1"
+"""Change it when the meaning of an entry changes: old entries are then never found."""
 
 
 def key_of(*parts: str) -> str:
@@ -34,36 +35,56 @@ def processor() -> str:
     """What `-march=native` depends on: a home folder may be shared by machines with different processors."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return " ".join(
-            next(line for line in lines if line.startswith(("flags", "Features"))).split()
-        )
-    except (OSError, StopIteration):
-        return f"{platform.machine()} {platform.processor()} {platform.platform()}"
+    except OSError:
+        lines = []
+
+    for line in lines:
+        if line.startswith(("flags", "Features")):
+            return " ".join(line.split())
+    return f"{platform.machine()} {platform.processor()} {platform.platform()}"
 
 
 def build(key: str, suffix: str, make: Callable[[Path], object], folder: str = "") -> CacheEntry:
     """The file for `key`. If it is missing or damaged, `make(path)` must write it. `folder`: where in the cache."""
     where = config.cache_dir() / (folder or key[:2])
     where.mkdir(parents=True, exist_ok=True)
-    for path in where.glob(f"{key}-*{suffix}"):
-        if checksum(path) == path.name.removeprefix(f"{key}-").removesuffix(suffix):
-            emit(entry := CacheEntry(path, cached=True))
-            return entry
-        path.unlink(missing_ok=True)
+
+    found = find(where, key, suffix)
+    if found is not None:
+        return told(CacheEntry(found, cached=True))
+
+    # It is written in a folder of its own. The rename makes it an entry.
     with tempfile.TemporaryDirectory(prefix="building-", dir=where) as work:
         new = Path(work) / f"new{suffix}"
         make(new)
         path = where / f"{key}-{checksum(new)}{suffix}"
         os.replace(new, path)
-    emit(entry := CacheEntry(path, cached=False))
+    return told(CacheEntry(path, cached=False))
+
+
+def find(where: Path, key: str, suffix: str) -> Path | None:
+    """The entry for `key` in the folder `where`, None if there is none. A damaged one is thrown away."""
+    for path in where.glob(f"{key}-*{suffix}"):
+        expected = path.name.removeprefix(f"{key}-").removesuffix(suffix)
+        if checksum(path) == expected:
+            return path
+        path.unlink(missing_ok=True)
+    return None
+
+
+def told(entry: CacheEntry) -> CacheEntry:
+    """The entry, once every listener has heard of it."""
+    emit(entry)
     return entry
 
 
-def remember(key: str, find: Callable[[], Any]) -> Any:
-    """What `find()` gave when it was first asked for with this key: anything that JSON can hold."""
-    return json.loads(
-        build(key, ".json", lambda path: path.write_text(json.dumps(find()))).path.read_text()
-    )
+def remember(key: str, ask: Callable[[], Any]) -> Any:
+    """What `ask()` gave when it was first called with this key: anything that JSON can hold."""
+
+    def write(path: Path) -> None:
+        path.write_text(json.dumps(ask()))
+
+    return json.loads(build(key, ".json", write).path.read_text())
 
 
 def checksum(path: Path) -> str:

@@ -39,20 +39,21 @@ def collector_paused(importing: bool = False) -> Iterator[None]:
 @functools.cache
 def cache_dir() -> Path:
     """The folder for built kernels: `$COURSE_CACHE`, else `~/.cache/course_lib`, else a temporary one (with a warning)."""
-    wanted = Path(
-        os.environ.get("COURSE_CACHE")
-        or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "course_lib"
-    )
+    named = os.environ.get("COURSE_CACHE")
+    caches = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    wanted = Path(named) if named else Path(caches) / "course_lib"
+
     try:
         wanted = wanted.expanduser()
         wanted.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=wanted):
             return wanted
-    except (OSError, RuntimeError) as error:  # an unwritable home never stops a compile
+    except (OSError, RuntimeError) as error:
+        # A home folder that cannot be written to never stops a compile.
         instead = Path(tempfile.mkdtemp(prefix="course_lib-"))
-        why = f"cannot write to the cache folder {wanted} ({error.__class__.__name__}); using {instead} instead"
         warnings.warn(
-            f"{why}. Set COURSE_CACHE to a folder you own to keep compiled kernels between runs.",
+            f"cannot write to the cache folder {wanted} ({type(error).__name__}); using {instead} instead. "
+            "Set COURSE_CACHE to a folder you own to keep compiled kernels between runs.",
             stacklevel=2,
         )
         return instead
@@ -61,11 +62,8 @@ def cache_dir() -> Path:
 @functools.cache
 def find_cxx() -> str | None:
     """The C++ compiler's path: `$CXX`, else `g++`, else `clang++`; None where there is none."""
-    return next(
-        (
-            at
-            for name in (os.environ.get("CXX"), "g++", "clang++", "c++")
-            if name and (at := shutil.which(name))
-        ),
-        None,
-    )
+    for name in (os.environ.get("CXX"), "g++", "clang++", "c++"):
+        path = shutil.which(name) if name else None
+        if path:
+            return path
+    return None

@@ -20,113 +20,165 @@ class Event:
         dataclass(eq=False)(cls)
 
 
-class FrameSeen(Event):  # The hook met a frame for which it has no compiled code that fits
+# --- capture
+
+
+class FrameSeen(Event):
+    """The hook met a frame for which it has no compiled code that fits."""
+
     name: str
     where: str
     code: Any = field(repr=False, default=None)
 
 
-class InstructionRun(Event):  # The symbolic interpreter ran one instruction
+class InstructionRun(Event):
+    """The symbolic interpreter ran one instruction."""
+
     offset: int
     op: str
     arg: str
     function: str
     filename: str
     line: int
-    depth: int  # How many inlined calls deep
-    before: tuple[str, ...]  # The stack, as a list of short texts
+    # How many inlined calls deep
+    depth: int
+    # The stack, as a list of short texts
+    before: tuple[str, ...]
     after: tuple[str, ...]
-    node: str = ""  # Name of the FX node that this instruction added, if any
+    # Name of the FX node that this instruction added, if any
+    node: str = ""
 
 
 class GraphBroke(Event):
-    problem: Any  # Capture stopped: the `Unsupported` with reason, place and hint
+    """Capture stopped. `problem` is the `Unsupported` with reason, place and hint."""
+
+    problem: Any
     # The program got it as an error (`fullgraph=True`): nothing runs in the frame's place
     raised: bool = False
 
 
 class GraphCaptured(Event):
-    result: Any  # Capture finished: the `CaptureResult` (graph, guards, head)
+    """Capture finished. `result` is the `CaptureResult`: graph, guards, head."""
+
+    result: Any
+
+
+# --- guards and the cache
 
 
 class GuardsMade(Event):
-    check: Any  # What must hold for compiled code to be used again: the `Check`
+    """What must hold for compiled code to be used again: the `Check`."""
+
+    check: Any
 
 
-# A call did not fit an entry: `guard` is the first that failed, `got` says what was found instead
 class GuardFailed(Event):
+    """A call did not fit an entry. `guard` is the first that failed, and `got` says what was found instead."""
+
     name: str
     guard: Any
     got: str
 
 
-class Recompiled(Event):  # A code object that had entries got one more
+class Recompiled(Event):
+    """A code object that had entries got one more."""
+
     name: str
     entries: int
 
 
-class FellBack(Event):  # Something runs in eager after all, and why
+class FellBack(Event):
+    """Something runs in eager after all, and why."""
+
     what: str
     why: str
 
 
+# --- from graph to kernels
+
+
 class JointTraced(Event):
-    # Autograd ran ahead of time: forward and backward in one, with a `Signature` in its `meta`
+    """Autograd ran ahead of time: forward and backward in one graph, with a `Signature` in its `meta`."""
+
     graph: Any
 
 
 class Partitioned(Event):
-    partition: Any  # A joint graph was cut in two: the `Partition`
+    """A joint graph was cut in two: the `Partition`."""
+
+    partition: Any
 
 
 class AtenTraced(Event):
-    graph: Any  # The captured graph in core ATen operators
+    """The captured graph in core ATen operators."""
+
+    graph: Any
 
 
 class Lowered(Event):
-    graph: Any  # The ATen graph as loops
+    """The ATen graph as loops: the `LoopGraph`."""
+
+    graph: Any
 
 
 class Scheduled(Event):
-    # Loops grouped into kernels (`schedule.kernels`), with every fusion decision (`schedule.decisions`)
+    """Loops were grouped into kernels (`schedule.kernels`), with every fusion decision (`schedule.decisions`)."""
+
     schedule: Any
 
 
 class MemoryPlanned(Event):
-    plan: Any  # Which buffer lives where and when
+    """Which buffer lives where and when: the `MemoryPlan`."""
+
+    plan: Any
 
 
 class KernelsBuilt(Event):
-    compiled: Any  # Source became machine code: the `CompiledGraph`
+    """Source became machine code: the `CompiledGraph`."""
+
+    compiled: Any
 
 
-class CacheEntry(Event):  # The cache on disk was asked for a built file
+class CacheEntry(Event):
+    """The cache on disk was asked for a built file."""
+
     path: Path
-    cached: bool  # It was found there (a hit); else it was built now (a miss)
+    # It was found there (a hit); else it was built now (a miss)
+    cached: bool
 
 
-# What is fastest was found by measuring: the tile of a kernel, or which library computes a product
 class Autotuned(Event):
-    kernel: Any  # The generated kernel's name, or the product's `ExternKernel`
+    """What is fastest was found by measuring: the tile of a kernel, or which library computes a product."""
+
+    # The generated kernel's name, or the product's `ExternKernel`
+    kernel: Any
     choice: str
-    seconds: dict[str, float]  # What was tried, and how long each took
+    # What was tried, and how long each took
+    seconds: dict[str, float]
 
 
-class CudaGraphRecorded(Event):  # A CUDA graph was recorded: the `number`-th of `program`
+class CudaGraphRecorded(Event):
+    """A CUDA graph was recorded: the `number`-th of `program`."""
+
     program: Any
     number: int
-    copied: int  # How many of its inputs are copied in each call
+    # How many of its inputs are copied in each call
+    copied: int
 
 
-class StageTimed(Event):  # A stage took `seconds`
+class StageTimed(Event):
+    """A stage took `seconds`."""
+
     stage: str
     seconds: float
 
 
-# (world, value) → how a listener wants a value of the interpreted program put
-Words = Callable[[Any, Any], str]
-_listeners: list[tuple[Callable[[Event], None], Words | None]] = []
+# --- who listens
 
+Words = Callable[[Any, Any], str]
+"""(world, value) → how a listener wants a value of the interpreted program put."""
+
+_listeners: list[tuple[Callable[[Event], None], Words | None]] = []
 
 StageWriter = Callable[[Callable[..., Any], bool], Callable[..., Any]]
 """(backend, with a diagram?) → the same backend, whose stages are written to files as it compiles."""
@@ -155,8 +207,12 @@ def emit(event: Event) -> None:
 
 def in_words(world: Any, values: Iterable[Any]) -> tuple[str, ...]:
     """Values of the interpreted program, as the last listener that has words wants them put; () if none does."""
-    words = [words for _, words in _listeners if words]
-    return tuple(words[-1](world, value) for value in values) if words else ()
+    wanted = [words for _, words in _listeners if words]
+    if not wanted:
+        return ()
+
+    words = wanted[-1]
+    return tuple(words(world, value) for value in values)
 
 
 @contextlib.contextmanager

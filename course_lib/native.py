@@ -35,69 +35,73 @@ def load(name: str) -> ModuleType | None:
     if sysconfig.get_config_var("Py_GIL_DISABLED"):
         warnings.warn(FREE_THREADED, RuntimeWarning, stacklevel=2)
         return None
+
     source = Path(__file__).parent.joinpath(*name.split(".")[1:]).with_suffix(".c")
     installed = source.with_name(source.stem + SUFFIX)
     if is_current(installed, source) and (module := _import(name, installed)):
         return module
+
     try:
-        key = build_cache.key_of(
-            source.read_text(), sys.version, sys.prefix, sysconfig.get_platform()
-        )
-        built = build_cache.build(
-            key, SUFFIX, functools.partial(compile_c, source), folder="native"
-        ).path
+        built = build(source)
         if module := _import(name, built):
             return module
         problem = f"{source.name} was built as {built}, and does not load"
-    except (RuntimeError, OSError) as error:  # the second: a compiler that cannot be run
+    except (RuntimeError, OSError) as error:  # The second: a compiler that cannot be run
         problem = str(error)
+
     warnings.warn(f"{problem}; nothing can be captured", RuntimeWarning, stacklevel=2)
     return None
 
 
 def is_current(binary: Path, source: Path) -> bool:
-    """Was `binary` built from this `source`? By time; with a grace, for an installer writes the two in any order."""
-    return binary.exists() and (
-        not source.exists() or binary.stat().st_mtime > source.stat().st_mtime - 5
-    )
+    """Was `binary` built from this `source`?"""
+    if not binary.exists():
+        return False
+    if not source.exists():
+        return True
+    # By time, with a grace of five seconds: an installer writes the two in any order.
+    return binary.stat().st_mtime > source.stat().st_mtime - 5
+
+
+def build(source: Path) -> Path:
+    """The library of a C source: from the cache on disk, or built now. Raises RuntimeError if it cannot be built."""
+    key = build_cache.key_of(source.read_text(), sys.version, sys.prefix, sysconfig.get_platform())
+    make = functools.partial(compile_c, source)
+    return build_cache.build(key, SUFFIX, make, folder="native").path
 
 
 def compile_c(source: Path, target: Path) -> None:
-    """Run the C compiler that this Python was built with, or another that is there."""
-    link = ["-bundle", "-undefined", "dynamic_lookup"] if sys.platform == "darwin" else ["-shared"]
-    options = [
-        "-O2",
-        "-fPIC",
-        *link,
-        "-I" + sysconfig.get_path("include"),
-        str(source),
-        "-o",
-        str(target),
-    ]
-    names = (os.environ.get("CC"), sysconfig.get_config_var("CC"), "cc", "gcc", "clang")
-    compiler = next(
-        (command for name in names if name and shutil.which((command := shlex.split(name))[0])),
-        None,
-    )
-    if compiler is None:
-        raise RuntimeError(
-            "no C compiler found (tried $CC, cc, gcc, clang): `apt install gcc` or `conda install compilers`"
-        )
+    """Run the C compiler that this Python was built with, or another that is there. Raises RuntimeError if it fails."""
+    compiler = find_c_compiler()
+    is_mac = sys.platform == "darwin"
+    link = ["-bundle", "-undefined", "dynamic_lookup"] if is_mac else ["-shared"]
+    include = "-I" + sysconfig.get_path("include")
+
+    options = ["-O2", "-fPIC", *link, include, str(source), "-o", str(target)]
     done = subprocess.run([*compiler, *options], capture_output=True, text=True, errors="replace")
     if done.returncode != 0:
-        why = next(
-            (line for line in done.stderr.splitlines() if "error" in line),
-            done.stderr.strip()[:200],
-        )
-        missing = (
-            "Python's C headers are missing (no Python.h): `apt install python3-dev`"
-            if "Python.h" in why
-            else ""
-        )
-        raise RuntimeError(
-            missing
-            or f"the C compiler '{compiler[0]}' could not build {source.name} ({why.strip()})"
-        )
+        raise RuntimeError(why_it_failed(compiler[0], source, done.stderr))
+
+
+def find_c_compiler() -> list[str]:
+    """The command of a C compiler. Raises RuntimeError where there is none."""
+    for name in (os.environ.get("CC"), sysconfig.get_config_var("CC"), "cc", "gcc", "clang"):
+        command = shlex.split(name or "")
+        if command and shutil.which(command[0]):
+            return command
+
+    raise RuntimeError(
+        "no C compiler found (tried $CC, cc, gcc, clang): `apt install gcc` or `conda install compilers`"
+    )
+
+
+def why_it_failed(compiler: str, source: Path, said: str) -> str:
+    """One sentence about what a compiler `said`: its first error."""
+    errors = [line for line in said.splitlines() if "error" in line]
+    why = errors[0] if errors else said.strip()[:200]
+    if "Python.h" in why:
+        return "Python's C headers are missing (no Python.h): `apt install python3-dev`"
+    return f"the C compiler '{compiler}' could not build {source.name} ({why.strip()})"
 
 
 def _import(name: str, path: Path) -> ModuleType | None:
