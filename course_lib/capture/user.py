@@ -10,7 +10,7 @@ import torch
 from course_lib.capture.calls import RULES, always, recorded, refused
 from course_lib.capture.graph import name_of
 from course_lib.frames import call, number
-from course_lib.frames.resume import PLAIN
+from course_lib.frames.resume import NEVER_CAPTURED
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -35,7 +35,7 @@ def disable(function: Any = None, *, recursive: bool = True) -> Any:
 
     disabled._course_disable = True  # type: ignore[attr-defined]
     if not recursive and isinstance(function, FunctionType):
-        PLAIN.add(number(function.__code__))
+        NEVER_CAPTURED.add(number(function.__code__))
     return disabled
 
 

@@ -23,14 +23,15 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 from course_lib import native
 
-# `guard(func, *args)`: may the head stand in for a frame of `func` with these arguments?
 Guard: TypeAlias = Callable[..., bool]
+"""`guard(func, *args)`: may the head stand in for a frame of `func` with these arguments?"""
 Head: TypeAlias = Callable[..., Any]
 """`head(func, *args)`: what the frame would have returned. `args` is flat, in the order of `parameters(code)`. A head may also
 return `AS_IT_IS`: then the frame runs after all, and nobody watches it."""
 Answer: TypeAlias = tuple[Guard, Head] | Literal[False] | None
 """What to do with a frame: replace it and those like it; `SKIP`; or None: run it as it is, and ask again next time."""
-SKIP: Literal[False] = False  # Run frames of this code as they are, and never ask about it again
+SKIP: Literal[False] = False
+"""Run frames of this code as they are, and never ask about it again."""
 
 _framehook = native.load("course_lib.frames._framehook")
 _thread = threading.local()
@@ -68,38 +69,53 @@ class Watcher(dict[int, "list[tuple[Guard, Head]] | None"]):
         """The evaluator's question when no pair fits: the head to call this time, or None."""
         try:
             return self.ask(code, func, *args)
-        except (
-            RecursionError
-        ):  # deep in calls is no room left for the callback; the program needs less
+        # deep in calls is no room left for the callback; the program needs less
+        except RecursionError:
             return None
 
     def ask(self, code: CodeType, func: FunctionType, *args: Any) -> Head | None:
         """Ask the callback, and keep its answer."""
-        # `__exit__` runs while this still watches; a head does what is watched already
-        own = code.co_filename == __file__ or is_head(code)
-        # CPython 3.14 writes such functions itself: they run when somebody asks for annotations
-        own = own or code.co_name == "__annotate__"
-        frame = Frame(func, code, dict(zip(parameters(code), args, strict=True)))
-        answer = SKIP if own or code.co_flags & inspect.CO_GENERATOR else self.callback(frame)
+        answer: Answer = SKIP
+        if not self.is_never_shown(code):
+            frame = Frame(func, code, dict(zip(parameters(code), args, strict=True)))
+            answer = self.callback(frame)
+
+        if answer is None:
+            return None
         if answer is SKIP:
             self._remember(code, None)
-        if answer is None or answer is SKIP:
             return None
-        if not (isinstance(answer, tuple) and len(answer) == 2 and all(map(callable, answer))):
+        if not is_pair(answer):
             raise TypeError(
                 f"the callback must answer None, SKIP or (guard, head), two callables; got {answer!r}"
             )
+
         self._remember(code, [*(self.entries(code) or ()), answer])
-        if isinstance(head := answer[1], FunctionType):
+        _, head = answer
+        if isinstance(head, FunctionType):
             self._remember(head.__code__, None)
         return head
 
+    @staticmethod
+    def is_never_shown(code: CodeType) -> bool:
+        """Is there no call in it that a callback could want to see?"""
+        # `__exit__` runs while this still watches; a head does what is watched already
+        if code.co_filename == __file__ or is_head(code):
+            return True
+        # CPython 3.14 writes such functions itself: they run when somebody asks for annotations
+        if code.co_name == "__annotate__":
+            return True
+        return bool(code.co_flags & inspect.CO_GENERATOR)
+
     def _remember(self, code: CodeType, entries: list[tuple[Guard, Head]] | None) -> None:
         key = number(code)
+
+        def forget(_: object) -> None:
+            self.pop(key, None)
+            self._alive.pop(key, None)
+
         self[key] = entries
-        self._alive[key] = weakref.ref(
-            code, lambda _: (self.pop(key, None), self._alive.pop(key, None))
-        )
+        self._alive[key] = weakref.ref(code, forget)
 
     def entries(self, code: CodeType) -> tuple[tuple[Guard, Head], ...] | Literal[False]:
         """The `(guard, head)` pairs of a code object in the order they are tried; `SKIP` if it was skipped."""
@@ -119,16 +135,21 @@ class Watcher(dict[int, "list[tuple[Guard, Head]] | None"]):
         enter(_thread.entered.pop())
 
 
-# `with watching(callback):` shows `callback` every frame that starts within the block on this thread
+def is_pair(answer: object) -> bool:
+    """Is it a guard and a head?"""
+    return isinstance(answer, tuple) and len(answer) == 2 and all(map(callable, answer))
+
+
 watching = Watcher
+"""`with watching(callback):` shows `callback` every frame that starts within the block on this thread."""
 
 
 def parameters(code: CodeType) -> tuple[str, ...]:
     """Their names in flat order: positional, keyword-only, then the `*args` tuple and the `**kwargs` dict."""
-    variadic = bool(code.co_flags & inspect.CO_VARARGS) + bool(
-        code.co_flags & inspect.CO_VARKEYWORDS
-    )
-    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + variadic]
+    count = code.co_argcount + code.co_kwonlyargcount
+    for flag in (inspect.CO_VARARGS, inspect.CO_VARKEYWORDS):
+        count += bool(code.co_flags & flag)
+    return code.co_varnames[:count]
 
 
 def flatten(code: CodeType) -> CodeType:
@@ -172,7 +193,11 @@ def installed() -> bool:
     return _framehook is not None
 
 
+# ---- what the evaluator offers (`_framehook.c`), and what stands for it where it could not be built ------------------
+
+
 def missing(*args: Any, **kwargs: Any) -> Any:
+    """What stands for whatever would capture."""
     raise RuntimeError(
         "the frame hook could not be built, so nothing can be captured: `course doctor` says what is missing"
     )
@@ -180,6 +205,11 @@ def missing(*args: Any, **kwargs: Any) -> Any:
 
 def unknown(*args: Any) -> Any:
     """What stands for questions about frames where nothing is captured."""
+
+
+def no_version(cls: type) -> int:
+    """What stands for the version of a class where it is not known."""
+    return 0
 
 
 enter: Callable[[Watcher | None], Watcher | None] = getattr(_framehook, "enter", missing)
@@ -193,11 +223,14 @@ call_revealed: Callable[..., Any] = getattr(_framehook, "call_revealed", missing
 tell: Callable[[Callable[[BaseException], object]], None] = getattr(_framehook, "tell", unknown)
 """`tell(function)`: `function(error)` is told of each error that leaves a head, and may change its traceback."""
 mark: Callable[[CodeType, int], None] = getattr(_framehook, "mark", unknown)
+"""`mark(code, sort)`: frames of this code may be hidden. `sort` is `WRAPPER` or `HEAD`."""
 marked: Callable[[CodeType], int] = getattr(_framehook, "marked", unknown)
+"""`marked(code)`: the sort that it was marked as, or 0."""
 WRAPPER: int = getattr(_framehook, "WRAPPER", 1)
 HEAD: int = getattr(_framehook, "HEAD", 2)
 AS_IT_IS: object = getattr(_framehook, "AS_IT_IS", object())
+"""What a head returns to let the frame run after all, with nobody watching."""
 number: Callable[[CodeType], int] = getattr(_framehook, "number", id)
 """The code object's key in a watcher. (Code objects themselves compare by value: two equal ones must not share answers.)"""
-class_version: Callable[[type], int] = getattr(_framehook, "class_version", lambda cls: 0)
+class_version: Callable[[type], int] = getattr(_framehook, "class_version", no_version)
 """A number that is another one after any change to the class or one above it; 0 where that is not known."""

@@ -3,9 +3,9 @@
 In:  a code object of CPython 3.11 to 3.15.
 Out: a tuple of `Instruction`s; names, constants and jump targets are resolved.
 
-Here, and nowhere else in the library, the differences between versions end: an op that does two things is split in two (both
-keep its offset), one that was renamed gets its newer name, and one without meaning to an interpreter is dropped. The rules are
-a table, op → function; an op without a rule is kept with `dis`'s own argument.
+Here the differences between versions end: an op that does two things is split in two (both keep its offset), one that was
+renamed gets its newer name, and one without meaning to an interpreter is dropped. What each op becomes is a table of its own
+(`op_parts.py`).
 
 The stack is always one that this CPython accepts here: the real bytecode can be entered where the interpreter left it.
 
@@ -30,37 +30,39 @@ In PyTorch: `torch/_dynamo/bytecode_transformation.py` (`Instruction`, `cleaned_
 import bisect
 import dis
 import functools
-import opcode
-import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from types import CodeType
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple
 
-FROM_3_13 = sys.version_info >= (3, 13)
-FROM_3_14 = sys.version_info >= (3, 14)
-FROM_3_15 = sys.version_info >= (3, 15)
-COMMON_CONSTANTS: tuple[Any, ...] = tuple(getattr(opcode, "_common_constants", ()))
-"""What LOAD_COMMON_CONSTANT counts. (`dis` of 3.14 gives the number, not the object.)"""
-SPECIAL_METHODS = ("__enter__", "__exit__", "__aenter__", "__aexit__")  # What LOAD_SPECIAL counts
-Part: TypeAlias = tuple[str, Any]  # A canonical op and its argument, not yet placed
-Rule: TypeAlias = Callable[[dis.Instruction], list[Part]]
+from course_lib.frames.op_parts import FROM_3_13, FROM_3_14, PARTS_OF
+
 JUMPS = frozenset(
-    "JUMP POP_JUMP_IF_TRUE POP_JUMP_IF_FALSE POP_JUMP_IF_NONE POP_JUMP_IF_NOT_NONE FOR_ITER SEND".split()
+    {
+        "FOR_ITER",
+        "JUMP",
+        "POP_JUMP_IF_FALSE",
+        "POP_JUMP_IF_NONE",
+        "POP_JUMP_IF_NOT_NONE",
+        "POP_JUMP_IF_TRUE",
+        "SEND",
+    }
 )
 DROPPED = frozenset(
-    "CACHE RESUME NOP NOT_TAKEN PRECALL COPY_FREE_VARS END_FOR EXTENDED_ARG".split()
+    {
+        "CACHE",
+        "COPY_FREE_VARS",
+        "END_FOR",
+        "EXTENDED_ARG",
+        "NOP",
+        "NOT_TAKEN",
+        "PRECALL",
+        "RESUME",
+    }
 )
+"""Ops that mean nothing to an interpreter."""
 CLASS_CELLS = {"__class__", "__classdict__", "__conditional_annotations__"}
 """The cells that a class body hands on as they are."""
-ATTRIBUTES = (
-    (16, "annotate"),
-    (8, "closure"),
-    (4, "annotations"),
-    (2, "kwdefaults"),
-    (1, "defaults"),
-)
-CONVERSIONS = (None, "str", "repr", "ascii")
 SEQUENCES: dict[tuple[tuple[str, int | None], ...], str] = {
     (
         ("COPY", 1),
@@ -109,104 +111,20 @@ class Instruction:
         return f"{self.op} {self.argument}".rstrip()
 
 
-def renamed(op: str) -> Rule:
-    return lambda i: [(op, i.argval)]
+class Found(NamedTuple):
+    """One of CPython's instructions, and the offset where its EXTENDED_ARGs begin: there the bytecode can be entered."""
+
+    instruction: dis.Instruction
+    offset: int
 
 
-def two_names(i: dis.Instruction) -> list[Part]:  # LOAD_FAST_LOAD_FAST, ...
-    return list(zip(i.opname.replace("FAST_", "FAST ").split(), i.argval))
+class Placed(NamedTuple):
+    """A canonical op, before jumps are led to what is kept."""
 
-
-def loads(i: dis.Instruction) -> list[Part]:
-    """A global, an attribute, an attribute of `super()`; for a call beside a NULL, in the order of this version's CALL."""
-    bits = i.arg or 0
-    load: Part = (
-        (i.opname, (i.argval, bool(bits & 2)))
-        if i.opname == "LOAD_SUPER_ATTR"
-        else (i.opname, i.argval)
-    )
-    called = bits & 1 and not (i.opname == "LOAD_ATTR" and sys.version_info < (3, 12))
-    if i.opname == "LOAD_METHOD":
-        load, called = ("LOAD_ATTR", i.argval), True
-    return [load, ("PUSH_NULL", None), *([] if FROM_3_13 else [("SWAP", 2)])] if called else [load]
-
-
-def function_attributes(i: dis.Instruction) -> list[Part]:
-    parts = [("SET_FUNCTION_ATTRIBUTE", name) for bit, name in ATTRIBUTES if (i.arg or 0) & bit]
-    return [("MAKE_FUNCTION", None), *parts] if i.opname == "MAKE_FUNCTION" else parts
-
-
-def format_value(i: dis.Instruction) -> list[Part]:
-    conversion, has_spec = CONVERSIONS[(i.arg or 0) & 3], bool((i.arg or 0) & 4)
-    parts: list[Part] = [("CONVERT_VALUE", conversion)] if conversion else []
-    swap: list[Part] = [("SWAP", 2)] if has_spec and parts else []
-    return [*swap, *parts, *swap, ("FORMAT_WITH_SPEC" if has_spec else "FORMAT_SIMPLE", None)]
-
-
-def get_iter(i: dis.Instruction) -> list[Part]:
-    """`iter(x)`, or what `yield from x` takes values from; with the second slot that an iterator has since 3.15."""
-    op = "GET_YIELD_FROM_ITER" if i.arg else "GET_ITER"
-    return [(op, None), ("PUSH_NULL", None)] if FROM_3_15 else [(op, None)]
-
-
-def pop_iter(i: dis.Instruction) -> list[Part]:
-    """The iterator of a loop that is left early."""
-    return [("POP_TOP", None)] * (2 if FROM_3_15 else 1)
-
-
-def before_with(i: dis.Instruction) -> list[Part]:
-    second_slot: list[Part] = [("PUSH_NULL", None), ("SWAP", 2)]
-    return [(i.opname, None), *(second_slot if FROM_3_14 else [])]
-
-
-def call_function_ex(i: dis.Instruction) -> list[Part]:
-    """Since 3.14 it has no argument: there is always a slot for the keywords, NULL where there are none."""
-    return [("CALL_FUNCTION_EX", FROM_3_14 or bool(i.arg))]
-
-
-def binary_op(i: dis.Instruction) -> list[Part]:
-    return [("BINARY_SUBSCR", None) if i.argrepr == "[]" else ("BINARY_OP", i.argrepr)]
-
-
-def build_interpolation(i: dis.Instruction) -> list[Part]:
-    """Of a t-string: the conversion, and whether a format is on top of the value and its text."""
-    return [("BUILD_INTERPOLATION", (CONVERSIONS[(i.arg or 0) >> 2], bool((i.arg or 0) & 1)))]
-
-
-RULES: dict[str, Rule] = {
-    **{f"POP_JUMP_{way}_IF_{what}": renamed(f"POP_JUMP_IF_{what}")
-       for way in ("FORWARD", "BACKWARD") for what in ("TRUE", "FALSE", "NONE", "NOT_NONE")},
-    **dict.fromkeys(("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"), renamed("JUMP")),
-    **dict.fromkeys(("LOAD_GLOBAL", "LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"), loads),
-    **dict.fromkeys(("MAKE_FUNCTION", "SET_FUNCTION_ATTRIBUTE"), function_attributes),
-    **dict.fromkeys(("IS_OP", "CONTAINS_OP"), lambda i: [(i.opname, bool(i.arg))]),
-    "CALL_FUNCTION_EX": call_function_ex,
-    "CALL_FUNCTION_EX without keywords": lambda i: [("CALL_FUNCTION_EX", False)],
-    **dict.fromkeys(("CALL_INTRINSIC_1", "CALL_INTRINSIC_2"), lambda i: [(i.argrepr.removeprefix("INTRINSIC_"), None)]),
-    **dict.fromkeys(("JUMP_IF_TRUE_OR_POP", "JUMP_IF_FALSE_OR_POP"),
-                    lambda i: [("COPY", 1), (f"POP_{i.opname.removesuffix('_OR_POP')}", i.argval), ("POP_TOP", None)]),
-    **dict.fromkeys(("BINARY_SLICE", "STORE_SLICE"), lambda i: [("BUILD_SLICE", 2), (i.opname.replace("SLICE", "SUBSCR"), None)]),
-    **dict.fromkeys(("LOAD_FAST_CHECK", "LOAD_FAST_BORROW"), renamed("LOAD_FAST")),
-    "LOAD_FAST_BORROW_LOAD_FAST_BORROW": lambda i: [("LOAD_FAST", name) for name in i.argval],
-    "LOAD_SMALL_INT": renamed("LOAD_CONST"),
-    "LOAD_COMMON_CONSTANT": lambda i: [("LOAD_CONST", COMMON_CONSTANTS[i.arg or 0])],
-    "LOAD_SPECIAL": lambda i: [("LOAD_SPECIAL", SPECIAL_METHODS[i.arg or 0])],
-    "GET_ITER": get_iter,
-    "POP_ITER": pop_iter,
-    **dict.fromkeys(("BEFORE_WITH", "BEFORE_ASYNC_WITH"), before_with),
-    "WITH_EXCEPT_START": lambda i: [(i.opname, 2 if FROM_3_14 else 1)],
-    "BUILD_INTERPOLATION": build_interpolation,
-    **dict.fromkeys(("LOAD_FAST_LOAD_FAST", "STORE_FAST_LOAD_FAST", "STORE_FAST_STORE_FAST"), two_names),
-    "LOAD_CLASSDEREF": lambda i: [("LOAD_LOCALS", None), ("LOAD_FROM_DICT_OR_DEREF", i.argval)],
-    "RETURN_CONST": lambda i: [("LOAD_CONST", i.argval), ("RETURN_VALUE", None)],
-    "LOAD_ASSERTION_ERROR": lambda i: [("LOAD_CONST", AssertionError)],
-    "KW_NAMES": renamed("LOAD_CONST"),  # the CALL after it becomes CALL_KW
-    "BINARY_OP": binary_op,
-    "COMPARE_OP": lambda i: [("COMPARE_OP", i.argval), *([("TO_BOOL", None)] if FROM_3_13 and (i.arg or 0) & 16 else [])],
-    "UNPACK_EX": lambda i: [("UNPACK_EX", ((i.arg or 0) & 255, (i.arg or 0) >> 8))],
-    "FORMAT_VALUE": format_value,
-    "CONVERT_VALUE": lambda i: [("CONVERT_VALUE", CONVERSIONS[i.arg or 0])],
-}  # fmt: skip
+    op: str
+    arg: Any
+    offset: int
+    positions: dis.Positions | None
 
 
 def instructions(code: CodeType) -> tuple[Instruction, ...]:
@@ -217,68 +135,89 @@ def instructions(code: CodeType) -> tuple[Instruction, ...]:
 
 @functools.lru_cache(maxsize=4096)
 def _instructions(code: CodeType, filename: str) -> tuple[Instruction, ...]:
-    placed = [
-        (new, at, i.positions)
-        for i, at in _merged(list(_meaningful(code)))
-        for new in RULES.get(i.opname, renamed(i.opname))(i)
-    ]
-    starts = sorted({offset for _, offset, _ in placed})
-    end = len(code.co_code)
-
-    def kept(offset: int) -> int:
-        """Where an offset leads now that some instructions are gone."""
-        at = bisect.bisect_left(starts, offset)
-        return starts[at] if at < len(starts) else end
-
-    result = [
-        Instruction(
-            op,
-            kept(arg) if op in JUMPS else arg,
-            offset,
-            kept(offset + 1),
-            at.lineno if at else None,
-            at,
-        )
-        for (op, arg), offset, at in placed
-    ]
-    return tuple(_with_closures(result, code))
+    found = _merged(list(_with_names(_meaningful(code), code)))
+    placed = [part for each in found for part in _split(each)]
+    program = _with_targets(placed, end=len(code.co_code))
+    return tuple(_with_closures(program, code))
 
 
-def _meaningful(code: CodeType) -> Iterator[tuple[dis.Instruction, int]]:
-    """CPython's instructions that mean something to an interpreter, each with the offset where its EXTENDED_ARGs begin."""
+def _from_their_start(code: CodeType) -> Iterator[Found]:
+    """CPython's instructions, each with the offset where its EXTENDED_ARGs begin."""
     start: int | None = None
-    before = ""
-    resumed = named = False
     for i in dis.get_instructions(code):
         offset = i.offset if start is None else start
         start = offset if i.opname == "EXTENDED_ARG" else None
-        resumed |= i.opname == "RESUME"
-        in_prologue = i.opname == "MAKE_CELL" and not resumed
+        yield Found(i, offset)
+
+
+def _meaningful(code: CodeType) -> Iterator[Found]:
+    """Those that mean something to an interpreter."""
+    before = ""
+    has_resumed = False
+    for i, offset in _from_their_start(code):
+        # MAKE_CELL before RESUME makes the frame, which is made already
+        has_resumed |= i.opname == "RESUME"
+        in_prologue = i.opname == "MAKE_CELL" and not has_resumed
+
         # FOR_ITER has popped the iterator; on 3.12 the POP_TOP is `break`'s
         pops = i.opname in ("POP_TOP", "POP_ITER")
-        end_of_loop = FROM_3_13 and pops and before == "END_FOR"
-        if i.opname not in DROPPED and not in_prologue and not end_of_loop:
-            if i.opname == "CALL" and named:
-                i, named = i._replace(opname="CALL_KW"), False
-            if i.opname == "KW_NAMES":  # `dis` leaves it to the reader to look the names up
-                i, named = i._replace(argval=code.co_consts[i.arg or 0]), True
-            yield i, offset
+        ends_loop = FROM_3_13 and pops and before == "END_FOR"
         before = i.opname
 
+        if i.opname not in DROPPED and not in_prologue and not ends_loop:
+            yield Found(i, offset)
 
-def _merged(placed: list[tuple[dis.Instruction, int]]) -> Iterator[tuple[dis.Instruction, int]]:
+
+def _with_names(found: Iterator[Found], code: CodeType) -> Iterator[Found]:
+    """Up to 3.12, KW_NAMES tells the CALL behind it the names of its last arguments: that one becomes a CALL_KW."""
+    has_names = False
+    for i, offset in found:
+        if i.opname == "KW_NAMES":  # `dis` leaves it to the reader to look the names up
+            i, has_names = i._replace(argval=code.co_consts[i.arg or 0]), True
+        elif i.opname == "CALL" and has_names:
+            i, has_names = i._replace(opname="CALL_KW"), False
+        yield Found(i, offset)
+
+
+def _merged(found: list[Found]) -> Iterator[Found]:
     """Each of `SEQUENCES` as the one instruction that it stands for, where it begins."""
     sequences = SEQUENCES if FROM_3_14 else {}
     at = 0
-    while at < len(placed):
-        instruction, offset = placed[at]
+    while at < len(found):
+        instruction, offset = found[at]
         taken = 1
         for sequence, op in sequences.items():
-            found = tuple((i.opname, i.arg) for i, _ in placed[at : at + len(sequence)])
-            if found == sequence:
+            here = tuple((i.opname, i.arg) for i, _ in found[at : at + len(sequence)])
+            if here == sequence:
                 instruction, taken = instruction._replace(opname=op), len(sequence)
-        yield instruction, offset
+
+        yield Found(instruction, offset)
         at += taken
+
+
+def _split(found: Found) -> list[Placed]:
+    """The canonical parts of one of CPython's instructions, all at its offset."""
+    instruction, offset = found
+    positions = instruction.positions
+    if (spelling := PARTS_OF.get(instruction.opname)) is None:
+        return [Placed(instruction.opname, instruction.argval, offset, positions)]
+    return [Placed(op, arg, offset, positions) for op, arg in spelling(instruction)]
+
+
+def _with_targets(placed: list[Placed], end: int) -> list[Instruction]:
+    """Jumps lead to what is kept: the next instruction, where theirs was dropped. `end`: the length of the bytecode."""
+    starts = sorted({part.offset for part in placed})
+
+    def kept(offset: int) -> int:
+        at = bisect.bisect_left(starts, offset)
+        return starts[at] if at < len(starts) else end
+
+    program = []
+    for op, arg, offset, positions in placed:
+        target = kept(arg) if op in JUMPS else arg
+        line = positions.lineno if positions else None
+        program.append(Instruction(op, target, offset, kept(offset + 1), line, positions))
+    return program
 
 
 def _with_closures(program: list[Instruction], code: CodeType) -> Iterator[Instruction]:
@@ -287,12 +226,13 @@ def _with_closures(program: list[Instruction], code: CodeType) -> Iterator[Instr
     for at, i in enumerate(program):
         if i.op == "SET_FUNCTION_ATTRIBUTE" and i.arg == "closure":
             # before it: LOAD_FAST × n, BUILD_TUPLE n, LOAD_CONST code, MAKE_FUNCTION
-            cells.update(range(at - 3 - program[at - 3].arg, at - 3))
+            tuple_at = at - 3
+            cells.update(range(tuple_at - program[tuple_at].arg, tuple_at))
+
+    class_cells = CLASS_CELLS.intersection(code.co_cellvars)
     for at, i in enumerate(program):
-        if i.op == "LOAD_FAST" and (
-            at in cells or i.arg in CLASS_CELLS.intersection(code.co_cellvars)
-        ):
-            i = Instruction("LOAD_CLOSURE", i.arg, i.offset, i.next_offset, i.line, i.positions)
+        if i.op == "LOAD_FAST" and (at in cells or i.arg in class_cells):
+            i = replace(i, op="LOAD_CLOSURE")
         yield i
 
 

@@ -8,34 +8,48 @@ Out: code that takes every local variable as an argument and the stack as closur
     JUMP_FORWARD offset                 into the original bytecode, which follows unchanged
 
 That is all, because jumps are relative since CPython 3.11. Variables shared with nested functions arrive as their cells.
-In PyTorch: `torch/_dynamo/resume_execution.py` (`ContinueExecutionCache`), which rewrites the bytecode.
+`live` says which variables the rest of a function still needs.
+In PyTorch: `torch/_dynamo/resume_execution.py` (`ContinueExecutionCache`), which rewrites the bytecode;
+`bytecode_analysis.py` (`livevars_analysis`).
 """
 
-import contextlib
-import dis
 import functools
-import linecache
-import opcode
+import inspect
 import threading
 import weakref
 from dataclasses import dataclass
-from types import CellType, CodeType, FrameType, FunctionType, TracebackType
-from typing import Any
+from types import CellType, CodeType, FunctionType
+from typing import Any, TypeAlias
 
-from course_lib.frames.hook import (
-    call,
-    call_hidden,
-    flatten,
-    mark_head,
-    number,
-    run_apart,
-    tell,
-    wrapper,
-)
-from course_lib.frames.instructions import JUMPS, exception_table, instructions
+from course_lib.frames.assembling import UNIT, instruction, no_line, shifted_handlers
+from course_lib.frames.hook import call_hidden, flatten, number, wrapper
+from course_lib.frames.instructions import JUMPS, Instruction, exception_table, instructions
+from course_lib.frames.tracebacks import going_on, heads, in_the_program, tidy, traceback_line
 
-# Resume functions that may run inside each other, as in a loop with a break; then the frame goes on as it is
+__all__ = [
+    "NEVER_CAPTURED",
+    "Resume",
+    "heads",
+    "in_the_program",
+    "live",
+    "make_resume",
+    "resume",
+    "resume_at",
+    "resumed",
+    "tidy",
+    "traceback_line",
+]
+
 NESTED = 24
+"""Resume functions that may run inside each other, as in a loop with a break; then the frame goes on as it is."""
+NEVER_CAPTURED: set[int] = set()
+"""Numbers of code that runs as it is: the rest of a frame that nothing more is to be captured of, and what a user disabled."""
+OnStack: TypeAlias = bool | None
+"""Of a value on the stack: is it a NULL? None: it is what was handled before an exception, which is given instead."""
+
+_made: weakref.WeakValueDictionary[Any, "Resume"] = weakref.WeakValueDictionary()
+"""By the number of its own code, and by what it was made from; heads keep them alive."""
+_thread = threading.local()
 
 
 @dataclass(frozen=True)
@@ -50,109 +64,85 @@ class Resume:
     shift: int  # How many bytes further down the original bytecode begins
 
 
-@dataclass(frozen=True)
-class AtBreak:
-    """What the head of a frame that stops at a graph break stands for: its function's name, its code, and the line of the break.
-
-    `written` is the head's own code. The code that runs has the same instructions, and the name and line of the program.
-    """
-
-    name: str
-    original: CodeType
-    line: int
-    written: CodeType
-
-    def line_in_head(self, place: int) -> int:
-        """The line of the head's source that the instruction at `place` belongs to."""
-        lines = (line for start, end, line in self.written.co_lines() if start <= place < end)
-        return next(lines, None) or 1
-
-
-heads: dict[int, AtBreak] = {}
-"""By the number of the code that runs."""
-_made: weakref.WeakValueDictionary[Any, Resume] = weakref.WeakValueDictionary()
-"""By the number of its own code, and by what it was made from; heads keep them alive."""
-PLAIN: set[int] = set()  # Numbers of the code that is not to be captured
-_thread = threading.local()
-
-
 def resumed(code: CodeType) -> Resume | None:
     """What a resume function resumes; None for other code."""
     return _made.get(number(code))
 
 
 def resume_at(
-    code: CodeType, offset: int, stack: tuple[bool | None, ...], unbound: frozenset[str]
+    code: CodeType, offset: int, stack: tuple[OnStack, ...], unbound: frozenset[str]
 ) -> Resume:
-    """The resume function of `code` (or its original) at `offset`. `stack` tells for each value on it whether it is a NULL (None:
-    what was handled before an exception, which is given instead); `unbound` are the local variables without a value."""
+    """The resume function of `code` (or its original) at `offset`. `unbound`: the local variables without a value."""
+    # what breaks in a resume function goes on in the original, whose prologue is shorter: it has none
     if before := resumed(code):
         code, offset = before.original, offset - before.shift
+
     key = number(code), offset, stack, unbound
     if key not in _made:
-        made = _made[key] = make_resume(code, offset, stack, unbound)
-        _made[number(made.code)] = made
-        PLAIN.add(number(made.plain))
+        made = make_resume(code, offset, stack, unbound)
+        _made[key] = _made[number(made.code)] = made
+        NEVER_CAPTURED.add(number(made.plain))
+        return made
     return _made[key]
 
 
 def make_resume(
-    code: CodeType, offset: int, stack: tuple[bool | None, ...], unbound: frozenset[str]
+    code: CodeType, offset: int, stack: tuple[OnStack, ...], unbound: frozenset[str]
 ) -> Resume:
-    """Write the prologue, and move the tables by its length."""
-    names = (
-        tuple(name for name in code.co_cellvars if name not in code.co_varnames) + code.co_freevars
-    )
-    free = names + tuple(f"stack{i}" for i, is_null in enumerate(stack) if not is_null)
+    """Write the prologue, and move the tables by its length. Arguments as for `resume_at`."""
     slots = list(code.co_varnames)
-    # in a cell, where `super()` looks
-    first = {*slots[: "__class__" in code.co_freevars]}.intersection(code.co_cellvars)
-    begin = _op("RETURN_GENERATOR") + _op("POP_TOP") if code.co_flags & 0x20 else b""  # a generator
-    prologue = (_op("COPY_FREE_VARS", len(free)) if free else b"") + begin + _op("RESUME", 0)
+    cells = tuple(name for name in code.co_cellvars if name not in code.co_varnames)
+    names = cells + code.co_freevars
+    on_stack = tuple(f"stack{i}" for i, is_null in enumerate(stack) if not is_null)
+    free = names + on_stack
+
+    prologue = begin(code, len(free))
     for name in sorted(unbound):
-        prologue += _op("DELETE_FAST", slots.index(name))
-    slot = len(slots) + len(names)
-    for is_null in stack:
-        prologue += _op("PUSH_NULL") if is_null else _op("LOAD_DEREF", slot)
-        prologue += _op("PUSH_EXC_INFO") + _op("POP_TOP") if is_null is None else b""
-        slot += not is_null
-    prologue += _op("JUMP_FORWARD", offset // 2)
-    units = len(prologue) // 2
-    no_lines = bytes(0x80 | 15 << 3 | min(8, units - start) - 1 for start in range(0, units, 8))
-    new = flatten(code).replace(
-        co_code=prologue + code.co_code, co_freevars=free, co_cellvars=tuple(first),
-        co_nlocals=len(slots), co_argcount=len(slots), co_stacksize=code.co_stacksize + 2,
-        co_linetable=no_lines + code.co_linetable,
-        co_exceptiontable=_shifted(code, units),
+        prologue += instruction("DELETE_FAST", slots.index(name))
+    prologue += put_back(stack, first_slot=len(slots) + len(names))
+    prologue += instruction("JUMP_FORWARD", offset // UNIT)
+
+    # `super()` looks for the first argument in a cell
+    has_super = "__class__" in code.co_freevars
+    own_cells = {*slots[:has_super]}.intersection(code.co_cellvars)
+
+    units = len(prologue) // UNIT
+    made = flatten(code).replace(
+        co_code=prologue + code.co_code,
+        co_freevars=free,
+        co_cellvars=tuple(own_cells),
+        co_nlocals=len(slots),
+        co_argcount=len(slots),
+        co_stacksize=code.co_stacksize + 2,
+        co_linetable=no_line(units) + code.co_linetable,
+        co_exceptiontable=shifted_handlers(code, units),
         co_qualname=f"{code.co_qualname} from {offset}",
-    )  # fmt: skip
-    return Resume(code, offset, new, new.replace(), names, len(prologue))
-
-
-def in_the_program(head: FunctionType, name: str, original: CodeType, line: int) -> CodeType:
-    """The code of a head, in the file of the program and in the line of the break. So whoever looks at the stack from below,
-    a warning or a logger, finds the line whose work the head does."""
-    disguised = in_line(head.__code__, original, line)
-    key = number(disguised)
-    heads[key] = AtBreak(name, original, line, head.__code__)
-    weakref.finalize(disguised, heads.pop, key, None)
-    mark_head(disguised)
-    return disguised
-
-
-def in_line(code: CodeType, original: CodeType, line: int) -> CodeType:
-    """`code` with the names of `original`, and all its instructions in this line of it."""
-    units = len(code.co_code) // 2
-    steps = [min(8, units - start) for start in range(0, units, 8)]
-    # "no columns", line + 0 (`Objects/locations.md`)
-    table = b"".join(bytes([0x80 | 13 << 3 | step - 1, 0]) for step in steps)
-    return code.replace(
-        co_filename=original.co_filename,
-        co_name=original.co_name,
-        co_qualname=original.co_qualname,
-        co_firstlineno=line,
-        co_linetable=table,
     )
+    return Resume(code, offset, made, made.replace(), names, len(prologue))
+
+
+def begin(code: CodeType, cells: int) -> bytes:
+    """What every function begins with: its cells come from the closure; a generator hands itself out."""
+    start = instruction("COPY_FREE_VARS", cells) if cells else b""
+    if code.co_flags & inspect.CO_GENERATOR:
+        start += instruction("RETURN_GENERATOR") + instruction("POP_TOP")
+    return start + instruction("RESUME", 0)
+
+
+def put_back(stack: tuple[OnStack, ...], first_slot: int) -> bytes:
+    """Load what stood on the stack from its cells, which begin at `first_slot`."""
+    loads, slot = b"", first_slot
+    for is_null in stack:
+        if is_null:
+            loads += instruction("PUSH_NULL")
+            continue
+
+        loads += instruction("LOAD_DEREF", slot)
+        slot += 1
+        # an exception that is being handled: pushing it leaves the one handled before below it
+        if is_null is None:
+            loads += instruction("PUSH_EXC_INFO") + instruction("POP_TOP")
+    return loads
 
 
 @wrapper
@@ -168,74 +158,33 @@ def resume(
     for value in stack:
         if isinstance(value, BaseException):
             tidy(value)
+
     nested = getattr(_thread, "nested", 0)
     code = at.plain if plain or nested >= NESTED else at.code
-    closure = (*cells, *map(CellType, stack))
+    on_stack = tuple(map(CellType, stack))
+
     _thread.nested = nested + 1
     try:
-        rest = FunctionType(code, func.__globals__, func.__name__, None, closure)
+        rest = FunctionType(code, func.__globals__, func.__name__, None, (*cells, *on_stack))
         return call_hidden(rest, *args)
     except BaseException:
-        for cell in closure[
-            len(cells) :
-        ]:  # one may hold the exception, whose traceback holds the cell
+        # one may hold the exception, whose traceback holds the cell
+        for cell in on_stack:
             cell.cell_contents = None
         raise
     finally:
         _thread.nested = nested
 
 
-def traceback_line(inner: TracebackType | None, code: CodeType, line: int) -> TracebackType:
-    """A line of a traceback, of a frame of a function that looks like the one with this code, and does nothing."""
-    like: Any = {
-        name: getattr(code, name) for name in ("co_filename", "co_name", "co_qualname")
-    } | {"co_firstlineno": line}
-    # all of it in that line; a generator's frame has no caller, whose variables it would keep
-    nothing = (lambda: (yield)).__code__.replace(co_linetable=b"\xef\x00\xef\x00", **like)
-    return TracebackType(inner, call(None, FunctionType(nothing, {})).gi_frame, 0, line)
+going_on.add(number(resume.__code__))
 
 
-def tidy(error: BaseException) -> None:
-    """Let the traceback tell of the program as written: of the lines whose work heads did, of no call of a resume function."""
-    parts, made, resumed = [error.__traceback__], None, False
-    while (last := parts[-1]) is not None:
-        parts.append(last.tb_next)
-    for part in filter(None, reversed(parts)):
-        frame = part.tb_frame
-        place = heads.get(number(frame.f_code))
-        if place is not None:
-            made = made if resumed else line_of_head(made, place, part.tb_lasti)
-            forget_variables(frame)
-        elif not is_own(frame):
-            made = TracebackType(
-                made, frame, part.tb_lasti, part.tb_lineno or frame.f_code.co_firstlineno
-            )
-        else:
-            forget_variables(frame)
-        resumed = is_own(frame)
-    error.__traceback__ = made
+# ---- which variables the rest of a function needs --------------------------------------------------------------------
 
-
-def line_of_head(inner: TracebackType | None, head: AtBreak, place: int) -> TracebackType:
-    """The line of a traceback for a head: of the program, or where the graph is called, of the head's source."""
-    line = head.line_in_head(place)
-    if "__graph(" in linecache.getline(head.written.co_filename, line):
-        return traceback_line(inner, head.written, line)
-    return traceback_line(inner, head.original, head.line)
-
-
-def is_own(frame: FrameType) -> bool:
-    """Is this a call that only goes on with another frame: of `resume`, or of what runs a frame in eager?"""
-    return frame.f_globals is globals() or frame.f_code is run_apart.__code__
-
-
-def forget_variables(frame: FrameType) -> None:
-    """Of a frame that no traceback shows: one may hold the exception, which holds the frames below this one."""
-    with contextlib.suppress(RuntimeError):  # it is still running
-        frame.clear()
-
-
-tell(tidy)
+READS = ("LOAD_FAST", "DELETE_FAST", "LOAD_FAST_AND_CLEAR", "MAKE_CELL")
+WRITES = ("STORE_FAST", "DELETE_FAST")
+ENDS = ("JUMP", "RETURN_VALUE", "RERAISE", "RAISE_VARARGS")
+"""The instruction after one of these is reached from elsewhere only."""
 
 
 @functools.lru_cache(maxsize=256)
@@ -246,50 +195,28 @@ def live(code: CodeType) -> dict[int, frozenset[str]]:
         i.offset: [entry.target for entry in table if entry.start <= i.offset < entry.end]
         for i in program
     }
-    nothing: frozenset[str] = frozenset()
     at: dict[int, frozenset[str]] = {}
     before = None
-    while at != before:  # once more, because of jumps backwards
-        before, now = dict(at), nothing
+
+    # backwards, and once more as long as a jump backwards brings something new
+    while at != before:
+        before, now = dict(at), frozenset[str]()
         for i in reversed(program):
-            if i.op in ("JUMP", "RETURN_VALUE", "RERAISE", "RAISE_VARARGS"):
-                now = nothing
-            if i.op in JUMPS:
-                now |= at.get(i.arg, nothing)
-            if i.op in ("STORE_FAST", "DELETE_FAST"):
-                now -= {i.arg}
-            if i.op in ("LOAD_FAST", "DELETE_FAST", "LOAD_FAST_AND_CLEAR", "MAKE_CELL"):
-                now |= {i.arg}
-            now = now.union(*(at.get(handler, nothing) for handler in handlers[i.offset]))
+            now = live_before(i, now, at)
+            now = now.union(*(at.get(handler, frozenset()) for handler in handlers[i.offset]))
             at[i.offset] = now
     return at
 
 
-def _op(name: str, arg: int = 0) -> bytes:
-    """One instruction: its EXTENDED_ARGs, itself, and the cache units behind it (RESUME has one since 3.15)."""
-    extended = b"".join(
-        bytes([dis.EXTENDED_ARG, arg >> shift & 255]) for shift in (24, 16, 8) if arg >> shift
-    )
-    table = opcode._inline_cache_entries  # type: ignore[attr-defined]
-    # by number up to 3.12, then by name
-    caches = table[dis.opmap[name]] if isinstance(table, list) else table.get(name, 0)
-    return extended + bytes([dis.opmap[name], arg & 255]) + bytes(2 * caches)
-
-
-def _shifted(code: CodeType, units: int) -> bytes:
-    """The exception table of code that begins `units` later. (`Objects/exception_handling_notes.txt`)"""
-    table = b""
-    for e in exception_table(code):
-        entry = bytearray()
-        for value in (
-            e.start // 2 + units,
-            (e.end - e.start) // 2,
-            e.target // 2 + units,
-            e.depth << 1 | e.lasti,
-        ):
-            # bit 6: more follow
-            before = [value >> shift & 63 | 64 for shift in (24, 18, 12, 6) if value >> shift]
-            entry += bytes([*before, value & 63])
-        entry[0] |= 128  # this bit marks the first byte
-        table += entry
-    return table
+def live_before(
+    i: Instruction, after: frozenset[str], at: dict[int, frozenset[str]]
+) -> frozenset[str]:
+    """What is live before one instruction, from what is live after it, and `at` the offset that it may jump to."""
+    now = frozenset[str]() if i.op in ENDS else after
+    if i.op in JUMPS:
+        now |= at.get(i.arg, frozenset())
+    if i.op in WRITES:
+        now -= {i.arg}
+    if i.op in READS:
+        now |= {i.arg}
+    return now

@@ -1,0 +1,132 @@
+"""What `cl.compile` gives back: something that is called like the original, with the frames below it watched.
+
+In:  a function or a module, and the `Compiler` that answers for the frames below its calls.
+Out: a function that looks like the original (its name, its kind, its signature), or a twin of the module (`twin.py`).
+In PyTorch: `torch/_dynamo/eval_frame.py` (`_TorchDynamoContext.__call__`, `OptimizedModule`).
+"""
+
+import contextlib
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+from torch._C import _get_tracing_state as jit_trace
+from torch.autograd import forward_ad
+from torch.compiler import is_dynamo_compiling  # true to torch.compile alone
+from torch.fx import _symbolic_trace as fx_tracer
+
+from course_lib.frames import call, wrapper
+from course_lib.trace_rules import called, is_library
+from course_lib.twin import twin_of, untwinned
+
+F = TypeVar("F", bound=Callable[..., Any])
+FX_ASKS_THE_THREAD = hasattr(fx_tracer, "_get_is_fx_tracing")
+"""From torch 2.15 on, each thread has its answer."""
+
+
+def compiled_function(function: F, compiler: Any) -> F:
+    """`function`, with the frames below it watched by `compiler`."""
+    # compiled twice: the original is what is compiled
+    function = getattr(function, "_course_original", function)
+    target = function if has_own_frame(function) else called(function)
+    watched = functools.partial(call, compiler.watcher, target)
+
+    @wrapper
+    def run(*args: Any, **kwargs: Any) -> Any:
+        if others_trace():
+            return function(*args, **kwargs)
+        return watched(*args, **kwargs)
+
+    compiled = functools.wraps(function)(of_its_kind(function, run))
+    vars(compiled).update(_course_original=function, _course_compiler=compiler)
+    return compiled  # type: ignore[return-value]
+
+
+def compiled_module(model: torch.nn.Module, compiler: Any) -> torch.nn.Module:
+    """A twin of `model`, with all that it has. Only the call differs."""
+    model = untwinned(model)
+    watched = functools.partial(call, compiler.watcher, model)
+
+    @wrapper
+    def run(twin: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+        # other tracers look for this object among the submodules of others
+        if others_trace():
+            return type(model).__call__(twin, *args, **kwargs)
+        return watched(*args, **kwargs)
+
+    def remade(copied: torch.nn.Module) -> torch.nn.Module:
+        return compiled_module(copied, dataclasses.replace(compiler))
+
+    return twin_of(model, run, compiler, remade)
+
+
+def has_own_frame(function: Callable[..., Any]) -> bool:
+    """Does its call run Python code of the user's? Otherwise a frame is made to be captured."""
+    inner = getattr(function, "func", function)  # of a `functools.partial`
+    code = getattr(inner, "__code__", None) or getattr(type(inner).__call__, "__code__", None)
+    return code is not None and not is_library(code.co_filename)
+
+
+def others_trace() -> bool:
+    """Is this call another tracer's matter: torch.compile's, `torch.jit.trace`'s, `torch.fx`'s, or forward-mode derivatives'?
+
+    Each would see a compiled kernel as nothing it knows: it gets the original program.
+    """
+    return (
+        is_dynamo_compiling()
+        or forward_ad._current_level >= 0
+        or jit_trace() is not None
+        or (fx_tracer._get_is_fx_tracing() if FX_ASKS_THE_THREAD else fx_tracer._is_fx_tracing_flag)
+    )
+
+
+# ---- coroutines and generators --------------------------------------------------------------------------------------
+
+
+def of_its_kind(function: Callable[..., Any], run: Callable[..., Any]) -> Callable[..., Any]:
+    """`run`, as a coroutine or generator function if `function` is one: `asyncio` and web servers ask for that."""
+    if inspect.iscoroutinefunction(function):
+        return as_coroutine(run)
+    if inspect.isgeneratorfunction(function):
+        return as_generator(run)
+    if inspect.isasyncgenfunction(function):
+        return as_async_generator(run)
+    return run
+
+
+def as_coroutine(run: Callable[..., Any]) -> Callable[..., Any]:
+    async def coroutine(*args: Any, **kwargs: Any) -> Any:
+        return await run(*args, **kwargs)
+
+    return coroutine
+
+
+def as_generator(run: Callable[..., Any]) -> Callable[..., Any]:
+    def generator(*args: Any, **kwargs: Any) -> Any:
+        return (yield from run(*args, **kwargs))
+
+    return generator
+
+
+def as_async_generator(run: Callable[..., Any]) -> Callable[..., Any]:
+    """What `yield from` does, which there is none of for asynchronous generators: values, errors and the end go both ways."""
+
+    async def async_generator(*args: Any, **kwargs: Any) -> Any:
+        made = run(*args, **kwargs)
+        with contextlib.suppress(StopAsyncIteration):
+            item = await made.__anext__()
+            while True:
+                try:
+                    sent = yield item
+                except GeneratorExit:
+                    await made.aclose()
+                    raise
+                except BaseException as error:
+                    item = await made.athrow(error)
+                else:
+                    item = await made.asend(sent)
+
+    return async_generator

@@ -1,0 +1,289 @@
+"""What each of CPython's instructions becomes, in the one instruction set of `instructions.py`.
+
+In:  an instruction as `dis` gives it, of CPython 3.11 to 3.15.
+Out: its `Part`s: canonical ops with their arguments, in order. Mostly one; two or more where CPython has fused some.
+
+An instruction that is not in the table `PARTS_OF` is kept, with the argument that `dis` resolved. The version of Python
+decides here and in `instructions.py`, and nowhere else in the library.
+In PyTorch: `torch/_dynamo/symbolic_convert.py` asks `sys.version_info` in the methods of the instructions themselves.
+"""
+
+import dis
+import opcode
+import sys
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+FROM_3_12 = sys.version_info >= (3, 12)
+FROM_3_13 = sys.version_info >= (3, 13)
+FROM_3_14 = sys.version_info >= (3, 14)
+FROM_3_15 = sys.version_info >= (3, 15)
+
+Part: TypeAlias = tuple[str, Any]
+"""A canonical op and its argument, not yet placed."""
+Spelling: TypeAlias = Callable[[dis.Instruction], list[Part]]
+PARTS_OF: dict[str, Spelling] = {}
+"""CPython's op → the function that gives its parts."""
+
+PUSH_NULL: Part = ("PUSH_NULL", None)
+POP_TOP: Part = ("POP_TOP", None)
+SWAP_TWO: Part = ("SWAP", 2)
+
+# ---- flags in the arguments of instructions (`Include/internal/pycore_opcode_utils.h`, `Python/compile.c`) ----
+
+FOR_A_CALL = 1
+"""LOAD_GLOBAL, LOAD_ATTR, LOAD_SUPER_ATTR: what is loaded is about to be called."""
+SUPER_WITH_ARGUMENTS = 2
+"""LOAD_SUPER_ATTR: `super(C, self)`, not `super()`."""
+CONVERSION = 3
+"""FORMAT_VALUE: these bits are a place in `CONVERSIONS`."""
+HAS_FORMAT = 4
+"""FORMAT_VALUE: a format specification lies on top of the value."""
+INTERPOLATION_HAS_FORMAT = 1
+"""BUILD_INTERPOLATION: the same; the conversion is in the bits above the second."""
+AS_BOOL = 16
+"""COMPARE_OP: the result becomes True or False (since 3.13)."""
+FUNCTION_ATTRIBUTES = (
+    (16, "annotate"),
+    (8, "closure"),
+    (4, "annotations"),
+    (2, "kwdefaults"),
+    (1, "defaults"),
+)
+"""MAKE_FUNCTION and SET_FUNCTION_ATTRIBUTE: what the new function gets, in this order."""
+
+# ---- what the numbers in arguments count ----
+
+CONVERSIONS = (None, "str", "repr", "ascii")
+COMMON_CONSTANTS: tuple[Any, ...] = tuple(getattr(opcode, "_common_constants", ()))
+"""What LOAD_COMMON_CONSTANT counts. (`dis` of 3.14 gives the number, not the object.)"""
+SPECIAL_METHODS = ("__enter__", "__exit__", "__aenter__", "__aexit__")
+"""What LOAD_SPECIAL counts."""
+
+
+def parts_of(*ops: str) -> Callable[[Spelling], Spelling]:
+    """Enter a function in the table, for these ops."""
+
+    def register(function: Spelling) -> Spelling:
+        PARTS_OF.update(dict.fromkeys(ops, function))
+        return function
+
+    return register
+
+
+def renamed(op: str, *older: str) -> None:
+    """Enter ops that have another name, and are the same otherwise."""
+
+    def same_with_another_name(instruction: dis.Instruction) -> list[Part]:
+        return [(op, instruction.argval)]
+
+    PARTS_OF.update(dict.fromkeys(older, same_with_another_name))
+
+
+def flags(instruction: dis.Instruction) -> int:
+    """The argument as a number."""
+    return instruction.arg or 0
+
+
+# ---- jumps ----
+
+for condition in ("TRUE", "FALSE", "NONE", "NOT_NONE"):
+    older = [f"POP_JUMP_{direction}_IF_{condition}" for direction in ("FORWARD", "BACKWARD")]
+    renamed(f"POP_JUMP_IF_{condition}", *older)
+
+renamed("JUMP", "JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT")
+
+
+@parts_of("JUMP_IF_TRUE_OR_POP", "JUMP_IF_FALSE_OR_POP")
+def jump_or_pop(instruction: dis.Instruction) -> list[Part]:
+    """`a or b`, `a and b` up to 3.11: the value stays where it jumps."""
+    jump = f"POP_{instruction.opname.removesuffix('_OR_POP')}"
+    return [("COPY", 1), (jump, instruction.argval), POP_TOP]
+
+
+# ---- names and constants ----
+
+renamed("LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_BORROW")
+renamed("LOAD_CONST", "LOAD_SMALL_INT", "KW_NAMES")  # the CALL after KW_NAMES becomes CALL_KW
+
+
+@parts_of("LOAD_FAST_LOAD_FAST", "STORE_FAST_LOAD_FAST", "STORE_FAST_STORE_FAST")
+def two_names(instruction: dis.Instruction) -> list[Part]:
+    """Two instructions of one variable each."""
+    ops = instruction.opname.replace("FAST_", "FAST ").split()
+    return list(zip(ops, instruction.argval, strict=True))
+
+
+@parts_of("LOAD_FAST_BORROW_LOAD_FAST_BORROW")
+def two_loads(instruction: dis.Instruction) -> list[Part]:
+    return [("LOAD_FAST", name) for name in instruction.argval]
+
+
+@parts_of("LOAD_GLOBAL", "LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR")
+def load(instruction: dis.Instruction) -> list[Part]:
+    """A global, an attribute, an attribute of `super()`; for a call beside a NULL, in the order of this version's CALL."""
+    op, name = instruction.opname, instruction.argval
+    for_a_call = bool(flags(instruction) & FOR_A_CALL)
+
+    loaded: Part = (op, name)
+    if op == "LOAD_SUPER_ATTR":
+        loaded = (op, (name, bool(flags(instruction) & SUPER_WITH_ARGUMENTS)))
+    elif op == "LOAD_METHOD":
+        loaded, for_a_call = ("LOAD_ATTR", name), True
+    elif op == "LOAD_ATTR" and not FROM_3_12:  # the bit is part of the name's number there
+        for_a_call = False
+
+    if not for_a_call:
+        return [loaded]
+    # up to 3.12, CALL wants the NULL below the callable
+    return [loaded, PUSH_NULL] if FROM_3_13 else [loaded, PUSH_NULL, SWAP_TWO]
+
+
+@parts_of("LOAD_CLASSDEREF")
+def load_in_a_class_body(instruction: dis.Instruction) -> list[Part]:
+    return [("LOAD_LOCALS", None), ("LOAD_FROM_DICT_OR_DEREF", instruction.argval)]
+
+
+@parts_of("LOAD_COMMON_CONSTANT")
+def common_constant(instruction: dis.Instruction) -> list[Part]:
+    return [("LOAD_CONST", COMMON_CONSTANTS[flags(instruction)])]
+
+
+@parts_of("LOAD_ASSERTION_ERROR")
+def assertion_error(instruction: dis.Instruction) -> list[Part]:
+    return [("LOAD_CONST", AssertionError)]
+
+
+@parts_of("LOAD_SPECIAL")
+def special_method(instruction: dis.Instruction) -> list[Part]:
+    return [("LOAD_SPECIAL", SPECIAL_METHODS[flags(instruction)])]
+
+
+# ---- operators ----
+
+
+@parts_of("BINARY_OP")
+def binary_op(instruction: dis.Instruction) -> list[Part]:
+    """Since 3.14 it is also the index: `a[b]`."""
+    if instruction.argrepr == "[]":
+        return [("BINARY_SUBSCR", None)]
+    return [("BINARY_OP", instruction.argrepr)]
+
+
+@parts_of("BINARY_SLICE", "STORE_SLICE")
+def slice_op(instruction: dis.Instruction) -> list[Part]:
+    return [("BUILD_SLICE", 2), (instruction.opname.replace("SLICE", "SUBSCR"), None)]
+
+
+@parts_of("COMPARE_OP")
+def compare(instruction: dis.Instruction) -> list[Part]:
+    parts: list[Part] = [("COMPARE_OP", instruction.argval)]
+    if FROM_3_13 and flags(instruction) & AS_BOOL:
+        parts.append(("TO_BOOL", None))
+    return parts
+
+
+@parts_of("IS_OP", "CONTAINS_OP")
+def compare_or_not(instruction: dis.Instruction) -> list[Part]:
+    """`is`, `in`; the argument: is it `is not`, `not in`?"""
+    return [(instruction.opname, bool(instruction.arg))]
+
+
+@parts_of("UNPACK_EX")
+def unpack_with_star(instruction: dis.Instruction) -> list[Part]:
+    """`a, *b, c = x`: how many names stand before the star, and how many behind it."""
+    before, behind = flags(instruction) & 255, flags(instruction) >> 8
+    return [("UNPACK_EX", (before, behind))]
+
+
+# ---- text ----
+
+
+@parts_of("FORMAT_VALUE")
+def format_value(instruction: dis.Instruction) -> list[Part]:
+    """`f"{value!r:format}"` up to 3.12; the value lies below the format, where there is one."""
+    conversion = CONVERSIONS[flags(instruction) & CONVERSION]
+    has_format = bool(flags(instruction) & HAS_FORMAT)
+
+    parts: list[Part] = []
+    if conversion:
+        parts.append(("CONVERT_VALUE", conversion))
+    if conversion and has_format:
+        parts = [SWAP_TWO, *parts, SWAP_TWO]
+    return [*parts, ("FORMAT_WITH_SPEC" if has_format else "FORMAT_SIMPLE", None)]
+
+
+@parts_of("CONVERT_VALUE")
+def convert_value(instruction: dis.Instruction) -> list[Part]:
+    return [("CONVERT_VALUE", CONVERSIONS[flags(instruction)])]
+
+
+@parts_of("BUILD_INTERPOLATION")
+def build_interpolation(instruction: dis.Instruction) -> list[Part]:
+    """Of a t-string: the conversion, and whether a format is on top of the value and its text."""
+    conversion = CONVERSIONS[flags(instruction) >> 2]
+    has_format = bool(flags(instruction) & INTERPOLATION_HAS_FORMAT)
+    return [("BUILD_INTERPOLATION", (conversion, has_format))]
+
+
+# ---- calls and functions ----
+
+
+@parts_of("CALL_FUNCTION_EX")
+def call_function_ex(instruction: dis.Instruction) -> list[Part]:
+    """Since 3.14 it has no argument: there is always a slot for the keywords, NULL where there are none."""
+    return [("CALL_FUNCTION_EX", FROM_3_14 or bool(instruction.arg))]
+
+
+@parts_of("CALL_FUNCTION_EX without keywords")
+def call_function_ex_without_keywords(instruction: dis.Instruction) -> list[Part]:
+    return [("CALL_FUNCTION_EX", False)]
+
+
+@parts_of("CALL_INTRINSIC_1", "CALL_INTRINSIC_2")
+def call_intrinsic(instruction: dis.Instruction) -> list[Part]:
+    """Each of these functions of CPython is an op of its own here."""
+    return [(instruction.argrepr.removeprefix("INTRINSIC_"), None)]
+
+
+@parts_of("MAKE_FUNCTION", "SET_FUNCTION_ATTRIBUTE")
+def function_attributes(instruction: dis.Instruction) -> list[Part]:
+    given = [name for flag, name in FUNCTION_ATTRIBUTES if flags(instruction) & flag]
+    parts: list[Part] = [("SET_FUNCTION_ATTRIBUTE", name) for name in given]
+    if instruction.opname == "MAKE_FUNCTION":
+        return [("MAKE_FUNCTION", None), *parts]
+    return parts
+
+
+@parts_of("RETURN_CONST")
+def return_const(instruction: dis.Instruction) -> list[Part]:
+    return [("LOAD_CONST", instruction.argval), ("RETURN_VALUE", None)]
+
+
+# ---- loops and `with` ----
+
+
+@parts_of("GET_ITER")
+def get_iter(instruction: dis.Instruction) -> list[Part]:
+    """`iter(x)`, or what `yield from x` takes values from; with the second slot that an iterator has since 3.15."""
+    op = "GET_YIELD_FROM_ITER" if instruction.arg else "GET_ITER"
+    return [(op, None), PUSH_NULL] if FROM_3_15 else [(op, None)]
+
+
+@parts_of("POP_ITER")
+def pop_iter(instruction: dis.Instruction) -> list[Part]:
+    """The iterator of a loop that is left early."""
+    return [POP_TOP, POP_TOP] if FROM_3_15 else [POP_TOP]
+
+
+@parts_of("BEFORE_WITH", "BEFORE_ASYNC_WITH")
+def before_with(instruction: dis.Instruction) -> list[Part]:
+    """Since 3.14 the `__exit__` has a second slot."""
+    entered: Part = (instruction.opname, None)
+    return [entered, PUSH_NULL, SWAP_TWO] if FROM_3_14 else [entered]
+
+
+@parts_of("WITH_EXCEPT_START")
+def with_except_start(instruction: dis.Instruction) -> list[Part]:
+    """The argument: in how many slots the `__exit__` is."""
+    return [(instruction.opname, 2 if FROM_3_14 else 1)]

@@ -1,0 +1,105 @@
+"""Whose code is this? The user's is captured; a library's runs as it is.
+
+In:  a code object that is about to run.
+Out: `is_skipped`: true where capture leaves it to Python, with all frames of this code from now on.
+
+Two kinds of library code are captured all the same: torch's layers, which are Python around operations, and the steps of
+its optimizers. In PyTorch: `torch/_dynamo/trace_rules.py` (`SKIP_DIRS`, `LEGACY_MOD_INLINELIST`, `MOD_INLINELIST`).
+"""
+
+import functools
+import os
+import sysconfig
+from collections.abc import Callable
+from types import CodeType
+from typing import Any
+
+import numpy as np
+import torch
+
+from course_lib.frames import wrapper
+
+
+def folder_of(file: Any) -> str:
+    """The folder of a module's file, with a separator at its end: what names of files below it begin with."""
+    return os.path.dirname(os.path.abspath(str(file))) + os.sep
+
+
+TOOLS = {
+    "IPython",
+    "_pytest",
+    "dateutil",
+    "ipykernel",
+    "ipywidgets",
+    "jupyter_client",
+    "matplotlib",
+    "pluggy",
+    "tornado",
+    "traitlets",
+    "typing_extensions.py",
+    "zmq",
+}
+"""Installed packages that run below a user's call (a `print` in a notebook does) and have no tensor code."""
+TORCH_COMPILE = os.path.join(folder_of(torch.__file__), "_dynamo", "")
+"""The folder of torch.compile, which may compile functions of the same program."""
+LIBRARIES = tuple(folder_of(path) for path in (torch.__file__, np.__file__, __file__))
+WRITTEN = ("<frozen ", "<course_lib ")
+"""How the names of files begin that are none: of Python's own modules, and of code that this library writes."""
+FOLLOWED = tuple(
+    os.path.join(*parts, "")
+    for parts in (
+        ("torch", "nn", "modules"),
+        # these rooms have programs that stand for a user's code
+        ("course_lib", "bench"),
+        ("course_lib", "lessons"),
+        ("course_lib", "tools"),
+    )
+)
+"""Folders of libraries whose code is captured."""
+NOT_FOLLOWED = os.path.join("modules", "module.py")
+"""A file of such a folder that is not: how a module calls its `forward` is known to capture (`calls`)."""
+OPTIMIZERS = ("sgd", "adam", "rmsprop", "adagrad", "adadelta", "adamax", "nadam")
+STEPS = frozenset(f"_single_tensor_{name}" for name in OPTIMIZERS)
+"""What optimizers do to all parameters (`torch.optim`), without a look at data: the rest of a `step` runs in eager."""
+
+
+def called(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A frame that calls what has none to capture: a function of torch, or one written in C."""
+
+    @wrapper
+    def calls(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return calls
+
+
+CALLS = called(len).__code__
+"""The one function of this library that is captured."""
+
+
+def is_skipped(code: CodeType) -> bool:
+    """Does capture leave frames of this code to Python?"""
+    # the argument of a comprehension has no name that source could use
+    if not all(name.isidentifier() for name in code.co_varnames):
+        return True
+    if code is CALLS or code.co_name in STEPS:
+        return False
+    return is_library(code.co_filename)
+
+
+@functools.cache
+def is_library(filename: str) -> bool:
+    """Is this a file of Python, torch or this library, or of a tool that runs below a user's call?"""
+    # a user's own package may be installed, too: in `site-packages`, or Debian's `dist-packages`
+    _, is_installed, package = filename.partition("-packages" + os.sep)
+    if is_installed and package.split(os.sep)[0] in TOOLS:
+        return True
+
+    standard = sysconfig.get_path("stdlib") + os.sep
+    if filename.startswith(WRITTEN) or (filename.startswith(standard) and not is_installed):
+        return True
+
+    is_followed = any(folder in filename for folder in FOLLOWED)
+    if is_followed and not filename.endswith(NOT_FOLLOWED):
+        return False
+    return filename.startswith(LIBRARIES)
